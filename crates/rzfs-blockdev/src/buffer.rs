@@ -1,0 +1,84 @@
+//! Buffers that a device can fill without copying.
+
+use bytes::Bytes;
+use std::fmt;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+/// Alignment of every [`IoBuffer`] in bytes: enough for O_DIRECT on any device.
+pub const BUFFER_ALIGNMENT: usize = 4096;
+
+#[derive(Clone, FromBytes, IntoBytes, Immutable)]
+#[repr(C, align(4096))]
+struct Page([u8; BUFFER_ALIGNMENT]);
+
+/// An owned, zeroed, page-aligned buffer of any length; frozen into shared [`Bytes`] once filled.
+pub struct IoBuffer {
+    pages: Box<[Page]>,
+    len: usize,
+}
+
+impl IoBuffer {
+    /// A buffer of `len` zero bytes.
+    ///
+    /// # Errors
+    /// [`std::io::ErrorKind::OutOfMemory`] when the memory is not to be had.
+    pub fn zeroed(len: usize) -> std::io::Result<Self> {
+        let pages = <[Page]>::new_box_zeroed_with_elems(len.div_ceil(BUFFER_ALIGNMENT))
+            .map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+        Ok(Self { pages, len })
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the length is zero.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Forgets what lies beyond `len`; a longer `len` changes nothing.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Makes the buffer immutable and shared, without copying.
+    #[must_use]
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for IoBuffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.pages.as_bytes()[..self.len]
+    }
+}
+
+impl AsMut<[u8]> for IoBuffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.pages.as_mut_bytes()[..self.len]
+    }
+}
+
+impl std::ops::Deref for IoBuffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
+
+impl std::ops::DerefMut for IoBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.as_mut()
+    }
+}
+
+impl fmt::Debug for IoBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IoBuffer({} bytes)", self.len)
+    }
+}

@@ -1,0 +1,18 @@
+//! Block devices with batched, asynchronous I/O.
+//!
+//! A [`BlockDevice`] takes batches of requests and answers on a [`CompletionQueue`], in any order,
+//! each answer carrying the token of its request. Whoever needs a plain blocking read uses
+//! [`read_exact_at`]; everything that is fast hands in many requests and waits once.
+//!
+//! # Ordering and durability
+//! Requests of one batch, and of different batches that are in flight together, may run in any
+//! order. A write is durable only after a [`IoOperation::Flush`] that was *submitted* after the
+//! write had *completed*. Until then a crash may lose it, keep it, or keep any of its sectors.
+
+mod buffer;
+mod completion;
+mod device;
+
+pub use buffer::{BUFFER_ALIGNMENT, IoBuffer};
+pub use completion::{CompletionQueue, IoCompletion};
+pub use device::{BlockDevice, DeviceError, DeviceGeometry, IoOperation, IoRequest, read_exact_at};

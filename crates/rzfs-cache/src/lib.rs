@@ -1,0 +1,2 @@
+//! The adaptive replacement cache and dbuf caches.
+#![forbid(unsafe_code)]

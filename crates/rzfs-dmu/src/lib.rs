@@ -1,0 +1,2 @@
+//! Block pipeline, object sets, dnodes and objects.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Pools and datasets: import, configuration, snapshots, properties, encryption keys.
+#![forbid(unsafe_code)]

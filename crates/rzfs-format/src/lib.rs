@@ -1,0 +1,27 @@
+//! OpenZFS's on-disk structures as typed values: decode and encode, both byte orders.
+//!
+//! Every module is one structure of the format, with its layout as a table in the documentation,
+//! and no I/O. Structures are decoded from hostile bytes: a decoder checks every length and range
+//! that it uses and answers with a [`FormatError`]; it never panics and never allocates more than
+//! the input's own size suggests.
+//!
+//! Blocks are not byte-swapped when they are read. A block travels with its [`ByteOrder`], and the
+//! decoder of a structure takes that order (spec 02, section 2.11).
+#![forbid(unsafe_code)]
+
+pub mod block_pointer;
+pub mod checksum;
+pub mod compression;
+pub mod dnode;
+pub mod encryption;
+pub mod endian;
+mod error;
+pub mod gang;
+pub mod object_type;
+pub mod objset;
+pub mod units;
+
+pub use block_pointer::{BlockPointer, Dva};
+pub use endian::ByteOrder;
+pub use error::FormatError;
+pub use units::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg, VdevId};

@@ -1,0 +1,2 @@
+//! FUSE adapter for rzfs-zpl.
+#![forbid(unsafe_code)]

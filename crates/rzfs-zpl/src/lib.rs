@@ -1,0 +1,2 @@
+//! The POSIX layer on an object set, free of FUSE types.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! OpenZFS pools in user space: library and commands.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Chores of the rzfs repository: `cargo xtask --help`.
+fn main() {}
