@@ -13,6 +13,7 @@ pub mod block_pointer;
 pub mod checksum;
 pub mod compression;
 pub mod dnode;
+pub mod dsl;
 pub mod encryption;
 pub mod endian;
 mod error;
