@@ -9,18 +9,24 @@
 //! decoder of a structure takes that order (spec 02, section 2.11).
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod block_pointer;
 pub mod checksum;
 pub mod compression;
+pub mod dirent;
 pub mod dnode;
 pub mod dsl;
 pub mod encryption;
 pub mod endian;
 mod error;
+pub mod fuid;
 pub mod gang;
 pub mod object_type;
 pub mod objset;
+pub mod sa;
 pub mod units;
+pub mod zil;
+pub mod znode;
 
 pub use block_pointer::{BlockPointer, Dva};
 pub use endian::ByteOrder;

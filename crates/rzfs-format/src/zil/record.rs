@@ -1,0 +1,229 @@
+//! Records of the intent log: the header that all have in common (spec 05, section 10.4).
+//!
+//! ```text
+//! 0 type, bit 63 = names are case-insensitive  8 length  16 txg  24 sequence number  32 body
+//! ```
+
+use super::body::Body;
+use crate::FormatError;
+use crate::endian::{ByteOrder, Fields};
+use crate::units::Txg;
+
+/// Bytes of the common header.
+pub(super) const HEADER_SIZE: usize = 32;
+
+const WHAT: &str = "log record";
+const CASE_INSENSITIVE: u64 = 1 << 63;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal, $minimum:literal;)*) => {
+        /// What a record does.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum RecordKind {
+            $($(#[$doc])* $variant = $number,)*
+        }
+
+        impl RecordKind {
+            /// The kind with this number.
+            #[must_use]
+            pub const fn from_number(number: u64) -> Option<Self> {
+                match number { $($number => Some(Self::$variant),)* _ => None }
+            }
+
+            /// The name that `zdb` prints.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// Bytes of the shortest record of this kind.
+            #[must_use]
+            pub const fn minimum_length(self) -> usize {
+                match self { $(Self::$variant => $minimum,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Creates a file.
+    Create = 1, "TX_CREATE", 105;
+    /// Creates a directory.
+    Mkdir = 2, "TX_MKDIR", 105;
+    /// Creates an xattr directory.
+    MkXattr = 3, "TX_MKXATTR", 105;
+    /// Creates a symbolic link.
+    Symlink = 4, "TX_SYMLINK", 105;
+    /// Removes a file's name.
+    Remove = 5, "TX_REMOVE", 41;
+    /// Removes a directory.
+    Rmdir = 6, "TX_RMDIR", 41;
+    /// Adds a name to a file.
+    Link = 7, "TX_LINK", 49;
+    /// Renames.
+    Rename = 8, "TX_RENAME", 50;
+    /// Writes.
+    Write = 9, "TX_WRITE", 192;
+    /// Frees a range.
+    Truncate = 10, "TX_TRUNCATE", 56;
+    /// Sets attributes.
+    SetAttr = 11, "TX_SETATTR", 112;
+    /// Sets an ACL of version 0.
+    AclV0 = 12, "TX_ACL_V0", 48;
+    /// Sets an ACL.
+    Acl = 13, "TX_ACL", 80;
+    /// Creates a file with an ACL.
+    CreateAcl = 14, "TX_CREATE_ACL", 145;
+    /// Creates a file with extended attributes.
+    CreateAttr = 15, "TX_CREATE_ATTR", 105;
+    /// Creates a file with an ACL and extended attributes.
+    CreateAclAttr = 16, "TX_CREATE_ACL_ATTR", 145;
+    /// Creates a directory with an ACL.
+    MkdirAcl = 17, "TX_MKDIR_ACL", 145;
+    /// Creates a directory with extended attributes.
+    MkdirAttr = 18, "TX_MKDIR_ATTR", 105;
+    /// Creates a directory with an ACL and extended attributes.
+    MkdirAclAttr = 19, "TX_MKDIR_ACL_ATTR", 145;
+    /// Extends a file over a block that was already synced.
+    Write2 = 20, "TX_WRITE2", 192;
+    /// Sets or removes an extended attribute.
+    SetXattr = 21, "TX_SETSAXATTR", 49;
+    /// Exchanges two names.
+    RenameExchange = 22, "TX_RENAME_EXCHANGE", 50;
+    /// Renames and leaves a whiteout.
+    RenameWhiteout = 23, "TX_RENAME_WHITEOUT", 114;
+    /// Clones blocks.
+    CloneRange = 24, "TX_CLONE_RANGE", 72;
+}
+
+/// A record: its header, decoded, and its body, not yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// What it does; `None` for a number that the format does not know.
+    pub kind: Option<RecordKind>,
+    /// The number of the kind.
+    pub kind_number: u64,
+    /// Whether its names match without regard to case.
+    pub case_insensitive: bool,
+    /// The txg of the operation.
+    pub txg: Txg,
+    /// Its sequence number: rises, with gaps.
+    pub seq: u64,
+    bytes: &'a [u8],
+    order: ByteOrder,
+}
+
+impl<'a> Record<'a> {
+    /// Decodes the record at the start of `bytes`, which reach to the end of the block's records.
+    pub fn decode(bytes: &'a [u8], order: ByteOrder) -> Result<Self, FormatError> {
+        let fields = Fields::new(WHAT, bytes, order);
+        let [kind, length, txg, seq] = fields.u64s(0)?;
+        let taken = usize::try_from(length)
+            .ok()
+            .filter(|length| *length >= HEADER_SIZE && length % 8 == 0)
+            .and_then(|length| bytes.get(..length))
+            .ok_or_else(|| FormatError::field(WHAT, "length", length))?;
+        let kind_number = kind & !CASE_INSENSITIVE;
+        Ok(Self {
+            kind: RecordKind::from_number(kind_number),
+            kind_number,
+            case_insensitive: kind & CASE_INSENSITIVE != 0,
+            txg: Txg(txg),
+            seq,
+            bytes: taken,
+            order,
+        })
+    }
+
+    /// All bytes of the record, header included.
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Byte order of the record.
+    #[must_use]
+    pub const fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    /// Decodes the body. In an encrypted log it must have been decrypted first.
+    pub fn body(&self) -> Result<Body<'a>, FormatError> {
+        let kind = self.kind.ok_or_else(|| FormatError::field(WHAT, "type", self.kind_number))?;
+        if self.bytes.len() < kind.minimum_length() {
+            return Err(FormatError::Truncated {
+                what: kind.name(),
+                need: kind.minimum_length(),
+                have: self.bytes.len(),
+            });
+        }
+        Body::decode(kind, self.bytes, self.order)
+    }
+}
+
+/// The records of a block, in order. After an error there is nothing more.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    order: ByteOrder,
+}
+
+impl<'a> Records<'a> {
+    pub(super) const fn new(bytes: &'a [u8], order: ByteOrder) -> Self {
+        Self { rest: bytes, order }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, FormatError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let record = Record::decode(self.rest, self.order);
+        self.rest = match &record {
+            Ok(record) => self.rest.get(record.bytes.len()..).unwrap_or_default(),
+            Err(_) => &[],
+        };
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u64, length: u64) -> Vec<u8> {
+        [kind, length, 30, 9, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn records_end_after_the_last_or_the_first_bad_one() {
+        let mut bytes = record(10 | 1 << 63, 48);
+        bytes.extend(record(5, 48));
+        let kinds: Vec<_> = Records::new(&bytes, ByteOrder::Little)
+            .map(|record| record.map(|record| (record.kind, record.case_insensitive)))
+            .collect::<Result<_, _>>()
+            .unwrap();
+        let expected = [(Some(RecordKind::Truncate), true), (Some(RecordKind::Remove), false)];
+        assert_eq!(kinds, expected);
+        for length in [0, 31, 33, 56, u64::MAX] {
+            let mut bytes = record(5, 48);
+            bytes.extend(record(5, length));
+            let results: Vec<_> = Records::new(&bytes, ByteOrder::Little).collect();
+            assert_eq!(results.len(), 2, "length {length}");
+            assert!(results[1].is_err(), "length {length}");
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_have_no_body() {
+        for kind in [0, 25, 1 << 62] {
+            let bytes = record(kind, 48);
+            let record = Record::decode(&bytes, ByteOrder::Little).unwrap();
+            assert_eq!(record.kind, None);
+            assert!(record.body().is_err());
+        }
+    }
+}
