@@ -34,6 +34,22 @@ pub enum FormatError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// A list lacks a pair that it must have.
+    #[error("nvlist: there is no \"{name}\"")]
+    MissingName {
+        /// Name of the pair.
+        name: Box<str>,
+    },
+    /// A pair of a list has another type than its name demands.
+    #[error("nvlist: \"{name}\" is of type {found}, not {wanted}")]
+    WrongType {
+        /// Name of the pair.
+        name: Box<str>,
+        /// Its type.
+        found: &'static str,
+        /// The type that it should have.
+        wanted: &'static str,
+    },
 }
 
 impl FormatError {
