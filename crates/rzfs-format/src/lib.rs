@@ -22,6 +22,7 @@ mod error;
 pub mod features;
 pub mod fuid;
 pub mod gang;
+pub mod indirect;
 pub mod label;
 pub mod nvlist;
 pub mod object_type;

@@ -1,2 +1,58 @@
-//! The vdev tree of an OpenZFS pool: mirror, RAID-Z, dRAID, indirect; reconstruction.
+//! The vdevs of a pool: from block addresses to devices, and from damaged devices to data.
+//!
+//! [`VdevTree`] is built from a configuration ([`VdevConfig`]) and the devices of its leaves
+//! ([`LeafDevices`]). It reads batches of blocks ([`VdevTree::read`]), finds a good copy or
+//! reconstructs one, and counts who was wrong. It knows how much space a block takes on every kind
+//! of vdev, and which state each vdev is in.
+//!
+//! ```
+//! use rzfs_format::{Dva, Guid, Txg, VdevId};
+//! use rzfs_vdev::{AuxReason, BlockRead, TreeOptions, VdevConfig, VdevKind, VdevTree};
+//! use std::collections::HashMap;
+//!
+//! let mut disk = VdevConfig::new(VdevKind::Disk, Guid(2));
+//! disk.top.ashift = Some(12);
+//! disk.top.asize = Some(1 << 30);
+//! let root = VdevConfig::new(VdevKind::Root, Guid(1)).with_children([disk]);
+//!
+//! // A pool whose only disk is not there: everything is known about it but its contents.
+//! let tree = VdevTree::open(root, &HashMap::new(), TreeOptions::default())?;
+//! assert_eq!(tree.health().to_string(), "UNAVAIL");
+//! assert_eq!(tree.allocated_size(VdevId(0), 0x200, Txg(4)), Some(0x1000));
+//! let read = BlockRead {
+//!     dva: Dva::new(VdevId(0), 0x4000, 0x1000, false),
+//!     size: 0x200,
+//!     birth: Txg(4),
+//!     verify: &|_| true,
+//! };
+//! let error = tree.read(vec![read]).remove(0).unwrap_err();
+//! assert_eq!(error.errno(), 6);
+//! # Ok::<(), rzfs_vdev::ConfigError>(())
+//! ```
 #![forbid(unsafe_code)]
+
+pub mod config;
+pub mod device_layout;
+pub mod draid;
+mod dtl;
+mod error;
+mod health;
+mod indirect;
+mod leaf;
+mod parity;
+mod plan;
+pub mod raidz;
+mod read;
+mod statistics;
+pub mod stripe;
+mod tree;
+
+pub use config::{VdevConfig, VdevKind};
+pub use dtl::TxgSet;
+pub use error::{AddressProblem, ConfigError, ConfigProblem, VdevError};
+pub use health::{AuxReason, Health, LeafEvent, Redundancy, VdevState, aggregate};
+pub use indirect::{IndirectMapping, MappingError};
+pub use leaf::LeafDevices;
+pub use read::{BlockRead, CopyRead, Finding, FindingKind, Scrubbed};
+pub use statistics::{ErrorCounts, IoCounts};
+pub use tree::{ReadTunables, TreeOptions, Vdev, VdevTree};

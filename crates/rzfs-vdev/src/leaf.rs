@@ -1,0 +1,152 @@
+//! Leaves: a device, its health, what it lacks, and how busy it is.
+
+use crate::config::VdevConfig;
+use crate::device_layout;
+use crate::dtl::DirtyTimeLog;
+use crate::health::{AuxReason, Health, HealthCell, LeafEvent};
+use rzfs_blockdev::BlockDevice;
+use rzfs_format::Guid;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Where a [`crate::VdevTree`] gets the devices of its leaves from.
+pub trait LeafDevices {
+    /// The device of a leaf, its label already validated.
+    ///
+    /// # Errors
+    /// Why there is none: [`AuxReason::OpenFailed`] if it was not found,
+    /// [`AuxReason::CorruptData`] if the label is another vdev's, and so on.
+    fn device(&self, leaf: &VdevConfig) -> Result<Arc<dyn BlockDevice>, AuxReason>;
+}
+
+impl<S: std::hash::BuildHasher> LeafDevices for HashMap<Guid, Arc<dyn BlockDevice>, S> {
+    fn device(&self, leaf: &VdevConfig) -> Result<Arc<dyn BlockDevice>, AuxReason> {
+        self.get(&leaf.guid).cloned().ok_or(AuxReason::OpenFailed)
+    }
+}
+
+/// Distance below which a seek of a rotating disk is a short one.
+const SHORT_SEEK: u64 = 1 << 20;
+
+/// The state of a leaf that is a device.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    device: Option<Arc<dyn BlockDevice>>,
+    health: HealthCell,
+    missing: DirtyTimeLog,
+    rotational: bool,
+    pending: AtomicU32,
+    last_end: AtomicU64,
+    probing: AtomicBool,
+}
+
+impl Leaf {
+    /// Opens the leaf as far as its flags allow (spec 07, section 4.3). `min_asize` is what the
+    /// parent needs of it and `ashift` the top-level vdev's, if known.
+    pub(crate) fn open(
+        config: &VdevConfig,
+        devices: &dyn LeafDevices,
+        min_asize: u64,
+        ashift: Option<u32>,
+    ) -> Self {
+        let (device, event) = Self::find(config, devices, min_asize, ashift);
+        Self {
+            device,
+            health: HealthCell::new(Health::UNKNOWN.after(event)),
+            missing: DirtyTimeLog::unloaded(config.leaf.waits_for_resilver()),
+            rotational: config.hints.rotational.is_some_and(|rotational| rotational != 0),
+            pending: AtomicU32::new(0),
+            last_end: AtomicU64::new(0),
+            probing: AtomicBool::new(false),
+        }
+    }
+
+    fn find(
+        config: &VdevConfig,
+        devices: &dyn LeafDevices,
+        min_asize: u64,
+        ashift: Option<u32>,
+    ) -> (Option<Arc<dyn BlockDevice>>, LeafEvent) {
+        let flags = &config.flags;
+        if flags.offline {
+            return (None, LeafEvent::TakenOffline);
+        }
+        if flags.faulted && flags.aux_state.as_deref() == Some("external") {
+            return (None, LeafEvent::FaultedExternally);
+        }
+        let device = match devices.device(config) {
+            Ok(device) => device,
+            Err(AuxReason::OpenFailed) if flags.removed => return (None, LeafEvent::Vanished),
+            Err(aux) => return (None, LeafEvent::OpenFailed(aux)),
+        };
+        let geometry = device.geometry();
+        let Some(asize) = device_layout::allocatable_size(geometry.size) else {
+            return (None, LeafEvent::OpenFailed(AuxReason::TooSmall));
+        };
+        let coarse = |ashift: u32| u64::from(geometry.logical_sector) > 1 << ashift;
+        if asize < min_asize || ashift.is_some_and(coarse) {
+            return (None, LeafEvent::OpenFailed(AuxReason::BadLabel));
+        }
+        (Some(device), LeafEvent::Opened { degraded: flags.degraded })
+    }
+
+    /// The device, if I/O may be sent to it.
+    pub(crate) fn usable_device(&self) -> Option<&Arc<dyn BlockDevice>> {
+        self.device.as_ref().filter(|_| self.health.get().is_usable())
+    }
+
+    /// The device, whatever its state.
+    pub(crate) fn device(&self) -> Option<&Arc<dyn BlockDevice>> {
+        self.device.as_ref()
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.health.get()
+    }
+
+    pub(crate) fn apply(&self, event: LeafEvent) -> (Health, Health) {
+        self.health.apply(event)
+    }
+
+    pub(crate) fn is_rotational(&self) -> bool {
+        self.rotational
+    }
+
+    /// What the leaf lacks.
+    pub(crate) fn missing(&self) -> &DirtyTimeLog {
+        &self.missing
+    }
+
+    /// How much a read at `position` would have to wait (spec 07, section 6.2).
+    pub(crate) fn load(&self, position: u64) -> u32 {
+        let last = self.last_end.load(Ordering::Relaxed);
+        let seek = match (position == last, self.rotational) {
+            (true, _) => 0,
+            (false, false) => 1,
+            (false, true) if position.abs_diff(last) < SHORT_SEEK => 2,
+            (false, true) => 5,
+        };
+        self.pending.load(Ordering::Relaxed).saturating_add(seek)
+    }
+
+    /// Notes that a read was issued.
+    pub(crate) fn begin(&self, position: u64, len: u64) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        self.last_end.store(position.saturating_add(len), Ordering::Relaxed);
+    }
+
+    /// Notes that a read has ended.
+    pub(crate) fn end(&self) {
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Claims the right to probe the device; `false` if somebody else does so already.
+    pub(crate) fn begin_probe(&self) -> bool {
+        !self.probing.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn end_probe(&self) {
+        self.probing.store(false, Ordering::Release);
+    }
+}

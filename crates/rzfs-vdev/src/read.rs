@@ -1,0 +1,182 @@
+//! Reading blocks.
+//!
+//! A batch of blocks goes through one loop. Every block has a task that says which ranges of
+//! which leaves it wants next; all ranges that are wanted are sent to the devices together, and
+//! whatever a device completes goes back to its task, which then is finished or wants more:
+//!
+//! ```text
+//!  what is wanted                          when the data does not verify, or devices fail
+//!  ─ the best copy of every data column    ─ other copies of the column
+//!  ─ parity in place of columns that       ─ parity
+//!    no leaf has                           ─ copies on leaves that are known to lack the block
+//!                                          ─ everything, then every combination of copies and
+//!                                            reconstructions until one has the block's checksum
+//! ```
+//!
+//! The caller's `verify` is the only judge of what is the block. Leaves that turn out to have
+//! delivered something else have a checksum error counted.
+//!
+//! Memory: a batch needs at most the columns of its blocks, with parity, and the blocks; a block
+//! that has to be reconstructed needs all its copies besides. Blocks are at most 16 MiB.
+
+mod assembly;
+mod leaf_io;
+mod probe;
+mod search;
+mod task;
+
+pub use task::{Finding, FindingKind};
+
+use crate::error::{AddressProblem, VdevError};
+use crate::plan::LeafCopy;
+use crate::tree::VdevTree;
+use bytes::Bytes;
+use leaf_io::LeafQueue;
+use rzfs_blockdev::{IoBuffer, read_exact_at};
+use rzfs_format::{Dva, Guid, Txg};
+use std::fmt;
+use task::{Purpose, Step, Task};
+
+/// One block to read.
+#[derive(Clone, Copy)]
+pub struct BlockRead<'a> {
+    /// Where it is: vdev and offset; the allocated size and the gang bit do not matter.
+    pub dva: Dva,
+    /// Bytes as stored: PSIZE, or the size of a gang header.
+    pub size: u64,
+    /// Physical birth: decides about the width of RAID-Z and who lacks the block.
+    pub birth: Txg,
+    /// Whether these `size` bytes are the block.
+    pub verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
+}
+
+impl fmt::Debug for BlockRead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlockRead({}, {:#x} bytes, birth {})", self.dva, self.size, self.birth)
+    }
+}
+
+/// What a scrub of a block found.
+#[derive(Debug)]
+pub struct Scrubbed {
+    /// The block, if it could be read or reconstructed.
+    pub data: Result<Bytes, VdevError>,
+    /// Every leaf that has something else, or nothing, in the place of its part.
+    pub findings: Vec<Finding>,
+}
+
+/// One copy of a block.
+#[derive(Debug)]
+pub struct CopyRead {
+    /// The leaf that has it.
+    pub leaf: Guid,
+    /// What is there, whether it is the block or not.
+    pub data: Result<Bytes, VdevError>,
+}
+
+impl VdevTree {
+    /// Reads blocks. The results are in the order of the reads; each is the `size` bytes for
+    /// which `verify` said yes.
+    ///
+    /// All reads that the healthy case needs are in flight together. Blocks that need more are
+    /// taken care of while others are still in flight.
+    #[must_use]
+    pub fn read(&self, reads: Vec<BlockRead<'_>>) -> Vec<Result<Bytes, VdevError>> {
+        let outcomes = self.run(reads, Purpose::Read);
+        outcomes.into_iter().map(|outcome| outcome.data).collect()
+    }
+
+    /// Reads blocks that need not be there, like the next one of an intent log: the same as
+    /// [`Self::read`], but a block that does not verify is nobody's error.
+    #[must_use]
+    pub fn read_speculative(&self, reads: Vec<BlockRead<'_>>) -> Vec<Result<Bytes, VdevError>> {
+        let outcomes = self.run(reads, Purpose::Speculative);
+        outcomes.into_iter().map(|outcome| outcome.data).collect()
+    }
+
+    /// Reads everything that there is of blocks: all copies, all parity, all filler. Tells what
+    /// is wrong, and counts it, even where the block can be read without it.
+    #[must_use]
+    pub fn scrub(&self, reads: Vec<BlockRead<'_>>) -> Vec<Scrubbed> {
+        self.run(reads, Purpose::Scrub)
+    }
+
+    /// Reads what is at an address without any check, as `zdb -R` does: the best copy of
+    /// everything, missing columns reconstructed.
+    ///
+    /// # Errors
+    /// When the address is bad or too many devices are missing.
+    pub fn read_unverified(&self, dva: Dva, size: u64, birth: Txg) -> Result<Bytes, VdevError> {
+        let outcomes = self.read(vec![BlockRead { dva, size, birth, verify: &|_| true }]);
+        outcomes.into_iter().next().unwrap_or_else(|| {
+            let problem = AddressProblem::Size;
+            Err(VdevError::Address { vdev: dva.vdev(), dva, size, problem })
+        })
+    }
+
+    /// All copies of a block that lies in one piece: on a disk, on a mirror, or where either was
+    /// moved to. Blocks that are spread over several columns have no copies.
+    ///
+    /// # Errors
+    /// When the address is bad.
+    pub fn read_copies(&self, dva: Dva, size: u64, birth: Txg) -> Result<Vec<CopyRead>, VdevError> {
+        let plan = self.plan(dva, size, birth)?;
+        let copies = if plan.single_column() { plan.copies(0) } else { &[] };
+        let read = |copy: &LeafCopy| {
+            let node = self.node(copy.leaf);
+            let (name, guid) = (node.name.clone(), node.config.guid);
+            let device = self.leaf(copy.leaf)?.usable_device()?;
+            let data = read_exact_at(device.as_ref(), copy.position, size as usize)
+                .map(IoBuffer::freeze)
+                .map_err(|source| VdevError::Io { name, guid, source });
+            Some(CopyRead { leaf: guid, data })
+        };
+        Ok(copies.iter().filter_map(read).collect())
+    }
+
+    fn run(&self, reads: Vec<BlockRead<'_>>, purpose: Purpose) -> Vec<Scrubbed> {
+        let mut results: Vec<Option<Scrubbed>> = reads.iter().map(|_| None).collect();
+        let mut tasks: Vec<Option<Task<'_>>> = Vec::with_capacity(reads.len());
+        let mut queue = LeafQueue::new(self);
+        for (index, read) in reads.into_iter().enumerate() {
+            match self.plan(read.dva, read.size, read.birth) {
+                Ok(plan) => tasks.push(Some(Task::new(self, index, read, plan, purpose))),
+                Err(error) => {
+                    tasks.push(None);
+                    if let Some(slot) = results.get_mut(index) {
+                        *slot = Some(Scrubbed { data: Err(error), findings: Vec::new() });
+                    }
+                }
+            }
+            advance(&mut tasks, &mut results, index, &mut queue);
+        }
+        while let Some(finished) = queue.next() {
+            for (read, outcome) in finished {
+                let index = read.task;
+                if let Some(Some(task)) = tasks.get_mut(index) {
+                    task.accept(read, outcome);
+                }
+                advance(&mut tasks, &mut results, index, &mut queue);
+            }
+        }
+        queue.probe_suspects();
+        results.into_iter().flatten().collect()
+    }
+}
+
+/// Lets a task go on, and takes its result when it is finished.
+fn advance(
+    tasks: &mut [Option<Task<'_>>],
+    results: &mut [Option<Scrubbed>],
+    index: usize,
+    queue: &mut LeafQueue<'_>,
+) {
+    let Some(slot) = tasks.get_mut(index) else { return };
+    let Some(task) = slot else { return };
+    if let Step::Finished(outcome) = task.step(queue) {
+        *slot = None;
+        if let Some(result) = results.get_mut(index) {
+            *result = Some(outcome);
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! The read of one block, from its plan to its bytes.
+
+use super::assembly::{Lookup, assemble, expected_parity, place, place_of, rebuild};
+use super::leaf_io::{LeafQueue, LeafRead, Outcome, is_gone};
+use super::search::{Combinations, Selections};
+use super::{BlockRead, Scrubbed};
+use crate::error::VdevError;
+use crate::plan::Plan;
+use crate::stripe::Stripe;
+use crate::tree::{NodeId, VdevTree};
+use bytes::Bytes;
+use rzfs_blockdev::DeviceError;
+use rzfs_format::Guid;
+
+/// Why a block is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// Somebody wants its contents.
+    Read,
+    /// Somebody wants to know whether it is there, like the next block of an intent log; it is
+    /// no error if it is not.
+    Speculative,
+    /// All of it is to be checked.
+    Scrub,
+}
+
+/// Something that is wrong with a part of a block on one leaf.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The leaf.
+    pub leaf: Guid,
+    /// Byte position of the part on its device.
+    pub position: u64,
+    /// Bytes of the part.
+    pub len: usize,
+    /// What is wrong.
+    pub kind: FindingKind,
+}
+
+/// What is wrong with a part of a block.
+#[derive(Clone, Debug)]
+pub enum FindingKind {
+    /// It is not what was written.
+    Wrong,
+    /// It cannot be read.
+    Unreadable(DeviceError),
+}
+
+/// What a task does next.
+pub(super) enum Step {
+    /// It waits for leaf reads.
+    Waiting,
+    /// It is done.
+    Finished(Scrubbed),
+}
+
+/// How much is read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Depth {
+    /// One good copy of everything that is needed.
+    Needed,
+    /// All that there is.
+    All,
+}
+
+/// One copy of a column that was read.
+struct Version {
+    data: Bytes,
+    copy: usize,
+}
+
+/// How far the read of a column has come.
+#[derive(Default)]
+struct ColumnRead {
+    /// Copies asked for so far; they are asked for in order.
+    issued: usize,
+    pending: usize,
+    versions: Vec<Version>,
+}
+
+/// A range that a leaf did not deliver.
+struct Fault {
+    leaf: NodeId,
+    len: usize,
+    error: DeviceError,
+}
+
+/// The read of one block.
+pub(super) struct Task<'t> {
+    tree: &'t VdevTree,
+    index: usize,
+    read: BlockRead<'t>,
+    plan: Plan,
+    purpose: Purpose,
+    depth: Depth,
+    columns: Vec<ColumnRead>,
+    pending: usize,
+    attempts: u64,
+    faults: Vec<Fault>,
+    /// Whether this is the second try after device errors.
+    retrying: bool,
+}
+
+impl<'t> Task<'t> {
+    pub(super) fn new(
+        tree: &'t VdevTree,
+        index: usize,
+        read: BlockRead<'t>,
+        plan: Plan,
+        purpose: Purpose,
+    ) -> Self {
+        let columns = plan.columns.iter().map(|_| ColumnRead::default()).collect();
+        let depth = Self::first_depth(purpose);
+        Self {
+            tree,
+            index,
+            read,
+            plan,
+            purpose,
+            depth,
+            columns,
+            pending: 0,
+            attempts: 0,
+            faults: Vec::new(),
+            retrying: false,
+        }
+    }
+
+    fn first_depth(purpose: Purpose) -> Depth {
+        if purpose == Purpose::Scrub { Depth::All } else { Depth::Needed }
+    }
+
+    /// Takes the outcome of a read that the task asked for.
+    pub(super) fn accept(&mut self, read: LeafRead, outcome: Outcome) {
+        self.pending = self.pending.saturating_sub(1);
+        let Some(column) = self.columns.get_mut(read.column) else { return };
+        column.pending = column.pending.saturating_sub(1);
+        match outcome {
+            Ok(data) => column.versions.push(Version { data, copy: read.copy }),
+            Err(error) => self.faults.push(Fault { leaf: read.leaf, len: read.len, error }),
+        }
+    }
+
+    /// Goes on as far as possible without waiting.
+    pub(super) fn step(&mut self, queue: &mut LeafQueue<'_>) -> Step {
+        loop {
+            if self.pending > 0 {
+                return Step::Waiting;
+            }
+            let block = match self.depth {
+                Depth::Needed => self.with_what_is_needed(queue),
+                Depth::All => self.with_all_there_is(queue),
+            };
+            if self.pending > 0 {
+                return Step::Waiting;
+            }
+            if let Some(block) = block {
+                return Step::Finished(self.succeed(block));
+            }
+            if self.depth == Depth::Needed {
+                self.depth = Depth::All;
+            } else if self.faults.is_empty() || self.retrying {
+                return Step::Finished(self.give_up());
+            } else {
+                self.start_again();
+            }
+        }
+    }
+
+    /// Devices can fail for a moment: everything once more, each read on its own.
+    fn start_again(&mut self) {
+        self.retrying = true;
+        self.depth = Self::first_depth(self.purpose);
+        self.faults.clear();
+        self.columns.iter_mut().for_each(|column| *column = ColumnRead::default());
+    }
+
+    /// Asks for the next copy of a column. With [`Depth::Needed`] not for those on leaves that
+    /// are known to lack the block.
+    fn ask(&mut self, index: usize, queue: &mut LeafQueue<'_>) -> bool {
+        let (Some(state), Some(column)) =
+            (self.columns.get_mut(index), self.plan.columns.get(index))
+        else {
+            return false;
+        };
+        let Some(copy) = self.plan.copies(index).get(state.issued) else { return false };
+        if copy.stale && self.depth == Depth::Needed {
+            return false;
+        }
+        let filler = if self.purpose == Purpose::Scrub { column.filler } else { 0 };
+        queue.push(LeafRead {
+            task: self.index,
+            column: index,
+            copy: state.issued,
+            leaf: copy.leaf,
+            position: copy.position,
+            len: column.len.saturating_add(filler),
+            joinable: !self.retrying,
+        });
+        state.issued += 1;
+        state.pending += 1;
+        self.pending += 1;
+        true
+    }
+
+    /// Asks for whatever is missing to have every data column or enough parity for it; tries the
+    /// result if nothing is.
+    fn with_what_is_needed(&mut self, queue: &mut LeafQueue<'_>) -> Option<Bytes> {
+        let mut enough = true;
+        for index in 0..self.plan.stripes.len() {
+            let Some(stripe) = self.plan.stripes.get(index).cloned() else { continue };
+            enough &= self.ask_for_stripe(&stripe, queue);
+        }
+        if !enough || self.pending > 0 { None } else { self.try_first_versions() }
+    }
+
+    /// Returns whether the stripe is there or on its way.
+    fn ask_for_stripe(&mut self, stripe: &Stripe, queue: &mut LeafQueue<'_>) -> bool {
+        let mut missing = 0;
+        for index in stripe.data_columns() {
+            let is_empty = self.plan.columns.get(index).is_none_or(|column| column.len == 0);
+            if !is_empty && !self.has(index) && !self.ask(index, queue) {
+                missing += 1;
+            }
+        }
+        for index in stripe.parity_columns() {
+            if missing == 0 {
+                break;
+            }
+            if self.has(index) || self.ask(index, queue) {
+                missing -= 1;
+            }
+        }
+        missing == 0
+    }
+
+    fn has(&self, index: usize) -> bool {
+        self.columns.get(index).is_some_and(|column| !column.versions.is_empty())
+    }
+
+    /// Reads everything, then tries everything. The copies of a block in one piece are read and
+    /// tried one after another: most probably the next one is good.
+    fn with_all_there_is(&mut self, queue: &mut LeafQueue<'_>) -> Option<Bytes> {
+        if self.plan.single_column() && self.purpose != Purpose::Scrub {
+            let found = self.try_latest_version();
+            if found.is_none() {
+                self.ask(0, queue);
+            }
+            return found;
+        }
+        for index in 0..self.columns.len() {
+            while self.ask(index, queue) {}
+        }
+        if self.pending > 0 { None } else { self.search() }
+    }
+
+    fn accepts(&mut self, block: &[u8]) -> bool {
+        self.attempts += 1;
+        let size = self.read.size as usize;
+        block.get(..size).is_some_and(|block| (self.read.verify)(block))
+    }
+
+    /// Tries the copy that was read last.
+    fn try_latest_version(&mut self) -> Option<Bytes> {
+        let data = self.columns.first()?.versions.last()?.data.clone();
+        self.accepts(&data).then_some(data)
+    }
+
+    /// Tries the first version of every column.
+    fn try_first_versions(&mut self) -> Option<Bytes> {
+        let selection = vec![0; self.columns.len()];
+        let block = self.assemble(&selection)?;
+        self.accepts(&block).then_some(block)
+    }
+
+    fn version(&self, index: usize, selection: &[usize]) -> Option<&[u8]> {
+        let version = *selection.get(index)?;
+        Some(&self.columns.get(index)?.versions.get(version)?.data)
+    }
+
+    /// The block with these versions of its columns. A block of one data column is that column's
+    /// buffer itself.
+    fn assemble(&self, selection: &[usize]) -> Option<Bytes> {
+        if let [stripe] = self.plan.stripes.as_slice()
+            && stripe.data_columns().len() == 1
+        {
+            let index = stripe.data_columns().start;
+            let version = *selection.get(index)?;
+            if let Some(version) = self.columns.get(index)?.versions.get(version) {
+                return Some(version.data.slice(..self.plan.padded.min(version.data.len())));
+            }
+        }
+        let mut block = vec![0; self.plan.padded];
+        let lookup: Lookup<'_, '_> = &|index| self.version(index, selection);
+        assemble(&self.plan, lookup, &mut block).then(|| Bytes::from(block))
+    }
+
+    /// Tries every combination of copies, and of columns taken as bad (spec 07, sections 9.3 and
+    /// 13.4).
+    fn search(&mut self) -> Option<Bytes> {
+        let tunables = *self.tree.tunables();
+        let suspects = self.plan.suspects();
+        let mut left = tunables.reconstruct_parity_combinations_max;
+        for bad in 0..=self.plan.max_parity() {
+            let versions: Vec<usize> =
+                self.columns.iter().map(|column| column.versions.len()).collect();
+            let selections = Selections::new(versions.into_iter());
+            let limit = tunables.reconstruct_indirect_combinations_max;
+            for selection in selections.take(usize::try_from(limit).unwrap_or(usize::MAX)) {
+                let base = self.assemble(&selection)?;
+                if bad == 0 {
+                    if self.accepts(&base) {
+                        return Some(base);
+                    }
+                    continue;
+                }
+                let mut block = base.to_vec();
+                for set in Combinations::new(suspects.len(), bad) {
+                    left = left.checked_sub(1)?;
+                    let sets = set.iter().filter_map(|index| suspects.get(*index));
+                    let erased: Vec<usize> = sets.flatten().copied().collect();
+                    if self.try_without(&erased, &selection, &mut block) {
+                        return Some(Bytes::from(block));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Tries the block with some columns reconstructed instead of read. If that fails `block` is
+    /// again what it was.
+    fn try_without(&mut self, erased: &[usize], selection: &[usize], block: &mut [u8]) -> bool {
+        let changed: Vec<Stripe> = self
+            .plan
+            .stripes
+            .iter()
+            .filter(|stripe| self.is_changed(stripe, erased))
+            .cloned()
+            .collect();
+        if changed.is_empty() {
+            return false;
+        }
+        let remaining = |index| {
+            if erased.contains(&index) { None } else { self.version(index, selection) }
+        };
+        let rebuilt = changed.iter().all(|stripe| rebuild(&self.plan, stripe, &remaining, block));
+        if rebuilt && self.accepts(block) {
+            return true;
+        }
+        let all = |index| self.version(index, selection);
+        for stripe in &changed {
+            for index in stripe.data_columns().filter(|index| erased.contains(index)) {
+                if let Some(data) = all(index) {
+                    place(&self.plan, index, data, block);
+                }
+            }
+            rebuild(&self.plan, stripe, &all, block);
+        }
+        false
+    }
+
+    /// Whether a stripe comes out differently without these columns: when one of them is data,
+    /// or parity from which something is reconstructed.
+    fn is_changed(&self, stripe: &Stripe, erased: &[usize]) -> bool {
+        let data = stripe.data_columns();
+        let is_content = |index: &usize| self.plan.columns.get(*index).is_some_and(|c| c.len > 0);
+        let reconstructs = data.clone().any(|index| is_content(&index) && !self.has(index));
+        erased.iter().any(|index| {
+            (data.contains(index) && is_content(index))
+                || (reconstructs && stripe.parity_columns().contains(index))
+        })
+    }
+
+    fn succeed(&mut self, block: Bytes) -> Scrubbed {
+        let mut findings = self.unreadable();
+        if self.depth == Depth::All {
+            self.find_wrong_versions(&block, &mut findings);
+        }
+        let size = (self.read.size as usize).min(block.len());
+        Scrubbed { data: Ok(block.slice(..size)), findings }
+    }
+
+    fn unreadable(&self) -> Vec<Finding> {
+        let finding = |fault: &Fault| Finding {
+            leaf: self.tree.node(fault.leaf).config.guid,
+            position: fault.error.offset,
+            len: fault.len,
+            kind: FindingKind::Unreadable(fault.error.clone()),
+        };
+        self.faults.iter().map(finding).collect()
+    }
+
+    /// Compares everything that was read with what it should be.
+    fn find_wrong_versions(&self, block: &[u8], findings: &mut Vec<Finding>) {
+        for stripe in &self.plan.stripes {
+            for index in stripe.data_columns() {
+                let mut place = place_of(&self.plan, index);
+                // What follows the block in its last sector belongs to no checksum.
+                place.end = place.end.min(self.read.size as usize).max(place.start);
+                let Some(expected) = block.get(place) else { continue };
+                let len = self.plan.columns.get(index).map_or(0, |column| column.len);
+                self.compare(index, findings, |data| {
+                    let filler = data.get(len..).unwrap_or_default();
+                    data.get(..expected.len()) == Some(expected) && filler.iter().all(|b| *b == 0)
+                });
+            }
+            if stripe.parity_columns().any(|index| self.has(index)) {
+                let expected = expected_parity(&self.plan, stripe, block);
+                for (index, expected) in stripe.parity_columns().zip(expected) {
+                    self.compare(index, findings, |data| data == expected);
+                }
+            }
+        }
+    }
+
+    /// Reports and counts the versions of a column that are not right.
+    fn compare(&self, index: usize, findings: &mut Vec<Finding>, is_right: impl Fn(&[u8]) -> bool) {
+        let Some(column) = self.columns.get(index) else { return };
+        for version in column.versions.iter().filter(|version| !is_right(&version.data)) {
+            let Some(copy) = self.plan.copies(index).get(version.copy) else { continue };
+            let node = self.tree.node(copy.leaf);
+            // A leaf that is known to lack the block has done nothing wrong.
+            if !copy.stale {
+                node.counters.count_checksum_error();
+            }
+            findings.push(Finding {
+                leaf: node.config.guid,
+                position: copy.position,
+                len: version.data.len(),
+                kind: FindingKind::Wrong,
+            });
+        }
+    }
+
+    /// Says why the block cannot be had, and counts that: the worst of what happened.
+    fn give_up(&mut self) -> Scrubbed {
+        let findings = self.unreadable();
+        let dva = self.read.dva;
+        let top = self.tree.node(self.tree.top_node(dva.vdev()).unwrap_or(NodeId::ROOT));
+        let (name, guid, offset) = (top.name.clone(), top.config.guid, dva.offset());
+        let counts = self.purpose != Purpose::Speculative;
+        if counts && self.attempts > 0 {
+            self.blame_all();
+        }
+        let fault = self.faults.iter().find(|fault| !is_gone(&fault.error));
+        let error = if let Some(Fault { leaf, error, .. }) = fault {
+            if counts {
+                top.counters.count_read_error();
+            }
+            let leaf = self.tree.node(*leaf);
+            let (name, guid) = (leaf.name.clone(), leaf.config.guid);
+            VdevError::Io { name, guid, source: error.clone() }
+        } else if self.attempts > 0 {
+            VdevError::Checksum { name, guid, offset, attempts: self.attempts }
+        } else {
+            VdevError::Unavailable { name, guid, offset }
+        };
+        Scrubbed { data: Err(error), findings }
+    }
+
+    /// Nobody knows who is wrong: everybody who answered, and the top-level vdev.
+    fn blame_all(&self) {
+        for (index, column) in self.columns.iter().enumerate() {
+            for version in &column.versions {
+                if let Some(copy) = self.plan.copies(index).get(version.copy)
+                    && !copy.stale
+                {
+                    self.tree.node(copy.leaf).counters.count_checksum_error();
+                }
+            }
+        }
+        let top = self.tree.top_node(self.read.dva.vdev()).map(|id| self.tree.node(id));
+        if let Some(top) = top.filter(|top| !top.children.is_empty()) {
+            top.counters.count_checksum_error();
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The vdev tree of a pool.
+
+mod build;
+mod space;
+mod vdev;
+
+pub use vdev::Vdev;
+
+use crate::config::{VdevConfig, VdevKind};
+use crate::draid::DraidGeometry;
+use crate::dtl::{DirtyTimeLog, TxgSet};
+use crate::error::ConfigError;
+use crate::health::{AuxReason, Health, Redundancy, VdevState, aggregate};
+use crate::indirect::{IndirectMapping, MappingError};
+use crate::leaf::{Leaf, LeafDevices};
+use crate::raidz::{RaidzGeometry, Reflow};
+use crate::statistics::Counters;
+use rzfs_format::{Guid, VdevId};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+/// What opening and reading a tree depends on besides its configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeOptions {
+    /// The pool's version; 5000 for one with feature flags.
+    pub version: u64,
+    /// How far a RAID-Z expansion has come, from the uberblock.
+    pub reflow: Reflow,
+    /// Top-level vdevs that may be missing (`zfs_max_missing_tvds`).
+    pub max_missing_tvds: usize,
+    /// Limits of reading.
+    pub tunables: ReadTunables,
+}
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        Self {
+            version: 5000,
+            reflow: Reflow::NOT_STARTED,
+            max_missing_tvds: 0,
+            tunables: ReadTunables::default(),
+        }
+    }
+}
+
+/// Limits of reading.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadTunables {
+    /// Most bytes that neighbouring reads of a rotating disk are joined to
+    /// (`zfs_vdev_aggregation_limit`).
+    pub aggregation_limit: usize,
+    /// The same for other devices (`zfs_vdev_aggregation_limit_non_rotating`).
+    pub aggregation_limit_non_rotating: usize,
+    /// Most unwanted bytes that are read to join two reads (`zfs_vdev_read_gap_limit`).
+    pub read_gap_limit: usize,
+    /// Most combinations of differing copies that are tried for a block
+    /// (`zfs_reconstruct_indirect_combinations_max`).
+    pub reconstruct_indirect_combinations_max: u64,
+    /// Most reconstructions from parity that are tried for a block whose checksum is wrong: all
+    /// of them with two parity columns, and with three up to 58 children.
+    pub reconstruct_parity_combinations_max: u64,
+}
+
+impl Default for ReadTunables {
+    fn default() -> Self {
+        Self {
+            aggregation_limit: 1 << 20,
+            aggregation_limit_non_rotating: 128 << 10,
+            read_gap_limit: 32 << 10,
+            reconstruct_indirect_combinations_max: 4096,
+            reconstruct_parity_combinations_max: 32_768,
+        }
+    }
+}
+
+/// Index of a vdev in its tree.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct NodeId(u32);
+
+impl NodeId {
+    /// The root's.
+    pub(crate) const ROOT: Self = Self(0);
+}
+
+/// What a vdev does.
+#[derive(Debug)]
+pub(crate) enum Role {
+    Root,
+    Device(Leaf),
+    Mirrored,
+    Raidz(RaidzGeometry),
+    Draid(Box<DraidGeometry>),
+    DistributedSpare(DistributedSpare),
+    Indirect(OnceLock<IndirectMapping>),
+    /// A hole or a missing vdev.
+    Empty,
+}
+
+/// A spare whose sectors are free columns of a dRAID.
+#[derive(Debug)]
+pub(crate) struct DistributedSpare {
+    pub(crate) draid: NodeId,
+    pub(crate) index: usize,
+    pub(crate) missing: DirtyTimeLog,
+}
+
+/// The space of a top-level vdev.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Space {
+    pub(crate) ashift: u32,
+    pub(crate) asize: u64,
+}
+
+/// A vdev. Its children are in `children`; `config.children` is empty.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) config: VdevConfig,
+    pub(crate) name: Arc<str>,
+    pub(crate) parent: Option<NodeId>,
+    pub(crate) children: Vec<NodeId>,
+    pub(crate) role: Role,
+    pub(crate) space: Option<Space>,
+    pub(crate) counters: Counters,
+}
+
+impl Node {
+    /// Whether it is the slot of a vdev that was removed.
+    fn is_gone(&self) -> bool {
+        matches!(self.role, Role::Indirect(_)) || self.config.kind == VdevKind::Hole
+    }
+}
+
+/// All vdevs of a pool, and the way to read their blocks.
+///
+/// Always a root with the top-level vdevs at the positions that block addresses name; every
+/// geometry in it is checked.
+#[derive(Debug)]
+pub struct VdevTree {
+    nodes: Vec<Node>,
+    by_guid: HashMap<Guid, NodeId>,
+    options: TreeOptions,
+}
+
+impl VdevTree {
+    /// Builds the tree of a configuration and opens its leaves.
+    ///
+    /// Leaves without a device are part of the tree; [`Self::health`] tells whether the pool can
+    /// be read.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the configuration is not a vdev tree (spec 07, section 2).
+    pub fn open(
+        config: VdevConfig,
+        devices: &dyn LeafDevices,
+        options: TreeOptions,
+    ) -> Result<Self, ConfigError> {
+        let (nodes, by_guid) = build::build(config, devices, &options)?;
+        Ok(Self { nodes, by_guid, options })
+    }
+
+    /// The limits of reading.
+    pub(crate) fn tunables(&self) -> &ReadTunables {
+        &self.options.tunables
+    }
+
+    /// The node of an id. All ids come from building the tree; the root stands in for others.
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        self.nodes.get(id.0 as usize).unwrap_or(&self.nodes[0])
+    }
+
+    /// The node of a top-level vdev.
+    pub(crate) fn top_node(&self, vdev: VdevId) -> Option<NodeId> {
+        self.node(NodeId::ROOT).children.get(vdev.get() as usize).copied()
+    }
+
+    /// The leaf behind a node, if it is a device.
+    pub(crate) fn leaf(&self, id: NodeId) -> Option<&Leaf> {
+        match &self.node(id).role {
+            Role::Device(leaf) => Some(leaf),
+            _ => None,
+        }
+    }
+
+    /// The root.
+    #[must_use]
+    pub fn root(&self) -> Vdev<'_> {
+        Vdev::new(self, NodeId::ROOT)
+    }
+
+    /// A top-level vdev.
+    #[must_use]
+    pub fn top_level(&self, vdev: VdevId) -> Option<Vdev<'_>> {
+        self.top_node(vdev).map(|id| Vdev::new(self, id))
+    }
+
+    /// All top-level vdevs by id, holes and missing ones included.
+    pub fn top_levels(&self) -> impl Iterator<Item = Vdev<'_>> {
+        self.root().children()
+    }
+
+    /// The vdev with this guid.
+    #[must_use]
+    pub fn by_guid(&self, guid: Guid) -> Option<Vdev<'_>> {
+        self.by_guid.get(&guid).map(|id| Vdev::new(self, *id))
+    }
+
+    /// All vdevs, parents before their children.
+    pub fn vdevs(&self) -> impl Iterator<Item = Vdev<'_>> {
+        (0..).map(NodeId).take(self.nodes.len()).map(|id| Vdev::new(self, id))
+    }
+
+    /// All leaves that are devices.
+    pub fn leaves(&self) -> impl Iterator<Item = Vdev<'_>> {
+        self.vdevs().filter(|vdev| vdev.kind().is_device())
+    }
+
+    /// The configuration of the whole tree, as it was opened.
+    #[must_use]
+    pub fn config(&self) -> VdevConfig {
+        self.root().config()
+    }
+
+    /// The state of the pool's vdevs as a whole.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.node_health(NodeId::ROOT)
+    }
+
+    /// A leaf's own state, or what follows from the children's.
+    pub(crate) fn node_health(&self, id: NodeId) -> Health {
+        self.health_assuming(id, None)
+    }
+
+    /// The state that the top-level vdev of a leaf would have if the leaf had another state.
+    pub(crate) fn top_health_assuming(&self, leaf: NodeId, assumed: Health) -> Health {
+        let mut top = leaf;
+        while let Some(parent) = self.node(top).parent.filter(|parent| *parent != NodeId::ROOT) {
+            top = parent;
+        }
+        self.health_assuming(top, Some((leaf, assumed)))
+    }
+
+    fn health_assuming(&self, id: NodeId, assumption: Option<(NodeId, Health)>) -> Health {
+        let node = self.node(id);
+        if let Some((leaf, health)) = assumption
+            && leaf == id
+        {
+            return health;
+        }
+        let children = |redundancy| {
+            let concrete = |child: &&NodeId| !self.node(**child).is_gone();
+            let states: Vec<Health> = node
+                .children
+                .iter()
+                .filter(concrete)
+                .map(|child| self.health_assuming(*child, assumption))
+                .collect();
+            aggregate(redundancy, &states)
+        };
+        match &node.role {
+            Role::Device(leaf) => leaf.health(),
+            Role::Root => children(Redundancy::Root { tolerated: self.options.max_missing_tvds }),
+            Role::Mirrored => children(Redundancy::Copies),
+            Role::Raidz(geometry) => children(Redundancy::Parity(geometry.parity())),
+            Role::Draid(geometry) => children(Redundancy::Parity(geometry.shape().parity)),
+            Role::DistributedSpare(spare) => self.spare_health(spare),
+            Role::Indirect(_) => Health::HEALTHY,
+            Role::Empty if node.is_gone() => Health::HEALTHY,
+            Role::Empty => Health { state: VdevState::CantOpen, aux: AuxReason::OpenFailed },
+        }
+    }
+
+    /// A distributed spare works while devices of its dRAID do. The children are looked at as
+    /// devices only: one of them can be the vdev that contains this spare.
+    fn spare_health(&self, spare: &DistributedSpare) -> Health {
+        let works = self.node(spare.draid).children.iter().any(|child| {
+            let node = self.node(*child);
+            let mut leaves = node.children.iter().chain(std::iter::once(child));
+            leaves.any(|id| self.leaf(*id).is_some_and(|leaf| leaf.health().is_usable()))
+        });
+        if works {
+            Health::HEALTHY
+        } else {
+            Health { state: VdevState::CantOpen, aux: AuxReason::NoReplicas }
+        }
+    }
+
+    /// Tells which txgs a leaf lacks. Returns whether there is such a leaf.
+    pub fn set_missing_txgs(&self, leaf: Guid, missing: TxgSet) -> bool {
+        match self.by_guid.get(&leaf).map(|id| &self.node(*id).role) {
+            Some(Role::Device(leaf)) => leaf.missing().load(missing),
+            Some(Role::DistributedSpare(spare)) => spare.missing.load(missing),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Gives a removed vdev its mapping. Before that nothing can be read through it.
+    ///
+    /// # Errors
+    /// [`MappingError::NotIndirect`] if it is no removed vdev or has a mapping already.
+    pub fn set_mapping(&self, vdev: VdevId, mapping: IndirectMapping) -> Result<(), MappingError> {
+        let refused = MappingError::NotIndirect(vdev);
+        let id = self.top_node(vdev).ok_or(refused)?;
+        match &self.node(id).role {
+            Role::Indirect(slot) => slot.set(mapping).map_err(|_| refused),
+            _ => Err(refused),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A look at one vdev of a tree.
+
+use super::{NodeId, Role, VdevTree};
+use crate::config::{AllocationBias, VdevConfig, VdevKind};
+use crate::health::Health;
+use crate::indirect::IndirectMapping;
+use crate::statistics::{ErrorCounts, IoCounts};
+use rzfs_blockdev::BlockDevice;
+use rzfs_format::{Guid, VdevId};
+use std::fmt;
+use std::sync::Arc;
+
+/// A vdev in its tree; cheap to copy.
+#[derive(Clone, Copy)]
+pub struct Vdev<'a> {
+    tree: &'a VdevTree,
+    id: NodeId,
+}
+
+impl<'a> Vdev<'a> {
+    pub(super) fn new(tree: &'a VdevTree, id: NodeId) -> Self {
+        Self { tree, id }
+    }
+
+    fn node(self) -> &'a super::Node {
+        self.tree.node(self.id)
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(self) -> VdevKind {
+        self.node().config.kind
+    }
+
+    /// Its position in the parent; for a top-level vdev the number in addresses.
+    #[must_use]
+    pub fn id(self) -> u64 {
+        self.node().config.id
+    }
+
+    /// Its guid; 0 for holes and missing top-level vdevs.
+    #[must_use]
+    pub fn guid(self) -> Guid {
+        self.node().config.guid
+    }
+
+    /// The name that tools show: a path, or kind and position.
+    #[must_use]
+    pub fn name(self) -> &'a str {
+        &self.node().name
+    }
+
+    /// Its configuration without the children.
+    #[must_use]
+    pub fn own_config(self) -> &'a VdevConfig {
+        &self.node().config
+    }
+
+    /// Its configuration with everything below it.
+    #[must_use]
+    pub fn config(self) -> VdevConfig {
+        let mut config = self.node().config.clone();
+        config.children = self.children().map(Vdev::config).collect();
+        config
+    }
+
+    /// The vdev above.
+    #[must_use]
+    pub fn parent(self) -> Option<Self> {
+        self.node().parent.map(|id| Self { id, ..self })
+    }
+
+    /// The vdevs below, by position.
+    pub fn children(self) -> impl ExactSizeIterator<Item = Self> + 'a {
+        self.node().children.iter().map(move |id| Self { id: *id, ..self })
+    }
+
+    /// The top-level vdev that it is or belongs to; `None` for the root.
+    #[must_use]
+    pub fn top_level(self) -> Option<Self> {
+        let parent = self.parent()?;
+        if parent.kind() == VdevKind::Root { Some(self) } else { parent.top_level() }
+    }
+
+    /// Its state.
+    #[must_use]
+    pub fn health(self) -> Health {
+        self.tree.node_health(self.id)
+    }
+
+    /// Its errors so far.
+    #[must_use]
+    pub fn errors(self) -> ErrorCounts {
+        self.node().counters.errors()
+    }
+
+    /// Forgets its errors.
+    pub fn clear_errors(self) {
+        self.node().counters.clear_errors();
+    }
+
+    /// Its reads so far: a leaf's own, or the sum of the leaves below.
+    #[must_use]
+    pub fn io(self) -> IoCounts {
+        let own = self.node().counters.io();
+        self.children().map(Vdev::io).fold(own, |sum, child| IoCounts {
+            reads: sum.reads.saturating_add(child.reads),
+            bytes_read: sum.bytes_read.saturating_add(child.bytes_read),
+        })
+    }
+
+    /// The device of a leaf, whatever its state.
+    #[must_use]
+    pub fn device(self) -> Option<&'a Arc<dyn BlockDevice>> {
+        self.tree.leaf(self.id)?.device()
+    }
+
+    /// Whether a leaf is not known to have the contents of every txg up to and including `txg`
+    /// born data.
+    #[must_use]
+    pub fn lacks(self, txg: rzfs_format::Txg) -> bool {
+        match &self.node().role {
+            Role::Device(leaf) => leaf.missing().lacks(txg),
+            Role::DistributedSpare(spare) => spare.missing.lacks(txg),
+            _ => false,
+        }
+    }
+
+    /// log2 of the smallest I/O of a top-level vdev.
+    #[must_use]
+    pub fn ashift(self) -> Option<u32> {
+        self.node().space.map(|space| space.ashift)
+    }
+
+    /// Allocatable bytes of a top-level vdev, redundancy included.
+    #[must_use]
+    pub fn asize(self) -> Option<u64> {
+        self.node().space.map(|space| space.asize)
+    }
+
+    /// The number of parity columns of a raidz or draid.
+    #[must_use]
+    pub fn parity(self) -> Option<usize> {
+        match &self.node().role {
+            Role::Raidz(geometry) => Some(geometry.parity()),
+            Role::Draid(geometry) => Some(geometry.shape().parity),
+            _ => None,
+        }
+    }
+
+    /// What a top-level vdev is for; `None` is ordinary data. Only [`AllocationBias::Log`] is in
+    /// the configuration of a pool on disk, the others are in the vdev's ZAP.
+    #[must_use]
+    pub fn allocation_bias(self) -> Option<AllocationBias> {
+        let top = &self.node().config.top;
+        match top.is_log {
+            Some(is_log) if is_log != 0 => Some(AllocationBias::Log),
+            _ => top.allocation_bias,
+        }
+    }
+
+    /// The mapping of a removed vdev, once it is loaded.
+    #[must_use]
+    pub fn mapping(self) -> Option<&'a IndirectMapping> {
+        match &self.node().role {
+            Role::Indirect(mapping) => mapping.get(),
+            _ => None,
+        }
+    }
+
+    /// The vdev id in addresses, if it is a top-level vdev.
+    #[must_use]
+    pub fn vdev_id(self) -> Option<VdevId> {
+        let is_top = self.parent().is_some_and(|parent| parent.kind() == VdevKind::Root);
+        if is_top { u32::try_from(self.id()).ok().map(VdevId) } else { None }
+    }
+}
+
+impl fmt::Debug for Vdev<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Vdev({} {} {})", self.kind().name(), self.name(), self.guid())
+    }
+}
