@@ -1,0 +1,32 @@
+//! Reference pools and manifests for the tests of rzfs.
+//!
+//! A [`ReferencePool`] is a pool that OpenZFS made, with what OpenZFS said about it: the
+//! [`Manifest`] of every file, and texts of its commands. [`differences`] compares a manifest with
+//! anything that is a [`Tree`], for example a [`MountedTree`].
+//!
+//! ```no_run
+//! let pool = rzfs_testkit::ReferencePool::golden("g01-default").expect("golden pools");
+//! let images = pool.images().expect("unpacked images");
+//! let manifest = pool.manifest().expect("a manifest");
+//! for (dataset, files) in manifest.datasets() {
+//!     println!("{dataset}: {} files on {} devices", files.entries.len(), images.len());
+//! }
+//! ```
+//!
+//! # Where pools are found
+//! - Golden pools: `$RZFS_GOLDEN`, else `../shared/reference/golden` beside the repository, else
+//!   the small subset in the repository's `tests/golden`.
+//! - Pools of OpenZFS's test suite: `$RZFS_OPENZFS_IMAGES`, else
+//!   `../shared/reference/openzfs-images` beside the repository.
+//!
+//! Images are unpacked once, sparsely, below the build directory, and never written to; with
+//! `$RZFS_GOLDEN_UNPACKED` they are taken from there (a directory for each pool).
+#![forbid(unsafe_code)]
+
+mod manifest;
+mod pool;
+mod tree;
+
+pub use manifest::{Entry, EntryKind, FileSystemManifest, Manifest, parse_hex};
+pub use pool::{ReferencePool, unpacked_root};
+pub use tree::{Listing, MountedTree, Observed, Tree, differences};
