@@ -45,6 +45,12 @@ impl IoBuffer {
         self.len = self.len.min(len);
     }
 
+    /// The first `len` bytes of the whole pages that the buffer occupies, which may be more than
+    /// its own length: room for a device that transfers whole sectors only.
+    pub(crate) fn padded_mut(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.pages.as_mut_bytes().get_mut(..len)
+    }
+
     /// Makes the buffer immutable and shared, without copying.
     #[must_use]
     pub fn freeze(self) -> Bytes {

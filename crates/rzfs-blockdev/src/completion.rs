@@ -1,8 +1,9 @@
 //! Where devices put finished requests and callers wait for them.
 
 use crate::{DeviceError, IoBuffer};
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A finished request.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub struct IoCompletion {
     pub result: Result<Option<IoBuffer>, DeviceError>,
 }
 
-/// A queue of finished requests; one caller waits on it, any number of devices fill it.
+/// A queue of finished requests; callers wait on it, any number of devices fill it.
 #[derive(Debug, Default)]
 pub struct CompletionQueue {
     done: Mutex<VecDeque<IoCompletion>>,
@@ -29,7 +30,7 @@ impl CompletionQueue {
 
     /// Adds a finished request (for devices).
     pub fn push(&self, completion: IoCompletion) {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).push_back(completion);
+        self.done.lock().push_back(completion);
         self.arrived.notify_one();
     }
 
@@ -39,12 +40,31 @@ impl CompletionQueue {
     /// for ever.
     #[must_use]
     pub fn wait(&self) -> IoCompletion {
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = self.done.lock();
         loop {
             if let Some(completion) = done.pop_front() {
                 return completion;
             }
-            done = self.arrived.wait(done).unwrap_or_else(PoisonError::into_inner);
+            self.arrived.wait(&mut done);
         }
+    }
+
+    /// Takes every request that has finished, waiting for at least one.
+    ///
+    /// One lock for many requests; the caller must have at least one in flight, or this blocks
+    /// for ever.
+    #[must_use]
+    pub fn wait_many(&self) -> VecDeque<IoCompletion> {
+        let mut done = self.done.lock();
+        while done.is_empty() {
+            self.arrived.wait(&mut done);
+        }
+        std::mem::take(&mut *done)
+    }
+
+    /// Takes the next finished request if there is one.
+    #[must_use]
+    pub fn try_take(&self) -> Option<IoCompletion> {
+        self.done.lock().pop_front()
     }
 }

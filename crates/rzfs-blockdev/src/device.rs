@@ -3,6 +3,7 @@
 use crate::{CompletionQueue, IoBuffer};
 use bytes::Bytes;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 /// Size and sector sizes of a device, in bytes.
@@ -10,7 +11,7 @@ use std::sync::Arc;
 pub struct DeviceGeometry {
     /// Usable bytes.
     pub size: u64,
-    /// Smallest unit of I/O, a power of two, at least 512.
+    /// Smallest unit that can be written, a power of two, at least 512.
     pub logical_sector: u32,
     /// Unit that the device writes without a read-modify-write, a power of two.
     pub physical_sector: u32,
@@ -32,6 +33,36 @@ pub enum IoOperation {
     },
 }
 
+impl IoOperation {
+    /// The word that messages use: `read`, `write`, `flush` or `discard`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Read(_) => "read",
+            Self::Write(_) => "write",
+            Self::Flush => "flush",
+            Self::Discard { .. } => "discard",
+        }
+    }
+
+    /// Bytes that are read, written or discarded; 0 for a flush.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        match self {
+            Self::Read(buffer) => buffer.len() as u64,
+            Self::Write(bytes) => bytes.len() as u64,
+            Self::Flush => 0,
+            Self::Discard { len } => *len,
+        }
+    }
+
+    /// Whether no byte is read, written or discarded.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// One request of a batch.
 #[derive(Debug)]
 pub struct IoRequest {
@@ -44,6 +75,14 @@ pub struct IoRequest {
 }
 
 /// What a device can answer instead of doing what it was asked.
+///
+/// The sources that callers can rely on:
+/// * `UnexpectedEof`: a read past the end;
+/// * `ENOSPC`: a write or discard past the end;
+/// * `EINVAL`: a write or discard that is not of whole logical sectors;
+/// * `EROFS`: a write or discard on a device that is open for reading only;
+/// * `EOPNOTSUPP`: a discard that the device cannot do;
+/// * `ENXIO`: the device has gone.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{device}: {operation} of {len} bytes at offset {offset:#x}: {source}")]
 pub struct DeviceError {
@@ -55,14 +94,23 @@ pub struct DeviceError {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-    /// What the system says; a read past the end is `UnexpectedEof`.
-    pub source: Arc<std::io::Error>,
+    /// What the system says.
+    pub source: Arc<io::Error>,
+}
+
+impl DeviceError {
+    /// The errno for the caller of a file system: the system's own, else `EIO`.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        self.source.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error())
+    }
 }
 
 /// A device, file, or piece of memory with sectors.
 ///
-/// Any offset and length within the size may be asked for: a device that needs alignment sees to
-/// it itself (and does so without a copy when offset, length and buffer are aligned already).
+/// Any offset and length within the size may be read: a device that needs alignment sees to it
+/// itself (and does so without a copy when the offset is aligned already). Writes and discards
+/// are of whole logical sectors. A request for no bytes succeeds anywhere within the size.
 pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// The path or other name that messages show.
     fn name(&self) -> &str;
@@ -71,16 +119,22 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     fn geometry(&self) -> DeviceGeometry;
 
     /// Starts all requests; each is answered exactly once on `completions`, in any order.
+    ///
+    /// Never waits for other requests: what does not fit into the device's queue at once stays
+    /// with the device until there is room.
     fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>);
 }
 
 /// Reads `len` bytes at `offset` and waits for them.
+///
+/// # Errors
+/// What the device says, or that `len` bytes of memory are not to be had.
 pub fn read_exact_at(
     device: &dyn BlockDevice,
     offset: u64,
     len: usize,
 ) -> Result<IoBuffer, DeviceError> {
-    let fail = |source: std::io::Error| DeviceError {
+    let fail = |source: io::Error| DeviceError {
         device: device.name().into(),
         operation: "read",
         offset,
@@ -91,5 +145,30 @@ pub fn read_exact_at(
     let completions = CompletionQueue::new();
     let request = IoRequest { token: 0, offset, operation: IoOperation::Read(buffer) };
     device.submit(vec![request], &completions);
-    completions.wait().result?.ok_or_else(|| fail(std::io::ErrorKind::UnexpectedEof.into()))
+    completions.wait().result?.ok_or_else(|| fail(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Refuses what lies outside the device or, for writes and discards, is not whole sectors.
+pub(crate) fn check_range(
+    geometry: &DeviceGeometry,
+    offset: u64,
+    operation: &IoOperation,
+) -> io::Result<()> {
+    let len = operation.len();
+    let inside = offset.checked_add(len).is_some_and(|end| end <= geometry.size);
+    match operation {
+        IoOperation::Flush => Ok(()),
+        IoOperation::Read(_) if inside => Ok(()),
+        IoOperation::Read(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+        IoOperation::Write(_) | IoOperation::Discard { .. } => {
+            let sector_mask = u64::from(geometry.logical_sector) - 1;
+            if (offset | len) & sector_mask != 0 {
+                Err(rustix::io::Errno::INVAL.into())
+            } else if inside {
+                Ok(())
+            } else {
+                Err(rustix::io::Errno::NOSPC.into())
+            }
+        }
+    }
 }

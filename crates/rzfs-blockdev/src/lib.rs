@@ -4,15 +4,29 @@
 //! each answer carrying the token of its request. Whoever needs a plain blocking read uses
 //! [`read_exact_at`]; everything that is fast hands in many requests and waits once.
 //!
+//! # Devices
+//! * [`FileDevice`]: a disk, partition or regular file, through an [`IoEngine`]: one io_uring, or
+//!   a small pool of threads where the kernel offers none, for any number of devices.
+//! * [`MemoryDevice`]: a piece of memory.
+//!
 //! # Ordering and durability
 //! Requests of one batch, and of different batches that are in flight together, may run in any
 //! order. A write is durable only after a [`IoOperation::Flush`] that was *submitted* after the
 //! write had *completed*. Until then a crash may lose it, keep it, or keep any of its sectors.
 
+mod access;
 mod buffer;
 mod completion;
 mod device;
+mod engine;
+mod file;
+mod memory;
+mod reply;
 
+pub use access::Access;
 pub use buffer::{BUFFER_ALIGNMENT, IoBuffer};
 pub use completion::{CompletionQueue, IoCompletion};
 pub use device::{BlockDevice, DeviceError, DeviceGeometry, IoOperation, IoRequest, read_exact_at};
+pub use engine::{BACKEND_VARIABLE, Backend, EngineOptions, IoEngine};
+pub use file::{CachedReads, Caching, FileDevice, OpenError, OpenOptions};
+pub use memory::MemoryDevice;

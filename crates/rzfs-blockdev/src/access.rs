@@ -1,0 +1,26 @@
+//! What may be done with a device, and how it is opened.
+
+use crate::IoOperation;
+use std::io;
+
+/// What may be done with an open device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Access {
+    /// Reads only; the system is asked for no more, so nothing can be damaged by mistake.
+    #[default]
+    ReadOnly,
+    /// Reads, writes, discards.
+    ReadWrite,
+}
+
+impl Access {
+    /// Refuses writes and discards on what is open for reading only, with `EROFS`.
+    pub(crate) fn check(self, operation: &IoOperation) -> io::Result<()> {
+        match (self, operation) {
+            (Self::ReadOnly, IoOperation::Write(_) | IoOperation::Discard { .. }) => {
+                Err(rustix::io::Errno::ROFS.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}

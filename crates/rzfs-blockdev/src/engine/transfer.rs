@@ -1,0 +1,281 @@
+//! One request on its way: what to ask of the system next, and what its answer means.
+//!
+//! Both engines drive this state machine; it knows of short transfers, of interrupted calls and of
+//! the alignment that O_DIRECT wants, and does no I/O itself. A read that starts between two
+//! aligned offsets goes through a wider buffer:
+//!
+//! ```text
+//! device   |--------|--------|--------|     aligned units
+//! wanted        [==============]
+//! target   [####|==============|######]     `lead` bytes in front, `span` in all
+//! ```
+
+use crate::device::check_range;
+use crate::file::OpenFile;
+use crate::reply::Reply;
+use crate::{CompletionQueue, IoBuffer, IoOperation, IoRequest};
+use bytes::Bytes;
+use rustix::fd::BorrowedFd;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::io;
+use std::sync::Arc;
+
+/// The most bytes asked for at once; Linux itself stops a little below 2 GiB.
+const MAX_STEP: usize = 1 << 30;
+
+/// How often in a row the system may say "try again" before that becomes the answer.
+const MAX_RETRIES: u8 = 100;
+
+/// How a range is given back: the file keeps its size, the range reads as zeros.
+pub(crate) const DISCARD_FLAGS: FallocateFlags =
+    FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+
+/// A request, checked, with what has been done of it.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    file: Arc<OpenFile>,
+    reply: Reply,
+    work: Work,
+    retries: u8,
+}
+
+/// What to ask of the system now.
+#[derive(Debug)]
+pub(crate) enum Step<'a> {
+    Read { offset: u64, buffer: &'a mut [u8] },
+    Write { offset: u64, bytes: &'a [u8] },
+    Flush,
+    Discard { offset: u64, len: u64 },
+}
+
+#[derive(Debug)]
+enum Work {
+    Read(Read),
+    Write(Write),
+    Flush,
+    Discard { offset: u64, len: u64 },
+}
+
+#[derive(Debug)]
+struct Read {
+    destination: IoBuffer,
+    /// Stands in for the destination when the wanted offset is not aligned.
+    bounce: Option<IoBuffer>,
+    /// Device offset of the target's first byte.
+    start: u64,
+    /// Bytes of the target in front of the wanted ones.
+    lead: usize,
+    /// Bytes of the target to ask for.
+    span: usize,
+    /// Bytes of the target that are there.
+    done: usize,
+}
+
+#[derive(Debug)]
+struct Write {
+    source: Bytes,
+    offset: u64,
+    done: usize,
+}
+
+impl Transfer {
+    /// Checks a request and prepares it; what is refused, or empty, is answered at once.
+    pub(crate) fn begin(
+        file: &Arc<OpenFile>,
+        request: IoRequest,
+        completions: &Arc<CompletionQueue>,
+    ) -> Option<Self> {
+        let reply = Reply::new(file.name(), &request, completions);
+        let checked = file
+            .access()
+            .check(&request.operation)
+            .and_then(|()| check_range(file.geometry(), request.offset, &request.operation));
+        if let Err(error) = checked {
+            reply.answer(Err(error));
+            return None;
+        }
+        let empty = request.operation.is_empty();
+        let work = match request.operation {
+            IoOperation::Read(buffer) if empty => {
+                reply.answer(Ok(Some(buffer)));
+                return None;
+            }
+            IoOperation::Flush => Ok(Work::Flush),
+            _ if empty => {
+                reply.answer(Ok(None));
+                return None;
+            }
+            IoOperation::Read(buffer) => {
+                Read::new(buffer, request.offset, file.alignment()).map(Work::Read)
+            }
+            IoOperation::Write(bytes) => {
+                Write::new(bytes, request.offset, file.alignment()).map(Work::Write)
+            }
+            IoOperation::Discard { len } => Ok(Work::Discard { offset: request.offset, len }),
+        };
+        match work {
+            Ok(work) => Some(Self { file: Arc::clone(file), reply, work, retries: 0 }),
+            Err(error) => {
+                reply.answer(Err(error));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn file(&self) -> &Arc<OpenFile> {
+        &self.file
+    }
+
+    /// Bytes that a read has still to fetch; nothing for other requests.
+    pub(crate) fn read_len(&self) -> Option<usize> {
+        match &self.work {
+            Work::Read(read) => Some(read.span.saturating_sub(read.done)),
+            _ => None,
+        }
+    }
+
+    /// What to ask of the system now, for [`Self::advance`] to hear the answer.
+    pub(crate) fn step(&mut self) -> Step<'_> {
+        let alignment = self.file.alignment();
+        match &mut self.work {
+            Work::Read(read) => read.step(alignment),
+            Work::Write(write) => write.step(alignment),
+            Work::Flush => Step::Flush,
+            Work::Discard { offset, len } => Step::Discard { offset: *offset, len: *len },
+        }
+    }
+
+    /// Takes the system's answer to the present step: the number of bytes, or an error.
+    ///
+    /// Gives the transfer back when another step is needed; else it has been answered.
+    pub(crate) fn advance(mut self, result: io::Result<usize>) -> Option<Self> {
+        let count = match result {
+            Ok(count) => count,
+            Err(error) if is_transient(&error) && self.retries < MAX_RETRIES => {
+                self.retries += 1;
+                return Some(self);
+            }
+            Err(error) => {
+                self.reply.answer(Err(error));
+                return None;
+            }
+        };
+        self.retries = 0;
+        let alignment = self.file.alignment();
+        let progress = match &mut self.work {
+            Work::Read(read) => read.advance(count, alignment),
+            Work::Write(write) => write.advance(count, alignment),
+            Work::Flush | Work::Discard { .. } => Ok(true),
+        };
+        match progress {
+            Ok(false) => return Some(self),
+            Ok(true) => self.finish(),
+            Err(error) => self.reply.answer(Err(error)),
+        }
+        None
+    }
+
+    fn finish(self) {
+        let result = match self.work {
+            Work::Read(read) => read.finish().map(Some),
+            Work::Write(_) | Work::Flush | Work::Discard { .. } => Ok(None),
+        };
+        self.reply.answer(result);
+    }
+}
+
+impl Read {
+    fn new(destination: IoBuffer, offset: u64, alignment: usize) -> io::Result<Self> {
+        let start = offset - offset % alignment as u64;
+        let lead = usize::try_from(offset - start).map_err(io::Error::other)?;
+        let span = (lead + destination.len()).next_multiple_of(alignment);
+        let bounce = if lead > 0 { Some(IoBuffer::zeroed(span)?) } else { None };
+        Ok(Self { destination, bounce, start, lead, span, done: 0 })
+    }
+
+    /// The bytes from the last aligned one that is there, to the end or the most at once.
+    fn step(&mut self, alignment: usize) -> Step<'_> {
+        let from = self.done - self.done % alignment;
+        let to = self.span.min(from + MAX_STEP);
+        let target = match &mut self.bounce {
+            Some(bounce) => bounce.padded_mut(self.span),
+            None => self.destination.padded_mut(self.span),
+        };
+        let buffer = target.and_then(|target| target.get_mut(from..to)).unwrap_or_default();
+        Step::Read { offset: self.start + from as u64, buffer }
+    }
+
+    /// Whether all that is wanted is there now.
+    fn advance(&mut self, count: usize, alignment: usize) -> io::Result<bool> {
+        let done = self.done - self.done % alignment + count;
+        if done <= self.done {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.done = done;
+        Ok(done >= self.lead + self.destination.len())
+    }
+
+    fn finish(mut self) -> io::Result<IoBuffer> {
+        if let Some(bounce) = &self.bounce {
+            let wanted = bounce.get(self.lead..self.lead + self.destination.len());
+            let wanted = wanted.ok_or(io::ErrorKind::UnexpectedEof)?;
+            self.destination.copy_from_slice(wanted);
+        }
+        Ok(self.destination)
+    }
+}
+
+impl Write {
+    /// Copies the bytes only when the device cannot take them from where they are.
+    fn new(source: Bytes, offset: u64, alignment: usize) -> io::Result<Self> {
+        let source = if source.as_ptr().addr().is_multiple_of(alignment) {
+            source
+        } else {
+            let mut copy = IoBuffer::zeroed(source.len())?;
+            copy.copy_from_slice(&source);
+            copy.freeze()
+        };
+        Ok(Self { source, offset, done: 0 })
+    }
+
+    fn step(&mut self, alignment: usize) -> Step<'_> {
+        let from = self.done - self.done % alignment;
+        let to = self.source.len().min(from + MAX_STEP);
+        let bytes = self.source.get(from..to).unwrap_or_default();
+        Step::Write { offset: self.offset + from as u64, bytes }
+    }
+
+    /// Whether everything is written now.
+    fn advance(&mut self, count: usize, alignment: usize) -> io::Result<bool> {
+        let done = self.done - self.done % alignment + count;
+        if done <= self.done {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.done = done;
+        Ok(done >= self.source.len())
+    }
+}
+
+impl Step<'_> {
+    /// Asks the system and waits for its answer.
+    pub(crate) fn perform(self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let count = match self {
+            Step::Read { offset, buffer } => rustix::io::pread(fd, buffer, offset)?,
+            Step::Write { offset, bytes } => rustix::io::pwrite(fd, bytes, offset)?,
+            Step::Flush => {
+                rustix::fs::fdatasync(fd)?;
+                0
+            }
+            Step::Discard { offset, len } => {
+                rustix::fs::fallocate(fd, DISCARD_FLAGS, offset, len)?;
+                0
+            }
+        };
+        Ok(count)
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN))
+}

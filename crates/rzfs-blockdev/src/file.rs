@@ -1,0 +1,198 @@
+//! Disks, partitions and regular files.
+
+mod open;
+
+pub(crate) use open::OpenFile;
+pub use open::{Caching, OpenError};
+
+use crate::engine::transfer::Transfer;
+use crate::{
+    Access, BlockDevice, CompletionQueue, DeviceGeometry, EngineOptions, IoEngine, IoRequest,
+};
+use parking_lot::Mutex;
+use rustix::io::ReadWriteFlags;
+use std::fmt;
+use std::io::IoSliceMut;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The most bytes of one batch that are copied from the kernel's page cache on the spot; beyond,
+/// submitting would no longer be quick.
+const MAX_INLINE: usize = 1 << 20;
+
+/// What becomes of reads that the kernel's page cache can satisfy without waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CachedReads {
+    /// `submit` tries them on the spot, up to 1 MiB in a batch: no thread has to wake up.
+    #[default]
+    Inline,
+    /// They go to the engine like all others.
+    Queued,
+}
+
+/// How devices are opened.
+///
+/// All devices opened with the same options, or with clones of them, share one [`IoEngine`]. It
+/// starts with the first device, unless one was given.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    access: Access,
+    caching: Caching,
+    cached_reads: CachedReads,
+    engine_options: EngineOptions,
+    engine: Arc<Mutex<Option<IoEngine>>>,
+}
+
+impl OpenOptions {
+    /// Read-only, with the caching and backend that suit the device and the kernel.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What may be done with the devices.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Whether the kernel's page cache is used.
+    #[must_use]
+    pub fn caching(mut self, caching: Caching) -> Self {
+        self.caching = caching;
+        self
+    }
+
+    /// What becomes of reads that the kernel's page cache can satisfy.
+    #[must_use]
+    pub fn cached_reads(mut self, cached_reads: CachedReads) -> Self {
+        self.cached_reads = cached_reads;
+        self
+    }
+
+    /// Uses an engine that runs already.
+    #[must_use]
+    pub fn engine(mut self, engine: IoEngine) -> Self {
+        self.engine = Arc::new(Mutex::new(Some(engine)));
+        self
+    }
+
+    /// What the engine is made with when the first device is opened.
+    #[must_use]
+    pub fn engine_options(mut self, options: EngineOptions) -> Self {
+        self.engine_options = options;
+        self.engine = Arc::default();
+        self
+    }
+
+    fn shared_engine(&self) -> std::io::Result<IoEngine> {
+        let mut engine = self.engine.lock();
+        if let Some(engine) = &*engine {
+            return Ok(engine.clone());
+        }
+        Ok(engine.insert(IoEngine::new(&self.engine_options)?).clone())
+    }
+}
+
+/// A disk, partition or regular file.
+pub struct FileDevice {
+    file: Arc<OpenFile>,
+    engine: IoEngine,
+    cached_reads: CachedReads,
+}
+
+impl FileDevice {
+    /// Opens a disk, partition or regular file.
+    ///
+    /// The size is that of this moment: a file that grows later does not.
+    ///
+    /// # Errors
+    /// What the system says; `ENOTBLK` for anything but a block device or regular file.
+    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let file = OpenFile::open(path, options.access, options.caching)?;
+        let engine = options.shared_engine().map_err(|source| OpenError::new(path, source))?;
+        Ok(Self { file: Arc::new(file), engine, cached_reads: options.cached_reads })
+    }
+
+    /// Whether reads and writes go around the kernel's page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+
+    /// What may be done with the device.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.file.access()
+    }
+
+    /// The engine that moves the bytes.
+    #[must_use]
+    pub fn engine(&self) -> &IoEngine {
+        &self.engine
+    }
+
+    /// Answers the reads that the page cache can satisfy; gives back what is left to do.
+    fn read_cached(&self, transfers: Vec<Transfer>) -> Vec<Transfer> {
+        let mut budget = MAX_INLINE;
+        let mut rest = Vec::with_capacity(transfers.len());
+        for transfer in transfers {
+            match transfer.read_len().and_then(|len| budget.checked_sub(len)) {
+                Some(left) => {
+                    budget = left;
+                    rest.extend(self.try_read_cached(transfer));
+                }
+                None => rest.push(transfer),
+            }
+        }
+        rest
+    }
+
+    fn try_read_cached(&self, mut transfer: Transfer) -> Option<Transfer> {
+        use crate::engine::transfer::Step;
+        let Step::Read { offset, buffer } = transfer.step() else { return Some(transfer) };
+        let mut slices = [IoSliceMut::new(buffer)];
+        match rustix::io::preadv2(self.file.fd(), &mut slices, offset, ReadWriteFlags::NOWAIT) {
+            // Nothing at all may mean the end of the file or that the kernel would have to wait;
+            // the engine finds out.
+            Ok(0) | Err(_) => Some(transfer),
+            Ok(count) => transfer.advance(Ok(count)),
+        }
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    fn geometry(&self) -> DeviceGeometry {
+        *self.file.geometry()
+    }
+
+    fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>) {
+        let mut transfers: Vec<Transfer> = requests
+            .into_iter()
+            .filter_map(|request| Transfer::begin(&self.file, request, completions))
+            .collect();
+        if self.cached_reads == CachedReads::Inline && !self.file.is_direct() {
+            transfers = self.read_cached(transfers);
+        }
+        if !transfers.is_empty() {
+            self.engine.submit(transfers);
+        }
+    }
+}
+
+impl fmt::Debug for FileDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileDevice")
+            .field("name", self.file.name())
+            .field("access", &self.file.access())
+            .field("direct", &self.file.is_direct())
+            .field("engine", &self.engine)
+            .finish()
+    }
+}

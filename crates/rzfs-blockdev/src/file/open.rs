@@ -1,0 +1,181 @@
+//! Opening files and block devices, and finding out what they can do.
+
+use crate::{Access, BUFFER_ALIGNMENT, DeviceGeometry, IoBuffer};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
+use rustix::io::Errno;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Logical and physical sector of regular files, in bytes: OpenZFS's own choice for file vdevs.
+const FILE_SECTOR: u32 = 512;
+
+/// Whether the kernel's page cache is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Caching {
+    /// Block devices as [`Caching::Direct`], regular files as [`Caching::Buffered`].
+    #[default]
+    Automatic,
+    /// Goes around the page cache (O_DIRECT) where the device allows it, else through it.
+    Direct,
+    /// Goes through the page cache.
+    Buffered,
+}
+
+/// Why a device could not be opened.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("cannot open {}: {source}", path.display())]
+pub struct OpenError {
+    /// The device.
+    pub path: PathBuf,
+    /// What the system says.
+    pub source: Arc<io::Error>,
+}
+
+impl OpenError {
+    pub(crate) fn new(path: &Path, source: impl Into<io::Error>) -> Self {
+        Self { path: path.to_owned(), source: Arc::new(source.into()) }
+    }
+
+    /// The system's error number, `EIO` if there is none.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        self.source.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
+    }
+}
+
+/// An open file or block device with what transfers need to know about it.
+pub(crate) struct OpenFile {
+    fd: OwnedFd,
+    name: Arc<str>,
+    access: Access,
+    geometry: DeviceGeometry,
+    /// What offsets, lengths and addresses of transfers are multiples of; 1 with the page cache.
+    alignment: u32,
+}
+
+impl OpenFile {
+    pub(crate) fn open(path: &Path, access: Access, caching: Caching) -> Result<Self, OpenError> {
+        Self::try_open(path, access, caching).map_err(|source| OpenError::new(path, source))
+    }
+
+    fn try_open(path: &Path, access: Access, caching: Caching) -> io::Result<Self> {
+        let mode = match access {
+            Access::ReadOnly => OFlags::RDONLY,
+            // On a block device: refuse one that is mounted or part of something else. Regular
+            // files know no such claim.
+            Access::ReadWrite => OFlags::RDWR | OFlags::EXCL,
+        };
+        // O_NONBLOCK, so that a FIFO in the place of a device is refused and not waited for.
+        let flags = mode | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        let is_block = file_type(fd.as_fd())? == FileType::BlockDevice;
+        rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
+        let mut geometry = geometry(fd.as_fd(), is_block)?;
+        let want_direct = match caching {
+            Caching::Automatic => is_block,
+            Caching::Direct => true,
+            Caching::Buffered => false,
+        };
+        let direct = if want_direct { make_direct(fd.as_fd(), &geometry, is_block) } else { None };
+        let alignment = direct.unwrap_or(1);
+        geometry.logical_sector = geometry.logical_sector.max(alignment);
+        geometry.physical_sector = geometry.physical_sector.max(geometry.logical_sector);
+        let name = path.to_string_lossy().into();
+        Ok(Self { fd, name, access, geometry, alignment })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        self.access
+    }
+
+    pub(crate) fn geometry(&self) -> &DeviceGeometry {
+        &self.geometry
+    }
+
+    /// What offsets, lengths and addresses of transfers must be multiples of: a power of two.
+    pub(crate) fn alignment(&self) -> usize {
+        self.alignment as usize
+    }
+
+    pub(crate) fn is_direct(&self) -> bool {
+        self.alignment > 1
+    }
+}
+
+impl fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenFile({}, {:?}, alignment {})", self.name, self.access, self.alignment)
+    }
+}
+
+/// The type of an open file, if it is one that can hold a vdev.
+fn file_type(fd: BorrowedFd<'_>) -> io::Result<FileType> {
+    match FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode) {
+        kind @ (FileType::BlockDevice | FileType::RegularFile) => Ok(kind),
+        FileType::Directory => Err(Errno::ISDIR.into()),
+        _ => Err(Errno::NOTBLK.into()),
+    }
+}
+
+fn geometry(fd: BorrowedFd<'_>, is_block: bool) -> io::Result<DeviceGeometry> {
+    let size = rustix::fs::seek(fd, SeekFrom::End(0))?;
+    if !is_block {
+        return Ok(DeviceGeometry {
+            size,
+            logical_sector: FILE_SECTOR,
+            physical_sector: FILE_SECTOR,
+        });
+    }
+    let logical_sector = sector(rustix::fs::ioctl_blksszget(fd)?)?;
+    let physical_sector = sector(rustix::fs::ioctl_blkpbszget(fd)?).unwrap_or(logical_sector);
+    Ok(DeviceGeometry { size, logical_sector, physical_sector })
+}
+
+fn sector(size: u32) -> io::Result<u32> {
+    if size.is_power_of_two() && size >= 512 { Ok(size) } else { Err(Errno::INVAL.into()) }
+}
+
+/// Makes transfers go around the page cache, if that works with an alignment that buffers have;
+/// gives the alignment.
+fn make_direct(fd: BorrowedFd<'_>, geometry: &DeviceGeometry, is_block: bool) -> Option<u32> {
+    rustix::fs::fcntl_setfl(fd, OFlags::DIRECT).ok()?;
+    let candidates: &[u32] = match stated_alignment(fd) {
+        Some(alignment) => &[alignment],
+        None if is_block => &[geometry.logical_sector],
+        None => &[512, 4096],
+    };
+    let usable = candidates.iter().copied().find(|&alignment| {
+        alignment.is_power_of_two()
+            && (512..=BUFFER_ALIGNMENT as u32).contains(&alignment)
+            && reads_directly(fd, alignment)
+    });
+    if usable.is_none() {
+        rustix::fs::fcntl_setfl(fd, OFlags::empty()).ok()?;
+    }
+    usable
+}
+
+/// What statx says about O_DIRECT, if the kernel and file system say anything.
+fn stated_alignment(fd: BorrowedFd<'_>) -> Option<u32> {
+    let statx = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let stated = StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::DIOALIGN);
+    let alignment = statx.stx_dio_mem_align.max(statx.stx_dio_offset_align);
+    (stated && statx.stx_dio_offset_align > 0).then(|| alignment.max(512))
+}
+
+/// Whether a read of one aligned unit is accepted.
+fn reads_directly(fd: BorrowedFd<'_>, alignment: u32) -> bool {
+    IoBuffer::zeroed(alignment as usize)
+        .is_ok_and(|mut buffer| rustix::io::pread(fd, &mut *buffer, 0).is_ok())
+}
