@@ -1,1 +1,12 @@
 //! Checksums, compression, encryption and parity of OpenZFS as pure functions on byte slices.
+//!
+//! * [`checksum`]: what verifies a block, in its pointer or embedded in the block;
+//! * [`compress`]: every compression function in both directions.
+//!
+//! Nothing here does I/O, decides which algorithm applies or keeps state between calls that a
+//! caller could observe. Kernels are chosen at run time from what the processor can do; each has
+//! a portable twin with the same result bit for bit.
+#![deny(unsafe_code)]
+
+pub mod checksum;
+pub mod compress;

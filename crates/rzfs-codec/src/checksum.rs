@@ -1,0 +1,182 @@
+//! Checksums of blocks (spec 02, section 4).
+//!
+//! A checksum is 256 bits, four 64-bit words. [`checksum`] computes it over the stored bytes of a
+//! block (compressed, padded, encrypted: exactly PSIZE bytes); [`verify`] compares with what a
+//! block pointer says, also when two of its words are a MAC. Blocks that nothing with room for a
+//! checksum points to (labels, gang headers, the intent log) carry theirs in a trailer:
+//! [`verify_embedded`].
+
+mod edonr;
+mod embedded;
+pub mod fletcher;
+mod salt;
+mod skein;
+
+pub use embedded::{EmbeddedVerifier, generate_embedded, verify_embedded};
+pub use fletcher::{Fletcher2, Fletcher4, fletcher2, fletcher4};
+pub use salt::Salt;
+
+use rzfs_format::block_pointer::Protection;
+use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
+use rzfs_format::{BlockPointer, ByteOrder};
+use sha2::{Digest, Sha256, Sha512_256};
+
+/// Why a block does not verify.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChecksumMismatch {
+    /// The bytes have another checksum than the one stored.
+    #[error("{}: stored {stored}, computed {computed}", function.name())]
+    Differs {
+        /// The function.
+        function: ChecksumFunction,
+        /// What the pointer or the trailer says; words that are not compared are zero.
+        stored: ChecksumValue,
+        /// What the bytes give; words that are not compared are zero.
+        computed: ChecksumValue,
+    },
+    /// The trailer of an embedded checksum has no magic in either byte order.
+    #[error("{}: no checksum trailer", function.name())]
+    NoTrailer {
+        /// The function.
+        function: ChecksumFunction,
+    },
+    /// The block is too small, or says that it uses more bytes than it has.
+    #[error("{}: {used} bytes cannot be in a block of {size}", function.name())]
+    Extent {
+        /// The function.
+        function: ChecksumFunction,
+        /// Bytes that the checksum would cover.
+        used: u64,
+        /// Bytes of the block.
+        size: usize,
+    },
+    /// The function cannot be at this place.
+    #[error("{} is not a checksum of such a block", function.name())]
+    Misplaced {
+        /// The function.
+        function: ChecksumFunction,
+    },
+}
+
+/// The checksum of `data`, a block in byte order `order`.
+///
+/// Functions that are embedded in a block give the hash that they are made of; `On` means
+/// fletcher4; `Off`, `NoParity` and `Inherit` give zeros.
+#[must_use]
+pub fn checksum(
+    function: ChecksumFunction,
+    order: ByteOrder,
+    data: &[u8],
+    salt: &Salt,
+) -> ChecksumValue {
+    match function {
+        ChecksumFunction::Inherit | ChecksumFunction::Off | ChecksumFunction::NoParity => {
+            ChecksumValue::default()
+        }
+        ChecksumFunction::Fletcher2 | ChecksumFunction::Zilog => fletcher2(data, order),
+        ChecksumFunction::On | ChecksumFunction::Fletcher4 | ChecksumFunction::Zilog2 => {
+            fletcher4(data, order)
+        }
+        ChecksumFunction::Label | ChecksumFunction::GangHeader | ChecksumFunction::Sha256 => {
+            sha256_words(Sha256::digest(data).as_ref())
+        }
+        ChecksumFunction::Sha512 => words(Sha512_256::digest(data).as_ref(), order),
+        ChecksumFunction::Skein => words(&salt.skein(data), order),
+        ChecksumFunction::EdonR => words(&salt.edonr(data), order),
+        ChecksumFunction::Blake3 => words(&salt.blake3(data), order),
+    }
+}
+
+/// Words of a digest whose bytes are memory: read in the block's order.
+fn words(digest: &[u8], order: ByteOrder) -> ChecksumValue {
+    let mut value = ChecksumValue::default();
+    for (word, bytes) in value.0.iter_mut().zip(digest.as_chunks::<8>().0) {
+        *word = order.u64(*bytes);
+    }
+    value
+}
+
+/// Words of SHA-256: numbers of the digest's own big-endian order, whatever the block's.
+fn sha256_words(digest: &[u8]) -> ChecksumValue {
+    words(digest, ByteOrder::Big)
+}
+
+/// Whether a pointer with this protection keeps a MAC in its checksum words 2 and 3.
+const fn shares_words_with_mac(protection: Protection) -> bool {
+    match protection {
+        Protection::None | Protection::Objset => false,
+        Protection::Encrypted | Protection::Authenticated | Protection::IndirectMac => true,
+    }
+}
+
+/// What remains of a checksum when a MAC takes words 2 and 3 (spec 02, section 4.12): words 0
+/// and 1 of a function strong enough to be cut off, else all words folded into two.
+#[must_use]
+pub const fn fold(function: ChecksumFunction, value: ChecksumValue) -> [u64; 2] {
+    let [a, b, c, d] = value.0;
+    if function.is_dedup_safe() { [a, b] } else { [a ^ c, b ^ d] }
+}
+
+/// Verifies the stored bytes of the block that `pointer` points to, PSIZE of them.
+///
+/// A block of the intent log is verified by its embedded checksum. The members of a gang are
+/// assembled first: the leader's checksum is over the whole.
+///
+/// # Errors
+/// [`ChecksumMismatch`]: these are not the bytes that were written. Blocks without a checksum
+/// (off, noparity) always verify.
+pub fn verify(pointer: &BlockPointer, data: &[u8], salt: &Salt) -> Result<(), ChecksumMismatch> {
+    let function =
+        pointer.checksum_function().unwrap_or(ChecksumFunction::Inherit /* never verifies */);
+    let stored = pointer.checksum();
+    let with_mac = shares_words_with_mac(pointer.protection());
+    match function {
+        ChecksumFunction::Off | ChecksumFunction::NoParity => return Ok(()),
+        ChecksumFunction::Zilog | ChecksumFunction::Zilog2 => {
+            let chain = stored.0;
+            let verifier = if with_mac {
+                EmbeddedVerifier::EncryptedZil(chain)
+            } else {
+                EmbeddedVerifier::Zil(chain)
+            };
+            return verify_embedded(function, data, verifier).map(drop);
+        }
+        ChecksumFunction::Inherit
+        | ChecksumFunction::On
+        | ChecksumFunction::Label
+        | ChecksumFunction::GangHeader => return Err(ChecksumMismatch::Misplaced { function }),
+        _ => {}
+    }
+    let computed = checksum(function, pointer.order(), data, salt);
+    if with_mac {
+        compare_folded(function, stored, computed)
+    } else {
+        compare(function, stored, computed)
+    }
+}
+
+fn compare(
+    function: ChecksumFunction,
+    stored: ChecksumValue,
+    computed: ChecksumValue,
+) -> Result<(), ChecksumMismatch> {
+    if stored == computed {
+        Ok(())
+    } else {
+        Err(ChecksumMismatch::Differs { function, stored, computed })
+    }
+}
+
+/// Compares when words 2 and 3 of `stored` are a MAC.
+fn compare_folded(
+    function: ChecksumFunction,
+    stored: ChecksumValue,
+    computed: ChecksumValue,
+) -> Result<(), ChecksumMismatch> {
+    let [a, b] = fold(function, computed);
+    let [x, y, ..] = stored.0;
+    compare(function, ChecksumValue([x, y, 0, 0]), ChecksumValue([a, b, 0, 0]))
+}
+
+#[cfg(test)]
+mod tests;
