@@ -3,6 +3,9 @@
 //! [`VdevConfig`] holds the values as they are stored, nothing derived and nothing dropped, so
 //! that a configuration can be written back. [`crate::VdevTree::open`] checks it.
 
+mod nvlist;
+
+use rzfs_format::nvlist::{NvPair, NvString};
 use rzfs_format::{Guid, ObjectId, Txg};
 
 /// What a vdev is (spec 07, section 2).
@@ -123,15 +126,15 @@ impl AllocationBias {
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct DeviceHints {
     /// `path`: where the device was last, or the name of a distributed spare.
-    pub path: Option<String>,
+    pub path: Option<NvString>,
     /// `devid`.
-    pub devid: Option<String>,
+    pub devid: Option<NvString>,
     /// `phys_path`.
-    pub physical_path: Option<String>,
+    pub physical_path: Option<NvString>,
     /// `vdev_enc_sysfs_path`.
-    pub enclosure_path: Option<String>,
+    pub enclosure_path: Option<NvString>,
     /// `fru`.
-    pub fru: Option<String>,
+    pub fru: Option<NvString>,
     /// `whole_disk`.
     pub whole_disk: Option<u64>,
     /// `rotational`.
@@ -158,7 +161,7 @@ pub struct PersistentFlags {
     /// `com.datto:resilver_defer`.
     pub resilver_deferred: bool,
     /// `aux_state`: why it is faulted or degraded.
-    pub aux_state: Option<String>,
+    pub aux_state: Option<NvString>,
 }
 
 /// What a leaf has besides hints and flags.
@@ -272,6 +275,8 @@ pub struct VdevConfig {
     pub root_zap: Option<ObjectId>,
     /// `children`.
     pub children: Vec<VdevConfig>,
+    /// Pairs that this crate knows nothing about.
+    pub others: Vec<NvPair>,
 }
 
 impl VdevConfig {
@@ -295,6 +300,7 @@ impl VdevConfig {
             indirect: IndirectRecord::default(),
             root_zap: None,
             children: Vec::new(),
+            others: Vec::new(),
         }
     }
 

@@ -1,11 +1,11 @@
 //! Leaves: a device, its health, what it lacks, and how busy it is.
 
 use crate::config::VdevConfig;
-use crate::device_layout;
 use crate::dtl::DirtyTimeLog;
 use crate::health::{AuxReason, Health, HealthCell, LeafEvent};
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::Guid;
+use rzfs_format::label::LeafSize;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -72,7 +72,9 @@ impl Leaf {
         if flags.offline {
             return (None, LeafEvent::TakenOffline);
         }
-        if flags.faulted && flags.aux_state.as_deref() == Some("external") {
+        if flags.faulted
+            && flags.aux_state.as_ref().is_some_and(|aux| aux.as_bytes() == b"external")
+        {
             return (None, LeafEvent::FaultedExternally);
         }
         let device = match devices.device(config) {
@@ -81,11 +83,11 @@ impl Leaf {
             Err(aux) => return (None, LeafEvent::OpenFailed(aux)),
         };
         let geometry = device.geometry();
-        let Some(asize) = device_layout::allocatable_size(geometry.size) else {
+        let Some(size) = LeafSize::of_device(geometry.size) else {
             return (None, LeafEvent::OpenFailed(AuxReason::TooSmall));
         };
         let coarse = |ashift: u32| u64::from(geometry.logical_sector) > 1 << ashift;
-        if asize < min_asize || ashift.is_some_and(coarse) {
+        if size.allocatable() < min_asize || ashift.is_some_and(coarse) {
             return (None, LeafEvent::OpenFailed(AuxReason::BadLabel));
         }
         (Some(device), LeafEvent::Opened { degraded: flags.degraded })

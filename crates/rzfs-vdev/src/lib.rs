@@ -32,7 +32,6 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
-pub mod device_layout;
 pub mod draid;
 mod dtl;
 mod error;

@@ -5,12 +5,11 @@
 //! whatever child stands in for a distributed spare. A block on a removed vdev is planned on the
 //! vdevs that its pieces were copied to.
 
-use crate::device_layout::{DATA_START, SCRATCH_START};
 use crate::error::{AddressProblem, VdevError};
 use crate::stripe::{DeviceArea, Stripe, StripeColumn, StripeMap};
 use crate::tree::{NodeId, Role, VdevTree};
 use rzfs_format::units::MAX_BLOCK_SIZE;
-use rzfs_format::{Dva, Txg, VdevId};
+use rzfs_format::{Dva, Txg, VdevId, label};
 use std::ops::Range;
 
 /// Vdevs looked at to find the leaves of one column; more is a tree that leads in circles.
@@ -230,8 +229,8 @@ impl VdevTree {
         birth: Option<Txg>,
     ) -> Range<usize> {
         let area = match column.area {
-            DeviceArea::Data => DATA_START,
-            DeviceArea::Scratch => SCRATCH_START,
+            DeviceArea::Data => label::START_SIZE,
+            DeviceArea::Scratch => label::BOOT_AREA.start,
         };
         let start = plan.copies.len();
         let position = area.saturating_add(column.offset);
@@ -323,7 +322,7 @@ impl Search<'_> {
             }
             Role::DistributedSpare(spare) => {
                 let Role::Draid(geometry) = &tree.node(spare.draid).role else { return };
-                let offset = self.position.saturating_sub(DATA_START);
+                let offset = self.position.saturating_sub(label::START_SIZE);
                 let device = geometry.spare_device(spare.index, offset);
                 let child =
                     device.and_then(|device| tree.node(spare.draid).children.get(device).copied());

@@ -16,15 +16,35 @@
 //! columns and a stripe per row, whose columns lie wherever the wide vdev has these sectors.
 
 mod expanded;
-mod reflow;
-
-pub use reflow::{Reflow, ScratchState};
 
 use crate::stripe::{DeviceArea, StripeColumn, StripeMap};
-use rzfs_format::Txg;
+use rzfs_format::uberblock::{RaidzReflow, RaidzScratch};
+use rzfs_format::{FormatError, Txg};
 
 /// Bit of a block's offset that swaps the parity column and the first data column of raidz1.
 const PARITY_SWAP: u64 = 1 << 20;
+
+/// How far a running expansion has come.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Reflow {
+    /// All sectors below this offset of the vdev are at their new places; bytes.
+    pub offset: u64,
+    /// Where the first part is.
+    pub scratch: RaidzScratch,
+}
+
+impl Reflow {
+    /// Nothing was moved yet.
+    pub const NOT_STARTED: Self = Self { offset: 0, scratch: RaidzScratch::NotInUse };
+}
+
+impl TryFrom<RaidzReflow> for Reflow {
+    type Error = FormatError;
+
+    fn try_from(word: RaidzReflow) -> Result<Self, FormatError> {
+        Ok(Self { offset: word.offset(), scratch: word.scratch()? })
+    }
+}
 
 /// The geometry of a RAID-Z vdev.
 #[derive(Clone, PartialEq, Eq, Debug)]

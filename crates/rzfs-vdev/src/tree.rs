@@ -13,8 +13,9 @@ use crate::error::ConfigError;
 use crate::health::{AuxReason, Health, Redundancy, VdevState, aggregate};
 use crate::indirect::{IndirectMapping, MappingError};
 use crate::leaf::{Leaf, LeafDevices};
-use crate::raidz::{RaidzGeometry, Reflow};
+use crate::raidz::RaidzGeometry;
 use crate::statistics::Counters;
+use rzfs_format::uberblock::RaidzReflow;
 use rzfs_format::{Guid, VdevId};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -25,7 +26,7 @@ pub struct TreeOptions {
     /// The pool's version; 5000 for one with feature flags.
     pub version: u64,
     /// How far a RAID-Z expansion has come, from the uberblock.
-    pub reflow: Reflow,
+    pub reflow: RaidzReflow,
     /// Top-level vdevs that may be missing (`zfs_max_missing_tvds`).
     pub max_missing_tvds: usize,
     /// Limits of reading.
@@ -36,7 +37,7 @@ impl Default for TreeOptions {
     fn default() -> Self {
         Self {
             version: 5000,
-            reflow: Reflow::NOT_STARTED,
+            reflow: RaidzReflow::default(),
             max_missing_tvds: 0,
             tunables: ReadTunables::default(),
         }

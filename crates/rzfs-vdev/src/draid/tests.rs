@@ -72,7 +72,7 @@ fn a_block_can_cross_into_the_next_group() {
     assert_eq!(geometry.shape().groups, 11);
     let asize = 0x1aa_e000;
     assert_eq!(geometry.allocated_size(0x100_0000), asize);
-    assert_eq!(geometry.vdev_size((160 << 20) - crate::device_layout::OVERHEAD), 1_258_291_200);
+    assert_eq!(geometry.vdev_size((160 << 20) - 0x48_0000), 1_258_291_200);
     let found = parts(&geometry, 0x4057_e000, 0x100_0000);
     assert_eq!(found[0], all_at(&[7, 6, 1, 9, 4], 0x5de_6000, 0x21a_000));
     assert_eq!(

@@ -1,7 +1,8 @@
 //! Blocks that are narrower than their vdev (spec 07, section 10.3).
 
-use super::{RaidzGeometry, Reflow, ScratchState, Shape, swap_places};
+use super::{RaidzGeometry, Reflow, Shape, swap_places};
 use crate::stripe::{DeviceArea, StripeColumn, StripeMap};
+use rzfs_format::uberblock::RaidzScratch;
 
 impl RaidzGeometry {
     /// A block whose sectors were moved, or are being moved, to a wider vdev: a stripe per row.
@@ -36,7 +37,7 @@ impl RaidzGeometry {
             Some(Reflow { offset, .. }) if end > offset >> self.ashift => {
                 RowPlace { width: self.children.saturating_sub(1).max(1), area: DeviceArea::Data }
             }
-            Some(Reflow { scratch: ScratchState::Valid, .. }) => {
+            Some(Reflow { scratch: RaidzScratch::Valid, .. }) => {
                 RowPlace { width: self.children, area: DeviceArea::Scratch }
             }
             _ => RowPlace { width: self.children, area: DeviceArea::Data },

@@ -218,7 +218,7 @@ fn rows(offset: u64, expansions: Vec<Txg>, reflow: Option<Reflow>) -> Vec<Vec<(i
 #[test]
 fn expanded_blocks_are_where_openzfs_put_them() {
     let expanded = || vec![Txg(50)];
-    let reflow = |offset| Some(Reflow { offset, scratch: ScratchState::InvalidSyncedReflow });
+    let reflow = |offset| Some(Reflow { offset, scratch: RaidzScratch::InvalidSyncedReflow });
     assert_eq!(
         rows(0x5000, expanded(), None),
         [
@@ -255,7 +255,7 @@ fn expanded_blocks_are_where_openzfs_put_them() {
 
 #[test]
 fn a_block_across_the_reflow_offset_comes_from_both_places() {
-    let reflow = Reflow { offset: 0x689f000, scratch: ScratchState::InvalidSyncedReflow };
+    let reflow = Reflow { offset: 0x689f000, scratch: RaidzScratch::InvalidSyncedReflow };
     let geometry = RaidzGeometry::new(12, 1, 4, Vec::new(), Some(reflow)).unwrap();
     let map = geometry.map(0x6870000, 0x20000, Txg(10));
     assert_eq!(map.stripes.len(), 16);
@@ -271,7 +271,7 @@ fn a_block_across_the_reflow_offset_comes_from_both_places() {
 
 #[test]
 fn the_first_part_is_read_from_the_scratch_area_while_it_is_valid() {
-    let reflow = Reflow { offset: 0x40000, scratch: ScratchState::Valid };
+    let reflow = Reflow { offset: 0x40000, scratch: RaidzScratch::Valid };
     let geometry = RaidzGeometry::new(12, 1, 4, Vec::new(), Some(reflow)).unwrap();
     let area = |offset| geometry.map(offset, 0x1000, Txg(10)).columns[0].area;
     assert_eq!(area(0x3e000), DeviceArea::Scratch);
@@ -312,7 +312,7 @@ proptest! {
     ) {
         let reflow = reflow.map(|sector| Reflow {
             offset: sector << ashift,
-            scratch: ScratchState::InvalidSyncedReflow,
+            scratch: RaidzScratch::InvalidSyncedReflow,
         });
         let expansions: Vec<Txg> = (0..old).map(|step| Txg(20 + step as u64)).collect();
         let children = parity + extra + old + usize::from(reflow.is_some());

@@ -1,18 +1,13 @@
 //! Probing a leaf that had an error: is it a bad sector or a dead device? (spec 07, section 21.1)
 
-use crate::device_layout::label_positions;
 use crate::health::LeafEvent;
 use crate::leaf::Leaf;
 use crate::tree::{NodeId, VdevTree};
 use rzfs_blockdev::read_exact_at;
-
-/// Offset of the probed area in a label: the boot environment block.
-const PROBE_OFFSET: u64 = 0x2000;
-/// Bytes of it.
-const PROBE_SIZE: usize = 0x2000;
+use rzfs_format::label::{BOOT_ENV_OFFSET, BOOT_ENV_SIZE, LabelIndex, LeafSize};
 
 impl VdevTree {
-    /// Reads a harmless place in three labels. If none can be read the leaf is faulted, so that
+    /// Reads the boot environment of three labels, which nobody needs. If none can be read the leaf is faulted, so that
     /// nothing waits for it again, unless the pool cannot do without it.
     pub(crate) fn probe(&self, id: NodeId) {
         let Some(leaf) = self.leaf(id) else { return };
@@ -20,9 +15,11 @@ impl VdevTree {
         if !leaf.begin_probe() {
             return;
         }
-        let labels = label_positions(device.geometry().size).unwrap_or_default();
-        let answers = labels.iter().skip(1).any(|label| {
-            read_exact_at(device.as_ref(), label.saturating_add(PROBE_OFFSET), PROBE_SIZE).is_ok()
+        let answers = LeafSize::of_device(device.geometry().size).is_some_and(|size| {
+            LabelIndex::ALL.into_iter().skip(1).any(|label| {
+                let position = size.label_offset(label).saturating_add(BOOT_ENV_OFFSET);
+                read_exact_at(device.as_ref(), position, BOOT_ENV_SIZE).is_ok()
+            })
         });
         if !answers {
             let event = if self.is_required(id, leaf) {

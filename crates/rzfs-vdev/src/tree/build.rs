@@ -6,7 +6,7 @@ use crate::draid::{self, DraidGeometry, DraidProblem, DraidShape};
 use crate::dtl::DirtyTimeLog;
 use crate::error::{ConfigError, ConfigProblem};
 use crate::leaf::{Leaf, LeafDevices};
-use crate::raidz::RaidzGeometry;
+use crate::raidz::{RaidzGeometry, Reflow};
 use crate::statistics::Counters;
 use rzfs_format::Guid;
 use std::collections::HashMap;
@@ -191,7 +191,15 @@ impl Builder<'_> {
         let parity = self.parity(config)?;
         let ashift = space.map_or(0, |space| space.ashift);
         let expansions = config.raidz_expand_txgs.clone();
-        let reflow = config.raidz_expanding.then_some(self.options.reflow);
+        let word = self.options.reflow;
+        let reflow = match Reflow::try_from(word) {
+            _ if !config.raidz_expanding => None,
+            Ok(reflow) => Some(reflow),
+            Err(_) => {
+                let (key, value) = ("ub_raidz_reflow_info", word.0);
+                return Err(fault(config, ConfigProblem::Value { key, value }));
+            }
+        };
         let children = config.children.len();
         if children <= parity || children > RaidzGeometry::MAX_CHILDREN {
             let value = children as u64;
@@ -336,7 +344,10 @@ fn display_name(config: &VdevConfig, children: usize) -> Arc<str> {
     match (config.kind, config.draid) {
         (VdevKind::Root, _) => "root".into(),
         (VdevKind::Disk | VdevKind::File | VdevKind::DistributedSpare, _) => {
-            config.hints.path.clone().unwrap_or_else(|| config.guid.to_string()).into()
+            match &config.hints.path {
+                Some(path) => path.to_text().into(),
+                None => config.guid.to_string().into(),
+            }
         }
         (VdevKind::Raidz, _) => format!("raidz{parity}-{id}").into(),
         (VdevKind::Draid, Some(draid)) => {
