@@ -13,6 +13,7 @@ pub mod acl;
 pub mod block_pointer;
 pub mod checksum;
 pub mod compression;
+pub mod config;
 pub mod dirent;
 pub mod dnode;
 pub mod dsl;
