@@ -56,8 +56,8 @@ pub struct Uberblock {
     pub multihost: Option<Multihost>,
     /// In an uberblock to which a pool was rewound: the checkpoint's own txg; else 0.
     pub checkpoint_txg: Txg,
-    /// How far an expansion of a RAID-Z vdev has come: a packed word (spec 07, section 10.2).
-    pub raidz_reflow: u64,
+    /// How far an expansion of a RAID-Z vdev has come.
+    pub raidz_reflow: RaidzReflow,
 }
 
 impl Uberblock {
@@ -107,7 +107,7 @@ impl Uberblock {
             software_version: word(21),
             multihost: (word(22) == MMP_MAGIC).then_some(multihost),
             checkpoint_txg: Txg(word(25)),
-            raidz_reflow: word(26),
+            raidz_reflow: RaidzReflow(word(26)),
         })
     }
 
@@ -128,7 +128,7 @@ impl Uberblock {
             words[24] = multihost.config.0;
         }
         words[25] = self.checkpoint_txg.get();
-        words[26] = self.raidz_reflow;
+        words[26] = self.raidz_reflow.0;
         words
     }
 
@@ -198,6 +198,54 @@ impl MultihostConfig {
     }
 }
 
+/// Progress of a RAID-Z expansion: a packed word of offset and scratch state.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
+pub struct RaidzReflow(pub u64);
+
+/// What the scratch area of an expanding RAID-Z vdev holds (spec 07, section 10.6).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RaidzScratch {
+    /// Nothing; no expansion is in its first steps.
+    NotInUse,
+    /// The only good copy of the vdev's first rows.
+    Valid,
+    /// Nothing of use any more, the copy was written back.
+    InvalidSynced,
+    /// The same, written back during an import.
+    InvalidSyncedOnImport,
+    /// The same, and reflow has gone on.
+    InvalidSyncedReflow,
+}
+
+impl RaidzReflow {
+    /// A word of these fields; the offset is a multiple of 512 bytes.
+    #[must_use]
+    pub const fn new(offset: u64, scratch: RaidzScratch) -> Self {
+        Self(offset >> 9 & ((1 << 55) - 1) | (scratch as u64) << 55)
+    }
+
+    /// Byte offset below which blocks have the new layout.
+    #[must_use]
+    pub const fn offset(self) -> u64 {
+        (self.0 & ((1 << 55) - 1)) << 9
+    }
+
+    /// What the scratch area holds.
+    ///
+    /// # Errors
+    /// [`FormatError::Field`] for a state that the format does not have.
+    pub fn scratch(self) -> Result<RaidzScratch, FormatError> {
+        Ok(match self.0 >> 55 {
+            0 => RaidzScratch::NotInUse,
+            1 => RaidzScratch::Valid,
+            2 => RaidzScratch::InvalidSynced,
+            3 => RaidzScratch::InvalidSyncedOnImport,
+            4 => RaidzScratch::InvalidSyncedReflow,
+            state => return Err(FormatError::field(WHAT, "RAID-Z scratch state", state)),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,7 +294,7 @@ mod tests {
         assert_eq!(uberblock.mos.dvas().next().unwrap().to_string(), "0:2a000:1000");
         assert_eq!(uberblock.mos.dvas().count(), 3);
         assert_eq!(uberblock.multihost.unwrap().delay, 0);
-        assert_eq!(uberblock.raidz_reflow, 0);
+        assert_eq!(uberblock.raidz_reflow.scratch(), Ok(RaidzScratch::NotInUse));
         assert_eq!(uberblock.encode(order), fresh_slot()[..Uberblock::SIZE]);
     }
 
@@ -326,6 +374,13 @@ mod tests {
                 let decoded = Uberblock::decode(&uberblock.encode(order)).unwrap();
                 prop_assert_eq!(decoded, (uberblock.clone(), order));
             }
+        }
+
+        #[test]
+        fn reflow_words_round_trip(sectors in 0_u64..1 << 54) {
+            let word = RaidzReflow::new(sectors << 9, RaidzScratch::InvalidSynced);
+            prop_assert_eq!(word.offset(), sectors << 9);
+            prop_assert_eq!(word.scratch(), Ok(RaidzScratch::InvalidSynced));
         }
     }
 }
