@@ -5,23 +5,32 @@
 //! engine for each leaf would cost a thread and a ring per leaf and a wake-up per leaf per batch.
 
 mod portable;
+mod ring;
 pub(crate) mod transfer;
 
+use crate::file::OpenFile;
 use portable::ThreadPool;
+use ring::Ring;
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use transfer::Transfer;
 
-/// The environment variable that overrules [`Backend::Automatic`]: `io_uring` or `portable`.
+/// The environment variable that decides for [`Backend::Automatic`]: `automatic`, `io_uring` or
+/// `portable`.
 pub const BACKEND_VARIABLE: &str = "RZFS_IO_BACKEND";
 
 /// How requests reach the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Backend {
-    /// What the environment variable [`BACKEND_VARIABLE`] says, else the best that works.
+    /// What the environment variable [`BACKEND_VARIABLE`] says; without it io_uring where the
+    /// kernel allows it, else the portable backend.
     #[default]
     Automatic,
+    /// One io_uring (Linux 5.6 or newer; best since 6.1).
+    IoUring,
     /// Blocking calls on a small pool of threads.
     Portable,
 }
@@ -31,14 +40,16 @@ pub enum Backend {
 pub struct EngineOptions {
     /// How requests reach the kernel.
     pub backend: Backend,
-    /// The most threads of the portable backend, which is also the most requests that it has the
-    /// kernel work on at the same time.
+    /// io_uring: the most requests that the kernel works on at the same time.
+    pub queue_depth: u32,
+    /// Portable: the most threads, which is also the most requests that the kernel works on at
+    /// the same time.
     pub max_threads: usize,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { backend: Backend::Automatic, max_threads: 32 }
+        Self { backend: Backend::Automatic, queue_depth: 1024, max_threads: 32 }
     }
 }
 
@@ -49,45 +60,115 @@ impl Default for EngineOptions {
 /// first, then the engine's threads end.
 #[derive(Clone)]
 pub struct IoEngine {
-    driver: Arc<Driver>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    driver: Driver,
+    next_file: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Driver {
-    Portable(ThreadPool),
+    Ring(Ring),
+    Threads(ThreadPool),
 }
 
 impl IoEngine {
     /// Starts an engine.
     ///
     /// # Errors
-    /// What the system says when no thread can be started.
+    /// What the system says when no thread can be started, or when [`Backend::IoUring`] is asked
+    /// for and refused; `InvalidInput` when the environment variable says something unknown.
     pub fn new(options: &EngineOptions) -> io::Result<Self> {
-        let driver = match options.backend {
-            Backend::Automatic | Backend::Portable => {
-                Driver::Portable(ThreadPool::new(options.max_threads)?)
-            }
+        let backend = match options.backend {
+            Backend::Automatic => backend_from(std::env::var_os(BACKEND_VARIABLE).as_deref())?,
+            backend => backend,
         };
-        Ok(Self { driver: Arc::new(driver) })
+        let threads = || ThreadPool::new(options.max_threads).map(Driver::Threads);
+        let driver = match backend {
+            Backend::Portable => threads()?,
+            Backend::IoUring => Driver::Ring(Ring::new(options.queue_depth)?),
+            Backend::Automatic => match Ring::new(options.queue_depth) {
+                Ok(ring) => Driver::Ring(ring),
+                Err(error) => {
+                    tracing::info!(%error, "no io_uring; using threads");
+                    threads()?
+                }
+            },
+        };
+        Ok(Self { inner: Arc::new(Inner { driver, next_file: AtomicU64::new(0) }) })
     }
 
     /// The backend in use, never [`Backend::Automatic`].
     #[must_use]
     pub fn backend(&self) -> Backend {
-        match *self.driver {
-            Driver::Portable(_) => Backend::Portable,
+        match self.inner.driver {
+            Driver::Ring(_) => Backend::IoUring,
+            Driver::Threads(_) => Backend::Portable,
         }
     }
 
+    /// A number that no other file of this engine has.
+    pub(crate) fn next_file_id(&self) -> u64 {
+        self.inner.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
     pub(crate) fn submit(&self, transfers: Vec<Transfer>) {
-        match &*self.driver {
-            Driver::Portable(pool) => pool.submit(transfers),
+        match &self.inner.driver {
+            Driver::Ring(ring) => ring.submit(transfers),
+            Driver::Threads(pool) => pool.submit(transfers),
+        }
+    }
+
+    /// Lets go of a file that is about to be closed.
+    pub(crate) fn forget(&self, file: &OpenFile) {
+        match &self.inner.driver {
+            Driver::Ring(ring) => ring.forget(file.id()),
+            Driver::Threads(_) => {}
         }
     }
 }
 
 impl fmt::Debug for IoEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.driver.fmt(f)
+        self.inner.driver.fmt(f)
+    }
+}
+
+/// The backend that the environment asks for.
+fn backend_from(variable: Option<&OsStr>) -> io::Result<Backend> {
+    match variable.map(OsStr::as_encoded_bytes) {
+        None | Some(b"" | b"automatic") => Ok(Backend::Automatic),
+        Some(b"io_uring") => Ok(Backend::IoUring),
+        Some(b"portable") => Ok(Backend::Portable),
+        Some(_) => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{BACKEND_VARIABLE} must be automatic, io_uring or portable"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_chooses_the_backend() {
+        let chosen = |word: &str| backend_from(Some(OsStr::new(word)));
+        assert_eq!(backend_from(None).unwrap(), Backend::Automatic);
+        assert_eq!(chosen("").unwrap(), Backend::Automatic);
+        assert_eq!(chosen("automatic").unwrap(), Backend::Automatic);
+        assert_eq!(chosen("io_uring").unwrap(), Backend::IoUring);
+        assert_eq!(chosen("portable").unwrap(), Backend::Portable);
+        assert_eq!(chosen("io-uring").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn an_engine_says_what_it_is() {
+        let options = EngineOptions { backend: Backend::Portable, ..EngineOptions::default() };
+        assert_eq!(IoEngine::new(&options).unwrap().backend(), Backend::Portable);
+        let automatic = IoEngine::new(&EngineOptions::default()).unwrap();
+        assert_ne!(automatic.backend(), Backend::Automatic);
     }
 }

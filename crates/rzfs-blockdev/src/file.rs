@@ -111,8 +111,10 @@ impl FileDevice {
     /// What the system says; `ENOTBLK` for anything but a block device or regular file.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let file = OpenFile::open(path, options.access, options.caching)?;
-        let engine = options.shared_engine().map_err(|source| OpenError::new(path, source))?;
+        let fail = |source| OpenError::new(path, source);
+        let engine = options.shared_engine().map_err(fail)?;
+        let id = engine.next_file_id();
+        let file = OpenFile::open(path, options.access, options.caching, id).map_err(fail)?;
         Ok(Self { file: Arc::new(file), engine, cached_reads: options.cached_reads })
     }
 
@@ -183,6 +185,13 @@ impl BlockDevice for FileDevice {
         if !transfers.is_empty() {
             self.engine.submit(transfers);
         }
+    }
+}
+
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        self.file.retire();
+        self.engine.forget(&self.file);
     }
 }
 

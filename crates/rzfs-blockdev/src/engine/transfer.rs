@@ -176,6 +176,13 @@ impl Transfer {
         None
     }
 
+    /// Gives up on a request whose buffer the kernel may still use: the request is answered with
+    /// an error, the buffer and the file are leaked.
+    pub(crate) fn abandon(self) {
+        std::mem::forget((self.work, self.file));
+        drop(self.reply);
+    }
+
     fn finish(self) {
         let result = match self.work {
             Work::Read(read) => read.finish().map(Some),

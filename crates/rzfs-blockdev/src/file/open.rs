@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Logical and physical sector of regular files, in bytes: OpenZFS's own choice for file vdevs.
 const FILE_SECTOR: u32 = 512;
@@ -54,14 +55,14 @@ pub(crate) struct OpenFile {
     geometry: DeviceGeometry,
     /// What offsets, lengths and addresses of transfers are multiples of; 1 with the page cache.
     alignment: u32,
+    /// Unique in its engine.
+    id: u64,
+    /// Whether the device has gone and only requests in flight keep the file.
+    retired: AtomicBool,
 }
 
 impl OpenFile {
-    pub(crate) fn open(path: &Path, access: Access, caching: Caching) -> Result<Self, OpenError> {
-        Self::try_open(path, access, caching).map_err(|source| OpenError::new(path, source))
-    }
-
-    fn try_open(path: &Path, access: Access, caching: Caching) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, access: Access, caching: Caching, id: u64) -> io::Result<Self> {
         let mode = match access {
             Access::ReadOnly => OFlags::RDONLY,
             // On a block device: refuse one that is mounted or part of something else. Regular
@@ -84,7 +85,7 @@ impl OpenFile {
         geometry.logical_sector = geometry.logical_sector.max(alignment);
         geometry.physical_sector = geometry.physical_sector.max(geometry.logical_sector);
         let name = path.to_string_lossy().into();
-        Ok(Self { fd, name, access, geometry, alignment })
+        Ok(Self { fd, name, access, geometry, alignment, id, retired: AtomicBool::new(false) })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -106,6 +107,21 @@ impl OpenFile {
     /// What offsets, lengths and addresses of transfers must be multiples of: a power of two.
     pub(crate) fn alignment(&self) -> usize {
         self.alignment as usize
+    }
+
+    /// The number that tells this file from all others of its engine.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Notes that the device has gone.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the device has gone and only requests in flight keep the file.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_direct(&self) -> bool {

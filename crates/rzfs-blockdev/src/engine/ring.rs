@@ -1,0 +1,175 @@
+//! The io_uring engine: one ring and one thread for any number of files.
+//!
+//! ```text
+//! submit --> inbox --> ready --> submission queue --> kernel --> completion queue --> answers
+//!            (lock)    `------------------ the thread -------------------------------------'
+//! ```
+//!
+//! Only the thread touches the ring, which lets the kernel run completions in that thread when it
+//! asks for them, instead of interrupting whoever submitted; and no request is cancelled because
+//! the thread that wanted it has ended. The thread sleeps in the kernel. Whoever puts something
+//! into the inbox of a sleeping thread rings the bell: an eventfd that the ring reads.
+//!
+//! Back-pressure: no more requests are in flight than the completion queue has room for; the rest
+//! stays in `ready`.
+
+mod files;
+mod lent;
+mod worker;
+
+use super::transfer::Transfer;
+use crossbeam::channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use worker::Worker;
+
+/// The handle of the ring's thread.
+///
+/// Dropping it answers everything that was submitted, then ends the thread.
+pub(crate) struct Ring {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    queue_depth: u32,
+}
+
+/// What the thread shares with those who submit.
+struct Shared {
+    inbox: Mutex<Inbox>,
+    /// Wakes the thread.
+    bell: OwnedFd,
+}
+
+#[derive(Default)]
+struct Inbox {
+    transfers: Vec<Transfer>,
+    forgotten: Vec<Forgotten>,
+    state: State,
+}
+
+/// A file that is about to be closed; the ring must let go of it.
+struct Forgotten {
+    file: u64,
+    /// Dropped when that has happened.
+    _done: Sender<()>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    /// Looks into the inbox before it sleeps.
+    #[default]
+    Awake,
+    /// Must be woken by the bell.
+    Asleep,
+    /// Ends when everything is answered.
+    Closing,
+    /// Has ended: nothing will be answered.
+    Gone,
+}
+
+impl Ring {
+    /// Starts a ring with room for about `queue_depth` requests in flight.
+    ///
+    /// # Errors
+    /// `ENOSYS` or `EPERM` and the like where the kernel offers no io_uring, or too old a one.
+    pub(crate) fn new(queue_depth: u32) -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let shared = Arc::new(Shared { inbox: Mutex::default(), bell });
+        let (started, result) = bounded(1);
+        let for_thread = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("rzfs-ring".into()).spawn(move || {
+            // The kernel wants the ring used by the thread that has made it.
+            match Worker::new(for_thread, queue_depth) {
+                Ok(worker) => {
+                    let _ = started.send(Ok(worker.queue_depth()));
+                    drop(started);
+                    worker.run();
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
+            }
+        })?;
+        let result = result.recv().unwrap_or_else(|_| Err(io::Error::other("no answer")));
+        match result {
+            Ok(queue_depth) => Ok(Self { shared, thread: Some(thread), queue_depth }),
+            Err(error) => {
+                let _ = thread.join();
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn submit(&self, transfers: Vec<Transfer>) {
+        let refused = {
+            let mut inbox = self.shared.inbox.lock();
+            if inbox.state == State::Gone {
+                transfers
+            } else {
+                inbox.transfers.extend(transfers);
+                self.shared.wake(&mut inbox);
+                Vec::new()
+            }
+        };
+        // Nobody is left to do them: each answers for itself when it is dropped.
+        drop(refused);
+    }
+
+    /// Makes the ring let go of a file and waits for that, so that closing the file closes it.
+    pub(crate) fn forget(&self, file: u64) {
+        let (done, wait): (_, Receiver<()>) = bounded(0);
+        {
+            let mut inbox = self.shared.inbox.lock();
+            if inbox.state == State::Gone {
+                return;
+            }
+            inbox.forgotten.push(Forgotten { file, _done: done });
+            self.shared.wake(&mut inbox);
+        }
+        // The sender is never used, only dropped.
+        let _ = wait.recv();
+    }
+}
+
+impl Shared {
+    /// Wakes the thread if it sleeps.
+    fn wake(&self, inbox: &mut Inbox) {
+        if inbox.state == State::Asleep {
+            inbox.state = State::Awake;
+            self.ring_bell();
+        }
+    }
+
+    fn ring_bell(&self) {
+        // The counter of an eventfd takes 2^64 - 2 rings before this could block or fail.
+        if let Err(error) = rustix::io::write(&self.bell, &1_u64.to_ne_bytes()) {
+            tracing::error!(%error, "cannot wake the io_uring thread");
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        {
+            let mut inbox = self.shared.inbox.lock();
+            if inbox.state != State::Gone {
+                inbox.state = State::Closing;
+            }
+        }
+        self.shared.ring_bell();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, dropping its requests has answered them.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ring(depth {}, {:?})", self.queue_depth, self.shared.inbox.lock().state)
+    }
+}
