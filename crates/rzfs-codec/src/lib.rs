@@ -1,7 +1,8 @@
 //! Checksums, compression, encryption and parity of OpenZFS as pure functions on byte slices.
 //!
 //! * [`checksum`]: what verifies a block, in its pointer or embedded in the block;
-//! * [`compress`]: every compression function in both directions.
+//! * [`compress`]: every compression function in both directions;
+//! * [`parity`]: what RAID-Z and dRAID store to survive lost columns, and how they come back.
 //!
 //! Nothing here does I/O, decides which algorithm applies or keeps state between calls that a
 //! caller could observe. Kernels are chosen at run time from what the processor can do; each has
@@ -10,3 +11,4 @@
 
 pub mod checksum;
 pub mod compress;
+pub mod parity;
