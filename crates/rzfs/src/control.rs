@@ -1,0 +1,210 @@
+//! Talking to the pools that are mounted: where their control sockets are and how to ask.
+//!
+//! Every process that has a pool mounted listens on `DIRECTORY/POOL.sock`. The directory is
+//! `rzfs` below `$XDG_RUNTIME_DIR`, else `/run/rzfs` for root and `/run/user/UID/rzfs` for
+//! everyone else. It belongs to one user and nobody else may enter it; one that does not look
+//! like that is refused, so no other user can put a socket there.
+
+use crate::protocol::{Answer, Identity, MAX_ANSWER, Refusal, Request, WireError, receive, send};
+use std::fs;
+use std::io::{BufReader, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a pool may take to say who it is.
+const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What can go wrong between a command and a mounted pool.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The directory of the sockets cannot be used.
+    #[error("control directory {path}: {source}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The directory of the sockets is open to other users.
+    #[error("control directory {0}: must be a directory that only its owner, you, may enter")]
+    Unsafe(PathBuf),
+    /// The pool did not answer, or not in our language.
+    #[error("pool '{pool}': {source}")]
+    Wire {
+        /// The pool.
+        pool: String,
+        /// What happened.
+        source: WireError,
+    },
+    /// The pool answered something else than it was asked.
+    #[error("pool '{0}': the answer does not fit the question")]
+    Mismatch(String),
+    /// The pool refused.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+}
+
+/// The directory with the sockets of one user's mounted pools.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ControlDirectory(PathBuf);
+
+impl ControlDirectory {
+    /// The directory of the user who asks.
+    #[must_use]
+    pub fn of_user() -> Self {
+        let uid = rustix::process::geteuid();
+        Self(match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
+            Some(path) => Path::new(&path).join("rzfs"),
+            None if uid.is_root() => PathBuf::from("/run/rzfs"),
+            None => PathBuf::from(format!("/run/user/{}/rzfs", uid.as_raw())),
+        })
+    }
+
+    /// This directory.
+    #[must_use]
+    pub const fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Makes the directory if it is missing, and checks that it is private.
+    pub fn prepare(&self) -> Result<(), ControlError> {
+        let fail = |source| ControlError::Directory { path: self.0.clone(), source };
+        match fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(fail(error)),
+            _ => {}
+        }
+        if self.is_private().map_err(fail)? {
+            Ok(())
+        } else {
+            Err(ControlError::Unsafe(self.0.clone()))
+        }
+    }
+
+    /// Whether it is a directory, ours, and closed to everyone else.
+    fn is_private(&self) -> std::io::Result<bool> {
+        let metadata = fs::symlink_metadata(&self.0)?;
+        let ours = metadata.uid() == rustix::process::geteuid().as_raw();
+        Ok(metadata.is_dir() && ours && metadata.mode() & 0o077 == 0)
+    }
+
+    /// Where the socket of a pool is. Pool names have no slash.
+    #[must_use]
+    pub fn socket(&self, pool: &str) -> PathBuf {
+        self.0.join(format!("{}.sock", pool.replace('/', "_")))
+    }
+
+    /// Connections to all mounted pools, by name. Sockets that nobody listens on are skipped.
+    pub fn mounted(&self) -> Result<Vec<ControlClient>, ControlError> {
+        let fail = |source| ControlError::Directory { path: self.0.clone(), source };
+        match self.is_private() {
+            Ok(true) => {}
+            Ok(false) => return Err(ControlError::Unsafe(self.0.clone())),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(fail(error)),
+        }
+        let mut clients = Vec::new();
+        for entry in fs::read_dir(&self.0).map_err(fail)? {
+            let path = entry.map_err(fail)?.path();
+            if path.extension().is_some_and(|extension| extension == "sock")
+                && let Some(client) = ControlClient::connect(&path)?
+            {
+                clients.push(client);
+            }
+        }
+        clients.sort_by(|a, b| a.identity.pool.cmp(&b.identity.pool));
+        Ok(clients)
+    }
+}
+
+/// A connection to a mounted pool.
+#[derive(Debug)]
+pub struct ControlClient {
+    identity: Identity,
+    stream: BufReader<UnixStream>,
+}
+
+impl ControlClient {
+    /// Connects to the socket at `path`; none if nobody listens there.
+    pub fn connect(path: &Path) -> Result<Option<Self>, ControlError> {
+        let name = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let fail = |source: std::io::Error| ControlError::Wire {
+            pool: name(),
+            source: WireError::Io(source),
+        };
+        let stream = match UnixStream::connect(path) {
+            Ok(stream) => stream,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(fail(error)),
+        };
+        stream.set_read_timeout(Some(IDENTIFY_TIMEOUT)).map_err(fail)?;
+        let identity = Identity { pool: name(), guid: 0, process: 0 };
+        let mut client = Self { identity, stream: BufReader::new(stream) };
+        match client.ask(&Request::Identify)? {
+            Answer::Identity(identity) => client.identity = identity,
+            _ => return Err(ControlError::Mismatch(client.identity.pool)),
+        }
+        client.stream.get_ref().set_read_timeout(None).map_err(fail)?;
+        Ok(Some(client))
+    }
+
+    /// Who answers.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Asks and waits for the answer; a refusal is an error.
+    pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
+        let answer = send(self.stream.get_mut(), request)
+            .and_then(|()| receive(&mut self.stream, MAX_ANSWER))
+            .map_err(|source| ControlError::Wire { pool: self.identity.pool.clone(), source })?;
+        match answer {
+            Answer::Failed(refusal) => Err(refusal.into()),
+            answer => Ok(answer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_missing_directory_has_no_pools() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = ControlDirectory::at(parent.path().join("a/b"));
+        assert!(directory.mounted().unwrap().is_empty());
+        directory.prepare().unwrap();
+        directory.prepare().unwrap();
+        assert!(directory.mounted().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_directory_open_to_others_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = ControlDirectory::at(parent.path().join("open"));
+        directory.prepare().unwrap();
+        fs::set_permissions(&directory.0, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(directory.mounted(), Err(ControlError::Unsafe(_))));
+        assert!(matches!(directory.prepare(), Err(ControlError::Unsafe(_))));
+        let link = ControlDirectory::at(parent.path().join("link"));
+        std::os::unix::fs::symlink(parent.path(), &link.0).unwrap();
+        assert!(matches!(link.mounted(), Err(ControlError::Unsafe(_))));
+    }
+
+    #[test]
+    fn abandoned_sockets_are_skipped() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = ControlDirectory::at(parent.path().join("run"));
+        directory.prepare().unwrap();
+        drop(std::os::unix::net::UnixListener::bind(directory.socket("gone")).unwrap());
+        assert!(directory.mounted().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,101 @@
+//! What commands ask a running pool, and what it answers.
+//!
+//! The same types serve the control socket of a mounted pool, a pool opened in process, and the
+//! tests. On the socket a message is one line of JSON: an [`Envelope`] around a [`Request`] goes
+//! in, an envelope around an [`Answer`] comes back; a connection carries any number of pairs, in
+//! turn. A peer that speaks another [`VERSION`] is told so and sent away.
+//!
+//! Answers are plain data: numbers in bytes, seconds and counts, names as ZFS gives them. How they
+//! are laid out is the business of whoever prints them.
+
+mod dataset;
+mod pool;
+mod wire;
+
+pub use dataset::{
+    DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, MountReport,
+    PropertyReport, PropertySource, PropertyValue, Selection,
+};
+pub use pool::{
+    CheckpointReport, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
+    RemovalReport, ScanFunction, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
+};
+pub use wire::{MAX_ANSWER, MAX_REQUEST, WireError, decode, encode, receive, send};
+
+use serde::{Deserialize, Serialize};
+
+/// Version of requests and answers; it changes whenever an older peer would misunderstand.
+pub const VERSION: u32 = 1;
+
+/// A message and the version of the language that it is in.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Envelope<T> {
+    /// [`VERSION`] of the sender.
+    pub version: u32,
+    /// The message.
+    pub body: T,
+}
+
+impl<T> Envelope<T> {
+    /// Wraps a message in this version.
+    pub const fn new(body: T) -> Self {
+        Self { version: VERSION, body }
+    }
+}
+
+/// A question to one pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Name and guid of the pool; answered without I/O.
+    Identify,
+    /// State, vdevs and properties of the pool.
+    Pool,
+    /// Properties of datasets.
+    Datasets(DatasetQuery),
+    /// Where file systems of the pool are mounted.
+    Mounts,
+    /// End all mounts and let go of the devices. The answer comes when that is done.
+    Unmount {
+        /// Detach mounts that are in use as well.
+        force: bool,
+    },
+}
+
+/// What a pool answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// To [`Request::Identify`].
+    Identity(Identity),
+    /// To [`Request::Pool`].
+    Pool(Box<PoolReport>),
+    /// To [`Request::Datasets`].
+    Datasets(DatasetListing),
+    /// To [`Request::Mounts`], in the order of mounting.
+    Mounts(Vec<MountReport>),
+    /// To [`Request::Unmount`]: the devices are closed.
+    Unmounted,
+    /// The request could not be carried out.
+    Failed(Refusal),
+}
+
+/// Who answers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Identity {
+    /// Name of the pool.
+    pub pool: String,
+    /// Guid of the pool.
+    pub guid: u64,
+    /// Process that has it open.
+    pub process: u32,
+}
+
+/// Why a request was not carried out, in words for the user.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The object and the reason, as OpenZFS words it: `cannot unmount '/x': pool or dataset is
+    /// busy`.
+    pub message: String,
+}

@@ -1,0 +1,182 @@
+//! Numbers as OpenZFS's commands print them: sizes, ratios, percentages, durations; and sizes as
+//! they are typed (spec 09, section 1.3).
+
+/// Suffixes of powers of 1024.
+const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+
+/// A number in at most five characters: `0`, `1023`, `1.50K`, `480M`.
+pub(crate) fn nicenum(number: u64) -> String {
+    scaled(number, "")
+}
+
+/// The same for bytes, where plain numbers carry a `B`: `0B`, `512B`, `1.50K`.
+pub(crate) fn nicebytes(bytes: u64) -> String {
+    scaled(bytes, "B")
+}
+
+fn scaled(number: u64, plain_unit: &str) -> String {
+    let mut index = 0;
+    let mut whole = number;
+    while whole >= 1024 && index < UNITS.len() - 1 {
+        whole /= 1024;
+        index += 1;
+    }
+    let unit = UNITS.get(index).copied().unwrap_or("");
+    if index == 0 {
+        return format!("{number}{plain_unit}");
+    }
+    let scale = 1u64 << (10 * index);
+    if number.is_multiple_of(scale) {
+        return format!("{whole}{unit}");
+    }
+    let value = number as f64 / scale as f64;
+    (0..=2)
+        .rev()
+        .map(|digits| format!("{value:.digits$}{unit}"))
+        .find(|text| text.len() <= 5)
+        .unwrap_or_else(|| format!("{value:.0}{unit}"))
+}
+
+/// A ratio that is kept in hundredths: `1.06x`.
+pub(crate) fn ratio(hundredths: u64) -> String {
+    format!("{}x", plain_ratio(hundredths))
+}
+
+/// The same for programs: `1.06`.
+pub(crate) fn plain_ratio(hundredths: u64) -> String {
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+/// The share of `size` that is allocated, as `zpool list -v` shows it for a vdev: `0.03%`,
+/// `25.1%`, `100%`.
+pub(crate) fn vdev_capacity(allocated: u64, size: u64) -> String {
+    let value = vdev_basis_points(allocated, size) as f64 / 100.0;
+    if value < 10.0 {
+        format!("{value:.2}%")
+    } else if value < 100.0 {
+        format!("{value:.1}%")
+    } else {
+        format!("{value:.0}%")
+    }
+}
+
+/// Hundredths of a percent of `size` that are allocated; 0 of nothing.
+pub(crate) fn vdev_basis_points(allocated: u64, size: u64) -> u64 {
+    if size == 0 {
+        return 0;
+    }
+    u64::try_from(u128::from(allocated) * 10_000 / u128::from(size)).unwrap_or(u64::MAX)
+}
+
+/// Seconds as `HH:MM:SS`, with the days in front when there are any: `1 days 02:03:04`.
+pub(crate) fn duration(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    if days > 0 { format!("{days} days {clock}") } else { clock }
+}
+
+/// Why a size cannot be understood; the texts are OpenZFS's.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SizeError {
+    #[error("bad numeric value '{0}'")]
+    Number(String),
+    #[error("invalid numeric suffix '{0}'")]
+    Suffix(String),
+    #[error("numeric value is too large")]
+    TooLarge,
+}
+
+/// Reads a size: digits, perhaps a fraction, perhaps one of `bkmgtpez` (any case), perhaps
+/// followed by `b` or `ib`.
+pub(crate) fn parse_size(text: &str) -> Result<u64, SizeError> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (digits, suffix) = text.split_at(end);
+    let shift = suffix_shift(suffix).ok_or_else(|| SizeError::Suffix(suffix.to_owned()))?;
+    if let Ok(whole) = digits.parse::<u64>() {
+        return whole.checked_mul(1 << shift).ok_or(SizeError::TooLarge);
+    }
+    if digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() {
+        return Err(SizeError::TooLarge);
+    }
+    let value: f64 = digits.parse().map_err(|_| SizeError::Number(text.to_owned()))?;
+    let bytes = value * (1u64 << shift) as f64;
+    if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(SizeError::TooLarge) }
+}
+
+/// log2 of what a suffix multiplies by; none if it is not a suffix.
+fn suffix_shift(suffix: &str) -> Option<u32> {
+    let lower = suffix.to_ascii_lowercase();
+    let mut letters = lower.chars();
+    let Some(first) = letters.next() else { return Some(0) };
+    let position = "bkmgtpe".find(first)?;
+    match (position, letters.as_str()) {
+        (_, "") => {}
+        (1.., "b" | "ib") => {}
+        _ => return None,
+    }
+    u32::try_from(position * 10).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_match_the_table_of_the_specification() {
+        for (value, number, bytes) in [
+            (0, "0", "0B"),
+            (512, "512", "512B"),
+            (1023, "1023", "1023B"),
+            (1024, "1K", "1K"),
+            (1536, "1.50K", "1.50K"),
+            (10_239, "10.0K", "10.0K"),
+            (104_857_600, "100M", "100M"),
+            (503_316_480, "480M", "480M"),
+            (1_229_184, "1.17M", "1.17M"),
+            (1_073_741_823, "1024M", "1024M"),
+            (u64::MAX, "16.0E", "16.0E"),
+        ] {
+            assert_eq!(nicenum(value), number, "{value}");
+            assert_eq!(nicebytes(value), bytes, "{value}");
+        }
+    }
+
+    #[test]
+    fn ratios_percentages_and_durations() {
+        assert_eq!(ratio(106), "1.06x");
+        assert_eq!(plain_ratio(100), "1.00");
+        assert_eq!(vdev_capacity(155_136, 503_316_480), "0.03%");
+        assert_eq!(vdev_capacity(251, 1000), "25.1%");
+        assert_eq!(vdev_capacity(7, 7), "100%");
+        assert_eq!(vdev_capacity(7, 0), "0.00%");
+        assert_eq!(duration(1), "00:00:01");
+        assert_eq!(duration(86_400 + 7384), "1 days 02:03:04");
+    }
+
+    #[test]
+    fn sizes_as_typed() {
+        assert_eq!(parse_size("0"), Ok(0));
+        assert_eq!(parse_size("1.5G"), Ok(3 << 29));
+        assert_eq!(parse_size("32m"), Ok(32 << 20));
+        assert_eq!(parse_size("32MiB"), Ok(32 << 20));
+        assert_eq!(parse_size("7b"), Ok(7));
+        assert_eq!(parse_size("abc"), Err(SizeError::Suffix("abc".into())));
+        assert_eq!(parse_size(".."), Err(SizeError::Number("..".into())));
+        assert_eq!(parse_size("1Q"), Err(SizeError::Suffix("Q".into())));
+        assert_eq!(parse_size("99999999999999999999"), Err(SizeError::TooLarge));
+        assert_eq!(parse_size("17E"), Err(SizeError::TooLarge));
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_never_exceed_five_characters(value: u64) {
+            prop_assert!(nicenum(value).len() <= 5);
+        }
+
+        #[test]
+        fn typed_sizes_never_panic(text in "[0-9.]{0,24}[a-zA-Z]{0,4}") {
+            let _ = parse_size(&text);
+        }
+    }
+}
