@@ -1,2 +1,40 @@
 //! Chores of the rzfs repository: `cargo xtask --help`.
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod checks;
+mod process;
+mod setup;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Chores of the rzfs repository.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Install the Debian packages that tests and demo need; without root, name them.
+    Setup,
+    /// Run everything that has to pass: formatting, lints, documentation, tests.
+    Test,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.chore {
+        Chore::Setup => setup::run(),
+        Chore::Test => checks::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

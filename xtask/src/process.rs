@@ -1,0 +1,53 @@
+//! Running other programs.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+
+/// Why a chore failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{program}: {source}")]
+    Start { program: String, source: std::io::Error },
+    #[error("{program}: {status}")]
+    Status { program: String, status: ExitStatus },
+    #[error("missing tools: install these Debian packages: {0}")]
+    MissingPackages(String),
+    #[error("{0} failed")]
+    Checks(String),
+}
+
+/// The repository's root.
+pub(crate) fn repository() -> PathBuf {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// `cargo` with these arguments, in the repository.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(repository());
+    command
+}
+
+/// Runs a program to its end; another status than 0 is a failure.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    let program = words(command);
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::Status { program, status }),
+        Err(source) => Err(Failure::Start { program, source }),
+    }
+}
+
+/// The command line, for messages.
+pub(crate) fn words(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a program is on the search path.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
