@@ -243,6 +243,44 @@ impl RemovalState {
     }
 }
 
+/// The state of a mapping that is being condensed: `com.delphix:condensing_indirect` of the MOS
+/// directory (spec 06, section 15.5).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CondensingState {
+    /// The indirect vdev.
+    pub vdev: VdevId,
+    /// The obsolete space map that is being applied.
+    pub obsolete_map: ObjectId,
+    /// The mapping that is being written.
+    pub next_mapping: ObjectId,
+}
+
+impl CondensingState {
+    /// Words of the MOS directory's entry.
+    pub const WORDS: usize = 3;
+
+    /// Decodes the entry's words.
+    ///
+    /// # Errors
+    /// [`FormatError::Field`] if the vdev id is impossible.
+    pub fn from_words(words: [u64; Self::WORDS]) -> Result<Self, FormatError> {
+        let [vdev, obsolete_map, next_mapping] = words;
+        let vdev = u32::try_from(vdev)
+            .map_err(|_| FormatError::field("condensing state", "vdev", vdev))?;
+        Ok(Self {
+            vdev: VdevId(vdev),
+            obsolete_map: ObjectId(obsolete_map),
+            next_mapping: ObjectId(next_mapping),
+        })
+    }
+
+    /// The words.
+    #[must_use]
+    pub const fn to_words(&self) -> [u64; Self::WORDS] {
+        [self.vdev.0 as u64, self.obsolete_map.0, self.next_mapping.0]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,6 +331,13 @@ mod tests {
         assert_eq!(RemovalState::from_words(none).unwrap().vdev, None);
         assert!(RemovalState::from_words([4, 0, 0, 0, 0, 0, 0]).is_err());
         assert!(RemovalState::from_words([1, 1 << 40, 0, 0, 0, 0, 0]).is_err());
+    }
+
+    #[test]
+    fn condensing_state_round_trips() {
+        let words = [1, 50, 60];
+        assert_eq!(CondensingState::from_words(words).unwrap().to_words(), words);
+        assert!(CondensingState::from_words([1 << 40, 0, 0]).is_err());
     }
 
     #[test]

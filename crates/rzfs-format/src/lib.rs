@@ -11,9 +11,12 @@
 
 pub mod acl;
 pub mod block_pointer;
+pub mod bpobj;
+pub mod brt;
 pub mod checksum;
 pub mod compression;
 pub mod config;
+pub mod ddt;
 pub mod dirent;
 pub mod dnode;
 pub mod dsl;
@@ -30,6 +33,7 @@ pub mod object_type;
 pub mod objset;
 pub mod pool_state;
 pub mod sa;
+pub mod space_map;
 pub mod uberblock;
 pub mod units;
 pub mod zil;
