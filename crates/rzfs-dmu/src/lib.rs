@@ -1,2 +1,30 @@
-//! Block pipeline, object sets, dnodes and objects.
+//! The data management unit, for reading: the block pipeline, object sets and objects.
+//!
+//! ```text
+//! Object::read_at ──> indirect tree ──> BlockPipeline::read_many ──> cache ──> vdevs
+//!                     (pointers)        (copies, gang, embedded,
+//!                                        checksum, decrypt, decompress)
+//! ```
+//!
+//! [`BlockPipeline`] is the only place that follows a block pointer: whoever wants a block
+//! (objects, zdb, scans) hands in pointers and gets [`Block`]s, decrypted and decompressed.
+//! [`Objset`] and [`Object`] are cheap handles that can be cloned and shared between threads.
 #![forbid(unsafe_code)]
+
+mod block;
+mod cipher;
+mod error;
+mod gang;
+mod object;
+mod objset;
+mod pipeline;
+mod traverse;
+mod tree;
+
+pub use block::Block;
+pub use cipher::{BlockCipher, CipherError, DatasetKey};
+pub use error::{BlockError, DmuError};
+pub use object::Object;
+pub use objset::{DnodeEntry, Objset};
+pub use pipeline::{BlockInjector, BlockPipeline, BlockRequest, PipelineOptions};
+pub use traverse::{Traversal, Visitor};

@@ -1,0 +1,152 @@
+//! Why a block, object or object set cannot be read.
+
+use crate::CipherError;
+use rzfs_codec::compress::DecompressError;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{Dva, FormatError, ObjectId, ObjsetId};
+use rzfs_vdev::VdevError;
+use rzfs_zap::ZapError;
+
+/// Why one block cannot be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BlockError {
+    /// The pointer is damaged.
+    #[error("bad block pointer: {0}")]
+    Pointer(#[from] FormatError),
+    /// No copy could be read, or none has the right checksum; the last copy's error is given.
+    #[error(transparent)]
+    Device(#[from] VdevError),
+    /// No copy is on a vdev of this pool.
+    #[error("no copy is on a device of this pool")]
+    NoCopy,
+    /// The gang tree contradicts its leader.
+    #[error("gang block at {at}: {problem}")]
+    Gang {
+        /// Address of the gang header.
+        at: Dva,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The checksum is right but the contents cannot be decompressed.
+    #[error(transparent)]
+    Decompress(#[from] DecompressError),
+    /// The contents cannot be decrypted or authenticated.
+    #[error(transparent)]
+    Crypto(#[from] CipherError),
+    /// The block is encrypted and no key is loaded.
+    #[error("the key is not loaded")]
+    KeyNotLoaded,
+    /// A redacted send withheld the data.
+    #[error("the data was redacted")]
+    Redacted,
+}
+
+impl BlockError {
+    /// The errno that a caller of ZFS expects.
+    #[must_use]
+    pub const fn errno(&self) -> i32 {
+        match self {
+            Self::KeyNotLoaded => EACCES,
+            _ => EIO,
+        }
+    }
+}
+
+const ENOENT: i32 = 2;
+const EIO: i32 = 5;
+const EACCES: i32 = 13;
+const EEXIST: i32 = 17;
+const EINVAL: i32 = 22;
+
+/// Why an object or object set cannot be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DmuError {
+    /// One of its blocks cannot be read.
+    #[error("block {bookmark}: {source}")]
+    Block {
+        /// The block.
+        bookmark: Bookmark,
+        /// Why.
+        source: BlockError,
+    },
+    /// A block was read but is not what it should be.
+    #[error("block {bookmark}: {source}")]
+    Corrupt {
+        /// The block.
+        bookmark: Bookmark,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// A dnode is damaged.
+    #[error("object {object} of objset {objset}: {source}")]
+    Dnode {
+        /// The objset.
+        objset: ObjsetId,
+        /// The object.
+        object: ObjectId,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// No object has this number.
+    #[error("object {object} of objset {objset} does not exist")]
+    NotAllocated {
+        /// The objset.
+        objset: ObjsetId,
+        /// The object.
+        object: ObjectId,
+    },
+    /// The number lies inside of a large dnode.
+    #[error("number {object} of objset {objset} is taken by a larger dnode")]
+    InteriorSlot {
+        /// The objset.
+        objset: ObjsetId,
+        /// The object.
+        object: ObjectId,
+    },
+    /// The number is not one that an object can have.
+    #[error("{object} is not an object number")]
+    InvalidObject {
+        /// The number.
+        object: ObjectId,
+    },
+    /// The object is not of the kind that it is used as.
+    #[error("object {object} of objset {objset} is {found}, not {wanted}")]
+    WrongType {
+        /// The objset.
+        objset: ObjsetId,
+        /// The object.
+        object: ObjectId,
+        /// What the object is.
+        found: &'static str,
+        /// What was wanted.
+        wanted: &'static str,
+    },
+    /// The object's ZAP is damaged or cannot be read.
+    #[error("object {object} of objset {objset}: {source}")]
+    Zap {
+        /// The objset.
+        objset: ObjsetId,
+        /// The object.
+        object: ObjectId,
+        /// What is wrong.
+        source: Box<ZapError<DmuError>>,
+    },
+}
+
+impl DmuError {
+    /// The errno that a caller of ZFS expects.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Block { source, .. } => source.errno(),
+            Self::Corrupt { .. } | Self::Dnode { .. } => EIO,
+            Self::NotAllocated { .. } => ENOENT,
+            Self::InteriorSlot { .. } => EEXIST,
+            Self::InvalidObject { .. } | Self::WrongType { .. } => EINVAL,
+            Self::Zap { source, .. } => match &**source {
+                ZapError::Blocks(source) => source.errno(),
+                _ => EIO,
+            },
+        }
+    }
+}

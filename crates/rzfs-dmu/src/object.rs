@@ -1,0 +1,230 @@
+//! Objects: numbered arrays of blocks with a bonus.
+
+use crate::tree::{Seek, Tree};
+use crate::{Block, BlockRequest, DmuError, Objset};
+use bytes::Bytes;
+use rzfs_format::dnode::Dnode;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level, ObjectId};
+use rzfs_zap::{Zap, ZapBlocks};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Most bytes that one batch of reads asks for.
+const BATCH_BYTES: u64 = 16 << 20;
+
+/// An object of an object set.
+///
+/// A handle: it can be cloned and shared; its dnode is the one that was on disk when the handle
+/// was made.
+#[derive(Clone, Debug)]
+pub struct Object {
+    objset: Objset,
+    id: ObjectId,
+    dnode: Arc<Dnode>,
+}
+
+impl Object {
+    pub(crate) fn new(objset: Objset, id: ObjectId, dnode: Arc<Dnode>) -> Self {
+        Self { objset, id, dnode }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// The set that it belongs to.
+    #[must_use]
+    pub fn objset(&self) -> &Objset {
+        &self.objset
+    }
+
+    /// Its dnode.
+    #[must_use]
+    pub fn dnode(&self) -> &Dnode {
+        &self.dnode
+    }
+
+    /// Its type.
+    #[must_use]
+    pub fn object_type(&self) -> ObjectType {
+        self.dnode.object_type
+    }
+
+    /// The bonus, in the byte order [`Object::order`]; empty when it is encrypted and the key not
+    /// loaded.
+    #[must_use]
+    pub fn bonus(&self) -> &[u8] {
+        if self.objset.is_locked() && self.dnode.bonus_type.is_encrypted() {
+            return &[];
+        }
+        &self.dnode.bonus
+    }
+
+    /// The byte order of the bonus.
+    #[must_use]
+    pub fn order(&self) -> ByteOrder {
+        self.dnode.order
+    }
+
+    /// Size of a data block in bytes.
+    #[must_use]
+    pub fn block_size(&self) -> u32 {
+        self.dnode.data_block_size
+    }
+
+    fn tree(&self) -> Tree<'_> {
+        Tree {
+            pipeline: self.objset.pipeline(),
+            key: self.objset.key(),
+            objset: self.objset.id(),
+            object: self.id,
+            dnode: &self.dnode,
+        }
+    }
+
+    /// The error for an object that is not what its user took it for.
+    #[must_use]
+    pub fn wrong_type(&self, wanted: &'static str) -> DmuError {
+        DmuError::WrongType {
+            objset: self.objset.id(),
+            object: self.id,
+            found: self.object_type().name(),
+            wanted,
+        }
+    }
+
+    /// The spill block.
+    pub fn spill(&self) -> Result<Option<Block>, DmuError> {
+        let Some(pointer) = self.dnode.spill.as_ref().filter(|pointer| !pointer.is_hole()) else {
+            return Ok(None);
+        };
+        let bookmark = Bookmark {
+            objset: self.objset.id(),
+            object: self.id,
+            level: Level::DATA,
+            block: BlockId::SPILL,
+        };
+        let request = BlockRequest { pointer, bookmark, key: self.objset.key() };
+        let block = self.objset.pipeline().read(request);
+        block.map(Some).map_err(|source| DmuError::Block { bookmark, source })
+    }
+
+    /// The pointers to the blocks `range` of `level`, checked against the dnode. What lies beyond
+    /// the tree is holes.
+    pub fn pointers(&self, level: u8, range: Range<u64>) -> Vec<Result<BlockPointer, DmuError>> {
+        self.tree().pointers(level, range)
+    }
+
+    /// Reads a data block; holes and blocks beyond the end are zeros.
+    pub fn read_block(&self, block: BlockId) -> Result<Block, DmuError> {
+        let end = block.0.saturating_add(1);
+        self.read_blocks(block.0..end).pop().unwrap_or_else(|| Ok(self.zeros()))
+    }
+
+    /// Reads data blocks together; the caller bounds the range.
+    pub fn read_blocks(&self, range: Range<u64>) -> Vec<Result<Block, DmuError>> {
+        let tree = self.tree();
+        let pointers = tree.pointers(0, range.clone());
+        let blocks = tree.read(0, range.start, pointers).into_iter();
+        blocks.map(|block| block.map(|block| block.unwrap_or_else(|| self.zeros()))).collect()
+    }
+
+    fn zeros(&self) -> Block {
+        Block::zeros(self.dnode.data_block_size as usize)
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on; holes and what lies beyond the last block
+    /// read as zeros.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DmuError> {
+        let block_size = u64::from(self.dnode.data_block_size);
+        let per_batch = (BATCH_BYTES / block_size).max(1);
+        let extent = self.dnode.extent();
+        let have = extent.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        let (mut rest, beyond) = buffer.split_at_mut(have);
+        beyond.fill(0);
+        let mut at = offset;
+        while !rest.is_empty() {
+            let first = at / block_size;
+            let end = (at + rest.len() as u64).div_ceil(block_size).min(first + per_batch);
+            for block in self.read_blocks(first..end) {
+                let block = block?;
+                let data = block.data.get((at % block_size) as usize..).unwrap_or_default();
+                let len = data.len().min(rest.len());
+                let (now, later) = rest.split_at_mut(len);
+                now.copy_from_slice(data.get(..len).unwrap_or_default());
+                rest = later;
+                at += len as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// The `len` bytes from `offset` on; without a copy when they lie in one block. The caller
+    /// bounds `len`.
+    pub fn read_bytes(&self, offset: u64, len: usize) -> Result<Bytes, DmuError> {
+        let block_size = u64::from(self.dnode.data_block_size);
+        let start = (offset % block_size) as usize;
+        if len <= (block_size as usize).saturating_sub(start) {
+            let block = self.read_block(BlockId(offset / block_size))?;
+            if start + len <= block.data.len() {
+                return Ok(block.data.slice(start..start + len));
+            }
+        }
+        let mut bytes = vec![0; len];
+        self.read_at(offset, &mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    /// The first byte at or after `offset` that is not in a hole; `None` up to the end of the
+    /// object's last block.
+    pub fn next_data(&self, offset: u64) -> Result<Option<u64>, DmuError> {
+        self.seek(Seek::Data, offset)
+    }
+
+    /// The first byte at or after `offset` that is in a hole; `None` when the data reaches to the
+    /// end of the object's last block.
+    pub fn next_hole(&self, offset: u64) -> Result<Option<u64>, DmuError> {
+        self.seek(Seek::Hole, offset)
+    }
+
+    fn seek(&self, seek: Seek, offset: u64) -> Result<Option<u64>, DmuError> {
+        let block_size = u64::from(self.dnode.data_block_size);
+        let found = self.tree().seek(seek, offset / block_size).map_err(|damage| damage.error)?;
+        Ok(found.map(|block| block.saturating_mul(block_size).max(offset)))
+    }
+
+    /// The ZAP that the object holds.
+    pub fn zap(&self) -> Result<Zap<Self>, DmuError> {
+        if !self.object_type().is_zap() {
+            return Err(self.wrong_type("a ZAP"));
+        }
+        Zap::open(self.clone()).map_err(|source| self.zap_error(source))
+    }
+
+    /// Gives an error of the object's ZAP its place.
+    #[must_use]
+    pub fn zap_error(&self, source: rzfs_zap::ZapError<DmuError>) -> DmuError {
+        DmuError::Zap { objset: self.objset.id(), object: self.id, source: Box::new(source) }
+    }
+}
+
+impl ZapBlocks for Object {
+    type Error = DmuError;
+
+    fn block_size(&self) -> usize {
+        self.dnode.data_block_size as usize
+    }
+
+    fn block_count(&self) -> u64 {
+        self.dnode.max_block_id.0.saturating_add(1)
+    }
+
+    fn read_block(&self, block: BlockId) -> Result<(Bytes, ByteOrder), DmuError> {
+        let block = Object::read_block(self, block)?;
+        Ok((block.data, block.order))
+    }
+}

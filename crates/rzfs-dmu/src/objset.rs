@@ -1,0 +1,250 @@
+//! Object sets: numbered collections of objects (spec 03, sections 1 and 2.2).
+
+use crate::DatasetKey;
+use crate::tree::{Seek, Tree};
+use crate::{Block, BlockPipeline, BlockRequest, DmuError, Object};
+use rzfs_format::dnode::{self, Dnode, SLOT_SIZE};
+use rzfs_format::objset::{ObjsetBlock, ObjsetType};
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockPointer, FormatError, ObjectId, ObjsetId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Dnode blocks that an iteration reads together.
+const BLOCKS_AHEAD: u64 = 32;
+
+/// An object set.
+///
+/// A handle: it can be cloned and shared.
+#[derive(Clone, Debug)]
+pub struct Objset {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pipeline: Arc<BlockPipeline>,
+    id: ObjsetId,
+    root: BlockPointer,
+    block: ObjsetBlock,
+    key: Option<Arc<DatasetKey>>,
+}
+
+/// An object that an iteration found.
+#[derive(Debug)]
+pub struct DnodeEntry {
+    /// Its number.
+    pub id: ObjectId,
+    /// Its dnode.
+    pub dnode: Dnode,
+}
+
+impl Objset {
+    /// Opens the object set whose root block `root` points to.
+    ///
+    /// Without the key of an encrypted set its dnodes are readable, and so are objects whose type
+    /// is not encrypted; the MACs are not verified then.
+    pub fn open(
+        pipeline: &Arc<BlockPipeline>,
+        id: ObjsetId,
+        root: &BlockPointer,
+        key: Option<Arc<DatasetKey>>,
+    ) -> Result<Self, DmuError> {
+        let bookmark = Bookmark::root(id);
+        let corrupt = |source| DmuError::Corrupt { bookmark, source };
+        if root.is_hole() {
+            return Err(corrupt(FormatError::invalid("objset", "the root pointer is a hole")));
+        }
+        let request = BlockRequest { pointer: root, bookmark, key: key.as_deref() };
+        let Block { data, order } =
+            pipeline.read(request).map_err(|source| DmuError::Block { bookmark, source })?;
+        let block = ObjsetBlock::decode(&data, order).map_err(corrupt)?;
+        let pipeline = Arc::clone(pipeline);
+        Ok(Self { inner: Arc::new(Inner { pipeline, id, root: *root, block, key }) })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> ObjsetId {
+        self.inner.id
+    }
+
+    /// The pointer to its root block.
+    #[must_use]
+    pub fn root(&self) -> &BlockPointer {
+        &self.inner.root
+    }
+
+    /// Its root block.
+    #[must_use]
+    pub fn block(&self) -> &ObjsetBlock {
+        &self.inner.block
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn objset_type(&self) -> ObjsetType {
+        self.inner.block.objset_type
+    }
+
+    /// The pipeline that its blocks come through.
+    #[must_use]
+    pub fn pipeline(&self) -> &Arc<BlockPipeline> {
+        &self.inner.pipeline
+    }
+
+    /// Whether it is encrypted and the key not loaded.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.inner.key.is_none() && self.inner.root.has_crypt_bit()
+    }
+
+    /// Its key, when it is encrypted and the key is loaded.
+    #[must_use]
+    pub fn key(&self) -> Option<&DatasetKey> {
+        self.inner.key.as_deref()
+    }
+
+    /// The meta-dnode as an object: its data are the dnodes. `None` when no object was ever
+    /// created.
+    #[must_use]
+    pub fn meta_object(&self) -> Option<Object> {
+        let dnode = self.inner.block.meta_dnode.clone()?;
+        Some(Object::new(self.clone(), ObjectId::META_DNODE, Arc::new(dnode)))
+    }
+
+    fn meta_tree(&self) -> Option<Tree<'_>> {
+        Some(Tree {
+            pipeline: &self.inner.pipeline,
+            key: self.inner.key.as_deref(),
+            objset: self.inner.id,
+            object: ObjectId::META_DNODE,
+            dnode: self.inner.block.meta_dnode.as_ref()?,
+        })
+    }
+
+    /// The object with this number; the accounting objects have their special numbers.
+    pub fn object(&self, id: ObjectId) -> Result<Object, DmuError> {
+        let not_allocated = || DmuError::NotAllocated { objset: self.inner.id, object: id };
+        let accounting = match id {
+            ObjectId::USER_USED => Some(0),
+            ObjectId::GROUP_USED => Some(1),
+            ObjectId::PROJECT_USED => Some(2),
+            _ => None,
+        };
+        let dnode = if let Some(index) = accounting {
+            let [user, group, project] = &self.inner.block.accounting;
+            let dnode = [user, group, project].get(index).copied().and_then(Option::clone);
+            dnode.ok_or_else(not_allocated)?
+        } else {
+            self.read_dnode(id)?.ok_or_else(not_allocated)?
+        };
+        Ok(Object::new(self.clone(), id, Arc::new(dnode)))
+    }
+
+    fn read_dnode(&self, id: ObjectId) -> Result<Option<Dnode>, DmuError> {
+        if id.0 == 0 || id >= ObjectId::END {
+            return Err(DmuError::InvalidObject { object: id });
+        }
+        let Some(tree) = self.meta_tree() else { return Ok(None) };
+        let slots = u64::from(tree.dnode.data_block_size) / SLOT_SIZE as u64;
+        let (block, slot) = (id.0 / slots, (id.0 % slots) as usize);
+        let pointers = tree.pointers(0, block..block + 1);
+        let Some(block) = tree.read(0, block, pointers).pop().transpose()?.flatten() else {
+            return Ok(None);
+        };
+        if !dnode::starts_at(&block.data, slot) {
+            return Err(DmuError::InteriorSlot { objset: self.inner.id, object: id });
+        }
+        let bytes = block.data.get(slot * SLOT_SIZE..).unwrap_or_default();
+        Dnode::decode(bytes, block.order).map_err(|source| self.dnode_error(id, source))
+    }
+
+    fn dnode_error(&self, object: ObjectId, source: FormatError) -> DmuError {
+        DmuError::Dnode { objset: self.inner.id, object, source }
+    }
+
+    /// All objects from `first` on, in the order of their numbers. What cannot be read is an
+    /// error in its place, and the iteration goes on behind it.
+    pub fn objects_from(
+        &self,
+        first: ObjectId,
+    ) -> impl Iterator<Item = Result<DnodeEntry, DmuError>> + use<> {
+        Dnodes::new(self.clone(), first)
+    }
+
+    /// All objects, in the order of their numbers; see [`Objset::objects_from`].
+    pub fn objects(&self) -> impl Iterator<Item = Result<DnodeEntry, DmuError>> + use<> {
+        self.objects_from(ObjectId(1))
+    }
+}
+
+/// An iteration over the dnodes of an object set.
+struct Dnodes {
+    objset: Objset,
+    first: ObjectId,
+    next_block: Option<u64>,
+    found: VecDeque<Result<DnodeEntry, DmuError>>,
+}
+
+impl Dnodes {
+    fn new(objset: Objset, first: ObjectId) -> Self {
+        let next_block = objset.meta_tree().map(|tree| {
+            first.0.saturating_mul(SLOT_SIZE as u64) / u64::from(tree.dnode.data_block_size)
+        });
+        Self { objset, first, next_block, found: VecDeque::new() }
+    }
+
+    /// Reads the next dnode blocks that are no holes.
+    fn advance(&mut self) {
+        let Some(from) = self.next_block.take() else { return };
+        let objset = self.objset.clone();
+        let Some(tree) = objset.meta_tree() else { return };
+        let start = match tree.seek(Seek::Data, from) {
+            Ok(None) => return,
+            Ok(Some(start)) => start,
+            Err(damage) => {
+                self.found.push_back(Err(damage.error));
+                self.next_block = Some(damage.end);
+                return;
+            }
+        };
+        let end =
+            start.saturating_add(BLOCKS_AHEAD).min(tree.dnode.max_block_id.0.saturating_add(1));
+        let pointers = tree.pointers(0, start..end);
+        for (block, contents) in (start..end).zip(tree.read(0, start, pointers)) {
+            match contents {
+                Ok(None) => {}
+                Ok(Some(contents)) => self.collect(&tree, block, &contents),
+                Err(error) => self.found.push_back(Err(error)),
+            }
+        }
+        self.next_block = Some(end);
+    }
+
+    fn collect(&mut self, tree: &Tree<'_>, block: u64, contents: &Block) {
+        let slots = u64::from(tree.dnode.data_block_size) / SLOT_SIZE as u64;
+        for (slot, dnode) in dnode::slots(&contents.data, contents.order) {
+            let id = ObjectId(block * slots + slot as u64);
+            if id < self.first {
+                continue;
+            }
+            match dnode {
+                Ok(None) => {}
+                Ok(Some(dnode)) => self.found.push_back(Ok(DnodeEntry { id, dnode })),
+                Err(source) => self.found.push_back(Err(self.objset.dnode_error(id, source))),
+            }
+        }
+    }
+}
+
+impl Iterator for Dnodes {
+    type Item = Result<DnodeEntry, DmuError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.found.is_empty() && self.next_block.is_some() {
+            self.advance();
+        }
+        self.found.pop_front()
+    }
+}

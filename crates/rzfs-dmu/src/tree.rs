@@ -1,0 +1,216 @@
+//! Walking an object's tree of indirect blocks (spec 03, section 3).
+//!
+//! Nothing here trusts a pointer: a child has to have the type, level and size that its dnode
+//! says, else it is corrupt, and only what hangs below it is lost.
+
+use crate::DatasetKey;
+use crate::{Block, BlockPipeline, BlockRequest, DmuError};
+use rzfs_format::dnode::Dnode;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, BlockPointer, FormatError, Level, ObjectId, ObjsetId};
+use std::ops::Range;
+
+/// The tree of one object.
+#[derive(Clone, Copy)]
+pub(crate) struct Tree<'a> {
+    pub(crate) pipeline: &'a BlockPipeline,
+    pub(crate) key: Option<&'a DatasetKey>,
+    pub(crate) objset: ObjsetId,
+    pub(crate) object: ObjectId,
+    pub(crate) dnode: &'a Dnode,
+}
+
+/// What a search along an object looks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seek {
+    /// A block that is not a hole.
+    Data,
+    /// A hole.
+    Hole,
+}
+
+/// A part of a tree that a search could not look into.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    /// Why.
+    pub(crate) error: DmuError,
+    /// The first data block behind it; always behind where the search started.
+    pub(crate) end: u64,
+}
+
+type PointerResult = Result<BlockPointer, DmuError>;
+
+impl Tree<'_> {
+    pub(crate) fn bookmark(&self, level: u8, block: u64) -> Bookmark {
+        Bookmark {
+            objset: self.objset,
+            object: self.object,
+            level: Level(level as i8),
+            block: BlockId(block),
+        }
+    }
+
+    /// The pointers to the blocks `range` of `level`; what lies beyond the tree is holes.
+    pub(crate) fn pointers(&self, level: u8, range: Range<u64>) -> Vec<PointerResult> {
+        if level + 1 >= self.dnode.levels {
+            let top = &self.dnode.pointers;
+            return range
+                .map(|block| {
+                    let pointer = usize::try_from(block).ok().and_then(|index| top.get(index));
+                    self.checked(level, block, pointer.copied().unwrap_or_default())
+                })
+                .collect();
+        }
+        let shift = self.dnode.pointers_shift();
+        let Some(last) = range.end.checked_sub(1).filter(|last| *last >= range.start) else {
+            return Vec::new();
+        };
+        let parents = (range.start >> shift)..(last >> shift) + 1;
+        let parent_pointers = self.pointers(level + 1, parents.clone());
+        let parent_blocks = self.read(level + 1, parents.start, parent_pointers);
+        let mut found = Vec::with_capacity((range.end - range.start) as usize);
+        for (parent, block) in parents.zip(parent_blocks) {
+            let first = range.start.max(parent << shift);
+            let end = range.end.min((parent + 1) << shift);
+            for child in first..end {
+                found.push(match &block {
+                    Ok(Some(block)) => self.child(level, child, block),
+                    Ok(None) => Ok(BlockPointer::HOLE),
+                    Err(error) => Err(error.clone()),
+                });
+            }
+        }
+        found
+    }
+
+    /// The pointer to block `child` of `level`, out of the indirect block above it.
+    fn child(&self, level: u8, child: u64, parent: &Block) -> PointerResult {
+        let index = self.dnode.index_in_parent(level, BlockId(child));
+        let bytes = parent.data.get(index * BlockPointer::SIZE..).unwrap_or_default();
+        let pointer = BlockPointer::decode(bytes, parent.order).map_err(|source| {
+            DmuError::Corrupt { bookmark: self.bookmark(level, child), source }
+        })?;
+        self.checked(level, child, pointer)
+    }
+
+    fn checked(&self, level: u8, block: u64, pointer: BlockPointer) -> PointerResult {
+        const WHAT: &str = "block pointer";
+        if pointer.is_hole() || pointer.is_redacted() {
+            return Ok(pointer);
+        }
+        let size = if level == 0 { self.dnode.data_block_size } else { self.dnode.indirect_size() };
+        let problem = if pointer.object_type_number() != self.dnode.object_type.number() {
+            FormatError::field(WHAT, "object type", pointer.object_type_number())
+        } else if pointer.level() != Level(level as i8) {
+            FormatError::field(WHAT, "level", pointer.level().0 as u8)
+        } else if pointer.logical_size() != u64::from(size) {
+            FormatError::field(WHAT, "logical size", pointer.logical_size())
+        } else {
+            return Ok(pointer);
+        };
+        Err(DmuError::Corrupt { bookmark: self.bookmark(level, block), source: problem })
+    }
+
+    /// Reads the blocks of `level` from `first` on, given their pointers; `None` is a hole.
+    pub(crate) fn read(
+        &self,
+        level: u8,
+        first: u64,
+        pointers: Vec<PointerResult>,
+    ) -> Vec<Result<Option<Block>, DmuError>> {
+        let requests: Vec<BlockRequest<'_>> = pointers
+            .iter()
+            .zip(first..)
+            .filter_map(|(pointer, block)| {
+                let pointer = pointer.as_ref().ok().filter(|pointer| !pointer.is_hole())?;
+                Some(BlockRequest { pointer, bookmark: self.bookmark(level, block), key: self.key })
+            })
+            .collect();
+        let mut blocks = self.pipeline.read_many(&requests).into_iter().zip(&requests);
+        let mut results = Vec::with_capacity(pointers.len());
+        for pointer in &pointers {
+            results.push(match pointer {
+                Err(error) => Err(error.clone()),
+                Ok(pointer) if pointer.is_hole() => Ok(None),
+                Ok(_) => match blocks.next() {
+                    Some((Ok(block), _)) => Ok(Some(block)),
+                    Some((Err(source), request)) => {
+                        Err(DmuError::Block { bookmark: request.bookmark, source })
+                    }
+                    None => Ok(None),
+                },
+            });
+        }
+        results
+    }
+
+    /// The first block from `from` on that is data, or a hole; `None` when there is none up to
+    /// the object's last block.
+    pub(crate) fn seek(&self, seek: Seek, from: u64) -> Result<Option<u64>, Box<Damage>> {
+        let top = self.dnode.levels - 1;
+        let pointers = self.pointers(top, 0..self.dnode.pointers.len() as u64);
+        let found = self.seek_in(seek, from, top, 0, pointers)?;
+        Ok(found.filter(|block| *block <= self.dnode.max_block_id.0))
+    }
+
+    /// The first data block below block `block` of `level`; `None` when no number has the bits.
+    fn first_below(&self, level: u8, block: u64) -> Option<u64> {
+        let shift = u32::from(level) * self.dnode.pointers_shift();
+        block.checked_shl(shift).filter(|below| below >> shift == block)
+    }
+
+    fn damage(&self, level: u8, block: u64, error: DmuError) -> Box<Damage> {
+        let end = self.first_below(level, block + 1).unwrap_or(u64::MAX);
+        Box::new(Damage { error, end })
+    }
+
+    /// Searches below `pointers`, which belong to the blocks of `level` from `first` on.
+    fn seek_in(
+        &self,
+        seek: Seek,
+        from: u64,
+        level: u8,
+        first: u64,
+        pointers: Vec<PointerResult>,
+    ) -> Result<Option<u64>, Box<Damage>> {
+        let skipped = self.dnode.ancestor(BlockId(from), level).0.saturating_sub(first);
+        for (pointer, block) in pointers.into_iter().zip(first..).skip(skipped as usize) {
+            let Some(start) = self.first_below(level, block) else { return Ok(None) };
+            if start > self.dnode.max_block_id.0 {
+                return Ok(None);
+            }
+            let pointer = pointer.map_err(|error| self.damage(level, block, error))?;
+            if level == 0 || pointer.is_hole() {
+                if pointer.is_hole() == (seek == Seek::Hole) {
+                    return Ok(Some(start.max(from)));
+                }
+                continue;
+            }
+            if let Some(found) = self.seek_below(seek, from, level, block, pointer)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn seek_below(
+        &self,
+        seek: Seek,
+        from: u64,
+        level: u8,
+        block: u64,
+        pointer: BlockPointer,
+    ) -> Result<Option<u64>, Box<Damage>> {
+        let parent = self.read(level, block, vec![Ok(pointer)]).pop().transpose();
+        let parent = parent.map_err(|error| self.damage(level, block, error))?.flatten();
+        let Some(parent) = parent else { return Ok(None) };
+        let first = block << self.dnode.pointers_shift();
+        self.seek_in(seek, from, level - 1, first, self.children(level - 1, first, &parent))
+    }
+
+    /// All pointers of an indirect block; they are for the blocks of `level` from `first` on.
+    pub(crate) fn children(&self, level: u8, first: u64, parent: &Block) -> Vec<PointerResult> {
+        let count = (parent.data.len() / BlockPointer::SIZE) as u64;
+        (first..first + count).map(|child| self.child(level, child, parent)).collect()
+    }
+}
