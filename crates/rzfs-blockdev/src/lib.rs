@@ -8,6 +8,7 @@
 //! * [`FileDevice`]: a disk, partition or regular file, through an [`IoEngine`]: one io_uring, or
 //!   a small pool of threads where the kernel offers none, for any number of devices.
 //! * [`MemoryDevice`]: a piece of memory.
+//! * [`SimulatedDevice`]: a device for tests on which anything can go wrong, repeatably.
 //!
 //! # Ordering and durability
 //! Requests of one batch, and of different batches that are in flight together, may run in any
@@ -22,6 +23,7 @@ mod engine;
 mod file;
 mod memory;
 mod reply;
+pub mod simulated;
 
 pub use access::Access;
 pub use buffer::{BUFFER_ALIGNMENT, IoBuffer};
@@ -30,3 +32,4 @@ pub use device::{BlockDevice, DeviceError, DeviceGeometry, IoOperation, IoReques
 pub use engine::{BACKEND_VARIABLE, Backend, EngineOptions, IoEngine};
 pub use file::{CachedReads, Caching, FileDevice, OpenError, OpenOptions};
 pub use memory::MemoryDevice;
+pub use simulated::{SimulatedDevice, Simulation};

@@ -1,0 +1,191 @@
+//! What was written to a simulated device, and what a crash would have left of it.
+//!
+//! At the moment of a crash every write that was submitted is either *durable* (it had completed
+//! before a flush was submitted, and that flush has completed) or *loose*. Of a loose write, any
+//! set of sectors may have reached the medium:
+//!
+//! ```text
+//! submitted  |--- write A ---|            |--- write B ---|
+//!                              |- flush -|                       X crash: A durable, B loose
+//! ```
+
+use super::random::Random;
+use bytes::Bytes;
+use std::ops::Range;
+
+/// A point in simulated time; all devices of a [`Simulation`](super::Simulation) share one clock,
+/// which moves with every submission and completion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Moment(pub u64);
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// These bytes were written at this offset. A discard is a write of what the device makes of
+    /// discarded sectors.
+    Write {
+        /// Byte offset.
+        offset: u64,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// All writes completed before the submission were made durable.
+    Flush,
+    /// The medium itself was changed, durably, without a write.
+    Damage {
+        /// Byte offset.
+        offset: u64,
+        /// The bytes.
+        bytes: Bytes,
+    },
+}
+
+/// A write or flush that has reached the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it was submitted.
+    pub submitted: Moment,
+    /// When success was reported; none if that has not happened or it failed.
+    pub completed: Option<Moment>,
+    /// What it was.
+    pub kind: EventKind,
+}
+
+/// What a crash does to loose writes.
+#[derive(Clone, Debug)]
+pub enum Loss {
+    /// They reach the medium.
+    Nothing,
+    /// They are lost.
+    Everything,
+    /// They are lost except those for which the list, in the order of submission, says `true`.
+    AllBut(Vec<bool>),
+    /// Each is lost, kept or torn at random: of a torn one, each sector is kept or not.
+    Random {
+        /// Same seed, same loss.
+        seed: u64,
+    },
+}
+
+/// Everything that was written to a device, in order.
+#[derive(Clone, Debug)]
+pub struct History {
+    pub(super) base: Bytes,
+    pub(super) sector: u64,
+    pub(super) events: Vec<Event>,
+}
+
+impl History {
+    pub(super) const fn new(base: Bytes, sector: u64) -> Self {
+        Self { base, sector, events: Vec::new() }
+    }
+
+    /// What was written and flushed, in the order in which the device did it.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Every moment at which something was submitted or completed, in order: the moments at which
+    /// crashes can differ.
+    #[must_use]
+    pub fn moments(&self) -> Vec<Moment> {
+        let mut moments: Vec<_> = self
+            .events
+            .iter()
+            .flat_map(|event| [Some(event.submitted), event.completed])
+            .flatten()
+            .collect();
+        moments.sort_unstable();
+        moments.dedup();
+        moments
+    }
+
+    /// How many writes a crash at this moment could lose.
+    #[must_use]
+    pub fn loose_writes(&self, at: Moment) -> usize {
+        let durable_before = self.durable_before(at);
+        self.events.iter().filter(|event| event.is_loose(at, durable_before)).count()
+    }
+
+    /// What is on the medium after a crash at this moment.
+    #[must_use]
+    pub fn crash_image(&self, at: Moment, loss: &Loss) -> Vec<u8> {
+        let durable_before = self.durable_before(at);
+        let mut image = self.base.to_vec();
+        let mut index = 0;
+        for event in self.events.iter().filter(|event| event.submitted <= at) {
+            let (EventKind::Write { offset, bytes } | EventKind::Damage { offset, bytes }) =
+                &event.kind
+            else {
+                continue;
+            };
+            if event.is_loose(at, durable_before) {
+                for part in loss.kept(index, bytes.len(), self.sector) {
+                    place(&mut image, *offset + part.start as u64, bytes.slice(part));
+                }
+                index += 1;
+            } else {
+                place(&mut image, *offset, bytes.clone());
+            }
+        }
+        image
+    }
+
+    /// Writes that completed before this moment are durable at the moment of the crash.
+    fn durable_before(&self, at: Moment) -> Moment {
+        let flushes = self.events.iter().filter(|event| {
+            event.kind == EventKind::Flush && event.completed.is_some_and(|when| when <= at)
+        });
+        flushes.map(|flush| flush.submitted).max().unwrap_or(Moment(0))
+    }
+}
+
+impl Event {
+    /// Whether this is a write that a crash at this moment could lose.
+    fn is_loose(&self, at: Moment, durable_before: Moment) -> bool {
+        matches!(self.kind, EventKind::Write { .. })
+            && self.submitted <= at
+            && self.completed.is_none_or(|when| when >= durable_before)
+    }
+}
+
+impl Loss {
+    /// The parts of the loose write number `index`, of `len` bytes, that reach the medium.
+    fn kept(&self, index: usize, len: usize, sector: u64) -> Vec<Range<usize>> {
+        let all = 0..len;
+        let keep = match self {
+            Self::Nothing => true,
+            Self::Everything => false,
+            Self::AllBut(kept) => kept.get(index).copied().unwrap_or(false),
+            Self::Random { seed } => {
+                let mut random = Random::derive(*seed, index as u64);
+                match random.below(3) {
+                    0 => false,
+                    1 => true,
+                    _ => return torn(&mut random, len, sector),
+                }
+            }
+        };
+        if keep { vec![all] } else { Vec::new() }
+    }
+}
+
+/// A random choice of the sectors of something `len` bytes long.
+pub(super) fn torn(random: &mut Random, len: usize, sector: u64) -> Vec<Range<usize>> {
+    let sector = usize::try_from(sector).unwrap_or(usize::MAX);
+    let starts = (0..len).step_by(sector);
+    starts
+        .filter(|_| random.coin())
+        .map(|start| start..start.saturating_add(sector).min(len))
+        .collect()
+}
+
+/// Puts bytes into an image; what lies outside is dropped.
+pub(super) fn place(image: &mut [u8], offset: u64, bytes: Bytes) {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(image.len());
+    let end = start.saturating_add(bytes.len()).min(image.len());
+    if let (Some(target), Some(source)) = (image.get_mut(start..end), bytes.get(..end - start)) {
+        target.copy_from_slice(source);
+    }
+}
