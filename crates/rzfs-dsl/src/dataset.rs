@@ -1,0 +1,439 @@
+//! The datasets of a pool: file systems, volumes, snapshots and clones by name.
+//!
+//! ```text
+//! directory "pool"  ── head ──> dataset ── previous ──> snapshot ── previous ──> ... $ORIGIN
+//!   └─ children ZAP: "home" ──> directory ── head ──> dataset ...
+//! ```
+//! A directory has the name and the properties; its head dataset and the snapshots before it have
+//! the contents (spec 04, sections 1 to 3). A [`Dataset`] is one head or one snapshot together
+//! with its directory.
+
+mod error;
+mod keyring;
+mod name;
+
+pub use error::DatasetError;
+pub use name::DatasetName;
+
+use keyring::Keyring;
+use rzfs_dmu::{Object, Objset};
+use rzfs_format::dsl::{DslDataset, DslDir};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::ObjsetType;
+use rzfs_format::{FormatError, ObjectId, ObjsetId};
+use std::sync::Arc;
+
+/// Directories deeper than this are refused: names have at most 255 bytes, so a valid tree is
+/// never deeper.
+const MAX_DEPTH: usize = 128;
+
+/// What a dataset is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DatasetKind {
+    /// A file system.
+    FileSystem,
+    /// A volume.
+    Volume,
+    /// A snapshot of a file system or volume.
+    Snapshot,
+}
+
+impl DatasetKind {
+    /// The word that the `type` property shows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FileSystem => "filesystem",
+            Self::Volume => "volume",
+            Self::Snapshot => "snapshot",
+        }
+    }
+}
+
+/// All datasets of a pool.
+///
+/// A handle: it can be cloned and shared. Keys that were loaded are shared too.
+#[derive(Clone, Debug)]
+pub struct DatasetTree {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    mos: Objset,
+    pool: String,
+    root: ObjectId,
+    keyring: Keyring,
+}
+
+impl DatasetTree {
+    /// The datasets of the pool called `pool`, whose root directory is `root`.
+    #[must_use]
+    pub fn new(mos: Objset, pool: String, root: ObjectId) -> Self {
+        Self { inner: Arc::new(Inner { mos, pool, root, keyring: Keyring::default() }) }
+    }
+
+    /// The meta object set.
+    #[must_use]
+    pub fn mos(&self) -> &Objset {
+        &self.inner.mos
+    }
+
+    fn keyring(&self) -> &Keyring {
+        &self.inner.keyring
+    }
+
+    /// The root file system.
+    pub fn root(&self) -> Result<Dataset, DatasetError> {
+        self.head(self.inner.pool.clone(), self.inner.root)
+    }
+
+    /// The dataset with this name.
+    ///
+    /// # Errors
+    /// [`DatasetError::NotFound`] when there is none; names that no dataset can have are not
+    /// found either.
+    pub fn open(&self, name: &str) -> Result<Dataset, DatasetError> {
+        let not_found = || DatasetError::NotFound { name: name.to_owned() };
+        let parsed = DatasetName::parse(name).ok_or_else(not_found)?;
+        let mut components = parsed.directories();
+        if components.next() != Some(self.inner.pool.as_str()) {
+            return Err(not_found());
+        }
+        let mut directory = self.inner.root;
+        for component in components {
+            let parent = self.directory(directory)?;
+            let child = self.child_directory(&parent, component)?;
+            directory = child.ok_or_else(not_found)?;
+            self.checked_child(parent.object.id(), directory)?;
+        }
+        let head = self.head(parsed.head().to_owned(), directory)?;
+        match parsed.snapshot() {
+            None => Ok(head),
+            Some(snapshot) => head.snapshot(snapshot)?.ok_or_else(not_found),
+        }
+    }
+
+    /// The head or snapshot with this object number in the MOS.
+    pub fn by_object(&self, object: ObjectId) -> Result<Dataset, DatasetError> {
+        let (_, dataset) = self.dataset_object(object)?;
+        let name = self.directory_name(dataset.dir)?;
+        let head = self.head(name, dataset.dir)?;
+        if head.object == object {
+            return Ok(head);
+        }
+        let snapshots = head.snapshots()?;
+        let missing =
+            || self.corrupt(object, FormatError::invalid("DSL dataset", "no name leads to it"));
+        snapshots.into_iter().find(|snapshot| snapshot.object == object).ok_or_else(missing)
+    }
+
+    /// The full name of a directory, found by walking up to the root.
+    pub fn directory_name(&self, directory: ObjectId) -> Result<String, DatasetError> {
+        let mut components = Vec::new();
+        let mut current = self.directory(directory)?;
+        while let Some(parent) = current.dir.parent {
+            if components.len() == MAX_DEPTH {
+                let problem = FormatError::invalid("DSL directory", "the tree is too deep");
+                return Err(self.corrupt(directory, problem));
+            }
+            let parent = self.directory(parent)?;
+            components.push(self.name_of_child(&parent, current.object.id())?);
+            current = parent;
+        }
+        let mut name = self.inner.pool.clone();
+        for component in components.iter().rev() {
+            name.push('/');
+            name.push_str(component);
+        }
+        Ok(name)
+    }
+
+    fn name_of_child(&self, parent: &Directory, child: ObjectId) -> Result<String, DatasetError> {
+        for (name, object) in self.names(parent.dir.children)? {
+            if object == child {
+                return Ok(name);
+            }
+        }
+        Err(self
+            .corrupt(child, FormatError::invalid("DSL directory", "its parent does not know it")))
+    }
+
+    fn corrupt(&self, object: ObjectId, source: FormatError) -> DatasetError {
+        DatasetError::Corrupt { object, source }
+    }
+
+    /// An object of the MOS whose bonus is of type `bonus`; `None` bonus type mismatch is an
+    /// error.
+    fn bonus_object(&self, id: ObjectId, bonus: ObjectType) -> Result<Object, DatasetError> {
+        let object = self.inner.mos.object(id)?;
+        if object.dnode().bonus_type == bonus {
+            Ok(object)
+        } else {
+            Err(object.wrong_type(bonus.name()).into())
+        }
+    }
+
+    fn directory(&self, id: ObjectId) -> Result<Directory, DatasetError> {
+        let object = self.bonus_object(id, ObjectType::DSL_DIR)?;
+        let dir = DslDir::decode(object.bonus(), object.order());
+        Ok(Directory { dir: dir.map_err(|source| self.corrupt(id, source))?, object })
+    }
+
+    fn dataset_object(&self, id: ObjectId) -> Result<(Object, DslDataset), DatasetError> {
+        let object = self.bonus_object(id, ObjectType::DSL_DATASET)?;
+        let dataset = DslDataset::decode(object.bonus(), object.order());
+        Ok((object, dataset.map_err(|source| self.corrupt(id, source))?))
+    }
+
+    /// The head dataset of a directory.
+    fn head(&self, name: String, directory: ObjectId) -> Result<Dataset, DatasetError> {
+        let directory = self.directory(directory)?;
+        let Some(head) = directory.dir.head_dataset else {
+            return Err(DatasetError::NotFound { name });
+        };
+        let (_, dataset) = self.dataset_object(head)?;
+        if dataset.dir != directory.object.id() || dataset.is_snapshot() {
+            let problem =
+                FormatError::invalid("DSL dataset", "it is not the head of its directory");
+            return Err(self.corrupt(head, problem));
+        }
+        Ok(Dataset { tree: self.clone(), name, directory, object: head, dataset })
+    }
+
+    fn child_directory(
+        &self,
+        parent: &Directory,
+        name: &str,
+    ) -> Result<Option<ObjectId>, DatasetError> {
+        let Some(children) = parent.dir.children else { return Ok(None) };
+        let children = self.inner.mos.object(children)?;
+        let child = children.zap()?.lookup_u64(name.as_bytes());
+        Ok(child.map_err(|source| children.zap_error(source))?.map(ObjectId))
+    }
+
+    fn checked_child(&self, parent: ObjectId, child: ObjectId) -> Result<(), DatasetError> {
+        if self.directory(child)?.dir.parent == Some(parent) {
+            return Ok(());
+        }
+        let problem = FormatError::invalid("DSL directory", "its parent is another directory");
+        Err(self.corrupt(child, problem))
+    }
+
+    /// The entries of a ZAP from names to objects; none when there is no ZAP.
+    fn names(&self, zap: Option<ObjectId>) -> Result<Vec<(String, ObjectId)>, DatasetError> {
+        let Some(zap) = zap else { return Ok(Vec::new()) };
+        let object = self.inner.mos.object(zap)?;
+        let mut names = Vec::new();
+        for entry in object.zap()?.entries() {
+            let entry = entry.map_err(|source| object.zap_error(source))?;
+            if let (Some(name), Some(value)) = (entry.key.as_name(), entry.value.first_u64()) {
+                names.push((String::from_utf8_lossy(name).into_owned(), ObjectId(value)));
+            }
+        }
+        Ok(names)
+    }
+
+    /// The directory `$ORIGIN`; datasets that come from its snapshot are no clones.
+    fn origin_directory(&self) -> Result<Option<ObjectId>, DatasetError> {
+        let root = self.directory(self.inner.root)?;
+        self.child_directory(&root, "$ORIGIN")
+    }
+}
+
+/// A directory with its object.
+#[derive(Clone, Debug)]
+struct Directory {
+    object: Object,
+    dir: DslDir,
+}
+
+/// A file system, volume or snapshot.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    tree: DatasetTree,
+    name: String,
+    directory: Directory,
+    object: ObjectId,
+    dataset: DslDataset,
+}
+
+impl Dataset {
+    /// The full name: `pool/a/b`, `pool/a/b@snapshot`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of its dataset object in the MOS; it is the number of its objset too.
+    #[must_use]
+    pub fn object(&self) -> ObjectId {
+        self.object
+    }
+
+    /// The number of its directory object in the MOS.
+    #[must_use]
+    pub fn directory_object(&self) -> ObjectId {
+        self.directory.object.id()
+    }
+
+    /// The tree that it belongs to.
+    #[must_use]
+    pub fn tree(&self) -> &DatasetTree {
+        &self.tree
+    }
+
+    /// What is stored about its directory.
+    #[must_use]
+    pub fn dsl_dir(&self) -> &DslDir {
+        &self.directory.dir
+    }
+
+    /// What is stored about itself.
+    #[must_use]
+    pub fn dsl_dataset(&self) -> &DslDataset {
+        &self.dataset
+    }
+
+    /// Whether it is a snapshot.
+    #[must_use]
+    pub fn is_snapshot(&self) -> bool {
+        self.dataset.is_snapshot()
+    }
+
+    /// What it is; looks into its objset.
+    pub fn kind(&self) -> Result<DatasetKind, DatasetError> {
+        if self.is_snapshot() {
+            return Ok(DatasetKind::Snapshot);
+        }
+        Ok(match self.open_locked()?.objset_type() {
+            ObjsetType::Zvol => DatasetKind::Volume,
+            _ => DatasetKind::FileSystem,
+        })
+    }
+
+    /// The file systems and volumes right below it, by name. Snapshots have none.
+    pub fn children(&self) -> Result<Vec<Dataset>, DatasetError> {
+        if self.is_snapshot() {
+            return Ok(Vec::new());
+        }
+        let mut names = self.tree.names(self.directory.dir.children)?;
+        names.retain(|(name, _)| !name.starts_with(['$', '%']));
+        names.sort();
+        let mut children = Vec::with_capacity(names.len());
+        for (name, directory) in names {
+            self.tree.checked_child(self.directory_object(), directory)?;
+            children.push(self.tree.head(format!("{}/{name}", self.name), directory)?);
+        }
+        Ok(children)
+    }
+
+    /// It and everything below it but snapshots, parents before children, by name.
+    pub fn descendants(&self) -> Result<Vec<Dataset>, DatasetError> {
+        let mut found = Vec::new();
+        let mut pending = vec![(0, self.clone())];
+        while let Some((depth, dataset)) = pending.pop() {
+            if depth == MAX_DEPTH {
+                let problem = FormatError::invalid("DSL directory", "the tree is too deep");
+                return Err(self.tree.corrupt(dataset.directory_object(), problem));
+            }
+            let children = dataset.children()?;
+            pending.extend(children.into_iter().rev().map(|child| (depth + 1, child)));
+            found.push(dataset);
+        }
+        Ok(found)
+    }
+
+    /// Its snapshots, oldest first. Snapshots have none.
+    pub fn snapshots(&self) -> Result<Vec<Dataset>, DatasetError> {
+        let mut snapshots = Vec::new();
+        for (name, object) in self.tree.names(self.dataset.snapshot_names)? {
+            snapshots.push(self.snapshot_object(&name, object)?);
+        }
+        snapshots.sort_by(|a, b| {
+            let key = |snapshot: &Self| snapshot.dataset.creation_txg;
+            key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
+        });
+        Ok(snapshots)
+    }
+
+    /// Its snapshot with this name (the part behind the `@`).
+    pub fn snapshot(&self, name: &str) -> Result<Option<Dataset>, DatasetError> {
+        let Some(names) = self.dataset.snapshot_names else { return Ok(None) };
+        let object = self.tree.mos().object(names)?;
+        let found = object.zap()?.lookup_u64(name.as_bytes());
+        match found.map_err(|source| object.zap_error(source))? {
+            Some(snapshot) => self.snapshot_object(name, ObjectId(snapshot)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn snapshot_object(&self, name: &str, object: ObjectId) -> Result<Dataset, DatasetError> {
+        let (_, dataset) = self.tree.dataset_object(object)?;
+        if !dataset.is_snapshot() || dataset.dir != self.directory_object() {
+            let problem = FormatError::invalid("DSL dataset", "it is not a snapshot of its head");
+            return Err(self.tree.corrupt(object, problem));
+        }
+        Ok(Dataset {
+            tree: self.tree.clone(),
+            name: format!("{}@{name}", self.name),
+            directory: self.directory.clone(),
+            object,
+            dataset,
+        })
+    }
+
+    /// The head that this is a snapshot of; a head is its own.
+    pub fn head(&self) -> Result<Dataset, DatasetError> {
+        let name = self.name.split('@').next().unwrap_or_default();
+        self.tree.head(name.to_owned(), self.directory_object())
+    }
+
+    /// The snapshot that it was cloned from; `None` when it is no clone.
+    pub fn origin(&self) -> Result<Option<Dataset>, DatasetError> {
+        let Some(origin) = self.directory.dir.origin else { return Ok(None) };
+        let (_, dataset) = self.tree.dataset_object(origin)?;
+        if Some(dataset.dir) == self.tree.origin_directory()? {
+            return Ok(None);
+        }
+        self.tree.by_object(origin).map(Some)
+    }
+
+    /// The contents.
+    ///
+    /// # Errors
+    /// [`DatasetError::KeyNotLoaded`] when it is encrypted and its key is not loaded.
+    pub fn open_objset(&self) -> Result<Objset, DatasetError> {
+        let key = self.loaded_key()?;
+        let id = ObjsetId(self.object.0);
+        Ok(Objset::open(self.tree.mos().pipeline(), id, &self.dataset.root, key)?)
+    }
+
+    /// The contents as far as no key is needed: what is encrypted stays unreadable.
+    pub fn open_locked(&self) -> Result<Objset, DatasetError> {
+        let id = ObjsetId(self.object.0);
+        Ok(Objset::open(self.tree.mos().pipeline(), id, &self.dataset.root, None)?)
+    }
+
+    /// The integers of a field of its zapified directory or dataset object.
+    fn field(object: &Object, name: &str) -> Result<Option<u64>, DatasetError> {
+        if !object.object_type().is_zap() {
+            return Ok(None);
+        }
+        let value = object.zap()?.lookup_u64(name.as_bytes());
+        Ok(value.map_err(|source| object.zap_error(source))?)
+    }
+
+    /// A field of its directory's ZAP, like `com.joyent:snapshot_count`; `None` when the
+    /// directory has no such field.
+    pub fn directory_field(&self, name: &str) -> Result<Option<u64>, DatasetError> {
+        Self::field(&self.directory.object, name)
+    }
+
+    /// A field of its dataset's ZAP, like `com.delphix:bookmarks`; `None` when the dataset has no
+    /// such field.
+    pub fn dataset_field(&self, name: &str) -> Result<Option<u64>, DatasetError> {
+        let (object, _) = self.tree.dataset_object(self.object)?;
+        Self::field(&object, name)
+    }
+}

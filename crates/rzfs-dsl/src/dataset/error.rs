@@ -1,0 +1,54 @@
+//! Why a dataset cannot be found or opened.
+
+use rzfs_dmu::DmuError;
+use rzfs_format::{FormatError, ObjectId};
+
+/// Why a dataset cannot be found or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    /// An object of the MOS cannot be read.
+    #[error(transparent)]
+    Dmu(#[from] DmuError),
+    /// No dataset has this name.
+    #[error("dataset '{name}' does not exist")]
+    NotFound {
+        /// The name.
+        name: String,
+    },
+    /// An object of the MOS contradicts another one.
+    #[error("object {object} of the MOS: {source}")]
+    Corrupt {
+        /// The object.
+        object: ObjectId,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// The dataset is encrypted and its key is not loaded.
+    #[error("the key of '{root}' is not loaded")]
+    KeyNotLoaded {
+        /// The encryption root.
+        root: String,
+    },
+    /// A key object lacks one of its fields.
+    #[error("object {object} of the MOS: the wrapped key is incomplete")]
+    IncompleteKey {
+        /// The key object.
+        object: ObjectId,
+    },
+}
+
+impl DatasetError {
+    /// The errno that a caller of ZFS expects.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        const ENOENT: i32 = 2;
+        const EIO: i32 = 5;
+        const EACCES: i32 = 13;
+        match self {
+            Self::Dmu(source) => source.errno(),
+            Self::NotFound { .. } => ENOENT,
+            Self::Corrupt { .. } | Self::IncompleteKey { .. } => EIO,
+            Self::KeyNotLoaded { .. } => EACCES,
+        }
+    }
+}
