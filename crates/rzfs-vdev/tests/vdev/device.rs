@@ -1,0 +1,132 @@
+//! A sparse device in memory that can be damaged.
+
+use parking_lot::Mutex;
+use rzfs_blockdev::{
+    BlockDevice, CompletionQueue, DeviceError, DeviceGeometry, IoBuffer, IoCompletion, IoOperation,
+    IoRequest,
+};
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+const PAGE: u64 = 512;
+
+/// What is wrong with a range.
+#[derive(Clone, Debug)]
+pub(crate) enum Damage {
+    /// Reading it fails with this errno.
+    Errno(i32),
+    /// Reading it fails once with this errno.
+    Once(i32),
+    /// It reads as other bytes.
+    Garbage,
+}
+
+#[derive(Debug)]
+pub(crate) struct SparseDevice {
+    size: u64,
+    pages: Mutex<HashMap<u64, [u8; PAGE as usize]>>,
+    damage: Mutex<Vec<(Range<u64>, Damage)>>,
+    reads: Mutex<Vec<Range<u64>>>,
+}
+
+impl SparseDevice {
+    pub(crate) fn new(size: u64) -> Arc<Self> {
+        Arc::new(Self {
+            size,
+            pages: Mutex::default(),
+            damage: Mutex::default(),
+            reads: Mutex::default(),
+        })
+    }
+
+    /// Writes whole sectors.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
+        assert!(offset.is_multiple_of(PAGE) && bytes.len().is_multiple_of(PAGE as usize));
+        assert!(offset + bytes.len() as u64 <= self.size);
+        let mut pages = self.pages.lock();
+        for (index, sector) in (0..).zip(bytes.chunks_exact(PAGE as usize)) {
+            pages.insert(offset / PAGE + index, sector.try_into().unwrap());
+        }
+    }
+
+    pub(crate) fn damage(&self, range: Range<u64>, damage: Damage) {
+        self.damage.lock().push((range, damage));
+    }
+
+    pub(crate) fn damage_all(&self, damage: Damage) {
+        self.damage(0..self.size, damage);
+    }
+
+    /// The ranges that were read since the last call.
+    pub(crate) fn take_reads(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.reads.lock())
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let end = offset + buffer.len() as u64;
+        if end > self.size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.reads.lock().push(offset..end);
+        let pages = self.pages.lock();
+        assert!(offset.is_multiple_of(PAGE) && buffer.len().is_multiple_of(PAGE as usize));
+        for (index, sector) in (offset / PAGE..).zip(buffer.chunks_exact_mut(PAGE as usize)) {
+            match pages.get(&index) {
+                Some(page) => sector.copy_from_slice(page),
+                None => sector.fill(0),
+            }
+        }
+        let mut damage = self.damage.lock();
+        let mut healed = None;
+        for (index, (range, kind)) in damage.iter().enumerate() {
+            let hit = range.start.max(offset)..range.end.min(end);
+            match kind {
+                _ if hit.is_empty() => {}
+                Damage::Errno(errno) => return Err(io::Error::from_raw_os_error(*errno)),
+                Damage::Once(_) => healed = Some(index),
+                Damage::Garbage => {
+                    for at in hit {
+                        let noise = (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1;
+                        buffer[(at - offset) as usize] ^= noise;
+                    }
+                }
+            }
+        }
+        if let Some((_, Damage::Once(errno))) = healed.map(|index| damage.remove(index)) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for SparseDevice {
+    fn name(&self) -> &str {
+        "sparse"
+    }
+
+    fn geometry(&self) -> DeviceGeometry {
+        DeviceGeometry { size: self.size, logical_sector: 512, physical_sector: 512 }
+    }
+
+    fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>) {
+        for request in requests {
+            let IoOperation::Read(mut buffer) = request.operation else {
+                panic!("the vdev layer only reads");
+            };
+            let result = self.read(request.offset, &mut buffer);
+            let result: Result<Option<IoBuffer>, DeviceError> = match result {
+                Ok(()) => Ok(Some(buffer)),
+                Err(error) => Err(DeviceError {
+                    device: "sparse".into(),
+                    operation: "read",
+                    offset: request.offset,
+                    len: buffer.len() as u64,
+                    source: Arc::new(error),
+                }),
+            };
+            completions.push(IoCompletion { token: request.token, result });
+        }
+    }
+}

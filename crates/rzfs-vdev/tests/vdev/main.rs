@@ -1,0 +1,10 @@
+//! The vdev layer against pools that these tests write themselves: every layout, every kind of
+//! damage, on sparse devices in memory.
+
+mod damage;
+mod device;
+mod fields;
+mod indirect;
+mod mirror;
+mod pool;
+mod spares;
