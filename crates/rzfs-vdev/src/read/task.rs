@@ -5,7 +5,7 @@ use super::leaf_io::{LeafQueue, LeafRead, Outcome, is_gone};
 use super::search::{Combinations, Selections};
 use super::{BlockRead, Scrubbed};
 use crate::error::VdevError;
-use crate::plan::Plan;
+use crate::plan::{LeafCopy, Plan};
 use crate::stripe::Stripe;
 use crate::tree::{NodeId, VdevTree};
 use bytes::Bytes;
@@ -391,8 +391,10 @@ impl<'t> Task<'t> {
         self.faults.iter().map(finding).collect()
     }
 
-    /// Compares everything that was read with what it should be.
+    /// Compares everything that was read with what it should be; counts an error on every leaf
+    /// that has something else, unless it is known to lack the block.
     fn find_wrong_versions(&self, block: &[u8], findings: &mut Vec<Finding>) {
+        let mut wrong = Vec::new();
         for stripe in &self.plan.stripes {
             for index in stripe.data_columns() {
                 let mut place = place_of(&self.plan, index);
@@ -400,7 +402,7 @@ impl<'t> Task<'t> {
                 place.end = place.end.min(self.read.size as usize).max(place.start);
                 let Some(expected) = block.get(place) else { continue };
                 let len = self.plan.columns.get(index).map_or(0, |column| column.len);
-                self.compare(index, findings, |data| {
+                self.compare(index, &mut wrong, |data| {
                     let filler = data.get(len..).unwrap_or_default();
                     data.get(..expected.len()) == Some(expected) && filler.iter().all(|b| *b == 0)
                 });
@@ -408,28 +410,43 @@ impl<'t> Task<'t> {
             if stripe.parity_columns().any(|index| self.has(index)) {
                 let expected = expected_parity(&self.plan, stripe, block);
                 for (index, expected) in stripe.parity_columns().zip(expected) {
-                    self.compare(index, findings, |data| data == expected);
+                    self.compare(index, &mut wrong, |data| data == expected);
                 }
+            }
+        }
+        self.blame(wrong.iter().map(|(copy, _)| copy));
+        findings.extend(wrong.into_iter().map(|(copy, len)| Finding {
+            leaf: self.tree.node(copy.leaf).config.guid,
+            position: copy.position,
+            len,
+            kind: FindingKind::Wrong,
+        }));
+    }
+
+    /// Adds the versions of a column that are not right, with their lengths.
+    fn compare(
+        &self,
+        index: usize,
+        wrong: &mut Vec<(LeafCopy, usize)>,
+        is_right: impl Fn(&[u8]) -> bool,
+    ) {
+        let Some(column) = self.columns.get(index) else { return };
+        for version in column.versions.iter().filter(|version| !is_right(&version.data)) {
+            if let Some(copy) = self.plan.copies(index).get(version.copy) {
+                wrong.push((*copy, version.data.len()));
             }
         }
     }
 
-    /// Reports and counts the versions of a column that are not right.
-    fn compare(&self, index: usize, findings: &mut Vec<Finding>, is_right: impl Fn(&[u8]) -> bool) {
-        let Some(column) = self.columns.get(index) else { return };
-        for version in column.versions.iter().filter(|version| !is_right(&version.data)) {
-            let Some(copy) = self.plan.copies(index).get(version.copy) else { continue };
-            let node = self.tree.node(copy.leaf);
-            // A leaf that is known to lack the block has done nothing wrong.
-            if !copy.stale {
-                node.counters.count_checksum_error();
-            }
-            findings.push(Finding {
-                leaf: node.config.guid,
-                position: copy.position,
-                len: version.data.len(),
-                kind: FindingKind::Wrong,
-            });
+    /// Counts one checksum error on each of these leaves, however many parts of the block it has.
+    /// One that is known to lack the block has done nothing wrong.
+    fn blame<'c>(&self, copies: impl Iterator<Item = &'c LeafCopy>) {
+        let mut leaves: Vec<NodeId> =
+            copies.filter(|copy| !copy.stale).map(|copy| copy.leaf).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        for leaf in leaves {
+            self.tree.node(leaf).counters.count_checksum_error();
         }
     }
 
@@ -461,15 +478,11 @@ impl<'t> Task<'t> {
 
     /// Nobody knows who is wrong: everybody who answered, and the top-level vdev.
     fn blame_all(&self) {
-        for (index, column) in self.columns.iter().enumerate() {
-            for version in &column.versions {
-                if let Some(copy) = self.plan.copies(index).get(version.copy)
-                    && !copy.stale
-                {
-                    self.tree.node(copy.leaf).counters.count_checksum_error();
-                }
-            }
-        }
+        let answers = self.columns.iter().enumerate().flat_map(|(index, column)| {
+            let copies = self.plan.copies(index);
+            column.versions.iter().filter_map(|version| copies.get(version.copy))
+        });
+        self.blame(answers);
         let top = self.tree.top_node(self.read.dva.vdev()).map(|id| self.tree.node(id));
         if let Some(top) = top.filter(|top| !top.children.is_empty()) {
             top.counters.count_checksum_error();
