@@ -1,6 +1,29 @@
 //! Space accounting of an OpenZFS pool: range trees, space maps, metaslabs, log space maps.
+//!
+//! Every top-level vdev is cut into metaslabs, and each metaslab's space map says what of it is
+//! allocated. This crate reads them through [`SpaceMapStore`] and knows nothing of object sets:
+//!
+//! ```text
+//! PoolMetaslabs ── VdevMetaslabs ── Metaslab ── SpaceMap ── SpaceMapStore
+//!      └ replay of the log space maps    └ RangeTree: what is allocated, what only the logs know
+//! ```
+//!
+//! Maps are hostile: their entries are replayed strictly, so that an entry which allocates what
+//! is allocated, or lies outside of its metaslab, is an error. Memory is bounded by the segments
+//! that an area can have, 8 to 16 bytes each, and 1 MiB for reading.
 #![forbid(unsafe_code)]
 
+mod error;
+pub mod fragmentation;
+pub mod log;
+pub mod metaslab;
 pub mod range_tree;
+pub mod space_map;
+pub mod store;
 
+pub use error::{MetaslabError, StoreError};
+pub use log::{LogMap, LoggedVdev, PoolMetaslabs};
+pub use metaslab::{Metaslab, VdevGeometry, VdevMetaslabs};
 pub use range_tree::{RangeError, RangeTree};
+pub use space_map::SpaceMap;
+pub use store::{SpaceMapStore, StoredObject};
