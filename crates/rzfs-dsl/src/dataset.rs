@@ -11,6 +11,7 @@
 mod error;
 mod keyring;
 mod name;
+pub mod property;
 
 pub use error::DatasetError;
 pub use name::DatasetName;
@@ -63,14 +64,23 @@ struct Inner {
     mos: Objset,
     pool: String,
     root: ObjectId,
+    usable_space: u64,
     keyring: Keyring,
 }
 
 impl DatasetTree {
-    /// The datasets of the pool called `pool`, whose root directory is `root`.
+    /// The datasets of the pool called `pool`, whose root directory is `root` and whose vdevs
+    /// have `usable_space` bytes for datasets, used or not.
     #[must_use]
-    pub fn new(mos: Objset, pool: String, root: ObjectId) -> Self {
-        Self { inner: Arc::new(Inner { mos, pool, root, keyring: Keyring::default() }) }
+    pub fn new(mos: Objset, pool: String, root: ObjectId, usable_space: u64) -> Self {
+        let keyring = Keyring::default();
+        Self { inner: Arc::new(Inner { mos, pool, root, usable_space, keyring }) }
+    }
+
+    /// Bytes that the pool has for datasets, used or not (spec 04, section 12.5).
+    #[must_use]
+    pub fn usable_space(&self) -> u64 {
+        self.inner.usable_space
     }
 
     /// The meta object set.
