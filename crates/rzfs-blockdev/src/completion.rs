@@ -34,6 +34,12 @@ impl CompletionQueue {
         self.arrived.notify_one();
     }
 
+    /// Adds finished requests, waking who waits once for all of them (for devices).
+    pub fn push_all(&self, completions: impl IntoIterator<Item = IoCompletion>) {
+        self.done.lock().extend(completions);
+        self.arrived.notify_all();
+    }
+
     /// Takes the next finished request, waiting for it.
     ///
     /// The caller knows how many requests it has in flight; waiting for more than that blocks

@@ -5,7 +5,8 @@ mod open;
 pub(crate) use open::OpenFile;
 pub use open::{Caching, OpenError};
 
-use crate::engine::transfer::Transfer;
+use crate::engine::transfer::{Progress, Step, Transfer};
+use crate::reply::Answer;
 use crate::{
     Access, BlockDevice, CompletionQueue, DeviceGeometry, EngineOptions, IoEngine, IoRequest,
 };
@@ -139,27 +140,33 @@ impl FileDevice {
     /// Answers the reads that the page cache can satisfy; gives back what is left to do.
     fn read_cached(&self, transfers: Vec<Transfer>) -> Vec<Transfer> {
         let mut budget = MAX_INLINE;
-        let mut rest = Vec::with_capacity(transfers.len());
+        let mut rest = Vec::new();
+        let mut answers = Vec::new();
         for transfer in transfers {
             match transfer.read_len().and_then(|len| budget.checked_sub(len)) {
                 Some(left) => {
                     budget = left;
-                    rest.extend(self.try_read_cached(transfer));
+                    match self.try_read_cached(transfer) {
+                        Progress::Unfinished(transfer) => rest.push(transfer),
+                        Progress::Answered(answer) => answers.push(answer),
+                    }
                 }
                 None => rest.push(transfer),
             }
         }
+        Answer::deliver_all(&mut answers);
         rest
     }
 
-    fn try_read_cached(&self, mut transfer: Transfer) -> Option<Transfer> {
-        use crate::engine::transfer::Step;
-        let Step::Read { offset, buffer } = transfer.step() else { return Some(transfer) };
+    fn try_read_cached(&self, mut transfer: Transfer) -> Progress {
+        let Step::Read { offset, buffer } = transfer.step() else {
+            return Progress::Unfinished(transfer);
+        };
         let mut slices = [IoSliceMut::new(buffer)];
         match rustix::io::preadv2(self.file.fd(), &mut slices, offset, ReadWriteFlags::NOWAIT) {
             // Nothing at all may mean the end of the file or that the kernel would have to wait;
             // the engine finds out.
-            Ok(0) | Err(_) => Some(transfer),
+            Ok(0) | Err(_) => Progress::Unfinished(transfer),
             Ok(count) => transfer.advance(Ok(count)),
         }
     }

@@ -34,12 +34,17 @@ impl Reply {
         }
     }
 
-    pub(crate) fn answer(mut self, result: io::Result<Option<IoBuffer>>) {
-        self.send(result);
+    /// Answers on the spot.
+    pub(crate) fn answer(self, result: io::Result<Option<IoBuffer>>) {
+        drop(self.with(result));
     }
 
-    fn send(&mut self, result: io::Result<Option<IoBuffer>>) {
-        let Some(completions) = self.completions.take() else { return };
+    /// The answer, to be delivered with others.
+    pub(crate) fn with(mut self, result: io::Result<Option<IoBuffer>>) -> Answer {
+        self.take(result)
+    }
+
+    fn take(&mut self, result: io::Result<Option<IoBuffer>>) -> Answer {
         let result = result.map_err(|source| DeviceError {
             device: Arc::clone(&self.device),
             operation: self.operation,
@@ -47,12 +52,40 @@ impl Reply {
             len: self.len,
             source: Arc::new(source),
         });
-        completions.push(IoCompletion { token: self.token, result });
+        let completion = IoCompletion { token: self.token, result };
+        Answer(self.completions.take().map(|completions| (completions, completion)))
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.send(Err(io::Error::other("the device gave up without an answer")));
+        if self.completions.is_some() {
+            drop(self.take(Err(io::Error::other("the device gave up without an answer"))));
+        }
+    }
+}
+
+/// The answer to a request, which is delivered when it is dropped, if not before.
+#[derive(Debug)]
+pub(crate) struct Answer(Option<(Arc<CompletionQueue>, IoCompletion)>);
+
+impl Answer {
+    /// Delivers many answers, those that follow each other and have the same receiver together:
+    /// who waits is woken once.
+    pub(crate) fn deliver_all(answers: &mut Vec<Self>) {
+        let mut answers = answers.drain(..).filter_map(|mut answer| answer.0.take()).peekable();
+        while let Some((receiver, first)) = answers.next() {
+            let same = |next: &(Arc<CompletionQueue>, _)| Arc::ptr_eq(&receiver, &next.0);
+            let others = std::iter::from_fn(|| answers.next_if(same)).map(|(_, other)| other);
+            receiver.push_all(std::iter::once(first).chain(others));
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some((receiver, completion)) = self.0.take() {
+            receiver.push(completion);
+        }
     }
 }

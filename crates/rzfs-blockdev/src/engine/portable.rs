@@ -1,6 +1,6 @@
 //! The engine that works everywhere: threads that read and write one request at a time.
 
-use super::transfer::Transfer;
+use super::transfer::{Progress, Transfer};
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 use std::fmt;
@@ -80,8 +80,8 @@ fn run(mut transfer: Transfer) {
         let file = Arc::clone(transfer.file());
         let result = transfer.step().perform(file.fd());
         match transfer.advance(result) {
-            Some(unfinished) => transfer = unfinished,
-            None => return,
+            Progress::Unfinished(unfinished) => transfer = unfinished,
+            Progress::Answered(answer) => return drop(answer),
         }
     }
 }

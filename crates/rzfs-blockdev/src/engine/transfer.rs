@@ -12,7 +12,7 @@
 
 use crate::device::check_range;
 use crate::file::OpenFile;
-use crate::reply::Reply;
+use crate::reply::{Answer, Reply};
 use crate::{CompletionQueue, IoBuffer, IoOperation, IoRequest};
 use bytes::Bytes;
 use rustix::fd::BorrowedFd;
@@ -38,6 +38,15 @@ pub(crate) struct Transfer {
     reply: Reply,
     work: Work,
     retries: u8,
+}
+
+/// What the system's answer to a step has led to.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// Another step is needed.
+    Unfinished(Transfer),
+    /// The request is done, or has failed.
+    Answered(Answer),
 }
 
 /// What to ask of the system now.
@@ -148,18 +157,15 @@ impl Transfer {
 
     /// Takes the system's answer to the present step: the number of bytes, or an error.
     ///
-    /// Gives the transfer back when another step is needed; else it has been answered.
-    pub(crate) fn advance(mut self, result: io::Result<usize>) -> Option<Self> {
+    /// Gives the transfer back when another step is needed, else the answer.
+    pub(crate) fn advance(mut self, result: io::Result<usize>) -> Progress {
         let count = match result {
             Ok(count) => count,
             Err(error) if is_transient(&error) && self.retries < MAX_RETRIES => {
                 self.retries += 1;
-                return Some(self);
+                return Progress::Unfinished(self);
             }
-            Err(error) => {
-                self.reply.answer(Err(error));
-                return None;
-            }
+            Err(error) => return Progress::Answered(self.reply.with(Err(error))),
         };
         self.retries = 0;
         let alignment = self.file.alignment();
@@ -169,11 +175,10 @@ impl Transfer {
             Work::Flush | Work::Discard { .. } => Ok(true),
         };
         match progress {
-            Ok(false) => return Some(self),
-            Ok(true) => self.finish(),
-            Err(error) => self.reply.answer(Err(error)),
+            Ok(false) => Progress::Unfinished(self),
+            Ok(true) => Progress::Answered(self.finish()),
+            Err(error) => Progress::Answered(self.reply.with(Err(error))),
         }
-        None
     }
 
     /// Gives up on a request whose buffer the kernel may still use: the request is answered with
@@ -183,12 +188,12 @@ impl Transfer {
         drop(self.reply);
     }
 
-    fn finish(self) {
+    fn finish(self) -> Answer {
         let result = match self.work {
             Work::Read(read) => read.finish().map(Some),
             Work::Write(_) | Work::Flush | Work::Discard { .. } => Ok(None),
         };
-        self.reply.answer(result);
+        self.reply.with(result)
     }
 }
 

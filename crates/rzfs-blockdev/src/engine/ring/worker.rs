@@ -3,7 +3,8 @@
 use super::files::{RegisteredFiles, Target};
 use super::lent::Lent;
 use super::{Inbox, Shared, State};
-use crate::engine::transfer::{DISCARD_FLAGS, Step, Transfer};
+use crate::engine::transfer::{DISCARD_FLAGS, Progress, Step, Transfer};
+use crate::reply::Answer;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
@@ -35,6 +36,7 @@ pub(super) struct Worker {
     ready: VecDeque<Transfer>,
     files: RegisteredFiles,
     finished: Vec<(u64, io::Result<usize>)>,
+    answers: Vec<Answer>,
     queue_depth: u32,
 }
 
@@ -53,6 +55,7 @@ impl Worker {
             ready: VecDeque::new(),
             files,
             finished: Vec::new(),
+            answers: Vec::new(),
             queue_depth,
         })
     }
@@ -106,13 +109,15 @@ impl Worker {
                 continue;
             }
             let slot = u32::try_from(user_data).unwrap_or(u32::MAX);
-            let next = self.lent.take_back(slot).and_then(|transfer| transfer.advance(result));
-            // What was begun comes first.
-            if let Some(transfer) = next {
-                self.ready.push_front(transfer);
+            let Some(transfer) = self.lent.take_back(slot) else { continue };
+            match transfer.advance(result) {
+                // What was begun comes first.
+                Progress::Unfinished(transfer) => self.ready.push_front(transfer),
+                Progress::Answered(answer) => self.answers.push(answer),
             }
         }
         self.finished = finished;
+        Answer::deliver_all(&mut self.answers);
     }
 
     /// Takes what has been submitted; says whether this is the end.
