@@ -6,42 +6,48 @@ use jiff::tz::TimeZone;
 
 /// The zone in which times are shown; tests pass UTC.
 #[derive(Clone, Debug)]
-pub(crate) struct Calendar(TimeZone);
+pub struct Calendar(TimeZone);
 
 impl Calendar {
     /// The zone that `TZ` or the system's configuration names.
-    pub(crate) fn system() -> Self {
+    #[must_use]
+    pub fn system() -> Self {
         Self(TimeZone::system())
     }
 
     /// Universal time.
-    #[cfg(test)]
-    pub(crate) fn utc() -> Self {
+    #[must_use]
+    pub fn utc() -> Self {
         Self(TimeZone::UTC)
     }
 
     /// Property `creation`: `Sat Nov 21  2:15 2026`, the hour padded with a space.
-    pub(crate) fn creation(&self, seconds: u64) -> String {
+    #[must_use]
+    pub fn creation(&self, seconds: u64) -> String {
         self.format(seconds, "%a %b %e %k:%M %Y")
     }
 
     /// Property `snapshots_changed`: `Sat Nov 21  2:15:08 2026`.
-    pub(crate) fn change(&self, seconds: u64) -> String {
+    #[must_use]
+    pub fn change(&self, seconds: u64) -> String {
         self.format(seconds, "%a %b %e %k:%M:%S %Y")
     }
 
     /// Times in `zpool status`, as ctime(3) writes them: `Sat Nov 21 02:19:05 2026`.
-    pub(crate) fn ctime(&self, seconds: u64) -> String {
+    #[must_use]
+    pub fn ctime(&self, seconds: u64) -> String {
         self.format(seconds, "%a %b %e %H:%M:%S %Y")
     }
 
     /// `-T d` and the times in JSON: `Sat Nov 21 02:15:22 UTC 2026`.
-    pub(crate) fn date(&self, seconds: u64) -> String {
+    #[must_use]
+    pub fn date(&self, seconds: u64) -> String {
         self.format(seconds, "%a %b %e %H:%M:%S %Z %Y")
     }
 
     /// Access and modification times in `rzfs ls` and `rzfs stat`.
-    pub(crate) fn file_time(&self, seconds: i64, nanoseconds: u32) -> String {
+    #[must_use]
+    pub fn file_time(&self, seconds: i64, nanoseconds: u32) -> String {
         let Some(time) = i32::try_from(nanoseconds)
             .ok()
             .and_then(|nanoseconds| Timestamp::new(seconds, nanoseconds).ok())

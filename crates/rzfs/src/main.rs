@@ -1,9 +1,9 @@
 //! The `rzfs` command.
 #![forbid(unsafe_code)]
 
-mod calendar;
 mod daemon;
 mod getopt;
-mod quantity;
+
+use rzfs::{calendar, quantity};
 
 fn main() {}

@@ -5,12 +5,14 @@
 const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
 
 /// A number in at most five characters: `0`, `1023`, `1.50K`, `480M`.
-pub(crate) fn nicenum(number: u64) -> String {
+#[must_use]
+pub fn nicenum(number: u64) -> String {
     scaled(number, "")
 }
 
 /// The same for bytes, where plain numbers carry a `B`: `0B`, `512B`, `1.50K`.
-pub(crate) fn nicebytes(bytes: u64) -> String {
+#[must_use]
+pub fn nicebytes(bytes: u64) -> String {
     scaled(bytes, "B")
 }
 
@@ -38,18 +40,21 @@ fn scaled(number: u64, plain_unit: &str) -> String {
 }
 
 /// A ratio that is kept in hundredths: `1.06x`.
-pub(crate) fn ratio(hundredths: u64) -> String {
+#[must_use]
+pub fn ratio(hundredths: u64) -> String {
     format!("{}x", plain_ratio(hundredths))
 }
 
 /// The same for programs: `1.06`.
-pub(crate) fn plain_ratio(hundredths: u64) -> String {
+#[must_use]
+pub fn plain_ratio(hundredths: u64) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
 /// The share of `size` that is allocated, as `zpool list -v` shows it for a vdev: `0.03%`,
 /// `25.1%`, `100%`.
-pub(crate) fn vdev_capacity(allocated: u64, size: u64) -> String {
+#[must_use]
+pub fn vdev_capacity(allocated: u64, size: u64) -> String {
     let value = vdev_basis_points(allocated, size) as f64 / 100.0;
     if value < 10.0 {
         format!("{value:.2}%")
@@ -61,7 +66,8 @@ pub(crate) fn vdev_capacity(allocated: u64, size: u64) -> String {
 }
 
 /// Hundredths of a percent of `size` that are allocated; 0 of nothing.
-pub(crate) fn vdev_basis_points(allocated: u64, size: u64) -> u64 {
+#[must_use]
+pub fn vdev_basis_points(allocated: u64, size: u64) -> u64 {
     if size == 0 {
         return 0;
     }
@@ -69,7 +75,8 @@ pub(crate) fn vdev_basis_points(allocated: u64, size: u64) -> u64 {
 }
 
 /// Seconds as `HH:MM:SS`, with the days in front when there are any: `1 days 02:03:04`.
-pub(crate) fn duration(seconds: u64) -> String {
+#[must_use]
+pub fn duration(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
     if days > 0 { format!("{days} days {clock}") } else { clock }
@@ -77,18 +84,21 @@ pub(crate) fn duration(seconds: u64) -> String {
 
 /// Why a size cannot be understood; the texts are OpenZFS's.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SizeError {
+pub enum SizeError {
+    /// Not a number.
     #[error("bad numeric value '{0}'")]
     Number(String),
+    /// What follows the number is no unit.
     #[error("invalid numeric suffix '{0}'")]
     Suffix(String),
+    /// It does not fit into 64 bits.
     #[error("numeric value is too large")]
     TooLarge,
 }
 
 /// Reads a size: digits, perhaps a fraction, perhaps one of `bkmgtpez` (any case), perhaps
 /// followed by `b` or `ib`.
-pub(crate) fn parse_size(text: &str) -> Result<u64, SizeError> {
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, suffix) = text.split_at(end);
     let shift = suffix_shift(suffix).ok_or_else(|| SizeError::Suffix(suffix.to_owned()))?;

@@ -5,7 +5,7 @@ use super::{Property, PropertySource, PropertyValue};
 use crate::dataset::{Dataset, DatasetError, DatasetKind};
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::ObjectId;
-use rzfs_format::dsl::DslDataset;
+use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 
@@ -81,8 +81,12 @@ impl Dataset {
     fn key_field(&self, name: &str, field: &[u8], form: Form) -> Result<Kept, DatasetError> {
         let Some(key) = self.key_object()? else { return Ok(Kept::InProperties) };
         let value = zap_u64(self.tree().mos(), key, field)?.unwrap_or_default();
-        let value = Some(form.show_number(value));
-        Ok(Kept::Elsewhere(property(name, value, PropertySource::None)))
+        let source = if (name, value) == ("pbkdf2iters", 0) {
+            PropertySource::Default
+        } else {
+            PropertySource::None
+        };
+        Ok(Kept::Elsewhere(property(name, Some(form.show_number(value)), source)))
     }
 
     /// A field of the file system's master node as the property shows it.
@@ -110,7 +114,7 @@ impl Dataset {
     ) -> Result<Option<Property>, DatasetError> {
         let value = match kind {
             DatasetKind::Snapshot => self.computed_for_snapshot(name)?,
-            _ => self.computed_for_head(name)?,
+            _ => self.computed_for_head(name, kind)?,
         };
         let value = match value {
             None => self.computed_for_all(name, kind)?,
@@ -154,9 +158,16 @@ impl Dataset {
         }))
     }
 
-    fn computed_for_head(&self, name: &str) -> Result<Option<PropertyValue>, DatasetError> {
+    fn computed_for_head(
+        &self,
+        name: &str,
+        kind: DatasetKind,
+    ) -> Result<Option<PropertyValue>, DatasetError> {
         let dir = self.dsl_dir();
         let parts = dir.breakdown;
+        if name.starts_with("usedby") && dir.flags & DslDir::FLAG_USED_BREAKDOWN == 0 {
+            return Ok(None);
+        }
         Ok(Some(match name {
             "used" => Number(dir.used),
             "available" => Number(self.available()?),
@@ -167,6 +178,7 @@ impl Dataset {
             "usedbyrefreservation" => Number(parts.refreservation),
             "usedbychildren" => Number(parts.children.saturating_add(parts.child_reservations)),
             "origin" => return Ok(self.origin()?.map(|origin| text(origin.name()))),
+            "filesystem_count" if kind == DatasetKind::Volume => return Ok(None),
             "filesystem_count" | "snapshot_count" => {
                 let count = self.directory_field(&format!("com.joyent:{name}"))?;
                 count.map_or_else(|| text("none"), Number)
@@ -188,7 +200,10 @@ impl Dataset {
                 text(if dataset.flags & DslDataset::FLAG_DEFER_DESTROY == 0 { "off" } else { "on" })
             }
             "userrefs" => Number(self.tree().names(dataset.user_references)?.len() as u64),
-            "clones" => text(self.clone_names()?.join(",")),
+            "clones" => {
+                let clones = self.clone_names()?;
+                return Ok((!clones.is_empty()).then(|| text(clones.join(","))));
+            }
             _ => return Ok(None),
         }))
     }

@@ -297,7 +297,7 @@ pub const SETTABLE: &[NativeProperty] = &[
     text("keylocation", FV, Own, "none"),
     number("keyformat", FV, Own, KEY_FORMAT, 0),
     number("pbkdf2iters", FV, Own, Number, 0),
-    number("special_small_blocks", FV, Inherited, Number, 0),
+    number("special_small_blocks", F, Inherited, Number, 0),
     number("prefetch", FVS, Inherited, CACHED, 2),
     number("volthreading", V, Own, ON_OFF, 1),
     number("direct", F, Inherited, Words(&[(0, "disabled"), (1, "standard"), (2, "always")]), 1),
