@@ -125,6 +125,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Whether it is a top-level vdev for the intent log, without which a pool can be read.
+    fn is_log(&self) -> bool {
+        self.parent == Some(NodeId::ROOT) && self.config.top.is_log.is_some_and(|log| log != 0)
+    }
+
     /// Whether it is the slot of a vdev that was removed.
     fn is_gone(&self) -> bool {
         matches!(self.role, Role::Indirect(_)) || self.config.kind == VdevKind::Hole
@@ -254,7 +259,10 @@ impl VdevTree {
                 .children
                 .iter()
                 .filter(concrete)
-                .map(|child| self.health_assuming(*child, assumption))
+                .map(|child| {
+                    let health = self.health_assuming(*child, assumption);
+                    if self.node(*child).is_log() { health.at_most_degraded() } else { health }
+                })
                 .collect();
             aggregate(redundancy, &states)
         };

@@ -8,6 +8,22 @@ use std::ops::Range;
 /// A column's bytes by its index, if they are to be used.
 pub(super) type Lookup<'l, 'd> = &'l dyn Fn(usize) -> Option<&'d [u8]>;
 
+/// The block from its columns, if they are all there and follow each other: no byte is touched
+/// twice.
+pub(super) fn concatenate<'d>(plan: &Plan, lookup: Lookup<'_, 'd>) -> Option<Vec<u8>> {
+    let mut block = Vec::with_capacity(plan.padded);
+    for stripe in &plan.stripes {
+        for index in stripe.data_columns() {
+            let data = known_data(plan, index, lookup)?;
+            if !data.is_empty() && place_of(plan, index).start != block.len() {
+                return None;
+            }
+            block.extend_from_slice(data);
+        }
+    }
+    (block.len() == plan.padded).then_some(block)
+}
+
 /// Copies all data columns that are there to their places in `block` and reconstructs the
 /// others. Returns whether there is enough parity to do so.
 pub(super) fn assemble<'d>(plan: &Plan, lookup: Lookup<'_, 'd>, block: &mut [u8]) -> bool {
