@@ -143,7 +143,10 @@ impl DmuError {
             Self::NotAllocated { .. } => ENOENT,
             Self::InteriorSlot { .. } => EEXIST,
             Self::InvalidObject { .. } | Self::WrongType { .. } => EINVAL,
-            Self::Zap { source, .. } => source.errno(Self::errno),
+            Self::Zap { source, .. } => match &**source {
+                ZapError::Blocks(source) => source.errno(),
+                _ => EIO,
+            },
         }
     }
 }

@@ -22,7 +22,7 @@ use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::{FormatError, ObjectId, ObjsetId};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Directories deeper than this are refused: names have at most 255 bytes, so a valid tree is
 /// never deeper.
@@ -59,28 +59,38 @@ pub struct DatasetTree {
     inner: Arc<Inner>,
 }
 
+/// Bytes that a pool has for datasets: computed when somebody asks, since it takes the space maps
+/// of all metaslabs.
+type UsableSpace = LazyLock<u64, Box<dyn FnOnce() -> u64 + Send>>;
+
 #[derive(Debug)]
 struct Inner {
     mos: Objset,
     pool: String,
     root: ObjectId,
-    usable_space: u64,
+    usable_space: UsableSpace,
     keyring: Keyring,
 }
 
 impl DatasetTree {
     /// The datasets of the pool called `pool`, whose root directory is `root` and whose vdevs
-    /// have `usable_space` bytes for datasets, used or not.
+    /// have as many bytes for datasets, used or not, as `usable_space` says when it is asked.
     #[must_use]
-    pub fn new(mos: Objset, pool: String, root: ObjectId, usable_space: u64) -> Self {
+    pub fn new(
+        mos: Objset,
+        pool: String,
+        root: ObjectId,
+        usable_space: impl FnOnce() -> u64 + Send + 'static,
+    ) -> Self {
         let keyring = Keyring::default();
+        let usable_space: UsableSpace = LazyLock::new(Box::new(usable_space));
         Self { inner: Arc::new(Inner { mos, pool, root, usable_space, keyring }) }
     }
 
     /// Bytes that the pool has for datasets, used or not (spec 04, section 12.5).
     #[must_use]
     pub fn usable_space(&self) -> u64 {
-        self.inner.usable_space
+        *self.inner.usable_space
     }
 
     /// The meta object set.

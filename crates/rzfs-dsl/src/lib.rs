@@ -2,3 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod dataset;
+pub mod import;
+pub mod pool;
+
+pub use pool::{Pool, PoolError, ReadOnly};

@@ -35,7 +35,7 @@ fn open(pool: &ReferencePool, name: &str) -> DatasetTree {
     let mos = Objset::open(&pipeline, ObjsetId::MOS, &uberblock.mos, None).unwrap();
     let directory = mos.object(ObjectId(1)).unwrap();
     let root = directory.zap().unwrap().lookup_u64(b"root_dataset").unwrap().unwrap();
-    DatasetTree::new(mos, name.to_owned(), ObjectId(root), u64::MAX)
+    DatasetTree::new(mos, name.to_owned(), ObjectId(root), || u64::MAX)
 }
 
 fn shown(property: &Property) -> (String, String) {

@@ -194,6 +194,8 @@ pub enum LeafEvent {
 impl Health {
     /// Everything works.
     pub const HEALTHY: Self = Self { state: VdevState::Healthy, aux: AuxReason::None };
+    /// Everything works that is needed, but not everything that there should be.
+    pub(crate) const IMPAIRED: Self = Self { state: VdevState::Degraded, aux: AuxReason::None };
     /// Not opened yet.
     pub const UNKNOWN: Self = Self { state: VdevState::Unknown, aux: AuxReason::None };
 
@@ -205,12 +207,6 @@ impl Health {
     #[must_use]
     pub fn is_usable(self) -> bool {
         self.state >= VdevState::Degraded
-    }
-
-    /// This state, or degraded if it is worse: what a lost log device is to its pool.
-    #[must_use]
-    pub fn at_most_degraded(self) -> Self {
-        if self.is_usable() { self } else { Self::new(VdevState::Degraded, AuxReason::None) }
     }
 
     /// The state of a leaf after an event: the one transition function.

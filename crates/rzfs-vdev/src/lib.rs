@@ -38,6 +38,7 @@ mod error;
 mod health;
 mod indirect;
 mod leaf;
+mod parity;
 mod plan;
 pub mod raidz;
 mod read;

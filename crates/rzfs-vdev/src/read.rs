@@ -120,11 +120,8 @@ impl VdevTree {
     /// # Errors
     /// When the address is bad.
     pub fn read_copies(&self, dva: Dva, size: u64, birth: Txg) -> Result<Vec<CopyRead>, VdevError> {
-        let plans = self.plan(dva, size, birth)?;
-        let copies = match plans.as_slice() {
-            [plan] if plan.single_column() => plan.copies(0),
-            _ => &[],
-        };
+        let plan = self.plan(dva, size, birth)?;
+        let copies = if plan.single_column() { plan.copies(0) } else { &[] };
         let read = |copy: &LeafCopy| {
             let node = self.node(copy.leaf);
             let (name, guid) = (node.name.clone(), node.config.guid);
@@ -143,7 +140,7 @@ impl VdevTree {
         let mut queue = LeafQueue::new(self);
         for (index, read) in reads.into_iter().enumerate() {
             match self.plan(read.dva, read.size, read.birth) {
-                Ok(plans) => tasks.push(Task::new(self, index, read, plans, purpose)),
+                Ok(plan) => tasks.push(Some(Task::new(self, index, read, plan, purpose))),
                 Err(error) => {
                     tasks.push(None);
                     if let Some(slot) = results.get_mut(index) {

@@ -155,7 +155,7 @@ impl<'a> Vdev<'a> {
         let top = &self.node().config.top;
         match top.is_log {
             Some(is_log) if is_log != 0 => Some(AllocationBias::Log),
-            _ => top.allocation_bias,
+            _ => self.node().bias.get().copied().or(top.allocation_bias),
         }
     }
 

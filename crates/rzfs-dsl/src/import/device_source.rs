@@ -1,0 +1,201 @@
+//! Where to look for devices, and opening what is found there (spec 01, section 9.2).
+
+use rzfs_blockdev::{BlockDevice, FileDevice, OpenError, OpenOptions};
+use rzfs_format::label::LeafSize;
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Directories that are searched when nobody says otherwise, the ones with the better names first.
+pub const DEFAULT_DIRECTORIES: [&str; 9] = [
+    "/dev/disk/by-vdev",
+    "/dev/mapper",
+    "/dev/disk/by-partlabel",
+    "/dev/disk/by-partuuid",
+    "/dev/disk/by-label",
+    "/dev/disk/by-uuid",
+    "/dev/disk/by-id",
+    "/dev/disk/by-path",
+    "/dev",
+];
+
+/// A place to look for the devices of pools.
+#[derive(Clone, Debug)]
+pub enum DeviceSource {
+    /// A device that is open already.
+    Device(Arc<dyn BlockDevice>),
+    /// A block device, a regular file, or a directory with such in it.
+    Path(PathBuf),
+}
+
+impl DeviceSource {
+    /// The directories that are searched when nobody says otherwise.
+    #[must_use]
+    pub fn defaults() -> Vec<Self> {
+        DEFAULT_DIRECTORIES.iter().map(|path| Self::Path(path.into())).collect()
+    }
+}
+
+impl From<PathBuf> for DeviceSource {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl From<Arc<dyn BlockDevice>> for DeviceSource {
+    fn from(device: Arc<dyn BlockDevice>) -> Self {
+        Self::Device(device)
+    }
+}
+
+/// An open device that is large enough for a vdev.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) device: Arc<dyn BlockDevice>,
+    pub(super) size: LeafSize,
+    /// All names under which it was found, in the order of the search; at least one.
+    pub(super) paths: Vec<String>,
+}
+
+impl Candidate {
+    fn new(device: Arc<dyn BlockDevice>, path: String) -> Option<Self> {
+        let size = LeafSize::of_device(device.geometry().size)?;
+        Some(Self { device, size, paths: vec![path] })
+    }
+}
+
+/// The devices of the sources in their order, each once, and what could not be opened.
+///
+/// What is named explicitly has to be there and be a block device or file; of a directory
+/// everything else is passed over in silence.
+pub(super) fn open(
+    sources: &[DeviceSource],
+    options: &OpenOptions,
+) -> (Vec<Candidate>, Vec<OpenError>) {
+    let mut search = Search { options, candidates: Vec::new(), nodes: HashMap::new() };
+    let mut failures = Vec::new();
+    for source in sources {
+        match source {
+            DeviceSource::Device(device) => {
+                let candidate = Candidate::new(Arc::clone(device), device.name().to_owned());
+                search.candidates.extend(candidate);
+            }
+            DeviceSource::Path(path) => search.path(path, &mut failures),
+        }
+    }
+    (search.candidates, failures)
+}
+
+struct Search<'a> {
+    options: &'a OpenOptions,
+    candidates: Vec<Candidate>,
+    /// Devices and files that were met, and their candidates if they are large enough.
+    nodes: HashMap<NodeIdentity, Option<usize>>,
+}
+
+/// What makes two paths lead to the same thing: for block devices the device number, for files
+/// file system and inode.
+#[derive(PartialEq, Eq, Hash)]
+enum NodeIdentity {
+    BlockDevice(u64),
+    File(u64, u64),
+}
+
+impl Search<'_> {
+    fn path(&mut self, path: &Path, failures: &mut Vec<OpenError>) {
+        let fail = |source: io::Error| OpenError { path: path.into(), source: Arc::new(source) };
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => match directory(path) {
+                Ok(entries) => entries.iter().for_each(|entry| {
+                    if let Err(error) = self.entry(entry) {
+                        tracing::debug!(path = %entry.display(), %error, "passed over");
+                    }
+                }),
+                Err(error) => failures.push(fail(error)),
+            },
+            Ok(_) => failures.extend(self.entry(path).err()),
+            Err(error) => failures.push(fail(error)),
+        }
+    }
+
+    fn entry(&mut self, path: &Path) -> Result<(), OpenError> {
+        let fail = |source: io::Error| OpenError { path: path.into(), source: Arc::new(source) };
+        let metadata = fs::metadata(path).map_err(fail)?;
+        let identity = if metadata.file_type().is_block_device() {
+            NodeIdentity::BlockDevice(metadata.rdev())
+        } else if metadata.is_file() {
+            NodeIdentity::File(metadata.dev(), metadata.ino())
+        } else {
+            return Ok(());
+        };
+        let name = path.to_string_lossy().into_owned();
+        if let Some(known) = self.nodes.get(&identity) {
+            if let Some(candidate) = known.and_then(|index| self.candidates.get_mut(index)) {
+                candidate.paths.push(name);
+            }
+            return Ok(());
+        }
+        let too_small = metadata.is_file() && LeafSize::of_device(metadata.len()).is_none();
+        let candidate = if too_small {
+            None
+        } else {
+            Candidate::new(Arc::new(FileDevice::open(path, self.options)?), name)
+        };
+        let index = candidate.map(|candidate| {
+            self.candidates.push(candidate);
+            self.candidates.len() - 1
+        });
+        self.nodes.insert(identity, index);
+        Ok(())
+    }
+}
+
+/// The entries of a directory by name.
+fn directory(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries: io::Result<Vec<_>> =
+        fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut entries = entries?;
+    entries.sort();
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs_format::label::MIN_LEAF_SIZE;
+    use std::os::unix::fs::symlink;
+
+    fn file(dir: &Path, name: &str, size: u64) -> PathBuf {
+        let path = dir.join(name);
+        fs::File::create(&path).unwrap().set_len(size).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_directory_gives_its_large_files_once_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let b = file(dir.path(), "b.img", MIN_LEAF_SIZE);
+        file(dir.path(), "small", MIN_LEAF_SIZE - 1);
+        fs::create_dir(dir.path().join("subdirectory")).unwrap();
+        symlink(&b, dir.path().join("z.link")).unwrap();
+        symlink("nowhere", dir.path().join("dangling")).unwrap();
+        let (found, failures) = open(&[dir.path().to_path_buf().into()], &OpenOptions::new());
+        assert!(failures.is_empty());
+        assert_eq!(found.len(), 1);
+        let names = [&b, &dir.path().join("z.link")].map(|path| path.display().to_string());
+        assert_eq!(found[0].paths, names);
+    }
+
+    #[test]
+    fn what_is_named_has_to_be_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let absent = dir.path().join("absent");
+        let (found, failures) = open(&[absent.clone().into()], &OpenOptions::new());
+        assert!(found.is_empty());
+        assert_eq!(failures.len(), 1);
+        assert_eq!(failures[0].path, absent);
+    }
+}

@@ -1,0 +1,140 @@
+//! What the caller of an import decides.
+
+use super::activity::{Clock, SystemClock};
+use super::host::HostIdentity;
+use super::label_scan::LabelTrust;
+use rzfs_format::Txg;
+use rzfs_vdev::ReadTunables;
+use std::fmt;
+use std::sync::Arc;
+
+/// Which state of the pool to open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ImportTarget {
+    /// The newest one.
+    #[default]
+    Newest,
+    /// The newest one that is not younger than this txg (`-T`).
+    Txg(Txg),
+    /// The checkpoint (`--rewind-to-checkpoint`).
+    Checkpoint,
+}
+
+/// What to do when the newest state cannot be opened (spec 01, section 9.8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RewindPolicy {
+    /// Fail.
+    Never,
+    /// Fail, but find out whether an older state would do.
+    #[default]
+    Explain,
+    /// Open the newest older state of the last two txgs that is intact (`-F`).
+    Rewind,
+    /// Open the newest older state that is intact, however old (`-F -X`).
+    Extreme,
+}
+
+/// What to do when another host had the pool last and has not exported it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HostCheck {
+    /// Refuse.
+    #[default]
+    Enforce,
+    /// Import all the same (`-f`).
+    Override,
+}
+
+/// Whether to watch a pool with multihost for signs of life before it is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ActivityCheck {
+    /// Watch as long as the pool's settings demand.
+    #[default]
+    Perform,
+    /// Do not; what is read may change while it is read.
+    Skip,
+}
+
+/// What to do without the log devices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MissingLogs {
+    /// Refuse.
+    #[default]
+    Refuse,
+    /// Import all the same (`-m`).
+    Ignore,
+}
+
+/// Which blocks of recent txgs have to be readable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LoadVerification {
+    /// None are looked at.
+    None,
+    /// Metadata; data too in a state to which the pool was rewound, as OpenZFS does.
+    #[default]
+    Recent,
+}
+
+/// What the caller of an import decides.
+#[derive(Clone)]
+pub struct ImportOptions {
+    /// Another name for the pool, for as long as it is open (`-t`).
+    pub name: Option<String>,
+    /// Which state to open.
+    pub target: ImportTarget,
+    /// What to do when it cannot be opened.
+    pub rewind: RewindPolicy,
+    /// Who asks.
+    pub host: HostIdentity,
+    /// What to do when it is not who had the pool last.
+    pub host_check: HostCheck,
+    /// Whether to watch for another host's activity.
+    pub activity: ActivityCheck,
+    /// What to do without the log devices.
+    pub missing_logs: MissingLogs,
+    /// Top-level vdevs that may be missing (`zfs_max_missing_tvds`); blocks on them are lost.
+    pub max_missing_tvds: usize,
+    /// Which labels count. Labels that do not verify are for recovery only.
+    pub labels: LabelTrust,
+    /// Which blocks of recent txgs have to be readable.
+    pub verification: LoadVerification,
+    /// Most bytes of block contents to keep in memory (`zfs_arc_max`).
+    pub arc_max: u64,
+    /// Limits of reading.
+    pub tunables: ReadTunables,
+    /// Time and chance.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// `zfs_arc_max` when nobody says otherwise: 512 MiB.
+const DEFAULT_ARC_MAX: u64 = 512 << 20;
+
+impl Default for ImportOptions {
+    /// Newest state, all checks, as this system.
+    fn default() -> Self {
+        Self {
+            name: None,
+            target: ImportTarget::default(),
+            rewind: RewindPolicy::default(),
+            host: HostIdentity::of_system(),
+            host_check: HostCheck::default(),
+            activity: ActivityCheck::default(),
+            missing_logs: MissingLogs::default(),
+            max_missing_tvds: 0,
+            labels: LabelTrust::Verified,
+            verification: LoadVerification::default(),
+            arc_max: DEFAULT_ARC_MAX,
+            tunables: ReadTunables::default(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+impl fmt::Debug for ImportOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ImportOptions")
+            .field("target", &self.target)
+            .field("rewind", &self.rewind)
+            .field("host", &self.host)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,509 @@
+//! An open pool: its configuration, vdevs, features and the meta object set.
+//!
+//! ```text
+//! Pool ── VdevTree, BlockPipeline
+//!   └── MOS ── object 1, the object directory
+//!                ├ config, spares, l2cache       name-value lists
+//!                ├ root_dataset                  the tree of datasets (see `dataset`)
+//!                ├ features_for_read, ..._write  feature flags with reference counts
+//!                ├ pool_props, history, errlog_*
+//!                └ ...
+//! ```
+//! [`Pool<ReadOnly>`] has no method that writes, and needs no threads.
+
+mod attributes;
+mod auxiliary;
+mod error;
+mod error_log;
+mod features;
+mod history;
+mod packed_list;
+mod properties;
+mod scan;
+mod space;
+mod space_store;
+
+pub use attributes::Attributes;
+pub use auxiliary::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
+pub use error::PoolError;
+pub use error_log::{ErrorLog, ErrorLogEntry};
+pub use features::{FeatureNeed, FeatureState, FeatureStates, UnknownFeature, is_supported};
+pub use history::{History, HistoryEvent, HistoryRecord};
+pub use properties::{FailMode, PoolProperties, PropertySource, Stored};
+pub use scan::{ExpansionState, ScanFunction, ScanState, ScanStatus};
+pub use space::VdevSpace;
+pub use space_store::MosStore;
+
+pub(crate) use auxiliary::read_configs as read_auxiliary_configs;
+pub(crate) use packed_list::read as read_packed_list;
+pub(crate) use space::top_attributes;
+
+use crate::dataset::DatasetTree;
+use crate::import::RewindInfo;
+use rzfs_codec::checksum::Salt;
+use rzfs_dmu::{BlockPipeline, Objset};
+use rzfs_format::bpobj::{BpobjHeader, BptreeHeader};
+use rzfs_format::config::PoolConfig;
+use rzfs_format::dsl::DslDir;
+use rzfs_format::features::Feature;
+use rzfs_format::indirect::RemovalState;
+use rzfs_format::nvlist::NvList;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::ObjsetBlock;
+use rzfs_format::uberblock::Uberblock;
+use rzfs_format::zil::ZilHeader;
+use rzfs_format::{BlockPointer, ByteOrder, FormatError, Guid, ObjectId, ObjsetId, Txg};
+use rzfs_metaslab::PoolMetaslabs;
+use rzfs_vdev::{Health, Vdev, VdevTree};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A pool open for reading: nothing is written, ever.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOnly;
+
+/// An open pool.
+///
+/// A handle: it can be cloned and shared. Its contents are those of one uberblock; what another
+/// host writes to the devices meanwhile is not noticed until blocks are gone.
+#[derive(Debug)]
+pub struct Pool<Mode = ReadOnly> {
+    inner: Arc<Parts>,
+    mode: PhantomData<Mode>,
+}
+
+impl<Mode> Clone for Pool<Mode> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), mode: PhantomData }
+    }
+}
+
+/// What an import puts together.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) uberblock: Uberblock,
+    pub(crate) config: PoolConfig,
+    pub(crate) config_list: NvList,
+    pub(crate) vdevs: Arc<VdevTree>,
+    pub(crate) pipeline: Arc<BlockPipeline>,
+    pub(crate) mos: Objset,
+    pub(crate) directory: Attributes,
+    pub(crate) root_dataset: ObjectId,
+    pub(crate) features: FeatureStates,
+    pub(crate) salt: Option<Salt>,
+    pub(crate) checkpoint: Option<Uberblock>,
+    pub(crate) auxiliary: Vec<AuxiliaryVdev>,
+    pub(crate) removal: Option<RemovalState>,
+    pub(crate) rewound: Option<RewindInfo>,
+    pub(crate) datasets: DatasetTree,
+}
+
+/// Space that is still to be freed in the background (spec 01, section 8.1).
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct PendingFrees {
+    /// Blocks of destroyed snapshots.
+    pub free_list: Option<BpobjHeader>,
+    /// File systems that are being destroyed.
+    pub destroying: Option<BptreeHeader>,
+}
+
+/// An on-disk incompatibility of old software that a pool suffers from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Erratum {
+    /// 1: a scrub of old software left a larger state behind.
+    Scrub,
+    /// 2: a background destroy of old software left a flag behind.
+    AsyncDestroy,
+    /// 3: encrypted datasets of development versions.
+    EncryptionFormat,
+    /// 4: encrypted snapshots without what raw receives need to verify them.
+    EncryptionIvSets,
+}
+
+impl Erratum {
+    /// The number that tools show.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        match self {
+            Self::Scrub => 1,
+            Self::AsyncDestroy => 2,
+            Self::EncryptionFormat => 3,
+            Self::EncryptionIvSets => 4,
+        }
+    }
+
+    const fn from_number(number: u64) -> Option<Self> {
+        match number {
+            1 => Some(Self::Scrub),
+            2 => Some(Self::AsyncDestroy),
+            3 => Some(Self::EncryptionFormat),
+            4 => Some(Self::EncryptionIvSets),
+            _ => None,
+        }
+    }
+}
+
+impl<Mode> Pool<Mode> {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self { inner: Arc::new(parts), mode: PhantomData }
+    }
+
+    /// The name under which it is open.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its guid.
+    #[must_use]
+    pub fn guid(&self) -> Guid {
+        self.inner.config.guid
+    }
+
+    /// Its version: 1 to 28, or 5000.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.inner.uberblock.version
+    }
+
+    /// The keys of its configuration.
+    #[must_use]
+    pub fn pool_config(&self) -> &PoolConfig {
+        &self.inner.config
+    }
+
+    /// Its whole configuration as the MOS has it.
+    #[must_use]
+    pub fn config(&self) -> &NvList {
+        &self.inner.config_list
+    }
+
+    /// The uberblock that it was opened from.
+    #[must_use]
+    pub fn uberblock(&self) -> &Uberblock {
+        &self.inner.uberblock
+    }
+
+    /// The last transaction group whose contents are seen.
+    #[must_use]
+    pub fn txg(&self) -> Txg {
+        self.inner.uberblock.txg
+    }
+
+    /// The older state that was opened instead of the newest, and what that cost.
+    #[must_use]
+    pub fn rewound(&self) -> Option<&RewindInfo> {
+        self.inner.rewound.as_ref()
+    }
+
+    /// Its vdevs.
+    #[must_use]
+    pub fn vdevs(&self) -> &Arc<VdevTree> {
+        &self.inner.vdevs
+    }
+
+    /// The state of its vdevs as a whole.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.inner.vdevs.health()
+    }
+
+    /// Its hot spares, then its cache devices.
+    #[must_use]
+    pub fn auxiliary(&self) -> &[AuxiliaryVdev] {
+        &self.inner.auxiliary
+    }
+
+    /// What its blocks are read through.
+    #[must_use]
+    pub fn pipeline(&self) -> &Arc<BlockPipeline> {
+        &self.inner.pipeline
+    }
+
+    /// The meta object set.
+    #[must_use]
+    pub fn mos(&self) -> &Objset {
+        &self.inner.mos
+    }
+
+    /// The object directory: object 1 of the MOS.
+    #[must_use]
+    pub fn directory(&self) -> &Attributes {
+        &self.inner.directory
+    }
+
+    /// The DSL directory of the root dataset.
+    #[must_use]
+    pub fn root_dataset_dir(&self) -> ObjectId {
+        self.inner.root_dataset
+    }
+
+    /// Its datasets; keys that are loaded are shared by all handles of the pool.
+    #[must_use]
+    pub fn datasets(&self) -> &DatasetTree {
+        &self.inner.datasets
+    }
+
+    /// Its features.
+    #[must_use]
+    pub fn features(&self) -> &FeatureStates {
+        &self.inner.features
+    }
+
+    /// The salt of keyed checksums; pools that never used any may lack it.
+    #[must_use]
+    pub fn salt(&self) -> Option<&Salt> {
+        self.inner.salt.as_ref()
+    }
+
+    /// The pool's checkpoint, if it has one.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<&Uberblock> {
+        self.inner.checkpoint.as_ref()
+    }
+
+    /// The last removal of a top-level vdev, if there was one.
+    #[must_use]
+    pub fn removal(&self) -> Option<&RemovalState> {
+        self.inner.removal.as_ref()
+    }
+
+    /// The properties that it stores.
+    ///
+    /// # Errors
+    /// [`PoolError`] when they cannot be read.
+    pub fn properties(&self) -> Result<PoolProperties, PoolError> {
+        let Parts { mos, directory, config, .. } = &*self.inner;
+        PoolProperties::read(mos, directory, config, self.version())
+    }
+
+    /// Its history; `None` for a pool without.
+    ///
+    /// # Errors
+    /// [`PoolError`] when its start cannot be read.
+    pub fn history(&self) -> Result<Option<History>, PoolError> {
+        let object = self.inner.directory.object("history")?;
+        object.map(|object| History::open(&self.inner.mos, object)).transpose()
+    }
+
+    /// The blocks that were found damaged, from both logs.
+    ///
+    /// # Errors
+    /// [`PoolError`] when the logs cannot be read.
+    pub fn errors(&self) -> Result<Vec<ErrorLogEntry>, PoolError> {
+        let Parts { mos, directory, features, .. } = &*self.inner;
+        error_log::read(mos, directory, features)
+    }
+
+    /// The last scrub or resilver; `None` when there never was one.
+    ///
+    /// # Errors
+    /// [`PoolError`] when its state cannot be read.
+    pub fn scan(&self) -> Result<Option<ScanState>, PoolError> {
+        let directory = &self.inner.directory;
+        match directory.words("scan")? {
+            Some(words) => {
+                ScanState::from_words(&words).map_err(PoolError::corrupt(directory.id()))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The newest txg that was covered by a complete scrub.
+    ///
+    /// # Errors
+    /// [`PoolError`] when it cannot be read.
+    pub fn last_scrubbed_txg(&self) -> Result<Option<Txg>, PoolError> {
+        Ok(self.inner.directory.number("last_scrubbed_txg")?.map(Txg))
+    }
+
+    /// The last expansion of a RAID-Z vdev; `None` when there never was one.
+    ///
+    /// # Errors
+    /// [`PoolError`] when its state cannot be read.
+    pub fn expansion(&self, vdev: Vdev<'_>) -> Result<Option<ExpansionState>, PoolError> {
+        let Some(zap) = self.top_attributes(vdev)? else { return Ok(None) };
+        let number = |name| Ok::<_, PoolError>(zap.number(name)?.unwrap_or(0));
+        let state = ExpansionState::new(
+            number("org.openzfs:raidz_expand_state")?,
+            number("org.openzfs:raidz_expand_start_time")?,
+            number("org.openzfs:raidz_expand_end_time")?,
+            number("org.openzfs:raidz_expand_bytes_copied")?,
+        );
+        state.map_err(PoolError::corrupt(zap.id()))
+    }
+
+    /// The ZAP of a top-level vdev: its properties and states.
+    ///
+    /// # Errors
+    /// [`PoolError`] when it cannot be read.
+    pub fn top_attributes(&self, vdev: Vdev<'_>) -> Result<Option<Attributes>, PoolError> {
+        top_attributes(&self.inner.mos, vdev)
+    }
+
+    /// The ZAP of a leaf: its properties and states.
+    ///
+    /// # Errors
+    /// [`PoolError`] when it cannot be read.
+    pub fn leaf_attributes(&self, vdev: Vdev<'_>) -> Result<Option<Attributes>, PoolError> {
+        let object = vdev.own_config().leaf.zap.and_then(ObjectId::non_zero);
+        object.map(|object| Attributes::open(&self.inner.mos, object)).transpose()
+    }
+
+    /// The ZAP of the root vdev.
+    ///
+    /// # Errors
+    /// [`PoolError`] when it cannot be read.
+    pub fn root_attributes(&self) -> Result<Option<Attributes>, PoolError> {
+        let root = self.inner.vdevs.root();
+        let object = root.own_config().root_zap.and_then(ObjectId::non_zero);
+        object.map(|object| Attributes::open(&self.inner.mos, object)).transpose()
+    }
+
+    /// The metaslabs of all top-level vdevs, with the changes that only the log space maps have.
+    ///
+    /// # Errors
+    /// [`PoolError::Space`] when space accounting is damaged.
+    pub fn metaslabs(&self) -> Result<PoolMetaslabs, PoolError> {
+        let Parts { mos, directory, features, vdevs, .. } = &*self.inner;
+        space::metaslabs(mos, directory, features, vdevs)
+    }
+
+    /// The space of all top-level vdevs that have any, by their position.
+    ///
+    /// # Errors
+    /// [`PoolError::Space`] when space accounting is damaged.
+    pub fn space(&self) -> Result<Vec<VdevSpace>, PoolError> {
+        space::vdev_space(&self.inner.mos, &self.inner.vdevs, &self.metaslabs()?)
+    }
+
+    /// Whether space on RAID-Z is accounted by what a file would take without parity.
+    ///
+    /// # Errors
+    /// [`PoolError`] when the object directory cannot be read.
+    pub fn deflate(&self) -> Result<bool, PoolError> {
+        Ok(self.inner.directory.number("deflate")?.is_some_and(|deflate| deflate != 0))
+    }
+
+    /// The version that the pool was created with, if it says so.
+    ///
+    /// # Errors
+    /// [`PoolError`] when the object directory cannot be read.
+    pub fn creation_version(&self) -> Result<Option<u64>, PoolError> {
+        self.inner.directory.number("creation_version")
+    }
+
+    /// What is still to be freed in the background.
+    ///
+    /// # Errors
+    /// [`PoolError`] when it cannot be read.
+    pub fn pending_frees(&self) -> Result<PendingFrees, PoolError> {
+        let Parts { mos, directory, .. } = &*self.inner;
+        let bonus = |name| -> Result<Option<(ObjectId, Vec<u8>, ByteOrder)>, PoolError> {
+            let Some(id) = directory.object(name)? else { return Ok(None) };
+            let object = mos.object(id)?;
+            Ok(Some((id, object.bonus().to_vec(), object.order())))
+        };
+        let mut frees = PendingFrees::default();
+        if let Some((id, bytes, order)) = bonus("free_bpobj")? {
+            frees.free_list =
+                Some(BpobjHeader::decode(&bytes, order).map_err(PoolError::corrupt(id))?);
+        }
+        if let Some((id, bytes, order)) = bonus("bptree_obj")? {
+            frees.destroying =
+                Some(BptreeHeader::decode(&bytes, order).map_err(PoolError::corrupt(id))?);
+        }
+        Ok(frees)
+    }
+
+    /// Bytes that destroyed datasets still take (`freeing`).
+    ///
+    /// # Errors
+    /// [`PoolError`] when the directory that they are charged to cannot be read.
+    pub fn freeing(&self) -> Result<u64, PoolError> {
+        Ok(self.special_directory("$FREE")?.map_or(0, |dir| dir.used))
+    }
+
+    /// Bytes that can never be freed because of damage (`leaked`).
+    ///
+    /// # Errors
+    /// [`PoolError`] when the directory that they are charged to cannot be read.
+    pub fn leaked(&self) -> Result<u64, PoolError> {
+        Ok(self.special_directory("$LEAK")?.map_or(0, |dir| dir.used))
+    }
+
+    /// A directory below the root that is not a dataset.
+    fn special_directory(&self, name: &str) -> Result<Option<DslDir>, PoolError> {
+        let Some(children) = self.dsl_dir(self.inner.root_dataset)?.children else {
+            return Ok(None);
+        };
+        match Attributes::open(&self.inner.mos, children)?.object(name)? {
+            Some(object) => self.dsl_dir(object).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn dsl_dir(&self, id: ObjectId) -> Result<DslDir, PoolError> {
+        let object = self.inner.mos.object(id)?;
+        if object.dnode().bonus_type != ObjectType::DSL_DIR {
+            return Err(object.wrong_type(ObjectType::DSL_DIR.name()).into());
+        }
+        DslDir::decode(object.bonus(), object.order()).map_err(PoolError::corrupt(id))
+    }
+
+    /// The on-disk incompatibility that the pool suffers from, if any.
+    #[must_use]
+    pub fn erratum(&self) -> Option<Erratum> {
+        let features = &self.inner.features;
+        if features.state(Feature::Encryption).is_enabled()
+            && !features.state(Feature::BookmarkV2).is_enabled()
+        {
+            return Some(Erratum::EncryptionIvSets);
+        }
+        // The fourth is told by the features alone; what a configuration remembers of it is old.
+        let remembered = self.inner.config.errata.and_then(Erratum::from_number);
+        remembered.filter(|erratum| *erratum != Erratum::EncryptionIvSets)
+    }
+
+    /// The head datasets whose intent log holds records that were never replayed: what they would
+    /// change is not seen.
+    ///
+    /// # Errors
+    /// [`PoolError`] when the MOS cannot be searched. Datasets that cannot be read are left out.
+    pub fn unreplayed_logs(&self) -> Result<Vec<ObjsetId>, PoolError> {
+        let mut logs = Vec::new();
+        for entry in self.inner.mos.objects() {
+            let entry = entry?;
+            if entry.dnode.bonus_type != ObjectType::DSL_DATASET {
+                continue;
+            }
+            let id = ObjsetId(entry.id.0);
+            let bonus = (&entry.dnode.bonus[..], entry.dnode.order);
+            let dataset = rzfs_format::dsl::DslDataset::decode(bonus.0, bonus.1);
+            let head = dataset.ok().filter(|dataset| !dataset.is_snapshot());
+            if head.is_some_and(|head| self.has_log(id, &head.root)) {
+                logs.push(id);
+            }
+        }
+        Ok(logs)
+    }
+
+    /// Whether the objset of a head has log records.
+    fn has_log(&self, id: ObjsetId, root: &BlockPointer) -> bool {
+        if root.is_hole() {
+            return false;
+        }
+        match Objset::open(&self.inner.pipeline, id, root, None) {
+            Ok(objset) => log_header(objset.block()).is_ok_and(|header| !header.first.is_hole()),
+            Err(error) => {
+                tracing::warn!(objset = %id, %error, "cannot look for an intent log");
+                false
+            }
+        }
+    }
+}
+
+fn log_header(block: &ObjsetBlock) -> Result<ZilHeader, FormatError> {
+    ZilHeader::decode(&block.zil_header, block.order)
+}
