@@ -5,6 +5,13 @@
 
 mod adaptive;
 mod block;
+mod clock;
+mod counters;
+mod hashed;
+mod slab;
 
-pub use adaptive::AdaptiveCache;
+pub use adaptive::{
+    AdaptiveCache, ArcOptions, ArcStats, Arrival, Lookup, Purpose, Retention, Ticket,
+};
 pub use block::{BlockKey, BlockKind, Weighted};
+pub use clock::Clock;

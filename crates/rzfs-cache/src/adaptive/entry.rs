@@ -1,0 +1,118 @@
+//! What the cache knows about one block.
+
+use crate::hashed::Hashed;
+use crate::slab::Slot;
+use crate::{BlockKey, BlockKind};
+use std::time::Duration;
+
+/// Why a block is read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Purpose {
+    /// Somebody waits for it.
+    #[default]
+    Demand,
+    /// A pattern of accesses suggests that it will be wanted.
+    PredictivePrefetch,
+    /// It is known that it will be wanted.
+    PrescientPrefetch,
+}
+
+impl Purpose {
+    /// For how long after a read with this purpose eviction looks for other blocks first:
+    /// `zfs_arc_min_prefetch_ms`, `zfs_arc_min_prescient_prefetch_ms`.
+    pub(super) const fn min_age(self) -> Duration {
+        match self {
+            Self::Demand => Duration::ZERO,
+            Self::PredictivePrefetch => Duration::from_millis(1000),
+            Self::PrescientPrefetch => Duration::from_millis(6000),
+        }
+    }
+}
+
+/// Whether a block stays once it was used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Retention {
+    /// As long as there is no better use for the memory.
+    #[default]
+    Cache,
+    /// Not: `primarycache` says so. A demand read is not kept at all, a prefetched block until it
+    /// was used once.
+    UseOnce,
+}
+
+/// The lists that a block can be in (spec 03, section 10.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum State {
+    /// Used once lately.
+    Mru,
+    /// Used at least twice.
+    Mfu,
+    /// Was in [`Self::Mru`], and is not in memory.
+    MruGhost,
+    /// Was in [`Self::Mfu`], and is not in memory.
+    MfuGhost,
+    /// Goes when it is used.
+    Uncached,
+}
+
+/// A state for a kind: the name of one list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Class {
+    pub(super) state: State,
+    pub(super) kind: BlockKind,
+}
+
+/// How many classes there are.
+pub(super) const CLASSES: usize = 10;
+
+impl Class {
+    /// Its place in an array of all classes.
+    pub(super) const fn index(self) -> usize {
+        let state = match self.state {
+            State::Mru => 0,
+            State::Mfu => 2,
+            State::MruGhost => 4,
+            State::MfuGhost => 6,
+            State::Uncached => 8,
+        };
+        state
+            + match self.kind {
+                BlockKind::Data => 0,
+                BlockKind::Metadata => 1,
+            }
+    }
+
+    /// Where a block goes when it is evicted from here; nowhere from the last states.
+    pub(super) const fn after_eviction(self) -> Option<Self> {
+        let state = match self.state {
+            State::Mru => State::MruGhost,
+            State::Mfu => State::MfuGhost,
+            State::MruGhost | State::MfuGhost | State::Uncached => return None,
+        };
+        Some(Self { state, kind: self.kind })
+    }
+}
+
+/// A block that is, or lately was, in the cache.
+#[derive(Debug)]
+pub(super) struct Entry<V> {
+    pub(super) key: Hashed<BlockKey>,
+    pub(super) class: Class,
+    /// None for ghosts.
+    pub(super) value: Option<V>,
+    /// Bytes of the value, also of one that has gone.
+    pub(super) weight: u64,
+    /// Why it was read, until somebody has used it.
+    pub(super) purpose: Purpose,
+    /// The last use that mattered.
+    pub(super) used: Duration,
+    /// Whether somebody missed it since it became a ghost.
+    pub(super) missed: bool,
+}
+
+/// Bytes that the cache itself needs for an entry, whether its block is in memory or not.
+pub(super) const fn header_size<V>() -> u64 {
+    let entry = size_of::<Slot<Entry<V>>>();
+    let table = size_of::<(Hashed<BlockKey>, u32)>() + 1;
+    (entry + table) as u64
+}

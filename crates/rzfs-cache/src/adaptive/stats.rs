@@ -1,0 +1,184 @@
+//! What the cache counts: OpenZFS's `arcstats`.
+
+use super::entry::{Class, Purpose, State};
+use crate::BlockKind;
+use crate::counters::counters;
+
+counters! {
+    /// Counters and sizes of an [`AdaptiveCache`](crate::AdaptiveCache) at one moment, with the
+    /// names of OpenZFS's kstat `arcstats`. Sizes are in bytes, fractions in units of 2^-32.
+    pub struct ArcStats {
+        /// Blocks found.
+        hits,
+        /// Blocks found to be on their way.
+        iohits,
+        /// Blocks not found.
+        misses,
+        /// Data found that somebody waited for.
+        demand_data_hits,
+        /// Data found on its way that somebody waited for.
+        demand_data_iohits,
+        /// Data not found that somebody waited for.
+        demand_data_misses,
+        /// Metadata found that somebody waited for.
+        demand_metadata_hits,
+        /// Metadata found on its way that somebody waited for.
+        demand_metadata_iohits,
+        /// Metadata not found that somebody waited for.
+        demand_metadata_misses,
+        /// Data that a prefetch found.
+        prefetch_data_hits,
+        /// Data that a prefetch found on its way.
+        prefetch_data_iohits,
+        /// Data that a prefetch did not find.
+        prefetch_data_misses,
+        /// Metadata that a prefetch found.
+        prefetch_metadata_hits,
+        /// Metadata that a prefetch found on its way.
+        prefetch_metadata_iohits,
+        /// Metadata that a prefetch did not find.
+        prefetch_metadata_misses,
+        /// Blocks found that had been used once lately.
+        mru_hits,
+        /// Blocks not found that had been evicted after one use.
+        mru_ghost_hits,
+        /// Blocks found that had been used more than once.
+        mfu_hits,
+        /// Blocks not found that had been evicted after more than one use.
+        mfu_ghost_hits,
+        /// Blocks found that were not to stay.
+        uncached_hits,
+        /// Blocks evicted or removed.
+        deleted,
+        /// Blocks passed over because they were prefetched a moment ago.
+        evict_skip,
+        /// Blocks not kept because no room could be made.
+        evict_not_enough,
+        /// Entries, ghosts included.
+        hash_elements,
+        /// Metadata's share of the cache.
+        meta,
+        /// The recently used blocks' share of data.
+        pd,
+        /// The recently used blocks' share of metadata.
+        pm,
+        /// Target size.
+        c,
+        /// Largest target size.
+        c_max,
+        /// All memory accounted for: values, headers, and room reserved for blocks that are being
+        /// inserted.
+        size,
+        /// Bytes of headers.
+        hdr_size,
+        /// Bytes of cached data.
+        data_size,
+        /// Bytes of cached metadata.
+        metadata_size,
+        /// Bytes of blocks used once lately.
+        mru_size,
+        /// Of which data.
+        mru_data,
+        /// Of which metadata.
+        mru_metadata,
+        /// Bytes that the blocks had that were evicted after one use.
+        mru_ghost_size,
+        /// Of which data.
+        mru_ghost_data,
+        /// Of which metadata.
+        mru_ghost_metadata,
+        /// Bytes of blocks used more than once.
+        mfu_size,
+        /// Of which data.
+        mfu_data,
+        /// Of which metadata.
+        mfu_metadata,
+        /// Bytes that the blocks had that were evicted after more than one use.
+        mfu_ghost_size,
+        /// Of which data.
+        mfu_ghost_data,
+        /// Of which metadata.
+        mfu_ghost_metadata,
+        /// Bytes of blocks that are not to stay.
+        uncached_size,
+        /// Of which data.
+        uncached_data,
+        /// Of which metadata.
+        uncached_metadata,
+        /// Blocks that a predictive prefetch has asked to be read.
+        predictive_prefetch,
+        /// Blocks found because of a predictive prefetch.
+        demand_hit_predictive_prefetch,
+        /// Blocks found on their way because of a predictive prefetch.
+        demand_iohit_predictive_prefetch,
+        /// Blocks that a prescient prefetch has asked to be read.
+        prescient_prefetch,
+        /// Blocks found because of a prescient prefetch.
+        demand_hit_prescient_prefetch,
+        /// Blocks found on their way because of a prescient prefetch.
+        demand_iohit_prescient_prefetch,
+    }
+}
+
+impl ArcStats {
+    /// Counts a block that was found, as it was found.
+    pub(super) const fn count_hit(&mut self, class: Class, was: Purpose, purpose: Purpose) {
+        self.hits += 1;
+        match class.state {
+            State::Mru | State::MruGhost => self.mru_hits += 1,
+            State::Mfu | State::MfuGhost => self.mfu_hits += 1,
+            State::Uncached => self.uncached_hits += 1,
+        }
+        match (purpose, class.kind) {
+            (Purpose::Demand, BlockKind::Data) => self.demand_data_hits += 1,
+            (Purpose::Demand, BlockKind::Metadata) => self.demand_metadata_hits += 1,
+            (_, BlockKind::Data) => self.prefetch_data_hits += 1,
+            (_, BlockKind::Metadata) => self.prefetch_metadata_hits += 1,
+        }
+        match (purpose, was) {
+            (Purpose::Demand, Purpose::PredictivePrefetch) => {
+                self.demand_hit_predictive_prefetch += 1;
+            }
+            (Purpose::Demand, Purpose::PrescientPrefetch) => {
+                self.demand_hit_prescient_prefetch += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a block that is on its way, read for the purpose `was`.
+    pub(super) const fn count_iohit(&mut self, kind: BlockKind, was: Purpose, purpose: Purpose) {
+        self.iohits += 1;
+        match (purpose, kind) {
+            (Purpose::Demand, BlockKind::Data) => self.demand_data_iohits += 1,
+            (Purpose::Demand, BlockKind::Metadata) => self.demand_metadata_iohits += 1,
+            (_, BlockKind::Data) => self.prefetch_data_iohits += 1,
+            (_, BlockKind::Metadata) => self.prefetch_metadata_iohits += 1,
+        }
+        match (purpose, was) {
+            (Purpose::Demand, Purpose::PredictivePrefetch) => {
+                self.demand_iohit_predictive_prefetch += 1;
+            }
+            (Purpose::Demand, Purpose::PrescientPrefetch) => {
+                self.demand_iohit_prescient_prefetch += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a block that has to be read.
+    pub(super) const fn count_miss(&mut self, kind: BlockKind, purpose: Purpose) {
+        self.misses += 1;
+        match (purpose, kind) {
+            (Purpose::Demand, BlockKind::Data) => self.demand_data_misses += 1,
+            (Purpose::Demand, BlockKind::Metadata) => self.demand_metadata_misses += 1,
+            (_, BlockKind::Data) => self.prefetch_data_misses += 1,
+            (_, BlockKind::Metadata) => self.prefetch_metadata_misses += 1,
+        }
+        match purpose {
+            Purpose::Demand => {}
+            Purpose::PredictivePrefetch => self.predictive_prefetch += 1,
+            Purpose::PrescientPrefetch => self.prescient_prefetch += 1,
+        }
+    }
+}
