@@ -2,6 +2,7 @@
 //!
 //! * [`checksum`]: what verifies a block, in its pointer or embedded in the block;
 //! * [`compress`]: every compression function in both directions;
+//! * [`crypto`]: keys of datasets, encryption and authentication of blocks;
 //! * [`parity`]: what RAID-Z and dRAID store to survive lost columns, and how they come back.
 //!
 //! Nothing here does I/O, decides which algorithm applies or keeps state between calls that a
@@ -11,4 +12,5 @@
 
 pub mod checksum;
 pub mod compress;
+pub mod crypto;
 pub mod parity;

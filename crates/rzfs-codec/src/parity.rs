@@ -1,6 +1,6 @@
 //! Parity of RAID-Z and dRAID stripes (spec 07, section 8).
 //!
-//! With m data columns `D_0 .. D_m-1` and the field GF(2^8) of [`field`],
+//! With m data columns `D_0 .. D_m-1` and the field GF(2^8),
 //!
 //! ```text
 //! P = sum D_i        Q = sum 2^(m-1-i) D_i        R = sum 4^(m-1-i) D_i
@@ -10,7 +10,7 @@
 //! columns as parity columns are left can be computed back.
 //!
 //! The sums are Horner schemes: for every column, Q is doubled and R is multiplied by 4 before
-//! the column is added. [`kernel`] does that for some hundred bytes of all columns at a time, so
+//! the column is added. The kernels do that for some hundred bytes of all columns at a time, so
 //! that the sums stay in vector registers and every byte is read once.
 
 mod field;

@@ -143,10 +143,7 @@ impl DmuError {
             Self::NotAllocated { .. } => ENOENT,
             Self::InteriorSlot { .. } => EEXIST,
             Self::InvalidObject { .. } | Self::WrongType { .. } => EINVAL,
-            Self::Zap { source, .. } => match &**source {
-                ZapError::Blocks(source) => source.errno(),
-                _ => EIO,
-            },
+            Self::Zap { source, .. } => source.errno(Self::errno),
         }
     }
 }

@@ -99,7 +99,7 @@ pub enum AddressProblem {
     /// The mapping of the removed vdev is not loaded.
     #[error("the mapping of the removed vdev is not loaded")]
     MappingNotLoaded,
-    /// The mapping of the removed vdev does not cover it.
+    /// The mapping of the removed vdev does not cover it, or leads to a vdev that cannot have it.
     #[error("the removed vdev has no mapping for it")]
     NotMapped,
     /// Mappings of removed vdevs lead to each other.

@@ -209,6 +209,12 @@ impl Health {
         self.state >= VdevState::Degraded
     }
 
+    /// This state, or degraded if it is worse: what a lost log device is to its pool.
+    #[must_use]
+    pub fn at_most_degraded(self) -> Self {
+        if self.is_usable() { self } else { Self::new(VdevState::Degraded, AuxReason::None) }
+    }
+
     /// The state of a leaf after an event: the one transition function.
     ///
     /// A device that the administrator closed stays closed whatever else happens to it; only

@@ -38,7 +38,6 @@ mod error;
 mod health;
 mod indirect;
 mod leaf;
-mod parity;
 mod plan;
 pub mod raidz;
 mod read;

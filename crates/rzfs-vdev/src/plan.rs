@@ -55,6 +55,25 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    fn empty(padded: usize) -> Self {
+        Self {
+            stripes: Vec::new(),
+            columns: Vec::new(),
+            copies: Vec::new(),
+            padded,
+            past_widths: 0..0,
+        }
+    }
+
+    /// Columns that no leaf is known to have.
+    fn missing_columns(&self) -> usize {
+        let has = |column: &PlanColumn| {
+            let copies = self.copies.get(column.copies.clone()).unwrap_or_default();
+            column.len == 0 || copies.first().is_some_and(|copy| !copy.stale)
+        };
+        self.columns.iter().filter(|column| !has(column)).count()
+    }
+
     /// The copies of a column, the best first.
     pub(crate) fn copies(&self, column: usize) -> &[LeafCopy] {
         let range = self.columns.get(column).map_or(0..0, |column| column.copies.clone());
@@ -100,109 +119,137 @@ impl Plan {
     }
 }
 
-/// What is to be planned.
+/// A range of a vdev that is to be planned.
 #[derive(Clone, Copy)]
 struct Target {
-    vdev: VdevId,
     offset: u64,
-    /// Bytes; whole sectors except on RAID-Z and dRAID, which round up themselves.
+    /// Bytes; whole sectors.
     size: usize,
-    /// Physical birth, if it says anything about what the leaves lack.
+    /// Physical birth, if it is known.
     birth: Option<Txg>,
-    /// The birth that decides about the width of RAID-Z.
-    width_birth: Txg,
     /// Where the bytes belong in the block.
     start: usize,
 }
 
 impl VdevTree {
-    /// Plans the read of `size` bytes at the place of `dva`.
-    pub(crate) fn plan(&self, dva: Dva, size: u64, birth: Txg) -> Result<Plan, VdevError> {
+    /// Plans the read of `size` bytes at the place of `dva`: one plan, or one for each side of a
+    /// mirror whose sides are not single devices.
+    pub(crate) fn plan(&self, dva: Dva, size: u64, birth: Txg) -> Result<Vec<Plan>, VdevError> {
         let vdev = dva.vdev();
         let fail = |problem| VdevError::Address { vdev, dva, size, problem };
         if !(1..=MAX_BLOCK_SIZE).contains(&size) {
             return Err(fail(AddressProblem::Size));
         }
-        let (_, space) = self.holder(vdev).map_err(fail)?;
-        let padded = (size as usize).next_multiple_of(1 << space.ashift);
-        let mut plan = Plan {
-            stripes: Vec::new(),
-            columns: Vec::new(),
-            copies: Vec::new(),
-            padded,
-            past_widths: 0..0,
+        let (node, space) = self.holder(vdev).map_err(fail)?;
+        let size = (size as usize).next_multiple_of(1 << space.ashift);
+        let offset = dva.offset();
+        let asize = self.allocated_size(vdev, size as u64, birth).unwrap_or(u64::MAX);
+        self.check_range(vdev, offset, asize).map_err(fail)?;
+        let target = Target { offset, size, birth: Some(birth), start: 0 };
+        if let Role::Indirect(_) = &node.role {
+            let mut plan = Plan::empty(size);
+            let depth = self.root().children().len();
+            self.add_pieces(&mut plan, vdev, target, depth).map_err(fail)?;
+            return Ok(vec![plan]);
+        }
+        let top = self.top_node(vdev).ok_or_else(|| fail(AddressProblem::NoVdev))?;
+        let (composite, simple): (Vec<NodeId>, Vec<NodeId>) = match &node.role {
+            Role::Mirrored => node.children.iter().partition(|child| self.is_striped(**child)),
+            _ => (Vec::new(), Vec::new()),
         };
-        let target = Target {
-            vdev,
-            offset: dva.offset(),
-            size: padded,
-            birth: Some(birth),
-            width_birth: birth,
-            start: 0,
-        };
-        self.extend_plan(&mut plan, target, self.root().children().len()).map_err(fail)?;
-        Ok(plan)
+        if composite.is_empty() {
+            return Ok(vec![self.plan_node(top, &[top], target)]);
+        }
+        let mut plans: Vec<Plan> =
+            composite.into_iter().map(|side| self.plan_node(side, &[side], target)).collect();
+        if let Some(first) = simple.first() {
+            plans.push(self.plan_node(*first, &simple, target));
+        }
+        // Sides that need no reconstruction first.
+        plans.sort_by_key(Plan::missing_columns);
+        Ok(plans)
     }
 
-    fn extend_plan(
+    fn is_striped(&self, id: NodeId) -> bool {
+        matches!(self.node(id).role, Role::Raidz(_) | Role::Draid(_))
+    }
+
+    /// The plan of a range of one vdev, or of any of several that are copies of each other.
+    fn plan_node(&self, id: NodeId, copies: &[NodeId], target: Target) -> Plan {
+        let mut plan = Plan::empty(target.size);
+        let Target { offset, size, birth, .. } = target;
+        let node = self.node(id);
+        match &node.role {
+            Role::Raidz(geometry) => {
+                let map = geometry.map(offset, size, birth.unwrap_or_default());
+                plan.past_widths =
+                    geometry.original_width() as u64..geometry.physical_width() as u64;
+                self.add_map(&mut plan, map, target, Children::Columns(&node.children));
+            }
+            Role::Draid(geometry) => {
+                let map = geometry.map(offset, size);
+                self.add_map(&mut plan, map, target, Children::Columns(&node.children));
+            }
+            _ => {
+                let map = StripeMap::single(0, offset, size);
+                self.add_map(&mut plan, map, target, Children::Copies(copies));
+            }
+        }
+        plan
+    }
+
+    /// Adds the pieces of a range of a removed vdev.
+    fn add_pieces(
         &self,
         plan: &mut Plan,
+        vdev: VdevId,
         target: Target,
         depth: usize,
     ) -> Result<(), AddressProblem> {
-        let Target { vdev, offset, size, .. } = target;
-        let top = self.top_node(vdev).ok_or(AddressProblem::NoVdev)?;
-        let node = self.node(top);
-        let asize = self
-            .allocated_size(vdev, size as u64, target.width_birth)
-            .ok_or(AddressProblem::NoData)?;
-        self.check_range(vdev, offset, asize)?;
-        match &node.role {
-            Role::Device(_) | Role::Mirrored => {
-                self.add_map(plan, StripeMap::single(0, offset, size), target, &[top]);
-            }
-            Role::Raidz(geometry) => {
-                let map = geometry.map(offset, size, target.width_birth);
-                self.add_map(plan, map, target, &node.children);
-                plan.past_widths =
-                    geometry.original_width() as u64..geometry.physical_width() as u64;
-            }
-            Role::Draid(geometry) => {
-                self.add_map(plan, geometry.map(offset, size), target, &node.children);
-            }
-            Role::Indirect(mapping) => {
-                let depth = depth.checked_sub(1).ok_or(AddressProblem::MappingLoop)?;
-                let mapping = mapping.get().ok_or(AddressProblem::MappingNotLoaded)?;
-                let pieces =
-                    mapping.pieces(offset, size as u64).ok_or(AddressProblem::NotMapped)?;
-                for piece in pieces {
-                    let piece = Target {
-                        vdev: piece.vdev,
-                        offset: piece.offset,
-                        size: piece.len as usize,
-                        birth: piece.birth,
-                        width_birth: target.width_birth,
-                        start: target.start.saturating_add(piece.start as usize),
-                    };
-                    self.extend_plan(plan, piece, depth)?;
+        let depth = depth.checked_sub(1).ok_or(AddressProblem::MappingLoop)?;
+        let (node, _) = self.holder(vdev)?;
+        let Role::Indirect(mapping) = &node.role else { return Err(AddressProblem::NotMapped) };
+        let mapping = mapping.get().ok_or(AddressProblem::MappingNotLoaded)?;
+        let pieces = mapping.pieces(target.offset, target.size as u64);
+        for piece in pieces.ok_or(AddressProblem::NotMapped)? {
+            self.check_range(piece.vdev, piece.offset, piece.len)?;
+            let part = Target {
+                offset: piece.offset,
+                size: piece.len as usize,
+                birth: piece.birth,
+                start: target.start.saturating_add(piece.start as usize),
+            };
+            let id = self.top_node(piece.vdev).ok_or(AddressProblem::NoVdev)?;
+            let node = self.node(id);
+            match &node.role {
+                Role::Indirect(_) => self.add_pieces(plan, piece.vdev, part, depth)?,
+                Role::Device(_) | Role::Mirrored
+                    if !node.children.iter().any(|child| self.is_striped(*child)) =>
+                {
+                    let map = StripeMap::single(0, part.offset, part.size);
+                    self.add_map(plan, map, part, Children::Copies(&[id]));
                 }
-            }
-            Role::Root | Role::DistributedSpare(_) | Role::Empty => {
-                return Err(AddressProblem::NoData);
+                // What is copied in pieces can only lie where pieces are contiguous.
+                _ => return Err(AddressProblem::NotMapped),
             }
         }
         Ok(())
     }
 
-    /// Adds a map whose child indices refer to `children`.
-    fn add_map(&self, plan: &mut Plan, map: StripeMap, target: Target, children: &[NodeId]) {
+    /// Adds a map of the range.
+    fn add_map(&self, plan: &mut Plan, map: StripeMap, target: Target, children: Children<'_>) {
         let first = plan.columns.len();
         for column in map.columns {
-            let Some(&child) = children.get(column.child) else { continue };
+            let nodes = match children {
+                Children::Columns(nodes) => nodes.get(column.child).map(std::slice::from_ref),
+                Children::Copies(nodes) => Some(nodes),
+            };
+            let nodes = nodes.unwrap_or_default();
+            let child = nodes.first().copied().unwrap_or(NodeId::ROOT);
             let copies = if column.len == 0 && column.filler == 0 {
                 plan.copies.len()..plan.copies.len()
             } else {
-                self.add_copies(plan, child, &column, target.birth)
+                self.add_copies(plan, nodes, &column, target.birth)
             };
             plan.columns.push(PlanColumn {
                 child,
@@ -224,7 +271,7 @@ impl VdevTree {
     fn add_copies(
         &self,
         plan: &mut Plan,
-        child: NodeId,
+        nodes: &[NodeId],
         column: &StripeColumn,
         birth: Option<Txg>,
     ) -> Range<usize> {
@@ -234,13 +281,17 @@ impl VdevTree {
         };
         let start = plan.copies.len();
         let position = area.saturating_add(column.offset);
-        if let Some(copy) = self.only_copy(child, position, birth) {
+        if let [child] = nodes
+            && let Some(copy) = self.only_copy(*child, position, birth)
+        {
             plan.copies.push(copy);
             return start..plan.copies.len();
         }
         let mut search =
             Search { tree: self, position, birth, steps: MAX_STEPS, found: Vec::new() };
-        search.visit(child, Via { stale: false, spare: false });
+        for node in nodes {
+            search.visit(*node, Via { stale: false, spare: false });
+        }
         let mut found = search.found;
         found.sort_by_key(Candidate::rank);
         let equals =
@@ -262,6 +313,15 @@ impl VdevTree {
         let stale = birth.is_some_and(|birth| leaf.missing().lacks(birth));
         Some(LeafCopy { leaf: child, position, stale })
     }
+}
+
+/// What the child indices of a map stand for.
+#[derive(Clone, Copy)]
+enum Children<'a> {
+    /// Each index for one vdev.
+    Columns(&'a [NodeId]),
+    /// Any index for any of these vdevs: they are copies of each other.
+    Copies(&'a [NodeId]),
 }
 
 /// A leaf that was found, and what speaks for and against it.

@@ -120,8 +120,11 @@ impl VdevTree {
     /// # Errors
     /// When the address is bad.
     pub fn read_copies(&self, dva: Dva, size: u64, birth: Txg) -> Result<Vec<CopyRead>, VdevError> {
-        let plan = self.plan(dva, size, birth)?;
-        let copies = if plan.single_column() { plan.copies(0) } else { &[] };
+        let plans = self.plan(dva, size, birth)?;
+        let copies = match plans.as_slice() {
+            [plan] if plan.single_column() => plan.copies(0),
+            _ => &[],
+        };
         let read = |copy: &LeafCopy| {
             let node = self.node(copy.leaf);
             let (name, guid) = (node.name.clone(), node.config.guid);
@@ -140,7 +143,7 @@ impl VdevTree {
         let mut queue = LeafQueue::new(self);
         for (index, read) in reads.into_iter().enumerate() {
             match self.plan(read.dva, read.size, read.birth) {
-                Ok(plan) => tasks.push(Some(Task::new(self, index, read, plan, purpose))),
+                Ok(plans) => tasks.push(Task::new(self, index, read, plans, purpose)),
                 Err(error) => {
                     tasks.push(None);
                     if let Some(slot) = results.get_mut(index) {

@@ -6,7 +6,7 @@ mod vdev;
 
 pub use vdev::Vdev;
 
-use crate::config::{AllocationBias, VdevConfig, VdevKind};
+use crate::config::{VdevConfig, VdevKind};
 use crate::draid::DraidGeometry;
 use crate::dtl::{DirtyTimeLog, TxgSet};
 use crate::error::ConfigError;
@@ -121,12 +121,15 @@ pub(crate) struct Node {
     pub(crate) children: Vec<NodeId>,
     pub(crate) role: Role,
     pub(crate) space: Option<Space>,
-    /// What a top-level vdev is for, where only its ZAP tells.
-    pub(crate) bias: OnceLock<AllocationBias>,
     pub(crate) counters: Counters,
 }
 
 impl Node {
+    /// Whether it is a top-level vdev for the intent log, without which a pool can be read.
+    fn is_log(&self) -> bool {
+        self.parent == Some(NodeId::ROOT) && self.config.top.is_log.is_some_and(|log| log != 0)
+    }
+
     /// Whether it is the slot of a vdev that was removed.
     fn is_gone(&self) -> bool {
         matches!(self.role, Role::Indirect(_)) || self.config.kind == VdevKind::Hole
@@ -252,13 +255,15 @@ impl VdevTree {
         }
         let children = |redundancy| {
             let concrete = |child: &&NodeId| !self.node(**child).is_gone();
-            let health = |child: &NodeId| {
-                let health = self.health_assuming(*child, assumption);
-                let is_log = self.node(*child).config.top.is_log.is_some_and(|is_log| is_log != 0);
-                // A pool can do without its log devices.
-                if is_log && !health.is_usable() { Health::IMPAIRED } else { health }
-            };
-            let states: Vec<Health> = node.children.iter().filter(concrete).map(health).collect();
+            let states: Vec<Health> = node
+                .children
+                .iter()
+                .filter(concrete)
+                .map(|child| {
+                    let health = self.health_assuming(*child, assumption);
+                    if self.node(*child).is_log() { health.at_most_degraded() } else { health }
+                })
+                .collect();
             aggregate(redundancy, &states)
         };
         match &node.role {
@@ -297,12 +302,6 @@ impl VdevTree {
             _ => return false,
         }
         true
-    }
-
-    /// Tells what a top-level vdev is for, as its ZAP says. Returns whether there is such a vdev
-    /// and nobody told before.
-    pub fn set_allocation_bias(&self, vdev: VdevId, bias: AllocationBias) -> bool {
-        self.top_node(vdev).is_some_and(|id| self.node(id).bias.set(bias).is_ok())
     }
 
     /// Gives a removed vdev its mapping. Before that nothing can be read through it.

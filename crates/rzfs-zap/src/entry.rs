@@ -1,17 +1,55 @@
-//! Entries of a ZAP, and positions among them.
+//! Keys, values and entries of a ZAP.
 
-use rzfs_format::zap::HashBits;
+use bytes::Bytes;
+use rzfs_format::zap::leaf::Integers;
+use rzfs_format::zap::{IntegerSize, ZapHash};
 
-/// A key.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+use crate::Cookie;
+
+/// A key that is looked up or stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KeyRef<'a> {
+    Name(&'a [u8]),
+    Words(&'a [u64]),
+}
+
+impl KeyRef<'_> {
+    /// The size of the integers that it is stored as.
+    pub(crate) const fn integer_size(self) -> IntegerSize {
+        match self {
+            Self::Name(_) => IntegerSize::One,
+            Self::Words(_) => IntegerSize::Eight,
+        }
+    }
+
+    /// The bytes as which a fat ZAP stores it.
+    pub(crate) fn stored(self) -> Vec<u8> {
+        match self {
+            Self::Name(name) => name.iter().copied().chain([0]).collect(),
+            Self::Words(words) => words.iter().flat_map(|word| word.to_be_bytes()).collect(),
+        }
+    }
+}
+
+/// The key of an entry.
+///
+/// The name of a microzap's entry shares the memory of its block: copy it to keep it for long.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ZapKey {
-    /// A name, without its NUL.
-    Name(Vec<u8>),
-    /// An array of words.
-    Words(Vec<u64>),
+    /// A string of bytes without NUL.
+    Name(Bytes),
+    /// An array of 64-bit numbers; only fat ZAPs with the flag for it have such keys.
+    Words(Box<[u64]>),
 }
 
 impl ZapKey {
+    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
+        match self {
+            Self::Name(name) => KeyRef::Name(name),
+            Self::Words(words) => KeyRef::Words(words),
+        }
+    }
+
     /// The name, if the key is one.
     #[must_use]
     pub fn as_name(&self) -> Option<&[u8]> {
@@ -21,7 +59,7 @@ impl ZapKey {
         }
     }
 
-    /// The words, if the key is an array of them.
+    /// The numbers, if the key is an array of them.
     #[must_use]
     pub fn as_words(&self) -> Option<&[u64]> {
         match self {
@@ -31,44 +69,69 @@ impl ZapKey {
     }
 }
 
-/// A value: an array of integers of 1, 2, 4 or 8 bytes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ZapValue {
-    /// One integer of 8 bytes, by far the most common value.
+/// The value of an entry: an array of unsigned integers of one size.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ZapValue(Repr);
+
+/// A single 64-bit number is always `One`, bytes are always `Bytes`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Repr {
     One(u64),
-    /// Any other array.
-    Array {
-        /// Bytes of an integer.
-        size: u8,
-        /// The integers, big-endian.
-        bytes: Vec<u8>,
-    },
+    Bytes(Box<[u8]>),
+    Many(IntegerSize, Box<[u64]>),
 }
 
 impl ZapValue {
-    /// The value of integers of `size` bytes, big-endian.
-    pub(crate) fn new(size: u8, bytes: Vec<u8>) -> Self {
-        match (size, <[u8; 8]>::try_from(bytes.as_slice())) {
-            (8, Ok(word)) => Self::One(u64::from_be_bytes(word)),
-            _ => Self::Array { size, bytes },
+    /// A value of integers; each is cut to `size`.
+    #[must_use]
+    pub fn new(size: IntegerSize, integers: &[u64]) -> Self {
+        match (size, integers) {
+            (IntegerSize::Eight, [one]) => Self(Repr::One(*one)),
+            (IntegerSize::One, _) => Self(Repr::Bytes(integers.iter().map(|&b| b as u8).collect())),
+            _ => {
+                let mask = u64::MAX >> (64 - 8 * size.bytes());
+                Self(Repr::Many(size, integers.iter().map(|integer| integer & mask).collect()))
+            }
         }
     }
 
-    /// Bytes of an integer: 1, 2, 4 or 8.
+    /// The value whose integers are stored big-endian in `bytes`.
+    pub(crate) fn from_big_endian(size: IntegerSize, bytes: &[u8]) -> Self {
+        if size == IntegerSize::One {
+            return Self(Repr::Bytes(bytes.into()));
+        }
+        let integers = bytes.chunks_exact(size.bytes()).map(big_endian);
+        match (size, bytes.len()) {
+            (IntegerSize::Eight, 8) => Self(Repr::One(big_endian(bytes))),
+            _ => Self(Repr::Many(size, integers.collect())),
+        }
+    }
+
+    /// The value as it is stored in a fat ZAP.
+    pub(crate) fn to_big_endian(&self) -> Vec<u8> {
+        let size = self.integer_size().bytes();
+        self.integers()
+            .flat_map(|integer| integer.to_be_bytes().into_iter().skip(8 - size))
+            .collect()
+    }
+
+    /// Size of each integer.
     #[must_use]
-    pub const fn integer_size(&self) -> usize {
-        match self {
-            Self::One(_) => 8,
-            Self::Array { size, .. } => *size as usize,
+    pub const fn integer_size(&self) -> IntegerSize {
+        match &self.0 {
+            Repr::One(_) => IntegerSize::Eight,
+            Repr::Bytes(_) => IntegerSize::One,
+            Repr::Many(size, _) => *size,
         }
     }
 
     /// Number of integers.
     #[must_use]
     pub const fn len(&self) -> usize {
-        match self {
-            Self::One(_) => 1,
-            Self::Array { size, bytes } => bytes.len() / *size as usize,
+        match &self.0 {
+            Repr::One(_) => 1,
+            Repr::Bytes(bytes) => bytes.len(),
+            Repr::Many(_, integers) => integers.len(),
         }
     }
 
@@ -78,91 +141,94 @@ impl ZapValue {
         self.len() == 0
     }
 
-    /// The integers, extended to 64 bits.
+    /// The integer at `index`.
     #[must_use]
-    pub fn integers(&self) -> Vec<u64> {
-        match self {
-            Self::One(value) => vec![*value],
-            Self::Array { size, bytes } => {
-                let widen = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
-                bytes.chunks_exact(usize::from(*size)).map(|i| i.iter().fold(0, widen)).collect()
-            }
+    pub fn get(&self, index: usize) -> Option<u64> {
+        match &self.0 {
+            Repr::One(integer) => (index == 0).then_some(*integer),
+            Repr::Bytes(bytes) => bytes.get(index).map(|&byte| byte.into()),
+            Repr::Many(_, integers) => integers.get(index).copied(),
         }
+    }
+
+    /// The integers.
+    pub fn integers(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.len()).filter_map(|index| self.get(index))
     }
 
     /// The first integer, if integers have 8 bytes and there is one.
     #[must_use]
     pub fn first_u64(&self) -> Option<u64> {
-        match self {
-            Self::One(value) => Some(*value),
-            Self::Array { size: 8, bytes } => {
-                bytes.first_chunk().map(|word| u64::from_be_bytes(*word))
-            }
-            Self::Array { .. } => None,
-        }
+        if self.integer_size() == IntegerSize::Eight { self.get(0) } else { None }
     }
 
-    /// The bytes, if integers have one byte: strings and opaque data.
+    /// The number, if the value is a single one.
+    #[must_use]
+    pub fn as_u64(&self) -> Option<u64> {
+        if self.len() == 1 { self.get(0) } else { None }
+    }
+
+    /// The bytes, if the integers are bytes.
     #[must_use]
     pub fn as_bytes(&self) -> Option<&[u8]> {
-        match self {
-            Self::Array { size: 1, bytes } => Some(bytes),
+        match &self.0 {
+            Repr::Bytes(bytes) => Some(bytes),
             _ => None,
         }
     }
-}
 
-/// A position in the order of hashes that can be kept for later, even over restarts and changes
-/// of the ZAP (spec 03, section 12.9).
-///
-/// The number of an entry's cookie is at least 2^28 unless it is the start.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Cookie(pub u64);
-
-impl Cookie {
-    /// Before the first entry.
-    pub const START: Self = Self(0);
-    /// Behind the last entry.
-    pub const END: Self = Self(u64::MAX);
-}
-
-/// A place in the order of entries: by hash, then by collision differentiator.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Position {
-    pub(crate) hash: u64,
-    pub(crate) differentiator: u32,
-}
-
-impl Position {
-    /// The position of a cookie; `None` is the end.
-    pub(crate) fn from_cookie(cookie: Cookie, bits: HashBits) -> Option<Self> {
-        if cookie == Cookie::END {
-            return None;
-        }
-        let differentiator = u32::try_from(cookie.0 >> bits.count()).unwrap_or(u32::MAX);
-        let in_range = differentiator < bits.differentiator_limit();
-        Some(Self {
-            hash: cookie.0 << (64 - bits.count()),
-            differentiator: if in_range { differentiator } else { 0 },
-        })
-    }
-
-    /// The cookie of the position right behind this one.
-    pub(crate) fn cookie_behind(self, bits: HashBits) -> Cookie {
-        let differentiator = u64::from(self.differentiator) + 1;
-        Cookie(self.hash >> (64 - bits.count()) | differentiator << bits.count())
+    /// The text before the closing NUL, if the value is a string in UTF-8.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        let text = self.as_bytes()?.split(|&byte| byte == 0).next()?;
+        std::str::from_utf8(text).ok()
     }
 }
 
-/// An entry.
+impl From<u64> for ZapValue {
+    fn from(integer: u64) -> Self {
+        Self(Repr::One(integer))
+    }
+}
+
+impl From<&str> for ZapValue {
+    /// A string with its closing NUL.
+    fn from(text: &str) -> Self {
+        Self(Repr::Bytes(text.bytes().chain([0]).collect()))
+    }
+}
+
+/// A big-endian number of at most 8 bytes.
+pub(crate) fn big_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// Bytes with the size of their integers.
+pub(crate) const fn integers(size: IntegerSize, bytes: &[u8]) -> Integers<'_> {
+    Integers { size, bytes }
+}
+
+/// An entry of a ZAP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ZapEntry {
-    /// The key.
+    /// The key, as it was given when the entry was made.
     pub key: ZapKey,
     /// The value.
     pub value: ZapValue,
-    /// The position right behind it.
+    /// The position right after it.
     pub next: Cookie,
+    /// The hash of the key in its normalised form.
+    pub hash: ZapHash,
+    /// The collision differentiator, which tells entries with equal hashes apart.
+    pub differentiator: u32,
+}
+
+impl ZapEntry {
+    /// The name; empty when the key is an array of numbers.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.key.as_name().unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -170,20 +236,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cookies_are_those_of_the_spec() {
-        let readme = Position { hash: 0x0fa5_1c10_0000_0000, differentiator: 0 };
-        let cookie = readme.cookie_behind(HashBits::Bits28);
-        assert_eq!(cookie, Cookie(0x10fa_51c1));
-        let behind = Position { differentiator: 1, ..readme };
-        assert_eq!(Position::from_cookie(cookie, HashBits::Bits28), Some(behind));
-        assert_eq!(Position::from_cookie(Cookie::END, HashBits::Bits28), None);
-    }
-
-    #[test]
-    fn integers_are_widened() {
-        let value = ZapValue::new(2, vec![0, 5, 1, 0]);
-        assert_eq!((value.len(), value.integers()), (2, vec![5, 256]));
-        assert_eq!(value.first_u64(), None);
-        assert_eq!(ZapValue::new(8, vec![0, 0, 0, 0, 0, 0, 0, 7]), ZapValue::One(7));
+    fn values_survive_their_stored_form() {
+        for value in [
+            ZapValue::from(7),
+            ZapValue::from("text"),
+            ZapValue::new(IntegerSize::Two, &[1, 0x1_2345, 3]),
+            ZapValue::new(IntegerSize::Eight, &[u64::MAX, 1]),
+            ZapValue::new(IntegerSize::Four, &[]),
+        ] {
+            let stored = value.to_big_endian();
+            assert_eq!(ZapValue::from_big_endian(value.integer_size(), &stored), value);
+        }
+        assert_eq!(ZapValue::new(IntegerSize::Two, &[0x1_2345]).as_u64(), Some(0x2345));
+        assert_eq!(ZapValue::from("text").as_str(), Some("text"));
+        assert_eq!(ZapValue::new(IntegerSize::Eight, &[1, 2]).as_u64(), None);
     }
 }

@@ -1,21 +1,24 @@
-//! Fat ZAPs: a header, a table of pointers, leaves.
+//! An open fat ZAP: its header, and the way to a leaf (spec 03, sections 12.6 and 12.7).
 
-use crate::entry::{Position, ZapKey, ZapValue};
-use crate::{ZapBlocks, ZapError};
 use bytes::Bytes;
-use rzfs_format::endian::Fields;
-use rzfs_format::zap::fat::{FatHeader, KeyKind, TablePlace};
-use rzfs_format::zap::leaf::{Leaf, LeafEntry};
+use rzfs_format::zap::fat::FatHeader;
+use rzfs_format::zap::leaf::{KeyKind, Leaf, LeafEntry};
+use rzfs_format::zap::{HashBits, IntegerSize, ZapHash};
 use rzfs_format::{BlockId, ByteOrder, FormatError};
 
+use crate::cookie::Position;
+use crate::entry::{KeyRef, ZapEntry, ZapKey, big_endian};
+use crate::{ZapBlocks, ZapError, ZapValue};
+
+/// A fat ZAP.
 #[derive(Debug)]
-pub(crate) struct FatZap {
+pub(crate) struct Fat {
+    pub(crate) header: FatHeader,
     block: Bytes,
     order: ByteOrder,
-    pub(crate) header: FatHeader,
 }
 
-/// The bytes of a leaf.
+/// A leaf's block.
 pub(crate) struct LeafBlock {
     pub(crate) id: BlockId,
     bytes: Bytes,
@@ -23,79 +26,210 @@ pub(crate) struct LeafBlock {
 }
 
 impl LeafBlock {
-    pub(crate) fn leaf<E>(&self) -> Result<Leaf<'_>, ZapError<E>> {
-        Leaf::decode(&self.bytes, self.order).map_err(ZapError::corrupt(self.id))
+    /// The leaf; its block was checked when it was read.
+    pub(crate) fn view(&self) -> Result<Leaf<'_>, FormatError> {
+        Leaf::decode(&self.bytes, self.order)
     }
 }
 
-impl FatZap {
+impl Fat {
     pub(crate) fn open(block: Bytes, order: ByteOrder) -> Result<Self, FormatError> {
-        let header = FatHeader::decode(&block, order)?;
-        Ok(Self { block, order, header })
+        Ok(Self { header: FatHeader::decode(&block, order)?, block, order })
     }
 
-    /// The leaf to which a hash belongs.
-    pub(crate) fn leaf_of<B: ZapBlocks>(
+    pub(crate) const fn key_kind(&self) -> KeyKind {
+        if self.header.flags.word_keys() { KeyKind::Words } else { KeyKind::Name }
+    }
+
+    /// The hash of a key; `None` when the ZAP's keys are of another kind.
+    pub(crate) fn hash(&self, key: KeyRef<'_>) -> Option<ZapHash> {
+        let flags = self.header.flags;
+        let bits = flags.hash_bits();
+        match (key, self.key_kind()) {
+            (KeyRef::Name(name), KeyKind::Name) => {
+                let normalized = self.header.normalization.normalize(name);
+                Some(ZapHash::of_name(self.header.salt, &normalized, bits))
+            }
+            (KeyRef::Words(words), KeyKind::Words) if flags.pre_hashed() => {
+                words.first().map(|&word| bits.truncate(word))
+            }
+            (KeyRef::Words(words), KeyKind::Words) => {
+                Some(ZapHash::of_words(self.header.salt, words, bits))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn hash_bits(&self) -> HashBits {
+        self.header.flags.hash_bits()
+    }
+
+    /// Reads the leaf where entries with this hash are.
+    pub(crate) fn leaf<B: ZapBlocks>(
         &self,
         blocks: &B,
-        hash: u64,
+        hash: ZapHash,
     ) -> Result<LeafBlock, ZapError<B::Error>> {
-        let id = self.leaf_number(blocks, hash)?;
-        let (bytes, order) = blocks.read_block(id).map_err(ZapError::Blocks)?;
-        let block = LeafBlock { id, bytes, order };
-        let leaf = block.leaf()?;
-        if block.bytes.len() != self.block.len()
-            || leaf.prefix_len > self.header.table_shift
-            || !leaf.covers(hash)
-        {
-            let problem = FormatError::invalid("ZAP leaf", "it does not belong to its hash");
-            return Err(ZapError::corrupt(id)(problem));
+        let id = self.leaf_id(blocks, hash)?;
+        let (bytes, order) = read(blocks, id)?;
+        let leaf = LeafBlock { id, bytes, order };
+        let corrupt = ZapError::corrupt(id);
+        let view = leaf.view().map_err(&corrupt)?;
+        if view.geometry() != self.header.geometry {
+            return Err(corrupt(FormatError::invalid("ZAP leaf", "its block size is another")));
         }
-        Ok(block)
+        if view.prefix_len() > self.header.table_shift || !view.covers(hash) {
+            return Err(corrupt(FormatError::field("ZAP leaf", "prefix", view.prefix())));
+        }
+        Ok(leaf)
     }
 
-    fn leaf_number<B: ZapBlocks>(
+    /// The block of a leaf, from the pointer table.
+    fn leaf_id<B: ZapBlocks>(
         &self,
         blocks: &B,
-        hash: u64,
+        hash: ZapHash,
     ) -> Result<BlockId, ZapError<B::Error>> {
-        let (table, offset) = self.header.table_entry(self.header.table_index(hash));
-        let (bytes, order) = match self.header.table {
-            TablePlace::Embedded => (self.block.clone(), self.order),
-            TablePlace::External { .. } => blocks.read_block(table).map_err(ZapError::Blocks)?,
+        let header = &self.header;
+        let index = hash.top(header.table_shift);
+        let wrong = |block, value: u64| {
+            ZapError::corrupt(block)(FormatError::field("ZAP pointer table", "leaf", value))
         };
-        let number = Fields::new("ZAP pointer table", &bytes, order)
-            .u64(offset)
-            .map_err(ZapError::corrupt(table))?;
-        if number == 0 || number >= blocks.block_count() {
-            let problem = FormatError::field("ZAP pointer table", "leaf", number);
-            return Err(ZapError::corrupt(table)(problem));
+        let (place, offset) = header.pointer_place(index).ok_or(wrong(BlockId(0), index))?;
+        let (table, order) =
+            if place.0 == 0 { (self.block.clone(), self.order) } else { read(blocks, place)? };
+        let word = table.get(offset..).and_then(|rest| rest.first_chunk::<8>());
+        let leaf = order.u64(*word.ok_or(wrong(place, index))?);
+        if leaf == 0 || leaf >= header.free_block.0 {
+            return Err(wrong(place, leaf));
         }
-        Ok(BlockId(number))
+        Ok(BlockId(leaf))
     }
 
-    /// The key of an entry.
-    pub(crate) fn key(&self, leaf: &Leaf<'_>, entry: &LeafEntry) -> Result<ZapKey, FormatError> {
-        match self.header.keys {
-            KeyKind::Name => leaf.name(entry).map(ZapKey::Name),
-            KeyKind::Words | KeyKind::PreHashedWords => leaf.words(entry).map(ZapKey::Words),
-        }
+    /// Value of the entry with exactly this key.
+    pub(crate) fn lookup<B: ZapBlocks>(
+        &self,
+        blocks: &B,
+        key: KeyRef<'_>,
+    ) -> Result<Option<ZapValue>, ZapError<B::Error>> {
+        self.find(blocks, key, |leaf, entry| {
+            Ok(ZapValue::from_big_endian(entry.value.integer_size, &leaf.read(entry.value)?))
+        })
     }
 
-    pub(crate) fn value(leaf: &Leaf<'_>, entry: &LeafEntry) -> Result<ZapValue, FormatError> {
-        Ok(ZapValue::new(entry.value_size, leaf.value(entry)?))
+    /// The first 64-bit number of the value of the entry with exactly this key.
+    pub(crate) fn lookup_number<B: ZapBlocks>(
+        &self,
+        blocks: &B,
+        key: KeyRef<'_>,
+    ) -> Result<Option<u64>, ZapError<B::Error>> {
+        let found = self.find(blocks, key, |leaf, entry| {
+            if entry.value.integer_size != IntegerSize::Eight {
+                return Ok(None);
+            }
+            let piece = leaf.pieces(entry.value).next().transpose()?;
+            Ok(piece
+                .and_then(|bytes| bytes.first_chunk::<8>())
+                .map(|word| u64::from_be_bytes(*word)))
+        })?;
+        found.map(|number| number.ok_or(ZapError::ValueKind)).transpose()
     }
 
-    /// The entries of a leaf from a position on, in order.
-    pub(crate) fn ordered(leaf: &Leaf<'_>, from: Position) -> Result<Vec<LeafEntry>, FormatError> {
-        let mut entries = leaf.entries()?;
-        let position =
-            |entry: &LeafEntry| Position { hash: entry.hash, differentiator: entry.differentiator };
-        if entries.iter().any(|entry| !leaf.covers(entry.hash)) {
-            return Err(FormatError::invalid("ZAP leaf", "an entry of another leaf"));
-        }
-        entries.retain(|entry| position(entry) >= from);
-        entries.sort_by_key(position);
-        Ok(entries)
+    fn find<B: ZapBlocks, V>(
+        &self,
+        blocks: &B,
+        key: KeyRef<'_>,
+        value: impl Fn(&Leaf<'_>, &LeafEntry) -> Result<V, FormatError>,
+    ) -> Result<Option<V>, ZapError<B::Error>> {
+        let hash = self.hash(key).ok_or(ZapError::KeyKind)?;
+        let leaf = self.leaf(blocks, hash)?;
+        let stored = key.stored();
+        let search = || {
+            let view = leaf.view()?;
+            for entry in view.bucket(view.bucket_of(hash), self.key_kind()) {
+                let entry = entry?;
+                if entry.hash == hash && view.equals(entry.name, &stored)? {
+                    return value(&view, &entry).map(Some);
+                }
+            }
+            Ok(None)
+        };
+        search().map_err(ZapError::corrupt(leaf.id))
     }
+
+    /// The entries with this hash, by ascending cd.
+    pub(crate) fn with_hash<B: ZapBlocks>(
+        &self,
+        blocks: &B,
+        hash: ZapHash,
+    ) -> Result<Vec<ZapEntry>, ZapError<B::Error>> {
+        let leaf = self.leaf(blocks, hash)?;
+        let collect = || {
+            let view = leaf.view()?;
+            let mut found = Vec::new();
+            for entry in view.bucket(view.bucket_of(hash), self.key_kind()) {
+                let entry = entry?;
+                if entry.hash == hash {
+                    found.push(self.entry(&view, &entry)?);
+                }
+            }
+            found.sort_by_key(|entry| entry.differentiator);
+            Ok(found)
+        };
+        collect().map_err(ZapError::corrupt(leaf.id))
+    }
+
+    /// All entries of a leaf from a position on, in the order of cursors.
+    pub(crate) fn sorted(
+        &self,
+        leaf: &LeafBlock,
+        start: Position,
+    ) -> Result<Vec<LeafEntry>, FormatError> {
+        let view = leaf.view()?;
+        let mut budget = view.geometry().chunks();
+        let mut found = Vec::new();
+        for bucket in 0..view.geometry().buckets() {
+            for entry in view.bucket(bucket, self.key_kind()) {
+                let entry = entry?;
+                budget = budget
+                    .checked_sub(1)
+                    .ok_or(FormatError::invalid("ZAP leaf", "buckets share entries"))?;
+                if !view.covers(entry.hash) || view.bucket_of(entry.hash) != bucket {
+                    return Err(FormatError::field("ZAP leaf", "hash", entry.hash.0));
+                }
+                if (Position { hash: entry.hash, cd: entry.cd }) >= start {
+                    found.push(entry);
+                }
+            }
+        }
+        found.sort_unstable_by_key(|entry| (entry.hash, entry.cd));
+        Ok(found)
+    }
+
+    /// Key and value of an entry.
+    pub(crate) fn entry(
+        &self,
+        leaf: &Leaf<'_>,
+        entry: &LeafEntry,
+    ) -> Result<ZapEntry, FormatError> {
+        let key = match self.key_kind() {
+            KeyKind::Name => ZapKey::Name(leaf.read_name(entry.name)?.into()),
+            KeyKind::Words => {
+                let bytes = leaf.read(entry.name)?;
+                ZapKey::Words(bytes.chunks_exact(8).map(big_endian).collect())
+            }
+        };
+        let value = ZapValue::from_big_endian(entry.value.integer_size, &leaf.read(entry.value)?);
+        let LeafEntry { hash, cd, .. } = *entry;
+        let next = Position { hash, cd }.cookie_after(self.hash_bits());
+        Ok(ZapEntry { key, value, next, hash, differentiator: cd })
+    }
+}
+
+/// Reads a block that has to exist.
+fn read<B: ZapBlocks>(blocks: &B, id: BlockId) -> Result<(Bytes, ByteOrder), ZapError<B::Error>> {
+    if id.0 >= blocks.block_count() {
+        return Err(ZapError::corrupt(id)(FormatError::invalid("ZAP", "the block is not there")));
+    }
+    blocks.read_block(id).map_err(ZapError::Blocks)
 }

@@ -1,45 +1,45 @@
-//! The ZFS attribute processor over any array of blocks.
+//! The ZFS attribute processor: maps from names to numbers over any array of blocks (spec 03,
+//! section 12).
 //!
-//! A [`Zap`] maps names, or arrays of words, to arrays of integers. Directories, properties, and
-//! most tables of a pool are ZAPs. It reads blocks through the trait [`ZapBlocks`], so it knows
-//! nothing of objects:
+//! Directories, properties, the pool's object directory, dedup tables: what ZFS looks up by name
+//! is in a ZAP. A [`Zap`] opens one over anything that hands out its blocks ([`ZapBlocks`]) and
+//! looks names up, with or without regard to case and Unicode form, or lists the entries in the
+//! order that OpenZFS's directory cookies follow.
 //!
 //! ```
-//! use bytes::Bytes;
-//! use rzfs_format::zap::micro::{self, MicroEntry, MicroHeader};
-//! use rzfs_format::zap::name::Normalization;
-//! use rzfs_format::{BlockId, ByteOrder};
-//! use rzfs_zap::{Zap, ZapBlocks};
+//! use rzfs_zap::{Normalization, Zap, ZapBuilder};
 //!
-//! struct OneBlock(Bytes);
-//!
-//! impl ZapBlocks for OneBlock {
-//!     type Error = std::convert::Infallible;
-//!     fn block_size(&self) -> usize { self.0.len() }
-//!     fn block_count(&self) -> u64 { 1 }
-//!     fn read_block(&self, _: BlockId) -> Result<(Bytes, ByteOrder), Self::Error> {
-//!         Ok((self.0.clone(), ByteOrder::Little))
-//!     }
-//! }
-//!
-//! let mut block = vec![0; 512];
-//! let header = MicroHeader { salt: 1, normalization: Normalization::NONE };
-//! micro::encode_header(&mut block, ByteOrder::Little, &header);
-//! let entry = MicroEntry { name: b"ROOT", value: 34, differentiator: 0 };
-//! micro::encode_entry(&mut block, ByteOrder::Little, 0, &entry);
-//!
-//! let zap = Zap::open(OneBlock(block.into()))?;
-//! assert_eq!(zap.lookup_u64(b"ROOT")?, Some(34));
-//! # Ok::<(), rzfs_zap::ZapError<std::convert::Infallible>>(())
+//! let mut builder = ZapBuilder::new(0x1234_5678_9abc_def1);
+//! builder.normalization(Normalization::FOLD_CASE);
+//! builder.insert_u64("README.md", 131)?;
+//! builder.insert_u64("src", 3)?;
+//! let zap = Zap::open(builder.build()?)?;
+//! assert_eq!(zap.lookup_u64("README.md")?, Some(131));
+//! assert_eq!(zap.entries().count(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A microzap's block has no order, so opening one builds an index of 8 bytes an entry in a
+//! [`btree`]. A `Zap` is meant to be kept and shared while the object does not change.
 #![forbid(unsafe_code)]
 
+mod blocks;
+pub mod btree;
+mod builder;
+mod cookie;
 mod entry;
 mod error;
 mod fat;
 mod micro;
+mod statistics;
 mod zap;
 
-pub use entry::{Cookie, ZapEntry, ZapKey, ZapValue};
+pub use blocks::{MemoryBlocks, ZapBlocks};
+pub use builder::{BuildError, ZapBuilder};
+pub use cookie::Cookie;
+pub use entry::{ZapEntry, ZapKey, ZapValue};
 pub use error::ZapError;
-pub use zap::{Entries, Matching, Zap, ZapBlocks, ZapStatistics};
+pub use rzfs_format::zap::fat::ZapFlags;
+pub use rzfs_format::zap::{HashBits, IntegerSize, Normalization, ZapForm, ZapHash};
+pub use statistics::{FatStatistics, Histogram, MicroStatistics, ZapStatistics};
+pub use zap::{Entries, Matching, Zap};

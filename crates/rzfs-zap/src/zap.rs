@@ -1,293 +1,291 @@
-//! A ZAP of either kind.
+//! An open ZAP of either form.
 
-use crate::ZapError;
-use crate::entry::{Cookie, Position, ZapEntry, ZapKey, ZapValue};
-use crate::fat::FatZap;
-use crate::micro::MicroZap;
-use bytes::Bytes;
-use rzfs_format::zap::fat::KeyKind;
-use rzfs_format::zap::name::Normalization;
-use rzfs_format::zap::{BlockKind, HashBits, hash_name, hash_words};
-use rzfs_format::{BlockId, ByteOrder, FormatError};
-use std::collections::VecDeque;
+use rzfs_format::zap::{HashBits, ZapForm, ZapHash};
+use rzfs_format::{BlockId, FormatError};
 
-/// The blocks that a ZAP lives in.
-pub trait ZapBlocks {
-    /// Why a block cannot be read.
-    type Error: std::error::Error + Send + Sync + 'static;
-
-    /// Size of each block in bytes.
-    fn block_size(&self) -> usize;
-
-    /// How many blocks there are.
-    fn block_count(&self) -> u64;
-
-    /// Reads a block and tells its byte order.
-    fn read_block(&self, block: BlockId) -> Result<(Bytes, ByteOrder), Self::Error>;
-}
-
-/// When a stored name is the one that is looked for (spec 03, section 12.3).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Matching {
-    /// All bytes are equal.
-    Exact,
-    /// The normalised forms are equal, case folded if the ZAP does so.
-    Normalized,
-    /// The normalised forms are equal, case significant.
-    NormalizedCase,
-}
-
-/// Sizes of a ZAP as `zdb` prints them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ZapStatistics {
-    /// Whether it is a micro ZAP.
-    pub is_micro: bool,
-    /// Bytes of a block.
-    pub block_size: usize,
-    /// Entries, as the header of a fat ZAP says.
-    pub entries: u64,
-    /// Leaves, as the header of a fat ZAP says.
-    pub leaves: u64,
-    /// Blocks of the fat ZAP.
-    pub blocks: u64,
-    /// log2 of the number of pointers in the table.
-    pub table_shift: u32,
-    /// What hashing starts with.
-    pub salt: u64,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Micro(MicroZap),
-    Fat(FatZap),
-}
+use crate::cookie::{Cookie, Position};
+use crate::entry::{KeyRef, ZapEntry};
+use crate::fat::{Fat, LeafBlock};
+use crate::micro::Micro;
+use crate::statistics::{self, MicroStatistics, ZapStatistics};
+use crate::{Normalization, ZapBlocks, ZapError, ZapValue};
 
 /// An open ZAP.
 ///
-/// It can be kept and shared; it shows the ZAP as it was when it was opened.
+/// Opening a microzap reads and indexes all of it; opening a fat ZAP reads its header. What is
+/// read later comes from the blocks again, so the object must not change while it is open.
 #[derive(Debug)]
 pub struct Zap<B> {
     blocks: B,
-    kind: Kind,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    Micro(Micro),
+    Fat(Box<Fat>),
+}
+
+/// When a name matches the name of an entry (spec 03, section 12.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Matching {
+    /// When the bytes are equal.
+    Exact,
+    /// When the normalised forms are equal, by all rules of the ZAP.
+    Normalized,
+    /// When the normalised forms are equal and so is the case of letters.
+    NormalizedCase,
 }
 
 impl<B: ZapBlocks> Zap<B> {
-    /// Opens a ZAP; the index of a micro ZAP is built here.
+    /// Opens the ZAP that an object's blocks hold.
     pub fn open(blocks: B) -> Result<Self, ZapError<B::Error>> {
-        let (block, order) = blocks.read_block(BlockId(0)).map_err(ZapError::Blocks)?;
         let corrupt = ZapError::corrupt(BlockId(0));
-        let kind = match BlockKind::of(&block, order).map_err(&corrupt)? {
-            BlockKind::Micro if blocks.block_count() == 1 => {
-                Kind::Micro(MicroZap::open(block, order).map_err(corrupt)?)
+        let (block, order) = blocks.read_block(BlockId(0)).map_err(ZapError::Blocks)?;
+        let form = match ZapForm::of_block(&block, order).map_err(&corrupt)? {
+            ZapForm::Micro if blocks.block_count() != 1 => {
+                return Err(corrupt(FormatError::field(
+                    "microzap",
+                    "blocks",
+                    blocks.block_count(),
+                )));
             }
-            BlockKind::Header => Kind::Fat(FatZap::open(block, order).map_err(corrupt)?),
-            BlockKind::Micro => {
-                return Err(corrupt(FormatError::invalid("micro ZAP", "more than one block")));
-            }
-            BlockKind::Leaf => {
-                return Err(corrupt(FormatError::invalid("ZAP", "a leaf in place of the header")));
-            }
+            ZapForm::Micro => Form::Micro(Micro::open(block, order).map_err(&corrupt)?),
+            ZapForm::Fat => Form::Fat(Box::new(Fat::open(block, order).map_err(&corrupt)?)),
         };
-        Ok(Self { blocks, kind })
+        Ok(Self { blocks, form })
     }
 
-    /// The blocks.
+    /// The form on disk.
     #[must_use]
-    pub fn blocks(&self) -> &B {
+    pub const fn form(&self) -> ZapForm {
+        match self.form {
+            Form::Micro(_) => ZapForm::Micro,
+            Form::Fat(_) => ZapForm::Fat,
+        }
+    }
+
+    /// The number of entries, as recorded.
+    #[must_use]
+    pub fn entry_count(&self) -> u64 {
+        match &self.form {
+            Form::Micro(micro) => micro.len() as u64,
+            Form::Fat(fat) => fat.header.entries,
+        }
+    }
+
+    /// How names are normalised.
+    #[must_use]
+    pub fn normalization(&self) -> Normalization {
+        match &self.form {
+            Form::Micro(micro) => micro.normalization(),
+            Form::Fat(fat) => fat.header.normalization,
+        }
+    }
+
+    /// The salt of the hash.
+    #[must_use]
+    pub fn salt(&self) -> u64 {
+        match &self.form {
+            Form::Micro(micro) => micro.salt(),
+            Form::Fat(fat) => fat.header.salt,
+        }
+    }
+
+    /// Bits of the hash that count; what cookies need.
+    #[must_use]
+    pub const fn hash_bits(&self) -> HashBits {
+        match &self.form {
+            Form::Micro(_) => HashBits::Bits28,
+            Form::Fat(fat) => fat.hash_bits(),
+        }
+    }
+
+    /// Bytes of memory that keeping this open takes, the shared block of a microzap included.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + match &self.form {
+                Form::Micro(micro) => micro.memory_bytes(),
+                Form::Fat(fat) => size_of::<Fat>() + fat.header.geometry.block_size(),
+            }
+    }
+
+    /// The blocks that it was opened on.
+    #[must_use]
+    pub const fn blocks(&self) -> &B {
         &self.blocks
     }
 
-    /// How names are normalised before they are compared.
-    #[must_use]
-    pub fn normalization(&self) -> Normalization {
-        match &self.kind {
-            Kind::Micro(micro) => micro.header.normalization,
-            Kind::Fat(fat) => fat.header.normalization,
+    /// The value of the entry with exactly this name.
+    pub fn lookup(&self, name: impl AsRef<[u8]>) -> Result<Option<ZapValue>, ZapError<B::Error>> {
+        let name = name.as_ref();
+        match &self.form {
+            Form::Micro(micro) => {
+                let found = micro.lookup(name).map_err(ZapError::corrupt(BlockId(0)))?;
+                Ok(found.map(ZapValue::from))
+            }
+            Form::Fat(fat) => fat.lookup(&self.blocks, KeyRef::Name(name)),
         }
     }
 
-    fn hash_bits(&self) -> HashBits {
-        match &self.kind {
-            Kind::Micro(_) => HashBits::Bits28,
-            Kind::Fat(fat) => fat.header.hash_bits,
+    /// The 64-bit integer that the entry with exactly this name has for its value; the first one
+    /// if there are several.
+    pub fn lookup_u64(&self, name: impl AsRef<[u8]>) -> Result<Option<u64>, ZapError<B::Error>> {
+        let name = name.as_ref();
+        match &self.form {
+            Form::Micro(micro) => micro.lookup(name).map_err(ZapError::corrupt(BlockId(0))),
+            Form::Fat(fat) => fat.lookup_number(&self.blocks, KeyRef::Name(name)),
         }
     }
 
-    /// Number of entries; a fat ZAP's is what its header says.
-    #[must_use]
-    pub fn entry_count(&self) -> u64 {
-        match &self.kind {
-            Kind::Micro(micro) => micro.len() as u64,
-            Kind::Fat(fat) => fat.header.entry_count,
+    /// The value of the entry whose key is exactly this array of numbers.
+    pub fn lookup_words(&self, words: &[u64]) -> Result<Option<ZapValue>, ZapError<B::Error>> {
+        match &self.form {
+            Form::Micro(_) => Err(ZapError::KeyKind),
+            Form::Fat(fat) => fat.lookup(&self.blocks, KeyRef::Words(words)),
         }
     }
 
-    /// Sizes.
-    #[must_use]
-    pub fn statistics(&self) -> ZapStatistics {
-        match &self.kind {
-            Kind::Micro(micro) => ZapStatistics {
-                is_micro: true,
-                block_size: micro.block_size(),
-                entries: micro.len() as u64,
-                leaves: 0,
-                blocks: 1,
-                table_shift: 0,
-                salt: micro.header.salt,
-            },
-            Kind::Fat(fat) => ZapStatistics {
-                is_micro: false,
-                block_size: 1 << fat.header.block_shift,
-                entries: fat.header.entry_count,
-                leaves: fat.header.leaf_count,
-                blocks: fat.header.free_block.0,
-                table_shift: fat.header.table_shift,
-                salt: fat.header.salt,
-            },
-        }
-    }
-
-    /// The value of a name, all bytes equal.
-    pub fn lookup(&self, name: &[u8]) -> Result<Option<ZapValue>, ZapError<B::Error>> {
-        Ok(self.lookup_matching(name, Matching::Exact)?.map(|entry| entry.value))
-    }
-
-    /// The value of a name, all bytes equal, whose value is a 64-bit integer; the first one if
-    /// there are several.
-    pub fn lookup_u64(&self, name: &[u8]) -> Result<Option<u64>, ZapError<B::Error>> {
-        let value = self.lookup(name)?;
-        value.map(|value| value.first_u64().ok_or(ZapError::ValueKind)).transpose()
-    }
-
-    /// The entry of a name. Of several that match, the one with the lowest collision
-    /// differentiator.
+    /// The first entry, by collision differentiator, whose name matches.
+    ///
+    /// # Errors
+    /// [`ZapError::NotNormalizing`] when the ZAP does not normalise and the match is not exact.
     pub fn lookup_matching(
         &self,
         name: &[u8],
         matching: Matching,
     ) -> Result<Option<ZapEntry>, ZapError<B::Error>> {
-        let normalization = self.normalization();
-        if matching != Matching::Exact && normalization.is_none() {
-            return Err(ZapError::NotNormalizing);
-        }
-        let hashed = normalization.normalize(name);
+        let rules = self.normalization();
         let comparison = match matching {
             Matching::Exact => Normalization::NONE,
-            Matching::Normalized => normalization,
-            Matching::NormalizedCase => normalization.case_sensitive(),
+            _ if rules.is_none() => return Err(ZapError::NotNormalizing),
+            Matching::Normalized => rules,
+            Matching::NormalizedCase => rules.case_sensitive(),
         };
         let wanted = comparison.normalize(name);
-        let matches = |stored: &[u8]| comparison.normalize(stored) == wanted;
-        match &self.kind {
-            Kind::Micro(micro) => {
-                let hash = hash_name(micro.header.salt, &hashed, HashBits::Bits28);
-                let found = micro.with_hash(hash).find(|entry| matches(entry.name));
-                Ok(found.map(|entry| {
-                    let differentiator = entry.differentiator;
-                    let at = Position { hash, differentiator };
-                    self.entry(ZapKey::Name(entry.name.to_vec()), ZapValue::One(entry.value), at)
-                }))
+        for entry in self.with_hash_of(name)? {
+            let entry = entry?;
+            if comparison.normalize(entry.name()) == wanted {
+                return Ok(Some(entry));
             }
-            Kind::Fat(fat) => {
-                if fat.header.keys != KeyKind::Name {
-                    return Err(ZapError::KeyKind);
-                }
-                let hash = hash_name(fat.header.salt, &hashed, fat.header.hash_bits);
-                self.find_in_leaf(fat, hash, |key| key.as_name().is_some_and(matches))
+        }
+        Ok(None)
+    }
+
+    /// The entries whose names have the hash of this name, by ascending cd.
+    fn with_hash_of(&self, name: &[u8]) -> Result<EntryResults<'_, B::Error>, ZapError<B::Error>> {
+        match &self.form {
+            Form::Micro(micro) => {
+                let corrupt = ZapError::corrupt(BlockId(0));
+                Ok(Box::new(micro.with_hash_of(name).map(move |entry| entry.map_err(&corrupt))))
+            }
+            Form::Fat(fat) => {
+                let hash = fat.hash(KeyRef::Name(name)).ok_or(ZapError::KeyKind)?;
+                Ok(Box::new(fat.with_hash(&self.blocks, hash)?.into_iter().map(Ok)))
             }
         }
     }
 
-    /// The value of a key that is an array of words.
-    pub fn lookup_words(&self, words: &[u64]) -> Result<Option<ZapValue>, ZapError<B::Error>> {
-        let Kind::Fat(fat) = &self.kind else { return Err(ZapError::KeyKind) };
-        let bits = fat.header.hash_bits;
-        let hash = match fat.header.keys {
-            KeyKind::Name => return Err(ZapError::KeyKind),
-            KeyKind::Words => hash_words(fat.header.salt, words, bits),
-            KeyKind::PreHashedWords => bits.keep(words.first().copied().unwrap_or_default()),
-        };
-        let found = self.find_in_leaf(fat, hash, |key| key.as_words() == Some(words))?;
-        Ok(found.map(|entry| entry.value))
-    }
-
-    /// The first entry (by collision differentiator) with this hash whose key `matches`.
-    fn find_in_leaf(
-        &self,
-        fat: &FatZap,
-        hash: u64,
-        matches: impl Fn(&ZapKey) -> bool,
-    ) -> Result<Option<ZapEntry>, ZapError<B::Error>> {
-        let block = fat.leaf_of(&self.blocks, hash)?;
-        let corrupt = ZapError::corrupt(block.id);
-        let leaf = block.leaf()?;
-        let mut best: Option<(Position, ZapKey, _)> = None;
-        for entry in leaf.chain(hash) {
-            let entry = entry.map_err(&corrupt)?;
-            let at = Position { hash, differentiator: entry.differentiator };
-            if entry.hash != hash || best.as_ref().is_some_and(|(before, ..)| *before <= at) {
-                continue;
-            }
-            let key = fat.key(&leaf, &entry).map_err(&corrupt)?;
-            if matches(&key) {
-                best = Some((at, key, entry));
-            }
-        }
-        let Some((at, key, entry)) = best else { return Ok(None) };
-        let value = FatZap::value(&leaf, &entry).map_err(corrupt)?;
-        Ok(Some(self.entry(key, value, at)))
-    }
-
-    fn entry(&self, key: ZapKey, value: ZapValue, at: Position) -> ZapEntry {
-        ZapEntry { key, value, next: at.cookie_behind(self.hash_bits()) }
-    }
-
-    /// All entries in the order of their hashes. An error ends the iteration.
+    /// All entries, in the order of cookies.
     pub fn entries(&self) -> Entries<'_, B> {
         self.entries_from(Cookie::START)
     }
 
-    /// The entries from a position on, in the order of their hashes. An error ends the iteration.
+    /// The entries from a position on, in the order of cookies: by hash, then by collision
+    /// differentiator.
     pub fn entries_from(&self, cookie: Cookie) -> Entries<'_, B> {
-        let position = Position::from_cookie(cookie, self.hash_bits());
-        Entries { zap: self, position, found: VecDeque::new() }
+        let state = match (&self.form, Position::from_cookie(cookie, self.hash_bits())) {
+            (_, None) => State::Done,
+            (Form::Micro(micro), Some(position)) => State::Micro(Box::new(micro.from(position))),
+            (Form::Fat(fat), Some(position)) => State::Seek(fat, position),
+        };
+        Entries { blocks: &self.blocks, state }
+    }
+
+    /// Statistics for `zdb`; reads all of the ZAP.
+    pub fn statistics(&self) -> Result<ZapStatistics, ZapError<B::Error>> {
+        match &self.form {
+            Form::Micro(micro) => Ok(ZapStatistics::Micro(MicroStatistics {
+                block_size: micro.block_size(),
+                entries: micro.len(),
+            })),
+            Form::Fat(fat) => {
+                let statistics = statistics::of_fat(fat, &self.blocks)?;
+                Ok(ZapStatistics::Fat(Box::new(statistics)))
+            }
+        }
     }
 }
 
-/// An iteration over entries; see [`Zap::entries`].
-#[derive(Debug)]
-pub struct Entries<'a, B> {
-    zap: &'a Zap<B>,
-    /// Where to go on once `found` is used up; `None` is the end.
-    position: Option<Position>,
-    found: VecDeque<ZapEntry>,
+type EntryResults<'z, E> = Box<dyn Iterator<Item = Result<ZapEntry, ZapError<E>>> + 'z>;
+
+/// Iterator over the entries of a ZAP, in the order of cookies.
+///
+/// An entry that cannot be decoded is an error between the others; after a leaf that cannot be
+/// read there is nothing more.
+pub struct Entries<'z, B> {
+    blocks: &'z B,
+    state: State<'z>,
 }
 
-impl<B: ZapBlocks> Entries<'_, B> {
-    fn advance(&mut self, from: Position) -> Result<(), ZapError<B::Error>> {
-        match &self.zap.kind {
-            Kind::Micro(micro) => {
-                if let Some((at, entry)) = micro.at(from) {
-                    let key = ZapKey::Name(entry.name.to_vec());
-                    self.found.push_back(self.zap.entry(key, ZapValue::One(entry.value), at));
-                    let differentiator = at.differentiator + 1;
-                    self.position = Some(Position { differentiator, ..at });
-                }
-                Ok(())
+type MicroEntries<'z> = Box<dyn Iterator<Item = Result<ZapEntry, FormatError>> + Send + 'z>;
+
+enum State<'z> {
+    Micro(MicroEntries<'z>),
+    /// The leaf with this position is to be read.
+    Seek(&'z Fat, Position),
+    /// Entries of a leaf that are yet to be yielded.
+    Leaf(&'z Fat, LeafBlock, std::vec::IntoIter<rzfs_format::zap::leaf::LeafEntry>),
+    Done,
+}
+
+impl<'z, B: ZapBlocks> Entries<'z, B> {
+    fn read_leaf(&self, fat: &'z Fat, position: Position) -> Result<State<'z>, ZapError<B::Error>> {
+        let leaf = fat.leaf(self.blocks, position.hash)?;
+        let found = fat.sorted(&leaf, position).map_err(ZapError::corrupt(leaf.id))?;
+        Ok(State::Leaf(fat, leaf, found.into_iter()))
+    }
+
+    /// What comes after a leaf: the one with the next hashes, if there are any.
+    fn after_leaf(fat: &'z Fat, leaf: &LeafBlock) -> Result<State<'z>, FormatError> {
+        let last = leaf.view()?.last_hash();
+        Ok(match last.0.checked_add(1) {
+            Some(next) => State::Seek(fat, Position { hash: ZapHash(next), cd: 0 }),
+            None => State::Done,
+        })
+    }
+
+    /// One step: an entry, an error, or nothing yet.
+    fn step(&mut self) -> Option<Result<ZapEntry, ZapError<B::Error>>> {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Done => None,
+            State::Micro(mut entries) => {
+                let entry = entries.next()?;
+                self.state = State::Micro(entries);
+                Some(entry.map_err(ZapError::corrupt(BlockId(0))))
             }
-            Kind::Fat(fat) => {
-                let block = fat.leaf_of(&self.zap.blocks, from.hash)?;
-                let corrupt = ZapError::corrupt(block.id);
-                let leaf = block.leaf()?;
-                for entry in FatZap::ordered(&leaf, from).map_err(&corrupt)? {
-                    let key = fat.key(&leaf, &entry).map_err(&corrupt)?;
-                    let value = FatZap::value(&leaf, &entry).map_err(&corrupt)?;
-                    let at = Position { hash: entry.hash, differentiator: entry.differentiator };
-                    self.found.push_back(self.zap.entry(key, value, at));
+            State::Seek(fat, position) => match self.read_leaf(fat, position) {
+                Ok(state) => {
+                    self.state = state;
+                    None
                 }
-                let next = leaf.next_leaf_hash();
-                self.position = next.map(|hash| Position { hash, differentiator: 0 });
-                Ok(())
+                Err(error) => Some(Err(error)),
+            },
+            State::Leaf(fat, leaf, mut entries) => {
+                let Some(entry) = entries.next() else {
+                    return match Self::after_leaf(fat, &leaf) {
+                        Ok(state) => {
+                            self.state = state;
+                            None
+                        }
+                        Err(error) => Some(Err(ZapError::corrupt(leaf.id)(error))),
+                    };
+                };
+                let decoded = leaf.view().and_then(|view| fat.entry(&view, &entry));
+                let decoded = decoded.map_err(ZapError::corrupt(leaf.id));
+                self.state = State::Leaf(fat, leaf, entries);
+                Some(decoded)
             }
         }
     }
@@ -297,14 +295,13 @@ impl<B: ZapBlocks> Iterator for Entries<'_, B> {
     type Item = Result<ZapEntry, ZapError<B::Error>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.found.is_empty() {
-            let from = self.position.take()?;
-            if let Err(error) = self.advance(from) {
-                self.found.clear();
-                self.position = None;
-                return Some(Err(error));
+        loop {
+            if let Some(item) = self.step() {
+                return Some(item);
+            }
+            if matches!(self.state, State::Done) {
+                return None;
             }
         }
-        self.found.pop_front().map(Ok)
     }
 }

@@ -8,7 +8,7 @@
 //! * words dealt round-robin to L lanes can be summed lane by lane, as vector registers do, and
 //!   the lanes' sums combined at the end. A word at round `q` from the end of lane `j` has the
 //!   distance `L q - j`, so its weight is a polynomial in `q`, and the lane's own sums are the
-//!   terms of that polynomial. [`Lanes::combine`] has the coefficients, computed at compile time.
+//!   terms of that polynomial. `Lanes::combine` has the coefficients, computed at compile time.
 //!
 //! All arithmetic is modulo 2^64.
 

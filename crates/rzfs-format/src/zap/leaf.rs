@@ -1,312 +1,474 @@
-//! A leaf of a fat ZAP (spec 03, section 12.7).
+//! A leaf of a fat ZAP: a hash table of chunk chains in one block (spec 03, section 12.7).
 //!
 //! ```text
-//! 0                48           48 + 2 H
-//! | header         | hash table | chunk | chunk | ...      24 bytes each
+//! 0        48              48 + 2 H                             end
+//! | header | H bucket heads | C chunks of 24 bytes               |
 //!
-//! entry chunk:  252, value size, next, name chunk, name count, value chunk, value count, cd, hash
-//! array chunk:  251, 21 bytes, next
+//! entry chunk:  252 | intlen | next 2 | name chunk 2 | name length 2 | value chunk 2
+//!               | value length 2 | cd 4 | hash 8
+//! array chunk:  251 | 21 bytes | next 2
+//! free chunk:   253 | 21 zeros | next 2
 //! ```
-//! The hash table has the first entry of each chain; names and values are chains of array chunks,
-//! their integers big-endian whatever the block's byte order.
+//! All entries of a leaf share the top `prefix_len` bits of their hashes; the bits after them
+//! choose the bucket. Names and values are chains of array chunks, always big-endian.
 
-use super::{BlockKind, MAX_VALUE_SIZE};
-use crate::FormatError;
-use crate::endian::{ByteOrder, Fields};
+mod encode;
 
-const WHAT: &str = "ZAP leaf";
-const MAGIC: u32 = 0x02ab_1eaf;
+pub use encode::{ChainOrder, Integers, LeafBuilder, LeafFull};
+
+use super::fat::Geometry;
+use super::{BLOCK_TYPE_LEAF, IntegerSize, ZapHash};
+use crate::endian::Fields;
+use crate::{ByteOrder, FormatError};
+
+/// The leaf's magic number.
+pub const MAGIC: u32 = 0x02ab_1eaf;
+/// Ends a chain.
+pub const CHAIN_END: u16 = 0xffff;
+/// Bytes of a chunk.
+pub const CHUNK_SIZE: usize = 24;
+/// Payload bytes of an array chunk.
+pub const ARRAY_BYTES: usize = 21;
+
 const HEADER_SIZE: usize = 48;
-const CHUNK_SIZE: usize = 24;
-const ARRAY_BYTES: usize = 21;
-const ARRAY_CHUNK: u8 = 251;
-const ENTRY_CHUNK: u8 = 252;
-const END: u16 = 0xffff;
+const KIND_ENTRY: u8 = 252;
+const KIND_ARRAY: u8 = 251;
+const KIND_FREE: u8 = 253;
+const WHAT: &str = "ZAP leaf";
 
-/// Most bits that the entries of a leaf can share: a table has at most 2^46 pointers, and with
-/// the bits that choose a chain in the largest block they are no more than a hash has.
-const MAX_PREFIX: u32 = 64 - (24 - 5);
-
-/// A leaf's header and its bytes.
+/// A leaf's block.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf<'a> {
     fields: Fields<'a>,
-    block_shift: u32,
-    /// The leading bits of the hash that all entries share.
-    pub prefix: u64,
-    /// How many those are.
-    pub prefix_len: u32,
-    /// Number of entries; statistics.
-    pub entry_count: u16,
-    /// Number of free chunks; statistics.
-    pub free_chunks: u16,
+    geometry: Geometry,
+    prefix: u64,
+    prefix_len: u32,
+    entries: u16,
+    free_chunks: u16,
 }
 
-/// An entry chunk; its name and value are fetched on demand.
+/// A chain of array chunks: the integers of a name or value, big-endian.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArrayRef {
+    first: u16,
+    /// Bytes of one integer.
+    pub integer_size: IntegerSize,
+    /// Number of integers.
+    pub count: u16,
+}
+
+impl ArrayRef {
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.integer_size.bytes() * self.count as usize
+    }
+
+    /// Whether there are no integers.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Chunks that the array takes.
+    #[must_use]
+    pub const fn chunks(&self) -> usize {
+        self.len().div_ceil(ARRAY_BYTES)
+    }
+}
+
+/// An entry's chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeafEntry {
-    /// Hash of the key.
-    pub hash: u64,
-    /// The collision differentiator: tells entries with the same hash apart.
-    pub differentiator: u32,
-    /// Bytes of an integer of the value: 1, 2, 4 or 8.
-    pub value_size: u8,
-    /// Integers of the value.
-    pub value_count: u16,
-    /// Bytes of a name with its NUL, or words of another key.
-    pub key_count: u16,
-    next: u16,
-    key_chunk: u16,
-    value_chunk: u16,
+    /// The name: bytes with the closing NUL, or 64-bit words (which [`ArrayRef`] it is follows
+    /// from the flags of the ZAP).
+    pub name: ArrayRef,
+    /// The value.
+    pub value: ArrayRef,
+    /// Tells keys with equal hashes apart.
+    pub cd: u32,
+    /// The hash of the key.
+    pub hash: ZapHash,
+}
+
+impl LeafEntry {
+    /// Chunks that the entry takes.
+    #[must_use]
+    pub const fn chunks(&self) -> usize {
+        1 + self.name.chunks() + self.value.chunks()
+    }
+}
+
+/// What the keys of a ZAP are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum KeyKind {
+    /// Strings.
+    Name,
+    /// Arrays of 64-bit words.
+    Words,
 }
 
 impl<'a> Leaf<'a> {
-    /// Decodes a leaf's header.
-    pub fn decode(block: &'a [u8], order: ByteOrder) -> Result<Self, FormatError> {
-        if BlockKind::of(block, order)? != BlockKind::Leaf {
-            return Err(FormatError::invalid(WHAT, "not a leaf"));
+    /// Checks the header.
+    pub fn decode(bytes: &'a [u8], order: ByteOrder) -> Result<Self, FormatError> {
+        let geometry = Geometry::of_block_size(bytes.len())?;
+        let fields = Fields::new(WHAT, bytes, order);
+        let [block_type, next_leaf, prefix] = fields.u64s(0)?;
+        if block_type != BLOCK_TYPE_LEAF {
+            return Err(FormatError::field(WHAT, "block type", block_type));
         }
-        let block_shift = block.len().trailing_zeros();
-        if !block.len().is_power_of_two() || !(9..=24).contains(&block_shift) {
-            return Err(FormatError::field(WHAT, "block size", block.len() as u64));
+        if fields.u32(24)? != MAGIC {
+            return Err(FormatError::field(WHAT, "magic", fields.u32(24)?));
         }
-        let fields = Fields::new(WHAT, block, order);
-        let magic = fields.u32(24)?;
-        if magic != MAGIC {
-            return Err(FormatError::field(WHAT, "magic", magic));
-        }
-        if fields.u64(8)? != 0 {
-            return Err(FormatError::invalid(WHAT, "a chain of leaves"));
+        if next_leaf != 0 {
+            return Err(FormatError::field(WHAT, "next leaf", next_leaf));
         }
         let prefix_len = u32::from(fields.u16(32)?);
-        let prefix = fields.u64(16)?;
-        if prefix_len > MAX_PREFIX || prefix.checked_shr(prefix_len) != Some(0) {
-            return Err(FormatError::field(WHAT, "prefix", prefix));
+        if prefix_len > super::fat::MAX_TABLE_SHIFT || prefix >> prefix_len != 0 {
+            return Err(FormatError::field(WHAT, "prefix length", prefix_len));
         }
         Ok(Self {
             fields,
-            block_shift,
+            geometry,
             prefix,
             prefix_len,
-            entry_count: fields.u16(30)?,
+            entries: fields.u16(30)?,
             free_chunks: fields.u16(28)?,
         })
     }
 
-    /// Number of chains in the hash table.
+    /// Leading bits that the hashes of all entries share.
     #[must_use]
-    pub const fn bucket_count(&self) -> usize {
-        1 << (self.block_shift - 5)
+    pub const fn prefix_len(&self) -> u32 {
+        self.prefix_len
     }
 
-    /// Number of chunks.
+    /// The shared bits.
     #[must_use]
-    pub const fn chunk_count(&self) -> usize {
-        (self.fields.len() - 2 * self.bucket_count()) / CHUNK_SIZE - 2
+    pub const fn prefix(&self) -> u64 {
+        self.prefix
     }
 
-    /// The smallest hash that belongs here.
+    /// Number of entries, as recorded.
     #[must_use]
-    pub const fn first_hash(&self) -> u64 {
-        if self.prefix_len == 0 { 0 } else { self.prefix << (64 - self.prefix_len) }
+    pub const fn entry_count(&self) -> u16 {
+        self.entries
     }
 
-    /// The smallest hash that belongs to a later leaf; `None` when this is the last one.
+    /// Number of free chunks, as recorded.
     #[must_use]
-    pub const fn next_leaf_hash(&self) -> Option<u64> {
-        if self.prefix_len == 0 {
-            return None;
+    pub const fn free_chunks(&self) -> u16 {
+        self.free_chunks
+    }
+
+    /// The geometry of the block.
+    #[must_use]
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Whether a hash belongs in this leaf.
+    #[must_use]
+    pub const fn covers(&self, hash: ZapHash) -> bool {
+        hash.top(self.prefix_len) == self.prefix
+    }
+
+    /// The last hash that belongs in this leaf.
+    #[must_use]
+    pub const fn last_hash(&self) -> ZapHash {
+        let low = match u64::MAX.checked_shr(self.prefix_len) {
+            Some(low) => low,
+            None => 0,
+        };
+        match self.prefix.checked_shl(64 - self.prefix_len) {
+            Some(high) => ZapHash(high | low),
+            None => ZapHash(low),
         }
-        self.first_hash().checked_add(1 << (64 - self.prefix_len))
     }
 
-    /// Whether a hash belongs here.
+    /// The bucket of a hash.
     #[must_use]
-    pub const fn covers(&self, hash: u64) -> bool {
-        self.prefix_len == 0 || hash >> (64 - self.prefix_len) == self.prefix
+    pub const fn bucket_of(&self, hash: ZapHash) -> usize {
+        let top = hash.top(self.prefix_len + self.geometry.bucket_shift());
+        (top & (self.geometry.buckets() as u64 - 1)) as usize
     }
 
-    fn bucket(&self, hash: u64) -> usize {
-        let shift = 64 - (self.block_shift - 5) - self.prefix_len;
-        (hash >> shift) as usize & (self.bucket_count() - 1)
-    }
-
-    fn chunk(&self, chunk: u16) -> Result<Fields<'a>, FormatError> {
-        if usize::from(chunk) >= self.chunk_count() {
-            return Err(FormatError::field(WHAT, "chunk number", chunk));
-        }
-        let start = HEADER_SIZE + 2 * self.bucket_count() + usize::from(chunk) * CHUNK_SIZE;
-        self.fields.sub(WHAT, start, CHUNK_SIZE)
-    }
-
-    fn entry(&self, chunk: u16) -> Result<LeafEntry, FormatError> {
-        let fields = self.chunk(chunk)?;
-        let kind = fields.u8(0)?;
-        if kind != ENTRY_CHUNK {
-            return Err(FormatError::field(WHAT, "chunk type in a chain", kind));
-        }
-        let value_size = fields.u8(1)?;
-        let value_count = fields.u16(8 + 2)?;
-        if !matches!(value_size, 1 | 2 | 4 | 8)
-            || usize::from(value_size) * usize::from(value_count) > MAX_VALUE_SIZE
-        {
-            return Err(FormatError::field(WHAT, "value size", value_size));
-        }
-        Ok(LeafEntry {
-            next: fields.u16(2)?,
-            key_chunk: fields.u16(4)?,
-            key_count: fields.u16(6)?,
-            value_chunk: fields.u16(8)?,
-            value_count,
-            value_size,
-            differentiator: fields.u32(12)?,
-            hash: fields.u64(16)?,
-        })
-    }
-
-    /// The entries of the chain that `hash` belongs to, whatever their hashes.
-    pub fn chain(
-        &self,
-        hash: u64,
-    ) -> impl Iterator<Item = Result<LeafEntry, FormatError>> + use<'a> {
-        self.bucket_chain(self.bucket(hash))
-    }
-
-    fn bucket_chain(
+    /// The entries of a bucket, in the order of their chain.
+    ///
+    /// After an error there are no more. A chain longer than the leaf has chunks is an error, so
+    /// a cycle ends.
+    pub fn bucket(
         &self,
         bucket: usize,
+        keys: KeyKind,
     ) -> impl Iterator<Item = Result<LeafEntry, FormatError>> + use<'a> {
         let leaf = *self;
+        let mut budget = self.geometry.chunks();
         let mut next = self.fields.u16(HEADER_SIZE + 2 * bucket);
-        let mut budget = self.chunk_count();
         std::iter::from_fn(move || {
-            let chunk = match next.clone() {
-                Ok(END) => return None,
-                Ok(chunk) => chunk,
-                Err(error) => {
-                    next = Ok(END);
-                    return Some(Err(error));
-                }
+            let index = match std::mem::replace(&mut next, Ok(CHAIN_END)) {
+                Ok(CHAIN_END) => return None,
+                Ok(index) => index,
+                Err(error) => return Some(Err(error)),
             };
-            let entry = if budget == 0 {
-                Err(FormatError::invalid(WHAT, "a chain of entries that never ends"))
-            } else {
-                leaf.entry(chunk)
+            let Some(left) = budget.checked_sub(1) else {
+                return Some(Err(FormatError::invalid(WHAT, "a bucket's chain does not end")));
             };
-            budget = budget.saturating_sub(1);
-            next = Ok(entry.as_ref().map_or(END, |entry| entry.next));
-            Some(entry)
+            budget = left;
+            Some(leaf.entry(index, keys).map(|(entry, following)| {
+                next = Ok(following);
+                entry
+            }))
         })
     }
 
-    /// All entries, in no particular order. More entries than chunks is an error.
-    pub fn entries(&self) -> Result<Vec<LeafEntry>, FormatError> {
-        let mut entries = Vec::new();
-        for bucket in 0..self.bucket_count() {
-            for entry in self.bucket_chain(bucket) {
-                if entries.len() == self.chunk_count() {
-                    return Err(FormatError::invalid(WHAT, "an entry in several chains"));
-                }
-                entries.push(entry?);
-            }
+    /// The chunk `index`.
+    fn chunk(&self, index: u16) -> Result<Fields<'a>, FormatError> {
+        if usize::from(index) >= self.geometry.chunks() {
+            return Err(FormatError::field(WHAT, "chunk index", index));
         }
-        Ok(entries)
+        let first = HEADER_SIZE + 2 * self.geometry.buckets();
+        self.fields.sub("ZAP chunk", first + usize::from(index) * CHUNK_SIZE, CHUNK_SIZE)
     }
 
-    /// The first `len` bytes of a chain of array chunks.
-    fn array(&self, first: u16, len: usize) -> Result<Vec<u8>, FormatError> {
-        if len > self.chunk_count() * ARRAY_BYTES {
-            return Err(FormatError::field(WHAT, "array size", len as u64));
+    /// The entry in chunk `index`, and the next chunk of its bucket.
+    fn entry(&self, index: u16, keys: KeyKind) -> Result<(LeafEntry, u16), FormatError> {
+        let chunk = self.chunk(index)?;
+        if chunk.u8(0)? != KIND_ENTRY {
+            return Err(FormatError::field(WHAT, "kind of an entry's chunk", chunk.u8(0)?));
         }
-        let mut bytes = Vec::with_capacity(len);
-        let mut next = first;
-        while bytes.len() < len {
-            let chunk = self.chunk(next)?;
-            let kind = chunk.u8(0)?;
-            if kind != ARRAY_CHUNK {
-                return Err(FormatError::field(WHAT, "chunk type in an array", kind));
+        let name_size = match keys {
+            KeyKind::Name => IntegerSize::One,
+            KeyKind::Words => IntegerSize::Eight,
+        };
+        let entry = LeafEntry {
+            name: ArrayRef { first: chunk.u16(4)?, integer_size: name_size, count: chunk.u16(6)? },
+            value: ArrayRef {
+                first: chunk.u16(8)?,
+                integer_size: IntegerSize::from_bytes(chunk.u8(1)?)?,
+                count: chunk.u16(10)?,
+            },
+            cd: chunk.u32(12)?,
+            hash: ZapHash(chunk.u64(16)?),
+        };
+        Ok((entry, chunk.u16(2)?))
+    }
+
+    /// The pieces of an array, in order; they add up to exactly its length.
+    ///
+    /// An array that is longer than all chunks of the leaf is an error before anything is read.
+    pub fn pieces(
+        &self,
+        array: ArrayRef,
+    ) -> impl Iterator<Item = Result<&'a [u8], FormatError>> + use<'a> {
+        let leaf = *self;
+        let mut left = array.len();
+        let mut next = array.first;
+        if array.chunks() > self.geometry.chunks() {
+            // A chunk that does not exist: the first piece is the error.
+            next = CHAIN_END;
+        }
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
             }
-            let take = ARRAY_BYTES.min(len - bytes.len());
-            bytes.extend_from_slice(chunk.bytes(1, take)?);
-            next = chunk.u16(1 + ARRAY_BYTES)?;
+            let piece = leaf.array_piece(next, left);
+            match &piece {
+                Ok((bytes, following)) => {
+                    left -= bytes.len();
+                    next = *following;
+                }
+                Err(_) => left = 0,
+            }
+            Some(piece.map(|(bytes, _)| bytes))
+        })
+    }
+
+    fn array_piece(&self, index: u16, left: usize) -> Result<(&'a [u8], u16), FormatError> {
+        let chunk = self.chunk(index)?;
+        if chunk.u8(0)? != KIND_ARRAY {
+            return Err(FormatError::field(WHAT, "kind of an array's chunk", chunk.u8(0)?));
+        }
+        Ok((chunk.bytes(1, left.min(ARRAY_BYTES))?, chunk.u16(22)?))
+    }
+
+    /// All bytes of an array.
+    pub fn read(&self, array: ArrayRef) -> Result<Vec<u8>, FormatError> {
+        let mut bytes =
+            Vec::with_capacity(array.chunks().min(self.geometry.chunks()) * ARRAY_BYTES);
+        for piece in self.pieces(array) {
+            bytes.extend_from_slice(piece?);
         }
         Ok(bytes)
     }
 
-    /// The bytes of an entry's name, without its NUL.
-    pub fn name(&self, entry: &LeafEntry) -> Result<Vec<u8>, FormatError> {
-        let mut name = self.array(entry.key_chunk, usize::from(entry.key_count))?;
-        if name.pop() != Some(0) || name.contains(&0) {
-            return Err(FormatError::invalid(WHAT, "a name that does not end where it should"));
+    /// Whether an array has exactly these bytes.
+    pub fn equals(&self, array: ArrayRef, bytes: &[u8]) -> Result<bool, FormatError> {
+        if array.len() != bytes.len() {
+            return Ok(false);
         }
-        Ok(name)
+        let mut rest = bytes;
+        for piece in self.pieces(array) {
+            let piece = piece?;
+            match rest.strip_prefix(piece) {
+                Some(tail) => rest = tail,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
-    /// The words of an entry's key.
-    pub fn words(&self, entry: &LeafEntry) -> Result<Vec<u64>, FormatError> {
-        let bytes = self.array(entry.key_chunk, usize::from(entry.key_count) * 8)?;
-        let words = bytes.chunks_exact(8).filter_map(|word| word.try_into().ok());
-        Ok(words.map(u64::from_be_bytes).collect())
-    }
-
-    /// The bytes of an entry's value: its integers, big-endian.
-    pub fn value(&self, entry: &LeafEntry) -> Result<Vec<u8>, FormatError> {
-        let len = usize::from(entry.value_size) * usize::from(entry.value_count);
-        self.array(entry.value_chunk, len)
+    /// A string key without its closing NUL.
+    pub fn read_name(&self, array: ArrayRef) -> Result<Vec<u8>, FormatError> {
+        if array.len() > super::MAX_NAME_SIZE {
+            return Err(FormatError::field(WHAT, "name length", array.count));
+        }
+        let mut name = self.read(array)?;
+        match name.pop() {
+            Some(0) if !name.contains(&0) => Ok(name),
+            _ => Err(FormatError::invalid(WHAT, "a name does not end where it says")),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endian::FieldsMut;
 
-    /// The leaf of the specification's example: one name of 50 bytes.
-    fn sample() -> Vec<u8> {
-        let mut block = vec![0; 1 << 14];
-        block[7] = 0x80;
-        block[24..36].copy_from_slice(&[0xaf, 0x1e, 0xab, 2, 0x79, 2, 1, 0, 0, 0, 5, 0]);
-        block[48..1072].fill(0xff);
-        block[48 + 2 * 142..][..2].fill(0);
-        let mut put =
-            |offset: usize, bytes: &[u8]| block[offset..][..bytes.len()].copy_from_slice(bytes);
-        put(0x430, &[0xfc, 8, 0xff, 0xff, 1, 0, 0x33, 0, 4, 0, 1, 0, 0, 0, 0, 0]);
-        put(0x440, &[0, 0, 0, 0, 0xb0, 0x8e, 0x63, 0x47, 0xfb]);
-        let name = b"01234567890123456789012345678901234567890123456789\0";
-        put(0x449, &name[..21]);
-        put(0x45e, &[2, 0, 0xfb]);
-        put(0x461, &name[21..42]);
-        put(0x476, &[3, 0, 0xfb]);
-        put(0x479, &name[42..]);
-        put(0x48e, &[0xff, 0xff, 0xfb, 0x80, 0, 0, 0, 0, 0, 0x0c, 0x44]);
-        put(0x4a6, &[0xff, 0xff]);
-        block
+    const NAME: &[u8] = b"01234567890123456789012345678901234567890123456789\0";
+    const HASH: ZapHash = ZapHash(0x4763_8eb0_0000_0000);
+    const CHUNKS: usize = 0x430;
+
+    /// The leaf of spec 12.7.
+    fn sample(order: ByteOrder) -> Vec<u8> {
+        let geometry = Geometry::of_block_size(16384).unwrap();
+        let mut leaf = LeafBuilder::new(geometry, order, 0, 0);
+        let key = Integers { size: IntegerSize::One, bytes: NAME };
+        let value =
+            Integers { size: IntegerSize::Eight, bytes: &0x8000_0000_0000_0c44_u64.to_be_bytes() };
+        leaf.add(HASH, 0, key, value).unwrap();
+        leaf.finish(ChainOrder::Any)
+    }
+
+    fn entries(bytes: &[u8]) -> Result<Vec<LeafEntry>, FormatError> {
+        let leaf = Leaf::decode(bytes, ByteOrder::Little)?;
+        leaf.bucket(leaf.bucket_of(HASH), KeyKind::Name).collect()
     }
 
     #[test]
-    fn leaf_of_the_spec_decodes() {
-        let block = sample();
-        let leaf = Leaf::decode(&block, ByteOrder::Little).unwrap();
-        assert_eq!((leaf.bucket_count(), leaf.chunk_count()), (512, 638));
-        let entries: Vec<_> = leaf.chain(0x4763_8eb0_0000_0000).collect::<Result<_, _>>().unwrap();
-        assert_eq!(entries, leaf.entries().unwrap());
-        let entry = entries[0];
-        assert_eq!(leaf.name(&entry).unwrap(), b"01234567890123456789".repeat(3)[..50]);
-        assert_eq!(leaf.value(&entry).unwrap(), 0x8000_0000_0000_0c44_u64.to_be_bytes());
-        assert_eq!((entry.hash, entry.differentiator), (0x4763_8eb0_0000_0000, 0));
-        assert_eq!((leaf.first_hash(), leaf.next_leaf_hash()), (0, None));
+    fn bytes_are_those_of_the_spec() {
+        let block = sample(ByteOrder::Little);
+        assert_eq!(
+            block[0x10..0x26],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0xaf, 0x1e, 0xab, 2, 0x79, 2, 1, 0, 0, 0, 5, 0, 0, 0]
+        );
+        assert_eq!(block[48 + 2 * 142..48 + 2 * 143], [0, 0]);
+        assert_eq!(
+            block[0x430..0x44c],
+            [
+                0xfc, 8, 0xff, 0xff, 1, 0, 0x33, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb0, 0x8e,
+                0x63, 0x47, 0xfb, 0x30, 0x31, 0x32
+            ]
+        );
+        assert_eq!(block[0x45e..0x460], [2, 0]);
+        assert_eq!(block[0x490..0x49a], [0xfb, 0x80, 0, 0, 0, 0, 0, 0x0c, 0x44, 0]);
+        assert_eq!((block[0x4a8], block[0x4a8 + 22]), (0xfd, 6));
     }
 
     #[test]
-    fn chains_without_an_end_are_errors() {
-        let mut block = sample();
-        block[0x432..0x434].fill(0);
+    fn entries_are_read_in_both_orders() {
+        for order in [ByteOrder::Little, ByteOrder::Big] {
+            let block = sample(order);
+            let leaf = Leaf::decode(&block, order).unwrap();
+            assert_eq!(
+                (leaf.bucket_of(HASH), leaf.entry_count(), leaf.free_chunks()),
+                (142, 1, 633)
+            );
+            let entry = leaf.bucket(142, KeyKind::Name).next().unwrap().unwrap();
+            assert_eq!((entry.hash, entry.cd, entry.chunks()), (HASH, 0, 5));
+            assert!(leaf.equals(entry.name, NAME).unwrap());
+            assert!(!leaf.equals(entry.name, &NAME[1..]).unwrap());
+            assert_eq!(leaf.read_name(entry.name).unwrap(), NAME[..50]);
+            let value = leaf.read(entry.value).unwrap();
+            assert_eq!(value, 0x8000_0000_0000_0c44_u64.to_be_bytes());
+        }
+    }
+
+    #[test]
+    fn a_cycle_of_entries_ends() {
+        let mut block = sample(ByteOrder::Little);
+        FieldsMut::new(&mut block, ByteOrder::Little).set_u16(CHUNKS + 2, 0);
         let leaf = Leaf::decode(&block, ByteOrder::Little).unwrap();
-        assert!(leaf.chain(0x4763_8eb0_0000_0000).last().unwrap().is_err());
-        assert!(leaf.entries().is_err());
-        let mut block = sample();
-        block[0x45e] = 1;
+        let walked: Vec<_> = leaf.bucket(142, KeyKind::Name).collect();
+        assert_eq!(walked.len(), leaf.geometry().chunks() + 1);
+        assert!(walked.last().unwrap().is_err());
+    }
+
+    #[test]
+    fn a_cycle_of_an_array_ends_with_its_length() {
+        let mut block = sample(ByteOrder::Little);
+        let mut fields = FieldsMut::new(&mut block, ByteOrder::Little);
+        fields.set_u16(CHUNKS + CHUNK_SIZE + 22, 1);
+        fields.set_u16(CHUNKS + 6, 1000);
+        let entry = entries(&block).unwrap()[0];
         let leaf = Leaf::decode(&block, ByteOrder::Little).unwrap();
-        let entry = leaf.entries().unwrap()[0];
-        assert!(leaf.name(&entry).is_err(), "the first chunk repeats");
+        assert_eq!(leaf.read(entry.name).unwrap().len(), 1000);
+        assert!(leaf.read_name(entry.name).is_err());
+        FieldsMut::new(&mut block, ByteOrder::Little).set_u16(CHUNKS + 6, u16::MAX);
+        let entry = entries(&block).unwrap()[0];
+        let leaf = Leaf::decode(&block, ByteOrder::Little).unwrap();
+        assert!(leaf.read(entry.name).is_err() && leaf.read_name(entry.name).is_err());
+    }
+
+    #[test]
+    fn chunks_of_the_wrong_kind_and_place_are_refused() {
+        for (offset, value) in [(0, 253), (1, 3)] {
+            let mut block = sample(ByteOrder::Little);
+            block[CHUNKS + offset] = value;
+            assert!(entries(&block).is_err());
+        }
+        let mut block = sample(ByteOrder::Little);
+        FieldsMut::new(&mut block, ByteOrder::Little).set_u16(48 + 2 * 142, 638);
+        assert!(entries(&block).is_err());
+        for array in [0, 638, CHAIN_END] {
+            let mut block = sample(ByteOrder::Little);
+            FieldsMut::new(&mut block, ByteOrder::Little).set_u16(CHUNKS + 4, array);
+            let entry = entries(&block).unwrap()[0];
+            let leaf = Leaf::decode(&block, ByteOrder::Little).unwrap();
+            assert!(leaf.equals(entry.name, NAME).is_err());
+        }
+    }
+
+    #[test]
+    fn hostile_headers_are_refused() {
+        for (offset, value) in [(0, 1), (8, 1), (24, 0), (32, 47), (32, 0xff)] {
+            let mut block = sample(ByteOrder::Little);
+            block[offset] = value;
+            assert!(Leaf::decode(&block, ByteOrder::Little).is_err(), "{offset} = {value}");
+        }
+        let mut block = sample(ByteOrder::Little);
+        block[16] = 1;
+        assert!(Leaf::decode(&block, ByteOrder::Little).is_err());
+    }
+
+    #[test]
+    fn the_range_of_a_leaf_follows_from_its_prefix() {
+        let geometry = Geometry::of_block_size(512).unwrap();
+        let block = LeafBuilder::new(geometry, ByteOrder::Little, 5, 3).finish(ChainOrder::Any);
+        let leaf = Leaf::decode(&block, ByteOrder::Little).unwrap();
+        assert_eq!(leaf.last_hash(), ZapHash(0xbfff_ffff_ffff_ffff));
+        assert!(leaf.covers(ZapHash(5 << 61)) && !leaf.covers(ZapHash(6 << 61)));
+    }
+
+    #[test]
+    fn a_full_leaf_says_so() {
+        let geometry = Geometry::of_block_size(512).unwrap();
+        let mut leaf = LeafBuilder::new(geometry, ByteOrder::Little, 0, 0);
+        let bytes = Integers { size: IntegerSize::One, bytes: b"x\0" };
+        for cd in 0..6 {
+            assert_eq!(leaf.add(HASH, cd, bytes, bytes), Ok(()));
+        }
+        assert_eq!(leaf.add(HASH, 6, bytes, bytes), Err(LeafFull));
     }
 }

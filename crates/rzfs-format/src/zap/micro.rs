@@ -1,160 +1,205 @@
-//! The block of a micro ZAP (spec 03, section 12.5).
+//! The microzap: all entries in one block, in no order (spec 03, section 12.5).
 //!
 //! ```text
-//! 0       8      16           24     64
-//! | type  | salt | normflags  | pad  | entry | entry | ...
-//!
-//! entry:  0       8    12    14
-//!         | value | cd | pad | name with NUL, 50 bytes |
+//! block:  0       8      16         24       64        128
+//!         | type  | salt | normflags | pad 40 | entry 0 | entry 1 | ...
+//! entry:  0       8    12    14                                   64
+//!         | value | cd | pad | name, closed by NUL               |
 //! ```
+//! An entry whose name is empty is free.
 
-use super::name::Normalization;
-use super::{BlockKind, MICRO};
-use crate::FormatError;
-use crate::endian::{ByteOrder, Fields, FieldsMut};
+use super::{BLOCK_TYPE_MICRO, Normalization};
+use crate::endian::{Fields, FieldsMut};
+use crate::{ByteOrder, FormatError};
 
-const WHAT: &str = "micro ZAP";
-const HEADER_SIZE: usize = 64;
-const ENTRY_SIZE: usize = 64;
-const NAME_OFFSET: usize = 14;
-
-/// Most bytes of a name, its NUL not counted.
-pub const MAX_NAME: usize = ENTRY_SIZE - NAME_OFFSET - 1;
-
-/// Most bytes of the block.
+/// Bytes of the header and of each entry.
+pub const ENTRY_SIZE: usize = 64;
+/// Bytes of a name with the closing NUL.
+pub const NAME_SIZE: usize = 50;
+/// Largest block of a microzap; larger ones need more bits than cursors and indexes have.
 pub const MAX_BLOCK_SIZE: usize = 1 << 20;
+/// Collision differentiators are at most this.
+pub const MAX_CD: u32 = 0xffff;
 
-/// The header of the block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MicroHeader {
-    /// What hashing starts with; never 0.
-    pub salt: u64,
-    /// How names are normalised before they are hashed and compared.
-    pub normalization: Normalization,
+const NAME_OFFSET: usize = 14;
+const WHAT: &str = "microzap";
+
+/// A microzap's block.
+#[derive(Clone, Copy, Debug)]
+pub struct MicroBlock<'a> {
+    bytes: &'a [u8],
+    order: ByteOrder,
+    salt: u64,
+    normalization: Normalization,
 }
 
-/// An entry in use.
+/// One used entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MicroEntry<'a> {
-    /// The name, without its NUL.
+    /// The name, without the closing NUL; never empty.
     pub name: &'a [u8],
+    /// Tells names with equal hashes apart.
+    pub cd: u32,
     /// The value.
     pub value: u64,
-    /// The collision differentiator: tells entries with the same hash apart.
-    pub differentiator: u32,
 }
 
-/// Decodes the header and checks the block's size.
-pub fn decode_header(block: &[u8], order: ByteOrder) -> Result<MicroHeader, FormatError> {
-    if BlockKind::of(block, order)? != BlockKind::Micro {
-        return Err(FormatError::invalid(WHAT, "not the block of a micro ZAP"));
+impl<'a> MicroBlock<'a> {
+    /// Checks the header and the size.
+    pub fn decode(bytes: &'a [u8], order: ByteOrder) -> Result<Self, FormatError> {
+        let fields = Fields::new(WHAT, bytes, order);
+        let size = bytes.len();
+        if !(2 * ENTRY_SIZE..=MAX_BLOCK_SIZE).contains(&size) || !size.is_multiple_of(ENTRY_SIZE) {
+            return Err(FormatError::field(WHAT, "block size", size as u64));
+        }
+        let [block_type, salt, flags] = fields.u64s(0)?;
+        if block_type != BLOCK_TYPE_MICRO {
+            return Err(FormatError::field(WHAT, "block type", block_type));
+        }
+        if salt == 0 {
+            return Err(FormatError::field(WHAT, "salt", salt));
+        }
+        Ok(Self { bytes, order, salt, normalization: Normalization::from_flags(flags)? })
     }
-    if block.len() < HEADER_SIZE + ENTRY_SIZE
-        || block.len() > MAX_BLOCK_SIZE
-        || !block.len().is_multiple_of(ENTRY_SIZE)
-    {
-        return Err(FormatError::field(WHAT, "block size", block.len() as u64));
+
+    /// The salt of the hash.
+    #[must_use]
+    pub const fn salt(&self) -> u64 {
+        self.salt
     }
-    let fields = Fields::new(WHAT, block, order);
-    let salt = fields.u64(8)?;
-    if salt == 0 {
-        return Err(FormatError::field(WHAT, "salt", salt));
+
+    /// How names are normalised.
+    #[must_use]
+    pub const fn normalization(&self) -> Normalization {
+        self.normalization
     }
-    Ok(MicroHeader { salt, normalization: Normalization::from_flags(fields.u64(16)?)? })
+
+    /// Entries, used and free, that the block has room for.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.bytes.len() / ENTRY_SIZE - 1
+    }
+
+    /// Entry `index`; `None` when it is free.
+    pub fn entry(&self, index: usize) -> Result<Option<MicroEntry<'a>>, FormatError> {
+        let offset = index.saturating_add(1).saturating_mul(ENTRY_SIZE);
+        let fields = Fields::new(WHAT, self.bytes, self.order).sub(WHAT, offset, ENTRY_SIZE)?;
+        let name = fields.bytes(NAME_OFFSET, NAME_SIZE)?;
+        let len = name
+            .iter()
+            .position(|&byte| byte == 0)
+            .ok_or(FormatError::invalid(WHAT, "a name does not end"))?;
+        if len == 0 {
+            return Ok(None);
+        }
+        let cd = fields.u32(8)?;
+        if cd > MAX_CD {
+            return Err(FormatError::field(WHAT, "cd", cd));
+        }
+        let name = name.get(..len).unwrap_or_default();
+        Ok(Some(MicroEntry { name, cd, value: fields.u64(0)? }))
+    }
+
+    /// Byte offset of entry `index`'s name in the block.
+    #[must_use]
+    pub const fn name_offset(index: usize) -> usize {
+        (index + 1) * ENTRY_SIZE + NAME_OFFSET
+    }
+
+    /// All used entries with their indexes, in the order of the block.
+    pub fn entries(&self) -> impl Iterator<Item = Result<(usize, MicroEntry<'a>), FormatError>> {
+        let block = *self;
+        (0..self.capacity())
+            .filter_map(move |index| Some((index, block.entry(index).transpose()?)))
+            .map(|(index, entry)| Ok((index, entry?)))
+    }
 }
 
-/// How many entries the block has room for.
-#[must_use]
-pub const fn capacity(block_size: usize) -> usize {
-    (block_size / ENTRY_SIZE).saturating_sub(1)
-}
-
-/// The entry at `index`; `None` when it is free or beyond the end.
-pub fn entry(
-    block: &[u8],
-    order: ByteOrder,
-    index: usize,
-) -> Result<Option<MicroEntry<'_>>, FormatError> {
-    let Some(bytes) = index
-        .checked_mul(ENTRY_SIZE)
-        .and_then(|offset| block.get(offset + HEADER_SIZE..))
-        .and_then(|rest| rest.get(..ENTRY_SIZE))
-    else {
-        return Ok(None);
-    };
-    let fields = Fields::new(WHAT, bytes, order);
-    let text = fields.bytes(NAME_OFFSET, ENTRY_SIZE - NAME_OFFSET)?;
-    let len = text.iter().position(|byte| *byte == 0);
-    let len = len.ok_or(FormatError::invalid(WHAT, "a name without an end"))?;
-    if len == 0 {
-        return Ok(None);
-    }
-    let differentiator = fields.u32(8)?;
-    if differentiator > 0xffff {
-        return Err(FormatError::field(WHAT, "collision differentiator", differentiator));
-    }
-    Ok(Some(MicroEntry {
-        name: text.get(..len).unwrap_or_default(),
-        value: fields.u64(0)?,
-        differentiator,
-    }))
-}
-
-/// Writes the header of a new block.
+/// Writes the header of a microzap over the start of a zeroed block.
 ///
 /// # Panics
-/// When the block is shorter than a header.
-pub fn encode_header(block: &mut [u8], order: ByteOrder, header: &MicroHeader) {
+/// When the block is shorter than the header.
+pub fn encode_header(block: &mut [u8], order: ByteOrder, salt: u64, normalization: Normalization) {
+    let words = [BLOCK_TYPE_MICRO, salt, normalization.flags()];
+    FieldsMut::new(block, order).set_u64s(0, &words);
+}
+
+/// Writes entry `index`.
+///
+/// # Panics
+/// When the block ends before the entry does, or the name has no room.
+pub fn encode_entry(block: &mut [u8], order: ByteOrder, index: usize, entry: MicroEntry<'_>) {
+    assert!(entry.name.len() < NAME_SIZE, "a microzap's names have at most 49 bytes");
+    let offset = (index + 1) * ENTRY_SIZE;
+    block[offset..offset + ENTRY_SIZE].fill(0);
     let mut fields = FieldsMut::new(block, order);
-    fields.set_u64s(0, &[MICRO, header.salt, header.normalization.flags()]);
-}
-
-/// Writes an entry.
-///
-/// # Panics
-/// When `index` is beyond the block's capacity or the name too long.
-pub fn encode_entry(block: &mut [u8], order: ByteOrder, index: usize, entry: &MicroEntry<'_>) {
-    assert!(entry.name.len() <= MAX_NAME, "the name fits into an entry");
-    let start = HEADER_SIZE + index * ENTRY_SIZE;
-    let bytes = &mut block[start..start + ENTRY_SIZE];
-    bytes.fill(0);
-    let mut fields = FieldsMut::new(bytes, order);
-    fields.set_u64(0, entry.value);
-    fields.set_u32(8, entry.differentiator);
-    fields.set_bytes(NAME_OFFSET, entry.name);
+    fields.set_u64(offset, entry.value);
+    fields.set_u32(offset + 8, entry.cd);
+    fields.set_bytes(offset + NAME_OFFSET, entry.name);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn entries_round_trip_in_both_byte_orders() {
-        for order in [ByteOrder::Little, ByteOrder::Big] {
-            let mut block = vec![0; 512];
-            let header = MicroHeader { salt: 0xce02_cf35, normalization: Normalization::NONE };
-            let readme = MicroEntry { name: b"README.md", value: 1 << 63 | 131, differentiator: 2 };
-            encode_header(&mut block, order, &header);
-            encode_entry(&mut block, order, 3, &readme);
-            assert_eq!(decode_header(&block, order), Ok(header));
-            assert_eq!(entry(&block, order, 3), Ok(Some(readme)));
-            assert_eq!(entry(&block, order, 2), Ok(None));
-            assert_eq!(entry(&block, order, usize::MAX), Ok(None));
-            assert_eq!(capacity(block.len()), 7);
+    /// The block of spec 12.5.
+    fn sample() -> Vec<u8> {
+        let mut block = vec![0; 512];
+        encode_header(&mut block, ByteOrder::Little, 0xce02_cf35, Normalization::NONE);
+        for (index, (value, name)) in [
+            (0x8000_0000_0000_0080, "a"),
+            (0x8000_0000_0000_0081, "b"),
+            (0x8000_0000_0000_0082, "hello"),
+            (0x8000_0000_0000_0083, "README.md"),
+            (0x4000_0000_0000_0003, "subdir"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let entry = MicroEntry { name: name.as_bytes(), cd: 0, value };
+            encode_entry(&mut block, ByteOrder::Little, index, entry);
         }
+        block
     }
 
     #[test]
-    fn damage_is_an_error() {
-        let order = ByteOrder::Little;
-        let mut block = vec![0; 512];
-        let header = MicroHeader { salt: 1, normalization: Normalization::NONE };
-        encode_header(&mut block, order, &header);
-        assert!(decode_header(&block[..64], order).is_err());
-        assert!(decode_header(&block[..500], order).is_err());
-        block[64 + 14..128].fill(b'x');
-        assert!(entry(&block, order, 0).is_err(), "no NUL");
-        block[8] = 0;
-        assert!(decode_header(&block, order).is_err(), "no salt");
+    fn bytes_are_those_of_the_spec() {
+        let block = sample();
+        assert_eq!(block[..16], [3, 0, 0, 0, 0, 0, 0, 0x80, 0x35, 0xcf, 2, 0xce, 0, 0, 0, 0]);
+        assert_eq!(block[0x40..0x50], [0x80, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0x61, 0]);
+        assert_eq!(&block[0x10e..0x117], b"README.md");
+    }
+
+    #[test]
+    fn entries_are_found_in_both_orders() {
+        let little = sample();
+        let mut big = vec![0; 512];
+        encode_header(&mut big, ByteOrder::Big, 0xce02_cf35, Normalization::FOLD_CASE);
+        let entry = MicroEntry { name: b"x", cd: 7, value: 0x0102 };
+        encode_entry(&mut big, ByteOrder::Big, 3, entry);
+        let block = MicroBlock::decode(&big, ByteOrder::Big).unwrap();
+        assert_eq!(block.normalization(), Normalization::FOLD_CASE);
+        assert_eq!(block.entries().collect::<Result<Vec<_>, _>>().unwrap(), [(3, entry)]);
+        let block = MicroBlock::decode(&little, ByteOrder::Little).unwrap();
+        assert_eq!((block.capacity(), block.entries().count()), (7, 5));
+    }
+
+    #[test]
+    fn hostile_blocks_are_refused() {
+        let good = sample();
+        let refused = |bytes: &[u8]| MicroBlock::decode(bytes, ByteOrder::Little).is_err();
+        assert!(refused(&good[..64]) && refused(&good[..100]) && refused(&[]));
+        assert!(refused(&vec![0; 512]));
+        let mut no_salt = good.clone();
+        no_salt[8..16].fill(0);
+        assert!(refused(&no_salt));
+        let mut endless = good.clone();
+        endless[64 + NAME_OFFSET..128].fill(b'x');
+        let block = MicroBlock::decode(&endless, ByteOrder::Little).unwrap();
+        assert!(block.entry(0).is_err() && block.entry(7).is_err());
+        let mut far = good;
+        far[64 + 10] = 1;
+        let block = MicroBlock::decode(&far, ByteOrder::Little).unwrap();
+        assert!(block.entry(0).is_err());
     }
 }

@@ -1,12 +1,28 @@
 //! Putting a block together from its columns.
 
-use crate::parity;
 use crate::plan::Plan;
 use crate::stripe::Stripe;
+use rzfs_codec::parity::{self, Column};
 use std::ops::Range;
 
 /// A column's bytes by its index, if they are to be used.
 pub(super) type Lookup<'l, 'd> = &'l dyn Fn(usize) -> Option<&'d [u8]>;
+
+/// The block from its columns, if they are all there and follow each other: no byte is touched
+/// twice.
+pub(super) fn concatenate<'d>(plan: &Plan, lookup: Lookup<'_, 'd>) -> Option<Vec<u8>> {
+    let mut block = Vec::with_capacity(plan.padded);
+    for stripe in &plan.stripes {
+        for index in stripe.data_columns() {
+            let data = known_data(plan, index, lookup)?;
+            if !data.is_empty() && place_of(plan, index).start != block.len() {
+                return None;
+            }
+            block.extend_from_slice(data);
+        }
+    }
+    (block.len() == plan.padded).then_some(block)
+}
 
 /// Copies all data columns that are there to their places in `block` and reconstructs the
 /// others. Returns whether there is enough parity to do so.
@@ -21,31 +37,37 @@ pub(super) fn assemble<'d>(plan: &Plan, lookup: Lookup<'_, 'd>, block: &mut [u8]
     plan.stripes.iter().all(|stripe| rebuild(plan, stripe, lookup, block))
 }
 
-/// Reconstructs the data columns of a stripe that are not there, into their places.
+/// Reconstructs the data columns of a stripe that are not there, straight into their places.
+/// Returns whether there is enough parity; if not, nothing is written.
 pub(super) fn rebuild<'d>(
     plan: &Plan,
     stripe: &Stripe,
     lookup: Lookup<'_, 'd>,
     block: &mut [u8],
 ) -> bool {
-    let data: Vec<Option<&[u8]>> =
-        stripe.data_columns().map(|index| known_data(plan, index, lookup)).collect();
-    let missing: Vec<usize> = stripe
-        .data_columns()
-        .zip(&data)
-        .filter(|(_, data)| data.is_none())
-        .map(|(index, _)| index)
-        .collect();
-    if missing.is_empty() {
-        return true;
+    let mut columns = Vec::with_capacity(stripe.columns.len());
+    for index in stripe.parity_columns() {
+        columns.push(lookup(index).map_or(Column::Absent, Column::Present));
     }
-    let parity: Vec<Option<&[u8]>> = stripe.parity_columns().map(lookup).collect();
-    let len = parity.iter().flatten().map(|column| column.len()).max().unwrap_or(0);
-    let Some(columns) = parity::reconstruct(&data, &parity, len) else { return false };
-    for (index, column) in missing.into_iter().zip(columns) {
-        place(plan, index, &column, block);
+    // Data columns have their places in the block in ascending order.
+    let (mut rest, mut at) = (block, 0);
+    let mut complete = true;
+    for index in stripe.data_columns() {
+        columns.push(match known_data(plan, index, lookup) {
+            Some(data) => Column::Present(data),
+            None => {
+                complete = false;
+                let place = place_of(plan, index);
+                let skipped = rest.split_off_mut(..place.start.saturating_sub(at));
+                let Some(own) = skipped.and_then(|_| rest.split_off_mut(..place.len())) else {
+                    return false;
+                };
+                at = place.end;
+                Column::Missing(own)
+            }
+        });
     }
-    true
+    complete || parity::reconstruct(stripe.parity, &mut columns).is_ok()
 }
 
 /// The contents of a data column for parity: without filler, which counts as zeros. A column
@@ -67,10 +89,10 @@ pub(super) fn place_of(plan: &Plan, index: usize) -> Range<usize> {
 
 /// Copies the contents of a data column to their place.
 pub(super) fn place(plan: &Plan, index: usize, data: &[u8], block: &mut [u8]) {
-    if let Some(target) = block.get_mut(place_of(plan, index)) {
-        for (to, from) in target.iter_mut().zip(data) {
-            *to = *from;
-        }
+    let mut place = place_of(plan, index);
+    place.end = place.end.min(place.start.saturating_add(data.len()));
+    if let (Some(from), Some(to)) = (data.get(..place.len()), block.get_mut(place)) {
+        to.copy_from_slice(from);
     }
 }
 
@@ -82,5 +104,10 @@ pub(super) fn expected_parity(plan: &Plan, stripe: &Stripe, block: &[u8]) -> Vec
         .collect();
     let columns = plan.columns.get(stripe.columns.clone()).unwrap_or_default();
     let len = columns.iter().map(|column| column.len).max().unwrap_or(0);
-    parity::generate(&data, stripe.parity, len)
+    let mut expected = vec![vec![0; len]; stripe.parity];
+    let mut rows: Vec<&mut [u8]> = expected.iter_mut().map(Vec::as_mut_slice).collect();
+    match parity::generate(&data, &mut rows) {
+        Ok(()) => expected,
+        Err(_) => Vec::new(),
+    }
 }

@@ -1,6 +1,6 @@
 //! The read of one block, from its plan to its bytes.
 
-use super::assembly::{Lookup, assemble, expected_parity, place, place_of, rebuild};
+use super::assembly::{Lookup, assemble, concatenate, expected_parity, place, place_of, rebuild};
 use super::leaf_io::{LeafQueue, LeafRead, Outcome, is_gone};
 use super::search::{Combinations, Selections};
 use super::{BlockRead, Scrubbed};
@@ -91,6 +91,8 @@ pub(super) struct Task<'t> {
     index: usize,
     read: BlockRead<'t>,
     plan: Plan,
+    /// What to try when the plan yields nothing.
+    other_plans: std::vec::IntoIter<Plan>,
     purpose: Purpose,
     depth: Depth,
     columns: Vec<ColumnRead>,
@@ -99,6 +101,10 @@ pub(super) struct Task<'t> {
     faults: Vec<Fault>,
     /// Whether this is the second try after device errors.
     retrying: bool,
+    /// The block.
+    found: Option<Bytes>,
+    /// What was wrong in the plans that are done.
+    findings: Vec<Finding>,
 }
 
 impl<'t> Task<'t> {
@@ -106,16 +112,19 @@ impl<'t> Task<'t> {
         tree: &'t VdevTree,
         index: usize,
         read: BlockRead<'t>,
-        plan: Plan,
+        plans: Vec<Plan>,
         purpose: Purpose,
-    ) -> Self {
+    ) -> Option<Self> {
+        let mut plans = plans.into_iter();
+        let plan = plans.next()?;
         let columns = plan.columns.iter().map(|_| ColumnRead::default()).collect();
         let depth = Self::first_depth(purpose);
-        Self {
+        Some(Self {
             tree,
             index,
             read,
             plan,
+            other_plans: plans,
             purpose,
             depth,
             columns,
@@ -123,7 +132,9 @@ impl<'t> Task<'t> {
             attempts: 0,
             faults: Vec::new(),
             retrying: false,
-        }
+            found: None,
+            findings: Vec::new(),
+        })
     }
 
     fn first_depth(purpose: Purpose) -> Depth {
@@ -155,24 +166,39 @@ impl<'t> Task<'t> {
                 return Step::Waiting;
             }
             if let Some(block) = block {
-                return Step::Finished(self.succeed(block));
-            }
-            if self.depth == Depth::Needed {
+                self.succeed(block);
+                if self.purpose != Purpose::Scrub || !self.next_plan() {
+                    return Step::Finished(self.finish());
+                }
+            } else if self.depth == Depth::Needed {
                 self.depth = Depth::All;
-            } else if self.faults.is_empty() || self.retrying {
-                return Step::Finished(self.give_up());
+            } else if !self.faults.is_empty() && !self.retrying {
+                // Devices can fail for a moment: everything once more, each read on its own.
+                self.retrying = true;
+                self.start();
             } else {
-                self.start_again();
+                self.fail();
+                if !self.next_plan() {
+                    return Step::Finished(self.finish());
+                }
             }
         }
     }
 
-    /// Devices can fail for a moment: everything once more, each read on its own.
-    fn start_again(&mut self) {
-        self.retrying = true;
+    /// Goes on with another plan, if there is one.
+    fn next_plan(&mut self) -> bool {
+        let Some(plan) = self.other_plans.next() else { return false };
+        self.plan = plan;
+        self.retrying = false;
+        self.start();
+        true
+    }
+
+    /// Forgets what was read.
+    fn start(&mut self) {
         self.depth = Self::first_depth(self.purpose);
         self.faults.clear();
-        self.columns.iter_mut().for_each(|column| *column = ColumnRead::default());
+        self.columns = self.plan.columns.iter().map(|_| ColumnRead::default()).collect();
     }
 
     /// Asks for the next copy of a column. With [`Depth::Needed`] not for those on leaves that
@@ -290,8 +316,11 @@ impl<'t> Task<'t> {
                 return Some(version.data.slice(..self.plan.padded.min(version.data.len())));
             }
         }
-        let mut block = vec![0; self.plan.padded];
         let lookup: Lookup<'_, '_> = &|index| self.version(index, selection);
+        if let Some(block) = concatenate(&self.plan, lookup) {
+            return Some(Bytes::from(block));
+        }
+        let mut block = vec![0; self.plan.padded];
         assemble(&self.plan, lookup, &mut block).then(|| Bytes::from(block))
     }
 
@@ -372,13 +401,14 @@ impl<'t> Task<'t> {
         })
     }
 
-    fn succeed(&mut self, block: Bytes) -> Scrubbed {
-        let mut findings = self.unreadable();
+    fn succeed(&mut self, block: Bytes) {
+        self.findings.extend(self.unreadable());
         if self.depth == Depth::All {
-            self.find_wrong_versions(&block, &mut findings);
+            let wrong = self.wrong_versions(&block);
+            self.findings.extend(wrong);
         }
         let size = (self.read.size as usize).min(block.len());
-        Scrubbed { data: Ok(block.slice(..size)), findings }
+        self.found.get_or_insert(block.slice(..size));
     }
 
     fn unreadable(&self) -> Vec<Finding> {
@@ -393,7 +423,7 @@ impl<'t> Task<'t> {
 
     /// Compares everything that was read with what it should be; counts an error on every leaf
     /// that has something else, unless it is known to lack the block.
-    fn find_wrong_versions(&self, block: &[u8], findings: &mut Vec<Finding>) {
+    fn wrong_versions(&self, block: &[u8]) -> Vec<Finding> {
         let mut wrong = Vec::new();
         for stripe in &self.plan.stripes {
             for index in stripe.data_columns() {
@@ -415,12 +445,13 @@ impl<'t> Task<'t> {
             }
         }
         self.blame(wrong.iter().map(|(copy, _)| copy));
-        findings.extend(wrong.into_iter().map(|(copy, len)| Finding {
+        let finding = |(copy, len): (LeafCopy, usize)| Finding {
             leaf: self.tree.node(copy.leaf).config.guid,
             position: copy.position,
             len,
             kind: FindingKind::Wrong,
-        }));
+        };
+        wrong.into_iter().map(finding).collect()
     }
 
     /// Adds the versions of a column that are not right, with their lengths.
@@ -450,21 +481,25 @@ impl<'t> Task<'t> {
         }
     }
 
-    /// Says why the block cannot be had, and counts that: the worst of what happened.
-    fn give_up(&mut self) -> Scrubbed {
-        let findings = self.unreadable();
+    /// Notes that the plan has not yielded the block.
+    fn fail(&mut self) {
+        self.findings.extend(self.unreadable());
+        if self.purpose != Purpose::Speculative && self.attempts > 0 {
+            self.blame_all();
+        }
+    }
+
+    /// The block, or why it cannot be had: the worst of what happened.
+    fn finish(&mut self) -> Scrubbed {
+        let findings = std::mem::take(&mut self.findings);
+        if let Some(block) = self.found.take() {
+            return Scrubbed { data: Ok(block), findings };
+        }
         let dva = self.read.dva;
         let top = self.tree.node(self.tree.top_node(dva.vdev()).unwrap_or(NodeId::ROOT));
         let (name, guid, offset) = (top.name.clone(), top.config.guid, dva.offset());
-        let counts = self.purpose != Purpose::Speculative;
-        if counts && self.attempts > 0 {
-            self.blame_all();
-        }
         let fault = self.faults.iter().find(|fault| !is_gone(&fault.error));
         let error = if let Some(Fault { leaf, error, .. }) = fault {
-            if counts {
-                top.counters.count_read_error();
-            }
             let leaf = self.tree.node(*leaf);
             let (name, guid) = (leaf.name.clone(), leaf.config.guid);
             VdevError::Io { name, guid, source: error.clone() }
@@ -473,19 +508,23 @@ impl<'t> Task<'t> {
         } else {
             VdevError::Unavailable { name, guid, offset }
         };
+        // A leaf that is a top-level vdev has counted already.
+        if self.purpose != Purpose::Speculative && !top.children.is_empty() {
+            match &error {
+                VdevError::Io { .. } => top.counters.count_read_error(),
+                VdevError::Checksum { .. } => top.counters.count_checksum_error(),
+                _ => {}
+            }
+        }
         Scrubbed { data: Err(error), findings }
     }
 
-    /// Nobody knows who is wrong: everybody who answered, and the top-level vdev.
+    /// Nobody knows who is wrong: everybody who answered.
     fn blame_all(&self) {
         let answers = self.columns.iter().enumerate().flat_map(|(index, column)| {
             let copies = self.plan.copies(index);
             column.versions.iter().filter_map(|version| copies.get(version.copy))
         });
         self.blame(answers);
-        let top = self.tree.top_node(self.read.dva.vdev()).map(|id| self.tree.node(id));
-        if let Some(top) = top.filter(|top| !top.children.is_empty()) {
-            top.counters.count_checksum_error();
-        }
     }
 }

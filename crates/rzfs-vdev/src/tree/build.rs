@@ -83,7 +83,7 @@ impl Builder<'_> {
             },
             None => place.needs,
         };
-        let role = self.role(&config, space, needs)?;
+        let role = self.role(&config, needs)?;
         let child_needs = Needs { asize: child_asize(&role, &config, needs.asize), ..needs };
         let children = std::mem::take(&mut config.children);
         let id = NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
@@ -148,20 +148,15 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn role(
-        &self,
-        config: &VdevConfig,
-        space: Option<Space>,
-        needs: Needs,
-    ) -> Result<Role, ConfigError> {
+    fn role(&self, config: &VdevConfig, needs: Needs) -> Result<Role, ConfigError> {
         Ok(match config.kind {
             VdevKind::Root => Role::Root,
             VdevKind::Disk | VdevKind::File => {
                 Role::Device(Leaf::open(config, self.devices, needs.asize, needs.ashift))
             }
             VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => Role::Mirrored,
-            VdevKind::Raidz => Role::Raidz(self.raidz(config, space)?),
-            VdevKind::Draid => Role::Draid(Box::new(self.draid(config, space)?)),
+            VdevKind::Raidz => Role::Raidz(self.raidz(config, needs)?),
+            VdevKind::Draid => Role::Draid(Box::new(self.draid(config, needs)?)),
             VdevKind::DistributedSpare => Role::DistributedSpare(DistributedSpare {
                 draid: NodeId::ROOT,
                 index: config
@@ -192,13 +187,9 @@ impl Builder<'_> {
         }
     }
 
-    fn raidz(
-        &self,
-        config: &VdevConfig,
-        space: Option<Space>,
-    ) -> Result<RaidzGeometry, ConfigError> {
+    fn raidz(&self, config: &VdevConfig, needs: Needs) -> Result<RaidzGeometry, ConfigError> {
         let parity = self.parity(config)?;
-        let ashift = space.map_or(0, |space| space.ashift);
+        let ashift = needs.ashift.unwrap_or(0);
         let expansions = config.raidz_expand_txgs.clone();
         let word = self.options.reflow;
         let reflow = match Reflow::try_from(word) {
@@ -219,11 +210,7 @@ impl Builder<'_> {
             .ok_or_else(|| fault(config, ConfigProblem::Value { key: "raidz_expand_txgs", value }))
     }
 
-    fn draid(
-        &self,
-        config: &VdevConfig,
-        space: Option<Space>,
-    ) -> Result<DraidGeometry, ConfigError> {
+    fn draid(&self, config: &VdevConfig, needs: Needs) -> Result<DraidGeometry, ConfigError> {
         let children = config.children.len();
         let DraidRecord { data, spares, groups, failure_group_children } = config
             .draid
@@ -234,7 +221,7 @@ impl Builder<'_> {
             return Err(fault(config, ConfigProblem::Value { key: "draid_nchildren", value }));
         }
         let shape = DraidShape {
-            ashift: space.map_or(0, |space| space.ashift),
+            ashift: needs.ashift.unwrap_or(0),
             parity: self.parity(config)?,
             data: usize::try_from(data).unwrap_or(usize::MAX),
             spares: usize::try_from(spares).unwrap_or(usize::MAX),
@@ -287,7 +274,12 @@ fn may_contain(parent: VdevKind, child: VdevKind) -> bool {
     use VdevKind as K;
     match parent {
         K::Root => !matches!(child, K::Root | K::Replacing | K::Spare | K::DistributedSpare),
-        K::Mirror | K::Raidz | K::Draid => {
+        // Tools make mirrors of devices only, but OpenZFS itself takes mirrors of raidz.
+        K::Mirror => matches!(
+            child,
+            K::Disk | K::File | K::Missing | K::Replacing | K::Spare | K::Raidz | K::Draid
+        ),
+        K::Raidz | K::Draid => {
             matches!(child, K::Disk | K::File | K::Missing | K::Replacing | K::Spare)
         }
         K::Replacing | K::Spare => matches!(

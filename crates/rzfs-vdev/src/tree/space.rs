@@ -21,11 +21,21 @@ impl VdevTree {
     #[must_use]
     pub fn allocated_size(&self, vdev: VdevId, psize: u64, birth: Txg) -> Option<u64> {
         let (node, space) = self.holder(vdev).ok()?;
-        Some(match &node.role {
+        Some(self.node_allocated_size(node, space, psize, birth))
+    }
+
+    fn node_allocated_size(&self, node: &Node, space: Space, psize: u64, birth: Txg) -> u64 {
+        let plain = psize.checked_next_multiple_of(1 << space.ashift).unwrap_or(u64::MAX);
+        match &node.role {
             Role::Raidz(geometry) => geometry.allocated_size(psize, birth),
             Role::Draid(geometry) => geometry.allocated_size(psize),
-            _ => psize.checked_next_multiple_of(1 << space.ashift).unwrap_or(u64::MAX),
-        })
+            Role::Mirrored => node
+                .children
+                .iter()
+                .map(|child| self.node_allocated_size(self.node(*child), space, psize, birth))
+                .fold(plain, u64::max),
+            _ => plain,
+        }
     }
 
     /// The largest block that fits into an allocation of `asize` bytes.

@@ -129,3 +129,17 @@ fn all_copies_can_be_looked_at() {
         }
     }
 }
+
+#[test]
+fn a_tree_is_read_by_many_threads_at_once() {
+    let mut pool = mirror(2);
+    let blocks: Vec<_> = (0..64).map(|seed| pool.write(contents(seed, 4096), Txg(10))).collect();
+    pool.devices[0].damage((4 << 20) + 0x8000..(4 << 20) + 0x1_0000, Damage::Garbage);
+    let tree = pool.open();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_readable(&tree, &blocks));
+        }
+    });
+    assert_eq!(tree.by_guid(child_guid(1)).unwrap().errors(), Default::default());
+}

@@ -175,3 +175,48 @@ fn spares_of_spares_end() {
     assert!(results[..8].iter().all(Result::is_err));
     assert!(results[16..].iter().all(Result::is_ok));
 }
+
+/// A mirror of two raidz1 vdevs of three devices each, with the same contents.
+fn mirror_of_raidz() -> (Pool, Vec<Block>) {
+    let layout = Layout::Raidz { parity: 1, children: 3, expansions: Vec::new(), reflow: None };
+    let (mut one, mut two) = (Pool::new(&layout, 12), Pool::new(&layout, 12));
+    let write = |pool: &mut Pool, seed| pool.write(contents(seed, 30_000), Txg(10));
+    let blocks: Vec<Block> = (0..6).map(|seed| write(&mut one, seed)).collect();
+    (0..6).for_each(|seed| drop(write(&mut two, seed)));
+    let side = |guid, first: usize, raidz: &VdevConfig| {
+        let mut side = VdevConfig::new(VdevKind::Raidz, Guid(guid))
+            .with_children((first..first + 3).map(leaf_config));
+        side.nparity = raidz.nparity;
+        side
+    };
+    let raidz = one.config.children.remove(0);
+    let sides = [side(20, 0, &raidz), side(21, 3, &raidz)];
+    let mut mirror = VdevConfig::new(VdevKind::Mirror, Guid(2)).with_children(sides);
+    mirror.top = raidz.top;
+    one.config = VdevConfig::new(VdevKind::Root, Guid(1)).with_children([mirror]);
+    one.devices.append(&mut two.devices);
+    (one, blocks)
+}
+
+#[test]
+fn a_side_of_a_mirror_can_be_a_raidz() {
+    let (mut pool, blocks) = mirror_of_raidz();
+    let tree = pool.open();
+    let asize = tree.allocated_size(rzfs_format::VdevId(0), 30_000, Txg(10));
+    assert_eq!(asize, Some(blocks[0].dva.asize()));
+    assert_readable(&tree, &blocks);
+
+    pool.devices[0].damage_all(Damage::Garbage);
+    pool.devices[1].damage_all(Damage::Garbage);
+    let tree = pool.open();
+    assert_readable(&tree, &blocks);
+    assert!((0..3).any(|child| tree.by_guid(child_guid(child)).unwrap().errors().checksum > 0));
+    assert!((3..6).all(|child| tree.by_guid(child_guid(child)).unwrap().errors().checksum == 0));
+    assert!(tree.top_levels().all(|top| top.errors().checksum == 0));
+
+    // The other side has lost one device: it still is the better one.
+    pool.missing = vec![5];
+    assert_readable(&pool.open(), &blocks);
+    pool.missing = vec![4, 5];
+    assert!(read(&pool.open(), &blocks).iter().any(Result::is_err));
+}

@@ -1,0 +1,178 @@
+//! The key that the user supplies, and that the dataset's keys are encrypted with
+//! (spec 04, section 19.2).
+
+use super::CryptoError;
+use super::aead::Aead;
+use rzfs_format::FormatError;
+use rzfs_format::encryption::EncryptionSuite;
+use sha1::Sha1;
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// Bytes of a wrapping key, whatever the suite.
+pub(super) const SIZE: usize = 32;
+const MIN_PASSPHRASE: usize = 8;
+const MAX_PASSPHRASE: usize = 512;
+
+/// How the user gives a key: the property `keyformat`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum KeyFormat {
+    /// 32 bytes.
+    Raw,
+    /// 64 hexadecimal digits.
+    Hex,
+    /// 8 to 512 bytes, from which PBKDF2 derives the key.
+    Passphrase,
+}
+
+impl KeyFormat {
+    /// The format with this number in the key object.
+    ///
+    /// # Errors
+    /// There is no such format.
+    pub fn from_number(number: u64) -> Result<Self, FormatError> {
+        Ok(match number {
+            1 => Self::Raw,
+            2 => Self::Hex,
+            3 => Self::Passphrase,
+            _ => return Err(FormatError::field("crypto key", "keyformat", number)),
+        })
+    }
+
+    /// The on-disk number.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        match self {
+            Self::Raw => 1,
+            Self::Hex => 2,
+            Self::Passphrase => 3,
+        }
+    }
+
+    /// The name as the property spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Hex => "hex",
+            Self::Passphrase => "passphrase",
+        }
+    }
+}
+
+/// Parameters of the derivation from a passphrase, from the key object; zeros for other formats.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Pbkdf2 {
+    /// Salt (`pbkdf2salt`).
+    pub salt: u64,
+    /// Iterations (`pbkdf2iters`).
+    pub iterations: u64,
+}
+
+/// 32 bytes that wrap the keys of all datasets below an encryption root; wiped when dropped.
+#[derive(Clone)]
+pub struct WrappingKey(Zeroizing<[u8; SIZE]>);
+
+impl WrappingKey {
+    /// The key from what the user typed or what the key file holds. A line break at the end of a
+    /// hex key or a passphrase is not part of it.
+    ///
+    /// A passphrase takes time in proportion to the iterations, which an attacker who can write
+    /// to the pool chooses; more than 2^32 - 1 are refused.
+    ///
+    /// # Errors
+    /// [`CryptoError::KeyInput`].
+    pub fn from_input(
+        format: KeyFormat,
+        input: &[u8],
+        derivation: Pbkdf2,
+    ) -> Result<Self, CryptoError> {
+        let line = input.strip_suffix(b"\n").unwrap_or(input);
+        match format {
+            KeyFormat::Raw => Self::from_raw(input),
+            KeyFormat::Hex => Self::from_hex(line),
+            KeyFormat::Passphrase => Self::from_passphrase(line, derivation),
+        }
+    }
+
+    /// The key of exactly these 32 bytes.
+    ///
+    /// # Errors
+    /// [`CryptoError::KeyInput`]: another number of bytes.
+    pub fn from_raw(bytes: &[u8]) -> Result<Self, CryptoError> {
+        let problem = "has 32 bytes";
+        let key = bytes.try_into().map_err(|_| invalid(KeyFormat::Raw, problem))?;
+        Ok(Self(Zeroizing::new(key)))
+    }
+
+    /// The key of exactly these 64 digits.
+    ///
+    /// # Errors
+    /// [`CryptoError::KeyInput`]: another number of bytes, or another character.
+    pub fn from_hex(digits: &[u8]) -> Result<Self, CryptoError> {
+        let problem = "has 64 hexadecimal digits";
+        let (pairs, []) = digits.as_chunks::<2>() else {
+            return Err(invalid(KeyFormat::Hex, problem));
+        };
+        if pairs.len() != SIZE {
+            return Err(invalid(KeyFormat::Hex, problem));
+        }
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let mut key = Zeroizing::new([0; SIZE]);
+        for (byte, [high, low]) in key.iter_mut().zip(pairs) {
+            let (high, low) =
+                digit(*high).zip(digit(*low)).ok_or(invalid(KeyFormat::Hex, problem))?;
+            *byte = (high << 4 | low) as u8;
+        }
+        Ok(Self(key))
+    }
+
+    /// The key that PBKDF2-HMAC-SHA1 derives.
+    ///
+    /// # Errors
+    /// [`CryptoError::KeyInput`]: shorter than 8 or longer than 512 bytes; no iterations, or more
+    /// than 2^32 - 1.
+    pub fn from_passphrase(passphrase: &[u8], derivation: Pbkdf2) -> Result<Self, CryptoError> {
+        if !(MIN_PASSPHRASE..=MAX_PASSPHRASE).contains(&passphrase.len()) {
+            return Err(invalid(KeyFormat::Passphrase, "has 8 to 512 bytes"));
+        }
+        let iterations = u32::try_from(derivation.iterations).unwrap_or(0);
+        if iterations == 0 {
+            let problem = "is derived in 1 to 4294967295 iterations";
+            return Err(invalid(KeyFormat::Passphrase, problem));
+        }
+        let mut key = Zeroizing::new([0; SIZE]);
+        let salt = derivation.salt.to_le_bytes();
+        pbkdf2::pbkdf2_hmac::<Sha1>(passphrase, &salt, iterations, key.as_mut_slice());
+        Ok(Self(key))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; SIZE] {
+        &self.0
+    }
+
+    /// The cipher that wraps keys of datasets of this suite: its mode, always with 256 bits.
+    pub(super) fn cipher(&self, suite: EncryptionSuite) -> Aead {
+        match suite {
+            EncryptionSuite::Aes128Ccm
+            | EncryptionSuite::Aes192Ccm
+            | EncryptionSuite::Aes256Ccm => Aead::ccm256(&self.0),
+            EncryptionSuite::Aes128Gcm
+            | EncryptionSuite::Aes192Gcm
+            | EncryptionSuite::Aes256Gcm => Aead::gcm256(&self.0),
+        }
+    }
+}
+
+impl fmt::Debug for WrappingKey {
+    /// Does not show the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WrappingKey(..)")
+    }
+}
+
+const fn invalid(format: KeyFormat, problem: &'static str) -> CryptoError {
+    CryptoError::KeyInput { format, problem }
+}
