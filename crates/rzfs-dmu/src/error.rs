@@ -1,7 +1,7 @@
 //! Why a block, object or object set cannot be read.
 
-use crate::CipherError;
 use rzfs_codec::compress::DecompressError;
+use rzfs_codec::crypto::CryptoError;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{Dva, FormatError, ObjectId, ObjsetId};
 use rzfs_vdev::VdevError;
@@ -32,7 +32,7 @@ pub enum BlockError {
     Decompress(#[from] DecompressError),
     /// The contents cannot be decrypted or authenticated.
     #[error(transparent)]
-    Crypto(#[from] CipherError),
+    Crypto(#[from] CryptoError),
     /// The block is encrypted and no key is loaded.
     #[error("the key is not loaded")]
     KeyNotLoaded,

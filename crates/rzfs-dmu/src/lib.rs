@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 mod block;
-mod cipher;
 mod error;
 mod gang;
 mod object;
@@ -22,7 +21,6 @@ mod traverse;
 mod tree;
 
 pub use block::Block;
-pub use cipher::{BlockCipher, CipherError, DatasetKey};
 pub use error::{BlockError, DmuError};
 pub use object::Object;
 pub use objset::{DnodeEntry, Objset};

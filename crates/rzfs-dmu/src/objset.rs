@@ -1,8 +1,8 @@
 //! Object sets: numbered collections of objects (spec 03, sections 1 and 2.2).
 
-use crate::DatasetKey;
 use crate::tree::{Seek, Tree};
 use crate::{Block, BlockPipeline, BlockRequest, DmuError, Object};
+use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::{self, Dnode, SLOT_SIZE};
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::units::Bookmark;

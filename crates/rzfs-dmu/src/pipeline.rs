@@ -10,13 +10,13 @@
 //! 4. blocks whose copy is lost go on with their next copy;
 //! 5. each block is decrypted and decompressed, and enters the cache.
 
-use crate::DatasetKey;
 use crate::gang::GangReader;
 use crate::{Block, BlockError};
 use bytes::Bytes;
 use rzfs_cache::{AdaptiveCache, BlockKey, BlockKind};
 use rzfs_codec::checksum::{self, Salt};
 use rzfs_codec::compress;
+use rzfs_codec::crypto::{self, DatasetKey};
 use rzfs_format::block_pointer::{PointerKind, Protection};
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
@@ -264,7 +264,7 @@ fn decode(bp: &BlockPointer, key: Option<&DatasetKey>, stored: Bytes) -> Result<
         (Protection::Encrypted, None) if is_dnode_block(bp) => stored,
         (Protection::Encrypted, None) => return Err(BlockError::KeyNotLoaded),
         (Protection::Authenticated, Some(key)) => {
-            key.authenticate(bp, &stored)?;
+            key.authenticate_block(bp, &stored)?;
             stored
         }
         _ => stored,
@@ -275,7 +275,7 @@ fn decode(bp: &BlockPointer, key: Option<&DatasetKey>, stored: Bytes) -> Result<
         decompress(bp, &stored)?
     };
     match (bp.protection(), key) {
-        (Protection::IndirectMac, Some(key)) => key.verify_indirect(bp, &data)?,
+        (Protection::IndirectMac, Some(_)) => crypto::verify_indirect(bp, &data)?,
         (Protection::Objset, Some(key)) => key.verify_objset(&data, bp.order())?,
         _ => {}
     }

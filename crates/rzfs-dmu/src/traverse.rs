@@ -5,9 +5,9 @@
 //! skipped. Neighbouring indirect and dnode blocks are read together; memory is bounded by one
 //! batch for each level.
 
-use crate::DatasetKey;
 use crate::tree::Tree;
 use crate::{Block, BlockPipeline, BlockRequest, DmuError};
+use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::{self, Dnode, SLOT_SIZE};
 use rzfs_format::objset::ObjsetBlock;
 use rzfs_format::units::Bookmark;

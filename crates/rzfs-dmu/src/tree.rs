@@ -3,8 +3,8 @@
 //! Nothing here trusts a pointer: a child has to have the type, level and size that its dnode
 //! says, else it is corrupt, and only what hangs below it is lost.
 
-use crate::DatasetKey;
 use crate::{Block, BlockPipeline, BlockRequest, DmuError};
+use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::Dnode;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, FormatError, Level, ObjectId, ObjsetId};

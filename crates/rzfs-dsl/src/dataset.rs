@@ -14,6 +14,7 @@ mod name;
 pub mod property;
 
 pub use error::DatasetError;
+pub use keyring::KeyStatus;
 pub use name::DatasetName;
 
 use keyring::Keyring;

@@ -139,3 +139,51 @@ pools! {
     version_8: "g22-v8",
     many_datasets: "g23-many",
 }
+
+const PASSPHRASE: &[u8] = b"correct horse battery\n";
+
+fn key_of(pool: &ReferencePool, root: &str) -> Vec<u8> {
+    match root {
+        "g10/raw" => pool.text("raw.key").unwrap(),
+        "g10/hex" => pool.text("hex.key").unwrap(),
+        _ => PASSPHRASE.to_vec(),
+    }
+}
+
+/// Reads every data block of every object; how many bytes of files there were.
+fn read_everything(objset: &Objset) -> u64 {
+    let mut bytes = 0;
+    for entry in objset.objects() {
+        let object = objset.object(entry.unwrap().id).unwrap();
+        let blocks = object.dnode().max_block_id.0 + 1;
+        for block in object.read_blocks(0..blocks) {
+            bytes += block.unwrap().data.len() as u64;
+        }
+        object.spill().unwrap();
+    }
+    bytes
+}
+
+#[test]
+fn every_block_of_every_suite_and_key_format_is_authentic() {
+    let pool = ReferencePool::golden("g10-encrypted").expect("a golden pool");
+    let tree = open(&pool, "g10");
+    let datasets = tree.root().unwrap().descendants().unwrap();
+    for dataset in &datasets {
+        let Some(root) = dataset.encryption_root().unwrap() else { continue };
+        if root.name() == dataset.name() {
+            assert_eq!(dataset.open_objset().unwrap_err().errno(), 13, "{}", dataset.name());
+            dataset.load_key(b"not the key of anything").unwrap_err();
+            dataset.load_key(&key_of(&pool, root.name())).unwrap();
+        }
+    }
+    let mut encrypted = 0;
+    for dataset in &datasets {
+        encrypted += u32::from(dataset.encryption_root().unwrap().is_some());
+        for snapshot in dataset.snapshots().unwrap() {
+            assert!(read_everything(&snapshot.open_objset().unwrap()) > 0, "{}", snapshot.name());
+        }
+        assert!(read_everything(&dataset.open_objset().unwrap()) > 0, "{}", dataset.name());
+    }
+    assert_eq!(encrypted, 10);
+}

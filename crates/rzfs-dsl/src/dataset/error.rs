@@ -1,5 +1,6 @@
 //! Why a dataset cannot be found or opened.
 
+use rzfs_codec::crypto::CryptoError;
 use rzfs_dmu::DmuError;
 use rzfs_format::{FormatError, ObjectId};
 
@@ -29,6 +30,20 @@ pub enum DatasetError {
         /// The encryption root.
         root: String,
     },
+    /// A key was offered for a dataset that is not encrypted.
+    #[error("'{name}' is not encrypted")]
+    NotEncrypted {
+        /// The dataset.
+        name: String,
+    },
+    /// The key is not the one of this dataset.
+    #[error("the key offered for '{root}' is not right: {source}")]
+    WrongKey {
+        /// The encryption root.
+        root: String,
+        /// What the cipher says.
+        source: CryptoError,
+    },
     /// A key object lacks one of its fields.
     #[error("object {object} of the MOS: the wrapped key is incomplete")]
     IncompleteKey {
@@ -44,11 +59,13 @@ impl DatasetError {
         const ENOENT: i32 = 2;
         const EIO: i32 = 5;
         const EACCES: i32 = 13;
+        const EINVAL: i32 = 22;
         match self {
             Self::Dmu(source) => source.errno(),
             Self::NotFound { .. } => ENOENT,
             Self::Corrupt { .. } | Self::IncompleteKey { .. } => EIO,
-            Self::KeyNotLoaded { .. } => EACCES,
+            Self::KeyNotLoaded { .. } | Self::WrongKey { .. } => EACCES,
+            Self::NotEncrypted { .. } => EINVAL,
         }
     }
 }

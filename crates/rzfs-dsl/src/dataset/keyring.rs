@@ -1,57 +1,219 @@
-//! The keys of encrypted datasets that are loaded.
+//! The keys of encrypted datasets.
 //!
 //! Encrypted directories below one *encryption root* share the root's wrapping key; each has a
 //! key object of its own, wrapped with it, that clones share with their origin (spec 04, section
-//! 19). Keys that were unwrapped are kept by key object.
+//! 19). Loading a key unwraps the root's key object to see whether the key is right; the others
+//! are unwrapped when they are needed, and kept by key object.
 
 use super::{Dataset, DatasetError};
-use rzfs_dmu::DatasetKey;
-use rzfs_format::ObjectId;
+use rzfs_codec::crypto::{CryptoVersion, DatasetKey, KeyFormat, Pbkdf2, WrappedKeys, WrappingKey};
+use rzfs_dmu::Object;
+use rzfs_format::encryption::EncryptionSuite;
+use rzfs_format::{Guid, ObjectId};
+use rzfs_zap::{Zap, ZapValue};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The field of a directory's ZAP that has its key object.
 const KEY_OBJECT_FIELD: &str = "com.datto:crypto_key_obj";
-/// The field of a key object that has the directory of the encryption root.
-const ROOT_FIELD: &[u8] = b"DSL_CRYPTO_ROOT_DDOBJ";
 
-/// Unwrapped keys by key object.
+/// The keys that were loaded. The lock protects the tables; it is never held over I/O.
 #[derive(Debug, Default)]
 pub(super) struct Keyring {
-    keys: RwLock<HashMap<ObjectId, Arc<DatasetKey>>>,
+    tables: RwLock<Tables>,
+}
+
+#[derive(Default)]
+struct Tables {
+    /// By the directory of the encryption root.
+    wrapping: HashMap<ObjectId, WrappingKey>,
+    /// By key object.
+    unwrapped: HashMap<ObjectId, Arc<DatasetKey>>,
+}
+
+impl std::fmt::Debug for Tables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let roots: Vec<_> = self.wrapping.keys().collect();
+        f.debug_struct("Tables").field("roots", &roots).finish_non_exhaustive()
+    }
 }
 
 impl Keyring {
-    pub(super) fn get(&self, key_object: ObjectId) -> Option<Arc<DatasetKey>> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.get(&key_object).cloned()
+    fn read<T>(&self, read: impl FnOnce(&Tables) -> T) -> T {
+        read(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
     }
+
+    fn write<T>(&self, write: impl FnOnce(&mut Tables) -> T) -> T {
+        write(&mut self.tables.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn wrapping(&self, root: ObjectId) -> Option<WrappingKey> {
+        self.read(|tables| tables.wrapping.get(&root).cloned())
+    }
+
+    fn unwrapped(&self, key_object: ObjectId) -> Option<Arc<DatasetKey>> {
+        self.read(|tables| tables.unwrapped.get(&key_object).cloned())
+    }
+}
+
+/// A key object in the MOS.
+struct KeyObject {
+    object: Object,
+    zap: Zap<Object>,
+}
+
+impl KeyObject {
+    fn field(&self, name: &str) -> Result<Option<ZapValue>, DatasetError> {
+        let value = self.zap.lookup(name.as_bytes());
+        Ok(value.map_err(|source| self.object.zap_error(source))?)
+    }
+
+    fn incomplete(&self) -> DatasetError {
+        DatasetError::IncompleteKey { object: self.object.id() }
+    }
+
+    fn optional_u64(&self, name: &str) -> Result<Option<u64>, DatasetError> {
+        Ok(self.field(name)?.and_then(|value| value.first_u64()))
+    }
+
+    fn u64(&self, name: &str) -> Result<u64, DatasetError> {
+        self.optional_u64(name)?.ok_or_else(|| self.incomplete())
+    }
+
+    fn bytes<const N: usize>(&self, name: &str) -> Result<[u8; N], DatasetError> {
+        let value = self.field(name)?;
+        let bytes = value.as_ref().and_then(|value| value.as_bytes()?.first_chunk());
+        bytes.copied().ok_or_else(|| self.incomplete())
+    }
+
+    /// The directory of the encryption root.
+    fn root(&self) -> Result<ObjectId, DatasetError> {
+        self.u64("DSL_CRYPTO_ROOT_DDOBJ").map(ObjectId)
+    }
+
+    fn wrapped_keys(&self) -> Result<WrappedKeys, DatasetError> {
+        let corrupt = |source| DatasetError::Corrupt { object: self.object.id(), source };
+        let version = self.optional_u64("DSL_CRYPTO_VERSION")?.unwrap_or(0);
+        Ok(WrappedKeys {
+            suite: EncryptionSuite::from_number(self.u64("DSL_CRYPTO_SUITE")?).map_err(corrupt)?,
+            version: CryptoVersion::from_number(version).map_err(corrupt)?,
+            guid: Guid(self.u64("DSL_CRYPTO_GUID")?),
+            iv: self.bytes("DSL_CRYPTO_IV")?,
+            mac: self.bytes("DSL_CRYPTO_MAC")?,
+            master: self.bytes("DSL_CRYPTO_MASTER_KEY_1")?,
+            hmac: self.bytes("DSL_CRYPTO_HMAC_KEY_1")?,
+        })
+    }
+
+    fn format(&self) -> Result<KeyFormat, DatasetError> {
+        let corrupt = |source| DatasetError::Corrupt { object: self.object.id(), source };
+        KeyFormat::from_number(self.u64("keyformat")?).map_err(corrupt)
+    }
+
+    fn derivation(&self) -> Result<Pbkdf2, DatasetError> {
+        Ok(Pbkdf2 {
+            salt: self.optional_u64("pbkdf2salt")?.unwrap_or(0),
+            iterations: self.optional_u64("pbkdf2iters")?.unwrap_or(0),
+        })
+    }
+}
+
+/// Whether the key of a dataset is at hand (property `keystatus`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum KeyStatus {
+    /// The dataset is not encrypted.
+    None,
+    /// Its key is not loaded.
+    Unavailable,
+    /// Its key is loaded.
+    Available,
 }
 
 impl Dataset {
     /// The object with its wrapped key; `None` when it is not encrypted.
-    pub fn key_object(&self) -> Result<Option<ObjectId>, DatasetError> {
+    pub(super) fn key_object(&self) -> Result<Option<ObjectId>, DatasetError> {
         Ok(self.directory_field(KEY_OBJECT_FIELD)?.map(ObjectId))
+    }
+
+    fn open_key_object(&self) -> Result<Option<KeyObject>, DatasetError> {
+        let Some(id) = self.key_object()? else { return Ok(None) };
+        let object = self.tree().mos().object(id)?;
+        let zap = object.zap()?;
+        Ok(Some(KeyObject { object, zap }))
     }
 
     /// The file system or volume whose key unlocks it; `None` when it is not encrypted.
     pub fn encryption_root(&self) -> Result<Option<Dataset>, DatasetError> {
-        let Some(key_object) = self.key_object()? else { return Ok(None) };
-        let object = self.tree().mos().object(key_object)?;
-        let root = object.zap()?.lookup_u64(ROOT_FIELD);
-        let root = root.map_err(|source| object.zap_error(source))?;
-        let root = root.ok_or(DatasetError::IncompleteKey { object: key_object })?;
-        let name = self.tree().directory_name(ObjectId(root))?;
+        let Some(key) = self.open_key_object()? else { return Ok(None) };
+        let name = self.tree().directory_name(key.root()?)?;
         self.tree().open(&name).map(Some)
+    }
+
+    /// How the user gives the key of its encryption root; `None` when it is not encrypted.
+    pub fn key_format(&self) -> Result<Option<KeyFormat>, DatasetError> {
+        let Some(root) = self.encryption_root()? else { return Ok(None) };
+        let key = root.open_key_object()?;
+        key.map(|key| key.format()).transpose()
+    }
+
+    /// Whether its key is at hand.
+    pub fn key_status(&self) -> Result<KeyStatus, DatasetError> {
+        let Some(key) = self.open_key_object()? else { return Ok(KeyStatus::None) };
+        let root = key.root()?;
+        Ok(match self.tree().keyring().read(|tables| tables.wrapping.contains_key(&root)) {
+            true => KeyStatus::Available,
+            false => KeyStatus::Unavailable,
+        })
+    }
+
+    /// Loads the key of its encryption root, from what the user typed or a key file holds. All
+    /// datasets with this root can be opened then.
+    ///
+    /// # Errors
+    /// [`DatasetError::WrongKey`] when it is not the key, [`DatasetError::NotEncrypted`] when
+    /// there is nothing to unlock.
+    pub fn load_key(&self, input: &[u8]) -> Result<(), DatasetError> {
+        let not_encrypted = || DatasetError::NotEncrypted { name: self.name().to_owned() };
+        let root = self.encryption_root()?.ok_or_else(not_encrypted)?;
+        let key = root.open_key_object()?.ok_or_else(not_encrypted)?;
+        let wrong = |source| DatasetError::WrongKey { root: root.name().to_owned(), source };
+        let wrapping =
+            WrappingKey::from_input(key.format()?, input, key.derivation()?).map_err(wrong)?;
+        let unwrapped = DatasetKey::unwrap(&wrapping, &key.wrapped_keys()?).map_err(wrong)?;
+        self.tree().keyring().write(|tables| {
+            tables.wrapping.insert(root.directory_object(), wrapping);
+            tables.unwrapped.insert(key.object.id(), Arc::new(unwrapped));
+        });
+        Ok(())
+    }
+
+    /// Forgets the key of its encryption root; what is open stays open.
+    pub fn unload_key(&self) -> Result<(), DatasetError> {
+        let Some(key) = self.open_key_object()? else { return Ok(()) };
+        let root = key.root()?;
+        self.tree().keyring().write(|tables| {
+            tables.wrapping.remove(&root);
+            tables.unwrapped.clear();
+        });
+        Ok(())
     }
 
     /// The key of its blocks; `None` when it is not encrypted.
     pub(super) fn loaded_key(&self) -> Result<Option<Arc<DatasetKey>>, DatasetError> {
-        let Some(key_object) = self.key_object()? else { return Ok(None) };
-        if let Some(key) = self.tree().keyring().get(key_object) {
-            return Ok(Some(key));
+        let Some(key) = self.open_key_object()? else { return Ok(None) };
+        let (keyring, id, root) = (self.tree().keyring(), key.object.id(), key.root()?);
+        if let Some(unwrapped) = keyring.unwrapped(id) {
+            return Ok(Some(unwrapped));
         }
-        let root = self.encryption_root()?.map_or_else(String::new, |root| root.name().to_owned());
-        Err(DatasetError::KeyNotLoaded { root })
+        let root_name = || self.tree().directory_name(root);
+        let Some(wrapping) = keyring.wrapping(root) else {
+            return Err(DatasetError::KeyNotLoaded { root: root_name()? });
+        };
+        let unwrapped = match DatasetKey::unwrap(&wrapping, &key.wrapped_keys()?) {
+            Ok(unwrapped) => Arc::new(unwrapped),
+            Err(source) => return Err(DatasetError::WrongKey { root: root_name()?, source }),
+        };
+        keyring.write(|tables| tables.unwrapped.insert(id, Arc::clone(&unwrapped)));
+        Ok(Some(unwrapped))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::table::{CASE_SENSITIVITY, ENCRYPTION, Form, KEY_FORMAT, NORMALIZATION, UTF8_ONLY};
 use super::{Property, PropertySource, PropertyValue};
-use crate::dataset::{Dataset, DatasetError, DatasetKind};
+use crate::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::ObjectId;
 use rzfs_format::dsl::{DslDataset, DslDir};
@@ -149,10 +149,10 @@ impl Dataset {
             "encryptionroot" => {
                 return Ok(self.encryption_root()?.map(|root| text(root.name())));
             }
-            "keystatus" => match self.key_object()? {
-                None => return Ok(None),
-                Some(key) if self.tree().keyring().get(key).is_some() => text("available"),
-                Some(_) => text("unavailable"),
+            "keystatus" => match self.key_status()? {
+                KeyStatus::None => return Ok(None),
+                KeyStatus::Available => text("available"),
+                KeyStatus::Unavailable => text("unavailable"),
             },
             _ => return Ok(None),
         }))
