@@ -6,7 +6,7 @@ mod vdev;
 
 pub use vdev::Vdev;
 
-use crate::config::{VdevConfig, VdevKind};
+use crate::config::{AllocationBias, VdevConfig, VdevKind};
 use crate::draid::DraidGeometry;
 use crate::dtl::{DirtyTimeLog, TxgSet};
 use crate::error::ConfigError;
@@ -121,6 +121,8 @@ pub(crate) struct Node {
     pub(crate) children: Vec<NodeId>,
     pub(crate) role: Role,
     pub(crate) space: Option<Space>,
+    /// What a top-level vdev is for, where only its ZAP tells.
+    pub(crate) bias: OnceLock<AllocationBias>,
     pub(crate) counters: Counters,
 }
 
@@ -302,6 +304,12 @@ impl VdevTree {
             _ => return false,
         }
         true
+    }
+
+    /// Tells what a top-level vdev is for, as its ZAP says. Returns whether there is such a vdev
+    /// and nobody told before.
+    pub fn set_allocation_bias(&self, vdev: VdevId, bias: AllocationBias) -> bool {
+        self.top_node(vdev).is_some_and(|id| self.node(id).bias.set(bias).is_ok())
     }
 
     /// Gives a removed vdev its mapping. Before that nothing can be read through it.

@@ -4,7 +4,7 @@
 use super::error::PoolError;
 use rzfs_dmu::{DmuError, Object, Objset};
 use rzfs_format::ObjectId;
-use rzfs_zap::{Zap, ZapEntry, ZapError, ZapValue};
+use rzfs_zap::{IntegerSize, Zap, ZapEntry, ZapError, ZapValue};
 
 /// Most entries that are read into memory at once; real lists have tens.
 pub(crate) const MAX_ENTRIES: usize = 1 << 16;
@@ -74,8 +74,8 @@ impl Attributes {
     /// [`PoolError`] when it cannot be read or is something else.
     pub fn words(&self, name: &str) -> Result<Option<Vec<u64>>, PoolError> {
         let Some(value) = self.value(name)? else { return Ok(None) };
-        if value.integer_size() == 8 {
-            Ok(Some(value.integers()))
+        if value.integer_size() == IntegerSize::Eight {
+            Ok(Some(value.integers().collect()))
         } else {
             Err(self.mismatch(name, "its numbers have another size"))
         }
