@@ -17,7 +17,7 @@ macro_rules! counters {
             }
 
             /// Adds each number of `other` to the number of the same name.
-            pub(crate) const fn add(&mut self, other: &Self) {
+            pub const fn add(&mut self, other: &Self) {
                 $(self.$field = self.$field.wrapping_add(other.$field);)*
             }
         }
