@@ -333,8 +333,7 @@ impl<V: Weighted> Shard<V> {
         let entry = self.entries.get(index)?;
         let value = entry.value.clone();
         if entry.stay == Stay::WhileUsed {
-            self.entries.unlink(&mut self.lru, index);
-            self.entries.push_front(&mut self.lru, index);
+            self.entries.renew(&mut self.lru, index);
         }
         self.events.hits += 1;
         Some(value)

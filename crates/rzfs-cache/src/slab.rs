@@ -7,16 +7,19 @@
 const NONE: u32 = u32::MAX;
 
 /// Entries, some of them in lists.
+///
+/// The links lie apart from the entries: to move an entry touches its neighbours' links, which are
+/// anywhere in memory, and of links eight fit in a cache line.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    slots: Vec<Slot<T>>,
-    /// The first free slot; they are chained by `next`.
+    entries: Vec<Option<T>>,
+    links: Vec<Links>,
+    /// The first free place; they are chained by `next`.
     free: u32,
 }
 
-#[derive(Debug)]
-pub(crate) struct Slot<T> {
-    value: Option<T>,
+#[derive(Clone, Copy, Debug)]
+struct Links {
     prev: u32,
     next: u32,
 }
@@ -38,51 +41,52 @@ impl List {
 }
 
 impl<T> Slab<T> {
+    /// Bytes that an entry needs.
+    pub(crate) const ENTRY_SIZE: usize = size_of::<Option<T>>() + size_of::<Links>();
+
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), free: NONE }
+        Self { entries: Vec::new(), links: Vec::new(), free: NONE }
     }
 
     /// Adds an entry, which is in no list.
     ///
     /// # Panics
-    /// When 2^32 - 1 entries are there, which are at least 256 GiB of slots.
-    pub(crate) fn insert(&mut self, value: T) -> u32 {
-        let slot = Slot { value: Some(value), prev: NONE, next: NONE };
-        if let Some(place) = self.slots.get_mut(self.free as usize) {
+    /// When 2^32 - 1 entries are there, which need hundreds of GiB.
+    pub(crate) fn insert(&mut self, entry: T) -> u32 {
+        let free = self.free as usize;
+        if let (Some(place), Some(links)) = (self.entries.get_mut(free), self.links.get_mut(free)) {
             let index = self.free;
-            self.free = place.next;
-            *place = slot;
+            self.free = links.next;
+            *place = Some(entry);
             return index;
         }
-        let index = self.slots.len() as u32;
-        assert!(index != NONE && self.slots.len() <= NONE as usize, "too many cached blocks");
-        self.slots.push(slot);
-        index
+        assert!(self.entries.len() < NONE as usize, "too many cached blocks");
+        self.entries.push(Some(entry));
+        self.links.push(Links { prev: NONE, next: NONE });
+        self.entries.len() as u32 - 1
     }
 
     /// Takes an entry out; it must be in no list.
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
-        let slot = self.slots.get_mut(index as usize)?;
-        let value = slot.value.take()?;
-        slot.next = self.free;
+        let entry = self.entries.get_mut(index as usize)?.take()?;
+        self.links.get_mut(index as usize)?.next = self.free;
         self.free = index;
-        Some(value)
+        Some(entry)
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
-        self.slots.get(index as usize)?.value.as_ref()
+        self.entries.get(index as usize)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.slots.get_mut(index as usize)?.value.as_mut()
+        self.entries.get_mut(index as usize)?.as_mut()
     }
 
     /// Puts an entry that is in no list in front of one.
     pub(crate) fn push_front(&mut self, list: &mut List, index: u32) {
-        let Some(slot) = self.slots.get_mut(index as usize) else { return };
-        slot.prev = NONE;
-        slot.next = list.front;
-        match self.slots.get_mut(list.front as usize) {
+        let Some(links) = self.links.get_mut(index as usize) else { return };
+        *links = Links { prev: NONE, next: list.front };
+        match self.links.get_mut(list.front as usize) {
             Some(front) => front.prev = index,
             None => list.back = index,
         }
@@ -91,28 +95,34 @@ impl<T> Slab<T> {
 
     /// Takes an entry out of the list that it is in.
     pub(crate) fn unlink(&mut self, list: &mut List, index: u32) {
-        let Some(slot) = self.slots.get_mut(index as usize) else { return };
-        let (prev, next) = (slot.prev, slot.next);
-        (slot.prev, slot.next) = (NONE, NONE);
-        match self.slots.get_mut(prev as usize) {
+        let Some(&Links { prev, next }) = self.links.get(index as usize) else { return };
+        match self.links.get_mut(prev as usize) {
             Some(before) => before.next = next,
             None => list.front = next,
         }
-        match self.slots.get_mut(next as usize) {
+        match self.links.get_mut(next as usize) {
             Some(after) => after.prev = prev,
             None => list.back = prev,
         }
     }
 
+    /// Makes an entry of a list its newest.
+    pub(crate) fn renew(&mut self, list: &mut List, index: u32) {
+        if list.front != index {
+            self.unlink(list, index);
+            self.push_front(list, index);
+        }
+    }
+
     /// The next newer entry of the list.
     pub(crate) fn newer(&self, index: u32) -> Option<u32> {
-        let prev = self.slots.get(index as usize)?.prev;
+        let prev = self.links.get(index as usize)?.prev;
         (prev != NONE).then_some(prev)
     }
 
     /// All entries, for good.
     pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
-        self.slots.into_iter().filter_map(|slot| slot.value)
+        self.entries.into_iter().flatten()
     }
 }
 
@@ -149,6 +159,10 @@ mod tests {
                             slab.unlink(&mut lists[which], index_of[&number]);
                             slab.push_front(&mut lists[1 - which], index_of[&number]);
                             model[1 - which].push_back(number);
+                        }
+                        if let Some(number) = model[which].pop_front() {
+                            slab.renew(&mut lists[which], index_of[&number]);
+                            model[which].push_back(number);
                         }
                     }
                     _ => {

@@ -1,7 +1,7 @@
 //! What the cache knows about one block.
 
 use crate::hashed::Hashed;
-use crate::slab::Slot;
+use crate::slab::Slab;
 use crate::{BlockKey, BlockKind};
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ pub(super) struct Entry<V> {
 
 /// Bytes that the cache itself needs for an entry, whether its block is in memory or not.
 pub(super) const fn header_size<V>() -> u64 {
-    let entry = size_of::<Slot<Entry<V>>>();
+    let entry = Slab::<Entry<V>>::ENTRY_SIZE;
     let table = size_of::<(Hashed<BlockKey>, u32)>() + 1;
     (entry + table) as u64
 }

@@ -149,11 +149,15 @@ impl<V: Weighted> Shard<V> {
             }
             _ => {}
         }
+        if from == to {
+            self.entries.renew(&mut self.lists[from.index()], index);
+            return Change::None;
+        }
         entry.class = to;
         let weight = entry.weight;
         self.entries.unlink(&mut self.lists[from.index()], index);
         self.entries.push_front(&mut self.lists[to.index()], index);
-        if from == to { Change::None } else { Change::Moved { from, to, weight } }
+        Change::Moved { from, to, weight }
     }
 
     /// Joins a flight to a block, or starts one.
