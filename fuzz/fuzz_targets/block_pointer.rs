@@ -13,7 +13,9 @@ fuzz_target!(|data: &[u8]| {
         let _ = format!("{bp:?}");
         if bp.validate().is_ok() && !bp.is_hole() {
             assert!(bp.logical_size() <= 16 << 20);
-            assert!(bp.is_embedded() || bp.physical_size() <= bp.logical_size() || bp.is_redacted());
+            assert!(
+                bp.is_embedded() || bp.physical_size() <= bp.logical_size() || bp.is_redacted()
+            );
         }
     }
 });

@@ -17,7 +17,8 @@ fuzz_target!(|input: (Vec<(u8, u64)>, Vec<(u16, Vec<u16>)>, Vec<u8>)| {
         return;
     };
     let numbers: Vec<_> = layouts.iter().map(|(number, _)| number.to_string()).collect();
-    let entries = numbers.iter().zip(&layouts).map(|(name, (_, list))| (name.as_bytes(), list.clone()));
+    let entries =
+        numbers.iter().zip(&layouts).map(|(name, (_, list))| (name.as_bytes(), list.clone()));
     let Ok(layouts) = Layouts::new(entries, &registry) else { return };
     let schema = Schema { registry, layouts };
     if let Ok(buffer) = schema.buffer(&data) {

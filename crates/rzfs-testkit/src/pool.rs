@@ -95,7 +95,7 @@ impl ReferencePool {
     /// Unpacks beside `dir` and renames, so that tests that run at once never see a part.
     fn unpack(&self, dir: &Path) -> io::Result<()> {
         let mut partial = OsString::from(dir);
-        partial.push(format!(".{}", std::process::id()));
+        partial.push(format!(".{}.{:?}", std::process::id(), std::thread::current().id()));
         let partial = PathBuf::from(partial);
         fs::create_dir_all(&partial)?;
         match &self.packing {

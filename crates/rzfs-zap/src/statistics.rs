@@ -3,10 +3,13 @@
 use rzfs_format::BlockId;
 use rzfs_format::zap::ZapHash;
 use rzfs_format::zap::fat::FatHeader;
-use rzfs_format::zap::leaf::{CHUNK_SIZE, Leaf};
+use rzfs_format::zap::leaf::Leaf;
 
 use crate::fat::Fat;
 use crate::{ZapBlocks, ZapError};
+
+/// Bytes of a free chunk that `zdb` counts as unused (measured; a chunk has 24).
+const FREE_CHUNK_BYTES: usize = 22;
 
 /// Statistics of a ZAP.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +43,8 @@ pub struct FatStatistics {
     pub leaves_with_pointers: Histogram,
     /// Leaves by a fifth of their entries.
     pub leaves_with_fives: Histogram,
-    /// Leaves by tenths of the block that are in use, rounded up.
+    /// Leaves by tenths of the block that are in use; a free chunk counts as 22 unused bytes, as
+    /// it does for `zdb`.
     pub leaves_with_tenths: Histogram,
     /// Entries by the chunks that they take.
     pub entries_with_chunks: Histogram,
@@ -79,8 +83,8 @@ impl FatStatistics {
         count(&mut self.leaves_with_pointers, pointers as usize);
         count(&mut self.leaves_with_fives, usize::from(leaf.entry_count()) / 5);
         let size = leaf.geometry().block_size();
-        let free = usize::from(leaf.free_chunks()) * CHUNK_SIZE;
-        count(&mut self.leaves_with_tenths, (size.saturating_sub(free) * 10).div_ceil(size));
+        let free = usize::from(leaf.free_chunks()) * FREE_CHUNK_BYTES;
+        count(&mut self.leaves_with_tenths, size.saturating_sub(free) * 10 / size);
         for bucket in 0..leaf.geometry().buckets() {
             let mut entries = 0;
             for entry in leaf.bucket(bucket, fat.key_kind()) {
