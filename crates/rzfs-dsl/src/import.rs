@@ -22,6 +22,7 @@ mod error;
 mod host;
 mod indirect;
 mod label_scan;
+mod listing;
 mod options;
 mod rewind;
 mod uberblock_scan;
@@ -34,6 +35,7 @@ pub use discovery::{DiscoveredPool, Discovery};
 pub use error::{ImportError, ImportFailure, SelectError, UnsupportedFeature};
 pub use host::HostIdentity;
 pub use label_scan::{LabelError, LabelTrust, RawLabel, read_boot_environment, read_labels};
+pub use listing::{Destroyed, ImportablePool};
 pub use options::{
     ActivityCheck, HostCheck, ImportOptions, ImportTarget, LoadVerification, MissingLogs,
     RewindPolicy,

@@ -13,6 +13,7 @@
 
 mod attributes;
 mod auxiliary;
+pub mod compatibility;
 mod error;
 mod error_log;
 mod features;
@@ -20,8 +21,10 @@ mod history;
 mod packed_list;
 mod properties;
 mod scan;
+mod sharing;
 mod space;
 mod space_store;
+mod status;
 
 pub use attributes::Attributes;
 pub use auxiliary::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
@@ -31,12 +34,15 @@ pub use features::{FeatureNeed, FeatureState, FeatureStates, UnknownFeature, is_
 pub use history::{History, HistoryEvent, HistoryRecord};
 pub use properties::{FailMode, PoolProperties, PropertySource, Stored};
 pub use scan::{ExpansionState, ScanFunction, ScanState, ScanStatus};
+pub use sharing::{CloneSavings, DedupTable};
 pub use space::VdevSpace;
 pub use space_store::MosStore;
+pub use status::PoolStatus;
 
 pub(crate) use auxiliary::read_configs as read_auxiliary_configs;
 pub(crate) use packed_list::read as read_packed_list;
 pub(crate) use space::top_attributes;
+pub(crate) use status::Symptoms;
 
 use crate::dataset::DatasetTree;
 use crate::import::RewindInfo;
@@ -52,9 +58,10 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetBlock;
 use rzfs_format::uberblock::Uberblock;
 use rzfs_format::zil::ZilHeader;
-use rzfs_format::{BlockPointer, ByteOrder, FormatError, Guid, ObjectId, ObjsetId, Txg};
+use rzfs_format::{BlockPointer, FormatError, Guid, ObjectId, ObjsetId, Txg};
 use rzfs_metaslab::PoolMetaslabs;
 use rzfs_vdev::{Health, Vdev, VdevTree};
+use space::Adjustments;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -69,12 +76,14 @@ pub struct ReadOnly;
 #[derive(Debug)]
 pub struct Pool<Mode = ReadOnly> {
     inner: Arc<Parts>,
+    datasets: DatasetTree,
     mode: PhantomData<Mode>,
 }
 
 impl<Mode> Clone for Pool<Mode> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), mode: PhantomData }
+        let inner = Arc::clone(&self.inner);
+        Self { inner, datasets: self.datasets.clone(), mode: PhantomData }
     }
 }
 
@@ -96,7 +105,36 @@ pub(crate) struct Parts {
     pub(crate) auxiliary: Vec<AuxiliaryVdev>,
     pub(crate) removal: Option<RemovalState>,
     pub(crate) rewound: Option<RewindInfo>,
-    pub(crate) datasets: DatasetTree,
+}
+
+impl Parts {
+    fn metaslabs(&self) -> Result<PoolMetaslabs, PoolError> {
+        space::metaslabs(&self.mos, &self.directory, &self.features, &self.vdevs)
+    }
+
+    fn deflate(&self) -> Result<bool, PoolError> {
+        Ok(self.directory.number("deflate")?.is_some_and(|deflate| deflate != 0))
+    }
+
+    fn bpobj(&self, id: ObjectId) -> Result<BpobjHeader, PoolError> {
+        let object = self.mos.object(id)?;
+        BpobjHeader::decode(object.bonus(), object.order()).map_err(PoolError::corrupt(id))
+    }
+
+    fn usable_space(&self) -> Result<u64, PoolError> {
+        let Self { mos, directory, vdevs, .. } = self;
+        let dedup = sharing::total(&sharing::dedup_tables(mos, directory, vdevs)?);
+        let clones = sharing::clone_savings(mos, directory, vdevs)?;
+        let adjustments = Adjustments {
+            saved: dedup.ref_dsize.saturating_sub(dedup.dsize).saturating_add(clones.saved),
+            deferred: match directory.object("sync_bplist")? {
+                Some(object) => self.bpobj(object)?.bytes,
+                None => 0,
+            },
+            deflate: self.deflate()?,
+        };
+        space::usable(mos, vdevs, &self.metaslabs()?, adjustments)
+    }
 }
 
 /// Space that is still to be freed in the background (spec 01, section 8.1).
@@ -146,7 +184,15 @@ impl Erratum {
 
 impl<Mode> Pool<Mode> {
     pub(crate) fn new(parts: Parts) -> Self {
-        Self { inner: Arc::new(parts), mode: PhantomData }
+        let inner = Arc::new(parts);
+        let shared = Arc::clone(&inner);
+        let usable_space = move || {
+            let space = shared.usable_space();
+            space.inspect_err(|error| tracing::warn!(%error, "no space can be told")).unwrap_or(0)
+        };
+        let (mos, name) = (inner.mos.clone(), inner.name.clone());
+        let datasets = DatasetTree::new(mos, name, inner.root_dataset, usable_space);
+        Self { inner, datasets, mode: PhantomData }
     }
 
     /// The name under which it is open.
@@ -242,7 +288,7 @@ impl<Mode> Pool<Mode> {
     /// Its datasets; keys that are loaded are shared by all handles of the pool.
     #[must_use]
     pub fn datasets(&self) -> &DatasetTree {
-        &self.inner.datasets
+        &self.datasets
     }
 
     /// Its features.
@@ -334,6 +380,26 @@ impl<Mode> Pool<Mode> {
         state.map_err(PoolError::corrupt(zap.id()))
     }
 
+    /// The condition of the pool that matters most.
+    ///
+    /// # Errors
+    /// [`PoolError`] when the state of the last scan or the error logs cannot be read.
+    pub fn status(&self) -> Result<PoolStatus, PoolError> {
+        let scan = self.scan()?;
+        let symptoms = Symptoms {
+            last_used_elsewhere: false,
+            health: Some(self.health()),
+            vdevs: Some(&self.inner.vdevs),
+            version: self.version(),
+            features: Some(&self.inner.features),
+            compatibility: self.inner.config.compatibility.as_deref(),
+            scan: scan.as_ref(),
+            damaged_blocks: self.errors()?.len(),
+            erratum: self.erratum(),
+        };
+        Ok(symptoms.status())
+    }
+
     /// The ZAP of a top-level vdev: its properties and states.
     ///
     /// # Errors
@@ -366,8 +432,7 @@ impl<Mode> Pool<Mode> {
     /// # Errors
     /// [`PoolError::Space`] when space accounting is damaged.
     pub fn metaslabs(&self) -> Result<PoolMetaslabs, PoolError> {
-        let Parts { mos, directory, features, vdevs, .. } = &*self.inner;
-        space::metaslabs(mos, directory, features, vdevs)
+        self.inner.metaslabs()
     }
 
     /// The space of all top-level vdevs that have any, by their position.
@@ -378,12 +443,39 @@ impl<Mode> Pool<Mode> {
         space::vdev_space(&self.inner.mos, &self.inner.vdevs, &self.metaslabs()?)
     }
 
+    /// Bytes that the pool has for datasets, used or not: without redundancy and without what is
+    /// kept back so that a full pool can still free something.
+    ///
+    /// # Errors
+    /// [`PoolError`] when space accounting is damaged.
+    pub fn usable_space(&self) -> Result<u64, PoolError> {
+        self.inner.usable_space()
+    }
+
+    /// The dedup tables.
+    ///
+    /// # Errors
+    /// [`PoolError`] when their statistics or logs cannot be read.
+    pub fn dedup_tables(&self) -> Result<Vec<DedupTable>, PoolError> {
+        let Parts { mos, directory, vdevs, .. } = &*self.inner;
+        sharing::dedup_tables(mos, directory, vdevs)
+    }
+
+    /// How much block cloning saves.
+    ///
+    /// # Errors
+    /// [`PoolError`] when its tables cannot be read.
+    pub fn clone_savings(&self) -> Result<CloneSavings, PoolError> {
+        let Parts { mos, directory, vdevs, .. } = &*self.inner;
+        sharing::clone_savings(mos, directory, vdevs)
+    }
+
     /// Whether space on RAID-Z is accounted by what a file would take without parity.
     ///
     /// # Errors
     /// [`PoolError`] when the object directory cannot be read.
     pub fn deflate(&self) -> Result<bool, PoolError> {
-        Ok(self.inner.directory.number("deflate")?.is_some_and(|deflate| deflate != 0))
+        self.inner.deflate()
     }
 
     /// The version that the pool was created with, if it says so.
@@ -400,19 +492,14 @@ impl<Mode> Pool<Mode> {
     /// [`PoolError`] when it cannot be read.
     pub fn pending_frees(&self) -> Result<PendingFrees, PoolError> {
         let Parts { mos, directory, .. } = &*self.inner;
-        let bonus = |name| -> Result<Option<(ObjectId, Vec<u8>, ByteOrder)>, PoolError> {
-            let Some(id) = directory.object(name)? else { return Ok(None) };
-            let object = mos.object(id)?;
-            Ok(Some((id, object.bonus().to_vec(), object.order())))
-        };
         let mut frees = PendingFrees::default();
-        if let Some((id, bytes, order)) = bonus("free_bpobj")? {
-            frees.free_list =
-                Some(BpobjHeader::decode(&bytes, order).map_err(PoolError::corrupt(id))?);
+        if let Some(id) = directory.object("free_bpobj")? {
+            frees.free_list = Some(self.inner.bpobj(id)?);
         }
-        if let Some((id, bytes, order)) = bonus("bptree_obj")? {
-            frees.destroying =
-                Some(BptreeHeader::decode(&bytes, order).map_err(PoolError::corrupt(id))?);
+        if let Some(id) = directory.object("bptree_obj")? {
+            let object = mos.object(id)?;
+            let header = BptreeHeader::decode(object.bonus(), object.order());
+            frees.destroying = Some(header.map_err(PoolError::corrupt(id))?);
         }
         Ok(frees)
     }
@@ -489,18 +576,23 @@ impl<Mode> Pool<Mode> {
         Ok(logs)
     }
 
-    /// Whether the objset of a head has log records.
+    /// Whether the objset of a head has log records. A log whose first block was set aside but
+    /// never written has none.
     fn has_log(&self, id: ObjsetId, root: &BlockPointer) -> bool {
         if root.is_hole() {
             return false;
         }
-        match Objset::open(&self.inner.pipeline, id, root, None) {
-            Ok(objset) => log_header(objset.block()).is_ok_and(|header| !header.first.is_hole()),
+        let header = match Objset::open(&self.inner.pipeline, id, root, None) {
+            Ok(objset) => log_header(objset.block()),
             Err(error) => {
                 tracing::warn!(objset = %id, %error, "cannot look for an intent log");
-                false
+                return false;
             }
-        }
+        };
+        header.is_ok_and(|header| {
+            let written = || self.inner.pipeline.read_stored(&[&header.first]);
+            !header.first.is_hole() && written().iter().all(Result::is_ok)
+        })
     }
 }
 

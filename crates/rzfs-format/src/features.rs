@@ -15,6 +15,17 @@ const PER_DATASET: u8 = 8;
 /// Enabled only by name, never by an upgrade of all (`NO_UPGRADE`).
 const NO_UPGRADE: u8 = 16;
 
+/// A release of OpenZFS.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Release {
+    /// 2.3, or any before.
+    V2_3,
+    /// 2.4.
+    V2_4,
+    /// None yet.
+    Development,
+}
+
 struct Entry {
     name: &'static str,
     guid: &'static str,
@@ -310,6 +321,18 @@ impl Feature {
         self.entry().flags & PER_DATASET != 0
     }
 
+    /// The first release that has it, of those that differ in their features.
+    #[must_use]
+    pub const fn since(self) -> Release {
+        match self {
+            Self::BlockCloningEndian | Self::DynamicGangHeader | Self::PhysicalRewrite => {
+                Release::V2_4
+            }
+            Self::DraidFailureDomains => Release::Development,
+            _ => Release::V2_3,
+        }
+    }
+
     /// Whether `zpool upgrade` enables it without being told its name.
     #[must_use]
     pub const fn is_enabled_by_upgrade(self) -> bool {
@@ -348,7 +371,9 @@ mod tests {
             assert_eq!(Feature::from_name(feature.name()), Some(*feature));
             assert!(is_valid_guid(feature.guid().as_bytes()), "{feature}");
         }
-        assert_eq!(Feature::ALL.len(), 48);
+        let since = |release| Feature::ALL.iter().filter(|f| f.since() <= release).count();
+        let counts = [Release::V2_3, Release::V2_4, Release::Development].map(since);
+        assert_eq!(counts, [44, 47, 48]);
         assert_eq!(Feature::from_guid(b"org.example:none"), None);
     }
 

@@ -271,7 +271,7 @@ impl VdevMetaslabs {
     /// Bytes of all metaslabs.
     #[must_use]
     pub fn space(&self) -> u64 {
-        (self.metaslabs.len() as u64) << self.geometry.metaslab_shift.min(62)
+        self.metaslabs.iter().fold(0, |sum: u64, metaslab| sum.saturating_add(metaslab.size()))
     }
 
     /// Bytes that are allocated, with logged changes; saturates.

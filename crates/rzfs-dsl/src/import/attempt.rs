@@ -10,7 +10,6 @@ use super::rewind::RewindInfo;
 use super::uberblock_scan::{FoundUberblock, UberblockScan};
 use super::validation::{Rules, Stage, ValidatedLeaves};
 use super::verification;
-use crate::dataset::DatasetTree;
 use crate::pool::{
     Attributes, AuxiliaryKind, AuxiliaryVdev, FeatureNeed, FeatureStates, Parts, PoolError,
     is_supported, read_auxiliary_configs, read_packed_list,
@@ -297,7 +296,6 @@ impl<'a> Attempt<'a> {
         let rewound = self.verify(&mos, &uberblock)?;
         let name = self.options.name.clone().unwrap_or_else(|| config.name.clone());
         Ok(Parts {
-            datasets: DatasetTree::new(mos.clone(), name.clone(), root_dataset, || u64::MAX),
             name,
             config,
             config_list: list.clone(),

@@ -193,7 +193,7 @@ pub struct ImportFailure {
     pub name: String,
     /// Why.
     #[source]
-    pub error: ImportError,
+    pub error: Box<ImportError>,
     /// The older state to which a rewind would bring the pool, if there is one.
     pub recovery: Option<RewindInfo>,
 }

@@ -41,8 +41,10 @@ impl Pool<ReadOnly> {
 }
 
 fn import(discovered: &DiscoveredPool, options: &ImportOptions) -> Result<Parts, ImportFailure> {
-    let fail =
-        |error, recovery| ImportFailure { name: discovered.name().to_owned(), error, recovery };
+    let fail = |error, recovery| {
+        let (name, error) = (discovered.name().to_owned(), Box::new(error));
+        ImportFailure { name, error, recovery }
+    };
     let mut attempt = Attempt::new(discovered, options, Purpose::Import);
     let (limit, policy) = match options.target {
         ImportTarget::Newest => (None, options.rewind),

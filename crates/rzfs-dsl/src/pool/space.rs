@@ -6,9 +6,10 @@ use super::features::FeatureStates;
 use super::space_store::MosStore;
 use rzfs_dmu::Objset;
 use rzfs_format::features::Feature;
-use rzfs_format::{ObjectId, VdevId};
+use rzfs_format::units::SECTOR_SIZE;
+use rzfs_format::{ObjectId, Txg, VdevId};
 use rzfs_metaslab::log::{LogMap, LoggedVdev, PoolMetaslabs, txg_of_key};
-use rzfs_metaslab::metaslab::{VdevGeometry, VdevMetaslabs};
+use rzfs_metaslab::metaslab::{Metaslab, VdevGeometry, VdevMetaslabs};
 use rzfs_metaslab::space_map::SpaceMap;
 use rzfs_vdev::{Vdev, VdevKind, VdevTree};
 use std::collections::BTreeMap;
@@ -91,7 +92,9 @@ fn geometry(tree: &VdevTree, vdev: Vdev<'_>, id: VdevId) -> Option<VdevGeometry>
         asize: vdev.asize()?,
         ashift: vdev.ashift()?,
         metaslab_shift: u32::try_from(top.metaslab_shift?).ok()?,
-        row_size: tree.min_allocation(id).filter(|_| vdev.kind() == VdevKind::Draid),
+        row_size: tree
+            .allocated_size(id, SECTOR_SIZE, Txg(0))
+            .filter(|_| vdev.kind() == VdevKind::Draid),
     })
 }
 
@@ -136,4 +139,94 @@ fn checkpointed(mos: &Objset, vdev: Vdev<'_>, geometry: &VdevGeometry) -> Result
     let area = rzfs_format::space_map::Geometry::checkpoint(geometry.asize, geometry.ashift);
     let map = SpaceMap::open(&MosStore::new(mos.clone()), object, area)?;
     Ok(map.header().allocated.min(0).unsigned_abs())
+}
+
+/// Bytes by which a pool's space is larger or smaller than its vdevs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Adjustments {
+    /// What dedup and block cloning save.
+    pub(super) saved: u64,
+    /// What is freed but not yet given back.
+    pub(super) deferred: u64,
+    /// Whether RAID-Z counts as what data takes on it without parity.
+    pub(super) deflate: bool,
+}
+
+/// Slop space is the 32nd part of the pool ...
+const SLOP_SHIFT: u32 = 5;
+/// ... but not more than this ...
+const MAX_SLOP: u64 = 128 << 30;
+/// ... nor less than this or half of the pool.
+const MIN_SLOP: u64 = 128 << 20;
+
+/// Vdevs with more metaslabs keep one for the intent log.
+const EMBEDDED_LOG_MIN_METASLABS: usize = 64;
+
+/// Bytes that a pool has for datasets, used or not (spec 06, section 21).
+pub(super) fn usable(
+    mos: &Objset,
+    tree: &VdevTree,
+    metaslabs: &PoolMetaslabs,
+    adjustments: Adjustments,
+) -> Result<u64, PoolError> {
+    let (mut normal, mut embedded, mut checkpoint) = (0_u64, 0_u64, 0_u64);
+    for vdev in metaslabs.vdevs() {
+        let id = vdev.geometry().vdev;
+        let Some(top) = tree.top_level(id) else { continue };
+        let ratio = tree.deflate_ratio(id).filter(|_| adjustments.deflate);
+        let deflated = |bytes: u64| match ratio {
+            Some(ratio) => (bytes / SECTOR_SIZE).saturating_mul(ratio),
+            None => bytes,
+        };
+        checkpoint = checkpoint.saturating_add(deflated(checkpointed(mos, top, vdev.geometry())?));
+        match top.allocation_bias() {
+            // OpenZFS 2.3 does not count what special and dedup vdevs hold, though datasets are
+            // charged for it.
+            Some(_) => {}
+            None if top.own_config().top.non_allocating => {}
+            None => {
+                let log = embedded_log(vdev);
+                embedded = embedded.saturating_add(deflated(log));
+                normal = normal.saturating_add(deflated(vdev.space().saturating_sub(log)));
+            }
+        }
+    }
+    let slop = slop(normal, embedded);
+    let taken = checkpoint.saturating_add(adjustments.deferred).saturating_add(slop);
+    Ok(normal.saturating_add(adjustments.saved).saturating_sub(taken))
+}
+
+/// Bytes of the metaslab that a vdev keeps for the intent log: its emptiest.
+fn embedded_log(vdev: &VdevMetaslabs) -> u64 {
+    if vdev.metaslabs().len() <= EMBEDDED_LOG_MIN_METASLABS {
+        return 0;
+    }
+    let emptiest = vdev.metaslabs().iter().min_by_key(|metaslab| metaslab.own_allocated());
+    emptiest.map_or(0, Metaslab::size)
+}
+
+/// Bytes that are kept back so that a full pool can still free something.
+fn slop(normal: u64, embedded: u64) -> u64 {
+    let slop = (normal >> SLOP_SHIFT).min(MAX_SLOP);
+    let slop = slop - embedded.min(slop / 2);
+    slop.max(MIN_SLOP.min(normal / 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slop_is_what_openzfs_keeps_back() {
+        const GIB: u64 = 1 << 30;
+        for (normal, embedded, expected) in [
+            (50_331_648, 0, 25_165_824),
+            (1_006_632_960, 0, 134_217_728),
+            (8_053_063_680, 0, 251_658_240),
+            (198 * GIB, GIB, 5_570_035_712),
+            (638 << 34, 1 << 34, 120_259_084_288),
+        ] {
+            assert_eq!(slop(normal, embedded), expected);
+        }
+    }
 }

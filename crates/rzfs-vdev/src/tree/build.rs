@@ -273,7 +273,8 @@ impl Builder<'_> {
 fn may_contain(parent: VdevKind, child: VdevKind) -> bool {
     use VdevKind as K;
     match parent {
-        K::Root => !matches!(child, K::Root | K::Replacing | K::Spare | K::DistributedSpare),
+        // A single disk that is being replaced leaves a `replacing` or `spare` vdev at the top.
+        K::Root => !matches!(child, K::Root | K::DistributedSpare),
         // Tools make mirrors of devices only, but OpenZFS itself takes mirrors of raidz.
         K::Mirror => matches!(
             child,

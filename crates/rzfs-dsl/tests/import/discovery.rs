@@ -1,31 +1,13 @@
 //! Finding pools that OpenZFS made.
 
-use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions};
+use super::{device, images, property};
+use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::import::{
     DeviceSource, Discovery, LabelTrust, read_boot_environment, read_labels, read_rings,
 };
 use rzfs_format::label::{BootEnvironment, UberblockRing};
 use rzfs_format::pool_state::PoolState;
 use rzfs_testkit::ReferencePool;
-use std::path::PathBuf;
-use std::sync::Arc;
-
-fn images(pool: &ReferencePool) -> Vec<PathBuf> {
-    pool.images().expect("images")
-}
-
-fn device(path: &PathBuf) -> Arc<dyn BlockDevice> {
-    Arc::new(FileDevice::open(path, &OpenOptions::new()).expect("an image"))
-}
-
-/// The value of a property in the pool's `zpool` file.
-fn property(pool: &ReferencePool, name: &str) -> Option<String> {
-    let text = String::from_utf8(pool.text("zpool").ok()?).ok()?;
-    text.lines().find_map(|line| {
-        let mut fields = line.split('\t').skip(1);
-        (fields.next() == Some(name)).then(|| fields.next().map(str::to_owned)).flatten()
-    })
-}
 
 #[test]
 fn every_golden_pool_is_found_by_its_directory() {

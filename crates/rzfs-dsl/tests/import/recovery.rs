@@ -1,0 +1,1 @@
+//! Pools with missing or damaged devices, and older states of pools.
