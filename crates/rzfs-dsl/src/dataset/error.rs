@@ -5,7 +5,7 @@ use rzfs_dmu::DmuError;
 use rzfs_format::{FormatError, ObjectId};
 
 /// Why a dataset cannot be found or opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum DatasetError {
     /// An object of the MOS cannot be read.
     #[error(transparent)]
