@@ -36,6 +36,7 @@ pub mod sa;
 pub mod space_map;
 pub mod uberblock;
 pub mod units;
+pub mod xattr;
 pub mod zap;
 pub mod zil;
 pub mod znode;
