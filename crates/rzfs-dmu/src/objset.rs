@@ -147,17 +147,55 @@ impl Objset {
             return Err(DmuError::InvalidObject { object: id });
         }
         let Some(tree) = self.meta_tree() else { return Ok(None) };
-        let slots = u64::from(tree.dnode.data_block_size) / SLOT_SIZE as u64;
-        let (block, slot) = (id.0 / slots, (id.0 % slots) as usize);
+        let block = id.0 / slots_of(&tree);
         let pointers = tree.pointers(0, block..block + 1);
-        let Some(block) = tree.read(0, block, pointers).pop().transpose()?.flatten() else {
-            return Ok(None);
-        };
+        match tree.read(0, block, pointers).pop().transpose()?.flatten() {
+            Some(block) => self.dnode_in(&block, id),
+            None => Ok(None),
+        }
+    }
+
+    /// The dnode of an object in the block that it lies in.
+    fn dnode_in(&self, block: &Block, id: ObjectId) -> Result<Option<Dnode>, DmuError> {
+        let slot = (id.0 % (block.data.len() / SLOT_SIZE).max(1) as u64) as usize;
         if !dnode::starts_at(&block.data, slot) {
             return Err(DmuError::InteriorSlot { objset: self.inner.id, object: id });
         }
         let bytes = block.data.get(slot * SLOT_SIZE..).unwrap_or_default();
         Dnode::decode(bytes, block.order).map_err(|source| self.dnode_error(id, source))
+    }
+
+    /// Those of the objects with these numbers that exist and can be read, in no order. The
+    /// blocks that their dnodes lie in are read all at once.
+    #[must_use]
+    pub fn objects_of(&self, ids: &[ObjectId]) -> Vec<Object> {
+        let Some(tree) = self.meta_tree() else { return Vec::new() };
+        let slots = slots_of(&tree);
+        let valid = ids.iter().filter(|id| id.0 != 0 && **id < ObjectId::END);
+        let mut wanted: Vec<(u64, ObjectId)> = valid.map(|id| (id.0 / slots, *id)).collect();
+        wanted.sort_unstable();
+        let runs = wanted.chunk_by(|(a, _), (b, _)| *b <= *a + 1);
+        let (mut numbers, mut pointers) = (Vec::new(), Vec::new());
+        for run in runs {
+            let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else { continue };
+            numbers.extend(*first..=*last);
+            pointers.extend(tree.pointers(0, *first..*last + 1));
+        }
+        let blocks = tree.read_each(0, numbers.iter().copied(), pointers);
+        let mut found = Vec::with_capacity(wanted.len());
+        for same_block in wanted.chunk_by(|(a, _), (b, _)| a == b) {
+            let block = same_block
+                .first()
+                .and_then(|(number, _)| numbers.binary_search(number).ok())
+                .and_then(|index| blocks.get(index));
+            let Some(Ok(Some(block))) = block else { continue };
+            for (_, id) in same_block {
+                if let Ok(Some(dnode)) = self.dnode_in(block, *id) {
+                    found.push(Object::new(self.clone(), *id, Arc::new(dnode)));
+                }
+            }
+        }
+        found
     }
 
     fn dnode_error(&self, object: ObjectId, source: FormatError) -> DmuError {
@@ -177,6 +215,11 @@ impl Objset {
     pub fn objects(&self) -> impl Iterator<Item = Result<DnodeEntry, DmuError>> + use<> {
         self.objects_from(ObjectId(1))
     }
+}
+
+/// Dnode slots in a block of the meta-dnode.
+fn slots_of(tree: &Tree<'_>) -> u64 {
+    (u64::from(tree.dnode.data_block_size) / SLOT_SIZE as u64).max(1)
 }
 
 /// An iteration over the dnodes of an object set.

@@ -118,9 +118,19 @@ impl Tree<'_> {
         first: u64,
         pointers: Vec<PointerResult>,
     ) -> Vec<Result<Option<Block>, DmuError>> {
+        self.read_each(level, first.., pointers)
+    }
+
+    /// Reads blocks of `level`, given their numbers and pointers; `None` is a hole.
+    pub(crate) fn read_each(
+        &self,
+        level: u8,
+        blocks: impl IntoIterator<Item = u64>,
+        pointers: Vec<PointerResult>,
+    ) -> Vec<Result<Option<Block>, DmuError>> {
         let requests: Vec<BlockRequest<'_>> = pointers
             .iter()
-            .zip(first..)
+            .zip(blocks)
             .filter_map(|(pointer, block)| {
                 let pointer = pointer.as_ref().ok().filter(|pointer| !pointer.is_hole())?;
                 Some(BlockRequest { pointer, bookmark: self.bookmark(level, block), key: self.key })

@@ -1,2 +1,47 @@
 //! The POSIX layer on an object set, free of FUSE types.
+//!
+//! ```text
+//!  FileSystem ─── names: case, Unicode form        Volume ─── one object of bytes
+//!   │  │  └────── attributes, ACLs, xattrs
+//!   │  └───────── directories (ZAPs) with cookies
+//!   └──────────── contents, holes, read-ahead
+//!  ControlTree ── .zfs/snapshot/NAME: the other FileSystems of the same dataset
+//! ```
+//!
+//! A [`FileSystem`] is opened on an [`Objset`](rzfs_dmu::Objset) and addressed by object numbers,
+//! which are the inode numbers. Every method takes `&self`; handles are shared between threads.
+//! What was looked up lately (attributes, open directories) stays in bounded caches, from which
+//! [`FileSystem::forget`] takes an object that has changed.
 #![forbid(unsafe_code)]
+
+mod cache;
+mod control;
+mod directory;
+mod error;
+mod file;
+mod file_system;
+mod master;
+mod name;
+mod node;
+mod options;
+mod read_ahead;
+mod schema;
+mod snapshots;
+mod space;
+mod sync;
+mod volume;
+mod xattr;
+
+pub use control::{
+    ControlAttributes, ControlEntry, ControlNode, ControlTree, SnapshotEntry, SnapshotSource,
+};
+pub use directory::{DirCookie, DirEntry, Found};
+pub use error::{Place, ZplError};
+pub use file_system::FileSystem;
+pub use master::{CaseSensitivity, MasterNode};
+pub use node::Attributes;
+pub use options::{AclType, CacheBudget, FileSystemOptions, SnapshotDirectory, SpaceUse, XattrUse};
+pub use read_ahead::ReadAhead;
+pub use snapshots::DatasetSnapshots;
+pub use space::Statistics;
+pub use volume::Volume;

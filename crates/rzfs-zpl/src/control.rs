@@ -1,0 +1,277 @@
+//! The directory `.zfs`, which no disk holds (spec 05, section 9.8).
+//!
+//! ```text
+//! .zfs ── shares
+//!     └── snapshot ── NAME: the root of that snapshot's FileSystem
+//! ```
+//! Its inode numbers are at the top of the 48 bits that objects can have.
+
+use crate::directory::{DirCookie, DirEntry};
+use crate::error::ZplError;
+use crate::file_system::FileSystem;
+use crate::sync::{Arc, Mutex};
+use rzfs_format::dirent::FileKind;
+use rzfs_format::znode::Timestamp;
+use rzfs_format::{ObjectId, ObjsetId};
+use std::fmt;
+use std::ops::ControlFlow;
+
+const ROOT_INODE: u64 = ObjectId::END.0 - 1;
+const SHARES_INODE: u64 = ObjectId::END.0 - 2;
+const SNAPSHOTS_INODE: u64 = ObjectId::END.0 - 3;
+const FIRST_SNAPSHOT_INODE: u64 = ObjectId::END.0 - 4;
+/// Objsets whose snapshots have numbers that cannot be those of files: dataset numbers are small.
+const MAX_SNAPSHOT_OBJSET: u64 = 1 << 40;
+/// Snapshots that stay open.
+const MAX_OPEN: usize = 64;
+
+/// A directory of the control tree.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ControlNode {
+    /// `.zfs`
+    Root,
+    /// `.zfs/shares`
+    Shares,
+    /// `.zfs/snapshot`
+    Snapshots,
+    /// `.zfs/snapshot/NAME`: the snapshot whose objset has this number.
+    Snapshot(ObjsetId),
+}
+
+impl ControlNode {
+    /// The inode number.
+    #[must_use]
+    pub const fn inode(self) -> ObjectId {
+        ObjectId(match self {
+            Self::Root => ROOT_INODE,
+            Self::Shares => SHARES_INODE,
+            Self::Snapshots => SNAPSHOTS_INODE,
+            Self::Snapshot(objset) => FIRST_SNAPSHOT_INODE.saturating_sub(objset.0),
+        })
+    }
+
+    /// The directory with this inode number; `None` when it is that of a file.
+    #[must_use]
+    pub const fn from_inode(inode: ObjectId) -> Option<Self> {
+        match inode.0 {
+            ROOT_INODE => Some(Self::Root),
+            SHARES_INODE => Some(Self::Shares),
+            SNAPSHOTS_INODE => Some(Self::Snapshots),
+            number
+                if number <= FIRST_SNAPSHOT_INODE
+                    && FIRST_SNAPSHOT_INODE - number < MAX_SNAPSHOT_OBJSET =>
+            {
+                Some(Self::Snapshot(ObjsetId(FIRST_SNAPSHOT_INODE - number)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A snapshot in the control tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SnapshotEntry {
+    /// Its name: the part behind the `@`.
+    pub name: Vec<u8>,
+    /// Its objset.
+    pub objset: ObjsetId,
+    /// When it was taken.
+    pub created: Timestamp,
+}
+
+/// Where a control tree gets its snapshots from.
+pub trait SnapshotSource: Send + Sync {
+    /// All snapshots.
+    fn snapshots(&self) -> Result<Vec<SnapshotEntry>, ZplError>;
+    /// The snapshot with this name.
+    fn find(&self, name: &[u8]) -> Result<Option<SnapshotEntry>, ZplError>;
+    /// Opens the file system of a snapshot.
+    fn open(&self, objset: ObjsetId) -> Result<FileSystem, ZplError>;
+    /// When a snapshot was taken or destroyed last; zero when that never was.
+    fn changed(&self) -> Result<Timestamp, ZplError>;
+}
+
+/// The attributes of a directory of the control tree. Owner and group are 0, the mode is 0777.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ControlAttributes {
+    /// The inode number.
+    pub inode: ObjectId,
+    /// Link count.
+    pub links: u64,
+    /// Length, as directories count it.
+    pub size: u64,
+    /// All of its times.
+    pub time: Timestamp,
+}
+
+/// An entry of a directory of the control tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ControlEntry {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The directory that it names.
+    pub node: ControlNode,
+}
+
+/// The directory `.zfs` of one file system.
+pub struct ControlTree {
+    file_system: Arc<FileSystem>,
+    source: Box<dyn SnapshotSource>,
+    /// Open snapshots, the one used last at the end. The lock is held while one is opened, so
+    /// that it is opened once.
+    open: Mutex<Vec<(ObjsetId, Arc<FileSystem>)>>,
+}
+
+impl fmt::Debug for ControlTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControlTree")
+            .field("objset", &self.file_system.objset)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ControlTree {
+    /// The control tree in the root of a file system.
+    #[must_use]
+    pub fn new(file_system: Arc<FileSystem>, source: Box<dyn SnapshotSource>) -> Self {
+        Self { file_system, source, open: Mutex::new(Vec::new()) }
+    }
+
+    /// The attributes of a directory. Those of an open snapshot's root are the snapshot's own;
+    /// here are those that it has before it is opened.
+    ///
+    /// # Errors
+    /// The snapshots cannot be read, or there is no such snapshot.
+    pub fn attributes(&self, node: ControlNode) -> Result<ControlAttributes, ZplError> {
+        let (links, size, time) = match node {
+            ControlNode::Root => (1, 0, self.root_time()?),
+            ControlNode::Shares => (2, 2, self.root_time()?),
+            ControlNode::Snapshots => {
+                let count = self.source.snapshots()?.len() as u64;
+                (count.saturating_add(2), 2, self.source.changed()?)
+            }
+            ControlNode::Snapshot(objset) => (1, 0, self.entry(objset)?.created),
+        };
+        Ok(ControlAttributes { inode: node.inode(), links, size, time })
+    }
+
+    fn root_time(&self) -> Result<Timestamp, ZplError> {
+        Ok(self.file_system.attributes(self.file_system.root())?.crtime)
+    }
+
+    fn entry(&self, objset: ObjsetId) -> Result<SnapshotEntry, ZplError> {
+        let mut snapshots = self.source.snapshots()?.into_iter();
+        snapshots.find(|entry| entry.objset == objset).ok_or_else(|| self.no_snapshot())
+    }
+
+    fn no_snapshot(&self) -> ZplError {
+        ZplError::NoSnapshot { objset: self.file_system.objset.id() }
+    }
+
+    /// The inode number of the directory above a directory.
+    #[must_use]
+    pub fn parent(&self, node: ControlNode) -> ObjectId {
+        match node {
+            ControlNode::Root => self.file_system.root(),
+            ControlNode::Shares | ControlNode::Snapshots => ControlNode::Root.inode(),
+            ControlNode::Snapshot(_) => ControlNode::Snapshots.inode(),
+        }
+    }
+
+    /// The directory that a name in a directory of the tree leads to. The entries of a snapshot
+    /// are looked up in its [`FileSystem`] instead.
+    ///
+    /// # Errors
+    /// There is none, or the snapshots cannot be read.
+    pub fn lookup(&self, directory: ControlNode, name: &[u8]) -> Result<ControlNode, ZplError> {
+        let place = self.file_system.place(directory.inode());
+        let found = match (directory, name) {
+            (_, b".") => Some(directory),
+            (ControlNode::Root, b"snapshot") => Some(ControlNode::Snapshots),
+            (ControlNode::Root, b"shares") => Some(ControlNode::Shares),
+            (ControlNode::Snapshots | ControlNode::Shares, b"..") => Some(ControlNode::Root),
+            (ControlNode::Snapshots, name) => {
+                let entry = self.source.find(name)?;
+                entry.map(|entry| ControlNode::Snapshot(entry.objset))
+            }
+            _ => None,
+        };
+        found.ok_or(ZplError::NotFound { place })
+    }
+
+    /// Hands the entries of a directory of the tree from a position on to `visit`, until it
+    /// breaks off or there are no more.
+    ///
+    /// # Errors
+    /// The snapshots cannot be read.
+    pub fn read_dir(
+        &self,
+        directory: ControlNode,
+        from: DirCookie,
+        mut visit: impl FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ZplError> {
+        let entry = |name: &[u8], node| ControlEntry { name: name.to_vec(), node };
+        let entries = match directory {
+            ControlNode::Root => vec![
+                entry(b"snapshot", ControlNode::Snapshots),
+                entry(b"shares", ControlNode::Shares),
+            ],
+            ControlNode::Snapshots => {
+                let snapshots = self.source.snapshots()?.into_iter();
+                let node = |objset| ControlNode::Snapshot(objset);
+                snapshots.map(|snapshot| entry(&snapshot.name, node(snapshot.objset))).collect()
+            }
+            ControlNode::Shares | ControlNode::Snapshot(_) => Vec::new(),
+        };
+        let leading = [(&b"."[..], directory.inode()), (b"..", self.parent(directory))];
+        let listed = entries.iter().map(|entry| (&entry.name[..], entry.node.inode()));
+        for ((name, object), next) in leading.into_iter().chain(listed).zip(1..) {
+            let entry = DirEntry { name, object, kind: FileKind::Directory, next: DirCookie(next) };
+            if from < entry.next && visit(entry).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The file system of a snapshot; it stays open for a while.
+    ///
+    /// # Errors
+    /// There is no such snapshot, or it cannot be opened.
+    pub fn open(&self, objset: ObjsetId) -> Result<Arc<FileSystem>, ZplError> {
+        let mut open = self.open.lock();
+        let file_system = match open.iter().position(|(id, _)| *id == objset) {
+            Some(index) => open.remove(index).1,
+            None => Arc::new(self.source.open(objset)?),
+        };
+        if open.len() == MAX_OPEN {
+            open.remove(0);
+        }
+        open.push((objset, Arc::clone(&file_system)));
+        Ok(file_system)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inode_numbers_are_those_of_the_spec() {
+        let inode = |node: ControlNode| node.inode().0;
+        assert_eq!(inode(ControlNode::Root), 0xffff_ffff_ffff);
+        assert_eq!(inode(ControlNode::Shares), 0xffff_ffff_fffe);
+        assert_eq!(inode(ControlNode::Snapshots), 0xffff_ffff_fffd);
+        assert_eq!(inode(ControlNode::Snapshot(ObjsetId(95))), 281_474_976_710_557);
+        for node in [
+            ControlNode::Root,
+            ControlNode::Shares,
+            ControlNode::Snapshots,
+            ControlNode::Snapshot(ObjsetId(95)),
+        ] {
+            assert_eq!(ControlNode::from_inode(node.inode()), Some(node));
+        }
+        assert_eq!(ControlNode::from_inode(ObjectId(34)), None);
+        assert_eq!(ControlNode::from_inode(ObjectId(1 << 48)), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! Directories: looking up names and listing them (spec 05, sections 3.2 and 3.3).
+
+use crate::control::ControlNode;
+use crate::error::ZplError;
+use crate::file_system::FileSystem;
+use crate::node::Node;
+use crate::options::SnapshotDirectory;
+use rzfs_dmu::{DmuError, Object};
+use rzfs_format::dirent::{DirectoryEntry, FileKind};
+use rzfs_format::{FormatError, ObjectId};
+use rzfs_zap::{Cookie, ZapEntry, ZapError};
+use std::ops::ControlFlow;
+
+/// The name of the control directory in the root.
+pub(crate) const CONTROL_NAME: &[u8] = b".zfs";
+
+/// A position in a directory, for `telldir` and `seekdir`. It stays right while other entries
+/// come and go.
+///
+/// ```text
+/// 0 before "."    1 before ".."    2 before ".zfs", where it is listed, else before the entries
+/// 3 before the entries             2^28 .. 2^63 - 1 after an entry: the ZAP's cookie
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct DirCookie(pub u64);
+
+impl DirCookie {
+    /// Before the first entry.
+    pub const START: Self = Self(0);
+    const PARENT: Self = Self(1);
+    const CONTROL: Self = Self(2);
+    const ENTRIES: Self = Self(3);
+    /// The largest position that the offset of a directory stream can say.
+    const END: Self = Self(i64::MAX as u64);
+
+    const fn zap(self) -> Cookie {
+        match self {
+            Self(0..=3) => Cookie::START,
+            Self::END => Cookie::END,
+            Self(other) => Cookie(other),
+        }
+    }
+
+    /// Cookies after entries are large; the clamp holds for directories that were made to break
+    /// that, which must not be listed for ever.
+    fn after(cookie: Cookie) -> Self {
+        Self(cookie.0.clamp(Self::ENTRIES.0 + 1, Self::END.0))
+    }
+}
+
+/// An entry of a directory that is listed.
+#[derive(Clone, Copy, Debug)]
+pub struct DirEntry<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// What it names. For `.zfs` the number of [`ControlNode::Root`].
+    pub object: ObjectId,
+    /// What kind of file it is.
+    pub kind: FileKind,
+    /// The position after it.
+    pub next: DirCookie,
+}
+
+/// What a name leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Found {
+    /// A file.
+    Object(ObjectId),
+    /// The directory `.zfs`.
+    Control,
+}
+
+impl FileSystem {
+    /// What a name in a directory leads to, `.` and `..` included.
+    ///
+    /// # Errors
+    /// There is no such entry, no entry can have this name, `directory` is none, or what the
+    /// entry names cannot be opened.
+    pub fn lookup(&self, directory: ObjectId, name: &[u8]) -> Result<Found, ZplError> {
+        let node = self.node(directory)?;
+        node.require_directory()?;
+        match name {
+            b"." => return Ok(Found::Object(directory)),
+            b".." => return self.parent(&node).map(Found::Object),
+            CONTROL_NAME if directory == self.root() && self.has_control_directory() => {
+                return Ok(Found::Control);
+            }
+            _ => {}
+        }
+        match self.lookup_entry(&node, name)? {
+            Some(entry) => Ok(Found::Object(entry.object)),
+            None => Err(ZplError::NotFound { place: node.place() }),
+        }
+    }
+
+    /// The entry with this name, whose object was opened.
+    pub(crate) fn lookup_entry(
+        &self,
+        directory: &Node,
+        name: &[u8],
+    ) -> Result<Option<DirectoryEntry>, ZplError> {
+        self.names.check(directory.place(), name)?;
+        let zap = self.directory_zap(directory)?;
+        let value = match self.names.lookup(&zap, name) {
+            Ok(value) => value,
+            Err(ZapError::ValueKind) => {
+                let problem = FormatError::invalid("directory", "a value that is no number");
+                return Err(directory.corrupt(problem));
+            }
+            Err(error) => return Err(directory.object().zap_error(error).into()),
+        };
+        let Some(entry) = value.map(DirectoryEntry::decode) else { return Ok(None) };
+        self.node(entry.object).map_err(|source| dangling(directory, entry.object, source))?;
+        Ok(Some(entry))
+    }
+
+    /// The number of the directory above a directory; the root's is its own.
+    fn parent_number(&self, directory: &Node) -> ObjectId {
+        if directory.id() == self.root() { directory.id() } else { directory.znode().parent }
+    }
+
+    /// The directory above a directory.
+    fn parent(&self, directory: &Node) -> Result<ObjectId, ZplError> {
+        let parent = self.parent_number(directory);
+        let open = self.node(parent).and_then(|node| node.require_directory());
+        open.map_err(|source| dangling(directory, parent, source))?;
+        Ok(parent)
+    }
+
+    /// Hands the entries of a directory from a position on to `visit`, until it breaks off or
+    /// there are no more. Every entry has the position after it, from which a later call goes on.
+    ///
+    /// # Errors
+    /// `directory` is none, or an entry cannot be read; those before it were visited.
+    pub fn read_dir(
+        &self,
+        directory: ObjectId,
+        from: DirCookie,
+        mut visit: impl FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ZplError> {
+        let node = self.node(directory)?;
+        node.require_directory()?;
+        for entry in self.leading_entries(&node) {
+            if from < entry.next && visit(entry).is_break() {
+                return Ok(());
+            }
+        }
+        let zap = self.directory_zap(&node)?;
+        for entry in zap.entries_from(from.zap()) {
+            let entry = entry.map_err(|source| node.object().zap_error(source))?;
+            let value = entry_value(&node, &entry)?;
+            let listed = DirEntry {
+                name: entry.name(),
+                object: value.object,
+                kind: self.kind_of(&node, value)?,
+                next: DirCookie::after(entry.next),
+            };
+            if visit(listed).is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries that no ZAP holds.
+    fn leading_entries(&self, node: &Node) -> Vec<DirEntry<'static>> {
+        let entry = |name, object, next| DirEntry { name, object, kind: FileKind::Directory, next };
+        let mut entries = vec![
+            entry(&b"."[..], node.id(), DirCookie::PARENT),
+            entry(b"..", self.parent_number(node), DirCookie::CONTROL),
+        ];
+        let visible = self.options.snapshot_directory == SnapshotDirectory::Visible;
+        if node.id() == self.root() && visible {
+            entries.push(entry(CONTROL_NAME, ControlNode::Root.inode(), DirCookie::ENTRIES));
+        }
+        entries
+    }
+
+    /// The kind that an entry says, else the one of its object.
+    fn kind_of(&self, directory: &Node, entry: DirectoryEntry) -> Result<FileKind, ZplError> {
+        match entry.kind {
+            Some(kind) => Ok(kind),
+            None => match self.node(entry.object) {
+                Ok(node) => Ok(node.znode().kind),
+                Err(source) => Err(dangling(directory, entry.object, source)),
+            },
+        }
+    }
+}
+
+fn entry_value(directory: &Node, entry: &ZapEntry) -> Result<DirectoryEntry, ZplError> {
+    let value = entry.value.first_u64();
+    let value = value.ok_or_else(|| ZplError::EntryValue { directory: directory.place() })?;
+    Ok(DirectoryEntry::decode(value))
+}
+
+/// An entry that leads to nothing is damage; one whose object cannot be read stays that.
+fn dangling(directory: &Node, object: ObjectId, source: ZplError) -> ZplError {
+    if source.is_missing() || matches!(source, ZplError::NotDirectory { .. }) {
+        ZplError::DanglingEntry { directory: directory.place(), object, source: Box::new(source) }
+    } else {
+        source
+    }
+}
+
+/// Statically: the ZAPs that are cached are shared between threads.
+const _: fn() = || {
+    fn shared<T: Send + Sync>() {}
+    shared::<rzfs_zap::Zap<Object>>();
+    shared::<FileSystem>();
+    shared::<ZapError<DmuError>>();
+};

@@ -1,0 +1,229 @@
+//! Why a file operation fails.
+
+use rzfs_dmu::DmuError;
+use rzfs_dsl::dataset::DatasetError;
+use rzfs_format::{FormatError, ObjectId, ObjsetId};
+
+/// The object that an error is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Place {
+    /// Its file system.
+    pub objset: ObjsetId,
+    /// Its number.
+    pub object: ObjectId,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "object {} of objset {}", self.object, self.objset)
+    }
+}
+
+/// Why a file operation fails.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ZplError {
+    /// A block, object or ZAP cannot be read.
+    #[error(transparent)]
+    Dmu(#[from] DmuError),
+    /// A dataset cannot be read.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// The object set does not hold what it is opened as.
+    #[error("objset {objset} holds {found}, not {wanted}")]
+    WrongKind {
+        /// The object set.
+        objset: ObjsetId,
+        /// What it holds.
+        found: &'static str,
+        /// What was wanted.
+        wanted: &'static str,
+    },
+    /// The key of an encrypted dataset is not loaded.
+    #[error("objset {objset} is encrypted and its key is not loaded")]
+    Locked {
+        /// The object set.
+        objset: ObjsetId,
+    },
+    /// The version of the file system is newer than the pool allows or this software knows.
+    #[error("objset {objset}: file system version {version} is not supported by this pool")]
+    Version {
+        /// The object set.
+        objset: ObjsetId,
+        /// The version.
+        version: u64,
+    },
+    /// The master node has no such entry.
+    #[error("objset {objset}: the master node has no {entry}")]
+    MasterEntry {
+        /// The object set.
+        objset: ObjsetId,
+        /// The entry.
+        entry: &'static str,
+    },
+    /// An object is damaged.
+    #[error("{place}: {source}")]
+    Corrupt {
+        /// The object.
+        place: Place,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// A directory names an object that cannot be opened.
+    #[error("{directory}: an entry leads to object {object}: {source}")]
+    DanglingEntry {
+        /// The directory.
+        directory: Place,
+        /// The object that the entry names.
+        object: ObjectId,
+        /// Why it cannot be opened.
+        source: Box<ZplError>,
+    },
+    /// An entry's value is not the number that it has to be.
+    #[error("{directory}: the value of an entry is no number")]
+    EntryValue {
+        /// The directory.
+        directory: Place,
+    },
+    /// The object is not a file.
+    #[error("{place} is not a file")]
+    NotFile {
+        /// The object.
+        place: Place,
+    },
+    /// The directory has no such entry, or the object no link.
+    #[error("{place}: no such file")]
+    NotFound {
+        /// The directory, or the object without links.
+        place: Place,
+    },
+    /// The object is not a directory.
+    #[error("{place} is not a directory")]
+    NotDirectory {
+        /// The object.
+        place: Place,
+    },
+    /// The object is a directory.
+    #[error("{place} is a directory")]
+    IsDirectory {
+        /// The object.
+        place: Place,
+    },
+    /// The object is not a symbolic link, or has no contents to read.
+    #[error("{place} is of another kind")]
+    WrongFileKind {
+        /// The object.
+        place: Place,
+    },
+    /// The name is longer than names can be.
+    #[error("{directory}: the name has {length} bytes")]
+    NameTooLong {
+        /// The directory.
+        directory: Place,
+        /// Length in bytes.
+        length: usize,
+    },
+    /// The file system takes only names in UTF-8.
+    #[error("{directory}: the name is not in UTF-8")]
+    NameNotUtf8 {
+        /// The directory.
+        directory: Place,
+    },
+    /// The file has no such extended attribute.
+    #[error("{place} has no such attribute")]
+    NoXattr {
+        /// The object.
+        place: Place,
+    },
+    /// Extended attributes of this namespace are not supported here.
+    #[error("{place}: attributes of this namespace are not supported")]
+    XattrNamespace {
+        /// The object.
+        place: Place,
+    },
+    /// The file was quarantined by a virus scanner.
+    #[error("{place} is quarantined")]
+    Quarantined {
+        /// The object.
+        place: Place,
+    },
+    /// A seek starts behind the end, or nothing of what it looks for follows.
+    #[error("{place}: nothing there at or behind byte {offset}")]
+    BeyondEnd {
+        /// The object.
+        place: Place,
+        /// Where the search began.
+        offset: u64,
+    },
+    /// No snapshot has this name or number.
+    #[error("objset {objset}: no such snapshot")]
+    NoSnapshot {
+        /// The object set whose snapshots were searched.
+        objset: ObjsetId,
+    },
+    /// A volume's size is zero, not a multiple of its block size, or too large.
+    #[error("objset {objset}: the volume has {size} bytes")]
+    VolumeSize {
+        /// The object set.
+        objset: ObjsetId,
+        /// The size.
+        size: u64,
+    },
+    /// A background thread could not be started.
+    #[error("cannot start a thread: error {errno}")]
+    Thread {
+        /// What the operating system said.
+        errno: i32,
+    },
+}
+
+const ENOENT: i32 = 2;
+const EIO: i32 = 5;
+const ENXIO: i32 = 6;
+const EACCES: i32 = 13;
+const ENOTDIR: i32 = 20;
+const EISDIR: i32 = 21;
+const EINVAL: i32 = 22;
+const ENAMETOOLONG: i32 = 36;
+const ENODATA: i32 = 61;
+const EOVERFLOW: i32 = 75;
+const EILSEQ: i32 = 84;
+const EOPNOTSUPP: i32 = 95;
+
+impl ZplError {
+    /// The errno that a caller of ZFS expects.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Dmu(error) => error.errno(),
+            Self::Dataset(error) => error.errno(),
+            Self::Locked { .. } | Self::Quarantined { .. } => EACCES,
+            Self::Version { .. } | Self::XattrNamespace { .. } => EOPNOTSUPP,
+            Self::MasterEntry { .. } | Self::NotFound { .. } | Self::NoSnapshot { .. } => ENOENT,
+            Self::Corrupt { .. } | Self::DanglingEntry { .. } => EIO,
+            Self::EntryValue { .. } | Self::BeyondEnd { .. } => ENXIO,
+            Self::NotDirectory { .. } => ENOTDIR,
+            Self::IsDirectory { .. } => EISDIR,
+            Self::WrongKind { .. } | Self::NotFile { .. } | Self::WrongFileKind { .. } => EINVAL,
+            Self::NameTooLong { .. } => ENAMETOOLONG,
+            Self::NameNotUtf8 { .. } => EILSEQ,
+            Self::NoXattr { .. } => ENODATA,
+            Self::VolumeSize { size, .. } if *size > i64::MAX as u64 => EOVERFLOW,
+            Self::VolumeSize { .. } => EINVAL,
+            Self::Thread { errno } => *errno,
+        }
+    }
+
+    /// Whether it says that the object does not exist, rather than that it cannot be read.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(
+            self,
+            Self::NotFound { .. }
+                | Self::NotFile { .. }
+                | Self::Dmu(
+                    DmuError::NotAllocated { .. }
+                        | DmuError::InteriorSlot { .. }
+                        | DmuError::InvalidObject { .. }
+                )
+        )
+    }
+}

@@ -1,0 +1,150 @@
+//! The master node: where everything of a file system begins (spec 05, sections 1.2 and 1.3).
+
+use crate::error::{Place, ZplError};
+use rzfs_dmu::{Object, Objset};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::ObjsetType;
+use rzfs_format::znode::ZplVersion;
+use rzfs_format::{FormatError, ObjectId};
+use rzfs_zap::{Normalization, Zap, ZapError};
+
+/// The master node's object.
+const MASTER_NODE: ObjectId = ObjectId(1);
+
+/// Whether names that differ in case are different (property `casesensitivity`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CaseSensitivity {
+    /// They are.
+    Sensitive,
+    /// They are not.
+    Insensitive,
+    /// They are, unless the caller asks otherwise; nobody asks on Linux.
+    Mixed,
+}
+
+/// The entries of the master node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MasterNode {
+    /// Version of the file system.
+    pub version: ZplVersion,
+    /// The root directory.
+    pub root: ObjectId,
+    /// Files that are unlinked but were open.
+    pub delete_queue: ObjectId,
+    /// The master node of system attributes; in version 5.
+    pub sa_master: Option<ObjectId>,
+    /// Whether names that differ in case are different.
+    pub case: CaseSensitivity,
+    /// How names are normalised, case apart.
+    pub normalization: Normalization,
+    /// Whether names must be in UTF-8.
+    pub utf8_only: bool,
+    /// The FUID table.
+    pub fuid_table: Option<ObjectId>,
+    /// The directory `.zfs/shares`.
+    pub shares: Option<ObjectId>,
+    /// Quotas of projects: bytes.
+    pub project_quota: Option<ObjectId>,
+    /// Quotas of projects: objects.
+    pub project_object_quota: Option<ObjectId>,
+}
+
+impl MasterNode {
+    /// Reads the master node of an object set in a pool of version `pool_version`.
+    ///
+    /// # Errors
+    /// The set holds no file system, its key is not loaded, its version is too new, or the master
+    /// node is damaged.
+    pub fn read(objset: &Objset, pool_version: u64) -> Result<Self, ZplError> {
+        let id = objset.id();
+        if objset.objset_type() != ObjsetType::Zfs {
+            let found = objset.objset_type().name();
+            return Err(ZplError::WrongKind { objset: id, found, wanted: "a file system" });
+        }
+        if objset.is_locked() {
+            return Err(ZplError::Locked { objset: id });
+        }
+        let object = typed_object(objset, MASTER_NODE, ObjectType::MASTER_NODE)?;
+        let entries = Entries { zap: object.zap()?, object };
+
+        let version = entries.required("VERSION")?;
+        let unsupported = || ZplError::Version { objset: id, version };
+        let version = ZplVersion::from_number(version).map_err(|_| unsupported())?;
+        if version > ZplVersion::newest_of_pool(pool_version) {
+            return Err(unsupported());
+        }
+        let sa_master = if version >= ZplVersion::SA {
+            Some(ObjectId(entries.required("SA_ATTRS")?))
+        } else {
+            None
+        };
+        Ok(Self {
+            version,
+            root: ObjectId(entries.required("ROOT")?),
+            delete_queue: ObjectId(entries.required("DELETE_QUEUE")?),
+            sa_master,
+            case: match entries.number("casesensitivity")?.unwrap_or(0) {
+                0 => CaseSensitivity::Sensitive,
+                1 => CaseSensitivity::Insensitive,
+                2 => CaseSensitivity::Mixed,
+                other => return Err(entries.bad_value("casesensitivity", other)),
+            },
+            normalization: entries.normalization()?,
+            utf8_only: entries.number("utf8only")?.unwrap_or(0) != 0,
+            fuid_table: entries.object("FUID")?,
+            shares: entries.object("SHARES")?,
+            project_quota: entries.object("projectquota@")?,
+            project_object_quota: entries.object("projectobjquota@")?,
+        })
+    }
+}
+
+/// The object with this number, which has to be of this type.
+pub(crate) fn typed_object(
+    objset: &Objset,
+    id: ObjectId,
+    kind: ObjectType,
+) -> Result<Object, ZplError> {
+    let object = objset.object(id)?;
+    if object.object_type() == kind {
+        Ok(object)
+    } else {
+        let source = FormatError::field("object", "type", object.object_type().number());
+        Err(ZplError::Corrupt { place: Place { objset: objset.id(), object: id }, source })
+    }
+}
+
+struct Entries {
+    object: Object,
+    zap: Zap<Object>,
+}
+
+impl Entries {
+    fn number(&self, name: &str) -> Result<Option<u64>, ZplError> {
+        self.zap.lookup_u64(name).map_err(|error| match error {
+            ZapError::ValueKind => self.bad_value("entry", 0),
+            error => self.object.zap_error(error).into(),
+        })
+    }
+
+    fn required(&self, entry: &'static str) -> Result<u64, ZplError> {
+        let objset = self.object.objset().id();
+        self.number(entry)?
+            .filter(|value| *value != 0)
+            .ok_or(ZplError::MasterEntry { objset, entry })
+    }
+
+    fn object(&self, name: &str) -> Result<Option<ObjectId>, ZplError> {
+        Ok(self.number(name)?.map(ObjectId).and_then(ObjectId::non_zero))
+    }
+
+    fn normalization(&self) -> Result<Normalization, ZplError> {
+        let value = self.number("normalization")?.unwrap_or(0);
+        Normalization::from_flags(value).map_err(|_| self.bad_value("normalization", value))
+    }
+
+    fn bad_value(&self, field: &'static str, value: u64) -> ZplError {
+        let place = Place { objset: self.object.objset().id(), object: self.object.id() };
+        ZplError::Corrupt { place, source: FormatError::field("master node", field, value) }
+    }
+}

@@ -1,0 +1,263 @@
+//! A file as an object with attributes (spec 05, sections 2 to 4).
+
+use crate::error::{Place, ZplError};
+use rzfs_dmu::{Block, Object};
+use rzfs_format::acl::{Ace, AclStore};
+use rzfs_format::dirent::FileKind;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::sa::{Attribute, SaBuffer, Schema};
+use rzfs_format::xattr::XattrList;
+use rzfs_format::znode::{
+    DeviceNumber, FileFlags, LEGACY_SIZE, LegacyZnode, MAX_LINK_TARGET, Timestamp, Znode,
+};
+use rzfs_format::{FormatError, ObjectId};
+
+/// Unit of `st_blocks`, in bytes.
+const STAT_BLOCK: u64 = 512;
+
+/// The attributes of a file as `stat` shows them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attributes {
+    /// The object: the inode number.
+    pub object: ObjectId,
+    /// Generation: tells apart files that have had the same object number.
+    pub generation: u64,
+    /// What kind of file it is.
+    pub kind: FileKind,
+    /// The twelve permission bits.
+    pub permissions: u16,
+    /// Link count.
+    pub links: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number; zero for what is no device.
+    pub device: DeviceNumber,
+    /// Length in bytes; entries + 2 of a directory.
+    pub size: u64,
+    /// Space that it takes, in 512-byte units: its blocks and its dnode.
+    pub blocks: u64,
+    /// The best size of a request, in bytes: that of its blocks.
+    pub block_size: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Last change of an attribute.
+    pub ctime: Timestamp,
+    /// Creation.
+    pub crtime: Timestamp,
+    /// Flags.
+    pub flags: FileFlags,
+    /// Project id.
+    pub project: u64,
+}
+
+/// A file: an object whose attributes are decoded.
+#[derive(Debug)]
+pub(crate) struct Node {
+    object: Object,
+    znode: Znode,
+}
+
+impl Node {
+    /// Opens an object as a file, with the checks that make it one (spec 05, section 3).
+    pub(crate) fn open(object: Object, schema: &Schema) -> Result<Self, ZplError> {
+        let place = Place { objset: object.objset().id(), object: object.id() };
+        let corrupt = |source| ZplError::Corrupt { place, source };
+        let znode = match object.dnode().bonus_type {
+            ObjectType::SA => Self::from_sa(&object, schema)?,
+            ObjectType::ZNODE if object.bonus().len() >= LEGACY_SIZE => {
+                LegacyZnode::decode(object.bonus(), object.order()).map_err(corrupt)?.znode
+            }
+            _ => return Err(ZplError::NotFile { place }),
+        };
+        let expected = match znode.kind {
+            FileKind::Directory => ObjectType::DIRECTORY_CONTENTS,
+            _ => ObjectType::PLAIN_FILE_CONTENTS,
+        };
+        if object.object_type() != expected {
+            let problem = "its mode contradicts the type of its object";
+            return Err(corrupt(FormatError::invalid("znode", problem)));
+        }
+        if znode.links == 0 {
+            return Err(ZplError::NotFound { place });
+        }
+        Ok(Self { object, znode })
+    }
+
+    /// The attributes are in the bonus; the spill block is read only when one of them is not.
+    fn from_sa(object: &Object, schema: &Schema) -> Result<Znode, ZplError> {
+        let place = Place { objset: object.objset().id(), object: object.id() };
+        let corrupt = |source| ZplError::Corrupt { place, source };
+        let bonus = schema.buffer(object.bonus()).map_err(corrupt)?;
+        match Znode::from_sa(&bonus, None) {
+            Err(_) if object.dnode().spill.is_some() => {
+                let Some(block) = object.spill()? else {
+                    return Err(corrupt(FormatError::invalid("znode", "an attribute is missing")));
+                };
+                let spill = schema.buffer(&block.data).map_err(corrupt)?;
+                Znode::from_sa(&bonus, Some(&spill)).map_err(corrupt)
+            }
+            result => result.map_err(corrupt),
+        }
+    }
+
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    pub(crate) fn id(&self) -> ObjectId {
+        self.object.id()
+    }
+
+    pub(crate) fn znode(&self) -> &Znode {
+        &self.znode
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place { objset: self.object.objset().id(), object: self.id() }
+    }
+
+    pub(crate) fn corrupt(&self, source: FormatError) -> ZplError {
+        ZplError::Corrupt { place: self.place(), source }
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn weight(&self) -> usize {
+        let dnode = self.object.dnode();
+        size_of::<Self>() + size_of_val(dnode) + dnode.bonus.len() + size_of_val(&*dnode.pointers)
+    }
+
+    /// Refuses everything but directories.
+    pub(crate) fn require_directory(&self) -> Result<(), ZplError> {
+        if self.znode.is_directory() {
+            Ok(())
+        } else {
+            Err(ZplError::NotDirectory { place: self.place() })
+        }
+    }
+
+    /// What `stat` shows.
+    pub(crate) fn attributes(&self) -> Attributes {
+        let (dnode, znode) = (self.object.dnode(), &self.znode);
+        let used = dnode.used.saturating_add(STAT_BLOCK / 2) / STAT_BLOCK;
+        Attributes {
+            object: self.id(),
+            generation: znode.generation,
+            kind: znode.kind,
+            permissions: (znode.mode & 0o7777) as u16,
+            links: znode.links,
+            uid: znode.uid.to_posix(),
+            gid: znode.gid.to_posix(),
+            device: znode.device,
+            size: znode.size,
+            blocks: used.saturating_add(u64::from(dnode.slots)),
+            block_size: dnode.data_block_size,
+            atime: znode.atime,
+            mtime: znode.mtime,
+            ctime: znode.ctime,
+            crtime: znode.crtime,
+            flags: znode.flags,
+            project: znode.project,
+        }
+    }
+
+    /// The value of a system attribute, from the bonus or the spill block; `None` in legacy
+    /// znodes.
+    fn sa_value(&self, schema: &Schema, attribute: Attribute) -> Result<Option<Value>, ZplError> {
+        if self.object.dnode().bonus_type != ObjectType::SA {
+            return Ok(None);
+        }
+        let bonus = schema.buffer(self.object.bonus()).map_err(|source| self.corrupt(source))?;
+        if let Some(value) = bonus.get(attribute) {
+            return Ok(Some(Value { bytes: value.bytes.to_vec(), order: value.order }));
+        }
+        let Some(Block { data, .. }) = self.object.spill()? else { return Ok(None) };
+        let spill: SaBuffer<'_> = schema.buffer(&data).map_err(|source| self.corrupt(source))?;
+        let value = spill.get(attribute);
+        Ok(value.map(|value| Value { bytes: value.bytes.to_vec(), order: value.order }))
+    }
+
+    fn sa_number(&self, schema: &Schema, attribute: Attribute) -> Result<Option<u64>, ZplError> {
+        let value = self.sa_value(schema, attribute)?;
+        Ok(value.and_then(|value| Some(value.order.u64(*value.bytes.first_chunk()?))))
+    }
+
+    /// The target of a symbolic link, wherever it is stored.
+    pub(crate) fn link_target(&self, schema: &Schema) -> Result<Vec<u8>, ZplError> {
+        if self.znode.kind != FileKind::Symlink {
+            return Err(ZplError::WrongFileKind { place: self.place() });
+        }
+        if self.object.dnode().bonus_type == ObjectType::SA {
+            let value = self.sa_value(schema, Attribute::Symlink)?;
+            let mut target = value
+                .ok_or_else(|| self.corrupt(FormatError::invalid("znode", "a link to nothing")))?
+                .bytes;
+            target.truncate(usize::try_from(self.znode.size).unwrap_or(usize::MAX));
+            return Ok(target);
+        }
+        if self.znode.size > MAX_LINK_TARGET {
+            return Err(self.corrupt(FormatError::field("znode", "link size", self.znode.size)));
+        }
+        let legacy = LegacyZnode::decode(self.object.bonus(), self.object.order())
+            .map_err(|source| self.corrupt(source))?;
+        match legacy.link_target() {
+            Some(target) => Ok(target.to_vec()),
+            None => Ok(self.object.read_bytes(0, self.znode.size as usize)?.to_vec()),
+        }
+    }
+
+    /// The extended attributes that are stored as a system attribute.
+    pub(crate) fn xattr_list(&self, schema: &Schema) -> Result<XattrList, ZplError> {
+        match self.sa_value(schema, Attribute::Dxattr)? {
+            None => Ok(XattrList::default()),
+            Some(value) if value.bytes.is_empty() => Ok(XattrList::default()),
+            Some(value) => XattrList::decode(&value.bytes).map_err(|source| self.corrupt(source)),
+        }
+    }
+
+    /// The directory of extended attributes.
+    pub(crate) fn xattr_directory(&self, schema: &Schema) -> Result<Option<ObjectId>, ZplError> {
+        if self.znode.xattr.is_some() || self.object.dnode().spill.is_none() {
+            return Ok(self.znode.xattr);
+        }
+        let number = self.sa_number(schema, Attribute::Xattr)?;
+        Ok(number.map(ObjectId).and_then(ObjectId::non_zero))
+    }
+
+    /// The access control list.
+    pub(crate) fn acl(&self, schema: &Schema) -> Result<Vec<Ace>, ZplError> {
+        let corrupt = |source| self.corrupt(source);
+        if self.object.dnode().bonus_type == ObjectType::SA {
+            let count = self.sa_number(schema, Attribute::DaclCount)?.unwrap_or(0);
+            let Some(aces) = self.sa_value(schema, Attribute::DaclAces)? else {
+                return Err(corrupt(FormatError::invalid("znode", "no access control list")));
+            };
+            return Ace::decode_list(&aces.bytes, aces.order, count).map_err(corrupt);
+        }
+        let legacy =
+            LegacyZnode::decode(self.object.bonus(), self.object.order()).map_err(corrupt)?;
+        match legacy.acl.store {
+            AclStore::Inline(bytes) => legacy.acl.entries(bytes, legacy.acl.order).map_err(corrupt),
+            AclStore::External(id) => {
+                let object = self.object.objset().object(id)?;
+                let kind = object.object_type();
+                if kind != ObjectType::ACL && kind != ObjectType::OLD_ACL {
+                    return Err(object.wrong_type("an ACL").into());
+                }
+                // The list is one block, or few; its size was bounded when it was decoded.
+                let order = object.read_block(rzfs_format::BlockId(0))?.order;
+                let bytes = object.read_bytes(0, legacy.acl.size as usize)?;
+                legacy.acl.entries(&bytes, order).map_err(corrupt)
+            }
+        }
+    }
+}
+
+/// A value with the byte order of its numbers.
+struct Value {
+    bytes: Vec<u8>,
+    order: rzfs_format::ByteOrder,
+}

@@ -1,0 +1,155 @@
+//! What a file system is opened with: the properties of its dataset that its behaviour depends
+//! on, and budgets.
+
+use crate::ZplError;
+use crate::read_ahead::ReadAhead;
+use crate::sync::Arc;
+use rzfs_dsl::dataset::Dataset;
+
+/// Longest name in bytes.
+const MAX_NAME: usize = 255;
+/// Longest name in bytes with the property `longname`.
+const MAX_LONG_NAME: usize = 1023;
+/// Default of the property `recordsize`.
+const DEFAULT_RECORD_SIZE: u32 = 128 << 10;
+
+/// Whether `.zfs` is in the root directory (property `snapdir`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum SnapshotDirectory {
+    /// It can be looked up but is not listed.
+    #[default]
+    Hidden,
+    /// It is listed.
+    Visible,
+    /// It is not there; so it is in snapshots.
+    Absent,
+}
+
+/// Which access control lists the users see (property `acltype`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum AclType {
+    /// None: mode bits only.
+    #[default]
+    Off,
+    /// POSIX lists, as extended attributes.
+    Posix,
+    /// NFSv4 lists; on Linux as if off.
+    Nfsv4,
+}
+
+/// Whether users have extended attributes (property `xattr`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum XattrUse {
+    /// All namespaces.
+    #[default]
+    On,
+    /// All but that of users.
+    Off,
+}
+
+/// Space as the dataset sees it, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SpaceUse {
+    /// Used by what the dataset references.
+    pub referenced: u64,
+    /// Still available to it, quotas and reservations considered.
+    pub available: u64,
+}
+
+/// Memory that caches may take, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheBudget {
+    /// Attributes of files.
+    pub nodes: usize,
+    /// Open directories: indexes of microzaps, headers of fat ZAPs.
+    pub directories: usize,
+}
+
+impl Default for CacheBudget {
+    fn default() -> Self {
+        Self { nodes: 32 << 20, directories: 32 << 20 }
+    }
+}
+
+/// What a file system is opened with.
+#[derive(Clone, Debug)]
+pub struct FileSystemOptions {
+    /// The pool's version, which bounds that of the file system.
+    pub pool_version: u64,
+    /// Property `recordsize`, in bytes.
+    pub record_size: u32,
+    /// Property `snapdir`.
+    pub snapshot_directory: SnapshotDirectory,
+    /// Property `acltype`.
+    pub acl_type: AclType,
+    /// Property `xattr`.
+    pub xattrs: XattrUse,
+    /// Longest name in bytes: 255, or 1023 with `longname`.
+    pub max_name: usize,
+    /// Space.
+    pub space: SpaceUse,
+    /// Memory for caches.
+    pub caches: CacheBudget,
+    /// Who reads ahead; `None` = nobody.
+    pub read_ahead: Option<Arc<ReadAhead>>,
+}
+
+impl Default for FileSystemOptions {
+    fn default() -> Self {
+        Self {
+            pool_version: 5000,
+            record_size: DEFAULT_RECORD_SIZE,
+            snapshot_directory: SnapshotDirectory::default(),
+            acl_type: AclType::default(),
+            xattrs: XattrUse::default(),
+            max_name: MAX_NAME,
+            space: SpaceUse::default(),
+            caches: CacheBudget::default(),
+            read_ahead: None,
+        }
+    }
+}
+
+impl FileSystemOptions {
+    /// The options that a dataset's properties ask for, in a pool of this version.
+    ///
+    /// # Errors
+    /// A property cannot be read.
+    pub fn of_dataset(dataset: &Dataset, pool_version: u64) -> Result<Self, ZplError> {
+        // A snapshot has the properties of its head where it has none of its own.
+        let head = dataset.head()?;
+        let defaults = Self::default();
+        let record_size = u32::try_from(head.number("recordsize")?).unwrap_or(0);
+        Ok(Self {
+            pool_version,
+            record_size: if record_size == 0 { defaults.record_size } else { record_size },
+            snapshot_directory: if dataset.is_snapshot() {
+                SnapshotDirectory::Absent
+            } else {
+                match &*head.text("snapdir")? {
+                    "visible" => SnapshotDirectory::Visible,
+                    "disabled" => SnapshotDirectory::Absent,
+                    _ => SnapshotDirectory::Hidden,
+                }
+            },
+            acl_type: match &*head.text("acltype")? {
+                "posix" | "posixacl" => AclType::Posix,
+                "nfsv4" => AclType::Nfsv4,
+                _ => AclType::Off,
+            },
+            xattrs: match &*head.text("xattr")? {
+                "off" => XattrUse::Off,
+                _ => XattrUse::On,
+            },
+            max_name: match &*head.text("longname")? {
+                "on" => MAX_LONG_NAME,
+                _ => MAX_NAME,
+            },
+            space: SpaceUse {
+                referenced: dataset.number("referenced")?,
+                available: head.number("available")?,
+            },
+            ..defaults
+        })
+    }
+}

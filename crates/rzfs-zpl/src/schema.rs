@@ -1,0 +1,70 @@
+//! Reading the registry and the layouts of system attributes (spec 05, section 2.1).
+
+use crate::error::{Place, ZplError};
+use crate::master::{MasterNode, typed_object};
+use rzfs_dmu::{Object, Objset};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::sa::{Layouts, MAX_ATTRIBUTES, MAX_LAYOUTS, Registry, Schema};
+use rzfs_format::{FormatError, ObjectId};
+use rzfs_zap::{ZapEntry, ZapValue};
+
+/// Reads the schema that the master node names; file systems before version 5 have none, and one
+/// in which nothing was ever written has an empty one.
+pub(crate) fn read(objset: &Objset, master: &MasterNode) -> Result<Schema, ZplError> {
+    let corrupt =
+        |object, source| ZplError::Corrupt { place: Place { objset: objset.id(), object }, source };
+    let Some(sa_master) = master.sa_master else {
+        return Schema::empty().map_err(|source| corrupt(ObjectId(1), source));
+    };
+    let object = typed_object(objset, sa_master, ObjectType::SA_MASTER_NODE)?;
+    let zap = object.zap()?;
+    let linked = |name: &str| {
+        let found = zap.lookup_u64(name).map_err(|source| object.zap_error(source));
+        found.map(|number| number.map(ObjectId).and_then(ObjectId::non_zero))
+    };
+
+    let registered = match linked("REGISTRY")? {
+        None => Vec::new(),
+        Some(id) => {
+            let object = typed_object(objset, id, ObjectType::SA_ATTR_REGISTRATION)?;
+            entries(&object, MAX_ATTRIBUTES)?
+        }
+    };
+    let numbers = registered.iter().map(|entry| (entry.name(), word(&entry.value)));
+    let registry = Registry::new(numbers).map_err(|source| corrupt(sa_master, source))?;
+
+    let laid_out = match linked("LAYOUTS")? {
+        None => Vec::new(),
+        Some(id) => {
+            let object = typed_object(objset, id, ObjectType::SA_ATTR_LAYOUTS)?;
+            entries(&object, MAX_LAYOUTS)?
+        }
+    };
+    let arrays = laid_out.iter().map(|entry| (entry.name(), numbers_of(&entry.value)));
+    let layouts = Layouts::new(arrays, &registry).map_err(|source| corrupt(sa_master, source))?;
+    Ok(Schema { registry, layouts })
+}
+
+/// All entries of a ZAP that may have at most `limit`.
+fn entries(object: &Object, limit: u16) -> Result<Vec<ZapEntry>, ZplError> {
+    let zap = object.zap()?;
+    let mut found = Vec::new();
+    for entry in zap.entries() {
+        found.push(entry.map_err(|source| object.zap_error(source))?);
+        if found.len() > usize::from(limit) {
+            let place = Place { objset: object.objset().id(), object: object.id() };
+            let source = FormatError::invalid("SA schema", "too many entries");
+            return Err(ZplError::Corrupt { place, source });
+        }
+    }
+    Ok(found)
+}
+
+/// The number in a registry entry; one that is no number is no valid entry either.
+fn word(value: &ZapValue) -> u64 {
+    value.first_u64().unwrap_or(u64::MAX)
+}
+
+fn numbers_of(value: &ZapValue) -> Vec<u16> {
+    value.integers().map(|number| u16::try_from(number).unwrap_or(u16::MAX)).collect()
+}

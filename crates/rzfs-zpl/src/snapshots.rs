@@ -1,0 +1,66 @@
+//! The snapshots of a dataset for its control tree.
+
+use crate::control::{SnapshotEntry, SnapshotSource};
+use crate::error::ZplError;
+use crate::file_system::FileSystem;
+use crate::options::FileSystemOptions;
+use crate::read_ahead::ReadAhead;
+use crate::sync::Arc;
+use rzfs_dsl::dataset::Dataset;
+use rzfs_format::znode::Timestamp;
+use rzfs_format::{ObjectId, ObjsetId};
+
+/// The snapshots of a dataset.
+#[derive(Clone, Debug)]
+pub struct DatasetSnapshots {
+    head: Dataset,
+    pool_version: u64,
+    read_ahead: Option<Arc<ReadAhead>>,
+}
+
+impl DatasetSnapshots {
+    /// The snapshots of the head dataset `head`, in a pool of version `pool_version`; their file
+    /// systems read ahead with `read_ahead`.
+    #[must_use]
+    pub fn new(head: Dataset, pool_version: u64, read_ahead: Option<Arc<ReadAhead>>) -> Self {
+        Self { head, pool_version, read_ahead }
+    }
+
+    fn entry(snapshot: &Dataset) -> SnapshotEntry {
+        let name = snapshot.name().split_once('@').map_or("", |(_, name)| name);
+        SnapshotEntry {
+            name: name.as_bytes().to_vec(),
+            objset: ObjsetId(snapshot.object().0),
+            created: Timestamp {
+                seconds: i64::try_from(snapshot.dsl_dataset().creation_time).unwrap_or(0),
+                nanoseconds: 0,
+            },
+        }
+    }
+}
+
+impl SnapshotSource for DatasetSnapshots {
+    fn snapshots(&self) -> Result<Vec<SnapshotEntry>, ZplError> {
+        Ok(self.head.snapshots()?.iter().map(Self::entry).collect())
+    }
+
+    fn find(&self, name: &[u8]) -> Result<Option<SnapshotEntry>, ZplError> {
+        let Ok(name) = std::str::from_utf8(name) else { return Ok(None) };
+        Ok(self.head.snapshot(name)?.as_ref().map(Self::entry))
+    }
+
+    fn open(&self, objset: ObjsetId) -> Result<FileSystem, ZplError> {
+        let mut snapshots = self.head.snapshots()?.into_iter();
+        let snapshot = snapshots
+            .find(|snapshot| snapshot.object() == ObjectId(objset.0))
+            .ok_or(ZplError::NoSnapshot { objset: ObjsetId(self.head.object().0) })?;
+        let mut options = FileSystemOptions::of_dataset(&snapshot, self.pool_version)?;
+        options.read_ahead.clone_from(&self.read_ahead);
+        FileSystem::open(snapshot.open_objset()?, options)
+    }
+
+    fn changed(&self) -> Result<Timestamp, ZplError> {
+        let seconds = i64::try_from(self.head.number("snapshots_changed")?).unwrap_or(0);
+        Ok(Timestamp { seconds, nanoseconds: 0 })
+    }
+}
