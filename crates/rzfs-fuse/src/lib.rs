@@ -1,2 +1,13 @@
-//! FUSE adapter for rzfs-zpl.
+//! The thin adapter from FUSE requests to [`rzfs_zpl`].
+//!
+//! [`Mount::new`] mounts one file system; each ZFS file system has a mount of its own. Nothing
+//! here knows what a file is: requests are translated to [`rzfs_zpl::FileSystem`] calls, answers
+//! to FUSE's structures, errors to errnos.
 #![forbid(unsafe_code)]
+
+mod adapter;
+mod attributes;
+mod inode;
+mod mount;
+
+pub use mount::{Access, Mount, MountError, MountOptions};

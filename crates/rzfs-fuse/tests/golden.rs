@@ -1,0 +1,117 @@
+//! Mounts pools that OpenZFS made, and compares what the kernel sees with their manifests.
+
+use rzfs_blockdev::OpenOptions;
+use rzfs_dsl::Pool;
+use rzfs_dsl::dataset::{Dataset, DatasetKind, KeyStatus};
+use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, ImportOptions};
+use rzfs_fuse::{Mount, MountOptions};
+use rzfs_testkit::{MountedTree, ReferencePool, differences};
+use rzfs_zpl::{ControlTree, DatasetSnapshots, FileSystem, ReadAhead};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn import(golden: &ReferencePool) -> Pool {
+    let images = golden.images().expect("images");
+    let sources: Vec<_> = images.into_iter().map(DeviceSource::Path).collect();
+    let found = Discovery::search(&sources, &OpenOptions::new());
+    let [pool] = found.pools() else { panic!("{}: not one pool", golden.name()) };
+    let options = ImportOptions { host_check: HostCheck::Override, ..ImportOptions::default() };
+    Pool::import(pool, &options).expect("import")
+}
+
+fn load_keys(golden: &ReferencePool, datasets: &[Dataset]) {
+    for dataset in datasets {
+        if dataset.key_status().unwrap() != KeyStatus::Unavailable {
+            continue;
+        }
+        let root = dataset.encryption_root().unwrap().expect("an encryption root");
+        let key = match root.name() {
+            "g10/raw" => golden.text("raw.key").unwrap(),
+            "g10/hex" => golden.text("hex.key").unwrap(),
+            _ => b"correct horse battery\n".to_vec(),
+        };
+        dataset.load_key(&key).unwrap();
+    }
+}
+
+/// Mounts every file system of a pool below `root`, each at its name.
+fn mount_all(pool: &Pool, datasets: &[Dataset], root: &Path) -> Vec<Mount> {
+    let read_ahead = ReadAhead::start(1).unwrap();
+    let mut mounts = Vec::new();
+    for dataset in datasets {
+        if dataset.kind().unwrap() != DatasetKind::FileSystem {
+            continue;
+        }
+        let file_system = Arc::new(FileSystem::of_dataset(dataset, pool.version()).unwrap());
+        let snapshots =
+            DatasetSnapshots::new(dataset.clone(), pool.version(), Some(Arc::clone(&read_ahead)));
+        let control = ControlTree::new(Arc::clone(&file_system), Box::new(snapshots));
+        let options = MountOptions {
+            source: dataset.name().to_owned(),
+            access: rzfs_fuse::Access::Owner,
+            threads: 2,
+        };
+        let directory = directory_of(root, dataset.name());
+        mounts.push(Mount::new(file_system, Some(control), &directory, &options).unwrap());
+    }
+    mounts
+}
+
+fn directory_of(root: &Path, dataset: &str) -> PathBuf {
+    match dataset.split_once('/') {
+        Some((_, below)) => root.join(below),
+        None => root.to_owned(),
+    }
+}
+
+fn check(name: &str) {
+    let golden = ReferencePool::golden(name).expect("a golden pool");
+    let pool = import(&golden);
+    let datasets = pool.datasets().root().unwrap().descendants().unwrap();
+    load_keys(&golden, &datasets);
+    let root = tempfile::tempdir().unwrap();
+    let mut mounts = mount_all(&pool, &datasets, root.path());
+
+    let manifest = golden.manifest().unwrap();
+    let mut problems = Vec::new();
+    let mut compared = 0;
+    for (dataset, files) in manifest.datasets() {
+        let directory = match dataset.split_once('@') {
+            Some((head, snapshot)) => {
+                directory_of(root.path(), head).join(".zfs/snapshot").join(snapshot)
+            }
+            None => directory_of(root.path(), dataset),
+        };
+        let wrong = differences(files, &MountedTree(directory));
+        problems.extend(wrong.into_iter().take(5).map(|problem| format!("{dataset}: {problem}")));
+        compared += 1;
+    }
+    while let Some(mount) = mounts.pop() {
+        mount.unmount().unwrap();
+    }
+    assert!(compared > 0, "{name}: an empty manifest");
+    assert!(problems.is_empty(), "{name}:\n{}", problems.join("\n"));
+}
+
+macro_rules! pools {
+    ($($test:ident: $pool:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            check($pool);
+        })*
+    };
+}
+
+pools! {
+    every_file_shape: "g01-default",
+    three_way_mirror: "g04-mirror3",
+    raidz1: "g05-raidz1",
+    encrypted: "g10-encrypted",
+    classes: "g13-classes",
+    names: "g14-names",
+    removed_device: "g15-removed",
+    gang_blocks: "g18-gang",
+    no_features: "g20-nofeatures",
+    version_28: "g21-v28",
+    version_8: "g22-v8",
+}
