@@ -44,7 +44,7 @@ fn rings_hold_the_uberblocks_that_zdb_shows() {
     let Some(pool) = ReferencePool::golden("g01-default") else { return };
     let device = device(&images(&pool)[0]);
     let slots = read_rings(&device, UberblockRing::of_ashift(12));
-    assert!(slots.len() > 8 && slots.len() % 4 == 0);
+    assert!(slots.len() > 8 && slots.len().is_multiple_of(4));
     for slot in &slots {
         let txg = slot.uberblock.txg.get();
         assert_eq!(slot.slot as u64, txg % 32, "txg {txg}");
