@@ -6,6 +6,8 @@ mod discovery;
 mod golden;
 #[path = "import/listing.rs"]
 mod listing;
+#[path = "import/overlay.rs"]
+mod overlay;
 #[path = "import/recovery.rs"]
 mod recovery;
 

@@ -61,6 +61,8 @@ pub(super) struct Attempt<'a> {
     seen: Seen,
     watched: bool,
     rewind: Option<Rewind>,
+    /// The txg of the best uberblock: labels that are younger do not count.
+    label_limit: Option<Txg>,
 }
 
 /// The MOS at an uberblock, with what everything else is found through.
@@ -77,7 +79,7 @@ impl<'a> Attempt<'a> {
         purpose: Purpose,
     ) -> Self {
         let seen = Seen::default();
-        Self { discovered, options, purpose, seen, watched: false, rewind: None }
+        Self { discovered, options, purpose, seen, watched: false, rewind: None, label_limit: None }
     }
 
     /// What is known after an attempt, whether it succeeded or not.
@@ -93,6 +95,22 @@ impl<'a> Attempt<'a> {
     /// Opens the newest state that is not younger than `limit` and not older than `oldest`.
     pub(super) fn newest(&mut self, limit: Option<Txg>, oldest: Txg) -> Result<Parts, ImportError> {
         self.seen.uberblock = None;
+        match self.try_newest(limit, oldest) {
+            // What is lost was on the vdevs that are missing.
+            Err(ImportError::Mos(_) | ImportError::Pool(_)) if self.lacks_vdevs() => {
+                Err(ImportError::MissingDevices)
+            }
+            result => result,
+        }
+    }
+
+    /// Whether top-level vdevs are missing, or have too few working devices.
+    fn lacks_vdevs(&self) -> bool {
+        let tree = self.seen.vdevs.as_ref();
+        tree.is_some_and(|tree| tree.top_levels().any(|top| !top.health().is_usable()))
+    }
+
+    fn try_newest(&mut self, limit: Option<Txg>, oldest: Txg) -> Result<Parts, ImportError> {
         let mut vdevs = self.discovered.vdevs.clone();
         let mut found = self.choose(&vdevs, limit)?;
         if found.uberblock.txg < oldest {
@@ -128,7 +146,7 @@ impl<'a> Attempt<'a> {
         let rules = Rules {
             pool: self.discovered.guid(),
             stage,
-            newest: uberblock.map(|uberblock| uberblock.txg).filter(|_| self.rewind.is_none()),
+            newest: self.label_limit.filter(|_| uberblock.is_some() && self.rewind.is_none()),
             trust: self.options.labels,
         };
         let leaves = ValidatedLeaves::find(config, &self.discovered.devices, rules);
@@ -183,6 +201,7 @@ impl<'a> Attempt<'a> {
             return Err(ImportError::UnsupportedVersion { version: uberblock.version });
         }
         self.check_label_features(best)?;
+        self.label_limit = Some(uberblock.txg);
         Ok(best.clone())
     }
 

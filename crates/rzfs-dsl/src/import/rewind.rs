@@ -85,6 +85,7 @@ fn rewind(
         match attempt.newest(Some(limit), oldest) {
             Ok(parts) => return Ok(parts),
             Err(error) if !error.is_worth_rewinding() => return Err(error),
+
             Err(error) => {
                 tracing::info!(%limit, %error, "this state cannot be opened either");
                 let tried = attempt.seen().uberblock.as_ref().map(|tried| tried.txg);
