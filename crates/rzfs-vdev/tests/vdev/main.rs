@@ -4,6 +4,7 @@
 mod damage;
 mod device;
 mod fields;
+mod hostile;
 mod indirect;
 mod mirror;
 mod pool;
