@@ -210,7 +210,7 @@ impl Health {
     /// This state, or degraded if it is worse: what a lost log device is to its pool.
     #[must_use]
     pub fn at_most_degraded(self) -> Self {
-        if self.is_usable() { self } else { Self::new(VdevState::Degraded, AuxReason::None) }
+        if self.is_usable() { self } else { Self::IMPAIRED }
     }
 
     /// The state of a leaf after an event: the one transition function.
@@ -221,7 +221,7 @@ impl Health {
     pub fn after(self, event: LeafEvent) -> Self {
         use VdevState as S;
         match (self.state, event) {
-            (_, LeafEvent::Opened { degraded: true }) => Self::new(S::Degraded, AuxReason::None),
+            (_, LeafEvent::Opened { degraded: true }) => Self::IMPAIRED,
             (_, LeafEvent::Opened { degraded: false }) => Self::HEALTHY,
             (_, LeafEvent::TakenOffline) => Self::new(S::Offline, AuxReason::None),
             (_, LeafEvent::FaultedExternally) => Self::new(S::Faulted, AuxReason::External),
@@ -278,7 +278,7 @@ pub fn aggregate(redundancy: Redundancy, children: &[Health]) -> Health {
             _ => Health::new(VdevState::CantOpen, AuxReason::NoReplicas),
         };
     }
-    if impaired { Health::new(VdevState::Degraded, AuxReason::None) } else { Health::HEALTHY }
+    if impaired { Health::IMPAIRED } else { Health::HEALTHY }
 }
 
 /// A leaf's health, readable without a lock.

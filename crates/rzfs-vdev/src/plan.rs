@@ -85,6 +85,11 @@ impl Plan {
         self.columns.len() == 1
     }
 
+    /// Whether all of the block is one data column.
+    pub(crate) fn is_one_column(&self) -> bool {
+        matches!(self.stripes.as_slice(), [stripe] if stripe.data_columns().len() == 1)
+    }
+
     /// The greatest number of columns that any stripe can lose.
     pub(crate) fn max_parity(&self) -> usize {
         self.stripes.iter().map(|stripe| stripe.parity).max().unwrap_or(0)

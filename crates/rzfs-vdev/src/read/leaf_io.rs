@@ -33,6 +33,16 @@ pub(crate) struct LeafRead {
     pub(crate) len: usize,
     /// Whether it may be joined with others; not when joined it has failed.
     pub(crate) joinable: bool,
+    pub(crate) fate: Fate,
+}
+
+/// What the task does with the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It copies them into the block.
+    Copied,
+    /// They are the block: the caller may keep them for long.
+    Kept,
 }
 
 impl LeafRead {
@@ -91,9 +101,10 @@ impl<'t> LeafQueue<'t> {
                 return None;
             }
             if finished.is_empty() {
-                let completion = self.completions.wait();
-                if let Some(span) = self.in_flight.remove(&completion.token) {
-                    finished = self.complete(span, completion.result);
+                for completion in self.completions.wait_many() {
+                    if let Some(span) = self.in_flight.remove(&completion.token) {
+                        finished.extend(self.complete(span, completion.result));
+                    }
                 }
             }
             if !finished.is_empty() {
@@ -186,9 +197,11 @@ impl<'t> LeafQueue<'t> {
                         self.end(&read);
                         let start = read.position.saturating_sub(span.position) as usize;
                         let part = start..start.saturating_add(read.len);
-                        // A part of a joined buffer is copied, or it would keep all of it alive.
+                        // A part that is kept must not keep the whole joined buffer alive.
                         let part = match data.get(part.clone()) {
-                            Some(bytes) if joined => Ok(Bytes::copy_from_slice(bytes)),
+                            Some(bytes) if joined && read.fate == Fate::Kept => {
+                                Ok(Bytes::copy_from_slice(bytes))
+                            }
                             Some(_) => Ok(data.slice(part)),
                             None => Err(short(read.len)),
                         };
@@ -302,6 +315,7 @@ mod tests {
                 position: *position,
                 len: *len,
                 joinable: *len != 7,
+                fate: Fate::Copied,
             })
             .collect();
         let spans = join(&reads, Limits { span: 100, gap: 10 });

@@ -1,7 +1,7 @@
 //! The read of one block, from its plan to its bytes.
 
 use super::assembly::{Lookup, assemble, concatenate, expected_parity, place, place_of, rebuild};
-use super::leaf_io::{LeafQueue, LeafRead, Outcome, is_gone};
+use super::leaf_io::{Fate, LeafQueue, LeafRead, Outcome, is_gone};
 use super::search::{Combinations, Selections};
 use super::{BlockRead, Scrubbed};
 use crate::error::VdevError;
@@ -222,6 +222,7 @@ impl<'t> Task<'t> {
             position: copy.position,
             len: column.len.saturating_add(filler),
             joinable: !self.retrying,
+            fate: if self.plan.is_one_column() { Fate::Kept } else { Fate::Copied },
         });
         state.issued += 1;
         state.pending += 1;
@@ -307,8 +308,8 @@ impl<'t> Task<'t> {
     /// The block with these versions of its columns. A block of one data column is that column's
     /// buffer itself.
     fn assemble(&self, selection: &[usize]) -> Option<Bytes> {
-        if let [stripe] = self.plan.stripes.as_slice()
-            && stripe.data_columns().len() == 1
+        if self.plan.is_one_column()
+            && let Some(stripe) = self.plan.stripes.first()
         {
             let index = stripe.data_columns().start;
             let version = *selection.get(index)?;

@@ -115,8 +115,7 @@ impl<'a> Vdev<'a> {
         self.tree.leaf(self.id)?.device()
     }
 
-    /// Whether a leaf is not known to have the contents of every txg up to and including `txg`
-    /// born data.
+    /// Whether a leaf is known to lack what was born in `txg`.
     #[must_use]
     pub fn lacks(self, txg: rzfs_format::Txg) -> bool {
         match &self.node().role {

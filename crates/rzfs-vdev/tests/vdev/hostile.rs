@@ -19,7 +19,11 @@ struct OneForAll(Arc<SparseDevice>);
 
 impl LeafDevices for OneForAll {
     fn device(&self, leaf: &VdevConfig) -> Result<Arc<dyn BlockDevice>, AuxReason> {
-        if leaf.guid.get().is_multiple_of(5) { Err(AuxReason::BadLabel) } else { Ok(self.0.clone()) }
+        if leaf.guid.get().is_multiple_of(5) {
+            Err(AuxReason::BadLabel)
+        } else {
+            Ok(self.0.clone())
+        }
     }
 }
 
