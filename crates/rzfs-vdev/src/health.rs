@@ -194,6 +194,8 @@ pub enum LeafEvent {
 impl Health {
     /// Everything works.
     pub const HEALTHY: Self = Self { state: VdevState::Healthy, aux: AuxReason::None };
+    /// Everything works that is needed, but not everything that there should be.
+    pub(crate) const IMPAIRED: Self = Self { state: VdevState::Degraded, aux: AuxReason::None };
     /// Not opened yet.
     pub const UNKNOWN: Self = Self { state: VdevState::Unknown, aux: AuxReason::None };
 

@@ -42,7 +42,7 @@ fn objsets(pool: &ReferencePool) -> Vec<Objset> {
     let mos = open_mos(pool);
     let directory = mos.object(ObjectId(1)).unwrap().zap().unwrap();
     let root = directory.lookup_u64("root_dataset").unwrap().unwrap();
-    let tree = DatasetTree::new(mos.clone(), pool.name().to_owned(), ObjectId(root), u64::MAX);
+    let tree = DatasetTree::new(mos.clone(), pool.name().to_owned(), ObjectId(root), || u64::MAX);
     let mut objsets = vec![mos];
     for dataset in tree.root().unwrap().descendants().unwrap() {
         match dataset.open_objset() {
