@@ -1,7 +1,7 @@
 //! Everything that has to pass before a change is merged, and how long each part took.
 
 use crate::process::{self, Failure, cargo};
-use crate::setup;
+use crate::{demo, setup};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 type Check = (&'static str, fn() -> Result<(), Failure>);
 
 /// In the order of how soon they find a mistake.
-const CHECKS: [Check; 5] = [
+const CHECKS: [Check; 6] = [
     ("setup", setup::run),
     ("formatting", || process::run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("lints", || {
@@ -20,6 +20,7 @@ const CHECKS: [Check; 5] = [
         let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
         process::run(cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
     }),
+    ("demo", demo::run),
     ("tests", || process::run(&mut cargo(&["test", "--workspace", "--locked"]))),
 ];
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod checks;
+mod demo;
 mod process;
 mod setup;
 
@@ -18,6 +19,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Mount the sample pool, show what is in it, unmount it.
+    Demo,
     /// Install the Debian packages that tests and demo need; without root, name them.
     Setup,
     /// Run everything that has to pass: formatting, lints, documentation, tests.
@@ -27,6 +30,7 @@ enum Chore {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.chore {
+        Chore::Demo => demo::run(),
         Chore::Setup => setup::run(),
         Chore::Test => checks::run(),
     };

@@ -42,13 +42,19 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Dataset(#[from] DatasetError),
     #[error(transparent)]
-    FileSystem(#[from] ZplError),
+    FileSystem(Box<ZplError>),
     #[error(transparent)]
     Mount(#[from] MountError),
     #[error("cannot wait for signals: {0}")]
     Signals(#[from] io::Error),
     #[error("nothing to mount: a directory is needed behind the devices")]
     NoDirectory,
+}
+
+impl From<ZplError> for Failure {
+    fn from(error: ZplError) -> Self {
+        Self::FileSystem(Box::new(error))
+    }
 }
 
 /// Mounts, and unmounts at SIGINT or SIGTERM.
@@ -67,8 +73,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let datasets = pool.datasets().root()?.descendants()?;
     arguments.source.load_keys(&datasets)?;
     let mut mounts = Vec::new();
-    let result = mount_all(arguments, &pool, &datasets, directory, &mut mounts)
-        .and_then(|()| wait(&mounts));
+    let result =
+        mount_all(arguments, &pool, &datasets, directory, &mut mounts).and_then(|()| wait(&mounts));
     // The deepest first.
     while let Some(mount) = mounts.pop() {
         if !mount.is_finished() {
@@ -88,7 +94,8 @@ fn mount_all(
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let read_ahead = ReadAhead::start(threads)?;
     for dataset in datasets {
-        if dataset.kind()? != DatasetKind::FileSystem || !(arguments.all || mounts_itself(dataset)?) {
+        if dataset.kind()? != DatasetKind::FileSystem || !(arguments.all || mounts_itself(dataset)?)
+        {
             continue;
         }
         if dataset.key_status()? == KeyStatus::Unavailable {

@@ -61,7 +61,11 @@ pub(crate) enum SourceError {
 
 impl Source {
     /// Imports the pool on these devices (or images, or directories of them) read-only.
-    pub(crate) fn import(&self, devices: &[PathBuf], arc_max: Option<u64>) -> Result<Pool, SourceError> {
+    pub(crate) fn import(
+        &self,
+        devices: &[PathBuf],
+        arc_max: Option<u64>,
+    ) -> Result<Pool, SourceError> {
         let sources: Vec<_> = devices.iter().cloned().map(DeviceSource::Path).collect();
         let found = Discovery::search(&sources, &OpenOptions::new());
         for error in found.unopened() {
@@ -94,8 +98,8 @@ impl Source {
     pub(crate) fn load_keys(&self, datasets: &[Dataset]) -> Result<(), SourceError> {
         for key in &self.keys {
             let path = key.path.clone();
-            let input = std::fs::read(&key.path)
-                .map_err(|source| SourceError::KeyFile { path, source })?;
+            let input =
+                std::fs::read(&key.path).map_err(|source| SourceError::KeyFile { path, source })?;
             for dataset in datasets {
                 if dataset.key_status()? != KeyStatus::Unavailable {
                     continue;
