@@ -8,12 +8,18 @@
 //! the contents (spec 04, sections 1 to 3). A [`Dataset`] is one head or one snapshot together
 //! with its directory.
 
+mod bookmark;
+mod deadlist;
 mod error;
+mod hold;
 mod keyring;
 mod name;
 pub mod property;
+mod written;
 
+pub use bookmark::Bookmark;
 pub use error::DatasetError;
+pub use hold::Hold;
 pub use keyring::KeyStatus;
 pub use name::DatasetName;
 
@@ -22,7 +28,8 @@ use rzfs_dmu::{Object, Objset};
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
-use rzfs_format::{FormatError, ObjectId, ObjsetId};
+use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId};
+use rzfs_zap::{Matching, ZapValue};
 use std::sync::{Arc, LazyLock};
 
 /// Directories deeper than this are refused: names have at most 255 bytes, so a valid tree is
@@ -381,12 +388,26 @@ impl Dataset {
     /// Its snapshot with this name (the part behind the `@`).
     pub fn snapshot(&self, name: &str) -> Result<Option<Dataset>, DatasetError> {
         let Some(names) = self.dataset.snapshot_names else { return Ok(None) };
+        let Some((name, value)) = self.lookup_name(names, name)? else { return Ok(None) };
+        let object = ObjectId(value.first_u64().unwrap_or_default());
+        self.snapshot_object(&name, object).map(Some)
+    }
+
+    /// Looks up the name of a snapshot or bookmark: without regard to case where files are looked
+    /// up so. Answers with the name as it is stored.
+    fn lookup_name(
+        &self,
+        names: ObjectId,
+        name: &str,
+    ) -> Result<Option<(String, ZapValue)>, DatasetError> {
         let object = self.tree.mos().object(names)?;
-        let found = object.zap()?.lookup_u64(name.as_bytes());
-        match found.map_err(|source| object.zap_error(source))? {
-            Some(snapshot) => self.snapshot_object(name, ObjectId(snapshot)).map(Some),
-            None => Ok(None),
-        }
+        let zap = object.zap()?;
+        let fold = self.dataset.flags & DslDataset::FLAG_CASE_INSENSITIVE != 0
+            && !zap.normalization().is_none();
+        let matching = if fold { Matching::Normalized } else { Matching::Exact };
+        let found = zap.lookup_matching(name.as_bytes(), matching);
+        let found = found.map_err(|source| object.zap_error(source))?;
+        Ok(found.map(|entry| (String::from_utf8_lossy(entry.name()).into_owned(), entry.value)))
     }
 
     fn snapshot_object(&self, name: &str, object: ObjectId) -> Result<Dataset, DatasetError> {
@@ -449,6 +470,18 @@ impl Dataset {
     /// directory has no such field.
     pub fn directory_field(&self, name: &str) -> Result<Option<u64>, DatasetError> {
         Self::field(&self.directory.object, name)
+    }
+
+    /// Guids of the snapshots whose blocks a redacted send left out of this dataset; `None` when
+    /// it was not received from one.
+    pub fn redaction_snapshots(&self) -> Result<Option<Vec<Guid>>, DatasetError> {
+        let (object, _) = self.tree.dataset_object(self.object)?;
+        if !object.object_type().is_zap() {
+            return Ok(None);
+        }
+        let guids = object.zap()?.lookup("com.delphix:redacted_datasets");
+        let guids = guids.map_err(|source| object.zap_error(source))?;
+        Ok(guids.map(|guids| guids.integers().map(Guid).collect()))
     }
 
     /// A field of its dataset's ZAP, like `com.delphix:bookmarks`; `None` when the dataset has no

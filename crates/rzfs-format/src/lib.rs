@@ -11,12 +11,14 @@
 
 pub mod acl;
 pub mod block_pointer;
+pub mod bookmark;
 pub mod bpobj;
 pub mod brt;
 pub mod checksum;
 pub mod compression;
 pub mod config;
 pub mod ddt;
+pub mod deadlist;
 pub mod dirent;
 pub mod dnode;
 pub mod dsl;

@@ -120,6 +120,7 @@ pub const NATIVE_ORDER: &[&str] = &[
     "encryptionroot",
     "keystatus",
     "special_small_blocks",
+    "redact_snaps",
     "snapshots_changed",
     "prefetch",
     "volthreading",
@@ -133,6 +134,9 @@ impl Dataset {
     pub fn property(&self, name: &str) -> Result<Option<Property>, DatasetError> {
         if name.contains(':') {
             return self.user_property(name).map(Some);
+        }
+        if name.starts_with("written@") || name.starts_with("written#") {
+            return self.written_property(name);
         }
         let kind = self.kind()?;
         match table::find(name) {

@@ -2,6 +2,7 @@
 
 use super::table::{CASE_SENSITIVITY, ENCRYPTION, Form, KEY_FORMAT, NORMALIZATION, UTF8_ONLY};
 use super::{Property, PropertySource, PropertyValue};
+use crate::dataset::bookmark::guid_list;
 use crate::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::ObjectId;
@@ -145,6 +146,9 @@ impl Dataset {
             "referenced" => Number(dataset.referenced),
             "logicalreferenced" => Number(dataset.uncompressed),
             "refcompressratio" => ratio(dataset.uncompressed, dataset.compressed),
+            "redact_snaps" => {
+                return Ok(self.redaction_snapshots()?.map(|guids| text(guid_list(guids))));
+            }
             "written" => return self.written().map(|bytes| bytes.map(Number)),
             "encryptionroot" => {
                 return Ok(self.encryption_root()?.map(|root| text(root.name())));
@@ -199,7 +203,7 @@ impl Dataset {
             "defer_destroy" => {
                 text(if dataset.flags & DslDataset::FLAG_DEFER_DESTROY == 0 { "off" } else { "on" })
             }
-            "userrefs" => Number(self.tree().names(dataset.user_references)?.len() as u64),
+            "userrefs" => Number(self.holds()?.len() as u64),
             "clones" => {
                 let clones = self.clone_names()?;
                 return Ok((!clones.is_empty()).then(|| text(clones.join(","))));
@@ -221,32 +225,6 @@ impl Dataset {
         }
         clones.sort();
         Ok(clones)
-    }
-
-    /// Bytes written since the snapshot before; `None` when there is none.
-    fn written(&self) -> Result<Option<u64>, DatasetError> {
-        let dataset = self.dsl_dataset();
-        let Some(previous) = dataset.previous_snapshot else { return Ok(None) };
-        let (_, previous) = self.tree().dataset_object(previous)?;
-        let freed = self.deadlist_used()?;
-        let written = dataset.referenced.saturating_add(freed).saturating_sub(previous.referenced);
-        Ok(Some(written))
-    }
-
-    /// Bytes on the dead list: what the snapshot before had and this dataset has not.
-    fn deadlist_used(&self) -> Result<u64, DatasetError> {
-        /// Both kinds of headers begin with, or have at this offset, the bytes used.
-        const DEADLIST_USED: usize = 0;
-        const BPOBJ_BYTES: usize = 8;
-        let Some(deadlist) = self.dsl_dataset().deadlist else { return Ok(0) };
-        let object = self.tree().mos().object(deadlist)?;
-        let offset = match object.dnode().bonus_type {
-            ObjectType::DEADLIST_HDR => DEADLIST_USED,
-            ObjectType::BPOBJ_HDR => BPOBJ_BYTES,
-            _ => return Err(object.wrong_type("a dead list").into()),
-        };
-        let fields = rzfs_format::endian::Fields::new("dead list", object.bonus(), object.order());
-        fields.u64(offset).map_err(|source| self.tree().corrupt(deadlist, source))
     }
 
     /// Bytes that can still be written here (spec 04, section 12.4).
