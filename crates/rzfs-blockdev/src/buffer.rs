@@ -1,7 +1,9 @@
 //! Buffers that a device can fill without copying.
 
+use crate::pool::{BufferPool, Slot};
 use bytes::Bytes;
 use std::fmt;
+use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 /// Alignment of every [`IoBuffer`] in bytes: enough for O_DIRECT on any device.
@@ -9,12 +11,19 @@ pub const BUFFER_ALIGNMENT: usize = 4096;
 
 #[derive(Clone, FromBytes, IntoBytes, Immutable)]
 #[repr(C, align(4096))]
-struct Page([u8; BUFFER_ALIGNMENT]);
+pub(crate) struct Page([u8; BUFFER_ALIGNMENT]);
 
-/// An owned, zeroed, page-aligned buffer of any length; frozen into shared [`Bytes`] once filled.
+/// `count` pages of zeros.
+pub(crate) fn zeroed_pages(count: usize) -> std::io::Result<Box<[Page]>> {
+    <[Page]>::new_box_zeroed_with_elems(count).map_err(|_| std::io::ErrorKind::OutOfMemory.into())
+}
+
+/// An owned, page-aligned buffer of any length; frozen into shared [`Bytes`] once filled.
 pub struct IoBuffer {
     pages: Box<[Page]>,
     len: usize,
+    /// Where the pages go when the buffer is dropped.
+    home: Option<(Arc<BufferPool>, Slot)>,
 }
 
 impl IoBuffer {
@@ -23,9 +32,17 @@ impl IoBuffer {
     /// # Errors
     /// [`std::io::ErrorKind::OutOfMemory`] when the memory is not to be had.
     pub fn zeroed(len: usize) -> std::io::Result<Self> {
-        let pages = <[Page]>::new_box_zeroed_with_elems(len.div_ceil(BUFFER_ALIGNMENT))
-            .map_err(|_| std::io::ErrorKind::OutOfMemory)?;
-        Ok(Self { pages, len })
+        Ok(Self { pages: zeroed_pages(len.div_ceil(BUFFER_ALIGNMENT))?, len, home: None })
+    }
+
+    /// A buffer of `len` bytes that returns to a pool; `pages` are enough for that.
+    pub(crate) const fn pooled(
+        pages: Box<[Page]>,
+        len: usize,
+        pool: Arc<BufferPool>,
+        slot: Slot,
+    ) -> Self {
+        Self { pages, len, home: Some((pool, slot)) }
     }
 
     /// Length in bytes.
@@ -51,10 +68,29 @@ impl IoBuffer {
         self.pages.as_mut_bytes().get_mut(..len)
     }
 
+    /// The buffer's slot, if it is from this pool.
+    pub(crate) fn slot_of(&self, pool: &Arc<BufferPool>) -> Option<Slot> {
+        let (home, slot) = self.home.as_ref()?;
+        Arc::ptr_eq(home, pool).then_some(*slot)
+    }
+
+    /// All pages, as one piece.
+    pub(crate) fn whole_mut(&mut self) -> &mut [u8] {
+        self.pages.as_mut_bytes()
+    }
+
     /// Makes the buffer immutable and shared, without copying.
     #[must_use]
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
+    }
+}
+
+impl Drop for IoBuffer {
+    fn drop(&mut self) {
+        if let Some((pool, slot)) = self.home.take() {
+            pool.put_back(slot, std::mem::take(&mut self.pages));
+        }
     }
 }
 

@@ -118,6 +118,15 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Size and sector sizes.
     fn geometry(&self) -> DeviceGeometry;
 
+    /// A buffer to read into, of undefined content: one that the device fills most cheaply. Best
+    /// for what is soon dropped again.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::OutOfMemory`] when the memory is not to be had.
+    fn buffer(&self, len: usize) -> io::Result<IoBuffer> {
+        IoBuffer::zeroed(len)
+    }
+
     /// Starts all requests; each is answered exactly once on `completions`, in any order.
     ///
     /// Never waits for other requests: what does not fit into the device's queue at once stays
@@ -141,7 +150,7 @@ pub fn read_exact_at(
         len: len as u64,
         source: Arc::new(source),
     };
-    let buffer = IoBuffer::zeroed(len).map_err(fail)?;
+    let buffer = device.buffer(len).map_err(fail)?;
     let completions = CompletionQueue::new();
     let request = IoRequest { token: 0, offset, operation: IoOperation::Read(buffer) };
     device.submit(vec![request], &completions);

@@ -8,7 +8,9 @@ mod portable;
 mod ring;
 pub(crate) mod transfer;
 
+use crate::IoBuffer;
 use crate::file::OpenFile;
+use crate::pool::BufferPool;
 use portable::ThreadPool;
 use ring::Ring;
 use std::ffi::OsStr;
@@ -65,6 +67,7 @@ pub struct IoEngine {
 
 struct Inner {
     driver: Driver,
+    pool: Arc<BufferPool>,
     next_file: AtomicU64,
 }
 
@@ -86,10 +89,12 @@ impl IoEngine {
             backend => backend,
         };
         let threads = || ThreadPool::new(options.max_threads).map(Driver::Threads);
+        let pool = BufferPool::new();
+        let ring = || Ring::new(options.queue_depth, Arc::clone(&pool));
         let driver = match backend {
             Backend::Portable => threads()?,
-            Backend::IoUring => Driver::Ring(Ring::new(options.queue_depth)?),
-            Backend::Automatic => match Ring::new(options.queue_depth) {
+            Backend::IoUring => Driver::Ring(ring()?),
+            Backend::Automatic => match ring() {
                 Ok(ring) => Driver::Ring(ring),
                 Err(error) => {
                     tracing::info!(%error, "no io_uring; using threads");
@@ -97,7 +102,7 @@ impl IoEngine {
                 }
             },
         };
-        Ok(Self { inner: Arc::new(Inner { driver, next_file: AtomicU64::new(0) }) })
+        Ok(Self { inner: Arc::new(Inner { driver, pool, next_file: AtomicU64::new(0) }) })
     }
 
     /// The backend in use, never [`Backend::Automatic`].
@@ -112,6 +117,11 @@ impl IoEngine {
     /// A number that no other file of this engine has.
     pub(crate) fn next_file_id(&self) -> u64 {
         self.inner.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A buffer of undefined content, from the pool if that has one.
+    pub(crate) fn buffer(&self, len: usize) -> io::Result<IoBuffer> {
+        self.inner.pool.take(len).map_or_else(|| IoBuffer::zeroed(len), Ok)
     }
 
     pub(crate) fn submit(&self, transfers: Vec<Transfer>) {

@@ -8,7 +8,8 @@ pub use open::{Caching, OpenError};
 use crate::engine::transfer::{Progress, Step, Transfer};
 use crate::reply::Answer;
 use crate::{
-    Access, BlockDevice, CompletionQueue, DeviceGeometry, EngineOptions, IoEngine, IoRequest,
+    Access, BlockDevice, CompletionQueue, DeviceGeometry, EngineOptions, IoBuffer, IoEngine,
+    IoRequest,
 };
 use parking_lot::Mutex;
 use rustix::io::ReadWriteFlags;
@@ -181,10 +182,14 @@ impl BlockDevice for FileDevice {
         *self.file.geometry()
     }
 
+    fn buffer(&self, len: usize) -> std::io::Result<IoBuffer> {
+        self.engine.buffer(len)
+    }
+
     fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>) {
         let mut transfers: Vec<Transfer> = requests
             .into_iter()
-            .filter_map(|request| Transfer::begin(&self.file, request, completions))
+            .filter_map(|request| Transfer::begin(&self.engine, &self.file, request, completions))
             .collect();
         if self.cached_reads == CachedReads::Inline && !self.file.is_direct() {
             transfers = self.read_cached(transfers);

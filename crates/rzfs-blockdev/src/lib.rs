@@ -22,6 +22,7 @@ mod device;
 mod engine;
 mod file;
 mod memory;
+mod pool;
 mod reply;
 pub mod simulated;
 

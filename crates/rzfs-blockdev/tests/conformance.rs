@@ -147,6 +147,44 @@ fn any_range_can_be_read() {
 }
 
 #[test]
+fn buffers_of_the_device_are_used_again_and_again() {
+    let content = pattern(2 << 20);
+    each_kind(&content, Access::ReadOnly, |device| {
+        let completions = CompletionQueue::new();
+        let mut kept = Vec::new();
+        for round in 0..20_usize {
+            // More than a pool has, of every size, aligned and not.
+            let sizes = [16_384, 9000, 131_072, 100_000, 1 << 20, 700_001];
+            let ranges: Vec<_> = (0..40)
+                .map(|number| {
+                    let len = sizes[number % sizes.len()];
+                    let offset = (number * 7919 + round * 4096) % ((2 << 20) - len);
+                    (offset - offset % [1, 4096][number / sizes.len() % 2], len)
+                })
+                .collect();
+            let requests = ranges.iter().enumerate().map(|(token, &(offset, len))| IoRequest {
+                token: token as u64,
+                offset: offset as u64,
+                operation: IoOperation::Read(device.buffer(len).unwrap()),
+            });
+            device.submit(requests.collect(), &completions);
+            for _ in 0..ranges.len() {
+                let completion = completions.wait();
+                let (offset, len) = ranges[completion.token as usize];
+                let read = completion.result.unwrap().unwrap().freeze();
+                assert!(read == content[offset..offset + len], "{len} bytes at {offset}");
+                if completion.token == 2 {
+                    kept.push((read, offset));
+                }
+            }
+        }
+        for (read, offset) in kept {
+            assert!(read == content[offset..offset + read.len()]);
+        }
+    });
+}
+
+#[test]
 fn reads_past_the_end_are_refused() {
     each_kind(&pattern(65_536), Access::ReadOnly, |device| {
         for (offset, len) in [(65_536, 1), (65_535, 2), (65_024, 1024), (u64::MAX, 1), (1 << 63, 9)]
@@ -236,7 +274,7 @@ fn a_batch_larger_than_any_queue_is_answered_once_each() {
         let requests = (0..5000_u64).map(|token| IoRequest {
             token,
             offset: token * 199,
-            operation: IoOperation::Read(IoBuffer::zeroed(777).unwrap()),
+            operation: IoOperation::Read(device.buffer(777).unwrap()),
         });
         device.submit(requests.collect(), &completions);
         let mut seen = vec![false; 5000];

@@ -13,11 +13,13 @@
 //! Back-pressure: no more requests are in flight than the completion queue has room for; the rest
 //! stays in `ready`.
 
+mod buffers;
 mod files;
 mod lent;
 mod worker;
 
 use super::transfer::Transfer;
+use crate::pool::BufferPool;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
@@ -72,18 +74,19 @@ enum State {
 }
 
 impl Ring {
-    /// Starts a ring with room for about `queue_depth` requests in flight.
+    /// Starts a ring with room for about `queue_depth` requests in flight; the kernel comes to know
+    /// the buffers of the pool.
     ///
     /// # Errors
     /// `ENOSYS` or `EPERM` and the like where the kernel offers no io_uring, or too old a one.
-    pub(crate) fn new(queue_depth: u32) -> io::Result<Self> {
+    pub(crate) fn new(queue_depth: u32, pool: Arc<BufferPool>) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
         let shared = Arc::new(Shared { inbox: Mutex::default(), bell });
         let (started, result) = bounded(1);
         let for_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("rzfs-ring".into()).spawn(move || {
             // The kernel wants the ring used by the thread that has made it.
-            match Worker::new(for_thread, queue_depth) {
+            match Worker::new(for_thread, queue_depth, pool) {
                 Ok(worker) => {
                     let _ = started.send(Ok(worker.queue_depth()));
                     drop(started);

@@ -13,7 +13,7 @@
 use crate::device::check_range;
 use crate::file::OpenFile;
 use crate::reply::{Answer, Reply};
-use crate::{CompletionQueue, IoBuffer, IoOperation, IoRequest};
+use crate::{CompletionQueue, IoBuffer, IoEngine, IoOperation, IoRequest};
 use bytes::Bytes;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FallocateFlags;
@@ -91,6 +91,7 @@ struct Write {
 impl Transfer {
     /// Checks a request and prepares it; what is refused, or empty, is answered at once.
     pub(crate) fn begin(
+        engine: &IoEngine,
         file: &Arc<OpenFile>,
         request: IoRequest,
         completions: &Arc<CompletionQueue>,
@@ -116,7 +117,7 @@ impl Transfer {
                 return None;
             }
             IoOperation::Read(buffer) => {
-                Read::new(buffer, request.offset, file.alignment()).map(Work::Read)
+                Read::new(engine, buffer, request.offset, file.alignment()).map(Work::Read)
             }
             IoOperation::Write(bytes) => {
                 Write::new(bytes, request.offset, file.alignment()).map(Work::Write)
@@ -140,6 +141,14 @@ impl Transfer {
     pub(crate) fn read_len(&self) -> Option<usize> {
         match &self.work {
             Work::Read(read) => Some(read.span.saturating_sub(read.done)),
+            _ => None,
+        }
+    }
+
+    /// The buffer that a read fills.
+    pub(crate) fn buffer_mut(&mut self) -> Option<&mut IoBuffer> {
+        match &mut self.work {
+            Work::Read(read) => Some(read.target_mut()),
             _ => None,
         }
     }
@@ -198,11 +207,16 @@ impl Transfer {
 }
 
 impl Read {
-    fn new(destination: IoBuffer, offset: u64, alignment: usize) -> io::Result<Self> {
+    fn new(
+        engine: &IoEngine,
+        destination: IoBuffer,
+        offset: u64,
+        alignment: usize,
+    ) -> io::Result<Self> {
         let start = offset - offset % alignment as u64;
         let lead = usize::try_from(offset - start).map_err(io::Error::other)?;
         let span = (lead + destination.len()).next_multiple_of(alignment);
-        let bounce = if lead > 0 { Some(IoBuffer::zeroed(span)?) } else { None };
+        let bounce = if lead > 0 { Some(engine.buffer(span)?) } else { None };
         Ok(Self { destination, bounce, start, lead, span, done: 0 })
     }
 
@@ -210,12 +224,16 @@ impl Read {
     fn step(&mut self, alignment: usize) -> Step<'_> {
         let from = self.done - self.done % alignment;
         let to = self.span.min(from + MAX_STEP);
-        let target = match &mut self.bounce {
-            Some(bounce) => bounce.padded_mut(self.span),
-            None => self.destination.padded_mut(self.span),
-        };
+        let offset = self.start + from as u64;
+        let span = self.span;
+        let target = self.target_mut().padded_mut(span);
         let buffer = target.and_then(|target| target.get_mut(from..to)).unwrap_or_default();
-        Step::Read { offset: self.start + from as u64, buffer }
+        Step::Read { offset, buffer }
+    }
+
+    /// The buffer that the device fills.
+    fn target_mut(&mut self) -> &mut IoBuffer {
+        self.bounce.as_mut().unwrap_or(&mut self.destination)
     }
 
     /// Whether all that is wanted is there now.

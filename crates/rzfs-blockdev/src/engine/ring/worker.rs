@@ -1,9 +1,11 @@
 //! The thread of the ring.
 
+use super::buffers::RegisteredBuffers;
 use super::files::{RegisteredFiles, Target};
 use super::lent::Lent;
 use super::{Inbox, Shared, State};
 use crate::engine::transfer::{DISCARD_FLAGS, Progress, Step, Transfer};
+use crate::pool::BufferPool;
 use crate::reply::Answer;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::fd::AsRawFd;
@@ -28,13 +30,15 @@ const MAX_FAILURES: u32 = 10_000;
 
 /// The ring with everything that only its thread touches.
 ///
-/// The ring comes first, so that it is closed before what it works on goes.
+/// The ring comes first, so that it is closed before what it works on, and the pool whose buffers
+/// it knows, go.
 pub(super) struct Worker {
     ring: IoUring,
     shared: Arc<Shared>,
     lent: Lent,
     ready: VecDeque<Transfer>,
     files: RegisteredFiles,
+    buffers: RegisteredBuffers,
     finished: Vec<(u64, io::Result<usize>)>,
     answers: Vec<Answer>,
     queue_depth: u32,
@@ -42,18 +46,24 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Makes the ring.
-    pub(super) fn new(shared: Arc<Shared>, queue_depth: u32) -> io::Result<Self> {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        queue_depth: u32,
+        pool: Arc<BufferPool>,
+    ) -> io::Result<Self> {
         let ring = build(queue_depth)?;
         require_operations(&ring)?;
         // One completion is kept for the bell.
         let queue_depth = ring.params().cq_entries().saturating_sub(1).min(queue_depth).max(1);
         let files = RegisteredFiles::new(&ring.submitter());
+        let buffers = RegisteredBuffers::new(&ring.submitter(), pool);
         Ok(Self {
             ring,
             shared,
             lent: Lent::new(queue_depth),
             ready: VecDeque::new(),
             files,
+            buffers,
             finished: Vec::new(),
             answers: Vec::new(),
             queue_depth,
@@ -174,10 +184,13 @@ impl Worker {
     /// Moves requests into the submission queue until it is full or enough are in flight.
     fn fill(&mut self) {
         while self.lent.has_room() && !self.ring.submission().is_full() {
-            let Some(transfer) = self.ready.pop_front() else { return };
-            let target = self.files.target(&self.ring.submitter(), transfer.file());
+            let Some(mut transfer) = self.ready.pop_front() else { return };
+            let submitter = self.ring.submitter();
+            let target = self.files.target(&submitter, transfer.file());
+            let buffer = transfer.buffer_mut();
+            let registered = buffer.and_then(|buffer| self.buffers.index(&submitter, buffer));
             let Some((slot, step)) = self.lent.lend(transfer) else { return };
-            let entry = entry(target, step).user_data(u64::from(slot));
+            let entry = entry(target, step, registered).user_data(u64::from(slot));
             // SAFETY: the transfer, which owns the buffer and an open file, stays in its slot,
             // untouched, until the kernel has answered, and is leaked if that never comes.
             if unsafe { self.ring.submission().push(&entry) }.is_err() {
@@ -231,12 +244,18 @@ fn require_operations(ring: &IoUring) -> io::Result<()> {
     }
 }
 
-/// What the kernel is asked for one step.
-fn entry(target: Target, step: Step<'_>) -> squeue::Entry {
+/// What the kernel is asked for one step; a buffer that it knows is named by its index too.
+fn entry(target: Target, step: Step<'_>, registered: Option<u16>) -> squeue::Entry {
     macro_rules! on {
         ($file:expr) => {
+            // A step is of at most 1 GiB, so lengths fit.
             match step {
-                // A step is of at most 1 GiB.
+                Step::Read { offset, buffer } if registered.is_some() => {
+                    let index = registered.unwrap_or_default();
+                    opcode::ReadFixed::new($file, buffer.as_mut_ptr(), buffer.len() as u32, index)
+                        .offset(offset)
+                        .build()
+                }
                 Step::Read { offset, buffer } => {
                     opcode::Read::new($file, buffer.as_mut_ptr(), buffer.len() as u32)
                         .offset(offset)
