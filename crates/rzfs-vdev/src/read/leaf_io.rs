@@ -140,7 +140,7 @@ impl<'t> LeafQueue<'t> {
         let mut requests = Vec::new();
         for span in join(reads, limits(tree, leaf)) {
             let buffer = match device {
-                Some(_) => IoBuffer::zeroed(span.len),
+                Some(device) => device.buffer(span.len),
                 None => Err(ErrorKind::NotFound.into()),
             };
             match buffer {
