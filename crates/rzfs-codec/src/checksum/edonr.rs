@@ -93,43 +93,52 @@ fn reversed(vector: &Vector) -> Vector {
 }
 
 #[inline(always)]
-fn sum(v: &Vector, indices: [usize; 5]) -> u64 {
-    indices.iter().fold(0, |sum: u64, &index| sum.wrapping_add(v[index]))
+fn sum([a, b]: [u64; 2]) -> u64 {
+    a.wrapping_add(b)
 }
 
+/// Adds five of the words of either vector to each of eight sums; what several sums share is
+/// added once.
 #[inline(always)]
 fn quasigroup(x: &Vector, y: &Vector) -> Vector {
+    let [x0, x1, x2, x3, x4, x5, x6, x7] = *x;
+    let x01 = sum([x0, x1]);
+    let x0147 = sum([x01, sum([x4, x7])]);
+    let x23 = sum([x2, x3]);
+    let x56 = sum([x5, x6]);
+    let x2356 = sum([x23, x56]);
     let s = [
-        sum(x, [0, 1, 2, 4, 7]).wrapping_add(0xaaaa_aaaa_aaaa_aaaa),
-        sum(x, [0, 1, 3, 4, 7]).rotate_left(5),
-        sum(x, [0, 1, 4, 6, 7]).rotate_left(15),
-        sum(x, [2, 3, 5, 6, 7]).rotate_left(22),
-        sum(x, [1, 2, 3, 5, 6]).rotate_left(31),
-        sum(x, [0, 2, 3, 4, 5]).rotate_left(40),
-        sum(x, [0, 1, 5, 6, 7]).rotate_left(50),
-        sum(x, [2, 3, 4, 5, 6]).rotate_left(59),
+        sum([sum([x0147, x2]), 0xaaaa_aaaa_aaaa_aaaa]),
+        sum([x0147, x3]).rotate_left(5),
+        sum([x0147, x6]).rotate_left(15),
+        sum([x2356, x7]).rotate_left(22),
+        sum([x2356, x1]).rotate_left(31),
+        sum([sum([x23, x5]), sum([x0, x4])]).rotate_left(40),
+        sum([sum([x01, x56]), x7]).rotate_left(50),
+        sum([x2356, x4]).rotate_left(59),
     ];
+    let [y0, y1, y2, y3, y4, y5, y6, y7] = *y;
+    let (y01, y34, y67, y25) = (sum([y0, y1]), sum([y3, y4]), sum([y6, y7]), sum([y2, y5]));
+    let (y0134, y0125, y3467, y2567) =
+        (sum([y01, y34]), sum([y01, y25]), sum([y34, y67]), sum([y25, y67]));
     let t = [
-        sum(y, [0, 1, 2, 5, 7]).wrapping_add(0x5555_5555_5555_5555),
-        sum(y, [0, 1, 3, 4, 6]).rotate_left(10),
-        sum(y, [0, 1, 2, 3, 5]).rotate_left(19),
-        sum(y, [2, 3, 4, 6, 7]).rotate_left(29),
-        sum(y, [0, 1, 3, 4, 5]).rotate_left(36),
-        sum(y, [2, 4, 5, 6, 7]).rotate_left(44),
-        sum(y, [1, 2, 5, 6, 7]).rotate_left(48),
-        sum(y, [0, 3, 4, 6, 7]).rotate_left(55),
+        sum([sum([y0125, y7]), 0x5555_5555_5555_5555]),
+        sum([y0134, y6]).rotate_left(10),
+        sum([y0125, y3]).rotate_left(19),
+        sum([y3467, y2]).rotate_left(29),
+        sum([y0134, y5]).rotate_left(36),
+        sum([y2567, y4]).rotate_left(44),
+        sum([y2567, y1]).rotate_left(48),
+        sum([y3467, y0]).rotate_left(55),
     ];
-    let both = |[a, b, c]: [usize; 3], [d, e, f]: [usize; 3]| {
-        (s[a] ^ s[b] ^ s[c]).wrapping_add(t[d] ^ t[e] ^ t[f])
-    };
     [
-        both([0, 1, 4], [0, 1, 5]),
-        both([0, 4, 7], [2, 6, 7]),
-        both([1, 6, 7], [0, 1, 3]),
-        both([2, 3, 4], [0, 3, 4]),
-        both([0, 1, 7], [1, 2, 5]),
-        both([3, 5, 6], [3, 4, 6]),
-        both([2, 5, 6], [2, 5, 7]),
-        both([2, 3, 5], [4, 6, 7]),
+        sum([s[0] ^ s[1] ^ s[4], t[0] ^ t[1] ^ t[5]]),
+        sum([s[0] ^ s[4] ^ s[7], t[2] ^ t[6] ^ t[7]]),
+        sum([s[1] ^ s[6] ^ s[7], t[0] ^ t[1] ^ t[3]]),
+        sum([s[2] ^ s[3] ^ s[4], t[0] ^ t[3] ^ t[4]]),
+        sum([s[0] ^ s[1] ^ s[7], t[1] ^ t[2] ^ t[5]]),
+        sum([s[3] ^ s[5] ^ s[6], t[3] ^ t[4] ^ t[6]]),
+        sum([s[2] ^ s[5] ^ s[6], t[2] ^ t[5] ^ t[7]]),
+        sum([s[2] ^ s[3] ^ s[5], t[4] ^ t[6] ^ t[7]]),
     ]
 }

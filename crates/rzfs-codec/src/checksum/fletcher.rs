@@ -159,15 +159,19 @@ impl<const L: usize> Lanes<L> {
         table
     };
 
-    /// The sums of the whole.
+    /// The sums of the whole; inlined, for vectors to do it where there are some.
+    #[inline(always)]
     fn combine(&self) -> [u64; 4] {
         let mut sums = [0_u64; 4];
         for (sum, coefficients) in sums.iter_mut().zip(&Self::COEFFICIENTS) {
+            let mut terms = [0_u64; L];
             for (lanes, coefficients) in self.0.iter().zip(coefficients) {
-                for (lane, coefficient) in lanes.iter().zip(coefficients) {
-                    *sum = sum.wrapping_add(lane.wrapping_mul(*coefficient));
+                for lane in 0..L {
+                    let term = lanes[lane].wrapping_mul(coefficients[lane]);
+                    terms[lane] = terms[lane].wrapping_add(term);
                 }
             }
+            *sum = terms.iter().fold(0, |sum, term| sum.wrapping_add(*term));
         }
         sums
     }

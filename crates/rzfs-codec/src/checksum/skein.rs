@@ -83,43 +83,61 @@ impl State {
     }
 }
 
-/// Threefish-512 in 72 rounds.
+/// Threefish-512 in 72 rounds: nineteen subkeys, and four rounds between each two. The numbers of
+/// the subkeys are constants, so that all indices into the schedule are.
 #[inline]
 fn threefish(key: &[u64; 8], tweak: [u64; 3], plain: &[u64; 8]) -> [u64; 8] {
-    // The schedule walks around nine words; three copies make every window contiguous.
-    let mut schedule = [0; 27];
     let parity = key.iter().fold(PARITY, |parity, word| parity ^ word);
-    for (index, word) in schedule.iter_mut().enumerate() {
-        *word = key.get(index % 9).copied().unwrap_or(parity);
+    let schedule: [u64; 9] =
+        std::array::from_fn(|index| key.get(index).map_or(parity, |word| *word));
+    let keys = Subkeys { schedule, tweak };
+    let x = keys.add::<0>(*plain);
+    let x = keys.eight_rounds::<1, 2>(x);
+    let x = keys.eight_rounds::<3, 4>(x);
+    let x = keys.eight_rounds::<5, 6>(x);
+    let x = keys.eight_rounds::<7, 8>(x);
+    let x = keys.eight_rounds::<9, 10>(x);
+    let x = keys.eight_rounds::<11, 12>(x);
+    let x = keys.eight_rounds::<13, 14>(x);
+    let x = keys.eight_rounds::<15, 16>(x);
+    keys.eight_rounds::<17, 18>(x)
+}
+
+/// What the subkeys are made of: the key with its parity, and the tweak with its parity.
+struct Subkeys {
+    schedule: [u64; 9],
+    tweak: [u64; 3],
+}
+
+impl Subkeys {
+    /// Adds a subkey.
+    #[inline(always)]
+    fn add<const NUMBER: usize>(&self, x: [u64; 8]) -> [u64; 8] {
+        let word = |index: usize| x[index].wrapping_add(self.schedule[(NUMBER + index) % 9]);
+        [
+            word(0),
+            word(1),
+            word(2),
+            word(3),
+            word(4),
+            word(5).wrapping_add(self.tweak[NUMBER % 3]),
+            word(6).wrapping_add(self.tweak[(NUMBER + 1) % 3]),
+            word(7).wrapping_add(NUMBER as u64),
+        ]
     }
-    let mut x = add_subkey(plain, &schedule, tweak, 0);
-    for pair in 0..9 {
-        for rotations in &ROTATIONS[..4] {
-            x = round(x, rotations);
-        }
-        x = add_subkey(&x, &schedule, tweak, 2 * pair + 1);
-        for rotations in &ROTATIONS[4..] {
-            x = round(x, rotations);
-        }
-        x = add_subkey(&x, &schedule, tweak, 2 * pair + 2);
+
+    /// Four rounds, a subkey, four rounds, a subkey.
+    #[inline(always)]
+    fn eight_rounds<const MIDDLE: usize, const END: usize>(&self, x: [u64; 8]) -> [u64; 8] {
+        let [r0, r1, r2, r3, r4, r5, r6, r7] = ROTATIONS;
+        let x = round(round(round(round(x, r0), r1), r2), r3);
+        let x = self.add::<MIDDLE>(x);
+        self.add::<END>(round(round(round(round(x, r4), r5), r6), r7))
     }
-    x
 }
 
 #[inline(always)]
-fn add_subkey(x: &[u64; 8], schedule: &[u64; 27], tweak: [u64; 3], number: usize) -> [u64; 8] {
-    let mut out = [0; 8];
-    for (index, word) in out.iter_mut().enumerate() {
-        *word = x[index].wrapping_add(schedule[number + index]);
-    }
-    out[5] = out[5].wrapping_add(tweak[number % 3]);
-    out[6] = out[6].wrapping_add(tweak[(number + 1) % 3]);
-    out[7] = out[7].wrapping_add(number as u64);
-    out
-}
-
-#[inline(always)]
-fn round(x: [u64; 8], rotations: &[u32; 4]) -> [u64; 8] {
+fn round(x: [u64; 8], rotations: [u32; 4]) -> [u64; 8] {
     let mix = |pair: usize| {
         let sum = x[2 * pair].wrapping_add(x[2 * pair + 1]);
         (sum, x[2 * pair + 1].rotate_left(rotations[pair]) ^ sum)

@@ -1,7 +1,7 @@
 //! The sums in AVX2 and AVX-512 vectors.
 //!
 //! A vector of 32-bit words is split into its even and its odd words, each widened to 64 bits in
-//! place: no word changes its lane, so the split costs at most one cheap instruction per half.
+//! place: no word changes its lane, so that the split takes one cheap instruction per half.
 //! Even and odd words have their own sums; together they are the lanes of [`Lanes`].
 #![allow(unsafe_code)]
 
@@ -17,29 +17,29 @@ pub(super) fn fletcher4_avx2(data: &[u8], order: ByteOrder) -> Option<[u64; 4]> 
     }
     let (rounds, rest) = data.as_chunks::<32>();
     // SAFETY: the processor has AVX2.
-    let lanes = unsafe {
+    let sums = unsafe {
         match order {
             ByteOrder::Little => avx2_native(rounds),
             ByteOrder::Big => avx2_swapped(rounds),
         }
     };
-    Some(fletcher4_words(lanes.combine(), rest, order))
+    Some(fletcher4_words(sums, rest, order))
 }
 
-/// fletcher4 in 512-bit vectors; `None` when the processor does not have AVX-512 F and BW.
+/// fletcher4 in 512-bit vectors; `None` when the processor does not have AVX-512 F, BW and DQ.
 pub(super) fn fletcher4_avx512(data: &[u8], order: ByteOrder) -> Option<[u64; 4]> {
     if !has_avx512() {
         return None;
     }
     let (rounds, rest) = data.as_chunks::<64>();
-    // SAFETY: the processor has AVX-512 F and BW.
-    let lanes = unsafe {
+    // SAFETY: the processor has these parts of AVX-512.
+    let sums = unsafe {
         match order {
             ByteOrder::Little => avx512_native(rounds),
             ByteOrder::Big => avx512_swapped(rounds),
         }
     };
-    Some(fletcher4_words(lanes.combine(), rest, order))
+    Some(fletcher4_words(sums, rest, order))
 }
 
 /// fletcher2 in 256-bit vectors; `None` when the processor does not have AVX2.
@@ -48,15 +48,17 @@ pub(super) fn fletcher2_avx2(data: &[u8], order: ByteOrder) -> Option<[u64; 4]> 
     is_x86_feature_detected!("avx2").then(|| unsafe { fletcher2_with_avx2(data, order) })
 }
 
-/// fletcher2 in 512-bit vectors; `None` when the processor does not have AVX-512 F and BW.
+/// fletcher2 in 512-bit vectors; `None` when the processor does not have AVX-512 F, BW and DQ.
 pub(super) fn fletcher2_avx512(data: &[u8], order: ByteOrder) -> Option<[u64; 4]> {
-    // SAFETY: called only when the processor has AVX-512 F and BW.
+    // SAFETY: called only when the processor has AVX-512 F, BW and DQ.
     has_avx512().then(|| unsafe { fletcher2_with_avx512(data, order) })
 }
 
 /// Whether the processor has the parts of AVX-512 that the kernels use.
 pub(super) fn has_avx512() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
 }
 
 #[target_feature(enable = "avx2")]
@@ -64,7 +66,7 @@ fn fletcher2_with_avx2(data: &[u8], order: ByteOrder) -> [u64; 4] {
     fletcher2_lanes(data, order)
 }
 
-#[target_feature(enable = "avx512f,avx512bw")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq")]
 fn fletcher2_with_avx512(data: &[u8], order: ByteOrder) -> [u64; 4] {
     fletcher2_lanes(data, order)
 }
@@ -100,7 +102,7 @@ fn table256(table: &[i8; 16]) -> __m256i {
 }
 
 #[target_feature(enable = "avx2")]
-fn avx2_native(rounds: &[[u8; 32]]) -> Lanes<8> {
+fn avx2_native(rounds: &[[u8; 32]]) -> [u64; 4] {
     let low = _mm256_set1_epi64x(0xffff_ffff);
     let mut sums = [[_mm256_setzero_si256(); 4]; 2];
     for round in rounds {
@@ -108,11 +110,11 @@ fn avx2_native(rounds: &[[u8; 32]]) -> Lanes<8> {
         accumulate256(&mut sums[0], _mm256_and_si256(words, low));
         accumulate256(&mut sums[1], _mm256_srli_epi64::<32>(words));
     }
-    lanes256(&sums)
+    combine256(&sums)
 }
 
 #[target_feature(enable = "avx2")]
-fn avx2_swapped(rounds: &[[u8; 32]]) -> Lanes<8> {
+fn avx2_swapped(rounds: &[[u8; 32]]) -> [u64; 4] {
     let (even, odd) = (table256(&SWAPPED_EVEN), table256(&SWAPPED_ODD));
     let mut sums = [[_mm256_setzero_si256(); 4]; 2];
     for round in rounds {
@@ -120,7 +122,7 @@ fn avx2_swapped(rounds: &[[u8; 32]]) -> Lanes<8> {
         accumulate256(&mut sums[0], _mm256_shuffle_epi8(words, even));
         accumulate256(&mut sums[1], _mm256_shuffle_epi8(words, odd));
     }
-    lanes256(&sums)
+    combine256(&sums)
 }
 
 #[inline]
@@ -133,7 +135,7 @@ fn accumulate256([a, b, c, d]: &mut [__m256i; 4], words: __m256i) {
 }
 
 #[target_feature(enable = "avx2")]
-fn lanes256(sums: &[[__m256i; 4]; 2]) -> Lanes<8> {
+fn combine256(sums: &[[__m256i; 4]; 2]) -> [u64; 4] {
     let mut lanes = Lanes([[0; 8]; 4]);
     for (half, sums) in sums.iter().enumerate() {
         for (lanes, sum) in lanes.0.iter_mut().zip(sums) {
@@ -145,7 +147,7 @@ fn lanes256(sums: &[[__m256i; 4]; 2]) -> Lanes<8> {
             }
         }
     }
-    lanes
+    lanes.combine()
 }
 
 #[inline]
@@ -162,21 +164,20 @@ fn table512(table: &[i8; 16]) -> __m512i {
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(table.as_ptr().cast()) })
 }
 
-#[target_feature(enable = "avx512f")]
-fn avx512_native(rounds: &[[u8; 64]]) -> Lanes<16> {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+fn avx512_native(rounds: &[[u8; 64]]) -> [u64; 4] {
+    let low = _mm512_set1_epi64(0xffff_ffff);
     let mut sums = [[_mm512_setzero_si512(); 4]; 2];
     for round in rounds {
-        // Loading under a zeroing mask widens the even words in the load unit, for nothing.
-        // SAFETY: the array is 64 readable bytes, and the load needs no alignment.
-        let even = unsafe { _mm512_maskz_loadu_epi32(0x5555, round.as_ptr().cast()) };
-        accumulate512(&mut sums[0], even);
-        accumulate512(&mut sums[1], _mm512_srli_epi64::<32>(load512(round)));
+        let words = load512(round);
+        accumulate512(&mut sums[0], _mm512_and_si512(words, low));
+        accumulate512(&mut sums[1], _mm512_srli_epi64::<32>(words));
     }
-    lanes512(&sums)
+    combine512(&sums)
 }
 
-#[target_feature(enable = "avx512f,avx512bw")]
-fn avx512_swapped(rounds: &[[u8; 64]]) -> Lanes<16> {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+fn avx512_swapped(rounds: &[[u8; 64]]) -> [u64; 4] {
     let (even, odd) = (table512(&SWAPPED_EVEN), table512(&SWAPPED_ODD));
     let mut sums = [[_mm512_setzero_si512(); 4]; 2];
     for round in rounds {
@@ -184,7 +185,7 @@ fn avx512_swapped(rounds: &[[u8; 64]]) -> Lanes<16> {
         accumulate512(&mut sums[0], _mm512_shuffle_epi8(words, even));
         accumulate512(&mut sums[1], _mm512_shuffle_epi8(words, odd));
     }
-    lanes512(&sums)
+    combine512(&sums)
 }
 
 #[inline]
@@ -196,8 +197,8 @@ fn accumulate512([a, b, c, d]: &mut [__m512i; 4], words: __m512i) {
     *d = _mm512_add_epi64(*d, *c);
 }
 
-#[target_feature(enable = "avx512f")]
-fn lanes512(sums: &[[__m512i; 4]; 2]) -> Lanes<16> {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+fn combine512(sums: &[[__m512i; 4]; 2]) -> [u64; 4] {
     let mut lanes = Lanes([[0; 16]; 4]);
     for (half, sums) in sums.iter().enumerate() {
         for (lanes, sum) in lanes.0.iter_mut().zip(sums) {
@@ -209,5 +210,5 @@ fn lanes512(sums: &[[__m512i; 4]; 2]) -> Lanes<16> {
             }
         }
     }
-    lanes
+    lanes.combine()
 }
