@@ -1,6 +1,7 @@
 //! Chores of the rzfs repository: `cargo xtask --help`.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod checks;
 mod demo;
 mod process;
@@ -19,6 +20,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Measure.
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Mount the sample pool, show what is in it, unmount it.
     Demo,
     /// Install the Debian packages that tests and demo need; without root, name them.
@@ -30,6 +34,7 @@ enum Chore {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.chore {
+        Chore::Bench(bench) => bench::run(&bench),
         Chore::Demo => demo::run(),
         Chore::Setup => setup::run(),
         Chore::Test => checks::run(),

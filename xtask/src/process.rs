@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Status { program: String, status: ExitStatus },
     #[error("missing tools: install these Debian packages: {0}")]
     MissingPackages(String),
+    #[error("{0} has written what it should not")]
+    Output(String),
     #[error("{0} failed")]
     Checks(String),
 }
@@ -36,6 +38,18 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(Failure::Status { program, status }),
+        Err(source) => Err(Failure::Start { program, source }),
+    }
+}
+
+/// Runs a program to its end, and answers what it has written.
+pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+    let program = words(command);
+    match command.output() {
+        Ok(output) if output.status.success() => {
+            String::from_utf8(output.stdout).map_err(|_| Failure::Output(program))
+        }
+        Ok(output) => Err(Failure::Status { program, status: output.status }),
         Err(source) => Err(Failure::Start { program, source }),
     }
 }
