@@ -12,6 +12,10 @@
 //!
 //! An embedded pointer keeps up to 112 bytes of data in words 0-5, 7-9 and 11-15 instead.
 
+mod build;
+
+pub use build::StoredBlock;
+
 use crate::checksum::{ChecksumFunction, ChecksumValue};
 use crate::compression::CompressionFunction;
 use crate::encryption::BlockCryptParams;

@@ -6,6 +6,8 @@
 //! ```
 //! A dnode takes one or more 512-byte slots of a 16 KiB dnode block and never crosses it.
 
+mod encode;
+
 use crate::block_pointer::BlockPointer;
 use crate::endian::{ByteOrder, Fields};
 use crate::object_type::ObjectType;

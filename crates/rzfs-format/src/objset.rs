@@ -9,7 +9,7 @@
 
 use crate::FormatError;
 use crate::dnode::{Dnode, SLOT_SIZE};
-use crate::endian::{ByteOrder, Fields};
+use crate::endian::{ByteOrder, Fields, FieldsMut};
 use crate::object_type::ObjectType;
 
 /// Offset of the intent log's header.
@@ -131,5 +131,30 @@ impl ObjsetBlock {
             accounting,
             order,
         })
+    }
+
+    /// The bytes of the block: `size` is 1024, 2048 or 4096. Accounting dnodes that lie beyond it
+    /// are left out; the dnodes' bonuses have to be in `order` already.
+    ///
+    /// # Panics
+    /// When `size` is too small for what every objset block has.
+    #[must_use]
+    pub fn encode(&self, size: usize, order: ByteOrder) -> Vec<u8> {
+        let mut bytes = vec![0; size];
+        if let Some(dnode) = &self.meta_dnode {
+            dnode.encode(&mut bytes, order);
+        }
+        for (dnode, offset) in self.accounting.iter().zip(ACCOUNTING_OFFSETS) {
+            if let (Some(dnode), Some(slot)) = (dnode, bytes.get_mut(offset..offset + SLOT_SIZE)) {
+                dnode.encode(slot, order);
+            }
+        }
+        let mut fields = FieldsMut::new(&mut bytes, order);
+        fields.set_bytes(ZIL_HEADER_OFFSET, &self.zil_header);
+        fields.set_u64(TYPE_OFFSET, self.objset_type.number());
+        fields.set_u64(FLAGS_OFFSET, self.flags);
+        fields.set_bytes(PORTABLE_MAC_OFFSET, &self.portable_mac);
+        fields.set_bytes(LOCAL_MAC_OFFSET, &self.local_mac);
+        bytes
     }
 }
