@@ -77,6 +77,11 @@ impl<'a> GangReader<'a> {
         Ok(())
     }
 
+    /// The members of the gang that `leader` points to, in the order of the data.
+    pub(crate) fn members(&self, leader: &BlockPointer) -> Result<Vec<BlockPointer>, BlockError> {
+        self.header(leader, leader.dvas().next().ok_or(BlockError::NoCopy)?)
+    }
+
     /// The members of a gang header. Every copy's verifier is made from the first address.
     fn header(&self, parent: &BlockPointer, first: Dva) -> Result<Vec<BlockPointer>, BlockError> {
         let verifier = EmbeddedVerifier::Gang {

@@ -19,6 +19,7 @@ mod objset;
 mod pipeline;
 mod traverse;
 mod tree;
+pub mod write;
 
 pub use block::Block;
 pub use error::{BlockError, DmuError};

@@ -226,6 +226,14 @@ impl BlockPipeline {
         }
     }
 
+    /// Keeps the contents of a block that was just written, in place of what its key had.
+    pub(crate) fn remember(&self, pointer: &BlockPointer, is_metadata: bool, block: Block) {
+        let Some(key) = block_key(pointer) else { return };
+        let kind = if is_metadata { BlockKind::Metadata } else { BlockKind::Data };
+        self.cache.remove(&key);
+        self.cache.insert(key, kind, block);
+    }
+
     /// From stored bytes to contents.
     fn finish(&self, request: &BlockRequest<'_>, stored: Bytes) -> Result<Block, BlockError> {
         let bp = request.pointer;

@@ -17,6 +17,9 @@ const HEADER: usize = 8;
 pub struct ZstdLevel(u8);
 
 impl ZstdLevel {
+    /// zstd-3, what `compression=zstd` means.
+    pub const DEFAULT: Self = Self(3);
+
     /// The level with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u8) -> Option<Self> {
@@ -48,9 +51,8 @@ impl ZstdLevel {
 }
 
 impl Default for ZstdLevel {
-    /// zstd-3, what `compression=zstd` means.
     fn default() -> Self {
-        Self(3)
+        Self::DEFAULT
     }
 }
 

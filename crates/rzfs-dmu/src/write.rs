@@ -1,0 +1,28 @@
+//! Writing blocks.
+//!
+//! ```text
+//! contents ─> encode ─> space ─────> pointer
+//!             │         │            │
+//!             │ zeros?  │ rewrite?   └─> devices (through a WriteStream, not waited for)
+//!             │ embed?  │ same block?
+//!             │ compress└ gang if there is no piece of that size
+//!             └ checksum
+//! ```
+//! [`BlockWriter`] is the only place that makes block pointers. A batch is encoded on all cores;
+//! its pointers are final when [`BlockWriter::write`] returns, while the devices are still
+//! writing. [`WriteStream::finish`] waits for them: it comes before the flush that comes before
+//! the uberblock.
+
+mod encode;
+mod gang;
+mod policy;
+mod stream;
+mod writer;
+
+pub use encode::EncodeOptions;
+pub use policy::{BlockPolicy, ObjsetPolicy, Part, RedundantMetadata};
+pub use stream::{DeviceWrite, DeviceWriter, FailedWrite, WriteStream};
+pub use writer::{
+    BlockSpace, BlockWriter, Change, HoleBirth, NoSpace, SpacePart, SpaceRequest, WriteContext,
+    WriteError, WriteRequest,
+};

@@ -1,0 +1,205 @@
+//! How the blocks of an object set are to be written (spec 02, sections 4.13, 5.4 and 7.1).
+
+use rzfs_codec::compress::ZstdLevel;
+use rzfs_format::Level;
+use rzfs_format::checksum::ChecksumFunction;
+use rzfs_format::compression::CompressionFunction;
+use rzfs_format::object_type::ObjectType;
+
+/// The most copies that a block pointer can have.
+const MAX_COPIES: u8 = 3;
+
+/// The property `redundant_metadata`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RedundantMetadata {
+    /// One more copy of all metadata.
+    #[default]
+    All,
+    /// One more copy, but for the indirect blocks right above the data of files.
+    Most,
+    /// One more copy of what a pool cannot do without.
+    Some,
+    /// No more copies than of data.
+    None,
+}
+
+/// What the properties of a dataset say about writing its blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObjsetPolicy {
+    /// Checksum of data; a function that blocks can have.
+    pub checksum: ChecksumFunction,
+    /// Compression of data; never `Inherit` or `On`.
+    pub compression: CompressionFunction,
+    /// Level of zstd.
+    pub zstd_level: ZstdLevel,
+    /// Compression of metadata: lz4, or lzjb in pools without it.
+    pub metadata_compression: CompressionFunction,
+    /// Copies of data, 1 to 3.
+    pub copies: u8,
+    /// Which metadata have one copy more.
+    pub redundant_metadata: RedundantMetadata,
+    /// Data blocks up to this stored size may go to the special class.
+    pub special_small_blocks: u64,
+}
+
+impl ObjsetPolicy {
+    /// The policy of the MOS: three copies of everything.
+    #[must_use]
+    pub const fn mos(metadata_compression: CompressionFunction) -> Self {
+        Self {
+            checksum: ChecksumFunction::Fletcher4,
+            compression: metadata_compression,
+            zstd_level: ZstdLevel::DEFAULT,
+            metadata_compression,
+            copies: MAX_COPIES,
+            redundant_metadata: RedundantMetadata::All,
+            special_small_blocks: 0,
+        }
+    }
+
+    /// How to write a block of an object.
+    #[must_use]
+    pub fn block(&self, object_type: ObjectType, level: Level, part: Part) -> BlockPolicy {
+        let metadata = level.0 > 0 || object_type.is_metadata() || part == Part::Spill;
+        let checksum = if metadata && !is_for_metadata(self.checksum) {
+            ChecksumFunction::Fletcher4
+        } else {
+            self.checksum
+        };
+        let extra = metadata
+            && match self.redundant_metadata {
+                RedundantMetadata::All => true,
+                RedundantMetadata::Most => {
+                    level.0 >= 2 || object_type.is_metadata() || part == Part::Spill
+                }
+                RedundantMetadata::Some => is_critical(object_type),
+                RedundantMetadata::None => false,
+            };
+        BlockPolicy {
+            object_type,
+            level,
+            checksum,
+            compression: if metadata { self.metadata_compression } else { self.compression },
+            zstd_level: self.zstd_level,
+            copies: (self.copies + u8::from(extra)).min(MAX_COPIES),
+            special_small_blocks: if metadata { 0 } else { self.special_small_blocks },
+        }
+    }
+}
+
+/// Which part of an object a level-0 block is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// One of its blocks.
+    Contents,
+    /// Its spill block.
+    Spill,
+}
+
+/// How to write one block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockPolicy {
+    /// The type that the pointer shows: the object's, or that of the bonus for a spill block.
+    pub object_type: ObjectType,
+    /// The level in the object's tree.
+    pub level: Level,
+    /// The checksum.
+    pub checksum: ChecksumFunction,
+    /// The compression.
+    pub compression: CompressionFunction,
+    /// Level of zstd.
+    pub zstd_level: ZstdLevel,
+    /// Copies, 1 to 3.
+    pub copies: u8,
+    /// The largest stored size with which the block may go to the special class as data.
+    pub special_small_blocks: u64,
+}
+
+impl BlockPolicy {
+    /// Whether the block is metadata, which goes to the special class.
+    #[must_use]
+    pub fn is_metadata(&self) -> bool {
+        self.level.0 > 0 || self.object_type.is_metadata()
+    }
+
+    /// Whether an unchanged block can keep its old pointer (nop-write).
+    #[must_use]
+    pub(crate) fn allows_unchanged(&self) -> bool {
+        let strong = matches!(
+            self.checksum,
+            ChecksumFunction::Sha256
+                | ChecksumFunction::Sha512
+                | ChecksumFunction::Skein
+                | ChecksumFunction::EdonR
+                | ChecksumFunction::Blake3
+        );
+        strong
+            && self.level == Level::DATA
+            && !self.object_type.is_metadata()
+            && self.compression != CompressionFunction::Off
+    }
+}
+
+/// Whether a checksum function is good enough for metadata.
+const fn is_for_metadata(function: ChecksumFunction) -> bool {
+    matches!(
+        function,
+        ChecksumFunction::Fletcher4
+            | ChecksumFunction::Sha256
+            | ChecksumFunction::Sha512
+            | ChecksumFunction::Skein
+            | ChecksumFunction::EdonR
+            | ChecksumFunction::Blake3
+    )
+}
+
+/// Whether the loss of a block of this type takes more than one file with it.
+fn is_critical(object_type: ObjectType) -> bool {
+    const OF_ONE_FILE: [ObjectType; 3] =
+        [ObjectType::DNODE, ObjectType::SA, ObjectType::DIRECTORY_CONTENTS];
+    object_type.is_metadata() && !OF_ONE_FILE.contains(&object_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copies(redundant_metadata: RedundantMetadata, copies: u8) -> [u8; 5] {
+        let mos = ObjsetPolicy::mos(CompressionFunction::Lz4);
+        let policy = ObjsetPolicy { copies, redundant_metadata, ..mos };
+        let of = |object_type, level| {
+            policy.block(object_type, Level(level), Part::Contents).copies
+        };
+        [
+            of(ObjectType::PLAIN_FILE_CONTENTS, 0),
+            of(ObjectType::PLAIN_FILE_CONTENTS, 1),
+            of(ObjectType::PLAIN_FILE_CONTENTS, 2),
+            of(ObjectType::DNODE, 1),
+            of(ObjectType::MASTER_NODE, 0),
+        ]
+    }
+
+    #[test]
+    fn copies_are_those_of_openzfs() {
+        assert_eq!(copies(RedundantMetadata::All, 1), [1, 2, 2, 2, 2]);
+        assert_eq!(copies(RedundantMetadata::Most, 1), [1, 1, 2, 2, 2]);
+        assert_eq!(copies(RedundantMetadata::Some, 1), [1, 1, 1, 1, 2]);
+        assert_eq!(copies(RedundantMetadata::None, 1), [1, 1, 1, 1, 1]);
+        assert_eq!(copies(RedundantMetadata::All, 2), [2, 3, 3, 3, 3]);
+        assert_eq!(copies(RedundantMetadata::All, 3), [3, 3, 3, 3, 3]);
+    }
+
+    #[test]
+    fn metadata_never_goes_without_a_good_checksum() {
+        for weak in [ChecksumFunction::Off, ChecksumFunction::Fletcher2] {
+            let mos = ObjsetPolicy::mos(CompressionFunction::Lz4);
+            let policy = ObjsetPolicy { checksum: weak, ..mos };
+            let of = |level, part| {
+                policy.block(ObjectType::PLAIN_FILE_CONTENTS, Level(level), part).checksum
+            };
+            assert_eq!(of(0, Part::Contents), weak);
+            assert_eq!(of(0, Part::Spill), ChecksumFunction::Fletcher4);
+            assert_eq!(of(1, Part::Contents), ChecksumFunction::Fletcher4);
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Making block pointers: encoding, space, gang fallback, rewriting in place.
+
+use super::encode::{self, EncodeOptions, Effort, Encoded, Stored};
+use super::policy::BlockPolicy;
+use super::stream::{DeviceWrite, WriteStream};
+use crate::{Block, BlockError, BlockPipeline};
+use bytes::Bytes;
+use rzfs_format::block_pointer::StoredBlock;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// From this pass on, a block that was born in the same txg and keeps its size keeps its place
+/// (`zfs_sync_pass_rewrite`).
+const REWRITE_PASS: u32 = 2;
+/// From this pass on, such blocks are not compressed (`zfs_sync_pass_dont_compress`).
+const STORE_PASS: u32 = 8;
+/// Bytes of a batch for which another thread pays.
+const BYTES_PER_THREAD: usize = 256 << 10;
+
+/// There is no piece of free space of this size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no space for {size} bytes")]
+pub struct NoSpace {
+    /// The bytes that were wanted.
+    pub size: u64,
+}
+
+/// Why blocks cannot be written.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteError {
+    /// The pool is full.
+    #[error(transparent)]
+    NoSpace(#[from] NoSpace),
+    /// A gang header that is to be rewritten cannot be read.
+    #[error("{bookmark}: {source}")]
+    Gang {
+        /// The block.
+        bookmark: Bookmark,
+        /// Why.
+        source: BlockError,
+    },
+    /// There is no memory for the stored form.
+    #[error("no memory for a block: {0}")]
+    Memory(Arc<io::Error>),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        Self::Memory(Arc::new(error))
+    }
+}
+
+/// A wish for space for one block.
+#[derive(Clone, Copy, Debug)]
+pub struct SpaceRequest {
+    /// Bytes as stored.
+    pub size: u64,
+    /// How many copies.
+    pub copies: u8,
+    /// What the block is, which decides on the class.
+    pub policy: BlockPolicy,
+    /// Which block it is, so that neighbours are put together.
+    pub bookmark: Bookmark,
+    /// Whether it is a part of a gang.
+    pub part: SpacePart,
+}
+
+/// What a piece of space is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpacePart {
+    /// A whole block.
+    Block,
+    /// The header of a gang.
+    GangHeader,
+    /// A piece of a gang's data, best near the header.
+    GangMember(Dva),
+}
+
+/// Where space for blocks comes from: the pool's metaslabs.
+pub trait BlockSpace: Send + Sync {
+    /// Allocates space for a block in `txg`, one address for each copy; the rest stays empty.
+    ///
+    /// # Errors
+    /// [`NoSpace`] when not all copies have a place; nothing is allocated then.
+    fn allocate(&self, request: &SpaceRequest, txg: Txg) -> Result<[Dva; 3], NoSpace>;
+
+    /// Takes back what [`BlockSpace::allocate`] gave in this txg and nobody has written to.
+    fn unallocate(&self, dvas: &[Dva], txg: Txg);
+}
+
+/// One block to write.
+#[derive(Clone, Debug)]
+pub struct WriteRequest {
+    /// The contents: the logical size.
+    pub data: Bytes,
+    /// How.
+    pub policy: BlockPolicy,
+    /// The pointer to be replaced.
+    pub old: BlockPointer,
+    /// Which block.
+    pub bookmark: Bookmark,
+    /// Data blocks, or objects, below and including it.
+    pub fill: u64,
+}
+
+/// What writing did to a pointer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The old pointer is right: nothing is written.
+    Unchanged,
+    /// The block keeps its space, the pointer has another checksum.
+    Rewritten(BlockPointer),
+    /// The old block dies, and the new one, if it is not a hole, is born.
+    Replaced(BlockPointer),
+}
+
+/// When a block is written.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteContext<'a> {
+    /// The txg that is being synced.
+    pub txg: Txg,
+    /// The sync pass, from 1 on.
+    pub pass: u32,
+    /// Where device writes go.
+    pub stream: &'a WriteStream,
+}
+
+/// Writes the blocks of one pool.
+pub struct BlockWriter {
+    pub(super) pipeline: Arc<BlockPipeline>,
+    pub(super) space: Arc<dyn BlockSpace>,
+    pub(super) options: EncodeOptions,
+    hole_birth: bool,
+    threads: usize,
+}
+
+impl std::fmt::Debug for BlockWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockWriter").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl BlockWriter {
+    /// A writer that encodes on `threads` threads; `hole_birth` says whether that feature is
+    /// active.
+    #[must_use]
+    pub fn new(
+        pipeline: Arc<BlockPipeline>,
+        space: Arc<dyn BlockSpace>,
+        options: EncodeOptions,
+        hole_birth: HoleBirth,
+        threads: usize,
+    ) -> Self {
+        let hole_birth = hole_birth == HoleBirth::Recorded;
+        Self { pipeline, space, options, hole_birth, threads: threads.max(1) }
+    }
+
+    /// The pipeline that reads the same pool.
+    #[must_use]
+    pub const fn pipeline(&self) -> &Arc<BlockPipeline> {
+        &self.pipeline
+    }
+
+    /// Encodes blocks, finds space for them and starts to write them; the results are in the
+    /// order of the requests.
+    ///
+    /// # Errors
+    /// [`WriteError`]. Space of blocks that were written before the error stays allocated: the
+    /// txg cannot be completed.
+    pub fn write(
+        &self,
+        context: WriteContext<'_>,
+        requests: &[WriteRequest],
+    ) -> Result<Vec<Change>, WriteError> {
+        let bytes: usize = requests.iter().map(|request| request.data.len()).sum();
+        let threads = self.threads.min(bytes / BYTES_PER_THREAD + 1).min(requests.len().max(1));
+        if threads == 1 {
+            return requests.iter().map(|request| self.write_one(context, request)).collect();
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            while let index = next.fetch_add(1, Ordering::Relaxed)
+                && let Some(request) = requests.get(index)
+            {
+                done.push((index, self.write_one(context, request)));
+            }
+            done
+        };
+        let mut changes = vec![Ok(Change::Unchanged); requests.len()];
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut done = work();
+            for other in others {
+                done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            for (index, change) in done {
+                if let Some(slot) = changes.get_mut(index) {
+                    *slot = change;
+                }
+            }
+        });
+        changes.into_iter().collect()
+    }
+
+    fn write_one(
+        &self,
+        context: WriteContext<'_>,
+        request: &WriteRequest,
+    ) -> Result<Change, WriteError> {
+        let old = &request.old;
+        let is_new = !old.is_hole() && old.physical_birth() == context.txg;
+        let effort = if is_new && context.pass >= STORE_PASS {
+            Effort::Store
+        } else {
+            Effort::Compress
+        };
+        let data = request.data.clone();
+        match encode::encode(&self.options, &request.policy, effort, context.txg, data)? {
+            Encoded::Hole if old.is_hole() => Ok(Change::Unchanged),
+            Encoded::Hole => Ok(Change::Replaced(self.hole(request, context.txg))),
+            Encoded::Embedded(pointer) => Ok(Change::Replaced(pointer)),
+            Encoded::Stored(stored) if is_unchanged(request, &stored) => Ok(Change::Unchanged),
+            Encoded::Stored(stored) => {
+                let in_place = is_new
+                    && context.pass >= REWRITE_PASS
+                    && old.physical_size() == stored.data.len() as u64;
+                let change = if in_place {
+                    Change::Rewritten(self.rewrite(context, request, &stored)?)
+                } else {
+                    Change::Replaced(self.place(context, request, &stored)?)
+                };
+                self.remember(&change, request);
+                Ok(change)
+            }
+        }
+    }
+
+    /// What a block that became zeros leaves behind.
+    pub(crate) fn hole_after(&self, old: &BlockPointer, request: HoleRequest) -> BlockPointer {
+        if self.hole_birth && old.logical_birth() != Txg(0) {
+            let HoleRequest { policy, size, txg } = request;
+            BlockPointer::born_hole(policy.object_type, policy.level, size, txg)
+        } else {
+            BlockPointer::HOLE
+        }
+    }
+
+    fn hole(&self, request: &WriteRequest, txg: Txg) -> BlockPointer {
+        let size = request.data.len() as u64;
+        self.hole_after(&request.old, HoleRequest { policy: request.policy, size, txg })
+    }
+
+    /// Puts the block where there is space.
+    fn place(
+        &self,
+        context: WriteContext<'_>,
+        request: &WriteRequest,
+        stored: &Stored,
+    ) -> Result<BlockPointer, WriteError> {
+        let size = stored.data.len() as u64;
+        let wish = SpaceRequest {
+            size,
+            copies: request.policy.copies,
+            policy: request.policy,
+            bookmark: request.bookmark,
+            part: SpacePart::Block,
+        };
+        let dvas = match self.space.allocate(&wish, context.txg) {
+            Ok(dvas) => {
+                push_copies(context, &dvas, &stored.data);
+                dvas
+            }
+            Err(_) if size > self.options.min_allocation => {
+                self.place_gang(context, &wish, &stored.data)?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(pointer(context.txg, request, stored, dvas))
+    }
+
+    /// Writes the block over its former self of the same txg.
+    fn rewrite(
+        &self,
+        context: WriteContext<'_>,
+        request: &WriteRequest,
+        stored: &Stored,
+    ) -> Result<BlockPointer, WriteError> {
+        let mut dvas = [Dva::default(); 3];
+        for (slot, dva) in dvas.iter_mut().zip(request.old.dvas()) {
+            *slot = dva;
+        }
+        if request.old.is_gang() {
+            self.rewrite_gang(context, &request.old, &stored.data)
+                .map_err(|source| WriteError::Gang { bookmark: request.bookmark, source })?;
+        } else {
+            push_copies(context, &dvas, &stored.data);
+        }
+        Ok(pointer(context.txg, request, stored, dvas))
+    }
+
+    /// Leaves the contents in the cache.
+    fn remember(&self, change: &Change, request: &WriteRequest) {
+        if let Change::Rewritten(pointer) | Change::Replaced(pointer) = change {
+            let block = Block { data: request.data.clone(), order: ByteOrder::NATIVE };
+            self.pipeline.remember(pointer, request.policy.is_metadata(), block);
+        }
+    }
+}
+
+/// Whether holes remember when they became such (feature `hole_birth`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HoleBirth {
+    /// They do.
+    Recorded,
+    /// They do not.
+    Forgotten,
+}
+
+/// A hole to make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HoleRequest {
+    pub(crate) policy: BlockPolicy,
+    /// Logical size of the block that was there.
+    pub(crate) size: u64,
+    pub(crate) txg: Txg,
+}
+
+/// Whether the old block has the same contents, as a strong checksum says (nop-write).
+fn is_unchanged(request: &WriteRequest, stored: &Stored) -> bool {
+    let old = &request.old;
+    request.policy.allows_unchanged()
+        && !old.is_hole()
+        && !old.is_embedded()
+        && !old.has_crypt_bit()
+        && !old.is_dedup()
+        && old.checksum_function() == Ok(request.policy.checksum)
+        && old.compression() == Ok(stored.compression)
+        && old.dvas().count() == usize::from(request.policy.copies)
+        && old.logical_size() == request.data.len() as u64
+        && old.physical_size() == stored.data.len() as u64
+        && old.checksum() == stored.checksum
+}
+
+/// Starts the writes of all copies.
+pub(super) fn push_copies(context: WriteContext<'_>, dvas: &[Dva], data: &Bytes) {
+    for dva in dvas.iter().filter(|dva| dva.is_valid()) {
+        context.stream.push(DeviceWrite { dva: *dva, birth: context.txg, data: data.clone() });
+    }
+}
+
+fn pointer(txg: Txg, request: &WriteRequest, stored: &Stored, dvas: [Dva; 3]) -> BlockPointer {
+    BlockPointer::stored(&StoredBlock {
+        object_type: request.policy.object_type,
+        level: request.policy.level,
+        logical_size: request.data.len() as u64,
+        physical_size: stored.data.len() as u64,
+        compression: stored.compression,
+        checksum_function: request.policy.checksum,
+        checksum: stored.checksum,
+        dvas,
+        birth: txg,
+    })
+    .with_fill(request.fill)
+}
