@@ -19,6 +19,7 @@ mod objset;
 mod pipeline;
 mod traverse;
 mod tree;
+pub mod txg;
 pub mod write;
 
 pub use block::Block;

@@ -193,8 +193,12 @@ mod tests {
 
     #[test]
     fn limits_are_those_of_the_spec() {
-        let limit = |ashift, size| compressed_limit(&options(ashift), CompressionFunction::Lz4, size);
-        assert_eq!([512, 1024, 4096, 131_072].map(|size| limit(9, size)), [112, 512, 3584, 114_688]);
+        let limit =
+            |ashift, size| compressed_limit(&options(ashift), CompressionFunction::Lz4, size);
+        assert_eq!(
+            [512, 1024, 4096, 131_072].map(|size| limit(9, size)),
+            [112, 512, 3584, 114_688]
+        );
         assert_eq!(
             [4096, 8192, 16384, 131_072].map(|size| limit(12, size)),
             [112, 4096, 12288, 114_688]

@@ -167,9 +167,8 @@ mod tests {
     fn copies(redundant_metadata: RedundantMetadata, copies: u8) -> [u8; 5] {
         let mos = ObjsetPolicy::mos(CompressionFunction::Lz4);
         let policy = ObjsetPolicy { copies, redundant_metadata, ..mos };
-        let of = |object_type, level| {
-            policy.block(object_type, Level(level), Part::Contents).copies
-        };
+        let of =
+            |object_type, level| policy.block(object_type, Level(level), Part::Contents).copies;
         [
             of(ObjectType::PLAIN_FILE_CONTENTS, 0),
             of(ObjectType::PLAIN_FILE_CONTENTS, 1),

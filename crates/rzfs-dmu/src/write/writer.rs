@@ -1,6 +1,6 @@
 //! Making block pointers: encoding, space, gang fallback, rewriting in place.
 
-use super::encode::{self, EncodeOptions, Effort, Encoded, Stored};
+use super::encode::{self, Effort, EncodeOptions, Encoded, Stored};
 use super::policy::BlockPolicy;
 use super::stream::{DeviceWrite, WriteStream};
 use crate::{Block, BlockError, BlockPipeline};
@@ -213,11 +213,8 @@ impl BlockWriter {
     ) -> Result<Change, WriteError> {
         let old = &request.old;
         let is_new = !old.is_hole() && old.physical_birth() == context.txg;
-        let effort = if is_new && context.pass >= STORE_PASS {
-            Effort::Store
-        } else {
-            Effort::Compress
-        };
+        let effort =
+            if is_new && context.pass >= STORE_PASS { Effort::Store } else { Effort::Compress };
         let data = request.data.clone();
         match encode::encode(&self.options, &request.policy, effort, context.txg, data)? {
             Encoded::Hole if old.is_hole() => Ok(Change::Unchanged),

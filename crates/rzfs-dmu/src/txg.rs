@@ -1,0 +1,18 @@
+//! Transaction groups (spec 06, sections 17 and 18).
+//!
+//! ```text
+//! open ────────> quiescing ────────> syncing ───────> on disk
+//! OpenTx enter   its OpenTx leave    SyncTx writes    uberblock is durable
+//! ```
+//! Changes of a pool go to disk in groups. A transaction, [`OpenTx`], belongs to the group that
+//! was open when it began, and keeps it from quiescing until it is dropped. There is always
+//! exactly one open group; one more may be quiescing or syncing.
+//!
+//! [`TxgEngine`] counts transactions and dirty bytes, and slows writers down before the limit is
+//! reached. The thread that syncs asks it for the next group with [`TxgEngine::quiesce`].
+
+mod delay;
+mod engine;
+
+pub use delay::{DelayCurve, DirtyLimits};
+pub use engine::{OpenTx, QuiescedTxg, Stopped, TxgEngine, TxgOptions};

@@ -1,0 +1,404 @@
+//! Counting transactions into groups.
+
+use super::DirtyLimits;
+use parking_lot::{Condvar, Mutex};
+use rzfs_format::Txg;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Groups that can be told apart at one time; more than can exist at one time.
+const SLOTS: usize = 4;
+
+/// What an engine is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct TxgOptions {
+    /// The limits of dirty data.
+    pub limits: DirtyLimits,
+    /// Longest time that a group stays open (`zfs_txg_timeout`).
+    pub timeout: Duration,
+}
+
+/// The pool does not take transactions any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the pool is being exported or is suspended")]
+pub struct Stopped;
+
+/// The transaction groups of one pool.
+#[derive(Debug)]
+pub struct TxgEngine {
+    options: TxgOptions,
+    /// Counts of transactions. A transaction takes the lock of one shard only.
+    shards: Box<[Shard]>,
+    next_shard: AtomicUsize,
+    dirty: [AtomicU64; SLOTS],
+    state: Mutex<State>,
+    /// Something of the state has changed.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard {
+    entry: Mutex<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    open: Txg,
+    held: [u32; SLOTS],
+    is_stopped: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    open: Txg,
+    opened: Instant,
+    synced: Txg,
+    /// The youngest group that somebody waits for.
+    wanted: Txg,
+    /// When the last transaction that was delayed may go.
+    last_wakeup: Instant,
+}
+
+const fn slot(txg: Txg) -> usize {
+    (txg.get() % SLOTS as u64) as usize
+}
+
+impl TxgEngine {
+    /// An engine of a pool whose last group on disk is `synced`.
+    #[must_use]
+    pub fn new(synced: Txg, options: TxgOptions) -> Arc<Self> {
+        let open = synced.next();
+        let shards = std::thread::available_parallelism().map_or(1, usize::from);
+        let entry = Entry { open, held: [0; SLOTS], is_stopped: false };
+        let now = Instant::now();
+        Arc::new(Self {
+            options,
+            shards: (0..shards).map(|_| Shard { entry: Mutex::new(entry) }).collect(),
+            next_shard: AtomicUsize::new(0),
+            dirty: Default::default(),
+            state: Mutex::new(State {
+                open,
+                opened: now,
+                synced,
+                wanted: synced,
+                last_wakeup: now,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Begins a transaction in the open group; waits as long as too much is dirty.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn begin(self: &Arc<Self>) -> Result<OpenTx, Stopped> {
+        self.throttle();
+        self.enter()
+    }
+
+    /// Begins a transaction that frees memory or that others wait for: it is never delayed.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn begin_unthrottled(self: &Arc<Self>) -> Result<OpenTx, Stopped> {
+        self.enter()
+    }
+
+    fn enter(self: &Arc<Self>) -> Result<OpenTx, Stopped> {
+        let shard = self.next_shard.fetch_add(1, Ordering::Relaxed) % self.shards.len();
+        let mut entry = self.shards[shard].entry.lock();
+        if entry.is_stopped {
+            return Err(Stopped);
+        }
+        let txg = entry.open;
+        entry.held[slot(txg)] += 1;
+        Ok(OpenTx { engine: Arc::clone(self), txg, shard })
+    }
+
+    fn leave(&self, txg: Txg, shard: usize) {
+        let mut entry = self.shards[shard].entry.lock();
+        let held = &mut entry.held[slot(txg)];
+        *held -= 1;
+        let may_be_last = *held == 0 && entry.open != txg;
+        drop(entry);
+        if may_be_last {
+            let _state = self.state.lock();
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits as the delay curve says.
+    fn throttle(&self) {
+        let DirtyLimits { max, delay, .. } = self.options.limits;
+        let mut state = self.state.lock();
+        while self.dirty_total() >= max {
+            state.wanted = state.wanted.max(state.open);
+            self.changed.notify_all();
+            self.changed.wait(&mut state);
+        }
+        let wait = delay.delay(self.dirty_total(), max);
+        if wait.is_zero() {
+            return;
+        }
+        // One after the other, so that the delay is the time between two transactions.
+        let now = Instant::now();
+        let at = (now + wait).max(state.last_wakeup + wait);
+        state.last_wakeup = at;
+        drop(state);
+        std::thread::sleep(at.saturating_duration_since(now).min(delay.max));
+    }
+
+    /// Dirty bytes of all groups.
+    #[must_use]
+    pub fn dirty_total(&self) -> u64 {
+        self.dirty.iter().map(|dirty| dirty.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Says that `bytes` more of a group are dirty.
+    pub(crate) fn add_dirty(&self, txg: Txg, bytes: u64) {
+        let before = self.dirty[slot(txg)].fetch_add(bytes, Ordering::Relaxed);
+        let threshold = self.options.limits.sync_threshold();
+        if before < threshold && before.saturating_add(bytes) >= threshold {
+            self.request(txg);
+        }
+    }
+
+    /// Says that `bytes` of a group are not dirty any more: they are written, or given up.
+    pub(crate) fn remove_dirty(&self, txg: Txg, bytes: u64) {
+        let less = |dirty: u64| Some(dirty.saturating_sub(bytes));
+        let _ = self.dirty[slot(txg)].fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+
+    /// The open group.
+    #[must_use]
+    pub fn open_txg(&self) -> Txg {
+        self.state.lock().open
+    }
+
+    /// The last group on disk.
+    #[must_use]
+    pub fn synced_txg(&self) -> Txg {
+        self.state.lock().synced
+    }
+
+    /// Asks for a group to be synced soon, without waiting for that.
+    pub fn request(&self, txg: Txg) {
+        let mut state = self.state.lock();
+        state.wanted = state.wanted.max(txg);
+        self.changed.notify_all();
+    }
+
+    /// Waits until a group is on disk.
+    pub fn wait_synced(&self, txg: Txg) {
+        let mut state = self.state.lock();
+        state.wanted = state.wanted.max(txg);
+        self.changed.notify_all();
+        while state.synced < txg {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Refuses further transactions. Those that have begun go on.
+    pub fn stop(&self) {
+        for shard in &self.shards {
+            shard.entry.lock().is_stopped = true;
+        }
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+
+    /// For the thread that syncs: waits until the open group is to be synced, or `deadline` has
+    /// passed; tells whether it is.
+    ///
+    /// A group is to be synced when it is old enough, large enough, or wanted.
+    pub fn wait_for_work(&self, deadline: Instant) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            let due = state.opened + self.options.timeout;
+            let now = Instant::now();
+            if state.wanted >= state.open || now >= due {
+                return true;
+            }
+            if now >= deadline {
+                return false;
+            }
+            self.changed.wait_until(&mut state, due.min(deadline));
+        }
+    }
+
+    /// For the thread that syncs: opens the next group and waits until the transactions of this
+    /// one have left.
+    #[must_use]
+    pub fn quiesce(self: &Arc<Self>) -> QuiescedTxg {
+        let mut entries: Vec<_> = self.shards.iter().map(|shard| shard.entry.lock()).collect();
+        let mut state = self.state.lock();
+        let txg = state.open;
+        state.open = txg.next();
+        state.opened = Instant::now();
+        for entry in &mut entries {
+            entry.open = state.open;
+        }
+        drop(entries);
+        // Whoever leaves has given up the lock of the shard when it takes that of the state.
+        let is_held = || self.shards.iter().any(|shard| shard.entry.lock().held[slot(txg)] != 0);
+        while is_held() {
+            self.changed.wait(&mut state);
+        }
+        QuiescedTxg { engine: Arc::clone(self), txg }
+    }
+}
+
+/// A transaction: a guard that keeps its group from being synced.
+#[derive(Debug)]
+pub struct OpenTx {
+    engine: Arc<TxgEngine>,
+    txg: Txg,
+    shard: usize,
+}
+
+impl OpenTx {
+    /// Its group.
+    #[must_use]
+    pub const fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    pub(crate) const fn engine(&self) -> &Arc<TxgEngine> {
+        &self.engine
+    }
+}
+
+impl Drop for OpenTx {
+    fn drop(&mut self) {
+        self.engine.leave(self.txg, self.shard);
+    }
+}
+
+/// A group without transactions, ready to be synced.
+#[derive(Debug)]
+pub struct QuiescedTxg {
+    engine: Arc<TxgEngine>,
+    txg: Txg,
+}
+
+impl QuiescedTxg {
+    /// The group.
+    #[must_use]
+    pub const fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    pub(crate) const fn engine(&self) -> &Arc<TxgEngine> {
+        &self.engine
+    }
+
+    /// Says that the group is on disk: its uberblock is durable, or it had no changes.
+    pub fn committed(self) {
+        self.engine.dirty[slot(self.txg)].store(0, Ordering::Relaxed);
+        self.engine.state.lock().synced = self.txg;
+        self.engine.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    fn engine(max: u64) -> Arc<TxgEngine> {
+        let limits = DirtyLimits { max, ..DirtyLimits::of_memory(1 << 30) };
+        TxgEngine::new(Txg(7), TxgOptions { limits, timeout: Duration::from_secs(3600) })
+    }
+
+    #[test]
+    fn a_group_quiesces_when_its_transactions_have_left() {
+        let engine = engine(1 << 20);
+        let first = engine.begin().unwrap();
+        assert_eq!(first.txg(), Txg(8));
+        let left = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let syncing = scope.spawn(|| {
+                let quiesced = engine.quiesce();
+                assert!(left.load(Ordering::SeqCst), "quiesced with a transaction inside");
+                quiesced
+            });
+            while engine.open_txg() == Txg(8) {
+                std::thread::yield_now();
+            }
+            assert_eq!(engine.begin().unwrap().txg(), Txg(9));
+            left.store(true, Ordering::SeqCst);
+            drop(first);
+            let quiesced = syncing.join().unwrap();
+            assert_eq!(quiesced.txg(), Txg(8));
+            assert_eq!(engine.synced_txg(), Txg(7));
+            quiesced.committed();
+            assert_eq!(engine.synced_txg(), Txg(8));
+        });
+    }
+
+    #[test]
+    fn writers_wait_when_too_much_is_dirty() {
+        let engine = engine(1000);
+        let tx = engine.begin().unwrap();
+        engine.add_dirty(tx.txg(), 1500);
+        drop(tx);
+        let deadline = Instant::now() + Duration::from_secs(3600);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| engine.begin().unwrap().txg());
+            assert!(engine.wait_for_work(deadline), "dirty data asks for a sync");
+            let quiesced = engine.quiesce();
+            assert_eq!(quiesced.txg(), Txg(8));
+            assert!(!writer.is_finished());
+            quiesced.committed();
+            assert_eq!(writer.join().unwrap(), Txg(9));
+        });
+        assert_eq!(engine.dirty_total(), 0);
+    }
+
+    #[test]
+    fn waiters_get_their_group() {
+        let engine = engine(1 << 20);
+        let txg = engine.begin().unwrap().txg();
+        let deadline = Instant::now() + Duration::from_secs(3600);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| engine.wait_synced(txg));
+            assert!(engine.wait_for_work(deadline));
+            engine.quiesce().committed();
+            waiter.join().unwrap();
+        });
+        assert!(!engine.wait_for_work(Instant::now()), "nobody wants the next one");
+        engine.stop();
+        assert_eq!(engine.begin().unwrap_err(), Stopped);
+    }
+
+    #[test]
+    fn transactions_of_many_threads_see_groups_in_order() {
+        let engine = engine(1 << 20);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut last = Txg(0);
+                    for _ in 0..2000 {
+                        let tx = engine.begin().unwrap();
+                        assert!(tx.txg() >= last);
+                        assert!(engine.synced_txg() < tx.txg());
+                        last = tx.txg();
+                    }
+                });
+            }
+            let syncer = scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    engine.quiesce().committed();
+                }
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            done.store(true, Ordering::SeqCst);
+            syncer.join().unwrap();
+        });
+    }
+}
