@@ -56,7 +56,11 @@ const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 const EACCES: i32 = 13;
 const EEXIST: i32 = 17;
+const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
+const ENOTSUP: i32 = 95;
 
 /// Why an object or object set cannot be read.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -121,6 +125,34 @@ pub enum DmuError {
         /// What was wanted.
         wanted: &'static str,
     },
+    /// The size of an object's blocks cannot be changed any more.
+    #[error("object {object} of objset {objset} has several blocks")]
+    SeveralBlocks {
+        /// The objset.
+        objset: ObjsetId,
+        /// The object.
+        object: ObjectId,
+    },
+    /// All object numbers are taken.
+    #[error("objset {objset} is full")]
+    Full {
+        /// The objset.
+        objset: ObjsetId,
+    },
+    /// A block of another machine's byte order would have to be changed.
+    #[error("block {bookmark} has a foreign byte order and cannot be changed")]
+    ForeignOrder {
+        /// The block.
+        bookmark: Bookmark,
+    },
+    /// There is no memory for a block.
+    #[error("block {bookmark}: {source}")]
+    Memory {
+        /// The block.
+        bookmark: Bookmark,
+        /// What the system says.
+        source: std::sync::Arc<std::io::Error>,
+    },
     /// The object's ZAP is damaged or cannot be read.
     #[error("object {object} of objset {objset}: {source}")]
     Zap {
@@ -143,6 +175,10 @@ impl DmuError {
             Self::NotAllocated { .. } => ENOENT,
             Self::InteriorSlot { .. } => EEXIST,
             Self::InvalidObject { .. } | Self::WrongType { .. } => EINVAL,
+            Self::SeveralBlocks { .. } => ENOTSUP,
+            Self::Full { .. } => ENOSPC,
+            Self::ForeignOrder { .. } => EROFS,
+            Self::Memory { .. } => ENOMEM,
             Self::Zap { source, .. } => source.errno(Self::errno),
         }
     }

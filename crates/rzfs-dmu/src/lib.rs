@@ -14,9 +14,11 @@
 mod block;
 mod error;
 mod gang;
+pub mod live;
 mod object;
 mod objset;
 mod pipeline;
+pub mod sync;
 mod traverse;
 mod tree;
 pub mod txg;

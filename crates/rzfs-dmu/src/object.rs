@@ -1,12 +1,11 @@
 //! Objects: numbered arrays of blocks with a bonus.
 
 use crate::tree::{Seek, Tree};
-use crate::{Block, BlockRequest, DmuError, Objset};
+use crate::{Block, DmuError, Objset};
 use bytes::Bytes;
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level, ObjectId};
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, ObjectId};
 use rzfs_zap::{Zap, ZapBlocks};
 use std::ops::Range;
 use std::sync::Arc;
@@ -99,18 +98,7 @@ impl Object {
 
     /// The spill block.
     pub fn spill(&self) -> Result<Option<Block>, DmuError> {
-        let Some(pointer) = self.dnode.spill.as_ref().filter(|pointer| !pointer.is_hole()) else {
-            return Ok(None);
-        };
-        let bookmark = Bookmark {
-            objset: self.objset.id(),
-            object: self.id,
-            level: Level::DATA,
-            block: BlockId::SPILL,
-        };
-        let request = BlockRequest { pointer, bookmark, key: self.objset.key() };
-        let block = self.objset.pipeline().read(request);
-        block.map(Some).map_err(|source| DmuError::Block { bookmark, source })
+        self.tree().spill()
     }
 
     /// The pointers to the blocks `range` of `level`, checked against the dnode. What lies beyond

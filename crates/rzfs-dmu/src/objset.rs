@@ -63,6 +63,17 @@ impl Objset {
         Ok(Self { inner: Arc::new(Inner { pipeline, id, root: *root, block, key }) })
     }
 
+    /// An object set of which the root block is known already.
+    pub(crate) fn of_block(
+        pipeline: &Arc<BlockPipeline>,
+        id: ObjsetId,
+        root: BlockPointer,
+        block: ObjsetBlock,
+    ) -> Self {
+        let pipeline = Arc::clone(pipeline);
+        Self { inner: Arc::new(Inner { pipeline, id, root, block, key: None }) }
+    }
+
     /// Its number.
     #[must_use]
     pub fn id(&self) -> ObjsetId {

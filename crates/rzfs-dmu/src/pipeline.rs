@@ -20,8 +20,8 @@ use rzfs_codec::crypto::{self, DatasetKey};
 use rzfs_format::block_pointer::{PointerKind, Protection};
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockPointer, Dva};
+use rzfs_format::units::{Bookmark, SECTOR_SIZE};
+use rzfs_format::{BlockPointer, Dva, VdevId};
 use rzfs_vdev::{BlockRead, VdevTree};
 use std::fmt;
 use std::sync::Arc;
@@ -224,6 +224,11 @@ impl BlockPipeline {
                 Ok(cached.filter(|block| block.data.len() as u64 == bp.logical_size()))
             }
         }
+    }
+
+    /// By how much space on a vdev is to be shrunk to count data only, in 512ths.
+    pub(crate) fn deflate_ratio(&self, vdev: VdevId) -> u64 {
+        self.vdevs.deflate_ratio(vdev).unwrap_or(SECTOR_SIZE)
     }
 
     /// Keeps the contents of a block that was just written, in place of what its key had.

@@ -50,6 +50,16 @@ impl Tree<'_> {
         }
     }
 
+    /// The spill block.
+    pub(crate) fn spill(&self) -> Result<Option<Block>, DmuError> {
+        let Some(pointer) = self.dnode.spill.as_ref().filter(|pointer| !pointer.is_hole()) else {
+            return Ok(None);
+        };
+        let bookmark = Bookmark { block: BlockId::SPILL, ..self.bookmark(0, 0) };
+        let block = self.pipeline.read(BlockRequest { pointer, bookmark, key: self.key });
+        block.map(Some).map_err(|source| DmuError::Block { bookmark, source })
+    }
+
     /// The pointers to the blocks `range` of `level`; what lies beyond the tree is holes.
     pub(crate) fn pointers(&self, level: u8, range: Range<u64>) -> Vec<PointerResult> {
         if level + 1 >= self.dnode.levels {

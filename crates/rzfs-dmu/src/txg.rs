@@ -13,6 +13,9 @@
 
 mod delay;
 mod engine;
+mod gate;
 
 pub use delay::{DelayCurve, DirtyLimits};
+pub(crate) use gate::Gate;
+
 pub use engine::{OpenTx, QuiescedTxg, Stopped, TxgEngine, TxgOptions};

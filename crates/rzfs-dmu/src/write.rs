@@ -21,6 +21,8 @@ mod writer;
 
 pub use encode::EncodeOptions;
 pub use policy::{BlockPolicy, ObjsetPolicy, Part, RedundantMetadata};
+pub(crate) use writer::HoleRequest;
+
 pub use stream::{DeviceWrite, DeviceWriter, FailedWrite, WriteStream};
 pub use writer::{
     BlockSpace, BlockWriter, Change, HoleBirth, NoSpace, SpacePart, SpaceRequest, WriteContext,

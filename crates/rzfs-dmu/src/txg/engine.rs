@@ -1,6 +1,8 @@
 //! Counting transactions into groups.
 
 use super::DirtyLimits;
+use super::gate::Entered;
+use crate::live::LiveObject;
 use parking_lot::{Condvar, Mutex};
 use rzfs_format::Txg;
 use std::sync::Arc;
@@ -89,32 +91,48 @@ impl TxgEngine {
         })
     }
 
-    /// Begins a transaction in the open group; waits as long as too much is dirty.
+    /// Begins a transaction in the open group that changes these objects (and new ones); waits as
+    /// long as too much is dirty, and for transactions of older groups that have the objects.
     ///
     /// # Errors
     /// [`Stopped`].
-    pub fn begin(self: &Arc<Self>) -> Result<OpenTx, Stopped> {
+    pub fn begin(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
         self.throttle();
-        self.enter()
+        self.enter(objects)
     }
 
     /// Begins a transaction that frees memory or that others wait for: it is never delayed.
     ///
     /// # Errors
     /// [`Stopped`].
-    pub fn begin_unthrottled(self: &Arc<Self>) -> Result<OpenTx, Stopped> {
-        self.enter()
+    pub fn begin_unthrottled(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
+        self.enter(objects)
     }
 
-    fn enter(self: &Arc<Self>) -> Result<OpenTx, Stopped> {
+    fn enter(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
         let shard = self.next_shard.fetch_add(1, Ordering::Relaxed) % self.shards.len();
-        let mut entry = self.shards[shard].entry.lock();
-        if entry.is_stopped {
-            return Err(Stopped);
+        loop {
+            let mut entry = self.shards[shard].entry.lock();
+            if entry.is_stopped {
+                return Err(Stopped);
+            }
+            // The group stays open while the shard is locked.
+            let txg = entry.open;
+            let mut held = Vec::with_capacity(objects.len());
+            let busy = objects.iter().map(|object| object.gate()).find(|gate| {
+                let entered = gate.try_enter(txg);
+                let is_busy = entered.is_none();
+                held.extend(entered);
+                is_busy
+            });
+            if let Some(gate) = busy {
+                drop((entry, held));
+                gate.wait_for_older(txg);
+                continue;
+            }
+            entry.held[slot(txg)] += 1;
+            return Ok(OpenTx { engine: Arc::clone(self), txg, shard, held });
         }
-        let txg = entry.open;
-        entry.held[slot(txg)] += 1;
-        Ok(OpenTx { engine: Arc::clone(self), txg, shard })
     }
 
     fn leave(&self, txg: Txg, shard: usize) {
@@ -258,6 +276,8 @@ pub struct OpenTx {
     engine: Arc<TxgEngine>,
     txg: Txg,
     shard: usize,
+    /// The objects that it may change.
+    held: Vec<Entered>,
 }
 
 impl OpenTx {
@@ -274,6 +294,7 @@ impl OpenTx {
 
 impl Drop for OpenTx {
     fn drop(&mut self) {
+        self.held.clear();
         self.engine.leave(self.txg, self.shard);
     }
 }
@@ -317,7 +338,7 @@ mod tests {
     #[test]
     fn a_group_quiesces_when_its_transactions_have_left() {
         let engine = engine(1 << 20);
-        let first = engine.begin().unwrap();
+        let first = engine.begin(&[]).unwrap();
         assert_eq!(first.txg(), Txg(8));
         let left = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -329,7 +350,7 @@ mod tests {
             while engine.open_txg() == Txg(8) {
                 std::thread::yield_now();
             }
-            assert_eq!(engine.begin().unwrap().txg(), Txg(9));
+            assert_eq!(engine.begin(&[]).unwrap().txg(), Txg(9));
             left.store(true, Ordering::SeqCst);
             drop(first);
             let quiesced = syncing.join().unwrap();
@@ -343,12 +364,12 @@ mod tests {
     #[test]
     fn writers_wait_when_too_much_is_dirty() {
         let engine = engine(1000);
-        let tx = engine.begin().unwrap();
+        let tx = engine.begin(&[]).unwrap();
         engine.add_dirty(tx.txg(), 1500);
         drop(tx);
         let deadline = Instant::now() + Duration::from_secs(3600);
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| engine.begin().unwrap().txg());
+            let writer = scope.spawn(|| engine.begin(&[]).unwrap().txg());
             assert!(engine.wait_for_work(deadline), "dirty data asks for a sync");
             let quiesced = engine.quiesce();
             assert_eq!(quiesced.txg(), Txg(8));
@@ -362,7 +383,7 @@ mod tests {
     #[test]
     fn waiters_get_their_group() {
         let engine = engine(1 << 20);
-        let txg = engine.begin().unwrap().txg();
+        let txg = engine.begin(&[]).unwrap().txg();
         let deadline = Instant::now() + Duration::from_secs(3600);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| engine.wait_synced(txg));
@@ -372,7 +393,7 @@ mod tests {
         });
         assert!(!engine.wait_for_work(Instant::now()), "nobody wants the next one");
         engine.stop();
-        assert_eq!(engine.begin().unwrap_err(), Stopped);
+        assert_eq!(engine.begin(&[]).unwrap_err(), Stopped);
     }
 
     #[test]
@@ -384,7 +405,7 @@ mod tests {
                 scope.spawn(|| {
                     let mut last = Txg(0);
                     for _ in 0..2000 {
-                        let tx = engine.begin().unwrap();
+                        let tx = engine.begin(&[]).unwrap();
                         assert!(tx.txg() >= last);
                         assert!(engine.synced_txg() < tx.txg());
                         last = tx.txg();

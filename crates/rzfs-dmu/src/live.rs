@@ -1,0 +1,30 @@
+//! Object sets that change.
+//!
+//! ```text
+//! LiveObjset ── objects in memory ── LiveObject
+//!     │                                 ├ what is on disk: its dnode
+//!     └ what is on disk: its root       └ versions: what each txg that is not synced changes
+//! ```
+//! A change goes into the object's [version](version::Version) of the transaction's txg: data
+//! blocks, freed ranges, bonus, spill block. Reading looks at the versions, newest first, then at
+//! the disk. A version is frozen when its txg quiesces: a block that changes in a later txg is
+//! copied first, so syncing never waits for writers nor they for it.
+//!
+//! Transactions of one object follow each other in the order of their txgs:
+//! [`crate::txg::TxgEngine::begin`] waits for those of an older group. Above that, callers serialise changes
+//! of one object among themselves, and with readers of the same bytes as far as they want
+//! atomicity.
+
+mod buffer;
+mod numbers;
+mod object;
+mod objset;
+mod ranges;
+mod sync;
+mod transaction;
+mod version;
+
+pub use object::{Extent, LiveObject, NewObject};
+pub use objset::LiveObjset;
+pub use sync::{SpaceOwner, SyncedObjset};
+pub use transaction::{Context, SyncTx, Transaction};

@@ -1,0 +1,49 @@
+//! Contents of blocks that are not on disk yet.
+
+use bytes::Bytes;
+use rzfs_blockdev::IoBuffer;
+use std::io;
+use std::sync::Arc;
+
+/// The contents of a dirty block: changed in place while nobody else looks at it, copied
+/// otherwise.
+#[derive(Clone, Debug)]
+pub(super) struct DirtyBuffer(Arc<IoBuffer>);
+
+/// What readers hold.
+struct Shared(Arc<IoBuffer>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DirtyBuffer {
+    /// `len` bytes that begin with `start`; the rest is zeros.
+    pub(super) fn new(len: usize, start: &[u8]) -> io::Result<Self> {
+        let mut buffer = IoBuffer::zeroed(len)?;
+        let kept = start.len().min(len);
+        if let (Some(to), Some(from)) = (buffer.get_mut(..kept), start.get(..kept)) {
+            to.copy_from_slice(from);
+        }
+        Ok(Self(Arc::new(buffer)))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The contents now, shared.
+    pub(super) fn bytes(&self) -> Bytes {
+        Bytes::from_owner(Shared(Arc::clone(&self.0)))
+    }
+
+    /// The contents to change.
+    pub(super) fn make_mut(&mut self) -> io::Result<&mut [u8]> {
+        if Arc::get_mut(&mut self.0).is_none() {
+            *self = Self::new(self.0.len(), &self.0)?;
+        }
+        Ok(Arc::get_mut(&mut self.0).map(|buffer| buffer.as_mut()).unwrap_or_default())
+    }
+}

@@ -1,0 +1,153 @@
+//! Choosing numbers for new objects (spec 03, section 5).
+//!
+//! Numbers are given out upwards, past blocks of dnodes that are nearly full. Whoever frees many
+//! objects makes the search begin anew.
+
+use crate::{DmuError, Objset};
+use rzfs_format::dnode::{SLOTS_PER_BLOCK, slots};
+use rzfs_format::{BlockId, BlockPointer, ObjectId};
+use std::collections::HashMap;
+
+/// Blocks of dnodes that have more dnodes than this are passed by.
+const NEARLY_FULL: u64 = 24;
+/// Freed objects after which the search begins anew (`dmu_rescan_dnode_threshold`).
+const RESCAN_AFTER: u64 = 131_072;
+const PER_BLOCK: u64 = SLOTS_PER_BLOCK as u64;
+
+/// Slots of a block of dnodes, a bit for each one that is taken.
+type Slots = u32;
+
+/// Which numbers are free.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    /// The next number to try.
+    next: u64,
+    /// The block of dnodes that `next` is in, with what is taken of it.
+    current: Option<(u64, Slots)>,
+    /// What is taken, by block, but not on disk yet.
+    taken: HashMap<u64, Slots>,
+    freed: u64,
+}
+
+/// `count` slots from `first` on.
+const fn mask(first: u64, count: u8) -> Slots {
+    let ones = if count as u32 >= Slots::BITS { Slots::MAX } else { (1 << count) - 1 };
+    ones << first
+}
+
+impl Numbers {
+    /// Takes a free number for an object of `count` slots; `on_disk` is the set as it was last
+    /// synced.
+    pub(super) fn take(&mut self, on_disk: &Objset, count: u8) -> Result<ObjectId, DmuError> {
+        loop {
+            let block = self.next / PER_BLOCK;
+            if ObjectId(self.next) >= ObjectId::END {
+                return Err(DmuError::Full { objset: on_disk.id() });
+            }
+            let used = match self.current {
+                Some((current, used)) if current == block => used,
+                _ => self.used_slots(on_disk, block)?,
+            };
+            let free = (self.next % PER_BLOCK..PER_BLOCK.saturating_sub(u64::from(count) - 1))
+                .find(|slot| used & mask(*slot, count) == 0);
+            if let Some(slot) = free {
+                let taken = mask(slot, count);
+                self.current = Some((block, used | taken));
+                *self.taken.entry(block).or_default() |= taken;
+                self.next = block * PER_BLOCK + slot + u64::from(count);
+                return Ok(ObjectId(block * PER_BLOCK + slot));
+            }
+            self.next = block_with_room(on_disk, block + 1)? * PER_BLOCK;
+        }
+    }
+
+    /// Takes this very number; tells whether it was free.
+    pub(super) fn claim(
+        &mut self,
+        on_disk: &Objset,
+        number: ObjectId,
+        count: u8,
+    ) -> Result<bool, DmuError> {
+        let (block, slot) = (number.0 / PER_BLOCK, number.0 % PER_BLOCK);
+        let wanted = mask(slot, count);
+        if number.0 == 0 || number >= ObjectId::END || slot + u64::from(count) > PER_BLOCK {
+            return Err(DmuError::InvalidObject { object: number });
+        }
+        if self.used_slots(on_disk, block)? & wanted != 0 {
+            return Ok(false);
+        }
+        *self.taken.entry(block).or_default() |= wanted;
+        self.current = None;
+        Ok(true)
+    }
+
+    /// Says that a number that was taken is on disk, or was given up.
+    pub(super) fn settle(&mut self, number: ObjectId, count: u8) {
+        let (block, slot) = (number.0 / PER_BLOCK, number.0 % PER_BLOCK);
+        if let Some(taken) = self.taken.get_mut(&block) {
+            *taken &= !mask(slot, count);
+            if *taken == 0 {
+                self.taken.remove(&block);
+            }
+        }
+    }
+
+    /// Says that an object is gone from disk.
+    pub(super) fn free(&mut self) {
+        self.freed += 1;
+        if self.freed >= RESCAN_AFTER {
+            self.freed = 0;
+            self.next = 0;
+            self.current = None;
+        }
+    }
+
+    fn used_slots(&self, on_disk: &Objset, block: u64) -> Result<Slots, DmuError> {
+        let mut used = self.taken.get(&block).copied().unwrap_or_default();
+        if block == 0 {
+            used |= 1;
+        }
+        let Some(meta) = on_disk.meta_object() else { return Ok(used) };
+        if block > meta.dnode().max_block_id.0 {
+            return Ok(used);
+        }
+        let contents = meta.read_block(BlockId(block))?;
+        let mut last = None;
+        for (slot, dnode) in slots(&contents.data, contents.order) {
+            // What lies between this dnode and the one before belongs to that one. A dnode that
+            // cannot be read keeps its slot.
+            if let Some(owner) = last.take() {
+                used |= mask(owner, (slot as u64 - owner) as u8);
+            }
+            if !matches!(dnode, Ok(None)) {
+                last = Some(slot as u64);
+            }
+        }
+        if let Some(owner) = last {
+            used |= mask(owner, (PER_BLOCK - owner) as u8);
+        }
+        Ok(used)
+    }
+}
+
+/// The first block of dnodes from `from` on that may have free slots.
+fn block_with_room(on_disk: &Objset, from: u64) -> Result<u64, DmuError> {
+    let Some(meta) = on_disk.meta_object() else { return Ok(from) };
+    let per_group = 1_u64 << meta.dnode().pointers_shift();
+    let mut block = from;
+    while block <= meta.dnode().max_block_id.0 {
+        let end = (block / per_group + 1) * per_group;
+        let pointers = meta.pointers(0, block..end);
+        for (pointer, number) in pointers.into_iter().zip(block..) {
+            if pointer.as_ref().is_ok_and(has_room) {
+                return Ok(number);
+            }
+        }
+        block = end;
+    }
+    Ok(block)
+}
+
+fn has_room(pointer: &BlockPointer) -> bool {
+    pointer.fill() <= NEARLY_FULL
+}

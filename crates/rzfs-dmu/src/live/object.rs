@@ -1,0 +1,491 @@
+//! Objects that change.
+
+use super::buffer::DirtyBuffer;
+use super::objset::LiveObjset;
+use super::transaction::Transaction;
+use super::version::{Existence, Shape, SpillChange, Version};
+use crate::tree::Tree;
+use crate::txg::Gate;
+use crate::{Block, DmuError};
+use bytes::Bytes;
+use parking_lot::{RwLock, RwLockUpgradableReadGuard};
+use rzfs_format::dnode::Dnode;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, ByteOrder, Level, ObjectId, Txg};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// An object of a live object set; a handle that can be cloned and shared.
+#[derive(Clone, Debug)]
+pub struct LiveObject {
+    objset: LiveObjset,
+    core: Arc<ObjectCore>,
+}
+
+/// What all handles of an object share.
+#[derive(Debug)]
+pub(super) struct ObjectCore {
+    pub(super) id: ObjectId,
+    gate: Arc<Gate>,
+    pub(super) state: RwLock<ObjectState>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ObjectState {
+    /// What is on disk, if anything is.
+    pub(super) synced: Option<Arc<Dnode>>,
+    /// Changes that are not on disk, oldest first.
+    pub(super) versions: VecDeque<Version>,
+}
+
+/// What a new object is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct NewObject<'a> {
+    /// Its type.
+    pub object_type: ObjectType,
+    /// Bytes of a data block; a multiple of 512.
+    pub data_block_size: u32,
+    /// log2 of the size of an indirect block.
+    pub indirect_shift: u8,
+    /// Type of the bonus.
+    pub bonus_type: ObjectType,
+    /// The bonus.
+    pub bonus: &'a [u8],
+    /// 512-byte slots of the dnode.
+    pub slots: u8,
+}
+
+/// A range of bytes to free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// So many bytes.
+    Bytes(u64),
+    /// All to the end of the object, which becomes shorter.
+    ToEnd,
+}
+
+impl ObjectState {
+    /// The newest shape; `None` when the object does not exist.
+    fn shape(&self) -> Option<Shape> {
+        match self.versions.back() {
+            Some(version) if version.existence == Existence::Freed => None,
+            Some(version) => Some(version.shape.clone()),
+            None => self.synced.as_deref().map(Shape::of),
+        }
+    }
+
+    /// What memory knows about a block.
+    fn in_memory(&self, block: u64) -> Found<'_> {
+        for version in self.versions.iter().rev() {
+            if let Some(buffer) = version.blocks.get(&block) {
+                return Found::Buffer(buffer);
+            }
+            if version.freed.contains(block) || version.existence == Existence::Freed {
+                return Found::Hole;
+            }
+        }
+        match &self.synced {
+            Some(dnode) if block <= dnode.max_block_id.0 => Found::OnDisk(Arc::clone(dnode)),
+            _ => Found::Hole,
+        }
+    }
+}
+
+enum Found<'a> {
+    Buffer(&'a DirtyBuffer),
+    Hole,
+    OnDisk(Arc<Dnode>),
+}
+
+impl ObjectCore {
+    pub(super) fn new(id: ObjectId, synced: Option<Arc<Dnode>>) -> Arc<Self> {
+        let state = ObjectState { synced, versions: VecDeque::new() };
+        Arc::new(Self { id, gate: Arc::default(), state: RwLock::new(state) })
+    }
+}
+
+impl LiveObject {
+    pub(super) const fn new(objset: LiveObjset, core: Arc<ObjectCore>) -> Self {
+        Self { objset, core }
+    }
+
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.core.gate
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> ObjectId {
+        self.core.id
+    }
+
+    /// The set that it belongs to.
+    #[must_use]
+    pub const fn objset(&self) -> &LiveObjset {
+        &self.objset
+    }
+
+    fn not_allocated(&self) -> DmuError {
+        DmuError::NotAllocated { objset: self.objset.id(), object: self.core.id }
+    }
+
+    fn shape(&self) -> Result<Shape, DmuError> {
+        self.core.state.read().shape().ok_or_else(|| self.not_allocated())
+    }
+
+    /// Its type.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn object_type(&self) -> Result<ObjectType, DmuError> {
+        Ok(self.shape()?.object_type)
+    }
+
+    /// The bonus, in the order [`LiveObject::bonus_order`].
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn bonus(&self) -> Result<Arc<[u8]>, DmuError> {
+        Ok(self.shape()?.bonus)
+    }
+
+    /// The byte order of the bonus.
+    #[must_use]
+    pub fn bonus_order(&self) -> ByteOrder {
+        let state = self.core.state.read();
+        state.synced.as_ref().map_or(ByteOrder::NATIVE, |dnode| dnode.order)
+    }
+
+    /// Size of a data block in bytes.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn data_block_size(&self) -> Result<u32, DmuError> {
+        Ok(self.shape()?.data_block_size)
+    }
+
+    /// The last block; also 0 for an empty object.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn max_block_id(&self) -> Result<BlockId, DmuError> {
+        Ok(self.shape()?.max_block_id)
+    }
+
+    /// Space used by what is on disk, in bytes.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.core.state.read().synced.as_ref().map_or(0, |dnode| dnode.used)
+    }
+
+    fn tree<'a>(&'a self, dnode: &'a Dnode) -> Tree<'a> {
+        let (pipeline, objset) = (self.objset.pipeline(), self.objset.id());
+        Tree { pipeline, key: None, objset, object: self.core.id, dnode }
+    }
+
+    /// Reads a data block as it is now; holes and blocks beyond the end are zeros.
+    ///
+    /// # Errors
+    /// The block cannot be read, or the object does not exist any more.
+    pub fn read_block(&self, block: BlockId) -> Result<Block, DmuError> {
+        loop {
+            let state = self.core.state.read();
+            let shape = state.shape().ok_or_else(|| self.not_allocated())?;
+            let zeros = || Block::zeros(shape.data_block_size as usize);
+            let dnode = match state.in_memory(block.0) {
+                Found::Buffer(buffer) => {
+                    return Ok(Block { data: buffer.bytes(), order: ByteOrder::NATIVE });
+                }
+                Found::Hole => return Ok(zeros()),
+                Found::OnDisk(dnode) => dnode,
+            };
+            drop(state);
+            let tree = self.tree(&dnode);
+            let pointers = tree.pointers(0, block.0..block.0 + 1);
+            let result = tree.read(0, block.0, pointers).pop().transpose();
+            // What was on disk may have been replaced meanwhile, and its space reused.
+            match result {
+                Err(_) if self.is_replaced(&dnode) => {}
+                Err(error) => return Err(error),
+                Ok(found) => return Ok(found.flatten().unwrap_or_else(zeros)),
+            }
+        }
+    }
+
+    fn is_replaced(&self, dnode: &Arc<Dnode>) -> bool {
+        let state = self.core.state.read();
+        !state.synced.as_ref().is_some_and(|synced| Arc::ptr_eq(synced, dnode))
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on; what lies beyond the last block reads as
+    /// zeros.
+    ///
+    /// # Errors
+    /// As [`LiveObject::read_block`].
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DmuError> {
+        let block_size = u64::from(self.data_block_size()?);
+        let mut at = offset;
+        let mut rest = buffer;
+        while !rest.is_empty() {
+            let block = self.read_block(BlockId(at / block_size))?;
+            let start = (at % block_size) as usize;
+            let len = block.data.len().saturating_sub(start).min(rest.len()).max(1);
+            let (now, later) = rest.split_at_mut(len);
+            match block.data.get(start..start + len) {
+                Some(bytes) => now.copy_from_slice(bytes),
+                None => now.fill(0),
+            }
+            rest = later;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Changes the object in a transaction: `change` gets the version of its txg.
+    pub(super) fn modify<R>(
+        &self,
+        tx: &dyn Transaction,
+        change: impl FnOnce(&mut Version) -> R,
+    ) -> Result<R, DmuError> {
+        let txg = tx.txg();
+        let state = self.core.state.upgradable_read();
+        let shape = state.shape().ok_or_else(|| self.not_allocated())?;
+        let mut state = RwLockUpgradableReadGuard::upgrade(state);
+        let is_first = state.versions.back().is_none_or(|version| version.txg != txg);
+        if is_first {
+            debug_assert!(state.versions.back().is_none_or(|version| version.txg < txg));
+            state.versions.push_back(Version::new(txg, shape));
+        }
+        let Some(version) = state.versions.back_mut() else { return Err(self.not_allocated()) };
+        let before = version.dirtied;
+        let result = change(version);
+        let more = version.dirtied - before;
+        drop(state);
+        if is_first {
+            self.objset.mark_dirty(txg, &self.core);
+        }
+        tx.context().add_dirty(more);
+        Ok(result)
+    }
+
+    /// Replaces the bonus.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn set_bonus(
+        &self,
+        tx: &dyn Transaction,
+        bonus_type: ObjectType,
+        bonus: &[u8],
+    ) -> Result<(), DmuError> {
+        self.modify(tx, |version| {
+            version.shape.bonus_type = bonus_type;
+            version.shape.bonus = bonus.into();
+        })
+    }
+
+    /// Writes `data` at `offset`.
+    ///
+    /// # Errors
+    /// A block that is only partly overwritten cannot be read, or the object does not exist.
+    pub fn write(&self, tx: &dyn Transaction, offset: u64, data: &[u8]) -> Result<(), DmuError> {
+        let block_size = u64::from(self.data_block_size()?);
+        let mut at = offset;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let start = (at % block_size) as usize;
+            let len = (block_size as usize - start).min(rest.len());
+            let (now, later) = rest.split_at(len);
+            self.write_in_block(tx, BlockId(at / block_size), start, now)?;
+            rest = later;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes `data` into one block, from byte `start` of it on.
+    fn write_in_block(
+        &self,
+        tx: &dyn Transaction,
+        block: BlockId,
+        start: usize,
+        data: &[u8],
+    ) -> Result<(), DmuError> {
+        let size = self.data_block_size()? as usize;
+        let is_whole = start == 0 && data.len() == size;
+        let base = if is_whole { Bytes::new() } else { self.base_for(tx.txg(), block)? };
+        self.modify(tx, |version| {
+            if !version.blocks.contains_key(&block.0) {
+                version.put(block.0, DirtyBuffer::new(size, &base)?);
+            }
+            if let Some(buffer) = version.blocks.get_mut(&block.0)
+                && let Some(place) = buffer.make_mut()?.get_mut(start..start + data.len())
+            {
+                place.copy_from_slice(data);
+            }
+            Ok(())
+        })?
+        .map_err(|source| self.no_memory(block, source))
+    }
+
+    /// The contents to begin a dirty block of `txg` with; nothing if it is dirty already.
+    fn base_for(&self, txg: Txg, block: BlockId) -> Result<Bytes, DmuError> {
+        let is_dirty = {
+            let state = self.core.state.read();
+            let newest = state.versions.back().filter(|version| version.txg == txg);
+            newest.is_some_and(|version| version.blocks.contains_key(&block.0))
+        };
+        if is_dirty { Ok(Bytes::new()) } else { Ok(self.read_block(block)?.data) }
+    }
+
+    fn no_memory(&self, block: BlockId, source: std::io::Error) -> DmuError {
+        let (objset, object) = (self.objset.id(), self.core.id);
+        let bookmark = Bookmark { objset, object, level: Level::DATA, block };
+        DmuError::Memory { bookmark, source: Arc::new(source) }
+    }
+
+    /// Frees the bytes from `offset` on: they read as zeros then.
+    ///
+    /// # Errors
+    /// A block that is only partly freed cannot be read, or the object does not exist.
+    pub fn free(&self, tx: &dyn Transaction, offset: u64, len: Extent) -> Result<(), DmuError> {
+        let shape = self.shape()?;
+        let block_size = u64::from(shape.data_block_size);
+        let extent = shape.max_block_id.0.saturating_add(1).saturating_mul(block_size);
+        let end = match len {
+            Extent::Bytes(len) => offset.saturating_add(len).min(extent),
+            Extent::ToEnd => extent,
+        };
+        if offset >= end {
+            return Ok(());
+        }
+        let (first, last) = (offset.div_ceil(block_size), end / block_size);
+        if first > last {
+            return self.zero(tx, offset, end - offset);
+        }
+        self.zero(tx, offset, (first * block_size - offset).min(end - offset))?;
+        self.zero(tx, last * block_size, end % block_size)?;
+        self.modify(tx, |version| {
+            let keys: Vec<u64> = version.blocks.range(first..last).map(|(key, _)| *key).collect();
+            for key in keys {
+                version.blocks.remove(&key);
+            }
+            version.freed.insert(first..last);
+            if len == Extent::ToEnd {
+                version.shape.max_block_id = BlockId(first.saturating_sub(1));
+            }
+        })
+    }
+
+    /// Overwrites bytes with zeros, unless they are in a hole.
+    fn zero(&self, tx: &dyn Transaction, offset: u64, len: u64) -> Result<(), DmuError> {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let block_size = u64::from(self.data_block_size()?);
+        if len == 0 || self.is_hole(BlockId(offset / block_size))? {
+            return Ok(());
+        }
+        let end = offset.saturating_add(len);
+        let mut at = offset;
+        while at < end {
+            let now = (end - at).min(ZEROS.len() as u64) as usize;
+            self.write(tx, at, ZEROS.get(..now).unwrap_or_default())?;
+            at += now as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether a block has no contents, neither dirty nor on disk.
+    fn is_hole(&self, block: BlockId) -> Result<bool, DmuError> {
+        let dnode = match self.core.state.read().in_memory(block.0) {
+            Found::Buffer(_) => return Ok(false),
+            Found::Hole => return Ok(true),
+            Found::OnDisk(dnode) => dnode,
+        };
+        let pointer = self.tree(&dnode).pointers(0, block.0..block.0 + 1).pop().transpose()?;
+        Ok(pointer.is_none_or(|pointer| pointer.is_hole()))
+    }
+
+    /// Changes the size of the object's blocks, which is possible while there is one at most; its
+    /// contents stay, cut or padded with zeros.
+    ///
+    /// # Errors
+    /// The object has several blocks, its only one cannot be read, or it does not exist.
+    pub fn set_data_block_size(&self, tx: &dyn Transaction, size: u32) -> Result<(), DmuError> {
+        let shape = self.shape()?;
+        if shape.max_block_id.0 > 0 {
+            let (objset, object) = (self.objset.id(), self.core.id);
+            return Err(DmuError::SeveralBlocks { objset, object });
+        }
+        let contents = match self.is_hole(BlockId(0))? {
+            true => None,
+            false => Some(self.read_block(BlockId(0))?.data),
+        };
+        let size_bytes = size as usize;
+        let buffer = contents.map(|data| DirtyBuffer::new(size_bytes, &data)).transpose();
+        let buffer = buffer.map_err(|source| self.no_memory(BlockId(0), source))?;
+        self.modify(tx, |version| {
+            version.shape.data_block_size = size;
+            if let Some(buffer) = buffer {
+                version.put(0, buffer);
+            }
+        })
+    }
+
+    /// The spill block's contents.
+    ///
+    /// # Errors
+    /// It cannot be read, or the object does not exist.
+    pub fn spill(&self) -> Result<Option<Block>, DmuError> {
+        let dnode = {
+            let state = self.core.state.read();
+            let changes = state.versions.iter().rev().map(|version| &version.spill);
+            match changes.into_iter().find(|spill| !matches!(spill, SpillChange::Kept)) {
+                Some(SpillChange::Written(buffer)) => {
+                    let block = Block { data: buffer.bytes(), order: ByteOrder::NATIVE };
+                    return Ok(Some(block));
+                }
+                Some(_) => return Ok(None),
+                None => state.synced.clone(),
+            }
+        };
+        let Some(dnode) = dnode else { return Ok(None) };
+        self.tree(&dnode).spill()
+    }
+
+    /// Writes the spill block; `contents` is padded to whole sectors.
+    ///
+    /// # Errors
+    /// There is no memory, or the object does not exist.
+    pub fn set_spill(&self, tx: &dyn Transaction, contents: &[u8]) -> Result<(), DmuError> {
+        let buffer = DirtyBuffer::new(contents.len().max(1).next_multiple_of(512), contents)
+            .map_err(|source| self.no_memory(BlockId::SPILL, source))?;
+        self.modify(tx, |version| {
+            version.shape.has_spill = true;
+            version.spill = SpillChange::Written(buffer);
+        })
+    }
+
+    /// Removes the spill block.
+    ///
+    /// # Errors
+    /// The object does not exist.
+    pub fn remove_spill(&self, tx: &dyn Transaction) -> Result<(), DmuError> {
+        self.modify(tx, |version| {
+            version.shape.has_spill = false;
+            version.spill = SpillChange::Removed;
+        })
+    }
+
+    /// Frees the object: all its blocks and its number.
+    ///
+    /// # Errors
+    /// It does not exist already.
+    pub fn destroy(&self, tx: &dyn Transaction) -> Result<(), DmuError> {
+        self.modify(tx, |version| {
+            version.blocks.clear();
+            version.spill = SpillChange::Kept;
+            version.existence = Existence::Freed;
+        })
+    }
+}

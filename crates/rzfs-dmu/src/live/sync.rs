@@ -1,0 +1,352 @@
+//! Syncing a live object set in one pass of a txg.
+
+use super::object::ObjectCore;
+use super::objset::{DirtyObjects, LiveObjset};
+use super::transaction::{SyncTx, Transaction};
+use super::version::{Existence, SpillChange};
+use crate::sync::{
+    BlockAccounting, DirtyTree, LeafBlock, SyncContext, SyncError, empty_dnode, kill_object,
+    sync_trees,
+};
+use crate::write::{Change, ObjsetPolicy, Part, WriteRequest};
+use crate::{DmuError, Objset};
+use bytes::Bytes;
+use rzfs_format::dnode::{self, Dnode, DnodeFlags, SLOT_SIZE, SLOTS_PER_BLOCK};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::ObjsetBlock;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, FormatError, Level, ObjectId, Txg};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Levels of a new meta-dnode's tree in sets other than the MOS: enough for 2^48 objects.
+const META_LEVELS: u8 = 6;
+/// log2 of the size of a meta-dnode's indirect blocks.
+const META_INDIRECT_SHIFT: u8 = 17;
+/// Bytes of an objset block with project accounting.
+const OBJSET_BLOCK_SIZE: usize = 4096;
+
+/// The owner of an object set: a dataset, or the pool.
+pub trait SpaceOwner: BlockAccounting {
+    /// Flags that dnodes get: which accounting counts them.
+    fn dnode_flags(&self) -> DnodeFlags;
+
+    /// An object has changed from `old` to `new`.
+    fn dnode_changed(&mut self, object: ObjectId, old: Option<&Dnode>, new: Option<&Dnode>);
+
+    /// Writes what [`SpaceOwner::dnode_changed`] has added up into the set's accounting objects.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn write_accounting(&mut self, objset: &LiveObjset, tx: &SyncTx<'_>) -> Result<(), DmuError>;
+}
+
+/// What syncing an object set gave.
+#[derive(Clone, Copy, Debug)]
+pub struct SyncedObjset {
+    /// The pointer to its new root block.
+    pub root: BlockPointer,
+}
+
+/// An object with what is synced of it.
+struct Work {
+    core: Arc<ObjectCore>,
+    old: Option<Arc<Dnode>>,
+    /// `None`: it is freed.
+    tree: Option<DirtyTree>,
+    spill: SpillWork,
+    slots: u8,
+    dirtied: u64,
+}
+
+enum SpillWork {
+    Kept,
+    Written(Bytes),
+    Removed,
+}
+
+impl LiveObjset {
+    /// Writes everything that is dirty in the transaction's txg; `None` if nothing is.
+    ///
+    /// # Errors
+    /// [`SyncError`]: the txg cannot be completed; nothing of it counts.
+    pub fn sync(
+        &self,
+        tx: &SyncTx<'_>,
+        policy: ObjsetPolicy,
+        owner: &mut dyn SpaceOwner,
+    ) -> Result<Option<SyncedObjset>, SyncError> {
+        let dirty = std::mem::take(&mut *self.dirty(tx.txg()).lock());
+        if dirty.is_empty() {
+            return Ok(None);
+        }
+        let synced = self.synced();
+        let mut works = self.write_objects(tx, policy, owner, dirty)?;
+        owner.write_accounting(self, tx)?;
+        let special = std::mem::take(&mut *self.dirty(tx.txg()).lock());
+        works.extend(self.write_objects(tx, policy, owner, special)?);
+
+        let mut block = synced.block().clone();
+        block.order = ByteOrder::NATIVE;
+        self.write_dnodes(tx, policy, owner, &synced, &works, &mut block)?;
+        let root = self.write_root(tx, policy, owner, &synced, &block)?;
+        *self.inner.synced.write() = Objset::of_block(self.pipeline(), self.id(), root, block);
+        self.settle(tx, works);
+        Ok(Some(SyncedObjset { root }))
+    }
+
+    /// Writes the blocks of objects; then their new dnodes are known.
+    fn write_objects(
+        &self,
+        tx: &SyncTx<'_>,
+        policy: ObjsetPolicy,
+        owner: &mut dyn SpaceOwner,
+        dirty: DirtyObjects,
+    ) -> Result<Vec<Work>, SyncError> {
+        let flags = owner.dnode_flags();
+        let works = dirty.into_values().filter_map(|core| self.work(core, tx.txg(), flags));
+        let mut works: Vec<Work> = works.collect();
+        let mut context = SyncContext {
+            writer: tx.writer(),
+            write: tx.write_context(),
+            policy,
+            accounting: owner,
+        };
+        let mut trees = Vec::with_capacity(works.len());
+        for work in &mut works {
+            trees.extend(work.tree.take());
+            if let (None, Some(old)) =
+                (trees.last().filter(|tree| tree.object == work.core.id), &work.old)
+            {
+                let mut tree =
+                    DirtyTree::new(self.id(), work.core.id, (**old).clone(), (**old).clone());
+                kill_object(&mut context, &mut tree)?;
+            }
+        }
+        sync_trees(&mut context, &mut trees)?;
+        let mut trees = trees.into_iter().peekable();
+        for work in &mut works {
+            work.tree = trees.next_if(|tree| tree.object == work.core.id);
+        }
+        write_spills(&mut context, &mut works)?;
+        for work in &works {
+            let new = work.tree.as_ref().map(|tree| &tree.new);
+            if work.core.id < ObjectId::END {
+                owner.dnode_changed(work.core.id, work.old.as_deref(), new);
+            }
+        }
+        Ok(works)
+    }
+
+    /// What there is to do for an object; `None` if it is not dirty in this txg.
+    fn work(&self, core: Arc<ObjectCore>, txg: Txg, flags: DnodeFlags) -> Option<Work> {
+        let state = core.state.read();
+        let version = state.versions.front().filter(|version| version.txg == txg)?;
+        let old = state.synced.clone();
+        let shape = &version.shape;
+        let is_alive = version.existence == Existence::Alive;
+        let tree = is_alive.then(|| {
+            let mut new = shape.dnode(old.as_deref());
+            new.flags = DnodeFlags(new.flags.0 | flags.0 | DnodeFlags::USED_BYTES);
+            new.order = ByteOrder::NATIVE;
+            let on_disk = old.as_deref().cloned().unwrap_or_else(|| empty_dnode(&new));
+            let mut tree = DirtyTree::new(self.id(), core.id, on_disk, new);
+            let leaf =
+                |buffer: &super::buffer::DirtyBuffer| LeafBlock { data: buffer.bytes(), fill: 1 };
+            tree.blocks =
+                version.blocks.iter().map(|(block, buffer)| (*block, leaf(buffer))).collect();
+            tree.freed = version.freed.iter().collect();
+            tree
+        });
+        let spill = match &version.spill {
+            SpillChange::Kept => SpillWork::Kept,
+            SpillChange::Written(buffer) => SpillWork::Written(buffer.bytes()),
+            SpillChange::Removed => SpillWork::Removed,
+        };
+        let (slots, dirtied) = (shape.slots, version.dirtied);
+        drop(state);
+        Some(Work { core, old, tree, spill, slots, dirtied })
+    }
+
+    /// Writes the blocks of dnodes, and the dnodes that are in the root block into `block`.
+    fn write_dnodes(
+        &self,
+        tx: &SyncTx<'_>,
+        policy: ObjsetPolicy,
+        owner: &mut dyn SpaceOwner,
+        synced: &Objset,
+        works: &[Work],
+        block: &mut ObjsetBlock,
+    ) -> Result<(), SyncError> {
+        let mut by_block: BTreeMap<u64, Vec<&Work>> = BTreeMap::new();
+        for work in works {
+            let special = [ObjectId::USER_USED, ObjectId::GROUP_USED, ObjectId::PROJECT_USED];
+            match special.iter().position(|id| *id == work.core.id) {
+                Some(index) => {
+                    if let Some(slot) = block.accounting.get_mut(index) {
+                        *slot = work.tree.as_ref().map(|tree| tree.new.clone());
+                    }
+                }
+                None => {
+                    by_block.entry(work.core.id.0 / SLOTS_PER_BLOCK as u64).or_default().push(work);
+                }
+            }
+        }
+        let meta = block.meta_dnode.clone().unwrap_or_else(|| new_meta_dnode(synced));
+        let mut new = meta.clone();
+        let last = by_block.keys().next_back().copied().unwrap_or_default();
+        new.max_block_id = new.max_block_id.max(BlockId(last));
+        new.flags = DnodeFlags(new.flags.0 | DnodeFlags::USED_BYTES);
+        let mut tree = DirtyTree::new(self.id(), ObjectId::META_DNODE, meta, new);
+        for (number, works) in by_block {
+            tree.blocks.insert(number, self.dnode_block(synced, number, &works)?);
+        }
+        let mut context = SyncContext {
+            writer: tx.writer(),
+            write: tx.write_context(),
+            policy,
+            accounting: owner,
+        };
+        sync_trees(&mut context, std::slice::from_mut(&mut tree))?;
+        block.meta_dnode = Some(tree.new);
+        Ok(())
+    }
+
+    /// A block of dnodes with the new ones in it.
+    fn dnode_block(
+        &self,
+        synced: &Objset,
+        number: u64,
+        works: &[&Work],
+    ) -> Result<LeafBlock, SyncError> {
+        let block = BlockId(number);
+        let bookmark =
+            Bookmark { objset: self.id(), object: ObjectId::META_DNODE, level: Level::DATA, block };
+        let on_disk = synced.meta_object().filter(|meta| block <= meta.dnode().max_block_id);
+        let mut bytes = match on_disk.map(|meta| meta.read_block(block)).transpose()? {
+            Some(old) if old.order != ByteOrder::NATIVE && !is_empty(&old.data) => {
+                return Err(DmuError::ForeignOrder { bookmark }.into());
+            }
+            Some(old) => old.data.to_vec(),
+            None => vec![0; dnode::BLOCK_SIZE],
+        };
+        for work in works {
+            let at = (work.core.id.0 % SLOTS_PER_BLOCK as u64) as usize * SLOT_SIZE;
+            let size = usize::from(work.slots) * SLOT_SIZE;
+            let Some(slots) = bytes.get_mut(at..at + size) else {
+                let source = FormatError::invalid("dnode", "it crosses the end of its block");
+                return Err(DmuError::Corrupt { bookmark, source }.into());
+            };
+            match &work.tree {
+                Some(tree) => tree.new.encode(slots, ByteOrder::NATIVE),
+                None => slots.fill(0),
+            }
+        }
+        let dnodes = dnode::slots(&bytes, ByteOrder::NATIVE);
+        let fill = dnodes.filter(|(_, dnode)| !matches!(dnode, Ok(None))).count() as u64;
+        Ok(LeafBlock { data: bytes.into(), fill })
+    }
+
+    fn write_root(
+        &self,
+        tx: &SyncTx<'_>,
+        policy: ObjsetPolicy,
+        owner: &mut dyn SpaceOwner,
+        synced: &Objset,
+        block: &ObjsetBlock,
+    ) -> Result<BlockPointer, SyncError> {
+        let old = *synced.root();
+        let size = if old.is_hole() { OBJSET_BLOCK_SIZE } else { old.logical_size() as usize };
+        let pointers = block.meta_dnode.iter().flat_map(|meta| &meta.pointers);
+        let request = WriteRequest {
+            data: block.encode(size, ByteOrder::NATIVE).into(),
+            policy: policy.block(ObjectType::OBJSET, Level::DATA, Part::Contents),
+            old,
+            bookmark: Bookmark::root(self.id()),
+            fill: pointers.map(BlockPointer::fill).fold(0, u64::saturating_add),
+        };
+        let change = tx.writer().write(tx.write_context(), &[request])?.pop();
+        Ok(match change.unwrap_or(Change::Unchanged) {
+            Change::Unchanged => old,
+            Change::Rewritten(root) => root,
+            Change::Replaced(root) => {
+                if !old.is_hole() {
+                    owner.killed(&old);
+                }
+                owner.born(&root);
+                root
+            }
+        })
+    }
+
+    /// Drops the versions that are on disk now.
+    fn settle(&self, tx: &SyncTx<'_>, works: Vec<Work>) {
+        let mut numbers = self.inner.numbers.lock();
+        let mut written = 0;
+        for work in works {
+            let mut state = work.core.state.write();
+            state.versions.pop_front();
+            written += work.dirtied;
+            match (&work.old, &work.tree) {
+                (Some(_), None) => numbers.free(),
+                (None, _) => numbers.settle(work.core.id, work.slots),
+                _ => {}
+            }
+            state.synced = work.tree.map(|tree| Arc::new(tree.new));
+        }
+        tx.context().remove_dirty(written);
+    }
+}
+
+/// Writes and frees spill blocks.
+fn write_spills(context: &mut SyncContext<'_>, works: &mut [Work]) -> Result<(), SyncError> {
+    for work in works {
+        let Some(tree) = &mut work.tree else { continue };
+        let old = tree.old.spill.unwrap_or_default();
+        match std::mem::replace(&mut work.spill, SpillWork::Kept) {
+            SpillWork::Kept => {}
+            SpillWork::Removed => {
+                tree.kill(context, &old);
+                tree.new.spill = None;
+            }
+            SpillWork::Written(data) => {
+                let bookmark = Bookmark { block: BlockId::SPILL, ..tree.bookmark(0, 0) };
+                let policy = context.policy.block(tree.new.bonus_type, Level::DATA, Part::Spill);
+                let request = WriteRequest { data, policy, old, bookmark, fill: 1 };
+                let change = context.writer.write(context.write, &[request])?.pop();
+                if let Some(pointer) =
+                    tree.apply(context, &old, change.unwrap_or(Change::Unchanged))
+                {
+                    tree.new.spill = Some(pointer);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The meta-dnode of a set that had no object so far.
+fn new_meta_dnode(objset: &Objset) -> Dnode {
+    let is_mos = objset.id() == rzfs_format::ObjsetId::MOS;
+    Dnode {
+        object_type: ObjectType::DNODE,
+        bonus_type: ObjectType::NONE,
+        indirect_shift: META_INDIRECT_SHIFT,
+        levels: if is_mos { 1 } else { META_LEVELS },
+        checksum: 0,
+        compress: 0,
+        flags: DnodeFlags(DnodeFlags::USED_BYTES),
+        data_block_size: dnode::BLOCK_SIZE as u32,
+        slots: 1,
+        max_block_id: BlockId(0),
+        used: 0,
+        pointers: vec![BlockPointer::HOLE; 3],
+        bonus: Vec::new(),
+        spill: None,
+        order: ByteOrder::NATIVE,
+    }
+}
+
+fn is_empty(block: &[u8]) -> bool {
+    block.iter().all(|byte| *byte == 0)
+}

@@ -1,0 +1,255 @@
+//! The tree of one object while it is synced: what it was, and what becomes of it.
+
+use super::SyncContext;
+use crate::tree::{Seek, Tree};
+use crate::write::{BlockPolicy, Change, Part};
+use crate::{BlockPipeline, DmuError};
+use bytes::Bytes;
+use rzfs_format::dnode::Dnode;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::units::{Bookmark, SECTOR_SHIFT};
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level, ObjectId, ObjsetId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// A data block to write.
+#[derive(Clone, Debug)]
+pub(crate) struct LeafBlock {
+    pub(crate) data: Bytes,
+    /// What the block counts for: 1, or the dnodes in it.
+    pub(crate) fill: u64,
+}
+
+/// An object to be synced.
+#[derive(Debug)]
+pub(crate) struct DirtyTree {
+    pub(crate) objset: ObjsetId,
+    pub(crate) object: ObjectId,
+    /// What is on disk; without any pointer if nothing is.
+    pub(crate) old: Dnode,
+    /// What will be: its levels, pointers and used space are made here.
+    pub(crate) new: Dnode,
+    /// Data blocks to write.
+    pub(crate) blocks: BTreeMap<u64, LeafBlock>,
+    /// Data blocks to free, in order; what is in `blocks` is written nevertheless.
+    pub(crate) freed: Vec<Range<u64>>,
+    /// New pointers of the level that was written last.
+    pub(super) updates: BTreeMap<u64, BlockPointer>,
+}
+
+/// An indirect block, or the dnode, in the making: pointers to the level below it.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// Its number in its level.
+    pub(super) block: u64,
+    /// The pointer to it as it was.
+    pub(super) old: BlockPointer,
+    pub(super) children: Vec<BlockPointer>,
+    pub(super) is_changed: bool,
+}
+
+impl DirtyTree {
+    /// A tree whose `new` has the levels that its last block needs.
+    pub(crate) fn new(objset: ObjsetId, object: ObjectId, old: Dnode, mut new: Dnode) -> Self {
+        new.levels = old.levels;
+        while new.capacity_blocks() <= new.max_block_id.0 {
+            new.levels += 1;
+        }
+        new.pointers.clone_from(&old.pointers);
+        new.used = old.used;
+        Self {
+            objset,
+            object,
+            old,
+            new,
+            blocks: BTreeMap::new(),
+            freed: Vec::new(),
+            updates: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn bookmark(&self, level: u8, block: u64) -> Bookmark {
+        Bookmark {
+            objset: self.objset,
+            object: self.object,
+            level: Level(level as i8),
+            block: BlockId(block),
+        }
+    }
+
+    pub(super) fn policy(&self, context: &SyncContext<'_>, level: u8) -> BlockPolicy {
+        let level = Level(level as i8);
+        context.policy.block(self.new.object_type, level, Part::Contents)
+    }
+
+    pub(super) fn on_disk<'a>(&'a self, pipeline: &'a BlockPipeline) -> Tree<'a> {
+        Tree { pipeline, key: None, objset: self.objset, object: self.object, dnode: &self.old }
+    }
+
+    /// Whether there is anything below the dnode on disk.
+    fn has_pointers(&self) -> bool {
+        self.old.pointers.iter().any(|pointer| *pointer != BlockPointer::HOLE)
+    }
+
+    /// Whether the pointers of the old dnode move down into an indirect block of `level`.
+    fn grows_at(&self, level: u8) -> bool {
+        self.new.levels > self.old.levels && level == self.old.levels && self.has_pointers()
+    }
+
+    /// The groups of level 1 in which blocks are written or freed.
+    pub(super) fn leaf_groups(&self, pipeline: &BlockPipeline) -> Result<BTreeSet<u64>, DmuError> {
+        if self.new.levels == 1 {
+            let nothing = self.blocks.is_empty() && self.freed.is_empty();
+            return Ok(if nothing { BTreeSet::new() } else { BTreeSet::from([0]) });
+        }
+        let shift = self.new.pointers_shift();
+        let mut groups: BTreeSet<u64> = self.blocks.keys().map(|block| block >> shift).collect();
+        if self.grows_at(1) {
+            groups.insert(0);
+        }
+        if self.old.levels > 1 {
+            let tree = self.on_disk(pipeline);
+            for range in &self.freed {
+                let mut next = range.start;
+                while let Some(found) =
+                    tree.seek(Seek::Data, next).map_err(|damage| damage.error)?
+                    && found < range.end
+                {
+                    groups.insert(found >> shift);
+                    let Some(after) = ((found >> shift) + 1).checked_mul(1 << shift) else { break };
+                    next = after;
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The groups of `level` (above 1) that have to follow changes below.
+    pub(super) fn inner_groups(&self, level: u8) -> BTreeMap<u64, Vec<(u64, BlockPointer)>> {
+        let shift = self.new.pointers_shift();
+        let mut groups: BTreeMap<u64, Vec<(u64, BlockPointer)>> = BTreeMap::new();
+        if self.grows_at(level) {
+            groups.entry(0).or_default();
+        }
+        for (block, pointer) in &self.updates {
+            groups.entry(block >> shift).or_default().push((*block, *pointer));
+        }
+        groups
+    }
+
+    /// Group `block` of `level` as it is on disk.
+    pub(super) fn load(
+        &self,
+        pipeline: &BlockPipeline,
+        level: u8,
+        block: u64,
+    ) -> Result<Group, DmuError> {
+        let count = 1_usize << self.new.pointers_shift();
+        let group = |old, children| Group { block, old, children, is_changed: false };
+        if level >= self.old.levels {
+            let mut children = Vec::with_capacity(count);
+            if level == self.old.levels && block == 0 {
+                children.extend_from_slice(&self.old.pointers);
+            }
+            children.resize(count, BlockPointer::HOLE);
+            let is_changed = self.grows_at(level) && block == 0;
+            return Ok(Group { is_changed, ..group(BlockPointer::HOLE, children) });
+        }
+        let tree = self.on_disk(pipeline);
+        let found = tree.pointers(level, block..block + 1).pop();
+        let old = found.transpose()?.unwrap_or_default();
+        if old.is_hole() {
+            return Ok(group(old, vec![self.hole_below(&old, level); count]));
+        }
+        let first = block << self.new.pointers_shift();
+        let contents = tree.read(level, block, vec![Ok(old)]).pop().transpose()?.flatten();
+        let children = match contents {
+            Some(contents) => tree.children(level - 1, first, &contents),
+            None => Vec::new(),
+        };
+        Ok(group(old, children.into_iter().collect::<Result<_, _>>()?))
+    }
+
+    /// What the children of a hole of `level` are: holes of the same birth.
+    fn hole_below(&self, hole: &BlockPointer, level: u8) -> BlockPointer {
+        if *hole == BlockPointer::HOLE {
+            return BlockPointer::HOLE;
+        }
+        let below = Level(level as i8 - 1);
+        let size = match level {
+            1 => self.old.data_block_size,
+            _ => self.old.indirect_size(),
+        };
+        let birth = hole.logical_birth();
+        BlockPointer::born_hole(self.old.object_type, below, u64::from(size), birth)
+    }
+
+    /// Takes a child's change into its group, the space that the object uses, and the accounts.
+    pub(crate) fn apply(
+        &mut self,
+        context: &mut SyncContext<'_>,
+        old: &BlockPointer,
+        change: Change,
+    ) -> Option<BlockPointer> {
+        match change {
+            Change::Unchanged => None,
+            Change::Rewritten(pointer) => Some(pointer),
+            Change::Replaced(pointer) => {
+                self.kill(context, old);
+                if !pointer.is_hole() {
+                    let size = deflated_size(context.writer.pipeline(), &pointer);
+                    self.new.used = self.new.used.saturating_add(size);
+                    context.accounting.born(&pointer);
+                }
+                Some(pointer)
+            }
+        }
+    }
+
+    /// Takes a block out of the object.
+    pub(crate) fn kill(&mut self, context: &mut SyncContext<'_>, pointer: &BlockPointer) {
+        if !pointer.is_hole() {
+            let size = deflated_size(context.writer.pipeline(), pointer);
+            self.new.used = self.new.used.saturating_sub(size);
+            context.accounting.killed(pointer);
+        }
+    }
+
+    /// The bytes of an indirect block; all zeros if there are only holes in it.
+    pub(super) fn encode(&self, children: &[BlockPointer]) -> Bytes {
+        let size = self.new.indirect_size() as usize;
+        if children.iter().all(BlockPointer::is_hole) {
+            return crate::Block::zeros(size).data;
+        }
+        let mut bytes = vec![0; size];
+        for (slot, child) in bytes.chunks_exact_mut(BlockPointer::SIZE).zip(children) {
+            slot.copy_from_slice(&child.encode(ByteOrder::NATIVE));
+        }
+        bytes.into()
+    }
+}
+
+/// The space that a block counts for: what is allocated for it, less parity and padding
+/// (spec 02, section 2.10).
+pub(crate) fn deflated_size(pipeline: &BlockPipeline, pointer: &BlockPointer) -> u64 {
+    let size = |dva: rzfs_format::Dva| {
+        let sectors = dva.asize() >> SECTOR_SHIFT;
+        sectors.saturating_mul(pipeline.deflate_ratio(dva.vdev()))
+    };
+    pointer.dvas().map(size).fold(0, u64::saturating_add)
+}
+
+/// An object of which nothing is on disk yet, to be the `old` of one that is new.
+pub(crate) fn empty_dnode(new: &Dnode) -> Dnode {
+    Dnode {
+        levels: match new.object_type {
+            ObjectType::DNODE => new.levels,
+            _ => 1,
+        },
+        pointers: vec![BlockPointer::HOLE; new.pointers.len()],
+        used: 0,
+        spill: None,
+        max_block_id: BlockId(0),
+        ..new.clone()
+    }
+}

@@ -1,0 +1,184 @@
+//! Live object sets against a naive model: what was written is read back at once, after it is
+//! synced, and from disk; and the trees, fills, space and accounts on disk agree with each other.
+
+mod model;
+mod world;
+
+use model::{Model, Step, steps};
+use proptest::prelude::*;
+use rzfs_dmu::live::{Extent, NewObject};
+use rzfs_dmu::write::HoleBirth;
+use rzfs_format::compression::CompressionFunction;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{BlockId, ObjectId, ObjsetId};
+use world::{World, WorldOptions};
+
+const ORDINARY: WorldOptions = WorldOptions {
+    id: ObjsetId(5),
+    compression: CompressionFunction::Lz4,
+    largest: 1 << 20,
+    hole_birth: HoleBirth::Recorded,
+};
+
+fn file<'a>() -> NewObject<'a> {
+    NewObject {
+        object_type: ObjectType::PLAIN_FILE_CONTENTS,
+        data_block_size: 512,
+        indirect_shift: 12,
+        bonus_type: ObjectType::NONE,
+        bonus: &[],
+        slots: 1,
+    }
+}
+
+fn run(options: WorldOptions, steps: &[Step]) {
+    let mut world = World::new(options);
+    let mut model = Model::default();
+    for step in steps {
+        model.perform(&mut world, step);
+    }
+    model.perform(&mut world, &Step::Sync);
+    model.check_everything(&mut world);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 400, ..Default::default() })]
+
+    #[test]
+    fn a_set_behaves_like_its_model(steps in steps()) {
+        run(ORDINARY, &steps);
+    }
+
+    #[test]
+    fn so_it_does_in_pieces_and_without_compression(steps in steps()) {
+        let compression = CompressionFunction::Off;
+        let (largest, hole_birth) = (1024, HoleBirth::Forgotten);
+        run(WorldOptions { compression, largest, hole_birth, ..ORDINARY }, &steps);
+    }
+
+    #[test]
+    fn a_mos_that_grows_from_nothing_does_too(steps in steps()) {
+        run(WorldOptions { id: ObjsetId::MOS, ..ORDINARY }, &steps);
+    }
+}
+
+#[test]
+fn trees_grow_by_levels_and_keep_their_blocks() {
+    let mut world = World::new(ORDINARY);
+    let tx = world.engine.begin(&[]).unwrap();
+    let object = world.objset.allocate(&tx, file()).unwrap();
+    assert_eq!(object.id(), ObjectId(1));
+    object.write(&tx, 0, b"first").unwrap();
+    drop(tx);
+    world.sync(1, |_, _| {});
+    // 32 pointers in an indirect block of 4 KiB: 3 * 32^3 blocks need four levels.
+    let mut expected = vec![(0, b"first".to_vec())];
+    for (index, block) in [3, 40, 96, 3071, 3072, 98303].into_iter().enumerate() {
+        let tx = world.engine.begin(&[&object]).unwrap();
+        let text = format!("block {block}").into_bytes();
+        object.write(&tx, block * 512, &text).unwrap();
+        drop(tx);
+        expected.push((block, text));
+        if index % 2 == 0 {
+            world.sync(1, |_, _| {});
+        }
+        for (block, text) in &expected {
+            assert!(object.read_block(BlockId(*block)).unwrap().data.starts_with(text));
+        }
+    }
+    world.sync(1, |_, _| {});
+    let on_disk = world.reopened().object(object.id()).unwrap();
+    assert_eq!((on_disk.dnode().levels, on_disk.dnode().max_block_id), (4, BlockId(98303)));
+    for (block, text) in &expected {
+        assert!(on_disk.read_block(BlockId(*block)).unwrap().data.starts_with(text), "{block}");
+    }
+    assert_eq!(on_disk.next_data(512).unwrap(), Some(3 * 512));
+}
+
+#[test]
+fn later_passes_rewrite_in_place() {
+    let mut world = World::new(WorldOptions { id: ObjsetId::MOS, ..ORDINARY });
+    let tx = world.engine.begin(&[]).unwrap();
+    let object = world.objset.allocate(&tx, file()).unwrap();
+    object.write(&tx, 0, &[7; 400]).unwrap();
+    drop(tx);
+    let mut addresses = Vec::new();
+    world.sync(6, |objset, tx| {
+        let object = objset.object(ObjectId(1)).unwrap();
+        object.write(tx, u64::from(tx.pass()), &[tx.pass() as u8]).unwrap();
+        let root = *objset.synced().root();
+        addresses.push(root.dvas().collect::<Vec<_>>());
+    });
+    // The first rewrite of a compressed block may change its size, not the later ones.
+    assert!(addresses.windows(2).skip(1).all(|pair| pair[0] == pair[1]), "{addresses:?}");
+    let mut expected = [7; 400];
+    (2..=6).for_each(|pass| expected[pass] = pass as u8);
+    let contents = world.reopened().object(ObjectId(1)).unwrap().read_bytes(0, 400).unwrap();
+    assert_eq!(contents, expected[..]);
+}
+
+#[test]
+fn a_younger_group_sees_and_keeps_what_the_older_one_wrote() {
+    let mut world = World::new(ORDINARY);
+    let tx = world.engine.begin(&[]).unwrap();
+    let object = world.objset.allocate(&tx, file()).unwrap();
+    object.write(&tx, 0, &[1; 1024]).unwrap();
+    drop(tx);
+    let older = world.engine.quiesce();
+    let tx = world.engine.begin(&[&object]).unwrap();
+    assert!(tx.txg() > older.txg());
+    object.write(&tx, 256, &[2; 512]).unwrap();
+    object.free(&tx, 1000, Extent::ToEnd).unwrap();
+    drop(tx);
+    let expected = [[1; 256].as_slice(), &[2; 512], &[1; 232], &[0; 24]].concat();
+    let mut bytes = vec![9; 1024];
+    object.read_at(0, &mut bytes).unwrap();
+    assert_eq!(bytes, expected);
+    world.sync_group(older);
+    assert_eq!(
+        world.reopened().object(object.id()).unwrap().read_bytes(0, 1024).unwrap(),
+        [1; 1024][..]
+    );
+    object.read_at(0, &mut bytes).unwrap();
+    assert_eq!(bytes, expected);
+    world.sync(1, |_, _| {});
+    assert_eq!(
+        world.reopened().object(object.id()).unwrap().read_bytes(0, 1024).unwrap(),
+        expected
+    );
+}
+
+#[test]
+fn numbers_are_found_past_full_blocks_and_used_again() {
+    let mut world = World::new(ORDINARY);
+    let allocate = |world: &World, count: usize, slots| {
+        let tx = world.engine.begin(&[]).unwrap();
+        let new = NewObject { slots, ..file() };
+        (0..count).map(|_| world.objset.allocate(&tx, new).unwrap()).collect::<Vec<_>>()
+    };
+    let first = allocate(&world, 100, 1);
+    assert!(first.iter().map(|object| object.id().0).eq(1..=100));
+    let large = allocate(&world, 40, 3);
+    let ids: Vec<u64> = large.iter().map(|object| object.id().0).collect();
+    assert!(ids.iter().all(|id| id % 32 + 3 <= 32), "{ids:?} cross blocks");
+    assert!(ids.windows(2).all(|pair| pair[0] + 3 <= pair[1]));
+    let tx = world.engine.begin(&[]).unwrap();
+    assert!(world.objset.claim(&tx, ObjectId(50), file()).unwrap().is_none());
+    assert!(world.objset.claim(&tx, ObjectId(ids[0] + 1), file()).unwrap().is_none());
+    let far = world.objset.claim(&tx, ObjectId(100_000), file()).unwrap().unwrap();
+    drop(tx);
+    world.sync(1, |_, _| {});
+    let tx = world.engine.begin(&[&first[49], &far]).unwrap();
+    first[49].destroy(&tx).unwrap();
+    far.destroy(&tx).unwrap();
+    assert!(world.objset.object(ObjectId(50)).is_err());
+    drop(tx);
+    world.sync(1, |_, _| {});
+    let tx = world.engine.begin(&[]).unwrap();
+    assert!(world.objset.claim(&tx, ObjectId(50), file()).unwrap().is_some());
+    drop(tx);
+    world.sync(1, |_, _| {});
+    let on_disk = world.reopened();
+    assert_eq!(on_disk.objects().count() as u64, on_disk.root().fill());
+    assert_eq!(on_disk.root().fill(), 140);
+}

@@ -1,0 +1,208 @@
+//! A pool that consists of one device in memory and one object set.
+
+use parking_lot::Mutex;
+use rzfs_blockdev::{Access, BlockDevice, CompletionQueue, IoOperation, IoRequest, MemoryDevice};
+use rzfs_codec::checksum::Salt;
+use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
+use rzfs_dmu::sync::BlockAccounting;
+use rzfs_dmu::txg::{DirtyLimits, QuiescedTxg, TxgEngine, TxgOptions};
+use rzfs_dmu::write::{
+    BlockSpace, BlockWriter, DeviceWrite, DeviceWriter, EncodeOptions, HoleBirth, NoSpace,
+    ObjsetPolicy, SpaceRequest, WriteStream,
+};
+use rzfs_dmu::{BlockPipeline, DmuError, Objset, PipelineOptions};
+use rzfs_format::compression::CompressionFunction;
+use rzfs_format::dnode::{Dnode, DnodeFlags};
+use rzfs_format::objset::ObjsetType;
+use rzfs_format::{BlockPointer, Dva, Guid, ObjectId, ObjsetId, Txg, VdevId};
+use rzfs_vdev::{TreeOptions, VdevConfig, VdevError, VdevKind, VdevTree};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where the allocatable area of a leaf begins.
+const DATA_START: u64 = 4 << 20;
+const SECTOR: u64 = 512;
+
+/// Gives out space upwards and never again; refuses pieces that are larger than a limit, so that
+/// larger blocks become gangs.
+#[derive(Debug)]
+struct Bump {
+    next: Mutex<u64>,
+    end: u64,
+    largest: u64,
+}
+
+impl BlockSpace for Bump {
+    fn allocate(&self, request: &SpaceRequest, _txg: Txg) -> Result<[Dva; 3], NoSpace> {
+        let no_space = NoSpace { size: request.size };
+        if request.size > self.largest {
+            return Err(no_space);
+        }
+        let mut next = self.next.lock();
+        let asize = request.size.next_multiple_of(SECTOR);
+        if *next + asize * u64::from(request.copies) > self.end {
+            return Err(no_space);
+        }
+        let mut dvas = [Dva::default(); 3];
+        for dva in dvas.iter_mut().take(request.copies.into()) {
+            *dva = Dva::new(VdevId(0), *next, asize, false);
+            *next += asize;
+        }
+        Ok(dvas)
+    }
+
+    fn unallocate(&self, _dvas: &[Dva], _txg: Txg) {}
+}
+
+#[derive(Debug)]
+struct Disk(Arc<dyn BlockDevice>);
+
+impl DeviceWriter for Disk {
+    fn write(&self, writes: Vec<DeviceWrite>) -> Vec<Result<(), VdevError>> {
+        let completions = CompletionQueue::new();
+        let count = writes.len();
+        let request = |write: DeviceWrite| IoRequest {
+            token: 0,
+            offset: DATA_START + write.dva.offset(),
+            operation: IoOperation::Write(write.data),
+        };
+        self.0.submit(writes.into_iter().map(request).collect(), &completions);
+        for _ in 0..count {
+            completions.wait().result.unwrap();
+        }
+        vec![Ok(()); count]
+    }
+}
+
+/// What the accounts say is in the set: by address, or by identity for what has none.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    pub(crate) live: BTreeMap<[u64; 2], BlockPointer>,
+}
+
+impl BlockAccounting for Accounts {
+    fn born(&mut self, pointer: &BlockPointer) {
+        if let Some(dva) = pointer.dvas().next() {
+            assert!(self.live.insert(dva.0, *pointer).is_none(), "{pointer:?} was born twice");
+        }
+    }
+
+    fn killed(&mut self, pointer: &BlockPointer) {
+        if let Some(dva) = pointer.dvas().next() {
+            assert!(self.live.remove(&dva.0).is_some(), "{pointer:?} is not alive");
+        }
+    }
+}
+
+impl SpaceOwner for Accounts {
+    fn dnode_flags(&self) -> DnodeFlags {
+        DnodeFlags::default()
+    }
+
+    fn dnode_changed(&mut self, _: ObjectId, _: Option<&Dnode>, _: Option<&Dnode>) {}
+
+    fn write_accounting(&mut self, _: &LiveObjset, _: &SyncTx<'_>) -> Result<(), DmuError> {
+        Ok(())
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) engine: Arc<TxgEngine>,
+    pub(crate) pipeline: Arc<BlockPipeline>,
+    pub(crate) objset: LiveObjset,
+    pub(crate) accounts: Accounts,
+    pub(crate) policy: ObjsetPolicy,
+    writer: BlockWriter,
+    disk: Arc<dyn DeviceWriter>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorldOptions {
+    pub(crate) id: ObjsetId,
+    pub(crate) compression: CompressionFunction,
+    /// The largest piece of space.
+    pub(crate) largest: u64,
+    pub(crate) hole_birth: HoleBirth,
+}
+
+impl World {
+    pub(crate) fn new(options: WorldOptions) -> Self {
+        const SIZE: usize = 192 << 20;
+        let device = MemoryDevice::new("memory", vec![0; SIZE], Access::ReadWrite);
+        let device: Arc<dyn BlockDevice> = Arc::new(device);
+        let mut leaf = VdevConfig::new(VdevKind::File, Guid(2));
+        let asize = SIZE as u64 - (5 << 20);
+        leaf.top.ashift = Some(9);
+        leaf.top.asize = Some(asize);
+        let root = VdevConfig::new(VdevKind::Root, Guid(1)).with_children([leaf]);
+        let devices = HashMap::from([(Guid(2), Arc::clone(&device))]);
+        let vdevs = VdevTree::open(root, &devices, TreeOptions::default()).unwrap();
+        let salt = Salt::new([0; 32]);
+        let pipeline = BlockPipeline::new(
+            Arc::new(vdevs),
+            PipelineOptions {
+                salt: salt.clone(),
+                dynamic_gang_headers: false,
+                arc_max: 4 << 20,
+                injector: None,
+            },
+        );
+        let space = Bump { next: Mutex::new(0), end: asize, largest: options.largest };
+        let encode = EncodeOptions {
+            salt,
+            min_allocation: SECTOR,
+            allocation_unit: SECTOR,
+            embedded_data: true,
+        };
+        let writer =
+            BlockWriter::new(Arc::clone(&pipeline), Arc::new(space), encode, options.hole_birth, 2);
+        let engine = TxgEngine::new(
+            Txg(3),
+            TxgOptions {
+                limits: DirtyLimits::of_memory(1 << 30),
+                timeout: Duration::from_secs(3600),
+            },
+        );
+        let objset = LiveObjset::create(&pipeline, options.id, ObjsetType::Other, 0);
+        let policy = ObjsetPolicy {
+            compression: options.compression,
+            copies: 1,
+            ..ObjsetPolicy::mos(CompressionFunction::Lz4)
+        };
+        let disk = Arc::new(Disk(device));
+        Self { engine, pipeline, objset, accounts: Accounts::default(), policy, writer, disk }
+    }
+
+    /// Syncs the open group; `between` may change things in syncing context before each of some
+    /// more passes.
+    pub(crate) fn sync(&mut self, passes: u32, mut between: impl FnMut(&LiveObjset, &SyncTx<'_>)) {
+        let txg = self.engine.quiesce();
+        for pass in 1..=passes {
+            let stream = WriteStream::start(&self.disk);
+            let tx = SyncTx::new(&txg, pass, &self.writer, &stream);
+            if pass > 1 {
+                between(&self.objset, &tx);
+            }
+            self.objset.sync(&tx, self.policy, &mut self.accounts).unwrap();
+            assert!(stream.finish().is_empty());
+        }
+        txg.committed();
+    }
+
+    /// Syncs a group that has quiesced before.
+    pub(crate) fn sync_group(&mut self, txg: QuiescedTxg) {
+        let stream = WriteStream::start(&self.disk);
+        let tx = SyncTx::new(&txg, 1, &self.writer, &stream);
+        self.objset.sync(&tx, self.policy, &mut self.accounts).unwrap();
+        assert!(stream.finish().is_empty());
+        txg.committed();
+    }
+
+    /// The set as somebody sees it who opens it from disk, past all caches.
+    pub(crate) fn reopened(&self) -> Objset {
+        self.pipeline.cache().clear();
+        let root = *self.objset.synced().root();
+        Objset::open(&self.pipeline, self.objset.id(), &root, None).unwrap()
+    }
+}
