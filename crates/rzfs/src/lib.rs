@@ -1,9 +1,34 @@
 //! OpenZFS pools in user space: library and commands.
+//!
+//! rzfs reads what OpenZFS wrote, of any release and on any platform, without a kernel module.
+//! This crate is the way in: it finds and opens pools on devices, images or anything else that is
+//! a [`blockdev::BlockDevice`], and leads to their datasets, files and objects. The `rzfs` binary
+//! is made of the same parts.
+//!
+//! ```no_run
+//! let pool = rzfs::PoolOptions::new().device_paths(["tank.img"]).open()?;
+//! for dataset in pool.datasets().root()?.descendants()? {
+//!     println!("{}: {} bytes", dataset.name(), dataset.number("used")?);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//! Nothing is ever written to a device.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "commands")]
 pub mod calendar;
 pub mod control;
+mod open;
 pub mod protocol;
 #[cfg(feature = "commands")]
 pub mod quantity;
+pub mod service;
+
+pub use open::{OpenError, PoolOptions, encryption_roots, load_key_where_it_fits};
+pub use rzfs_blockdev as blockdev;
+pub use rzfs_dmu as dmu;
+pub use rzfs_dsl as dsl;
+pub use rzfs_dsl::Pool;
+pub use rzfs_format as format;
+pub use rzfs_vdev as vdev;
+pub use rzfs_zpl as zpl;

@@ -1,39 +1,34 @@
-//! The `rzfs` command.
+//! The `rzfs` command, which is `zpool`, `zfs` and `zdb` as well: through a link with one of these
+//! names, or as the first word.
 #![forbid(unsafe_code)]
 
-mod mount;
+mod console;
+mod getopt;
+mod json;
+mod property;
 mod source;
+mod table;
+mod version;
+mod zfs;
+mod zpool;
 
-use clap::{Parser, Subcommand};
+use rzfs::{calendar, quantity};
+
+use console::Console;
+use std::io::{self, BufWriter};
 use std::process::ExitCode;
 
-/// OpenZFS pools in user space.
-#[derive(Debug, Parser)]
-#[command(name = "rzfs", version)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Mount the file systems of a pool below a directory, read-only, until interrupted.
-    Mount(mount::Arguments),
-}
-
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
-    let result = match Arguments::parse().command {
-        Command::Mount(arguments) => mount::run(&arguments),
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mut console = Console {
+        out: &mut BufWriter::new(io::stdout().lock()),
+        err: &mut io::stderr().lock(),
+        calendar: calendar::Calendar::system(),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    let Some((program, rest)) = words.split_first() else { return ExitCode::from(2) };
+    let status = match program.as_str() {
+        "zpool" => zpool::run(rest, &mut console),
+        _ => zfs::run(rest, &mut console),
+    };
+    ExitCode::from(status)
 }

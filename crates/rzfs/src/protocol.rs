@@ -8,10 +8,12 @@
 //! Answers are plain data: numbers in bytes, seconds and counts, names as ZFS gives them. How they
 //! are laid out is the business of whoever prints them.
 
+mod condition;
 mod dataset;
 mod pool;
 mod wire;
 
+pub use condition::Condition;
 pub use dataset::{
     DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, MountReport,
     PropertyReport, PropertySource, PropertyValue, Selection,

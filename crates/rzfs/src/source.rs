@@ -1,116 +1,197 @@
-//! Pools and keys as the command line names them.
+//! Whom a command asks: pools on devices that `-d` names, or pools that are mounted.
 
-use rzfs_blockdev::OpenOptions;
-use rzfs_dsl::Pool;
-use rzfs_dsl::dataset::{Dataset, DatasetError, KeyStatus};
-use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, ImportFailure, ImportOptions};
-use std::io;
-use std::path::PathBuf;
-use std::str::FromStr;
+use crate::calendar::Calendar;
+use crate::console::{Console, Failure, Outcome};
+use rzfs::control::{ControlClient, ControlDirectory, ControlError};
+use rzfs::protocol::{
+    Answer, DatasetListing, DatasetQuery, MountReport, PoolReport, Refusal, Request,
+};
+use rzfs::service::{self, PoolService};
+use rzfs::{Pool, PoolOptions};
+use rzfs_dsl::import::{
+    ActivityCheck, DeviceSource, ImportError, ImportFailure, ImportOptions, LoadVerification,
+    MissingLogs,
+};
+use rzfs_format::pool_state::PoolState;
 
-/// Where to find a pool, and how to unlock it.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Source {
-    /// Import the pool even if another system had it last.
-    #[arg(short, long)]
-    force: bool,
-    /// The pool's name or guid, where the devices have several.
-    #[arg(short, long, value_name = "POOL")]
-    pool: Option<String>,
-    /// A file with the key of an encryption root; without FS for every root that it fits.
-    #[arg(short, long = "key", value_name = "[FS=]KEYFILE")]
-    keys: Vec<KeyFile>,
+/// A pool that can be asked.
+pub(crate) trait Respondent {
+    /// Its name.
+    fn pool(&self) -> &str;
+
+    /// Asks and waits for the answer.
+    fn ask(&mut self, request: &Request) -> Result<Answer, Refusal>;
 }
 
-/// A key file, and the encryption root that it is for.
-#[derive(Clone, Debug)]
-struct KeyFile {
-    root: Option<String>,
-    path: PathBuf,
-}
+impl Respondent for ControlClient {
+    fn pool(&self) -> &str {
+        &self.identity().pool
+    }
 
-impl FromStr for KeyFile {
-    type Err = std::convert::Infallible;
-
-    fn from_str(argument: &str) -> Result<Self, Self::Err> {
-        Ok(match argument.split_once('=') {
-            Some((root, path)) if !root.contains('/') || !root.starts_with(['.', '/']) => {
-                Self { root: Some(root.to_owned()), path: path.into() }
-            }
-            _ => Self { root: None, path: argument.into() },
+    fn ask(&mut self, request: &Request) -> Result<Answer, Refusal> {
+        Self::ask(self, request).map_err(|error| match error {
+            ControlError::Refused(refusal) => refusal,
+            error => Refusal { message: error.to_string() },
         })
     }
 }
 
-/// Why a pool cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SourceError {
-    #[error("no pools available to import")]
-    NoPools,
-    #[error("cannot import '{name}': no such pool available")]
-    NoSuchPool { name: String },
-    #[error("the devices have several pools ({}): choose one with --pool", names.join(", "))]
-    SeveralPools { names: Vec<String> },
-    #[error(transparent)]
-    Import(#[from] ImportFailure),
-    #[error("{path}: {source}", path = path.display())]
-    KeyFile { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    Dataset(#[from] DatasetError),
+/// An answer of the wrong kind: the peer is not who it says.
+fn mismatch(respondent: &dyn Respondent) -> Failure {
+    Failure::Failed(ControlError::Mismatch(respondent.pool().to_owned()).to_string())
 }
 
-impl Source {
-    /// Imports the pool on these devices (or images, or directories of them) read-only.
-    pub(crate) fn import(
-        &self,
-        devices: &[PathBuf],
-        arc_max: Option<u64>,
-    ) -> Result<Pool, SourceError> {
-        let sources: Vec<_> = devices.iter().cloned().map(DeviceSource::Path).collect();
-        let found = Discovery::search(&sources, &OpenOptions::new());
-        for error in found.unopened() {
-            eprintln!("{error}");
-        }
-        let candidates: Vec<_> = match &self.pool {
-            Some(name) => found.matching(name).collect(),
-            None => found.pools().iter().collect(),
-        };
-        let pool = match (candidates.as_slice(), &self.pool) {
-            ([pool], _) => *pool,
-            ([], Some(name)) => return Err(SourceError::NoSuchPool { name: name.clone() }),
-            ([], None) => return Err(SourceError::NoPools),
-            (several, _) => {
-                let names = several.iter().map(|pool| pool.name().to_owned()).collect();
-                return Err(SourceError::SeveralPools { names });
-            }
-        };
-        let mut options = ImportOptions::default();
-        if self.force {
-            options.host_check = HostCheck::Override;
-        }
-        if let Some(arc_max) = arc_max {
-            options.arc_max = arc_max;
-        }
-        Ok(Pool::import(pool, &options)?)
+fn refused(refusal: Refusal) -> Failure {
+    Failure::Failed(refusal.message)
+}
+
+/// The state of a pool.
+pub(crate) fn pool_report(respondent: &mut dyn Respondent) -> Result<PoolReport, Failure> {
+    match respondent.ask(&Request::Pool).map_err(refused)? {
+        Answer::Pool(report) => Ok(*report),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// Datasets of a pool.
+pub(crate) fn datasets(
+    respondent: &mut dyn Respondent,
+    query: DatasetQuery,
+) -> Result<DatasetListing, Failure> {
+    match respondent.ask(&Request::Datasets(query)).map_err(refused)? {
+        Answer::Datasets(listing) => Ok(listing),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// Mounts of a pool.
+pub(crate) fn mounts(respondent: &mut dyn Respondent) -> Result<Vec<MountReport>, Failure> {
+    match respondent.ask(&Request::Mounts).map_err(refused)? {
+        Answer::Mounts(mounts) => Ok(mounts),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// All mounted pools, by name.
+pub(crate) fn mounted() -> Result<Vec<Box<dyn Respondent>>, Failure> {
+    let clients = ControlDirectory::of_user().mounted();
+    let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(clients.into_iter().map(|client| Box::new(client) as Box<dyn Respondent>).collect())
+}
+
+/// A pool that was opened for one command.
+struct Local(PoolService);
+
+impl Respondent for Local {
+    fn pool(&self) -> &str {
+        self.0.pool().name()
     }
 
-    /// Loads the keys that were named into the encryption roots that they fit.
-    pub(crate) fn load_keys(&self, datasets: &[Dataset]) -> Result<(), SourceError> {
-        for key in &self.keys {
-            let path = key.path.clone();
-            let input =
-                std::fs::read(&key.path).map_err(|source| SourceError::KeyFile { path, source })?;
-            for dataset in datasets {
-                if dataset.key_status()? != KeyStatus::Unavailable {
-                    continue;
-                }
-                let Some(root) = dataset.encryption_root()? else { continue };
-                match (&key.root, root.load_key(&input)) {
-                    (Some(name), Err(error)) if name == root.name() => return Err(error.into()),
-                    _ => {}
-                }
+    fn ask(&mut self, request: &Request) -> Result<Answer, Refusal> {
+        match self.0.answer(request, &[]) {
+            Answer::Failed(refusal) => Err(refusal),
+            answer => Ok(answer),
+        }
+    }
+}
+
+/// Pools that were found, and those that were found and cannot be asked.
+pub(crate) struct Found {
+    /// Pools that can be asked.
+    pub(crate) pools: Vec<Box<dyn Respondent>>,
+    /// Pools that could not be opened; that was told.
+    pub(crate) failed: Vec<String>,
+    /// Whether something could not be opened.
+    pub(crate) outcome: Outcome,
+}
+
+/// The pools on these devices, or without devices the mounted ones; with `names` only those.
+pub(crate) fn respondents(
+    devices: &[String],
+    names: &[String],
+    console: &mut Console<'_>,
+) -> Result<Found, Failure> {
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    if devices.is_empty() {
+        let mut pools = mounted()?;
+        pools.retain(|pool| is_wanted(pool.pool()));
+        return Ok(Found { pools, failed: Vec::new(), outcome: Ok(()) });
+    }
+    let options = PoolOptions::new().device_paths(devices).force();
+    let discovery = options.discover();
+    let mut found = Found { pools: Vec::new(), failed: Vec::new(), outcome: Ok(()) };
+    for error in discovery.unopened() {
+        console.complain(error);
+        found.outcome = Err(Failure::Told);
+    }
+    let alive = discovery.pools().iter().filter(|pool| pool.state() != PoolState::Destroyed);
+    for pool in alive.filter(|pool| is_wanted(pool.name())) {
+        match Pool::import(pool, &import_options(options.import())) {
+            Ok(pool) => found.pools.push(Box::new(Local(PoolService::new(pool)))),
+            Err(failure) => {
+                console.complain(import_failure(&failure));
+                found.failed.push(pool.name().to_owned());
+                found.outcome = Err(Failure::Told);
             }
         }
-        Ok(())
     }
+    found.pools.sort_by(|a, b| a.pool().cmp(b.pool()));
+    Ok(found)
+}
+
+/// Commands look at pools for a moment: recent blocks are not verified first, and nobody waits
+/// to see whether another host is writing.
+fn import_options(options: &ImportOptions) -> ImportOptions {
+    ImportOptions {
+        activity: ActivityCheck::Skip,
+        missing_logs: MissingLogs::Ignore,
+        verification: LoadVerification::None,
+        ..options.clone()
+    }
+}
+
+/// What OpenZFS says about an import that failed.
+pub(crate) fn import_failure(failure: &ImportFailure) -> String {
+    let name = &failure.name;
+    match failure.error.as_ref() {
+        ImportError::UnsupportedVersion { .. } => {
+            format!("cannot import '{name}': pool is formatted using an unsupported ZFS version")
+        }
+        ImportError::LastUsedElsewhere { host, timestamp } => format!(
+            "cannot import '{name}': pool was previously in use from another system.\n\
+             Last accessed by {} (hostid={:x}) at {}\n\
+             The pool can be imported, use 'zpool import -f' to import the pool.",
+            host.name.as_deref().unwrap_or("<unknown>"),
+            host.id,
+            Calendar::system().ctime(*timestamp)
+        ),
+        ImportError::ActiveElsewhere { host } => format!(
+            "cannot import '{name}': pool is imported on {} (hostid: 0x{:x})\n\
+             Export the pool on the other system, then run 'zpool import'.",
+            host.name.as_deref().unwrap_or("<unknown>"),
+            host.id
+        ),
+        ImportError::HostIdRequired => format!(
+            "Cannot import '{name}': pool has the multihost property on and the\n\
+             system's hostid is not set. Set a unique hostid with the zgenhostid(8) command."
+        ),
+        _ => failure.to_string(),
+    }
+}
+
+/// Pools that could be imported from these devices, or from where OpenZFS looks.
+pub(crate) fn importable(
+    devices: &[String],
+    console: &mut Console<'_>,
+) -> Result<Vec<PoolReport>, Failure> {
+    let options = match devices {
+        [] => PoolOptions::new().sources(DeviceSource::defaults()),
+        devices => PoolOptions::new().device_paths(devices),
+    };
+    let discovery = options.discover();
+    for error in discovery.unopened().iter().filter(|_| !devices.is_empty()) {
+        console.complain(error);
+    }
+    let examined = discovery.examine(&import_options(options.import()));
+    Ok(examined.iter().map(service::importable).collect())
 }

@@ -1,6 +1,6 @@
 //! The state of a pool, as `zpool` shows it.
 
-use super::PropertyReport;
+use super::{Condition, PropertyReport};
 use serde::{Deserialize, Serialize};
 
 /// Everything that `zpool list`, `status` and `get` show of a pool.
@@ -16,16 +16,12 @@ pub struct PoolReport {
     pub version: u64,
     /// State of the pool as the labels have it (0 active, 1 exported, 2 destroyed).
     pub label_state: u64,
-    /// Active erratum; 0 for none.
-    pub errata: u64,
-    /// Host that wrote the labels last; 0 when it had no host id.
-    pub hostid: u64,
-    /// Name of that host.
-    pub hostname: String,
+    /// The condition that matters most.
+    pub condition: Condition,
+    /// The administrator's note.
+    pub comment: Option<String>,
     /// Properties in the order of `zpool get all`, features last.
     pub properties: Vec<PropertyReport>,
-    /// Whether features that OpenZFS would enable by itself are not.
-    pub features_missing: bool,
     /// The root vdev with everything below it.
     pub root: VdevReport,
     /// Hot spares.
@@ -51,16 +47,16 @@ pub struct PoolReport {
 /// What an import has to say about a pool.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LoadReport {
-    /// Unsupported features as `guid (description)`.
+    /// Features that are missing here, as `guid (description)`.
     pub unsupported_features: Vec<String>,
-    /// All unsupported features allow reading.
-    pub readable_despite_features: bool,
-    /// The pool was not exported by its last host, and that host was another one.
-    pub foreign_host: bool,
-    /// Time of the uberblock, in seconds since the epoch.
-    pub timestamp: u64,
-    /// The intent log was not replayed; what is in it is not visible.
-    pub pending_intent_log: bool,
+    /// It cannot be imported with the options given.
+    pub refused: bool,
+    /// Host that wrote the labels last; 0 when it had no host id.
+    pub hostid: u64,
+    /// Name of that host.
+    pub hostname: String,
+    /// Datasets whose intent log was not replayed; what is in it is not visible.
+    pub pending_intent_logs: u64,
 }
 
 /// What a top-level vdev or auxiliary device is for.
@@ -130,8 +126,8 @@ pub struct VdevReport {
     pub ashift: u64,
     /// Counters and sizes.
     pub statistics: VdevStatistics,
-    /// Properties as `zpool get ... VDEV` shows them.
-    pub properties: Vec<PropertyReport>,
+    /// Bytes that can be used, with parity.
+    pub asize: u64,
     /// Children in order.
     pub children: Vec<VdevReport>,
 }
@@ -161,6 +157,10 @@ pub struct VdevStatistics {
     pub write_errors: u64,
     /// Wrong checksums.
     pub checksum_errors: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
     /// Slow requests; none for vdevs without a device.
     pub slow_ios: Option<u64>,
 }

@@ -1,0 +1,180 @@
+//! Options as OpenZFS's commands take them: single letters that combine, values attached or not,
+//! options and operands in any order, `--` (spec 09, section 1.1).
+//!
+//! rzfs adds one thing: `-d DEVICE` names devices wherever a command works on pools. Where
+//! OpenZFS already gives `-d` another meaning both are understood, by [`Value`].
+
+use std::path::Path;
+
+/// What follows an option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Value {
+    /// Nothing.
+    None,
+    /// A value, in the same word or the next.
+    Required,
+    /// A device; more devices may follow as words of their own.
+    Devices,
+    /// A device as for [`Value::Devices`] if the value is not a number, else the number.
+    NumberOrDevices,
+    /// A device as for [`Value::Devices`] if the next word is the path of something that exists,
+    /// else nothing.
+    DevicesOrNone,
+}
+
+/// The options of a command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grammar {
+    /// Letters.
+    pub(crate) letters: &'static [(char, Value)],
+    /// Long names and the letter that each stands for; none of them takes a value.
+    pub(crate) names: &'static [(&'static str, char)],
+}
+
+/// A word of the command line, understood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Word {
+    /// An option without a value.
+    Flag(char),
+    /// An option and its value.
+    Option(char, String),
+    /// A device that `-d` named.
+    Device(String),
+    /// Anything else.
+    Operand(String),
+}
+
+/// What is wrong with a command line; the texts are OpenZFS's.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum GrammarError {
+    #[error("invalid option '{0}'")]
+    Unknown(String),
+    #[error("missing argument for '{0}' option")]
+    MissingValue(char),
+}
+
+impl Grammar {
+    /// Understands the words after the command's name.
+    pub(crate) fn parse(&self, words: &[String]) -> Result<Vec<Word>, GrammarError> {
+        let mut parsed = Vec::new();
+        let mut rest = words.iter().peekable();
+        while let Some(word) = rest.next() {
+            if word == "--" {
+                parsed.extend(rest.map(|word| Word::Operand(word.clone())));
+                break;
+            } else if let Some(name) = word.strip_prefix("--") {
+                let known = self.names.iter().find(|(long, _)| *long == name);
+                let (_, letter) = known.ok_or_else(|| GrammarError::Unknown(word.clone()))?;
+                parsed.push(Word::Flag(*letter));
+            } else if word.len() > 1 && word.starts_with('-') {
+                self.letters_of(word, &mut rest, &mut parsed)?;
+            } else {
+                parsed.push(Word::Operand(word.clone()));
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// One word of letters, such as `-Hpo`, and the value of its last one.
+    fn letters_of<'a>(
+        &self,
+        word: &str,
+        rest: &mut std::iter::Peekable<impl Iterator<Item = &'a String>>,
+        parsed: &mut Vec<Word>,
+    ) -> Result<(), GrammarError> {
+        let mut letters = word.strip_prefix('-').unwrap_or_default().chars();
+        while let Some(letter) = letters.next() {
+            let value = self.letters.iter().find(|(known, _)| *known == letter);
+            let (_, value) = value.ok_or_else(|| GrammarError::Unknown(letter.to_string()))?;
+            if *value == Value::None {
+                parsed.push(Word::Flag(letter));
+                continue;
+            }
+            if *value == Value::DevicesOrNone && !follows_device(letters.as_str(), rest.peek()) {
+                parsed.push(Word::Flag(letter));
+                continue;
+            }
+            let attached: String = letters.collect();
+            let text = if attached.is_empty() { rest.next().cloned() } else { Some(attached) };
+            let text = text.ok_or(GrammarError::MissingValue(letter))?;
+            let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+            if *value == Value::Required || (*value == Value::NumberOrDevices && is_number) {
+                parsed.push(Word::Option(letter, text));
+            } else {
+                parsed.push(Word::Device(text));
+                while let Some(next) = rest.next_if(|next| is_device(next)) {
+                    parsed.push(Word::Device(next.clone()));
+                }
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+}
+
+/// Whether what is attached to the letter, or else the next word, is a device.
+fn follows_device(attached: &str, next: Option<&&String>) -> bool {
+    if attached.is_empty() { next.is_some_and(|next| is_device(next)) } else { is_device(attached) }
+}
+
+/// Whether a word can only mean a device: it is a path, and something is there.
+fn is_device(word: &str) -> bool {
+    !word.starts_with('-') && word.contains(['/', '.']) && Path::new(word).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRAMMAR: Grammar = Grammar {
+        letters: &[
+            ('H', Value::None),
+            ('p', Value::None),
+            ('o', Value::Required),
+            ('d', Value::NumberOrDevices),
+            ('D', Value::DevicesOrNone),
+            ('x', Value::Devices),
+        ],
+        names: &[("json-int", 'J')],
+    };
+
+    fn parse(line: &str) -> Result<Vec<Word>, GrammarError> {
+        GRAMMAR.parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    fn operand(text: &str) -> Word {
+        Word::Operand(text.into())
+    }
+
+    #[test]
+    fn letters_combine_and_values_attach() {
+        use Word::{Flag, Option};
+        let expected = vec![Flag('H'), Flag('p'), Option('o', "name,used".into()), operand("a")];
+        assert_eq!(parse("-Hpo name,used a").unwrap(), expected);
+        assert_eq!(parse("-Hponame,used a").unwrap(), expected);
+        assert_eq!(parse("a -H -- -p").unwrap(), [operand("a"), Flag('H'), operand("-p")]);
+        assert_eq!(parse("--json-int -").unwrap(), [Flag('J'), operand("-")]);
+    }
+
+    #[test]
+    fn mistakes_have_the_texts_of_openzfs() {
+        let message = |line| parse(line).unwrap_err().to_string();
+        assert_eq!(message("-HZ"), "invalid option 'Z'");
+        assert_eq!(message("-Ho"), "missing argument for 'o' option");
+        assert_eq!(message("--bogus"), "invalid option '--bogus'");
+    }
+
+    #[test]
+    fn devices_and_depths_share_a_letter() {
+        assert_eq!(parse("-d1 a").unwrap(), [Word::Option('d', "1".into()), operand("a")]);
+        assert_eq!(parse("-d x.img a").unwrap(), [Word::Device("x.img".into()), operand("a")]);
+        let image = tempfile::NamedTempFile::new().unwrap();
+        let path = image.path().to_str().unwrap();
+        let device = || Word::Device(path.to_owned());
+        let expected = [Word::Device("a".into()), device(), device(), operand("a/b")];
+        assert_eq!(parse(&format!("-x a {path} {path} a/b")).unwrap(), expected);
+        assert_eq!(parse("-D tank").unwrap(), [Word::Flag('D'), operand("tank")]);
+        assert_eq!(parse(&format!("-HD {path}")).unwrap(), [Word::Flag('H'), device()]);
+        assert_eq!(parse(&format!("-D{path} a")).unwrap(), [device(), operand("a")]);
+    }
+}

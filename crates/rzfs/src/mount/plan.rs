@@ -1,0 +1,122 @@
+//! Which file systems of a pool are mounted, and where.
+
+use std::path::{Path, PathBuf};
+
+/// What decides about the mount of a file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Candidate {
+    /// Its full name.
+    pub(crate) name: String,
+    /// Property `canmount`.
+    pub(crate) canmount: String,
+    /// Property `mountpoint`.
+    pub(crate) mountpoint: String,
+}
+
+/// A mount to be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PlannedMount {
+    /// The file system.
+    pub(crate) dataset: String,
+    /// Where it goes.
+    pub(crate) mountpoint: PathBuf,
+}
+
+/// How file systems are chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Choice {
+    /// Those that OpenZFS mounts by itself.
+    Automatic,
+    /// All of them.
+    All,
+}
+
+/// Mounts in the order in which they have to be made: parents before what is below them.
+///
+/// With a directory the pool's root goes there and `POOL/a/b` to `a/b` below it. Without one every
+/// file system goes to its mount point; one that has none is left out.
+pub(crate) fn plan(
+    pool: &str,
+    candidates: &[Candidate],
+    directory: Option<&Path>,
+    choice: Choice,
+) -> Vec<PlannedMount> {
+    let is_chosen = |candidate: &&Candidate| {
+        let has_mountpoint = !matches!(candidate.mountpoint.as_str(), "none" | "legacy");
+        let automatic = candidate.canmount == "on" && has_mountpoint;
+        let possible = directory.is_some() || has_mountpoint;
+        possible && (automatic || choice == Choice::All)
+    };
+    let place = |candidate: &Candidate| {
+        let mountpoint = match directory {
+            None => PathBuf::from(&candidate.mountpoint),
+            Some(directory) => {
+                let below = candidate.name.strip_prefix(pool).unwrap_or_default();
+                let below = below.trim_start_matches('/');
+                if below.is_empty() { directory.to_owned() } else { directory.join(below) }
+            }
+        };
+        PlannedMount { dataset: candidate.name.clone(), mountpoint }
+    };
+    let mut mounts: Vec<_> = candidates.iter().filter(is_chosen).map(place).collect();
+    mounts.sort_by(|a, b| {
+        let depth = |mount: &PlannedMount| mount.mountpoint.components().count();
+        depth(a).cmp(&depth(b)).then_with(|| a.mountpoint.cmp(&b.mountpoint))
+    });
+    mounts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates() -> Vec<Candidate> {
+        [
+            ("tank", "on", "/tank"),
+            ("tank/home", "on", "/home"),
+            ("tank/home/ann", "on", "/home/ann"),
+            ("tank/root", "noauto", "/"),
+            ("tank/old", "on", "legacy"),
+            ("tank/shelf", "off", "/shelf"),
+        ]
+        .map(|(name, canmount, mountpoint)| Candidate {
+            name: name.into(),
+            canmount: canmount.into(),
+            mountpoint: mountpoint.into(),
+        })
+        .into()
+    }
+
+    fn planned(directory: Option<&str>, choice: Choice) -> Vec<(String, String)> {
+        let mounts = plan("tank", &candidates(), directory.map(Path::new), choice);
+        let text = |mount: PlannedMount| {
+            (mount.dataset, mount.mountpoint.to_str().unwrap_or_default().to_owned())
+        };
+        mounts.into_iter().map(text).collect()
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+    }
+
+    #[test]
+    fn below_a_directory_names_are_paths() {
+        let expected =
+            [("tank", "/mnt"), ("tank/home", "/mnt/home"), ("tank/home/ann", "/mnt/home/ann")];
+        assert_eq!(planned(Some("/mnt"), Choice::Automatic), pairs(&expected));
+    }
+
+    #[test]
+    fn without_a_directory_properties_decide() {
+        let expected = [("tank/home", "/home"), ("tank", "/tank"), ("tank/home/ann", "/home/ann")];
+        assert_eq!(planned(None, Choice::Automatic), pairs(&expected));
+        let all = planned(None, Choice::All);
+        assert_eq!(all.first(), Some(&("tank/root".to_owned(), "/".to_owned())));
+        assert!(!all.iter().any(|(name, _)| name == "tank/old"), "it has no mount point");
+    }
+
+    #[test]
+    fn all_means_all() {
+        assert_eq!(planned(Some("/mnt"), Choice::All).len(), 6);
+    }
+}

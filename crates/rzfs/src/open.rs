@@ -1,0 +1,189 @@
+//! Finding and opening pools.
+
+use rzfs_blockdev::OpenOptions;
+use rzfs_dsl::Pool;
+use rzfs_dsl::dataset::{DatasetError, KeyStatus};
+use rzfs_dsl::import::{
+    DeviceSource, Discovery, HostCheck, ImportFailure, ImportOptions, SelectError,
+};
+use rzfs_format::pool_state::PoolState;
+use std::path::Path;
+
+/// Why no pool was opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A device cannot be opened.
+    #[error(transparent)]
+    Device(#[from] rzfs_blockdev::OpenError),
+    /// No pool has this name, or several.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// The devices have no pool.
+    #[error("no pool was found on {0}")]
+    NoPool(String),
+    /// The devices have several pools, and none was named.
+    #[error("several pools were found, name one: {0}")]
+    SeveralPools(String),
+    /// The pool cannot be imported.
+    #[error(transparent)]
+    Import(#[from] ImportFailure),
+}
+
+impl OpenError {
+    /// The errno that fits.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        const ENOENT: i32 = 2;
+        const EIO: i32 = 5;
+        match self {
+            Self::Device(error) => error.source.raw_os_error().unwrap_or(EIO),
+            Self::Select(error) => error.errno(),
+            Self::NoPool(_) | Self::SeveralPools(_) => ENOENT,
+            Self::Import(failure) => failure.errno(),
+        }
+    }
+}
+
+/// Opens pools read-only.
+///
+/// ```no_run
+/// let pool = rzfs::PoolOptions::new().device_paths(["/dev/sdb"]).open()?;
+/// for dataset in pool.datasets().root()?.descendants()? {
+///     println!("{}", dataset.name());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct PoolOptions {
+    sources: Vec<DeviceSource>,
+    name: Option<String>,
+    import: ImportOptions,
+}
+
+impl PoolOptions {
+    /// No devices yet; all checks on.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds devices, images, or directories with such in them.
+    #[must_use]
+    pub fn device_paths<P: AsRef<Path>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
+        let paths = paths.into_iter().map(|path| path.as_ref().to_owned());
+        self.sources.extend(paths.map(DeviceSource::Path));
+        self
+    }
+
+    /// Adds places to look at: open devices of any kind, or paths.
+    #[must_use]
+    pub fn sources(mut self, sources: impl IntoIterator<Item = DeviceSource>) -> Self {
+        self.sources.extend(sources);
+        self
+    }
+
+    /// Looks for the pool with this name or guid; without, there has to be exactly one.
+    #[must_use]
+    pub fn pool(mut self, name_or_guid: &str) -> Self {
+        self.name = Some(name_or_guid.to_owned());
+        self
+    }
+
+    /// Opens the pool even if another system had it last and did not export it.
+    #[must_use]
+    pub fn force(mut self) -> Self {
+        self.import.host_check = HostCheck::Override;
+        self
+    }
+
+    /// Keeps at most this many bytes of blocks in memory.
+    #[must_use]
+    pub fn arc_max(mut self, bytes: u64) -> Self {
+        self.import.arc_max = bytes;
+        self
+    }
+
+    /// Everything else that an import can be told.
+    #[must_use]
+    pub fn with_import(mut self, import: ImportOptions) -> Self {
+        self.import = import;
+        self
+    }
+
+    /// What an import is told.
+    #[must_use]
+    pub const fn import(&self) -> &ImportOptions {
+        &self.import
+    }
+
+    /// Searches the devices. Sources that cannot be opened are in [`Discovery::unopened`].
+    #[must_use]
+    pub fn discover(&self) -> Discovery {
+        Discovery::search(&self.sources, &OpenOptions::new())
+    }
+
+    /// Opens the pool.
+    ///
+    /// # Errors
+    /// [`OpenError`]: a device cannot be opened, there is no such pool or several, or it cannot
+    /// be imported.
+    pub fn open(&self) -> Result<Pool, OpenError> {
+        let found = self.discover();
+        if let Some(error) = found.unopened().first() {
+            return Err(error.clone().into());
+        }
+        let discovered = match &self.name {
+            Some(name) => found.select(name, rzfs_dsl::import::Destroyed::Exclude)?,
+            None => {
+                let is_alive = |state: PoolState| state != PoolState::Destroyed;
+                let mut pools = found.pools().iter().filter(|pool| is_alive(pool.state()));
+                let first = pools.next().ok_or_else(|| OpenError::NoPool(self.described()))?;
+                let others: Vec<_> = pools.map(|pool| pool.name().to_owned()).collect();
+                if !others.is_empty() {
+                    let names = [vec![first.name().to_owned()], others].concat();
+                    return Err(OpenError::SeveralPools(names.join(", ")));
+                }
+                first
+            }
+        };
+        Ok(Pool::import(discovered, &self.import)?)
+    }
+
+    fn described(&self) -> String {
+        let name = |source: &DeviceSource| match source {
+            DeviceSource::Device(device) => device.name().to_owned(),
+            DeviceSource::Path(path) => path.display().to_string(),
+        };
+        self.sources.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Loads `key` for every encryption root that it fits and whose key is not loaded yet; tells for
+/// how many that was.
+///
+/// # Errors
+/// The datasets cannot be listed. A key that does not fit is no error.
+pub fn load_key_where_it_fits(pool: &Pool, key: &[u8]) -> Result<usize, DatasetError> {
+    let mut loaded = 0;
+    for root in encryption_roots(pool)? {
+        if root.key_status()? == KeyStatus::Unavailable && root.load_key(key).is_ok() {
+            loaded += 1;
+        }
+    }
+    Ok(loaded)
+}
+
+/// All encryption roots of a pool, by name.
+///
+/// # Errors
+/// The datasets cannot be listed.
+pub fn encryption_roots(pool: &Pool) -> Result<Vec<rzfs_dsl::dataset::Dataset>, DatasetError> {
+    let mut roots = Vec::new();
+    for dataset in pool.datasets().root()?.descendants()? {
+        let root = dataset.encryption_root()?;
+        if root.is_some_and(|root| root.name() == dataset.name()) {
+            roots.push(dataset);
+        }
+    }
+    Ok(roots)
+}

@@ -1,0 +1,213 @@
+//! Answers about datasets.
+
+use crate::protocol::{
+    DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, MountReport,
+    PropertyReport, PropertySource, PropertyValue, Selection,
+};
+use rzfs_dsl::dataset::property::{self, Property};
+use rzfs_dsl::dataset::{self, Bookmark, Dataset, DatasetError, DatasetTree};
+use std::collections::BTreeSet;
+
+/// Answers a query. What cannot be read is a failure of that name; the others are answered.
+pub(super) fn list(
+    tree: &DatasetTree,
+    query: &DatasetQuery,
+    mounts: &[MountReport],
+) -> DatasetListing {
+    let mut walk = Walk { tree, query, mounts, seen: BTreeSet::new(), listing: DatasetListing::default() };
+    if query.names.is_empty() {
+        match tree.root() {
+            Ok(root) => walk.head(&root, query.depth),
+            Err(error) => walk.fail("", &error),
+        }
+    }
+    for name in &query.names {
+        walk.named(name);
+    }
+    walk.listing
+}
+
+struct Walk<'a> {
+    tree: &'a DatasetTree,
+    query: &'a DatasetQuery,
+    mounts: &'a [MountReport],
+    seen: BTreeSet<String>,
+    listing: DatasetListing,
+}
+
+impl Walk<'_> {
+    fn named(&mut self, name: &str) {
+        if let Some((head, _)) = name.split_once('#') {
+            let bookmarks = self.tree.open(head).and_then(|head| head.bookmarks());
+            match bookmarks.map(|all| all.into_iter().find(|bookmark| bookmark.name == name)) {
+                Ok(Some(bookmark)) => self.bookmark(&bookmark),
+                Ok(None) => self.fail(name, &DatasetError::NotFound { name: name.to_owned() }),
+                Err(error) => self.fail(name, &error),
+            }
+            return;
+        }
+        match self.tree.open(name) {
+            Ok(dataset) if dataset.is_snapshot() => self.dataset(&dataset, DatasetKind::Snapshot),
+            Ok(dataset) => self.head(&dataset, self.query.depth),
+            Err(error) => self.fail(name, &error),
+        }
+    }
+
+    /// A file system or volume, and what is below it.
+    fn head(&mut self, dataset: &Dataset, depth: Option<u32>) {
+        match dataset.kind() {
+            Ok(dataset::DatasetKind::Volume) => self.dataset(dataset, DatasetKind::Volume),
+            Ok(_) => self.dataset(dataset, DatasetKind::Filesystem),
+            Err(error) => self.fail(dataset.name(), &error),
+        }
+        if depth == Some(0) {
+            return;
+        }
+        if self.wants(DatasetKind::Snapshot) {
+            match dataset.snapshots() {
+                Ok(snapshots) => {
+                    snapshots.iter().for_each(|one| self.dataset(one, DatasetKind::Snapshot));
+                }
+                Err(error) => self.fail(dataset.name(), &error),
+            }
+        }
+        if self.wants(DatasetKind::Bookmark) {
+            match dataset.bookmarks() {
+                Ok(bookmarks) => bookmarks.iter().for_each(|bookmark| self.bookmark(bookmark)),
+                Err(error) => self.fail(dataset.name(), &error),
+            }
+        }
+        match dataset.children() {
+            Ok(children) => {
+                let depth = depth.map(|depth| depth - 1);
+                children.iter().for_each(|child| self.head(child, depth));
+            }
+            Err(error) => self.fail(dataset.name(), &error),
+        }
+    }
+
+    fn wants(&self, kind: DatasetKind) -> bool {
+        self.query.kinds.contains(&kind)
+    }
+
+    fn dataset(&mut self, dataset: &Dataset, kind: DatasetKind) {
+        if !self.wants(kind) || !self.seen.insert(dataset.name().to_owned()) {
+            return;
+        }
+        match self.properties(dataset, kind) {
+            Ok(properties) => self.listing.datasets.push(DatasetReport {
+                name: dataset.name().to_owned(),
+                kind,
+                created: dataset.dsl_dataset().creation_txg.get(),
+                properties,
+            }),
+            Err(error) => self.fail(dataset.name(), &error),
+        }
+    }
+
+    fn properties(
+        &self,
+        dataset: &Dataset,
+        kind: DatasetKind,
+    ) -> Result<Vec<PropertyReport>, DatasetError> {
+        let mut reports = Vec::new();
+        match &self.query.properties {
+            Selection::All => {
+                for property in dataset.properties()? {
+                    reports.push(report(property));
+                    if reports.last().is_some_and(|last| last.name == "compressratio") {
+                        reports.extend(self.mounted(dataset, kind));
+                    }
+                }
+                reports.retain(|report| {
+                    // Values that say nothing stay out of `all`, as OpenZFS has it.
+                    report.value != PropertyValue::Unset
+                });
+            }
+            Selection::Named(names) => {
+                for name in names {
+                    match name.as_str() {
+                        "mounted" => reports.extend(self.mounted(dataset, kind)),
+                        "name" => reports.push(computed("name", text(dataset.name()))),
+                        name => reports.extend(dataset.property(name)?.map(report)),
+                    }
+                }
+            }
+        }
+        Ok(reports)
+    }
+
+    fn mounted(&self, dataset: &Dataset, kind: DatasetKind) -> Option<PropertyReport> {
+        let is_mounted = self.mounts.iter().any(|mount| mount.dataset == dataset.name());
+        let word = if is_mounted { "yes" } else { "no" };
+        (kind == DatasetKind::Filesystem).then(|| computed("mounted", text(word)))
+    }
+
+    fn bookmark(&mut self, bookmark: &Bookmark) {
+        if !self.wants(DatasetKind::Bookmark) || !self.seen.insert(bookmark.name.clone()) {
+            return;
+        }
+        let space = bookmark.space;
+        let all = [
+            ("type", Some(text("bookmark"))),
+            ("creation", Some(PropertyValue::Number(bookmark.creation_time))),
+            ("referenced", space.map(|space| PropertyValue::Number(space.referenced))),
+            ("createtxg", Some(PropertyValue::Number(bookmark.creation_txg.get()))),
+            ("guid", Some(PropertyValue::Number(bookmark.guid.get()))),
+            ("logicalreferenced", space.map(|space| PropertyValue::Number(space.uncompressed))),
+        ];
+        let is_selected = |name: &str| match &self.query.properties {
+            Selection::All => true,
+            Selection::Named(names) => names.iter().any(|wanted| wanted == name),
+        };
+        let selected = all.into_iter().filter(|(name, _)| is_selected(name));
+        self.listing.datasets.push(DatasetReport {
+            name: bookmark.name.clone(),
+            kind: DatasetKind::Bookmark,
+            created: bookmark.creation_txg.get(),
+            properties: selected
+                .filter_map(|(name, value)| value.map(|value| computed(name, value)))
+                .collect(),
+        });
+    }
+
+    fn fail(&mut self, name: &str, error: &DatasetError) {
+        tracing::debug!(name, %error, "dataset");
+        let reason = match error {
+            DatasetError::NotFound { .. } => "dataset does not exist".to_owned(),
+            error => format!("I/O error: {error}"),
+        };
+        self.listing.failures.push(DatasetFailure { name: name.to_owned(), reason });
+    }
+}
+
+fn text(text: &str) -> PropertyValue {
+    PropertyValue::Text(text.to_owned())
+}
+
+fn computed(name: &str, value: PropertyValue) -> PropertyReport {
+    PropertyReport { name: name.to_owned(), value, source: PropertySource::None, received: None }
+}
+
+fn value(value: property::PropertyValue) -> PropertyValue {
+    match value {
+        property::PropertyValue::Number(number) => PropertyValue::Number(number),
+        property::PropertyValue::Text(text) => PropertyValue::Text(text),
+    }
+}
+
+fn report(property: Property) -> PropertyReport {
+    use property::PropertySource as Source;
+    PropertyReport {
+        name: property.name,
+        value: property.value.map_or(PropertyValue::Unset, value),
+        source: match property.source {
+            Source::None => PropertySource::None,
+            Source::Default => PropertySource::Default,
+            Source::Local => PropertySource::Local,
+            Source::Inherited(from) => PropertySource::Inherited(from),
+            Source::Received => PropertySource::Received,
+        },
+        received: property.received.map(value),
+    }
+}

@@ -1,0 +1,44 @@
+//! Pools that could be imported, as plain data.
+
+use super::pool::{condition, feature};
+use super::vdevs;
+use crate::protocol::{LoadReport, PoolReport};
+use rzfs_dsl::import::{ImportError, ImportablePool};
+use rzfs_dsl::pool::AuxiliaryKind;
+
+/// A pool that was found on devices and not imported.
+#[must_use]
+pub fn importable(pool: &ImportablePool) -> PoolReport {
+    let mut root = pool.vdevs.as_ref().map(|tree| vdevs::tree(tree, &[])).unwrap_or_default();
+    root.state = pool.health.state as u8;
+    root.aux = pool.health.aux as u8;
+    let unsupported = match &pool.error {
+        Some(ImportError::UnsupportedFeatures { features }) => features
+            .iter()
+            .map(|one| match one.description.as_str() {
+                "" => one.guid.clone(),
+                description => format!("{} ({description})", one.guid),
+            })
+            .collect(),
+        _ => pool.unsupported_for_writing.iter().map(feature).collect(),
+    };
+    PoolReport {
+        name: pool.name.clone(),
+        guid: pool.guid.get(),
+        version: pool.version,
+        label_state: pool.state.number(),
+        condition: condition(pool.status),
+        comment: pool.comment.clone(),
+        root,
+        spares: vdevs::auxiliary(&pool.auxiliary, AuxiliaryKind::Spare, None),
+        caches: vdevs::auxiliary(&pool.auxiliary, AuxiliaryKind::Cache, None),
+        load: LoadReport {
+            unsupported_features: unsupported,
+            refused: pool.error.is_some(),
+            hostid: pool.host.id,
+            hostname: pool.host.name.clone().unwrap_or_default(),
+            pending_intent_logs: 0,
+        },
+        ..PoolReport::default()
+    }
+}

@@ -1,0 +1,228 @@
+//! A pool as plain data.
+
+use super::{properties, vdevs};
+use crate::protocol::{
+    CheckpointReport, Condition, DamagedFile, DedupReport, ExpansionReport, LoadReport,
+    PoolReport, RemovalReport, ScanFunction, ScanReport, ScanState,
+};
+use rzfs_dsl::pool::{
+    AuxiliaryKind, ErrorLogEntry, PoolStatus, ScanStatus, UnknownFeature, VdevSpace,
+};
+use rzfs_dsl::{Pool, PoolError, pool};
+use rzfs_format::ObjsetId;
+use rzfs_format::ddt::DdtStats;
+use rzfs_format::indirect::RemovalStatus;
+use std::collections::BTreeSet;
+
+/// Bytes of an entry of a removed vdev's mapping in memory.
+const MAPPING_ENTRY: u64 = 24;
+
+/// In OpenZFS's memory an entry of a dedup table takes at least this much.
+const DDT_CORE_UNIT: u64 = 64 << 10;
+
+/// Everything that `zpool` shows of a pool.
+pub(super) fn report(pool: &Pool, load_guid: u64) -> Result<PoolReport, PoolError> {
+    let config = pool.pool_config();
+    let space = pool.space()?;
+    let root = vdevs::tree(pool.vdevs(), &space);
+    let mut report = PoolReport {
+        name: pool.name().to_owned(),
+        guid: pool.guid().get(),
+        txg: pool.txg().get(),
+        version: pool.version(),
+        label_state: config.state.number(),
+        condition: condition(pool.status()?),
+        comment: config.comment.clone(),
+        properties: Vec::new(),
+        root,
+        spares: vdevs::auxiliary(pool.auxiliary(), AuxiliaryKind::Spare, Some(pool.vdevs())),
+        caches: vdevs::auxiliary(pool.auxiliary(), AuxiliaryKind::Cache, None),
+        scan: scan(pool)?,
+        removal: removal(pool),
+        expansion: expansion(pool)?,
+        checkpoint: checkpoint(pool, &space),
+        dedup: dedup(pool)?,
+        damage: damage(pool)?,
+        load: LoadReport {
+            unsupported_features: pool.features().unknown().map(|one| feature(&one)).collect(),
+            refused: false,
+            hostid: config.host.id,
+            hostname: config.host.name.clone().unwrap_or_default(),
+            pending_intent_logs: pool.unreplayed_logs()?.len() as u64,
+        },
+    };
+    report.properties = properties::of(pool, &report, load_guid)?;
+    Ok(report)
+}
+
+/// A feature as messages name it.
+pub(super) fn feature(feature: &UnknownFeature) -> String {
+    match feature.description.as_str() {
+        "" => feature.guid.clone(),
+        description => format!("{} ({description})", feature.guid),
+    }
+}
+
+/// The condition of the protocol for the pool's own.
+pub(super) const fn condition(status: PoolStatus) -> Condition {
+    match status {
+        PoolStatus::Healthy => Condition::Healthy,
+        PoolStatus::ActiveElsewhere => Condition::ActiveElsewhere,
+        PoolStatus::HostIdRequired => Condition::HostIdRequired,
+        PoolStatus::Resilvering => Condition::Resilvering,
+        PoolStatus::LastUsedElsewhere => Condition::LastUsedElsewhere,
+        PoolStatus::VersionNewer => Condition::VersionNewer,
+        PoolStatus::UnsupportedFeatures => Condition::UnsupportedFeatures,
+        PoolStatus::UnsupportedFeaturesForWriting => Condition::UnsupportedFeaturesForWriting,
+        PoolStatus::GuidSum => Condition::GuidSum,
+        PoolStatus::FaultedNoReplicas => Condition::FaultedNoReplicas,
+        PoolStatus::MissingNoReplicas => Condition::MissingNoReplicas,
+        PoolStatus::CorruptLabelNoReplicas => Condition::CorruptLabelNoReplicas,
+        PoolStatus::CorruptPool => Condition::CorruptPool,
+        PoolStatus::CorruptData => Condition::CorruptData,
+        PoolStatus::Faulted => Condition::Faulted,
+        PoolStatus::Missing => Condition::Missing,
+        PoolStatus::CorruptLabel => Condition::CorruptLabel,
+        PoolStatus::Failing => Condition::Failing,
+        PoolStatus::Offline => Condition::Offline,
+        PoolStatus::Removed => Condition::Removed,
+        PoolStatus::NonNativeAshift => Condition::NonNativeAshift,
+        PoolStatus::Erratum(erratum) => Condition::Erratum(erratum.number()),
+        PoolStatus::VersionOlder => Condition::VersionOlder,
+        PoolStatus::CompatibilityError => Condition::CompatibilityError,
+        PoolStatus::IncompatibleFeatures => Condition::IncompatibleFeatures,
+        PoolStatus::FeaturesDisabled => Condition::FeaturesDisabled,
+    }
+}
+
+const fn state(status: ScanStatus) -> ScanState {
+    match status {
+        ScanStatus::Running => ScanState::Scanning,
+        ScanStatus::Finished => ScanState::Finished,
+        ScanStatus::Canceled => ScanState::Canceled,
+    }
+}
+
+/// The `DSF_SCRUB_PAUSED` flag of a scan.
+const SCRUB_PAUSED: u64 = 1 << 1;
+
+fn scan(pool: &Pool) -> Result<Option<ScanReport>, PoolError> {
+    let Some(scan) = pool.scan()? else { return Ok(None) };
+    let is_paused = scan.flags & SCRUB_PAUSED != 0 && scan.status == ScanStatus::Running;
+    Ok(Some(ScanReport {
+        function: match scan.function {
+            pool::ScanFunction::Scrub => ScanFunction::Scrub,
+            pool::ScanFunction::Resilver => ScanFunction::Resilver,
+        },
+        state: if is_paused { ScanState::Paused } else { state(scan.status) },
+        start_time: scan.start_time,
+        end_time: scan.end_time,
+        pause_time: 0,
+        to_examine: scan.to_examine,
+        examined: scan.examined,
+        skipped: scan.skipped,
+        processed: scan.processed,
+        errors: scan.errors,
+        issued: scan.examined,
+    }))
+}
+
+fn removal(pool: &Pool) -> Option<RemovalReport> {
+    let removal = pool.removal()?;
+    let state = match removal.status {
+        RemovalStatus::None => return None,
+        RemovalStatus::Active => ScanState::Scanning,
+        RemovalStatus::Finished => ScanState::Finished,
+        RemovalStatus::Cancelled => ScanState::Canceled,
+    };
+    let mappings = pool.vdevs().top_levels().filter_map(|top| top.mapping());
+    let entries: u64 = mappings.map(|mapping| mapping.entries().len() as u64).sum();
+    Some(RemovalReport {
+        state,
+        vdev: removal.vdev.map_or(0, |vdev| u64::from(vdev.get())),
+        start_time: removal.start_time,
+        end_time: removal.end_time,
+        to_copy: removal.to_copy,
+        copied: removal.copied,
+        mapping_memory: entries.saturating_mul(MAPPING_ENTRY),
+    })
+}
+
+fn expansion(pool: &Pool) -> Result<Option<ExpansionReport>, PoolError> {
+    let mut newest = None;
+    for top in pool.vdevs().top_levels() {
+        let Some(expansion) = pool.expansion(top)? else { continue };
+        let is_newer = |known: &ExpansionReport| expansion.start_time > known.start_time;
+        if newest.as_ref().is_none_or(is_newer) {
+            newest = Some(ExpansionReport {
+                state: state(expansion.status),
+                vdev: top.id(),
+                start_time: expansion.start_time,
+                end_time: expansion.end_time,
+                to_reflow: expansion.copied,
+                reflowed: expansion.copied,
+            });
+        }
+    }
+    Ok(newest)
+}
+
+fn checkpoint(pool: &Pool, space: &[VdevSpace]) -> Option<CheckpointReport> {
+    let checkpoint = pool.checkpoint()?;
+    Some(CheckpointReport {
+        start_time: checkpoint.timestamp,
+        space: space.iter().map(|space| space.checkpoint).sum(),
+        discarding: false,
+    })
+}
+
+fn dedup(pool: &Pool) -> Result<Option<DedupReport>, PoolError> {
+    let tables = pool.dedup_tables()?;
+    let mut histogram = rzfs_format::ddt::DdtHistogram::default();
+    tables.iter().for_each(|table| histogram.add(&table.histogram));
+    let total = histogram.total();
+    if total.blocks == 0 {
+        return Ok(None);
+    }
+    let row = |row: &DdtStats| {
+        [
+            row.blocks,
+            row.lsize,
+            row.psize,
+            row.dsize,
+            row.ref_blocks,
+            row.ref_lsize,
+            row.ref_psize,
+            row.ref_dsize,
+        ]
+    };
+    Ok(Some(DedupReport {
+        entries: total.blocks,
+        disk_bytes: tables.iter().map(|table| table.size_on_disk).sum(),
+        core_bytes: DDT_CORE_UNIT,
+        histogram: histogram.buckets.iter().map(row).collect(),
+    }))
+}
+
+/// The error log by name, as far as datasets have names.
+fn damage(pool: &Pool) -> Result<Vec<DamagedFile>, PoolError> {
+    let objects: BTreeSet<_> = pool.errors()?.iter().map(object_of).collect();
+    let name = |(objset, object): (ObjsetId, u64)| {
+        let dataset = match objset {
+            ObjsetId::MOS => "<metadata>".to_owned(),
+            objset => {
+                let dataset = pool.datasets().by_object(rzfs_format::ObjectId(objset.get()));
+                dataset.map_or_else(
+                    |_| format!("<{:#x}>", objset.get()),
+                    |dataset| dataset.name().to_owned(),
+                )
+            }
+        };
+        DamagedFile { name: format!("{dataset}:<{object:#x}>") }
+    };
+    Ok(objects.into_iter().map(name).collect())
+}
+
+fn object_of(entry: &ErrorLogEntry) -> (ObjsetId, u64) {
+    (entry.bookmark.objset, entry.bookmark.object.get())
+}

@@ -1,0 +1,41 @@
+//! `zfs`: datasets (spec 09, section 3).
+
+pub(crate) mod get;
+mod json;
+mod list;
+mod mount;
+pub(crate) mod name;
+mod order;
+mod query;
+mod usage;
+
+use crate::console::{Console, Failure, conclude};
+use crate::getopt::{Grammar, Word};
+
+/// Runs `zfs` with the words after its name.
+pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
+    let Some((command, rest)) = words.split_first() else {
+        let outcome = Err(Failure::Usage("missing command".to_owned()));
+        return conclude(outcome, &usage::all(), console);
+    };
+    let outcome = match command.as_str() {
+        "list" => list::run(rest, console),
+        "get" => get::run(rest, console),
+        "mount" => mount::run(rest, console),
+        "version" | "-V" | "--version" => crate::version::run("zfs", rest, console),
+        "help" | "-?" | "--help" => {
+            let printed = write!(console.out, "{}", usage::all());
+            return conclude(printed.map_err(Failure::Output), "", console);
+        }
+        unknown => {
+            let message = format!("unrecognized command '{unknown}'");
+            return conclude(Err(Failure::Usage(message)), &usage::all(), console);
+        }
+    };
+    conclude(outcome, &usage::of(command), console)
+}
+
+/// Understands the words of a subcommand.
+fn parse(grammar: &Grammar, words: &[String]) -> Result<Vec<Word>, Failure> {
+    grammar.parse(words).map_err(|error| Failure::Usage(error.to_string()))
+}

@@ -1,0 +1,97 @@
+//! `zfs mount`: what is mounted where (spec 09, section 3.5).
+
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word};
+use crate::json::{Envelope, object};
+use super::name;
+use crate::source::{self, Respondent};
+use rzfs::protocol::{DatasetKind, DatasetQuery, Selection};
+use serde_json::{Map, Value as Json};
+
+const GRAMMAR: Grammar =
+    Grammar { letters: &[('j', Value::None), ('d', Value::Devices)], names: &[] };
+
+/// Runs `zfs mount`. Without `-d` it asks the pools that are mounted; pools on devices have no
+/// mounts.
+pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let words = super::parse(&GRAMMAR, words)?;
+    let operand = words.iter().find_map(|word| match word {
+        Word::Operand(name) => Some(name),
+        _ => None,
+    });
+    let devices: Vec<_> = words
+        .iter()
+        .filter_map(|word| match word {
+            Word::Device(device) => Some(device.clone()),
+            _ => None,
+        })
+        .collect();
+    let mut found = source::respondents(&devices, &[], console)?;
+    let mut mounts = Vec::new();
+    for pool in &mut found.pools {
+        mounts.extend(source::mounts(pool.as_mut())?);
+    }
+    if let Some(name) = operand {
+        let is_mounted = mounts.iter().any(|mount| mount.dataset == *name);
+        return Err(Failure::Failed(match problem_with(name, &mut found.pools)? {
+            Some(problem) => format!("cannot open '{name}': {problem}"),
+            None if is_mounted => format!("cannot mount '{name}': filesystem already mounted"),
+            None => {
+                format!("cannot mount '{name}': pools are mounted by 'rzfs mount DEVICE... [DIR]'")
+            }
+        }));
+    }
+    if words.contains(&Word::Flag('j')) {
+        if mounts.is_empty() {
+            return found.outcome;
+        }
+        let mut envelope = Envelope::new("zfs mount");
+        let members: Map<String, Json> = mounts
+            .iter()
+            .map(|mount| {
+                let members = [
+                    ("filesystem", mount.dataset.as_str().into()),
+                    ("mountpoint", mount.mountpoint.as_str().into()),
+                ];
+                (mount.dataset.clone(), object(members))
+            })
+            .collect();
+        envelope.insert("datasets", members);
+        envelope.print(console.out)?;
+        return found.outcome;
+    }
+    for mount in &mounts {
+        writeln!(console.out, "{:<30}  {}", mount.dataset, mount.mountpoint)?;
+    }
+    found.outcome
+}
+
+/// Why a name is not that of a file system.
+fn problem_with(
+    name: &str,
+    pools: &mut [Box<dyn Respondent>],
+) -> Result<Option<String>, Failure> {
+    if let Some(delimiter) = name.chars().find(|c| "@#".contains(*c)) {
+        let what = if delimiter == '@' { "snapshot" } else { "bookmark" };
+        return Ok(Some(format!("{what} delimiter '{delimiter}' is not expected here")));
+    }
+    if let Err(error) = name::check(name) {
+        return Ok(Some(error.to_string()));
+    }
+    let missing = || Some("dataset does not exist".to_owned());
+    let pool = pools.iter_mut().find(|pool| pool.pool() == name::pool_of(name));
+    let Some(pool) = pool else { return Ok(missing()) };
+    let query = DatasetQuery {
+        names: vec![name.to_owned()],
+        depth: Some(0),
+        kinds: vec![DatasetKind::Filesystem, DatasetKind::Volume],
+        properties: Selection::Named(Vec::new()),
+    };
+    Ok(match source::datasets(pool.as_mut(), query)?.datasets.first() {
+        None => missing(),
+        Some(dataset) if dataset.kind == DatasetKind::Volume => {
+            Some("operation not applicable to datasets of this type".to_owned())
+        }
+        Some(_) => None,
+    })
+}

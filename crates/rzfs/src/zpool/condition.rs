@@ -1,0 +1,62 @@
+//! OpenZFS's words for the condition of a pool (spec 09, sections 2.2 and 2.6).
+
+mod import;
+mod status;
+
+pub(crate) use import::for_import;
+pub(crate) use status::for_status;
+
+use rzfs::protocol::VdevReport;
+use rzfs_vdev::{AuxReason, VdevState};
+use std::io::{self, Write};
+
+/// Where OpenZFS explains its messages.
+const MESSAGES: &str = "https://openzfs.github.io/openzfs-docs/msg";
+
+/// The texts of a condition. A line break in them is followed by the TAB that OpenZFS prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Explanation {
+    /// What is the matter; empty if nothing is.
+    pub(crate) status: &'static str,
+    /// What to do.
+    pub(crate) action: &'static str,
+    /// Last part of the message's address.
+    pub(crate) id: Option<&'static str>,
+}
+
+const fn explain(
+    status: &'static str,
+    action: &'static str,
+    id: Option<&'static str>,
+) -> Explanation {
+    Explanation { status, action, id }
+}
+
+impl Explanation {
+    /// Prints `status:`, `action:` and `see:`; features follow a status that announces them.
+    pub(crate) fn print(&self, features: &[String], out: &mut dyn Write) -> io::Result<()> {
+        if !self.status.is_empty() {
+            writeln!(out, "status: {}", self.status.replace('\n', "\n\t"))?;
+            if self.status.ends_with("system:") {
+                features.iter().try_for_each(|feature| writeln!(out, "\t{feature}"))?;
+            }
+        }
+        writeln!(out, "action: {}", self.action.replace('\n', "\n\t"))?;
+        self.address().map_or(Ok(()), |address| writeln!(out, "   see: {address}"))
+    }
+
+    /// Where the message is explained.
+    pub(crate) fn address(&self) -> Option<String> {
+        self.id.map(|id| format!("{MESSAGES}/{id}"))
+    }
+}
+
+/// The state of a vdev.
+pub(crate) fn state(vdev: &VdevReport) -> VdevState {
+    VdevState::ALL.get(usize::from(vdev.state)).copied().unwrap_or(VdevState::Unknown)
+}
+
+/// The reason of a vdev's state.
+pub(crate) fn reason(vdev: &VdevReport) -> AuxReason {
+    AuxReason::ALL.get(usize::from(vdev.aux)).copied().unwrap_or(AuxReason::None)
+}
