@@ -38,11 +38,7 @@ const PECULIARITIES: [Peculiarity; 9] = [
     Peculiarity { pool: "g08-draid2", redundancy: 2, ..ORDINARY },
     Peculiarity {
         pool: "g10-encrypted",
-        keys: &[
-            Key::Text("correct horse battery"),
-            Key::Beside("raw.key"),
-            Key::Beside("hex.key"),
-        ],
+        keys: &[Key::Text("correct horse battery"), Key::Beside("raw.key"), Key::Beside("hex.key")],
         ..ORDINARY
     },
     Peculiarity { pool: "g13-classes", redundancy: 1, ..ORDINARY },
@@ -118,11 +114,7 @@ fn check_pool(
     result
 }
 
-fn key_files(
-    pool: &ReferencePool,
-    keys: &[Key],
-    scratch: &Path,
-) -> Result<Vec<PathBuf>, Failure> {
+fn key_files(pool: &ReferencePool, keys: &[Key], scratch: &Path) -> Result<Vec<PathBuf>, Failure> {
     let file = |(index, key): (usize, &Key)| match key {
         Key::Beside(name) => Ok(pool.dir().join(name)),
         Key::Text(text) => {
@@ -207,10 +199,12 @@ fn compare_with(
         let mut command = Command::new("python3");
         command.arg(checker).arg(if plain.is_file() { &plain } else { &packed });
         command.args(some.iter().map(pair)).stdout(std::process::Stdio::piped());
-        let output = process::output(&mut command)?;
+        let output = process::outcome(&mut command)?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stdout);
-            text.lines().filter(|line| !line.ends_with(" 0 differences")).for_each(|line| println!("  {line}"));
+            text.lines()
+                .filter(|line| !line.ends_with(" 0 differences"))
+                .for_each(|line| println!("  {line}"));
             return Err(Failure::Checks("comparison".to_owned()));
         }
     }

@@ -4,7 +4,9 @@
 mod bench;
 mod checks;
 mod demo;
+mod golden;
 mod process;
+mod rzfs;
 mod setup;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +27,15 @@ enum Chore {
     Bench(bench::Bench),
     /// Mount the sample pool, show what is in it, unmount it.
     Demo,
+    /// Mount the reference pools of OpenZFS and compare every file.
+    Golden {
+        /// Only pools with this in their names.
+        #[arg(default_value = "")]
+        filter: String,
+        /// What happens to members of redundant pools first.
+        #[arg(long, value_enum, default_value_t = golden::Damage::None)]
+        damage: golden::Damage,
+    },
     /// Install the Debian packages that tests and demo need; without root, name them.
     Setup,
     /// Run everything that has to pass: formatting, lints, documentation, tests.
@@ -36,6 +47,7 @@ fn main() -> ExitCode {
     let result = match arguments.chore {
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Demo => demo::run(),
+        Chore::Golden { filter, damage } => golden::run(&filter, damage),
         Chore::Setup => setup::run(),
         Chore::Test => checks::run(),
     };

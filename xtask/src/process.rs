@@ -1,8 +1,8 @@
 //! Running other programs.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Output};
 
 /// Why a chore failed.
 #[derive(Debug, thiserror::Error)]
@@ -11,12 +11,22 @@ pub(crate) enum Failure {
     Start { program: String, source: std::io::Error },
     #[error("{program}: {status}")]
     Status { program: String, status: ExitStatus },
+    #[error("{path}: {source}", path = path.display())]
+    File { path: PathBuf, source: std::io::Error },
     #[error("missing tools: install these Debian packages: {0}")]
     MissingPackages(String),
     #[error("{0} has written what it should not")]
     Output(String),
     #[error("{0} failed")]
     Checks(String),
+}
+
+impl Failure {
+    /// A failure to use this file.
+    pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { path, source }
+    }
 }
 
 /// The repository's root.
@@ -52,6 +62,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
         Ok(output) => Err(Failure::Status { program, status: output.status }),
         Err(source) => Err(Failure::Start { program, source }),
     }
+}
+
+/// Runs a program to its end, whatever its status, and keeps what it writes to pipes.
+pub(crate) fn outcome(command: &mut Command) -> Result<Output, Failure> {
+    let program = words(command);
+    command.output().map_err(|source| Failure::Start { program, source })
 }
 
 /// The command line, for messages.

@@ -12,6 +12,7 @@ use rzfs_format::{ObjectId, ObjsetId};
 use rzfs_zpl::{
     AclType, ControlNode, ControlTree, DirCookie, DirEntry, FileSystem, Found, ZplError,
 };
+use std::any::Any;
 use std::ffi::OsStr;
 use std::io;
 use std::ops::ControlFlow;
@@ -46,6 +47,7 @@ pub(crate) struct Adapter {
     live: Arc<FileSystem>,
     control: Option<ControlTree>,
     inodes: Inodes,
+    _while_mounted: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 type Answer<T> = Result<T, Errno>;
@@ -64,8 +66,13 @@ struct Listed {
 }
 
 impl Adapter {
-    pub(crate) fn new(live: Arc<FileSystem>, control: Option<ControlTree>) -> Self {
-        Self { inodes: Inodes::new(live.root()), live, control }
+    pub(crate) fn new(
+        live: Arc<FileSystem>,
+        control: Option<ControlTree>,
+        while_mounted: Option<Arc<dyn Any + Send + Sync>>,
+    ) -> Self {
+        let inodes = Inodes::new(live.root());
+        Self { inodes, live, control, _while_mounted: while_mounted }
     }
 
     fn target(&self, inode: INodeNo) -> Answer<Target> {

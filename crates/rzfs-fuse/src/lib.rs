@@ -10,4 +10,4 @@ mod attributes;
 mod inode;
 mod mount;
 
-pub use mount::{Access, Mount, MountError, MountOptions};
+pub use mount::{Access, InUse, Mount, MountError, MountOptions};

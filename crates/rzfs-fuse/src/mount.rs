@@ -2,9 +2,13 @@
 
 use crate::adapter::Adapter;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 use rzfs_zpl::{ControlTree, FileSystem};
+use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 /// Who may use a mount.
@@ -26,6 +30,18 @@ pub struct MountOptions {
     pub access: Access,
     /// Threads that answer requests.
     pub threads: usize,
+    /// Dropped when the mount has ended, whoever ended it.
+    pub while_mounted: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// What to do with a mount that is in use when it is to be ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InUse {
+    /// Leave it as it is; that is an error.
+    Refuse,
+    /// Take it out of the tree of directories; who has files open keeps them for as long as
+    /// this process lives.
+    Detach,
 }
 
 /// Why a file system cannot be mounted or unmounted.
@@ -35,6 +51,20 @@ pub struct MountError {
     action: &'static str,
     directory: PathBuf,
     source: io::Error,
+}
+
+impl MountError {
+    /// Whether the mount is in use.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        self.source.kind() == io::ErrorKind::ResourceBusy
+    }
+
+    /// The mount's directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
 }
 
 /// A mounted file system; unmounted when it is dropped.
@@ -71,7 +101,7 @@ impl Mount {
         }
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
-        let adapter = Adapter::new(file_system, control);
+        let adapter = Adapter::new(file_system, control, options.while_mounted.clone());
         let session = fuser::spawn_mount(adapter, directory, &config);
         Ok(Self {
             session: session.map_err(|source| failure("mount", directory, source))?,
@@ -91,6 +121,29 @@ impl Mount {
         self.session.guard.is_finished()
     }
 
+    /// Asks the system to unmount it. Afterwards it [is finished](Self::is_finished) soon, unless
+    /// it was detached while in use.
+    ///
+    /// # Errors
+    /// [`MountError`]: it is in use, see [`MountError::is_in_use`].
+    pub fn request_unmount(&self, in_use: InUse) -> Result<(), MountError> {
+        if self.is_finished() {
+            return Ok(());
+        }
+        let flags = match in_use {
+            InUse::Refuse => UnmountFlags::NOFOLLOW,
+            InUse::Detach => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+        };
+        match rustix::mount::unmount(&self.directory, flags) {
+            Ok(()) => Ok(()),
+            Err(Errno::PERM) => fusermount(&self.directory, in_use),
+            // Somebody else was faster.
+            Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+        .map_err(|source| failure("unmount", &self.directory, source))
+    }
+
     /// Unmounts it and waits until all requests are answered.
     ///
     /// # Errors
@@ -99,6 +152,31 @@ impl Mount {
         let Self { directory, session } = self;
         session.umount_and_join().map_err(|source| failure("unmount", &directory, source))
     }
+
+    /// Forgets a mount that was detached while in use: its threads serve whoever still has files
+    /// open until the process ends.
+    pub fn abandon(self) {
+        std::mem::forget(self.session);
+    }
+}
+
+/// Unmounts through the helper that may do so without root rights.
+fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
+    let mut command = Command::new("fusermount3");
+    command.arg("-u");
+    if in_use == InUse::Detach {
+        command.arg("-z");
+    }
+    command.arg("--").arg(directory).env("LC_ALL", "C").stdin(Stdio::null());
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if message.ends_with("Device or resource busy") {
+        return Err(Errno::BUSY.into());
+    }
+    Err(io::Error::other(message))
 }
 
 fn failure(action: &'static str, directory: &Path, source: io::Error) -> MountError {

@@ -22,25 +22,13 @@ pub(crate) enum Command {
     Mount(MountArguments),
     /// End the mounts of a pool.
     Umount(UmountArguments),
-    /// List a directory of a pool that is not mounted.
-    Ls(LsArguments),
-    /// Write files, or volumes, to standard output.
-    Cat(TargetsArguments),
-    /// Show everything about files.
-    Stat(TargetsArguments),
-    /// List a tree.
-    Find(FindArguments),
-    /// Copy files out of a pool.
-    Cp(CpArguments),
     /// OpenZFS's zpool: import (list), status, list, get, history.
     #[command(disable_help_flag = true)]
     Zpool(Words),
     /// OpenZFS's zfs: list, get, mount.
     #[command(disable_help_flag = true)]
     Zfs(Words),
-    /// OpenZFS's zdb: labels, configuration, objects, space, block walks.
-    #[command(disable_help_flag = true)]
-    Zdb(Words),
+    /// The process in the background that `mount` starts.
     #[command(name = SERVE, hide = true)]
     ServeMount,
 }
@@ -49,7 +37,14 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Words {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    pub(crate) words: Vec<OsString>,
+    words: Vec<OsString>,
+}
+
+impl Words {
+    /// The words as text. Names and paths that are no UTF-8 cannot be given to these commands.
+    pub(crate) fn text(&self) -> Vec<String> {
+        self.words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -101,97 +96,6 @@ pub(crate) struct UmountArguments {
     pub(crate) target: String,
 }
 
-/// Where the pool is.
-#[derive(Debug, Args)]
-pub(crate) struct PoolArguments {
-    /// Devices or images of the pool, or directories to search for them.
-    #[arg(short, long = "device", required = true, value_name = "DEVICE")]
-    pub(crate) devices: Vec<PathBuf>,
-    /// File with the key of encryption root FS; without FS, of every root that it fits.
-    #[arg(short, long = "key", value_name = "[FS=]KEYFILE")]
-    pub(crate) keys: Vec<String>,
-    /// Import even if another system had the pool last and did not export it.
-    #[arg(short, long)]
-    pub(crate) force: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TargetsArguments {
-    #[command(flatten)]
-    pub(crate) pool: PoolArguments,
-    /// What to show: POOL/FS[@SNAP]:/PATH, or a volume POOL/VOL[@SNAP].
-    #[arg(required = true, value_name = "TARGET")]
-    pub(crate) targets: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LsArguments {
-    #[command(flatten)]
-    pub(crate) pool: PoolArguments,
-    /// Show types, permissions, owners, sizes and times.
-    #[arg(short)]
-    pub(crate) long: bool,
-    /// Show names that begin with a dot.
-    #[arg(short)]
-    pub(crate) all: bool,
-    /// What to list: POOL/FS[@SNAP]:/PATH.
-    #[arg(required = true, value_name = "TARGET")]
-    pub(crate) targets: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct FindArguments {
-    #[command(flatten)]
-    pub(crate) pool: PoolArguments,
-    /// Only names that match this pattern: * and ? stand for anything.
-    #[arg(long)]
-    pub(crate) name: Option<String>,
-    /// Only this type: f, d, l, b, c, p or s.
-    #[arg(long = "type", value_name = "TYPE")]
-    pub(crate) kind: Option<char>,
-    /// Where to begin: POOL/FS[@SNAP]:/PATH.
-    #[arg(required = true, value_name = "TARGET")]
-    pub(crate) targets: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CpArguments {
-    #[command(flatten)]
-    pub(crate) pool: PoolArguments,
-    /// Copy directories with everything in them.
-    #[arg(short, long)]
-    pub(crate) recursive: bool,
-    /// Keep mode, owner (as root), times and extended attributes.
-    #[arg(short = 'a', long)]
-    pub(crate) archive: bool,
-    /// Show no progress.
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    /// What to copy: POOL/FS[@SNAP]:/PATH, or a volume POOL/VOL[@SNAP].
-    #[arg(required = true, value_name = "SOURCE")]
-    pub(crate) sources: Vec<String>,
-    /// The file to write, or the directory to write into.
-    #[arg(required = true, value_name = "DESTINATION")]
-    pub(crate) destination: PathBuf,
-}
-
-/// Lets several devices follow one `-d`: `ls -d A B POOL/FS:/` is `ls -d A -d B POOL/FS:/`. A
-/// word is one more device if it is a path of something that exists.
-pub(crate) fn spread_devices(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut spread = Vec::new();
-    let mut after_device = false;
-    for word in words {
-        let is_option = word.as_encoded_bytes().first() == Some(&b'-');
-        let follows = spread.last().is_some_and(|last| last == "-d" || last == "--device");
-        if after_device && !is_option && !follows && Path::new(&word).exists() {
-            spread.push("-d".into());
-        }
-        after_device = follows || (after_device && !is_option && Path::new(&word).exists());
-        spread.push(word);
-    }
-    spread
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,16 +104,6 @@ mod tests {
     #[test]
     fn the_grammar_is_sound() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn several_devices_follow_one_option() {
-        let image = tempfile::NamedTempFile::new().unwrap();
-        let path = image.path().to_str().unwrap();
-        let line = format!("rzfs ls -d gone.img {path} {path} tank:/ -l");
-        let spread = spread_devices(line.split(' ').map(OsString::from));
-        let expected = format!("rzfs ls -d gone.img -d {path} -d {path} tank:/ -l");
-        assert_eq!(spread.join(&OsString::from(" ")), OsString::from(expected));
     }
 
     #[test]

@@ -70,4 +70,3 @@ pub(crate) fn conclude(outcome: Outcome, usage: &str, console: &mut Console<'_>)
         }
     }
 }
-

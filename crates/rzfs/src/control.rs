@@ -2,7 +2,7 @@
 //!
 //! Every process that has a pool mounted listens on `DIRECTORY/POOL.sock`. The directory is
 //! `rzfs` below `$XDG_RUNTIME_DIR`, else `/run/rzfs` for root and `/run/user/UID/rzfs` for
-//! everyone else. It belongs to one user and nobody else may enter it; one that does not look
+//! everyone else, or `/tmp/rzfs-UID` where the system makes no such directories. It belongs to one user and nobody else may enter it; one that does not look
 //! like that is refused, so no other user can put a socket there.
 
 use crate::protocol::{Answer, Identity, MAX_ANSWER, Refusal, Request, WireError, receive, send};
@@ -58,7 +58,13 @@ impl ControlDirectory {
         Self(match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
             Some(path) => Path::new(&path).join("rzfs"),
             None if uid.is_root() => PathBuf::from("/run/rzfs"),
-            None => PathBuf::from(format!("/run/user/{}/rzfs", uid.as_raw())),
+            None => {
+                let run = PathBuf::from(format!("/run/user/{}", uid.as_raw()));
+                match run.is_dir() {
+                    true => run.join("rzfs"),
+                    false => PathBuf::from(format!("/tmp/rzfs-{}", uid.as_raw())),
+                }
+            }
         })
     }
 

@@ -6,16 +6,19 @@
 
 mod background;
 
-pub(crate) use background::{Readiness, in_background};
+pub(crate) use background::{Completeness, Readiness, SERVE, Verdict, in_background};
 
 use rzfs::protocol::{Answer, MAX_REQUEST, Refusal, Request, WireError, decode, encode};
+use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 /// What a daemon serves.
@@ -27,17 +30,17 @@ pub(crate) trait Mounted: Send + Sync + 'static {
     fn unmount(&self, force: bool) -> Result<(), Refusal>;
 }
 
-/// The control socket of a pool, removed when it is dropped.
+/// The control socket of a pool.
 #[derive(Debug)]
-pub(crate) struct ControlSocket {
+struct ControlSocket {
     path: PathBuf,
-    listener: std::os::unix::net::UnixListener,
+    listener: UnixListener,
 }
 
 impl ControlSocket {
     /// Binds the socket. One that a dead process left is replaced; one that somebody listens on
     /// is an error of kind `AddrInUse`.
-    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+    fn bind(path: &Path) -> io::Result<Self> {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
@@ -45,9 +48,7 @@ impl ControlSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = std::os::unix::net::UnixListener::bind(path)?;
-        listener.set_nonblocking(true)?;
-        Ok(Self { path: path.to_owned(), listener })
+        Ok(Self { path: path.to_owned(), listener: UnixListener::bind(path)? })
     }
 }
 
@@ -57,64 +58,125 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Serves until the pool is unmounted. `ended` completes when the last mount was ended by
-/// somebody else.
-pub(crate) fn serve(
-    socket: &ControlSocket,
-    mounted: Arc<impl Mounted>,
-    ended: mpsc::Receiver<()>,
-) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let listener = socket.listener.try_clone()?;
-    runtime.block_on(async {
-        let listener = UnixListener::from_std(listener)?;
-        run(listener, mounted, ended).await
-    })
+/// Something for mounts to hold while they last, and the end that notices when all are gone.
+pub(crate) fn mounts_end() -> (Arc<mpsc::Sender<Infallible>>, mpsc::Receiver<Infallible>) {
+    let (sender, receiver) = mpsc::channel(1);
+    (Arc::new(sender), receiver)
+}
+
+/// A process that is ready to serve.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    socket: ControlSocket,
+    signals: [Signal; 3],
+    // After what is registered with it.
+    runtime: Runtime,
+}
+
+impl Daemon {
+    /// Binds the control socket at `path`, and catches the signals that would end the process.
+    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let registered = runtime.enter();
+        let socket = ControlSocket::bind(path)?;
+        let signals = [
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+        ];
+        drop(registered);
+        Ok(Self { socket, signals, runtime })
+    }
+
+    /// Serves until the pool is unmounted: by request, by signal, or because everybody who had
+    /// the other end of `ended` is gone.
+    pub(crate) fn serve(
+        self,
+        mounted: Arc<impl Mounted>,
+        ended: mpsc::Receiver<Infallible>,
+    ) -> io::Result<()> {
+        let Self { socket, signals, runtime } = self;
+        runtime.block_on(run(socket, signals, mounted, ended))
+    }
 }
 
 async fn run(
-    listener: UnixListener,
+    socket: ControlSocket,
+    signals: [Signal; 3],
     mounted: Arc<impl Mounted>,
-    mut ended: mpsc::Receiver<()>,
+    mut ended: mpsc::Receiver<Infallible>,
 ) -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let (unmounted, mut is_unmounted) = watch::channel(false);
+    let [mut terminate, mut interrupt, mut hangup] = signals;
+    let (farewell_sender, mut farewells) = mpsc::channel(1);
     loop {
         tokio::select! {
-            connection = listener.accept() => match connection {
+            connection = socket.listener.accept() => match connection {
                 Ok((stream, _)) => {
-                    tokio::spawn(converse(stream, Arc::clone(&mounted), unmounted.clone()));
+                    let sender = farewell_sender.downgrade();
+                    tokio::spawn(converse(stream, Arc::clone(&mounted), sender));
                 }
                 Err(error) => tracing::warn!(%error, "control socket"),
             },
-            _ = terminate.recv() => if end_by_signal(&mounted).await { return Ok(()) },
-            _ = interrupt.recv() => if end_by_signal(&mounted).await { return Ok(()) },
-            // The answer to the request that unmounted is on its way when this fires.
-            _ = is_unmounted.wait_for(|done| *done) => return Ok(()),
-            _ = ended.recv() => return Ok(()),
+            _ = terminate.recv() => if end(&mounted).await { return Ok(()) },
+            _ = interrupt.recv() => if end(&mounted).await { return Ok(()) },
+            _ = hangup.recv() => if end(&mounted).await { return Ok(()) },
+            Some(farewell) = farewells.recv() => {
+                // Whoever asked may mount the pool again at once, so the socket goes first.
+                drop(socket);
+                farewell.say().await;
+                return Ok(());
+            }
+            _ = ended.recv() => {
+                end(&mounted).await;
+                // Perhaps that was because of a request, which is about to be answered.
+                drop(farewell_sender);
+                let farewell = farewells.recv().await;
+                drop(socket);
+                if let Some(farewell) = farewell {
+                    farewell.say().await;
+                }
+                return Ok(());
+            }
         }
     }
 }
 
-/// Unmounts because of a signal: what is in use is detached, since nobody is there to try again.
-async fn end_by_signal(mounted: &Arc<impl Mounted>) -> bool {
+/// The last answer, to whoever asked for the end.
+#[derive(Debug)]
+struct Farewell(OwnedWriteHalf);
+
+impl Farewell {
+    async fn say(mut self) {
+        if let Ok(line) = encode(&Answer::Unmounted) {
+            // Whoever asked may be gone.
+            let _ = self.0.write_all(&line).await;
+        }
+    }
+}
+
+/// Unmounts where nobody is there to try again: what is in use is detached. Tells whether it is
+/// unmounted.
+async fn end(mounted: &Arc<impl Mounted>) -> bool {
     let mounted = Arc::clone(mounted);
     match spawn_blocking(move || mounted.unmount(true)).await {
         Ok(Ok(())) => true,
         Ok(Err(refusal)) => {
-            tracing::error!(%refusal, "unmount by signal");
+            tracing::error!(%refusal, "unmount");
             false
         }
         Err(error) => {
-            tracing::error!(%error, "unmount by signal");
+            tracing::error!(%error, "unmount");
             true
         }
     }
 }
 
 /// Answers the requests of one connection.
-async fn converse(stream: UnixStream, mounted: Arc<impl Mounted>, unmounted: watch::Sender<bool>) {
+async fn converse(
+    stream: UnixStream,
+    mounted: Arc<impl Mounted>,
+    farewells: mpsc::WeakSender<Farewell>,
+) {
     let owner = rustix::process::geteuid().as_raw();
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == 0 || peer.uid() == owner => {}
@@ -130,28 +192,30 @@ async fn converse(stream: UnixStream, mounted: Arc<impl Mounted>, unmounted: wat
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     while let Some(request) = next_request(&mut reader).await {
-        let (answer, done) = match request {
+        // For as long as somebody has this, the process waits for the farewell.
+        let ending = match &request {
+            Ok(Request::Unmount { .. }) => farewells.upgrade(),
+            _ => None,
+        };
+        let answer = match request {
             Ok(request) => carry_out(request, &mounted).await,
-            Err(error) => (refused(error), false),
+            Err(error) => refused(error),
         };
-        let line = encode(&answer).or_else(|error| encode(&refused(error)));
-        let sent = match line {
-            Ok(line) => writer.write_all(&line).await.is_ok(),
-            Err(_) => false,
-        };
-        if done {
-            unmounted.send_replace(true);
-        }
-        if done || !sent {
+        if let (Answer::Unmounted, Some(ending)) = (&answer, ending) {
+            // If the other end is gone, so is the process.
+            let _ = ending.send(Farewell(writer)).await;
             return;
+        }
+        let line = encode(&answer).or_else(|error| encode(&refused(error)));
+        match line {
+            Ok(line) if writer.write_all(&line).await.is_ok() => {}
+            _ => return,
         }
     }
 }
 
 /// The next request; none when the peer has no more.
-async fn next_request(
-    reader: &mut BufReader<tokio::net::unix::OwnedReadHalf>,
-) -> Option<Result<Request, WireError>> {
+async fn next_request(reader: &mut BufReader<OwnedReadHalf>) -> Option<Result<Request, WireError>> {
     let mut line = Vec::new();
     match reader.take(MAX_REQUEST).read_until(b'\n', &mut line).await {
         Ok(0) => None,
@@ -161,17 +225,16 @@ async fn next_request(
     }
 }
 
-/// The answer, and whether the pool is unmounted now.
-async fn carry_out(request: Request, mounted: &Arc<impl Mounted>) -> (Answer, bool) {
+async fn carry_out(request: Request, mounted: &Arc<impl Mounted>) -> Answer {
     let mounted = Arc::clone(mounted);
     let result = spawn_blocking(move || match request {
         Request::Unmount { force } => match mounted.unmount(force) {
-            Ok(()) => (Answer::Unmounted, true),
-            Err(refusal) => (Answer::Failed(refusal), false),
+            Ok(()) => Answer::Unmounted,
+            Err(refusal) => Answer::Failed(refusal),
         },
-        request => (mounted.answer(request), false),
+        request => mounted.answer(request),
     });
-    result.await.unwrap_or_else(|error| (refused(error), false))
+    result.await.unwrap_or_else(refused)
 }
 
 fn refused(error: impl std::fmt::Display) -> Answer {
@@ -210,7 +273,7 @@ mod tests {
     struct Running {
         _directory: tempfile::TempDir,
         control: ControlDirectory,
-        ended: mpsc::Sender<()>,
+        while_mounted: Arc<mpsc::Sender<Infallible>>,
         server: thread::JoinHandle<io::Result<()>>,
     }
 
@@ -218,10 +281,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let control = ControlDirectory::at(directory.path().join("run"));
         control.prepare().unwrap();
-        let socket = ControlSocket::bind(&control.socket("tank")).unwrap();
-        let (ended, receiver) = mpsc::channel(1);
-        let server = thread::spawn(move || serve(&socket, Arc::new(fake), receiver));
-        Running { _directory: directory, control, ended, server }
+        let daemon = Daemon::bind(&control.socket("tank")).unwrap();
+        let (while_mounted, ended) = mounts_end();
+        let server = thread::spawn(move || daemon.serve(Arc::new(fake), ended));
+        Running { _directory: directory, control, while_mounted, server }
     }
 
     #[test]
@@ -255,7 +318,7 @@ mod tests {
     #[test]
     fn the_last_unmount_by_somebody_else_ends_the_daemon() {
         let running = start(Fake::default());
-        running.ended.blocking_send(()).unwrap();
+        drop(running.while_mounted);
         running.server.join().unwrap().unwrap();
     }
 
@@ -269,7 +332,7 @@ mod tests {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         assert!(text.contains("malformed") && text.contains("version 99"), "{text}");
-        assert!(ControlSocket::bind(&path).is_err(), "the socket is taken");
+        assert!(Daemon::bind(&path).is_err(), "the socket is taken");
         ControlClient::connect(&path)
             .unwrap()
             .unwrap()

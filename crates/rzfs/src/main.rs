@@ -1,34 +1,82 @@
-//! The `rzfs` command, which is `zpool`, `zfs` and `zdb` as well: through a link with one of these
-//! names, or as the first word.
+//! The `rzfs` command, which is `zpool` and `zfs` as well: through a link with one of these names,
+//! or as the first word.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod console;
+mod daemon;
 mod getopt;
 mod json;
+mod mount;
 mod property;
 mod source;
 mod table;
+mod umount;
 mod version;
 mod zfs;
 mod zpool;
 
 use rzfs::{calendar, quantity};
 
+use arguments::{Arguments, Command};
+use clap::Parser;
 use console::Console;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter};
+use std::path::Path;
 use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Programs that the binary is when it is called by their names.
+const PROGRAMS: [&str; 2] = ["zpool", "zfs"];
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let arguments = Arguments::parse_from(with_subcommand(std::env::args_os().collect()));
+    log_to_stderr(arguments.verbose);
     let mut console = Console {
-        out: &mut BufWriter::new(io::stdout().lock()),
-        err: &mut io::stderr().lock(),
+        out: &mut BufWriter::new(io::stdout()),
+        err: &mut io::stderr(),
         calendar: calendar::Calendar::system(),
     };
-    let Some((program, rest)) = words.split_first() else { return ExitCode::from(2) };
-    let status = match program.as_str() {
-        "zpool" => zpool::run(rest, &mut console),
-        _ => zfs::run(rest, &mut console),
+    ExitCode::from(match arguments.command {
+        Command::Mount(mount) => mount::run(&mount, arguments.verbose, &mut console),
+        Command::Umount(umount) => umount::run(&umount, &mut console),
+        Command::Zpool(words) => zpool::run(&words.text(), &mut console),
+        Command::Zfs(words) => zfs::run(&words.text(), &mut console),
+        Command::ServeMount => mount::serve_in_background(&mut console),
+    })
+}
+
+/// The command line with the subcommand that the program's name stands for.
+fn with_subcommand(mut words: Vec<OsString>) -> Vec<OsString> {
+    let name = words.first().and_then(|word| Path::new(word).file_name()).and_then(OsStr::to_str);
+    if let Some(program) = PROGRAMS.into_iter().find(|program| name == Some(program)) {
+        words.splice(..1, ["rzfs".into(), program.into()]);
+    }
+    words
+}
+
+/// Warnings, or more with `-v`; `RUST_LOG` has the last word.
+fn log_to_stderr(verbose: u8) {
+    let usual = match verbose {
+        0 => "warn,fuser=off",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
     };
-    ExitCode::from(status)
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_the_program_counts() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(with_subcommand(words("/sbin/zpool list -v")), words("rzfs zpool list -v"));
+        assert_eq!(with_subcommand(words("zfs")), words("rzfs zfs"));
+        assert_eq!(with_subcommand(words("rzfs zfs list")), words("rzfs zfs list"));
+    }
 }

@@ -1,157 +1,182 @@
-//! `rzfs mount`: every file system of a pool below a directory.
+//! `rzfs mount`: the file systems of a pool, each with a mount of its own.
+//!
+//! [`serve`] does the work: it opens the pool, mounts, and answers until the pool is unmounted.
+//! Usually it runs in a process in the background, to which the command hands its
+//! [`MountRequest`]; with `--foreground` it runs in the command itself.
 
-use crate::source::{Source, SourceError};
-use rzfs_dsl::Pool;
-use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
-use rzfs_fuse::{Access, Mount, MountError, MountOptions};
-use rzfs_zpl::{ControlTree, DatasetSnapshots, FileSystem, ReadAhead, ZplError};
+mod keys;
+mod mounted;
+mod plan;
+mod request;
+
+use crate::arguments::MountArguments;
+use crate::console::{Console, Failure, Outcome, conclude};
+use crate::daemon::{self, Completeness, Daemon, Mounted, Readiness, Verdict};
+use crate::source::import_failure;
+use mounted::MountedPool;
+use plan::{Candidate, PlannedMount, plan};
+use request::{MountOptions, MountRequest};
+use rzfs::control::ControlDirectory;
+use rzfs::{OpenError, Pool, PoolOptions};
+use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 
-/// How often to look whether somebody else has ended the mounts.
-const POLL: Duration = Duration::from_millis(250);
+/// What follows a usage error.
+const HELP: &str = "For more information, try 'rzfs mount --help'.";
 
-/// Arguments of `rzfs mount`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
-    #[command(flatten)]
-    source: Source,
-    /// Mount also what has canmount=off or noauto, or mountpoint=none or legacy.
-    #[arg(short, long)]
-    all: bool,
-    /// Let other users in, as far as the files' permissions let them.
-    #[arg(long)]
-    allow_other: bool,
-    /// Most bytes of block contents to keep in memory.
-    #[arg(long, value_name = "BYTES")]
-    arc_max: Option<u64>,
-    /// Devices or images of the pool, or directories that have them; then the directory to mount
-    /// below.
-    #[arg(required = true, num_args = 2.., value_name = "DEVICE... DIR")]
-    paths: Vec<PathBuf>,
+/// Mounts. Comes back when everything is mounted, or with `--foreground` when it is unmounted.
+pub(crate) fn run(arguments: &MountArguments, verbose: u8, console: &mut Console<'_>) -> u8 {
+    let request = match MountRequest::of(arguments) {
+        Ok(request) => request,
+        Err(failure) => return conclude(Err(failure), HELP, console),
+    };
+    if arguments.foreground {
+        let outcome = serve(&request, console, |_| Ok(()));
+        return conclude(outcome, HELP, console);
+    }
+    let verbosity = vec!["--verbose"; usize::from(verbose)];
+    let outcome = match daemon::in_background(&request, &verbosity) {
+        Ok(Verdict::Ready(Completeness::Complete)) => Ok(()),
+        Ok(Verdict::Ready(Completeness::Partial)) => Err(Failure::Told),
+        // It has said why.
+        Ok(Verdict::Ended(status)) if status.code().is_some() => Err(Failure::Told),
+        Ok(Verdict::Ended(status)) => Err(Failure::Failed(format!(
+            "the process in the background ended before everything was mounted: {status}"
+        ))),
+        Err(error) => Err(Failure::Failed(format!("cannot mount in the background: {error}"))),
+    };
+    conclude(outcome, HELP, console)
 }
 
-/// Why nothing is mounted.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    #[error(transparent)]
-    Dataset(#[from] DatasetError),
-    #[error(transparent)]
-    FileSystem(Box<ZplError>),
-    #[error(transparent)]
-    Mount(#[from] MountError),
-    #[error("cannot wait for signals: {0}")]
-    Signals(#[from] io::Error),
-    #[error("nothing to mount: a directory is needed behind the devices")]
-    NoDirectory,
+/// The process in the background.
+pub(crate) fn serve_in_background(console: &mut Console<'_>) -> u8 {
+    let outcome = match Readiness::request::<MountRequest>() {
+        Ok((request, readiness)) => {
+            serve(&request, console, |completeness| readiness.ready(completeness))
+        }
+        Err(error) => Err(Failure::Failed(format!("request on standard input: {error}"))),
+    };
+    conclude(outcome, HELP, console)
 }
 
-impl From<ZplError> for Failure {
-    fn from(error: ZplError) -> Self {
-        Self::FileSystem(Box::new(error))
+/// Opens the pool, mounts, calls `ready`, and serves until the pool is unmounted.
+fn serve(
+    request: &MountRequest,
+    console: &mut Console<'_>,
+    ready: impl FnOnce(Completeness) -> io::Result<()>,
+) -> Outcome {
+    let pool = open(request, console)?;
+    let control = ControlDirectory::of_user();
+    control.prepare().map_err(failed)?;
+    keys::load_named(&pool, &request.keys)?;
+    let planned = planned(&pool, request).map_err(failed)?;
+    let planned = with_keys(&pool, planned, request, console)?;
+    if planned.is_empty() {
+        let name = pool.name();
+        return Err(Failure::Failed(format!("cannot mount '{name}': no file system to mount")));
+    }
+    // From here on a signal ends the mounts instead of the process.
+    let daemon = Daemon::bind(&control.socket(pool.name())).map_err(|error| {
+        Failure::Failed(match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                format!("cannot mount '{}': a pool with that name is mounted", pool.name())
+            }
+            _ => format!("control socket: {error}"),
+        })
+    })?;
+    let (while_mounted, ended) = daemon::mounts_end();
+    let mounted = MountedPool::mount(pool, &planned, &request.options, while_mounted, console)?;
+    let completeness = mounted.completeness();
+    let mounted = Arc::new(mounted);
+    let served = ready(completeness).and_then(|()| daemon.serve(Arc::clone(&mounted), ended));
+    if served.is_err() {
+        // Nobody can end the mounts any more.
+        mounted.unmount(true).map_err(failed)?;
+    }
+    served.map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
+    match completeness {
+        Completeness::Complete => Ok(()),
+        Completeness::Partial => Err(Failure::Told),
     }
 }
 
-/// Mounts, and unmounts at SIGINT or SIGTERM.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Some((directory, devices)) = arguments.paths.split_last() else {
-        return Err(Failure::NoDirectory);
-    };
-    let pool = arguments.source.import(devices, arguments.arc_max)?;
-    if pool.unreplayed_logs().is_ok_and(|logs| !logs.is_empty()) {
-        eprintln!(
+/// Opens the pool. Devices that cannot be opened are complained about; the others may do.
+fn open(request: &MountRequest, console: &mut Console<'_>) -> Result<Pool, Failure> {
+    let mut options = PoolOptions::new().device_paths(&request.devices);
+    if let Some(pool) = &request.pool {
+        options = options.pool(pool);
+    }
+    if request.force {
+        options = options.force();
+    }
+    if let Some(bytes) = request.options.arc_max {
+        options = options.arc_max(bytes);
+    }
+    let found = options.discover();
+    for error in found.unopened() {
+        console.complain(error);
+    }
+    let pool = options.open_among(&found).map_err(|error| {
+        Failure::Failed(match error {
+            OpenError::Import(failure) => import_failure(&failure, "rzfs mount -f"),
+            error => error.to_string(),
+        })
+    })?;
+    if !pool.unreplayed_logs().map_err(failed)?.is_empty() {
+        console.complain(format_args!(
             "{}: the intent log was not replayed; this is the pool as of txg {}",
             pool.name(),
             pool.txg()
-        );
+        ));
     }
-    let datasets = pool.datasets().root()?.descendants()?;
-    arguments.source.load_keys(&datasets)?;
-    let mut mounts = Vec::new();
-    let result =
-        mount_all(arguments, &pool, &datasets, directory, &mut mounts).and_then(|()| wait(&mounts));
-    // The deepest first.
-    while let Some(mount) = mounts.pop() {
-        if !mount.is_finished() {
-            mount.unmount()?;
-        }
-    }
-    result
+    Ok(pool)
 }
 
-fn mount_all(
-    arguments: &Arguments,
+/// What is to be mounted where.
+fn planned(pool: &Pool, request: &MountRequest) -> Result<Vec<PlannedMount>, DatasetError> {
+    if let (Some(snapshot), Some(directory)) = (&request.options.snapshot, &request.directory) {
+        let dataset = pool.datasets().open(snapshot)?.name().to_owned();
+        return Ok(vec![PlannedMount { dataset, mountpoint: directory.clone() }]);
+    }
+    let mut candidates = Vec::new();
+    for dataset in pool.datasets().root()?.descendants()? {
+        if dataset.kind()? == DatasetKind::FileSystem {
+            candidates.push(Candidate {
+                name: dataset.name().to_owned(),
+                canmount: dataset.text("canmount")?,
+                mountpoint: dataset.text("mountpoint")?,
+            });
+        }
+    }
+    Ok(plan(pool.name(), &candidates, request.directory.as_deref(), request.choice))
+}
+
+/// Leaves out what has no key.
+fn with_keys(
     pool: &Pool,
-    datasets: &[Dataset],
-    directory: &Path,
-    mounts: &mut Vec<Mount>,
-) -> Result<(), Failure> {
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    let read_ahead = ReadAhead::start(threads)?;
-    for dataset in datasets {
-        if dataset.kind()? != DatasetKind::FileSystem || !(arguments.all || mounts_itself(dataset)?)
-        {
-            continue;
-        }
-        if dataset.key_status()? == KeyStatus::Unavailable {
-            eprintln!("{}: left out, its key is not loaded", dataset.name());
-            continue;
-        }
-        let mut options = rzfs_zpl::FileSystemOptions::of_dataset(dataset, pool.version())?;
-        options.read_ahead = Some(Arc::clone(&read_ahead));
-        let objset = dataset.open_objset()?;
-        let file_system = Arc::new(FileSystem::open(objset, options)?);
-        let snapshots =
-            DatasetSnapshots::new(dataset.clone(), pool.version(), Some(Arc::clone(&read_ahead)));
-        let control = ControlTree::new(Arc::clone(&file_system), Box::new(snapshots));
-        let access = if arguments.allow_other { Access::Everyone } else { Access::Owner };
-        let options = MountOptions { source: dataset.name().to_owned(), access, threads };
-        let place = place_of(directory, dataset);
-        match Mount::new(file_system, Some(control), &place, &options) {
-            Ok(mount) => mounts.push(mount),
-            // The pool's own root has to be there, the rest is mounted as far as it goes.
-            Err(error) if mounts.is_empty() => return Err(error.into()),
-            Err(error) => eprintln!("{}: {error}", dataset.name()),
+    planned: Vec<PlannedMount>,
+    request: &MountRequest,
+    console: &mut Console<'_>,
+) -> Result<Vec<(Dataset, PlannedMount)>, Failure> {
+    let mut possible = Vec::new();
+    let mut refused = Vec::new();
+    for mount in planned {
+        let dataset = pool.datasets().open(&mount.dataset).map_err(failed)?;
+        let root = dataset.encryption_root().map_err(failed)?;
+        let root = root.map(|root| root.name().to_owned());
+        let is_refused = root.as_ref().is_some_and(|root| refused.contains(root));
+        if !is_refused && keys::obtain(&dataset, request.prompting, console)? {
+            possible.push((dataset, mount));
+        } else {
+            console
+                .complain(format_args!("'{}' is left out: its key is not loaded", mount.dataset));
+            refused.extend(root);
         }
     }
-    Ok(())
+    Ok(possible)
 }
 
-/// Whether `zfs mount -a` would mount it.
-fn mounts_itself(dataset: &Dataset) -> Result<bool, DatasetError> {
-    let at = dataset.text("mountpoint")?;
-    Ok(dataset.text("canmount")? == "on" && at != "none" && at != "legacy")
-}
-
-/// `POOL/a/b` goes to `DIR/a/b`.
-fn place_of(directory: &Path, dataset: &Dataset) -> PathBuf {
-    match dataset.name().split_once('/') {
-        Some((_, below)) => directory.join(below),
-        None => directory.to_owned(),
-    }
-}
-
-/// Waits for a signal, or until somebody has unmounted everything.
-fn wait(mounts: &[Mount]) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => return Ok(()),
-                _ = terminate.recv() => return Ok(()),
-                () = tokio::time::sleep(POLL) => {
-                    if mounts.iter().all(Mount::is_finished) {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    })
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(error.to_string())
 }

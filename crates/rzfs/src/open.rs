@@ -132,6 +132,14 @@ impl PoolOptions {
         if let Some(error) = found.unopened().first() {
             return Err(error.clone().into());
         }
+        self.open_among(&found)
+    }
+
+    /// Opens the pool among what was found, whatever could not be opened.
+    ///
+    /// # Errors
+    /// [`OpenError`]: there is no such pool or several, or it cannot be imported.
+    pub fn open_among(&self, found: &Discovery) -> Result<Pool, OpenError> {
         let discovered = match &self.name {
             Some(name) => found.select(name, rzfs_dsl::import::Destroyed::Exclude)?,
             None => {

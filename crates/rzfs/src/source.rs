@@ -129,7 +129,7 @@ pub(crate) fn respondents(
         match Pool::import(pool, &import_options(options.import())) {
             Ok(pool) => found.pools.push(Box::new(Local(PoolService::new(pool)))),
             Err(failure) => {
-                console.complain(import_failure(&failure));
+                console.complain(import_failure(&failure, "zpool import -f"));
                 found.failed.push(pool.name().to_owned());
                 found.outcome = Err(Failure::Told);
             }
@@ -150,8 +150,9 @@ fn import_options(options: &ImportOptions) -> ImportOptions {
     }
 }
 
-/// What OpenZFS says about an import that failed.
-pub(crate) fn import_failure(failure: &ImportFailure) -> String {
+/// What OpenZFS says about an import that failed. `forced` is the command that imports a pool of
+/// another system.
+pub(crate) fn import_failure(failure: &ImportFailure, forced: &str) -> String {
     let name = &failure.name;
     match failure.error.as_ref() {
         ImportError::UnsupportedVersion { .. } => {
@@ -160,7 +161,7 @@ pub(crate) fn import_failure(failure: &ImportFailure) -> String {
         ImportError::LastUsedElsewhere { host, timestamp } => format!(
             "cannot import '{name}': pool was previously in use from another system.\n\
              Last accessed by {} (hostid={:x}) at {}\n\
-             The pool can be imported, use 'zpool import -f' to import the pool.",
+             The pool can be imported, use '{forced}' to import the pool.",
             host.name.as_deref().unwrap_or("<unknown>"),
             host.id,
             Calendar::system().ctime(*timestamp)

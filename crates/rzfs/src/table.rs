@@ -117,7 +117,9 @@ impl Table {
     /// A row, aligned to these widths.
     pub(crate) fn line(&self, row: &[String], widths: &[usize]) -> String {
         let mut line = String::new();
-        for (index, ((cell, column), width)) in row.iter().zip(&self.columns).zip(widths).enumerate() {
+        for (index, ((cell, column), width)) in
+            row.iter().zip(&self.columns).zip(widths).enumerate()
+        {
             if index > 0 {
                 line.push_str("  ");
             }

@@ -10,8 +10,8 @@ mod selection;
 mod status;
 mod status_text;
 mod usage;
-mod vdev_property;
 pub(crate) mod vdev_name;
+mod vdev_property;
 
 use crate::console::{Console, Failure, conclude};
 use crate::getopt::{Grammar, Word};
@@ -32,7 +32,11 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "import" => import::run(rest, console),
         "version" | "-V" | "--version" => crate::version::run("zpool", rest, console),
         "help" | "-?" | "--help" => {
-            return conclude(write!(console.out, "{}", usage::all()).map_err(Failure::Output), "", console);
+            return conclude(
+                write!(console.out, "{}", usage::all()).map_err(Failure::Output),
+                "",
+                console,
+            );
         }
         unknown => {
             let message = format!("unrecognized command '{unknown}'");

@@ -1,34 +1,40 @@
 //! Going to the background.
 //!
 //! The command starts itself once more with the hidden subcommand [`SERVE`], before there are any
-//! threads, and hands over the request on the child's standard input. The child mounts and then
-//! says one line on its standard output: [`Report::Ready`], or why not. Only then does the
-//! command end, with the child's verdict. Until then the child shares the terminal, so it can ask
-//! for passphrases and warn.
+//! threads, and hands over the request on the child's standard input. The child mounts, and then
+//! says one line on its standard output. Only then does the command end. Until then the child
+//! shares the terminal, so it can ask for passphrases and complain; if it fails it says why and
+//! ends, and the command ends with it.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// The hidden subcommand.
 pub(crate) const SERVE: &str = "serve-mount";
 
-/// What the child says.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// How much of what was planned is mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Report {
-    /// Everything is mounted.
-    Ready,
-    /// Nothing is mounted; the lines were for the user.
-    Failed(String),
+pub(crate) enum Completeness {
+    /// Everything.
+    Complete,
+    /// Not everything; what is missing was complained about.
+    Partial,
 }
 
-/// Starts the daemon for `request` and waits for its verdict.
-pub(crate) fn in_background(
-    request: &impl Serialize,
-    options: &[&str],
-) -> io::Result<Result<(), String>> {
+/// What became of the process in the background.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It is there.
+    Ready(Completeness),
+    /// It ended.
+    Ended(ExitStatus),
+}
+
+/// Starts the process for `request` and waits for its verdict.
+pub(crate) fn in_background(request: &impl Serialize, options: &[&str]) -> io::Result<Verdict> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(options)
         .arg(SERVE)
@@ -42,15 +48,8 @@ pub(crate) fn in_background(
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
     match serde_json::from_str(&line) {
-        Ok(Report::Ready) => Ok(Ok(())),
-        Ok(Report::Failed(message)) => {
-            child.wait()?;
-            Ok(Err(message))
-        }
-        Err(_) => {
-            let status = child.wait()?;
-            Ok(Err(format!("the mount process ended before it was ready: {status}")))
-        }
+        Ok(completeness) => Ok(Verdict::Ready(completeness)),
+        Err(_) => child.wait().map(Verdict::Ended),
     }
 }
 
@@ -66,10 +65,14 @@ impl Readiness {
         Ok((serde_json::from_slice(&text)?, Self(())))
     }
 
-    /// Tells the command that everything is mounted, and lets go of its terminal: a session of
+    /// Tells the command that the mounts are there, and lets go of its terminal: a session of
     /// its own, `/` as working directory, nothing on the standard streams.
-    pub(crate) fn ready(self) -> io::Result<()> {
-        Self::say(&Report::Ready)?;
+    pub(crate) fn ready(self, completeness: Completeness) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&completeness)?;
+        line.push(b'\n');
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(&line)?;
+        stdout.flush()?;
         rustix::process::setsid()?;
         std::env::set_current_dir("/")?;
         let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
@@ -77,18 +80,5 @@ impl Readiness {
         rustix::stdio::dup2_stdout(&null)?;
         rustix::stdio::dup2_stderr(&null)?;
         Ok(())
-    }
-
-    /// Tells the command that nothing is mounted.
-    pub(crate) fn failed(self, message: String) -> io::Result<()> {
-        Self::say(&Report::Failed(message))
-    }
-
-    fn say(report: &Report) -> io::Result<()> {
-        let mut line = serde_json::to_vec(report)?;
-        line.push(b'\n');
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(&line)?;
-        stdout.flush()
     }
 }

@@ -1,5 +1,6 @@
 //! Which file systems of a pool are mounted, and where.
 
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// What decides about the mount of a file system.
@@ -23,7 +24,7 @@ pub(crate) struct PlannedMount {
 }
 
 /// How file systems are chosen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Choice {
     /// Those that OpenZFS mounts by itself.
     Automatic,

@@ -14,7 +14,8 @@ pub(super) fn list(
     query: &DatasetQuery,
     mounts: &[MountReport],
 ) -> DatasetListing {
-    let mut walk = Walk { tree, query, mounts, seen: BTreeSet::new(), listing: DatasetListing::default() };
+    let mut walk =
+        Walk { tree, query, mounts, seen: BTreeSet::new(), listing: DatasetListing::default() };
     if query.names.is_empty() {
         match tree.root() {
             Ok(root) => walk.head(&root, query.depth),
@@ -37,11 +38,9 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn named(&mut self, name: &str) {
-        if let Some((head, _)) = name.split_once('#') {
-            let bookmarks = self.tree.open(head).and_then(|head| head.bookmarks());
-            match bookmarks.map(|all| all.into_iter().find(|bookmark| bookmark.name == name)) {
-                Ok(Some(bookmark)) => self.bookmark(&bookmark),
-                Ok(None) => self.fail(name, &DatasetError::NotFound { name: name.to_owned() }),
+        if name.contains('#') {
+            match self.tree.open_bookmark(name) {
+                Ok(bookmark) => self.bookmark(&bookmark),
                 Err(error) => self.fail(name, &error),
             }
             return;
@@ -144,31 +143,25 @@ impl Walk<'_> {
     }
 
     fn bookmark(&mut self, bookmark: &Bookmark) {
-        if !self.wants(DatasetKind::Bookmark) || !self.seen.insert(bookmark.name.clone()) {
+        if !self.wants(DatasetKind::Bookmark) || !self.seen.insert(bookmark.name().to_owned()) {
             return;
         }
-        let space = bookmark.space;
-        let all = [
-            ("type", Some(text("bookmark"))),
-            ("creation", Some(PropertyValue::Number(bookmark.creation_time))),
-            ("referenced", space.map(|space| PropertyValue::Number(space.referenced))),
-            ("createtxg", Some(PropertyValue::Number(bookmark.creation_txg.get()))),
-            ("guid", Some(PropertyValue::Number(bookmark.guid.get()))),
-            ("logicalreferenced", space.map(|space| PropertyValue::Number(space.uncompressed))),
-        ];
-        let is_selected = |name: &str| match &self.query.properties {
-            Selection::All => true,
-            Selection::Named(names) => names.iter().any(|wanted| wanted == name),
+        let properties = match &self.query.properties {
+            Selection::All => bookmark.properties(),
+            Selection::Named(names) => {
+                let properties = names.iter().map(|name| bookmark.property(name));
+                properties.filter_map(Result::transpose).collect()
+            }
         };
-        let selected = all.into_iter().filter(|(name, _)| is_selected(name));
-        self.listing.datasets.push(DatasetReport {
-            name: bookmark.name.clone(),
-            kind: DatasetKind::Bookmark,
-            created: bookmark.creation_txg.get(),
-            properties: selected
-                .filter_map(|(name, value)| value.map(|value| computed(name, value)))
-                .collect(),
-        });
+        match properties {
+            Ok(properties) => self.listing.datasets.push(DatasetReport {
+                name: bookmark.name().to_owned(),
+                kind: DatasetKind::Bookmark,
+                created: bookmark.record().creation_txg.get(),
+                properties: properties.into_iter().map(report).collect(),
+            }),
+            Err(error) => self.fail(bookmark.name(), &error),
+        }
     }
 
     fn fail(&mut self, name: &str, error: &DatasetError) {

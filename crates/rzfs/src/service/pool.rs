@@ -2,8 +2,8 @@
 
 use super::{properties, vdevs};
 use crate::protocol::{
-    CheckpointReport, Condition, DamagedFile, DedupReport, ExpansionReport, LoadReport,
-    PoolReport, RemovalReport, ScanFunction, ScanReport, ScanState,
+    CheckpointReport, Condition, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
+    RemovalReport, ScanFunction, ScanReport, ScanState,
 };
 use rzfs_dsl::pool::{
     AuxiliaryKind, ErrorLogEntry, PoolStatus, ScanStatus, UnknownFeature, VdevSpace,

@@ -1,12 +1,12 @@
 //! Properties of pools (spec 09, section 5.2).
 
 use crate::protocol::{PoolReport, PropertyReport, PropertySource, PropertyValue};
+use PropertyValue::{Number, Text, Unset};
 use rzfs_dsl::pool::{FeatureNeed, FeatureState, PropertySource as Origin, Stored};
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::ddt::DdtStats;
 use rzfs_format::features::{Feature, Release};
 use rzfs_vdev::{AuxReason, Health, VdevState};
-use PropertyValue::{Number, Text, Unset};
 
 /// Collects properties in their order.
 #[derive(Debug, Default)]
@@ -121,10 +121,8 @@ fn some(bytes: u64) -> PropertyValue {
 fn health(report: &PoolReport) -> PropertyValue {
     let state = VdevState::ALL.get(usize::from(report.root.state)).copied();
     let aux = AuxReason::ALL.get(usize::from(report.root.aux)).copied();
-    let health = Health {
-        state: state.unwrap_or(VdevState::Unknown),
-        aux: aux.unwrap_or(AuxReason::None),
-    };
+    let health =
+        Health { state: state.unwrap_or(VdevState::Unknown), aux: aux.unwrap_or(AuxReason::None) };
     Text(health.to_string())
 }
 

@@ -99,9 +99,11 @@ fn of_config(config: &VdevConfig, role: VdevRole, health: Health) -> VdevReport 
         kind: config.kind.name().to_owned(),
         id: config.id,
         guid: config.guid.get(),
-        path: config.hints.path.as_ref().map(|path| {
-            String::from_utf8_lossy(path.as_bytes()).into_owned()
-        }),
+        path: config
+            .hints
+            .path
+            .as_ref()
+            .map(|path| String::from_utf8_lossy(path.as_bytes()).into_owned()),
         whole_disk: config.hints.whole_disk.is_some_and(|whole| whole != 0),
         not_present: config.kind.is_device() && is_missing,
         // Very old RAID-Z vdevs do not say that they have one column of parity.

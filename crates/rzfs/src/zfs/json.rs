@@ -8,9 +8,7 @@ use crate::getopt::Word;
 use crate::json::{Envelope, Numbers};
 use crate::property::Writer;
 use crate::zpool::list::JSON_INT;
-use rzfs::protocol::{
-    DatasetKind, DatasetReport, PropertyReport, PropertySource, PropertyValue,
-};
+use rzfs::protocol::{DatasetKind, DatasetReport, PropertyReport, PropertySource, PropertyValue};
 use serde_json::{Map, Value};
 
 /// How datasets are written.
@@ -64,11 +62,7 @@ impl DatasetJson {
         head
     }
 
-    fn properties(
-        &self,
-        dataset: &DatasetReport,
-        columns: &[DatasetColumn],
-    ) -> Map<String, Value> {
+    fn properties(&self, dataset: &DatasetReport, columns: &[DatasetColumn]) -> Map<String, Value> {
         let value = |property: &PropertyReport| {
             let form = form_of(&property.name);
             let value = self.numbers.property(form, property, &self.writer);

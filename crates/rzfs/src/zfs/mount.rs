@@ -1,9 +1,9 @@
 //! `zfs mount`: what is mounted where (spec 09, section 3.5).
 
+use super::name;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::json::{Envelope, object};
-use super::name;
 use crate::source::{self, Respondent};
 use rzfs::protocol::{DatasetKind, DatasetQuery, Selection};
 use serde_json::{Map, Value as Json};
@@ -67,10 +67,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
 }
 
 /// Why a name is not that of a file system.
-fn problem_with(
-    name: &str,
-    pools: &mut [Box<dyn Respondent>],
-) -> Result<Option<String>, Failure> {
+fn problem_with(name: &str, pools: &mut [Box<dyn Respondent>]) -> Result<Option<String>, Failure> {
     if let Some(delimiter) = name.chars().find(|c| "@#".contains(*c)) {
         let what = if delimiter == '@' { "snapshot" } else { "bookmark" };
         return Ok(Some(format!("{what} delimiter '{delimiter}' is not expected here")));

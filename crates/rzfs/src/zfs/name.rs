@@ -56,7 +56,11 @@ pub(crate) fn check(name: &str) -> Result<(), NameError> {
         }
         check_component(short)?;
     }
-    if path.starts_with(|c: char| c.is_ascii_alphabetic()) { Ok(()) } else { Err(NameError::NoLetter) }
+    if path.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        Ok(())
+    } else {
+        Err(NameError::NoLetter)
+    }
 }
 
 fn check_component(component: &str) -> Result<(), NameError> {

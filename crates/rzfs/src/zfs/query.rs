@@ -5,9 +5,7 @@ use super::order::{self, SortKey};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::Word;
 use crate::source::{self, Respondent};
-use rzfs::protocol::{
-    DatasetKind, DatasetListing, DatasetQuery, DatasetReport, Selection,
-};
+use rzfs::protocol::{DatasetKind, DatasetListing, DatasetQuery, DatasetReport, Selection};
 use std::collections::BTreeMap;
 
 /// Names and words for kinds of datasets (`-t`).
@@ -73,9 +71,9 @@ impl Query {
                 Word::Device(device) => query.devices.push(device.clone()),
                 Word::Flag('r') if query.depth == Depth::Unsaid => query.depth = Depth::Unlimited,
                 Word::Option('d', depth) => {
-                    let depth = depth.parse().map_err(|_| {
-                        Failure::Usage(format!("({depth} is not an integer)"))
-                    })?;
+                    let depth = depth
+                        .parse()
+                        .map_err(|_| Failure::Usage(format!("({depth} is not an integer)")))?;
                     query.depth = Depth::Limited(depth);
                 }
                 Word::Option('t', kinds) => query.kinds = Some(parse_kinds(kinds)?),
@@ -245,8 +243,7 @@ fn parse_kinds(text: &str) -> Result<Vec<DatasetKind>, Failure> {
     let mut kinds: Vec<DatasetKind> = Vec::new();
     for word in text.split(',') {
         let known = KINDS.iter().find(|(name, _)| *name == word);
-        let (_, more) =
-            known.ok_or_else(|| Failure::Usage(format!("invalid type '{word}'")))?;
+        let (_, more) = known.ok_or_else(|| Failure::Usage(format!("invalid type '{word}'")))?;
         for kind in *more {
             if !kinds.contains(kind) {
                 kinds.push(*kind);

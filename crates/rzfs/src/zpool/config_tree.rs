@@ -142,7 +142,14 @@ impl<'a> ConfigTree<'a> {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let counts = &vdev.statistics;
-        write!(out, "\t{:1$}{name:<2$}  {3:<8}", "", depth * 2, self.width - depth * 2, word(vdev))?;
+        write!(
+            out,
+            "\t{:1$}{name:<2$}  {3:<8}",
+            "",
+            depth * 2,
+            self.width - depth * 2,
+            word(vdev)
+        )?;
         for count in [counts.read_errors, counts.write_errors, counts.checksum_errors] {
             write!(out, " {:>5}", self.count(count))?;
         }
@@ -197,7 +204,12 @@ impl<'a> ConfigTree<'a> {
         }
     }
 
-    fn auxiliary(&self, heading: &str, vdevs: &[&VdevReport], out: &mut dyn Write) -> io::Result<()> {
+    fn auxiliary(
+        &self,
+        heading: &str,
+        vdevs: &[&VdevReport],
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         if vdevs.is_empty() {
             return Ok(());
         }

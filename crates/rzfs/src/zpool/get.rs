@@ -146,12 +146,7 @@ impl Get {
         Ok(())
     }
 
-    fn vdevs(
-        &self,
-        selection: &Selection,
-        names: &[String],
-        console: &mut Console<'_>,
-    ) -> Outcome {
+    fn vdevs(&self, selection: &Selection, names: &[String], console: &mut Console<'_>) -> Outcome {
         let (mut pools, outcome) = self.open(selection, console)?;
         let Some(pool) = pools.first_mut() else { return outcome };
         let report = source::pool_report(pool.as_mut())?;

@@ -9,9 +9,7 @@ use crate::getopt::Word;
 use crate::json::{Numbers, object};
 use crate::property::{Precision, Writer};
 use crate::quantity::{nicebytes, nicenum};
-use rzfs::protocol::{
-    DedupReport, PoolReport, ScanFunction, ScanState, VdevReport, VdevRole,
-};
+use rzfs::protocol::{DedupReport, PoolReport, ScanFunction, ScanState, VdevReport, VdevRole};
 use rzfs_vdev::VdevState;
 use serde_json::{Map, Value};
 

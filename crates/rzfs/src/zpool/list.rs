@@ -10,8 +10,8 @@ use crate::json::Envelope;
 use crate::property::{Form, POOL_PROPERTIES, Precision, Property, Writer};
 use crate::quantity::{vdev_basis_points, vdev_capacity};
 use crate::table::{Column, Layout, Table};
-use rzfs_format::features::{Feature, Release};
 use rzfs::protocol::{PoolReport, PropertyValue, VdevReport, VdevRole};
+use rzfs_format::features::{Feature, Release};
 use serde_json::Map;
 use std::io::{self, Write};
 
@@ -192,7 +192,11 @@ impl PoolList {
             _ => {
                 let name = row.first().map_or("", |name| name.trim_start());
                 let cells = row.iter().skip(1).map(String::as_str);
-                writeln!(out, "\t{}", std::iter::once(name).chain(cells).collect::<Vec<_>>().join("\t"))
+                writeln!(
+                    out,
+                    "\t{}",
+                    std::iter::once(name).chain(cells).collect::<Vec<_>>().join("\t")
+                )
             }
         })
     }
@@ -239,7 +243,8 @@ impl PoolList {
     }
 
     fn push_vdevs(&self, pool: &PoolReport, table: &mut Table, depths: &mut Vec<usize>) {
-        let tops = |role| pool.root.children.iter().filter(move |top: &&VdevReport| top.role == role);
+        let tops =
+            |role| pool.root.children.iter().filter(move |top: &&VdevReport| top.role == role);
         for top in tops(VdevRole::Normal).filter(|top| top.kind != "hole") {
             self.push_vdev(top, 1, table, depths);
         }

@@ -117,9 +117,8 @@ impl Selection {
     }
 
     fn print_stamp(&self, console: &mut Console<'_>) -> Outcome {
-        let now = || {
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-        };
+        let now =
+            || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         match self.stamp {
             None => {}
             Some(Stamp::Date) => writeln!(console.out, "{}", console.calendar.date(now()))?,

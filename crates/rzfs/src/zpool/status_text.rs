@@ -158,7 +158,10 @@ impl StatusStyle {
                 writeln!(out, "errors: {count} data errors, use '-v' for a list")
             }
             _ => {
-                writeln!(out, "errors: Permanent errors have been detected in the following files:\n")?;
+                writeln!(
+                    out,
+                    "errors: Permanent errors have been detected in the following files:\n"
+                )?;
                 pool.damage.iter().try_for_each(|file| writeln!(out, "        {}", file.name))
             }
         }
@@ -188,7 +191,11 @@ fn top_name(pool: &PoolReport, id: u64) -> String {
 fn print_dedup(dedup: Option<&DedupReport>, out: &mut dyn Write) -> io::Result<()> {
     let Some(dedup) = dedup else { return writeln!(out, "\n dedup: no DDT entries") };
     let (disk, core) = (nicebytes(dedup.disk_bytes), nicebytes(dedup.core_bytes));
-    writeln!(out, "\n dedup: DDT entries {}, size {disk} on disk, {core} in core\n", dedup.entries)?;
+    writeln!(
+        out,
+        "\n dedup: DDT entries {}, size {disk} on disk, {core} in core\n",
+        dedup.entries
+    )?;
     print_dedup_histogram(&dedup.histogram, out)
 }
 

@@ -27,8 +27,7 @@ const COMMANDS: [(&str, &str); 9] = [
 ];
 
 /// What rzfs adds to every subcommand.
-const DEVICES: &str =
-    "\nAll commands take -d DEVICE... for pools that are not mounted.\n";
+const DEVICES: &str = "\nAll commands take -d DEVICE... for pools that are not mounted.\n";
 
 /// The properties of pools, as shown after a mistake in a command that takes some.
 const PROPERTIES: &str = include_str!("properties.txt");

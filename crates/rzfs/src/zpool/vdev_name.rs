@@ -40,7 +40,8 @@ impl NameStyle {
         }
         let Some(path) = path else { return interior_name(vdev) };
         let resolved = self.resolved.then(|| std::fs::canonicalize(path).ok()).flatten();
-        let path = resolved.and_then(|path| path.into_os_string().into_string().ok())
+        let path = resolved
+            .and_then(|path| path.into_os_string().into_string().ok())
             .unwrap_or_else(|| path.to_owned());
         if self.full_path || vdev.kind == "file" {
             return path;

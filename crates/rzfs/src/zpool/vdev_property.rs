@@ -16,12 +16,8 @@ pub(super) struct NamedVdev<'a> {
 
 /// All vdevs of a pool: the root, then depth first.
 pub(super) fn vdevs(pool: &PoolReport, style: NameStyle) -> Vec<NamedVdev<'_>> {
-    let root = NamedVdev {
-        vdev: &pool.root,
-        name: "root-0".to_owned(),
-        parent: None,
-        is_top: false,
-    };
+    let root =
+        NamedVdev { vdev: &pool.root, name: "root-0".to_owned(), parent: None, is_top: false };
     let mut all = vec![root];
     for top in &pool.root.children {
         add(top, &pool.name, true, style, &mut all);

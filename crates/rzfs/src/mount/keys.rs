@@ -1,0 +1,130 @@
+//! Keys of encrypted file systems: from files that the command line names, from where property
+//! `keylocation` says, or from somebody who types them.
+
+use super::request::{KeyFile, Prompting};
+use crate::console::{Console, Failure};
+use rzfs_dsl::Pool;
+use rzfs_dsl::dataset::{Dataset, DatasetError, KeyStatus};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// How often a key may be typed wrong, as in OpenZFS.
+const ATTEMPTS: usize = 3;
+
+/// More than any key has, in bytes: a passphrase has at most 512.
+const MAX_KEY_FILE: u64 = 4096;
+
+/// Loads the keys that were named.
+///
+/// A key that fits nothing is an error, since whoever named it counts on it.
+pub(super) fn load_named(pool: &Pool, keys: &[KeyFile]) -> Result<(), Failure> {
+    for key in keys {
+        let input = read(&key.path)
+            .map_err(|error| Failure::Failed(format!("{}: {error}", key.path.display())))?;
+        match &key.root {
+            Some(name) => {
+                let root = pool.datasets().open(name).map_err(|_| missing(name))?;
+                root.load_key(&input)
+                    .map_err(|error| Failure::Failed(load_error(&root, &error)))?;
+            }
+            None => {
+                let fitting = rzfs::load_key_where_it_fits(pool, &input).map_err(unreadable)?;
+                if fitting == 0 {
+                    return Err(Failure::Failed(format!(
+                        "Key load error: '{}' is not the key of any encryption root of '{}'.",
+                        key.path.display(),
+                        pool.name()
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gets the key of a file system if it lacks one; tells whether it has one now.
+pub(super) fn obtain(
+    dataset: &Dataset,
+    prompting: Prompting,
+    console: &mut Console<'_>,
+) -> Result<bool, Failure> {
+    if dataset.key_status().map_err(unreadable)? != KeyStatus::Unavailable {
+        return Ok(true);
+    }
+    let Some(root) = dataset.encryption_root().map_err(unreadable)? else { return Ok(true) };
+    let location = root.text("keylocation").map_err(unreadable)?;
+    if let Some(path) = location.strip_prefix("file://") {
+        return Ok(from_file(&root, Path::new(path), console));
+    }
+    // Raw keys are no text, and what is fetched from the network has to be fetched by the user.
+    let is_typed = location == "prompt" && root.text("keyformat").map_err(unreadable)? != "raw";
+    match prompting {
+        Prompting::Terminal if is_typed => from_terminal(&root, console),
+        Prompting::Terminal | Prompting::Never => Ok(false),
+    }
+}
+
+fn from_file(root: &Dataset, path: &Path, console: &mut Console<'_>) -> bool {
+    let loaded = match read(path) {
+        Ok(input) => root.load_key(&input).map_err(|error| load_error(root, &error)),
+        Err(error) => {
+            Err(format!("Failed to open key material file '{}': {error}", path.display()))
+        }
+    };
+    if let Err(message) = &loaded {
+        console.complain(message);
+    }
+    loaded.is_ok()
+}
+
+/// Asks at the terminal, without echo. An empty answer gives up.
+fn from_terminal(root: &Dataset, console: &mut Console<'_>) -> Result<bool, Failure> {
+    let what = match root.text("keyformat").map_err(unreadable)?.as_str() {
+        "hex" => "hex key",
+        _ => "passphrase",
+    };
+    for _ in 0..ATTEMPTS {
+        let prompt = format!("Enter {what} for '{}': ", root.name());
+        let typed = rpassword::prompt_password(prompt);
+        let typed = typed.map_err(|error| Failure::Failed(format!("terminal: {error}")))?;
+        if typed.is_empty() {
+            return Ok(false);
+        }
+        match root.load_key(typed.as_bytes()) {
+            Ok(()) => return Ok(true),
+            Err(error @ DatasetError::WrongKey { .. }) => {
+                console.complain(load_error(root, &error));
+            }
+            Err(error) => return Err(unreadable(error)),
+        }
+    }
+    Ok(false)
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut input = Vec::new();
+    File::open(path)?.take(MAX_KEY_FILE).read_to_end(&mut input)?;
+    Ok(input)
+}
+
+fn missing(name: &str) -> Failure {
+    Failure::Failed(format!("cannot open '{name}': dataset does not exist"))
+}
+
+/// What OpenZFS says about a key that cannot be loaded.
+fn load_error(root: &Dataset, error: &DatasetError) -> String {
+    match error {
+        DatasetError::WrongKey { .. } => {
+            format!("Key load error: Incorrect key provided for '{}'.", root.name())
+        }
+        DatasetError::NotEncrypted { .. } => {
+            format!("Key load error: '{}' is not encrypted.", root.name())
+        }
+        error => format!("Key load error: {error}"),
+    }
+}
+
+fn unreadable(error: DatasetError) -> Failure {
+    Failure::Failed(error.to_string())
+}

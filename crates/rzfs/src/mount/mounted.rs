@@ -1,0 +1,205 @@
+//! A pool and its mounts.
+
+use super::MountOptions;
+use super::plan::PlannedMount;
+use crate::console::{Console, Failure};
+use crate::daemon::{Completeness, Mounted};
+use rzfs::Pool;
+use rzfs::protocol::{Answer, MountReport, Refusal, Request};
+use rzfs::service::PoolService;
+use rzfs_dsl::dataset::Dataset;
+use rzfs_fuse::{Access, InUse, Mount};
+use rzfs_zpl::{ControlTree, DatasetSnapshots, FileSystem, FileSystemOptions, ReadAhead};
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// How long to wait for the last answers of a mount that was detached.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A pool with at least one mount.
+#[derive(Debug)]
+pub(super) struct MountedPool {
+    completeness: Completeness,
+    /// Nothing when it is unmounted.
+    open: RwLock<Option<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    service: PoolService,
+    /// In the order of mounting.
+    mounts: Vec<DatasetMount>,
+}
+
+#[derive(Debug)]
+struct DatasetMount {
+    dataset: String,
+    mount: Mount,
+    /// The directory was made for the mount.
+    is_made: bool,
+}
+
+/// What all mounts of a pool share.
+struct Common<'a> {
+    pool_version: u64,
+    read_ahead: Arc<ReadAhead>,
+    threads: usize,
+    options: &'a MountOptions,
+    while_mounted: Arc<dyn Any + Send + Sync>,
+}
+
+impl MountedPool {
+    /// Mounts what is planned. What cannot be mounted is complained about, unless it is
+    /// everything.
+    pub(super) fn mount(
+        pool: Pool,
+        planned: &[(Dataset, PlannedMount)],
+        options: &MountOptions,
+        while_mounted: Arc<dyn Any + Send + Sync>,
+        console: &mut Console<'_>,
+    ) -> Result<Self, Failure> {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let read_ahead = ReadAhead::start(threads).map_err(super::failed)?;
+        let pool_version = pool.version();
+        let common = Common { pool_version, read_ahead, threads, options, while_mounted };
+        let (mut mounts, mut failures) = (Vec::new(), Vec::new());
+        for (dataset, plan) in planned {
+            match common.mount(dataset, &plan.mountpoint) {
+                Ok(mount) => mounts.push(mount),
+                Err(message) => failures.push(message),
+            }
+        }
+        for message in &failures {
+            console.complain(message);
+        }
+        if mounts.is_empty() {
+            return Err(Failure::Told);
+        }
+        let completeness = match failures.is_empty() {
+            true => Completeness::Complete,
+            false => Completeness::Partial,
+        };
+        let open = Open { service: PoolService::new(pool), mounts };
+        Ok(Self { completeness, open: RwLock::new(Some(open)) })
+    }
+
+    /// Whether everything is mounted that was planned.
+    pub(super) const fn completeness(&self) -> Completeness {
+        self.completeness
+    }
+}
+
+impl Common<'_> {
+    fn mount(&self, dataset: &Dataset, mountpoint: &Path) -> Result<DatasetMount, String> {
+        let name = dataset.name();
+        let cannot = |error: &dyn std::fmt::Display| format!("cannot mount '{name}': {error}");
+        let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
+        let (directory, is_made) = place(mountpoint)
+            .map_err(|error| cannot(&format_args!("{}: {error}", mountpoint.display())))?;
+        let options = rzfs_fuse::MountOptions {
+            source: name.to_owned(),
+            access: if self.options.allow_other { Access::Everyone } else { Access::Owner },
+            threads: self.threads,
+            while_mounted: Some(Arc::clone(&self.while_mounted)),
+        };
+        let mount = Mount::new(file_system, control, &directory, &options);
+        let mount = mount.map_err(|error| cannot(&error))?;
+        Ok(DatasetMount { dataset: name.to_owned(), mount, is_made })
+    }
+
+    /// Opens a file system, with its `.zfs` unless it is a snapshot.
+    fn open(
+        &self,
+        dataset: &Dataset,
+    ) -> Result<(Arc<FileSystem>, Option<ControlTree>), Box<dyn std::error::Error>> {
+        let mut options = FileSystemOptions::of_dataset(dataset, self.pool_version)?;
+        options.read_ahead = Some(Arc::clone(&self.read_ahead));
+        let file_system = Arc::new(FileSystem::open(dataset.open_objset()?, options)?);
+        let control = (!dataset.is_snapshot()).then(|| {
+            let read_ahead = Some(Arc::clone(&self.read_ahead));
+            let snapshots = DatasetSnapshots::new(dataset.clone(), self.pool_version, read_ahead);
+            ControlTree::new(Arc::clone(&file_system), Box::new(snapshots))
+        });
+        Ok((file_system, control))
+    }
+}
+
+/// The directory to mount at, without symbolic links, and whether it had to be made.
+fn place(directory: &Path) -> std::io::Result<(PathBuf, bool)> {
+    let is_missing = !directory.try_exists()?;
+    if is_missing {
+        std::fs::create_dir_all(directory)?;
+    }
+    Ok((directory.canonicalize()?, is_missing))
+}
+
+impl Mounted for MountedPool {
+    fn answer(&self, request: Request) -> Answer {
+        match self.open.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            Some(open) => open.service.answer(&request, &open.reports()),
+            None => Answer::Failed(Refusal { message: "the pool is unmounted".to_owned() }),
+        }
+    }
+
+    fn unmount(&self, force: bool) -> Result<(), Refusal> {
+        let mut state = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = state.as_mut() {
+            open.unmount(if force { InUse::Detach } else { InUse::Refuse })?;
+        }
+        *state = None;
+        Ok(())
+    }
+}
+
+impl Open {
+    fn reports(&self) -> Vec<MountReport> {
+        let alive = self.mounts.iter().filter(|one| !one.mount.is_finished());
+        alive
+            .map(|one| MountReport {
+                dataset: one.dataset.clone(),
+                mountpoint: one.mount.directory().to_string_lossy().into_owned(),
+            })
+            .collect()
+    }
+
+    /// Ends the mounts, the deepest first. Those that are gone when one is in use stay so.
+    fn unmount(&mut self, in_use: InUse) -> Result<(), Refusal> {
+        while let Some(last) = self.mounts.last() {
+            last.mount.request_unmount(in_use).map_err(|error| Refusal {
+                message: match error.is_in_use() {
+                    true => format!(
+                        "cannot unmount '{}': pool or dataset is busy",
+                        error.directory().display()
+                    ),
+                    false => error.to_string(),
+                },
+            })?;
+            self.mounts.pop().into_iter().for_each(DatasetMount::finish);
+        }
+        Ok(())
+    }
+}
+
+impl DatasetMount {
+    /// Waits for the last answers, and removes the directory if it was made for the mount.
+    fn finish(self) {
+        let directory = self.mount.directory().to_owned();
+        let start = Instant::now();
+        while !self.mount.is_finished() && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.mount.is_finished() {
+            if let Err(error) = self.mount.unmount() {
+                tracing::warn!(%error, "session");
+            }
+        } else {
+            self.mount.abandon();
+        }
+        if self.is_made {
+            // Somebody may have put something there.
+            let _ = std::fs::remove_dir(directory);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What `rzfs mount` is asked to do, in a form that can be handed to the process in the
+//! background: paths are absolute, options understood.
+
+use super::plan::Choice;
+use crate::arguments::MountArguments;
+use crate::console::Failure;
+use crate::quantity::parse_size;
+use serde::{Deserialize, Serialize};
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+/// What is to be mounted, and how.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct MountRequest {
+    /// Devices, images, or directories to search for them.
+    pub(crate) devices: Vec<PathBuf>,
+    /// Where the root of the pool goes; without, every file system goes to its mount point.
+    pub(crate) directory: Option<PathBuf>,
+    /// Name or guid of the pool.
+    pub(crate) pool: Option<String>,
+    /// Whether to import a pool that another system had last.
+    pub(crate) force: bool,
+    /// Which file systems.
+    pub(crate) choice: Choice,
+    /// Key files.
+    pub(crate) keys: Vec<KeyFile>,
+    /// Who types passphrases.
+    pub(crate) prompting: Prompting,
+    /// `-o`.
+    pub(crate) options: MountOptions,
+}
+
+/// Who can be asked for a passphrase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Prompting {
+    /// Somebody at a terminal.
+    Terminal,
+    /// Nobody.
+    Never,
+}
+
+/// A file with a key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct KeyFile {
+    /// The encryption root that it is for; without, every root that it fits.
+    pub(crate) root: Option<String>,
+    /// The file.
+    pub(crate) path: PathBuf,
+}
+
+/// Mount options.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct MountOptions {
+    /// Other users get in, as far as permissions let them.
+    pub(crate) allow_other: bool,
+    /// Most bytes of block contents to keep in memory.
+    pub(crate) arc_max: Option<u64>,
+    /// This snapshot is mounted, and nothing else.
+    pub(crate) snapshot: Option<String>,
+}
+
+impl MountRequest {
+    /// Understands the arguments.
+    pub(crate) fn of(arguments: &MountArguments) -> Result<Self, Failure> {
+        let (devices, directory) = arguments.devices_and_directory();
+        let options = MountOptions::parse(&arguments.options)?;
+        if options.snapshot.is_some() && directory.is_none() {
+            let message = "the option snapshot= needs a directory to mount at";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+        Ok(Self {
+            devices: devices.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?,
+            directory: directory.map(absolute).transpose()?,
+            pool: arguments.pool.clone(),
+            force: arguments.force,
+            choice: if arguments.all { Choice::All } else { Choice::Automatic },
+            keys: arguments.keys.iter().map(|key| KeyFile::parse(key)).collect::<Result<_, _>>()?,
+            prompting: if is_terminal { Prompting::Terminal } else { Prompting::Never },
+            options,
+        })
+    }
+}
+
+impl KeyFile {
+    /// `FS=PATH` or `PATH`. What is in front of a `=` is a dataset unless it looks like a path.
+    fn parse(argument: &str) -> Result<Self, Failure> {
+        let (root, path) = match argument.split_once('=') {
+            Some((root, path)) if !root.starts_with(['.', '/']) => (Some(root.to_owned()), path),
+            _ => (None, argument),
+        };
+        Ok(Self { root, path: absolute(Path::new(path))? })
+    }
+}
+
+impl MountOptions {
+    fn parse(words: &[String]) -> Result<Self, Failure> {
+        let mut options = Self::default();
+        for word in words {
+            match word.split_once('=').unwrap_or((word, "")) {
+                ("ro", "") => {}
+                ("allow_other", "") => options.allow_other = true,
+                ("arc_max", size) => {
+                    let bytes = parse_size(size);
+                    let invalid = |error| Failure::Usage(format!("option arc_max: {error}"));
+                    options.arc_max = Some(bytes.map_err(invalid)?);
+                }
+                ("snapshot", name) if name.contains('@') => {
+                    options.snapshot = Some(name.to_owned());
+                }
+                ("snapshot", name) => {
+                    let message = format!("option snapshot: '{name}' is not FS@SNAP");
+                    return Err(Failure::Usage(message));
+                }
+                ("rw", "") => {
+                    return Err(Failure::Usage("pools are mounted read-only".to_owned()));
+                }
+                _ => return Err(Failure::Usage(format!("unknown mount option '{word}'"))),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<MountOptions, Failure> {
+        MountOptions::parse(&text.split(',').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn mount_options() {
+        let options = parse("ro,allow_other,arc_max=1.5G,snapshot=tank/a@b").unwrap();
+        assert!(options.allow_other);
+        assert_eq!(options.arc_max, Some(3 << 29));
+        assert_eq!(options.snapshot.as_deref(), Some("tank/a@b"));
+        for wrong in ["rw", "noexec", "arc_max=x", "snapshot=tank", "ro=1"] {
+            assert!(matches!(parse(wrong), Err(Failure::Usage(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn key_files() {
+        let parsed = |text: &str| KeyFile::parse(text).unwrap();
+        let named = parsed("tank/a=/keys/a");
+        assert_eq!(named, KeyFile { root: Some("tank/a".into()), path: "/keys/a".into() });
+        let odd = parsed("/keys/a=b");
+        assert_eq!(odd, KeyFile { root: None, path: "/keys/a=b".into() });
+    }
+}
