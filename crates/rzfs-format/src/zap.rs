@@ -10,9 +10,11 @@ pub mod hash;
 pub mod leaf;
 pub mod micro;
 pub mod name;
+mod swap;
 
 pub use hash::{HashBits, ZapHash};
 pub use name::Normalization;
+pub use swap::swap_block;
 
 use crate::endian::Fields;
 use crate::{ByteOrder, FormatError};

@@ -8,9 +8,44 @@ use crate::Cookie;
 
 /// A key that is looked up or stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum KeyRef<'a> {
+pub enum KeyRef<'a> {
+    /// A string of bytes without NUL.
     Name(&'a [u8]),
+    /// An array of 64-bit numbers.
     Words(&'a [u64]),
+}
+
+impl<'a> From<&'a str> for KeyRef<'a> {
+    fn from(name: &'a str) -> Self {
+        Self::Name(name.as_bytes())
+    }
+}
+
+impl<'a> From<&'a String> for KeyRef<'a> {
+    fn from(name: &'a String) -> Self {
+        Self::Name(name.as_bytes())
+    }
+}
+
+impl<'a> From<&'a [u8]> for KeyRef<'a> {
+    fn from(name: &'a [u8]) -> Self {
+        Self::Name(name)
+    }
+}
+
+impl<'a> From<&'a [u64]> for KeyRef<'a> {
+    fn from(words: &'a [u64]) -> Self {
+        Self::Words(words)
+    }
+}
+
+impl<'a> From<&'a ZapKey> for KeyRef<'a> {
+    fn from(key: &'a ZapKey) -> Self {
+        match key {
+            ZapKey::Name(name) => Self::Name(name),
+            ZapKey::Words(words) => Self::Words(words),
+        }
+    }
 }
 
 impl KeyRef<'_> {
@@ -43,13 +78,6 @@ pub enum ZapKey {
 }
 
 impl ZapKey {
-    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
-        match self {
-            Self::Name(name) => KeyRef::Name(name),
-            Self::Words(words) => KeyRef::Words(words),
-        }
-    }
-
     /// The name, if the key is one.
     #[must_use]
     pub fn as_name(&self) -> Option<&[u8]> {
@@ -107,12 +135,19 @@ impl ZapValue {
         }
     }
 
-    /// The value as it is stored in a fat ZAP.
-    pub(crate) fn to_big_endian(&self) -> Vec<u8> {
-        let size = self.integer_size().bytes();
-        self.integers()
-            .flat_map(|integer| integer.to_be_bytes().into_iter().skip(8 - size))
-            .collect()
+    /// Hands out the value as it is stored in a fat ZAP.
+    pub(crate) fn with_stored<R>(&self, read: impl FnOnce(Integers<'_>) -> R) -> R {
+        let size = self.integer_size();
+        match &self.0 {
+            Repr::One(integer) => read(Integers { size, bytes: &integer.to_be_bytes() }),
+            Repr::Bytes(bytes) => read(Integers { size, bytes }),
+            Repr::Many(_, integers) => {
+                let bytes = integers
+                    .iter()
+                    .flat_map(|integer| integer.to_be_bytes().into_iter().skip(8 - size.bytes()));
+                read(Integers { size, bytes: &bytes.collect::<Vec<_>>() })
+            }
+        }
     }
 
     /// Size of each integer.
@@ -168,6 +203,14 @@ impl ZapValue {
         if self.len() == 1 { self.get(0) } else { None }
     }
 
+    /// The number, if the value is a single 64-bit integer.
+    pub(crate) const fn single_u64(&self) -> Option<u64> {
+        match self.0 {
+            Repr::One(integer) => Some(integer),
+            _ => None,
+        }
+    }
+
     /// The bytes, if the integers are bytes.
     #[must_use]
     pub fn as_bytes(&self) -> Option<&[u8]> {
@@ -201,11 +244,6 @@ impl From<&str> for ZapValue {
 /// A big-endian number of at most 8 bytes.
 pub(crate) fn big_endian(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
-}
-
-/// Bytes with the size of their integers.
-pub(crate) const fn integers(size: IntegerSize, bytes: &[u8]) -> Integers<'_> {
-    Integers { size, bytes }
 }
 
 /// An entry of a ZAP.
@@ -244,7 +282,7 @@ mod tests {
             ZapValue::new(IntegerSize::Eight, &[u64::MAX, 1]),
             ZapValue::new(IntegerSize::Four, &[]),
         ] {
-            let stored = value.to_big_endian();
+            let stored = value.with_stored(|integers| integers.bytes.to_vec());
             assert_eq!(ZapValue::from_big_endian(value.integer_size(), &stored), value);
         }
         assert_eq!(ZapValue::new(IntegerSize::Two, &[0x1_2345]).as_u64(), Some(0x2345));

@@ -1,5 +1,10 @@
 //! An open fat ZAP: its header, and the way to a leaf (spec 03, sections 12.6 and 12.7).
 
+mod edit;
+mod shrink;
+mod split;
+mod table;
+
 use bytes::Bytes;
 use rzfs_format::zap::fat::FatHeader;
 use rzfs_format::zap::leaf::{KeyKind, Leaf, LeafEntry};
@@ -8,14 +13,14 @@ use rzfs_format::{BlockId, ByteOrder, FormatError};
 
 use crate::cookie::Position;
 use crate::entry::{KeyRef, ZapEntry, ZapKey, big_endian};
+use crate::first_block::{Contents, FirstBlock};
 use crate::{ZapBlocks, ZapError, ZapValue};
 
 /// A fat ZAP.
 #[derive(Debug)]
 pub(crate) struct Fat {
     pub(crate) header: FatHeader,
-    block: Bytes,
-    order: ByteOrder,
+    block: FirstBlock,
 }
 
 /// A leaf's block.
@@ -34,7 +39,12 @@ impl LeafBlock {
 
 impl Fat {
     pub(crate) fn open(block: Bytes, order: ByteOrder) -> Result<Self, FormatError> {
-        Ok(Self { header: FatHeader::decode(&block, order)?, block, order })
+        let header = FatHeader::decode(&block, order)?;
+        Ok(Self { header, block: FirstBlock::new(Contents { bytes: block, order }) })
+    }
+
+    pub(crate) const fn first_block(&mut self) -> &mut FirstBlock {
+        &mut self.block
     }
 
     pub(crate) const fn key_kind(&self) -> KeyKind {
@@ -96,10 +106,18 @@ impl Fat {
             ZapError::corrupt(block)(FormatError::field("ZAP pointer table", "leaf", value))
         };
         let (place, offset) = header.pointer_place(index).ok_or(wrong(BlockId(0), index))?;
-        let (table, order) =
-            if place.0 == 0 { (self.block.clone(), self.order) } else { read(blocks, place)? };
-        let word = table.get(offset..).and_then(|rest| rest.first_chunk::<8>());
-        let leaf = order.u64(*word.ok_or(wrong(place, index))?);
+        let word = |table: &Contents| {
+            let word = table.bytes.get(offset..).and_then(|rest| rest.first_chunk::<8>());
+            word.map(|word| table.order.u64(*word))
+        };
+        let leaf = if place.0 == 0 {
+            let contents = self.block.get(blocks)?;
+            word(&contents)
+        } else {
+            let (bytes, order) = read(blocks, place)?;
+            word(&Contents { bytes, order })
+        };
+        let leaf = leaf.ok_or(wrong(place, index))?;
         if leaf == 0 || leaf >= header.free_block.0 {
             return Err(wrong(place, leaf));
         }
@@ -144,17 +162,26 @@ impl Fat {
         let hash = self.hash(key).ok_or(ZapError::KeyKind)?;
         let leaf = self.leaf(blocks, hash)?;
         let stored = key.stored();
-        let search = || {
-            let view = leaf.view()?;
-            for entry in view.bucket(view.bucket_of(hash), self.key_kind()) {
-                let entry = entry?;
-                if entry.hash == hash && view.equals(entry.name, &stored)? {
-                    return value(&view, &entry).map(Some);
-                }
+        let found = self.find_in(&leaf, hash, &stored, value);
+        found.map_err(ZapError::corrupt(leaf.id))
+    }
+
+    /// What `value` says of the entry of a leaf whose key is stored as these bytes.
+    fn find_in<V>(
+        &self,
+        leaf: &LeafBlock,
+        hash: ZapHash,
+        stored: &[u8],
+        value: impl Fn(&Leaf<'_>, &LeafEntry) -> Result<V, FormatError>,
+    ) -> Result<Option<V>, FormatError> {
+        let view = leaf.view()?;
+        for entry in view.bucket(view.bucket_of(hash), self.key_kind()) {
+            let entry = entry?;
+            if entry.hash == hash && view.equals(entry.name, stored)? {
+                return value(&view, &entry).map(Some);
             }
-            Ok(None)
-        };
-        search().map_err(ZapError::corrupt(leaf.id))
+        }
+        Ok(None)
     }
 
     /// The entries with this hash, by ascending cd.

@@ -1,14 +1,20 @@
 //! An open microzap: its block and the index of its entries (spec 03, section 12.5).
 
+mod edit;
+mod slots;
+
 use bytes::Bytes;
 use rzfs_format::zap::micro::{MAX_CD, MicroBlock, MicroEntry};
 use rzfs_format::zap::{HashBits, ZapHash};
-use rzfs_format::{ByteOrder, FormatError};
+use rzfs_format::{BlockId, ByteOrder, FormatError};
 
 use crate::btree::BTree;
 use crate::cookie::Position;
 use crate::entry::{ZapEntry, ZapKey};
-use crate::{Normalization, ZapValue};
+use crate::first_block::{Contents, FirstBlock};
+use crate::{Normalization, ZapBlocks, ZapError, ZapValue};
+pub(crate) use edit::Room;
+use slots::Slots;
 
 /// Bytes of elements in a leaf of the index: small, so that insertions in the random order of
 /// hashes move little.
@@ -29,6 +35,10 @@ impl IndexEntry {
         ZapHash(self.0 & 0xffff_ffff_0000_0000)
     }
 
+    const fn cd(self) -> u32 {
+        (self.0 >> 16) as u32 & 0xffff
+    }
+
     const fn slot(self) -> usize {
         (self.0 & 0xffff) as usize
     }
@@ -42,9 +52,11 @@ impl IndexEntry {
 /// A microzap with its index.
 #[derive(Debug)]
 pub(crate) struct Micro {
-    block: Bytes,
-    order: ByteOrder,
+    block: FirstBlock,
+    size: usize,
     index: BTree<IndexEntry>,
+    /// Which entries of the block are used; only a writer needs to know.
+    slots: Option<Box<Slots>>,
     salt: u64,
     normalization: Normalization,
 }
@@ -66,7 +78,13 @@ impl Micro {
         }
         let index = BTree::from_sorted(&elements, INDEX_LEAF_BYTES)
             .ok_or(FormatError::invalid("microzap", "two entries have one position"))?;
-        Ok(Self { block, order, index, salt, normalization })
+        let size = block.len();
+        let block = FirstBlock::new(Contents { bytes: block, order });
+        Ok(Self { block, size, index, slots: None, salt, normalization })
+    }
+
+    pub(crate) const fn first_block(&mut self) -> &mut FirstBlock {
+        &mut self.block
     }
 
     pub(crate) const fn salt(&self) -> u64 {
@@ -82,52 +100,69 @@ impl Micro {
     }
 
     pub(crate) const fn block_size(&self) -> usize {
-        self.block.len()
+        self.size
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.index.memory_bytes() + self.block.len()
+        self.index.memory_bytes() + self.size
     }
 
-    fn slot(&self, slot: usize) -> Result<MicroEntry<'_>, FormatError> {
-        MicroBlock::decode(&self.block, self.order)?
-            .entry(slot)?
-            .ok_or(FormatError::invalid("microzap", "an indexed entry is free"))
+    fn hash(&self, name: &[u8]) -> ZapHash {
+        hash_of(self.salt, self.normalization, name)
     }
 
     /// Value of the entry with exactly this name.
-    pub(crate) fn lookup(&self, name: &[u8]) -> Result<Option<u64>, FormatError> {
-        let hash = hash_of(self.salt, self.normalization, name);
-        for slot in self.slots_of(hash) {
-            let entry = self.slot(slot)?;
+    pub(crate) fn lookup<B: ZapBlocks>(
+        &self,
+        blocks: &B,
+        name: &[u8],
+    ) -> Result<Option<u64>, ZapError<B::Error>> {
+        let block = self.block.get(blocks)?;
+        let found = self.find(&block, name).map_err(ZapError::corrupt(BlockId(0)))?;
+        Ok(found.map(|(_, value)| value))
+    }
+
+    /// Place and value of the entry with exactly this name.
+    fn find(
+        &self,
+        block: &Contents,
+        name: &[u8],
+    ) -> Result<Option<(IndexEntry, u64)>, FormatError> {
+        for element in self.with_hash(self.hash(name)) {
+            let entry = slot(block, element)?;
             if entry.name == name {
-                return Ok(Some(entry.value));
+                return Ok(Some((element, entry.value)));
             }
         }
         Ok(None)
     }
 
     /// The entries whose names have the hash of this one, by ascending cd.
-    pub(crate) fn with_hash_of(
+    pub(crate) fn with_hash_of<B: ZapBlocks>(
         &self,
+        blocks: &B,
         name: &[u8],
-    ) -> impl Iterator<Item = Result<ZapEntry, FormatError>> + use<'_> {
-        let hash = hash_of(self.salt, self.normalization, name);
-        self.slots_of(hash).map(move |slot| self.entry(hash, slot))
+    ) -> Result<Vec<ZapEntry>, ZapError<B::Error>> {
+        let block = self.block.get(blocks)?;
+        let entries = self.with_hash(self.hash(name)).map(|element| entry(&block, element));
+        entries.collect::<Result<_, _>>().map_err(ZapError::corrupt(BlockId(0)))
     }
 
-    fn slots_of(&self, hash: ZapHash) -> impl Iterator<Item = usize> + use<'_> {
+    fn with_hash(&self, hash: ZapHash) -> impl Iterator<Item = IndexEntry> + use<'_> {
         self.index
             .range_from(&IndexEntry::new(hash, 0, 0))
             .take_while(move |element| element.hash() == hash)
-            .map(IndexEntry::slot)
     }
 
     /// The entries from a position on.
-    pub(crate) fn from(
+    pub(crate) fn from<B: ZapBlocks>(
         &self,
+        blocks: &B,
         position: Position,
-    ) -> impl Iterator<Item = Result<ZapEntry, FormatError>> + Send + '_ {
+    ) -> Result<
+        impl Iterator<Item = Result<ZapEntry, FormatError>> + Send + use<'_, B>,
+        ZapError<B::Error>,
+    > {
         let Position { hash, cd } = position;
         let start = if cd > MAX_CD {
             // Between all entries with this hash and the next.
@@ -135,20 +170,27 @@ impl Micro {
         } else {
             IndexEntry::new(hash, cd, 0)
         };
-        let index = self.index.range_from(&start);
-        index.map(|element| self.entry(element.hash(), element.slot()))
+        let block = self.block.get(blocks)?;
+        Ok(self.index.range_from(&start).map(move |element| entry(&block, element)))
     }
+}
 
-    fn entry(&self, hash: ZapHash, slot: usize) -> Result<ZapEntry, FormatError> {
-        let entry = self.slot(slot)?;
-        Ok(ZapEntry {
-            key: ZapKey::Name(self.block.slice_ref(entry.name)),
-            value: ZapValue::from(entry.value),
-            next: Position { hash, cd: entry.cd }.cookie_after(HashBits::Bits28),
-            hash,
-            differentiator: entry.cd,
-        })
-    }
+fn slot(block: &Contents, element: IndexEntry) -> Result<MicroEntry<'_>, FormatError> {
+    MicroBlock::decode(&block.bytes, block.order)?
+        .entry(element.slot())?
+        .ok_or(FormatError::invalid("microzap", "an indexed entry is free"))
+}
+
+fn entry(block: &Contents, element: IndexEntry) -> Result<ZapEntry, FormatError> {
+    let found = slot(block, element)?;
+    let hash = element.hash();
+    Ok(ZapEntry {
+        key: ZapKey::Name(block.bytes.slice_ref(found.name)),
+        value: ZapValue::from(found.value),
+        next: Position { hash, cd: found.cd }.cookie_after(HashBits::Bits28),
+        hash,
+        differentiator: found.cd,
+    })
 }
 
 fn hash_of(salt: u64, normalization: Normalization, name: &[u8]) -> ZapHash {

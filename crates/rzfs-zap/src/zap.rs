@@ -1,29 +1,28 @@
 //! An open ZAP of either form.
 
-use rzfs_format::zap::{HashBits, ZapForm, ZapHash};
-use rzfs_format::{BlockId, FormatError};
+use rzfs_format::zap::{HashBits, ZapForm};
 
-use crate::cookie::{Cookie, Position};
+use crate::cookie::Cookie;
+use crate::create::NewZap;
+use crate::entries::Entries;
 use crate::entry::{KeyRef, ZapEntry};
-use crate::fat::{Fat, LeafBlock};
-use crate::micro::Micro;
+use crate::fat::Fat;
+use crate::form::Form;
 use crate::statistics::{self, MicroStatistics, ZapStatistics};
-use crate::{Normalization, ZapBlocks, ZapError, ZapValue};
+use crate::{Normalization, ZapBlocks, ZapBlocksMut, ZapError, ZapValue, ZapWriter};
 
 /// An open ZAP.
 ///
 /// Opening a microzap reads and indexes all of it; opening a fat ZAP reads its header. What is
-/// read later comes from the blocks again, so the object must not change while it is open.
+/// read later comes from the blocks again, so the object must not change while it is open, except
+/// through a [`Self::writer`].
+///
+/// Any number of threads may read at once; a writer is alone. Whoever owns the object holds the
+/// two apart with a lock around the `Zap`, so that readers and writer share one index.
 #[derive(Debug)]
 pub struct Zap<B> {
     blocks: B,
     form: Form,
-}
-
-#[derive(Debug)]
-enum Form {
-    Micro(Micro),
-    Fat(Box<Fat>),
 }
 
 /// When a name matches the name of an entry (spec 03, section 12.3).
@@ -37,22 +36,32 @@ pub enum Matching {
     NormalizedCase,
 }
 
+impl<B> Zap<B> {
+    /// A writer that changes the ZAP through the blocks of a transaction. They are those of the
+    /// same object, and what is written there is seen by reads of the blocks that the ZAP was
+    /// opened on.
+    pub fn writer<W: ZapBlocksMut>(&mut self, blocks: W) -> ZapWriter<'_, W> {
+        ZapWriter::new(&mut self.form, blocks)
+    }
+}
+
+impl<B: ZapBlocksMut> Zap<B> {
+    /// Makes an object a ZAP without entries.
+    pub fn create(mut blocks: B, new: &NewZap) -> Result<Self, ZapError<B::Error>> {
+        new.write_to(&mut blocks)?;
+        Self::open(blocks)
+    }
+
+    /// A writer that changes the ZAP through the blocks that it was opened on.
+    pub fn edit(&mut self) -> ZapWriter<'_, &mut B> {
+        ZapWriter::new(&mut self.form, &mut self.blocks)
+    }
+}
+
 impl<B: ZapBlocks> Zap<B> {
     /// Opens the ZAP that an object's blocks hold.
     pub fn open(blocks: B) -> Result<Self, ZapError<B::Error>> {
-        let corrupt = ZapError::corrupt(BlockId(0));
-        let (block, order) = blocks.read_block(BlockId(0)).map_err(ZapError::Blocks)?;
-        let form = match ZapForm::of_block(&block, order).map_err(&corrupt)? {
-            ZapForm::Micro if blocks.block_count() != 1 => {
-                return Err(corrupt(FormatError::field(
-                    "microzap",
-                    "blocks",
-                    blocks.block_count(),
-                )));
-            }
-            ZapForm::Micro => Form::Micro(Micro::open(block, order).map_err(&corrupt)?),
-            ZapForm::Fat => Form::Fat(Box::new(Fat::open(block, order).map_err(&corrupt)?)),
-        };
+        let form = Form::open(&blocks)?;
         Ok(Self { blocks, form })
     }
 
@@ -77,10 +86,7 @@ impl<B: ZapBlocks> Zap<B> {
     /// How names are normalised.
     #[must_use]
     pub fn normalization(&self) -> Normalization {
-        match &self.form {
-            Form::Micro(micro) => micro.normalization(),
-            Form::Fat(fat) => fat.header.normalization,
-        }
+        self.form.normalization()
     }
 
     /// The salt of the hash.
@@ -95,10 +101,7 @@ impl<B: ZapBlocks> Zap<B> {
     /// Bits of the hash that count; what cookies need.
     #[must_use]
     pub const fn hash_bits(&self) -> HashBits {
-        match &self.form {
-            Form::Micro(_) => HashBits::Bits28,
-            Form::Fat(fat) => fat.hash_bits(),
-        }
+        self.form.hash_bits()
     }
 
     /// Bytes of memory that keeping this open takes, the shared block of a microzap included.
@@ -117,34 +120,26 @@ impl<B: ZapBlocks> Zap<B> {
         &self.blocks
     }
 
+    /// Closes the ZAP and gives the blocks back.
+    #[must_use]
+    pub fn into_blocks(self) -> B {
+        self.blocks
+    }
+
     /// The value of the entry with exactly this name.
     pub fn lookup(&self, name: impl AsRef<[u8]>) -> Result<Option<ZapValue>, ZapError<B::Error>> {
-        let name = name.as_ref();
-        match &self.form {
-            Form::Micro(micro) => {
-                let found = micro.lookup(name).map_err(ZapError::corrupt(BlockId(0)))?;
-                Ok(found.map(ZapValue::from))
-            }
-            Form::Fat(fat) => fat.lookup(&self.blocks, KeyRef::Name(name)),
-        }
+        self.form.lookup(&self.blocks, KeyRef::Name(name.as_ref()))
     }
 
     /// The 64-bit integer that the entry with exactly this name has for its value; the first one
     /// if there are several.
     pub fn lookup_u64(&self, name: impl AsRef<[u8]>) -> Result<Option<u64>, ZapError<B::Error>> {
-        let name = name.as_ref();
-        match &self.form {
-            Form::Micro(micro) => micro.lookup(name).map_err(ZapError::corrupt(BlockId(0))),
-            Form::Fat(fat) => fat.lookup_number(&self.blocks, KeyRef::Name(name)),
-        }
+        self.form.lookup_u64(&self.blocks, KeyRef::Name(name.as_ref()))
     }
 
     /// The value of the entry whose key is exactly this array of numbers.
     pub fn lookup_words(&self, words: &[u64]) -> Result<Option<ZapValue>, ZapError<B::Error>> {
-        match &self.form {
-            Form::Micro(_) => Err(ZapError::KeyKind),
-            Form::Fat(fat) => fat.lookup(&self.blocks, KeyRef::Words(words)),
-        }
+        self.form.lookup(&self.blocks, KeyRef::Words(words))
     }
 
     /// The first entry, by collision differentiator, whose name matches.
@@ -156,35 +151,20 @@ impl<B: ZapBlocks> Zap<B> {
         name: &[u8],
         matching: Matching,
     ) -> Result<Option<ZapEntry>, ZapError<B::Error>> {
-        let rules = self.normalization();
-        let comparison = match matching {
-            Matching::Exact => Normalization::NONE,
-            _ if rules.is_none() => return Err(ZapError::NotNormalizing),
-            Matching::Normalized => rules,
-            Matching::NormalizedCase => rules.case_sensitive(),
-        };
-        let wanted = comparison.normalize(name);
-        for entry in self.with_hash_of(name)? {
-            let entry = entry?;
-            if comparison.normalize(entry.name()) == wanted {
-                return Ok(Some(entry));
-            }
-        }
-        Ok(None)
+        self.form.lookup_matching(&self.blocks, name, matching)
     }
 
-    /// The entries whose names have the hash of this name, by ascending cd.
-    fn with_hash_of(&self, name: &[u8]) -> Result<EntryResults<'_, B::Error>, ZapError<B::Error>> {
-        match &self.form {
-            Form::Micro(micro) => {
-                let corrupt = ZapError::corrupt(BlockId(0));
-                Ok(Box::new(micro.with_hash_of(name).map(move |entry| entry.map_err(&corrupt))))
-            }
-            Form::Fat(fat) => {
-                let hash = fat.hash(KeyRef::Name(name)).ok_or(ZapError::KeyKind)?;
-                Ok(Box::new(fat.with_hash(&self.blocks, hash)?.into_iter().map(Ok)))
-            }
-        }
+    /// Whether several entries match a name: then which of them [`Self::lookup_matching`] finds
+    /// depends on the order in which they were made.
+    ///
+    /// # Errors
+    /// As for [`Self::lookup_matching`].
+    pub fn is_ambiguous(
+        &self,
+        name: &[u8],
+        matching: Matching,
+    ) -> Result<bool, ZapError<B::Error>> {
+        Ok(self.form.count_matching(&self.blocks, name, matching)? > 1)
     }
 
     /// All entries, in the order of cookies.
@@ -195,12 +175,7 @@ impl<B: ZapBlocks> Zap<B> {
     /// The entries from a position on, in the order of cookies: by hash, then by collision
     /// differentiator.
     pub fn entries_from(&self, cookie: Cookie) -> Entries<'_, B> {
-        let state = match (&self.form, Position::from_cookie(cookie, self.hash_bits())) {
-            (_, None) => State::Done,
-            (Form::Micro(micro), Some(position)) => State::Micro(Box::new(micro.from(position))),
-            (Form::Fat(fat), Some(position)) => State::Seek(fat, position),
-        };
-        Entries { blocks: &self.blocks, state }
+        Entries::new(&self.form, &self.blocks, cookie)
     }
 
     /// Statistics for `zdb`; reads all of the ZAP.
@@ -213,94 +188,6 @@ impl<B: ZapBlocks> Zap<B> {
             Form::Fat(fat) => {
                 let statistics = statistics::of_fat(fat, &self.blocks)?;
                 Ok(ZapStatistics::Fat(Box::new(statistics)))
-            }
-        }
-    }
-}
-
-type EntryResults<'z, E> = Box<dyn Iterator<Item = Result<ZapEntry, ZapError<E>>> + 'z>;
-
-/// Iterator over the entries of a ZAP, in the order of cookies.
-///
-/// An entry that cannot be decoded is an error between the others; after a leaf that cannot be
-/// read there is nothing more.
-pub struct Entries<'z, B> {
-    blocks: &'z B,
-    state: State<'z>,
-}
-
-type MicroEntries<'z> = Box<dyn Iterator<Item = Result<ZapEntry, FormatError>> + Send + 'z>;
-
-enum State<'z> {
-    Micro(MicroEntries<'z>),
-    /// The leaf with this position is to be read.
-    Seek(&'z Fat, Position),
-    /// Entries of a leaf that are yet to be yielded.
-    Leaf(&'z Fat, LeafBlock, std::vec::IntoIter<rzfs_format::zap::leaf::LeafEntry>),
-    Done,
-}
-
-impl<'z, B: ZapBlocks> Entries<'z, B> {
-    fn read_leaf(&self, fat: &'z Fat, position: Position) -> Result<State<'z>, ZapError<B::Error>> {
-        let leaf = fat.leaf(self.blocks, position.hash)?;
-        let found = fat.sorted(&leaf, position).map_err(ZapError::corrupt(leaf.id))?;
-        Ok(State::Leaf(fat, leaf, found.into_iter()))
-    }
-
-    /// What comes after a leaf: the one with the next hashes, if there are any.
-    fn after_leaf(fat: &'z Fat, leaf: &LeafBlock) -> Result<State<'z>, FormatError> {
-        let last = leaf.view()?.last_hash();
-        Ok(match last.0.checked_add(1) {
-            Some(next) => State::Seek(fat, Position { hash: ZapHash(next), cd: 0 }),
-            None => State::Done,
-        })
-    }
-
-    /// One step: an entry, an error, or nothing yet.
-    fn step(&mut self) -> Option<Result<ZapEntry, ZapError<B::Error>>> {
-        match std::mem::replace(&mut self.state, State::Done) {
-            State::Done => None,
-            State::Micro(mut entries) => {
-                let entry = entries.next()?;
-                self.state = State::Micro(entries);
-                Some(entry.map_err(ZapError::corrupt(BlockId(0))))
-            }
-            State::Seek(fat, position) => match self.read_leaf(fat, position) {
-                Ok(state) => {
-                    self.state = state;
-                    None
-                }
-                Err(error) => Some(Err(error)),
-            },
-            State::Leaf(fat, leaf, mut entries) => {
-                let Some(entry) = entries.next() else {
-                    return match Self::after_leaf(fat, &leaf) {
-                        Ok(state) => {
-                            self.state = state;
-                            None
-                        }
-                        Err(error) => Some(Err(ZapError::corrupt(leaf.id)(error))),
-                    };
-                };
-                let decoded = leaf.view().and_then(|view| fat.entry(&view, &entry));
-                let decoded = decoded.map_err(ZapError::corrupt(leaf.id));
-                self.state = State::Leaf(fat, leaf, entries);
-                Some(decoded)
-            }
-        }
-    }
-}
-
-impl<B: ZapBlocks> Iterator for Entries<'_, B> {
-    type Item = Result<ZapEntry, ZapError<B::Error>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(item) = self.step() {
-                return Some(item);
-            }
-            if matches!(self.state, State::Done) {
-                return None;
             }
         }
     }

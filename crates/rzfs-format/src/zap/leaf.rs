@@ -12,9 +12,10 @@
 //! All entries of a leaf share the top `prefix_len` bits of their hashes; the bits after them
 //! choose the bucket. Names and values are chains of array chunks, always big-endian.
 
-mod encode;
+mod check;
+mod edit;
 
-pub use encode::{ChainOrder, Integers, LeafBuilder, LeafFull};
+pub use edit::{ChainOrder, Integers, LeafEditError, LeafMut, NewEntry};
 
 use super::fat::Geometry;
 use super::{BLOCK_TYPE_LEAF, IntegerSize, ZapHash};
@@ -80,6 +81,7 @@ impl ArrayRef {
 /// An entry's chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeafEntry {
+    chunk: u16,
     /// The name: bytes with the closing NUL, or 64-bit words (which [`ArrayRef`] it is follows
     /// from the flags of the ZAP).
     pub name: ArrayRef,
@@ -242,6 +244,7 @@ impl<'a> Leaf<'a> {
             KeyKind::Words => IntegerSize::Eight,
         };
         let entry = LeafEntry {
+            chunk: index,
             name: ArrayRef { first: chunk.u16(4)?, integer_size: name_size, count: chunk.u16(6)? },
             value: ArrayRef {
                 first: chunk.u16(8)?,
@@ -331,6 +334,27 @@ impl<'a> Leaf<'a> {
     }
 }
 
+/// Widths of the fields before the chunks, one after another.
+pub(super) fn header_widths(geometry: Geometry) -> impl Iterator<Item = usize> {
+    let header = [8, 8, 8, 4, 2, 2, 2, 2].into_iter().chain([1; 12]);
+    header.chain(std::iter::repeat_n(2, geometry.buckets()))
+}
+
+/// Widths of the fields of a chunk of this kind, one after another.
+pub(super) fn chunk_widths(kind: u8) -> Result<&'static [usize], FormatError> {
+    const ENTRY: [usize; 9] = [1, 1, 2, 2, 2, 2, 2, 4, 8];
+    const BYTES: [usize; 23] = {
+        let mut widths = [1; 23];
+        widths[22] = 2;
+        widths
+    };
+    match kind {
+        KIND_ENTRY => Ok(&ENTRY),
+        KIND_ARRAY | KIND_FREE => Ok(&BYTES),
+        _ => Err(FormatError::field(WHAT, "kind of chunk", kind)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,13 +366,17 @@ mod tests {
 
     /// The leaf of spec 12.7.
     fn sample(order: ByteOrder) -> Vec<u8> {
-        let geometry = Geometry::of_block_size(16384).unwrap();
-        let mut leaf = LeafBuilder::new(geometry, order, 0, 0);
-        let key = Integers { size: IntegerSize::One, bytes: NAME };
-        let value =
-            Integers { size: IntegerSize::Eight, bytes: &0x8000_0000_0000_0c44_u64.to_be_bytes() };
-        leaf.add(HASH, 0, key, value).unwrap();
-        leaf.finish(ChainOrder::Any)
+        let mut block = vec![0; 16384];
+        let mut leaf = LeafMut::format(&mut block, order, (0, 0), ChainOrder::Any).unwrap();
+        let value = 0x8000_0000_0000_0c44_u64.to_be_bytes();
+        let new = NewEntry {
+            hash: HASH,
+            cd: 0,
+            key: Integers { size: IntegerSize::One, bytes: NAME },
+            value: Integers { size: IntegerSize::Eight, bytes: &value },
+        };
+        leaf.insert(&new).unwrap();
+        block
     }
 
     fn entries(bytes: &[u8]) -> Result<Vec<LeafEntry>, FormatError> {
@@ -454,21 +482,10 @@ mod tests {
 
     #[test]
     fn the_range_of_a_leaf_follows_from_its_prefix() {
-        let geometry = Geometry::of_block_size(512).unwrap();
-        let block = LeafBuilder::new(geometry, ByteOrder::Little, 5, 3).finish(ChainOrder::Any);
+        let mut block = [0; 512];
+        LeafMut::format(&mut block, ByteOrder::Little, (5, 3), ChainOrder::Any).unwrap();
         let leaf = Leaf::decode(&block, ByteOrder::Little).unwrap();
         assert_eq!(leaf.last_hash(), ZapHash(0xbfff_ffff_ffff_ffff));
         assert!(leaf.covers(ZapHash(5 << 61)) && !leaf.covers(ZapHash(6 << 61)));
-    }
-
-    #[test]
-    fn a_full_leaf_says_so() {
-        let geometry = Geometry::of_block_size(512).unwrap();
-        let mut leaf = LeafBuilder::new(geometry, ByteOrder::Little, 0, 0);
-        let bytes = Integers { size: IntegerSize::One, bytes: b"x\0" };
-        for cd in 0..6 {
-            assert_eq!(leaf.add(HASH, cd, bytes, bytes), Ok(()));
-        }
-        assert_eq!(leaf.add(HASH, 6, bytes, bytes), Err(LeafFull));
     }
 }

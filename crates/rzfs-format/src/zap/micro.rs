@@ -130,12 +130,21 @@ pub fn encode_header(block: &mut [u8], order: ByteOrder, salt: u64, normalizatio
 /// When the block ends before the entry does, or the name has no room.
 pub fn encode_entry(block: &mut [u8], order: ByteOrder, index: usize, entry: MicroEntry<'_>) {
     assert!(entry.name.len() < NAME_SIZE, "a microzap's names have at most 49 bytes");
+    clear_entry(block, index);
     let offset = (index + 1) * ENTRY_SIZE;
-    block[offset..offset + ENTRY_SIZE].fill(0);
     let mut fields = FieldsMut::new(block, order);
     fields.set_u64(offset, entry.value);
     fields.set_u32(offset + 8, entry.cd);
     fields.set_bytes(offset + NAME_OFFSET, entry.name);
+}
+
+/// Makes entry `index` a free one.
+///
+/// # Panics
+/// When the block ends before the entry does.
+pub fn clear_entry(block: &mut [u8], index: usize) {
+    let offset = (index + 1) * ENTRY_SIZE;
+    block[offset..offset + ENTRY_SIZE].fill(0);
 }
 
 #[cfg(test)]

@@ -1,0 +1,263 @@
+//! Changes of an open ZAP (spec 03, sections 12.5 and 12.8).
+
+use std::convert::Infallible;
+
+use rzfs_format::zap::MAX_NAME_SIZE;
+use rzfs_format::zap::fat::{Geometry, ZapFlags};
+use rzfs_format::{BlockId, ByteOrder};
+
+use crate::entry::KeyRef;
+use crate::fat::Fat;
+use crate::form::Form;
+use crate::micro::{Micro, Room};
+use crate::{Matching, MemoryBlocks, ZapBlocks, ZapBlocksMut, ZapError, ZapValue};
+
+/// Blocks of a fat ZAP that was a microzap.
+const FAT_BLOCK_SIZE: usize = 16 << 10;
+
+/// What an administrator can set about ZAPs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tunables {
+    /// `zap_micro_max_size`: largest microzap in bytes, rounded up to 512; 128 KiB unless
+    /// `large_microzap` is enabled, then up to 1 MiB and to the largest block of the pool.
+    pub micro_max_size: usize,
+    /// `zap_shrink_enabled`: whether empty leaves collapse.
+    pub shrink_enabled: bool,
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Self { micro_max_size: 128 << 10, shrink_enabled: true }
+    }
+}
+
+/// Changes an open ZAP in a transaction.
+///
+/// A change that fails because of the ZAP's contents or of what is asked has changed nothing that
+/// readers can see, although a leaf may have been split. After an error of the blocks the ZAP has
+/// to be opened anew.
+#[derive(Debug)]
+pub struct ZapWriter<'z, B: ZapBlocksMut> {
+    form: &'z mut Form,
+    blocks: B,
+    tunables: Tunables,
+}
+
+impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
+    pub(crate) fn new(form: &'z mut Form, blocks: B) -> Self {
+        form.first_block().release();
+        Self { form, blocks, tunables: Tunables::default() }
+    }
+
+    /// Goes by these tunables from now on.
+    #[must_use]
+    pub fn tunables(mut self, tunables: Tunables) -> Self {
+        self.tunables = tunables;
+        self
+    }
+
+    /// The value of the entry with exactly this key.
+    pub fn lookup<'k>(
+        &self,
+        key: impl Into<KeyRef<'k>>,
+    ) -> Result<Option<ZapValue>, ZapError<B::Error>> {
+        self.form.lookup(&self.blocks, key.into())
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// [`ZapError::Exists`] when the same key is there. Whether names that a normalising ZAP takes
+    /// for the same may exist side by side is up to the caller: see [`Self::insert_matching`].
+    pub fn insert<'k>(
+        &mut self,
+        key: impl Into<KeyRef<'k>>,
+        value: impl Into<ZapValue>,
+    ) -> Result<(), ZapError<B::Error>> {
+        let (key, value) = (key.into(), value.into());
+        if let (Form::Micro(micro), KeyRef::Name(name)) = (&*self.form, key) {
+            check_name(name)?;
+            if micro.lookup(&self.blocks, name)?.is_some() {
+                return Err(ZapError::Exists);
+            }
+        }
+        self.store(key, &value, false)
+    }
+
+    /// Adds a name unless one that matches it is there.
+    ///
+    /// # Errors
+    /// [`ZapError::Exists`] when a name matches, [`ZapError::NotNormalizing`] when the ZAP does
+    /// not normalise and the match is not exact.
+    pub fn insert_matching(
+        &mut self,
+        name: &[u8],
+        matching: Matching,
+        value: impl Into<ZapValue>,
+    ) -> Result<(), ZapError<B::Error>> {
+        if self.form.lookup_matching(&self.blocks, name, matching)?.is_some() {
+            return Err(ZapError::Exists);
+        }
+        self.insert(name, value)
+    }
+
+    /// Gives a key a value, whether it is there or not.
+    pub fn update<'k>(
+        &mut self,
+        key: impl Into<KeyRef<'k>>,
+        value: impl Into<ZapValue>,
+    ) -> Result<(), ZapError<B::Error>> {
+        let (key, value) = (key.into(), value.into());
+        if let (Form::Micro(micro), KeyRef::Name(name)) = (&mut *self.form, key) {
+            check_name(name)?;
+            if let Some(number) = Micro::number(name, &value)
+                && micro.set(&mut self.blocks, name, number)?
+            {
+                return Ok(());
+            }
+        }
+        self.store(key, &value, true)
+    }
+
+    /// Stores a value; when the ZAP is a microzap and does not become a fat ZAP for it, the key
+    /// is not there.
+    fn store(
+        &mut self,
+        key: KeyRef<'_>,
+        value: &ZapValue,
+        replace: bool,
+    ) -> Result<(), ZapError<B::Error>> {
+        if let Form::Micro(micro) = &mut *self.form {
+            let KeyRef::Name(name) = key else { return Err(ZapError::KeyKind) };
+            let number = Micro::number(name, value);
+            let room = micro.room_for(name, self.tunables.micro_max_size);
+            if let (Some(number), Room::Free | Room::AfterGrowth(_)) = (number, room) {
+                if let Room::AfterGrowth(size) = room {
+                    micro.grow(&mut self.blocks, size)?;
+                }
+                return micro.add(&mut self.blocks, name, number);
+            }
+            check_size(name, value)?;
+            self.upgrade()?;
+        }
+        let Form::Fat(fat) = &mut *self.form else { return Ok(()) };
+        fat.check_writable(&self.blocks)?;
+        value.with_stored(|value| {
+            if replace {
+                fat.update(&mut self.blocks, key, value)
+            } else {
+                fat.insert(&mut self.blocks, key, value)
+            }
+        })
+    }
+
+    /// Removes the entry with exactly this key; `false` if there is none.
+    pub fn remove<'k>(&mut self, key: impl Into<KeyRef<'k>>) -> Result<bool, ZapError<B::Error>> {
+        match (&mut *self.form, key.into()) {
+            (Form::Micro(micro), KeyRef::Name(name)) => micro.remove(&mut self.blocks, name),
+            (Form::Micro(_), KeyRef::Words(_)) => Err(ZapError::KeyKind),
+            (Form::Fat(fat), key) => {
+                fat.check_writable(&self.blocks)?;
+                fat.remove(&mut self.blocks, key, self.tunables.shrink_enabled)
+            }
+        }
+    }
+
+    /// Removes the first entry, by collision differentiator, whose name matches; `false` if none
+    /// does.
+    ///
+    /// # Errors
+    /// [`ZapError::NotNormalizing`] when the ZAP does not normalise and the match is not exact.
+    pub fn remove_matching(
+        &mut self,
+        name: &[u8],
+        matching: Matching,
+    ) -> Result<bool, ZapError<B::Error>> {
+        match self.form.lookup_matching(&self.blocks, name, matching)? {
+            // The name is copied: the entry's shares the block, which would be copied instead.
+            Some(entry) => {
+                let name = entry.name().to_vec();
+                drop(entry);
+                self.remove(&name[..])
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Adds a number, modulo 2^64, to the 64-bit integer that a key has; a key that is not there
+    /// counts as 0, and one whose number becomes 0 is removed. Returns the sum.
+    ///
+    /// # Errors
+    /// [`ZapError::ValueKind`] when the value is something else.
+    pub fn add_u64<'k>(
+        &mut self,
+        key: impl Into<KeyRef<'k>>,
+        delta: i64,
+    ) -> Result<u64, ZapError<B::Error>> {
+        let key = key.into();
+        let before = self.lookup(key)?.map_or(Some(0), |value| value.single_u64());
+        let before = before.ok_or(ZapError::ValueKind)?;
+        let sum = before.wrapping_add_signed(delta);
+        match (delta, sum) {
+            (0, _) => {}
+            (_, 0) => {
+                self.remove(key)?;
+            }
+            _ => self.update(key, sum)?,
+        }
+        Ok(sum)
+    }
+
+    /// Makes a microzap a fat ZAP, with the same salt and the same collision differentiators.
+    ///
+    /// It is made in memory first: entries that no fat ZAP could have leave the microzap as it
+    /// is.
+    fn upgrade(&mut self) -> Result<(), ZapError<B::Error>> {
+        let Form::Micro(micro) = &*self.form else { return Ok(()) };
+        let shape = Geometry::of_block_size(FAT_BLOCK_SIZE).and_then(|geometry| {
+            Fat::encode_empty(geometry, micro.salt(), micro.normalization(), ZapFlags::NONE)
+        });
+        let empty = shape.map_err(ZapError::BadShape)?.map(Into::into).into();
+        let mut made = MemoryBlocks::new(FAT_BLOCK_SIZE, ByteOrder::NATIVE, empty);
+        let Form::Fat(mut fat) = Form::open(&made).map_err(in_memory)? else { return Ok(()) };
+        fat.first_block().release();
+        micro.in_block_order(&self.blocks, |entry| {
+            let name = KeyRef::Name(entry.name);
+            ZapValue::from(entry.value)
+                .with_stored(|value| fat.add(&mut made, name, entry.cd, value))
+                .map_err(in_memory)
+        })?;
+        self.blocks.set_block_size(FAT_BLOCK_SIZE).map_err(ZapError::Blocks)?;
+        for id in (0..made.block_count()).map(BlockId) {
+            let Ok((contents, _)) = made.read_block(id);
+            self.blocks.write_block(id, contents).map_err(ZapError::Blocks)?;
+        }
+        *self.form = Form::Fat(fat);
+        Ok(())
+    }
+}
+
+impl<B: ZapBlocksMut> Drop for ZapWriter<'_, B> {
+    fn drop(&mut self) {
+        self.form.first_block().keep(&self.blocks);
+    }
+}
+
+/// Refuses names that no ZAP can have.
+fn check_name<E>(name: &[u8]) -> Result<(), ZapError<E>> {
+    let fits = !name.is_empty() && name.len() < MAX_NAME_SIZE && !name.contains(&0);
+    if fits { Ok(()) } else { Err(ZapError::BadKey) }
+}
+
+/// Refuses entries that are too big for the leaves of a fat ZAP that was a microzap, before it
+/// becomes one.
+fn check_size<E>(name: &[u8], value: &ZapValue) -> Result<(), ZapError<E>> {
+    let geometry = Geometry::of_block_size(FAT_BLOCK_SIZE).map_err(ZapError::BadShape)?;
+    let fits = value.with_stored(|value| Fat::can_have(geometry, name.len() + 1, value));
+    if fits { Ok(()) } else { Err(ZapError::TooBig) }
+}
+
+/// The error of a change in memory, where blocks have none.
+fn in_memory<E>(error: ZapError<Infallible>) -> ZapError<E> {
+    error.map_blocks(|never| match never {})
+}
