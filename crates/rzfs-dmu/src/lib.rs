@@ -26,7 +26,7 @@ pub mod write;
 
 pub use block::Block;
 pub use error::{BlockError, DmuError};
-pub use object::Object;
+pub use object::{Object, ObjectRead};
 pub use objset::{DnodeEntry, Objset};
-pub use pipeline::{BlockInjector, BlockPipeline, BlockRequest, PipelineOptions};
+pub use pipeline::{Batch, BlockInjector, BlockPipeline, BlockRequest, PipelineOptions};
 pub use traverse::{Traversal, Visitor};

@@ -1,8 +1,9 @@
 //! Objects: numbered arrays of blocks with a bonus.
 
-use crate::tree::{Seek, Tree};
+use crate::tree::{Seek, Tree, TreeRead};
 use crate::{Block, DmuError, Objset};
 use bytes::Bytes;
+use rzfs_cache::{AccessOutcome, ObjectShape};
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, BlockPointer, ByteOrder, ObjectId};
@@ -78,7 +79,7 @@ impl Object {
     fn tree(&self) -> Tree<'_> {
         Tree {
             pipeline: self.objset.pipeline(),
-            key: self.objset.key(),
+            key: self.objset.shared_key(),
             objset: self.objset.id(),
             object: self.id,
             dnode: &self.dnode,
@@ -115,10 +116,32 @@ impl Object {
 
     /// Reads data blocks together; the caller bounds the range.
     pub fn read_blocks(&self, range: Range<u64>) -> Vec<Result<Block, DmuError>> {
+        self.begin_read(range).finish()
+    }
+
+    /// Begins to read data blocks together; the caller bounds the range.
+    pub fn begin_read(&self, range: Range<u64>) -> ObjectRead<'_> {
         let tree = self.tree();
         let pointers = tree.pointers(0, range.clone());
-        let blocks = tree.read(0, range.start, pointers).into_iter();
-        blocks.map(|block| block.map(|block| block.unwrap_or_else(|| self.zeros()))).collect()
+        ObjectRead { object: self, read: tree.begin(0, range, pointers) }
+    }
+
+    /// Reads those of these blocks of `level` into the cache that are not there, and the indirect
+    /// blocks above them; the caller bounds the range.
+    pub fn prefetch(&self, level: u8, range: Range<u64>) {
+        if level < self.dnode.levels {
+            self.tree().prefetch(level, range);
+        }
+    }
+
+    /// Its size and the shape of its tree, as far as prefetch has to know.
+    #[must_use]
+    pub fn shape(&self) -> ObjectShape {
+        ObjectShape {
+            block_size: u64::from(self.dnode.data_block_size),
+            blocks: self.dnode.max_block_id.0.saturating_add(1),
+            indirect_shift: self.dnode.pointers_shift(),
+        }
     }
 
     fn zeros(&self) -> Block {
@@ -197,6 +220,29 @@ impl Object {
     #[must_use]
     pub fn zap_error(&self, source: rzfs_zap::ZapError<DmuError>) -> DmuError {
         DmuError::Zap { objset: self.objset.id(), object: self.id, source: Box::new(source) }
+    }
+}
+
+/// Data blocks of an object that are being read: it is known how they will be had, and nobody
+/// has waited for them yet.
+#[must_use = "others wait for its blocks"]
+pub struct ObjectRead<'a> {
+    object: &'a Object,
+    read: TreeRead<'a>,
+}
+
+impl ObjectRead<'_> {
+    /// How the blocks were found, for [`PrefetchStreams`](rzfs_cache::PrefetchStreams).
+    #[must_use]
+    pub fn outcome(&self) -> AccessOutcome {
+        self.read.outcome()
+    }
+
+    /// Waits for the blocks; holes and blocks beyond the end are zeros.
+    pub fn finish(self) -> Vec<Result<Block, DmuError>> {
+        let blocks = self.read.finish().into_iter();
+        let zeros = || self.object.zeros();
+        blocks.map(|block| block.map(|block| block.unwrap_or_else(zeros))).collect()
     }
 }
 

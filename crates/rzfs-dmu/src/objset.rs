@@ -55,7 +55,7 @@ impl Objset {
         if root.is_hole() {
             return Err(corrupt(FormatError::invalid("objset", "the root pointer is a hole")));
         }
-        let request = BlockRequest { pointer: root, bookmark, key: key.as_deref() };
+        let request = BlockRequest { pointer: root, bookmark, key: key.as_ref() };
         let Block { data, order } =
             pipeline.read(request).map_err(|source| DmuError::Block { bookmark, source })?;
         let block = ObjsetBlock::decode(&data, order).map_err(corrupt)?;
@@ -116,6 +116,10 @@ impl Objset {
         self.inner.key.as_deref()
     }
 
+    pub(crate) fn shared_key(&self) -> Option<&Arc<DatasetKey>> {
+        self.inner.key.as_ref()
+    }
+
     /// The meta-dnode as an object: its data are the dnodes. `None` when no object was ever
     /// created.
     #[must_use]
@@ -127,7 +131,7 @@ impl Objset {
     fn meta_tree(&self) -> Option<Tree<'_>> {
         Some(Tree {
             pipeline: &self.inner.pipeline,
-            key: self.inner.key.as_deref(),
+            key: self.inner.key.as_ref(),
             objset: self.inner.id,
             object: ObjectId::META_DNODE,
             dnode: self.inner.block.meta_dnode.as_ref()?,
@@ -192,7 +196,7 @@ impl Objset {
             numbers.extend(*first..=*last);
             pointers.extend(tree.pointers(0, *first..*last + 1));
         }
-        let blocks = tree.read_each(0, numbers.iter().copied(), pointers);
+        let blocks = tree.begin(0, numbers.iter().copied(), pointers).finish();
         let mut found = Vec::with_capacity(wanted.len());
         for same_block in wanted.chunk_by(|(a, _), (b, _)| a == b) {
             let block = same_block

@@ -3,28 +3,39 @@
 //! It is the one place where pointers are followed. A batch goes through these steps, each for
 //! the whole batch before the next:
 //!
-//! 1. holes and embedded data need no device;
-//! 2. what the cache has is taken from it;
-//! 3. the first copies of the rest are read together; the vdev layer repairs what redundancy can
+//! 1. holes and embedded data need no device; what the cache has is taken from it; what another
+//!    thread is reading already is waited for at the end;
+//! 2. the first copies of the rest are read together; the vdev layer repairs what redundancy can
 //!    repair, with the block's checksum as the judge;
-//! 4. blocks whose copy is lost go on with their next copy;
-//! 5. each block is decrypted and decompressed, and enters the cache.
+//! 3. blocks whose copy is lost go on with their next copy;
+//! 4. each block is decrypted and decompressed, by several threads when there is much of it, and
+//!    enters the cache, where it reaches those who wait for it.
+//!
+//! A block that several threads want at the same time is read by the first of them.
+
+mod batch;
+mod decode;
+mod workers;
+
+pub use batch::Batch;
 
 use crate::gang::GangReader;
 use crate::{Block, BlockError};
+use batch::{Pending, Wanted, is_like};
 use bytes::Bytes;
-use rzfs_cache::{AdaptiveCache, BlockKey, BlockKind};
+use decode::{decompress, is_dnode_block};
+use rzfs_cache::{
+    AdaptiveCache, BlockKey, BlockKind, Lookup, PrefetchActivity, PrefetchTunables, Purpose,
+};
 use rzfs_codec::checksum::{self, Salt};
-use rzfs_codec::compress;
-use rzfs_codec::crypto::{self, DatasetKey};
+use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::block_pointer::{PointerKind, Protection};
-use rzfs_format::compression::CompressionFunction;
-use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::{Bookmark, SECTOR_SIZE};
 use rzfs_format::{BlockPointer, Dva, VdevId};
 use rzfs_vdev::{BlockRead, VdevTree};
 use std::fmt;
 use std::sync::Arc;
+use workers::Workers;
 
 /// Changes blocks after they were verified and decoded, before anyone sees them: how tests find
 /// out what a damaged structure with a right checksum does to everything above.
@@ -57,7 +68,7 @@ pub struct BlockRequest<'a> {
     ///
     /// Without the key an encrypted block is an error, but for a block of dnodes: its dnodes are
     /// readable, only those of their bonuses that are encrypted stay ciphertext.
-    pub key: Option<&'a DatasetKey>,
+    pub key: Option<&'a Arc<DatasetKey>>,
 }
 
 impl BlockRequest<'_> {
@@ -67,10 +78,6 @@ impl BlockRequest<'_> {
     }
 }
 
-fn is_dnode_block(bp: &BlockPointer) -> bool {
-    bp.object_type_number() == ObjectType::DNODE.number()
-}
-
 /// Reads blocks of one pool.
 pub struct BlockPipeline {
     vdevs: Arc<VdevTree>,
@@ -78,6 +85,8 @@ pub struct BlockPipeline {
     salt: Salt,
     dynamic_gang_headers: bool,
     injector: Option<Arc<dyn BlockInjector>>,
+    workers: Workers,
+    prefetching: Arc<PrefetchActivity>,
 }
 
 impl fmt::Debug for BlockPipeline {
@@ -96,6 +105,8 @@ impl BlockPipeline {
             salt: options.salt,
             dynamic_gang_headers: options.dynamic_gang_headers,
             injector: options.injector,
+            workers: Workers::default(),
+            prefetching: PrefetchActivity::new(prefetch_tunables(options.arc_max), options.arc_max),
         })
     }
 
@@ -109,6 +120,12 @@ impl BlockPipeline {
     #[must_use]
     pub fn cache(&self) -> &AdaptiveCache<Block> {
         &self.cache
+    }
+
+    /// What all predictive prefetch of the pool shares.
+    #[must_use]
+    pub fn prefetching(&self) -> &Arc<PrefetchActivity> {
+        &self.prefetching
     }
 
     /// The salt of keyed checksums.
@@ -128,24 +145,23 @@ impl BlockPipeline {
 
     /// Reads blocks; the results are in the order of the requests.
     pub fn read_many(&self, requests: &[BlockRequest<'_>]) -> Vec<Result<Block, BlockError>> {
-        let mut results: Vec<Option<Result<Block, BlockError>>> =
-            Vec::with_capacity(requests.len());
-        let mut missing = Vec::new();
-        for (index, request) in requests.iter().enumerate() {
-            let found = self.without_device(request).transpose();
-            if found.is_none() {
-                missing.push(index);
-            }
-            results.push(found);
-        }
-        let wanted: Vec<&BlockPointer> =
-            missing.iter().filter_map(|&index| Some(requests.get(index)?.pointer)).collect();
-        for (&index, stored) in missing.iter().zip(self.read_stored(&wanted)) {
-            if let (Some(slot), Some(request)) = (results.get_mut(index), requests.get(index)) {
-                *slot = Some(stored.and_then(|stored| self.finish(request, stored)));
-            }
-        }
-        results.into_iter().map(|result| result.unwrap_or(Err(BlockError::NoCopy))).collect()
+        self.begin(requests).finish()
+    }
+
+    /// Finds out how each of these blocks will be had, without waiting for any.
+    pub fn begin(&self, requests: &[BlockRequest<'_>]) -> Batch<'_> {
+        self.batch(requests, Purpose::Demand)
+    }
+
+    /// Reads those of these blocks into the cache that are not there or on their way, because
+    /// they may be wanted soon. What cannot be read is left to whoever wants it.
+    pub fn prefetch(&self, requests: &[BlockRequest<'_>]) {
+        self.batch(requests, Purpose::PredictivePrefetch).fetch();
+    }
+
+    fn batch(&self, requests: &[BlockRequest<'_>], purpose: Purpose) -> Batch<'_> {
+        let blocks = requests.iter().map(|request| self.pending(request, purpose)).collect();
+        Batch { pipeline: self, blocks }
     }
 
     /// Reads blocks as they are stored, compressed and encrypted, bypassing the cache. Checksums
@@ -199,30 +215,24 @@ impl BlockPipeline {
         copies
     }
 
-    /// A hole, embedded data, or what the cache has.
-    fn without_device(&self, request: &BlockRequest<'_>) -> Result<Option<Block>, BlockError> {
-        let bp = request.pointer;
-        bp.validate()?;
-        match bp.kind() {
-            PointerKind::Hole => Ok(Some(Block::zeros(bp.logical_size() as usize))),
-            PointerKind::Redacted => Err(BlockError::Redacted),
-            PointerKind::Embedded => {
-                let (payload, len) = bp.embedded_payload();
-                let payload = payload.get(..len).unwrap_or_default();
-                Ok(Some(Block { data: decompress(bp, payload)?, order: bp.order() }))
-            }
-            PointerKind::Plain | PointerKind::Gang => {
-                if request.is_locked() {
-                    // The cache has plaintext, which is not for whoever has no key.
-                    return if is_dnode_block(bp) {
-                        Ok(None)
-                    } else {
-                        Err(BlockError::KeyNotLoaded)
-                    };
-                }
-                let cached = block_key(bp).and_then(|key| self.cache.get(&key));
-                Ok(cached.filter(|block| block.data.len() as u64 == bp.logical_size()))
-            }
+    /// How a block will be had.
+    fn pending(&self, request: &BlockRequest<'_>, purpose: Purpose) -> Pending {
+        let BlockRequest { pointer, bookmark, key } = *request;
+        let wanted = || Wanted { pointer: *pointer, bookmark, key: key.cloned() };
+        match without_device(request) {
+            Ok(None) => {}
+            Ok(Some(block)) => return Pending::Done(Ok(block)),
+            Err(error) => return Pending::Done(Err(error)),
+        }
+        // The cache has plaintext, which is not for whoever has no key.
+        let Some(key) = block_key(pointer).filter(|_| !request.is_locked()) else {
+            return Pending::Missing(wanted(), None);
+        };
+        match self.cache.get_or_begin(key, block_kind(pointer), purpose) {
+            Lookup::Hit(block) if is_like(pointer, &block) => Pending::Done(Ok(block)),
+            Lookup::Hit(_) => Pending::Missing(wanted(), None),
+            Lookup::Miss(ticket) => Pending::Missing(wanted(), Some(ticket)),
+            Lookup::Pending(arrival) => Pending::Awaited(wanted(), arrival),
         }
     }
 
@@ -238,21 +248,40 @@ impl BlockPipeline {
         self.cache.remove(&key);
         self.cache.insert(key, kind, block);
     }
+}
 
-    /// From stored bytes to contents.
-    fn finish(&self, request: &BlockRequest<'_>, stored: Bytes) -> Result<Block, BlockError> {
-        let bp = request.pointer;
-        let mut data = decode(bp, request.key, stored)?;
-        if let Some(injector) = &self.injector {
-            data = injector.inject(request.bookmark, bp, data);
+/// A hole, embedded data, or why the block cannot be read.
+fn without_device(request: &BlockRequest<'_>) -> Result<Option<Block>, BlockError> {
+    let bp = request.pointer;
+    bp.validate()?;
+    match bp.kind() {
+        PointerKind::Hole => Ok(Some(Block::zeros(bp.logical_size() as usize))),
+        PointerKind::Redacted => Err(BlockError::Redacted),
+        PointerKind::Embedded => {
+            let (payload, len) = bp.embedded_payload();
+            let payload = payload.get(..len).unwrap_or_default();
+            Ok(Some(Block { data: decompress(bp, payload)?, order: bp.order() }))
         }
-        let block = Block { data, order: bp.order() };
-        if let Some(key) = block_key(bp).filter(|_| !request.is_locked()) {
-            let metadata = bp.level().0 > 0 || bp.object_type()?.is_metadata();
-            let kind = if metadata { BlockKind::Metadata } else { BlockKind::Data };
-            self.cache.insert(key, kind, block.clone());
+        PointerKind::Plain | PointerKind::Gang if request.is_locked() && !is_dnode_block(bp) => {
+            Err(BlockError::KeyNotLoaded)
         }
-        Ok(block)
+        PointerKind::Plain | PointerKind::Gang => Ok(None),
+    }
+}
+
+fn block_kind(bp: &BlockPointer) -> BlockKind {
+    let is_metadata = bp.level().0 > 0 || bp.object_type().is_ok_and(|kind| kind.is_metadata());
+    if is_metadata { BlockKind::Metadata } else { BlockKind::Data }
+}
+
+/// OpenZFS's defaults, but never reaching further ahead than a part of the cache that what is
+/// prefetched has to stay in until it is wanted.
+fn prefetch_tunables(arc_max: u64) -> PrefetchTunables {
+    let defaults = PrefetchTunables::default();
+    PrefetchTunables {
+        zfetch_min_distance: defaults.zfetch_min_distance.min(arc_max / 16),
+        zfetch_max_distance: defaults.zfetch_max_distance.min(arc_max / 4),
+        ..defaults
     }
 }
 
@@ -264,44 +293,4 @@ fn block_key(bp: &BlockPointer) -> Option<BlockKey> {
         offset: dva.offset(),
         birth: bp.physical_birth().get(),
     })
-}
-
-/// Decrypts or authenticates, then decompresses.
-fn decode(bp: &BlockPointer, key: Option<&DatasetKey>, stored: Bytes) -> Result<Bytes, BlockError> {
-    let stored = match (bp.protection(), key) {
-        (Protection::Encrypted, Some(key)) => {
-            let mut plain = Vec::from(stored);
-            key.decrypt_block(bp, &mut plain)?;
-            Bytes::from(plain)
-        }
-        (Protection::Encrypted, None) if is_dnode_block(bp) => stored,
-        (Protection::Encrypted, None) => return Err(BlockError::KeyNotLoaded),
-        (Protection::Authenticated, Some(key)) => {
-            key.authenticate_block(bp, &stored)?;
-            stored
-        }
-        _ => stored,
-    };
-    let data = if bp.compression()? == CompressionFunction::Off {
-        stored
-    } else {
-        decompress(bp, &stored)?
-    };
-    match (bp.protection(), key) {
-        (Protection::IndirectMac, Some(_)) => crypto::verify_indirect(bp, &data)?,
-        (Protection::Objset, Some(key)) => key.verify_objset(&data, bp.order())?,
-        _ => {}
-    }
-    Ok(data)
-}
-
-fn decompress(bp: &BlockPointer, stored: &[u8]) -> Result<Bytes, BlockError> {
-    let size = bp.logical_size() as usize;
-    let function = bp.compression()?;
-    if function == CompressionFunction::Off {
-        return Ok(Bytes::copy_from_slice(stored.get(..size).unwrap_or(stored)));
-    }
-    let mut data = vec![0; size];
-    compress::decompress(function, stored, &mut data)?;
-    Ok(Bytes::from(data))
 }

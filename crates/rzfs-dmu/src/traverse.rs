@@ -12,6 +12,7 @@ use rzfs_format::dnode::{self, Dnode, SLOT_SIZE};
 use rzfs_format::objset::ObjsetBlock;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, Level, ObjectId, ObjsetId, Txg};
+use std::sync::Arc;
 
 /// Indirect or dnode blocks that are read together.
 const BATCH: usize = 64;
@@ -34,7 +35,7 @@ pub struct Traversal<'a> {
     /// The objset's number, for bookmarks.
     pub objset: ObjsetId,
     /// Its key; not needed to see all pointers, but then MACs are not verified.
-    pub key: Option<&'a DatasetKey>,
+    pub key: Option<&'a Arc<DatasetKey>>,
     /// Only blocks born after this txg are visited.
     pub after: Txg,
 }

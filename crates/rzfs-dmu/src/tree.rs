@@ -3,18 +3,20 @@
 //! Nothing here trusts a pointer: a child has to have the type, level and size that its dnode
 //! says, else it is corrupt, and only what hangs below it is lost.
 
-use crate::{Block, BlockPipeline, BlockRequest, DmuError};
+use crate::{Batch, Block, BlockError, BlockPipeline, BlockRequest, DmuError};
+use rzfs_cache::AccessOutcome;
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::Dnode;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, FormatError, Level, ObjectId, ObjsetId};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The tree of one object.
 #[derive(Clone, Copy)]
 pub(crate) struct Tree<'a> {
     pub(crate) pipeline: &'a BlockPipeline,
-    pub(crate) key: Option<&'a DatasetKey>,
+    pub(crate) key: Option<&'a Arc<DatasetKey>>,
     pub(crate) objset: ObjsetId,
     pub(crate) object: ObjectId,
     pub(crate) dnode: &'a Dnode,
@@ -38,9 +40,35 @@ pub(crate) struct Damage {
     pub(crate) end: u64,
 }
 
+/// Blocks of a tree that are being read.
+pub(crate) struct TreeRead<'a> {
+    /// Why a block has no pointer, or none for a hole, or where it belongs.
+    parts: Vec<Result<Option<Bookmark>, DmuError>>,
+    /// Those that are no holes.
+    batch: Batch<'a>,
+}
+
+impl TreeRead<'_> {
+    /// How the blocks were found.
+    pub(crate) fn outcome(&self) -> AccessOutcome {
+        self.batch.outcome()
+    }
+
+    /// The blocks; `None` is a hole.
+    pub(crate) fn finish(self) -> Vec<Result<Option<Block>, DmuError>> {
+        let mut blocks = self.batch.finish().into_iter();
+        let finished = |part: Result<Option<Bookmark>, DmuError>| {
+            let Some(bookmark) = part? else { return Ok(None) };
+            let block = blocks.next().unwrap_or(Err(BlockError::NoCopy));
+            block.map(Some).map_err(|source| DmuError::Block { bookmark, source })
+        };
+        self.parts.into_iter().map(finished).collect()
+    }
+}
+
 type PointerResult = Result<BlockPointer, DmuError>;
 
-impl Tree<'_> {
+impl<'a> Tree<'a> {
     pub(crate) fn bookmark(&self, level: u8, block: u64) -> Bookmark {
         Bookmark {
             objset: self.objset,
@@ -128,40 +156,43 @@ impl Tree<'_> {
         first: u64,
         pointers: Vec<PointerResult>,
     ) -> Vec<Result<Option<Block>, DmuError>> {
-        self.read_each(level, first.., pointers)
+        self.begin(level, first.., pointers).finish()
     }
 
-    /// Reads blocks of `level`, given their numbers and pointers; `None` is a hole.
-    pub(crate) fn read_each(
+    /// Begins to read blocks of `level`, given their numbers and pointers.
+    pub(crate) fn begin(
         &self,
         level: u8,
         blocks: impl IntoIterator<Item = u64>,
         pointers: Vec<PointerResult>,
-    ) -> Vec<Result<Option<Block>, DmuError>> {
-        let requests: Vec<BlockRequest<'_>> = pointers
-            .iter()
-            .zip(blocks)
-            .filter_map(|(pointer, block)| {
-                let pointer = pointer.as_ref().ok().filter(|pointer| !pointer.is_hole())?;
-                Some(BlockRequest { pointer, bookmark: self.bookmark(level, block), key: self.key })
-            })
-            .collect();
-        let mut blocks = self.pipeline.read_many(&requests).into_iter().zip(&requests);
-        let mut results = Vec::with_capacity(pointers.len());
-        for pointer in &pointers {
-            results.push(match pointer {
-                Err(error) => Err(error.clone()),
-                Ok(pointer) if pointer.is_hole() => Ok(None),
-                Ok(_) => match blocks.next() {
-                    Some((Ok(block), _)) => Ok(Some(block)),
-                    Some((Err(source), request)) => {
-                        Err(DmuError::Block { bookmark: request.bookmark, source })
-                    }
-                    None => Ok(None),
-                },
-            });
-        }
-        results
+    ) -> TreeRead<'a> {
+        let bookmarks: Vec<Bookmark> =
+            blocks.into_iter().take(pointers.len()).map(|id| self.bookmark(level, id)).collect();
+        let batch = self.pipeline.begin(&self.requests(&bookmarks, &pointers));
+        let part = |(pointer, bookmark): (PointerResult, Bookmark)| {
+            pointer.map(|pointer| (!pointer.is_hole()).then_some(bookmark))
+        };
+        TreeRead { parts: pointers.into_iter().zip(bookmarks).map(part).collect(), batch }
+    }
+
+    /// Requests for those blocks that are there.
+    fn requests<'p>(
+        &'p self,
+        bookmarks: &[Bookmark],
+        pointers: &'p [PointerResult],
+    ) -> Vec<BlockRequest<'p>> {
+        let request = |(pointer, bookmark): (&'p PointerResult, &Bookmark)| {
+            let pointer = pointer.as_ref().ok().filter(|pointer| !pointer.is_hole())?;
+            Some(BlockRequest { pointer, bookmark: *bookmark, key: self.key })
+        };
+        pointers.iter().zip(bookmarks).filter_map(request).collect()
+    }
+
+    /// Reads into the cache what of these blocks is not there.
+    pub(crate) fn prefetch(&self, level: u8, range: Range<u64>) {
+        let pointers = self.pointers(level, range.clone());
+        let bookmarks: Vec<Bookmark> = range.map(|id| self.bookmark(level, id)).collect();
+        self.pipeline.prefetch(&self.requests(&bookmarks, &pointers));
     }
 
     /// The first block from `from` on that is data, or a hole; `None` when there is none up to

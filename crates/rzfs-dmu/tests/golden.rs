@@ -4,8 +4,9 @@
 //! the first label leads to the meta object set.
 
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions, read_exact_at};
+use rzfs_cache::AccessOutcome;
 use rzfs_codec::checksum::Salt;
-use rzfs_dmu::{BlockPipeline, Objset, PipelineOptions, Traversal, Visitor};
+use rzfs_dmu::{BlockPipeline, BlockRequest, Objset, PipelineOptions, Traversal, Visitor};
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
@@ -15,7 +16,7 @@ use rzfs_format::{BlockPointer, Guid, ObjectId, ObjsetId, Txg};
 use rzfs_testkit::ReferencePool;
 use rzfs_vdev::{TreeOptions, VdevConfig, VdevKind, VdevTree};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 const SINGLE_DISK_POOLS: [&str; 4] = ["g17-checkpoint", "g20-nofeatures", "g21-v28", "g22-v8"];
 
@@ -166,5 +167,57 @@ fn a_traversal_visits_each_block_once_and_prunes_by_birth() {
             all.pointers.into_iter().filter(|(_, bp)| bp.logical_birth() > after).collect();
         assert_eq!(new, expected, "{}", pool.name());
         assert!(!new.is_empty());
+    }
+}
+
+#[test]
+fn threads_that_want_the_same_blocks_have_each_read_once() {
+    const THREADS: usize = 8;
+    for pool in SINGLE_DISK_POOLS.map(|name| ReferencePool::golden(name).unwrap()) {
+        let pointers = traverse(&open_mos(&pool), Txg(0)).pointers;
+        let mos = open_mos(&pool);
+        let requests: Vec<BlockRequest<'_>> = pointers
+            .iter()
+            .filter(|(_, pointer)| pointer.dvas().next().is_some())
+            .map(|(bookmark, pointer)| BlockRequest { pointer, bookmark: *bookmark, key: None })
+            .collect();
+        let before = mos.pipeline().cache().stats();
+        let start = Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    start.wait();
+                    for batch in requests.chunks(64) {
+                        assert!(mos.pipeline().read_many(batch).iter().all(Result::is_ok));
+                    }
+                });
+            }
+        });
+        let after = mos.pipeline().cache().stats();
+        let distinct: std::collections::HashSet<_> =
+            pointers.iter().filter_map(|(_, pointer)| pointer.dvas().next()).collect();
+        // Opening the objset has read its root.
+        let read = after.misses - before.misses;
+        assert_eq!(read, distinct.len() as u64 - 1, "{}", pool.name());
+        let found = after.hits + after.iohits - before.hits - before.iohits;
+        assert_eq!(found + read, (THREADS * requests.len()) as u64, "{}", pool.name());
+    }
+}
+
+#[test]
+fn what_was_prefetched_is_there_and_counts_as_such() {
+    for (pool, mos) in pools() {
+        let pointers = traverse(&open_mos(&pool), Txg(0)).pointers;
+        let requests: Vec<BlockRequest<'_>> = pointers
+            .iter()
+            .map(|(bookmark, pointer)| BlockRequest { pointer, bookmark: *bookmark, key: None })
+            .collect();
+        mos.pipeline().prefetch(&requests);
+        let batch = mos.pipeline().begin(&requests);
+        assert_eq!(batch.outcome(), AccessOutcome::Cached, "{}", pool.name());
+        assert!(batch.finish().iter().all(Result::is_ok), "{}", pool.name());
+        let stats = mos.pipeline().cache().stats();
+        assert!(stats.demand_hit_predictive_prefetch > 0, "{}", pool.name());
+        assert_eq!(stats.demand_data_misses, 0, "{}", pool.name());
     }
 }

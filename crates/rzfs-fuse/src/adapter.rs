@@ -31,7 +31,7 @@ const LISTING_BATCH: usize = 256;
 
 /// What the kernel is asked for, each if it has it: large and parallel requests, attributes with
 /// listings, no request where none is needed.
-const WANTED: [InitFlags; 8] = [
+const WANTED: [InitFlags; 10] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
@@ -40,13 +40,22 @@ const WANTED: [InitFlags; 8] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_EXPORT_SUPPORT,
+    InitFlags::FUSE_NO_OPEN_SUPPORT,
+    InitFlags::FUSE_NO_OPENDIR_SUPPORT,
 ];
+
+/// Requests in the background (reading ahead, asynchronous reads) that the kernel may have open
+/// at once, and from how many on it calls the file system busy.
+const MAX_BACKGROUND: u16 = 64;
+const CONGESTION: u16 = MAX_BACKGROUND / 4 * 3;
 
 /// One mounted file system.
 pub(crate) struct Adapter {
     live: Arc<FileSystem>,
     control: Option<ControlTree>,
     inodes: Inodes,
+    /// What the kernel can do.
+    kernel: InitFlags,
     _while_mounted: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -72,7 +81,8 @@ impl Adapter {
         while_mounted: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Self {
         let inodes = Inodes::new(live.root());
-        Self { inodes, live, control, _while_mounted: while_mounted }
+        let kernel = InitFlags::empty();
+        Self { inodes, live, control, kernel, _while_mounted: while_mounted }
     }
 
     fn target(&self, inode: INodeNo) -> Answer<Target> {
@@ -337,6 +347,9 @@ impl fuser::Filesystem for Adapter {
             let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
         }
         let _ = config.set_max_readahead(MAX_READ_AHEAD);
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        let _ = config.set_congestion_threshold(CONGESTION);
+        self.kernel = config.capabilities();
         Ok(())
     }
 
@@ -368,7 +381,12 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
+    /// Opening changes nothing here, so a kernel that can do without asking is told to: it saves
+    /// two requests for each file. What must not be read is refused when it is read.
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT) {
+            return reply.error(Errno::ENOSYS);
+        }
         let open = self.file(inode).and_then(|(file_system, object)| {
             file_system.open_for_reading(object).map_err(|error| errno(&error))
         });
@@ -401,7 +419,11 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
+    /// As for files.
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
+            return reply.error(Errno::ENOSYS);
+        }
         let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
         reply.opened(FileHandle(0), flags);
     }

@@ -49,9 +49,16 @@ impl FileSystem {
         let node = self.regular(object)?;
         let rest = node.znode().size.saturating_sub(offset);
         let len = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
-        let buffer = buffer.get_mut(..len).unwrap_or_default();
-        self.streams.note_read(node.object(), offset, len as u64);
-        node.object().read_at(offset, buffer)?;
+        let mut buffer = buffer.get_mut(..len).unwrap_or_default();
+        let mut at = offset;
+        while !buffer.is_empty() {
+            for segment in self.segments(&node, at, buffer.len() as u64)? {
+                let (now, later) = buffer.split_at_mut(segment.len().min(buffer.len()));
+                now.copy_from_slice(segment.get(..now.len()).unwrap_or_default());
+                at = at.saturating_add(now.len() as u64);
+                buffer = later;
+            }
+        }
         Ok(len)
     }
 
@@ -68,16 +75,23 @@ impl FileSystem {
     ) -> Result<Vec<Bytes>, ZplError> {
         let node = self.regular(object)?;
         let rest = node.znode().size.saturating_sub(offset);
-        let len = len.min(rest).min(MAX_SEGMENT_BYTES);
+        self.segments(&node, offset, len.min(rest))
+    }
+
+    /// Parts of blocks, at most 32 MiB; `len` bytes from `offset` on do not reach beyond the end.
+    fn segments(&self, node: &Node, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError> {
+        let len = len.min(MAX_SEGMENT_BYTES);
         if len == 0 {
             return Ok(Vec::new());
         }
-        self.streams.note_read(node.object(), offset, len);
         let block_size = u64::from(node.object().block_size());
         let end = offset.saturating_add(len);
         let blocks = offset / block_size..end.div_ceil(block_size);
+        let reading = node.object().begin_read(blocks.clone());
+        // What will follow is asked for before this thread waits.
+        self.streams.note_read(node.object(), blocks.clone(), reading.outcome());
         let mut segments = Vec::with_capacity((blocks.end - blocks.start) as usize);
-        for (number, block) in blocks.clone().zip(node.object().read_blocks(blocks)) {
+        for (number, block) in blocks.zip(reading.finish()) {
             let data = block?.data;
             let start = number.saturating_mul(block_size);
             let from = offset.saturating_sub(start) as usize;
