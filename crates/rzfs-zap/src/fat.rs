@@ -80,7 +80,22 @@ impl Fat {
         blocks: &B,
         hash: ZapHash,
     ) -> Result<LeafBlock, ZapError<B::Error>> {
-        let id = self.leaf_id(blocks, hash)?;
+        let leaf = self.leaf_at(blocks, hash.top(self.header.table_shift))?;
+        let view = leaf.view().map_err(ZapError::corrupt(leaf.id))?;
+        if view.prefix_len() > self.header.table_shift || !view.covers(hash) {
+            let prefix = FormatError::field("ZAP leaf", "prefix", view.prefix());
+            return Err(ZapError::corrupt(leaf.id)(prefix));
+        }
+        Ok(leaf)
+    }
+
+    /// Reads the leaf that a pointer of the table refers to.
+    pub(crate) fn leaf_at<B: ZapBlocks>(
+        &self,
+        blocks: &B,
+        index: u64,
+    ) -> Result<LeafBlock, ZapError<B::Error>> {
+        let id = self.leaf_id(blocks, index)?;
         let (bytes, order) = read(blocks, id)?;
         let leaf = LeafBlock { id, bytes, order };
         let corrupt = ZapError::corrupt(id);
@@ -88,20 +103,12 @@ impl Fat {
         if view.geometry() != self.header.geometry {
             return Err(corrupt(FormatError::invalid("ZAP leaf", "its block size is another")));
         }
-        if view.prefix_len() > self.header.table_shift || !view.covers(hash) {
-            return Err(corrupt(FormatError::field("ZAP leaf", "prefix", view.prefix())));
-        }
         Ok(leaf)
     }
 
     /// The block of a leaf, from the pointer table.
-    fn leaf_id<B: ZapBlocks>(
-        &self,
-        blocks: &B,
-        hash: ZapHash,
-    ) -> Result<BlockId, ZapError<B::Error>> {
+    fn leaf_id<B: ZapBlocks>(&self, blocks: &B, index: u64) -> Result<BlockId, ZapError<B::Error>> {
         let header = &self.header;
-        let index = hash.top(header.table_shift);
         let wrong = |block, value: u64| {
             ZapError::corrupt(block)(FormatError::field("ZAP pointer table", "leaf", value))
         };

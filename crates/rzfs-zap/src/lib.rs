@@ -36,6 +36,7 @@ mod first_block;
 mod form;
 mod micro;
 mod statistics;
+mod verify;
 mod writer;
 mod zap;
 
@@ -49,5 +50,6 @@ pub use error::ZapError;
 pub use rzfs_format::zap::fat::ZapFlags;
 pub use rzfs_format::zap::{HashBits, IntegerSize, Normalization, ZapForm, ZapHash};
 pub use statistics::{FatStatistics, Histogram, MicroStatistics, ZapStatistics};
+pub use verify::{Violation, verify};
 pub use writer::{Tunables, ZapWriter};
 pub use zap::{Matching, Zap};

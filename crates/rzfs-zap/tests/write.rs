@@ -9,7 +9,7 @@ use rzfs_format::zap::name::Form;
 use rzfs_format::{BlockId, ByteOrder};
 use rzfs_zap::{
     IntegerSize, Matching, MemoryBlocks, NewZap, Normalization, Tunables, Zap, ZapBlocks,
-    ZapBlocksMut, ZapEntry, ZapError, ZapFlags, ZapForm, ZapKey, ZapStatistics, ZapValue,
+    ZapBlocksMut, ZapEntry, ZapError, ZapFlags, ZapForm, ZapKey, ZapStatistics, ZapValue, verify,
 };
 
 const SALT: u64 = 0x1234_5678_9abc_def1;
@@ -128,6 +128,7 @@ fn all<B: ZapBlocks>(zap: &Zap<B>) -> Vec<ZapEntry> {
 
 /// The reading side, on the blocks alone, finds what the model has.
 fn judge(zap: &Zap<MemoryBlocks>, model: &Model) {
+    assert_eq!(verify(zap.blocks()).unwrap(), []);
     let fresh = Zap::open(zap.blocks()).unwrap();
     assert_eq!(all(&fresh), all(zap));
     let entries = all(&fresh);
@@ -206,7 +207,12 @@ proptest! {
             bytes[(place >> 8) as usize % range] = value;
             blocks.blocks_mut()[block] = Bytes::from(bytes);
         }
-        let Ok(mut zap) = Zap::open(blocks) else { return Ok(()) };
+        let Ok(violations) = verify(&blocks);
+        prop_assert!(violations.len() <= 100);
+        let Ok(mut zap) = Zap::open(blocks) else {
+            prop_assert!(!violations.is_empty());
+            return Ok(());
+        };
         let most = zap.blocks().block_count() + 4 * after.len() as u64 + 64;
         for step in &after {
             let mut writer = zap.edit();

@@ -13,7 +13,7 @@ use rzfs_format::{BlockId, ByteOrder, FormatError};
 use super::{Fat, LeafBlock};
 use crate::blocks::edit_block;
 use crate::entry::KeyRef;
-use crate::{Normalization, ZapBlocksMut, ZapError};
+use crate::{Normalization, ZapBlocks, ZapBlocksMut, ZapError};
 
 /// A key as it is looked up and stored.
 struct Key {
@@ -56,7 +56,7 @@ impl Fat {
     }
 
     /// Refuses to change what could not be changed soundly.
-    pub(crate) fn check_writable<B: ZapBlocksMut>(
+    pub(crate) fn check_writable<B: ZapBlocks>(
         &self,
         blocks: &B,
     ) -> Result<(), ZapError<B::Error>> {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use rzfs_format::zap::fat::PointerTable;
 use rzfs_format::{BlockId, ByteOrder, FormatError};
 
-use super::{Fat, read};
+use super::{Fat, LeafBlock, read};
 use crate::blocks::edit_block;
 use crate::{ZapBlocks, ZapBlocksMut, ZapError};
 
@@ -64,8 +64,37 @@ impl Fat {
         prefix << spread..(prefix + 1) << spread
     }
 
+    /// The pointers of a leaf, by what its header says.
+    pub(crate) fn pointers_of_leaf(&self, leaf: &LeafBlock) -> Range<u64> {
+        match leaf.view() {
+            Ok(view) if view.prefix_len() <= self.header.table_shift => {
+                self.pointers_of(view.prefix(), view.prefix_len())
+            }
+            _ => 0..0,
+        }
+    }
+
+    /// Whether a block of the table and its copies in the next table are the same.
+    pub(crate) fn is_copied<B: ZapBlocks>(
+        &self,
+        blocks: &B,
+        copied: u64,
+    ) -> Result<bool, ZapError<B::Error>> {
+        let size = self.header.geometry.block_size();
+        let next = after::<B>(self.header.next_table, copied.saturating_mul(2))?;
+        let (old, order) = read(blocks, after::<B>(self.first_table_block(), copied)?)?;
+        let wanted: Option<[Bytes; 2]> = doubled(&old, order, 0, size);
+        let mut found = Vec::with_capacity(2);
+        for block in [next, after::<B>(next, 1)?] {
+            let (bytes, order) = read(blocks, block)?;
+            let words = bytes.as_chunks::<8>().0.iter().map(|word| order.u64(*word));
+            found.push(words.flat_map(|word| ByteOrder::NATIVE.bytes64(word)).collect::<Bytes>());
+        }
+        Ok(wanted.is_some_and(|wanted| wanted[..] == found[..]))
+    }
+
     /// Whether all of these pointers refer to this leaf.
-    pub(super) fn all_point_to<B: ZapBlocks>(
+    pub(crate) fn all_point_to<B: ZapBlocks>(
         &self,
         blocks: &B,
         range: Range<u64>,
