@@ -41,6 +41,14 @@ impl TxgSet {
         Self { ranges: joined }
     }
 
+    /// Adds a txg.
+    pub fn insert(&mut self, txg: Txg) {
+        if !self.contains(txg) {
+            let one = (txg, txg.next());
+            *self = Self::from_ranges(self.ranges().chain([one]).collect::<Vec<_>>());
+        }
+    }
+
     /// Whether the txg is in the set.
     #[must_use]
     pub fn contains(&self, txg: Txg) -> bool {
@@ -88,6 +96,27 @@ impl DirtyTimeLog {
         *self.0.write() = Missing::Known(missing);
     }
 
+    /// Notes that the leaf lacks something that was born in `birth`. A log that is still to be
+    /// loaded begins with it, unless the leaf counts as empty anyway.
+    pub(crate) fn add(&self, birth: Txg) {
+        let mut log = self.0.write();
+        match &mut *log {
+            Missing::Unknown { waits_for_resilver: true } => {}
+            Missing::Unknown { waits_for_resilver: false } => {
+                *log = Missing::Known(TxgSet::from_ranges([(birth, birth.next())]));
+            }
+            Missing::Known(missing) => missing.insert(birth),
+        }
+    }
+
+    /// What is known to be missing; `None` if that is not known.
+    pub(crate) fn get(&self) -> Option<TxgSet> {
+        match &*self.0.read() {
+            Missing::Unknown { .. } => None,
+            Missing::Known(missing) => Some(missing.clone()),
+        }
+    }
+
     /// Whether what was born in `birth` is known to be missing.
     pub(crate) fn lacks(&self, birth: Txg) -> bool {
         match &*self.0.read() {
@@ -122,6 +151,10 @@ mod tests {
             for txg in 0..65 {
                 let expected = ranges.iter().any(|&(a, b)| a <= txg && txg < b);
                 prop_assert_eq!(set.contains(Txg(txg)), expected);
+                let mut more = set.clone();
+                more.insert(Txg(txg));
+                let one = (Txg(txg), Txg(txg + 1));
+                prop_assert_eq!(more, TxgSet::from_ranges(set.ranges().chain([one])));
             }
             let flat: Vec<u64> = set.ranges().flat_map(|(a, b)| [a.get(), b.get()]).collect();
             prop_assert!(flat.windows(2).all(|pair| pair[0] < pair[1]));

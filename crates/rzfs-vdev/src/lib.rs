@@ -44,6 +44,7 @@ mod read;
 mod statistics;
 pub mod stripe;
 mod tree;
+mod write;
 
 pub use config::{VdevConfig, VdevKind};
 pub use dtl::TxgSet;
@@ -54,3 +55,4 @@ pub use leaf::LeafDevices;
 pub use read::{BlockRead, CopyRead, Finding, FindingKind, Scrubbed};
 pub use statistics::{ErrorCounts, IoCounts};
 pub use tree::{ReadTunables, TreeOptions, Vdev, VdevTree};
+pub use write::{BlockWrite, Coverage, FlushFailure};

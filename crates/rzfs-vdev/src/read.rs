@@ -25,6 +25,8 @@ mod probe;
 mod search;
 mod task;
 
+pub(crate) use leaf_io::is_gone;
+
 pub use task::{Finding, FindingKind};
 
 use crate::error::{AddressProblem, VdevError};

@@ -20,6 +20,10 @@ pub struct IoCounts {
     pub reads: u64,
     /// Bytes read.
     pub bytes_read: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
 }
 
 /// The counters behind [`ErrorCounts`] and [`IoCounts`].
@@ -30,6 +34,8 @@ pub(crate) struct Counters {
     checksum_errors: AtomicU64,
     reads: AtomicU64,
     bytes_read: AtomicU64,
+    writes: AtomicU64,
+    bytes_written: AtomicU64,
 }
 
 impl Counters {
@@ -46,6 +52,15 @@ impl Counters {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    pub(crate) fn count_write_error(&self) {
+        self.write_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_write(&self, bytes: u64) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn errors(&self) -> ErrorCounts {
         ErrorCounts {
             read: self.read_errors.load(Ordering::Relaxed),
@@ -58,6 +73,8 @@ impl Counters {
         IoCounts {
             reads: self.reads.load(Ordering::Relaxed),
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            bytes_written: self.bytes_written.load(Ordering::Relaxed),
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const GONE: [i32; 2] = [6, 19];
 
 /// Whether an error says that the device is not there any more.
-pub(super) fn is_gone(error: &DeviceError) -> bool {
+pub(crate) fn is_gone(error: &DeviceError) -> bool {
     error.source.kind() == ErrorKind::NotFound
         || error.source.raw_os_error().is_some_and(|errno| GONE.contains(&errno))
 }

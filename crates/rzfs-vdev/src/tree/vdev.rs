@@ -2,6 +2,7 @@
 
 use super::{NodeId, Role, VdevTree};
 use crate::config::{AllocationBias, VdevConfig, VdevKind};
+use crate::dtl::TxgSet;
 use crate::health::Health;
 use crate::indirect::IndirectMapping;
 use crate::statistics::{ErrorCounts, IoCounts};
@@ -99,13 +100,15 @@ impl<'a> Vdev<'a> {
         self.node().counters.clear_errors();
     }
 
-    /// Its reads so far: a leaf's own, or the sum of the leaves below.
+    /// Its reads and writes so far: a leaf's own, or the sum of the leaves below.
     #[must_use]
     pub fn io(self) -> IoCounts {
         let own = self.node().counters.io();
         self.children().map(Vdev::io).fold(own, |sum, child| IoCounts {
             reads: sum.reads.saturating_add(child.reads),
             bytes_read: sum.bytes_read.saturating_add(child.bytes_read),
+            writes: sum.writes.saturating_add(child.writes),
+            bytes_written: sum.bytes_written.saturating_add(child.bytes_written),
         })
     }
 
@@ -122,6 +125,16 @@ impl<'a> Vdev<'a> {
             Role::Device(leaf) => leaf.missing().lacks(txg),
             Role::DistributedSpare(spare) => spare.missing.lacks(txg),
             _ => false,
+        }
+    }
+
+    /// The txgs that a leaf lacks; `None` if that is not known.
+    #[must_use]
+    pub fn missing_txgs(self) -> Option<TxgSet> {
+        match &self.node().role {
+            Role::Device(leaf) => leaf.missing().get(),
+            Role::DistributedSpare(spare) => spare.missing.get(),
+            _ => None,
         }
     }
 

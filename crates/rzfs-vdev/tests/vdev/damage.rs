@@ -31,7 +31,7 @@ fn raidz(parity: usize, children: usize) -> Layout {
     Layout::Raidz { parity, children, expansions: Vec::new(), reflow: None }
 }
 
-fn layouts() -> impl Strategy<Value = Layout> {
+pub(crate) fn layouts() -> impl Strategy<Value = Layout> {
     let plain = (1usize..=3, 1usize..6).prop_map(|(parity, data)| raidz(parity, parity + data));
     let expanded = (1usize..=3, 1usize..4, 1usize..3).prop_map(|(parity, data, steps)| {
         let expansions = (0..steps).map(|step| Txg(20 + step as u64)).collect();

@@ -5,7 +5,7 @@ use rzfs_blockdev::{
     BlockDevice, CompletionQueue, DeviceError, DeviceGeometry, IoBuffer, IoCompletion, IoOperation,
     IoRequest,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const PAGE: u64 = 512;
 /// What is wrong with a range.
 #[derive(Clone, Debug)]
 pub(crate) enum Damage {
-    /// Reading it fails with this errno.
+    /// Reading and writing it fails with this errno.
     Errno(i32),
     /// Reading it fails once with this errno.
     Once(i32),
@@ -62,6 +62,33 @@ impl SparseDevice {
     /// The ranges that were read since the last call.
     pub(crate) fn take_reads(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.reads.lock())
+    }
+
+    /// All sectors that were ever written.
+    pub(crate) fn pages(&self) -> BTreeMap<u64, [u8; PAGE as usize]> {
+        self.pages.lock().iter().map(|(index, page)| (*index, *page)).collect()
+    }
+
+    fn try_write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let end = offset + bytes.len() as u64;
+        for (range, kind) in self.damage.lock().iter() {
+            if let Damage::Errno(errno) = kind
+                && range.start.max(offset) < range.end.min(end)
+            {
+                return Err(io::Error::from_raw_os_error(*errno));
+            }
+        }
+        self.write(offset, bytes);
+        Ok(())
+    }
+
+    fn perform(&self, offset: u64, operation: IoOperation) -> io::Result<Option<IoBuffer>> {
+        match operation {
+            IoOperation::Read(mut buffer) => self.read(offset, &mut buffer).map(|()| Some(buffer)),
+            IoOperation::Write(bytes) => self.try_write(offset, &bytes).map(|()| None),
+            IoOperation::Flush => Ok(None),
+            IoOperation::Discard { .. } => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -112,20 +139,15 @@ impl BlockDevice for SparseDevice {
 
     fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>) {
         for request in requests {
-            let IoOperation::Read(mut buffer) = request.operation else {
-                panic!("the vdev layer only reads");
-            };
-            let result = self.read(request.offset, &mut buffer);
-            let result: Result<Option<IoBuffer>, DeviceError> = match result {
-                Ok(()) => Ok(Some(buffer)),
-                Err(error) => Err(DeviceError {
-                    device: "sparse".into(),
-                    operation: "read",
-                    offset: request.offset,
-                    len: buffer.len() as u64,
-                    source: Arc::new(error),
-                }),
-            };
+            let (operation, len) = (request.operation.name(), request.operation.len());
+            let result = self.perform(request.offset, request.operation);
+            let result = result.map_err(|source| DeviceError {
+                device: "sparse".into(),
+                operation,
+                offset: request.offset,
+                len,
+                source: Arc::new(source),
+            });
             completions.push(IoCompletion { token: request.token, result });
         }
     }

@@ -9,3 +9,4 @@ mod indirect;
 mod mirror;
 mod pool;
 mod spares;
+mod write;

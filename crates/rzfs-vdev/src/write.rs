@@ -1,0 +1,98 @@
+//! Writing blocks (spec 07, sections 6.1, 9.1 and 11.4).
+//!
+//! A block goes to every leaf that has a part of it. It is written when it can be read back: from
+//! one side of a mirror, or with no more columns of a stripe lost than there is parity. What a
+//! leaf did not get is noted in its dirty time log, under the block's birth.
+
+mod layout;
+mod queue;
+
+use crate::error::VdevError;
+use crate::tree::VdevTree;
+use bytes::Bytes;
+use layout::BlockLayout;
+use queue::WriteQueue;
+use rzfs_blockdev::{CompletionQueue, DeviceError, IoOperation, IoRequest};
+use rzfs_format::{Dva, Guid, Txg};
+use std::io::ErrorKind;
+
+/// A block to write.
+#[derive(Clone, Debug)]
+pub struct BlockWrite {
+    /// Where it goes; of a gang block, one of its pieces.
+    pub dva: Dva,
+    /// Its physical birth.
+    pub birth: Txg,
+    /// What is stored of it: PSIZE bytes, a multiple of 512.
+    pub data: Bytes,
+}
+
+/// How well a block is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coverage {
+    /// Every leaf has its part.
+    Full,
+    /// Some leaf lacks its part.
+    Partial,
+}
+
+/// A leaf that could not make its writes durable.
+#[derive(Clone, Debug)]
+pub struct FlushFailure {
+    /// The leaf.
+    pub leaf: Guid,
+    /// What the device says.
+    pub error: DeviceError,
+}
+
+impl VdevTree {
+    /// Writes blocks, and waits for all devices; the results are in the order of the writes.
+    ///
+    /// Neighbouring writes of a device are joined, whichever blocks they belong to. Nothing is
+    /// durable before [`VdevTree::flush`].
+    #[must_use]
+    pub fn write(&self, writes: Vec<BlockWrite>) -> Vec<Result<Coverage, VdevError>> {
+        let mut queue = WriteQueue::new(self);
+        let mut layouts = Vec::with_capacity(writes.len());
+        for (task, write) in writes.iter().enumerate() {
+            let layout = self.layout(write);
+            if let Ok(layout) = &layout {
+                queue.extend(layout.parts(task));
+            }
+            layouts.push(layout);
+        }
+        for (part, error) in queue.run() {
+            if let Some(Ok(layout)) = layouts.get_mut(part.task) {
+                layout.fail(part.column, error);
+            }
+            if let (Some(write), Some(leaf)) = (writes.get(part.task), self.leaf(part.leaf)) {
+                leaf.missing().add(write.birth);
+            }
+        }
+        layouts.into_iter().map(|layout| layout.and_then(BlockLayout::outcome)).collect()
+    }
+
+    /// Makes everything durable that was written before. A device without a write cache has
+    /// nothing to do.
+    #[must_use]
+    pub fn flush(&self) -> Vec<FlushFailure> {
+        let completions = CompletionQueue::new();
+        let mut leaves = Vec::new();
+        for vdev in self.leaves() {
+            if let Some(device) = vdev.device().filter(|_| vdev.health().is_usable()) {
+                let token = leaves.len() as u64;
+                leaves.push(vdev.guid());
+                let operation = IoOperation::Flush;
+                device.submit(vec![IoRequest { token, offset: 0, operation }], &completions);
+            }
+        }
+        let answers = leaves.iter().filter_map(|_| {
+            let completion = completions.wait();
+            let leaf = *leaves.get(completion.token as usize)?;
+            let error = completion.result.err()?;
+            let is_uncached = error.source.kind() == ErrorKind::Unsupported;
+            (!is_uncached).then_some(FlushFailure { leaf, error })
+        });
+        answers.collect()
+    }
+}
