@@ -1,10 +1,10 @@
 //! Any bytes are a ZAP of either form or an error: opening, looking up and listing end, and what
-//! is listed is found.
+//! is listed is found. Changing it ends too, and a sound one stays sound.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use rzfs_format::ByteOrder;
-use rzfs_zap::{MemoryBlocks, Zap, ZapForm};
+use rzfs_zap::{MemoryBlocks, Zap, ZapForm, verify};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&shape, data)) = data.split_first() else { return };
@@ -18,7 +18,9 @@ fuzz_target!(|data: &[u8]| {
             block.into()
         })
         .collect();
-    let Ok(zap) = Zap::open(MemoryBlocks::new(block_size, order, blocks)) else { return };
+    let blocks = MemoryBlocks::new(block_size, order, blocks);
+    let Ok(violations) = verify(&blocks);
+    let Ok(mut zap) = Zap::open(blocks) else { return };
     let _ = zap.statistics();
     let mut entries = 0;
     for entry in zap.entries() {
@@ -31,4 +33,15 @@ fuzz_target!(|data: &[u8]| {
         let _ = zap.lookup(entry.name());
         let _ = zap.entries_from(entry.next).next();
     }
+    let names: Vec<_> = zap.entries().flatten().map(|entry| entry.key).take(20).collect();
+    for key in &names {
+        let _ = zap.edit().update(key, 7);
+        let _ = zap.edit().remove(key);
+        let _ = zap.edit().insert(key, "a value");
+    }
+    for number in 0..20 {
+        let _ = zap.edit().insert(&format!("name {number}"), number);
+    }
+    let Ok(after) = verify(zap.blocks());
+    assert!(!violations.is_empty() || after.is_empty(), "{after:?}");
 });

@@ -107,7 +107,8 @@ impl Micro {
         self.index.memory_bytes() + self.size
     }
 
-    fn hash(&self, name: &[u8]) -> ZapHash {
+    /// The hash of a name.
+    pub(crate) fn hash(&self, name: &[u8]) -> ZapHash {
         hash_of(self.salt, self.normalization, name)
     }
 
@@ -117,19 +118,19 @@ impl Micro {
         blocks: &B,
         name: &[u8],
     ) -> Result<Option<u64>, ZapError<B::Error>> {
-        let block = self.block.get(blocks)?;
-        let found = self.find(&block, name).map_err(ZapError::corrupt(BlockId(0)))?;
-        Ok(found.map(|(_, value)| value))
+        Ok(self.find(blocks, self.hash(name), name)?.map(|(_, value)| value))
     }
 
-    /// Place and value of the entry with exactly this name.
-    fn find(
+    /// Place and value of the entry with exactly this name, which has this hash.
+    fn find<B: ZapBlocks>(
         &self,
-        block: &Contents,
+        blocks: &B,
+        hash: ZapHash,
         name: &[u8],
-    ) -> Result<Option<(IndexEntry, u64)>, FormatError> {
-        for element in self.with_hash(self.hash(name)) {
-            let entry = slot(block, element)?;
+    ) -> Result<Option<(IndexEntry, u64)>, ZapError<B::Error>> {
+        let block = self.block.get(blocks)?;
+        for element in self.with_hash(hash) {
+            let entry = slot(&block, element).map_err(ZapError::corrupt(BlockId(0)))?;
             if entry.name == name {
                 return Ok(Some((element, entry.value)));
             }

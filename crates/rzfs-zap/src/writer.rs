@@ -13,7 +13,7 @@ use crate::micro::{Micro, Room};
 use crate::{Matching, MemoryBlocks, ZapBlocks, ZapBlocksMut, ZapError, ZapValue};
 
 /// Blocks of a fat ZAP that was a microzap.
-const FAT_BLOCK_SIZE: usize = 16 << 10;
+pub(crate) const FAT_BLOCK_SIZE: usize = 16 << 10;
 
 /// What an administrator can set about ZAPs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,14 +74,7 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
         key: impl Into<KeyRef<'k>>,
         value: impl Into<ZapValue>,
     ) -> Result<(), ZapError<B::Error>> {
-        let (key, value) = (key.into(), value.into());
-        if let (Form::Micro(micro), KeyRef::Name(name)) = (&*self.form, key) {
-            check_name(name)?;
-            if micro.lookup(&self.blocks, name)?.is_some() {
-                return Err(ZapError::Exists);
-            }
-        }
-        self.store(key, &value, false)
+        self.store(key.into(), &value.into(), false)
     }
 
     /// Adds a name unless one that matches it is there.
@@ -107,35 +100,20 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
         key: impl Into<KeyRef<'k>>,
         value: impl Into<ZapValue>,
     ) -> Result<(), ZapError<B::Error>> {
-        let (key, value) = (key.into(), value.into());
-        if let (Form::Micro(micro), KeyRef::Name(name)) = (&mut *self.form, key) {
-            check_name(name)?;
-            if let Some(number) = Micro::number(name, &value)
-                && micro.set(&mut self.blocks, name, number)?
-            {
-                return Ok(());
-            }
-        }
-        self.store(key, &value, true)
+        self.store(key.into(), &value.into(), true)
     }
 
-    /// Stores a value; when the ZAP is a microzap and does not become a fat ZAP for it, the key
-    /// is not there.
     fn store(
         &mut self,
         key: KeyRef<'_>,
         value: &ZapValue,
         replace: bool,
     ) -> Result<(), ZapError<B::Error>> {
-        if let Form::Micro(micro) = &mut *self.form {
+        if let Form::Micro(_) = &*self.form {
             let KeyRef::Name(name) = key else { return Err(ZapError::KeyKind) };
-            let number = Micro::number(name, value);
-            let room = micro.room_for(name, self.tunables.micro_max_size);
-            if let (Some(number), Room::Free | Room::AfterGrowth(_)) = (number, room) {
-                if let Room::AfterGrowth(size) = room {
-                    micro.grow(&mut self.blocks, size)?;
-                }
-                return micro.add(&mut self.blocks, name, number);
+            check_name(name)?;
+            if self.store_in_micro(name, value, replace)? {
+                return Ok(());
             }
             check_size(name, value)?;
             self.upgrade()?;
@@ -149,6 +127,34 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
                 fat.insert(&mut self.blocks, key, value)
             }
         })
+    }
+
+    /// Stores a value in a microzap; `false` if it has to become a fat ZAP for it.
+    ///
+    /// A block whose entries are all used grows when one is added, not when one is replaced or
+    /// turns out to be there, as it does in OpenZFS.
+    fn store_in_micro(
+        &mut self,
+        name: &[u8],
+        value: &ZapValue,
+        replace: bool,
+    ) -> Result<bool, ZapError<B::Error>> {
+        let Form::Micro(micro) = &mut *self.form else { return Ok(false) };
+        let hash = micro.hash(name);
+        if !replace && micro.has(&self.blocks, hash, name)? {
+            return Err(ZapError::Exists);
+        }
+        let Some(number) = Micro::number(name, value) else { return Ok(false) };
+        if replace && micro.set(&mut self.blocks, hash, name, number)? {
+            return Ok(true);
+        }
+        match micro.room_for(hash, self.tunables.micro_max_size) {
+            Room::Free => {}
+            Room::AfterGrowth(size) => micro.grow(&mut self.blocks, size)?,
+            Room::OnlyInFat => return Ok(false),
+        }
+        micro.add(&mut self.blocks, hash, name, number)?;
+        Ok(true)
     }
 
     /// Removes the entry with exactly this key; `false` if there is none.

@@ -9,7 +9,9 @@ use crate::entry::{KeyRef, ZapEntry};
 use crate::fat::Fat;
 use crate::form::Form;
 use crate::statistics::{self, MicroStatistics, ZapStatistics};
-use crate::{Normalization, ZapBlocks, ZapBlocksMut, ZapError, ZapValue, ZapWriter};
+use crate::{
+    InsertCost, Normalization, Tunables, ZapBlocks, ZapBlocksMut, ZapError, ZapValue, ZapWriter,
+};
 
 /// An open ZAP.
 ///
@@ -112,6 +114,16 @@ impl<B: ZapBlocks> Zap<B> {
                 Form::Micro(micro) => micro.memory_bytes(),
                 Form::Fat(fat) => size_of::<Fat>() + fat.header.geometry.block_size(),
             }
+    }
+
+    /// What adding this entry would write; nothing is read to tell.
+    pub fn insert_cost<'k>(
+        &self,
+        key: impl Into<KeyRef<'k>>,
+        value: &ZapValue,
+        tunables: &Tunables,
+    ) -> InsertCost {
+        self.form.insert_cost(key.into(), value, tunables)
     }
 
     /// The blocks that it was opened on.

@@ -164,7 +164,7 @@ fn shapes() -> impl Strategy<Value = (NewZap, bool)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn a_zap_that_changes_is_a_map((new, words) in shapes(), steps in steps()) {
@@ -377,14 +377,14 @@ fn names_with_one_hash_run_out_before_the_table_grows_for_them() {
         Zap::create(MemoryBlocks::empty(), &NewZap::new(SALT).fat(ZapFlags(7), 2048)).unwrap();
     let mut count = 0;
     loop {
-        match zap.edit().insert(&[42u64, count][..], count) {
+        match zap.edit().insert(&[7u64 << 32, count][..], count) {
             Ok(()) => count += 1,
             Err(error) => break assert_eq!(error, ZapError::Full),
         }
     }
     assert_eq!(count, 78 / 3);
     assert_eq!(zap.blocks().block_count(), 2);
-    zap.edit().insert(&[43u64 << 32][..], 1).unwrap();
+    zap.edit().insert(&[1u64 << 63][..], 1).unwrap();
     assert_eq!(all(&zap).len() as u64, count + 1);
 }
 

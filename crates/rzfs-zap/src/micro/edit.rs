@@ -41,10 +41,10 @@ impl Micro {
         value.single_u64().filter(|_| name.len() < micro::NAME_SIZE)
     }
 
-    /// Whether there is room for another entry with this name, with blocks of at most `limit`
-    /// bytes.
-    pub(crate) fn room_for(&self, name: &[u8], limit: usize) -> Room {
-        let same = self.with_hash(self.hash(name)).take(FAT_LEAF_CHUNKS).count();
+    /// Whether there is room for another entry whose name has this hash, with blocks of at most
+    /// `limit` bytes.
+    pub(crate) fn room_for(&self, hash: ZapHash, limit: usize) -> Room {
+        let same = self.with_hash(hash).take(FAT_LEAF_CHUNKS).count();
         if FAT_ENTRY_CHUNKS * (same + 1) >= FAT_LEAF_CHUNKS {
             // More could never be in one leaf.
             Room::OnlyInFat
@@ -76,15 +76,25 @@ impl Micro {
         Ok(())
     }
 
-    /// Adds an entry; there is room for it, and its name is not there.
+    /// Whether there is an entry with exactly this name, which has this hash.
+    pub(crate) fn has<B: ZapBlocksMut>(
+        &self,
+        blocks: &B,
+        hash: ZapHash,
+        name: &[u8],
+    ) -> Result<bool, ZapError<B::Error>> {
+        Ok(self.find(blocks, hash, name)?.is_some())
+    }
+
+    /// Adds an entry whose name has this hash; there is room for it, and the name is not there.
     pub(crate) fn add<B: ZapBlocksMut>(
         &mut self,
         blocks: &mut B,
+        hash: ZapHash,
         name: &[u8],
         value: u64,
     ) -> Result<(), ZapError<B::Error>> {
         let full = || ZapError::corrupt(BlockId(0))(FormatError::invalid("microzap", "it is full"));
-        let hash = self.hash(name);
         let cd = self.unused_cd(hash);
         let slot = self.slots().free().ok_or_else(full)?;
         let entry = MicroEntry { name, cd, value };
@@ -96,14 +106,16 @@ impl Micro {
         Ok(())
     }
 
-    /// Gives the entry with exactly this name another value; `false` if there is none.
+    /// Gives the entry with exactly this name, which has this hash, another value; `false` if
+    /// there is none.
     pub(crate) fn set<B: ZapBlocksMut>(
         &mut self,
         blocks: &mut B,
+        hash: ZapHash,
         name: &[u8],
         value: u64,
     ) -> Result<bool, ZapError<B::Error>> {
-        let Some((element, _)) = self.find_in(blocks, name)? else { return Ok(false) };
+        let Some((element, _)) = self.find(blocks, hash, name)? else { return Ok(false) };
         let entry = MicroEntry { name, cd: element.cd(), value };
         self.edit(blocks, |block| {
             micro::encode_entry(block, ByteOrder::NATIVE, element.slot(), entry);
@@ -117,7 +129,9 @@ impl Micro {
         blocks: &mut B,
         name: &[u8],
     ) -> Result<bool, ZapError<B::Error>> {
-        let Some((element, _)) = self.find_in(blocks, name)? else { return Ok(false) };
+        let Some((element, _)) = self.find(blocks, self.hash(name), name)? else {
+            return Ok(false);
+        };
         self.edit(blocks, |block| micro::clear_entry(block, element.slot()))?;
         self.slots().release(element.slot());
         self.index.remove(&element);
@@ -138,15 +152,6 @@ impl Micro {
             each(entry)?;
         }
         Ok(())
-    }
-
-    fn find_in<B: ZapBlocksMut>(
-        &self,
-        blocks: &B,
-        name: &[u8],
-    ) -> Result<Option<(IndexEntry, u64)>, ZapError<B::Error>> {
-        let block = self.block.get(blocks)?;
-        self.find(&block, name).map_err(ZapError::corrupt(BlockId(0)))
     }
 
     /// The lowest cd that no entry with this hash has.
