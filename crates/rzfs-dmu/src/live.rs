@@ -23,8 +23,10 @@ mod ranges;
 mod sync;
 mod transaction;
 mod version;
+mod zap;
 
 pub use object::{Extent, LiveObject, NewObject};
 pub use objset::LiveObjset;
 pub use sync::{SpaceOwner, SyncedObjset};
 pub use transaction::{Context, SyncTx, Transaction};
+pub use zap::ZapTx;

@@ -42,11 +42,8 @@ impl NewZap {
         Self { fat: Some((flags, block_size)), ..self }
     }
 
-    /// Writes it to an object without blocks, or with one.
-    pub(crate) fn write_to<B: ZapBlocksMut>(
-        &self,
-        blocks: &mut B,
-    ) -> Result<(), ZapError<B::Error>> {
+    /// Writes it to an object that has one block at most.
+    pub fn write_to<B: ZapBlocksMut>(&self, blocks: &mut B) -> Result<(), ZapError<B::Error>> {
         let contents = match self.fat {
             None => vec![Micro::encode_empty(MICRO_SIZE, self.salt, self.normalization)],
             Some((flags, block_size)) => {

@@ -314,7 +314,7 @@ impl LiveObject {
     ) -> Result<(), DmuError> {
         let size = self.data_block_size()? as usize;
         let is_whole = start == 0 && data.len() == size;
-        let base = if is_whole { Bytes::new() } else { self.base_for(tx.txg(), block)? };
+        let base = if is_whole { Bytes::new() } else { self.base_for(tx.txg(), block)?.data };
         self.modify(tx, |version| {
             if !version.blocks.contains_key(&block.0) {
                 version.put(block.0, DirtyBuffer::new(size, &base)?);
@@ -329,14 +329,36 @@ impl LiveObject {
         .map_err(|source| self.no_memory(block, source))
     }
 
+    /// Lets `edit` change a block in place. It is told the byte order in which the contents are,
+    /// and has to leave them in the machine's.
+    pub(super) fn modify_block<R>(
+        &self,
+        tx: &dyn Transaction,
+        block: BlockId,
+        edit: impl FnOnce(&mut [u8], &mut ByteOrder) -> R,
+    ) -> Result<R, DmuError> {
+        let size = self.data_block_size()? as usize;
+        let base = self.base_for(tx.txg(), block)?;
+        let mut order = base.order;
+        self.modify(tx, |version| {
+            if !version.blocks.contains_key(&block.0) {
+                version.put(block.0, DirtyBuffer::new(size, &base.data)?);
+            }
+            let buffer = version.blocks.get_mut(&block.0);
+            let bytes = buffer.map(DirtyBuffer::make_mut).transpose()?;
+            Ok(edit(bytes.unwrap_or_default(), &mut order))
+        })?
+        .map_err(|source| self.no_memory(block, source))
+    }
+
     /// The contents to begin a dirty block of `txg` with; nothing if it is dirty already.
-    fn base_for(&self, txg: Txg, block: BlockId) -> Result<Bytes, DmuError> {
+    fn base_for(&self, txg: Txg, block: BlockId) -> Result<Block, DmuError> {
         let is_dirty = {
             let state = self.core.state.read();
             let newest = state.versions.back().filter(|version| version.txg == txg);
             newest.is_some_and(|version| version.blocks.contains_key(&block.0))
         };
-        if is_dirty { Ok(Bytes::new()) } else { Ok(self.read_block(block)?.data) }
+        if is_dirty { Ok(Block::zeros(0)) } else { self.read_block(block) }
     }
 
     fn no_memory(&self, block: BlockId, source: std::io::Error) -> DmuError {

@@ -3,6 +3,7 @@
 
 mod model;
 mod world;
+mod zap;
 
 use model::{Model, Step, steps};
 use proptest::prelude::*;
