@@ -15,6 +15,18 @@ use rzfs_vdev::BlockRead;
 /// sector could make it.
 const MAX_DEPTH: u32 = 16;
 
+impl BlockPipeline {
+    /// The members of the gang header that `parent` points to, for whoever accounts for the space
+    /// of a gang block; its data come from reading the leader.
+    ///
+    /// # Errors
+    /// [`BlockError`] when no copy of the header can be read or the header is damaged.
+    pub fn gang_members(&self, parent: &BlockPointer) -> Result<Vec<BlockPointer>, BlockError> {
+        let first = parent.dvas().next().ok_or(BlockError::NoCopy)?;
+        GangReader::new(self).header(parent, first)
+    }
+}
+
 /// Reads whole gang trees.
 pub(crate) struct GangReader<'a> {
     pipeline: &'a BlockPipeline,

@@ -14,6 +14,7 @@ pub mod block_pointer;
 pub mod bookmark;
 pub mod bpobj;
 pub mod brt;
+pub mod cache_device;
 pub mod checksum;
 pub mod compression;
 pub mod config;

@@ -268,10 +268,10 @@ impl VdevMetaslabs {
         usize::try_from(offset >> self.geometry.metaslab_shift.min(63)).ok()
     }
 
-    /// Bytes of all metaslabs.
+    /// Bytes of all metaslabs; saturates.
     #[must_use]
     pub fn space(&self) -> u64 {
-        self.metaslabs.iter().fold(0, |sum: u64, metaslab| sum.saturating_add(metaslab.size()))
+        self.metaslabs.iter().fold(0, |sum, metaslab| sum.saturating_add(metaslab.size()))
     }
 
     /// Bytes that are allocated, with logged changes; saturates.

@@ -28,6 +28,9 @@ pub(crate) enum Command {
     /// OpenZFS's zfs: list, get, mount.
     #[command(disable_help_flag = true)]
     Zfs(Words),
+    /// OpenZFS's zdb: what is on disk, down to objects and blocks.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Zdb(Words),
     /// The process in the background that `mount` starts.
     #[command(name = SERVE, hide = true)]
     ServeMount,

@@ -39,6 +39,12 @@ impl Calendar {
         self.format(seconds, "%a %b %e %H:%M:%S %Y")
     }
 
+    /// Times in a pool's history: `2026-11-21.02:15:22`.
+    #[must_use]
+    pub fn history(&self, seconds: u64) -> String {
+        self.format(seconds, "%Y-%m-%d.%H:%M:%S")
+    }
+
     /// `-T d` and the times in JSON: `Sat Nov 21 02:15:22 UTC 2026`.
     #[must_use]
     pub fn date(&self, seconds: u64) -> String {

@@ -23,6 +23,8 @@ pub mod protocol;
 #[cfg(feature = "commands")]
 pub mod quantity;
 pub mod service;
+#[cfg(feature = "commands")]
+pub mod zdb;
 
 pub use open::{OpenError, PoolOptions, encryption_roots, load_key_where_it_fits};
 pub use rzfs_blockdev as blockdev;

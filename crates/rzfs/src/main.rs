@@ -1,5 +1,5 @@
-//! The `rzfs` command, which is `zpool` and `zfs` as well: through a link with one of these names,
-//! or as the first word.
+//! The `rzfs` command, which is `zpool`, `zfs` and `zdb` as well: through a link with one of these
+//! names, or as the first word.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -28,10 +28,18 @@ use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 /// Programs that the binary is when it is called by their names.
-const PROGRAMS: [&str; 2] = ["zpool", "zfs"];
+const PROGRAMS: [&str; 3] = ["zpool", "zfs", "zdb"];
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(with_subcommand(std::env::args_os().collect()));
+    let words = with_subcommand(std::env::args_os().collect());
+    // zdb has a `-v` of its own, which must not be taken for that of rzfs.
+    if let [_, first, rest @ ..] = words.as_slice()
+        && first == "zdb"
+    {
+        log_to_stderr(0);
+        return zdb(rest.iter().cloned());
+    }
+    let arguments = Arguments::parse_from(words);
     log_to_stderr(arguments.verbose);
     let mut console = Console {
         out: &mut BufWriter::new(io::stdout()),
@@ -43,8 +51,23 @@ fn main() -> ExitCode {
         Command::Umount(umount) => umount::run(&umount, &mut console),
         Command::Zpool(words) => zpool::run(&words.text(), &mut console),
         Command::Zfs(words) => zfs::run(&words.text(), &mut console),
+        Command::Zdb(words) => return zdb(words.text().into_iter().map(OsString::from)),
         Command::ServeMount => mount::serve_in_background(&mut console),
     })
+}
+
+/// The command line of zdb.
+#[derive(Parser)]
+#[command(name = "zdb", disable_version_flag = true, disable_help_flag = true)]
+struct Zdb {
+    #[command(flatten)]
+    arguments: rzfs::zdb::Arguments,
+}
+
+/// Runs zdb with the words that follow its name.
+fn zdb(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let words = std::iter::once(OsString::from("zdb")).chain(words);
+    rzfs::zdb::run(&Zdb::parse_from(words).arguments)
 }
 
 /// The command line with the subcommand that the program's name stands for.
@@ -73,10 +96,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_grammar_of_zdb_is_sound() {
+        use clap::CommandFactory;
+        Zdb::command().debug_assert();
+    }
+
+    #[test]
     fn the_name_of_the_program_counts() {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         assert_eq!(with_subcommand(words("/sbin/zpool list -v")), words("rzfs zpool list -v"));
         assert_eq!(with_subcommand(words("zfs")), words("rzfs zfs"));
+        assert_eq!(with_subcommand(words("zdb -v m")), words("rzfs zdb -v m"));
         assert_eq!(with_subcommand(words("rzfs zfs list")), words("rzfs zfs list"));
     }
 }

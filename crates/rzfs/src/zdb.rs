@@ -1,0 +1,108 @@
+//! `rzfs zdb`: what is on disk, in the words and the layout of OpenZFS's zdb.
+//!
+//! Everything here only reads, and nothing depends on a mounted or imported pool.
+
+mod arguments;
+mod blocks;
+mod cloning;
+mod config;
+mod dedup;
+mod error;
+mod history;
+mod intent_log;
+mod labels;
+mod pointer_list;
+mod session;
+mod source;
+mod text;
+mod uberblock;
+
+pub use arguments::Arguments;
+pub use error::ZdbError;
+pub use session::Verdict;
+
+use crate::calendar::Calendar;
+use rzfs_dsl::pool::Pool;
+use session::Session;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Runs zdb on standard output and error.
+///
+/// The status is 0 when nothing is wrong, 1 when the command could not do what was asked, 2 when
+/// it found damage.
+#[must_use]
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut notes = io::stderr().lock();
+    let result = report(arguments, Calendar::system(), &mut out, &mut notes)
+        .and_then(|verdict| out.flush().map(|()| verdict).map_err(ZdbError::from));
+    match result {
+        Ok(Verdict::Clean) => ExitCode::SUCCESS,
+        Ok(Verdict::Damaged) => ExitCode::from(2),
+        Err(ZdbError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            // What was found so far is shown before the error; if that fails too there is nobody
+            // left to tell.
+            let _ = out.flush();
+            let _ = writeln!(notes, "zdb: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Writes the report that the arguments ask for, with progress and remarks to `notes`.
+///
+/// # Errors
+/// [`ZdbError`] when the pool, device or output fails; damage that can be reported is not an
+/// error but part of the [`Verdict`].
+pub fn report(
+    arguments: &Arguments,
+    calendar: Calendar,
+    out: &mut dyn Write,
+    notes: &mut dyn Write,
+) -> Result<Verdict, ZdbError> {
+    let arguments = &arguments.with_verbosity();
+    let mut session = Session { arguments, out, notes, calendar };
+    let target = arguments.targets.first();
+    if arguments.label > 0 {
+        let device = target.ok_or_else(|| ZdbError::Usage("-l needs a device".into()))?;
+        return labels::run(&mut session, device);
+    }
+    let Some(target) = target else {
+        if arguments.config > 0 && arguments.exported == 0 {
+            return config::run_cache_file(&mut session);
+        }
+        return Err(ZdbError::Usage("no pool is named".into()));
+    };
+    let pool = source::open(arguments, source::pool_name(target))?;
+    pool_report(&mut session, &pool)
+}
+
+/// Shows what was asked for of a pool.
+fn pool_report(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
+    let arguments = session.arguments;
+    let mut verdict = Verdict::Clean;
+    if arguments.config > 0 {
+        config::run(session, pool)?;
+    }
+    if arguments.uberblock > 0 {
+        writeln!(session.out, "\nUberblock:")?;
+        uberblock::print_fields(session, pool.uberblock())?;
+        writeln!(session.out)?;
+    }
+    if arguments.blocks > 0 || arguments.checksum > 0 {
+        verdict = verdict.max(blocks::run(session, pool)?);
+    }
+    if arguments.history > 0 {
+        history::run(session, pool)?;
+    }
+    if let Some(checkpoint) = pool.checkpoint() {
+        writeln!(session.out, "\nCheckpointed uberblock found:")?;
+        uberblock::print_fields(session, checkpoint)?;
+        writeln!(session.out)?;
+    }
+    Ok(verdict)
+}

@@ -1,0 +1,109 @@
+//! Verifying checksums beside the walk: the walk hands blocks to threads that read them.
+
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
+use rzfs_dmu::{BlockError, BlockPipeline};
+use rzfs_format::BlockPointer;
+use rzfs_format::units::Bookmark;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Scope;
+
+/// Reads that are under way at a time, if the command line does not say otherwise (`-I`).
+const DEFAULT_IN_FLIGHT: usize = 200;
+/// Bytes of blocks that a batch holds at most, unless a single block is larger.
+const BATCH_BYTES: u64 = 4 << 20;
+
+/// A block whose checksum is to be verified.
+type Job = (Bookmark, BlockPointer);
+
+/// A block that cannot be read, or not with the right checksum.
+pub(super) struct Failure {
+    pub(super) bookmark: Bookmark,
+    pub(super) pointer: BlockPointer,
+    pub(super) error: BlockError,
+}
+
+/// Hands blocks to the verifying threads.
+///
+/// Memory is bounded: each thread holds one batch and one more waits for it.
+pub(super) struct Verifier<'scope> {
+    jobs: Sender<Vec<Job>>,
+    failures: Receiver<Failure>,
+    verified: &'scope AtomicU64,
+    batch: Vec<Job>,
+    batch_bytes: u64,
+    batch_len: usize,
+}
+
+impl<'scope> Verifier<'scope> {
+    /// Starts the threads.
+    pub(super) fn start(
+        scope: &'scope Scope<'scope, '_>,
+        pipeline: &'scope BlockPipeline,
+        in_flight: Option<u32>,
+        verified: &'scope AtomicU64,
+    ) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let in_flight = in_flight.map_or(DEFAULT_IN_FLIGHT, |count| count as usize);
+        let (jobs, todo) = bounded::<Vec<Job>>(threads);
+        let (report, failures) = unbounded();
+        for _ in 0..threads {
+            let (todo, report) = (todo.clone(), report.clone());
+            scope.spawn(move || {
+                for batch in todo {
+                    verify(pipeline, &batch, verified, &report);
+                }
+            });
+        }
+        let batch_len = (in_flight / threads).max(1);
+        Self { jobs, failures, verified, batch: Vec::new(), batch_bytes: 0, batch_len }
+    }
+
+    /// Takes a block; waits while all threads are busy.
+    pub(super) fn push(&mut self, bookmark: Bookmark, pointer: &BlockPointer) {
+        self.batch.push((bookmark, *pointer));
+        self.batch_bytes += pointer.physical_size();
+        if self.batch.len() >= self.batch_len || self.batch_bytes >= BATCH_BYTES {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
+        // The threads end only when this sender is gone, so they take it.
+        let _ = self.jobs.send(batch);
+    }
+
+    /// Bytes that were verified so far.
+    pub(super) fn verified_bytes(&self) -> u64 {
+        self.verified.load(Ordering::Relaxed)
+    }
+
+    /// The failures so far.
+    pub(super) fn failures(&self) -> impl Iterator<Item = Failure> + '_ {
+        self.failures.try_iter()
+    }
+
+    /// Waits for all blocks; the failures that were not taken yet.
+    pub(super) fn finish(mut self) -> Vec<Failure> {
+        self.flush();
+        let Self { jobs, failures, .. } = self;
+        drop(jobs);
+        failures.into_iter().collect()
+    }
+}
+
+fn verify(pipeline: &BlockPipeline, batch: &[Job], verified: &AtomicU64, report: &Sender<Failure>) {
+    let pointers: Vec<&BlockPointer> = batch.iter().map(|(_, pointer)| pointer).collect();
+    for ((bookmark, pointer), result) in batch.iter().zip(pipeline.read_stored(&pointers)) {
+        match result {
+            Ok(data) => {
+                verified.fetch_add(data.len() as u64, Ordering::Relaxed);
+            }
+            Err(error) => {
+                // Nobody listens any more only when the walk has failed.
+                let _ = report.send(Failure { bookmark: *bookmark, pointer: *pointer, error });
+            }
+        }
+    }
+}

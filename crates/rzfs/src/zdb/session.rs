@@ -1,0 +1,33 @@
+//! What all parts of zdb share: where to write, how numbers and times look.
+
+use super::Arguments;
+use crate::calendar::Calendar;
+use std::io::Write;
+
+/// One run of zdb.
+pub(crate) struct Session<'a> {
+    /// What was asked for.
+    pub(crate) arguments: &'a Arguments,
+    /// The report.
+    pub(crate) out: &'a mut dyn Write,
+    /// Progress and remarks.
+    pub(crate) notes: &'a mut dyn Write,
+    /// How times look.
+    pub(crate) calendar: Calendar,
+}
+
+impl Session<'_> {
+    /// A size as the command line wants it.
+    pub(crate) fn number(&self, number: u64) -> String {
+        self.arguments.number_style().show(number)
+    }
+}
+
+/// What a run found.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Verdict {
+    /// Nothing wrong.
+    Clean,
+    /// Damage, leaks or contradictions, as the report says.
+    Damaged,
+}

@@ -1,0 +1,143 @@
+//! Opening the pool that the command line names.
+
+use super::Arguments;
+use super::error::ZdbError;
+use rzfs_blockdev::OpenOptions;
+use rzfs_dsl::import::{
+    ActivityCheck, DeviceSource, Discovery, HostCheck, ImportOptions, ImportTarget,
+    LoadVerification, MissingLogs, RewindPolicy, SelectError,
+};
+use rzfs_dsl::pool::Pool;
+use rzfs_format::Txg;
+use rzfs_format::nvlist::NvList;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where OpenZFS remembers the pools that are imported.
+const DEFAULT_CACHE_FILE: &str = "/etc/zfs/zpool.cache";
+
+/// The pool of a dataset's name.
+pub(crate) fn pool_name(target: &str) -> &str {
+    target.split(['/', '@', '#']).next().unwrap_or(target)
+}
+
+/// The cache file that the command line means.
+pub(crate) fn cache_file(arguments: &Arguments) -> &Path {
+    arguments.cache_file.as_deref().unwrap_or(Path::new(DEFAULT_CACHE_FILE))
+}
+
+/// Reads a cache file: a list of the configurations of pools.
+pub(crate) fn read_cache_file(path: &Path) -> Result<NvList, ZdbError> {
+    let open = |reason: String| ZdbError::Open { path: path.to_owned(), reason };
+    let bytes = fs::read(path).map_err(|error| open(plain(&error)))?;
+    NvList::decode(&bytes).map_err(|error| open(error.to_string()))
+}
+
+/// What the system says, without its number.
+pub(crate) fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text.get(..end).unwrap_or_default().to_owned(),
+        None => text,
+    }
+}
+
+/// Opens the pool with this name or guid, as the command line says where and how.
+pub(crate) fn open(arguments: &Arguments, name: &str) -> Result<Pool, ZdbError> {
+    open_target(arguments, name, target(arguments))
+}
+
+/// Opens the state of the pool at its checkpoint.
+pub(crate) fn open_checkpoint(arguments: &Arguments, name: &str) -> Result<Pool, ZdbError> {
+    open_target(arguments, name, ImportTarget::Checkpoint)
+}
+
+fn target(arguments: &Arguments) -> ImportTarget {
+    match arguments.txg {
+        Some(txg) => ImportTarget::Txg(Txg(txg)),
+        None => ImportTarget::Newest,
+    }
+}
+
+fn open_target(arguments: &Arguments, name: &str, target: ImportTarget) -> Result<Pool, ZdbError> {
+    let sources = sources(arguments, name)?;
+    let discovery = Discovery::search(&sources, &OpenOptions::default());
+    let matching: Vec<_> = discovery.matching(name).collect();
+    let select = |source| ZdbError::Select { name: name.to_owned(), source };
+    let name_of = || name.to_owned();
+    let discovered = match matching.as_slice() {
+        [] => return Err(select(SelectError::NotFound { name: name_of() })),
+        [one] => one,
+        several => {
+            let guids = several.iter().map(|pool| pool.guid()).collect();
+            return Err(select(SelectError::Ambiguous { name: name_of(), guids }));
+        }
+    };
+    Pool::import(discovered, &options(arguments, target))
+        .map_err(|source| ZdbError::Import { name: name_of(), source: Box::new(source) })
+}
+
+/// What a tool for looking at damage wants: no host and no activity keeps it away, and missing
+/// logs or damaged data are what it is for.
+fn options(arguments: &Arguments, target: ImportTarget) -> ImportOptions {
+    ImportOptions {
+        target,
+        rewind: match (arguments.extreme_rewind, arguments.rewind) {
+            (1.., _) => RewindPolicy::Extreme,
+            (_, 1..) => RewindPolicy::Rewind,
+            _ => RewindPolicy::Never,
+        },
+        host_check: HostCheck::Override,
+        activity: ActivityCheck::Skip,
+        missing_logs: MissingLogs::Ignore,
+        verification: LoadVerification::None,
+        ..ImportOptions::default()
+    }
+}
+
+/// Where to look for devices: the given directories, else the default ones, else what the cache
+/// file says of the pool.
+fn sources(arguments: &Arguments, name: &str) -> Result<Vec<DeviceSource>, ZdbError> {
+    if !arguments.paths.is_empty() {
+        return Ok(arguments.paths.iter().cloned().map(DeviceSource::from).collect());
+    }
+    if arguments.exported > 0 {
+        return Ok(DeviceSource::defaults());
+    }
+    let not_found = || ZdbError::Select {
+        name: name.to_owned(),
+        source: SelectError::NotFound { name: name.to_owned() },
+    };
+    let cache = read_cache_file(cache_file(arguments)).map_err(|_| not_found())?;
+    let config = cache.list(name).map_err(|_| not_found())?;
+    let mut paths = Vec::new();
+    if let Ok(tree) = config.list("vdev_tree") {
+        collect_paths(tree, &mut paths);
+    }
+    Ok(paths.into_iter().map(DeviceSource::from).collect())
+}
+
+fn collect_paths(vdev: &NvList, paths: &mut Vec<PathBuf>) {
+    if let Ok(path) = vdev.string("path") {
+        paths.push(PathBuf::from(path.to_text().into_owned()));
+    }
+    for list in ["children", "l2cache", "spares"] {
+        for child in vdev.lists(list).unwrap_or_default() {
+            collect_paths(child, paths);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_of_names() {
+        for (target, pool) in
+            [("tank", "tank"), ("tank/", "tank"), ("tank/a@b", "tank"), ("tank@s", "tank")]
+        {
+            assert_eq!(pool_name(target), pool);
+        }
+    }
+}
