@@ -13,20 +13,27 @@
 //! }
 //! ```
 //!
+//! An [`OverlayDevice`] is a device that reads like another one, but for the damage that a test
+//! does to it.
+//!
 //! # Where pools are found
 //! - Golden pools: `$RZFS_GOLDEN`, else `../shared/reference/golden` beside the repository, else
 //!   the small subset in the repository's `tests/golden`.
 //! - Pools of OpenZFS's test suite: `$RZFS_OPENZFS_IMAGES`, else
 //!   `../shared/reference/openzfs-images` beside the repository.
 //!
+//! A pool that is not there is skipped with a message; with `CI=true` that is a failure.
+//!
 //! Images are unpacked once, sparsely, below the build directory, and never written to; with
 //! `$RZFS_GOLDEN_UNPACKED` they are taken from there (a directory for each pool).
 #![forbid(unsafe_code)]
 
 mod manifest;
+mod overlay;
 mod pool;
 mod tree;
 
 pub use manifest::{Entry, EntryKind, FileSystemManifest, Manifest, parse_hex};
+pub use overlay::{Damage, OverlayDevice};
 pub use pool::{ReferencePool, unpacked_root};
 pub use tree::{Listing, MountedTree, Observed, Tree, differences};
