@@ -2,6 +2,7 @@
 
 use crate::attributes::{file_type, of_control, of_file};
 use crate::inode::{Inodes, Target};
+use crate::mount_points::{MountPoint, MountPoints, Place};
 use fuser::{
     Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry,
@@ -56,6 +57,7 @@ pub(crate) struct Adapter {
     inodes: Inodes,
     /// What the kernel can do.
     kernel: InitFlags,
+    mount_points: MountPoints,
     _while_mounted: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -75,14 +77,17 @@ struct Listed {
 }
 
 impl Adapter {
+    /// A file system with its `.zfs`, and with directories that only the mount has.
+    /// `while_mounted` is dropped when the mount has ended.
     pub(crate) fn new(
         live: Arc<FileSystem>,
         control: Option<ControlTree>,
+        mount_points: MountPoints,
         while_mounted: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Self {
         let inodes = Inodes::new(live.root());
         let kernel = InitFlags::empty();
-        Self { inodes, live, control, kernel, _while_mounted: while_mounted }
+        Self { inodes, live, control, kernel, mount_points, _while_mounted: while_mounted }
     }
 
     fn target(&self, inode: INodeNo) -> Answer<Target> {
@@ -102,7 +107,7 @@ impl Adapter {
         match self.target(inode)? {
             Target::Live(object) => Ok((Arc::clone(&self.live), object)),
             Target::Snapshot(objset, object) => Ok((self.snapshot(objset)?, object)),
-            Target::Control(_) => Err(Errno::EISDIR),
+            Target::Control(_) | Target::MountPoint(_) => Err(Errno::EISDIR),
         }
     }
 
@@ -127,7 +132,10 @@ impl Adapter {
             Target::Snapshot(objset, object) => of(&*self.snapshot(objset)?, object),
             Target::Control(node) => {
                 let attributes = self.control()?.attributes(node).map_err(|error| errno(&error))?;
-                Ok((of_control(inode, &attributes), Generation(0)))
+                Ok((of_control(inode, &attributes), NONE))
+            }
+            Target::MountPoint(mount_point) => {
+                Ok((self.mount_points.attributes(mount_point, inode), NONE))
             }
         }
     }
@@ -141,10 +149,14 @@ impl Adapter {
             file_system.lookup(object, name).map_err(|error| errno(&error))
         };
         let target = match self.target(parent)? {
-            Target::Live(object) => match found(&self.live, object)? {
-                Found::Object(object) => Target::Live(object),
-                Found::Control => Target::Control(ControlNode::Root),
+            Target::Live(object) => match self.mount_points.lookup(Place::Object(object), name) {
+                Some(mount_point) => Target::MountPoint(mount_point),
+                None => match found(&self.live, object)? {
+                    Found::Object(object) => Target::Live(object),
+                    Found::Control => Target::Control(ControlNode::Root),
+                },
             },
+            Target::MountPoint(above) => self.look_up_mount_point(above, name)?,
             Target::Snapshot(objset, object) => match found(&*self.snapshot(objset)?, object)? {
                 Found::Object(object) => Target::Snapshot(objset, object),
                 Found::Control => return Err(Errno::ENOENT),
@@ -157,6 +169,69 @@ impl Adapter {
         self.attributes(target, self.number(target)?)
     }
 
+    fn look_up_mount_point(&self, directory: MountPoint, name: &[u8]) -> Answer<Target> {
+        match name {
+            b"." => Ok(Target::MountPoint(directory)),
+            b".." => self.above(directory),
+            name => {
+                let found = self.mount_points.lookup(Place::MountPoint(directory), name);
+                found.map(Target::MountPoint).ok_or(Errno::ENOENT)
+            }
+        }
+    }
+
+    fn above(&self, directory: MountPoint) -> Answer<Target> {
+        match self.mount_points.parent(directory).ok_or(Errno::ESTALE)? {
+            Place::Object(object) => Ok(Target::Live(object)),
+            Place::MountPoint(mount_point) => Ok(Target::MountPoint(mount_point)),
+        }
+    }
+
+    /// Hands the entries of a directory of the live file system from a position on to `visit`:
+    /// those on disk, then those of the mount alone.
+    fn list_live(
+        &self,
+        directory: ObjectId,
+        from: DirCookie,
+        mut visit: impl FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Answer<()> {
+        let mut flow = ControlFlow::Continue(());
+        if !self.mount_points.is_position(from) {
+            let listed = self.live.read_dir(directory, from, |entry| {
+                flow = visit(entry);
+                flow
+            });
+            listed.map_err(|error| errno(&error))?;
+        }
+        if flow.is_continue() {
+            self.mount_points.list(Place::Object(directory), from_free(from), visit);
+        }
+        Ok(())
+    }
+
+    /// The same for a directory of the mount alone.
+    fn list_mount_point(
+        &self,
+        directory: MountPoint,
+        from: DirCookie,
+        mut visit: impl FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Answer<()> {
+        let above = match self.above(directory)? {
+            Target::MountPoint(above) => above.inode(),
+            Target::Live(object) => object,
+            Target::Control(_) | Target::Snapshot(..) => return Err(Errno::ESTALE),
+        };
+        for (next, name, object) in [(1, &b"."[..], directory.inode()), (2, b"..", above)] {
+            let next = DirCookie(next);
+            let entry = DirEntry { name, object, kind: FileKind::Directory, next };
+            if from < next && visit(entry).is_break() {
+                return Ok(());
+            }
+        }
+        self.mount_points.list(Place::MountPoint(directory), from_free(from), visit);
+        Ok(())
+    }
+
     /// Hands the entries of a directory from a position on to `visit`.
     fn list(
         &self,
@@ -165,7 +240,10 @@ impl Adapter {
         visit: impl FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Answer<()> {
         let listed = match self.target(directory)? {
-            Target::Live(object) => self.live.read_dir(object, from, visit),
+            Target::MountPoint(mount_point) => {
+                return self.list_mount_point(mount_point, from, visit);
+            }
+            Target::Live(object) => return self.list_live(object, from, visit),
             Target::Snapshot(objset, object) => {
                 self.snapshot(objset)?.read_dir(object, from, visit)
             }
@@ -176,10 +254,9 @@ impl Adapter {
 
     /// What an entry of `directory` names.
     fn entry_target(&self, directory: Target, object: ObjectId) -> Target {
-        match (directory, ControlNode::from_inode(object)) {
-            (Target::Snapshot(objset, _), _) => Target::Snapshot(objset, object),
-            (_, Some(node)) => Target::Control(node),
-            (_, None) => Target::Live(object),
+        match directory {
+            Target::Snapshot(objset, _) => Target::Snapshot(objset, object),
+            _ => Target::of_number(object),
         }
     }
 
@@ -219,7 +296,7 @@ impl Adapter {
             for entry in &batch {
                 // Snapshots open when they are entered, not when they are listed.
                 let listed = match entry.target {
-                    Target::Control(_) => None,
+                    Target::Control(_) | Target::MountPoint(_) => None,
                     target => Some(self.attributes(target, self.number(target)?)),
                 };
                 let name = OsStr::from_bytes(&entry.name);
@@ -248,13 +325,13 @@ impl Adapter {
             .iter()
             .filter_map(|entry| match entry.target {
                 Target::Live(object) | Target::Snapshot(_, object) => Some(object),
-                Target::Control(_) => None,
+                Target::Control(_) | Target::MountPoint(_) => None,
             })
             .collect();
         match self.target(directory)? {
             Target::Live(_) => self.live.prefetch_attributes(&objects),
             Target::Snapshot(objset, _) => self.snapshot(objset)?.prefetch_attributes(&objects),
-            Target::Control(_) => {}
+            Target::Control(_) | Target::MountPoint(_) => {}
         }
         Ok(())
     }
@@ -294,6 +371,12 @@ impl Adapter {
 
 const NONE: Generation = Generation(0);
 
+/// Where to begin among the directories of the mount alone, when a listing is at this position.
+fn from_free(position: DirCookie) -> DirCookie {
+    // Positions after entries on disk are larger, and are before all of these.
+    if position.0 >> 28 == 0 { position } else { DirCookie::START }
+}
+
 fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
@@ -304,6 +387,7 @@ fn placeholder(entry: &Listed) -> FileAttr {
     let object = match entry.target {
         Target::Live(object) | Target::Snapshot(_, object) => object,
         Target::Control(node) => node.inode(),
+        Target::MountPoint(mount_point) => mount_point.inode(),
     };
     FileAttr {
         ino: INodeNo(object.0),
@@ -476,7 +560,7 @@ impl fuser::Filesystem for Adapter {
 
     fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value = match self.target(inode) {
-            Ok(Target::Control(_)) => Err(Errno::NO_XATTR),
+            Ok(Target::Control(_) | Target::MountPoint(_)) => Err(Errno::NO_XATTR),
             _ => self.file(inode).and_then(|(file_system, object)| {
                 file_system.xattr(object, name.as_bytes()).map_err(|error| errno(&error))
             }),
@@ -486,7 +570,7 @@ impl fuser::Filesystem for Adapter {
 
     fn listxattr(&self, _: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
         let names = match self.target(inode) {
-            Ok(Target::Control(_)) => Ok(Vec::new()),
+            Ok(Target::Control(_) | Target::MountPoint(_)) => Ok(Vec::new()),
             _ => self.file(inode).and_then(|(file_system, object)| {
                 file_system.xattr_names(object).map_err(|error| errno(&error))
             }),

@@ -9,6 +9,7 @@
 //! is mapped. Files below `.zfs/snapshot/NAME` have the number under which the mount knows the
 //! snapshot in the upper 16 bits, since a mount must not have one inode number for two files.
 
+use crate::mount_points::MountPoint;
 use fuser::INodeNo;
 use rzfs_format::{ObjectId, ObjsetId};
 use rzfs_zpl::ControlNode;
@@ -25,6 +26,18 @@ pub(crate) enum Target {
     Control(ControlNode),
     /// A file of a snapshot.
     Snapshot(ObjsetId, ObjectId),
+    /// A directory of the mount alone.
+    MountPoint(MountPoint),
+}
+
+impl Target {
+    /// What a number of the live file system stands for.
+    pub(crate) fn of_number(number: ObjectId) -> Self {
+        if let Some(node) = ControlNode::from_inode(number) {
+            return Self::Control(node);
+        }
+        MountPoint::from_inode(number).map_or(Self::Live(number), Self::MountPoint)
+    }
 }
 
 /// The inode numbers of one mount.
@@ -47,10 +60,7 @@ impl Inodes {
         }
         let object = ObjectId(inode.0 & ((1 << OBJECT_BITS) - 1));
         match usize::try_from(inode.0 >> OBJECT_BITS).ok()? {
-            0 => Some(match ControlNode::from_inode(object) {
-                Some(node) => Target::Control(node),
-                None => Target::Live(object),
-            }),
+            0 => Some(Target::of_number(object)),
             number => {
                 let snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
                 snapshots.get(number - 1).map(|objset| Target::Snapshot(*objset, object))
@@ -64,6 +74,7 @@ impl Inodes {
             Target::Live(object) if object == self.root => INodeNo::ROOT.0,
             Target::Live(object) => object.0,
             Target::Control(node) => node.inode().0,
+            Target::MountPoint(mount_point) => mount_point.inode().0,
             Target::Snapshot(objset, object) => {
                 let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
                 let index = snapshots.iter().position(|known| *known == objset);

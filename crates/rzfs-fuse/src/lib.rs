@@ -9,5 +9,6 @@ mod adapter;
 mod attributes;
 mod inode;
 mod mount;
+mod mount_points;
 
 pub use mount::{Access, InUse, Mount, MountError, MountOptions};

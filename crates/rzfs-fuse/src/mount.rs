@@ -1,6 +1,7 @@
 //! Mounting and unmounting.
 
 use crate::adapter::Adapter;
+use crate::mount_points::MountPoints;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -30,6 +31,9 @@ pub struct MountOptions {
     pub access: Access,
     /// Threads that answer requests.
     pub threads: usize,
+    /// Directories below the root, by their relative paths, on which others are to be mounted.
+    /// Where the file system lacks them the mount has them all the same.
+    pub mount_points: Vec<PathBuf>,
     /// Dropped when the mount has ended, whoever ended it.
     pub while_mounted: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -101,7 +105,11 @@ impl Mount {
         }
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
-        let adapter = Adapter::new(file_system, control, options.while_mounted.clone());
+        let paths: Vec<&Path> = options.mount_points.iter().map(PathBuf::as_path).collect();
+        let mount_points = MountPoints::missing(&file_system, &paths)
+            .map_err(|source| failure("mount", directory, source))?;
+        let while_mounted = options.while_mounted.clone();
+        let adapter = Adapter::new(file_system, control, mount_points, while_mounted);
         let session = fuser::spawn_mount(adapter, directory, &config);
         Ok(Self {
             session: session.map_err(|source| failure("mount", directory, source))?,

@@ -50,6 +50,7 @@ fn mount_all(pool: &Pool, datasets: &[Dataset], root: &Path) -> Vec<Mount> {
             source: dataset.name().to_owned(),
             access: rzfs_fuse::Access::Owner,
             threads: 2,
+            mount_points: Vec::new(),
             while_mounted: None,
         };
         let directory = directory_of(root, dataset.name());

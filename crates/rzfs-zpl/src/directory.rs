@@ -20,6 +20,7 @@ pub(crate) const CONTROL_NAME: &[u8] = b".zfs";
 /// ```text
 /// 0 before "."    1 before ".."    2 before ".zfs", where it is listed, else before the entries
 /// 3 before the entries             2^28 .. 2^63 - 1 after an entry: the ZAP's cookie
+/// 4 .. 2^28 - 1 free for whoever adds entries of its own
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct DirCookie(pub u64);
@@ -27,6 +28,8 @@ pub struct DirCookie(pub u64);
 impl DirCookie {
     /// Before the first entry.
     pub const START: Self = Self(0);
+    /// The first of the positions that no directory has.
+    pub const FREE: Self = Self(4);
     const PARENT: Self = Self(1);
     const CONTROL: Self = Self(2);
     const ENTRIES: Self = Self(3);

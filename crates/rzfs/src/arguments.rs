@@ -22,11 +22,11 @@ pub(crate) enum Command {
     Mount(MountArguments),
     /// End the mounts of a pool.
     Umount(UmountArguments),
-    /// OpenZFS's zpool: import (list), status, list, get, history.
-    #[command(disable_help_flag = true)]
+    /// OpenZFS's zpool: import (list), status, list, get.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
     Zpool(Words),
     /// OpenZFS's zfs: list, get, mount.
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, disable_version_flag = true)]
     Zfs(Words),
     /// OpenZFS's zdb: what is on disk, down to objects and blocks.
     #[command(disable_help_flag = true, disable_version_flag = true)]

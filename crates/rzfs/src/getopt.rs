@@ -15,7 +15,7 @@ pub(crate) enum Value {
     Required,
     /// A device; more devices may follow as words of their own.
     Devices,
-    /// A device as for [`Value::Devices`] if the value is not a number, else the number.
+    /// A device as for [`Value::Devices`] if the value looks like a path, else a number.
     NumberOrDevices,
     /// A device as for [`Value::Devices`] if the next word is the path of something that exists,
     /// else nothing.
@@ -97,8 +97,7 @@ impl Grammar {
             let attached: String = letters.collect();
             let text = if attached.is_empty() { rest.next().cloned() } else { Some(attached) };
             let text = text.ok_or(GrammarError::MissingValue(letter))?;
-            let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-            if *value == Value::Required || (*value == Value::NumberOrDevices && is_number) {
+            if *value == Value::Required || (*value == Value::NumberOrDevices && !is_path(&text)) {
                 parsed.push(Word::Option(letter, text));
             } else {
                 parsed.push(Word::Device(text));
@@ -119,7 +118,12 @@ fn follows_device(attached: &str, next: Option<&&String>) -> bool {
 
 /// Whether a word can only mean a device: it is a path, and something is there.
 fn is_device(word: &str) -> bool {
-    !word.starts_with('-') && word.contains(['/', '.']) && Path::new(word).exists()
+    is_path(word) && Path::new(word).exists()
+}
+
+/// Whether a word looks like a path rather than a number or the name of a pool.
+fn is_path(word: &str) -> bool {
+    !word.starts_with('-') && word.contains(['/', '.'])
 }
 
 #[cfg(test)]

@@ -66,7 +66,8 @@ impl MountedPool {
         let common = Common { pool_version, read_ahead, threads, options, while_mounted };
         let (mut mounts, mut failures) = (Vec::new(), Vec::new());
         for (dataset, plan) in planned {
-            match common.mount(dataset, &plan.mountpoint) {
+            let nested = nested(&plan.mountpoint, planned);
+            match common.mount(dataset, &plan.mountpoint, nested) {
                 Ok(mount) => mounts.push(mount),
                 Err(message) => failures.push(message),
             }
@@ -92,7 +93,12 @@ impl MountedPool {
 }
 
 impl Common<'_> {
-    fn mount(&self, dataset: &Dataset, mountpoint: &Path) -> Result<DatasetMount, String> {
+    fn mount(
+        &self,
+        dataset: &Dataset,
+        mountpoint: &Path,
+        nested: Vec<PathBuf>,
+    ) -> Result<DatasetMount, String> {
         let name = dataset.name();
         let cannot = |error: &dyn std::fmt::Display| format!("cannot mount '{name}': {error}");
         let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
@@ -102,6 +108,7 @@ impl Common<'_> {
             source: name.to_owned(),
             access: if self.options.allow_other { Access::Everyone } else { Access::Owner },
             threads: self.threads,
+            mount_points: nested,
             while_mounted: Some(Arc::clone(&self.while_mounted)),
         };
         let mount = Mount::new(file_system, control, &directory, &options);
@@ -124,6 +131,21 @@ impl Common<'_> {
         });
         Ok((file_system, control))
     }
+}
+
+/// Where below a mount the next mounts are: relative paths.
+fn nested(mountpoint: &Path, planned: &[(Dataset, PlannedMount)]) -> Vec<PathBuf> {
+    let below = |path: &Path| path != mountpoint && path.starts_with(mountpoint);
+    let all: Vec<&Path> = planned
+        .iter()
+        .map(|(_, other)| other.mountpoint.as_path())
+        .filter(|path| below(path))
+        .collect();
+    let is_next = |path: &&&Path| {
+        !path.ancestors().skip(1).take_while(|above| below(above)).any(|above| all.contains(&above))
+    };
+    let next = all.iter().filter(is_next).filter_map(|path| path.strip_prefix(mountpoint).ok());
+    next.map(Path::to_owned).collect()
 }
 
 /// The directory to mount at, without symbolic links, and whether it had to be made.

@@ -103,7 +103,7 @@ pub(crate) const DATASET_PROPERTIES: &[Property] = &[
     property("filesystem_count", "FSCOUNT", CountOrNone),
     property("snapshot_count", "SSCOUNT", CountOrNone),
     property("snapdev", "SNAPDEV", Word(&["hidden", "visible"])),
-    property("acltype", "ACLTYPE", Word(&["off", "nfsv4", "posix"])),
+    property("acltype", "ACLTYPE", Word(&["off", "nfsv4", "posix", "posixacl"])),
     property("context", "CONTEXT", Text),
     property("fscontext", "FSCONTEXT", Text),
     property("defcontext", "DEFCONTEXT", Text),

@@ -2,9 +2,9 @@
 
 use super::pool::{condition, feature};
 use super::vdevs;
-use crate::protocol::{LoadReport, PoolReport};
+use crate::protocol::{Condition, LoadReport, PoolReport};
 use rzfs_dsl::import::{ImportError, ImportablePool};
-use rzfs_dsl::pool::AuxiliaryKind;
+use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryVdev};
 
 /// A pool that was found on devices and not imported.
 #[must_use]
@@ -27,7 +27,7 @@ pub fn importable(pool: &ImportablePool) -> PoolReport {
         guid: pool.guid.get(),
         version: pool.version,
         label_state: pool.state.number(),
-        condition: condition(pool.status),
+        condition: listed(condition(pool.status), &pool.auxiliary),
         comment: pool.comment.clone(),
         root,
         spares: vdevs::auxiliary(&pool.auxiliary, AuxiliaryKind::Spare, None),
@@ -40,5 +40,29 @@ pub fn importable(pool: &ImportablePool) -> PoolReport {
             pending_intent_logs: 0,
         },
         ..PoolReport::default()
+    }
+}
+
+/// The condition that a listing shows: OpenZFS does not open cache devices for it, and so misses
+/// them if there is nothing worse to say.
+fn listed(condition: Condition, auxiliary: &[AuxiliaryVdev]) -> Condition {
+    let has_cache = auxiliary.iter().any(|one| one.kind == AuxiliaryKind::Cache);
+    match condition {
+        Condition::Healthy
+        | Condition::CorruptLabel
+        | Condition::Failing
+        | Condition::Offline
+        | Condition::Removed
+        | Condition::NonNativeAshift
+        | Condition::Erratum(_)
+        | Condition::VersionOlder
+        | Condition::CompatibilityError
+        | Condition::IncompatibleFeatures
+        | Condition::FeaturesDisabled
+            if has_cache =>
+        {
+            Condition::Missing
+        }
+        condition => condition,
     }
 }

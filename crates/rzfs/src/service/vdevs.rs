@@ -15,6 +15,9 @@ const CACHE_HEADER: u64 = 4 << 10;
 /// Bytes of a device that labels and boot area take.
 const LABELS: u64 = (4 << 20) + (512 << 10);
 
+/// Bytes of a device that a dRAID sets aside for its own growth: two rows.
+const DRAID_RESERVE: u64 = 32 << 20;
+
 /// The block on which the ratio between space and what fits into it is measured.
 const DEFLATE_BLOCK: u64 = 128 << 10;
 
@@ -135,15 +138,16 @@ fn replaceable_size(one: Vdev<'_>, space: &[VdevSpace]) -> u64 {
     if !one.kind().is_device() {
         return if one.vdev_id().is_some() { size } else { 0 };
     }
-    let columns = match top.kind() {
-        VdevKind::Raidz => top.children().len() as u64,
+    let children = top.children().len() as u64;
+    let (columns, reserve) = match top.kind() {
+        VdevKind::Raidz => (children, 0),
         VdevKind::Draid => {
             let spares = top.own_config().draid.map_or(0, |draid| draid.spares);
-            (top.children().len() as u64).saturating_sub(spares)
+            (children.saturating_sub(spares), DRAID_RESERVE)
         }
-        _ => 1,
+        _ => (1, 0),
     };
-    size.div_ceil(columns.max(1)).saturating_add(LABELS)
+    size.div_ceil(columns.max(1)).saturating_add(reserve + LABELS)
 }
 
 /// The hot spares or the cache devices.

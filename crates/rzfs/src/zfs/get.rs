@@ -117,10 +117,19 @@ fn rows<'a>(
 ) -> PropertyRows<'a> {
     // What `all` stands for: every property that any dataset could have.
     let all = DATASET_PROPERTIES.iter().filter(|property| property.name != "name");
-    let widths: Vec<_> = match columns.is_empty() {
+    let mut widths: Vec<_> = match columns.is_empty() {
         true => all.map(|property| (property.name, property.value_width())).collect(),
         false => columns.iter().map(|column| (column.name(), column.value_width())).collect(),
     };
+    // Times take as much room as people need to read them, even if they are exact.
+    let rounded = Writer { precision: Precision::Rounded, ..writer.clone() };
+    let properties = datasets.iter().flat_map(|dataset| &dataset.properties);
+    widths.extend(properties.filter_map(|property| match form_of(&property.name) {
+        form @ (Form::Creation | Form::Change) => {
+            Some((property.name.as_str(), rounded.write(form, &property.value).len()))
+        }
+        _ => None,
+    }));
     let mut rows = PropertyRows::new(fields, writer, widths.into_iter());
     for dataset in datasets {
         for property in &dataset.properties {

@@ -73,7 +73,7 @@ impl Query {
                 Word::Option('d', depth) => {
                     let depth = depth
                         .parse()
-                        .map_err(|_| Failure::Usage(format!("({depth} is not an integer)")))?;
+                        .map_err(|_| Failure::Usage(format!("{depth} is not an integer")))?;
                     query.depth = Depth::Limited(depth);
                 }
                 Word::Option('t', kinds) => query.kinds = Some(parse_kinds(kinds)?),

@@ -23,6 +23,15 @@ const ZPL_VERSION: u64 = 5;
 const CLASSES: [(VdevRole, &str); 3] =
     [(VdevRole::Dedup, "dedup"), (VdevRole::Special, "special"), (VdevRole::Log, "logs")];
 
+/// Where classes of vdevs other than the ordinary one go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Placement {
+    /// Into members of the pool, as `status` has it; the ordinary vdevs are below the root vdev.
+    Pool,
+    /// Into members of `vdevs`, as `list` has it; there is no root vdev.
+    Vdevs,
+}
+
 /// How pools are written.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolJson {
@@ -83,7 +92,7 @@ impl PoolJson {
     pub(crate) fn vdevs(
         &self,
         pool: &PoolReport,
-        root: bool,
+        placement: Placement,
         describe: &dyn Fn(&VdevReport, &str, usize) -> Map<String, Value>,
     ) -> Vec<(&'static str, Value)> {
         let tops = |role| {
@@ -98,25 +107,32 @@ impl PoolJson {
             members
         };
         let mut normal = class(&mut tops(VdevRole::Normal));
-        if root {
+        if placement == Placement::Pool {
             let mut members = describe(&pool.root, &pool.name, 0);
             members.insert("vdevs".to_owned(), normal.clone().into());
             normal.retain(|_, _| self.flat);
             normal.insert(pool.name.clone(), members.into());
         }
-        let mut all = vec![("vdevs", Value::from(normal))];
+        let mut classes = Vec::new();
         for (role, name) in CLASSES {
-            let members = class(&mut tops(role));
-            if !members.is_empty() {
-                all.push((name, members.into()));
-            }
+            classes.push((name, class(&mut tops(role))));
         }
         for (name, vdevs) in [("l2cache", &pool.caches), ("spares", &pool.spares)] {
-            if !vdevs.is_empty() {
-                all.push((name, class(&mut vdevs.iter()).into()));
+            classes.push((name, class(&mut vdevs.iter())));
+        }
+        classes.retain(|(_, members)| !members.is_empty());
+        let mut beside = Vec::new();
+        for (name, members) in classes {
+            match placement {
+                Placement::Pool if self.flat => normal.extend(members),
+                Placement::Pool => beside.push((name, members.into())),
+                Placement::Vdevs => {
+                    normal.insert(name.to_owned(), members.into());
+                }
             }
         }
-        all
+        beside.insert(0, ("vdevs", normal.into()));
+        beside
     }
 
     /// A vdev with its children: below it, or with `flat` beside it.
@@ -145,6 +161,10 @@ impl PoolJson {
 
     /// What every command says about a vdev.
     pub(crate) fn vdev_head(&self, vdev: &VdevReport, name: &str) -> Map<String, Value> {
+        if vdev.kind == "draid" {
+            // OpenZFS does not find a dRAID by its name, and has no more to say.
+            return [("name".to_owned(), Value::from(name))].into_iter().collect();
+        }
         let path = vdev.path.as_deref().filter(|_| vdev.children.is_empty());
         let state = state_name(state(vdev));
         let members = [
@@ -254,7 +274,9 @@ impl PoolJson {
             let name = if depth == 0 { pool.name.clone() } else { names.name(vdev) };
             self.vdev_status(vdev, parent, depth, &name, style.tree)
         };
-        self.vdevs(pool, true, &describe).into_iter().for_each(|(name, value)| add(name, value));
+        self.vdevs(pool, Placement::Pool, &describe)
+            .into_iter()
+            .for_each(|(name, value)| add(name, value));
         if let Some(dedup) = pool.dedup.as_ref().filter(|_| style.dedup) {
             add("dedup_stats", self.dedup(dedup));
         }

@@ -1,7 +1,7 @@
 //! `zpool list` (spec 09, section 2.1).
 
 use super::config_tree::{spare_word, word};
-use super::json::PoolJson;
+use super::json::{Placement, PoolJson};
 use super::selection::{Selection, Unknown};
 use super::vdev_name::NameStyle;
 use crate::console::{Console, Failure, Outcome};
@@ -219,7 +219,7 @@ impl PoolList {
                     members.insert("properties".to_owned(), cells.into());
                     members
                 };
-                let vdevs = json.vdevs(pool, false, &describe).into_iter();
+                let vdevs = json.vdevs(pool, Placement::Vdevs, &describe).into_iter();
                 head.extend(vdevs.map(|(name, value)| (name.to_owned(), value)));
             }
             members.insert(json.key(pool), head.into());

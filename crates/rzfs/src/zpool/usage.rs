@@ -1,7 +1,7 @@
 //! The usage of `zpool`.
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 9] = [
+const COMMANDS: [(&str, &str); 8] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     (
@@ -17,7 +17,6 @@ const COMMANDS: [(&str, &str); 9] = [
     ),
     ("", ""),
     ("import", "\timport [-d dir] [-D]\n"),
-    ("history", "\thistory [-il] [<pool>] ...\n"),
     ("", ""),
     (
         "get",

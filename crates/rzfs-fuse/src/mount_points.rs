@@ -1,0 +1,226 @@
+//! Directories to mount on that the file system does not have.
+//!
+//! ```text
+//! tank            mounted at DIR         has no directory "home"
+//! tank/home       mounted at DIR/home    needs one
+//! ```
+//! Nothing can be made in a file system that is only read, so these directories exist in the
+//! mount alone: empty but for each other, below directories that are on disk or below each other.
+
+use fuser::{FileAttr, FileType, INodeNo};
+use rzfs_format::ObjectId;
+use rzfs_format::dirent::FileKind;
+use rzfs_zpl::{DirCookie, DirEntry, FileSystem, Found, ZplError};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::time::SystemTime;
+
+/// The inode number of the first of them; the others are below. Objects do not get there, and the
+/// numbers of the control tree are above.
+const FIRST_INODE: u64 = ObjectId::END.0 - (1 << 41);
+
+/// Most directories of one mount.
+const MAX_COUNT: usize = 1 << 20;
+
+/// A directory: on disk, or one of the mount alone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Place {
+    /// An object of the live file system.
+    Object(ObjectId),
+    /// A directory of the mount alone.
+    MountPoint(MountPoint),
+}
+
+/// A directory of the mount alone, by its position.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct MountPoint(u32);
+
+impl MountPoint {
+    /// Its inode number.
+    pub(crate) const fn inode(self) -> ObjectId {
+        ObjectId(FIRST_INODE - self.0 as u64)
+    }
+
+    /// The directory with this inode number; `None` when that is a file's.
+    pub(crate) fn from_inode(inode: ObjectId) -> Option<Self> {
+        let index = FIRST_INODE.checked_sub(inode.0)?;
+        usize::try_from(index).ok().filter(|index| *index < MAX_COUNT)?;
+        u32::try_from(index).ok().map(Self)
+    }
+}
+
+/// The directories of one mount that no disk has.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct MountPoints {
+    below: BTreeMap<Place, Vec<(Vec<u8>, MountPoint)>>,
+    /// The directory above each.
+    parents: Vec<Place>,
+}
+
+impl MountPoints {
+    /// The directories that these paths, relative to the root, need besides those on disk.
+    ///
+    /// # Errors
+    /// A directory on the way cannot be read, or what is there is no directory.
+    pub(crate) fn missing(file_system: &FileSystem, paths: &[&Path]) -> io::Result<Self> {
+        let mut all = Self::default();
+        for path in paths {
+            let mut place = Place::Object(file_system.root());
+            for component in path.components() {
+                let Component::Normal(name) = component else { continue };
+                place = all.enter(file_system, place, name.as_bytes())?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The directory of this name in another, made if there is none.
+    fn enter(&mut self, file_system: &FileSystem, place: Place, name: &[u8]) -> io::Result<Place> {
+        if let Some(known) = self.lookup(place, name) {
+            return Ok(Place::MountPoint(known));
+        }
+        if let Place::Object(directory) = place {
+            match file_system.lookup(directory, name) {
+                Ok(Found::Object(object)) => return Ok(Place::Object(object)),
+                // Nothing can be mounted in `.zfs`; the system will say so.
+                Ok(Found::Control) => {}
+                Err(ZplError::NotFound { .. }) => {}
+                Err(error) => return Err(io::Error::from_raw_os_error(error.errno())),
+            }
+        }
+        let Some(index) = u32::try_from(self.parents.len()).ok().filter(|_| self.has_room()) else {
+            return Ok(place);
+        };
+        self.parents.push(place);
+        self.below.entry(place).or_default().push((name.to_vec(), MountPoint(index)));
+        Ok(Place::MountPoint(MountPoint(index)))
+    }
+
+    fn has_room(&self) -> bool {
+        self.parents.len() < MAX_COUNT
+    }
+
+    /// The directory of this name in another.
+    pub(crate) fn lookup(&self, place: Place, name: &[u8]) -> Option<MountPoint> {
+        let entries = self.below.get(&place)?;
+        entries.iter().find(|(known, _)| known == name).map(|(_, found)| *found)
+    }
+
+    /// The directory above one.
+    pub(crate) fn parent(&self, of: MountPoint) -> Option<Place> {
+        self.parents.get(usize::try_from(of.0).ok()?).copied()
+    }
+
+    /// Hands the entries that a directory has from them on to `visit`, from a position on.
+    ///
+    /// Their positions are numbers that positions in directories on disk leave free, so they
+    /// follow everything else.
+    pub(crate) fn list(
+        &self,
+        place: Place,
+        from: DirCookie,
+        mut visit: impl FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) {
+        let first = DirCookie::FREE.0;
+        let entries = self.below.get(&place).into_iter().flatten();
+        for ((name, mount_point), next) in entries.zip(first + 1..) {
+            let entry = DirEntry {
+                name,
+                object: mount_point.inode(),
+                kind: FileKind::Directory,
+                next: DirCookie(next),
+            };
+            if from.0 < next && visit(entry).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Whether a position is behind everything that is on disk.
+    pub(crate) fn is_position(&self, position: DirCookie) -> bool {
+        let first = DirCookie::FREE.0;
+        (first..=first.saturating_add(self.parents.len() as u64)).contains(&position.0)
+    }
+
+    /// The attributes of one.
+    pub(crate) fn attributes(&self, of: MountPoint, inode: INodeNo) -> FileAttr {
+        let epoch = SystemTime::UNIX_EPOCH;
+        let entries = self.below.get(&Place::MountPoint(of)).map_or(0, Vec::len);
+        FileAttr {
+            ino: inode,
+            size: entries as u64 + 2,
+            blocks: 0,
+            atime: epoch,
+            mtime: epoch,
+            ctime: epoch,
+            crtime: epoch,
+            kind: FileType::Directory,
+            perm: 0o555,
+            nlink: u32::try_from(entries).unwrap_or(u32::MAX).saturating_add(2),
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 512,
+            flags: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> MountPoints {
+        let mut all = MountPoints::default();
+        let root = Place::Object(ObjectId(34));
+        for (place, name) in [
+            (root, "home"),
+            (Place::MountPoint(MountPoint(0)), "ann"),
+            (Place::MountPoint(MountPoint(0)), "bob"),
+            (root, "srv"),
+        ] {
+            let index = MountPoint(all.parents.len() as u32);
+            all.parents.push(place);
+            all.below.entry(place).or_default().push((name.into(), index));
+        }
+        all
+    }
+
+    fn listed(all: &MountPoints, place: Place, from: DirCookie) -> Vec<(String, u64)> {
+        let mut found = Vec::new();
+        all.list(place, from, |entry| {
+            found.push((String::from_utf8_lossy(entry.name).into_owned(), entry.next.0));
+            ControlFlow::Continue(())
+        });
+        found
+    }
+
+    #[test]
+    fn names_lead_to_directories_and_numbers_back() {
+        let all = example();
+        let root = Place::Object(ObjectId(34));
+        let home = all.lookup(root, b"home").unwrap();
+        let bob = all.lookup(Place::MountPoint(home), b"bob").unwrap();
+        assert_eq!(all.parent(bob), Some(Place::MountPoint(home)));
+        assert_eq!(all.lookup(root, b"bob"), None);
+        assert_eq!(MountPoint::from_inode(bob.inode()), Some(bob));
+        assert_eq!(MountPoint::from_inode(ObjectId(34)), None);
+        assert_eq!(MountPoint::from_inode(ObjectId(ObjectId::END.0 - 1)), None);
+    }
+
+    #[test]
+    fn listings_go_on_where_they_were_left() {
+        let all = example();
+        let home = Place::MountPoint(MountPoint(0));
+        let both = listed(&all, home, DirCookie::START);
+        assert_eq!(both.len(), 2);
+        let rest = listed(&all, home, DirCookie(both[0].1));
+        assert_eq!(rest, both[1..]);
+        assert!(listed(&all, home, DirCookie(both[1].1)).is_empty());
+        assert!(both.iter().all(|(_, position)| all.is_position(DirCookie(*position))));
+        assert!(!all.is_position(DirCookie(1 << 28)));
+    }
+}
