@@ -440,7 +440,12 @@ impl<Mode> Pool<Mode> {
     /// # Errors
     /// [`PoolError::Space`] when space accounting is damaged.
     pub fn space(&self) -> Result<Vec<VdevSpace>, PoolError> {
-        space::vdev_space(&self.inner.mos, &self.inner.vdevs, &self.metaslabs()?)
+        let mut space = space::vdev_space(&self.inner.mos, &self.inner.vdevs, &self.metaslabs()?)?;
+        if self.features().state(Feature::SpaceMapHistogram) == FeatureState::Disabled {
+            // Nobody keeps count of the sizes of free segments.
+            space.iter_mut().for_each(|vdev| vdev.fragmentation = None);
+        }
+        Ok(space)
     }
 
     /// Bytes that the pool has for datasets, used or not: without redundancy and without what is

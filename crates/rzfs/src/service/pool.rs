@@ -123,7 +123,7 @@ fn scan(pool: &Pool) -> Result<Option<ScanReport>, PoolError> {
         skipped: scan.skipped,
         processed: scan.processed,
         errors: scan.errors,
-        issued: scan.examined,
+        issued: scan.examined.saturating_sub(scan.skipped),
     }))
 }
 

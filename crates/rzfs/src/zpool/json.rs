@@ -1,5 +1,7 @@
 //! Pools and vdevs as JSON (spec 09, section 1.5).
 
+mod activity;
+
 use super::condition::{for_status, state};
 use super::config_tree::{TreeStyle, is_shown, spare_word, word};
 use super::list::{JSON_FLAT, JSON_GUID, JSON_INT, PoolColumn};
@@ -8,8 +10,8 @@ use super::vdev_name::NameStyle;
 use crate::getopt::Word;
 use crate::json::{Numbers, object};
 use crate::property::{Precision, Writer};
-use crate::quantity::{nicebytes, nicenum};
-use rzfs::protocol::{DedupReport, PoolReport, ScanFunction, ScanState, VdevReport, VdevRole};
+use crate::quantity::nicenum;
+use rzfs::protocol::{DedupReport, PoolReport, VdevReport, VdevRole};
 use rzfs_vdev::VdevState;
 use serde_json::{Map, Value};
 
@@ -209,7 +211,8 @@ impl PoolJson {
             add("state", spare_word(vdev).into());
             return members;
         }
-        if self.flat && depth > 0 {
+        let is_below = depth > 1 || vdev.role == VdevRole::Normal;
+        if self.flat && depth > 0 && is_below {
             add("parent", parent.into());
         }
         let sizes = [
@@ -266,9 +269,7 @@ impl PoolJson {
                 add("moreinfo", address.into());
             }
         }
-        if pool.scan.is_some() {
-            add("scan_stats", self.scan(pool));
-        }
+        self.activities(pool).into_iter().for_each(|(name, value)| add(name, value));
         let names = self.names;
         let describe = |vdev: &VdevReport, parent: &str, depth: usize| {
             let name = if depth == 0 { pool.name.clone() } else { names.name(vdev) };
@@ -316,47 +317,6 @@ impl PoolJson {
             ("mspace", self.bytes(dedup.core_bytes)),
             ("cspace", self.bytes(0)),
             ("ddt_stats", object(statistics)),
-        ])
-    }
-
-    fn scan(&self, pool: &PoolReport) -> Value {
-        let Some(scan) = &pool.scan else { return Value::Null };
-        let function = match scan.function {
-            ScanFunction::Scrub => "SCRUB",
-            ScanFunction::Resilver => "RESILVER",
-        };
-        let state = match scan.state {
-            ScanState::Scanning | ScanState::Paused => "SCANNING",
-            ScanState::Finished => "FINISHED",
-            ScanState::Canceled => "CANCELED",
-        };
-        let exact = self.writer.precision == Precision::Exact;
-        let time = |seconds: u64| match (seconds, exact) {
-            (0, false) => Value::from("-"),
-            (seconds, false) => self.writer.calendar.date(seconds).into(),
-            (seconds, true) => self.numbers.exact(seconds),
-        };
-        let bytes = |bytes: u64| match (self.numbers, exact) {
-            (Numbers::Integers, _) => bytes.into(),
-            (_, true) => bytes.to_string().into(),
-            (_, false) => nicebytes(bytes).into(),
-        };
-        object([
-            ("function", function.into()),
-            ("state", state.into()),
-            ("start_time", time(scan.start_time)),
-            ("end_time", time(scan.end_time)),
-            ("to_examine", bytes(scan.to_examine)),
-            ("examined", bytes(scan.examined)),
-            ("skipped", bytes(scan.skipped)),
-            ("processed", bytes(scan.processed)),
-            ("errors", self.numbers.exact(scan.errors)),
-            ("bytes_per_scan", bytes(0)),
-            ("pass_start", self.numbers.exact(0)),
-            ("scrub_pause", time(scan.pause_time)),
-            ("scrub_spent_paused", self.numbers.exact(0)),
-            ("issued_bytes_per_scan", bytes(0)),
-            ("issued", bytes(scan.issued)),
         ])
     }
 
