@@ -1,7 +1,7 @@
 //! Everything that has to pass before a change is merged, and how long each part took.
 
 use crate::process::{self, Failure, cargo};
-use crate::{demo, setup};
+use crate::{demo, docs_check, setup};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 type Check = (&'static str, fn() -> Result<(), Failure>);
 
 /// In the order of how soon they find a mistake.
-const CHECKS: [Check; 6] = [
+const CHECKS: [Check; 7] = [
     ("setup", setup::run),
     ("formatting", || process::run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("lints", || {
@@ -21,6 +21,7 @@ const CHECKS: [Check; 6] = [
         process::run(cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
     }),
     ("demo", demo::run),
+    ("commands in the documentation", docs_check::run),
     ("tests", || process::run(&mut cargo(&["test", "--workspace", "--locked"]))),
 ];
 
@@ -51,7 +52,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     println!("== results");
     for (name, time, failure) in &results {
         let verdict = if failure.is_none() { "ok" } else { "FAILED" };
-        println!("{name:<14} {verdict:<7} {:>5} s", time.as_secs());
+        println!("{name:<30} {verdict:<7} {:>5} s", time.as_secs());
     }
     let failed: Vec<&str> =
         results.iter().filter(|result| result.2.is_some()).map(|result| result.0).collect();

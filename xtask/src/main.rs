@@ -4,6 +4,7 @@
 mod bench;
 mod checks;
 mod demo;
+mod docs_check;
 mod golden;
 mod process;
 mod rzfs;
@@ -27,6 +28,8 @@ enum Chore {
     Bench(bench::Bench),
     /// Mount the sample pool, show what is in it, unmount it.
     Demo,
+    /// Run every command in the documentation, on the sample pool.
+    DocsCheck,
     /// Mount the reference pools of OpenZFS and compare every file.
     Golden {
         /// Only pools with this in their names.
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
     let result = match arguments.chore {
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Demo => demo::run(),
+        Chore::DocsCheck => docs_check::run(),
         Chore::Golden { filter, damage } => golden::run(&filter, damage),
         Chore::Setup => setup::run(),
         Chore::Test => checks::run(),

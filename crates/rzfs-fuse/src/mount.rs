@@ -161,8 +161,8 @@ impl Mount {
         session.umount_and_join().map_err(|source| failure("unmount", &directory, source))
     }
 
-    /// Forgets a mount that was detached while in use: its threads serve whoever still has files
-    /// open until the process ends.
+    /// Forgets a mount that has ended or was detached: the threads of one that is still in use
+    /// serve whoever has files open until the process ends.
     pub fn abandon(self) {
         std::mem::forget(self.session);
     }

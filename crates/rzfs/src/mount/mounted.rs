@@ -212,13 +212,7 @@ impl DatasetMount {
         while !self.mount.is_finished() && start.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
-        if self.mount.is_finished() {
-            if let Err(error) = self.mount.unmount() {
-                tracing::warn!(%error, "session");
-            }
-        } else {
-            self.mount.abandon();
-        }
+        self.mount.abandon();
         if self.is_made {
             // Somebody may have put something there.
             let _ = std::fs::remove_dir(directory);

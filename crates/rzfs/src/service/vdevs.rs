@@ -122,7 +122,7 @@ fn of_config(config: &VdevConfig, role: VdevRole, health: Health) -> VdevReport 
 
 /// How much data fits into this much space of a vdev.
 fn deflated(tree: &VdevTree, vdev: VdevId, space: u64) -> u64 {
-    let Some(asize) = tree.allocated_size(vdev, DEFLATE_BLOCK, Txg(u64::MAX)) else { return 0 };
+    let Some(asize) = tree.allocated_size(vdev, DEFLATE_BLOCK, Txg(0)) else { return 0 };
     let ratio = DEFLATE_BLOCK.checked_div(asize >> 9).unwrap_or(0);
     (space >> 9).saturating_mul(ratio)
 }

@@ -233,6 +233,9 @@ impl PoolJson {
             ("checksum_errors", counts.checksum_errors),
         ];
         errors.into_iter().for_each(|(name, count)| add(name, self.bytes(count)));
+        if counts.checkpoint_space > 0 && depth == 1 {
+            add("checkpoint_space", self.bytes(counts.checkpoint_space));
+        }
         if let Some(slow) = counts.slow_ios.filter(|_| vdev.children.is_empty() && depth > 0) {
             add("slow_ios", self.bytes(slow));
         }

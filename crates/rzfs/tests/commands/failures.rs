@@ -1,0 +1,127 @@
+//! What goes wrong, in which words, with which exit status.
+
+use crate::harness::{Rzfs, reference, sample};
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().collect()
+}
+
+#[test]
+fn what_has_no_pool_is_not_mounted() {
+    let rzfs = Rzfs::new();
+    let (missing, empty, directory) = (rzfs.path("gone.img"), rzfs.path("empty"), rzfs.path("m"));
+    std::fs::write(&empty, vec![0; 1 << 20]).unwrap();
+    let gone = rzfs.run(["mount".as_ref(), missing.as_os_str(), directory.as_os_str()]);
+    assert_eq!(gone.status, 1);
+    assert!(gone.err.contains("gone.img") && gone.err.contains("No such file"), "{gone:?}");
+    let none = rzfs.run(["mount".as_ref(), empty.as_os_str(), directory.as_os_str()]);
+    assert_eq!(none.status, 1);
+    assert_eq!(none.err, format!("no pool was found on {}\n", empty.display()));
+    assert!(!directory.exists(), "nothing was made for it");
+}
+
+#[test]
+fn one_of_several_pools_has_to_be_named() {
+    let rzfs = Rzfs::new();
+    let (_, first) = reference("g01-default");
+    let (_, second) = reference("g15-removed");
+    let images = first.iter().chain(&second).map(|path| path.as_os_str());
+    let directory = rzfs.path("m");
+    let words = ["mount".as_ref()].into_iter().chain(images).chain([directory.as_os_str()]);
+    let several = rzfs.run(words.clone());
+    assert_eq!(several.status, 1);
+    assert_eq!(several.err, "several pools were found, name one: g01, g15\n");
+    let other = rzfs.run(words.chain(["-p".as_ref(), "g99".as_ref()]));
+    assert_eq!(other.status, 1);
+    assert_eq!(other.err, "cannot import 'g99': no such pool available\n");
+}
+
+#[test]
+fn pools_of_other_systems_need_force() {
+    let rzfs = Rzfs::new();
+    let (_, images) = reference("g24-zil");
+    let directory = rzfs.path("m");
+    let words = images.iter().map(|path| path.as_os_str()).chain([directory.as_os_str()]);
+    let refused = rzfs.run(["mount".as_ref()].into_iter().chain(words.clone()));
+    assert_eq!(refused.status, 1);
+    let err = lines(&refused.err);
+    assert_eq!(err[0], "cannot import 'g24': pool was previously in use from another system.");
+    assert!(err[1].starts_with("Last accessed by ") && err[1].contains("(hostid="), "{err:?}");
+    assert_eq!(err[2], "The pool can be imported, use 'rzfs mount -f' to import the pool.");
+    let warnings = rzfs.mount(["-f".as_ref()].into_iter().chain(words));
+    assert!(warnings.contains("intent log was not replayed"), "{warnings}");
+}
+
+#[test]
+fn keys_that_do_not_fit_are_errors() {
+    let rzfs = Rzfs::new();
+    let (image, key, directory) = (rzfs.path("garden.img"), rzfs.path("key"), rzfs.path("m"));
+    sample(&image);
+    std::fs::write(&key, "let me in please").unwrap();
+    let mount = |key: &str| {
+        rzfs.run(["mount", "-k", key, image.to_str().unwrap(), directory.to_str().unwrap()])
+    };
+    let key = key.to_str().unwrap();
+    let named = mount(&format!("garden/secret={key}"));
+    assert_eq!(named.status, 1);
+    assert_eq!(named.err, "Key load error: Incorrect key provided for 'garden/secret'.\n");
+    let any = mount(key);
+    assert_eq!(any.status, 1);
+    assert!(any.err.contains("is not the key of any encryption root of 'garden'"), "{any:?}");
+    let unknown = mount(&format!("garden/none={key}"));
+    assert_eq!(unknown.status, 1);
+    assert_eq!(unknown.err, "cannot open 'garden/none': dataset does not exist\n");
+    let unencrypted = mount(&format!("garden/plan={key}"));
+    assert_eq!(unencrypted.err, "Key load error: 'garden/plan' is not encrypted.\n");
+    assert_eq!(mount("/nonexistent/key").status, 1);
+}
+
+#[test]
+fn mistakes_in_the_command_line_have_status_2() {
+    let rzfs = Rzfs::new();
+    for line in [
+        "mount",
+        "mount --nonsense x",
+        "mount -o rw x y",
+        "mount -o arc_max=much x y",
+        "mount -o snapshot=tank x y",
+        "umount",
+        "nonsense",
+        "zpool nonsense",
+        "zfs list -Z",
+        "zfs get",
+    ] {
+        let outcome = rzfs.run(line.split(' '));
+        assert_eq!(outcome.status, 2, "{line}: {outcome:?}");
+        assert!(!outcome.err.is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn what_is_not_mounted_cannot_be_unmounted() {
+    let rzfs = Rzfs::new();
+    for target in ["tank", "/", "/nonexistent"] {
+        let outcome = rzfs.run(["umount", target]);
+        assert_eq!(outcome.status, 1);
+        assert_eq!(outcome.err, format!("cannot unmount '{target}': not currently mounted\n"));
+    }
+}
+
+#[test]
+fn without_pools_commands_say_so() {
+    let rzfs = Rzfs::new();
+    for (line, words) in [
+        ("zpool list", "no pools available\n"),
+        ("zpool status", "no pools available\n"),
+        ("zpool list -H", ""),
+        ("zfs list", "no datasets available\n"),
+        ("zfs mount", ""),
+    ] {
+        let outcome = rzfs.run(line.split(' '));
+        assert_eq!((outcome.status, outcome.out + &outcome.err), (0, words.to_owned()), "{line}");
+    }
+    let empty = rzfs.path("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let words = ["zpool", "import", "-d", empty.to_str().unwrap()];
+    assert_eq!(rzfs.succeed(words), "no pools available to import\n");
+}

@@ -1,0 +1,8 @@
+//! The `rzfs` binary as its users run it: on pools that OpenZFS made, compared with what OpenZFS
+//! said about them.
+
+mod failures;
+mod golden;
+mod harness;
+mod mounts;
+mod transcripts;

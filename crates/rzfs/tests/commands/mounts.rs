@@ -1,0 +1,218 @@
+//! Mounts in the background, and how they end.
+
+use crate::harness::{Outcome, Rzfs, is_mounted, outcome, reference, sample, wait_until};
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use rzfs_testkit::{MountedTree, differences};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A mounted reference pool.
+struct Mounted {
+    rzfs: Rzfs,
+    directory: PathBuf,
+}
+
+impl Mounted {
+    fn new(pool: &str, options: &[&str]) -> Self {
+        let rzfs = Rzfs::new();
+        let directory = rzfs.path("mnt");
+        let images = reference(pool).1.into_iter().map(OsString::from);
+        let words = options.iter().map(OsString::from).chain(images);
+        let warnings = rzfs.mount(words.chain([directory.clone().into()]));
+        assert_eq!(warnings, "");
+        Self { rzfs, directory }
+    }
+
+    fn is_over(&self) -> bool {
+        !is_mounted(&self.directory) && self.rzfs.control().mounted().unwrap().is_empty()
+    }
+
+    fn umount(&self, words: &[&str]) -> Outcome {
+        self.rzfs.run(["umount"].iter().chain(words))
+    }
+}
+
+#[test]
+fn file_systems_are_below_each_other_and_have_their_files() {
+    let mounted = Mounted::new("g01-default", &[]);
+    let manifest = reference("g01-default").0.manifest().unwrap();
+    for (dataset, files) in manifest.datasets() {
+        let (head, snapshot) = match dataset.split_once('@') {
+            Some((head, snapshot)) => (head, format!(".zfs/snapshot/{snapshot}")),
+            None => (dataset, String::new()),
+        };
+        let below = head.split_once('/').map_or("", |(_, below)| below);
+        let tree = MountedTree(mounted.directory.join(below).join(snapshot));
+        assert_eq!(differences(files, &tree), Vec::<String>::new(), "{dataset}");
+    }
+    let table = mounted.rzfs.succeed(["zfs", "mount"]);
+    let at = |dataset: &str, below: &str| {
+        format!("{dataset:<30}  {}", mounted.directory.join(below).display())
+    };
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines[0].trim_end_matches('/'), at("g01", "").trim_end_matches('/'));
+    assert!(lines.contains(&at("g01/sa", "sa").as_str()), "{table}");
+    // Commands without devices ask the pools that are mounted.
+    let list = mounted.rzfs.succeed(["zfs", "list", "-H", "-o", "name,mounted", "g01/sa"]);
+    assert_eq!(list, "g01/sa\tyes\n");
+    let path = mounted.directory.join("sa");
+    let by_path = mounted.rzfs.succeed(["zfs", "list", "-Ho", "name", path.to_str().unwrap()]);
+    assert_eq!(by_path, "g01/sa\n");
+    assert_eq!(mounted.rzfs.succeed(["zpool", "list", "-Ho", "name,health"]), "g01\tONLINE\n");
+}
+
+#[test]
+fn umount_takes_a_directory_or_a_pool() {
+    let by_directory = Mounted::new("g15-removed", &[]);
+    let path = by_directory.directory.to_str().unwrap().to_owned();
+    assert_eq!(by_directory.umount(&[&path]).status, 0);
+    assert!(by_directory.is_over());
+    assert!(!by_directory.directory.exists(), "it was made for the mount");
+    let by_pool = Mounted::new("g15-removed", &[]);
+    assert_eq!(by_pool.umount(&["g15"]).status, 0);
+    assert!(by_pool.is_over());
+    // At once again: nothing is left of the first.
+    let images = reference("g15-removed").1;
+    by_pool.rzfs.mount(images.iter().chain([&by_pool.directory]));
+    assert!(is_mounted(&by_pool.directory));
+}
+
+#[test]
+fn what_is_in_use_stays_unless_forced() {
+    let mounted = Mounted::new("g15-removed", &[]);
+    let open = fs::File::open(mounted.directory.join(".")).unwrap();
+    let busy = mounted.umount(&["g15"]);
+    assert_eq!(busy.status, 1);
+    let message = format!(
+        "cannot unmount '{}': pool or dataset is busy\n",
+        mounted.directory.canonicalize().unwrap().display()
+    );
+    assert_eq!(busy.err, message);
+    assert!(is_mounted(&mounted.directory));
+    assert_eq!(mounted.umount(&["-f", "g15"]).status, 0);
+    assert!(mounted.is_over());
+    drop(open);
+}
+
+#[test]
+fn signals_end_the_mounts() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let mounted = Mounted::new("g01-default", &[]);
+        let process = i32::try_from(mounted.rzfs.daemon("g01")).unwrap();
+        kill_process(Pid::from_raw(process).unwrap(), signal).unwrap();
+        wait_until("a signal ends the mounts", || mounted.is_over());
+    }
+}
+
+#[test]
+fn the_last_unmount_by_the_user_ends_the_process() {
+    let mounted = Mounted::new("g08-draid2", &[]);
+    for below in ["fs", ""] {
+        let directory = mounted.directory.join(below);
+        let unmounted = Command::new("fusermount3").arg("-u").arg(&directory).status().unwrap();
+        assert!(unmounted.success());
+    }
+    wait_until("the process ends with its last mount", || mounted.is_over());
+}
+
+#[test]
+fn a_pool_is_mounted_once() {
+    let mounted = Mounted::new("g15-removed", &[]);
+    let images = reference("g15-removed").1.into_iter().map(OsString::from);
+    let other = mounted.rzfs.path("other");
+    let words = [OsString::from("mount")].into_iter().chain(images);
+    let again = mounted.rzfs.run(words.chain([other.clone().into()]));
+    assert_eq!(again.status, 1);
+    assert_eq!(again.err, "cannot mount 'g15': a pool with that name is mounted\n");
+    assert!(!other.exists());
+}
+
+#[test]
+fn a_snapshot_can_be_all_there_is() {
+    let mounted = Mounted::new("g01-default", &["-o", "snapshot=g01/sa@s1"]);
+    let manifest = reference("g01-default").0.manifest().unwrap();
+    let files = manifest.get("g01/sa@s1").unwrap();
+    let tree = MountedTree(mounted.directory.clone());
+    assert_eq!(differences(files, &tree), Vec::<String>::new());
+    assert!(!mounted.directory.join(".zfs").exists());
+    assert_eq!(mounted.rzfs.succeed(["zfs", "mount"]).lines().count(), 1);
+}
+
+#[test]
+fn encrypted_file_systems_need_their_keys() {
+    let rzfs = Rzfs::new();
+    let (image, key, directory) = (rzfs.path("garden.img"), rzfs.path("key"), rzfs.path("mnt"));
+    sample(&image);
+    fs::write(&key, "open sesame\n").unwrap();
+    let secret = directory.join("secret");
+    let warnings = rzfs.mount([&image, &directory]);
+    assert_eq!(warnings, "'garden/secret' is left out: its key is not loaded\n");
+    assert!(is_mounted(&directory) && !is_mounted(&secret));
+    rzfs.succeed(["umount", "garden"]);
+    let option = format!("garden/secret={}", key.display());
+    let words = ["-k".as_ref(), option.as_ref(), image.as_os_str(), directory.as_os_str()];
+    assert_eq!(rzfs.mount(words), "");
+    assert!(is_mounted(&secret));
+    let status = rzfs.succeed(["zfs", "get", "-Ho", "value", "keystatus", "garden/secret"]);
+    assert_eq!(status, "available\n");
+}
+
+#[test]
+fn the_foreground_lasts_until_the_end() {
+    let rzfs = Rzfs::new();
+    let directory = rzfs.path("mnt");
+    let mut command = rzfs.command();
+    command.args(["mount", "--foreground"]).args(reference("g15-removed").1).arg(&directory);
+    let mut child = command.spawn().unwrap();
+    wait_until("mounted", || is_mounted(&directory));
+    assert_eq!(rzfs.daemon("g15"), child.id());
+    rzfs.succeed(["umount", "g15"]);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Runs the binary without the rights of root: as `nobody` if the tests have them.
+fn unprivileged(rzfs: &Rzfs, binary: &Path) -> Command {
+    if !getuid().is_root() {
+        return rzfs.prepared(Command::new(binary));
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(binary);
+    rzfs.prepared(command)
+}
+
+#[test]
+fn images_need_no_rights_of_root() {
+    let rzfs = Rzfs::new();
+    let home = rzfs.path("home");
+    let (binary, image, directory) = (home.join("rzfs"), home.join("garden.img"), home.join("mnt"));
+    fs::create_dir(&home).unwrap();
+    // Where others may not go the binary cannot be run.
+    fs::copy(env!("CARGO_BIN_EXE_rzfs"), &binary).unwrap();
+    sample(&image);
+    fs::create_dir(&directory).unwrap();
+    fs::create_dir(rzfs.path("run")).unwrap();
+    fs::set_permissions(home.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    if getuid().is_root() {
+        for path in [&home, &image, &directory, &rzfs.path("run")] {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        }
+    }
+    let run = |words: &[&Path]| outcome(unprivileged(&rzfs, &binary).args(words));
+    let option = Path::new("snapshot=garden/plan@monday");
+    let mounted = run(&["mount".as_ref(), "-o".as_ref(), option, &image, &directory]);
+    assert_eq!(mounted.status, 0, "{mounted:?}");
+    assert!(is_mounted(&directory));
+    let script = "cd \"$1\" && \"$0\" umount garden";
+    let mut shell = unprivileged(&rzfs, Path::new("sh"));
+    let busy = outcome(shell.args(["-c", script]).args([&binary, &directory]));
+    assert_eq!(busy.status, 1, "{busy:?}");
+    assert!(busy.err.contains("pool or dataset is busy"), "{busy:?}");
+    let read = outcome(unprivileged(&rzfs, Path::new("ls")).arg(&directory));
+    assert!(read.out.contains("diary"), "{read:?}");
+    let unmounted = run(&["umount".as_ref(), &directory]);
+    assert_eq!(unmounted.status, 0, "{unmounted:?}");
+    assert!(!is_mounted(&directory));
+}

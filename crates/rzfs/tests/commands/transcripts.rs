@@ -1,0 +1,124 @@
+//! Commands whose output OpenZFS 2.3.2 gave on the same pools, imported read-only.
+//!
+//! ```text
+//! $ zfs list g01
+//! | standard output
+//! ! standard error
+//! = exit status
+//! ```
+//! The pools were at `/tmp/v/gNN`; they may be anywhere here, so where a path is shown the width
+//! of columns is not compared.
+
+use crate::harness::{Outcome, Rzfs, reference};
+use std::path::PathBuf;
+
+/// Pools by the short names that the transcripts use.
+const POOLS: [(&str, &str); 7] = [
+    ("g01", "g01-default"),
+    ("g08", "g08-draid2"),
+    ("g13", "g13-classes"),
+    ("g15", "g15-removed"),
+    ("g16", "g16-expanded"),
+    ("g17", "g17-checkpoint"),
+    ("g22", "g22-v8"),
+];
+
+struct Transcript<'a> {
+    command: &'a str,
+    expected: Outcome,
+}
+
+fn parse(text: &str) -> Vec<Transcript<'_>> {
+    let mut transcripts: Vec<Transcript<'_>> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let (mark, rest) = line.split_at(2);
+        if mark == "$ " {
+            let expected = Outcome { status: 0, out: String::new(), err: String::new() };
+            transcripts.push(Transcript { command: rest, expected });
+            continue;
+        }
+        let expected = &mut transcripts.last_mut().unwrap().expected;
+        match mark {
+            "| " => expected.out += &format!("{rest}\n"),
+            "! " => expected.err += &format!("{rest}\n"),
+            "= " => expected.status = rest.parse().unwrap(),
+            _ => panic!("{line}"),
+        }
+    }
+    transcripts
+}
+
+/// The words of a command line; quotes only stand around whole words.
+fn words(command: &str) -> Vec<String> {
+    command.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect()
+}
+
+/// Runs of spaces as one, unless columns are as wide as OpenZFS's.
+fn columns(text: &str, exact: bool) -> String {
+    if exact {
+        return text.to_owned();
+    }
+    let mut folded = String::with_capacity(text.len());
+    for c in text.chars() {
+        if !(c == ' ' && folded.ends_with(' ')) {
+            folded.push(c);
+        }
+    }
+    folded
+}
+
+fn directory(pool: &str) -> PathBuf {
+    reference(pool).1.first().unwrap().parent().unwrap().to_owned()
+}
+
+fn replay(rzfs: &Rzfs, transcript: &Transcript<'_>) -> Option<String> {
+    let mut words = words(transcript.command);
+    let mut places = Vec::new();
+    for (short, name) in POOLS {
+        let original = format!("/tmp/v/{short}");
+        if transcript.command.contains(short) {
+            let place = directory(name);
+            if words[1] != "import" {
+                words.extend(["-d".to_owned(), place.to_str().unwrap().to_owned()]);
+            }
+            for word in &mut words {
+                *word = word.replace(&original, place.to_str().unwrap());
+            }
+            places.push((place, original));
+        }
+    }
+    let mut found = rzfs.run(&words);
+    for (place, original) in places {
+        found.out = found.out.replace(place.to_str().unwrap(), &original);
+        found.err = found.err.replace(place.to_str().unwrap(), &original);
+    }
+    let expected = &transcript.expected;
+    let exact = !expected.out.contains("/tmp/v/");
+    let agrees = columns(&found.out, exact) == columns(&expected.out, exact)
+        && found.err == expected.err
+        && found.status == expected.status;
+    (!agrees).then(|| format!("$ {}\n{found:#?}\n{expected:#?}", transcript.command))
+}
+
+fn replay_all(text: &str, least: usize) {
+    let rzfs = Rzfs::new();
+    let transcripts = parse(text);
+    assert!(transcripts.len() >= least);
+    let wrong: Vec<_> = transcripts.iter().filter_map(|one| replay(&rzfs, one)).collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), transcripts.len(), wrong.join("\n"));
+}
+
+#[test]
+fn zpool() {
+    replay_all(include_str!("../transcripts/zpool.txt"), 20);
+}
+
+#[test]
+fn zfs() {
+    replay_all(include_str!("../transcripts/zfs.txt"), 90);
+}
+
+#[test]
+fn importable_pools() {
+    replay_all(include_str!("../transcripts/import.txt"), 8);
+}
