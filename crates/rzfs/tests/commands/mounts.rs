@@ -201,7 +201,7 @@ fn images_need_no_rights_of_root() {
         }
     }
     let run = |words: &[&Path]| outcome(unprivileged(&rzfs, &binary).args(words));
-    let option = Path::new("snapshot=garden/plan@monday");
+    let option = Path::new("snapshot=garden@monday");
     let mounted = run(&["mount".as_ref(), "-o".as_ref(), option, &image, &directory]);
     assert_eq!(mounted.status, 0, "{mounted:?}");
     assert!(is_mounted(&directory));
