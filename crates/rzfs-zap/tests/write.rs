@@ -249,6 +249,8 @@ proptest! {
         }).collect();
         let foreign = MemoryBlocks::new(zap.blocks().block_size(), other, turned);
         let mut foreign = Zap::open(foreign).unwrap();
+        // Where the next free entry of a microzap is looked for is known only while it is open.
+        let mut zap = Zap::open(zap.into_blocks()).unwrap();
         for step in &after {
             if matches!(step, Step::Reopen) {
                 continue;
