@@ -7,20 +7,25 @@
 //! order that OpenZFS's directory cookies follow.
 //!
 //! ```
-//! use rzfs_zap::{Normalization, Zap, ZapBuilder};
+//! use rzfs_zap::{MemoryBlocks, NewZap, Normalization, Zap};
 //!
-//! let mut builder = ZapBuilder::new(0x1234_5678_9abc_def1);
-//! builder.normalization(Normalization::FOLD_CASE);
-//! builder.insert_u64("README.md", 131)?;
-//! builder.insert_u64("src", 3)?;
-//! let zap = Zap::open(builder.build()?)?;
+//! let new = NewZap::new(0x1234_5678_9abc_def1).normalization(Normalization::FOLD_CASE);
+//! let mut zap = Zap::create(MemoryBlocks::empty(), &new)?;
+//! zap.edit().insert("README.md", 131)?;
+//! zap.edit().insert("src", 3)?;
 //! assert_eq!(zap.lookup_u64("README.md")?, Some(131));
-//! assert_eq!(zap.entries().count(), 2);
+//! assert!(zap.edit().remove("src")?);
+//! assert_eq!(zap.entries().count(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A [`ZapWriter`] changes an open ZAP through the blocks of a transaction ([`ZapBlocksMut`]); the
+//! blocks that it makes are those that OpenZFS makes of the same changes. [`verify`] holds blocks
+//! against every rule of the format.
+//!
 //! A microzap's block has no order, so opening one builds an index of 8 bytes an entry in a
-//! [`btree`]. A `Zap` is meant to be kept and shared while the object does not change.
+//! [`btree`], which changes keep up to date. A `Zap` is meant to be kept and shared as long as the
+//! object is in use.
 #![forbid(unsafe_code)]
 
 mod blocks;

@@ -303,7 +303,8 @@ impl Fat {
     }
 
     /// Grows the pointer table one step further if that has begun, or if a leaf that is nearly
-    /// full could not be split without.
+    /// full could not be split without. A table that is damaged stays as it is until a leaf has to
+    /// be split.
     fn grow_ahead<B: ZapBlocksMut>(
         &mut self,
         blocks: &mut B,
@@ -314,7 +315,10 @@ impl Fat {
         let close = prefix_len == shift && free_chunks < LOW_WATER;
         let growing = self.header.next_table.0 != 0;
         if (growing || close) && shift < self.max_table_shift() {
-            self.grow_table(blocks)
+            match self.grow_table(blocks) {
+                Err(ZapError::Corrupt { .. }) => Ok(()),
+                grown => grown,
+            }
         } else {
             Ok(())
         }

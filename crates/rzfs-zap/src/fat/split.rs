@@ -27,11 +27,11 @@ impl Fat {
         }
         let upper = self.header.free_block;
         let next = upper.0.checked_add(1).map(BlockId);
-        self.header.free_block =
-            next.ok_or_else(|| corrupt_leaf(upper, "it lies beyond all blocks"))?;
+        let next = next.ok_or_else(|| corrupt_leaf(upper, "it lies beyond all blocks"))?;
         let mut contents = vec![0; self.header.geometry.block_size()];
         let (keys, chains) = (self.key_kind(), self.chains());
         edit_leaf(blocks, lower, |leaf| Ok(leaf.split(keys, chains, &mut contents)?))?;
+        self.header.free_block = next;
         blocks.write_block(upper, contents.into()).map_err(ZapError::Blocks)?;
         self.point(blocks, self.pointers_of(prefix << 1 | 1, len + 1), upper)?;
         self.header.leaves = self.header.leaves.saturating_add(1);

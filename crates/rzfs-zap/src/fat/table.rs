@@ -206,18 +206,23 @@ impl Fat {
         let (bytes, order) = read(blocks, old)?;
         let [lower, upper] = doubled(&bytes, order, 0, size)
             .ok_or_else(|| ZapError::corrupt(old)(wrong("it is too short")))?;
-        if self.header.next_table.0 == 0 {
-            self.header.next_table = self.header.free_block;
-            self.header.free_block = after::<B>(self.header.free_block, count.saturating_mul(2))?;
-        }
-        let next = after::<B>(self.header.next_table, copied.saturating_mul(2))?;
+        let (next_table, free_block) = match self.header.next_table {
+            BlockId(0) => {
+                let start = self.header.free_block;
+                (start, after::<B>(start, count.saturating_mul(2))?)
+            }
+            begun => (begun, self.header.free_block),
+        };
+        let next = after::<B>(next_table, copied.saturating_mul(2))?;
+        let (after_next, end) = (after::<B>(next, 1)?, after::<B>(first, count)?);
         blocks.write_block(next, lower).map_err(ZapError::Blocks)?;
-        blocks.write_block(after::<B>(next, 1)?, upper).map_err(ZapError::Blocks)?;
+        blocks.write_block(after_next, upper).map_err(ZapError::Blocks)?;
+        self.header.free_block = free_block;
+        self.header.next_table = next_table;
         self.header.blocks_copied = copied + 1;
         if self.header.blocks_copied >= count {
-            blocks.free_blocks(first.0..after::<B>(first, count)?.0).map_err(ZapError::Blocks)?;
-            let first = self.header.next_table;
-            self.header.table = PointerTable::External { first, blocks: count * 2 };
+            blocks.free_blocks(first.0..end.0).map_err(ZapError::Blocks)?;
+            self.header.table = PointerTable::External { first: next_table, blocks: count * 2 };
             self.header.table_shift += 1;
             self.header.next_table = BlockId(0);
             self.header.blocks_copied = 0;
