@@ -6,7 +6,7 @@ use rzfs_dsl::dataset::{Dataset, DatasetKind, KeyStatus};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, ImportOptions};
 use rzfs_fuse::{Mount, MountOptions};
 use rzfs_testkit::{MountedTree, ReferencePool, differences};
-use rzfs_zpl::{ControlTree, DatasetSnapshots, FileSystem, ReadAhead};
+use rzfs_zpl::{ControlTree, DatasetSnapshots, FileCaches, FileSystem, ReadAhead};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,14 +37,15 @@ fn load_keys(golden: &ReferencePool, datasets: &[Dataset]) {
 /// Mounts every file system of a pool below `root`, each at its name.
 fn mount_all(pool: &Pool, datasets: &[Dataset], root: &Path) -> Vec<Mount> {
     let read_ahead = ReadAhead::start(1).unwrap();
+    let caches = FileCaches::default();
     let mut mounts = Vec::new();
     for dataset in datasets {
         if dataset.kind().unwrap() != DatasetKind::FileSystem {
             continue;
         }
         let file_system = Arc::new(FileSystem::of_dataset(dataset, pool.version()).unwrap());
-        let snapshots =
-            DatasetSnapshots::new(dataset.clone(), pool.version(), Some(Arc::clone(&read_ahead)));
+        let (reader, caches) = (Some(Arc::clone(&read_ahead)), caches.clone());
+        let snapshots = DatasetSnapshots::new(dataset.clone(), pool.version(), reader, caches);
         let control = ControlTree::new(Arc::clone(&file_system), Box::new(snapshots));
         let options = MountOptions {
             source: dataset.name().to_owned(),

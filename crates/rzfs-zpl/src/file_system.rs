@@ -43,9 +43,9 @@ impl FileSystem {
         let schema = schema::read(&objset, &master)?;
         let file_system = Self {
             names: NameRules::new(&master, options.max_name),
-            streams: Streams::new(options.read_ahead.clone()),
-            nodes: ObjectCache::new(options.caches.nodes),
-            directories: ObjectCache::new(options.caches.directories),
+            streams: Streams::new(options.read_ahead.clone(), &options.caches),
+            nodes: options.caches.nodes.part(),
+            directories: options.caches.directories.part(),
             objset,
             options,
             master,

@@ -40,7 +40,9 @@ pub use error::{Place, ZplError};
 pub use file_system::FileSystem;
 pub use master::{CaseSensitivity, MasterNode};
 pub use node::Attributes;
-pub use options::{AclType, CacheBudget, FileSystemOptions, SnapshotDirectory, SpaceUse, XattrUse};
+pub use options::{
+    AclType, CacheBudget, FileCaches, FileSystemOptions, SnapshotDirectory, SpaceUse, XattrUse,
+};
 pub use read_ahead::ReadAhead;
 pub use snapshots::DatasetSnapshots;
 pub use space::Statistics;

@@ -2,9 +2,14 @@
 //! on, and budgets.
 
 use crate::ZplError;
+use crate::cache::SharedCache;
+use crate::node::Node;
 use crate::read_ahead::ReadAhead;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
+use rzfs_cache::PrefetchStreams;
+use rzfs_dmu::Object;
 use rzfs_dsl::dataset::Dataset;
+use rzfs_zap::Zap;
 
 /// Longest name in bytes.
 const MAX_NAME: usize = 255;
@@ -63,11 +68,40 @@ pub struct CacheBudget {
     pub nodes: usize,
     /// Open directories: indexes of microzaps, headers of fat ZAPs.
     pub directories: usize,
+    /// Places in files where readers are expected next.
+    pub streams: usize,
 }
 
 impl Default for CacheBudget {
     fn default() -> Self {
-        Self { nodes: 32 << 20, directories: 32 << 20 }
+        Self { nodes: 16 << 20, directories: 16 << 20, streams: 1 << 20 }
+    }
+}
+
+/// What is known of files that were used lately, within one budget for any number of file
+/// systems; clones are the same caches.
+#[derive(Clone, Debug)]
+pub struct FileCaches {
+    pub(crate) nodes: Arc<SharedCache<Arc<Node>>>,
+    pub(crate) directories: Arc<SharedCache<Arc<Zap<Object>>>>,
+    pub(crate) streams: Arc<SharedCache<Arc<Mutex<PrefetchStreams>>>>,
+}
+
+impl FileCaches {
+    /// Empty caches.
+    #[must_use]
+    pub fn new(budget: CacheBudget) -> Self {
+        Self {
+            nodes: SharedCache::new(budget.nodes),
+            directories: SharedCache::new(budget.directories),
+            streams: SharedCache::new(budget.streams),
+        }
+    }
+}
+
+impl Default for FileCaches {
+    fn default() -> Self {
+        Self::new(CacheBudget::default())
     }
 }
 
@@ -88,8 +122,8 @@ pub struct FileSystemOptions {
     pub max_name: usize,
     /// Space.
     pub space: SpaceUse,
-    /// Memory for caches.
-    pub caches: CacheBudget,
+    /// Caches, which all file systems of a pool should share.
+    pub caches: FileCaches,
     /// Who reads ahead; `None` = nobody.
     pub read_ahead: Option<Arc<ReadAhead>>,
 }
@@ -104,7 +138,7 @@ impl Default for FileSystemOptions {
             xattrs: XattrUse::default(),
             max_name: MAX_NAME,
             space: SpaceUse::default(),
-            caches: CacheBudget::default(),
+            caches: FileCaches::default(),
             read_ahead: None,
         }
     }

@@ -7,6 +7,7 @@
 
 use crate::cache::ObjectCache;
 use crate::error::ZplError;
+use crate::options::FileCaches;
 use crate::sync::{Arc, Condvar, Mutex};
 use rzfs_cache::{AccessOutcome, ActivePrefetch, Clock, Prefetch, PrefetchStreams};
 use rzfs_dmu::Object;
@@ -20,8 +21,7 @@ use std::thread::JoinHandle;
 const JOB_BYTES: u64 = 1 << 20;
 /// Requests that may wait.
 const MAX_QUEUE: usize = 256;
-/// Memory for the streams of a file system, and what those of one file take.
-const STREAMS_BUDGET: usize = 1 << 20;
+/// What the streams of one file take.
 const STREAMS_WEIGHT: usize = 1 << 10;
 
 /// Threads that read blocks before they are asked for. Dropping it stops them.
@@ -146,8 +146,8 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub(crate) fn new(reader: Option<Arc<ReadAhead>>) -> Self {
-        Self { reader, files: ObjectCache::new(STREAMS_BUDGET) }
+    pub(crate) fn new(reader: Option<Arc<ReadAhead>>, caches: &FileCaches) -> Self {
+        Self { reader, files: caches.streams.part() }
     }
 
     /// Notes that blocks of a file are being read, and how they were found, and has read what

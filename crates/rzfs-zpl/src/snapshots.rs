@@ -3,7 +3,7 @@
 use crate::control::{SnapshotEntry, SnapshotSource};
 use crate::error::ZplError;
 use crate::file_system::FileSystem;
-use crate::options::FileSystemOptions;
+use crate::options::{FileCaches, FileSystemOptions};
 use crate::read_ahead::ReadAhead;
 use crate::sync::Arc;
 use rzfs_dsl::dataset::Dataset;
@@ -16,14 +16,20 @@ pub struct DatasetSnapshots {
     head: Dataset,
     pool_version: u64,
     read_ahead: Option<Arc<ReadAhead>>,
+    caches: FileCaches,
 }
 
 impl DatasetSnapshots {
     /// The snapshots of the head dataset `head`, in a pool of version `pool_version`; their file
-    /// systems read ahead with `read_ahead`.
+    /// systems read ahead with `read_ahead` and share `caches`.
     #[must_use]
-    pub fn new(head: Dataset, pool_version: u64, read_ahead: Option<Arc<ReadAhead>>) -> Self {
-        Self { head, pool_version, read_ahead }
+    pub const fn new(
+        head: Dataset,
+        pool_version: u64,
+        read_ahead: Option<Arc<ReadAhead>>,
+        caches: FileCaches,
+    ) -> Self {
+        Self { head, pool_version, read_ahead, caches }
     }
 
     fn entry(snapshot: &Dataset) -> SnapshotEntry {
@@ -56,6 +62,7 @@ impl SnapshotSource for DatasetSnapshots {
             .ok_or(ZplError::NoSnapshot { objset: ObjsetId(self.head.object().0) })?;
         let mut options = FileSystemOptions::of_dataset(&snapshot, self.pool_version)?;
         options.read_ahead.clone_from(&self.read_ahead);
+        options.caches = self.caches.clone();
         FileSystem::open(snapshot.open_objset()?, options)
     }
 

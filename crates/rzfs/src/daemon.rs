@@ -4,8 +4,10 @@
 //! This is the only place with a runtime. Everything below it blocks, and runs on the runtime's
 //! blocking threads.
 
+mod allocator;
 mod background;
 
+pub(crate) use allocator::restart_tuned;
 pub(crate) use background::{Completeness, Readiness, SERVE, Verdict, in_background};
 
 use rzfs::protocol::{Answer, MAX_REQUEST, Refusal, Request, WireError, decode, encode};

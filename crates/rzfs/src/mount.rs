@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: &MountArguments, verbose: u8, console: &mut Console
         Err(failure) => return conclude(Err(failure), HELP, console),
     };
     if arguments.foreground {
+        daemon::restart_tuned(std::env::args_os().skip(1));
         let outcome = serve(&request, console, |_| Ok(()));
         return conclude(outcome, HELP, console);
     }

@@ -6,6 +6,7 @@
 //! shares the terminal, so it can ask for passphrases and complain; if it fails it says why and
 //! ends, and the command ends with it.
 
+use super::allocator;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -35,7 +36,7 @@ pub(crate) enum Verdict {
 
 /// Starts the process for `request` and waits for its verdict.
 pub(crate) fn in_background(request: &impl Serialize, options: &[&str]) -> io::Result<Verdict> {
-    let mut child = Command::new(std::env::current_exe()?)
+    let mut child = allocator::tune(&mut Command::new(std::env::current_exe()?))
         .args(options)
         .arg(SERVE)
         .stdin(Stdio::piped())

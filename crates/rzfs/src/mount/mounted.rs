@@ -9,7 +9,9 @@ use rzfs::protocol::{Answer, MountReport, Refusal, Request};
 use rzfs::service::PoolService;
 use rzfs_dsl::dataset::Dataset;
 use rzfs_fuse::{Access, InUse, Mount};
-use rzfs_zpl::{ControlTree, DatasetSnapshots, FileSystem, FileSystemOptions, ReadAhead};
+use rzfs_zpl::{
+    ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, ReadAhead,
+};
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -45,6 +47,7 @@ struct DatasetMount {
 struct Common<'a> {
     pool_version: u64,
     read_ahead: Arc<ReadAhead>,
+    caches: FileCaches,
     threads: usize,
     options: &'a MountOptions,
     while_mounted: Arc<dyn Any + Send + Sync>,
@@ -63,7 +66,8 @@ impl MountedPool {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let read_ahead = ReadAhead::start(threads).map_err(super::failed)?;
         let pool_version = pool.version();
-        let common = Common { pool_version, read_ahead, threads, options, while_mounted };
+        let caches = FileCaches::default();
+        let common = Common { pool_version, read_ahead, caches, threads, options, while_mounted };
         let (mut mounts, mut failures) = (Vec::new(), Vec::new());
         for (dataset, plan) in planned {
             let nested = nested(&plan.mountpoint, planned);
@@ -123,10 +127,12 @@ impl Common<'_> {
     ) -> Result<(Arc<FileSystem>, Option<ControlTree>), Box<dyn std::error::Error>> {
         let mut options = FileSystemOptions::of_dataset(dataset, self.pool_version)?;
         options.read_ahead = Some(Arc::clone(&self.read_ahead));
+        options.caches = self.caches.clone();
         let file_system = Arc::new(FileSystem::open(dataset.open_objset()?, options)?);
         let control = (!dataset.is_snapshot()).then(|| {
             let read_ahead = Some(Arc::clone(&self.read_ahead));
-            let snapshots = DatasetSnapshots::new(dataset.clone(), self.pool_version, read_ahead);
+            let (version, caches) = (self.pool_version, self.caches.clone());
+            let snapshots = DatasetSnapshots::new(dataset.clone(), version, read_ahead, caches);
             ControlTree::new(Arc::clone(&file_system), Box::new(snapshots))
         });
         Ok((file_system, control))
