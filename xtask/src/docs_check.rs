@@ -1,8 +1,8 @@
 //! Runs every command in the documentation.
 //!
 //! Each `sh` block of a Markdown file is a script. The blocks of a file run one after the other in
-//! a scratch directory that has the sample pool as `garden.img`, with `rzfs`, `zpool` and `zfs` on
-//! the search path. A block has to end with status 0. Chores of the repository (`cargo xtask ...`)
+//! a scratch directory that has the sample pool as `garden.img`, with `rzfs`, `zpool`, `zfs` and
+//! `zdb` on the search path. A block has to end with status 0. Chores of the repository (`cargo xtask ...`)
 //! are only asked for their help: they exist, and would take long.
 
 use crate::process::{self, Failure, repository};
@@ -104,7 +104,7 @@ fn check(rzfs: &Rzfs, document: &Path, blocks: &[Block]) -> Result<(), Failure> 
 fn programs(rzfs: &Rzfs, scratch: &Path) -> Result<std::ffi::OsString, Failure> {
     let directory = scratch.join("bin");
     fs::create_dir(&directory).map_err(Failure::file(&directory))?;
-    for name in ["rzfs", "zpool", "zfs"] {
+    for name in ["rzfs", "zpool", "zfs", "zdb"] {
         let link = directory.join(name);
         symlink(&rzfs.binary, &link).map_err(Failure::file(&link))?;
     }

@@ -1,69 +1,31 @@
-//! FUSE requests to calls of the POSIX layer.
+//! One file system as a mount needs it: files by number, calls of the POSIX layer, errnos.
 
 use crate::attributes::{file_type, of_control, of_file};
 use crate::inode::{Inodes, Target};
 use crate::mount_points::{MountPoint, MountPoints, Place};
-use fuser::{
-    Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
-};
+use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
 use rzfs_format::dirent::FileKind;
 use rzfs_format::{ObjectId, ObjsetId};
-use rzfs_zpl::{
-    AclType, ControlNode, ControlTree, DirCookie, DirEntry, FileSystem, Found, ZplError,
-};
-use std::any::Any;
+use rzfs_zpl::{ControlNode, ControlTree, DirCookie, DirEntry, FileSystem, Found, ZplError};
 use std::ffi::OsStr;
-use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Nothing changes below a mount that only reads, so the kernel may keep what it has learnt.
-const FOR_EVER: Duration = Duration::from_secs(1 << 30);
-
-/// Most bytes that the kernel should read ahead.
-const MAX_READ_AHEAD: u32 = 1 << 20;
 
 /// Entries whose attributes are read together while a directory is listed.
 const LISTING_BATCH: usize = 256;
 
-/// What the kernel is asked for, each if it has it: large and parallel requests, attributes with
-/// listings, no request where none is needed.
-const WANTED: [InitFlags; 10] = [
-    InitFlags::FUSE_ASYNC_READ,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_MAX_PAGES,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_ASYNC_DIO,
-    InitFlags::FUSE_EXPORT_SUPPORT,
-    InitFlags::FUSE_NO_OPEN_SUPPORT,
-    InitFlags::FUSE_NO_OPENDIR_SUPPORT,
-];
-
-/// Requests in the background (reading ahead, asynchronous reads) that the kernel may have open
-/// at once, and from how many on it calls the file system busy.
-const MAX_BACKGROUND: u16 = 64;
-const CONGESTION: u16 = MAX_BACKGROUND / 4 * 3;
-
-/// One mounted file system.
+/// A file system, its `.zfs`, and the directories that only the mount has.
 pub(crate) struct Adapter {
     live: Arc<FileSystem>,
     control: Option<ControlTree>,
     inodes: Inodes,
-    /// What the kernel can do.
-    kernel: InitFlags,
     mount_points: MountPoints,
-    _while_mounted: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-type Answer<T> = Result<T, Errno>;
+pub(crate) type Answer<T> = Result<T, Errno>;
 
-fn errno(error: &ZplError) -> Errno {
+pub(crate) fn errno(error: &ZplError) -> Errno {
     tracing::debug!(%error, "request failed");
     Errno::from_i32(error.errno())
 }
@@ -77,17 +39,52 @@ struct Listed {
 }
 
 impl Adapter {
-    /// A file system with its `.zfs`, and with directories that only the mount has.
-    /// `while_mounted` is dropped when the mount has ended.
     pub(crate) fn new(
         live: Arc<FileSystem>,
         control: Option<ControlTree>,
         mount_points: MountPoints,
-        while_mounted: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Self {
-        let inodes = Inodes::new(live.root());
-        let kernel = InitFlags::empty();
-        Self { inodes, live, control, kernel, mount_points, _while_mounted: while_mounted }
+        Self { inodes: Inodes::new(live.root()), live, control, mount_points }
+    }
+
+    /// The file system without its snapshots.
+    pub(crate) fn live(&self) -> &FileSystem {
+        &self.live
+    }
+
+    /// The root directory.
+    pub(crate) fn root_object(&self) -> (Arc<FileSystem>, ObjectId) {
+        (Arc::clone(&self.live), self.live.root())
+    }
+
+    /// The attributes of the root directory.
+    pub(crate) fn root(&self) -> Answer<(FileAttr, Generation)> {
+        self.attributes(Target::Live(self.live.root()), INodeNo::ROOT)
+    }
+
+    /// The attributes of a file with the number that users see.
+    pub(crate) fn shown_attributes(&self, inode: INodeNo) -> Answer<FileAttr> {
+        let target = self.target(inode)?;
+        let shown = self.inodes.shown(target).ok_or(Errno::ESTALE)?;
+        Ok(self.attributes(target, shown)?.0)
+    }
+
+    /// An extended attribute.
+    pub(crate) fn xattr(&self, inode: INodeNo, name: &[u8]) -> Answer<Vec<u8>> {
+        if let Target::Control(_) | Target::MountPoint(_) = self.target(inode)? {
+            return Err(Errno::NO_XATTR);
+        }
+        let (file_system, object) = self.file(inode)?;
+        file_system.xattr(object, name).map_err(|error| errno(&error))
+    }
+
+    /// The names of the extended attributes.
+    pub(crate) fn xattr_names(&self, inode: INodeNo) -> Answer<Vec<Vec<u8>>> {
+        if let Target::Control(_) | Target::MountPoint(_) = self.target(inode)? {
+            return Ok(Vec::new());
+        }
+        let (file_system, object) = self.file(inode)?;
+        file_system.xattr_names(object).map_err(|error| errno(&error))
     }
 
     fn target(&self, inode: INodeNo) -> Answer<Target> {
@@ -103,7 +100,7 @@ impl Adapter {
     }
 
     /// The file system and object of a file that is not a directory of `.zfs`.
-    fn file(&self, inode: INodeNo) -> Answer<(Arc<FileSystem>, ObjectId)> {
+    pub(crate) fn file(&self, inode: INodeNo) -> Answer<(Arc<FileSystem>, ObjectId)> {
         match self.target(inode)? {
             Target::Live(object) => Ok((Arc::clone(&self.live), object)),
             Target::Snapshot(objset, object) => Ok((self.snapshot(objset)?, object)),
@@ -144,7 +141,8 @@ impl Adapter {
         self.inodes.number(target).ok_or(Errno::ENFILE)
     }
 
-    fn look_up(&self, parent: INodeNo, name: &[u8]) -> Answer<(FileAttr, Generation)> {
+    /// What a name in a directory leads to.
+    pub(crate) fn look_up(&self, parent: INodeNo, name: &[u8]) -> Answer<(FileAttr, Generation)> {
         let found = |file_system: &FileSystem, object| {
             file_system.lookup(object, name).map_err(|error| errno(&error))
         };
@@ -280,12 +278,14 @@ impl Adapter {
         Ok(batch)
     }
 
-    /// Lists a directory together with the attributes of its entries until the answer is full.
-    fn list_with_attributes(
+    /// Hands the entries of a directory with their attributes on to `visit`, until it says that
+    /// the answer is full. What is not known of an entry without being asked for (and of `.` and
+    /// `..`, which the kernel knows) comes as a placeholder only.
+    pub(crate) fn list_with_attributes(
         &self,
         directory: INodeNo,
         from: DirCookie,
-        reply: &mut ReplyDirectoryPlus,
+        mut visit: impl FnMut(&OsStr, DirCookie, Option<(FileAttr, Generation)>, &FileAttr) -> bool,
     ) -> Answer<()> {
         let mut from = from;
         loop {
@@ -295,25 +295,13 @@ impl Adapter {
             self.prefetch(directory, &batch)?;
             for entry in &batch {
                 // Snapshots open when they are entered, not when they are listed.
-                let listed = match entry.target {
+                let known = match entry.target {
                     Target::Control(_) | Target::MountPoint(_) => None,
-                    target => Some(self.attributes(target, self.number(target)?)),
+                    _ if is_dots(&entry.name) => None,
+                    target => self.attributes(target, self.number(target)?).ok(),
                 };
                 let name = OsStr::from_bytes(&entry.name);
-                let cookie = entry.next.0;
-                let is_full = match listed {
-                    Some(Ok((attributes, generation))) if !is_dots(&entry.name) => {
-                        let inode = attributes.ino;
-                        reply.add(inode, cookie, name, &FOR_EVER, &attributes, generation)
-                    }
-                    // Without attributes the kernel asks for them when it needs them: a number
-                    // of 0 says so, and the time is none.
-                    _ => {
-                        let attributes = placeholder(entry);
-                        reply.add(INodeNo(0), cookie, name, &Duration::ZERO, &attributes, NONE)
-                    }
-                };
-                if is_full {
+                if visit(name, entry.next, known, &placeholder(entry)) {
                     return Ok(());
                 }
             }
@@ -336,18 +324,20 @@ impl Adapter {
         Ok(())
     }
 
-    fn list_names(
+    /// Hands the entries of a directory with the numbers that users see on to `visit`, until it
+    /// says that the answer is full.
+    pub(crate) fn list_names(
         &self,
         directory: INodeNo,
         from: DirCookie,
-        reply: &mut ReplyDirectory,
+        mut visit: impl FnMut(INodeNo, DirCookie, FileType, &OsStr) -> bool,
     ) -> Answer<()> {
         let parent = self.target(directory)?;
         self.list(directory, from, |entry| {
             let target = self.entry_target(parent, entry.object);
             let inode = self.inodes.shown(target).unwrap_or(INodeNo(entry.object.0));
             let name = OsStr::from_bytes(entry.name);
-            if reply.add(inode, entry.next.0, file_type(entry.kind), name) {
+            if visit(inode, entry.next, file_type(entry.kind), name) {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -355,7 +345,8 @@ impl Adapter {
         })
     }
 
-    fn seek(&self, inode: INodeNo, offset: i64, whence: i32) -> Answer<i64> {
+    /// The next data or hole, as `whence` says.
+    pub(crate) fn seek(&self, inode: INodeNo, offset: i64, whence: i32) -> Answer<i64> {
         const SEEK_DATA: i32 = 3;
         const SEEK_HOLE: i32 = 4;
         let (file_system, object) = self.file(inode)?;
@@ -369,7 +360,7 @@ impl Adapter {
     }
 }
 
-const NONE: Generation = Generation(0);
+pub(crate) const NONE: Generation = Generation(0);
 
 /// Where to begin among the directories of the mount alone, when a listing is at this position.
 fn from_free(position: DirCookie) -> DirCookie {
@@ -405,193 +396,5 @@ fn placeholder(entry: &Listed) -> FileAttr {
         rdev: 0,
         blksize: 512,
         flags: 0,
-    }
-}
-
-/// Answers a request for an extended attribute: the size alone if that is what was asked for.
-fn reply_xattr(reply: ReplyXattr, size: u32, value: Answer<Vec<u8>>) {
-    match value {
-        Err(error) => reply.error(error),
-        Ok(value) => match u32::try_from(value.len()) {
-            Ok(len) if size == 0 => reply.size(len),
-            Ok(len) if len <= size => reply.data(&value),
-            _ => reply.error(Errno::ERANGE),
-        },
-    }
-}
-
-impl fuser::Filesystem for Adapter {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for flag in WANTED {
-            // What the kernel does not have it does without.
-            let _ = config.add_capabilities(flag);
-        }
-        // The kernel takes "not supported" for an error once it was told of ACLs.
-        if self.live.options().acl_type == AclType::Posix {
-            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
-        }
-        let _ = config.set_max_readahead(MAX_READ_AHEAD);
-        let _ = config.set_max_background(MAX_BACKGROUND);
-        let _ = config.set_congestion_threshold(CONGESTION);
-        self.kernel = config.capabilities();
-        Ok(())
-    }
-
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.look_up(parent, name.as_bytes()) {
-            Ok((attributes, generation)) => reply.entry(&FOR_EVER, &attributes, generation),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let answer = self.target(inode).and_then(|target| {
-            let shown = self.inodes.shown(target).ok_or(Errno::ESTALE)?;
-            self.attributes(target, shown)
-        });
-        match answer {
-            Ok((attributes, _)) => reply.attr(&FOR_EVER, &attributes),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
-        let target = self.file(inode).and_then(|(file_system, object)| {
-            file_system.read_link(object).map_err(|error| errno(&error))
-        });
-        match target {
-            Ok(target) => reply.data(&target),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    /// Opening changes nothing here, so a kernel that can do without asking is told to: it saves
-    /// two requests for each file. What must not be read is refused when it is read.
-    fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT) {
-            return reply.error(Errno::ENOSYS);
-        }
-        let open = self.file(inode).and_then(|(file_system, object)| {
-            file_system.open_for_reading(object).map_err(|error| errno(&error))
-        });
-        match open {
-            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn read(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let segments = self.file(inode).and_then(|(file_system, object)| {
-            file_system
-                .read_segments(object, offset, u64::from(size))
-                .map_err(|error| errno(&error))
-        });
-        match segments.as_deref() {
-            Ok([segment]) => reply.data(segment),
-            Ok(segments) => reply.data(&segments.concat()),
-            Err(error) => reply.error(*error),
-        }
-    }
-
-    /// As for files.
-    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
-            return reply.error(Errno::ENOSYS);
-        }
-        let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
-        reply.opened(FileHandle(0), flags);
-    }
-
-    fn readdir(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        match self.list_names(inode, DirCookie(offset), &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn readdirplus(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        match self.list_with_attributes(inode, DirCookie(offset), &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn statfs(&self, _: &Request, inode: INodeNo, reply: ReplyStatfs) {
-        let (file_system, object) =
-            self.file(inode).unwrap_or_else(|_| (Arc::clone(&self.live), self.live.root()));
-        match file_system.statistics(object) {
-            Ok(space) => reply.statfs(
-                space.blocks,
-                space.available,
-                space.available,
-                space.objects,
-                space.available_objects,
-                space.block_size,
-                space.max_name,
-                space.block_size,
-            ),
-            Err(error) => reply.error(errno(&error)),
-        }
-    }
-
-    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let value = match self.target(inode) {
-            Ok(Target::Control(_) | Target::MountPoint(_)) => Err(Errno::NO_XATTR),
-            _ => self.file(inode).and_then(|(file_system, object)| {
-                file_system.xattr(object, name.as_bytes()).map_err(|error| errno(&error))
-            }),
-        };
-        reply_xattr(reply, size, value);
-    }
-
-    fn listxattr(&self, _: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = match self.target(inode) {
-            Ok(Target::Control(_) | Target::MountPoint(_)) => Ok(Vec::new()),
-            _ => self.file(inode).and_then(|(file_system, object)| {
-                file_system.xattr_names(object).map_err(|error| errno(&error))
-            }),
-        };
-        let list = names
-            .map(|names| names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect());
-        reply_xattr(reply, size, list);
-    }
-
-    fn lseek(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        _: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
-        match self.seek(inode, offset, whence) {
-            Ok(found) => reply.offset(found),
-            Err(error) => reply.error(error),
-        }
     }
 }

@@ -7,8 +7,10 @@
 
 mod adapter;
 mod attributes;
+mod grafts;
 mod inode;
 mod mount;
 mod mount_points;
+mod session;
 
-pub use mount::{Access, InUse, Mount, MountError, MountOptions};
+pub use mount::{Access, InUse, Mount, MountError, MountOptions, Nested};

@@ -1,7 +1,6 @@
 //! Mounting and unmounting.
 
-use crate::adapter::Adapter;
-use crate::mount_points::MountPoints;
+use crate::session::Session;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -36,6 +35,16 @@ pub struct MountOptions {
     pub mount_points: Vec<PathBuf>,
     /// Dropped when the mount has ended, whoever ended it.
     pub while_mounted: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// A file system in another.
+pub struct Nested {
+    /// Where: the path from the root of the mount.
+    pub path: PathBuf,
+    /// The file system.
+    pub file_system: Arc<FileSystem>,
+    /// Its `.zfs`.
+    pub control: Option<ControlTree>,
 }
 
 /// What to do with a mount that is in use when it is to be ended.
@@ -92,6 +101,21 @@ impl Mount {
         directory: &Path,
         options: &MountOptions,
     ) -> Result<Self, MountError> {
+        Self::with_nested(file_system, control, Vec::new(), directory, options)
+    }
+
+    /// Mounts a file system with others in it: one mount for all of them. For users who may not
+    /// mount on what they have mounted.
+    ///
+    /// # Errors
+    /// [`MountError`]: the system refuses, or the place of a nested one cannot be read.
+    pub fn with_nested(
+        file_system: Arc<FileSystem>,
+        control: Option<ControlTree>,
+        nested: Vec<Nested>,
+        directory: &Path,
+        options: &MountOptions,
+    ) -> Result<Self, MountError> {
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(options.source.clone()),
@@ -105,12 +129,10 @@ impl Mount {
         }
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
-        let paths: Vec<&Path> = options.mount_points.iter().map(PathBuf::as_path).collect();
-        let mount_points = MountPoints::missing(&file_system, &paths)
-            .map_err(|source| failure("mount", directory, source))?;
         let while_mounted = options.while_mounted.clone();
-        let adapter = Adapter::new(file_system, control, mount_points, while_mounted);
-        let session = fuser::spawn_mount(adapter, directory, &config);
+        let session =
+            Session::new(file_system, control, nested, &options.mount_points, while_mounted)
+                .and_then(|session| fuser::spawn_mount(session, directory, &config));
         Ok(Self {
             session: session.map_err(|source| failure("mount", directory, source))?,
             directory: directory.to_owned(),

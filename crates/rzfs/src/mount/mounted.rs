@@ -8,11 +8,12 @@ use rzfs::Pool;
 use rzfs::protocol::{Answer, MountReport, Refusal, Request};
 use rzfs::service::PoolService;
 use rzfs_dsl::dataset::Dataset;
-use rzfs_fuse::{Access, InUse, Mount};
+use rzfs_fuse::{Access, InUse, Mount, Nested};
 use rzfs_zpl::{
     ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, ReadAhead,
 };
 use std::any::Any;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ struct Open {
 struct DatasetMount {
     dataset: String,
     mount: Mount,
+    /// The datasets that share the mount, and where in it they are.
+    grafted: Vec<(String, PathBuf)>,
     /// The directory was made for the mount.
     is_made: bool,
 }
@@ -68,10 +71,15 @@ impl MountedPool {
         let pool_version = pool.version();
         let caches = FileCaches::default();
         let common = Common { pool_version, read_ahead, caches, threads, options, while_mounted };
+        let nesting = Nesting::possible(options);
         let (mut mounts, mut failures) = (Vec::new(), Vec::new());
-        for (dataset, plan) in planned {
-            let nested = nested(&plan.mountpoint, planned);
-            match common.mount(dataset, &plan.mountpoint, nested) {
+        for one in planned {
+            let is_inner = planned.iter().any(|other| other.1.surrounds(&one.1));
+            if nesting == Nesting::Grafts && is_inner {
+                continue;
+            }
+            let inside = planned.iter().filter(|other| one.1.surrounds(&other.1)).collect();
+            match common.mount(one, inside, nesting, &mut failures) {
                 Ok(mount) => mounts.push(mount),
                 Err(message) => failures.push(message),
             }
@@ -96,28 +104,82 @@ impl MountedPool {
     }
 }
 
+/// How file systems get into others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Nesting {
+    /// Each has a mount of its own.
+    Mounts,
+    /// They share the mount of the outermost.
+    Grafts,
+}
+
+impl Nesting {
+    /// Only root can mount on a mount that is closed to all but its owner: `fusermount3` acts for
+    /// the owner, but with the rights of root, which the kernel keeps out.
+    fn possible(options: &MountOptions) -> Self {
+        match options.allow_other || rustix::process::geteuid().is_root() {
+            true => Self::Mounts,
+            false => Self::Grafts,
+        }
+    }
+}
+
+/// A file system and where it goes.
+type Planned = (Dataset, PlannedMount);
+
 impl Common<'_> {
+    /// Mounts a file system; `inside` are those that go below it. What cannot be grafted is added
+    /// to `failures`.
     fn mount(
         &self,
-        dataset: &Dataset,
-        mountpoint: &Path,
-        nested: Vec<PathBuf>,
+        (dataset, plan): &Planned,
+        inside: Vec<&Planned>,
+        nesting: Nesting,
+        failures: &mut Vec<String>,
     ) -> Result<DatasetMount, String> {
         let name = dataset.name();
-        let cannot = |error: &dyn std::fmt::Display| format!("cannot mount '{name}': {error}");
+        let cannot = |error: &dyn Display| format!("cannot mount '{name}': {error}");
         let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
-        let (directory, is_made) = place(mountpoint)
-            .map_err(|error| cannot(&format_args!("{}: {error}", mountpoint.display())))?;
-        let options = rzfs_fuse::MountOptions {
+        let (directory, is_made) = place(&plan.mountpoint)
+            .map_err(|error| cannot(&format_args!("{}: {error}", plan.mountpoint.display())))?;
+        let mut options = rzfs_fuse::MountOptions {
             source: name.to_owned(),
             access: if self.options.allow_other { Access::Everyone } else { Access::Owner },
             threads: self.threads,
-            mount_points: nested,
+            mount_points: Vec::new(),
             while_mounted: Some(Arc::clone(&self.while_mounted)),
         };
-        let mount = Mount::new(file_system, control, &directory, &options);
+        let (mut grafted, mut reports) = (Vec::new(), Vec::new());
+        match nesting {
+            Nesting::Mounts => options.mount_points = next_below(plan, &inside),
+            Nesting::Grafts => {
+                for (dataset, inner) in inside {
+                    match self.graft(dataset, inner, plan) {
+                        Ok(nested) => {
+                            reports.push((dataset.name().to_owned(), nested.path.clone()));
+                            grafted.push(nested);
+                        }
+                        Err(message) => failures.push(message),
+                    }
+                }
+            }
+        }
+        let mount = Mount::with_nested(file_system, control, grafted, &directory, &options);
         let mount = mount.map_err(|error| cannot(&error))?;
-        Ok(DatasetMount { dataset: name.to_owned(), mount, is_made })
+        Ok(DatasetMount { dataset: name.to_owned(), mount, grafted: reports, is_made })
+    }
+
+    fn graft(
+        &self,
+        dataset: &Dataset,
+        plan: &PlannedMount,
+        outer: &PlannedMount,
+    ) -> Result<Nested, String> {
+        let cannot = |error: &dyn Display| format!("cannot mount '{}': {error}", dataset.name());
+        let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
+        let path = plan.mountpoint.strip_prefix(&outer.mountpoint);
+        let path = path.map_err(|error| cannot(&error))?.to_owned();
+        Ok(Nested { path, file_system, control })
     }
 
     /// Opens a file system, with its `.zfs` unless it is a snapshot.
@@ -140,18 +202,11 @@ impl Common<'_> {
 }
 
 /// Where below a mount the next mounts are: relative paths.
-fn nested(mountpoint: &Path, planned: &[(Dataset, PlannedMount)]) -> Vec<PathBuf> {
-    let below = |path: &Path| path != mountpoint && path.starts_with(mountpoint);
-    let all: Vec<&Path> = planned
-        .iter()
-        .map(|(_, other)| other.mountpoint.as_path())
-        .filter(|path| below(path))
-        .collect();
-    let is_next = |path: &&&Path| {
-        !path.ancestors().skip(1).take_while(|above| below(above)).any(|above| all.contains(&above))
-    };
-    let next = all.iter().filter(is_next).filter_map(|path| path.strip_prefix(mountpoint).ok());
-    next.map(Path::to_owned).collect()
+fn next_below(outer: &PlannedMount, inside: &[&Planned]) -> Vec<PathBuf> {
+    let is_next = |one: &&&Planned| !inside.iter().any(|between| between.1.surrounds(&one.1));
+    let paths = inside.iter().filter(is_next).map(|one| one.1.mountpoint.as_path());
+    let relative = paths.filter_map(|path| path.strip_prefix(&outer.mountpoint).ok());
+    relative.map(Path::to_owned).collect()
 }
 
 /// The directory to mount at, without symbolic links, and whether it had to be made.
@@ -183,13 +238,18 @@ impl Mounted for MountedPool {
 
 impl Open {
     fn reports(&self) -> Vec<MountReport> {
-        let alive = self.mounts.iter().filter(|one| !one.mount.is_finished());
-        alive
-            .map(|one| MountReport {
-                dataset: one.dataset.clone(),
-                mountpoint: one.mount.directory().to_string_lossy().into_owned(),
-            })
-            .collect()
+        let report = |dataset: &str, directory: &Path| MountReport {
+            dataset: dataset.to_owned(),
+            mountpoint: directory.to_string_lossy().into_owned(),
+        };
+        let mut reports = Vec::new();
+        for one in self.mounts.iter().filter(|one| !one.mount.is_finished()) {
+            let directory = one.mount.directory();
+            reports.push(report(&one.dataset, directory));
+            let grafted = one.grafted.iter();
+            reports.extend(grafted.map(|(name, path)| report(name, &directory.join(path))));
+        }
+        reports
     }
 
     /// Ends the mounts, the deepest first. Those that are gone when one is in use stay so.

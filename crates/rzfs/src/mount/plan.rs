@@ -23,6 +23,13 @@ pub(crate) struct PlannedMount {
     pub(crate) mountpoint: PathBuf,
 }
 
+impl PlannedMount {
+    /// Whether another one is mounted somewhere below it.
+    pub(crate) fn surrounds(&self, other: &Self) -> bool {
+        self.mountpoint != other.mountpoint && other.mountpoint.starts_with(&self.mountpoint)
+    }
+}
+
 /// How file systems are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Choice {

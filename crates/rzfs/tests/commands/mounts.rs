@@ -201,8 +201,7 @@ fn images_need_no_rights_of_root() {
         }
     }
     let run = |words: &[&Path]| outcome(unprivileged(&rzfs, &binary).args(words));
-    let option = Path::new("snapshot=garden@monday");
-    let mounted = run(&["mount".as_ref(), "-o".as_ref(), option, &image, &directory]);
+    let mounted = run(&["mount".as_ref(), &image, &directory]);
     assert_eq!(mounted.status, 0, "{mounted:?}");
     assert!(is_mounted(&directory));
     let script = "cd \"$1\" && \"$0\" umount garden";
@@ -210,8 +209,20 @@ fn images_need_no_rights_of_root() {
     let busy = outcome(shell.args(["-c", script]).args([&binary, &directory]));
     assert_eq!(busy.status, 1, "{busy:?}");
     assert!(busy.err.contains("pool or dataset is busy"), "{busy:?}");
-    let read = outcome(unprivileged(&rzfs, Path::new("ls")).arg(&directory));
-    assert!(read.out.contains("diary"), "{read:?}");
+    // All file systems are there, in one mount.
+    let plan = directory.join("plan");
+    assert!(!is_mounted(&plan));
+    let read = outcome(unprivileged(&rzfs, Path::new("ls")).args(["-F"]).arg(&plan));
+    assert_eq!(read.out, "beds/\ndiary\ntoday@\n", "{read:?}");
+    let numbers = "find . -printf '%i %y\n' | sort | uniq -d";
+    let mut shell = unprivileged(&rzfs, Path::new("sh"));
+    let same = outcome(shell.args(["-c", &format!("cd \"$0\" && {numbers}")]).arg(&directory));
+    assert_eq!((same.status, same.out.as_str()), (0, ""), "one number for two files");
+    let snapshot = directory.join("notes/.zfs/snapshot/monday");
+    let listed = outcome(unprivileged(&rzfs, Path::new("ls")).arg(&snapshot));
+    assert!(listed.status == 0 && !listed.out.is_empty(), "{listed:?}");
+    let table = run(&["zfs".as_ref(), "mount".as_ref()]);
+    assert!(table.out.contains(&format!("{}\n", plan.display())), "{table:?}");
     let unmounted = run(&["umount".as_ref(), &directory]);
     assert_eq!(unmounted.status, 0, "{unmounted:?}");
     assert!(!is_mounted(&directory));
