@@ -52,7 +52,7 @@ impl Micro {
             Room::Free
         } else {
             let size = (self.size + 1).next_multiple_of(GROWTH);
-            let limit = limit.next_multiple_of(GROWTH).min(micro::MAX_BLOCK_SIZE);
+            let limit = limit.min(micro::MAX_BLOCK_SIZE).next_multiple_of(GROWTH);
             if size <= limit { Room::AfterGrowth(size) } else { Room::OnlyInFat }
         }
     }
