@@ -31,6 +31,13 @@ impl Default for Tunables {
     }
 }
 
+/// What to do about a key that is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Present {
+    Refuse,
+    Replace,
+}
+
 /// Changes an open ZAP in a transaction.
 ///
 /// A change that fails because of the ZAP's contents or of what is asked has changed nothing that
@@ -74,7 +81,7 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
         key: impl Into<KeyRef<'k>>,
         value: impl Into<ZapValue>,
     ) -> Result<(), ZapError<B::Error>> {
-        self.store(key.into(), &value.into(), false)
+        self.store(key.into(), &value.into(), Present::Refuse)
     }
 
     /// Adds a name unless one that matches it is there.
@@ -100,19 +107,19 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
         key: impl Into<KeyRef<'k>>,
         value: impl Into<ZapValue>,
     ) -> Result<(), ZapError<B::Error>> {
-        self.store(key.into(), &value.into(), true)
+        self.store(key.into(), &value.into(), Present::Replace)
     }
 
     fn store(
         &mut self,
         key: KeyRef<'_>,
         value: &ZapValue,
-        replace: bool,
+        present: Present,
     ) -> Result<(), ZapError<B::Error>> {
         if let Form::Micro(_) = &*self.form {
             let KeyRef::Name(name) = key else { return Err(ZapError::KeyKind) };
             check_name(name)?;
-            if self.store_in_micro(name, value, replace)? {
+            if self.store_in_micro(name, value, present)? {
                 return Ok(());
             }
             check_size(name, value)?;
@@ -120,13 +127,7 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
         }
         let Form::Fat(fat) = &mut *self.form else { return Ok(()) };
         fat.check_writable(&self.blocks)?;
-        value.with_stored(|value| {
-            if replace {
-                fat.update(&mut self.blocks, key, value)
-            } else {
-                fat.insert(&mut self.blocks, key, value)
-            }
-        })
+        value.with_stored(|value| fat.store(&mut self.blocks, key, value, present))
     }
 
     /// Stores a value in a microzap; `false` if it has to become a fat ZAP for it.
@@ -137,15 +138,15 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
         &mut self,
         name: &[u8],
         value: &ZapValue,
-        replace: bool,
+        present: Present,
     ) -> Result<bool, ZapError<B::Error>> {
         let Form::Micro(micro) = &mut *self.form else { return Ok(false) };
         let hash = micro.hash(name);
-        if !replace && micro.has(&self.blocks, hash, name)? {
+        if present == Present::Refuse && micro.has(&self.blocks, hash, name)? {
             return Err(ZapError::Exists);
         }
         let Some(number) = Micro::number(name, value) else { return Ok(false) };
-        if replace && micro.set(&mut self.blocks, hash, name, number)? {
+        if present == Present::Replace && micro.set(&mut self.blocks, hash, name, number)? {
             return Ok(true);
         }
         match micro.room_for(hash, self.tunables.micro_max_size) {
@@ -164,7 +165,7 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
             (Form::Micro(_), KeyRef::Words(_)) => Err(ZapError::KeyKind),
             (Form::Fat(fat), key) => {
                 fat.check_writable(&self.blocks)?;
-                fat.remove(&mut self.blocks, key, self.tunables.shrink_enabled)
+                fat.remove(&mut self.blocks, key, &self.tunables)
             }
         }
     }

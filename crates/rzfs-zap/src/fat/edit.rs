@@ -13,7 +13,8 @@ use rzfs_format::{BlockId, ByteOrder, FormatError};
 use super::{Fat, LeafBlock};
 use crate::blocks::edit_block;
 use crate::entry::KeyRef;
-use crate::{Normalization, ZapBlocks, ZapBlocksMut, ZapError};
+use crate::writer::Present;
+use crate::{Normalization, Tunables, ZapBlocks, ZapBlocksMut, ZapError};
 
 /// A key as it is looked up and stored.
 struct Key {
@@ -113,41 +114,22 @@ impl Fat {
         if fits { Ok(entry) } else { Err(ZapError::TooBig) }
     }
 
-    /// Adds an entry whose key must not be there.
-    pub(crate) fn insert<B: ZapBlocksMut>(
+    /// Stores an entry.
+    pub(crate) fn store<B: ZapBlocksMut>(
         &mut self,
         blocks: &mut B,
         key: KeyRef<'_>,
         value: Integers<'_>,
-    ) -> Result<(), ZapError<B::Error>> {
-        self.store(blocks, key, value, false)
-    }
-
-    /// Gives a key a value, whether it is there or not.
-    pub(crate) fn update<B: ZapBlocksMut>(
-        &mut self,
-        blocks: &mut B,
-        key: KeyRef<'_>,
-        value: Integers<'_>,
-    ) -> Result<(), ZapError<B::Error>> {
-        self.store(blocks, key, value, true)
-    }
-
-    fn store<B: ZapBlocksMut>(
-        &mut self,
-        blocks: &mut B,
-        key: KeyRef<'_>,
-        value: Integers<'_>,
-        replace: bool,
+        present: Present,
     ) -> Result<(), ZapError<B::Error>> {
         let kind = key;
         let key = self.key(key)?;
         let entry = self.entry_of(&key, kind, value)?;
         let leaf = self.leaf(blocks, key.hash)?;
-        match self.entry_in(&leaf, &key)? {
-            Some(_) if !replace => Err(ZapError::Exists),
-            Some(found) => self.replace(blocks, leaf, found, &key, value),
-            None => {
+        match (self.entry_in(&leaf, &key)?, present) {
+            (Some(_), Present::Refuse) => Err(ZapError::Exists),
+            (Some(found), Present::Replace) => self.replace(blocks, leaf, found, &key, value),
+            (None, _) => {
                 let cd = self.unused_cd(&leaf, key.hash)?;
                 self.add_to(blocks, leaf, &NewEntry { cd, ..entry })
             }
@@ -177,7 +159,7 @@ impl Fat {
     ) -> Result<(), ZapError<B::Error>> {
         let mut leaf = leaf;
         while usize::from(free_chunks(&leaf)?) < entry.chunks() {
-            self.check_hopeful(&leaf, entry)?;
+            self.check_split(&leaf, entry)?;
             self.split(blocks, leaf)?;
             leaf = self.leaf(blocks, entry.hash)?;
         }
@@ -210,7 +192,7 @@ impl Fat {
                 key: Integers { size: found.name.integer_size, bytes: &key.stored },
                 value,
             };
-            self.check_hopeful(&leaf, &whole)?;
+            self.check_split(&leaf, &whole)?;
             self.split(blocks, leaf)?;
             leaf = self.leaf(blocks, key.hash)?;
             let lost = || corrupt_leaf(leaf.id, "a split lost an entry");
@@ -231,7 +213,7 @@ impl Fat {
         &mut self,
         blocks: &mut B,
         key: KeyRef<'_>,
-        shrink: bool,
+        tunables: &Tunables,
     ) -> Result<bool, ZapError<B::Error>> {
         let key = self.key(key)?;
         let leaf = self.leaf(blocks, key.hash)?;
@@ -243,7 +225,7 @@ impl Fat {
             Ok(leaf.view()?.entry_count())
         })?;
         self.header.entries = self.header.entries.saturating_sub(1);
-        if left == 0 && shrink {
+        if left == 0 && tunables.shrink_enabled {
             self.shrink(blocks, key.hash)?;
         }
         self.write_header(blocks)?;
@@ -270,13 +252,14 @@ impl Fat {
         if taken < self.hash_bits().max_cd() { Ok(taken) } else { Err(ZapError::Full) }
     }
 
-    /// Refuses to split a leaf for an entry that would not fit in it even if it had only those
-    /// whose hashes no pointer table can tell from the entry's. Each useless split would double
-    /// the table.
-    fn check_hopeful<E>(&self, leaf: &LeafBlock, entry: &NewEntry<'_>) -> Result<(), ZapError<E>> {
+    /// Refuses to split a damaged leaf, or to split one for an entry that would not fit in it even
+    /// if it had only those whose hashes no pointer table can tell from the entry's: each useless
+    /// split would double the table.
+    fn check_split<E>(&self, leaf: &LeafBlock, entry: &NewEntry<'_>) -> Result<(), ZapError<E>> {
         let limit = self.max_table_shift();
         let count = || {
             let view = leaf.view()?;
+            view.check(self.key_kind())?;
             let mut chunks = entry.chunks();
             for bucket in 0..view.geometry().buckets() {
                 for other in view.bucket(bucket, self.key_kind()) {
