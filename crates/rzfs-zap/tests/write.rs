@@ -2,6 +2,8 @@
 //! blocks again and again with the reading side as the judge; and against damage.
 
 use std::collections::BTreeMap;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -418,4 +420,35 @@ fn the_block_of_a_microzap_stays_where_it_is() {
         assert_eq!(zap.lookup_u64(format!("other{number}")).unwrap(), Some(number));
     }
     assert_eq!(place(&zap), before);
+}
+
+/// Readers on other threads see each entry from the moment that its insertion returns, while the
+/// microzap grows and becomes fat.
+#[test]
+fn readers_share_one_index_with_the_writer() {
+    let zap = Zap::create(MemoryBlocks::empty(), &NewZap::new(SALT)).unwrap();
+    let (zap, done) = (RwLock::new(zap), AtomicU64::new(0));
+    const NAMES: u64 = 2500;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut seen = 0;
+                while seen < NAMES {
+                    seen = done.load(Ordering::Acquire);
+                    let zap = zap.read().unwrap();
+                    assert!(zap.entry_count() >= seen);
+                    for number in [0, seen / 2, seen.saturating_sub(1)] {
+                        let found = zap.lookup_u64(format!("name {number}")).unwrap();
+                        assert!(number >= seen || found == Some(number));
+                    }
+                }
+            });
+        }
+        for number in 0..NAMES {
+            zap.write().unwrap().edit().insert(&format!("name {number}"), number).unwrap();
+            done.store(number + 1, Ordering::Release);
+        }
+    });
+    let zap = zap.into_inner().unwrap();
+    assert_eq!((zap.form(), all(&zap).len() as u64), (ZapForm::Fat, NAMES));
 }
