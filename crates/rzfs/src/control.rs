@@ -132,7 +132,7 @@ pub struct ControlClient {
 }
 
 impl ControlClient {
-    /// Connects to the socket at `path`; none if nobody listens there.
+    /// Connects to the socket at `path`; none if nobody listens there, or not any more.
     pub fn connect(path: &Path) -> Result<Option<Self>, ControlError> {
         let name = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let fail = |source: std::io::Error| ControlError::Wire {
@@ -151,9 +151,11 @@ impl ControlClient {
         stream.set_read_timeout(Some(IDENTIFY_TIMEOUT)).map_err(fail)?;
         let identity = Identity { pool: name(), guid: 0, process: 0 };
         let mut client = Self { identity, stream: BufReader::new(stream) };
-        match client.ask(&Request::Identify)? {
-            Answer::Identity(identity) => client.identity = identity,
-            _ => return Err(ControlError::Mismatch(client.identity.pool)),
+        match client.ask(&Request::Identify) {
+            Ok(Answer::Identity(identity)) => client.identity = identity,
+            Ok(_) => return Err(ControlError::Mismatch(client.identity.pool)),
+            Err(ControlError::Wire { source, .. }) if source.is_hang_up() => return Ok(None),
+            Err(error) => return Err(error),
         }
         client.stream.get_ref().set_read_timeout(None).map_err(fail)?;
         Ok(Some(client))

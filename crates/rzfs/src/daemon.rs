@@ -43,7 +43,7 @@ impl ControlSocket {
     /// Binds the socket. One that a dead process left is replaced; one that somebody listens on
     /// is an error of kind `AddrInUse`.
     fn bind(path: &Path) -> io::Result<Self> {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        if is_running(path) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         match std::fs::remove_file(path) {
@@ -58,6 +58,11 @@ impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Whether somebody listens on a control socket.
+pub(crate) fn is_running(path: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(path).is_ok()
 }
 
 /// Something for mounts to hold while they last, and the end that notices when all are gone.

@@ -70,6 +70,10 @@ fn serve(
     let pool = open(request, console)?;
     let control = ControlDirectory::of_user();
     control.prepare().map_err(failed)?;
+    let socket = control.socket(pool.name());
+    if daemon::is_running(&socket) {
+        return Err(already_mounted(&pool));
+    }
     keys::load_named(&pool, &request.keys)?;
     let planned = planned(&pool, request).map_err(failed)?;
     let planned = with_keys(&pool, planned, request, console)?;
@@ -78,13 +82,9 @@ fn serve(
         return Err(Failure::Failed(format!("cannot mount '{name}': no file system to mount")));
     }
     // From here on a signal ends the mounts instead of the process.
-    let daemon = Daemon::bind(&control.socket(pool.name())).map_err(|error| {
-        Failure::Failed(match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                format!("cannot mount '{}': a pool with that name is mounted", pool.name())
-            }
-            _ => format!("control socket: {error}"),
-        })
+    let daemon = Daemon::bind(&socket).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => already_mounted(&pool),
+        _ => Failure::Failed(format!("control socket: {error}")),
     })?;
     let (while_mounted, ended) = daemon::mounts_end();
     let mounted = MountedPool::mount(pool, &planned, &request.options, while_mounted, console)?;
@@ -100,6 +100,10 @@ fn serve(
         Completeness::Complete => Ok(()),
         Completeness::Partial => Err(Failure::Told),
     }
+}
+
+fn already_mounted(pool: &Pool) -> Failure {
+    Failure::Failed(format!("cannot mount '{}': a pool with that name is mounted", pool.name()))
 }
 
 /// Opens the pool. Devices that cannot be opened are complained about; the others may do.

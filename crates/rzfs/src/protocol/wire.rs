@@ -31,6 +31,19 @@ pub enum WireError {
     Version(u32),
 }
 
+impl WireError {
+    /// Whether the peer is gone.
+    #[must_use]
+    pub fn is_hang_up(&self) -> bool {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+        match self {
+            Self::Closed => true,
+            Self::Io(error) => matches!(error.kind(), BrokenPipe | ConnectionReset),
+            _ => false,
+        }
+    }
+}
+
 /// The line that carries `body`, with its newline.
 pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, WireError> {
     let mut line = serde_json::to_vec(&Envelope::new(body))?;

@@ -2,7 +2,7 @@
 
 use super::pool::{condition, feature};
 use super::vdevs;
-use crate::protocol::{Condition, LoadReport, PoolReport};
+use crate::protocol::{Condition, LoadReport, PoolReport, VdevReport, VdevRole};
 use rzfs_dsl::import::{ImportError, ImportablePool};
 use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryVdev};
 
@@ -12,6 +12,8 @@ pub fn importable(pool: &ImportablePool) -> PoolReport {
     let mut root = pool.vdevs.as_ref().map(|tree| vdevs::tree(tree, &[])).unwrap_or_default();
     root.state = pool.health.state as u8;
     root.aux = pool.health.aux as u8;
+    let is_open = !matches!(pool.error, Some(ImportError::MissingDevices));
+    as_listed(&mut root, is_open);
     let unsupported = match &pool.error {
         Some(ImportError::UnsupportedFeatures { features }) => features
             .iter()
@@ -22,6 +24,10 @@ pub fn importable(pool: &ImportablePool) -> PoolReport {
             .collect(),
         _ => pool.unsupported_for_writing.iter().map(feature).collect(),
     };
+    let auxiliary = |kind| match is_open {
+        true => vdevs::auxiliary(&pool.auxiliary, kind, None),
+        false => Vec::new(),
+    };
     PoolReport {
         name: pool.name.clone(),
         guid: pool.guid.get(),
@@ -30,8 +36,8 @@ pub fn importable(pool: &ImportablePool) -> PoolReport {
         condition: listed(condition(pool.status), &pool.auxiliary),
         comment: pool.comment.clone(),
         root,
-        spares: vdevs::auxiliary(&pool.auxiliary, AuxiliaryKind::Spare, None),
-        caches: vdevs::auxiliary(&pool.auxiliary, AuxiliaryKind::Cache, None),
+        spares: auxiliary(AuxiliaryKind::Spare),
+        caches: auxiliary(AuxiliaryKind::Cache),
         load: LoadReport {
             unsupported_features: unsupported,
             refused: pool.error.is_some(),
@@ -41,6 +47,17 @@ pub fn importable(pool: &ImportablePool) -> PoolReport {
         },
         ..PoolReport::default()
     }
+}
+
+/// A vdev with all below it as a listing shows it: where devices are missing, their last paths
+/// tell best which are meant. A pool that cannot be opened does not tell what its vdevs are for,
+/// except that labels know log devices.
+fn as_listed(vdev: &mut VdevReport, is_open: bool) {
+    vdev.not_present = false;
+    if !is_open && vdev.role != VdevRole::Log {
+        vdev.role = VdevRole::Normal;
+    }
+    vdev.children.iter_mut().for_each(|child| as_listed(child, is_open));
 }
 
 /// The condition that a listing shows: OpenZFS does not open cache devices for it, and so misses

@@ -122,3 +122,27 @@ fn zfs() {
 fn importable_pools() {
     replay_all(include_str!("../transcripts/import.txt"), 8);
 }
+
+/// Listings of a pool without some of its devices. The last paths of those are in the labels.
+#[test]
+fn importable_pools_with_missing_devices() {
+    let rzfs = Rzfs::new();
+    let transcripts = parse(include_str!("../transcripts/missing.txt"));
+    assert_eq!(transcripts.len(), 3);
+    for transcript in transcripts {
+        let (_, missing) = transcript.command.split_once("-without-").unwrap();
+        let place = rzfs.path(missing);
+        std::fs::create_dir(&place).unwrap();
+        for image in reference("g13-classes").1 {
+            let name = image.file_name().unwrap().to_str().unwrap();
+            if !missing.contains(name.trim_end_matches(".img")) {
+                std::os::unix::fs::symlink(&image, place.join(name)).unwrap();
+            }
+        }
+        let mut found = rzfs.run(["zpool", "import", "-d", place.to_str().unwrap()]);
+        let original = format!("/tmp/v/g13-without-{missing}");
+        found.out = columns(&found.out.replace(place.to_str().unwrap(), &original), false);
+        let expected = columns(&transcript.expected.out, false);
+        assert_eq!((found.status, found.out, found.err), (0, expected, String::new()), "{missing}");
+    }
+}
