@@ -3,6 +3,7 @@
 use crate::attributes::{file_type, of_control, of_file};
 use crate::inode::{Inodes, Target};
 use crate::mount_points::{MountPoint, MountPoints, Place};
+use crate::xattr;
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
 use rzfs_format::dirent::FileKind;
 use rzfs_format::{ObjectId, ObjsetId};
@@ -11,6 +12,7 @@ use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 /// Entries whose attributes are read together while a directory is listed.
 const LISTING_BATCH: usize = 256;
@@ -71,8 +73,10 @@ impl Adapter {
 
     /// An extended attribute.
     pub(crate) fn xattr(&self, inode: INodeNo, name: &[u8]) -> Answer<Vec<u8>> {
-        if let Target::Control(_) | Target::MountPoint(_) = self.target(inode)? {
-            return Err(Errno::NO_XATTR);
+        match self.target(inode)? {
+            Target::Control(_) => return Err(xattr::missing_from_control(name)),
+            Target::MountPoint(_) => return Err(Errno::NO_XATTR),
+            Target::Live(_) | Target::Snapshot(..) => {}
         }
         let (file_system, object) = self.file(inode)?;
         file_system.xattr(object, name).map_err(|error| errno(&error))
@@ -258,11 +262,12 @@ impl Adapter {
         }
     }
 
-    /// The next entries of a directory, at most [`LISTING_BATCH`].
+    /// The next entries of a directory, at most [`LISTING_BATCH`]. Damage counts once it is the
+    /// next thing: entries before it are good.
     fn batch(&self, directory: INodeNo, from: DirCookie) -> Answer<Vec<Listed>> {
         let parent = self.target(directory)?;
         let mut batch = Vec::with_capacity(LISTING_BATCH);
-        self.list(directory, from, |entry| {
+        let listed = self.list(directory, from, |entry| {
             batch.push(Listed {
                 name: entry.name.to_vec(),
                 target: self.entry_target(parent, entry.object),
@@ -274,8 +279,11 @@ impl Adapter {
             } else {
                 ControlFlow::Continue(())
             }
-        })?;
-        Ok(batch)
+        });
+        match listed {
+            Err(error) if batch.is_empty() => Err(error),
+            _ => Ok(batch),
+        }
     }
 
     /// Hands the entries of a directory with their attributes on to `visit`, until it says that
@@ -287,9 +295,14 @@ impl Adapter {
         from: DirCookie,
         mut visit: impl FnMut(&OsStr, DirCookie, Option<(FileAttr, Generation)>, &FileAttr) -> bool,
     ) -> Answer<()> {
+        let start = from;
         let mut from = from;
         loop {
-            let batch = self.batch(directory, from)?;
+            let batch = match self.batch(directory, from) {
+                // Who asks for what follows gets the error.
+                Err(_) if from != start => return Ok(()),
+                batch => batch?,
+            };
             let Some(last) = batch.last() else { return Ok(()) };
             from = last.next;
             self.prefetch(directory, &batch)?;
@@ -333,16 +346,22 @@ impl Adapter {
         mut visit: impl FnMut(INodeNo, DirCookie, FileType, &OsStr) -> bool,
     ) -> Answer<()> {
         let parent = self.target(directory)?;
-        self.list(directory, from, |entry| {
+        let mut is_empty = true;
+        let listed = self.list(directory, from, |entry| {
             let target = self.entry_target(parent, entry.object);
             let inode = self.inodes.shown(target).unwrap_or(INodeNo(entry.object.0));
             let name = OsStr::from_bytes(entry.name);
             if visit(inode, entry.next, file_type(entry.kind), name) {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
+                return ControlFlow::Break(());
             }
-        })
+            is_empty = false;
+            ControlFlow::Continue(())
+        });
+        match listed {
+            // Who asks for what follows gets the error.
+            Err(_) if !is_empty => Ok(()),
+            listed => listed,
+        }
     }
 
     /// The next data or hole, as `whence` says.
@@ -372,29 +391,31 @@ fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
+/// Attributes of nothing.
+pub(crate) const ABSENT: FileAttr = FileAttr {
+    ino: INodeNo(0),
+    size: 0,
+    blocks: 0,
+    atime: UNIX_EPOCH,
+    mtime: UNIX_EPOCH,
+    ctime: UNIX_EPOCH,
+    crtime: UNIX_EPOCH,
+    kind: FileType::RegularFile,
+    perm: 0,
+    nlink: 1,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+    blksize: 512,
+    flags: 0,
+};
+
 /// The little that is known of an entry whose attributes were not read.
 fn placeholder(entry: &Listed) -> FileAttr {
-    let epoch = std::time::SystemTime::UNIX_EPOCH;
     let object = match entry.target {
         Target::Live(object) | Target::Snapshot(_, object) => object,
         Target::Control(node) => node.inode(),
         Target::MountPoint(mount_point) => mount_point.inode(),
     };
-    FileAttr {
-        ino: INodeNo(object.0),
-        size: 0,
-        blocks: 0,
-        atime: epoch,
-        mtime: epoch,
-        ctime: epoch,
-        crtime: epoch,
-        kind: file_type(entry.kind),
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 512,
-        flags: 0,
-    }
+    FileAttr { ino: INodeNo(object.0), kind: file_type(entry.kind), ..ABSENT }
 }

@@ -67,7 +67,7 @@ pub(crate) fn of_control(inode: INodeNo, attributes: &ControlAttributes) -> File
         ctime: time,
         crtime: time,
         kind: FileType::Directory,
-        perm: 0o555,
+        perm: ControlAttributes::PERMISSIONS,
         nlink: u32::try_from(attributes.links).unwrap_or(u32::MAX),
         uid: 0,
         gid: 0,

@@ -12,5 +12,6 @@ mod inode;
 mod mount;
 mod mount_points;
 mod session;
+mod xattr;
 
 pub use mount::{Access, InUse, Mount, MountError, MountOptions, Nested};

@@ -1,9 +1,10 @@
 //! The requests of a mount: each goes to one of its file systems.
 
-use crate::adapter::{Adapter, Answer, NONE, errno};
+use crate::adapter::{ABSENT, Adapter, Answer, NONE, errno};
 use crate::grafts::Grafts;
 use crate::mount::Nested;
 use crate::mount_points::MountPoints;
+use crate::xattr;
 use fuser::{
     Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry,
@@ -176,18 +177,6 @@ fn enclosing(places: &[PathBuf], of: usize) -> (usize, &Path) {
     all.min_by_key(|(_, relative)| relative.components().count()).unwrap_or((0, path))
 }
 
-/// Answers a request for an extended attribute: the size alone if that is what was asked for.
-fn reply_xattr(reply: ReplyXattr, size: u32, value: Answer<Vec<u8>>) {
-    match value {
-        Err(error) => reply.error(error),
-        Ok(value) => match u32::try_from(value.len()) {
-            Ok(len) if size == 0 => reply.size(len),
-            Ok(len) if len <= size => reply.data(&value),
-            _ => reply.error(Errno::ERANGE),
-        },
-    }
-}
-
 impl fuser::Filesystem for Session {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for flag in WANTED {
@@ -208,6 +197,8 @@ impl fuser::Filesystem for Session {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.look_up(parent, name) {
             Ok((attributes, generation)) => reply.entry(&FOR_EVER, &attributes, generation),
+            // That there is no such file can be remembered too; number 0 says it.
+            Err(error) if error == Errno::ENOENT => reply.entry(&FOR_EVER, &ABSENT, NONE),
             Err(error) => reply.error(error),
         }
     }
@@ -333,14 +324,13 @@ impl fuser::Filesystem for Session {
     fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value =
             self.inner(inode).and_then(|(_, adapter, inode)| adapter.xattr(inode, name.as_bytes()));
-        reply_xattr(reply, size, value);
+        xattr::reply(reply, size, value);
     }
 
-    fn listxattr(&self, _: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
         let names = self.inner(inode).and_then(|(_, adapter, inode)| adapter.xattr_names(inode));
-        let list = names
-            .map(|names| names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect());
-        reply_xattr(reply, size, list);
+        let list = names.map(|names| xattr::listing(names, request.uid()));
+        xattr::reply(reply, size, list);
     }
 
     fn lseek(

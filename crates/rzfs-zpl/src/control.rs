@@ -91,7 +91,7 @@ pub trait SnapshotSource: Send + Sync {
     fn changed(&self) -> Result<Timestamp, ZplError>;
 }
 
-/// The attributes of a directory of the control tree. Owner and group are 0, the mode is 0777.
+/// The attributes of a directory of the control tree. Owner and group are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ControlAttributes {
     /// The inode number.
@@ -102,6 +102,12 @@ pub struct ControlAttributes {
     pub size: u64,
     /// All of its times.
     pub time: Timestamp,
+}
+
+impl ControlAttributes {
+    /// The permission bits of every directory of the control tree, as OpenZFS shows them. Nothing
+    /// can be written there all the same.
+    pub const PERMISSIONS: u16 = 0o777;
 }
 
 /// An entry of a directory of the control tree.

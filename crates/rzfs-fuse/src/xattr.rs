@@ -1,0 +1,48 @@
+//! Extended attributes as FUSE wants them.
+
+use fuser::{Errno, ReplyXattr};
+use rzfs_format::xattr::Namespace;
+
+/// The user whom no check stops.
+const ROOT: u32 = 0;
+
+/// What listxattr(2) shows to a user: every name with a zero byte behind it. Only who may use the
+/// attributes of administrators sees their names; FUSE tells the user, not the capabilities.
+pub(crate) fn listing(names: Vec<Vec<u8>>, uid: u32) -> Vec<u8> {
+    let is_shown = |name: &Vec<u8>| uid == ROOT || Namespace::of(name) != Some(Namespace::Trusted);
+    names.into_iter().filter(is_shown).flat_map(|name| name.into_iter().chain([0])).collect()
+}
+
+/// Why a directory of `.zfs` has no such attribute. It has none at all, which is "not supported";
+/// but a kernel that checks permissions with POSIX lists takes that for a failure of the check.
+pub(crate) fn missing_from_control(name: &[u8]) -> Errno {
+    match Namespace::of(name) {
+        Some(Namespace::PosixAcl) => Errno::NO_XATTR,
+        _ => Errno::EOPNOTSUPP,
+    }
+}
+
+/// Answers a request for attributes: the size alone if that is what was asked for.
+pub(crate) fn reply(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
+    match value {
+        Err(error) => reply.error(error),
+        Ok(value) => match u32::try_from(value.len()) {
+            Ok(len) if size == 0 => reply.size(len),
+            Ok(len) if len <= size => reply.data(&value),
+            _ => reply.error(Errno::ERANGE),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_administrators_are_hidden_from_others() {
+        let names = || vec![b"trusted.a".to_vec(), b"trustedx".to_vec(), b"user.b".to_vec()];
+        assert_eq!(listing(names(), 0), b"trusted.a\0trustedx\0user.b\0");
+        assert_eq!(listing(names(), 1000), b"trustedx\0user.b\0");
+        assert_eq!(listing(Vec::new(), 1000), b"");
+    }
+}
