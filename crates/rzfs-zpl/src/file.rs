@@ -1,5 +1,6 @@
 //! The contents of files: reading, and finding data and holes (spec 05, section 5).
 
+use crate::contents::{fill, segments};
 use crate::error::ZplError;
 use crate::file_system::FileSystem;
 use crate::node::Node;
@@ -8,9 +9,6 @@ use bytes::Bytes;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::znode::FileFlags;
-
-/// Most bytes that [`FileSystem::read_segments`] answers at once.
-const MAX_SEGMENT_BYTES: u64 = 32 << 20;
 
 impl FileSystem {
     /// The regular file with this number, if it may be read.
@@ -49,16 +47,7 @@ impl FileSystem {
         let node = self.regular(object)?;
         let rest = node.znode().size.saturating_sub(offset);
         let len = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
-        let mut buffer = buffer.get_mut(..len).unwrap_or_default();
-        let mut at = offset;
-        while !buffer.is_empty() {
-            for segment in self.segments(&node, at, buffer.len() as u64)? {
-                let (now, later) = buffer.split_at_mut(segment.len().min(buffer.len()));
-                now.copy_from_slice(segment.get(..now.len()).unwrap_or_default());
-                at = at.saturating_add(now.len() as u64);
-                buffer = later;
-            }
-        }
+        fill(node.object(), &self.streams, offset, buffer.get_mut(..len).unwrap_or_default())?;
         Ok(len)
     }
 
@@ -75,32 +64,7 @@ impl FileSystem {
     ) -> Result<Vec<Bytes>, ZplError> {
         let node = self.regular(object)?;
         let rest = node.znode().size.saturating_sub(offset);
-        self.segments(&node, offset, len.min(rest))
-    }
-
-    /// Parts of blocks, at most 32 MiB; `len` bytes from `offset` on do not reach beyond the end.
-    fn segments(&self, node: &Node, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError> {
-        let len = len.min(MAX_SEGMENT_BYTES);
-        if len == 0 {
-            return Ok(Vec::new());
-        }
-        let block_size = u64::from(node.object().block_size());
-        let end = offset.saturating_add(len);
-        let blocks = offset / block_size..end.div_ceil(block_size);
-        let reading = node.object().begin_read(blocks.clone());
-        // What will follow is asked for before this thread waits.
-        self.streams.note_read(node.object(), blocks.clone(), reading.outcome());
-        let mut segments = Vec::with_capacity((blocks.end - blocks.start) as usize);
-        for (number, block) in blocks.zip(reading.finish()) {
-            let data = block?.data;
-            let start = number.saturating_mul(block_size);
-            let from = offset.saturating_sub(start) as usize;
-            let to = end.saturating_sub(start).min(data.len() as u64) as usize;
-            if from < to {
-                segments.push(data.slice(from..to));
-            }
-        }
-        Ok(segments)
+        segments(node.object(), &self.streams, offset, len.min(rest))
     }
 
     /// The first byte at or after `offset` that is not in a hole.

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod contents;
 mod control;
 mod directory;
 mod error;

@@ -1,8 +1,14 @@
 //! Volumes: one object of bytes (spec 05, section 13).
 
+use crate::contents::{fill, segments};
 use crate::error::ZplError;
 use crate::master::typed_object;
+use crate::options::{CacheBudget, FileCaches};
+use crate::read_ahead::{ReadAhead, Streams};
+use crate::sync::Arc;
+use bytes::Bytes;
 use rzfs_dmu::{Object, Objset};
+use rzfs_dsl::dataset::Dataset;
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
@@ -15,9 +21,22 @@ const PROPERTIES: ObjectId = ObjectId(2);
 pub struct Volume {
     object: Object,
     size: u64,
+    streams: Arc<Streams>,
 }
 
 impl Volume {
+    /// Opens the volume of a dataset; `read_ahead` reads ahead of who reads it in order.
+    ///
+    /// # Errors
+    /// As [`Volume::open`], or the dataset cannot be read.
+    pub fn of_dataset(
+        dataset: &Dataset,
+        read_ahead: Option<Arc<ReadAhead>>,
+    ) -> Result<Self, ZplError> {
+        let volume = Self::open(&dataset.open_objset()?)?;
+        Ok(Self { streams: streams(read_ahead), ..volume })
+    }
+
     /// Opens the volume on an object set.
     ///
     /// # Errors
@@ -39,7 +58,7 @@ impl Volume {
         if size == 0 || !whole || i64::try_from(size).is_err() {
             return Err(ZplError::VolumeSize { objset: id, size });
         }
-        Ok(Self { object, size })
+        Ok(Self { object, size, streams: streams(None) })
     }
 
     /// Size in bytes.
@@ -62,7 +81,43 @@ impl Volume {
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, ZplError> {
         let rest = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let len = rest.min(buffer.len());
-        self.object.read_at(offset, buffer.get_mut(..len).unwrap_or_default())?;
+        let buffer = buffer.get_mut(..len).unwrap_or_default();
+        fill(&self.object, &self.streams, offset, buffer)?;
         Ok(len)
     }
+
+    /// The contents from `offset` on as parts of the cached blocks, without a copy: `len` bytes,
+    /// less at the end of the volume and beyond 32 MiB.
+    ///
+    /// # Errors
+    /// A block cannot be read.
+    pub fn read_segments(&self, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError> {
+        let len = len.min(self.size.saturating_sub(offset));
+        segments(&self.object, &self.streams, offset, len)
+    }
+
+    /// The first byte at or after `offset` that is not in a hole; `None` when only holes follow.
+    ///
+    /// # Errors
+    /// A block cannot be read.
+    pub fn next_data(&self, offset: u64) -> Result<Option<u64>, ZplError> {
+        Ok(self.object.next_data(offset)?.filter(|data| *data < self.size))
+    }
+
+    /// The first byte at or after `offset` that is in a hole; the end of the volume counts as
+    /// one.
+    ///
+    /// # Errors
+    /// A block cannot be read.
+    pub fn next_hole(&self, offset: u64) -> Result<u64, ZplError> {
+        let hole = self.object.next_hole(offset)?;
+        let hole = hole.unwrap_or_else(|| self.object.dnode().extent());
+        Ok(hole.max(offset).min(self.size))
+    }
+}
+
+/// The streams of one object.
+fn streams(read_ahead: Option<Arc<ReadAhead>>) -> Arc<Streams> {
+    let budget = CacheBudget { nodes: 0, directories: 0, streams: 1 << 20 };
+    Arc::new(Streams::new(read_ahead, &FileCaches::new(budget)))
 }

@@ -1,6 +1,7 @@
 //! The command line of rzfs itself. What follows `zpool`, `zfs` and `zdb` is theirs.
 
 use crate::daemon::SERVE;
+use crate::files::{CpArguments, FindArguments, LsArguments, TargetsArguments};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,16 @@ pub(crate) enum Command {
     Mount(MountArguments),
     /// End the mounts of a pool.
     Umount(UmountArguments),
+    /// List directories of a pool that is not mounted.
+    Ls(LsArguments),
+    /// Write files, or volumes, to standard output.
+    Cat(TargetsArguments),
+    /// Show everything about files.
+    Stat(TargetsArguments),
+    /// List trees of files.
+    Find(FindArguments),
+    /// Copy files, or volumes, out of a pool.
+    Cp(CpArguments),
     /// OpenZFS's zpool: import (list), status, list, get.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Zpool(Words),

@@ -18,6 +18,8 @@
 #[cfg(feature = "commands")]
 pub mod calendar;
 pub mod control;
+mod file;
+mod file_tree;
 mod open;
 pub mod protocol;
 #[cfg(feature = "commands")]
@@ -26,6 +28,11 @@ pub mod service;
 #[cfg(feature = "commands")]
 pub mod zdb;
 
+pub use file::{Extent, File};
+pub use file_tree::{
+    Entries, Entry, FileError, FileNode, FileProblem, FileTree, OpenFiles, ShownPath, Walk,
+    WalkEntry,
+};
 pub use open::{OpenError, PoolOptions, encryption_roots, load_key_where_it_fits};
 pub use rzfs_blockdev as blockdev;
 pub use rzfs_dmu as dmu;
@@ -33,4 +40,5 @@ pub use rzfs_dsl as dsl;
 pub use rzfs_dsl::Pool;
 pub use rzfs_format as format;
 pub use rzfs_vdev as vdev;
+pub use rzfs_zap as zap;
 pub use rzfs_zpl as zpl;

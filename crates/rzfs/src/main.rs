@@ -5,6 +5,7 @@
 mod arguments;
 mod console;
 mod daemon;
+mod files;
 mod getopt;
 mod json;
 mod mount;
@@ -31,7 +32,7 @@ use tracing_subscriber::EnvFilter;
 const PROGRAMS: [&str; 3] = ["zpool", "zfs", "zdb"];
 
 fn main() -> ExitCode {
-    let words = with_subcommand(std::env::args_os().collect());
+    let words = files::spread_devices(with_subcommand(std::env::args_os().collect()));
     // zdb has a `-v` of its own, which must not be taken for that of rzfs.
     if let [_, first, rest @ ..] = words.as_slice()
         && first == "zdb"
@@ -49,6 +50,11 @@ fn main() -> ExitCode {
     ExitCode::from(match arguments.command {
         Command::Mount(mount) => mount::run(&mount, arguments.verbose, &mut console),
         Command::Umount(umount) => umount::run(&umount, &mut console),
+        Command::Ls(ls) => files::ls(&ls, &mut console),
+        Command::Cat(cat) => files::cat(&cat, &mut console),
+        Command::Stat(stat) => files::stat(&stat, &mut console),
+        Command::Find(find) => files::find(&find, &mut console),
+        Command::Cp(cp) => files::cp(&cp, &mut console),
         Command::Zpool(words) => zpool::run(&words.text(), &mut console),
         Command::Zfs(words) => zfs::run(&words.text(), &mut console),
         Command::Zdb(words) => return zdb(words.text().into_iter().map(OsString::from)),

@@ -4,10 +4,10 @@
 //! Usually it runs in a process in the background, to which the command hands its
 //! [`MountRequest`]; with `--foreground` it runs in the command itself.
 
-mod keys;
+pub(crate) mod keys;
 mod mounted;
 mod plan;
-mod request;
+pub(crate) mod request;
 
 use crate::arguments::MountArguments;
 use crate::console::{Console, Failure, Outcome, conclude};

@@ -18,7 +18,7 @@ const MAX_KEY_FILE: u64 = 4096;
 /// Loads the keys that were named.
 ///
 /// A key that fits nothing is an error, since whoever named it counts on it.
-pub(super) fn load_named(pool: &Pool, keys: &[KeyFile]) -> Result<(), Failure> {
+pub(crate) fn load_named(pool: &Pool, keys: &[KeyFile]) -> Result<(), Failure> {
     for key in keys {
         let input = read(&key.path)
             .map_err(|error| Failure::Failed(format!("{}: {error}", key.path.display())))?;
@@ -44,7 +44,7 @@ pub(super) fn load_named(pool: &Pool, keys: &[KeyFile]) -> Result<(), Failure> {
 }
 
 /// Gets the key of a file system if it lacks one; tells whether it has one now.
-pub(super) fn obtain(
+pub(crate) fn obtain(
     dataset: &Dataset,
     prompting: Prompting,
     console: &mut Console<'_>,

@@ -39,6 +39,16 @@ pub(crate) enum Prompting {
     Never,
 }
 
+impl Prompting {
+    /// Whoever sits at the terminal of this process.
+    pub(crate) fn of_process() -> Self {
+        match io::stdin().is_terminal() && io::stderr().is_terminal() {
+            true => Self::Terminal,
+            false => Self::Never,
+        }
+    }
+}
+
 /// A file with a key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct KeyFile {
@@ -68,7 +78,6 @@ impl MountRequest {
             let message = "the option snapshot= needs a directory to mount at";
             return Err(Failure::Usage(message.to_owned()));
         }
-        let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
         Ok(Self {
             devices: devices.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?,
             directory: directory.map(absolute).transpose()?,
@@ -76,7 +85,7 @@ impl MountRequest {
             force: arguments.force,
             choice: if arguments.all { Choice::All } else { Choice::Automatic },
             keys: arguments.keys.iter().map(|key| KeyFile::parse(key)).collect::<Result<_, _>>()?,
-            prompting: if is_terminal { Prompting::Terminal } else { Prompting::Never },
+            prompting: Prompting::of_process(),
             options,
         })
     }
@@ -84,7 +93,7 @@ impl MountRequest {
 
 impl KeyFile {
     /// `FS=PATH` or `PATH`. What is in front of a `=` is a dataset unless it looks like a path.
-    fn parse(argument: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(argument: &str) -> Result<Self, Failure> {
         let (root, path) = match argument.split_once('=') {
             Some((root, path)) if !root.starts_with(['.', '/']) => (Some(root.to_owned()), path),
             _ => (None, argument),

@@ -1,0 +1,54 @@
+//! From a path to a file (POSIX path resolution, as in a chroot at the root of the tree).
+
+use super::{FileError, FileNode, FileProblem, FileTree};
+use rzfs_format::dirent::FileKind;
+
+/// Symbolic links that are followed on the way, as in Linux.
+const MAX_LINKS: usize = 40;
+
+/// What to do with a symbolic link at the end of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LastLink {
+    /// Follow it, as stat(2) does.
+    Follow,
+    /// Stop at it, as lstat(2) does.
+    Keep,
+}
+
+/// The file that a path leads to. A slash at the end asks for a directory.
+pub(super) fn resolve(tree: &FileTree, path: &[u8], last: LastLink) -> Result<FileNode, FileError> {
+    let mut node = tree.root();
+    let mut pending = components(path);
+    let wants_directory = path.ends_with(b"/");
+    let mut links = 0;
+    while let Some(name) = pending.pop() {
+        let child = node.child(&name)?;
+        let is_inner = !pending.is_empty() || wants_directory || last == LastLink::Follow;
+        if !is_inner || child.kind()? != FileKind::Symlink {
+            node = child;
+            continue;
+        }
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(child.problem(FileProblem::TooManyLinks));
+        }
+        let target = child.link_target()?;
+        if target.is_empty() {
+            return Err(child.problem(FileProblem::NotFound));
+        }
+        if target.starts_with(b"/") {
+            node = tree.root();
+        }
+        pending.extend(components(&target));
+    }
+    if wants_directory && node.kind()? != FileKind::Directory {
+        return Err(node.problem(FileProblem::NotDirectory));
+    }
+    Ok(node)
+}
+
+/// The names in a path, the last one first.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|byte| *byte == b'/').rev();
+    names.filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+}

@@ -1,0 +1,53 @@
+//! `rzfs ls`, `cat`, `stat`, `find` and `cp`: files of a pool that is not mounted.
+//!
+//! A target is `POOL/FS[@SNAP]:/PATH`, or a volume `POOL/VOL[@SNAP]`. What cannot be read is
+//! complained about, with place and reason; the command goes on with the rest and exits with 1.
+
+mod arguments;
+mod cat;
+mod complaints;
+mod cp;
+mod find;
+mod ls;
+mod pattern;
+mod session;
+mod stat;
+mod text;
+
+pub(crate) use arguments::{
+    CpArguments, FindArguments, LsArguments, TargetsArguments, spread_devices,
+};
+
+use crate::console::{Console, Outcome, conclude};
+use complaints::Complaints;
+
+/// Runs a command, and turns its outcome into an exit status.
+fn run(
+    command: &'static str,
+    console: &mut Console<'_>,
+    body: impl FnOnce(&mut Complaints<'_, '_>) -> Outcome,
+) -> u8 {
+    let mut complaints = Complaints::new(command, console);
+    let outcome = body(&mut complaints).and_then(|()| complaints.outcome());
+    conclude(outcome, &format!("For more information, try 'rzfs {command} --help'."), console)
+}
+
+pub(crate) fn ls(arguments: &LsArguments, console: &mut Console<'_>) -> u8 {
+    run("ls", console, |complaints| ls::run(arguments, complaints))
+}
+
+pub(crate) fn cat(arguments: &TargetsArguments, console: &mut Console<'_>) -> u8 {
+    run("cat", console, |complaints| cat::run(arguments, complaints))
+}
+
+pub(crate) fn stat(arguments: &TargetsArguments, console: &mut Console<'_>) -> u8 {
+    run("stat", console, |complaints| stat::run(arguments, complaints))
+}
+
+pub(crate) fn find(arguments: &FindArguments, console: &mut Console<'_>) -> u8 {
+    run("find", console, |complaints| find::run(arguments, complaints))
+}
+
+pub(crate) fn cp(arguments: &CpArguments, console: &mut Console<'_>) -> u8 {
+    run("cp", console, |complaints| cp::run(arguments, complaints))
+}

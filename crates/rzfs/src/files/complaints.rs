@@ -1,0 +1,70 @@
+//! What went wrong with some of the files, while the command goes on.
+
+use crate::console::{Console, Failure, Outcome};
+use rustix::io::Errno;
+use rzfs::FileError;
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+/// Tells what goes wrong, and remembers that something did.
+pub(super) struct Complaints<'c, 'w> {
+    command: &'static str,
+    /// Where the command writes.
+    pub(super) console: &'c mut Console<'w>,
+    is_any: bool,
+}
+
+impl<'c, 'w> Complaints<'c, 'w> {
+    pub(super) fn new(command: &'static str, console: &'c mut Console<'w>) -> Self {
+        Self { command, console, is_any: false }
+    }
+
+    /// The name of the command.
+    pub(super) const fn command(&self) -> &'static str {
+        self.command
+    }
+
+    /// Tells it in these words.
+    pub(super) fn say(&mut self, message: impl Display) {
+        self.is_any = true;
+        self.console.complain(format_args!("rzfs {}: {message}", self.command));
+    }
+
+    /// Tells what is wrong with a file of the pool.
+    pub(super) fn file(&mut self, error: &FileError) {
+        self.say(of_file(error));
+    }
+
+    /// Tells what is wrong with a file of the host.
+    pub(super) fn host(&mut self, path: &Path, error: &io::Error) {
+        let shown = rzfs::ShownPath(path.as_os_str().as_encoded_bytes());
+        self.say(format_args!("{shown}: {}", of_system(error)));
+    }
+
+    /// The end of the command.
+    pub(super) fn outcome(&self) -> Outcome {
+        if self.is_any { Err(Failure::Told) } else { Ok(()) }
+    }
+}
+
+/// Damage with all that is known of it, everything else in the words of other commands.
+fn of_file(error: &FileError) -> String {
+    if error.errno() == Errno::IO.raw_os_error() {
+        return error.to_string();
+    }
+    let place = match &*error.path {
+        b"" => error.dataset.clone(),
+        path => format!("{}:{}", error.dataset, rzfs::ShownPath(path)),
+    };
+    format!("{place}: {}", of_system(&io::Error::from_raw_os_error(error.errno())))
+}
+
+/// Without the number that Rust puts behind it.
+pub(super) fn of_system(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}

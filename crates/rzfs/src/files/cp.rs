@@ -1,0 +1,230 @@
+//! `rzfs cp`: files and volumes out of a pool.
+//!
+//! Names and links in a pool may be hostile. Nothing is written outside of the destination: a name
+//! that is no single component is refused, directories are entered by their descriptors without
+//! following links, and what is in the way of a file is replaced, never written through.
+
+mod destination;
+mod kept;
+mod progress;
+mod tree;
+
+use super::arguments::CpArguments;
+use super::cat::{self, CHUNK, CopyError};
+use super::complaints::Complaints;
+use super::session::{Opened, Session};
+use crate::console::{Failure, Outcome};
+use destination::{Directory, EntryName};
+use progress::Progress;
+use rzfs::format::dirent::FileKind;
+use rzfs::{Extent, File, FileNode, FileTree};
+use std::fs;
+use std::io::{self, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use tree::TreeCopy;
+
+/// What is kept of a file besides its contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fidelity {
+    /// Permissions as far as the umask lets them.
+    Contents,
+    /// Everything that the host can store.
+    Archive,
+}
+
+/// Copies for one command.
+struct Copy<'a, 'c, 'w> {
+    arguments: &'a CpArguments,
+    fidelity: Fidelity,
+    is_recursive: bool,
+    progress: Progress,
+    complaints: &'a mut Complaints<'c, 'w>,
+}
+
+/// Where a source goes.
+enum Place {
+    /// Into this directory, under this name.
+    Entry(Directory, EntryName),
+    /// Its contents into this directory.
+    Contents(Directory),
+    /// Into a file of the host that is there already, device or not.
+    Existing(PathBuf),
+}
+
+pub(super) fn run(arguments: &CpArguments, complaints: &mut Complaints<'_, '_>) -> Outcome {
+    let destination = &arguments.destination;
+    let is_directory = fs::metadata(destination).is_ok_and(|metadata| metadata.is_dir());
+    if arguments.sources.len() > 1 && !is_directory {
+        let shown = destination.display();
+        return Err(Failure::Failed(format!("target '{shown}' is not a directory")));
+    }
+    let mut session = Session::begin(&arguments.pool, complaints)?;
+    let mut copy = Copy {
+        arguments,
+        fidelity: if arguments.archive { Fidelity::Archive } else { Fidelity::Contents },
+        is_recursive: arguments.recursive || arguments.archive,
+        progress: Progress::new(!arguments.quiet),
+        complaints,
+    };
+    for source in &arguments.sources {
+        match session.open(source, copy.complaints) {
+            None => {}
+            Some(Opened::Volume(name, file)) => copy.volume(&name, &file),
+            Some(Opened::Path(tree, path)) => copy.path(&tree, &path),
+        }
+    }
+    copy.progress.finish();
+    Ok(())
+}
+
+impl Copy<'_, '_, '_> {
+    /// Where a source goes whose own name is `name`: without a name (a root, or `..`) its
+    /// contents go.
+    fn place(&self, name: Option<EntryName>, is_directory: bool) -> io::Result<Place> {
+        let destination = &*self.arguments.destination;
+        match (fs::metadata(destination), name) {
+            (Ok(metadata), name) if metadata.is_dir() => {
+                let directory = Directory::open(destination)?;
+                Ok(match name {
+                    Some(name) => Place::Entry(directory, name),
+                    None => Place::Contents(directory),
+                })
+            }
+            (Ok(_), _) if !is_directory => Ok(Place::Existing(destination.to_owned())),
+            (_, _) => {
+                let parent = match destination.parent() {
+                    Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+                    parent => parent.unwrap_or(destination),
+                };
+                let name = destination.file_name().map(|name| name.as_encoded_bytes());
+                let name = name.and_then(EntryName::new).ok_or(io::ErrorKind::InvalidInput)?;
+                Ok(Place::Entry(Directory::open(parent)?, name))
+            }
+        }
+    }
+
+    fn volume(&mut self, dataset: &str, file: &File) {
+        let name = dataset.rsplit('/').next().unwrap_or_default();
+        let copied = (|| -> Result<(), CopyError> {
+            self.progress.begin(1, file.len());
+            let mut out = match self.place(EntryName::new(name.as_bytes()), false)? {
+                Place::Entry(directory, name) => directory.create(&name, 0o666)?,
+                Place::Existing(path) => open_existing(&path)?,
+                Place::Contents(_) => {
+                    return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+                }
+            };
+            contents(file, &mut out, &self.progress)
+        })();
+        let path = self.arguments.destination.clone();
+        self.told(&path, copied);
+    }
+
+    fn path(&mut self, tree: &FileTree, path: &[u8]) {
+        let node = match self.is_recursive {
+            true => tree.link_node(path),
+            false => tree.node(path),
+        };
+        let (node, kind) = match node.and_then(|node| Ok((node.kind()?, node))) {
+            Ok((kind, node)) => (node, kind),
+            Err(error) => return self.told(Path::new(""), Err(error.into())),
+        };
+        if kind == FileKind::Directory && !self.is_recursive {
+            let shown = rzfs::ShownPath(path);
+            let dataset = tree.dataset();
+            return self
+                .complaints
+                .say(format_args!("-r not specified; omitting directory '{dataset}:{shown}'"));
+        }
+        // As typed, since a link that was followed has a name of its own.
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        let typed = path.get(..end).unwrap_or_default();
+        let name = typed.rsplit(|byte| *byte == b'/').next().and_then(EntryName::new);
+        let destination = self.arguments.destination.clone();
+        match self.place(name, kind == FileKind::Directory) {
+            Err(error) => self.told(&destination, Err(error.into())),
+            Ok(Place::Existing(existing)) if kind == FileKind::Regular => {
+                let copied = self.into_existing(&node, &existing);
+                self.told(&existing, copied);
+            }
+            Ok(Place::Existing(existing)) => {
+                let problem = io::Error::from(io::ErrorKind::AlreadyExists);
+                self.told(&existing, Err(problem.into()));
+            }
+            Ok(place) => self.tree(&node, place),
+        }
+    }
+
+    fn into_existing(&mut self, node: &FileNode, path: &Path) -> Result<(), CopyError> {
+        let file = node.open()?;
+        self.progress.begin(1, file.len());
+        contents(&file, &mut open_existing(path)?, &self.progress)
+    }
+
+    fn tree(&mut self, node: &FileNode, place: Place) {
+        if self.progress.is_shown() {
+            let (mut files, mut bytes) = (0_u64, 0_u64);
+            for entry in node.walk().with_attributes().flatten() {
+                files += 1;
+                let size = entry.node.attributes().map_or(0, |attributes| attributes.size);
+                bytes =
+                    bytes.saturating_add(if entry.kind == FileKind::Regular { size } else { 0 });
+            }
+            self.progress.begin(files, bytes);
+        }
+        let (directory, name) = match place {
+            Place::Entry(directory, name) => (directory, Some(name)),
+            Place::Contents(directory) => (directory, None),
+            Place::Existing(_) => return,
+        };
+        let is_root = rustix::process::geteuid().is_root();
+        let tree = TreeCopy::new(directory, self.fidelity, is_root, &self.progress);
+        let outcome = tree.and_then(|tree| tree.run(node, name, self.complaints));
+        let path = self.arguments.destination.clone();
+        self.told(&path, outcome.map_err(CopyError::Write));
+    }
+
+    fn told(&mut self, path: &Path, copied: Result<(), CopyError>) {
+        let complaints = &mut *self.complaints;
+        match copied {
+            Ok(()) => {}
+            Err(CopyError::Read(error)) => self.progress.suspend(|| complaints.file(&error)),
+            Err(CopyError::Write(error)) => {
+                self.progress.suspend(|| complaints.host(path, &error));
+            }
+        }
+    }
+}
+
+/// Opens a file that the user named: its contents are replaced, itself stays.
+fn open_existing(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).truncate(true).open(path)
+}
+
+/// Writes a file; what is not stored is not written, if the output can have holes.
+fn contents(file: &File, out: &mut fs::File, progress: &Progress) -> Result<(), CopyError> {
+    if !out.metadata()?.is_file() {
+        return cat::copy(file, out, |bytes| progress.bytes(bytes));
+    }
+    for extent in file.extents() {
+        let range = match extent {
+            Extent::Data(range) => range,
+            Extent::Hole(range) => {
+                progress.bytes(range.end - range.start);
+                continue;
+            }
+        };
+        let mut at = range.start;
+        out.seek(SeekFrom::Start(at))?;
+        while at < range.end {
+            let segments = file.read_segments(at, CHUNK.min(range.end - at))?;
+            let written = cat::write_segments(out, &segments)?;
+            if written == 0 {
+                break;
+            }
+            progress.bytes(written);
+            at += written;
+        }
+    }
+    Ok(out.set_len(file.len())?)
+}

@@ -1,0 +1,147 @@
+//! Attributes that a copy keeps: owner, mode, extended attributes with ACLs, times.
+
+use super::destination::{Directory, EntryName, mode_of};
+use crate::files::complaints::of_system;
+use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, Uid, XattrFlags};
+use rzfs::format::dirent::FileKind;
+use rzfs::format::xattr::Namespace;
+use rzfs::format::znode::Timestamp;
+use rzfs::zpl::Attributes;
+use rzfs::{FileError, FileNode};
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// What was made and gets attributes.
+pub(super) enum Made<'a> {
+    /// A file or directory that is open.
+    Open(BorrowedFd<'a>),
+    /// An entry that cannot be opened: a link or a special file.
+    Entry(&'a Directory, &'a EntryName),
+}
+
+/// An attribute that could not be kept.
+#[derive(Debug)]
+pub(super) enum Unkept {
+    /// It cannot be read.
+    Read(FileError),
+    /// The host does not take it.
+    Host(String, io::Error),
+}
+
+impl fmt::Display for Unkept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "{error}"),
+            Self::Host(what, error) => write!(f, "cannot keep {what}: {}", of_system(error)),
+        }
+    }
+}
+
+/// Gives the attributes of `node` to what was made of it; returns those that could not be kept.
+/// Only root can keep owners and attributes of the namespaces `trusted` and `security`.
+pub(super) fn keep(
+    node: &FileNode,
+    attributes: &Attributes,
+    made: &Made<'_>,
+    is_root: bool,
+) -> Vec<Unkept> {
+    let mut unkept = Vec::new();
+    let mut note = |what: &str, kept: rustix::io::Result<()>| {
+        if let Err(error) = kept {
+            unkept.push(Unkept::Host(what.to_owned(), error.into()));
+        }
+    };
+    // Changing the owner takes set-id bits and capabilities, setting an ACL changes the time.
+    if is_root {
+        note("the owner", made.chown(attributes.uid, attributes.gid));
+    }
+    if attributes.kind != FileKind::Symlink {
+        let owns = rustix::process::geteuid().as_raw() == attributes.uid
+            && rustix::process::getegid().as_raw() == attributes.gid;
+        // Nobody gets the power of somebody else's set-id program.
+        let kept_bits = if is_root || owns { 0o7777 } else { 0o1777 };
+        note("the mode", made.chmod(attributes.permissions & kept_bits));
+    }
+    match xattrs(node, is_root) {
+        Err(error) => unkept.push(Unkept::Read(error)),
+        Ok(xattrs) => {
+            for (name, value) in xattrs {
+                let shown = format!("the attribute {}", rzfs::ShownPath(&name));
+                if let Err(error) = made.set_xattr(&name, &value) {
+                    unkept.push(Unkept::Host(shown, error));
+                }
+            }
+        }
+    }
+    if let Err(error) = made.set_times(attributes.atime, attributes.mtime) {
+        unkept.push(Unkept::Host("the times".to_owned(), error.into()));
+    }
+    unkept
+}
+
+/// Names and values of the extended attributes that this user may set.
+fn xattrs(node: &FileNode, is_root: bool) -> Result<Vec<(Vec<u8>, Vec<u8>)>, FileError> {
+    let may_set = |name: &Vec<u8>| match Namespace::of(name) {
+        Some(Namespace::User | Namespace::PosixAcl) => true,
+        Some(Namespace::Trusted | Namespace::Security) => is_root,
+        None => false,
+    };
+    let names = node.xattr_names()?.into_iter().filter(may_set);
+    names.map(|name| Ok((node.xattr(&name)?, name)).map(|(value, name)| (name, value))).collect()
+}
+
+impl Made<'_> {
+    fn chown(&self, uid: u32, gid: u32) -> rustix::io::Result<()> {
+        let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        match self {
+            Self::Open(fd) => rustix::fs::fchown(fd, uid, gid),
+            Self::Entry(directory, name) => {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                rustix::fs::chownat(directory, Directory::raw(name), uid, gid, flags)
+            }
+        }
+    }
+
+    fn chmod(&self, permissions: u16) -> rustix::io::Result<()> {
+        match self {
+            Self::Open(fd) => rustix::fs::fchmod(fd, mode_of(permissions)),
+            Self::Entry(directory, name) => {
+                // It was made a moment ago and is no link: there is nothing to follow.
+                let flags = AtFlags::empty();
+                let name = Directory::raw(name);
+                rustix::fs::chmodat(directory, name, mode_of(permissions), flags)
+            }
+        }
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8]) -> io::Result<()> {
+        let attribute = CString::new(name)?;
+        match self {
+            Self::Open(fd) => {
+                rustix::fs::fsetxattr(fd, &*attribute, value, XattrFlags::empty())?;
+            }
+            Self::Entry(directory, name) => {
+                let path = directory.path_of(name);
+                rustix::fs::lsetxattr(path, &*attribute, value, XattrFlags::empty())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_times(&self, access: Timestamp, modification: Timestamp) -> rustix::io::Result<()> {
+        let time = |time: Timestamp| Timespec {
+            tv_sec: time.seconds,
+            tv_nsec: i64::from(time.nanoseconds.min(999_999_999)),
+        };
+        let times = Timestamps { last_access: time(access), last_modification: time(modification) };
+        match self {
+            Self::Open(fd) => rustix::fs::futimens(fd, &times),
+            Self::Entry(directory, name) => {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                rustix::fs::utimensat(directory, Directory::raw(name), &times, flags)
+            }
+        }
+    }
+}

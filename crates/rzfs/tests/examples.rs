@@ -1,0 +1,43 @@
+//! The examples run, and say what they should.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn samples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")
+}
+
+fn run(example: &str, words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["run", "--quiet", "--offline", "--package", "rzfs", "--example", example, "--"]);
+    let output = command.args(words).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{example}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_file_is_read_out_of_memory() {
+    let image = samples().join("garden.img.zst");
+    let text = run("memory", &[image.to_str().unwrap(), "garden/notes@monday", "/beds/south"]);
+    assert_eq!(text, "Nothing before the last frost.\n");
+}
+
+#[test]
+fn a_file_and_a_zap_are_read_from_an_image() {
+    let mut content = Vec::with_capacity(64 << 20);
+    let packed = std::fs::read(samples().join("garden.img.zst")).unwrap();
+    zstd_safe::decompress(&mut content, &packed).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("garden.img");
+    std::fs::write(&image, content).unwrap();
+    let text = run("read_file", &[image.to_str().unwrap(), "garden/notes", "/today", "4"]);
+    assert!(text.starts_with("garden\ngarden/disk\ngarden/notes\n"), "{text}");
+    assert!(
+        text.contains("\npeas, spinach and radishes under glass.\nThin the spinach.\n"),
+        "{text}"
+    );
+    for name in ["beds = Some(", "diary = Some(", "today = Some("] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+}

@@ -1,0 +1,209 @@
+//! What `rzfs cp` makes of whole file systems.
+
+use crate::host::{errors, garden, golden, scratch};
+use rzfs_testkit::{
+    EntryKind, FileSystemManifest, Listing, MountedTree, Observed, Tree, differences,
+};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A copy. Length and links of directories are the business of the host.
+struct Copied(MountedTree);
+
+impl Tree for Copied {
+    type Node = PathBuf;
+
+    fn root(&self) -> Result<PathBuf, String> {
+        self.0.root()
+    }
+
+    fn list(&self, directory: &PathBuf) -> Result<Listing<PathBuf>, String> {
+        self.0.list(directory)
+    }
+
+    fn observe(&self, node: &PathBuf) -> Result<Observed, String> {
+        let observed = self.0.observe(node)?;
+        Ok(match observed.kind {
+            EntryKind::Directory => Observed { size: 0, links: 0, ..observed },
+            _ => observed,
+        })
+    }
+
+    fn target(&self, node: &PathBuf) -> Result<Vec<u8>, String> {
+        self.0.target(node)
+    }
+
+    fn contents(&self, node: &PathBuf, sink: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        self.0.contents(node, sink)
+    }
+
+    fn xattr(&self, node: &PathBuf, name: &[u8]) -> Result<Vec<u8>, String> {
+        self.0.xattr(node, name)
+    }
+}
+
+/// What a copy of a file system has to look like.
+fn expected(manifest: &FileSystemManifest) -> FileSystemManifest {
+    let mut manifest = manifest.clone();
+    for entry in manifest.entries.values_mut() {
+        if entry.kind == EntryKind::Directory {
+            (entry.size, entry.links) = (0, 0);
+        }
+        // Longer than the host's file systems take.
+        entry.xattrs.retain(|_, value| value.len() < 4096);
+    }
+    manifest
+}
+
+/// Owners and devices can only be made by root.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+}
+
+/// Copies file systems and snapshots, and compares every file.
+fn check(name: &str, wanted: impl Fn(&str) -> bool) {
+    if !is_root() {
+        return;
+    }
+    let (pool, images) = golden(name);
+    let manifest = pool.manifest().unwrap();
+    let mut problems = Vec::new();
+    let mut copied = 0;
+    for (dataset, files) in manifest.datasets().filter(|(dataset, _)| wanted(dataset)) {
+        let out = scratch();
+        let copy = out.path().join("copy");
+        let source = format!("{dataset}:/");
+        let output = images.run("cp", &["-r", "-a", &source, copy.to_str().unwrap()]);
+        // Values that the host has no room for are told.
+        let told = errors(&output);
+        let others: Vec<_> = told.lines().filter(|line| !line.contains("user.huge")).collect();
+        problems.extend(others.iter().map(|line| (*line).to_owned()));
+        let found = differences(&expected(files), &Copied(MountedTree(copy)));
+        problems.extend(found.into_iter().take(5).map(|problem| format!("{dataset}: {problem}")));
+        copied += 1;
+    }
+    assert!(copied > 0);
+    assert!(problems.is_empty(), "{name}:\n{}", problems.join("\n"));
+}
+
+#[test]
+fn copies_of_every_file_shape_are_the_same() {
+    check("g01-default", |_| true);
+}
+
+#[test]
+fn copies_of_encrypted_file_systems_are_the_same() {
+    check("g10-encrypted", |dataset| !dataset.contains('@') || dataset.ends_with("aes-256-gcm@s"));
+}
+
+#[test]
+fn copies_keep_every_name() {
+    check("g14-names", |_| true);
+}
+
+#[test]
+fn copies_of_old_file_systems_are_the_same() {
+    check("g22-v8", |_| true);
+}
+
+#[test]
+fn holes_stay_holes() {
+    let (_, images) = golden("g01-default");
+    let out = scratch();
+    for name in ["sparse", "hole40m", "punched"] {
+        images.output("cp", &[format!("g01/xdir:/{name}"), out.path().display().to_string()]);
+        let metadata = fs::metadata(out.path().join(name)).unwrap();
+        assert!(metadata.blocks() * 512 < metadata.size() * 3 / 4, "{name}: {metadata:?}");
+    }
+}
+
+#[test]
+fn a_volume_becomes_a_file() {
+    let (pool, images) = golden("g01-default");
+    let out = scratch();
+    images.output("cp", &["g01/vol", out.path().to_str().unwrap()]);
+    let file = out.path().join("vol");
+    let digest = Sha256::digest(fs::read(&file).unwrap());
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(pool.text("vol.sha256").unwrap().starts_with(digest.as_bytes()));
+    let metadata = fs::metadata(file).unwrap();
+    assert!(metadata.blocks() * 512 < metadata.size() / 2);
+}
+
+#[test]
+fn names_with_several_links_stay_one_file() {
+    let (_, images) = golden("g01-default");
+    let out = scratch();
+    images.run("cp", &["-r", "g01/xdir:/", out.path().to_str().unwrap()]);
+    let (a, b) = (out.path().join("b4096"), out.path().join("dir/hardlink"));
+    assert_eq!(fs::metadata(a).unwrap().ino(), fs::metadata(b).unwrap().ino());
+}
+
+#[test]
+fn destinations_are_chosen_as_by_cp() {
+    let images = garden();
+    let out = scratch();
+    let path = |name: &str| out.path().join(name);
+    let cp = |words: &[&str], to: &Path| {
+        let words: Vec<_> = words.iter().copied().chain([to.to_str().unwrap()]).collect();
+        images.run("cp", &words)
+    };
+    // A file to a name, over a file, and into a directory; links are followed.
+    assert!(cp(&["garden/notes@monday:/today"], &path("a")).status.success());
+    assert_eq!(fs::metadata(path("a")).unwrap().len(), 44);
+    assert!(cp(&["garden/notes:/today"], &path("a")).status.success());
+    assert_eq!(fs::metadata(path("a")).unwrap().len(), 62);
+    fs::create_dir(path("d")).unwrap();
+    assert!(cp(&["garden/notes:/today", "garden/disk"], &path("d")).status.success());
+    assert_eq!(fs::metadata(path("d/today")).unwrap().len(), 62);
+    assert_eq!(fs::metadata(path("d/disk")).unwrap().len(), 4 << 20);
+    // A directory to a new name, into a directory, and again.
+    for _ in 0..2 {
+        assert!(cp(&["-r", "garden/notes@monday:/beds"], &path("d")).status.success());
+        assert_eq!(fs::read_dir(path("d/beds")).unwrap().count(), 2);
+    }
+    assert!(cp(&["-r", "garden/notes@monday:/beds"], &path("new")).status.success());
+    assert!(path("new/south").exists());
+    // The contents of a root go into a directory that is there.
+    fs::create_dir(path("root")).unwrap();
+    assert!(cp(&["-r", "garden/notes@monday:/"], &path("root")).status.success());
+    assert_eq!(fs::read_link(path("root/today")).unwrap(), Path::new("beds/north"));
+    // Mistakes.
+    let omitted = cp(&["garden/notes:/beds"], &path("d"));
+    assert_eq!(omitted.status.code(), Some(1));
+    assert!(errors(&omitted).contains("omitting directory 'garden/notes:/beds'"));
+    let two = cp(&["garden/notes:/diary", "garden/notes:/today"], &path("a"));
+    assert!(errors(&two).contains("is not a directory"), "{}", errors(&two));
+}
+
+#[test]
+fn permissions_are_kept_or_left_to_the_umask() {
+    let (_, images) = golden("g01-default");
+    let out = scratch();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let one = out.path().join("one");
+    images.output("cp", &["g01/xdir:/one", one.to_str().unwrap()]);
+    assert_eq!(mode(&one), 0o755);
+    if is_root() {
+        let kept = out.path().join("kept");
+        images.output("cp", &["-a", "g01/xdir:/one", kept.to_str().unwrap()]);
+        assert_eq!(mode(&kept), 0o4755);
+    }
+}
+
+#[test]
+fn links_at_the_destination_lead_nowhere() {
+    let images = garden();
+    let (out, outside) = (scratch(), scratch());
+    fs::write(outside.path().join("victim"), "safe").unwrap();
+    std::os::unix::fs::symlink(outside.path(), out.path().join("beds")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("victim"), out.path().join("diary")).unwrap();
+    let copied = images.run("cp", &["-r", "garden/notes@monday:/", out.path().to_str().unwrap()]);
+    assert_eq!(copied.status.code(), Some(1));
+    assert!(errors(&copied).contains("beds: Not a directory"), "{}", errors(&copied));
+    assert_eq!(fs::read(outside.path().join("victim")).unwrap(), b"safe");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    assert!(fs::symlink_metadata(out.path().join("diary")).unwrap().is_file());
+}

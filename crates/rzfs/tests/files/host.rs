@@ -1,0 +1,77 @@
+//! The command, and the pools that it is run on.
+
+use rzfs_testkit::ReferencePool;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Pool images with the keys of the pool.
+pub(crate) struct Images {
+    pub(crate) paths: Vec<PathBuf>,
+    keys: Vec<String>,
+    _scratch: Option<tempfile::TempDir>,
+}
+
+/// Scratch space that takes every attribute: a directory below the build directory.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    tempfile::tempdir_in(base).unwrap()
+}
+
+/// A golden pool with its keys.
+pub(crate) fn golden(name: &str) -> (ReferencePool, Images) {
+    let pool = ReferencePool::golden(name).expect("golden pools");
+    let paths = pool.images().unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let mut keys = Vec::new();
+    if name == "g10-encrypted" {
+        for (root, file) in [("g10/raw", "raw.key"), ("g10/hex", "hex.key")] {
+            keys.push(format!("{root}={}", pool.dir().join(file).display()));
+        }
+        let passphrase = scratch.path().join("passphrase");
+        std::fs::write(&passphrase, "correct horse battery\n").unwrap();
+        keys.push(passphrase.display().to_string());
+    }
+    (pool, Images { paths, keys, _scratch: Some(scratch) })
+}
+
+/// The sample pool `garden`, in a file of its own that may be damaged.
+pub(crate) fn garden() -> Images {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/garden.img.zst");
+    let mut content = Vec::with_capacity(64 << 20);
+    zstd_safe::decompress(&mut content, &std::fs::read(packed).unwrap()).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let image = scratch.path().join("garden.img");
+    std::fs::write(&image, content).unwrap();
+    Images { paths: vec![image], keys: Vec::new(), _scratch: Some(scratch) }
+}
+
+impl Images {
+    /// Runs `rzfs COMMAND -d IMAGES... -k KEYS... WORDS`.
+    pub(crate) fn run<W: AsRef<OsStr>>(&self, command: &str, words: &[W]) -> Output {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_rzfs"));
+        process.env("TZ", "UTC").arg(command).arg("-d").args(&self.paths).arg("-f");
+        for key in &self.keys {
+            process.arg("-k").arg(key);
+        }
+        process.args(words).output().unwrap()
+    }
+
+    /// Runs it, and insists that it succeeds.
+    pub(crate) fn output<W: AsRef<OsStr>>(&self, command: &str, words: &[W]) -> Vec<u8> {
+        let output = self.run(command, words);
+        assert_eq!(errors(&output), "");
+        assert!(output.status.success(), "{:?}", output.status);
+        output.stdout
+    }
+
+    /// The same for text.
+    pub(crate) fn text<W: AsRef<OsStr>>(&self, command: &str, words: &[W]) -> String {
+        String::from_utf8(self.output(command, words)).unwrap()
+    }
+}
+
+/// What a command complained about.
+pub(crate) fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
