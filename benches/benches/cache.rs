@@ -3,10 +3,9 @@
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rzfs_cache::{
-    AccessOutcome, AdaptiveCache, BlockKey, BlockKind, Lookup, ObjectShape, PositionCache,
-    PrefetchActivity, PrefetchStreams, PrefetchTunables, Purpose, Stay,
+    AccessOutcome, AdaptiveCache, BlockKey, BlockKind, Lookup, ObjectShape, PrefetchActivity,
+    PrefetchStreams, PrefetchTunables, Purpose,
 };
-use rzfs_format::units::{BlockId, Bookmark, Level, ObjectId, ObjsetId};
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
@@ -16,11 +15,6 @@ const BLOCKS: u64 = 10_000;
 
 fn key(number: u64) -> BlockKey {
     BlockKey { vdev: 0, offset: number << 17, birth: 1000 + (number & 15) }
-}
-
-fn position(number: u64) -> Bookmark {
-    let object = ObjectId(number >> 6);
-    Bookmark { objset: ObjsetId(54), object, level: Level(0), block: BlockId(number & 63) }
 }
 
 /// Numbers below a bound in an order that a processor does not guess.
@@ -53,10 +47,8 @@ fn timed(threads: u64, iterations: u64, operation: impl Fn(u64) + Sync) -> Durat
 fn cached_reads(criterion: &mut Criterion) {
     let block = Bytes::from(vec![0; 4096]);
     let adaptive = AdaptiveCache::new(1 << 30);
-    let positions = PositionCache::new(4 << 30);
     for number in 0..BLOCKS {
         adaptive.insert(key(number), BlockKind::Data, block.clone());
-        positions.insert(position(number), Stay::WhileUsed, block.clone());
     }
     // From recently used to frequently used, as a block is that is read often.
     thread::sleep(Duration::from_millis(100));
@@ -65,17 +57,10 @@ fn cached_reads(criterion: &mut Criterion) {
     }
     let mut group = criterion.benchmark_group("cache/cached read");
     for threads in [1, 2] {
-        group.bench_function(BenchmarkId::new("by identity", threads), |bencher| {
+        group.bench_function(BenchmarkId::from_parameter(threads), |bencher| {
             bencher.iter_custom(|iterations| {
                 timed(threads, iterations, |step| {
                     black_box(adaptive.get(&key(scattered(step, BLOCKS))));
-                })
-            });
-        });
-        group.bench_function(BenchmarkId::new("by position", threads), |bencher| {
-            bencher.iter_custom(|iterations| {
-                timed(threads, iterations, |step| {
-                    black_box(positions.get(&position(scattered(step, BLOCKS))));
                 })
             });
         });

@@ -1,7 +1,6 @@
-//! Caches of blocks: the adaptive replacement cache and the caches above it.
+//! The cache of blocks, and what to read into it before it is asked for.
 //!
 //! * [`AdaptiveCache`] holds blocks by *identity* ([`BlockKey`]): clones and snapshots share them.
-//! * [`PositionCache`] holds blocks by *position* in an object: found without a block pointer.
 //! * [`PrefetchStreams`] says which blocks an object's reader will want next.
 #![forbid(unsafe_code)]
 
@@ -10,7 +9,6 @@ mod block;
 mod clock;
 mod counters;
 mod hashed;
-mod position;
 mod prefetch;
 mod slab;
 
@@ -19,7 +17,6 @@ pub use adaptive::{
 };
 pub use block::{BlockKey, BlockKind, Weighted};
 pub use clock::Clock;
-pub use position::{DbufStats, PositionCache, PositionOptions, Stay};
 pub use prefetch::{
     AccessOutcome, ActivePrefetch, ObjectShape, Prefetch, PrefetchActivity, PrefetchStreams,
     PrefetchTunables, ZfetchStats,

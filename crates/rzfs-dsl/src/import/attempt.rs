@@ -274,7 +274,7 @@ impl<'a> Attempt<'a> {
             // The MOS uses no keyed checksum; the salt is in it.
             salt: salt.cloned().unwrap_or_else(|| Salt::new([0; Salt::SIZE])),
             dynamic_gang_headers,
-            arc_max: self.options.arc_max,
+            arc_max: self.options.arc_max.max(ImportOptions::MIN_ARC_MAX),
             injector: None,
         };
         let pipeline = BlockPipeline::new(Arc::clone(tree), options);

@@ -97,7 +97,8 @@ pub struct ImportOptions {
     pub labels: LabelTrust,
     /// Which blocks of recent txgs have to be readable.
     pub verification: LoadVerification,
-    /// Most bytes of block contents to keep in memory (`zfs_arc_max`).
+    /// Most bytes of block contents to keep in memory (`zfs_arc_max`); less than
+    /// [`ImportOptions::MIN_ARC_MAX`] counts as that.
     pub arc_max: u64,
     /// Limits of reading.
     pub tunables: ReadTunables,
@@ -107,6 +108,12 @@ pub struct ImportOptions {
 
 /// `zfs_arc_max` when nobody says otherwise: 512 MiB.
 const DEFAULT_ARC_MAX: u64 = 512 << 20;
+
+impl ImportOptions {
+    /// The least that a cache is worth having with, in bytes: room for the largest block, and as
+    /// much again for the metadata on the way to it.
+    pub const MIN_ARC_MAX: u64 = 32 << 20;
+}
 
 impl Default for ImportOptions {
     /// Newest state, all checks, as this system.
