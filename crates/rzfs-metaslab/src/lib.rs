@@ -8,6 +8,10 @@
 //!      └ replay of the log space maps    └ RangeTree: what is allocated, what only the logs know
 //! ```
 //!
+//! Maps are written through [`SyncStore`], by whoever syncs a txg: [`space_map::append`] is the one
+//! place that adds words to a map. [`memory::MemoryStore`] is such a store in memory, for tests and
+//! benches.
+//!
 //! Maps are hostile: their entries are replayed strictly, so that an entry which allocates what
 //! is allocated, or lies outside of its metaslab, is an error. Memory is bounded by the segments
 //! that an area can have, 8 to 16 bytes each, and 1 MiB for reading.
@@ -15,7 +19,9 @@
 
 mod error;
 pub mod fragmentation;
+pub mod layout;
 pub mod log;
+pub mod memory;
 pub mod metaslab;
 pub mod range_tree;
 pub mod space_map;
@@ -26,4 +32,7 @@ pub use log::{LogMap, LoggedVdev, PoolMetaslabs};
 pub use metaslab::{Metaslab, VdevGeometry, VdevMetaslabs};
 pub use range_tree::{RangeError, RangeTree};
 pub use space_map::SpaceMap;
-pub use store::{SpaceMapStore, StoredObject};
+pub use store::{
+    CountChange, CountedFeature, NewObject, SpaceDirectory, SpaceMapStore, SpaceMapStoreMut,
+    StoredObject, SyncStore,
+};

@@ -11,6 +11,8 @@
 //!                              obsolete for m  |  valid for m
 //! ```
 
+pub mod summary;
+
 use crate::MetaslabError;
 use crate::metaslab::VdevMetaslabs;
 use crate::space_map::SpaceMap;

@@ -1,9 +1,18 @@
 //! What space accounting needs from the object store that holds its objects.
+//!
+//! ```text
+//! SpaceMapStore       read objects            any time, any thread
+//! SpaceMapStoreMut    change objects          syncing context only
+//! SpaceDirectory      say where they are      syncing context only
+//! ```
+//! The layer above implements them over its MOS. Nothing here may allocate or free space while it
+//! is called: it makes objects dirty, and the next sync pass writes them.
 
 use crate::error::StoreError;
+use crate::log::LogMap;
 use bytes::Bytes;
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::{ByteOrder, ObjectId};
+use rzfs_format::{ByteOrder, ObjectId, Txg, VdevId};
 
 /// Properties of an object of the MOS.
 #[derive(Clone, Debug)]
@@ -45,3 +54,108 @@ pub trait SpaceMapStore {
         let _ = objects;
     }
 }
+
+/// What a new object is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewObject {
+    /// Its type.
+    pub object_type: ObjectType,
+    /// Bytes of a data block.
+    pub block_size: u32,
+    /// log2 of the bytes of an indirect block.
+    pub indirect_shift: u32,
+    /// Type of the bonus; [`ObjectType::NONE`] without one.
+    pub bonus_type: ObjectType,
+    /// Bytes of the bonus, zeros at first.
+    pub bonus_size: u32,
+}
+
+/// Changes to objects of the MOS. Only the thread that syncs a txg has one.
+///
+/// After an error the txg must not be committed: what was changed before stays changed.
+pub trait SpaceMapStoreMut: SpaceMapStore {
+    /// Creates an object.
+    fn create_object(&mut self, object: &NewObject) -> Result<ObjectId, StoreError>;
+
+    /// Frees an object and all of its blocks.
+    fn free_object(&mut self, object: ObjectId) -> Result<(), StoreError>;
+
+    /// Frees all data blocks of an object, which stays and then reads as zeros.
+    fn free_blocks(&mut self, object: ObjectId) -> Result<(), StoreError>;
+
+    /// Writes words from word `first` on. They may lie beyond what was written so far.
+    fn write_words(
+        &mut self,
+        object: ObjectId,
+        first: u64,
+        words: &[u64],
+    ) -> Result<(), StoreError>;
+
+    /// Replaces the bonus by bytes of the size that it has, in [`ByteOrder::NATIVE`].
+    fn set_bonus(&mut self, object: ObjectId, bonus: &[u8]) -> Result<(), StoreError>;
+
+    /// log2 of the bytes of an object's indirect blocks.
+    fn indirect_shift(&self, object: ObjectId) -> Result<u32, StoreError>;
+}
+
+/// A feature whose reference count space accounting changes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CountedFeature {
+    /// `com.delphix:spacemap_histogram`: one for each space map with a histogram.
+    SpaceMapHistogram,
+    /// `com.delphix:log_spacemap`: one from the first log on.
+    LogSpaceMap,
+}
+
+/// A change of a reference count.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CountChange {
+    /// One more.
+    Increment,
+    /// One less.
+    Decrement,
+}
+
+/// Where the pool keeps the objects of its space accounting: the configurations and ZAPs of
+/// top-level vdevs, the MOS's ZAP of logs, the features (spec 06, sections 5, 6.1 and 13.2).
+pub trait SpaceDirectory {
+    /// Sets a vdev's array of space maps (`metaslab_array` of its configuration); `None` removes
+    /// it.
+    fn set_metaslab_array(
+        &mut self,
+        vdev: VdevId,
+        array: Option<ObjectId>,
+    ) -> Result<(), StoreError>;
+
+    /// Sets a vdev's array of unflushed txgs (`com.delphix:ms_unflushed_phys_txgs` of its ZAP);
+    /// `None` removes the entry.
+    fn set_unflushed_array(
+        &mut self,
+        vdev: VdevId,
+        array: Option<ObjectId>,
+    ) -> Result<(), StoreError>;
+
+    /// Sets a vdev's checkpoint space map (`com.delphix:pool_checkpoint_sm` of its ZAP); `None`
+    /// removes the entry.
+    fn set_checkpoint_map(&mut self, vdev: VdevId, map: Option<ObjectId>)
+    -> Result<(), StoreError>;
+
+    /// Adds a log to the ZAP of logs, which is created and linked from the object directory if it
+    /// is not there. The txg has no log so far.
+    fn add_log(&mut self, log: LogMap) -> Result<(), StoreError>;
+
+    /// Removes a log from the ZAP of logs.
+    fn remove_log(&mut self, txg: Txg) -> Result<(), StoreError>;
+
+    /// Changes the reference count of a feature.
+    fn count_feature(
+        &mut self,
+        feature: CountedFeature,
+        change: CountChange,
+    ) -> Result<(), StoreError>;
+}
+
+/// All that syncing space accounting needs.
+pub trait SyncStore: SpaceMapStoreMut + SpaceDirectory {}
+
+impl<S: SpaceMapStoreMut + SpaceDirectory> SyncStore for S {}
