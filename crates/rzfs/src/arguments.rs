@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Find(FindArguments),
     /// Copy files, or volumes, out of a pool.
     Cp(CpArguments),
-    /// OpenZFS's zpool: import (list), status, list, get.
+    /// OpenZFS's zpool: import (list), status, list, get, history.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Zpool(Words),
     /// OpenZFS's zfs: list, get, mount.

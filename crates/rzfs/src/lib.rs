@@ -20,6 +20,7 @@ pub mod calendar;
 pub mod control;
 mod file;
 mod file_tree;
+mod nvlist_text;
 mod open;
 pub mod protocol;
 #[cfg(feature = "commands")]

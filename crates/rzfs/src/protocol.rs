@@ -10,6 +10,7 @@
 
 mod condition;
 mod dataset;
+mod history;
 mod pool;
 mod wire;
 
@@ -18,6 +19,7 @@ pub use dataset::{
     DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, MountReport,
     PropertyReport, PropertySource, PropertyValue, Selection,
 };
+pub use history::{HistoryKind, HistoryReport};
 pub use pool::{
     CheckpointReport, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
     RemovalReport, ScanFunction, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
@@ -53,6 +55,8 @@ pub enum Request {
     Identify,
     /// State, vdevs and properties of the pool.
     Pool,
+    /// What was done to the pool.
+    History,
     /// Properties of datasets.
     Datasets(DatasetQuery),
     /// Where file systems of the pool are mounted.
@@ -72,6 +76,8 @@ pub enum Answer {
     Identity(Identity),
     /// To [`Request::Pool`].
     Pool(Box<PoolReport>),
+    /// To [`Request::History`], the oldest record first.
+    History(Vec<HistoryReport>),
     /// To [`Request::Datasets`].
     Datasets(DatasetListing),
     /// To [`Request::Mounts`], in the order of mounting.

@@ -2,6 +2,7 @@
 //! [`crate::protocol`].
 
 mod datasets;
+mod history;
 mod importable;
 mod pool;
 mod properties;
@@ -47,6 +48,10 @@ impl PoolService {
             }),
             Request::Pool => match pool::report(&self.pool, self.load_guid) {
                 Ok(report) => Answer::Pool(Box::new(report)),
+                Err(error) => self.failed(&error),
+            },
+            Request::History => match history::report(&self.pool) {
+                Ok(history) => Answer::History(history),
                 Err(error) => self.failed(&error),
             },
             Request::Datasets(query) => {

@@ -4,7 +4,7 @@ use crate::calendar::Calendar;
 use crate::console::{Console, Failure, Outcome};
 use rzfs::control::{ControlClient, ControlDirectory, ControlError};
 use rzfs::protocol::{
-    Answer, DatasetListing, DatasetQuery, MountReport, PoolReport, Refusal, Request,
+    Answer, DatasetListing, DatasetQuery, HistoryReport, MountReport, PoolReport, Refusal, Request,
 };
 use rzfs::service::{self, PoolService};
 use rzfs::{Pool, PoolOptions};
@@ -60,6 +60,14 @@ pub(crate) fn datasets(
 ) -> Result<DatasetListing, Failure> {
     match respondent.ask(&Request::Datasets(query)).map_err(refused)? {
         Answer::Datasets(listing) => Ok(listing),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// What was done to a pool.
+pub(crate) fn history(respondent: &mut dyn Respondent) -> Result<Vec<HistoryReport>, Failure> {
+    match respondent.ask(&Request::History).map_err(refused)? {
+        Answer::History(history) => Ok(history),
         _ => Err(mismatch(respondent)),
     }
 }

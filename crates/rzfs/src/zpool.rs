@@ -3,6 +3,7 @@
 pub(crate) mod condition;
 pub(crate) mod config_tree;
 mod get;
+mod history;
 mod import;
 mod json;
 pub(crate) mod list;
@@ -29,6 +30,7 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "list" => list::run(rest, console),
         "status" => status::run(rest, console),
         "get" => get::run(rest, console),
+        "history" => history::run(rest, console),
         "import" => import::run(rest, console),
         "version" | "-V" | "--version" => crate::version::run("zpool", rest, console),
         "help" | "-?" | "--help" => {

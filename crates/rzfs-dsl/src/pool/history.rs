@@ -224,14 +224,26 @@ impl HistoryRecord {
         self.text("history hostname")
     }
 
+    /// How long it took; signed on disk.
+    fn elapsed(&self) -> Option<u64> {
+        let nanoseconds = self.list.find_i64("elapsed_ns").ok().flatten()?;
+        u64::try_from(nanoseconds).ok()
+    }
+
+    /// Number of the user who caused it, and the zone on the host.
+    #[must_use]
+    pub fn origin(&self) -> (Option<u64>, Option<String>) {
+        (self.number("history who"), self.text("history zone"))
+    }
+
     /// What it tells.
     #[must_use]
     pub fn event(&self) -> HistoryEvent {
         let message = || self.text("history internal str").unwrap_or_default();
         let txg = self.number("history txg");
         if let Some(command) = self.text("history command") {
-            let user = self.number("history who");
-            return HistoryEvent::Command { command, user, zone: self.text("history zone") };
+            let (user, zone) = self.origin();
+            return HistoryEvent::Command { command, user, zone };
         }
         if let Some(name) = self.text("internal_name") {
             let dataset = self.text("dsname").zip(self.number("dsid"));
@@ -244,7 +256,7 @@ impl HistoryRecord {
                 input: list("in_nvl"),
                 output: list("out_nvl"),
                 errno: self.list.find_i64("errno").ok().flatten(),
-                elapsed_ns: self.number("elapsed_ns"),
+                elapsed_ns: self.elapsed(),
             };
         }
         match self.number("history internal event") {

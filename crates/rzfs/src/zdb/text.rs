@@ -1,7 +1,7 @@
 //! Notations of zdb: block pointers, histograms, name-value lists, numbers, times, escapes.
 
 pub(crate) mod histogram;
-pub(crate) mod nvlist;
+pub(crate) use crate::nvlist_text as nvlist;
 pub(crate) mod pointer;
 
 /// How sizes are shown.

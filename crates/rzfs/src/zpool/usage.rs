@@ -1,7 +1,7 @@
 //! The usage of `zpool`.
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 9] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     (
@@ -17,6 +17,7 @@ const COMMANDS: [(&str, &str); 8] = [
     ),
     ("", ""),
     ("import", "\timport [-d dir] [-D]\n"),
+    ("history", "\thistory [-il] [<pool>] ...\n"),
     ("", ""),
     (
         "get",
