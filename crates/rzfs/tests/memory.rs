@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 const ARC_MAX: u64 = 32 * MIB;
 /// The stated constant, and what each file system and each open snapshot may need besides.
 const CONSTANT: u64 = 64 * MIB;
-const PER_FILE_SYSTEM: u64 = MIB / 4;
+const PER_FILE_SYSTEM: u64 = MIB / 8;
 
 /// How long mounting may take.
 const PATIENCE: Duration = Duration::from_secs(120);
