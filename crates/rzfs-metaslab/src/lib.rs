@@ -19,6 +19,7 @@
 
 mod error;
 pub mod fragmentation;
+pub mod free_space;
 pub mod layout;
 pub mod log;
 pub mod memory;
@@ -28,6 +29,7 @@ pub mod space_map;
 pub mod store;
 
 pub use error::{MetaslabError, StoreError};
+pub use free_space::FreeSpace;
 pub use log::{LogMap, LoggedVdev, PoolMetaslabs};
 pub use metaslab::{Metaslab, VdevGeometry, VdevMetaslabs};
 pub use range_tree::{RangeError, RangeTree};

@@ -4,8 +4,10 @@
 //! what is there and removing what is not are errors, because they mean a double allocation or a
 //! double free on disk. Segments that touch are one segment.
 
+mod by_size;
 mod segments;
 
+use by_size::BySize;
 use segments::{Position, Segment, Segments};
 use std::ops::Range;
 
@@ -72,6 +74,16 @@ pub struct RangeTree {
     tree: Tree,
     units: u64,
     histogram: SizeHistogram,
+    by_size: Option<BySize>,
+}
+
+/// How far a search for the first fit goes: it ends where both are exceeded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SearchLimit {
+    /// Bytes from the first segment to the last one looked at.
+    pub bytes: u64,
+    /// Segments looked at.
+    pub segments: usize,
 }
 
 impl RangeTree {
@@ -86,7 +98,7 @@ impl RangeTree {
         } else {
             Tree::Wide(Segments::new())
         };
-        Self { area, shift, tree, units: 0, histogram: [0; 64] }
+        Self { area, shift, tree, units: 0, histogram: [0; 64], by_size: None }
     }
 
     /// The area that the tree is about.
@@ -119,7 +131,7 @@ impl RangeTree {
         &self.histogram
     }
 
-    /// Bytes of memory that the segments take.
+    /// Bytes of memory that the segments take, without the order by size.
     #[must_use]
     pub fn memory(&self) -> usize {
         on_tree!(&self.tree, segments => segments.memory())
@@ -214,9 +226,75 @@ impl RangeTree {
         segments.map(|segment| self.bytes_of(segment))
     }
 
-    /// Empties the tree.
+    /// Empties the tree; an order by size stays.
     pub fn reset(&mut self) {
+        let floor = self.by_size.as_ref().map(BySize::floor);
         *self = Self::new(self.area.clone(), self.shift);
+        self.by_size = floor.map(|floor| self.empty_index(floor));
+    }
+
+    /// Orders segments by size too, from now on, as [`RangeTree::largest`] and
+    /// [`RangeTree::best_fit`] need it. Segments below `1 << floor_shift` bytes are left out
+    /// until there are no others.
+    pub fn index_by_size(&mut self, floor_shift: u32) {
+        self.build_index(1 << floor_shift.saturating_sub(self.shift).min(63));
+    }
+
+    fn empty_index(&self, floor: u64) -> BySize {
+        BySize::new(matches!(self.tree, Tree::Narrow(_)), floor)
+    }
+
+    fn build_index(&mut self, floor: u64) {
+        let mut index = self.empty_index(floor);
+        on_tree!(&self.tree, segments => {
+            segments.iter_from(segments.start()).for_each(|segment| index.insert(segment));
+        });
+        self.by_size = Some(index);
+    }
+
+    /// The order by size, with the longest segment in it.
+    fn sized(&mut self) -> Option<&BySize> {
+        if !self.is_empty() && self.by_size.as_ref().is_none_or(BySize::is_empty) {
+            self.build_index(0);
+        }
+        self.by_size.as_ref()
+    }
+
+    /// Bytes of the longest segment.
+    pub fn largest(&mut self) -> u64 {
+        let shift = self.shift;
+        let longest = self.sized().and_then(BySize::longest);
+        longest.map_or(0, |segment| (segment.end - segment.start) << shift)
+    }
+
+    /// The shortest segment of at least `size` bytes among those ordered by size, the first one of
+    /// them. None only if no segment at all is that long.
+    pub fn best_fit(&mut self, size: u64) -> Option<Range<u64>> {
+        let units = size.div_ceil(1 << self.shift);
+        let found = self.sized()?.at_least(units)?;
+        Some(self.bytes_of(found))
+    }
+
+    /// The first segment of at least `size` bytes that ends after `from`, if the search finds one
+    /// within its limit.
+    #[must_use]
+    pub fn first_fit(&self, from: u64, size: u64, limit: SearchLimit) -> Option<Range<u64>> {
+        let units = size.div_ceil(1 << self.shift);
+        let reach = limit.bytes >> self.shift;
+        let from = from.saturating_sub(self.area.start) >> self.shift;
+        let found = on_tree!(&self.tree, segments => {
+            let mut first = None;
+            segments
+                .iter_from(segments.first_after(from))
+                .enumerate()
+                .take_while(|(looked_at, segment)| {
+                    let first = *first.get_or_insert(segment.start);
+                    *looked_at < limit.segments || segment.start - first <= reach
+                })
+                .map(|(_, segment)| segment)
+                .find(|segment| segment.end - segment.start >= units)
+        });
+        found.map(|segment| self.bytes_of(segment))
     }
 
     fn units_of(&self, range: &Range<u64>) -> Result<Segment, RangeError> {
@@ -281,6 +359,11 @@ impl RangeTree {
         let bucket = bytes.checked_ilog2().unwrap_or(0) as usize;
         if let Some(count) = self.histogram.get_mut(bucket) {
             *count = count.wrapping_add_signed(change);
+        }
+        match &mut self.by_size {
+            Some(index) if change > 0 => index.insert(segment),
+            Some(index) => index.remove(segment),
+            None => {}
         }
     }
 }
