@@ -1,6 +1,6 @@
 //! The contents of a regular file or a volume.
 
-use crate::file_tree::{FileError, FileProblem};
+use crate::file_tree::FileError;
 use bytes::Bytes;
 use rzfs_format::ObjectId;
 use rzfs_zpl::{FileSystem, Volume, ZplError};
@@ -81,7 +81,7 @@ impl File {
             dataset: self.dataset.clone(),
             path: self.path.clone(),
             offset: Some(offset),
-            problem: FileProblem::Zpl(error),
+            problem: error.into(),
         }
     }
 
@@ -98,13 +98,14 @@ impl File {
         read.map_err(|error| self.error(offset, error))
     }
 
-    fn segments(&self, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError> {
-        match &self.contents {
+    fn segments(&self, offset: u64, len: u64) -> Result<Vec<Bytes>, FileError> {
+        let segments = match &self.contents {
             Contents::Regular(file_system, object) => {
                 file_system.read_segments(*object, offset, len)
             }
             Contents::Volume(volume) => volume.read_segments(offset, len),
-        }
+        };
+        segments.map_err(|error| self.error(offset, error))
     }
 
     /// The size of its blocks in bytes.
@@ -136,13 +137,13 @@ impl File {
             let next = (at / block_size).saturating_add(1).saturating_mul(block_size).min(end);
             match self.segments(at, next - at) {
                 Ok(segments) => good.extend(segments),
-                Err(error) if good.is_empty() => return Err(self.error(at, error)),
+                Err(error) if good.is_empty() => return Err(error),
                 Err(_) => return Ok(good),
             }
             at = next;
         }
         // The damage is gone; or nothing was asked for.
-        if good.is_empty() { Err(self.error(offset, error)) } else { Ok(good) }
+        if good.is_empty() { Err(error) } else { Ok(good) }
     }
 
     /// The first byte at or after `offset` that is stored; `None` when only holes follow.

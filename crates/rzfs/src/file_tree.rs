@@ -27,6 +27,7 @@ use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::Dataset;
 use rzfs_zpl::{
     ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, ReadAhead, Volume,
+    ZplError,
 };
 use std::sync::Arc;
 
@@ -79,13 +80,12 @@ impl FileTree {
     ) -> Result<Self, FileError> {
         let version = pool.version();
         let caches = FileCaches::default();
-        let open = || {
-            let mut options = FileSystemOptions::of_dataset(dataset, version)?;
-            options.read_ahead.clone_from(&read_ahead);
-            options.caches = caches.clone();
-            FileSystem::open(dataset.open_objset()?, options)
-        };
-        let live = Arc::new(open().map_err(|error| FileError::of_dataset(dataset.name(), error))?);
+        let failed = |error: ZplError| FileError::of_dataset(dataset.name(), error);
+        let mut options = FileSystemOptions::of_dataset(dataset, version).map_err(failed)?;
+        options.read_ahead.clone_from(&read_ahead);
+        options.caches = caches.clone();
+        let objset = dataset.open_objset().map_err(|error| failed(error.into()))?;
+        let live = Arc::new(FileSystem::open(objset, options).map_err(failed)?);
         let control = live.has_control_directory().then(|| {
             let snapshots = DatasetSnapshots::new(dataset.clone(), version, read_ahead, caches);
             ControlTree::new(Arc::clone(&live), Box::new(snapshots))
@@ -172,9 +172,9 @@ impl OpenFiles for Pool {
     }
 
     fn volume(&self, name: &str) -> Result<File, FileError> {
-        let dataset = self.datasets().open(name).map_err(Into::into);
-        let volume = dataset.and_then(|dataset| Volume::of_dataset(&dataset, None));
-        let volume = volume.map_err(|error| FileError::of_dataset(name, error))?;
+        let failed = |error: ZplError| FileError::of_dataset(name, error);
+        let dataset = self.datasets().open(name).map_err(|error| failed(error.into()))?;
+        let volume = Volume::of_dataset(&dataset, None).map_err(failed)?;
         Ok(File::of_volume(name, volume))
     }
 }

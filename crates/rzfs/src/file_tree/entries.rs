@@ -88,10 +88,11 @@ impl Iterator for Entries {
     type Item = Result<Entry, FileError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.batch.is_empty() && !self.is_done {
-            if let Err(error) = self.fill() {
-                return Some(Err(error));
-            }
+        if self.batch.is_empty()
+            && !self.is_done
+            && let Err(error) = self.fill()
+        {
+            return Some(Err(error));
         }
         self.batch.pop_front().map(Ok)
     }

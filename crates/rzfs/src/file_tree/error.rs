@@ -9,7 +9,7 @@ use std::io;
 pub enum FileProblem {
     /// The file system says so.
     #[error(transparent)]
-    Zpl(#[from] ZplError),
+    Zpl(Box<ZplError>),
     /// The path leads through more symbolic links than are followed.
     #[error("too many levels of symbolic links")]
     TooManyLinks,
@@ -28,6 +28,12 @@ pub enum FileProblem {
     /// The directory was entered before: it is above itself, or has several names.
     #[error("the directory is in the tree more than once")]
     DirectoryLoop,
+}
+
+impl From<ZplError> for FileProblem {
+    fn from(error: ZplError) -> Self {
+        Self::Zpl(Box::new(error))
+    }
 }
 
 impl FileProblem {

@@ -144,7 +144,7 @@ impl Copy<'_, '_, '_> {
         match self.place(name, kind == FileKind::Directory) {
             Err(error) => self.told(&destination, Err(error.into())),
             Ok(Place::Existing(existing)) if kind == FileKind::Regular => {
-                let copied = self.into_existing(&node, &existing);
+                let copied = self.overwrite(&node, &existing);
                 self.told(&existing, copied);
             }
             Ok(Place::Existing(existing)) => {
@@ -155,7 +155,7 @@ impl Copy<'_, '_, '_> {
         }
     }
 
-    fn into_existing(&mut self, node: &FileNode, path: &Path) -> Result<(), CopyError> {
+    fn overwrite(&mut self, node: &FileNode, path: &Path) -> Result<(), CopyError> {
         let file = node.open()?;
         self.progress.begin(1, file.len());
         contents(&file, &mut open_existing(path)?, &self.progress)

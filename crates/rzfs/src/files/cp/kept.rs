@@ -81,15 +81,23 @@ pub(super) fn keep(
     unkept
 }
 
-/// Names and values of the extended attributes that this user may set.
-fn xattrs(node: &FileNode, is_root: bool) -> Result<Vec<(Vec<u8>, Vec<u8>)>, FileError> {
+/// Name and value of an extended attribute.
+type Xattr = (Vec<u8>, Vec<u8>);
+
+/// The extended attributes that this user may set.
+fn xattrs(node: &FileNode, is_root: bool) -> Result<Vec<Xattr>, FileError> {
     let may_set = |name: &Vec<u8>| match Namespace::of(name) {
         Some(Namespace::User | Namespace::PosixAcl) => true,
         Some(Namespace::Trusted | Namespace::Security) => is_root,
         None => false,
     };
     let names = node.xattr_names()?.into_iter().filter(may_set);
-    names.map(|name| Ok((node.xattr(&name)?, name)).map(|(value, name)| (name, value))).collect()
+    names
+        .map(|name| {
+            let value = node.xattr(&name)?;
+            Ok((name, value))
+        })
+        .collect()
 }
 
 impl Made<'_> {
