@@ -55,7 +55,7 @@ pub struct Arguments {
     /// Copy a file out of a dataset
     #[arg(short = 'r', long = "copy-object", action = clap::ArgAction::Count)]
     pub copy_object: u8,
-    /// Read a block: VDEV:OFFSET:[LSIZE/]PSIZE[:FLAGS], in hex
+    /// Read a block: `VDEV:OFFSET:[LSIZE/]PSIZE[:FLAGS]`, in hex
     #[arg(short = 'R', long = "read-block", action = clap::ArgAction::Count)]
     pub read_block: u8,
     /// Statistics of the I/O that this command did

@@ -32,11 +32,6 @@ pub(crate) struct DedupLog {
 
 /// The table of one checksum function.
 pub(crate) struct DedupTable {
-    pub(crate) checksum: ChecksumFunction,
-    pub(crate) version: u64,
-    pub(crate) flags: u64,
-    /// The directory of a flat table.
-    pub(crate) directory: Option<ObjectId>,
     layout: DdtLayout,
     /// The ZAPs that there are, by class.
     pub(crate) classes: Vec<(DdtClass, ObjectId)>,
@@ -98,7 +93,7 @@ impl DedupTable {
                 logs.push(DedupLog { object, header });
             }
         }
-        Ok(Some(Self { checksum, version, flags, directory, layout, classes, logs }))
+        Ok(Some(Self { layout, classes, logs }))
     }
 
     /// Calls `visit` for every entry, logged changes applied. Entries whose last reference is gone

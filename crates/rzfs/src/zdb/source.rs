@@ -47,11 +47,6 @@ pub(crate) fn open(arguments: &Arguments, name: &str) -> Result<Pool, ZdbError> 
     open_target(arguments, name, target(arguments))
 }
 
-/// Opens the state of the pool at its checkpoint.
-pub(crate) fn open_checkpoint(arguments: &Arguments, name: &str) -> Result<Pool, ZdbError> {
-    open_target(arguments, name, ImportTarget::Checkpoint)
-}
-
 fn target(arguments: &Arguments) -> ImportTarget {
     match arguments.txg {
         Some(txg) => ImportTarget::Txg(Txg(txg)),

@@ -1,4 +1,4 @@
-//! Block pointers in zdb's two notations.
+//! Block pointers in zdb's notation.
 
 use rzfs_format::block_pointer::{PointerKind, Protection};
 use rzfs_format::{BlockPointer, ByteOrder};
@@ -6,10 +6,6 @@ use std::fmt;
 
 /// A block pointer with everything that it says, on one line.
 pub(crate) struct Full<'a>(pub(crate) &'a BlockPointer);
-
-/// A block pointer as in lists of an object's blocks: first address, sizes, fill, births,
-/// checksum.
-pub(crate) struct Compact<'a>(pub(crate) &'a BlockPointer);
 
 /// The name of the type of a pointer's object.
 fn type_name(pointer: &BlockPointer) -> &'static str {
@@ -89,32 +85,6 @@ fn write_located(f: &mut fmt::Formatter<'_>, pointer: &BlockPointer) -> fmt::Res
     write_checksum(f, pointer)
 }
 
-impl fmt::Display for Compact<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pointer = self.0;
-        let (logical, birth) = (pointer.logical_size(), pointer.logical_birth());
-        match pointer.kind() {
-            PointerKind::Embedded => {
-                let (kind, physical) = (embedded_type(pointer), pointer.embedded_size());
-                write!(f, "EMBEDDED et={kind} {logical:x}L/{physical:x}P B={birth}")
-            }
-            PointerKind::Redacted => {
-                write!(f, "REDACTED {logical:x}L B={birth}")
-            }
-            PointerKind::Hole => write!(f, "{logical:x}L B={birth}"),
-            PointerKind::Plain | PointerKind::Gang => {
-                if let Some(dva) = pointer.dvas().next() {
-                    write!(f, "{dva} ")?;
-                }
-                let (physical, fill) = (pointer.physical_size(), pointer.fill());
-                let physical_birth = pointer.physical_birth();
-                write!(f, "{logical:x}L/{physical:x}P F={fill} B={birth}/{physical_birth} ")?;
-                write_checksum(f, pointer)
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,11 +117,6 @@ mod tests {
              size=1000L/1000P birth=68L/68P fill=97 \
              cksum=00000002769e400c:000009771a2cb972:0012344454f5abc4:175daa6b6b2a7172"
         );
-        assert_eq!(
-            Compact(&root()).to_string(),
-            "0:5a5000:1000 1000L/1000P F=97 B=68/68 \
-             cksum=00000002769e400c:000009771a2cb972:0012344454f5abc4:175daa6b6b2a7172"
-        );
     }
 
     #[test]
@@ -180,7 +145,6 @@ mod tests {
         words[6] = 0x1ff | 0x33 << 25 | 15 << 32 | 1 << 39 | 15 << 48 | 1 << 63;
         words[10] = 23;
         let embedded = BlockPointer::from_words(words);
-        assert_eq!(Compact(&embedded).to_string(), "EMBEDDED et=0 200L/34P B=23");
         assert_eq!(
             Full(&embedded).to_string(),
             "EMBEDDED [L0 DSL props] et=0 lz4 size=200L/34P birth=23L"
