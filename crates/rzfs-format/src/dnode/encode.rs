@@ -101,7 +101,7 @@ mod tests {
                 checksum: 0,
                 compress: 0,
                 flags: DnodeFlags(
-                    DnodeFlags::USED_BYTES | u8::from(spill) * DnodeFlags::SPILL_POINTER,
+                    DnodeFlags::USED_BYTES | (u8::from(spill) * DnodeFlags::SPILL_POINTER),
                 ),
                 data_block_size: sectors as u32 * 512,
                 slots,
