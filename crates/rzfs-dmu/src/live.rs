@@ -5,7 +5,7 @@
 //!     │                                 ├ what is on disk: its dnode
 //!     └ what is on disk: its root       └ versions: what each txg that is not synced changes
 //! ```
-//! A change goes into the object's [version](version::Version) of the transaction's txg: data
+//! A change goes into the object's version of the transaction's txg: data
 //! blocks, freed ranges, bonus, spill block. Reading looks at the versions, newest first, then at
 //! the disk. A version is frozen when its txg quiesces: a block that changes in a later txg is
 //! copied first, so syncing never waits for writers nor they for it.

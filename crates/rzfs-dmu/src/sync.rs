@@ -6,8 +6,8 @@
 //! Nothing above the data is dirty before it is synced: what changes in open context is data
 //! blocks, bonuses and ranges to free, and here the trees of pointers follow from that. Each
 //! level of all objects is one batch for the [`BlockWriter`], so a parent always has its
-//! children's final pointers. Memory is bounded: a batch has [`BATCH_BYTES`] of data at most, or
-//! [`BATCH_GROUPS`] parents.
+//! children's final pointers. Memory is bounded: a batch has 64 MiB of data at most, or 128
+//! parents.
 
 mod error;
 mod kill;
