@@ -6,12 +6,17 @@ mod checks;
 mod demo;
 mod docs_check;
 mod golden;
+mod hostile;
 mod process;
 mod rzfs;
 mod setup;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+
+/// Counts the memory that `hostile` limits.
+#[global_allocator]
+static ALLOCATOR: rzfs_hostile::CountingAllocator = rzfs_hostile::CountingAllocator;
 
 /// Chores of the rzfs repository.
 #[derive(Parser)]
@@ -39,6 +44,8 @@ enum Chore {
         #[arg(long, value_enum, default_value_t = golden::Damage::None)]
         damage: golden::Damage,
     },
+    /// Damage the golden pools in many ways, and read everything that is left of them.
+    Hostile(hostile::Hostile),
     /// Install the Debian packages that tests and demo need; without root, name them.
     Setup,
     /// Run everything that has to pass: formatting, lints, documentation, tests.
@@ -52,6 +59,7 @@ fn main() -> ExitCode {
         Chore::Demo => demo::run(),
         Chore::DocsCheck => docs_check::run(),
         Chore::Golden { filter, damage } => golden::run(&filter, damage),
+        Chore::Hostile(hostile) => hostile::run(&hostile),
         Chore::Setup => setup::run(),
         Chore::Test => checks::run(),
     };

@@ -275,7 +275,7 @@ impl<'a> Attempt<'a> {
             salt: salt.cloned().unwrap_or_else(|| Salt::new([0; Salt::SIZE])),
             dynamic_gang_headers,
             arc_max: self.options.arc_max.max(ImportOptions::MIN_ARC_MAX),
-            injector: None,
+            injector: self.options.injector.clone(),
         };
         let pipeline = BlockPipeline::new(Arc::clone(tree), options);
         let mos = Objset::open(&pipeline, ObjsetId::MOS, &uberblock.mos, None)?;

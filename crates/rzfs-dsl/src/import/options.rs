@@ -3,6 +3,7 @@
 use super::activity::{Clock, SystemClock};
 use super::host::HostIdentity;
 use super::label_scan::LabelTrust;
+use rzfs_dmu::BlockInjector;
 use rzfs_format::Txg;
 use rzfs_vdev::ReadTunables;
 use std::fmt;
@@ -104,6 +105,8 @@ pub struct ImportOptions {
     pub tunables: ReadTunables,
     /// Time and chance.
     pub clock: Arc<dyn Clock>,
+    /// Fault injection for tests.
+    pub injector: Option<Arc<dyn BlockInjector>>,
 }
 
 /// `zfs_arc_max` when nobody says otherwise: 512 MiB.
@@ -132,6 +135,7 @@ impl Default for ImportOptions {
             arc_max: DEFAULT_ARC_MAX,
             tunables: ReadTunables::default(),
             clock: Arc::new(SystemClock),
+            injector: None,
         }
     }
 }

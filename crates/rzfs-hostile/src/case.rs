@@ -1,0 +1,196 @@
+//! One case: a pool, damage, and what is wanted of the import.
+
+use crate::blocks::HostileInjector;
+use crate::devices::{Truncated, damage_device};
+use crate::exercise::Exercise;
+use crate::labels::{damage_config, damage_uberblock};
+use crate::random::Random;
+use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions};
+use rzfs_dmu::BlockInjector;
+use rzfs_dsl::import::{
+    Clock, DeviceSource, HostCheck, ImportOptions, MissingLogs, RewindPolicy, Wait,
+};
+use rzfs_testkit::{OverlayDevice, ReferencePool};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of block contents that a case may cache: `arc_max`.
+pub const ARC_MAX: u64 = 8 << 20;
+
+/// A pool that is going to be damaged.
+#[derive(Debug)]
+pub struct Subject {
+    name: String,
+    devices: Vec<Arc<dyn BlockDevice>>,
+    /// Where each device is read by an undamaged exercise.
+    reads: Vec<Vec<Range<u64>>>,
+}
+
+/// The kinds of damage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DamageKind {
+    /// Sectors and whole devices.
+    Devices,
+    /// Labels and uberblocks with right checksums.
+    Labels,
+    /// Blocks with right checksums.
+    Blocks,
+}
+
+/// What came of a case that ended.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Tally {
+    /// Whether the pool could be imported.
+    pub imported: bool,
+    /// Things that could be read.
+    pub successes: u64,
+    /// Errors that were returned.
+    pub errors: u64,
+    /// Errors without words.
+    pub speechless: u64,
+}
+
+impl Subject {
+    /// Opens the images of a pool.
+    ///
+    /// # Errors
+    /// They cannot be unpacked or opened.
+    pub fn open(pool: &ReferencePool) -> io::Result<Self> {
+        let options = OpenOptions::new();
+        let mut devices: Vec<Arc<dyn BlockDevice>> = Vec::new();
+        for image in pool.images()? {
+            let device = FileDevice::open(&image, &options).map_err(io::Error::other)?;
+            devices.push(Arc::new(device));
+        }
+        Ok(Self::new(pool.name(), devices))
+    }
+
+    /// A pool on these devices.
+    #[must_use]
+    pub fn new(name: &str, devices: Vec<Arc<dyn BlockDevice>>) -> Self {
+        let overlays: Vec<_> =
+            devices.iter().map(|device| OverlayDevice::new(Arc::clone(device))).collect();
+        let sources = overlays.iter().map(|overlay| DeviceSource::Device(overlay.clone()));
+        Exercise::run(&sources.collect::<Vec<_>>(), &options(None, &mut Random::new(0)));
+        let reads = overlays.iter().map(|overlay| overlay.take_reads()).collect();
+        Self { name: name.to_owned(), devices, reads }
+    }
+
+    /// The pool's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kind of damage that a case of this seed has.
+    #[must_use]
+    pub fn kind(seed: u64) -> DamageKind {
+        match Random::new(seed).below(8) {
+            0 | 1 => DamageKind::Devices,
+            2 | 3 => DamageKind::Labels,
+            _ => DamageKind::Blocks,
+        }
+    }
+
+    /// Damages the pool as the seed says, and reads everything.
+    #[must_use]
+    pub fn exercise(&self, seed: u64) -> Tally {
+        let kind = Self::kind(seed);
+        let mut random = Random::new(seed);
+        // The kind was drawn with the first number.
+        random.draw();
+        let overlays: Vec<_> =
+            self.devices.iter().map(|device| OverlayDevice::new(Arc::clone(device))).collect();
+        let mut injector: Option<Arc<dyn BlockInjector>> = None;
+        match kind {
+            DamageKind::Devices => self.damage_devices(&overlays, &mut random),
+            DamageKind::Labels => damage_labels(&overlays, &mut random),
+            DamageKind::Blocks => injector = Some(Arc::new(HostileInjector::new(random.draw()))),
+        }
+        let sources = sources(&overlays, kind, &mut random);
+        Exercise::run(&sources, &options(injector, &mut random))
+    }
+
+    fn damage_devices(&self, overlays: &[Arc<OverlayDevice>], random: &mut Random) {
+        for (overlay, reads) in overlays.iter().zip(&self.reads) {
+            let most = random.pick(&[1, 4, 20, 100]).copied().unwrap_or(1);
+            for _ in 0..=random.below(most) {
+                damage_device(overlay, reads, random);
+            }
+        }
+    }
+}
+
+fn damage_labels(overlays: &[Arc<OverlayDevice>], random: &mut Random) {
+    // The same damage everywhere agrees with itself.
+    let alike = random.once_in(2);
+    let seed = random.draw();
+    let config = !random.once_in(3);
+    for overlay in overlays {
+        let mut own = Random::new(if alike { seed } else { random.draw() });
+        match config {
+            true => damage_config(overlay, &mut own),
+            false => damage_uberblock(overlay, &mut own),
+        }
+    }
+}
+
+/// The devices, sometimes not all, not in order, or not as long as they were.
+fn sources(
+    overlays: &[Arc<OverlayDevice>],
+    kind: DamageKind,
+    random: &mut Random,
+) -> Vec<DeviceSource> {
+    let mut devices: Vec<Arc<dyn BlockDevice>> =
+        overlays.iter().map(|overlay| overlay.clone() as Arc<dyn BlockDevice>).collect();
+    if kind == DamageKind::Devices {
+        let at = random.index(devices.len());
+        let mut others = devices.iter().cycle().skip(at + 1);
+        match (random.below(8), others.next().cloned()) {
+            (0, _) => {
+                devices.remove(at);
+            }
+            (1, Some(other)) => devices[at] = other,
+            (2, Some(_)) => {
+                let base = Arc::clone(&devices[at]);
+                let size = random.below(base.geometry().size);
+                devices[at] = Arc::new(Truncated { base, size });
+            }
+            _ => {}
+        }
+    }
+    devices.into_iter().map(DeviceSource::Device).collect()
+}
+
+fn options(injector: Option<Arc<dyn BlockInjector>>, random: &mut Random) -> ImportOptions {
+    let rewind = match random.below(8) {
+        0 => RewindPolicy::Rewind,
+        1 => RewindPolicy::Extreme,
+        2 | 3 => RewindPolicy::Explain,
+        _ => RewindPolicy::Never,
+    };
+    ImportOptions {
+        rewind,
+        host_check: HostCheck::Override,
+        missing_logs: MissingLogs::Ignore,
+        max_missing_tvds: random.index(2),
+        arc_max: ARC_MAX,
+        clock: Arc::new(NoTime),
+        injector,
+        ..ImportOptions::default()
+    }
+}
+
+/// Time that passes at once.
+struct NoTime;
+
+impl Clock for NoTime {
+    fn sleep(&self, _: std::time::Duration) -> Wait {
+        Wait::Elapsed
+    }
+
+    fn random(&self, _: u64) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,193 @@
+//! Reads everything of a pool that users can ask for, within limits.
+
+mod files;
+mod logs;
+
+use crate::case::Tally;
+use rzfs_blockdev::OpenOptions;
+use rzfs_dmu::{Object, Objset};
+use rzfs_dsl::Pool;
+use rzfs_dsl::dataset::Dataset;
+use rzfs_dsl::import::{DeviceSource, Discovery, ImportOptions, ImportablePool};
+use rzfs_dsl::pool::MosStore;
+use rzfs_zpl::{FileSystem, Volume};
+use std::error::Error;
+
+/// Objects of the MOS that are looked into.
+const OBJECTS: usize = 400;
+/// Entries of a ZAP that are looked at.
+const ENTRIES: usize = 200;
+/// Metaslabs of a vdev that are loaded.
+const METASLABS: usize = 3;
+/// File systems, volumes and snapshots that are opened.
+const DATASETS: usize = 12;
+/// Snapshots of each that are.
+const SNAPSHOTS: usize = 2;
+/// Records of the history that are read.
+const RECORDS: usize = 100;
+/// Causes of an error that are asked for words.
+const CAUSES: usize = 10;
+
+/// A reader of everything.
+#[derive(Debug, Default)]
+pub(crate) struct Exercise {
+    tally: Tally,
+}
+
+impl Exercise {
+    /// Searches these devices for pools, and reads what can be imported.
+    pub(crate) fn run(sources: &[DeviceSource], options: &ImportOptions) -> Tally {
+        let mut this = Self::default();
+        let discovery = Discovery::search(sources, &OpenOptions::new());
+        for (_, error) in discovery.damaged() {
+            this.note::<(), _>(Err(error));
+        }
+        for discovered in discovery.pools() {
+            let importable = ImportablePool::examine(discovered, options);
+            if let Some(error) = &importable.error {
+                this.note::<(), _>(Err(error));
+            }
+            if let Some(pool) = this.note(Pool::import(discovered, options)) {
+                this.tally.imported = true;
+                this.pool(&pool);
+            }
+        }
+        this.tally
+    }
+
+    /// Counts a result; an error has to say something, and so do its causes.
+    fn note<T, E: Error>(&mut self, result: Result<T, E>) -> Option<T> {
+        match result {
+            Ok(value) => {
+                self.tally.successes += 1;
+                Some(value)
+            }
+            Err(error) => {
+                self.tally.errors += 1;
+                let mut cause: Option<&dyn Error> = Some(&error);
+                for _ in 0..CAUSES {
+                    let Some(error) = cause else { break };
+                    self.tally.speechless += u64::from(error.to_string().trim().is_empty());
+                    cause = error.source();
+                }
+                None
+            }
+        }
+    }
+
+    fn pool(&mut self, pool: &Pool) {
+        self.note(pool.properties());
+        self.note(pool.errors());
+        self.note(pool.scan());
+        self.note(pool.status());
+        self.note(pool.root_attributes());
+        self.note(pool.space());
+        self.note(pool.usable_space());
+        self.note(pool.dedup_tables());
+        self.note(pool.clone_savings());
+        self.note(pool.pending_frees());
+        self.note(pool.freeing());
+        self.note(pool.leaked());
+        self.note(pool.unreplayed_logs());
+        if let Some(Some(history)) = self.note(pool.history()) {
+            for record in history.take(RECORDS) {
+                if let Some(record) = self.note(record) {
+                    let _ = record.event();
+                }
+            }
+        }
+        for top in pool.vdevs().top_levels() {
+            self.note(pool.expansion(top));
+            self.note(pool.top_attributes(top));
+        }
+        self.metaslabs(pool);
+        self.objects(pool.mos());
+        self.datasets(pool);
+    }
+
+    fn metaslabs(&mut self, pool: &Pool) {
+        let Some(metaslabs) = self.note(pool.metaslabs()) else { return };
+        let store = MosStore::new(pool.mos().clone());
+        for vdev in metaslabs.vdevs() {
+            let _ = (vdev.space(), vdev.allocated(), vdev.fragmentation());
+            for metaslab in vdev.metaslabs().iter().take(METASLABS) {
+                self.note(metaslab.load_free(&store));
+            }
+        }
+    }
+
+    /// Looks into objects whatever they are.
+    fn objects(&mut self, objset: &Objset) {
+        for entry in objset.objects().take(OBJECTS) {
+            let Some(entry) = self.note(entry) else { continue };
+            if let Some(object) = self.note(objset.object(entry.id)) {
+                self.object(&object);
+            }
+        }
+    }
+
+    fn object(&mut self, object: &Object) {
+        self.note(object.spill());
+        self.note(object.next_data(0));
+        self.note(object.next_hole(0));
+        self.note(object.read_block(object.dnode().max_block_id));
+        if !object.object_type().is_zap() {
+            return;
+        }
+        let Some(zap) = self.note(object.zap()) else { return };
+        self.note(zap.statistics());
+        let entries: Vec<_> = zap.entries().take(ENTRIES).collect();
+        for entry in entries {
+            if let Some(entry) = self.note(entry) {
+                self.note(zap.lookup(entry.name()));
+            }
+        }
+    }
+
+    fn datasets(&mut self, pool: &Pool) {
+        let Some(root) = self.note(pool.datasets().root()) else { return };
+        let mut datasets = vec![root.clone()];
+        datasets.extend(self.note(root.descendants()).unwrap_or_default());
+        for dataset in datasets.iter().take(DATASETS) {
+            self.dataset(pool, dataset);
+            let snapshots = self.note(dataset.snapshots()).unwrap_or_default();
+            for snapshot in snapshots.iter().take(SNAPSHOTS) {
+                self.note(dataset.written_since(snapshot));
+                self.dataset(pool, snapshot);
+            }
+        }
+    }
+
+    fn dataset(&mut self, pool: &Pool, dataset: &Dataset) {
+        self.note(dataset.properties());
+        self.note(dataset.origin());
+        self.note(dataset.clone_names());
+        self.note(dataset.holds());
+        self.note(dataset.redaction_snapshots());
+        self.note(dataset.key_status());
+        self.note(dataset.encryption_root());
+        self.note(pool.datasets().by_object(dataset.object()));
+        for bookmark in self.note(dataset.bookmarks()).unwrap_or_default() {
+            self.note(bookmark.properties());
+        }
+        match self.note(dataset.open_objset()) {
+            Some(objset) => self.contents(pool, dataset, &objset),
+            None => {
+                self.note(dataset.open_locked());
+            }
+        }
+    }
+
+    fn contents(&mut self, pool: &Pool, dataset: &Dataset, objset: &Objset) {
+        self.intent_log(objset, pool.txg());
+        if let Ok(volume) = Volume::open(objset) {
+            let mut buffer = vec![0; 64 << 10];
+            self.note(volume.read_at(0, &mut buffer));
+            self.note(volume.read_at(volume.size().saturating_sub(10), &mut buffer));
+            return;
+        }
+        if let Some(file_system) = self.note(FileSystem::of_dataset(dataset, pool.version())) {
+            self.file_system(&file_system);
+        }
+    }
+}

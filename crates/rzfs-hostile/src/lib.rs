@@ -1,0 +1,33 @@
+//! Hostile pools: seeded corruptions of pools that OpenZFS made, and a reader of everything.
+//!
+//! ```text
+//! Subject (images, shared, never written)
+//!    │ seed
+//!    ▼
+//! damage    devices: flipped bits, torn, swapped, unreadable sectors; missing, short members
+//!           labels: lists and uberblocks that lie, their checksums computed anew
+//!           blocks: changed behind their checksums by a HostileInjector
+//!    ▼
+//! exercise  discovery, import, properties, space, history, ZAPs, datasets, files, logs
+//!    ▼
+//! Outcome   Finding: panic, hang, too much memory, an error without words
+//! ```
+//! A pool and a seed determine a case: whatever is found can be repeated.
+
+#![deny(unsafe_code)]
+
+mod blocks;
+mod case;
+mod devices;
+mod exercise;
+mod labels;
+#[allow(unsafe_code)]
+mod memory;
+mod random;
+mod runner;
+
+pub use blocks::HostileInjector;
+pub use case::{ARC_MAX, DamageKind, Subject, Tally};
+pub use memory::{CountingAllocator, MemoryUse, MemoryWatch};
+pub use random::Random;
+pub use runner::{Finding, Limits, Outcome, run_case};

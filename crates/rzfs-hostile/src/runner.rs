@@ -1,0 +1,137 @@
+//! Runs cases and watches them.
+
+use crate::case::{ARC_MAX, Subject, Tally};
+use crate::memory::{MemoryUse, MemoryWatch};
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
+
+/// Stack of the thread that runs a case: what other threads of a program get.
+const STACK: usize = 2 << 20;
+/// How often a running case is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The first panic of a case, of whatever thread.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
+static HOOK: Once = Once::new();
+
+/// What a case may need.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Time of the processors.
+    pub cpu: Duration,
+    /// Time on the clock: whoever waits for ever needs no processor.
+    pub clock: Duration,
+    /// Bytes that are allocated at the same time.
+    pub peak: usize,
+    /// Bytes of one allocation.
+    pub largest: usize,
+}
+
+impl Limits {
+    /// The limits that `docs/reliability.md` states.
+    pub const STATED: Self = Self {
+        cpu: Duration::from_secs(30),
+        clock: Duration::from_secs(600),
+        peak: ARC_MAX as usize + (64 << 20),
+        largest: 32 << 20,
+    };
+}
+
+/// What is wrong with a program that a case shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Finding {
+    /// It panicked.
+    Panic(String),
+    /// It did not end; the case goes on in its thread, so the process has to end.
+    Hang,
+    /// It allocated more than it may.
+    Memory(MemoryUse),
+    /// It returned errors without words.
+    Speechless(u64),
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panic(message) => write!(f, "panic: {message}"),
+            Self::Hang => write!(f, "hang"),
+            Self::Memory(usage) => {
+                write!(f, "memory: {} bytes at once, {} in one", usage.peak, usage.largest)
+            }
+            Self::Speechless(errors) => write!(f, "{errors} errors without words"),
+        }
+    }
+}
+
+/// What came of a case.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was read.
+    pub tally: Tally,
+    /// What is wrong, if anything.
+    pub finding: Option<Finding>,
+    /// Memory that was needed; zero unless [`crate::CountingAllocator`] is the allocator.
+    pub memory: MemoryUse,
+    /// Time of the processors.
+    pub cpu: Duration,
+}
+
+/// Runs one case. Cases of a process run one after the other.
+#[must_use]
+pub fn run_case(subject: &Arc<Subject>, seed: u64, limits: &Limits) -> Outcome {
+    HOOK.call_once(|| {
+        panic::set_hook(Box::new(|info| {
+            PANIC.lock().get_or_insert_with(|| info.to_string());
+        }))
+    });
+    PANIC.lock().take();
+    let (memory, cpu, clock) = (MemoryWatch::start(), processor_time(), Instant::now());
+    let (done, result) = mpsc::channel();
+    let shared = Arc::clone(subject);
+    let case = move || {
+        let tally = panic::catch_unwind(AssertUnwindSafe(|| shared.exercise(seed)));
+        // Nobody listens any more when the case took too long.
+        let _ = done.send(tally.ok());
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(case);
+    let tally = loop {
+        match result.recv_timeout(LOOK) {
+            Ok(tally) => break tally,
+            Err(RecvTimeoutError::Disconnected) => break None,
+            Err(RecvTimeoutError::Timeout) => {
+                let used = processor_time().saturating_sub(cpu);
+                if used > limits.cpu || clock.elapsed() > limits.clock {
+                    let tally = Tally::default();
+                    let memory = memory.usage();
+                    return Outcome { tally, finding: Some(Finding::Hang), memory, cpu: used };
+                }
+            }
+        }
+    };
+    if let Ok(thread) = thread {
+        // Panics were caught inside.
+        let _ = thread.join();
+    }
+    let (memory, cpu) = (memory.usage(), processor_time().saturating_sub(cpu));
+    let panicked = PANIC.lock().take().or_else(|| tally.is_none().then(|| "?".to_owned()));
+    let tally = tally.unwrap_or_default();
+    let finding = if let Some(message) = panicked {
+        Some(Finding::Panic(message))
+    } else if memory.peak > limits.peak || memory.largest > limits.largest {
+        Some(Finding::Memory(memory))
+    } else {
+        (tally.speechless > 0).then_some(Finding::Speechless(tally.speechless))
+    };
+    Outcome { tally, finding, memory, cpu }
+}
+
+/// Time that the process has had of the processors.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
