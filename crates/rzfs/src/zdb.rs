@@ -64,6 +64,7 @@ pub fn report(
     out: &mut dyn Write,
     notes: &mut dyn Write,
 ) -> Result<Verdict, ZdbError> {
+    arguments.check()?;
     let arguments = &arguments.with_verbosity();
     let mut session = Session { arguments, out, notes, calendar };
     let target = arguments.targets.first();

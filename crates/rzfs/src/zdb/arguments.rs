@@ -1,5 +1,6 @@
 //! The command line of zdb.
 
+use super::error::ZdbError;
 use super::text::NumberStyle;
 use std::path::PathBuf;
 
@@ -133,6 +134,40 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// Refuses what this zdb does not show: silence would look like a clean report.
+    pub(crate) fn check(&self) -> Result<(), ZdbError> {
+        let absent = [
+            (self.datasets, 'd'),
+            (self.metaslabs, 'm'),
+            (self.metaslab_groups, 'M'),
+            (self.dedup, 'D'),
+            (self.embedded, 'E'),
+            (self.intent_logs, 'i'),
+            (self.checkpoint, 'k'),
+            (self.numeric_dataset, 'N'),
+            (self.object_lookup, 'O'),
+            (self.copy_object, 'r'),
+            (self.read_block, 'R'),
+            (self.io_stats, 's'),
+            (self.simulate_dedup, 'S'),
+            (self.block_references, 'T'),
+            (self.livelists, 'y'),
+            (self.zstd_headers, 'Z'),
+            (u8::from(self.key.is_some()), 'K'),
+        ];
+        if let Some((_, option)) = absent.iter().find(|(count, _)| *count > 0) {
+            return Err(ZdbError::Usage(format!("option -{option} is not available")));
+        }
+        let is_dataset = |target: &String| self.label == 0 && target.contains('/');
+        match self.targets.as_slice() {
+            [_, extra, ..] => Err(ZdbError::Usage(format!("'{extra}' is one word too many"))),
+            [target] if is_dataset(target) => {
+                Err(ZdbError::Usage(format!("'{target}': only whole pools can be examined")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How numbers are shown.
     pub(crate) fn number_style(&self) -> NumberStyle {
         if self.parseable > 0 { NumberStyle::Plain } else { NumberStyle::Scaled }
@@ -184,5 +219,23 @@ mod tests {
         let all = Arguments::default().with_verbosity();
         assert_eq!((all.blocks, all.datasets, all.uberblock), (2, 2, 2));
         assert_eq!((all.label, all.read_block), (0, 0));
+    }
+
+    #[test]
+    fn what_is_not_shown_is_refused() {
+        let refused = |arguments: Arguments| arguments.check().unwrap_err().to_string();
+        assert_eq!(
+            refused(Arguments { metaslabs: 1, ..Arguments::default() }),
+            "option -m is not available"
+        );
+        let with = |targets: &[&str]| Arguments {
+            blocks: 1,
+            targets: targets.iter().map(|target| (*target).to_owned()).collect(),
+            ..Arguments::default()
+        };
+        assert_eq!(refused(with(&["tank", "1"])), "'1' is one word too many");
+        assert_eq!(refused(with(&["tank/fs"])), "'tank/fs': only whole pools can be examined");
+        assert!(with(&["tank"]).check().is_ok());
+        assert!(Arguments { label: 1, ..with(&["/dev/sda"]) }.check().is_ok());
     }
 }
