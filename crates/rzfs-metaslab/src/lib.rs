@@ -27,6 +27,7 @@ pub mod metaslab;
 pub mod range_tree;
 pub mod space_map;
 pub mod store;
+pub mod weight;
 
 pub use error::{MetaslabError, StoreError};
 pub use free_space::FreeSpace;
