@@ -11,6 +11,7 @@
 //!                              obsolete for m  |  valid for m
 //! ```
 
+pub mod book;
 pub mod summary;
 
 use crate::MetaslabError;
