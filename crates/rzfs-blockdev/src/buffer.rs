@@ -35,6 +35,17 @@ impl IoBuffer {
         Ok(Self { pages: zeroed_pages(len.div_ceil(BUFFER_ALIGNMENT))?, len, home: None })
     }
 
+    /// A buffer of `len` bytes that begins with `data`, as much of it as fits; zeros follow.
+    ///
+    /// # Errors
+    /// [`std::io::ErrorKind::OutOfMemory`] when the memory is not to be had.
+    pub fn padded(data: &[u8], len: usize) -> std::io::Result<Self> {
+        let mut buffer = Self::zeroed(len)?;
+        let kept = data.len().min(len);
+        buffer[..kept].copy_from_slice(&data[..kept]);
+        Ok(buffer)
+    }
+
     /// A buffer of `len` bytes that returns to a pool; `pages` are enough for that.
     pub(crate) const fn pooled(
         pages: Box<[Page]>,

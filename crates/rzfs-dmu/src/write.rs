@@ -20,6 +20,7 @@ mod stream;
 mod writer;
 
 pub use encode::EncodeOptions;
+pub(crate) use encode::is_zeros;
 pub use policy::{BlockPolicy, ObjsetPolicy, Part, RedundantMetadata};
 pub(crate) use writer::HoleRequest;
 

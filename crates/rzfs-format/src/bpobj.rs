@@ -5,15 +5,13 @@
 //! bpobj (type 5)    bonus: BpobjHeader   data: block pointers of 128 bytes, in stored form
 //!   sub-objects (type 53)                data: object numbers of further bpobjs
 //! bptree            bonus: BptreeHeader  data: entries of 168 bytes, across block borders
-//! deadlist (type 50), livelist           bonus: DeadlistHeader
+//! deadlist (type 50), livelist           bonus: crate::deadlist::DeadlistHeader
 //!                                        ZAP: birth txg -> bpobj
 //! ```
 
 mod bptree;
-mod deadlist;
 
 pub use bptree::{BptreeEntry, BptreeHeader};
-pub use deadlist::DeadlistHeader;
 
 use crate::endian::{Fields, FieldsMut};
 use crate::units::ObjectId;

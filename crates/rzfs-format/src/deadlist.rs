@@ -64,11 +64,16 @@ mod tests {
 
     #[test]
     fn header_round_trips_in_both_orders() {
-        let header = DeadlistHeader { used: 51_200, compressed: 51_200, uncompressed: 60_000 };
-        for order in [ByteOrder::Little, ByteOrder::Big] {
-            assert_eq!(DeadlistHeader::decode(&header.encode(order), order), Ok(header));
+        let headers = [(51_200, 51_200, 60_000), (1024, 512, 4096)];
+        for (used, compressed, uncompressed) in headers {
+            let header = DeadlistHeader { used, compressed, uncompressed };
+            for order in [ByteOrder::Little, ByteOrder::Big] {
+                assert_eq!(DeadlistHeader::decode(&header.encode(order), order), Ok(header));
+            }
         }
-        assert!(DeadlistHeader::decode(&[0; 16], ByteOrder::Little).is_err());
+        for short in [16, 23] {
+            assert!(DeadlistHeader::decode(&vec![0; short], ByteOrder::Little).is_err());
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rzfs_format::{Dva, Txg, VdevId, label};
 use std::ops::Range;
 
 /// Vdevs looked at to find the leaves of one column; more is a tree that leads in circles.
-const MAX_STEPS: usize = 1024;
+pub(crate) const MAX_STEPS: usize = 1024;
 
 /// A leaf that has a column.
 #[derive(Clone, Copy, Debug)]

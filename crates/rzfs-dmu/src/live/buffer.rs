@@ -22,12 +22,7 @@ impl AsRef<[u8]> for Shared {
 impl DirtyBuffer {
     /// `len` bytes that begin with `start`; the rest is zeros.
     pub(super) fn new(len: usize, start: &[u8]) -> io::Result<Self> {
-        let mut buffer = IoBuffer::zeroed(len)?;
-        let kept = start.len().min(len);
-        if let (Some(to), Some(from)) = (buffer.get_mut(..kept), start.get(..kept)) {
-            to.copy_from_slice(from);
-        }
-        Ok(Self(Arc::new(buffer)))
+        Ok(Self(Arc::new(IoBuffer::padded(start, len)?)))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -8,7 +8,7 @@ use crate::sync::{
     BlockAccounting, DirtyTree, LeafBlock, SyncContext, SyncError, empty_dnode, kill_object,
     sync_trees,
 };
-use crate::write::{Change, ObjsetPolicy, Part, WriteRequest};
+use crate::write::{Change, ObjsetPolicy, Part, WriteRequest, is_zeros};
 use crate::{DmuError, Objset};
 use bytes::Bytes;
 use rzfs_format::dnode::{self, Dnode, DnodeFlags, SLOT_SIZE, SLOTS_PER_BLOCK};
@@ -224,7 +224,7 @@ impl LiveObjset {
             Bookmark { objset: self.id(), object: ObjectId::META_DNODE, level: Level::DATA, block };
         let on_disk = synced.meta_object().filter(|meta| block <= meta.dnode().max_block_id);
         let mut bytes = match on_disk.map(|meta| meta.read_block(block)).transpose()? {
-            Some(old) if old.order != ByteOrder::NATIVE && !is_empty(&old.data) => {
+            Some(old) if old.order != ByteOrder::NATIVE && !is_zeros(&old.data) => {
                 return Err(DmuError::ForeignOrder { bookmark }.into());
             }
             Some(old) => old.data.to_vec(),
@@ -345,8 +345,4 @@ fn new_meta_dnode(objset: &Objset) -> Dnode {
         spill: None,
         order: ByteOrder::NATIVE,
     }
-}
-
-fn is_empty(block: &[u8]) -> bool {
-    block.iter().all(|byte| *byte == 0)
 }

@@ -2,7 +2,7 @@
 
 use super::tree::{DirtyTree, Group};
 use super::{BATCH_BYTES, BATCH_GROUPS, SyncContext, SyncError};
-use crate::write::{Change, HoleRequest, WriteRequest};
+use crate::write::{HoleRequest, WriteRequest};
 use rzfs_format::BlockPointer;
 
 /// A group to make: the index of its tree, its number.
@@ -206,11 +206,6 @@ fn write_groups(
     let changes = context.writer.write(context.write, &requests)?;
     for (((index, block), request), change) in targets.into_iter().zip(&requests).zip(changes) {
         let Some(tree) = trees.get_mut(index) else { continue };
-        let change = match change {
-            // A hole stays a hole, but its birth is that of the newest hole below it.
-            Change::Unchanged => continue,
-            change => change,
-        };
         if let Some(pointer) = tree.apply(context, &request.old, change) {
             tree.updates.insert(block, pointer);
         }

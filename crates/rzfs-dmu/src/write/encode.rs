@@ -114,12 +114,7 @@ fn compressed_form(
     if padded >= size {
         return Form::TooBig;
     }
-    Form::Padded(IoBuffer::zeroed(padded as usize).map(|mut buffer| {
-        if let Some(front) = buffer.get_mut(..compressed.len()) {
-            front.copy_from_slice(compressed);
-        }
-        buffer
-    }))
+    Form::Padded(IoBuffer::padded(compressed, padded as usize))
 }
 
 /// The most bytes of compressed data that are of use for a block of `size` bytes: an eighth has

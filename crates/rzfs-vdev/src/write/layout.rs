@@ -3,6 +3,7 @@
 use super::queue::LeafWrite;
 use super::{BlockWrite, Coverage};
 use crate::error::{AddressProblem, VdevError};
+use crate::plan::MAX_STEPS;
 use crate::stripe::{DeviceArea, StripeMap};
 use crate::tree::{NodeId, Role, VdevTree};
 use bytes::Bytes;
@@ -13,9 +14,6 @@ use rzfs_format::units::MAX_BLOCK_SIZE;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Vdevs looked at to find the leaves of one column; more is a tree that leads in circles.
-const MAX_STEPS: usize = 1024;
 
 /// A block on its vdev.
 #[derive(Debug)]
@@ -152,7 +150,8 @@ impl VdevTree {
             let position = area.saturating_add(column.offset);
             let mut leaves = Vec::new();
             if let Some(child) = children.get(column.child).filter(|_| !data.is_empty()) {
-                self.leaves_of(*child, position, &mut MAX_STEPS.clone(), &mut leaves);
+                let mut steps = MAX_STEPS;
+                self.leaves_of(*child, position, &mut steps, &mut leaves);
             }
             layout.columns.push(Column { data, position, leaves, failed: 0 });
         }
@@ -194,11 +193,7 @@ fn padded_to(data: &Bytes, len: usize) -> io::Result<Bytes> {
     if data.len() == len {
         return Ok(data.clone());
     }
-    let mut buffer = IoBuffer::zeroed(len)?;
-    if let Some(front) = buffer.get_mut(..data.len()) {
-        front.copy_from_slice(data);
-    }
-    Ok(buffer.freeze())
+    IoBuffer::padded(data, len).map(IoBuffer::freeze)
 }
 
 /// What the columns of a stripe get: parity, then data.
