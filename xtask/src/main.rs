@@ -10,6 +10,7 @@ mod hostile;
 mod process;
 mod rzfs;
 mod setup;
+mod zdb_oracle;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -50,6 +51,8 @@ enum Chore {
     Setup,
     /// Run everything that has to pass: formatting, lints, documentation, tests.
     Test,
+    /// Ask OpenZFS's zdb about the golden pools; the tests of `rzfs zdb` compare with its answers.
+    ZdbOracle(zdb_oracle::ZdbOracle),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Chore::Hostile(hostile) => hostile::run(&hostile),
         Chore::Setup => setup::run(),
         Chore::Test => checks::run(),
+        Chore::ZdbOracle(oracle) => zdb_oracle::run(&oracle),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! An [`OverlayDevice`] is a device that reads like another one, but for the damage that a test
-//! does to it.
+//! does to it. A [`Transcript`] is what OpenZFS's zdb printed about a pool.
 //!
 //! # Where pools are found
 //! - Golden pools: `$RZFS_GOLDEN`, else `../shared/reference/golden` beside the repository, else
@@ -31,9 +31,11 @@
 mod manifest;
 mod overlay;
 mod pool;
+mod transcript;
 mod tree;
 
 pub use manifest::{Entry, EntryKind, FileSystemManifest, Manifest, parse_hex};
 pub use overlay::{Damage, OverlayDevice};
 pub use pool::{ReferencePool, unpacked_root};
+pub use transcript::Transcript;
 pub use tree::{Listing, MountedTree, Observed, Tree, differences};

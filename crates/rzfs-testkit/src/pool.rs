@@ -101,6 +101,25 @@ impl ReferencePool {
         &self.name
     }
 
+    /// The name that the pool has in its labels.
+    #[must_use]
+    pub fn pool_name(&self) -> &str {
+        match &self.packing {
+            Packing::TarZstd(_) => self.name.split('-').next().unwrap_or(&self.name),
+            Packing::Bzip2(_) => &self.name,
+        }
+    }
+
+    /// The directory with the image files, unpacked when they were not.
+    ///
+    /// # Errors
+    /// As [`ReferencePool::images`].
+    pub fn image_dir(&self) -> io::Result<PathBuf> {
+        let images = self.images()?;
+        let dir = images.first().and_then(|image| image.parent()).map(Path::to_owned);
+        dir.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
     /// The image files in the order of the pool's devices, unpacked when they were not. They are
     /// shared by all tests: open them read-only.
     ///

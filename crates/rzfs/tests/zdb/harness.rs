@@ -1,0 +1,63 @@
+//! Running the binary and comparing it with what the oracle said.
+
+use rzfs_testkit::{ReferencePool, Transcript};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// `rzfs zdb` with these words.
+pub(crate) fn zdb<W: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = W>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rzfs"));
+    command.arg("zdb").args(words).env("TZ", "UTC").env_remove("RUST_LOG").stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+/// Runs every command whose first word is `options` that the oracle was asked, at least `least`
+/// of them, and compares exit status and output. Pools that are not there are skipped aloud.
+pub(crate) fn agrees(options: &str, least: usize) {
+    let asked: Vec<_> =
+        transcripts().into_iter().filter(|(_, one)| one.words[0] == options).collect();
+    assert!(asked.len() >= least, "the oracle was asked {options} {} times", asked.len());
+    let mut wrong = Vec::new();
+    for (name, expected) in asked {
+        let Some(pool) = ReferencePool::golden(&name) else { continue };
+        let found = run(&pool, &expected);
+        wrong.extend(
+            expected.difference(&found).map(|difference| {
+                format!("{name}: zdb {}: {difference}", expected.words.join(" "))
+            }),
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What `rzfs zdb` answers to the words of a transcript.
+fn run(pool: &ReferencePool, asked: &Transcript) -> Transcript {
+    let directory = pool.image_dir().unwrap();
+    let place = ["-e".to_owned(), "-p".to_owned(), directory.to_str().unwrap().to_owned()];
+    let output = zdb(place.into_iter().chain(asked.words_for(pool.pool_name())));
+    let status = output.status.code().unwrap_or(-1);
+    Transcript::new(asked.words.clone(), status, &output.stdout)
+}
+
+/// Everything that the oracle said, with the pools' names.
+fn transcripts() -> Vec<(String, Transcript)> {
+    let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zdb/oracle");
+    let mut all = Vec::new();
+    for pool in sorted(&oracle) {
+        let name = pool.file_name().unwrap().to_str().unwrap();
+        for file in sorted(&pool) {
+            let text = fs::read_to_string(&file).unwrap();
+            let transcript = Transcript::parse(&text).unwrap_or_else(|| panic!("{file:?}"));
+            all.push((name.to_owned(), transcript));
+        }
+    }
+    all
+}
+
+fn sorted(directory: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}

@@ -1,0 +1,7 @@
+//! `rzfs zdb` on the golden pools, compared byte for byte with the zdb of OpenZFS 2.3.2.
+//!
+//! What that one printed is in `oracle/POOL/WORDS.txt` (long outputs condensed: see
+//! [`rzfs_testkit::Transcript`]); `cargo xtask zdb-oracle` makes it again.
+
+mod blocks;
+mod harness;
