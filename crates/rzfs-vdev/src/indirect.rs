@@ -73,6 +73,12 @@ impl IndirectMapping {
         &self.entries
     }
 
+    /// When its parts were copied, by their ends; empty if nobody loaded them.
+    #[must_use]
+    pub fn births(&self) -> &[BirthEntry] {
+        &self.births
+    }
+
     /// When the byte at `offset` was copied to its new place.
     #[must_use]
     pub fn birth(&self, offset: u64) -> Option<Txg> {

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod blocks;
+mod checkpoint;
 mod cloning;
 mod config;
 mod dedup;
@@ -11,6 +12,7 @@ mod error;
 mod history;
 mod intent_log;
 mod labels;
+mod metaslabs;
 mod pointer_list;
 mod session;
 mod source;
@@ -94,16 +96,15 @@ fn pool_report(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbErr
         uberblock::print_fields(session, pool.uberblock())?;
         writeln!(session.out)?;
     }
+    if metaslabs::is_wanted(arguments) {
+        verdict = verdict.max(metaslabs::run(session, pool)?);
+    }
     if arguments.blocks > 0 || arguments.checksum > 0 {
         verdict = verdict.max(blocks::run(session, pool)?);
     }
     if arguments.history > 0 {
         history::run(session, pool)?;
     }
-    if let Some(checkpoint) = pool.checkpoint() {
-        writeln!(session.out, "\nCheckpointed uberblock found:")?;
-        uberblock::print_fields(session, checkpoint)?;
-        writeln!(session.out)?;
-    }
+    verdict = verdict.max(checkpoint::run(session, pool)?);
     Ok(verdict)
 }

@@ -138,8 +138,6 @@ impl Arguments {
     pub(crate) fn check(&self) -> Result<(), ZdbError> {
         let absent = [
             (self.datasets, 'd'),
-            (self.metaslabs, 'm'),
-            (self.metaslab_groups, 'M'),
             (self.dedup, 'D'),
             (self.embedded, 'E'),
             (self.intent_logs, 'i'),
@@ -160,7 +158,9 @@ impl Arguments {
         }
         let is_dataset = |target: &String| self.label == 0 && target.contains('/');
         match self.targets.as_slice() {
-            [_, extra, ..] => Err(ZdbError::Usage(format!("'{extra}' is one word too many"))),
+            [_, extra, ..] if self.metaslabs == 0 => {
+                Err(ZdbError::Usage(format!("'{extra}' is one word too many")))
+            }
             [target] if is_dataset(target) => {
                 Err(ZdbError::Usage(format!("'{target}': only whole pools can be examined")))
             }
@@ -191,7 +191,7 @@ impl Arguments {
     }
 
     /// The options that say what to show.
-    fn reports(&mut self) -> [&mut u8; 11] {
+    fn reports(&mut self) -> [&mut u8; 12] {
         [
             &mut self.blocks,
             &mut self.checksum,
@@ -201,6 +201,7 @@ impl Arguments {
             &mut self.history,
             &mut self.intent_logs,
             &mut self.metaslabs,
+            &mut self.metaslab_groups,
             &mut self.io_stats,
             &mut self.block_references,
             &mut self.uberblock,
@@ -225,8 +226,8 @@ mod tests {
     fn what_is_not_shown_is_refused() {
         let refused = |arguments: Arguments| arguments.check().unwrap_err().to_string();
         assert_eq!(
-            refused(Arguments { metaslabs: 1, ..Arguments::default() }),
-            "option -m is not available"
+            refused(Arguments { livelists: 1, ..Arguments::default() }),
+            "option -y is not available"
         );
         let with = |targets: &[&str]| Arguments {
             blocks: 1,

@@ -8,24 +8,21 @@ mod table;
 mod verify;
 mod walk;
 
+use super::checkpoint;
 use super::error::ZdbError;
+use super::metaslabs::embedded_log;
 use super::session::{Session, Verdict};
 use super::text::histogram;
 use claim::{Claims, LoadError};
 use count::BlockCounts;
 use rzfs_dsl::pool::{MosStore, Pool};
-use rzfs_format::VdevId;
-use rzfs_format::space_map::Geometry;
-use rzfs_metaslab::{Metaslab, PoolMetaslabs, SpaceMap, VdevMetaslabs};
+use rzfs_metaslab::{PoolMetaslabs, VdevMetaslabs};
 use rzfs_vdev::config::AllocationBias;
 use sharing::Sharing;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use verify::Verifier;
 use walk::{Progress, Verify, Walk};
-
-/// Vdevs with more metaslabs keep one for the intent log.
-const EMBEDDED_LOG_MIN_METASLABS: usize = 64;
 
 /// Bytes of an allocation class.
 #[derive(Clone, Copy, Default)]
@@ -82,14 +79,6 @@ impl Classes {
             .iter()
             .fold(0, |sum: i64, class| sum.saturating_add(class.allocated))
     }
-}
-
-/// The metaslab that a vdev keeps for the intent log: its emptiest.
-fn embedded_log(vdev: &VdevMetaslabs, bias: Option<AllocationBias>) -> Option<u64> {
-    if bias.is_some() || vdev.metaslabs().len() <= EMBEDDED_LOG_MIN_METASLABS {
-        return None;
-    }
-    vdev.metaslabs().iter().min_by_key(|metaslab| metaslab.own_allocated()).map(Metaslab::id)
 }
 
 /// What the walk found, once its threads are done.
@@ -184,14 +173,9 @@ fn exclude_checkpoint(
     vdev: &VdevMetaslabs,
     claims: &mut Claims<'_>,
 ) -> Result<u64, ZdbError> {
-    let geometry = vdev.geometry();
-    let id: VdevId = geometry.vdev;
-    let Some(top) = pool.vdevs().top_level(id) else { return Ok(0) };
-    let Some(attributes) = pool.top_attributes(top)? else { return Ok(0) };
-    let Some(object) = attributes.object("com.delphix:pool_checkpoint_sm")? else { return Ok(0) };
+    let Some(map) = checkpoint::space_map(pool, vdev)? else { return Ok(0) };
+    let id = vdev.geometry().vdev;
     let store = MosStore::new(pool.mos().clone());
-    let area = Geometry::checkpoint(geometry.asize, geometry.ashift);
-    let map = SpaceMap::open(&store, object, area)?;
     let mut problems = Vec::new();
     let totals = map.visit_ranges(&store, |_, range| {
         problems.extend(claims.take(id, range).err());

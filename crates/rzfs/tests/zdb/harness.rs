@@ -31,11 +31,24 @@ pub(crate) fn agrees(options: &str, least: usize) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// `rzfs zdb` with these words, where it finds a golden pool; `None` if that is not there.
+pub(crate) fn zdb_of<W: Into<String>>(
+    pool: &str,
+    words: impl IntoIterator<Item = W>,
+) -> Option<Output> {
+    let place = place(&ReferencePool::golden(pool)?);
+    Some(zdb(place.into_iter().chain(words.into_iter().map(Into::into))))
+}
+
+/// The words that say where a pool is.
+fn place(pool: &ReferencePool) -> [String; 3] {
+    let directory = pool.image_dir().unwrap();
+    ["-e".to_owned(), "-p".to_owned(), directory.to_str().unwrap().to_owned()]
+}
+
 /// What `rzfs zdb` answers to the words of a transcript.
 fn run(pool: &ReferencePool, asked: &Transcript) -> Transcript {
-    let directory = pool.image_dir().unwrap();
-    let place = ["-e".to_owned(), "-p".to_owned(), directory.to_str().unwrap().to_owned()];
-    let output = zdb(place.into_iter().chain(asked.words_for(pool.pool_name())));
+    let output = zdb(place(pool).into_iter().chain(asked.words_for(pool.pool_name())));
     let status = output.status.code().unwrap_or(-1);
     Transcript::new(asked.words.clone(), status, &output.stdout)
 }

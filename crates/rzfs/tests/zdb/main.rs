@@ -5,3 +5,4 @@
 
 mod blocks;
 mod harness;
+mod metaslabs;
