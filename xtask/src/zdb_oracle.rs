@@ -44,13 +44,13 @@ pub(crate) fn run(arguments: &ZdbOracle) -> Result<(), Failure> {
 
 /// Asks one question about one pool.
 fn ask(pool: &ReferencePool, words: &[String], directory: &Path) -> Result<(), Failure> {
-    let question = Transcript::new(words.to_vec(), 0, &[]);
     let images = pool.image_dir().map_err(Failure::file(pool.dir()))?;
+    let question = Transcript::new(words.to_vec(), 0, &[], &images);
     let mut zdb = Command::new("zdb");
-    zdb.env("TZ", "UTC").args(["-e", "-p"]).arg(images);
+    zdb.env("TZ", "UTC").args(["-e", "-p"]).arg(&images);
     let output = process::outcome(zdb.args(question.words_for(pool.pool_name())))?;
     let status = output.status.code().unwrap_or(-1);
-    let answer = Transcript::new(question.words, status, &output.stdout);
+    let answer = Transcript::new(question.words, status, &output.stdout, &images);
     let file = directory.join(answer.file_name());
     fs::write(&file, answer.to_text()).map_err(Failure::file(&file))
 }

@@ -254,6 +254,12 @@ impl ObjectType {
         if self.0 & NEW_STYLE == 0 { TABLE.get(usize::from(self.0)) } else { None }
     }
 
+    /// Whether the number describes itself instead of standing in the table.
+    #[must_use]
+    pub const fn is_self_described(self) -> bool {
+        self.0 & NEW_STYLE != 0
+    }
+
     /// Whether the contents are metadata.
     #[must_use]
     pub fn is_metadata(self) -> bool {
@@ -290,23 +296,24 @@ impl ObjectType {
         self.byte_swap_class() == Swap::Zap
     }
 
-    /// The name that `zdb` prints.
+    /// The name that `zdb` prints; for types that only say how their data is swapped, that of the
+    /// swap.
     #[must_use]
     pub fn name(self) -> &'static str {
         if let Some(info) = self.table() {
             return info.name;
         }
         match self.byte_swap_class() {
-            Swap::Uint8 => "bswap_uint8",
-            Swap::Uint16 => "bswap_uint16",
-            Swap::Uint32 => "bswap_uint32",
-            Swap::Uint64 => "bswap_uint64",
-            Swap::Zap => "bswap_zap",
-            Swap::Dnode => "bswap_dnode",
-            Swap::Objset => "bswap_objset",
-            Swap::Znode => "bswap_znode",
-            Swap::OldAcl => "bswap_oldacl",
-            Swap::Acl => "bswap_acl",
+            Swap::Uint8 => "uint8",
+            Swap::Uint16 => "uint16",
+            Swap::Uint32 => "uint32",
+            Swap::Uint64 => "uint64",
+            Swap::Zap => "zap",
+            Swap::Dnode => "dnode",
+            Swap::Objset => "objset",
+            Swap::Znode => "znode",
+            Swap::OldAcl => "oldacl",
+            Swap::Acl => "acl",
         }
     }
 }

@@ -8,18 +8,21 @@
 //! ... and the last ones.
 //! ```
 //!
-//! The word `POOL` stands for the pool's name. Each `@lines` stands for as many lines, by the
-//! beginning of the hash of their text.
+//! The word `POOL` stands for the pool's name, `DIRECTORY` for that of its images. Each `@lines`
+//! stands for as many lines, by the beginning of the hash of their text.
 
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
+use std::path::Path;
 
 /// First lines that are kept.
 const HEAD: usize = 24;
 /// Last lines that are kept.
 const TAIL: usize = 8;
-/// Lines that one hash stands for.
+/// Fewest lines that one hash stands for.
 const CHUNK: usize = 16;
+/// Most hashes of a transcript; in long ones each stands for more lines.
+const MAX_CHUNKS: usize = 48;
 /// Bytes of a hash that are kept.
 const HASH_BYTES: usize = 8;
 
@@ -35,10 +38,12 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Condenses what a command has printed.
+    /// Condenses what a command has printed about a pool with its images in `directory`.
     #[must_use]
-    pub fn new(words: Vec<String>, status: i32, output: &[u8]) -> Self {
-        Self { words, status, output: condense(&String::from_utf8_lossy(output)) }
+    pub fn new(words: Vec<String>, status: i32, output: &[u8], directory: &Path) -> Self {
+        let text = String::from_utf8_lossy(output);
+        let text = text.replace(&*directory.to_string_lossy(), DIRECTORY);
+        Self { words, status, output: condense(&text) }
     }
 
     /// Parses the text that [`Transcript::to_text`] makes; `None` when it is something else.
@@ -100,6 +105,9 @@ impl Transcript {
 /// What stands for the pool's name.
 const POOL: &str = "POOL";
 
+/// What stands for the directory of the pool's images.
+const DIRECTORY: &str = "DIRECTORY";
+
 /// How many lines a condensed line stands for.
 fn lines_of(line: &str) -> usize {
     let count = line.strip_prefix("@lines ").and_then(|rest| rest.split(' ').next());
@@ -113,7 +121,7 @@ fn condense(text: &str) -> String {
         return text.to_owned();
     };
     let mut condensed = lines[..HEAD].concat();
-    for chunk in lines[HEAD..HEAD + middle].chunks(CHUNK) {
+    for chunk in lines[HEAD..HEAD + middle].chunks(middle.div_ceil(MAX_CHUNKS).max(CHUNK)) {
         let hash = Sha256::digest(chunk.concat());
         let _ = write!(condensed, "@lines {} sha256 ", chunk.len());
         for byte in &hash[..HASH_BYTES] {
@@ -130,7 +138,7 @@ mod tests {
 
     fn transcript(words: &str, output: &str) -> Transcript {
         let words = words.split(' ').map(str::to_owned).collect();
-        Transcript::new(words, 0, output.as_bytes())
+        Transcript::new(words, 0, output.as_bytes(), Path::new("/pools/one"))
     }
 
     #[test]
@@ -141,6 +149,7 @@ mod tests {
         assert_eq!(transcript("-dddd POOL/a 3:4", "").file_name(), "-dddd_+a_3.4.txt");
         assert_eq!(one.words_for("g01").collect::<Vec<_>>(), ["-m", "g01", "1"]);
         assert_eq!(Transcript::parse("anything"), None);
+        assert_eq!(transcript("-d", "at /pools/one/0.img").output, "at DIRECTORY/0.img");
     }
 
     #[test]
@@ -154,7 +163,8 @@ mod tests {
             let difference = long.difference(&transcript("-d POOL", &other.join("\n"))).unwrap();
             let line: usize =
                 difference.split([' ', ':']).nth(1).and_then(|line| line.parse().ok()).unwrap();
-            assert!(line <= changed + 1 && line + CHUNK > changed + 1, "{difference}");
+            let chunk = CHUNK.max(1000 / MAX_CHUNKS + 1);
+            assert!(line <= changed + 1 && line + chunk > changed + 1, "{difference}");
         }
         assert_eq!(long.difference(&long.clone()), None);
         assert!(long.difference(&transcript("-d POOL", "line 1\n")).is_some());

@@ -7,6 +7,7 @@ mod blocks;
 mod checkpoint;
 mod cloning;
 mod config;
+mod datasets;
 mod dedup;
 mod error;
 mod history;
@@ -81,6 +82,11 @@ pub fn report(
         return Err(ZdbError::Usage("no pool is named".into()));
     };
     let pool = source::open(arguments, source::pool_name(target))?;
+    let rest = arguments.targets.get(1..).unwrap_or_default();
+    let shows_objects = arguments.datasets > 0 || arguments.intent_logs > 0;
+    if shows_objects && (target.contains(['/', '@']) || !rest.is_empty()) {
+        return datasets::run_one(&mut session, &pool, target, rest);
+    }
     pool_report(&mut session, &pool)
 }
 
@@ -98,6 +104,9 @@ fn pool_report(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbErr
     }
     if metaslabs::is_wanted(arguments) {
         verdict = verdict.max(metaslabs::run(session, pool)?);
+    }
+    if arguments.datasets > 0 || arguments.intent_logs > 0 {
+        verdict = verdict.max(datasets::run(session, pool)?);
     }
     if arguments.blocks > 0 || arguments.checksum > 0 {
         verdict = verdict.max(blocks::run(session, pool)?);

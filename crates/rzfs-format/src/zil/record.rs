@@ -71,7 +71,7 @@ kinds! {
     /// Sets an ACL of version 0.
     AclV0 = 12, "TX_ACL_V0", 48;
     /// Sets an ACL.
-    Acl = 13, "TX_ACL", 80;
+    Acl = 13, "TX_ACL_ACL", 80;
     /// Creates a file with an ACL.
     CreateAcl = 14, "TX_CREATE_ACL", 145;
     /// Creates a file with extended attributes.

@@ -137,7 +137,7 @@ impl Arguments {
     /// Refuses what this zdb does not show: silence would look like a clean report.
     pub(crate) fn check(&self) -> Result<(), ZdbError> {
         let absent = [
-            (self.datasets, 'd'),
+            (u8::from(self.datasets > 2), 'd'),
             (self.dedup, 'D'),
             (self.embedded, 'E'),
             (self.intent_logs, 'i'),
@@ -156,9 +156,11 @@ impl Arguments {
         if let Some((_, option)) = absent.iter().find(|(count, _)| *count > 0) {
             return Err(ZdbError::Usage(format!("option -{option} is not available")));
         }
-        let is_dataset = |target: &String| self.label == 0 && target.contains('/');
+        let shows_objects = self.datasets > 0;
+        let is_dataset =
+            |target: &String| self.label == 0 && !shows_objects && target.contains(['/', '@']);
         match self.targets.as_slice() {
-            [_, extra, ..] if self.metaslabs == 0 => {
+            [_, extra, ..] if self.metaslabs == 0 && !shows_objects => {
                 Err(ZdbError::Usage(format!("'{extra}' is one word too many")))
             }
             [target] if is_dataset(target) => {

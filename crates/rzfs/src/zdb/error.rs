@@ -42,6 +42,9 @@ pub enum ZdbError {
         /// Why.
         source: Box<ImportFailure>,
     },
+    /// The object that the command line names does not exist.
+    #[error("dmu_object_info() failed, errno 2")]
+    NoObject,
     /// Something of the pool cannot be read.
     #[error(transparent)]
     Pool(#[from] PoolError),

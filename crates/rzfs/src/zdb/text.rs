@@ -1,4 +1,4 @@
-//! Notations of zdb: block pointers, histograms, name-value lists, numbers, times.
+//! Notations of zdb: block pointers, histograms, name-value lists, numbers, times, escapes.
 
 pub(crate) mod histogram;
 pub(crate) use crate::nvlist_text as nvlist;
@@ -23,9 +23,29 @@ impl NumberStyle {
     }
 }
 
+/// Bytes as text where printable, else in octal (`\001`).
+pub(crate) fn escaped(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if byte.is_ascii_graphic() || byte == b' ' {
+            text.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\\{byte:03o}");
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unprintable_bytes_are_octal() {
+        assert_eq!(escaped(b"a b\x02\xff"), "a b\\002\\377");
+    }
 
     #[test]
     fn numbers_are_scaled_unless_all_digits_are_wanted() {

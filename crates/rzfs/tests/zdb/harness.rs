@@ -50,7 +50,7 @@ fn place(pool: &ReferencePool) -> [String; 3] {
 fn run(pool: &ReferencePool, asked: &Transcript) -> Transcript {
     let output = zdb(place(pool).into_iter().chain(asked.words_for(pool.pool_name())));
     let status = output.status.code().unwrap_or(-1);
-    Transcript::new(asked.words.clone(), status, &output.stdout)
+    Transcript::new(asked.words.clone(), status, &output.stdout, &pool.image_dir().unwrap())
 }
 
 /// Everything that the oracle said, with the pools' names.

@@ -4,5 +4,6 @@
 //! [`rzfs_testkit::Transcript`]); `cargo xtask zdb-oracle` makes it again.
 
 mod blocks;
+mod datasets;
 mod harness;
 mod metaslabs;

@@ -1,4 +1,4 @@
-//! Block pointers in zdb's notation.
+//! Block pointers in zdb's two notations.
 
 use rzfs_format::block_pointer::{PointerKind, Protection};
 use rzfs_format::{BlockPointer, ByteOrder};
@@ -7,9 +7,24 @@ use std::fmt;
 /// A block pointer with everything that it says, on one line.
 pub(crate) struct Full<'a>(pub(crate) &'a BlockPointer);
 
-/// The name of the type of a pointer's object.
-fn type_name(pointer: &BlockPointer) -> &'static str {
-    pointer.object_type().map_or("unknown", |object_type| object_type.name())
+/// A block pointer as in lists of an object's blocks: first address, sizes, fill, births,
+/// checksum.
+pub(crate) struct Compact<'a>(pub(crate) &'a BlockPointer);
+
+/// The type of a pointer's object.
+struct TypeName<'a>(&'a BlockPointer);
+
+impl fmt::Display for TypeName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.object_type() {
+            Ok(own) if own.is_self_described() => {
+                let contents = if own.is_metadata() { "metadata" } else { "data" };
+                write!(f, "bswap {contents} {}", own.name())
+            }
+            Ok(object_type) => f.write_str(object_type.name()),
+            Err(_) => f.write_str("unknown"),
+        }
+    }
 }
 
 /// What kind of data an embedded pointer holds; 0 is the block's own.
@@ -25,7 +40,7 @@ fn write_checksum(f: &mut fmt::Formatter<'_>, pointer: &BlockPointer) -> fmt::Re
 impl fmt::Display for Full<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pointer = self.0;
-        let (level, name) = (pointer.level(), type_name(pointer));
+        let (level, name) = (pointer.level(), TypeName(pointer));
         let (logical, birth) = (pointer.logical_size(), pointer.logical_birth());
         match pointer.kind() {
             PointerKind::Hole => {
@@ -75,7 +90,7 @@ fn write_located(f: &mut fmt::Formatter<'_>, pointer: &BlockPointer) -> fmt::Res
         "[L{level} {name}] {checksum} {compression} {protection} {order} {place} {sharing} \
          {copies} size={logical:x}L/{physical:x}P birth={birth}L/{physical_birth}P fill={fill} ",
         level = pointer.level(),
-        name = type_name(pointer),
+        name = TypeName(pointer),
         logical = pointer.logical_size(),
         physical = pointer.physical_size(),
         birth = pointer.logical_birth(),
@@ -83,6 +98,32 @@ fn write_located(f: &mut fmt::Formatter<'_>, pointer: &BlockPointer) -> fmt::Res
         fill = pointer.fill(),
     )?;
     write_checksum(f, pointer)
+}
+
+impl fmt::Display for Compact<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pointer = self.0;
+        let (logical, birth) = (pointer.logical_size(), pointer.logical_birth());
+        match pointer.kind() {
+            PointerKind::Embedded => {
+                let (kind, physical) = (embedded_type(pointer), pointer.embedded_size());
+                write!(f, "EMBEDDED et={kind} {logical:x}L/{physical:x}P B={birth}")
+            }
+            PointerKind::Redacted => {
+                write!(f, "REDACTED {logical:x}L B={birth}")
+            }
+            PointerKind::Hole => write!(f, "{logical:x}L B={birth}"),
+            PointerKind::Plain | PointerKind::Gang => {
+                if let Some(dva) = pointer.dvas().next() {
+                    write!(f, "{dva} ")?;
+                }
+                let (physical, fill) = (pointer.physical_size(), pointer.fill());
+                let physical_birth = pointer.physical_birth();
+                write!(f, "{logical:x}L/{physical:x}P F={fill} B={birth}/{physical_birth} ")?;
+                write_checksum(f, pointer)
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -117,6 +158,11 @@ mod tests {
              size=1000L/1000P birth=68L/68P fill=97 \
              cksum=00000002769e400c:000009771a2cb972:0012344454f5abc4:175daa6b6b2a7172"
         );
+        assert_eq!(
+            Compact(&root()).to_string(),
+            "0:5a5000:1000 1000L/1000P F=97 B=68/68 \
+             cksum=00000002769e400c:000009771a2cb972:0012344454f5abc4:175daa6b6b2a7172"
+        );
     }
 
     #[test]
@@ -145,6 +191,7 @@ mod tests {
         words[6] = 0x1ff | 0x33 << 25 | 15 << 32 | 1 << 39 | 15 << 48 | 1 << 63;
         words[10] = 23;
         let embedded = BlockPointer::from_words(words);
+        assert_eq!(Compact(&embedded).to_string(), "EMBEDDED et=0 200L/34P B=23");
         assert_eq!(
             Full(&embedded).to_string(),
             "EMBEDDED [L0 DSL props] et=0 lz4 size=200L/34P birth=23L"

@@ -1,0 +1,277 @@
+//! `zdb -d`: datasets and their objects.
+//!
+//! One `d` lists the datasets, two their objects, four show what is in each object, and five
+//! where its blocks are.
+
+mod bonus;
+mod features;
+mod log;
+mod object;
+mod order;
+mod range;
+mod record;
+mod tree;
+mod zap;
+mod znode;
+
+use super::error::ZdbError;
+use super::session::{Session, Verdict};
+use super::text::pointer::Full;
+use features::Consumers;
+use object::ObjectView;
+use order::Place;
+use range::ObjectRange;
+use rzfs_dmu::{Object, Objset};
+use rzfs_dsl::pool::Pool;
+use rzfs_format::{ObjectId, ObjsetId, Txg};
+use std::io;
+
+/// The line above objects.
+const HEADING: &str = "\n    Object  lvl   iblk   dblk  dsize  dnsize  lsize   %full  type\n";
+
+/// Shows all datasets of a pool, and whether the features count those that use them rightly.
+pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
+    let mut verdict = print_mos(session, pool)?;
+    let mut consumers = Consumers::default();
+    for place in order::datasets(pool)? {
+        verdict = verdict.max(print_dataset(session, pool, &place, &[])?);
+        consumers.add(pool, &place)?;
+    }
+    consumers.add_pool(pool)?;
+    Ok(verdict.max(consumers.print(session, pool)?))
+}
+
+/// Shows one dataset, or those of its objects that the command line names.
+pub(crate) fn run_one(
+    session: &mut Session<'_>,
+    pool: &Pool,
+    name: &str,
+    ranges: &[String],
+) -> Result<Verdict, ZdbError> {
+    let ranges = ranges.iter().map(|text| text.parse()).collect::<Result<Vec<_>, ZdbError>>()?;
+    if name == pool.name() && !ranges.is_empty() && is_mos_asked(session) {
+        return print_mos_objects(session, pool, &ranges);
+    }
+    let dataset = if let (1.., Some(id)) = (session.arguments.numeric_dataset, numeric(name)) {
+        pool.datasets().by_object(id)?
+    } else {
+        pool.datasets().open(name.trim_end_matches('/'))?
+    };
+    let place = Place::of(&dataset);
+    print_dataset(session, pool, &place, &ranges)
+}
+
+/// `zdb POOL OBJECT`: the objects of a pool's name without a slash are those of the MOS.
+fn is_mos_asked(session: &Session<'_>) -> bool {
+    session.arguments.targets.first().is_some_and(|target| !target.contains(['/', '@']))
+}
+
+/// The number in `pool/123`.
+fn numeric(name: &str) -> Option<ObjectId> {
+    name.rsplit('/').next()?.parse().ok().map(ObjectId)
+}
+
+/// An object set that is shown, with what its title says.
+struct Title<'a> {
+    name: &'a str,
+    kind: &'a str,
+    id: ObjsetId,
+    created: Txg,
+    used: u64,
+    is_snapshot: bool,
+}
+
+fn print_mos(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
+    print_objset(session, pool, &mos_title(pool)?, pool.mos(), &[])
+}
+
+fn print_mos_objects(
+    session: &mut Session<'_>,
+    pool: &Pool,
+    ranges: &[ObjectRange],
+) -> Result<Verdict, ZdbError> {
+    print_objset(session, pool, &mos_title(pool)?, pool.mos(), ranges)
+}
+
+fn mos_title(pool: &Pool) -> Result<Title<'static>, ZdbError> {
+    let used = order::special_directory(pool, "$MOS")?.map_or(0, |directory| directory.used);
+    // The MOS is as old as the pool, which begins with this txg.
+    let created = Txg(4);
+    Ok(Title { name: "mos", kind: "META", id: ObjsetId::MOS, created, used, is_snapshot: false })
+}
+
+fn print_dataset(
+    session: &mut Session<'_>,
+    pool: &Pool,
+    place: &Place,
+    ranges: &[ObjectRange],
+) -> Result<Verdict, ZdbError> {
+    let id = ObjsetId(place.object.0);
+    let objset = match Objset::open(pool.pipeline(), id, &place.dataset.root, None) {
+        Ok(objset) => objset,
+        Err(error) => {
+            writeln!(
+                session.notes,
+                "failed to own dataset '{}': {}",
+                place.name,
+                source_text(&error)
+            )?;
+            return Ok(Verdict::Damaged);
+        }
+    };
+    let title = Title {
+        name: &place.name,
+        kind: objset.objset_type().name(),
+        id,
+        created: place.dataset.creation_txg,
+        used: place.dataset.referenced,
+        is_snapshot: place.dataset.is_snapshot(),
+    };
+    print_objset(session, pool, &title, &objset, ranges)
+}
+
+/// What the system calls an error.
+fn source_text(error: &rzfs_dmu::DmuError) -> String {
+    super::source::plain(&io::Error::from_raw_os_error(error.errno()))
+}
+
+fn print_objset(
+    session: &mut Session<'_>,
+    pool: &Pool,
+    title: &Title<'_>,
+    objset: &Objset,
+    ranges: &[ObjectRange],
+) -> Result<Verdict, ZdbError> {
+    let verbosity = session.arguments.datasets;
+    print_title(session, title, objset)?;
+    let mut view = ObjectView::new(pool, objset);
+    if !ranges.is_empty() {
+        return print_ranges(session, &mut view, ranges);
+    }
+    if !title.is_snapshot && (session.arguments.intent_logs > 0 || verbosity >= 2) {
+        log::print(session, pool, objset)?;
+    }
+    if verbosity < 2 {
+        return Ok(Verdict::Clean);
+    }
+    view.print_heading(session)?;
+    let mut verdict = Verdict::Clean;
+    if let Some(meta) = objset.meta_object() {
+        verdict = verdict.max(view.print(session, &meta)?);
+    }
+    for id in [ObjectId::USER_USED, ObjectId::GROUP_USED, ObjectId::PROJECT_USED] {
+        if let Ok(object) = objset.object(id) {
+            verdict = verdict.max(view.print(session, &object)?);
+        }
+    }
+    let mut slots = SlotCount::default();
+    verdict = verdict.max(print_all(session, &mut view, &mut slots)?);
+    slots.print(session)?;
+    Ok(verdict)
+}
+
+fn print_title(
+    session: &mut Session<'_>,
+    title: &Title<'_>,
+    objset: &Objset,
+) -> Result<(), ZdbError> {
+    let used = session.number(title.used);
+    let kind = if title.kind.is_empty() { "NONE" } else { title.kind };
+    let objects = objset.root().fill();
+    write!(
+        session.out,
+        "Dataset {} [{kind}], ID {}, cr_txg {}, {used}, {objects} objects",
+        title.name, title.id, title.created
+    )?;
+    if session.arguments.datasets >= 4 {
+        write!(session.out, ", rootbp {}", Full(objset.root()))?;
+    }
+    writeln!(session.out)?;
+    Ok(())
+}
+
+/// Shows all objects.
+fn print_all(
+    session: &mut Session<'_>,
+    view: &mut ObjectView<'_>,
+    slots: &mut SlotCount,
+) -> Result<Verdict, ZdbError> {
+    let mut verdict = Verdict::Clean;
+    for entry in view.objset().objects() {
+        match entry {
+            Ok(entry) => {
+                slots.add(entry.id, entry.dnode.slots);
+                let object = view.objset().object(entry.id)?;
+                verdict = verdict.max(view.print(session, &object)?);
+            }
+            Err(error) => {
+                writeln!(session.notes, "zdb: {error}")?;
+                verdict = Verdict::Damaged;
+            }
+        }
+    }
+    Ok(verdict)
+}
+
+/// Shows the objects in the ranges.
+fn print_ranges(
+    session: &mut Session<'_>,
+    view: &mut ObjectView<'_>,
+    ranges: &[ObjectRange],
+) -> Result<Verdict, ZdbError> {
+    view.print_heading(session)?;
+    let mut verdict = Verdict::Clean;
+    for range in ranges {
+        if let Some(id) = range.single() {
+            let object = match id.0 {
+                0 => view.objset().meta_object(),
+                _ => view.objset().object(id).ok(),
+            };
+            let object = object.ok_or(ZdbError::NoObject)?;
+            verdict = verdict.max(view.print(session, &object)?);
+            continue;
+        }
+        if range.contains(ObjectId(0))
+            && let Some(meta) = view.objset().meta_object().filter(|meta| range.shows(meta.dnode()))
+        {
+            verdict = verdict.max(view.print(session, &meta)?);
+        }
+        for entry in view.objset().objects_from(range.first()) {
+            let entry = entry?;
+            if !range.contains(entry.id) {
+                break;
+            }
+            if range.shows(&entry.dnode) {
+                let object: Object = view.objset().object(entry.id)?;
+                verdict = verdict.max(view.print(session, &object)?);
+            }
+        }
+    }
+    writeln!(session.out)?;
+    Ok(verdict)
+}
+
+/// How densely the dnodes of an object set lie.
+#[derive(Default)]
+struct SlotCount {
+    used: u64,
+    last: u64,
+}
+
+impl SlotCount {
+    fn add(&mut self, id: ObjectId, slots: u8) {
+        let slots = u64::from(slots.max(1));
+        self.used += slots;
+        self.last = self.last.max(id.0.saturating_add(slots - 1));
+    }
+
+    fn print(&self, session: &mut Session<'_>) -> io::Result<()> {
+        let empty = self.last.saturating_sub(self.used);
+        let percent = empty as f64 * 100.0 / self.last as f64;
+        let percent = if percent.is_nan() { 0.0 } else { percent };
+        writeln!(session.out, "\n    Dnode slots:")?;
+        writeln!(session.out, "\tTotal used:    {:10}", self.used)?;
+        writeln!(session.out, "\tMax used:      {:10}", self.last)?;
+        writeln!(session.out, "\tPercent empty: {percent:10.6}\n")
+    }
+}

@@ -1,0 +1,222 @@
+//! Files: their attributes as zdb shows them.
+
+use crate::zdb::error::ZdbError;
+use crate::zdb::session::Session;
+use crate::zdb::text::escaped;
+use rzfs_dmu::{Block, DmuError, Object, Objset};
+use rzfs_dsl::pool::Pool;
+use rzfs_format::dirent::{DirectoryEntry, FileKind};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::ObjsetType;
+use rzfs_format::sa::{Attribute, SaBuffer, Schema};
+use rzfs_format::xattr::XattrList;
+use rzfs_format::znode::{FileFlags, LegacyZnode, Timestamp, Znode};
+use rzfs_format::{FormatError, ObjectId};
+use rzfs_zpl::{FileSystem, FileSystemOptions};
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Verbosity from which on paths are shown.
+const PATHS: u8 = 5;
+/// Directories above each other beyond this number are damage.
+const MAX_DEPTH: usize = 4096;
+
+/// Shows the files of one file system.
+pub(super) struct FileView {
+    file_system: Option<FileSystem>,
+    /// Names by object of the directory that was searched last.
+    names: Option<(ObjectId, HashMap<ObjectId, Vec<u8>>)>,
+}
+
+/// What a file has in its bonus and spill block.
+struct Parts {
+    znode: Znode,
+    link_target: Option<Vec<u8>>,
+    xattrs: Option<Vec<u8>>,
+    /// The device number as it is stored.
+    device: Option<u64>,
+    /// The directory of extended attributes.
+    xattr_directory: Option<ObjectId>,
+}
+
+impl FileView {
+    /// A view of an object set; without a key nothing of an encrypted one can be shown.
+    pub(super) fn new(pool: &Pool, objset: &Objset, is_encrypted: bool) -> Self {
+        let readable = objset.objset_type() == ObjsetType::Zfs && !is_encrypted;
+        let options =
+            FileSystemOptions { pool_version: pool.version(), ..FileSystemOptions::default() };
+        // A file system that is damaged is shown without what its schema would tell.
+        let file_system =
+            readable.then(|| FileSystem::open(objset.clone(), options).ok()).flatten();
+        Self { file_system, names: None }
+    }
+
+    /// Prints the attributes of a file.
+    pub(super) fn print(
+        &mut self,
+        session: &mut Session<'_>,
+        object: &Object,
+    ) -> Result<(), ZdbError> {
+        let Some(file_system) = &self.file_system else { return Ok(()) };
+        let parts = parts(file_system.schema(), object)?;
+        if session.arguments.datasets >= PATHS {
+            let path = self.path(object.id(), &parts)?;
+            session.out.write_all(b"\tpath\t")?;
+            session.out.write_all(&path)?;
+            writeln!(session.out)?;
+        }
+        if let Some(target) = &parts.link_target {
+            session.out.write_all(b"\ttarget\t")?;
+            session.out.write_all(target)?;
+            writeln!(session.out)?;
+        }
+        print_znode(session, &parts)?;
+        if let Some(xattrs) = parts.xattrs.as_deref().filter(|bytes| !bytes.is_empty()) {
+            let list = XattrList::decode(xattrs).map_err(|source| corrupt(object, source))?;
+            print_xattrs(session.out, &list, xattrs.len())?;
+        }
+        Ok(())
+    }
+
+    /// The path of a file below the root, found by walking up its parents.
+    fn path(&mut self, id: ObjectId, parts: &Parts) -> Result<Vec<u8>, ZdbError> {
+        let Some(root) = self.file_system.as_ref().map(FileSystem::root) else {
+            return Ok(Vec::new());
+        };
+        if id == root {
+            return Ok(b"/".to_vec());
+        }
+        let mut components: Vec<Vec<u8>> = Vec::new();
+        let mut child = id;
+        let mut flags = parts.znode.flags;
+        let mut kind = parts.znode.kind;
+        let mut parent = parts.znode.parent;
+        while child != root && components.len() < MAX_DEPTH {
+            let is_xattr_directory =
+                flags.contains(FileFlags::XATTR) && kind == FileKind::Directory;
+            components.push(if is_xattr_directory {
+                b"<xattrdir>".to_vec()
+            } else {
+                match self.name_of(parent, child)? {
+                    Some(name) => name,
+                    None => return Ok(format!("???<object#{id}>").into_bytes()),
+                }
+            });
+            child = parent;
+            if child != root {
+                let Some(file_system) = &self.file_system else { break };
+                let above = file_system.objset().object(child)?;
+                let above = self::parts(file_system.schema(), &above)?.znode;
+                (flags, kind, parent) = (above.flags, above.kind, above.parent);
+            }
+        }
+        components.push(Vec::new());
+        components.reverse();
+        Ok(components.join(&b'/'))
+    }
+
+    /// The name of an object in a directory.
+    fn name_of(
+        &mut self,
+        directory: ObjectId,
+        child: ObjectId,
+    ) -> Result<Option<Vec<u8>>, ZdbError> {
+        if self.names.as_ref().is_none_or(|(cached, _)| *cached != directory) {
+            let Some(file_system) = &self.file_system else { return Ok(None) };
+            let object = file_system.objset().object(directory)?;
+            let mut names = HashMap::new();
+            if object.object_type() == ObjectType::DIRECTORY_CONTENTS {
+                for entry in object.zap()?.entries() {
+                    let entry = entry.map_err(|source| object.zap_error(source))?;
+                    let target = DirectoryEntry::decode(entry.value.first_u64().unwrap_or(0));
+                    // Of several names the first one is shown.
+                    names.entry(target.object).or_insert_with(|| entry.name().to_vec());
+                }
+            }
+            self.names = Some((directory, names));
+        }
+        Ok(self.names.as_ref().and_then(|(_, names)| names.get(&child).cloned()))
+    }
+}
+
+fn corrupt(object: &Object, source: FormatError) -> DmuError {
+    DmuError::Dnode { objset: object.objset().id(), object: object.id(), source }
+}
+
+/// Reads what a file has in its bonus and spill block.
+fn parts(schema: &Schema, object: &Object) -> Result<Parts, ZdbError> {
+    let corrupt = |source| corrupt(object, source);
+    if object.dnode().bonus_type == ObjectType::ZNODE {
+        let legacy = LegacyZnode::decode(object.bonus(), object.order()).map_err(corrupt)?;
+        let link_target = legacy.link_target().map(<[u8]>::to_vec);
+        let znode = legacy.znode;
+        let device = is_device(&znode).then(|| znode.device.encode());
+        let xattr_directory = znode.xattr;
+        return Ok(Parts { znode, link_target, xattrs: None, device, xattr_directory });
+    }
+    let spill: Option<Block> = object.spill()?;
+    let bonus = schema.buffer(object.bonus()).map_err(corrupt)?;
+    let spill = spill.as_ref().map(|block| schema.buffer(&block.data)).transpose();
+    let spill: Option<SaBuffer<'_>> = spill.map_err(corrupt)?;
+    let znode = Znode::from_sa(&bonus, spill.as_ref()).map_err(corrupt)?;
+    let value = |attribute: Attribute| {
+        bonus.get(attribute).or_else(|| spill.as_ref().and_then(|spill| spill.get(attribute)))
+    };
+    let number = |attribute: Attribute| value(attribute).and_then(|value| value.u64().ok());
+    let bytes = |attribute: Attribute| value(attribute).map(|value| value.bytes.to_vec());
+    Ok(Parts {
+        link_target: bytes(Attribute::Symlink),
+        xattrs: bytes(Attribute::Dxattr),
+        device: number(Attribute::Rdev).filter(|_| is_device(&znode)),
+        xattr_directory: number(Attribute::Xattr).map(ObjectId).and_then(ObjectId::non_zero),
+        znode,
+    })
+}
+
+fn is_device(znode: &Znode) -> bool {
+    matches!(znode.kind, FileKind::BlockDevice | FileKind::CharDevice)
+}
+
+fn print_znode(session: &mut Session<'_>, parts: &Parts) -> io::Result<()> {
+    let Parts { znode, device, xattr_directory, .. } = parts;
+    let time = |time: Timestamp| session.calendar.ctime(time.seconds.max(0).cast_unsigned());
+    let times = [
+        ("atime", time(znode.atime)),
+        ("mtime", time(znode.mtime)),
+        ("ctime", time(znode.ctime)),
+        ("crtime", time(znode.crtime)),
+    ];
+    let out = &mut *session.out;
+    writeln!(out, "\tuid     {}", znode.uid.0)?;
+    writeln!(out, "\tgid     {}", znode.gid.0)?;
+    for (name, time) in times {
+        writeln!(out, "\t{name}\t{time}")?;
+    }
+    writeln!(out, "\tgen\t{}", znode.generation)?;
+    writeln!(out, "\tmode\t{:o}", znode.mode)?;
+    writeln!(out, "\tsize\t{}", znode.size)?;
+    writeln!(out, "\tparent\t{}", znode.parent)?;
+    writeln!(out, "\tlinks\t{}", znode.links)?;
+    writeln!(out, "\tpflags\t{:x}", znode.flags.0)?;
+    if znode.flags.contains(FileFlags::PROJID) {
+        writeln!(out, "\tprojid\t{}", znode.project)?;
+    }
+    if let Some(directory) = xattr_directory {
+        writeln!(out, "\txattr\t{directory}")?;
+    }
+    if let Some(device) = device {
+        writeln!(out, "\trdev\t0x{device:016x}")?;
+    }
+    Ok(())
+}
+
+/// Prints the extended attributes that are in a system attribute of `size` bytes.
+fn print_xattrs(out: &mut dyn Write, list: &XattrList, size: usize) -> io::Result<()> {
+    writeln!(out, "\tSA xattrs: {size} bytes, {} entries\n", list.iter().count())?;
+    for (name, value) in list.iter() {
+        out.write_all(b"\t\t")?;
+        out.write_all(name)?;
+        writeln!(out, " = {}", escaped(value))?;
+    }
+    Ok(())
+}
