@@ -63,6 +63,54 @@ pub enum MetaslabError {
         /// Its unflushed txg.
         txg: Txg,
     },
+    /// Space is allocated or freed twice.
+    #[error("vdev {vdev}, metaslab {metaslab}: {source}")]
+    Range {
+        /// The vdev.
+        vdev: VdevId,
+        /// The metaslab.
+        metaslab: u64,
+        /// The conflict.
+        source: RangeError,
+    },
+    /// A range to free or to claim is not inside of one metaslab that can be used.
+    #[error("vdev {vdev}, offset {offset:#x}, {length:#x} bytes: no such metaslab")]
+    NoMetaslab {
+        /// The vdev.
+        vdev: VdevId,
+        /// Byte offset on the vdev.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Where a range of a removed vdev is now cannot be read.
+    #[error("vdev {vdev}, offset {offset:#x}: {source}")]
+    Mapping {
+        /// The vdev.
+        vdev: VdevId,
+        /// Byte offset on the vdev.
+        offset: u64,
+        /// Why.
+        source: StoreError,
+    },
+    /// A txg ends though something was allocated or freed after its last pass was recorded.
+    #[error("txg {txg} ends with changes that are not recorded")]
+    Unrecorded {
+        /// The txg.
+        txg: Txg,
+    },
+    /// A txg cannot be synced: an earlier one failed or is still being synced.
+    #[error("txg {txg} cannot be synced after a failure")]
+    OutOfOrder {
+        /// The txg.
+        txg: Txg,
+    },
+    /// A vdev that is there is to be added, or one that is not there is to be changed.
+    #[error("vdev {vdev} cannot be added or changed")]
+    Vdev {
+        /// The vdev.
+        vdev: VdevId,
+    },
     /// The configuration of a vdev's metaslabs is impossible.
     #[error("vdev {vdev}: {field} of {value} is impossible")]
     Geometry {

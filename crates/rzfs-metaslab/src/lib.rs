@@ -17,6 +17,7 @@
 //! that an area can have, 8 to 16 bytes each, and 1 MiB for reading.
 #![forbid(unsafe_code)]
 
+pub mod allocator;
 mod error;
 pub mod fragmentation;
 pub mod free_space;
@@ -29,6 +30,7 @@ pub mod space_map;
 pub mod store;
 pub mod weight;
 
+pub use allocator::{Allocator, AllocatorOptions};
 pub use error::{MetaslabError, StoreError};
 pub use free_space::FreeSpace;
 pub use log::{LogMap, LoggedVdev, PoolMetaslabs};
@@ -37,5 +39,5 @@ pub use range_tree::{RangeError, RangeTree};
 pub use space_map::SpaceMap;
 pub use store::{
     CountChange, CountedFeature, NewObject, SpaceDirectory, SpaceMapStore, SpaceMapStoreMut,
-    StoredObject, SyncStore,
+    StoredObject, SyncStore, VdevObjects,
 };

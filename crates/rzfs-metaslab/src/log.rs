@@ -52,6 +52,8 @@ pub struct LogStatistics {
     pub entries: u64,
     /// Those that the own maps of their metaslabs do not have yet.
     pub valid: u64,
+    /// Blocks that the log has.
+    pub blocks: u64,
 }
 
 /// A top-level vdev as log entries see it.
@@ -75,6 +77,11 @@ impl PoolMetaslabs {
     #[must_use]
     pub fn new(vdevs: BTreeMap<VdevId, LoggedVdev>) -> Self {
         Self { vdevs, logs: Vec::new() }
+    }
+
+    /// The vdevs, and what was replayed.
+    pub(crate) fn into_parts(self) -> (BTreeMap<VdevId, LoggedVdev>, Vec<LogStatistics>) {
+        (self.vdevs, self.logs)
     }
 
     /// The vdevs that have metaslabs.
@@ -156,7 +163,7 @@ impl PoolMetaslabs {
         log: LogMap,
         map: &SpaceMap,
     ) -> Result<LogStatistics, MetaslabError> {
-        let mut statistics = LogStatistics { log, entries: 0, valid: 0 };
+        let mut statistics = LogStatistics { log, entries: 0, valid: 0, blocks: map.block_count() };
         map.visit(store, |word, entry| {
             let Entry::Run(run) = entry else { return Ok(()) };
             let range = map.geometry().range(&run).map_err(MetaslabError::format(log.object))?;

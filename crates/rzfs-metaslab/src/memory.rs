@@ -1,12 +1,18 @@
 //! A store of space accounting in memory, for tests, benches and simulations.
 //!
 //! It keeps what a pool would have on disk, as plain values. A clone of it is what a crash leaves
-//! behind: [`MemoryStore::open`] imports it as a pool's import would.
+//! behind: [`MemoryStore::open`] imports it as a pool's import would. A [`SharedStore`] is read by
+//! an allocator while a txg is synced to it.
+
+mod shared;
+
+pub use shared::SharedStore;
 
 use crate::log::{LogMap, LoggedVdev, PoolMetaslabs};
 use crate::metaslab::{VdevGeometry, VdevMetaslabs};
 use crate::store::{
     CountChange, CountedFeature, NewObject, SpaceDirectory, SpaceMapStore, SpaceMapStoreMut,
+    VdevObjects,
 };
 use crate::{MetaslabError, StoreError, StoredObject};
 use rzfs_format::{ByteOrder, ObjectId, Txg, VdevId};
@@ -33,17 +39,6 @@ pub struct StoreActivity {
     pub bonuses: u64,
 }
 
-/// Objects of a vdev's space accounting.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct VdevObjects {
-    /// The array of its metaslabs' space maps.
-    pub metaslab_array: Option<ObjectId>,
-    /// The array of its metaslabs' unflushed txgs.
-    pub unflushed_array: Option<ObjectId>,
-    /// Its checkpoint space map.
-    pub checkpoint_map: Option<ObjectId>,
-}
-
 /// Space accounting in memory.
 #[derive(Clone, Default, Debug)]
 pub struct MemoryStore {
@@ -53,6 +48,7 @@ pub struct MemoryStore {
     logs: BTreeMap<Txg, ObjectId>,
     histogram_count: u64,
     log_count: u64,
+    obsolete_count: u64,
     activity: StoreActivity,
 }
 
@@ -86,6 +82,7 @@ impl MemoryStore {
         match feature {
             CountedFeature::SpaceMapHistogram => self.histogram_count,
             CountedFeature::LogSpaceMap => self.log_count,
+            CountedFeature::ObsoleteCounts => self.obsolete_count,
         }
     }
 
@@ -238,6 +235,11 @@ impl SpaceDirectory for MemoryStore {
         Ok(())
     }
 
+    fn set_obsolete_map(&mut self, vdev: VdevId, map: Option<ObjectId>) -> Result<(), StoreError> {
+        self.vdevs.entry(vdev).or_default().obsolete_map = map;
+        Ok(())
+    }
+
     fn add_log(&mut self, log: LogMap) -> Result<(), StoreError> {
         match self.logs.insert(log.txg, log.object) {
             None => Ok(()),
@@ -257,6 +259,7 @@ impl SpaceDirectory for MemoryStore {
         let count = match feature {
             CountedFeature::SpaceMapHistogram => &mut self.histogram_count,
             CountedFeature::LogSpaceMap => &mut self.log_count,
+            CountedFeature::ObsoleteCounts => &mut self.obsolete_count,
         };
         *count = match change {
             CountChange::Increment => *count + 1,

@@ -2,6 +2,7 @@
 //! (spec 06, sections 5 and 7).
 
 use crate::fragmentation;
+use crate::log::summary::Freshness;
 use crate::range_tree::cancel_or_add;
 use crate::space_map::SpaceMap;
 use crate::store::SpaceMapStore;
@@ -70,6 +71,7 @@ pub struct Metaslab {
     unflushed_txg: Txg,
     unflushed_allocated: RangeTree,
     unflushed_freed: RangeTree,
+    freshness: Freshness,
 }
 
 impl Metaslab {
@@ -114,6 +116,12 @@ impl Metaslab {
     #[must_use]
     pub const fn unflushed_freed(&self) -> &RangeTree {
         &self.unflushed_freed
+    }
+
+    /// Whether the logs have changes that the own map lacks.
+    #[must_use]
+    pub const fn freshness(&self) -> Freshness {
+        self.freshness
     }
 
     /// Bytes that the own map has as allocated.
@@ -187,8 +195,20 @@ impl Metaslab {
         Ok(free)
     }
 
+    /// What a live metaslab takes over.
+    pub(crate) fn into_parts(self) -> MetaslabParts {
+        MetaslabParts {
+            space_map: self.space_map,
+            unflushed_txg: self.unflushed_txg,
+            unflushed_allocated: self.unflushed_allocated,
+            unflushed_freed: self.unflushed_freed,
+            freshness: self.freshness,
+        }
+    }
+
     /// Applies a logged change (spec 06, section 13.4).
     pub(crate) fn log(&mut self, action: Action, range: Range<u64>) -> Result<(), RangeError> {
+        self.freshness = Freshness::Dirty;
         let (allocated, freed) = (&mut self.unflushed_allocated, &mut self.unflushed_freed);
         match action {
             Action::Allocate => cancel_or_add(range, freed, allocated),
@@ -197,10 +217,22 @@ impl Metaslab {
     }
 }
 
+/// What reading found out about a metaslab.
+#[derive(Debug)]
+pub(crate) struct MetaslabParts {
+    pub(crate) space_map: Option<SpaceMap>,
+    pub(crate) unflushed_txg: Txg,
+    pub(crate) unflushed_allocated: RangeTree,
+    pub(crate) unflushed_freed: RangeTree,
+    pub(crate) freshness: Freshness,
+}
+
 /// The metaslabs of one top-level vdev.
 #[derive(Clone, Debug)]
 pub struct VdevMetaslabs {
     geometry: VdevGeometry,
+    metaslab_array: Option<ObjectId>,
+    unflushed_array: Option<ObjectId>,
     metaslabs: Vec<Metaslab>,
 }
 
@@ -236,9 +268,10 @@ impl VdevMetaslabs {
                 unflushed_txg: Txg(txg),
                 unflushed_allocated: RangeTree::new(range.clone(), geometry.ashift),
                 unflushed_freed: RangeTree::new(range, geometry.ashift),
+                freshness: Freshness::Clean,
             });
         }
-        Ok(Self { geometry, metaslabs })
+        Ok(Self { geometry, metaslab_array, unflushed_array, metaslabs })
     }
 
     /// What the configuration says.
@@ -247,10 +280,26 @@ impl VdevMetaslabs {
         &self.geometry
     }
 
+    /// The array of the metaslabs' space maps.
+    #[must_use]
+    pub const fn metaslab_array(&self) -> Option<ObjectId> {
+        self.metaslab_array
+    }
+
+    /// The array of the metaslabs' unflushed txgs.
+    #[must_use]
+    pub const fn unflushed_array(&self) -> Option<ObjectId> {
+        self.unflushed_array
+    }
+
     /// The metaslabs in order.
     #[must_use]
     pub fn metaslabs(&self) -> &[Metaslab] {
         &self.metaslabs
+    }
+
+    pub(crate) fn into_metaslabs(self) -> Vec<Metaslab> {
+        self.metaslabs
     }
 
     /// The metaslab of an offset.

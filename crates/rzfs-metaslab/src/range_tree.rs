@@ -101,6 +101,48 @@ impl RangeTree {
         Self { area, shift, tree, units: 0, histogram: [0; 64], by_size: None }
     }
 
+    /// A tree with everything of an area that is whole units; the rest of its last unit is not
+    /// part of it.
+    #[must_use]
+    pub fn full(area: Range<u64>, shift: u32) -> Self {
+        let mut tree = Self::new(area, shift);
+        let end = tree.area.end.saturating_sub(tree.area.start) >> tree.shift;
+        if end > 0 {
+            let whole = Segment { start: 0, end };
+            let start = on_tree!(&tree.tree, segments => segments.start());
+            on_tree!(&mut tree.tree, segments => segments.insert(start, whole));
+            tree.units = end;
+            tree.count(whole, 1);
+        }
+        tree
+    }
+
+    /// Bytes of memory that a segment counts as in limits: 8 where units have 32 bits, else 16.
+    #[must_use]
+    pub const fn segment_size(&self) -> u64 {
+        match self.tree {
+            Tree::Narrow(_) => 8,
+            Tree::Wide(_) => 16,
+        }
+    }
+
+    /// Takes all segments out, and leaves an empty tree of the same area.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        let empty = Self::new(self.area.clone(), self.shift);
+        std::mem::replace(self, empty)
+    }
+
+    /// Adds all segments of a tree, of which nothing may be there.
+    pub fn add_all(&mut self, other: &Self) -> Result<(), RangeError> {
+        other.iter().try_for_each(|range| self.add(range))
+    }
+
+    /// Removes all segments of a tree, each of which must be there as a whole.
+    pub fn remove_all(&mut self, other: &Self) -> Result<(), RangeError> {
+        other.iter().try_for_each(|range| self.remove(range))
+    }
+
     /// The area that the tree is about.
     #[must_use]
     pub const fn area(&self) -> &Range<u64> {

@@ -59,7 +59,7 @@ impl EntryTotals {
 impl SpaceMap {
     /// Opens the map `object`, whose area and unit are `geometry`.
     pub fn open(
-        store: &impl SpaceMapStore,
+        store: &(impl SpaceMapStore + ?Sized),
         object: ObjectId,
         geometry: Geometry,
     ) -> Result<Self, MetaslabError> {
@@ -111,7 +111,7 @@ impl SpaceMap {
     /// of the map's first unit over and over.
     pub fn visit(
         &self,
-        store: &impl SpaceMapStore,
+        store: &(impl SpaceMapStore + ?Sized),
         mut visit: impl FnMut(u64, Entry) -> Result<(), MetaslabError>,
     ) -> Result<(), MetaslabError> {
         let block_words = u64::from(self.block_size) / WORD_SIZE;
@@ -156,7 +156,7 @@ impl SpaceMap {
     /// Calls `visit` for the bytes of all allocations and frees in order, and adds them up.
     pub fn visit_ranges(
         &self,
-        store: &impl SpaceMapStore,
+        store: &(impl SpaceMapStore + ?Sized),
         mut visit: impl FnMut(&Run, Range<u64>) -> Result<(), RangeError>,
     ) -> Result<EntryTotals, MetaslabError> {
         let mut totals = EntryTotals::default();
@@ -177,15 +177,41 @@ impl SpaceMap {
     ///
     /// Fails if an entry allocates what is allocated or frees what is free, or if the entries do
     /// not add up to the header's figure.
-    pub fn load_allocated(&self, store: &impl SpaceMapStore) -> Result<RangeTree, MetaslabError> {
-        let Geometry { start, size, shift } = self.geometry;
-        let mut tree = RangeTree::new(start..start.saturating_add(size), shift);
+    pub fn load_allocated(
+        &self,
+        store: &(impl SpaceMapStore + ?Sized),
+    ) -> Result<RangeTree, MetaslabError> {
+        let mut tree = RangeTree::new(self.area(), self.geometry.shift);
         let totals = self.visit_ranges(store, |run, range| match run.action {
             Action::Allocate => tree.add(range),
             Action::Free => tree.remove(range),
         })?;
         self.check_totals(&totals)?;
         Ok(tree)
+    }
+
+    /// Replays the map into a tree of what is free; the twin of [`SpaceMap::load_allocated`].
+    pub fn load_free(
+        &self,
+        store: &(impl SpaceMapStore + ?Sized),
+    ) -> Result<RangeTree, MetaslabError> {
+        let mut tree = RangeTree::full(self.area(), self.geometry.shift);
+        let totals = self.visit_ranges(store, |run, range| match run.action {
+            Action::Allocate => tree.remove(range),
+            Action::Free => tree.add(range),
+        })?;
+        self.check_totals(&totals)?;
+        Ok(tree)
+    }
+
+    fn area(&self) -> Range<u64> {
+        self.geometry.start..self.geometry.start.saturating_add(self.geometry.size)
+    }
+
+    /// The map as it was when it had `length` bytes, which added up to `allocated`.
+    pub(crate) fn up_to(&self, length: u64, allocated: i64) -> Self {
+        let header = SpaceMapHeader { length, allocated, ..self.header.clone() };
+        Self { header, ..self.clone() }
     }
 
     /// Checks that the entries add up to the header's figure.

@@ -55,6 +55,25 @@ pub trait SpaceMapStore {
     }
 }
 
+impl<S: SpaceMapStore + ?Sized> SpaceMapStore for std::sync::Arc<S> {
+    fn object(&self, object: ObjectId) -> Result<StoredObject, StoreError> {
+        (**self).object(object)
+    }
+
+    fn read_words(
+        &self,
+        object: ObjectId,
+        first: u64,
+        count: usize,
+    ) -> Result<Vec<u64>, StoreError> {
+        (**self).read_words(object, first, count)
+    }
+
+    fn prefetch(&self, objects: &[(ObjectId, u64)]) {
+        (**self).prefetch(objects);
+    }
+}
+
 /// What a new object is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewObject {
@@ -98,6 +117,19 @@ pub trait SpaceMapStoreMut: SpaceMapStore {
     fn indirect_shift(&self, object: ObjectId) -> Result<u32, StoreError>;
 }
 
+/// Objects of a top-level vdev's space accounting.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct VdevObjects {
+    /// The array of its metaslabs' space maps.
+    pub metaslab_array: Option<ObjectId>,
+    /// The array of its metaslabs' unflushed txgs.
+    pub unflushed_array: Option<ObjectId>,
+    /// Its checkpoint space map.
+    pub checkpoint_map: Option<ObjectId>,
+    /// The obsolete space map of a removed vdev.
+    pub obsolete_map: Option<ObjectId>,
+}
+
 /// A feature whose reference count space accounting changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CountedFeature {
@@ -105,6 +137,8 @@ pub enum CountedFeature {
     SpaceMapHistogram,
     /// `com.delphix:log_spacemap`: one from the first log on.
     LogSpaceMap,
+    /// `com.delphix:obsolete_counts`: one for each obsolete space map, among others.
+    ObsoleteCounts,
 }
 
 /// A change of a reference count.
@@ -140,6 +174,10 @@ pub trait SpaceDirectory {
     fn set_checkpoint_map(&mut self, vdev: VdevId, map: Option<ObjectId>)
     -> Result<(), StoreError>;
 
+    /// Sets the obsolete space map of a removed vdev (`com.delphix:indirect_obsolete_sm` of its
+    /// ZAP).
+    fn set_obsolete_map(&mut self, vdev: VdevId, map: Option<ObjectId>) -> Result<(), StoreError>;
+
     /// Adds a log to the ZAP of logs, which is created and linked from the object directory if it
     /// is not there. The txg has no log so far.
     fn add_log(&mut self, log: LogMap) -> Result<(), StoreError>;
@@ -158,4 +196,4 @@ pub trait SpaceDirectory {
 /// All that syncing space accounting needs.
 pub trait SyncStore: SpaceMapStoreMut + SpaceDirectory {}
 
-impl<S: SpaceMapStoreMut + SpaceDirectory> SyncStore for S {}
+impl<S: SpaceMapStoreMut + SpaceDirectory + ?Sized> SyncStore for S {}

@@ -8,6 +8,7 @@ use super::summary::{Freshness, LogLimits, LogSummary};
 use crate::MetaslabError;
 use rzfs_format::{ObjectId, Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// A metaslab of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -127,6 +128,30 @@ impl LogBook {
     #[must_use]
     pub fn oldest(&self) -> Option<(Txg, MetaslabId)> {
         self.unflushed.first().copied()
+    }
+
+    /// The metaslab after this one in the order of unflushed txgs; the oldest after `None`.
+    #[must_use]
+    pub fn after(&self, metaslab: Option<(Txg, MetaslabId)>) -> Option<(Txg, MetaslabId)> {
+        let from = metaslab.map_or(Bound::Unbounded, Bound::Excluded);
+        self.unflushed.range((from, Bound::Unbounded)).next().copied()
+    }
+
+    /// A metaslab whose unflushed txg is `txg` has its first change since it was flushed.
+    pub fn mark_dirty(&mut self, txg: Txg) {
+        self.summary.mark_dirty(txg);
+    }
+
+    /// Number of metaslabs with an unflushed txg.
+    #[must_use]
+    pub fn metaslab_count(&self) -> usize {
+        self.unflushed.len()
+    }
+
+    /// Most blocks that the logs should have.
+    #[must_use]
+    pub fn block_limit(&self) -> u64 {
+        self.summary.block_limit(&self.limits)
     }
 
     /// Takes the logs that no metaslab needs any more, oldest first; they are to be freed.

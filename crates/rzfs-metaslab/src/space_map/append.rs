@@ -65,7 +65,7 @@ pub struct Part<'a> {
 impl SpaceMap {
     /// Creates a map without entries.
     pub fn create(
-        store: &mut impl SyncStore,
+        store: &mut (impl SyncStore + ?Sized),
         geometry: Geometry,
         block_size: u32,
         header: HeaderForm,
@@ -94,7 +94,7 @@ impl SpaceMap {
     }
 
     /// Frees the map's object.
-    pub fn destroy(self, store: &mut impl SyncStore) -> Result<(), MetaslabError> {
+    pub fn destroy(self, store: &mut (impl SyncStore + ?Sized)) -> Result<(), MetaslabError> {
         let failed = MetaslabError::store(self.object);
         if self.header.histogram.is_some() {
             store
@@ -108,16 +108,29 @@ impl SpaceMap {
     /// the `vdev` of the segments; other maps have none. Answers with the words appended.
     pub fn append(
         &mut self,
-        store: &mut impl SyncStore,
+        store: &mut (impl SyncStore + ?Sized),
         stamp: Stamp,
         version: SpaceMapVersion,
         vdev: Option<VdevId>,
         parts: &[Part<'_>],
     ) -> Result<u64, MetaslabError> {
+        self.append_all(store, stamp, version, parts.iter().map(|part| (vdev, *part)))
+    }
+
+    /// Appends parts of several vdevs at once: what [`SpaceMap::append`] does for each, with one
+    /// write.
+    pub fn append_all<'a>(
+        &mut self,
+        store: &mut (impl SyncStore + ?Sized),
+        stamp: Stamp,
+        version: SpaceMapVersion,
+        parts: impl IntoIterator<Item = (Option<VdevId>, Part<'a>)>,
+    ) -> Result<u64, MetaslabError> {
         let first = self.header.length / WORD_SIZE;
         let mut writer = EntryWriter::new(self.header.length, u64::from(self.block_size), version);
         let mut allocated = self.header.allocated;
-        for part in parts.iter().filter(|part| !part.segments.is_empty()) {
+        let parts = parts.into_iter().filter(|(_, part)| !part.segments.is_empty());
+        for (vdev, part) in parts {
             // The entry keeps the low ten bits of the pass.
             writer.debug(part.action, (stamp.pass & 0x3ff) as u16, stamp.txg);
             for range in part.segments.iter() {
@@ -163,7 +176,7 @@ impl SpaceMap {
     /// have. The object may change (spec 06, section 4.9).
     pub fn truncate(
         &mut self,
-        store: &mut impl SyncStore,
+        store: &mut (impl SyncStore + ?Sized),
         block_size: u32,
         header: HeaderForm,
     ) -> Result<(), MetaslabError> {
@@ -184,7 +197,7 @@ impl SpaceMap {
     /// Replaces the histogram and stores it if it changed; a header without one stays as it is.
     pub fn set_histogram(
         &mut self,
-        store: &mut impl SyncStore,
+        store: &mut (impl SyncStore + ?Sized),
         counts: &[u64; HISTOGRAM_BUCKETS],
     ) -> Result<(), MetaslabError> {
         match &mut self.header.histogram {
@@ -196,7 +209,7 @@ impl SpaceMap {
         }
     }
 
-    fn store_header(&mut self, store: &mut impl SyncStore) -> Result<(), MetaslabError> {
+    fn store_header(&mut self, store: &mut (impl SyncStore + ?Sized)) -> Result<(), MetaslabError> {
         self.header.object = self.object;
         let bonus = self.header.encode(ByteOrder::NATIVE);
         store.set_bonus(self.object, &bonus).map_err(MetaslabError::store(self.object))

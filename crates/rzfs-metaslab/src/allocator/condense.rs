@@ -1,0 +1,152 @@
+//! Bringing own maps up to date: flushing what only the logs have, and condensing a map to what
+//! is free now (spec 06, sections 8 and 13.6).
+
+use super::context::Context;
+use super::metaslab::{FreeTree, LiveMetaslab, State, Synced};
+use super::tunables::SpaceFeatures;
+use crate::space_map::SpaceMap;
+use crate::space_map::append::{HeaderForm, Part, Stamp};
+use crate::store::SyncStore;
+use crate::{MetaslabError, RangeTree};
+use rzfs_format::ObjectId;
+use rzfs_format::space_map::{Action, encoded_size_bound};
+
+/// What bringing a map up to date did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flushed {
+    /// The map is complete.
+    Appended,
+    /// The map is complete, and new; this is its object.
+    Condensed(ObjectId),
+    /// Somebody loads the metaslab: not now.
+    Busy,
+}
+
+impl LiveMetaslab {
+    /// Whether the own map should be written anew.
+    fn should_condense(&self, state: &State, context: &Context, features: &SpaceFeatures) -> bool {
+        let (FreeTree::Loaded(free), Some(map)) = (&state.free, &state.map) else { return false };
+        let header = map.header();
+        let old_form = header.histogram.is_none() && features.maps.header == HeaderForm::Histogram;
+        if free.segments().is_empty() || old_form {
+            return true;
+        }
+        let block_size = u64::from(map.block_size());
+        let bound = encoded_size_bound(
+            free.segments().histogram(),
+            map.geometry(),
+            block_size,
+            features.maps.version,
+        );
+        let tunables = &context.tunables;
+        let many = u128::from(header.length) * 100
+            >= u128::from(bound) * u128::from(tunables.condense_pct);
+        let blocks = block_size.max(1 << self.ashift);
+        many && header.length > tunables.condense_block_threshold.saturating_mul(blocks)
+    }
+
+    /// Condenses the own map if that is worth it. Answers with the map's object if it did.
+    pub(crate) fn condense(
+        &self,
+        store: &mut dyn SyncStore,
+        context: &Context,
+        features: &SpaceFeatures,
+        stamp: Stamp,
+    ) -> Result<Option<ObjectId>, MetaslabError> {
+        let (free, mut map) = {
+            let mut state = self.state.lock();
+            if !self.should_condense(&state, context, features) {
+                return Ok(None);
+            }
+            let (Some(free), Some(map)) = (self.free_before(&state)?, state.map.clone()) else {
+                return Ok(None);
+            };
+            state.pinned = true;
+            state.unflushed = None;
+            (free, map)
+        };
+        let whole = RangeTree::full(self.range.clone(), self.ashift);
+        map.truncate(store, features.map_block_size(), features.maps.header)?;
+        let parts = [
+            Part { action: Action::Allocate, segments: &whole },
+            Part { action: Action::Free, segments: &free },
+        ];
+        map.append(store, stamp, features.maps.version, None, &parts)?;
+        let object = map.object();
+        self.stored(&mut self.state.lock(), map);
+        Ok(Some(object))
+    }
+
+    /// What was free before the txg that is syncing: what can be allocated, what waits, and
+    /// what was allocated but not recorded. `None` if the metaslab is not loaded.
+    fn free_before(&self, state: &State) -> Result<Option<RangeTree>, MetaslabError> {
+        let FreeTree::Loaded(free) = &state.free else { return Ok(None) };
+        let mut tree = free.segments().clone();
+        if let Some(transient) = &state.transient {
+            let deferred = transient.deferred.iter().map(|deferred| &deferred.segments);
+            for pending in deferred.chain(&transient.allocating).chain([&transient.freed]) {
+                tree.add_all(pending).map_err(self.conflict())?;
+            }
+        }
+        Ok(Some(tree))
+    }
+
+    fn stored(&self, state: &mut State, map: SpaceMap) {
+        let header = map.header();
+        state.synced = Synced { length: header.length, allocated: header.allocated };
+        state.map = Some(map);
+    }
+
+    /// Makes the own map, which exists, complete: it gets what only the logs have, or is
+    /// condensed.
+    pub(crate) fn flush(
+        &self,
+        store: &mut dyn SyncStore,
+        context: &Context,
+        features: &SpaceFeatures,
+        stamp: Stamp,
+    ) -> Result<Flushed, MetaslabError> {
+        if matches!(self.state.lock().free, FreeTree::Loading) {
+            return Ok(Flushed::Busy);
+        }
+        if let Some(object) = self.condense(store, context, features, stamp)? {
+            let (histogram, map) = {
+                let state = self.state.lock();
+                (self.histogram(&state), state.map.clone())
+            };
+            if let Some(mut map) = map {
+                map.set_histogram(store, &histogram)?;
+                self.replace_map(map);
+            }
+            return Ok(Flushed::Condensed(object));
+        }
+        let (unflushed, map) = {
+            let mut state = self.state.lock();
+            if matches!(state.free, FreeTree::Loading) {
+                return Ok(Flushed::Busy);
+            }
+            let Some(map) = state.map.clone() else { return Ok(Flushed::Appended) };
+            state.flushing = true;
+            (state.unflushed.take(), map)
+        };
+        let mut flushed = map;
+        let result = match &unflushed {
+            Some(unflushed) => {
+                let parts = [
+                    Part { action: Action::Allocate, segments: &unflushed.allocated },
+                    Part { action: Action::Free, segments: &unflushed.freed },
+                ];
+                flushed.append(store, stamp, features.maps.version, None, &parts).map(drop)
+            }
+            None => Ok(()),
+        };
+        let mut state = self.state.lock();
+        state.flushing = false;
+        match result {
+            Ok(()) => self.stored(&mut state, flushed),
+            Err(_) => state.unflushed = unflushed,
+        }
+        self.settled.notify_all();
+        result.map(|()| Flushed::Appended)
+    }
+}

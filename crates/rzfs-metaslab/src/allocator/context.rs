@@ -1,0 +1,64 @@
+//! What all parts of an allocator share.
+
+use super::devices::Devices;
+use super::metaslab::slot;
+use super::tunables::{SpaceFeatures, SpaceTunables};
+use crate::log::book::MetaslabId;
+use crate::store::SpaceMapStore;
+use parking_lot::{Mutex, RwLock};
+use rzfs_format::Txg;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Reads the objects of space accounting, with what the txg that is syncing wrote to them.
+pub type SpaceReader = Arc<dyn SpaceMapStore + Send + Sync>;
+
+/// What all parts of an allocator share.
+pub(crate) struct Context {
+    pub(crate) tunables: SpaceTunables,
+    pub(crate) devices: Arc<dyn Devices>,
+    pub(crate) reader: SpaceReader,
+    pub(crate) features: RwLock<SpaceFeatures>,
+    /// Metaslabs with something to record, by `txg & 3`.
+    dirty: Mutex<[BTreeSet<MetaslabId>; 4]>,
+    /// Loaded metaslabs.
+    pub(crate) loaded: Mutex<BTreeSet<MetaslabId>>,
+    /// Bytes of their trees, as counted last.
+    pub(crate) loaded_bytes: AtomicU64,
+}
+
+impl Context {
+    pub(crate) fn new(
+        tunables: SpaceTunables,
+        features: SpaceFeatures,
+        devices: Arc<dyn Devices>,
+        reader: SpaceReader,
+    ) -> Self {
+        Self {
+            tunables,
+            devices,
+            reader,
+            features: RwLock::new(features),
+            dirty: Mutex::default(),
+            loaded: Mutex::default(),
+            loaded_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn features(&self) -> SpaceFeatures {
+        *self.features.read()
+    }
+
+    pub(crate) fn mark_dirty(&self, txg: Txg, metaslab: MetaslabId) {
+        self.dirty.lock()[slot(txg)].insert(metaslab);
+    }
+
+    pub(crate) fn take_dirty(&self, txg: Txg) -> BTreeSet<MetaslabId> {
+        std::mem::take(&mut self.dirty.lock()[slot(txg)])
+    }
+
+    pub(crate) fn is_dirty(&self, txg: Txg) -> bool {
+        !self.dirty.lock()[slot(txg)].is_empty()
+    }
+}

@@ -1,0 +1,58 @@
+//! What allocation asks the vdevs.
+
+use crate::StoreError;
+use rzfs_format::units::SECTOR_SIZE;
+use rzfs_format::{Txg, VdevId};
+use std::ops::Range;
+
+/// Whether blocks may be put on a vdev.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Writability {
+    /// Yes.
+    Ready,
+    /// A vdev without redundancy that is not healthy: only if there is no other.
+    Doubtful,
+    /// It cannot be written: missing or offline.
+    None,
+}
+
+/// Bytes on a top-level vdev.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpacePiece {
+    /// The vdev.
+    pub vdev: VdevId,
+    /// The bytes.
+    pub range: Range<u64>,
+}
+
+/// The top-level vdevs of a pool, as space accounting sees them. All answers come from memory.
+pub trait Devices: Send + Sync {
+    /// Bytes that `size` stored bytes take on a vdev if they are written in `txg`, with parity
+    /// and padding; `None` if there is no such vdev.
+    fn allocated_size(&self, vdev: VdevId, size: u64, txg: Txg) -> Option<u64>;
+
+    /// Bytes that the header of a gang takes.
+    fn gang_header_size(&self, vdev: VdevId, txg: Txg) -> Option<u64> {
+        self.allocated_size(vdev, SECTOR_SIZE, txg)
+    }
+
+    /// The vdev's deflate ratio (spec 06, section 21.1): what 512 allocated bytes count as.
+    fn deflate_ratio(&self, vdev: VdevId) -> u64;
+
+    /// Disks less parity: how many aliquots the vdev takes at once.
+    fn data_disks(&self, vdev: VdevId) -> u64 {
+        let _ = vdev;
+        1
+    }
+
+    /// Whether blocks may be put on the vdev.
+    fn writability(&self, vdev: VdevId) -> Writability;
+
+    /// Where else bytes of a vdev are that are being freed: for a removed vdev the pieces that
+    /// they were copied to, in order and all of them; for one that is being removed the copies
+    /// made so far; for others nothing. Pieces may be on removed vdevs themselves.
+    fn copies(&self, vdev: VdevId, range: Range<u64>) -> Result<Vec<SpacePiece>, StoreError> {
+        let _ = (vdev, range);
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,88 @@
+//! Loading: from a metaslab's map, the logged changes and the deferred frees to the tree of what
+//! can be allocated (spec 06, sections 10.4 and 10.5).
+//!
+//! Reading happens without a lock. Meanwhile the metaslab is not flushed, and a txg that ends
+//! waits; its changes may be logged.
+
+use super::context::Context;
+use super::metaslab::{FreeTree, LiveMetaslab, State};
+use crate::free_space::FreeSpace;
+use crate::{MetaslabError, RangeTree};
+use parking_lot::MutexGuard;
+use std::sync::atomic::Ordering;
+
+impl LiveMetaslab {
+    /// Loads the metaslab if it is not; whether it is then. The lock is given up meanwhile.
+    pub(crate) fn load(&self, state: &mut MutexGuard<'_, State>, context: &Context) -> bool {
+        loop {
+            match state.free {
+                FreeTree::Loaded(_) => return true,
+                FreeTree::Unusable => return false,
+                FreeTree::Loading => self.settled.wait(state),
+                FreeTree::Unloaded if state.flushing => self.settled.wait(state),
+                FreeTree::Unloaded => break,
+            }
+        }
+        state.free = FreeTree::Loading;
+        let map = state.map.as_ref().map(|map| {
+            let synced = state.synced;
+            map.up_to(synced.length, synced.allocated)
+        });
+        let read = MutexGuard::unlocked(state, || match map {
+            Some(map) => map.load_free(&context.reader),
+            None => Ok(RangeTree::full(self.range.clone(), self.ashift)),
+        });
+        let merged = read.and_then(|tree| self.merge_pending(state, tree));
+        state.free = match merged {
+            Ok(tree) => {
+                context.loaded_bytes.fetch_add(tree.memory() as u64, Ordering::Relaxed);
+                context.loaded.lock().insert(self.id);
+                FreeTree::Loaded(Box::new(FreeSpace::new(tree, context.tunables.fit)))
+            }
+            Err(error) => {
+                tracing::error!(
+                    vdev = %self.id.vdev, metaslab = self.id.index, %error,
+                    "no space is allocated from a metaslab whose map cannot be loaded"
+                );
+                FreeTree::Unusable
+            }
+        };
+        self.settled.notify_all();
+        self.reweigh(state, &context.features());
+        matches!(state.free, FreeTree::Loaded(_))
+    }
+
+    /// Turns what the map says is free into what can be allocated.
+    fn merge_pending(
+        &self,
+        state: &mut State,
+        mut tree: RangeTree,
+    ) -> Result<RangeTree, MetaslabError> {
+        let conflict = self.conflict();
+        if let Some(unflushed) = &state.unflushed {
+            tree.remove_all(&unflushed.allocated).map_err(conflict)?;
+            tree.add_all(&unflushed.freed).map_err(conflict)?;
+        }
+        if let Some(transient) = &state.transient {
+            if state.frees_logged {
+                tree.remove_all(&transient.freed).map_err(conflict)?;
+            }
+            for deferred in &transient.deferred {
+                tree.remove_all(&deferred.segments).map_err(conflict)?;
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Drops the free tree if nothing needs it.
+    pub(crate) fn unload(&self, context: &Context) -> bool {
+        let mut state = self.state.lock();
+        if !state.can_unload() {
+            return false;
+        }
+        state.free = FreeTree::Unloaded;
+        context.loaded.lock().remove(&self.id);
+        self.reweigh(&mut state, &context.features());
+        true
+    }
+}

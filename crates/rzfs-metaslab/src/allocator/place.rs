@@ -1,0 +1,374 @@
+//! Finding a place: from a request to addresses (spec 06, sections 9.5 to 9.7).
+
+use super::Allocator;
+use super::class;
+use super::context::Context;
+use super::devices::Writability;
+use super::group::OrderKey;
+use super::metaslab::{Active, FreeTree, LiveMetaslab, State};
+use super::request::{AllocationRequest, ClassKind, Content, NoSpace, Placement};
+use super::topology::{Allocating, Member, Topology};
+use crate::log::book::MetaslabId;
+use crate::weight::Activation;
+use parking_lot::MutexGuard;
+use rzfs_format::{Dva, Txg};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How hard an allocation looks for a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effort {
+    /// The best metaslabs of vdevs that are fine.
+    Usual,
+    /// All that can be written.
+    Hard,
+}
+
+/// An allocation in one group.
+#[derive(Clone, Copy, Debug)]
+struct Want<'a> {
+    asize: u64,
+    txg: Txg,
+    allocator: usize,
+    activation: Activation,
+    effort: Effort,
+    /// Metaslabs that have another copy of the block.
+    taken: &'a [MetaslabId],
+}
+
+impl Allocator {
+    /// Allocates space for a block in `txg`: an address for each copy, on different vdevs as far
+    /// as there are, or else in different metaslabs. The bit for gangs is set in headers.
+    ///
+    /// # Errors
+    /// [`NoSpace`] if not all copies have a place; nothing is allocated then, and a caller may
+    /// cut the block up.
+    pub fn allocate(&self, request: &AllocationRequest, txg: Txg) -> Result<[Dva; 3], NoSpace> {
+        let no_space = NoSpace { size: request.size };
+        if request.size == 0 || !(1..=3).contains(&request.copies) || self.forces_gang(request) {
+            return Err(no_space);
+        }
+        let topology = self.topology();
+        let classes = class::candidates(&topology, &self.context.tunables, request);
+        let mut places =
+            classes.into_iter().filter_map(|class| self.place(&topology, class, request, txg));
+        places.next().ok_or(no_space)
+    }
+
+    /// Whether the allocation fails so that gang blocks are tested.
+    fn forces_gang(&self, request: &AllocationRequest) -> bool {
+        let tunables = &self.context.tunables;
+        request.size >= tunables.force_ganging && {
+            let count = self.forced.fetch_add(tunables.force_ganging_pct, Ordering::Relaxed);
+            count % 100 < tunables.force_ganging_pct
+        }
+    }
+
+    fn place(
+        &self,
+        topology: &Topology,
+        class: ClassKind,
+        request: &AllocationRequest,
+        txg: Txg,
+    ) -> Option<[Dva; 3]> {
+        let smallest = topology.ring(class).iter().map(|member| member.vdev.geometry.ashift).min();
+        let try_hard = self.context.tunables.try_hard_before_gang
+            || request.placement != Placement::Block
+            || request.content == Content::IntentLog
+            || request.size <= 1 << smallest?.min(63);
+        let hard = try_hard.then_some(Effort::Hard);
+        [Effort::Usual]
+            .into_iter()
+            .chain(hard)
+            .find_map(|effort| self.place_copies(topology, class, request, txg, effort))
+    }
+
+    fn place_copies(
+        &self,
+        topology: &Topology,
+        class: ClassKind,
+        request: &AllocationRequest,
+        txg: Txg,
+        effort: Effort,
+    ) -> Option<[Dva; 3]> {
+        let mut dvas = [Dva::default(); 3];
+        let mut taken: Vec<MetaslabId> = Vec::with_capacity(3);
+        for copy in 0..usize::from(request.copies) {
+            let earlier = dvas.get(..copy).unwrap_or_default();
+            match self.place_copy(topology, class, request, txg, effort, earlier, &taken) {
+                Some((dva, metaslab)) => {
+                    taken.push(metaslab);
+                    if let Some(slot) = dvas.get_mut(copy) {
+                        *slot = dva;
+                    }
+                }
+                None => {
+                    self.unallocate(earlier, txg);
+                    return None;
+                }
+            }
+        }
+        Some(dvas)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one copy needs all that the block needs")]
+    fn place_copy(
+        &self,
+        topology: &Topology,
+        class: ClassKind,
+        request: &AllocationRequest,
+        txg: Txg,
+        effort: Effort,
+        earlier: &[Dva],
+        taken: &[MetaslabId],
+    ) -> Option<(Dva, MetaslabId)> {
+        let ring = topology.ring(class);
+        let allocator = self.allocator_of(request.locality);
+        let rotor = self.rotors.get(allocator)?.get(class.index())?;
+        let start = start_of(ring, request, earlier)
+            .unwrap_or_else(|| rotor.lock().position % ring.len().max(1));
+        for position in (start..ring.len()).chain(0..start) {
+            let member = ring.get(position)?;
+            if !self.is_allocatable(ring, member, request, effort, earlier.is_empty()) {
+                continue;
+            }
+            let devices = &self.context.devices;
+            let vdev = member.group.vdev;
+            let asize = match request.placement {
+                Placement::GangHeader => devices.gang_header_size(vdev, txg),
+                _ => devices.allocated_size(vdev, request.size, txg),
+            };
+            let Some(asize) = asize else { continue };
+            let on_vdev = earlier.iter().filter(|dva| dva.vdev() == vdev).count();
+            let activation = match on_vdev {
+                0 => Activation::Primary,
+                1 => Activation::Secondary,
+                _ => Activation::Claim,
+            };
+            // A group with few metaslabs does not spread them over allocators.
+            let allocator = if allocator >= member.group.len() / 3 { 0 } else { allocator };
+            let want = Want { asize, txg, allocator, activation, effort, taken };
+            let found = self.allocate_in(member, &want);
+            rotor.lock().turn(
+                ring,
+                position,
+                request.size,
+                found.is_some(),
+                &self.context.tunables,
+            );
+            if let Some((range, metaslab)) = found {
+                member.group.queued.fetch_add(asize, Ordering::Relaxed);
+                let gang = request.placement == Placement::GangHeader;
+                return Some((Dva::new(vdev, range.start, asize, gang), metaslab));
+            }
+        }
+        None
+    }
+
+    fn is_allocatable(
+        &self,
+        ring: &[Member],
+        member: &Member,
+        request: &AllocationRequest,
+        effort: Effort,
+        is_first: bool,
+    ) -> bool {
+        if member.vdev.allocating == Allocating::No {
+            return false;
+        }
+        match self.context.devices.writability(member.group.vdev) {
+            Writability::None => return false,
+            Writability::Doubtful if effort == Effort::Usual && is_first && ring.len() > 1 => {
+                return false;
+            }
+            _ => {}
+        }
+        let gang = request.placement != Placement::Block;
+        let avoided = !gang
+            && member.group.is_avoided()
+            && ring.iter().any(|other| !other.group.is_avoided());
+        effort == Effort::Hard || !(member.group.is_full() || avoided)
+    }
+
+    /// Allocates in one group: from the metaslab in use, or else from the best that has room.
+    fn allocate_in(&self, member: &Member, want: &Want<'_>) -> Option<(Range<u64>, MetaslabId)> {
+        let group = &member.group;
+        let metaslab = |index: u64| member.vdev.metaslabs.get(usize::try_from(index).ok()?);
+        if let Some(used) = group.active(want.allocator, want.activation).and_then(metaslab)
+            && let Some(range) = used.allocate_active(&self.context, want)
+        {
+            return Some((range, used.id));
+        }
+        let mut after: Option<OrderKey> = None;
+        let mut tries = 0;
+        while let Some(key) = group.next_candidate(after, want.asize) {
+            after = Some(key);
+            tries += 1;
+            if want.effort == Effort::Usual && tries > self.context.tunables.find_max_tries {
+                break;
+            }
+            let Some(candidate) = metaslab(key.index) else { continue };
+            let spread = want.effort == Effort::Usual && want.activation != Activation::Primary;
+            if spread && want.taken.contains(&candidate.id) {
+                continue;
+            }
+            self.make_room(member);
+            if let Some(range) = candidate.allocate_inactive(&self.context, want) {
+                return Some((range, candidate.id));
+            }
+        }
+        if want.asize <= 1 << member.vdev.geometry.ashift.min(63) {
+            group.full.store(true, Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Unloads metaslabs of other txgs if loaded ones take too much memory.
+    fn make_room(&self, member: &Member) {
+        let limit = self.context.tunables.loaded_memory_limit();
+        if member.group.class == ClassKind::Normal
+            && self.context.loaded_bytes.load(Ordering::Relaxed) > limit
+        {
+            self.unload_until(limit);
+        }
+    }
+
+    /// The allocator of blocks with this number.
+    fn allocator_of(&self, locality: u64) -> usize {
+        let count = self.rotors.len().max(1) as u64;
+        usize::try_from(locality % count).unwrap_or(0)
+    }
+
+    /// Takes back what [`Allocator::allocate`] gave in this txg and nobody has written to.
+    pub fn unallocate(&self, dvas: &[Dva], txg: Txg) {
+        let topology = self.topology();
+        for dva in dvas.iter().filter(|dva| dva.is_valid()) {
+            let range = dva.offset()..dva.offset().saturating_add(dva.asize());
+            let vdev = topology.vdevs.get(&dva.vdev());
+            if let Some(metaslab) = vdev.and_then(|vdev| vdev.metaslab_of(&range)) {
+                metaslab.give_back(range, txg);
+            }
+        }
+        self.written(dvas);
+    }
+
+    /// The writes to these addresses have ended: vdevs that write faster get their turn sooner.
+    pub fn written(&self, dvas: &[Dva]) {
+        let topology = self.topology();
+        for dva in dvas.iter().filter(|dva| dva.is_valid()) {
+            let range = dva.offset()..dva.offset().saturating_add(1);
+            let vdev = topology.vdevs.get(&dva.vdev());
+            let Some(metaslab) = vdev.and_then(|vdev| vdev.metaslab_of(&range)) else { continue };
+            let queued = &metaslab.group.queued;
+            let _ = queued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
+                Some(bytes.saturating_sub(dva.asize()))
+            });
+        }
+    }
+}
+
+/// The group where the search begins, if not the rotor tells.
+fn start_of(ring: &[Member], request: &AllocationRequest, earlier: &[Dva]) -> Option<usize> {
+    let position = |dva: &Dva| ring.iter().position(|member| member.group.vdev == dva.vdev());
+    match (earlier.last(), request.placement) {
+        (Some(previous), _) => Some((position(previous)? + 1) % ring.len()),
+        (None, Placement::GangMember(header)) => position(&header),
+        (None, _) => None,
+    }
+}
+
+impl LiveMetaslab {
+    /// Allocates from the metaslab if it is still the one in use; else it is not any more.
+    fn allocate_active(&self, context: &Context, want: &Want<'_>) -> Option<Range<u64>> {
+        let mut state = self.state.lock();
+        let active = state.active.filter(|active| {
+            active.activation == want.activation && active.allocator == want.allocator
+        })?;
+        let found = if state.disabled == 0 && self.load(&mut state, context) {
+            self.take_space(&mut state, context, want.asize, want.txg)
+        } else {
+            None
+        };
+        if found.is_none() || self.is_used_up(&mut state, context, active) {
+            self.passivate(&mut state, context);
+        }
+        found
+    }
+
+    /// Whether the segments of an active metaslab became so small that another one is better.
+    fn is_used_up(&self, state: &mut State, context: &Context, active: Active) -> bool {
+        let FreeTree::Loaded(free) = &mut state.free else { return true };
+        let largest = free.largest();
+        let space = free.segments().space();
+        let index = largest.checked_ilog2().unwrap_or(0);
+        largest <= space / 16 * 15
+            && index.saturating_add(context.tunables.switch_threshold) <= active.index
+    }
+
+    /// The metaslab is no longer the one that an allocator uses.
+    pub(crate) fn passivate(&self, state: &mut State, context: &Context) {
+        if let Some(active) = state.active.take() {
+            self.group.passivate(active.allocator, active.activation, self.id.index);
+        }
+        self.reweigh(state, &context.features());
+    }
+
+    /// Allocates from the metaslab, and puts it to use if the allocator has none.
+    fn allocate_inactive(
+        self: &Arc<Self>,
+        context: &Context,
+        want: &Want<'_>,
+    ) -> Option<Range<u64>> {
+        let mut state = self.state.lock();
+        if !state.available || state.disabled > 0 || !state.may_fit(want.asize) {
+            self.reorder(&mut state);
+            return None;
+        }
+        if !self.load(&mut state, context) || state.disabled > 0 {
+            return None;
+        }
+        let found = self.take_space(&mut state, context, want.asize, want.txg);
+        if found.is_none() {
+            self.reweigh(&mut state, &context.features());
+        } else {
+            self.activate(&mut state, context, want);
+        }
+        found
+    }
+
+    fn activate(&self, state: &mut MutexGuard<'_, State>, context: &Context, want: &Want<'_>) {
+        let Want { activation, allocator, .. } = *want;
+        if state.active.is_none() && self.group.activate(allocator, activation, self.id.index) {
+            self.reweigh(state, &context.features());
+            let index = state.weight.index().unwrap_or(0);
+            state.active = Some(Active { activation, allocator, index });
+            self.reorder(state);
+        }
+    }
+
+    /// Makes a range that was allocated in `txg` and is not recorded free again.
+    fn give_back(&self, range: Range<u64>, txg: Txg) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Some(transient) = &mut state.transient else { return };
+        let allocating = &mut transient.allocating[super::metaslab::slot(txg)];
+        if allocating.remove(range.clone()).is_ok()
+            && let FreeTree::Loaded(free) = &mut state.free
+            && let Err(error) = free.add(range)
+        {
+            tracing::error!(vdev = %self.id.vdev, metaslab = self.id.index, %error, "lost space");
+        }
+    }
+}
+
+impl State {
+    /// Whether the metaslab may have room, as far as is known.
+    fn may_fit(&mut self, asize: u64) -> bool {
+        match &mut self.free {
+            FreeTree::Loaded(free) => free.largest() >= asize,
+            FreeTree::Unusable => false,
+            FreeTree::Unloaded | FreeTree::Loading => self.weight.may_fit(asize),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! How much space there is, and what follows from it: which groups are avoided, whether frees wait,
+//! which metaslabs stay in memory.
+
+use super::Allocator;
+use super::books::Books;
+use super::class;
+use super::group::SpaceTotals;
+use super::metaslab::FreeTree;
+use super::record::Deferral;
+use super::request::ClassKind;
+use super::topology::Topology;
+use super::tunables::LogFeature;
+use crate::log::book::MetaslabId;
+use crate::{fragmentation, layout};
+use rzfs_format::units::SECTOR_SIZE;
+use rzfs_format::{Txg, VdevId};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+/// Space of a pool. Deflated figures are bytes as data take them without parity.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PoolUsage {
+    /// By class, in the order of [`ClassKind::ALL`], in bytes as the vdevs count them.
+    pub classes: [SpaceTotals; 5],
+    /// Deflated space of the normal class on vdevs that can be allocated from (`rdspace`).
+    pub normal_space: u64,
+    /// Deflated bytes allocated in the special and dedup classes; with
+    /// [`PoolUsage::normal_space`] and what dedup and cloning save it is the pool's `dspace`.
+    pub special_allocated: u64,
+    /// Deflated space of the metaslabs that are kept for the intent log.
+    pub embedded_log_space: u64,
+    /// Deflated bytes that are held back so that a full pool can still free something.
+    pub slop: u64,
+}
+
+impl PoolUsage {
+    /// The figures of a class.
+    #[must_use]
+    pub const fn class(&self, class: ClassKind) -> SpaceTotals {
+        self.classes[class.index()]
+    }
+
+    /// The pool's size as `zpool list` shows it, from all classes but those of logs.
+    #[must_use]
+    pub fn total(&self) -> SpaceTotals {
+        let mut sum = SpaceTotals::default();
+        let counted = ClassKind::ALL.into_iter().filter(|class| *class != ClassKind::Log);
+        counted.for_each(|class| sum.add(self.class(class)));
+        sum
+    }
+}
+
+/// Space of a top-level vdev, in bytes as it counts them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VdevUsage {
+    /// The vdev.
+    pub vdev: VdevId,
+    /// Its figures.
+    pub totals: SpaceTotals,
+    /// Fragmentation of its free space in percent; `None` if its space maps do not tell.
+    pub fragmentation: Option<u64>,
+}
+
+/// The logs of a pool at the end of a txg.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LogStatus {
+    /// Logs.
+    pub logs: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Most blocks that they should have.
+    pub block_limit: u64,
+    /// Metaslabs whose own maps lack something.
+    pub dirty_metaslabs: u64,
+    /// Metaslabs that any log was ever about.
+    pub metaslabs: u64,
+    /// Bytes of memory of the changes that only logs have.
+    pub unflushed_memory: u64,
+}
+
+/// What allocated bytes count as with a deflate ratio.
+const fn deflated(bytes: u64, ratio: u64) -> u64 {
+    (bytes / SECTOR_SIZE).saturating_mul(ratio)
+}
+
+impl Allocator {
+    /// The space of the pool.
+    #[must_use]
+    pub fn usage(&self) -> PoolUsage {
+        let topology = self.topology();
+        let mut usage = PoolUsage::default();
+        for class in ClassKind::ALL {
+            for member in topology.ring(class) {
+                let totals = *member.group.totals.lock();
+                if let Some(sum) = usage.classes.get_mut(class.index()) {
+                    sum.add(totals);
+                }
+                let ratio = self.context.devices.deflate_ratio(member.group.vdev);
+                let deflated = |bytes| deflated(bytes, ratio);
+                match class {
+                    ClassKind::Normal => {
+                        if member.vdev.allocating == super::Allocating::Yes {
+                            usage.normal_space += deflated(totals.space);
+                        }
+                    }
+                    ClassKind::Special | ClassKind::Dedup => {
+                        usage.special_allocated += deflated(totals.allocated);
+                    }
+                    ClassKind::EmbeddedLog => usage.embedded_log_space += deflated(totals.space),
+                    ClassKind::Log => {}
+                }
+            }
+        }
+        usage.slop = layout::slop(usage.normal_space, usage.embedded_log_space);
+        usage
+    }
+
+    /// The space of the vdevs that have metaslabs.
+    #[must_use]
+    pub fn vdev_usage(&self) -> Vec<VdevUsage> {
+        let topology = self.topology();
+        let of_vdev = topology.vdevs.iter().map(|(vdev, live)| {
+            let mut totals = SpaceTotals::default();
+            live.groups.iter().for_each(|group| totals.add(*group.totals.lock()));
+            let parts = live.metaslabs.iter().map(|metaslab| {
+                let state = metaslab.state.lock();
+                (metaslab.fragmentation(&state), metaslab.free_bytes(&state))
+            });
+            VdevUsage { vdev: *vdev, totals, fragmentation: fragmentation::mean(parts) }
+        });
+        of_vdev.collect()
+    }
+
+    /// The logs as the last txg left them.
+    #[must_use]
+    pub fn log_status(&self) -> LogStatus {
+        *self.log_status.lock()
+    }
+
+    pub(crate) fn publish(&self, books: &Books) {
+        *self.log_status.lock() = LogStatus {
+            logs: books.book.logs().count() as u64,
+            blocks: books.book.blocks(),
+            block_limit: books.book.block_limit(),
+            dirty_metaslabs: books.book.summary().dirty_metaslabs(),
+            metaslabs: books.book.metaslab_count() as u64,
+            unflushed_memory: books.unflushed_memory,
+        };
+    }
+
+    /// The feature of logs is active from now on.
+    pub(crate) fn logs_became_active(&self) {
+        let mut features = self.context.features.write();
+        if features.logs == LogFeature::Enabled {
+            features.logs = LogFeature::Active;
+        }
+    }
+
+    pub(crate) fn take_arrivals(&self) -> BTreeSet<MetaslabId> {
+        std::mem::take(&mut *self.arrivals.lock())
+    }
+
+    pub(crate) fn has_obsolete(&self) -> bool {
+        !self.obsolete.lock().is_empty()
+    }
+
+    /// Whether frees of the txg that ends wait: not if there is so little space that waiting
+    /// could keep the pool from freeing anything.
+    pub(crate) fn deferral(&self, topology: &Topology) -> Deferral {
+        let normal = topology.totals(ClassKind::Normal);
+        if normal.free() <= self.usage().slop { Deferral::None } else { Deferral::TwoTxgs }
+    }
+
+    /// Finds out anew which groups are avoided, and shares out turns.
+    pub(crate) fn assess_groups(&self) {
+        let topology = self.topology();
+        let tunables = &self.context.tunables;
+        for class in ClassKind::ALL {
+            let ring = topology.ring(class);
+            for member in ring {
+                let totals = *member.group.totals.lock();
+                let low = u128::from(totals.free()) * 100
+                    < u128::from(totals.space) * u128::from(tunables.mg_noalloc_threshold);
+                let of_group =
+                    member.vdev.metaslabs.iter().filter(|metaslab| metaslab.group.class == class);
+                let fragmented = ring.len() > 1
+                    && fragmentation::mean(of_group.map(|metaslab| {
+                        let state = metaslab.state.lock();
+                        (metaslab.fragmentation(&state), metaslab.free_bytes(&state))
+                    }))
+                    .is_some_and(|percent| percent > tunables.mg_fragmentation_threshold);
+                member.group.avoided.store(low || fragmented, Ordering::Relaxed);
+                member.group.full.store(false, Ordering::Relaxed);
+            }
+            class::balance(ring, tunables, |member| {
+                self.context.devices.data_disks(member.group.vdev).max(1)
+            });
+        }
+    }
+
+    /// Unloads what was not used for some txgs, and counts the memory of the rest.
+    pub(crate) fn unload_unused(&self, txg: Txg) {
+        let topology = self.topology();
+        let loaded: Vec<MetaslabId> = self.context.loaded.lock().iter().copied().collect();
+        let mut bytes = 0;
+        for metaslab in loaded.iter().filter_map(|id| topology.metaslab(*id)) {
+            let (selected, memory) = {
+                let state = metaslab.state.lock();
+                (state.selected, state.free_memory())
+            };
+            let unused = txg.0 > selected.0.saturating_add(self.context.tunables.unload_delay);
+            if !(unused && metaslab.unload(&self.context)) {
+                bytes += memory;
+            }
+        }
+        self.context.loaded_bytes.store(bytes, Ordering::Relaxed);
+        self.unload_until(self.context.tunables.loaded_memory_limit());
+    }
+
+    /// Unloads metaslabs, the least recently used first, until the rest takes at most `limit`
+    /// bytes or is in use.
+    pub(crate) fn unload_until(&self, limit: u64) {
+        if self.context.loaded_bytes.load(Ordering::Relaxed) <= limit {
+            return;
+        }
+        let topology = self.topology();
+        let loaded: Vec<MetaslabId> = self.context.loaded.lock().iter().copied().collect();
+        let mut by_use: Vec<_> = loaded
+            .iter()
+            .filter_map(|id| topology.metaslab(*id))
+            .map(|metaslab| (metaslab.state.lock().selected, metaslab))
+            .collect();
+        by_use.sort_by_key(|(selected, metaslab)| (*selected, metaslab.id));
+        for (_, metaslab) in by_use {
+            let memory = metaslab.state.lock().free_memory();
+            if metaslab.unload(&self.context) {
+                let before = self.context.loaded_bytes.fetch_sub(
+                    memory.min(self.context.loaded_bytes.load(Ordering::Relaxed)),
+                    Ordering::Relaxed,
+                );
+                if before.saturating_sub(memory) <= limit {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Loads the metaslabs that are likely to be used next, so that allocations do not wait:
+    /// for a thread of its own, after a txg.
+    pub fn preload(&self) {
+        let topology = self.topology();
+        for member in ClassKind::ALL.iter().flat_map(|class| topology.ring(*class)) {
+            for index in member.group.best(self.context.tunables.preload_limit) {
+                let id = MetaslabId { vdev: member.group.vdev, index };
+                let Some(metaslab) = topology.metaslab(id) else { continue };
+                let mut state = metaslab.state.lock();
+                metaslab.load(&mut state, &self.context);
+            }
+        }
+    }
+}
+
+impl super::metaslab::State {
+    /// Bytes of the free tree.
+    fn free_memory(&self) -> u64 {
+        match &self.free {
+            FreeTree::Loaded(free) => free.segments().memory() as u64,
+            _ => 0,
+        }
+    }
+}
