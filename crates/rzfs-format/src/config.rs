@@ -3,6 +3,10 @@
 //! A configuration is an [`NvList`]. The types here are its typed readings: keys of the pool as
 //! fields, the tree of vdevs still a list. Unknown keys are ignored, as OpenZFS does.
 
+mod encode;
+
+pub use encode::{LabelledLeaf, VdevZaps};
+
 use crate::nvlist::{NvList, NvString};
 use crate::pool_state::PoolState;
 use crate::{FormatError, Guid, Txg};
@@ -118,8 +122,14 @@ pub struct AuxiliaryLabel {
     pub guid: Guid,
     /// `version` of the pool.
     pub version: u64,
+    /// `ashift`: of a cache device.
+    pub ashift: Option<u64>,
     /// `path`: where the device was when the label was written.
     pub path: Option<String>,
+    /// `devid`.
+    pub devid: Option<String>,
+    /// `phys_path`.
+    pub physical_path: Option<String>,
 }
 
 impl LabelConfig {
@@ -135,11 +145,15 @@ impl LabelConfig {
         }
         let state = PoolState::from_number(list.u64("state")?)?;
         if matches!(state, PoolState::Spare | PoolState::L2Cache) {
+            let text = |name| Ok(list.find_string(name)?.map(|text| text.to_text().into_owned()));
             return Ok(Self::Auxiliary(AuxiliaryLabel {
                 state,
                 guid,
                 version: list.find_u64("version")?.unwrap_or(1),
-                path: list.find_string("path")?.map(|path| path.to_text().into_owned()),
+                ashift: list.find_u64("ashift")?,
+                path: text("path")?,
+                devid: text("devid")?,
+                physical_path: text("phys_path")?,
             }));
         }
         let pool = PoolConfig::from_list(list)?;

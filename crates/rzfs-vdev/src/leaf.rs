@@ -39,6 +39,8 @@ pub(crate) struct Leaf {
     pending: AtomicU32,
     last_end: AtomicU64,
     probing: AtomicBool,
+    /// Whether its state is forgotten when the pool is imported again.
+    temporary: AtomicBool,
 }
 
 impl Leaf {
@@ -59,6 +61,7 @@ impl Leaf {
             pending: AtomicU32::new(0),
             last_end: AtomicU64::new(0),
             probing: AtomicBool::new(false),
+            temporary: AtomicBool::new(false),
         }
     }
 
@@ -109,6 +112,15 @@ impl Leaf {
 
     pub(crate) fn apply(&self, event: LeafEvent) -> (Health, Health) {
         self.health.apply(event)
+    }
+
+    pub(crate) fn set_temporary(&self, is_temporary: bool) {
+        self.temporary.store(is_temporary, Ordering::Release);
+    }
+
+    /// Whether its state is forgotten when the pool is imported again.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.temporary.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_rotational(&self) -> bool {

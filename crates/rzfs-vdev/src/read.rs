@@ -129,7 +129,7 @@ impl VdevTree {
         };
         let read = |copy: &LeafCopy| {
             let node = self.node(copy.leaf);
-            let (name, guid) = (node.name.clone(), node.config.guid);
+            let (name, guid) = (node.name.clone(), node.guid);
             let device = self.leaf(copy.leaf)?.usable_device()?;
             let data = read_exact_at(device.as_ref(), copy.position, size as usize)
                 .map(IoBuffer::freeze)

@@ -1,9 +1,11 @@
 //! The vdev tree of a pool.
 
 mod build;
+mod changes;
 mod space;
 mod vdev;
 
+pub use changes::Persistence;
 pub use vdev::Vdev;
 
 use crate::config::{AllocationBias, VdevConfig, VdevKind};
@@ -15,9 +17,13 @@ use crate::indirect::{IndirectMapping, MappingError};
 use crate::leaf::{Leaf, LeafDevices};
 use crate::raidz::RaidzGeometry;
 use crate::statistics::Counters;
+use changes::ConfigRecord;
+use parking_lot::Mutex;
+use rzfs_format::config::{PoolConfig, VdevZaps};
+use rzfs_format::nvlist::NvList;
 use rzfs_format::uberblock::RaidzReflow;
-use rzfs_format::{Guid, VdevId};
-use std::collections::HashMap;
+use rzfs_format::{FormatError, Guid, VdevId};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 /// What opening and reading a tree depends on besides its configuration.
@@ -112,10 +118,16 @@ pub(crate) struct Space {
     pub(crate) asize: u64,
 }
 
-/// A vdev. Its children are in `children`; `config.children` is empty.
+/// A vdev. Its children are in `children`; those of its configuration are empty.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) config: VdevConfig,
+    pub(crate) kind: VdevKind,
+    pub(crate) guid: Guid,
+    /// Position in the parent.
+    pub(crate) id: u64,
+    /// Whether it is a top-level vdev for the intent log.
+    is_log: bool,
+    pub(crate) config: ConfigRecord,
     pub(crate) name: Arc<str>,
     pub(crate) parent: Option<NodeId>,
     pub(crate) children: Vec<NodeId>,
@@ -128,13 +140,13 @@ pub(crate) struct Node {
 
 impl Node {
     /// Whether it is a top-level vdev for the intent log, without which a pool can be read.
-    fn is_log(&self) -> bool {
-        self.parent == Some(NodeId::ROOT) && self.config.top.is_log.is_some_and(|log| log != 0)
+    pub(crate) fn is_log(&self) -> bool {
+        self.is_log
     }
 
     /// Whether it is the slot of a vdev that was removed.
     fn is_gone(&self) -> bool {
-        matches!(self.role, Role::Indirect(_)) || self.config.kind == VdevKind::Hole
+        matches!(self.role, Role::Indirect(_)) || self.kind == VdevKind::Hole
     }
 }
 
@@ -147,6 +159,10 @@ pub struct VdevTree {
     nodes: Vec<Node>,
     by_guid: HashMap<Guid, NodeId>,
     options: TreeOptions,
+    /// Top-level vdevs whose labels are to be rewritten.
+    pub(crate) dirty: Mutex<BTreeSet<VdevId>>,
+    /// Held by whoever writes labels.
+    pub(crate) label_turn: Mutex<()>,
 }
 
 impl VdevTree {
@@ -163,7 +179,7 @@ impl VdevTree {
         options: TreeOptions,
     ) -> Result<Self, ConfigError> {
         let (nodes, by_guid) = build::build(config, devices, &options)?;
-        Ok(Self { nodes, by_guid, options })
+        Ok(Self { nodes, by_guid, options, dirty: Mutex::default(), label_turn: Mutex::default() })
     }
 
     /// The limits of reading.
@@ -222,10 +238,41 @@ impl VdevTree {
         self.vdevs().filter(|vdev| vdev.kind().is_device())
     }
 
-    /// The configuration of the whole tree, as it was opened.
+    /// The configuration of the whole tree, as it was opened and changed since.
     #[must_use]
     pub fn config(&self) -> VdevConfig {
         self.root().config()
+    }
+
+    /// The sum of all guids, modulo 2^64, as uberblocks have it (spec 01, section 3.6).
+    #[must_use]
+    pub fn guid_sum(&self) -> u64 {
+        self.nodes.iter().fold(0, |sum, node| sum.wrapping_add(node.guid.get()))
+    }
+
+    /// The configuration that the MOS gets: `pool` with this tree, its flags as they are to be
+    /// stored.
+    ///
+    /// # Errors
+    /// [`FormatError`] when a text is not one that a list can have.
+    pub fn mos_config(
+        &self,
+        pool: &PoolConfig,
+        vdev_zaps: VdevZaps,
+    ) -> Result<NvList, FormatError> {
+        let pool = PoolConfig {
+            vdev_tree: self.root().config_to_store().to_nvlist()?,
+            vdev_children: Some(self.top_levels().count() as u64),
+            holes: self.holes(),
+            ..pool.clone()
+        };
+        pool.to_mos_config(vdev_zaps)
+    }
+
+    /// Ids of the slots of removed log devices.
+    pub(crate) fn holes(&self) -> Vec<u64> {
+        let holes = self.top_levels().filter(|top| top.kind() == VdevKind::Hole);
+        holes.map(Vdev::id).collect()
     }
 
     /// The state of the pool's vdevs as a whole.
@@ -236,24 +283,14 @@ impl VdevTree {
 
     /// A leaf's own state, or what follows from the children's.
     pub(crate) fn node_health(&self, id: NodeId) -> Health {
-        self.health_assuming(id, None)
+        self.health_assuming(id, &[])
     }
 
-    /// The state that the top-level vdev of a leaf would have if the leaf had another state.
-    pub(crate) fn top_health_assuming(&self, leaf: NodeId, assumed: Health) -> Health {
-        let mut top = leaf;
-        while let Some(parent) = self.node(top).parent.filter(|parent| *parent != NodeId::ROOT) {
-            top = parent;
-        }
-        self.health_assuming(top, Some((leaf, assumed)))
-    }
-
-    fn health_assuming(&self, id: NodeId, assumption: Option<(NodeId, Health)>) -> Health {
+    /// The state that a vdev would have if leaves had other states.
+    pub(crate) fn health_assuming(&self, id: NodeId, assumptions: &[(NodeId, Health)]) -> Health {
         let node = self.node(id);
-        if let Some((leaf, health)) = assumption
-            && leaf == id
-        {
-            return health;
+        if let Some((_, health)) = assumptions.iter().find(|(leaf, _)| *leaf == id) {
+            return *health;
         }
         let children = |redundancy| {
             let concrete = |child: &&NodeId| !self.node(**child).is_gone();
@@ -262,7 +299,7 @@ impl VdevTree {
                 .iter()
                 .filter(concrete)
                 .map(|child| {
-                    let health = self.health_assuming(*child, assumption);
+                    let health = self.health_assuming(*child, assumptions);
                     if self.node(*child).is_log() { health.at_most_degraded() } else { health }
                 })
                 .collect();

@@ -111,8 +111,19 @@ impl History {
     /// What is on the medium after a crash at this moment.
     #[must_use]
     pub fn crash_image(&self, at: Moment, loss: &Loss) -> Vec<u8> {
-        let durable_before = self.durable_before(at);
         let mut image = self.base.to_vec();
+        for (offset, bytes) in self.crash_writes(at, loss) {
+            place(&mut image, offset, bytes);
+        }
+        image
+    }
+
+    /// What a crash at this moment leaves of all writes, in the order in which they were done:
+    /// put on the content of the beginning, this is [`Self::crash_image`].
+    #[must_use]
+    pub fn crash_writes(&self, at: Moment, loss: &Loss) -> Vec<(u64, Bytes)> {
+        let durable_before = self.durable_before(at);
+        let mut writes = Vec::new();
         let mut index = 0;
         for event in self.events.iter().filter(|event| event.submitted <= at) {
             let (EventKind::Write { offset, bytes } | EventKind::Damage { offset, bytes }) =
@@ -122,14 +133,14 @@ impl History {
             };
             if event.is_loose(at, durable_before) {
                 for part in loss.kept(index, bytes.len(), self.sector) {
-                    place(&mut image, *offset + part.start as u64, bytes.slice(part));
+                    writes.push((*offset + part.start as u64, bytes.slice(part)));
                 }
                 index += 1;
             } else {
-                place(&mut image, *offset, bytes.clone());
+                writes.push((*offset, bytes.clone()));
             }
         }
-        image
+        writes
     }
 
     /// Writes that completed before this moment are durable at the moment of the crash.

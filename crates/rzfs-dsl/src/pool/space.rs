@@ -86,7 +86,8 @@ fn geometry(tree: &VdevTree, vdev: Vdev<'_>, id: VdevId) -> Option<VdevGeometry>
     if matches!(vdev.kind(), VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing) {
         return None;
     }
-    let top = &vdev.own_config().top;
+    let config = vdev.own_config();
+    let top = &config.top;
     Some(VdevGeometry {
         vdev: id,
         asize: vdev.asize()?,

@@ -99,11 +99,24 @@ impl VdevConfig {
         Ok(config)
     }
 
-    /// The list of this configuration, with all its children.
+    /// The list of this configuration for the MOS, with all its children, pairs in OpenZFS's
+    /// order.
     ///
     /// # Errors
     /// [`FormatError`] when a name of [`Self::others`] is not one that a list can have.
     pub fn to_nvlist(&self) -> Result<NvList, FormatError> {
+        self.list_for(Reader::Mos)
+    }
+
+    /// The list of this configuration for labels: without the ZAPs, which only the MOS names.
+    ///
+    /// # Errors
+    /// [`FormatError`] when a name of [`Self::others`] is not one that a list can have.
+    pub fn to_label_nvlist(&self) -> Result<NvList, FormatError> {
+        self.list_for(Reader::Label)
+    }
+
+    fn list_for(&self, reader: Reader) -> Result<NvList, FormatError> {
         let mut writer = Writer(NvList::new());
         let name = NvString::new(self.kind.name())?;
         writer.0.insert("type", name)?;
@@ -111,28 +124,32 @@ impl VdevConfig {
         writer.0.insert("guid", self.guid.get())?;
         self.write_device(&mut writer)?;
         self.write_redundancy(&mut writer)?;
+        writer.number("whole_disk", self.hints.whole_disk)?;
+        writer.one("not_present", self.flags.not_present)?;
+        writer.number("is_spare", self.flags.is_spare)?;
         self.write_top_level(&mut writer)?;
-        self.write_state(&mut writer)?;
+        self.write_objects(&mut writer, reader)?;
         for pair in &self.others {
             writer.0.insert(pair.name(), pair.value().clone())?;
         }
-        if !self.children.is_empty() {
+        // A removed vdev has none and says so.
+        if !self.children.is_empty() || self.kind == VdevKind::Indirect {
             let children: Result<Vec<NvList>, _> =
-                self.children.iter().map(Self::to_nvlist).collect();
+                self.children.iter().map(|child| child.list_for(reader)).collect();
             writer.0.insert("children", children?)?;
         }
+        self.write_state(&mut writer)?;
         Ok(writer.0)
     }
 
     fn write_device(&self, writer: &mut Writer) -> Result<(), FormatError> {
-        let DeviceHints { path, devid, physical_path, enclosure_path, fru, whole_disk, rotational } =
+        let DeviceHints { path, devid, physical_path, enclosure_path, fru, rotational, .. } =
             &self.hints;
         writer.text("path", path.as_ref())?;
         writer.text("devid", devid.as_ref())?;
         writer.text("phys_path", physical_path.as_ref())?;
         writer.text("vdev_enc_sysfs_path", enclosure_path.as_ref())?;
         writer.text("fru", fru.as_ref())?;
-        writer.number("whole_disk", *whole_disk)?;
         writer.number("rotational", *rotational)
     }
 
@@ -164,7 +181,7 @@ impl VdevConfig {
             non_allocating,
             removing,
             allocation_bias,
-            zap,
+            zap: _,
         } = self.top;
         writer.number("metaslab_array", metaslab_array.map(ObjectId::get))?;
         writer.number("metaslab_shift", metaslab_shift)?;
@@ -177,34 +194,46 @@ impl VdevConfig {
         if let Some(bias) = allocation_bias {
             writer.0.insert("alloc_bias", NvString::new(bias.name())?)?;
         }
+        Ok(())
+    }
+
+    /// What lies in the MOS, and when the vdev came and changed.
+    fn write_objects(&self, writer: &mut Writer, reader: Reader) -> Result<(), FormatError> {
+        writer.number("DTL", self.leaf.dtl_object.map(ObjectId::get))?;
         let IndirectRecord { mapping, births, previous } = self.indirect;
         writer.number("com.delphix:indirect_object", mapping.map(ObjectId::get))?;
         writer.number("com.delphix:indirect_births", births.map(ObjectId::get))?;
         writer.number("com.delphix:prev_indirect_vdev", previous)?;
-        writer.number("com.delphix:vdev_zap_top", zap.map(ObjectId::get))?;
-        writer.number("com.klarasystems:vdev_zap_root", self.root_zap.map(ObjectId::get))
+        writer.number("create_txg", self.create_txg.map(Txg::get))?;
+        writer.number("expansion_time", self.leaf.expansion_time)?;
+        if reader == Reader::Mos {
+            writer.number("com.delphix:vdev_zap_leaf", self.leaf.zap.map(ObjectId::get))?;
+            writer.number("com.delphix:vdev_zap_top", self.top.zap.map(ObjectId::get))?;
+            writer.number("com.klarasystems:vdev_zap_root", self.root_zap.map(ObjectId::get))?;
+            writer.flag("com.datto:resilver_defer", self.flags.resilver_deferred)?;
+        }
+        Ok(())
     }
 
     fn write_state(&self, writer: &mut Writer) -> Result<(), FormatError> {
-        let leaf = &self.leaf;
-        writer.number("DTL", leaf.dtl_object.map(ObjectId::get))?;
-        writer.number("create_txg", self.create_txg.map(Txg::get))?;
-        writer.number("com.delphix:vdev_zap_leaf", leaf.zap.map(ObjectId::get))?;
-        writer.number("expansion_time", leaf.expansion_time)?;
-        writer.number("resilver_txg", leaf.resilver_txg.map(Txg::get))?;
-        writer.number("rebuild_txg", leaf.rebuild_txg.map(Txg::get))?;
-        writer.number("orig_guid", leaf.original_guid.map(Guid::get))?;
         let flags = &self.flags;
         writer.one("offline", flags.offline)?;
+        writer.number("resilver_txg", self.leaf.resilver_txg.map(Txg::get))?;
+        writer.number("rebuild_txg", self.leaf.rebuild_txg.map(Txg::get))?;
         writer.one("faulted", flags.faulted)?;
         writer.one("degraded", flags.degraded)?;
         writer.one("removed", flags.removed)?;
-        writer.one("not_present", flags.not_present)?;
         writer.one("unspare", flags.unspare)?;
-        writer.number("is_spare", flags.is_spare)?;
-        writer.flag("com.datto:resilver_defer", flags.resilver_deferred)?;
-        writer.text("aux_state", flags.aux_state.as_ref())
+        writer.text("aux_state", flags.aux_state.as_ref())?;
+        writer.number("orig_guid", self.leaf.original_guid.map(Guid::get))
     }
+}
+
+/// Who will read a list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Mos,
+    Label,
 }
 
 fn object(list: &NvList, name: &str) -> Result<Option<ObjectId>, FormatError> {

@@ -27,7 +27,7 @@ impl VdevTree {
             } else {
                 LeafEvent::ProbeFailed
             };
-            leaf.apply(event);
+            self.happen(id, event);
         }
         leaf.end_probe();
     }
@@ -35,6 +35,6 @@ impl VdevTree {
     /// Whether the top-level vdev would be lost without this leaf.
     fn is_required(&self, id: NodeId, leaf: &Leaf) -> bool {
         let assumed = leaf.health().after(LeafEvent::ProbeFailed);
-        !self.top_health_assuming(id, assumed).is_usable()
+        !self.health_assuming(self.top_of(id), &[(id, assumed)]).is_usable()
     }
 }

@@ -414,7 +414,7 @@ impl<'t> Task<'t> {
 
     fn unreadable(&self) -> Vec<Finding> {
         let finding = |fault: &Fault| Finding {
-            leaf: self.tree.node(fault.leaf).config.guid,
+            leaf: self.tree.node(fault.leaf).guid,
             position: fault.error.offset,
             len: fault.len,
             kind: FindingKind::Unreadable(fault.error.clone()),
@@ -447,7 +447,7 @@ impl<'t> Task<'t> {
         }
         self.blame(wrong.iter().map(|(copy, _)| copy));
         let finding = |(copy, len): (LeafCopy, usize)| Finding {
-            leaf: self.tree.node(copy.leaf).config.guid,
+            leaf: self.tree.node(copy.leaf).guid,
             position: copy.position,
             len,
             kind: FindingKind::Wrong,
@@ -498,11 +498,11 @@ impl<'t> Task<'t> {
         }
         let dva = self.read.dva;
         let top = self.tree.node(self.tree.top_node(dva.vdev()).unwrap_or(NodeId::ROOT));
-        let (name, guid, offset) = (top.name.clone(), top.config.guid, dva.offset());
+        let (name, guid, offset) = (top.name.clone(), top.guid, dva.offset());
         let fault = self.faults.iter().find(|fault| !is_gone(&fault.error));
         let error = if let Some(Fault { leaf, error, .. }) = fault {
             let leaf = self.tree.node(*leaf);
-            let (name, guid) = (leaf.name.clone(), leaf.config.guid);
+            let (name, guid) = (leaf.name.clone(), leaf.guid);
             VdevError::Io { name, guid, source: error.clone() }
         } else if self.attempts > 0 {
             VdevError::Checksum { name, guid, offset, attempts: self.attempts }

@@ -1,5 +1,6 @@
 //! From a configuration to a tree: every rule of spec 07, section 2.
 
+use super::changes::ConfigRecord;
 use super::{DistributedSpare, Node, NodeId, Role, Space, TreeOptions};
 use crate::config::{DraidRecord, VdevConfig, VdevKind};
 use crate::draid::{self, DraidGeometry, DraidProblem, DraidShape};
@@ -94,8 +95,13 @@ impl Builder<'_> {
         let name = display_name(&config, children.len());
         let parent = place.parent.map(|(id, _)| id);
         let counters = Counters::default();
+        let is_top_level = parent == Some(NodeId::ROOT);
         self.nodes.push(Node {
-            config,
+            kind,
+            guid: config.guid,
+            id: config.id,
+            is_log: is_top_level && config.top.is_log.is_some_and(|is_log| is_log != 0),
+            config: ConfigRecord::new(config),
             name,
             parent,
             children: Vec::new(),
@@ -246,6 +252,7 @@ impl Builder<'_> {
                 continue;
             };
             let absent = ConfigProblem::Absent { key: "top_guid" };
+            let config = &config.get();
             let top = config.top_guid.ok_or_else(|| fault(config, absent))?;
             let draid = self.by_guid.get(&top).copied();
             let spares = draid.and_then(|id| match &self.nodes.get(id.0 as usize)?.role {

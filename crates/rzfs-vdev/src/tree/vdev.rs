@@ -7,7 +7,7 @@ use crate::health::Health;
 use crate::indirect::IndirectMapping;
 use crate::statistics::{ErrorCounts, IoCounts};
 use rzfs_blockdev::BlockDevice;
-use rzfs_format::{Guid, VdevId};
+use rzfs_format::{Guid, ObjectId, VdevId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,19 +30,19 @@ impl<'a> Vdev<'a> {
     /// What it is.
     #[must_use]
     pub fn kind(self) -> VdevKind {
-        self.node().config.kind
+        self.node().kind
     }
 
     /// Its position in the parent; for a top-level vdev the number in addresses.
     #[must_use]
     pub fn id(self) -> u64 {
-        self.node().config.id
+        self.node().id
     }
 
     /// Its guid; 0 for holes and missing top-level vdevs.
     #[must_use]
     pub fn guid(self) -> Guid {
-        self.node().config.guid
+        self.node().guid
     }
 
     /// The name that tools show: a path, or kind and position.
@@ -53,15 +53,25 @@ impl<'a> Vdev<'a> {
 
     /// Its configuration without the children.
     #[must_use]
-    pub fn own_config(self) -> &'a VdevConfig {
-        &self.node().config
+    pub fn own_config(self) -> Arc<VdevConfig> {
+        self.node().config.get()
     }
 
     /// Its configuration with everything below it.
     #[must_use]
     pub fn config(self) -> VdevConfig {
-        let mut config = self.node().config.clone();
+        let mut config = VdevConfig::clone(&self.own_config());
         config.children = self.children().map(Vdev::config).collect();
+        config
+    }
+
+    /// Its configuration with everything below it as it is to be stored: the flags of leaves say
+    /// what state they are in (spec 07, section 4.3).
+    #[must_use]
+    pub fn config_to_store(self) -> VdevConfig {
+        let mut config = VdevConfig::clone(&self.own_config());
+        config.flags = self.tree.flags_to_store(self.id, &config.flags);
+        config.children = self.children().map(Vdev::config_to_store).collect();
         config
     }
 
@@ -72,8 +82,22 @@ impl<'a> Vdev<'a> {
     }
 
     /// The vdevs below, by position.
-    pub fn children(self) -> impl ExactSizeIterator<Item = Self> + 'a {
+    pub fn children(self) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator + 'a {
         self.node().children.iter().map(move |id| Self { id: *id, ..self })
+    }
+
+    /// All leaves that are devices among it and the vdevs below it.
+    #[must_use]
+    pub fn leaves_below(self) -> Vec<Self> {
+        let mut leaves = Vec::new();
+        let mut waiting = vec![self];
+        while let Some(vdev) = waiting.pop() {
+            if vdev.kind().is_device() {
+                leaves.push(vdev);
+            }
+            waiting.extend(vdev.children().rev());
+        }
+        leaves
     }
 
     /// The top-level vdev that it is or belongs to; `None` for the root.
@@ -110,6 +134,22 @@ impl<'a> Vdev<'a> {
             writes: sum.writes.saturating_add(child.writes),
             bytes_written: sum.bytes_written.saturating_add(child.bytes_written),
         })
+    }
+
+    /// The node of it.
+    pub(crate) fn node_id(self) -> NodeId {
+        self.id
+    }
+
+    /// Whether it is a top-level vdev for the intent log.
+    pub(crate) fn is_log(self) -> bool {
+        self.node().is_log()
+    }
+
+    /// Whether blocks can be allocated on it: a top-level vdev with a metaslab array.
+    #[must_use]
+    pub fn has_metaslabs(self) -> bool {
+        self.own_config().top.metaslab_array.is_some_and(|array| array != ObjectId(0))
     }
 
     /// The device of a leaf, whatever its state.
@@ -164,11 +204,10 @@ impl<'a> Vdev<'a> {
     /// the configuration of a pool on disk, the others are in the vdev's ZAP.
     #[must_use]
     pub fn allocation_bias(self) -> Option<AllocationBias> {
-        let top = &self.node().config.top;
-        match top.is_log {
-            Some(is_log) if is_log != 0 => Some(AllocationBias::Log),
-            _ => self.node().bias.get().copied().or(top.allocation_bias),
+        if self.node().is_log() {
+            return Some(AllocationBias::Log);
         }
+        self.node().bias.get().copied().or_else(|| self.own_config().top.allocation_bias)
     }
 
     /// The mapping of a removed vdev, once it is loaded.

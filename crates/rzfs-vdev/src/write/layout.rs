@@ -122,7 +122,7 @@ impl VdevTree {
 
     fn no_memory(&self, top: NodeId, offset: u64, len: u64, source: io::Error) -> VdevError {
         let node = self.node(top);
-        let (name, guid) = (node.name.clone(), node.config.guid);
+        let (name, guid) = (node.name.clone(), node.guid);
         let device = name.clone();
         let source =
             DeviceError { device, operation: "write", offset, len, source: Arc::new(source) };

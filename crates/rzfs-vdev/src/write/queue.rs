@@ -149,12 +149,12 @@ impl<'t> WriteQueue<'t> {
         {
             node.counters.count_write_error();
             if is_gone(error) {
-                leaf.apply(LeafEvent::Vanished);
+                self.tree.happen(span.leaf, LeafEvent::Vanished);
             } else if !self.suspects.contains(&span.leaf) {
                 self.suspects.push(span.leaf);
             }
         }
-        let (name, guid) = (node.name.clone(), node.config.guid);
+        let (name, guid) = (node.name.clone(), node.guid);
         let error = VdevError::Io { name, guid, source: error.clone() };
         self.failed.extend(span.members.into_iter().map(|write| (write, error.clone())));
     }

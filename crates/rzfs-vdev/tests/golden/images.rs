@@ -68,6 +68,10 @@ impl ImagePool {
         Some(Self { images, labels })
     }
 
+    pub(crate) fn image(&self, image: usize) -> &std::path::Path {
+        &self.images[image]
+    }
+
     pub(crate) fn guid(&self, image: usize) -> Guid {
         Guid(self.labels[image].find_u64("guid").unwrap().unwrap_or(0))
     }

@@ -59,6 +59,16 @@ impl SparseDevice {
         self.damage(0..self.size, damage);
     }
 
+    /// Takes all that is wrong away.
+    pub(crate) fn take_damage(&self) -> Vec<(Range<u64>, Damage)> {
+        std::mem::take(&mut self.damage.lock())
+    }
+
+    /// Puts it back.
+    pub(crate) fn put_damage(&self, damage: Vec<(Range<u64>, Damage)>) {
+        *self.damage.lock() = damage;
+    }
+
     /// The ranges that were read since the last call.
     pub(crate) fn take_reads(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.reads.lock())

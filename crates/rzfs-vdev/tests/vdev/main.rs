@@ -6,6 +6,7 @@ mod device;
 mod fields;
 mod hostile;
 mod indirect;
+mod labels;
 mod mirror;
 mod pool;
 mod spares;

@@ -53,7 +53,7 @@ fn fragmentation(root: &VdevReport) -> Option<u64> {
 
 fn vdev(tree: &VdevTree, one: Vdev<'_>, space: &[VdevSpace]) -> VdevReport {
     let role = one.top_level().map_or(VdevRole::Normal, role);
-    let mut report = of_config(one.own_config(), role, one.health());
+    let mut report = of_config(&one.own_config(), role, one.health());
     report.draid_children = one.children().len() as u64;
     report.ashift = match (one.ashift(), one.device()) {
         (Some(ashift), _) => u64::from(ashift),

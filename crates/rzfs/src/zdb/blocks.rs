@@ -67,7 +67,8 @@ impl Classes {
     /// treats their mappings as metaslabs.
     fn add_removed(&mut self, pool: &Pool) {
         for vdev in pool.vdevs().top_levels().filter(|vdev| vdev.mapping().is_some()) {
-            let top = &vdev.own_config().top;
+            let config = vdev.own_config();
+            let top = &config.top;
             let (Some(asize), Some(shift)) = (top.asize, top.metaslab_shift) else { continue };
             let shift = u32::try_from(shift).unwrap_or(u32::MAX).min(63);
             self.normal.space = self.normal.space.saturating_add(asize >> shift << shift);

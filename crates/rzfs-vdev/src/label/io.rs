@@ -1,0 +1,75 @@
+//! Writes of parts of labels: sent together, each answered for itself.
+
+use bytes::Bytes;
+use rzfs_blockdev::{BlockDevice, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest};
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// A part of a label to write.
+#[derive(Debug)]
+pub(super) struct LabelWrite<'a> {
+    pub(super) device: &'a Arc<dyn BlockDevice>,
+    pub(super) offset: u64,
+    pub(super) block: std::io::Result<Bytes>,
+}
+
+/// Writes all and waits for them; the answers are in the order of the writes.
+pub(super) fn write(writes: Vec<LabelWrite<'_>>) -> Vec<Result<(), DeviceError>> {
+    run(writes.into_iter().map(|write| {
+        let operation = write.block.map(IoOperation::Write);
+        (write.device, write.offset, operation)
+    }))
+}
+
+/// Flushes all devices and waits for them; one without a write cache has nothing to do.
+pub(super) fn flush<'a>(
+    devices: impl Iterator<Item = &'a Arc<dyn BlockDevice>>,
+) -> Vec<Result<(), DeviceError>> {
+    let answers = run(devices.map(|device| (device, 0, Ok(IoOperation::Flush))));
+    let is_uncached = |error: &DeviceError| error.source.kind() == ErrorKind::Unsupported;
+    answers
+        .into_iter()
+        .map(|answer| match answer {
+            Err(error) if !is_uncached(&error) => Err(error),
+            _ => Ok(()),
+        })
+        .collect()
+}
+
+fn run<'a>(
+    operations: impl Iterator<Item = (&'a Arc<dyn BlockDevice>, u64, std::io::Result<IoOperation>)>,
+) -> Vec<Result<(), DeviceError>> {
+    let completions = CompletionQueue::new();
+    let mut answers = Vec::new();
+    let mut waiting = 0usize;
+    for (device, offset, operation) in operations {
+        let token = answers.len() as u64;
+        match operation {
+            Ok(operation) => {
+                device.submit(vec![IoRequest { token, offset, operation }], &completions);
+                waiting += 1;
+                answers.push(Ok(()));
+            }
+            Err(source) => answers.push(Err(DeviceError {
+                device: device.name().into(),
+                operation: "write",
+                offset,
+                len: 0,
+                source: Arc::new(source),
+            })),
+        }
+    }
+    for _ in 0..waiting {
+        let completion = completions.wait();
+        let index = usize::try_from(completion.token).unwrap_or(usize::MAX);
+        if let (Err(error), Some(answer)) = (completion.result, answers.get_mut(index)) {
+            *answer = Err(error);
+        }
+    }
+    answers
+}
+
+/// Zeros of a part of a label.
+pub(super) fn zeros(len: usize) -> std::io::Result<Bytes> {
+    IoBuffer::zeroed(len).map(IoBuffer::freeze)
+}

@@ -1,0 +1,420 @@
+//! The end of a txg: flush, labels, uberblock, labels (spec 01, section 3.7).
+//!
+//! ```text
+//! flush    every leaf             the blocks of the txg are durable
+//! L0, L2   leaves whose configuration changed; flush
+//! ring     the uberblock, in all four labels of some or all leaves; flush      the txg is committed
+//! L1, L3   as L0, L2; flush
+//! ```
+//! Before the uberblock is durable, L1 and L3 still fit the one before it; afterwards L0 and L2
+//! fit the new one. So at any moment the best uberblock has a pair of labels that is not younger.
+
+use super::LabelError;
+use super::blocks::{self, ConfigBlock};
+use super::initial::LeafPlace;
+use super::io::{self, LabelWrite};
+use crate::health::{Health, LeafEvent};
+use crate::read::is_gone;
+use crate::tree::{NodeId, Vdev, VdevTree};
+use parking_lot::MutexGuard;
+use rzfs_blockdev::{BlockDevice, DeviceError};
+use rzfs_format::config::PoolConfig;
+use rzfs_format::label::{CONFIG_OFFSET, LABELS, LabelIndex, LeafSize, Multihost, UberblockRing};
+use rzfs_format::uberblock::Uberblock;
+use rzfs_format::{Guid, VdevId};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// Top-level vdevs that get the uberblock of a txg without changes of configurations
+/// (`SPA_SYNC_MIN_VDEVS`).
+const MIN_VDEVS: usize = 3;
+
+/// Leaves whose labels are written together; bounds the memory to 7 MiB.
+const LEAVES_AT_ONCE: usize = 32;
+
+/// The labels before and after the uberblock.
+const EVEN: [usize; 2] = [0, 2];
+const ODD: [usize; 2] = [1, 3];
+
+/// A spare or cache device, which gets uberblocks when its pool is created.
+#[derive(Clone, Debug)]
+pub struct AuxiliaryDevice {
+    /// log2 of its sector size, which gives the slots of its ring.
+    pub ashift: u64,
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+}
+
+/// What a txg commits.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit<'a> {
+    /// What labels say besides the vdevs; its txg is the uberblock's, its tree and what it says
+    /// about the number of vdevs are the tree's, whatever they are here.
+    pub pool: &'a PoolConfig,
+    /// The uberblock.
+    pub uberblock: &'a Uberblock,
+    /// Whether the last slot of rings is kept for heartbeats.
+    pub multihost: Multihost,
+    /// Where the choice of vdevs begins when not all get the uberblock; any number.
+    pub first_choice: u64,
+    /// Devices outside of the tree that get the uberblock too: those of a new pool.
+    pub auxiliary: &'a [AuxiliaryDevice],
+}
+
+/// A leaf that did not get what it should.
+#[derive(Clone, Debug)]
+pub struct LeafFailure {
+    /// The leaf.
+    pub leaf: Guid,
+    /// What the device says.
+    pub error: DeviceError,
+}
+
+/// What a commit has written.
+#[derive(Clone, Default, Debug)]
+pub struct CommitReport {
+    /// Top-level vdevs whose labels were rewritten.
+    pub relabelled: BTreeSet<VdevId>,
+    /// Copies of the uberblock that are durable.
+    pub uberblocks: usize,
+    /// Leaves that missed something; the commit does not depend on them.
+    pub failures: Vec<LeafFailure>,
+}
+
+/// Why a txg could not be committed. The same commit can be tried again.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CommitError {
+    /// A configuration cannot be written.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    /// Too many leaves could not make the blocks of the txg durable. Nothing was committed.
+    #[error("{name}: the blocks of txg {txg} are not durable: {source}")]
+    Flush {
+        /// Name of the top-level vdev.
+        name: Arc<str>,
+        /// The txg.
+        txg: rzfs_format::Txg,
+        /// What the last of these leaves says.
+        source: DeviceError,
+    },
+    /// No leaf of a top-level vdev has taken its new label. If `committed`, the uberblock is
+    /// durable all the same.
+    #[error("{name}: no label could be written: {}", describe(source.as_ref()))]
+    Labels {
+        /// Name of the top-level vdev.
+        name: Arc<str>,
+        /// Whether this was after the uberblock.
+        committed: bool,
+        /// What the last of its leaves says, if there is one.
+        source: Option<DeviceError>,
+    },
+    /// No leaf has taken the uberblock, as far as is known.
+    #[error("no uberblock could be written: {}", describe(source.as_ref()))]
+    Uberblock {
+        /// What the last leaf says, if there is one.
+        source: Option<DeviceError>,
+    },
+}
+
+fn describe(error: Option<&DeviceError>) -> String {
+    error.map_or_else(|| "no device is available".to_owned(), ToString::to_string)
+}
+
+/// The right to write labels and uberblocks during one txg.
+///
+/// It takes the marks of changed configurations ([`VdevTree::mark_config_dirty`]): what is marked
+/// later belongs to the next txg, unless [`Self::absorb`] takes it too. A value that is dropped
+/// without a successful commit gives the marks back. There is one at a time; beginning another
+/// one waits.
+#[derive(Debug)]
+pub struct ConfigSync<'t> {
+    tree: &'t VdevTree,
+    dirty: BTreeSet<VdevId>,
+    failures: Vec<LeafFailure>,
+    _turn: MutexGuard<'t, ()>,
+}
+
+/// How a phase went for one leaf.
+struct LeafOutcome {
+    leaf: NodeId,
+    top: NodeId,
+    written: usize,
+    error: Option<DeviceError>,
+}
+
+impl<'t> ConfigSync<'t> {
+    /// Begins the txg that syncs now.
+    #[must_use]
+    pub fn begin(tree: &'t VdevTree) -> Self {
+        let turn = tree.label_turn.lock();
+        let mut sync = Self { tree, dirty: BTreeSet::new(), failures: Vec::new(), _turn: turn };
+        sync.absorb();
+        sync
+    }
+
+    /// Takes marks that came meanwhile. Returns whether there were any: then the configuration in
+    /// the MOS has to be written again in this txg.
+    pub fn absorb(&mut self) -> bool {
+        let new = std::mem::take(&mut *self.tree.dirty.lock());
+        let has_new = !new.is_empty();
+        self.dirty.extend(new);
+        has_new
+    }
+
+    /// Top-level vdevs whose labels this txg rewrites. If there are any, the configuration in the
+    /// MOS is to be written in this txg too.
+    #[must_use]
+    pub const fn dirty(&self) -> &BTreeSet<VdevId> {
+        &self.dirty
+    }
+
+    /// Commits the txg: makes its blocks durable and then the uberblock and the labels.
+    ///
+    /// # Errors
+    /// [`CommitError`]; the pool has to be suspended, or the commit tried again.
+    pub fn commit(mut self, commit: &Commit<'_>) -> Result<CommitReport, CommitError> {
+        let labels = self.encode(commit)?;
+        self.flush_blocks(commit)?;
+        self.write_labels(&labels, EVEN, false)?;
+        let uberblocks = self.write_uberblocks(commit)?;
+        self.write_labels(&labels, ODD, true)?;
+        Ok(CommitReport {
+            relabelled: std::mem::take(&mut self.dirty),
+            uberblocks,
+            failures: std::mem::take(&mut self.failures),
+        })
+    }
+
+    /// The labels of all leaves that get new ones.
+    fn encode(&self, commit: &Commit<'_>) -> Result<Vec<(NodeId, ConfigBlock)>, LabelError> {
+        let pool = PoolConfig { txg: commit.uberblock.txg, ..commit.pool.clone() };
+        let mut labels = Vec::new();
+        for top in self.dirty.iter().filter_map(|vdev| self.tree.top_level(*vdev)) {
+            for leaf in self.usable_leaves(top) {
+                let config = self.tree.label_config(&pool, top, LeafPlace::of(leaf), None)?;
+                labels.push((leaf.node_id(), ConfigBlock::new(leaf.guid(), &config)?));
+            }
+        }
+        Ok(labels)
+    }
+
+    fn usable_leaves(&self, top: Vdev<'t>) -> impl Iterator<Item = Vdev<'t>> + use<'t> {
+        let tree = self.tree;
+        let is_usable = move |leaf: &Vdev<'_>| {
+            tree.leaf(leaf.node_id()).is_some_and(|l| l.usable_device().is_some())
+        };
+        top.leaves_below().into_iter().filter(is_usable)
+    }
+
+    /// Makes the blocks of the txg durable. A leaf that cannot lacks them; without too many leaves
+    /// the uberblock must not be written.
+    fn flush_blocks(&mut self, commit: &Commit<'_>) -> Result<(), CommitError> {
+        let leaves: Vec<Vdev<'t>> =
+            self.tree.top_levels().flat_map(|top| self.usable_leaves(top)).collect();
+        let mut lost: Vec<(NodeId, Health)> = Vec::new();
+        let mut last = None;
+        for (leaf, answer) in leaves.iter().zip(self.flush(&leaves)) {
+            let Err(error) = answer else { continue };
+            let id = leaf.node_id();
+            if let Some(state) = self.tree.leaf(id) {
+                state.missing().add(commit.uberblock.txg);
+                lost.push((id, state.health().after(LeafEvent::ProbeFailed)));
+            }
+            self.blame(id, &error);
+            last = Some(error);
+        }
+        let Some(source) = last else { return Ok(()) };
+        for top in self.tree.top_levels() {
+            let id = top.node_id();
+            let concerned = lost.iter().any(|(leaf, _)| self.tree.top_of(*leaf) == id);
+            if concerned && !self.tree.health_assuming(id, &lost).is_usable() {
+                let (name, txg) = (self.tree.node(id).name.clone(), commit.uberblock.txg);
+                return Err(CommitError::Flush { name, txg, source });
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self, leaves: &[Vdev<'t>]) -> Vec<Result<(), DeviceError>> {
+        io::flush(leaves.iter().filter_map(|leaf| leaf.device()))
+    }
+
+    /// Writes the configurations to two of the four labels of each leaf, durably. Every top-level
+    /// vdev but those for logs needs one leaf that takes it.
+    fn write_labels(
+        &mut self,
+        labels: &[(NodeId, ConfigBlock)],
+        which: [usize; 2],
+        committed: bool,
+    ) -> Result<(), CommitError> {
+        let mut outcomes = Vec::with_capacity(labels.len());
+        for batch in labels.chunks(LEAVES_AT_ONCE) {
+            let parts = batch.iter().map(|(leaf, config)| {
+                let config = |offset: u64| config.at(offset);
+                (*leaf, LabelParts { part: CONFIG_OFFSET, which: &which, block: config })
+            });
+            outcomes.extend(self.write_parts(parts));
+        }
+        for vdev in self.dirty.clone() {
+            let Some(top) = self.tree.top_node(vdev) else { continue };
+            let mine = || outcomes.iter().filter(|outcome| outcome.top == top);
+            if mine().any(|outcome| outcome.written > 0) || self.tree.node(top).is_log() {
+                continue;
+            }
+            let name = self.tree.node(top).name.clone();
+            let source = mine().filter_map(|outcome| outcome.error.clone()).next_back();
+            return Err(CommitError::Labels { name, committed, source });
+        }
+        Ok(())
+    }
+
+    /// Writes the uberblock: to all vdevs if configurations have changed, else to some.
+    fn write_uberblocks(&mut self, commit: &Commit<'_>) -> Result<usize, CommitError> {
+        self.write_auxiliary_uberblocks(commit);
+        let all: Vec<Vdev<'t>> =
+            self.tree.top_levels().filter(|top| self.tree.has_labels(top.node_id())).collect();
+        let mut last = None;
+        if self.dirty.is_empty() {
+            let some = choose(&all, commit.first_choice);
+            let (good, error) = self.write_uberblocks_to(&some, commit);
+            if good > 0 {
+                return Ok(good);
+            }
+            last = error;
+        }
+        let (good, error) = self.write_uberblocks_to(&all, commit);
+        if good > 0 { Ok(good) } else { Err(CommitError::Uberblock { source: error.or(last) }) }
+    }
+
+    /// Writes the uberblock to these vdevs. Returns how many durable copies count, which are those
+    /// on vdevs from which blocks can be read, and the last error.
+    fn write_uberblocks_to(
+        &mut self,
+        tops: &[Vdev<'t>],
+        commit: &Commit<'_>,
+    ) -> (usize, Option<DeviceError>) {
+        const ALL: [usize; LABELS] = [0, 1, 2, 3];
+        let mut good = 0usize;
+        let mut last = None;
+        for top in tops {
+            let ring = UberblockRing::of_ashift(u64::from(top.ashift().unwrap_or(0)));
+            let part = ring.slot_offset(blocks::slot_of(commit.uberblock, ring, commit.multihost));
+            let block = |offset: u64| blocks::slot(commit.uberblock, ring, offset);
+            let leaves: Vec<NodeId> = self.usable_leaves(*top).map(Vdev::node_id).collect();
+            let parts =
+                leaves.into_iter().map(|leaf| (leaf, LabelParts { part, which: &ALL, block }));
+            let outcomes = self.write_parts(parts);
+            if top.has_metaslabs() {
+                good += outcomes.iter().map(|outcome| outcome.written).sum::<usize>();
+            }
+            last = outcomes.into_iter().filter_map(|outcome| outcome.error).next_back().or(last);
+        }
+        (good, last)
+    }
+
+    /// Nothing depends on the uberblocks of spares and cache devices.
+    fn write_auxiliary_uberblocks(&self, commit: &Commit<'_>) {
+        let mut writes = Vec::new();
+        for AuxiliaryDevice { ashift, device } in commit.auxiliary {
+            let Some(size) = LeafSize::of_device(device.geometry().size) else { continue };
+            let ring = UberblockRing::of_ashift(*ashift);
+            let part = ring.slot_offset(blocks::slot_of(commit.uberblock, ring, commit.multihost));
+            for label in LabelIndex::ALL {
+                let offset = size.label_offset(label).saturating_add(part);
+                let block = blocks::slot(commit.uberblock, ring, offset);
+                writes.push(LabelWrite { device, offset, block });
+            }
+        }
+        let _ = io::write(writes);
+    }
+
+    /// Writes parts of labels and flushes the leaves that took any.
+    fn write_parts<'p, B>(
+        &mut self,
+        parts: impl Iterator<Item = (NodeId, LabelParts<'p, B>)>,
+    ) -> Vec<LeafOutcome>
+    where
+        B: Fn(u64) -> std::io::Result<bytes::Bytes>,
+    {
+        let tree = self.tree;
+        let mut writes = Vec::new();
+        let mut owners = Vec::new();
+        let mut outcomes: Vec<LeafOutcome> = Vec::new();
+        for (leaf, parts) in parts {
+            let Some(device) = tree.leaf(leaf).and_then(|state| state.usable_device()) else {
+                continue;
+            };
+            let Some(size) = LeafSize::of_device(device.geometry().size) else { continue };
+            let labels = LabelIndex::ALL.into_iter();
+            for label in labels.filter(|label| parts.which.contains(&usize::from(label.get()))) {
+                let offset = size.label_offset(label).saturating_add(parts.part);
+                writes.push(LabelWrite { device, offset, block: (parts.block)(offset) });
+                owners.push(outcomes.len());
+            }
+            outcomes.push(LeafOutcome { leaf, top: tree.top_of(leaf), written: 0, error: None });
+        }
+        for (owner, answer) in owners.into_iter().zip(io::write(writes)) {
+            let Some(outcome) = outcomes.get_mut(owner) else { continue };
+            match answer {
+                Ok(()) => outcome.written += 1,
+                Err(error) => outcome.error = Some(error),
+            }
+        }
+        let devices = outcomes.iter().filter_map(|outcome| tree.leaf(outcome.leaf)?.device());
+        let flushed = io::flush(devices);
+        for (outcome, answer) in outcomes.iter_mut().zip(flushed) {
+            if let Err(error) = answer {
+                outcome.written = 0;
+                outcome.error = Some(error);
+            }
+        }
+        for LeafOutcome { leaf, error, .. } in &outcomes {
+            if let Some(error) = error {
+                self.blame(*leaf, error);
+            }
+        }
+        outcomes
+    }
+
+    /// Counts an error of a leaf and finds out whether it still works.
+    fn blame(&mut self, leaf: NodeId, error: &DeviceError) {
+        let node = self.tree.node(leaf);
+        self.failures.push(LeafFailure { leaf: node.guid, error: error.clone() });
+        if error.source.kind() == ErrorKind::OutOfMemory {
+            return;
+        }
+        node.counters.count_write_error();
+        if is_gone(error) {
+            self.tree.happen(leaf, LeafEvent::Vanished);
+        } else {
+            self.tree.probe(leaf);
+        }
+    }
+}
+
+/// A part of some labels of one leaf.
+struct LabelParts<'p, B> {
+    /// Offset in the label.
+    part: u64,
+    which: &'p [usize],
+    /// The block for a byte offset on the leaf.
+    block: B,
+}
+
+impl Drop for ConfigSync<'_> {
+    fn drop(&mut self) {
+        if !self.dirty.is_empty() {
+            self.tree.dirty.lock().append(&mut self.dirty);
+        }
+    }
+}
+
+/// A few top-level vdevs for an uberblock, from a position on: those that have metaslabs and are
+/// not for logs.
+fn choose<'t>(all: &[Vdev<'t>], first: u64) -> Vec<Vdev<'t>> {
+    let is_chosen = |top: &&Vdev<'t>| top.has_metaslabs() && !top.is_log();
+    let first = usize::try_from(first % all.len().max(1) as u64).unwrap_or(0);
+    let (before, after) = all.split_at_checked(first).unwrap_or((all, &[]));
+    after.iter().chain(before).filter(is_chosen).take(MIN_VDEVS).copied().collect()
+}

@@ -1,0 +1,361 @@
+//! Labels and uberblocks on devices that fail and lose power.
+
+use crate::device::{Damage, SparseDevice};
+use rzfs_blockdev::simulated::Loss;
+use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation, read_exact_at};
+use rzfs_codec::checksum::{EmbeddedVerifier, verify_embedded};
+use rzfs_format::checksum::ChecksumFunction;
+use rzfs_format::config::{LastHost, PoolConfig};
+use rzfs_format::label::{LabelIndex, LeafSize, Multihost, RING_OFFSET, RING_SIZE, UberblockRing};
+use rzfs_format::nvlist::{NvList, NvString};
+use rzfs_format::pool_state::PoolState;
+use rzfs_format::uberblock::Uberblock;
+use rzfs_format::{BlockPointer, Guid, ObjectId, Txg, VdevId};
+use rzfs_vdev::label::{DeviceUse, find_labels};
+use rzfs_vdev::{
+    Commit, CommitError, CommitReport, ConfigSync, LeafEvent, Persistence, TreeOptions, VdevConfig,
+    VdevKind, VdevState, VdevTree,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const SIZE: u64 = 64 << 20;
+
+fn pool() -> PoolConfig {
+    PoolConfig {
+        version: 5000,
+        name: "tank".into(),
+        state: PoolState::Active,
+        txg: Txg(0),
+        guid: Guid(1),
+        errata: Some(0),
+        comment: None,
+        compatibility: None,
+        host: LastHost { id: 0x1234, name: Some("host".into()) },
+        vdev_children: None,
+        holes: Vec::new(),
+        split_guid: None,
+        features_for_read: Some(Vec::new()),
+        vdev_tree: NvList::new(),
+    }
+}
+
+fn uberblock(txg: u64) -> Uberblock {
+    Uberblock {
+        version: 5000,
+        txg: Txg(txg),
+        guid_sum: 3,
+        timestamp: 1_000_000 + txg,
+        mos: BlockPointer::from_words([0; 16]),
+        software_version: 5000,
+        multihost: None,
+        checkpoint_txg: Txg(0),
+        raidz_reflow: Default::default(),
+    }
+}
+
+fn leaf(guid: u64) -> VdevConfig {
+    VdevConfig::new(VdevKind::File, Guid(guid))
+}
+
+fn top(mut config: VdevConfig, leaves: u64) -> VdevConfig {
+    config.top.ashift = Some(12);
+    config.top.asize = Some(LeafSize::of_device(SIZE).unwrap().allocatable() * leaves);
+    config.top.metaslab_array = Some(ObjectId(70));
+    config.top.metaslab_shift = Some(24);
+    config
+}
+
+fn mirror(guid: u64, leaves: &[u64]) -> VdevConfig {
+    let mirror = VdevConfig::new(VdevKind::Mirror, Guid(guid));
+    top(mirror, 1).with_children(leaves.iter().map(|guid| leaf(*guid)))
+}
+
+fn tree(
+    tops: Vec<VdevConfig>,
+    devices: impl IntoIterator<Item = (u64, Arc<dyn BlockDevice>)>,
+) -> VdevTree {
+    let root = VdevConfig::new(VdevKind::Root, Guid(1)).with_children(tops);
+    let devices: HashMap<Guid, Arc<dyn BlockDevice>> =
+        devices.into_iter().map(|(guid, device)| (Guid(guid), device)).collect();
+    VdevTree::open(root, &devices, TreeOptions::default()).unwrap()
+}
+
+fn commit(tree: &VdevTree, txg: u64) -> Result<CommitReport, CommitError> {
+    commit_as(tree, txg, Multihost::Off, 0)
+}
+
+fn commit_as(
+    tree: &VdevTree,
+    txg: u64,
+    multihost: Multihost,
+    first_choice: u64,
+) -> Result<CommitReport, CommitError> {
+    ConfigSync::begin(tree).commit(&Commit {
+        pool: &pool(),
+        uberblock: &uberblock(txg),
+        multihost,
+        first_choice,
+        auxiliary: &[],
+    })
+}
+
+/// Slots with a good uberblock by label, and the txgs of these.
+fn rings(device: &dyn BlockDevice, ashift: u64) -> Vec<Vec<(usize, u64)>> {
+    let size = LeafSize::of_device(device.geometry().size).unwrap();
+    let ring = UberblockRing::of_ashift(ashift);
+    LabelIndex::ALL
+        .into_iter()
+        .map(|label| {
+            let start = size.label_offset(label);
+            let block = read_exact_at(device, start + RING_OFFSET, RING_SIZE).unwrap();
+            let slots = block.chunks_exact(ring.slot_size()).enumerate();
+            slots
+                .filter_map(|(slot, bytes)| {
+                    let offset = start + ring.slot_offset(slot);
+                    let verifier = EmbeddedVerifier::Label { offset };
+                    verify_embedded(ChecksumFunction::Label, bytes, verifier).ok()?;
+                    Some((slot, Uberblock::decode(bytes).ok()?.0.txg.get()))
+                })
+                .collect()
+        })
+        .collect()
+}
+
+/// The state that an import chooses (spec 01, section 3.3): the best uberblock, and the newest
+/// label of its leaf that is not younger.
+fn chosen(devices: &[&dyn BlockDevice]) -> Option<(u64, u64)> {
+    let newest = |device: &&dyn BlockDevice| {
+        rings(*device, 12).into_iter().flatten().map(|(_, txg)| txg).max().unwrap_or(0)
+    };
+    let device = devices.iter().max_by_key(|device| newest(device))?;
+    let txg = newest(device);
+    let labels = find_labels(*device).into_iter().filter(|label| label.is_verified);
+    let label = labels
+        .filter_map(|label| Some(label.config.member()?.pool.txg.get()))
+        .filter(|label| *label <= txg)
+        .max()?;
+    (txg > 0).then_some((txg, label))
+}
+
+#[test]
+fn a_crash_at_any_moment_leaves_the_old_or_the_new_state() {
+    let simulation = Simulation::new(7);
+    let device = || Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let devices: [Arc<SimulatedDevice>; 2] = [device(), device()];
+    let shared = |index: usize| Arc::clone(&devices[index]) as Arc<dyn BlockDevice>;
+    let tree = tree(vec![mirror(2, &[3, 4])], [(3, shared(0)), (4, shared(1))]);
+    tree.write_new_labels(&pool(), tree.top_levels(), None, Txg(4)).unwrap();
+    tree.mark_all_configs_dirty();
+    commit(&tree, 4).unwrap();
+    let first = simulation.now();
+    tree.change(Guid(2), |config| config.top.metaslab_shift = Some(25));
+    commit(&tree, 5).unwrap();
+    commit(&tree, 6).unwrap();
+    let last = simulation.now();
+
+    let histories = [devices[0].history(), devices[1].history()];
+    let mut moments: Vec<_> = histories.iter().flat_map(|history| history.moments()).collect();
+    moments.push(last);
+    moments.retain(|moment| *moment >= first);
+    moments.sort_unstable();
+    moments.dedup();
+    let mut seen = Vec::new();
+    for moment in moments {
+        for loss in [Loss::Everything, Loss::Random { seed: moment.0 }] {
+            let images = histories.each_ref().map(|history| {
+                let image = SparseDevice::new(SIZE);
+                for (offset, bytes) in history.crash_writes(moment, &loss) {
+                    image.write(offset, &bytes);
+                }
+                image
+            });
+            let images = images.each_ref().map(|image| image.as_ref() as &dyn BlockDevice);
+            let (txg, label) = chosen(&images).expect("a state");
+            let shift = find_labels(images[0])
+                .into_iter()
+                .filter(|found| found.is_verified)
+                .filter_map(|found| found.config.member().map(|member| member.pool.clone()))
+                .filter(|pool| pool.txg <= Txg(txg))
+                .max_by_key(|pool| pool.txg)
+                .map(|pool| pool.vdev_tree.u64("metaslab_shift").unwrap());
+            // Labels of txg 5 belong to the uberblocks of 5 and 6.
+            assert!(matches!((txg, label), (4, 4) | (5, 5) | (6, 5)), "{txg} {label}");
+            assert!(shift.is_none_or(|shift| shift == if txg == 4 { 24 } else { 25 }));
+            seen.push(txg);
+        }
+    }
+    for txg in [4, 5, 6] {
+        assert!(seen.contains(&txg), "{txg}");
+    }
+    assert!(seen.is_sorted_by(|a, b| a <= b || a.abs_diff(*b) == 1));
+    assert_eq!(seen.last(), Some(&6));
+}
+
+#[test]
+fn a_leaf_that_joins_belongs_to_nobody_before_the_first_uberblock() {
+    let device = SparseDevice::new(SIZE);
+    let tree = tree(vec![top(leaf(3), 1)], [(3, device.clone() as Arc<dyn BlockDevice>)]);
+    tree.write_new_labels(&pool(), tree.top_levels(), None, Txg(4)).unwrap();
+    assert_eq!(DeviceUse::of(device.as_ref()), DeviceUse::Unlabelled);
+    assert!(rings(device.as_ref(), 12).iter().all(Vec::is_empty));
+    tree.mark_all_configs_dirty();
+    let report = commit(&tree, 4).unwrap();
+    assert_eq!((report.uberblocks, report.relabelled.len()), (4, 1));
+    let labels = find_labels(device.as_ref());
+    assert_eq!(labels.len(), 4);
+    for label in labels {
+        let member = label.config.member().unwrap();
+        assert!(label.is_verified);
+        assert_eq!((member.guid, member.top_guid), (Guid(3), Guid(3)));
+        assert_eq!((member.pool.txg, member.pool.vdev_children), (Txg(4), Some(1)));
+    }
+    assert_eq!(rings(device.as_ref(), 12), vec![vec![(4, 4)]; 4]);
+}
+
+#[test]
+fn a_txg_without_changes_writes_a_few_uberblocks_and_no_label() {
+    let devices: Vec<_> = (0..6).map(|_| SparseDevice::new(SIZE)).collect();
+    let mut tops: Vec<_> = (0..6).map(|index| top(leaf(10 + index), 1)).collect();
+    tops[1].top.is_log = Some(1);
+    tops[2].top.metaslab_array = Some(ObjectId(0));
+    let shared = devices.iter().map(|device| Arc::clone(device) as Arc<dyn BlockDevice>);
+    let tree = tree(tops, (10..).zip(shared));
+    tree.mark_all_configs_dirty();
+    let report = commit(&tree, 10).unwrap();
+    // Copies on a vdev without metaslabs do not count.
+    assert_eq!((report.relabelled.len(), report.uberblocks), (6, 20));
+    let has = |txg: u64| -> Vec<usize> {
+        let written = |device: &Arc<SparseDevice>| {
+            rings(device.as_ref(), 12).iter().all(|ring| ring.iter().any(|(_, t)| *t == txg))
+        };
+        (0..6).filter(|index| written(&devices[*index])).collect()
+    };
+    assert_eq!(has(10), [0, 1, 2, 3, 4, 5]);
+    for (txg, first, chosen) in [(11, 0, [0, 3, 4]), (12, 5, [0, 3, 5]), (13, 64, [0, 4, 5])] {
+        let report = commit_as(&tree, txg, Multihost::Off, first).unwrap();
+        assert_eq!((report.relabelled.len(), report.uberblocks), (0, 12));
+        assert_eq!(has(txg), chosen);
+    }
+    for device in &devices {
+        let labels = find_labels(device.as_ref());
+        assert!(labels.iter().all(|label| label.config.member().unwrap().pool.txg == Txg(10)));
+    }
+}
+
+#[test]
+fn heartbeats_keep_the_last_slot() {
+    let device = SparseDevice::new(SIZE);
+    let tree = tree(vec![top(leaf(3), 1)], [(3, device.clone() as Arc<dyn BlockDevice>)]);
+    for txg in 31..63 {
+        commit_as(&tree, txg, Multihost::On, 0).unwrap();
+    }
+    let slots = rings(device.as_ref(), 12).remove(0);
+    assert_eq!(slots.len(), 31);
+    assert_eq!((slots[0], slots[30]), ((0, 62), (30, 61)));
+}
+
+#[test]
+fn one_good_leaf_is_enough_and_none_is_too_few() {
+    let devices: Vec<_> = (0..2).map(|_| SparseDevice::new(SIZE)).collect();
+    let shared = devices.iter().map(|device| Arc::clone(device) as Arc<dyn BlockDevice>);
+    let tree = tree(vec![mirror(2, &[3, 4])], (3..).zip(shared));
+    tree.mark_all_configs_dirty();
+    devices[0].damage_all(Damage::Errno(5));
+    let report = commit(&tree, 7).unwrap();
+    assert_eq!(report.uberblocks, 4);
+    assert!(report.failures.iter().all(|failure| failure.leaf == Guid(3)));
+    assert!(!report.failures.is_empty());
+    assert_eq!(tree.by_guid(Guid(3)).unwrap().health().state, VdevState::Faulted);
+    // The fault goes into the labels of the next txg.
+    assert_eq!(tree.dirty_configs().into_iter().collect::<Vec<_>>(), [VdevId(0)]);
+    commit(&tree, 8).unwrap();
+    let label = find_labels(devices[1].as_ref()).remove(0);
+    let children = label.config.member().unwrap().pool.vdev_tree.find_lists("children");
+    let children = children.unwrap().unwrap();
+    assert_eq!(children[0].find_u64("faulted"), Ok(Some(1)));
+    let aux = children[0].find_string("aux_state").unwrap();
+    assert_eq!(aux.map(NvString::as_bytes), Some(&b"err_exceeded"[..]));
+    assert_eq!(children[1].find_u64("faulted"), Ok(None));
+
+    tree.mark_all_configs_dirty();
+    devices[1].damage_all(Damage::Errno(5));
+    let error = commit(&tree, 9).unwrap_err();
+    assert!(matches!(error, CommitError::Labels { committed: false, .. }), "{error}");
+    assert!(rings(&Healed(&devices[1]), 12).iter().flatten().all(|(_, txg)| *txg < 9));
+    // What was to be written still is.
+    assert!(!tree.dirty_configs().is_empty());
+}
+
+/// The contents of a device, whatever is wrong with it.
+#[derive(Debug)]
+struct Healed<'a>(&'a SparseDevice);
+
+impl BlockDevice for Healed<'_> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn geometry(&self) -> rzfs_blockdev::DeviceGeometry {
+        self.0.geometry()
+    }
+
+    fn submit(
+        &self,
+        requests: Vec<rzfs_blockdev::IoRequest>,
+        completions: &Arc<rzfs_blockdev::CompletionQueue>,
+    ) {
+        let damage = self.0.take_damage();
+        self.0.submit(requests, completions);
+        self.0.put_damage(damage);
+    }
+}
+
+#[test]
+fn a_log_device_may_miss_its_label() {
+    let devices: Vec<_> = (0..2).map(|_| SparseDevice::new(SIZE)).collect();
+    let shared = devices.iter().map(|device| Arc::clone(device) as Arc<dyn BlockDevice>);
+    let mut log = top(leaf(4), 1);
+    log.top.is_log = Some(1);
+    let tree = tree(vec![top(leaf(3), 1), log], (3..).zip(shared));
+    tree.mark_all_configs_dirty();
+    devices[1].damage_all(Damage::Errno(5));
+    assert!(!commit(&tree, 7).unwrap().failures.is_empty());
+}
+
+#[test]
+fn decisions_of_the_administrator_are_in_labels_unless_they_are_temporary() {
+    let devices: Vec<_> = (0..2).map(|_| SparseDevice::new(SIZE)).collect();
+    let shared = devices.iter().map(|device| Arc::clone(device) as Arc<dyn BlockDevice>);
+    let tree = tree(vec![mirror(2, &[3, 4])], (3..).zip(shared));
+    let offline = |guid: u64| {
+        tree.root().config_to_store().children[0]
+            .children
+            .iter()
+            .any(|leaf| leaf.guid == Guid(guid) && leaf.flags.offline)
+    };
+    tree.apply(Guid(3), LeafEvent::TakenOffline, Persistence::Temporary);
+    assert!(!offline(3));
+    tree.apply(Guid(3), LeafEvent::Opened { degraded: false }, Persistence::Persistent);
+    tree.apply(Guid(3), LeafEvent::TakenOffline, Persistence::Persistent);
+    assert!(offline(3) && !offline(4));
+    assert!(tree.dirty_configs().contains(&VdevId(0)));
+}
+
+#[test]
+fn marks_that_come_during_a_txg_belong_to_the_next_unless_they_are_absorbed() {
+    let device: Arc<dyn BlockDevice> = SparseDevice::new(SIZE);
+    let tree = tree(vec![top(leaf(3), 1)], [(3, device)]);
+    tree.mark_all_configs_dirty();
+    let mut sync = ConfigSync::begin(&tree);
+    assert_eq!(sync.dirty().len(), 1);
+    assert!(!sync.absorb());
+    tree.mark_config_dirty(VdevId(0));
+    assert!(sync.absorb());
+    tree.mark_config_dirty(VdevId(0));
+    drop(sync);
+    assert_eq!(tree.dirty_configs().len(), 1);
+    // Nothing has labels there.
+    tree.mark_config_dirty(VdevId(9));
+    assert_eq!(tree.dirty_configs().len(), 1);
+}
