@@ -99,6 +99,17 @@ impl XattrList {
         self.0.insert(name, NvValue::ByteArray(value.into()))
     }
 
+    /// Removes an attribute; tells whether it was there.
+    pub fn remove(&mut self, name: &[u8]) -> bool {
+        self.0.remove(name).is_some()
+    }
+
+    /// Whether there is no attribute.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
     /// The value of `ZPL_DXATTR`.
     pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
         self.0.encode(Encoding::Xdr)
@@ -123,6 +134,7 @@ mod tests {
         let mut made = XattrList::default();
         made.insert(b"user.foo", b"bar").unwrap();
         assert_eq!(made.encode().unwrap(), ONE);
+        assert!(made.remove(b"user.foo") && !made.remove(b"user.foo") && made.is_empty());
     }
 
     #[test]

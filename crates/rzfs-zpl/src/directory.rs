@@ -1,7 +1,7 @@
 //! Directories: looking up names and listing them (spec 05, sections 3.2 and 3.3).
 
 use crate::control::ControlNode;
-use crate::error::ZplError;
+use crate::error::{Place, ZplError};
 use crate::file_system::FileSystem;
 use crate::node::Node;
 use crate::options::SnapshotDirectory;
@@ -36,7 +36,7 @@ impl DirCookie {
     /// The largest position that the offset of a directory stream can say.
     const END: Self = Self(i64::MAX as u64);
 
-    const fn zap(self) -> Cookie {
+    pub(crate) const fn zap(self) -> Cookie {
         match self {
             Self(0..=3) => Cookie::START,
             Self::END => Cookie::END,
@@ -46,7 +46,7 @@ impl DirCookie {
 
     /// Cookies after entries are large; the clamp holds for directories that were made to break
     /// that, which must not be listed for ever.
-    fn after(cookie: Cookie) -> Self {
+    pub(crate) fn after(cookie: Cookie) -> Self {
         Self(cookie.0.clamp(Self::ENTRIES.0 + 1, Self::END.0))
     }
 }
@@ -151,7 +151,7 @@ impl FileSystem {
         let zap = self.directory_zap(&node)?;
         for entry in zap.entries_from(from.zap()) {
             let entry = entry.map_err(|source| node.object().zap_error(source))?;
-            let value = entry_value(&node, &entry)?;
+            let value = entry_value(node.place(), &entry)?;
             let listed = DirEntry {
                 name: entry.name(),
                 object: value.object,
@@ -166,17 +166,10 @@ impl FileSystem {
     }
 
     /// The entries that no ZAP holds.
-    fn leading_entries(&self, node: &Node) -> Vec<DirEntry<'static>> {
-        let entry = |name, object, next| DirEntry { name, object, kind: FileKind::Directory, next };
-        let mut entries = vec![
-            entry(&b"."[..], node.id(), DirCookie::PARENT),
-            entry(b"..", self.parent_number(node), DirCookie::CONTROL),
-        ];
+    fn leading_entries(&self, node: &Node) -> impl Iterator<Item = DirEntry<'static>> + use<> {
         let visible = self.options.snapshot_directory == SnapshotDirectory::Visible;
-        if node.id() == self.root() && visible {
-            entries.push(entry(CONTROL_NAME, ControlNode::Root.inode(), DirCookie::ENTRIES));
-        }
-        entries
+        let control = (node.id() == self.root() && visible).then(control_entry);
+        dot_entries(node.id(), self.parent_number(node)).into_iter().chain(control)
     }
 
     /// The kind that an entry says, else the one of its object.
@@ -191,16 +184,40 @@ impl FileSystem {
     }
 }
 
-fn entry_value(directory: &Node, entry: &ZapEntry) -> Result<DirectoryEntry, ZplError> {
+/// The entries `.` and `..`, which no ZAP holds.
+pub(crate) const fn dot_entries(directory: ObjectId, parent: ObjectId) -> [DirEntry<'static>; 2] {
+    let kind = FileKind::Directory;
+    [
+        DirEntry { name: b".", object: directory, kind, next: DirCookie::PARENT },
+        DirEntry { name: b"..", object: parent, kind, next: DirCookie::CONTROL },
+    ]
+}
+
+/// The entry `.zfs` of a root directory where it is visible.
+pub(crate) fn control_entry() -> DirEntry<'static> {
+    DirEntry {
+        name: CONTROL_NAME,
+        object: ControlNode::Root.inode(),
+        kind: FileKind::Directory,
+        next: DirCookie::ENTRIES,
+    }
+}
+
+/// What an entry of a directory says.
+pub(crate) fn entry_value(directory: Place, entry: &ZapEntry) -> Result<DirectoryEntry, ZplError> {
     let value = entry.value.first_u64();
-    let value = value.ok_or_else(|| ZplError::EntryValue { directory: directory.place() })?;
-    Ok(DirectoryEntry::decode(value))
+    Ok(DirectoryEntry::decode(value.ok_or(ZplError::EntryValue { directory })?))
 }
 
 /// An entry that leads to nothing is damage; one whose object cannot be read stays that.
 fn dangling(directory: &Node, object: ObjectId, source: ZplError) -> ZplError {
+    dangling_at(directory.place(), object, source)
+}
+
+/// The same, of a directory that is known by its place.
+pub(crate) fn dangling_at(directory: Place, object: ObjectId, source: ZplError) -> ZplError {
     if source.is_missing() || matches!(source, ZplError::NotDirectory { .. }) {
-        ZplError::DanglingEntry { directory: directory.place(), object, source: Box::new(source) }
+        ZplError::DanglingEntry { directory, object, source: Box::new(source) }
     } else {
         source
     }

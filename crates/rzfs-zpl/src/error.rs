@@ -1,8 +1,10 @@
 //! Why a file operation fails.
 
 use rzfs_dmu::DmuError;
+use rzfs_dmu::txg::Stopped;
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_format::{FormatError, ObjectId, ObjsetId};
+use rzfs_zap::ZapError;
 
 /// The object that an error is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -11,6 +13,14 @@ pub struct Place {
     pub objset: ObjsetId,
     /// Its number.
     pub object: ObjectId,
+}
+
+impl Place {
+    /// Gives an error of the object's ZAP its place.
+    pub(crate) fn zap_failure(self, source: ZapError<DmuError>) -> ZplError {
+        let Self { objset, object } = self;
+        DmuError::Zap { objset, object, source: Box::new(source) }.into()
+    }
 }
 
 impl std::fmt::Display for Place {
@@ -168,6 +178,79 @@ pub enum ZplError {
         /// The size.
         size: u64,
     },
+    /// The pool takes no changes any more.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// The name is there already, or the attribute.
+    #[error("{place}: the name is there already")]
+    Exists {
+        /// The directory, or the file that has the attribute.
+        place: Place,
+    },
+    /// A name that no entry can have: empty, `.`, `..`, or with a slash or NUL in it.
+    #[error("{directory}: no entry can have this name")]
+    BadName {
+        /// The directory.
+        directory: Place,
+    },
+    /// The directory has entries.
+    #[error("{place} is not empty")]
+    NotEmpty {
+        /// The directory.
+        place: Place,
+    },
+    /// A flag of the file, or its kind, forbids the change.
+    #[error("{place} does not permit this")]
+    NotPermitted {
+        /// The file.
+        place: Place,
+    },
+    /// The file may not come into a directory of this project.
+    #[error("{place} belongs to another project")]
+    OtherProject {
+        /// The file.
+        place: Place,
+    },
+    /// The file has as many links as files can have.
+    #[error("{place} has too many links")]
+    TooManyLinks {
+        /// The file.
+        place: Place,
+    },
+    /// What is asked makes no sense.
+    #[error("{place}: {problem}")]
+    Invalid {
+        /// The file.
+        place: Place,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The file, or an attribute of it, would become longer than it can be.
+    #[error("{place} would become too big")]
+    TooBig {
+        /// The file.
+        place: Place,
+    },
+    /// The file system does not know such files or such a change.
+    #[error("{place}: {what} is not supported")]
+    Unsupported {
+        /// The file.
+        place: Place,
+        /// What is not.
+        what: &'static str,
+    },
+    /// A quota of the dataset, or of a user, group or project, is used up.
+    #[error("objset {objset}: the quota is used up")]
+    Quota {
+        /// The file system.
+        objset: ObjsetId,
+    },
+    /// There is no space left.
+    #[error("objset {objset}: no space is left")]
+    NoSpace {
+        /// The file system.
+        objset: ObjsetId,
+    },
     /// A background thread could not be started.
     #[error("cannot start a thread: error {errno}")]
     Thread {
@@ -176,18 +259,27 @@ pub enum ZplError {
     },
 }
 
+const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
 const EACCES: i32 = 13;
+const EEXIST: i32 = 17;
+const EXDEV: i32 = 18;
 const ENOTDIR: i32 = 20;
 const EISDIR: i32 = 21;
 const EINVAL: i32 = 22;
+const EFBIG: i32 = 27;
+const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
+const EMLINK: i32 = 31;
 const ENAMETOOLONG: i32 = 36;
+const ENOTEMPTY: i32 = 39;
 const ENODATA: i32 = 61;
 const EOVERFLOW: i32 = 75;
 const EILSEQ: i32 = 84;
 const EOPNOTSUPP: i32 = 95;
+const EDQUOT: i32 = 122;
 
 impl ZplError {
     /// The errno that a caller of ZFS expects.
@@ -210,6 +302,17 @@ impl ZplError {
             Self::VolumeSize { size, .. } if *size > i64::MAX as u64 => EOVERFLOW,
             Self::VolumeSize { .. } => EINVAL,
             Self::Thread { errno } => *errno,
+            Self::Stopped(_) => EROFS,
+            Self::Exists { .. } => EEXIST,
+            Self::NotEmpty { .. } => ENOTEMPTY,
+            Self::NotPermitted { .. } => EPERM,
+            Self::OtherProject { .. } => EXDEV,
+            Self::TooManyLinks { .. } => EMLINK,
+            Self::BadName { .. } | Self::Invalid { .. } => EINVAL,
+            Self::TooBig { .. } => EFBIG,
+            Self::Unsupported { .. } => EOPNOTSUPP,
+            Self::Quota { .. } => EDQUOT,
+            Self::NoSpace { .. } => ENOSPC,
         }
     }
 

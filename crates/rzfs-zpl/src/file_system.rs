@@ -135,7 +135,7 @@ impl FileSystem {
     /// # Errors
     /// No file has this number, or its attributes are damaged.
     pub fn attributes(&self, object: ObjectId) -> Result<Attributes, ZplError> {
-        let mut attributes = self.node(object)?.attributes();
+        let mut attributes = self.node(object)?.attributes()?;
         let visible = self.options.snapshot_directory == SnapshotDirectory::Visible;
         if object == self.root() && visible {
             // `.zfs` is a subdirectory.

@@ -14,6 +14,7 @@
 //! [`FileSystem::forget`] takes an object that has changed.
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 mod cache;
 mod contents;
 mod control;
@@ -21,9 +22,11 @@ mod directory;
 mod error;
 mod file;
 mod file_system;
+pub mod live;
 mod master;
 mod name;
 mod node;
+mod object;
 mod options;
 mod read_ahead;
 mod schema;

@@ -1,7 +1,8 @@
 //! The master node: where everything of a file system begins (spec 05, sections 1.2 and 1.3).
 
 use crate::error::{Place, ZplError};
-use rzfs_dmu::{Object, Objset};
+use crate::object::{FileObject, ObjectSource};
+use rzfs_dmu::Objset;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::znode::ZplVersion;
@@ -9,7 +10,7 @@ use rzfs_format::{FormatError, ObjectId};
 use rzfs_zap::{Normalization, Zap, ZapError};
 
 /// The master node's object.
-const MASTER_NODE: ObjectId = ObjectId(1);
+pub(crate) const MASTER_NODE: ObjectId = ObjectId(1);
 
 /// Whether names that differ in case are different (property `casesensitivity`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -20,6 +21,23 @@ pub enum CaseSensitivity {
     Insensitive,
     /// They are, unless the caller asks otherwise; nobody asks on Linux.
     Mixed,
+}
+
+impl CaseSensitivity {
+    /// The on-disk number.
+    pub(crate) const fn number(self) -> u64 {
+        match self {
+            Self::Sensitive => 0,
+            Self::Insensitive => 1,
+            Self::Mixed => 2,
+        }
+    }
+
+    /// How directories normalise names in a file system that normalises them in this way.
+    pub(crate) const fn normalization(self, normalization: Normalization) -> Normalization {
+        let fold_case = !matches!(self, Self::Sensitive);
+        Normalization { fold_case, ..normalization }
+    }
 }
 
 /// The entries of the master node.
@@ -56,6 +74,15 @@ impl MasterNode {
     /// The set holds no file system, its key is not loaded, its version is too new, or the master
     /// node is damaged.
     pub fn read(objset: &Objset, pool_version: u64) -> Result<Self, ZplError> {
+        Self::read_from(objset, pool_version)
+    }
+
+    /// The same of a set that may be changing.
+    pub(crate) fn read_from<S: ObjectSource>(
+        source: &S,
+        pool_version: u64,
+    ) -> Result<Self, ZplError> {
+        let objset = source.on_disk();
         let id = objset.id();
         if objset.objset_type() != ObjsetType::Zfs {
             let found = objset.objset_type().name();
@@ -64,8 +91,8 @@ impl MasterNode {
         if objset.is_locked() {
             return Err(ZplError::Locked { objset: id });
         }
-        let object = typed_object(objset, MASTER_NODE, ObjectType::MASTER_NODE)?;
-        let entries = Entries { zap: object.zap()?, object };
+        let object = source.typed_object(MASTER_NODE, ObjectType::MASTER_NODE)?;
+        let entries = Entries { place: object.place(), zap: object.open_zap()? };
 
         let version = entries.required("VERSION")?;
         let unsupported = || ZplError::Version { objset: id, version };
@@ -99,36 +126,21 @@ impl MasterNode {
     }
 }
 
-/// The object with this number, which has to be of this type.
-pub(crate) fn typed_object(
-    objset: &Objset,
-    id: ObjectId,
-    kind: ObjectType,
-) -> Result<Object, ZplError> {
-    let object = objset.object(id)?;
-    if object.object_type() == kind {
-        Ok(object)
-    } else {
-        let source = FormatError::field("object", "type", object.object_type().number());
-        Err(ZplError::Corrupt { place: Place { objset: objset.id(), object: id }, source })
-    }
+struct Entries<O> {
+    place: Place,
+    zap: Zap<O>,
 }
 
-struct Entries {
-    object: Object,
-    zap: Zap<Object>,
-}
-
-impl Entries {
+impl<O: FileObject> Entries<O> {
     fn number(&self, name: &str) -> Result<Option<u64>, ZplError> {
         self.zap.lookup_u64(name).map_err(|error| match error {
             ZapError::ValueKind => self.bad_value("entry", 0),
-            error => self.object.zap_error(error).into(),
+            error => self.place.zap_failure(error),
         })
     }
 
     fn required(&self, entry: &'static str) -> Result<u64, ZplError> {
-        let objset = self.object.objset().id();
+        let objset = self.place.objset;
         self.number(entry)?
             .filter(|value| *value != 0)
             .ok_or(ZplError::MasterEntry { objset, entry })
@@ -144,7 +156,9 @@ impl Entries {
     }
 
     fn bad_value(&self, field: &'static str, value: u64) -> ZplError {
-        let place = Place { objset: self.object.objset().id(), object: self.object.id() };
-        ZplError::Corrupt { place, source: FormatError::field("master node", field, value) }
+        ZplError::Corrupt {
+            place: self.place,
+            source: FormatError::field("master node", field, value),
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::error::{Place, ZplError};
 use crate::master::{CaseSensitivity, MasterNode};
-use rzfs_dmu::Object;
-use rzfs_zap::{Matching, Zap, ZapError};
+use rzfs_dmu::DmuError;
+use rzfs_zap::{Matching, Zap, ZapBlocks, ZapError};
 
 /// The rules of one file system for names.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,12 @@ impl NameRules {
         self.max
     }
 
+    /// When names match in a directory: one without rules of its own compares bytes, whatever the
+    /// file system says.
+    pub(crate) fn matching_in<B: ZapBlocks<Error = DmuError>>(&self, zap: &Zap<B>) -> Matching {
+        if zap.normalization().is_none() { Matching::Exact } else { self.matching }
+    }
+
     /// Refuses names that no entry can have.
     pub(crate) fn check(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
         if name.len() > self.max {
@@ -40,16 +46,16 @@ impl NameRules {
     }
 
     /// The value of the entry that a name matches.
-    pub(crate) fn lookup(
+    pub(crate) fn lookup<B: ZapBlocks<Error = DmuError>>(
         &self,
-        zap: &Zap<Object>,
+        zap: &Zap<B>,
         name: &[u8],
-    ) -> Result<Option<u64>, ZapError<rzfs_dmu::DmuError>> {
-        // A directory without rules of its own compares bytes, whatever the file system says.
-        if self.matching == Matching::Exact || zap.normalization().is_none() {
+    ) -> Result<Option<u64>, ZapError<DmuError>> {
+        let matching = self.matching_in(zap);
+        if matching == Matching::Exact {
             return zap.lookup_u64(name);
         }
-        match zap.lookup_matching(name, self.matching)? {
+        match zap.lookup_matching(name, matching)? {
             None => Ok(None),
             Some(entry) => entry.value.first_u64().map(Some).ok_or(ZapError::ValueKind),
         }

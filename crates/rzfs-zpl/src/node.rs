@@ -1,6 +1,7 @@
 //! A file as an object with attributes (spec 05, sections 2 to 4).
 
 use crate::error::{Place, ZplError};
+use crate::object::FileObject;
 use rzfs_dmu::{Block, Object};
 use rzfs_format::acl::{Ace, AclStore};
 use rzfs_format::dirent::FileKind;
@@ -56,60 +57,80 @@ pub struct Attributes {
 
 /// A file: an object whose attributes are decoded.
 #[derive(Debug)]
-pub(crate) struct Node {
-    object: Object,
+pub(crate) struct Node<O = Object> {
+    object: O,
     znode: Znode,
 }
 
-impl Node {
-    /// Opens an object as a file, with the checks that make it one (spec 05, section 3).
-    pub(crate) fn open(object: Object, schema: &Schema) -> Result<Self, ZplError> {
-        let place = Place { objset: object.objset().id(), object: object.id() };
-        let corrupt = |source| ZplError::Corrupt { place, source };
-        let znode = match object.dnode().bonus_type {
-            ObjectType::SA => Self::from_sa(&object, schema)?,
-            ObjectType::ZNODE if object.bonus().len() >= LEGACY_SIZE => {
-                LegacyZnode::decode(object.bonus(), object.order()).map_err(corrupt)?.znode
-            }
-            _ => return Err(ZplError::NotFile { place }),
-        };
-        let expected = match znode.kind {
-            FileKind::Directory => ObjectType::DIRECTORY_CONTENTS,
-            _ => ObjectType::PLAIN_FILE_CONTENTS,
-        };
-        if object.object_type() != expected {
-            let problem = "its mode contradicts the type of its object";
-            return Err(corrupt(FormatError::invalid("znode", problem)));
+/// The attributes of a file as its object has them, with the checks that make it one (spec 05,
+/// section 3); a link count of zero is not checked.
+pub(crate) fn decode_znode<O: FileObject>(object: &O, schema: &Schema) -> Result<Znode, ZplError> {
+    let place = object.place();
+    let corrupt = |source| ZplError::Corrupt { place, source };
+    let bonus = object.bonus()?;
+    let znode = match object.bonus_type()? {
+        ObjectType::SA => from_sa(object, &bonus, schema)?,
+        ObjectType::ZNODE if bonus.len() >= LEGACY_SIZE => {
+            LegacyZnode::decode(&bonus, object.bonus_order()).map_err(corrupt)?.znode
         }
+        _ => return Err(ZplError::NotFile { place }),
+    };
+    let expected = match znode.kind {
+        FileKind::Directory => ObjectType::DIRECTORY_CONTENTS,
+        _ => ObjectType::PLAIN_FILE_CONTENTS,
+    };
+    if object.object_type()? != expected {
+        let problem = "its mode contradicts the type of its object";
+        return Err(corrupt(FormatError::invalid("znode", problem)));
+    }
+    Ok(znode)
+}
+
+/// The attributes are in the bonus; the spill block is read only when one of them is not.
+fn from_sa<O: FileObject>(object: &O, bonus: &[u8], schema: &Schema) -> Result<Znode, ZplError> {
+    let corrupt = |source| ZplError::Corrupt { place: object.place(), source };
+    let bonus = schema.buffer(bonus).map_err(corrupt)?;
+    match Znode::from_sa(&bonus, None) {
+        Err(_) if object.has_spill()? => {
+            let Some(block) = object.spill()? else {
+                return Err(corrupt(FormatError::invalid("znode", "an attribute is missing")));
+            };
+            let spill = schema.buffer(&block.data).map_err(corrupt)?;
+            Znode::from_sa(&bonus, Some(&spill)).map_err(corrupt)
+        }
+        result => result.map_err(corrupt),
+    }
+}
+
+impl Node<Object> {
+    /// Opens an object as a file that has a name.
+    pub(crate) fn open(object: Object, schema: &Schema) -> Result<Self, ZplError> {
+        let znode = decode_znode(&object, schema)?;
         if znode.links == 0 {
-            return Err(ZplError::NotFound { place });
+            return Err(ZplError::NotFound { place: FileObject::place(&object) });
         }
         Ok(Self { object, znode })
     }
 
-    /// The attributes are in the bonus; the spill block is read only when one of them is not.
-    fn from_sa(object: &Object, schema: &Schema) -> Result<Znode, ZplError> {
-        let place = Place { objset: object.objset().id(), object: object.id() };
-        let corrupt = |source| ZplError::Corrupt { place, source };
-        let bonus = schema.buffer(object.bonus()).map_err(corrupt)?;
-        match Znode::from_sa(&bonus, None) {
-            Err(_) if object.dnode().spill.is_some() => {
-                let Some(block) = object.spill()? else {
-                    return Err(corrupt(FormatError::invalid("znode", "an attribute is missing")));
-                };
-                let spill = schema.buffer(&block.data).map_err(corrupt)?;
-                Znode::from_sa(&bonus, Some(&spill)).map_err(corrupt)
-            }
-            result => result.map_err(corrupt),
-        }
-    }
-
-    pub(crate) fn object(&self) -> &Object {
-        &self.object
-    }
-
     pub(crate) fn id(&self) -> ObjectId {
         self.object.id()
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn weight(&self) -> usize {
+        let dnode = self.object.dnode();
+        size_of::<Self>() + size_of_val(dnode) + dnode.bonus.len() + size_of_val(&*dnode.pointers)
+    }
+}
+
+impl<O: FileObject> Node<O> {
+    /// A file whose attributes were decoded before.
+    pub(crate) fn new(object: O, znode: Znode) -> Self {
+        Self { object, znode }
+    }
+
+    pub(crate) fn object(&self) -> &O {
+        &self.object
     }
 
     pub(crate) fn znode(&self) -> &Znode {
@@ -117,17 +138,11 @@ impl Node {
     }
 
     pub(crate) fn place(&self) -> Place {
-        Place { objset: self.object.objset().id(), object: self.id() }
+        self.object.place()
     }
 
     pub(crate) fn corrupt(&self, source: FormatError) -> ZplError {
         ZplError::Corrupt { place: self.place(), source }
-    }
-
-    /// About how many bytes of memory it takes.
-    pub(crate) fn weight(&self) -> usize {
-        let dnode = self.object.dnode();
-        size_of::<Self>() + size_of_val(dnode) + dnode.bonus.len() + size_of_val(&*dnode.pointers)
     }
 
     /// Refuses everything but directories.
@@ -140,11 +155,11 @@ impl Node {
     }
 
     /// What `stat` shows.
-    pub(crate) fn attributes(&self) -> Attributes {
-        let (dnode, znode) = (self.object.dnode(), &self.znode);
-        let used = dnode.used.saturating_add(STAT_BLOCK / 2) / STAT_BLOCK;
-        Attributes {
-            object: self.id(),
+    pub(crate) fn attributes(&self) -> Result<Attributes, ZplError> {
+        let znode = &self.znode;
+        let used = self.object.used().saturating_add(STAT_BLOCK / 2) / STAT_BLOCK;
+        Ok(Attributes {
+            object: self.place().object,
             generation: znode.generation,
             kind: znode.kind,
             permissions: (znode.mode & 0o7777) as u16,
@@ -153,24 +168,25 @@ impl Node {
             gid: znode.gid.to_posix(),
             device: znode.device,
             size: znode.size,
-            blocks: used.saturating_add(u64::from(dnode.slots)),
-            block_size: dnode.data_block_size,
+            blocks: used.saturating_add(u64::from(self.object.slots()?)),
+            block_size: self.object.data_block_size()?,
             atime: znode.atime,
             mtime: znode.mtime,
             ctime: znode.ctime,
             crtime: znode.crtime,
             flags: znode.flags,
             project: znode.project,
-        }
+        })
     }
 
     /// The value of a system attribute, from the bonus or the spill block; `None` in legacy
     /// znodes.
     fn sa_value(&self, schema: &Schema, attribute: Attribute) -> Result<Option<Value>, ZplError> {
-        if self.object.dnode().bonus_type != ObjectType::SA {
+        if self.object.bonus_type()? != ObjectType::SA {
             return Ok(None);
         }
-        let bonus = schema.buffer(self.object.bonus()).map_err(|source| self.corrupt(source))?;
+        let bonus = self.object.bonus()?;
+        let bonus = schema.buffer(&bonus).map_err(|source| self.corrupt(source))?;
         if let Some(value) = bonus.get(attribute) {
             return Ok(Some(Value { bytes: value.bytes.to_vec(), order: value.order }));
         }
@@ -190,7 +206,7 @@ impl Node {
         if self.znode.kind != FileKind::Symlink {
             return Err(ZplError::WrongFileKind { place: self.place() });
         }
-        if self.object.dnode().bonus_type == ObjectType::SA {
+        if self.object.bonus_type()? == ObjectType::SA {
             let value = self.sa_value(schema, Attribute::Symlink)?;
             let mut target = value
                 .ok_or_else(|| self.corrupt(FormatError::invalid("znode", "a link to nothing")))?
@@ -201,11 +217,12 @@ impl Node {
         if self.znode.size > MAX_LINK_TARGET {
             return Err(self.corrupt(FormatError::field("znode", "link size", self.znode.size)));
         }
-        let legacy = LegacyZnode::decode(self.object.bonus(), self.object.order())
+        let bonus = self.object.bonus()?;
+        let legacy = LegacyZnode::decode(&bonus, self.object.bonus_order())
             .map_err(|source| self.corrupt(source))?;
         match legacy.link_target() {
             Some(target) => Ok(target.to_vec()),
-            None => Ok(self.object.read_bytes(0, self.znode.size as usize)?.to_vec()),
+            None => Ok(self.object.bytes_at(0, self.znode.size as usize)?.to_vec()),
         }
     }
 
@@ -220,7 +237,7 @@ impl Node {
 
     /// The directory of extended attributes.
     pub(crate) fn xattr_directory(&self, schema: &Schema) -> Result<Option<ObjectId>, ZplError> {
-        if self.znode.xattr.is_some() || self.object.dnode().spill.is_none() {
+        if self.znode.xattr.is_some() || !self.object.has_spill()? {
             return Ok(self.znode.xattr);
         }
         let number = self.sa_number(schema, Attribute::Xattr)?;
@@ -230,26 +247,27 @@ impl Node {
     /// The access control list.
     pub(crate) fn acl(&self, schema: &Schema) -> Result<Vec<Ace>, ZplError> {
         let corrupt = |source| self.corrupt(source);
-        if self.object.dnode().bonus_type == ObjectType::SA {
+        if self.object.bonus_type()? == ObjectType::SA {
             let count = self.sa_number(schema, Attribute::DaclCount)?.unwrap_or(0);
             let Some(aces) = self.sa_value(schema, Attribute::DaclAces)? else {
                 return Err(corrupt(FormatError::invalid("znode", "no access control list")));
             };
             return Ace::decode_list(&aces.bytes, aces.order, count).map_err(corrupt);
         }
-        let legacy =
-            LegacyZnode::decode(self.object.bonus(), self.object.order()).map_err(corrupt)?;
+        let bonus = self.object.bonus()?;
+        let legacy = LegacyZnode::decode(&bonus, self.object.bonus_order()).map_err(corrupt)?;
         match legacy.acl.store {
             AclStore::Inline(bytes) => legacy.acl.entries(bytes, legacy.acl.order).map_err(corrupt),
             AclStore::External(id) => {
-                let object = self.object.objset().object(id)?;
-                let kind = object.object_type();
+                let object = self.object.sibling(id)?;
+                let kind = object.object_type()?;
                 if kind != ObjectType::ACL && kind != ObjectType::OLD_ACL {
-                    return Err(object.wrong_type("an ACL").into());
+                    let problem = FormatError::field("znode", "ACL object", kind.number());
+                    return Err(corrupt(problem));
                 }
                 // The list is one block, or few; its size was bounded when it was decoded.
-                let order = object.read_block(rzfs_format::BlockId(0))?.order;
-                let bytes = object.read_bytes(0, legacy.acl.size as usize)?;
+                let (_, order) = object.read_block(rzfs_format::BlockId(0))?;
+                let bytes = object.bytes_at(0, legacy.acl.size as usize)?;
                 legacy.acl.entries(&bytes, order).map_err(corrupt)
             }
         }

@@ -1,8 +1,8 @@
 //! Reading the registry and the layouts of system attributes (spec 05, section 2.1).
 
 use crate::error::{Place, ZplError};
-use crate::master::{MasterNode, typed_object};
-use rzfs_dmu::{Object, Objset};
+use crate::master::MasterNode;
+use crate::object::{FileObject, ObjectSource};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::sa::{Layouts, MAX_ATTRIBUTES, MAX_LAYOUTS, Registry, Schema};
 use rzfs_format::{FormatError, ObjectId};
@@ -10,24 +10,24 @@ use rzfs_zap::{ZapEntry, ZapValue};
 
 /// Reads the schema that the master node names; file systems before version 5 have none, and one
 /// in which nothing was ever written has an empty one.
-pub(crate) fn read(objset: &Objset, master: &MasterNode) -> Result<Schema, ZplError> {
-    let corrupt =
-        |object, source| ZplError::Corrupt { place: Place { objset: objset.id(), object }, source };
+pub(crate) fn read<S: ObjectSource>(source: &S, master: &MasterNode) -> Result<Schema, ZplError> {
+    let objset = source.on_disk().id();
+    let corrupt = |object, source| ZplError::Corrupt { place: Place { objset, object }, source };
     let Some(sa_master) = master.sa_master else {
         return Schema::empty().map_err(|source| corrupt(ObjectId(1), source));
     };
-    let object = typed_object(objset, sa_master, ObjectType::SA_MASTER_NODE)?;
-    let zap = object.zap()?;
+    let object = source.typed_object(sa_master, ObjectType::SA_MASTER_NODE)?;
+    let place = object.place();
+    let zap = object.open_zap()?;
     let linked = |name: &str| {
-        let found = zap.lookup_u64(name).map_err(|source| object.zap_error(source));
+        let found = zap.lookup_u64(name).map_err(|source| place.zap_failure(source));
         found.map(|number| number.map(ObjectId).and_then(ObjectId::non_zero))
     };
 
     let registered = match linked("REGISTRY")? {
         None => Vec::new(),
         Some(id) => {
-            let object = typed_object(objset, id, ObjectType::SA_ATTR_REGISTRATION)?;
-            entries(&object, MAX_ATTRIBUTES)?
+            entries(source.typed_object(id, ObjectType::SA_ATTR_REGISTRATION)?, MAX_ATTRIBUTES)?
         }
     };
     let numbers = registered.iter().map(|entry| (entry.name(), word(&entry.value)));
@@ -35,10 +35,7 @@ pub(crate) fn read(objset: &Objset, master: &MasterNode) -> Result<Schema, ZplEr
 
     let laid_out = match linked("LAYOUTS")? {
         None => Vec::new(),
-        Some(id) => {
-            let object = typed_object(objset, id, ObjectType::SA_ATTR_LAYOUTS)?;
-            entries(&object, MAX_LAYOUTS)?
-        }
+        Some(id) => entries(source.typed_object(id, ObjectType::SA_ATTR_LAYOUTS)?, MAX_LAYOUTS)?,
     };
     let arrays = laid_out.iter().map(|entry| (entry.name(), numbers_of(&entry.value)));
     let layouts = Layouts::new(arrays, &registry).map_err(|source| corrupt(sa_master, source))?;
@@ -46,13 +43,13 @@ pub(crate) fn read(objset: &Objset, master: &MasterNode) -> Result<Schema, ZplEr
 }
 
 /// All entries of a ZAP that may have at most `limit`.
-fn entries(object: &Object, limit: u16) -> Result<Vec<ZapEntry>, ZplError> {
-    let zap = object.zap()?;
+fn entries<O: FileObject>(object: O, limit: u16) -> Result<Vec<ZapEntry>, ZplError> {
+    let place = object.place();
+    let zap = object.open_zap()?;
     let mut found = Vec::new();
     for entry in zap.entries() {
-        found.push(entry.map_err(|source| object.zap_error(source))?);
+        found.push(entry.map_err(|source| place.zap_failure(source))?);
         if found.len() > usize::from(limit) {
-            let place = Place { objset: object.objset().id(), object: object.id() };
             let source = FormatError::invalid("SA schema", "too many entries");
             return Err(ZplError::Corrupt { place, source });
         }

@@ -2,7 +2,7 @@
 
 use crate::contents::{fill, segments};
 use crate::error::ZplError;
-use crate::master::typed_object;
+use crate::object::ObjectSource;
 use crate::options::{CacheBudget, FileCaches};
 use crate::read_ahead::{ReadAhead, Streams};
 use crate::sync::Arc;
@@ -50,8 +50,8 @@ impl Volume {
         if objset.is_locked() {
             return Err(ZplError::Locked { objset: id });
         }
-        let object = typed_object(objset, DATA, ObjectType::ZVOL)?;
-        let properties = typed_object(objset, PROPERTIES, ObjectType::ZVOL_PROP)?;
+        let object = objset.typed_object(DATA, ObjectType::ZVOL)?;
+        let properties = objset.typed_object(PROPERTIES, ObjectType::ZVOL_PROP)?;
         let size = properties.zap()?.lookup("size").map_err(|e| properties.zap_error(e))?;
         let size = size.and_then(|size| size.first_u64()).unwrap_or(0);
         let whole = size.is_multiple_of(u64::from(object.block_size()));

@@ -13,9 +13,38 @@ use rzfs_format::znode::FileFlags;
 use std::collections::BTreeSet;
 
 /// Longest value: what Linux can hand to a process.
-const MAX_VALUE: u64 = 64 << 10;
+pub(crate) const MAX_VALUE: u64 = 64 << 10;
 /// Names that a listing has at most; a listing of more would be too long for Linux.
-const MAX_NAMES: usize = 64 << 10;
+pub(crate) const MAX_NAMES: usize = 64 << 10;
+
+/// Which attributes a file system has, by its properties.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Supported {
+    /// Property `acltype`.
+    pub(crate) acls: AclType,
+    /// Property `xattr`.
+    pub(crate) users: XattrUse,
+}
+
+impl Supported {
+    /// Whether there are attributes of a namespace.
+    pub(crate) fn includes(self, namespace: Option<Namespace>) -> bool {
+        match namespace {
+            None => false,
+            Some(Namespace::User) => self.users == XattrUse::On,
+            Some(Namespace::PosixAcl) => self.acls == AclType::Posix,
+            Some(Namespace::Trusted | Namespace::Security) => true,
+        }
+    }
+}
+
+/// Adds the full name of a stored attribute, if users see it.
+pub(crate) fn add_visible(supported: Supported, stored: &[u8], names: &mut BTreeSet<Vec<u8>>) {
+    if let Some(name) = visible_name(stored).filter(|name| supported.includes(Namespace::of(name)))
+    {
+        names.insert(name.into_owned());
+    }
+}
 
 impl FileSystem {
     /// The value of an extended attribute, by its full name.
@@ -25,7 +54,7 @@ impl FileSystem {
     /// attributes are damaged.
     pub fn xattr(&self, object: ObjectId, name: &[u8]) -> Result<Vec<u8>, ZplError> {
         let node = self.node(object)?;
-        if !self.is_supported(Namespace::of(name)) {
+        if !self.supported().includes(Namespace::of(name)) {
             return Err(ZplError::XattrNamespace { place: node.place() });
         }
         for stored in stored_names(name) {
@@ -44,13 +73,13 @@ impl FileSystem {
         let node = self.node(object)?;
         let mut names = BTreeSet::new();
         for (stored, _) in node.xattr_list(&self.schema)?.iter() {
-            self.add_visible(stored, &mut names);
+            add_visible(self.supported(), stored, &mut names);
         }
         if let Some(directory) = self.xattr_directory(&node)? {
             let zap = self.directory_zap(&directory)?;
             for entry in zap.entries() {
                 let entry = entry.map_err(|source| directory.object().zap_error(source))?;
-                self.add_visible(entry.name(), &mut names);
+                add_visible(self.supported(), entry.name(), &mut names);
                 if names.len() > MAX_NAMES {
                     let problem = FormatError::invalid("xattr directory", "too many entries");
                     return Err(directory.corrupt(problem));
@@ -60,21 +89,8 @@ impl FileSystem {
         Ok(names.into_iter().collect())
     }
 
-    fn add_visible(&self, stored: &[u8], names: &mut BTreeSet<Vec<u8>>) {
-        if let Some(name) =
-            visible_name(stored).filter(|name| self.is_supported(Namespace::of(name)))
-        {
-            names.insert(name.into_owned());
-        }
-    }
-
-    fn is_supported(&self, namespace: Option<Namespace>) -> bool {
-        match namespace {
-            None => false,
-            Some(Namespace::User) => self.options.xattrs == XattrUse::On,
-            Some(Namespace::PosixAcl) => self.options.acl_type == AclType::Posix,
-            Some(Namespace::Trusted | Namespace::Security) => true,
-        }
+    fn supported(&self) -> Supported {
+        Supported { acls: self.options.acl_type, users: self.options.xattrs }
     }
 
     /// The value of the attribute that is stored under exactly this name.

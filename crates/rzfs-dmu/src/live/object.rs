@@ -6,7 +6,7 @@ use super::transaction::Transaction;
 use super::version::{Existence, Shape, SpillChange, Version};
 use crate::tree::Tree;
 use crate::txg::Gate;
-use crate::{Block, DmuError};
+use crate::{Block, DmuError, Object};
 use bytes::Bytes;
 use parking_lot::{RwLock, RwLockUpgradableReadGuard};
 use rzfs_format::dnode::Dnode;
@@ -155,6 +155,39 @@ impl LiveObject {
     pub fn bonus_order(&self) -> ByteOrder {
         let state = self.core.state.read();
         state.synced.as_ref().map_or(ByteOrder::NATIVE, |dnode| dnode.order)
+    }
+
+    /// The type of the bonus.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn bonus_type(&self) -> Result<ObjectType, DmuError> {
+        Ok(self.shape()?.bonus_type)
+    }
+
+    /// 512-byte slots of its dnode.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn slots(&self) -> Result<u8, DmuError> {
+        Ok(self.shape()?.slots)
+    }
+
+    /// Whether it has a spill block.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn has_spill(&self) -> Result<bool, DmuError> {
+        Ok(self.shape()?.has_spill)
+    }
+
+    /// The object as it is on disk, when that is all there is: nothing of it is dirty. It stays
+    /// true for as long as the caller keeps others from changing the object.
+    #[must_use]
+    pub fn clean(&self) -> Option<Object> {
+        let state = self.core.state.read();
+        let dnode = state.synced.as_ref().filter(|_| state.versions.is_empty())?;
+        Some(Object::new(self.objset.synced(), self.core.id, Arc::clone(dnode)))
     }
 
     /// Size of a data block in bytes.

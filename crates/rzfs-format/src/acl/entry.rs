@@ -205,18 +205,24 @@ impl Ace {
         if count > MAX_ENTRIES {
             return Err(FormatError::field(WHAT, "entries", count));
         }
-        let mut list = Vec::with_capacity(count as usize);
+        let list = Self::decode_packed(bytes, order)?;
+        if list.len() as u64 != count {
+            return Err(FormatError::field(WHAT, "entries", list.len() as u64));
+        }
+        Ok(list)
+    }
+
+    /// Decodes a packed list of version 1 with as many entries as there are.
+    pub fn decode_packed(bytes: &[u8], order: ByteOrder) -> Result<Vec<Self>, FormatError> {
+        let mut list = Vec::new();
         let mut rest = bytes;
         while !rest.is_empty() {
             let (entry, size) = Self::decode(rest, order)?;
             list.push(entry);
-            if list.len() as u64 > count {
+            if list.len() as u64 > MAX_ENTRIES {
                 return Err(FormatError::field(WHAT, "entries", list.len() as u64));
             }
             rest = rest.get(size..).unwrap_or_default();
-        }
-        if (list.len() as u64) < count {
-            return Err(FormatError::field(WHAT, "entries", list.len() as u64));
         }
         Ok(list)
     }

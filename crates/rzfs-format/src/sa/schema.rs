@@ -114,6 +114,24 @@ impl Registry {
         }
     }
 
+    /// Registers an attribute that is not known yet, under the next number: the count of those
+    /// that are, but none of the legacy znode's.
+    ///
+    /// # Errors
+    /// It is registered already, or no number is left.
+    pub fn register(&mut self, attribute: Attribute) -> Result<RegisteredAttribute, FormatError> {
+        if self.number(attribute).is_some() {
+            return Err(FormatError::invalid(REGISTRY, "the attribute is registered already"));
+        }
+        let first = u16::try_from(self.by_number.len()).unwrap_or(MAX_ATTRIBUTES);
+        let free = |number: &u16| !self.by_number.contains_key(&AttributeNumber(*number));
+        let number = (first.max(Attribute::LEGACY_COUNT)..MAX_ATTRIBUTES).find(free);
+        let number = number.ok_or_else(|| FormatError::invalid(REGISTRY, "no number is left"))?;
+        let entry = RegisteredAttribute::legacy(attribute, AttributeNumber(number));
+        self.insert(entry.clone())?;
+        Ok(entry)
+    }
+
     /// The number of an attribute that the format names.
     #[must_use]
     pub fn number(&self, attribute: Attribute) -> Option<AttributeNumber> {
@@ -233,6 +251,36 @@ impl Layouts {
         if number < FIRST_LAYOUT { Some(&self.empty) } else { self.by_number.get(&number) }
     }
 
+    /// The layout of these attributes in this order.
+    #[must_use]
+    pub fn find(&self, attributes: &[AttributeNumber]) -> Option<&Layout> {
+        if attributes.is_empty() {
+            return Some(&self.empty);
+        }
+        let is_it = |layout: &&Layout| layout.attributes().eq(attributes.iter().copied());
+        // The one with the lowest number, as there may be several.
+        self.by_number.values().filter(is_it).min_by_key(|layout| layout.number)
+    }
+
+    /// Adds a layout of these attributes in this order, under the next number: the count of
+    /// those that are known, the two implied ones among them.
+    ///
+    /// # Errors
+    /// An attribute is not registered or repeats, or no number is left.
+    pub fn add(
+        &mut self,
+        attributes: &[AttributeNumber],
+        registry: &Registry,
+    ) -> Result<&Layout, FormatError> {
+        let first = u16::try_from(self.by_number.len()).unwrap_or(MAX_LAYOUTS);
+        let free = |number: &u16| !self.by_number.contains_key(number);
+        let number = (first.saturating_add(FIRST_LAYOUT)..MAX_LAYOUTS).find(free);
+        let number = number.ok_or_else(|| FormatError::invalid(LAYOUTS, "no number is left"))?;
+        let attributes: Vec<u16> = attributes.iter().map(|attribute| attribute.0).collect();
+        let layout = Layout::new(number, &attributes, registry)?;
+        Ok(self.by_number.entry(number).or_insert(layout))
+    }
+
     /// The stored layouts, in the order of numbers.
     #[must_use]
     pub fn entries(&self) -> Vec<&Layout> {
@@ -348,6 +396,25 @@ pub(super) mod tests {
         assert_eq!(registry.number(Attribute::Mode), Some(AttributeNumber(0x20)));
         assert_eq!(registry.number(Attribute::Size), Some(AttributeNumber(6)));
         assert_eq!(registry.number(Attribute::Projid), None);
+    }
+
+    #[test]
+    fn attributes_and_layouts_get_the_next_numbers() {
+        let mut schema = Schema::empty().unwrap();
+        for attribute in Attribute::ALL.into_iter().skip(16) {
+            let entry = schema.registry.register(attribute).unwrap();
+            assert_eq!(entry.number, AttributeNumber(attribute as u16));
+            assert!(schema.registry.register(attribute).is_err());
+        }
+        let attributes = [21, 5, 19].map(AttributeNumber);
+        for number in FIRST_LAYOUT..MAX_LAYOUTS {
+            let layout = schema.layouts.add(&attributes, &schema.registry).unwrap();
+            assert_eq!(layout.number(), number);
+        }
+        assert!(schema.layouts.add(&attributes, &schema.registry).is_err());
+        assert_eq!(schema.layouts.find(&attributes).unwrap().number(), FIRST_LAYOUT);
+        assert_eq!(schema.layouts.find(&[]).unwrap().number(), 1);
+        assert!(schema.layouts.find(&attributes[..2]).is_none());
     }
 
     #[test]

@@ -1,0 +1,48 @@
+//! A file system that changes (spec 05).
+//!
+//! ```text
+//! LiveFileSystem ── files in use, a lock each ── attributes, names, contents
+//!     │ an operation: lock, work out what things become, begin a transaction, change them
+//!     ▼
+//! LiveObjset ── objects in memory, written when their transaction group is synced
+//! ```
+//! What OpenZFS would make of the same operations is made here: the same objects, attributes in
+//! the same order, the same sizes of blocks, so that either can go on where the other stopped.
+//! An operation is in one transaction group as a whole, but for long writes, which go piece by
+//! piece from the front.
+
+mod access_time;
+mod acl;
+mod attributes;
+mod change;
+mod contents;
+mod creation;
+mod draft;
+mod file_system;
+mod names;
+mod new_file_system;
+mod node;
+mod options;
+mod quota;
+mod removal;
+mod renaming;
+mod schema;
+mod tables;
+mod unlinked;
+mod values;
+mod xattr;
+mod xattr_change;
+
+pub use attributes::{AttributeChange, FlagChange, TimeChange};
+pub use contents::{Allocation, WriteAt};
+pub use creation::{Caller, NewFile, NewKind, Privilege};
+pub use file_system::LiveFileSystem;
+pub use new_file_system::NewFileSystem;
+pub use options::{
+    AccessTimes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal, SystemClock,
+    UnboundedSpace, WallClock, XattrStore,
+};
+pub use quota::{QuotaOwner, QuotaUnit};
+pub use renaming::{Named, RenameMode};
+pub use unlinked::Hold;
+pub use xattr::XattrMode;

@@ -1,0 +1,87 @@
+//! Times of access (spec 05, section 9.5).
+//!
+//! A read notes the time in memory; it goes to the object with the file's next change, or when
+//! nobody holds the file any more.
+
+use super::change::DNODE_BYTES;
+use super::file_system::LiveFileSystem;
+use super::node::LiveNode;
+use super::node::NodeState;
+use super::options::{AccessTimes, SpaceDemand};
+use super::values::Values;
+use crate::error::ZplError;
+use rzfs_format::ObjectId;
+use rzfs_format::sa::Schema;
+use rzfs_format::znode::{FileFlags, Timestamp};
+
+/// Age from which on a time of access is renewed anyway, in seconds.
+const A_DAY: i64 = 24 * 60 * 60;
+
+impl LiveFileSystem {
+    /// Notes that somebody reads a file, if that changes its time of access.
+    ///
+    /// # Errors
+    /// No file has this number.
+    pub fn note_access(&self, object: ObjectId) -> Result<(), ZplError> {
+        if self.options.access_times == AccessTimes::Off {
+            return Ok(());
+        }
+        let node = self.node(object)?;
+        let now = self.options.clock.now();
+        if self.is_stale(&node.state().read(), now) {
+            let mut state = node.write();
+            state.pending_atime = Some(now);
+        }
+        Ok(())
+    }
+
+    fn is_stale(&self, state: &NodeState, now: Timestamp) -> bool {
+        let znode = state.znode();
+        let atime = state.pending_atime.unwrap_or(znode.atime);
+        if znode.flags.contains(FileFlags::IMMUTABLE) {
+            return false;
+        }
+        match self.options.access_times {
+            AccessTimes::Off => false,
+            AccessTimes::Always => atime < now,
+            AccessTimes::Relative => {
+                atime <= znode.mtime
+                    || atime <= znode.ctime
+                    || now.seconds.saturating_sub(atime.seconds) >= A_DAY
+            }
+        }
+    }
+
+    /// Writes a time of access that was only noted.
+    pub(super) fn flush_access_time(&self, node: &LiveNode) -> Result<(), ZplError> {
+        if node.state().read().pending_atime.is_none() || node.is_gone() {
+            return Ok(());
+        }
+        let mut state = node.write();
+        if state.pending_atime.is_some() {
+            self.update(&mut state, |_, _| {})?;
+        }
+        Ok(())
+    }
+
+    /// Writes all times of access that were only noted: to be called before the file system is
+    /// closed.
+    ///
+    /// # Errors
+    /// One cannot be written.
+    pub fn flush_access_times(&self) -> Result<(), ZplError> {
+        self.nodes.all().iter().try_for_each(|node| self.flush_access_time(node))
+    }
+
+    /// Changes a file's attributes in a transaction of its own.
+    pub(super) fn update(
+        &self,
+        state: &mut NodeState,
+        change: impl FnOnce(&mut Values, &Schema),
+    ) -> Result<(), ZplError> {
+        let changed = self.prepare(state, change)?;
+        let object = state.object().clone();
+        let tx = self.begin(&[&object], SpaceDemand::Takes(DNODE_BYTES))?;
+        changed.apply(&tx, state)
+    }
+}

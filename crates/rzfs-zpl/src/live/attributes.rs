@@ -1,0 +1,266 @@
+//! Changing attributes: modes, owners, times, projects, flags (spec 05, sections 6.1, 6.2, 9.5).
+
+use super::acl::ACCESS;
+use super::change::{DNODE_BYTES, Prepared, Touch};
+use super::creation::{Caller, SET_GROUP_ID, SET_USER_ID};
+use super::file_system::LiveFileSystem;
+use super::node::NodeState;
+use super::options::SpaceDemand;
+use super::quota::{QuotaOwner, QuotaUnit};
+use super::values::Values;
+use super::xattr_change::XattrChange;
+use crate::error::ZplError;
+use crate::node::Attributes;
+use rzfs_format::ObjectId;
+use rzfs_format::dirent::FileKind;
+use rzfs_format::fuid::Fuid;
+use rzfs_format::sa::{Attribute, Schema};
+use rzfs_format::znode::{FileFlags, Timestamp};
+
+const PERMISSION_BITS: u32 = 0o7777;
+const GROUP_EXECUTE: u32 = 0o010;
+
+/// A new time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TimeChange {
+    /// The present.
+    Now,
+    /// This one.
+    At(Timestamp),
+}
+
+/// Flags that users set and clear.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FlagChange {
+    /// Flags to set.
+    pub set: FileFlags,
+    /// Flags to clear.
+    pub clear: FileFlags,
+}
+
+/// Which attributes of a file change; those that are `None` stay.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct AttributeChange {
+    /// The twelve permission bits.
+    pub permissions: Option<u32>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// The length.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<TimeChange>,
+    /// Last change of the contents.
+    pub mtime: Option<TimeChange>,
+    /// The project.
+    pub project: Option<u32>,
+    /// Flags.
+    pub flags: Option<FlagChange>,
+}
+
+impl AttributeChange {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether something changes that an immutable file keeps.
+    fn changes_immutable(&self) -> bool {
+        let others = Self { flags: None, project: None, ..*self };
+        !others.is_nothing()
+    }
+}
+
+/// The flags that users may change.
+fn settable() -> FileFlags {
+    [
+        FileFlags::READONLY,
+        FileFlags::HIDDEN,
+        FileFlags::SYSTEM,
+        FileFlags::ARCHIVE,
+        FileFlags::IMMUTABLE,
+        FileFlags::NOUNLINK,
+        FileFlags::APPENDONLY,
+        FileFlags::NODUMP,
+        FileFlags::OPAQUE,
+        FileFlags::AV_QUARANTINED,
+        FileFlags::AV_MODIFIED,
+        FileFlags::REPARSE,
+        FileFlags::OFFLINE,
+        FileFlags::SPARSE,
+        FileFlags::PROJINHERIT,
+    ]
+    .into_iter()
+    .fold(FileFlags::default(), FileFlags::with)
+}
+
+impl LiveFileSystem {
+    /// Changes attributes. A new length, and a new mode of a file with an access control list,
+    /// are transactions of their own before the one of the rest.
+    ///
+    /// # Errors
+    /// The file's flags or its kind forbid it, a new owner's quota is used up, or files have no
+    /// project ids here.
+    pub fn set_attributes(
+        &self,
+        object: ObjectId,
+        change: &AttributeChange,
+        caller: Caller,
+    ) -> Result<Attributes, ZplError> {
+        let node = self.node(object)?;
+        let mut state = node.write();
+        let mut change = *change;
+        self.check_change(&state, &change)?;
+        if let Some(size) = change.size.take() {
+            self.truncate_locked(&mut state, size, caller)?;
+        }
+        if let Some(permissions) = change.permissions {
+            let permissions = permissions & PERMISSION_BITS;
+            if let Some(list) = self.acl_of_mode(&state, permissions)? {
+                let list = XattrChange::set(ACCESS, &list);
+                self.change_xattr(&mut state, list, Some(permissions))?;
+                change.permissions = None;
+            }
+        }
+        if !change.is_nothing() {
+            self.change_attributes(&mut state, &change)?;
+        }
+        self.attributes_of(&state)
+    }
+
+    fn check_change(&self, state: &NodeState, change: &AttributeChange) -> Result<(), ZplError> {
+        let (znode, place) = (state.znode(), state.node.place());
+        if znode.flags.contains(FileFlags::IMMUTABLE) && change.changes_immutable() {
+            return Err(ZplError::NotPermitted { place });
+        }
+        if let Some(FlagChange { set, clear }) = change.flags
+            && !settable().contains(set.with(clear))
+        {
+            return Err(ZplError::Unsupported { place, what: "such a flag" });
+        }
+        if let Some(project) = change.project {
+            let has_projects = matches!(znode.kind, FileKind::Regular | FileKind::Directory);
+            if !self.keeps_projects() || !has_projects {
+                return Err(ZplError::Unsupported { place, what: "a project id" });
+            }
+            if project == u32::MAX {
+                return Err(ZplError::Invalid { place, problem: "no project has this id" });
+            }
+        }
+        let owners = [
+            (QuotaOwner::User, change.uid.map(u64::from), znode.uid.0),
+            (QuotaOwner::Group, change.gid.map(u64::from), znode.gid.0),
+            (QuotaOwner::Project, change.project.map(u64::from), znode.project),
+        ];
+        for (owner, new, old) in owners {
+            let Some(id) = new.filter(|id| *id != old) else { continue };
+            for unit in [QuotaUnit::Bytes, QuotaUnit::Objects] {
+                self.check_owner(owner, unit, id)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn change_attributes(
+        &self,
+        state: &mut NodeState,
+        change: &AttributeChange,
+    ) -> Result<(), ZplError> {
+        let mut hidden = self.plan_hidden(state, change)?;
+        let changed = self.prepare(state, |values, schema| {
+            self.touch(values, schema, Touch::Attributes);
+            self.change_values(state, values, schema, change);
+        })?;
+        let mut objects: Vec<_> =
+            hidden.iter().map(|(hidden, _)| hidden.object().clone()).collect();
+        objects.push(state.object().clone());
+        let demand = SpaceDemand::Takes(DNODE_BYTES * objects.len() as u64);
+        let tx = self.begin(&objects.iter().collect::<Vec<_>>(), demand)?;
+        for (state, changed) in hidden.drain(..) {
+            let mut state = state;
+            changed.apply(&tx, &mut state)?;
+        }
+        changed.apply(&tx, state)
+    }
+
+    fn change_values(
+        &self,
+        state: &NodeState,
+        values: &mut Values,
+        schema: &Schema,
+        change: &AttributeChange,
+    ) {
+        let kind = state.znode().kind;
+        change_owner(values, schema, change);
+        let mut permissions = change.permissions.map(|bits| bits & PERMISSION_BITS);
+        let changes_owner = change.uid.is_some() || change.gid.is_some();
+        if changes_owner && kind != FileKind::Directory && permissions.is_none() {
+            permissions = without_set_ids(state.znode().mode & PERMISSION_BITS);
+        }
+        if let Some(permissions) = permissions {
+            values.set_permissions(schema, kind, permissions);
+        }
+        let now = self.options.clock.now();
+        let times = [(Attribute::Atime, change.atime), (Attribute::Mtime, change.mtime)];
+        for (attribute, time) in times {
+            match time {
+                Some(TimeChange::Now) => values.set_time(schema, attribute, now),
+                Some(TimeChange::At(time)) => values.set_time(schema, attribute, time),
+                None => {}
+            }
+        }
+        if let Some(FlagChange { set, clear }) = change.flags {
+            values.change_flags(schema, |flags| flags.without(clear).with(set));
+        }
+    }
+
+    /// What becomes of the directory of extended attributes, and of the files in it: they belong
+    /// to whom their file belongs.
+    fn plan_hidden(
+        &self,
+        state: &NodeState,
+        change: &AttributeChange,
+    ) -> Result<Vec<(NodeState, Prepared)>, ZplError> {
+        let owners =
+            AttributeChange { permissions: None, atime: None, mtime: None, flags: None, ..*change };
+        if owners.is_nothing() {
+            return Ok(Vec::new());
+        }
+        let Some(directory) = self.xattr_directory_of(state)? else { return Ok(Vec::new()) };
+        let files = self.entries_of(&directory)?;
+        let mut hidden = vec![directory];
+        for file in files {
+            hidden.push(self.open_state(file.id())?);
+        }
+        let prepare = |state: NodeState| {
+            let prepared = self.prepare(&state, |values, schema| {
+                change_owner(values, schema, &owners);
+            })?;
+            Ok((state, prepared))
+        };
+        hidden.into_iter().map(prepare).collect()
+    }
+}
+
+/// Changes owner, group and project.
+fn change_owner(values: &mut Values, schema: &Schema, change: &AttributeChange) {
+    if let Some(uid) = change.uid {
+        values.set_u64(schema, Attribute::Uid, Fuid::posix(uid).0);
+    }
+    if let Some(gid) = change.gid {
+        values.set_u64(schema, Attribute::Gid, Fuid::posix(gid).0);
+    }
+    if let Some(project) = change.project {
+        values.insert_after(schema, Attribute::Links, Attribute::Projid, u64::from(project));
+        values.change_flags(schema, |flags| flags.with(FileFlags::PROJID));
+    }
+}
+
+/// The permissions of a file that gets another owner, if they change.
+fn without_set_ids(permissions: u32) -> Option<u32> {
+    let mut without = permissions & !SET_USER_ID;
+    if permissions & GROUP_EXECUTE != 0 {
+        without &= !SET_GROUP_ID;
+    }
+    (without != permissions).then_some(without)
+}

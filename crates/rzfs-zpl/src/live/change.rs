@@ -1,0 +1,136 @@
+//! How an operation changes things: it locks files, works out what they become, begins a
+//! transaction, and changes them.
+//!
+//! Locks come first, then the transaction: while it is open nothing is locked but tables, for the
+//! time of one change. So no transaction waits for one that waits for it. The locks' order:
+//!
+//! ```text
+//! renaming ─> files by number ─> xattr directories and files of these ─> schema ─> transaction
+//! transaction ─> unlinked set
+//! ```
+
+use super::draft::bonus_capacity;
+use super::file_system::LiveFileSystem;
+use super::node::NodeState;
+use super::options::{SpaceDemand, SpaceRefusal};
+use super::values::{Split, Values};
+use crate::error::ZplError;
+use crate::node::{Node, decode_znode};
+use crate::sync::Arc;
+use rzfs_dmu::live::{LiveObject, Transaction};
+use rzfs_dmu::txg::OpenTx;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::sa::{Attribute, Schema};
+use rzfs_format::znode::FileFlags;
+
+/// What changing a dnode writes: its block, the blocks above it, and a spill block, each with a
+/// copy of its own.
+pub(super) const DNODE_BYTES: u64 = 2 * ((16 << 10) + (2 << 10) + (16 << 10));
+
+/// What a file's attributes become.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    values: Values,
+    split: Split,
+    schema: Arc<Schema>,
+}
+
+impl LiveFileSystem {
+    /// Begins a transaction that changes these objects and new ones, once there is room for it.
+    pub(super) fn begin(
+        &self,
+        objects: &[&LiveObject],
+        demand: SpaceDemand,
+    ) -> Result<OpenTx, ZplError> {
+        loop {
+            let tx = match demand {
+                SpaceDemand::Takes(_) => self.engine.begin(objects)?,
+                SpaceDemand::Frees(_) => self.engine.begin_unthrottled(objects)?,
+            };
+            let objset = self.objset.id();
+            match self.options.space.admit(tx.txg(), demand) {
+                Ok(()) => return Ok(tx),
+                Err(SpaceRefusal::NoSpace) => return Err(ZplError::NoSpace { objset }),
+                Err(SpaceRefusal::Quota) => return Err(ZplError::Quota { objset }),
+                Err(SpaceRefusal::Later) => {
+                    let txg = tx.txg();
+                    drop(tx);
+                    self.engine.wait_synced(txg);
+                }
+            }
+        }
+    }
+
+    /// Works out what a file's attributes become.
+    pub(super) fn prepare(
+        &self,
+        state: &NodeState,
+        change: impl FnOnce(&mut Values, &Schema),
+    ) -> Result<Prepared, ZplError> {
+        let place = state.node.place();
+        let object = state.object();
+        if object.bonus_type()? != ObjectType::SA {
+            let what = "changing a file of an older version";
+            return Err(ZplError::Unsupported { place, what });
+        }
+        let schema = self.schema.registered(&self.objset, &self.engine)?;
+        let mut values = Values::of(object, place, &schema)?;
+        if let Some(atime) = state.pending_atime {
+            values.set_time(&schema, Attribute::Atime, atime);
+        }
+        if let Some(sequence) = state.znode().sequence {
+            values.set_u64(&schema, Attribute::Seq, sequence.wrapping_add(1));
+        }
+        change(&mut values, &schema);
+        let (split, schema) = self.plan(place, &values, object.slots()?)?;
+        debug_assert!(split.in_capacity(bonus_capacity(object.slots()?)));
+        Ok(Prepared { values, split, schema })
+    }
+}
+
+impl Prepared {
+    /// Changes an attribute that has a value; its length stays.
+    pub(super) fn set_u64(&mut self, attribute: Attribute, value: u64) {
+        self.values.set_u64(&self.schema, attribute, value);
+    }
+
+    /// Makes it so.
+    pub(super) fn apply(self, tx: &dyn Transaction, state: &mut NodeState) -> Result<(), ZplError> {
+        let place = state.node.place();
+        let corrupt = |source| ZplError::Corrupt { place, source };
+        let object = state.object().clone();
+        let encoded = self.values.encode(&self.schema, self.split).map_err(corrupt)?;
+        object.set_bonus(tx, ObjectType::SA, &encoded.bonus)?;
+        match encoded.spill {
+            Some(spill) => object.set_spill(tx, &spill)?,
+            None if object.has_spill()? => object.remove_spill(tx)?,
+            None => {}
+        }
+        let znode = decode_znode(&object, &self.schema)?;
+        state.node = Node::new(object, znode);
+        state.pending_atime = None;
+        Ok(())
+    }
+}
+
+/// What has changed about a file, for its times and flags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Touch {
+    /// Its contents, or the names in it: also a change of attributes.
+    Contents,
+    /// Its attributes.
+    Attributes,
+}
+
+impl LiveFileSystem {
+    /// Notes a change in times and flags.
+    pub(super) fn touch(&self, values: &mut Values, schema: &Schema, touch: Touch) {
+        let now = self.options.clock.now();
+        if touch == Touch::Contents {
+            values.set_time(schema, Attribute::Mtime, now);
+            values.change_flags(schema, |flags| flags.with(FileFlags::AV_MODIFIED));
+        }
+        values.set_time(schema, Attribute::Ctime, now);
+        values.change_flags(schema, |flags| flags.with(FileFlags::ARCHIVE));
+    }
+}

@@ -1,0 +1,474 @@
+//! The contents of regular files: reading, writing, changing their lengths (spec 05, sections 5.5
+//! to 5.7 and 9.2).
+
+use super::change::{DNODE_BYTES, Prepared, Touch};
+use super::creation::{Caller, Privilege, SET_GROUP_ID, SET_USER_ID};
+use super::file_system::LiveFileSystem;
+use super::node::NodeState;
+use super::options::SpaceDemand;
+use super::quota::Charged;
+use super::values::Values;
+use crate::contents::segments;
+use crate::error::ZplError;
+use bytes::Bytes;
+use rzfs_dmu::live::{Extent, LiveObject, Transaction};
+use rzfs_format::ObjectId;
+use rzfs_format::dirent::FileKind;
+use rzfs_format::sa::{Attribute, Schema};
+use rzfs_format::znode::FileFlags;
+
+/// Most bytes that one transaction writes, but for a single larger block.
+const CHUNK: u64 = 1 << 20;
+/// Most bytes that are answered at once from blocks that are not on disk.
+const MAX_READ: u64 = 32 << 20;
+const SECTOR: u64 = 512;
+/// Longest file.
+const MAX_SIZE: u64 = i64::MAX as u64;
+/// Percentage of what a reservation asks for that has to be available
+/// (`zfs_fallocate_reserve_percent`).
+const RESERVE_PERCENT: u64 = 110;
+
+/// Where a write begins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WriteAt {
+    /// At this byte.
+    Offset(u64),
+    /// Where the file ends when nobody else writes any more.
+    End,
+}
+
+/// What becomes of a range of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Allocation {
+    /// The file reaches so far at least; nothing is reserved beyond a look at what is available.
+    Reserve,
+    /// There is a look at what is available, and nothing else.
+    ReserveKeepSize,
+    /// It becomes a hole.
+    Punch,
+    /// It becomes a hole, and the file reaches so far at least.
+    Zero,
+}
+
+/// The size of a file's only block so that it can reach to `end`; `None` if it stays. A file with
+/// several blocks, or that is longer than its first one, is not asked for.
+///
+/// It grows up to the size of records. When it is larger and no power of two, because records
+/// were larger once, it grows to the next power of two.
+fn grown_block(block_size: u64, record_size: u64, end: u64) -> Option<u64> {
+    if end <= block_size {
+        return None;
+    }
+    let most = if block_size > record_size {
+        block_size.checked_next_power_of_two()?
+    } else {
+        record_size
+    };
+    let wanted = end.checked_next_multiple_of(SECTOR).unwrap_or(u64::MAX);
+    Some(wanted.min(most)).filter(|size| *size > block_size)
+}
+
+impl LiveFileSystem {
+    /// Makes the only block of a file of `size` bytes large enough to reach to `end`, as far as
+    /// blocks grow.
+    pub(super) fn grow_block(
+        &self,
+        tx: &dyn Transaction,
+        object: &LiveObject,
+        size: u64,
+        end: u64,
+    ) -> Result<(), ZplError> {
+        let block_size = u64::from(object.data_block_size()?);
+        if object.max_block_id()?.0 > 0 || size > block_size {
+            return Ok(());
+        }
+        let record_size = u64::from(self.options.reading.record_size);
+        if let Some(grown) = grown_block(block_size, record_size, end.max(size)) {
+            object.set_data_block_size(tx, u32::try_from(grown).unwrap_or(u32::MAX))?;
+        }
+        Ok(())
+    }
+
+    fn require_regular(&self, state: &NodeState) -> Result<(), ZplError> {
+        let place = state.node.place();
+        match state.znode().kind {
+            FileKind::Directory => Err(ZplError::IsDirectory { place }),
+            FileKind::Regular => Ok(()),
+            _ => Err(ZplError::WrongFileKind { place }),
+        }
+    }
+
+    fn require_readable(&self, state: &NodeState) -> Result<(), ZplError> {
+        self.require_regular(state)?;
+        if state.znode().flags.contains(FileFlags::AV_QUARANTINED) {
+            return Err(ZplError::Quarantined { place: state.node.place() });
+        }
+        Ok(())
+    }
+
+    /// Checks that a file can be opened for reading.
+    ///
+    /// # Errors
+    /// It is no regular file, or is quarantined.
+    pub fn open_for_reading(&self, object: ObjectId) -> Result<(), ZplError> {
+        let node = self.node(object)?;
+        let state = node.state().read();
+        self.require_readable(&state)
+    }
+
+    /// Checks that a file can be opened for writing.
+    ///
+    /// # Errors
+    /// It is no regular file, or its flags forbid it.
+    pub fn open_for_writing(&self, object: ObjectId) -> Result<(), ZplError> {
+        let node = self.node(object)?;
+        let state = node.state().read();
+        self.require_regular(&state)?;
+        self.check_flags(&state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])
+    }
+
+    /// Refuses a change of a file with one of these flags.
+    pub(super) fn check_flags(
+        &self,
+        state: &NodeState,
+        forbidden: &[FileFlags],
+    ) -> Result<(), ZplError> {
+        if forbidden.iter().any(|flag| state.znode().flags.contains(*flag)) {
+            return Err(ZplError::NotPermitted { place: state.node.place() });
+        }
+        Ok(())
+    }
+
+    /// The contents from `offset` on as parts of blocks, without a copy: `len` bytes, less at the
+    /// end of the file and beyond 32 MiB.
+    ///
+    /// # Errors
+    /// It is no regular file, or a block cannot be read.
+    pub fn read_segments(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<Bytes>, ZplError> {
+        let node = self.node(object)?;
+        let state = node.state().read();
+        self.require_readable(&state)?;
+        let len = state.znode().size.saturating_sub(offset).min(len);
+        if let Some(clean) = state.object().clean() {
+            return segments(&clean, &self.streams, offset, len);
+        }
+        live_segments(state.object(), offset, len.min(MAX_READ))
+    }
+
+    /// Fills `buffer` with the contents from `offset` on, and says how many bytes there are: less
+    /// than the buffer has only at the end of the file.
+    ///
+    /// # Errors
+    /// It is no regular file, or a block cannot be read.
+    pub fn read(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize, ZplError> {
+        let node = self.node(object)?;
+        let state = node.state().read();
+        self.require_readable(&state)?;
+        let rest = state.znode().size.saturating_sub(offset);
+        let len = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
+        let buffer = buffer.get_mut(..len).unwrap_or_default();
+        match state.object().clean() {
+            Some(clean) => crate::contents::fill(&clean, &self.streams, offset, buffer)?,
+            None => state.object().read_at(offset, buffer)?,
+        }
+        Ok(len)
+    }
+
+    /// The first byte at or after `offset` that is not in a hole. What is not on disk counts as
+    /// data.
+    ///
+    /// # Errors
+    /// ENXIO when the file ends before, or has nothing but holes from there on.
+    pub fn seek_data(&self, object: ObjectId, offset: u64) -> Result<u64, ZplError> {
+        let node = self.node(object)?;
+        let state = node.state().read();
+        self.require_readable(&state)?;
+        let size = state.znode().size;
+        let beyond = || ZplError::BeyondEnd { place: state.node.place(), offset };
+        if offset >= size {
+            return Err(beyond());
+        }
+        let Some(clean) = state.object().clean() else { return Ok(offset) };
+        clean.next_data(offset)?.filter(|data| *data < size).ok_or_else(beyond)
+    }
+
+    /// The first byte at or after `offset` that is in a hole; the end of the file counts as one.
+    ///
+    /// # Errors
+    /// ENXIO when the file ends before.
+    pub fn seek_hole(&self, object: ObjectId, offset: u64) -> Result<u64, ZplError> {
+        let node = self.node(object)?;
+        let state = node.state().read();
+        self.require_readable(&state)?;
+        let size = state.znode().size;
+        if offset >= size {
+            return Err(ZplError::BeyondEnd { place: state.node.place(), offset });
+        }
+        let Some(clean) = state.object().clean() else { return Ok(size) };
+        let hole = clean.next_hole(offset)?.unwrap_or_else(|| clean.dnode().extent());
+        Ok(hole.min(size).max(offset))
+    }
+
+    /// Writes into a file and says where the data ended up and how much of it: less than all when
+    /// something went wrong on the way.
+    ///
+    /// # Errors
+    /// Nothing was written: it is no regular file, its flags forbid it, it would become too long,
+    /// a quota or the space is used up, or a block cannot be read.
+    pub fn write(
+        &self,
+        object: ObjectId,
+        at: WriteAt,
+        data: &[u8],
+        caller: Caller,
+    ) -> Result<(u64, usize), ZplError> {
+        let node = self.node(object)?;
+        let mut state = node.write();
+        self.require_regular(&state)?;
+        self.check_flags(&state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
+        let size = state.znode().size;
+        let offset = match at {
+            WriteAt::Offset(offset) => offset,
+            WriteAt::End => size,
+        };
+        let place = state.node.place();
+        if offset < size && state.znode().flags.contains(FileFlags::APPENDONLY) {
+            return Err(ZplError::NotPermitted { place });
+        }
+        let room = MAX_SIZE.saturating_sub(offset);
+        if room == 0 && !data.is_empty() {
+            return Err(ZplError::TooBig { place });
+        }
+        let data = data.get(..usize::try_from(room).unwrap_or(usize::MAX)).unwrap_or(data);
+        let mut written = 0;
+        while written < data.len() {
+            let rest = data.get(written..).unwrap_or_default();
+            match self.write_chunk(&mut state, offset + written as u64, rest, caller) {
+                Ok(len) => written += len,
+                Err(error) if written == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok((offset, written))
+    }
+
+    /// Writes the beginning of `data` in one transaction; says how much.
+    fn write_chunk(
+        &self,
+        state: &mut NodeState,
+        offset: u64,
+        data: &[u8],
+        caller: Caller,
+    ) -> Result<usize, ZplError> {
+        self.check_bytes(&Charged::of(state.znode()))?;
+        let object = state.object().clone();
+        let block_size = u64::from(object.data_block_size()?);
+        let record_size = u64::from(self.options.reading.record_size).max(block_size);
+        // Up to a boundary of blocks, whatever size the first one gets.
+        let most = CHUNK.max(record_size);
+        let len = (most - offset % record_size).min(data.len() as u64);
+        let data = data.get(..len as usize).unwrap_or_default();
+        let end = offset + len;
+        let size = state.znode().size;
+        let changed = self.prepare(state, |values, schema| {
+            values.set_u64(schema, Attribute::Size, size.max(end));
+            self.touch(values, schema, Touch::Contents);
+            self.clear_set_id(state, values, schema, caller);
+        })?;
+        let demand = DNODE_BYTES + len.next_multiple_of(record_size) + record_size;
+        let tx = self.begin(&[&object], SpaceDemand::Takes(demand))?;
+        self.grow_block(&tx, &object, size, end)?;
+        object.write(&tx, offset, data)?;
+        changed.apply(&tx, state)?;
+        Ok(data.len())
+    }
+
+    /// Takes set-user-id and set-group-id from an executable file that an ordinary user changes.
+    fn clear_set_id(
+        &self,
+        state: &NodeState,
+        values: &mut Values,
+        schema: &Schema,
+        caller: Caller,
+    ) {
+        const EXECUTE: u32 = 0o111;
+        let mode = state.znode().mode;
+        let bits = SET_USER_ID | SET_GROUP_ID;
+        if caller.privilege == Privilege::Ordinary && mode & EXECUTE != 0 && mode & bits != 0 {
+            values.set_u64(schema, Attribute::Mode, u64::from(mode & !bits));
+        }
+    }
+
+    /// Makes a file so long: what lies beyond is gone, what is new reads as zeros.
+    ///
+    /// # Errors
+    /// It is no regular file, its flags forbid it, or it would become too long.
+    pub fn truncate(&self, object: ObjectId, size: u64, caller: Caller) -> Result<(), ZplError> {
+        let node = self.node(object)?;
+        let mut state = node.write();
+        self.truncate_locked(&mut state, size, caller)
+    }
+
+    pub(super) fn truncate_locked(
+        &self,
+        state: &mut NodeState,
+        size: u64,
+        caller: Caller,
+    ) -> Result<(), ZplError> {
+        let place = state.node.place();
+        match state.znode().kind {
+            FileKind::Directory => return Err(ZplError::IsDirectory { place }),
+            FileKind::Regular => {}
+            _ => return Err(ZplError::Invalid { place, problem: "only files have a length" }),
+        }
+        let forbidden = [FileFlags::IMMUTABLE, FileFlags::READONLY, FileFlags::APPENDONLY];
+        self.check_flags(state, &forbidden)?;
+        if size > MAX_SIZE {
+            return Err(ZplError::TooBig { place });
+        }
+        let old = state.znode().size;
+        let changed = self.prepare(state, |values, schema| {
+            values.set_u64(schema, Attribute::Size, size);
+            self.touch(values, schema, Touch::Contents);
+            if size == 0 {
+                values.change_flags(schema, |flags| flags.without(FileFlags::SPARSE));
+            }
+            self.clear_set_id(state, values, schema, caller);
+        })?;
+        let object = state.object().clone();
+        if size < old {
+            let tx = self.begin(&[&object], SpaceDemand::Frees(self.edge_bytes(&object)?))?;
+            object.free(&tx, size, Extent::ToEnd)?;
+            return changed.apply(&tx, state);
+        }
+        self.extend(state, changed, old, size)
+    }
+
+    /// Bytes of the blocks that are changed where a range begins and ends.
+    fn edge_bytes(&self, object: &LiveObject) -> Result<u64, ZplError> {
+        Ok(DNODE_BYTES + 2 * u64::from(object.data_block_size()?))
+    }
+
+    /// Makes a file longer, with a block that could hold it.
+    fn extend(
+        &self,
+        state: &mut NodeState,
+        changed: Prepared,
+        old: u64,
+        size: u64,
+    ) -> Result<(), ZplError> {
+        let object = state.object().clone();
+        let record_size = u64::from(self.options.reading.record_size);
+        let tx = self.begin(&[&object], SpaceDemand::Takes(DNODE_BYTES + record_size))?;
+        self.grow_block(&tx, &object, old, size)?;
+        changed.apply(&tx, state)
+    }
+
+    /// Reserves or frees a range of a file, as `fallocate` does.
+    ///
+    /// # Errors
+    /// It is no regular file, its flags forbid it, it would become too long, or so much space is
+    /// not available.
+    pub fn allocate(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+        allocation: Allocation,
+        caller: Caller,
+    ) -> Result<(), ZplError> {
+        let node = self.node(object)?;
+        let mut state = node.write();
+        self.require_regular(&state)?;
+        let place = state.node.place();
+        self.check_flags(&state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
+        let end = offset.checked_add(len).filter(|end| *end <= MAX_SIZE && len > 0);
+        let end = end.ok_or(ZplError::TooBig { place })?;
+        let size = state.znode().size;
+        let frees = matches!(allocation, Allocation::Punch | Allocation::Zero);
+        if frees {
+            self.check_flags(&state, &[FileFlags::APPENDONLY])?;
+        } else {
+            let available = self.options.space.usage().available;
+            if u128::from(len) * u128::from(RESERVE_PERCENT) > u128::from(available) * 100 {
+                return Err(ZplError::NoSpace { objset: self.objset.id() });
+            }
+        }
+        let new_size = match allocation {
+            Allocation::Reserve | Allocation::Zero => size.max(end),
+            Allocation::ReserveKeepSize | Allocation::Punch => size,
+        };
+        if !frees && new_size == size {
+            return Ok(());
+        }
+        let changed = self.prepare(&state, |values, schema| {
+            values.set_u64(schema, Attribute::Size, new_size);
+            self.touch(values, schema, Touch::Contents);
+            self.clear_set_id(&state, values, schema, caller);
+        })?;
+        if !frees {
+            return self.extend(&mut state, changed, size, new_size);
+        }
+        let object = state.object().clone();
+        let tx = self.begin(&[&object], SpaceDemand::Frees(self.edge_bytes(&object)?))?;
+        if offset < size {
+            object.free(&tx, offset, Extent::Bytes(len.min(size - offset)))?;
+        }
+        self.grow_block(&tx, &object, size, new_size)?;
+        changed.apply(&tx, &mut state)
+    }
+}
+
+/// Parts of blocks that may not be on disk.
+fn live_segments(object: &LiveObject, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError> {
+    let block_size = u64::from(object.data_block_size()?);
+    let end = offset.saturating_add(len);
+    let mut segments = Vec::new();
+    let mut at = offset;
+    while at < end {
+        let data = object.read_block(rzfs_format::BlockId(at / block_size))?.data;
+        let from = (at % block_size) as usize;
+        let to = data.len().min(from.saturating_add((end - at) as usize));
+        if from >= to {
+            break;
+        }
+        segments.push(data.slice(from..to));
+        at += (to - from) as u64;
+    }
+    Ok(segments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_blocks_grow_as_the_spec_says() {
+        const RECORD: u64 = 131_072;
+        for (block, record, end, expected) in [
+            (512, RECORD, 1000, Some(1024)),
+            (512, RECORD, 512, None),
+            (512, RECORD, 513, Some(1024)),
+            (1024, RECORD, 100_000, Some(100_352)),
+            (512, RECORD, 1_000_001, Some(RECORD)),
+            (100_352, RECORD, 300_000, Some(RECORD)),
+            (RECORD, RECORD, 300_000, None),
+            (100_352, 4096, 300_000, Some(RECORD)),
+            (RECORD, 4096, 300_000, None),
+            (512, 512, 5000, None),
+            (512, RECORD, u64::MAX, Some(RECORD)),
+        ] {
+            assert_eq!(grown_block(block, record, end), expected, "{block} {record} {end}");
+        }
+    }
+}

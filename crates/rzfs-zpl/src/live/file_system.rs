@@ -1,0 +1,323 @@
+//! A file system that changes: opening it, and reading what it is at this moment.
+
+use super::draft::keeps_projects;
+use super::new_file_system::Salts;
+use super::node::{LiveNode, NodeState, NodeTable};
+use super::options::LiveOptions;
+use super::quota::Quotas;
+use super::schema::LiveSchema;
+use super::tables::Table;
+use crate::directory::{
+    CONTROL_NAME, DirCookie, DirEntry, Found, control_entry, dangling_at, dot_entries, entry_value,
+};
+use crate::error::{Place, ZplError};
+use crate::master::MasterNode;
+use crate::name::NameRules;
+use crate::node::{Attributes, decode_znode};
+use crate::object::FileObject;
+use crate::options::SnapshotDirectory;
+use crate::read_ahead::Streams;
+use crate::space::Statistics;
+use crate::sync::{Arc, Mutex};
+use rzfs_dmu::live::LiveObjset;
+use rzfs_dmu::txg::TxgEngine;
+use rzfs_format::acl::Ace;
+use rzfs_format::dirent::DirectoryEntry;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::znode::{FileFlags, ZplVersion};
+use rzfs_format::{ByteOrder, FormatError, ObjectId};
+use std::ops::ControlFlow;
+
+/// A file system that changes.
+///
+/// Files are addressed by object number, which is the inode number. All methods take `&self`, may
+/// be called from any number of threads and return when what they do is done in memory; it is on
+/// disk when the transaction group is. Whoever calls has checked that the user may do this: modes
+/// and access control lists are kept here, not enforced. Flags such as `immutable` are.
+#[derive(Debug)]
+pub struct LiveFileSystem {
+    pub(super) objset: LiveObjset,
+    pub(super) engine: Arc<TxgEngine>,
+    pub(super) options: LiveOptions,
+    pub(super) master: MasterNode,
+    pub(super) name_rules: NameRules,
+    pub(super) schema: LiveSchema,
+    pub(super) nodes: NodeTable,
+    /// Files without names, by number.
+    pub(super) unlinked: Mutex<Table>,
+    /// Held while a directory moves, so that the tree above a directory stays what it is.
+    pub(super) renaming: Mutex<()>,
+    pub(super) streams: Streams,
+    pub(super) quotas: Quotas,
+    salts: Mutex<Salts>,
+}
+
+impl LiveFileSystem {
+    /// Opens the file system on a set that changes. Files that lost their last names before it
+    /// was closed the last time wait for [`LiveFileSystem::drain_unlinked`].
+    ///
+    /// # Errors
+    /// The set holds no file system of version 5, its byte order is not that of this machine, or
+    /// its master node, the schema of its attributes or its root directory is damaged.
+    pub fn open(
+        objset: LiveObjset,
+        engine: Arc<TxgEngine>,
+        options: LiveOptions,
+    ) -> Result<Arc<Self>, ZplError> {
+        let master = MasterNode::read_from(&objset, options.reading.pool_version)?;
+        if master.version < ZplVersion::SA {
+            let version = master.version.number();
+            return Err(ZplError::Version { objset: objset.id(), version });
+        }
+        let mut salts = Salts::new(options.seed);
+        let schema = LiveSchema::open(&objset, &master, salts.next())?;
+        let unlinked = Table::open(&objset, master.delete_queue, ObjectType::UNLINKED_SET)?;
+        let reading = &options.reading;
+        let this = Self {
+            name_rules: NameRules::new(&master, reading.max_name),
+            streams: Streams::new(reading.read_ahead.clone(), &reading.caches),
+            quotas: Quotas::open(&objset)?,
+            nodes: NodeTable::default(),
+            unlinked: Mutex::new(unlinked),
+            renaming: Mutex::new(()),
+            salts: Mutex::new(salts),
+            objset,
+            engine,
+            options,
+            master,
+            schema,
+        };
+        let root = this.node(this.root())?;
+        let state = root.state().read();
+        state.node.require_directory()?;
+        if state.object().bonus_order() != ByteOrder::NATIVE {
+            let source = FormatError::invalid("dnode", "it has the byte order of another machine");
+            return Err(state.node.corrupt(source));
+        }
+        drop(state);
+        Ok(Arc::new(this))
+    }
+
+    /// The object set.
+    #[must_use]
+    pub const fn objset(&self) -> &LiveObjset {
+        &self.objset
+    }
+
+    /// What it was opened with.
+    #[must_use]
+    pub const fn options(&self) -> &LiveOptions {
+        &self.options
+    }
+
+    /// The master node.
+    #[must_use]
+    pub const fn master(&self) -> &MasterNode {
+        &self.master
+    }
+
+    /// The root directory.
+    #[must_use]
+    pub const fn root(&self) -> ObjectId {
+        self.master.root
+    }
+
+    /// Whether its root has the directory `.zfs`.
+    #[must_use]
+    pub fn has_control_directory(&self) -> bool {
+        self.options.reading.snapshot_directory != SnapshotDirectory::Absent
+    }
+
+    pub(super) fn place(&self, object: ObjectId) -> Place {
+        Place { objset: self.objset.id(), object }
+    }
+
+    /// A random number for a new ZAP.
+    pub(super) fn salt(&self) -> u64 {
+        self.salts.lock().next()
+    }
+
+    /// Whether files have project ids.
+    pub(super) fn keeps_projects(&self) -> bool {
+        keeps_projects(&self.objset)
+    }
+
+    /// Reads a file's attributes.
+    pub(super) fn open_state(&self, id: ObjectId) -> Result<NodeState, ZplError> {
+        let object = self.objset.object(id)?;
+        let znode = decode_znode(&object, &self.schema.read())?;
+        Ok(NodeState::new(object, znode))
+    }
+
+    /// The file with this number, even if it has no name any more. Extended attributes are no
+    /// files for this: they are behind the lock of the file that has them.
+    pub(super) fn node(&self, id: ObjectId) -> Result<Arc<LiveNode>, ZplError> {
+        let node = self.nodes.get_or_open(id, || {
+            let state = self.open_state(id)?;
+            if state.znode().flags.contains(FileFlags::XATTR) {
+                return Err(ZplError::NotFound { place: state.node.place() });
+            }
+            Ok(state)
+        })?;
+        if node.is_gone() {
+            return Err(ZplError::NotFound { place: self.place(id) });
+        }
+        Ok(node)
+    }
+
+    /// The attributes of a file.
+    ///
+    /// # Errors
+    /// No file has this number, or its attributes are damaged.
+    pub fn attributes(&self, object: ObjectId) -> Result<Attributes, ZplError> {
+        let node = self.node(object)?;
+        let state = node.state().read();
+        let mut attributes = self.attributes_of(&state)?;
+        let visible = self.options.reading.snapshot_directory == SnapshotDirectory::Visible;
+        if object == self.root() && visible {
+            // `.zfs` is a subdirectory.
+            attributes.links = attributes.links.saturating_add(1);
+        }
+        Ok(attributes)
+    }
+
+    pub(super) fn attributes_of(&self, state: &NodeState) -> Result<Attributes, ZplError> {
+        let mut attributes = state.node.attributes()?;
+        attributes.atime = state.pending_atime.unwrap_or(attributes.atime);
+        Ok(attributes)
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// The file is no symbolic link, or is damaged.
+    pub fn read_link(&self, object: ObjectId) -> Result<Vec<u8>, ZplError> {
+        let node = self.node(object)?;
+        let state = node.state().read();
+        state.node.link_target(&self.schema.read())
+    }
+
+    /// The NFSv4 access control list of a file.
+    ///
+    /// # Errors
+    /// The list is damaged; the file's mode can be used still.
+    pub fn acl(&self, object: ObjectId) -> Result<Vec<Ace>, ZplError> {
+        let node = self.node(object)?;
+        let state = node.state().read();
+        state.node.acl(&self.schema.read())
+    }
+
+    /// What a name in a directory leads to, `.` and `..` included.
+    ///
+    /// # Errors
+    /// There is no such entry, no entry can have this name, `directory` is none, or what the
+    /// entry names cannot be opened.
+    pub fn lookup(&self, directory: ObjectId, name: &[u8]) -> Result<Found, ZplError> {
+        let node = self.node(directory)?;
+        let state = node.state().read();
+        state.node.require_directory()?;
+        let found = match name {
+            b"." => directory,
+            b".." if directory == self.root() => directory,
+            b".." => state.znode().parent,
+            CONTROL_NAME if directory == self.root() && self.has_control_directory() => {
+                return Ok(Found::Control);
+            }
+            _ => {
+                let entry = self.entry(&state, name)?;
+                entry.ok_or(ZplError::NotFound { place: state.node.place() })?.object
+            }
+        };
+        drop(state);
+        self.node(found).map_err(|source| dangling_at(self.place(directory), found, source))?;
+        Ok(Found::Object(found))
+    }
+
+    /// The entry with this name.
+    pub(super) fn entry(
+        &self,
+        directory: &NodeState,
+        name: &[u8],
+    ) -> Result<Option<DirectoryEntry>, ZplError> {
+        let place = directory.node.place();
+        self.name_rules.check(place, name)?;
+        let value = self.name_rules.lookup(directory.names()?, name);
+        let value = value.map_err(|source| directory.object().zap_failure(source))?;
+        Ok(value.map(DirectoryEntry::decode))
+    }
+
+    /// Hands the entries of a directory from a position on to `visit`, until it breaks off or
+    /// there are no more. Every entry has the position after it, from which a later call goes on.
+    /// The directory does not change meanwhile: `visit` must not call back.
+    ///
+    /// # Errors
+    /// `directory` is none, or an entry cannot be read; those before it were visited.
+    pub fn read_dir(
+        &self,
+        directory: ObjectId,
+        from: DirCookie,
+        mut visit: impl FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ZplError> {
+        let node = self.node(directory)?;
+        let state = node.state().read();
+        state.node.require_directory()?;
+        let is_root = directory == self.root();
+        let parent = if is_root { directory } else { state.znode().parent };
+        let visible = self.options.reading.snapshot_directory == SnapshotDirectory::Visible;
+        let control = (is_root && visible).then(control_entry);
+        for entry in dot_entries(directory, parent).into_iter().chain(control) {
+            if from < entry.next && visit(entry).is_break() {
+                return Ok(());
+            }
+        }
+        for entry in state.names()?.entries_from(from.zap()) {
+            let entry = entry.map_err(|source| state.object().zap_failure(source))?;
+            let value = entry_value(state.node.place(), &entry)?;
+            let kind = match value.kind {
+                Some(kind) => kind,
+                None => self.kind_of(directory, value.object)?,
+            };
+            let next = DirCookie::after(entry.next);
+            let listed = DirEntry { name: entry.name(), object: value.object, kind, next };
+            if visit(listed).is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The kind of a file that its entry does not say, from the object: its directory is locked.
+    fn kind_of(
+        &self,
+        directory: ObjectId,
+        object: ObjectId,
+    ) -> Result<rzfs_format::dirent::FileKind, ZplError> {
+        let found = self.objset.object(object).map_err(ZplError::from);
+        let znode = found.and_then(|object| decode_znode(&object, &self.schema.read()));
+        match znode {
+            Ok(znode) => Ok(znode.kind),
+            Err(source) => Err(dangling_at(self.place(directory), object, source)),
+        }
+    }
+
+    /// Space and object counts.
+    ///
+    /// # Errors
+    /// The file or its project's quota cannot be read.
+    pub fn statistics(&self, object: ObjectId) -> Result<Statistics, ZplError> {
+        let node = self.node(object)?;
+        let znode = node.state().read().znode().clone();
+        let used = self.objset.synced().root().fill();
+        let reading = &self.options.reading;
+        let mut statistics = Statistics::new(
+            self.options.space.usage(),
+            reading.record_size,
+            used,
+            self.name_rules.max(),
+        );
+        if let Some(project) = Statistics::quota_project(&znode) {
+            statistics.apply_quota(&self.quotas.of_project(&self.objset, project)?);
+        }
+        Ok(statistics)
+    }
+}

@@ -1,0 +1,156 @@
+//! The objects of a new file system (spec 05, section 1.4).
+
+use super::draft::{NodeSeed, bonus_capacity, keeps_projects};
+use super::schema::SchemaTables;
+use super::tables::Table;
+use crate::error::{Place, ZplError};
+use crate::master::{CaseSensitivity, MASTER_NODE};
+use crate::object::FileObject;
+use rzfs_dmu::live::{LiveObjset, NewObject, Transaction};
+use rzfs_format::dirent::FileKind;
+use rzfs_format::fuid::Fuid;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::sa::Schema;
+use rzfs_format::znode::{FileFlags, Timestamp, ZplVersion};
+use rzfs_format::{FormatError, ObjectId};
+use rzfs_zap::{NewZap, Normalization};
+
+/// The numbers that OpenZFS gives; nobody relies on them.
+const SA_MASTER: ObjectId = ObjectId(32);
+const DELETE_QUEUE: ObjectId = ObjectId(33);
+const ROOT: ObjectId = ObjectId(34);
+const ROOT_PERMISSIONS: u32 = 0o755;
+
+/// What a new file system is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewFileSystem {
+    /// Property `casesensitivity`.
+    pub case: CaseSensitivity,
+    /// Property `normalization`; the case is that of [`NewFileSystem::case`].
+    pub normalization: Normalization,
+    /// Property `utf8only`; normalisation implies it.
+    pub utf8_only: bool,
+    /// Owner of the root directory.
+    pub uid: u32,
+    /// Group of the root directory.
+    pub gid: u32,
+    /// When it is made.
+    pub now: Timestamp,
+    /// A random number, from which the salts of its tables are made.
+    pub seed: u64,
+}
+
+impl NewFileSystem {
+    /// An ordinary one that belongs to the superuser.
+    #[must_use]
+    pub const fn new(now: Timestamp, seed: u64) -> Self {
+        Self {
+            case: CaseSensitivity::Sensitive,
+            normalization: Normalization::NONE,
+            utf8_only: false,
+            uid: 0,
+            gid: 0,
+            now,
+            seed,
+        }
+    }
+
+    /// Makes the objects of a file system of version 5 in a set without objects. Whether files
+    /// have project ids depends on the flags of the set.
+    ///
+    /// # Errors
+    /// The set has objects already or cannot be read.
+    pub fn create(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), ZplError> {
+        let mut salts = Salts::new(self.seed);
+        let place = Place { objset: objset.id(), object: MASTER_NODE };
+        let kind = ObjectType::MASTER_NODE;
+        let mut master = Table::create(objset, tx, kind, Some(MASTER_NODE), salts.next())?;
+        if master.object().id() != MASTER_NODE {
+            let source = FormatError::invalid("objset", "it has a master node already");
+            return Err(ZplError::Corrupt { place, source });
+        }
+        let normalization = Normalization { fold_case: false, ..self.normalization };
+        let utf8_only = self.utf8_only || !normalization.is_none();
+        master.set(tx, "utf8only", u64::from(utf8_only))?;
+        master.set(tx, "normalization", normalization.flags())?;
+        master.set(tx, "casesensitivity", self.case.number())?;
+        master.set(tx, "VERSION", ZplVersion::SA.number())?;
+
+        let kind = ObjectType::SA_MASTER_NODE;
+        let sa_master = Table::create(objset, tx, kind, Some(SA_MASTER), salts.next())?;
+        master.set(tx, "SA_ATTRS", sa_master.object().id().0)?;
+        let kind = ObjectType::UNLINKED_SET;
+        let queue = Table::create(objset, tx, kind, Some(DELETE_QUEUE), salts.next())?;
+        master.set(tx, "DELETE_QUEUE", queue.object().id().0)?;
+
+        let directories = self.case.normalization(normalization);
+        let mut tables = SchemaTables::new(sa_master, salts.next());
+        let root = self.create_root(objset, tx, &mut tables, &mut salts, directories)?;
+        master.set(tx, "ROOT", root.0)
+    }
+
+    fn create_root(
+        &self,
+        objset: &LiveObjset,
+        tx: &dyn Transaction,
+        tables: &mut SchemaTables,
+        salts: &mut Salts,
+        normalization: Normalization,
+    ) -> Result<ObjectId, ZplError> {
+        let blank = NewObject {
+            object_type: ObjectType::DIRECTORY_CONTENTS,
+            data_block_size: super::tables::FIRST_BLOCK_SIZE,
+            indirect_shift: super::tables::INDIRECT_SHIFT,
+            bonus_type: ObjectType::SA,
+            bonus: &[],
+            slots: 1,
+        };
+        let object = match objset.claim(tx, ROOT, blank)? {
+            Some(object) => object,
+            None => objset.allocate(tx, blank)?,
+        };
+        let place = FileObject::place(&object);
+        let corrupt = |source| ZplError::Corrupt { place, source };
+        let mut schema = Schema::empty().map_err(corrupt)?;
+        tables.register(objset, tx, &mut schema)?;
+        let seed = NodeSeed {
+            kind: FileKind::Directory,
+            permissions: ROOT_PERMISSIONS,
+            uid: Fuid::posix(self.uid),
+            gid: Fuid::posix(self.gid),
+            parent: object.id(),
+            project: keeps_projects(objset).then_some(0),
+            flags: FileFlags::default(),
+            device: None,
+            target: None,
+            links: 2,
+            now: self.now,
+        };
+        let values = seed.values(&schema, tx.txg());
+        let split = values.split(&schema.registry, bonus_capacity(1));
+        let split = split.ok_or(ZplError::TooBig { place })?;
+        tables.add_layout(objset, tx, &mut schema, &values.lists(split).0)?;
+        let encoded = values.encode(&schema, split).map_err(corrupt)?;
+        object.set_bonus(tx, ObjectType::SA, &encoded.bonus)?;
+        let new = NewZap::new(salts.next()).normalization(normalization);
+        object.create_zap(tx, &new).map_err(|source| object.zap_failure(source))?;
+        Ok(object.id())
+    }
+}
+
+/// Random numbers that follow from one (SplitMix64).
+#[derive(Debug)]
+pub(super) struct Salts(u64);
+
+impl Salts {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+}

@@ -1,0 +1,284 @@
+//! Files in use: one lock for each, and what is known of them.
+//!
+//! A file that somebody holds stays when its last name goes; it is reclaimed when nobody holds
+//! it any more (spec 05, section 3.6).
+
+use crate::error::ZplError;
+use crate::node::Node;
+use crate::object::FileObject;
+use crate::sync::{Arc, Mutex, RwLock, RwLockWriteGuard};
+use rzfs_dmu::live::LiveObject;
+use rzfs_format::ObjectId;
+use rzfs_format::znode::{Timestamp, Znode};
+use rzfs_zap::Zap;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+const SHARDS: usize = 16;
+/// Files that a shard keeps although nobody uses them.
+const KEPT_PER_SHARD: usize = 512;
+
+/// A file in use.
+#[derive(Debug)]
+pub(super) struct LiveNode {
+    id: ObjectId,
+    /// Attributes, names and contents of the file, and of its tree of extended attributes.
+    state: RwLock<NodeState>,
+    life: Mutex<Life>,
+}
+
+/// What the lock of a file protects.
+#[derive(Debug)]
+pub(super) struct NodeState {
+    pub(super) node: Node<LiveObject>,
+    /// The names in a directory; opened when they are needed.
+    directory: OnceLock<Zap<LiveObject>>,
+    /// A time of access that is not in the object yet.
+    pub(super) pending_atime: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    holds: u32,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// It has a name.
+    Named,
+    /// It has none, and is in the unlinked set.
+    Unlinked,
+    /// It is being reclaimed, or is gone.
+    Gone,
+}
+
+pub(super) type WriteGuard<'a> = RwLockWriteGuard<'a, NodeState>;
+
+impl NodeState {
+    pub(super) fn new(object: LiveObject, znode: Znode) -> Self {
+        Self { node: Node::new(object, znode), directory: OnceLock::new(), pending_atime: None }
+    }
+
+    pub(super) fn znode(&self) -> &Znode {
+        self.node.znode()
+    }
+
+    pub(super) fn object(&self) -> &LiveObject {
+        self.node.object()
+    }
+
+    /// The names in the directory.
+    pub(super) fn names(&self) -> Result<&Zap<LiveObject>, ZplError> {
+        self.node.require_directory()?;
+        if let Some(zap) = self.directory.get() {
+            return Ok(zap);
+        }
+        let zap = self.object().clone().open_zap()?;
+        Ok(self.directory.get_or_init(|| zap))
+    }
+
+    /// The names in the directory, to change them.
+    pub(super) fn names_mut(&mut self) -> Result<&mut Zap<LiveObject>, ZplError> {
+        self.names()?;
+        let place = self.node.place();
+        self.directory.get_mut().ok_or(ZplError::NotDirectory { place })
+    }
+
+    /// Forgets the names: they could not be changed, and have to be read anew.
+    pub(super) fn forget_names(&mut self) {
+        self.directory = OnceLock::new();
+    }
+}
+
+impl LiveNode {
+    pub(super) fn new(state: NodeState) -> Self {
+        let is_named = state.znode().links > 0;
+        let phase = if is_named { Phase::Named } else { Phase::Unlinked };
+        Self {
+            id: state.object().id(),
+            state: RwLock::new(state),
+            life: Mutex::new(Life { holds: 0, phase }),
+        }
+    }
+
+    pub(super) const fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    pub(super) const fn state(&self) -> &RwLock<NodeState> {
+        &self.state
+    }
+
+    pub(super) fn write(&self) -> WriteGuard<'_> {
+        self.state.write()
+    }
+
+    /// Keeps the file; `false` if it is gone.
+    pub(super) fn hold(&self) -> bool {
+        let mut life = self.life.lock();
+        if life.phase == Phase::Gone {
+            return false;
+        }
+        life.holds = life.holds.saturating_add(1);
+        true
+    }
+
+    /// Ends a hold; tells whether the caller has to reclaim the file.
+    pub(super) fn release(&self) -> bool {
+        let mut life = self.life.lock();
+        life.holds = life.holds.saturating_sub(1);
+        Self::take_if_unused(&mut life)
+    }
+
+    /// Says that the file has no name any more; tells whether the caller has to reclaim it.
+    pub(super) fn unlinked(&self) -> bool {
+        let mut life = self.life.lock();
+        if life.phase == Phase::Named {
+            life.phase = Phase::Unlinked;
+        }
+        Self::take_if_unused(&mut life)
+    }
+
+    /// Says that the file has a name again.
+    pub(super) fn named(&self) {
+        let mut life = self.life.lock();
+        if life.phase == Phase::Unlinked {
+            life.phase = Phase::Named;
+        }
+    }
+
+    fn take_if_unused(life: &mut Life) -> bool {
+        let is_mine = life.phase == Phase::Unlinked && life.holds == 0;
+        if is_mine {
+            life.phase = Phase::Gone;
+        }
+        is_mine
+    }
+
+    /// Whether the file is being reclaimed, or is gone.
+    pub(super) fn is_gone(&self) -> bool {
+        self.life.lock().phase == Phase::Gone
+    }
+
+    /// Whether nothing would be lost if it were forgotten.
+    fn is_idle(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1
+            && self.life.lock().holds == 0
+            && self.state.try_read().is_some_and(|state| state.pending_atime.is_none())
+    }
+}
+
+/// The files in use, by number. There is one [`LiveNode`] of a file at most: what is not in the
+/// table is used by nobody.
+#[derive(Debug, Default)]
+pub(super) struct NodeTable {
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    nodes: HashMap<ObjectId, Arc<LiveNode>>,
+    /// Counts what was taken out.
+    departures: u64,
+}
+
+impl NodeTable {
+    fn shard(&self, id: ObjectId) -> &Mutex<Shard> {
+        let mixed = id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        &self.shards[mixed as usize % SHARDS]
+    }
+
+    /// The file with this number, which `open` reads if it is not in the table.
+    pub(super) fn get_or_open(
+        &self,
+        id: ObjectId,
+        open: impl Fn() -> Result<NodeState, ZplError>,
+    ) -> Result<Arc<LiveNode>, ZplError> {
+        loop {
+            let departures = {
+                let shard = self.shard(id).lock();
+                if let Some(node) = shard.nodes.get(&id) {
+                    return Ok(Arc::clone(node));
+                }
+                shard.departures
+            };
+            let node = Arc::new(LiveNode::new(open()?));
+            let mut shard = self.shard(id).lock();
+            if let Some(node) = shard.nodes.get(&id) {
+                return Ok(Arc::clone(node));
+            }
+            // What was read is the truth only if nobody had the file meanwhile.
+            if shard.departures == departures {
+                shard.insert(Arc::clone(&node));
+                return Ok(node);
+            }
+        }
+    }
+
+    /// Adds a file that was just made.
+    pub(super) fn insert(&self, node: LiveNode) -> Arc<LiveNode> {
+        let node = Arc::new(node);
+        self.shard(node.id).lock().insert(Arc::clone(&node));
+        node
+    }
+
+    /// Takes a file out: it is gone.
+    pub(super) fn remove(&self, id: ObjectId) {
+        let mut shard = self.shard(id).lock();
+        if shard.nodes.remove(&id).is_some() {
+            shard.departures += 1;
+        }
+    }
+
+    /// The files in the table.
+    pub(super) fn all(&self) -> Vec<Arc<LiveNode>> {
+        let of_shard =
+            |shard: &Mutex<Shard>| shard.lock().nodes.values().cloned().collect::<Vec<_>>();
+        self.shards.iter().flat_map(of_shard).collect()
+    }
+}
+
+impl Shard {
+    fn insert(&mut self, node: Arc<LiveNode>) {
+        if self.nodes.len() >= KEPT_PER_SHARD {
+            let before = self.nodes.len();
+            let mut spare = KEPT_PER_SHARD / 4;
+            self.nodes.retain(|_, node| {
+                let goes = spare > 0 && node.is_idle();
+                spare -= usize::from(goes);
+                !goes
+            });
+            self.departures += (before - self.nodes.len()) as u64;
+        }
+        self.nodes.insert(node.id, node);
+    }
+}
+
+/// Locks files to change them, each once, in the order of their numbers.
+pub(super) fn lock_in_order<'a>(nodes: &[&'a LiveNode]) -> Locked<'a> {
+    let mut nodes = nodes.to_vec();
+    nodes.sort_by_key(|node| node.id);
+    nodes.dedup_by_key(|node| node.id);
+    Locked(nodes.into_iter().map(|node| (node.id, node.write())).collect())
+}
+
+/// Files that are locked.
+pub(super) struct Locked<'a>(Vec<(ObjectId, WriteGuard<'a>)>);
+
+impl Locked<'_> {
+    /// One of them; `None` if it was not locked.
+    pub(super) fn get(&self, id: ObjectId) -> Option<&NodeState> {
+        self.0.iter().find(|(found, _)| *found == id).map(|(_, guard)| &**guard)
+    }
+
+    /// All of them.
+    pub(super) fn states(&self) -> impl Iterator<Item = &NodeState> {
+        self.0.iter().map(|(_, guard)| &**guard)
+    }
+
+    /// One of them, to change it.
+    pub(super) fn get_mut(&mut self, id: ObjectId) -> Option<&mut NodeState> {
+        self.0.iter_mut().find(|(found, _)| *found == id).map(|(_, guard)| &mut **guard)
+    }
+}

@@ -1,0 +1,158 @@
+//! What a file system that changes is opened with: policies of its dataset, and who tells the
+//! time and watches over space.
+
+use crate::options::{FileSystemOptions, SpaceUse};
+use crate::sync::Arc;
+use rzfs_format::Txg;
+use rzfs_format::dnode::SLOT_SIZE;
+use rzfs_format::znode::Timestamp;
+use std::fmt::Debug;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Tells the time.
+pub trait WallClock: Debug + Send + Sync {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The clock of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl WallClock for SystemClock {
+    fn now(&self) -> Timestamp {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => Timestamp {
+                seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+                nanoseconds: since.subsec_nanos(),
+            },
+            Err(_) => Timestamp::default(),
+        }
+    }
+}
+
+/// What a change does to the space that the dataset uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpaceDemand {
+    /// It writes up to so many bytes.
+    Takes(u64),
+    /// It writes up to so many bytes and sets more than that free: it may go into the slop space,
+    /// so that files can be removed from a full pool.
+    Frees(u64),
+}
+
+/// Why a change is not admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SpaceRefusal {
+    /// The pool is full.
+    NoSpace,
+    /// A quota of the dataset is used up.
+    Quota,
+    /// There will be room when the group is synced: the change is to be tried again then.
+    Later,
+}
+
+/// Watches over the space of a dataset.
+pub trait DatasetSpace: Debug + Send + Sync {
+    /// Admits a change of a transaction group before anything is changed.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    fn admit(&self, txg: Txg, demand: SpaceDemand) -> Result<(), SpaceRefusal>;
+
+    /// Space as `statfs` shows it.
+    fn usage(&self) -> SpaceUse;
+}
+
+/// A dataset without bounds, for tests and tools that watch over space in another way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UnboundedSpace;
+
+impl DatasetSpace for UnboundedSpace {
+    fn admit(&self, _: Txg, _: SpaceDemand) -> Result<(), SpaceRefusal> {
+        Ok(())
+    }
+
+    fn usage(&self) -> SpaceUse {
+        SpaceUse { referenced: 0, available: i64::MAX as u64 }
+    }
+}
+
+/// When reading a file changes its time of access (properties `atime` and `relatime`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum AccessTimes {
+    /// Never.
+    Off,
+    /// When it is not after the times of modification and change, or a day old.
+    #[default]
+    Relative,
+    /// Always.
+    Always,
+}
+
+/// Where extended attributes are stored (property `xattr`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum XattrStore {
+    /// With the system attributes, as far as they fit there.
+    #[default]
+    SystemAttribute,
+    /// In a directory of files.
+    Directory,
+}
+
+/// Size of new dnodes (property `dnodesize`), in slots of 512 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DnodeSize(u8);
+
+impl DnodeSize {
+    /// 512 bytes: `legacy`.
+    pub const LEGACY: Self = Self(1);
+    /// 1 KiB: what `auto` means for files.
+    pub const AUTO: Self = Self(2);
+
+    /// So many bytes: a power of two from 512 to 16 KiB.
+    #[must_use]
+    pub fn of_bytes(bytes: u32) -> Option<Self> {
+        let is_valid = bytes.is_power_of_two() && (512..=16 << 10).contains(&bytes);
+        is_valid.then_some(Self((bytes as usize / SLOT_SIZE) as u8))
+    }
+
+    pub(super) const fn slots(self) -> u8 {
+        self.0
+    }
+}
+
+/// What a file system that changes is opened with.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// What it has in common with one that is read.
+    pub reading: FileSystemOptions,
+    /// When reading changes times of access.
+    pub access_times: AccessTimes,
+    /// Where extended attributes go.
+    pub xattr_store: XattrStore,
+    /// Size of new dnodes.
+    pub dnode_size: DnodeSize,
+    /// Tells the time.
+    pub clock: Arc<dyn WallClock>,
+    /// Watches over space.
+    pub space: Arc<dyn DatasetSpace>,
+    /// A random number, from which the salts of new directories are made.
+    pub seed: u64,
+}
+
+impl LiveOptions {
+    /// The defaults of OpenZFS, with a random number for the salts of new directories.
+    #[must_use]
+    pub fn new(reading: FileSystemOptions, seed: u64) -> Self {
+        Self {
+            reading,
+            access_times: AccessTimes::default(),
+            xattr_store: XattrStore::default(),
+            dnode_size: DnodeSize::LEGACY,
+            clock: Arc::new(SystemClock),
+            space: Arc::new(UnboundedSpace),
+            seed,
+        }
+    }
+}

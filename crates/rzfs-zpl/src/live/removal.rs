@@ -1,0 +1,222 @@
+//! Taking names away (spec 05, sections 3.4 and 3.6).
+
+use super::change::{DNODE_BYTES, Prepared, Touch};
+use super::file_system::LiveFileSystem;
+use super::node::{LiveNode, Locked, NodeState, lock_in_order};
+use super::options::SpaceDemand;
+use crate::directory::{CONTROL_NAME, dangling_at};
+use crate::error::{Place, ZplError};
+use crate::sync::Arc;
+use rzfs_dmu::live::Transaction;
+use rzfs_format::ObjectId;
+use rzfs_format::dirent::FileKind;
+use rzfs_format::sa::Attribute;
+use rzfs_format::znode::FileFlags;
+
+/// Which kind of file is removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Removal {
+    /// Anything but a directory.
+    File,
+    /// A directory.
+    Directory,
+}
+
+impl LiveFileSystem {
+    /// Removes the entry that a name matches from a directory.
+    pub(super) fn remove_name(
+        &self,
+        tx: &dyn Transaction,
+        directory: &mut NodeState,
+        name: &[u8],
+    ) -> Result<(), ZplError> {
+        let object = directory.object().clone();
+        let place = directory.node.place();
+        let matching = self.name_rules.matching_in(directory.names()?);
+        let zap = directory.names_mut()?;
+        let result = zap.writer(object.zap_blocks(tx)).remove_matching(name, matching);
+        match result {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ZplError::NotFound { place }),
+            Err(source) => {
+                directory.forget_names();
+                Err(place.zap_failure(source))
+            }
+        }
+    }
+
+    /// The file that a name leads to, for a change of both: neither is locked.
+    pub(super) fn named(
+        &self,
+        directory: &LiveNode,
+        name: &[u8],
+    ) -> Result<Arc<LiveNode>, ZplError> {
+        let (found, place) = {
+            let state = directory.state().read();
+            state.node.require_directory()?;
+            let place = state.node.place();
+            let entry = self.entry(&state, name)?;
+            (entry.ok_or(ZplError::NotFound { place })?.object, place)
+        };
+        self.node(found).map_err(|source| dangling_at(place, found, source))
+    }
+
+    /// Whether a name still leads to a file, now that both are locked.
+    pub(super) fn still_named(
+        &self,
+        directory: &NodeState,
+        name: &[u8],
+        object: ObjectId,
+    ) -> Result<bool, ZplError> {
+        Ok(self.entry(directory, name)?.is_some_and(|entry| entry.object == object))
+    }
+
+    /// Refuses to take a file out of a directory against the flags of either.
+    pub(super) fn check_goes(
+        &self,
+        directory: &NodeState,
+        state: &NodeState,
+    ) -> Result<(), ZplError> {
+        let fixed = [FileFlags::IMMUTABLE, FileFlags::APPENDONLY];
+        let stays = [FileFlags::IMMUTABLE, FileFlags::APPENDONLY, FileFlags::NOUNLINK];
+        self.check_flags(directory, &fixed)?;
+        self.check_flags(state, &stays)
+    }
+
+    /// What a file becomes when it loses a name; a directory loses all.
+    pub(super) fn prepare_unlinked(&self, state: &NodeState) -> Result<Prepared, ZplError> {
+        let links = links_after(state);
+        self.prepare(state, |values, schema| {
+            values.set_u64(schema, Attribute::Links, links);
+            self.touch(values, schema, Touch::Attributes);
+        })
+    }
+
+    /// Refuses to remove a directory that has entries.
+    pub(super) fn check_empty(&self, state: &NodeState) -> Result<(), ZplError> {
+        if state.znode().is_directory() && state.names()?.entry_count() > 0 {
+            return Err(ZplError::NotEmpty { place: state.node.place() });
+        }
+        Ok(())
+    }
+
+    /// Removes a name of a file that is no directory.
+    ///
+    /// # Errors
+    /// There is no such name, it is a directory's, or a flag of the file or the directory forbids
+    /// it.
+    pub fn unlink(&self, directory: ObjectId, name: &[u8]) -> Result<(), ZplError> {
+        self.remove(directory, name, Removal::File)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// There is no such name, it is no directory's, the directory has entries, or a flag forbids
+    /// it.
+    pub fn rmdir(&self, directory: ObjectId, name: &[u8]) -> Result<(), ZplError> {
+        self.remove(directory, name, Removal::Directory)
+    }
+
+    fn remove(&self, directory: ObjectId, name: &[u8], removal: Removal) -> Result<(), ZplError> {
+        self.check_old_name(self.place(directory), name)?;
+        let parent = self.node(directory)?;
+        loop {
+            let file = self.named(&parent, name)?;
+            if file.id() == directory {
+                return Err(ZplError::NotPermitted { place: self.place(directory) });
+            }
+            let mut locked = lock_in_order(&[&parent, &file]);
+            if !self.is_still_named(&locked, directory, name, file.id())? {
+                continue;
+            }
+            let is_last = self.remove_locked(&mut locked, directory, name, file.id(), removal)?;
+            drop(locked);
+            if is_last && file.unlinked() {
+                self.reclaim(file.id())?;
+            }
+            return Ok(());
+        }
+    }
+
+    fn is_still_named(
+        &self,
+        locked: &Locked<'_>,
+        directory: ObjectId,
+        name: &[u8],
+        object: ObjectId,
+    ) -> Result<bool, ZplError> {
+        let place = self.place(directory);
+        let state = locked.get(directory).ok_or(ZplError::NotFound { place })?;
+        self.still_named(state, name, object)
+    }
+
+    /// Refuses to remove or move what every directory has.
+    pub(super) fn check_old_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
+        let is_control =
+            name == CONTROL_NAME && directory.object == self.root() && self.has_control_directory();
+        match name {
+            b"." | b"" => {
+                Err(ZplError::Invalid { place: directory, problem: "the name of itself" })
+            }
+            b".." => Err(ZplError::NotEmpty { place: directory }),
+            _ if is_control => Err(ZplError::NotPermitted { place: directory }),
+            _ => self.name_rules.check(directory, name),
+        }
+    }
+
+    /// Removes a name; tells whether it was the last one.
+    fn remove_locked(
+        &self,
+        locked: &mut Locked<'_>,
+        directory: ObjectId,
+        name: &[u8],
+        object: ObjectId,
+        removal: Removal,
+    ) -> Result<bool, ZplError> {
+        let place = self.place(object);
+        let gone = || ZplError::NotFound { place };
+        let (parent, state) =
+            (locked.get(directory).ok_or_else(gone)?, locked.get(object).ok_or_else(gone)?);
+        match (removal, state.znode().is_directory()) {
+            (Removal::File, true) => return Err(ZplError::IsDirectory { place }),
+            (Removal::Directory, false) => return Err(ZplError::NotDirectory { place }),
+            _ => {}
+        }
+        self.check_goes(parent, state)?;
+        self.check_empty(state)?;
+        let kind = state.znode().kind;
+        let is_last = links_after(state) == 0;
+        let file = self.prepare_unlinked(state)?;
+        let names = self.prepare(parent, |values, schema| {
+            self.change_names(parent, values, schema, -1, kind);
+        })?;
+        let unlinked = self.unlinked.lock().object().clone();
+        let mut objects = vec![parent.object(), state.object()];
+        if is_last {
+            objects.push(&unlinked);
+        }
+        let tx = self.begin(&objects, SpaceDemand::Frees(3 * DNODE_BYTES))?;
+        if is_last {
+            self.queue(&tx, object)?;
+        }
+        let parent = locked.get_mut(directory).ok_or_else(gone)?;
+        if let Err(error) = self.remove_name(&tx, parent, name) {
+            if is_last {
+                self.unqueue(&tx, object)?;
+            }
+            return Err(error);
+        }
+        names.apply(&tx, parent)?;
+        file.apply(&tx, locked.get_mut(object).ok_or_else(gone)?)?;
+        Ok(is_last)
+    }
+}
+
+/// Links that a file has when it has lost a name: a directory has none then.
+pub(super) fn links_after(state: &NodeState) -> u64 {
+    match state.znode().kind {
+        FileKind::Directory => 0,
+        _ => state.znode().links.saturating_sub(1),
+    }
+}

@@ -1,0 +1,168 @@
+//! Files without names: those that are open live on, the others are reclaimed (spec 05, sections
+//! 3.6 and 3.7).
+
+use super::change::DNODE_BYTES;
+use super::file_system::LiveFileSystem;
+use super::node::{LiveNode, NodeState};
+use super::options::SpaceDemand;
+use crate::error::ZplError;
+use crate::node::decode_znode;
+use crate::object::FileObject;
+use crate::sync::Arc;
+use rzfs_dmu::DmuError;
+use rzfs_dmu::live::{LiveObject, Transaction};
+use rzfs_format::znode::FileFlags;
+use rzfs_format::{FormatError, ObjectId};
+
+/// Keeps a file while it is open, or known to the kernel. Dropping the last one of a file without
+/// names reclaims it.
+#[derive(Debug)]
+pub struct Hold {
+    file_system: Arc<LiveFileSystem>,
+    node: Arc<LiveNode>,
+}
+
+impl Hold {
+    /// The file.
+    #[must_use]
+    pub fn object(&self) -> ObjectId {
+        self.node.id()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // A file that cannot be reclaimed stays in the unlinked set until the next mount.
+        let _ = self.file_system.flush_access_time(&self.node);
+        if self.node.release() {
+            let _ = self.file_system.reclaim(self.node.id());
+        }
+    }
+}
+
+fn key(object: ObjectId) -> String {
+    format!("{:x}", object.0)
+}
+
+impl LiveFileSystem {
+    /// Keeps a file.
+    ///
+    /// # Errors
+    /// No file has this number, or it is being reclaimed.
+    pub fn hold(self: &Arc<Self>, object: ObjectId) -> Result<Hold, ZplError> {
+        let node = self.node(object)?;
+        if !node.hold() {
+            return Err(ZplError::NotFound { place: self.place(object) });
+        }
+        Ok(Hold { file_system: Arc::clone(self), node })
+    }
+
+    /// Puts a file into the unlinked set.
+    pub(super) fn queue(&self, tx: &dyn Transaction, object: ObjectId) -> Result<(), ZplError> {
+        self.unlinked.lock().set(tx, &key(object), object.0)
+    }
+
+    /// Takes a file out of the unlinked set.
+    pub(super) fn unqueue(&self, tx: &dyn Transaction, object: ObjectId) -> Result<(), ZplError> {
+        self.unlinked.lock().remove(tx, &key(object)).map(|_| ())
+    }
+
+    /// Frees a file without names that nobody holds, with its extended attributes.
+    pub(super) fn reclaim(&self, object: ObjectId) -> Result<(), ZplError> {
+        let live = match self.objset.object(object) {
+            Ok(live) => live,
+            Err(DmuError::NotAllocated { .. }) => return self.forget_missing(object),
+            Err(error) => return Err(error.into()),
+        };
+        let schema = self.schema.read();
+        let znode = decode_znode(&live, &schema)?;
+        let state = NodeState::new(live, znode);
+        let mut goes = vec![state.object().clone()];
+        if let Some(directory) = self.xattr_directory_of(&state)? {
+            goes.extend(self.entries_of(&directory)?);
+            goes.push(directory.object().clone());
+        } else if state.znode().is_directory() {
+            goes.extend(self.leftovers(&state)?);
+        }
+        let unlinked = self.unlinked.lock().object().clone();
+        let mut objects: Vec<&LiveObject> = goes.iter().collect();
+        objects.push(&unlinked);
+        let tx = self.begin(&objects, SpaceDemand::Frees(DNODE_BYTES))?;
+        self.unqueue(&tx, object)?;
+        for object in &goes {
+            object.destroy(&tx)?;
+            self.streams.forget(object.id());
+            self.nodes.remove(object.id());
+        }
+        Ok(())
+    }
+
+    /// The files of a directory of extended attributes that somebody put into the unlinked set;
+    /// of no other directory, as those are empty.
+    fn leftovers(&self, directory: &NodeState) -> Result<Vec<LiveObject>, ZplError> {
+        let is_hidden = directory.znode().flags.contains(FileFlags::XATTR);
+        if is_hidden { self.entries_of(directory) } else { Ok(Vec::new()) }
+    }
+
+    /// The objects that the entries of a directory of extended attributes lead to. What is no
+    /// such file is left alone.
+    pub(super) fn entries_of(&self, directory: &NodeState) -> Result<Vec<LiveObject>, ZplError> {
+        let mut found = Vec::new();
+        let schema = self.schema.read();
+        for entry in directory.names()?.entries() {
+            let entry = entry.map_err(|source| directory.object().zap_failure(source))?;
+            let value = crate::directory::entry_value(directory.node.place(), &entry)?;
+            let Ok(object) = self.objset.object(value.object) else { continue };
+            let flags = decode_znode(&object, &schema).map(|znode| (znode.flags, znode.parent));
+            let is_part = flags.is_ok_and(|(flags, parent)| {
+                flags.contains(FileFlags::XATTR) && parent == directory.object().id()
+            });
+            if is_part && !found.iter().any(|known: &LiveObject| known.id() == object.id()) {
+                found.push(object);
+            }
+            if found.len() > MAX_XATTRS {
+                let problem = FormatError::invalid("xattr directory", "too many entries");
+                return Err(directory.node.corrupt(problem));
+            }
+        }
+        Ok(found)
+    }
+
+    fn forget_missing(&self, object: ObjectId) -> Result<(), ZplError> {
+        let unlinked = self.unlinked.lock().object().clone();
+        let tx = self.begin(&[&unlinked], SpaceDemand::Frees(DNODE_BYTES))?;
+        self.unqueue(&tx, object)
+    }
+
+    /// Reclaims the files that had lost their last names, but not their space, when the file
+    /// system was closed; says how many there were. To be called once it is open, before anyone
+    /// else uses it.
+    ///
+    /// # Errors
+    /// The unlinked set cannot be read. A file that cannot be reclaimed stays in it.
+    pub fn drain_unlinked(&self) -> Result<usize, ZplError> {
+        let entries = {
+            let unlinked = self.unlinked.lock();
+            let place = self.place(unlinked.object().id());
+            let entries = unlinked.zap().entries();
+            let entries = entries.map(|entry| entry.map_err(|source| place.zap_failure(source)));
+            entries.collect::<Result<Vec<_>, _>>()?
+        };
+        let mut drained = 0;
+        for entry in entries {
+            let object = entry.value.first_u64().map(ObjectId);
+            let is_sound = |id: &ObjectId| key(*id).as_bytes() == entry.name();
+            let Some(object) = object.filter(is_sound) else { continue };
+            if object == self.root() || object.0 < FIRST_FILE {
+                continue;
+            }
+            drained += usize::from(self.reclaim(object).is_ok());
+        }
+        Ok(drained)
+    }
+}
+
+/// Numbers below are no files: the meta-dnode and the master node.
+const FIRST_FILE: u64 = 2;
+/// Most files that a directory of extended attributes has.
+const MAX_XATTRS: usize = 64 << 10;

@@ -1,0 +1,424 @@
+//! Storing and removing extended attributes, each change in one transaction.
+
+use super::acl::Inherited;
+use super::change::{DNODE_BYTES, Prepared, Touch};
+use super::creation::Naming;
+use super::draft::{Draft, NodeSeed};
+use super::file_system::LiveFileSystem;
+use super::node::NodeState;
+use super::options::{SpaceDemand, XattrStore};
+use super::quota::Charged;
+use super::values::Values;
+use crate::error::ZplError;
+use rzfs_dmu::live::{Extent, LiveObject, Transaction};
+use rzfs_format::ObjectId;
+use rzfs_format::dirent::{DirectoryEntry, FileKind};
+use rzfs_format::sa::{Attribute, Schema};
+use rzfs_format::xattr::{XattrList, stored_names};
+use rzfs_format::znode::FileFlags;
+
+/// Longest value that goes into a system attribute.
+const MAX_SA_VALUE: usize = 32768;
+/// Longest list that may grow, and that fits into a system attribute.
+const MAX_GROWING_LIST: usize = 65536;
+const MAX_LIST: usize = 65535;
+const DIRECTORY_PERMISSIONS: u32 = 0o1777;
+const FILE_PERMISSIONS: u32 = 0o644;
+
+/// What becomes of an attribute.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct XattrChange<'a> {
+    name: &'a [u8],
+    value: Option<&'a [u8]>,
+}
+
+impl<'a> XattrChange<'a> {
+    pub(super) const fn set(name: &'a [u8], value: &'a [u8]) -> Self {
+        Self { name, value: Some(value) }
+    }
+
+    pub(super) const fn remove(name: &'a [u8]) -> Self {
+        Self { name, value: None }
+    }
+}
+
+/// Adds an attribute to a list, if both fit; gives back the packed list.
+fn add_to_list(list: &mut XattrList, name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+    let before = list.encode().ok()?.len();
+    if value.len() > MAX_SA_VALUE || before > MAX_GROWING_LIST {
+        return None;
+    }
+    list.insert(name, value).ok()?;
+    list.encode().ok().filter(|packed| packed.len() <= MAX_LIST)
+}
+
+/// The extended attributes that a new file gets.
+#[derive(Debug, Default)]
+pub(super) struct Attached {
+    /// Those that are a system attribute.
+    list: Option<Vec<u8>>,
+    /// Those that are files, in a directory.
+    directory: Option<AttachedDirectory>,
+    /// What was made already.
+    made: Vec<LiveObject>,
+}
+
+#[derive(Debug)]
+struct AttachedDirectory {
+    draft: Draft,
+    files: Vec<(Vec<u8>, Vec<u8>, Draft)>,
+}
+
+impl Attached {
+    /// Adds the attribute that leads to them.
+    pub(super) fn complete(&self, values: &mut Values, schema: &Schema) {
+        if let Some(list) = &self.list {
+            values.set(schema, Attribute::Dxattr, list);
+        }
+        if self.directory.is_some() {
+            values.set_u64(schema, Attribute::Xattr, 0);
+        }
+    }
+
+    /// Bytes that making them writes.
+    pub(super) fn bytes(&self) -> u64 {
+        let files = self.directory.as_ref().map_or(0, |directory| directory.files.len() + 1);
+        files as u64 * 2 * DNODE_BYTES
+    }
+
+    /// Makes them for the file that is being made of `owner`.
+    pub(super) fn make(
+        &mut self,
+        file_system: &LiveFileSystem,
+        tx: &dyn Transaction,
+        owner: ObjectId,
+        draft: &mut Draft,
+    ) -> Result<(), ZplError> {
+        let Some(AttachedDirectory { draft: directory, files }) = &mut self.directory else {
+            return Ok(());
+        };
+        let object = directory.allocate(file_system, tx)?;
+        self.made.push(object.clone());
+        draft.set_u64(Attribute::Xattr, object.id().0);
+        directory.set_u64(Attribute::Parent, owner.0);
+        let mut state = directory.make(file_system, tx, object.clone())?;
+        for (name, value, draft) in files {
+            let file = file_system.make_xattr_file(tx, &mut state, name, value, draft)?;
+            self.made.push(file);
+        }
+        Ok(())
+    }
+
+    /// Takes back what was made.
+    pub(super) fn undo(&self, tx: &dyn Transaction) -> Result<(), ZplError> {
+        self.made.iter().try_for_each(|object| object.destroy(tx)).map_err(ZplError::from)
+    }
+}
+
+impl LiveFileSystem {
+    /// Plans the extended attributes that a new file inherits.
+    pub(super) fn plan_xattrs(
+        &self,
+        seed: &NodeSeed<'_>,
+        inherited: &Inherited,
+    ) -> Result<Attached, ZplError> {
+        if inherited.xattrs.is_empty() {
+            return Ok(Attached::default());
+        }
+        if self.options.xattr_store == XattrStore::SystemAttribute {
+            let mut list = XattrList::default();
+            let mut packed = None;
+            for (name, value) in &inherited.xattrs {
+                packed = add_to_list(&mut list, name, value);
+            }
+            if packed.is_some() {
+                return Ok(Attached { list: packed, ..Attached::default() });
+            }
+        }
+        let mut files = Vec::with_capacity(inherited.xattrs.len());
+        for (name, value) in &inherited.xattrs {
+            let draft = self.xattr_file_draft(seed, ObjectId(0), value)?;
+            files.push((name.to_vec(), value.clone(), draft));
+        }
+        let count = files.len() as u64;
+        let draft = self.xattr_directory_draft(seed, ObjectId(0), count)?;
+        Ok(Attached { directory: Some(AttachedDirectory { draft, files }), ..Attached::default() })
+    }
+
+    fn xattr_directory_draft(
+        &self,
+        owner: &NodeSeed<'_>,
+        parent: ObjectId,
+        entries: u64,
+    ) -> Result<Draft, ZplError> {
+        let seed = NodeSeed {
+            kind: FileKind::Directory,
+            permissions: DIRECTORY_PERMISSIONS,
+            parent,
+            flags: FileFlags::XATTR,
+            links: 2,
+            device: None,
+            target: None,
+            project: self.keeps_projects().then_some(owner.project.unwrap_or(0)),
+            ..owner.clone()
+        };
+        self.draft(&seed, |values, schema| values.set_u64(schema, Attribute::Size, 2 + entries))
+    }
+
+    fn xattr_file_draft(
+        &self,
+        owner: &NodeSeed<'_>,
+        parent: ObjectId,
+        value: &[u8],
+    ) -> Result<Draft, ZplError> {
+        let seed = NodeSeed {
+            kind: FileKind::Regular,
+            permissions: FILE_PERMISSIONS,
+            parent,
+            flags: FileFlags::XATTR,
+            links: 1,
+            device: None,
+            target: None,
+            project: self.keeps_projects().then_some(owner.project.unwrap_or(0)),
+            ..owner.clone()
+        };
+        let size = value.len() as u64;
+        self.draft(&seed, |values, schema| values.set_u64(schema, Attribute::Size, size))
+    }
+
+    /// Makes the file of an attribute, with its name and contents.
+    fn make_xattr_file(
+        &self,
+        tx: &dyn Transaction,
+        directory: &mut NodeState,
+        name: &[u8],
+        value: &[u8],
+        draft: &mut Draft,
+    ) -> Result<LiveObject, ZplError> {
+        let object = draft.allocate(self, tx)?;
+        draft.set_u64(Attribute::Parent, directory.object().id().0);
+        draft.make(self, tx, object.clone())?;
+        self.fill(tx, &object, value)?;
+        let entry = DirectoryEntry { object: object.id(), kind: Some(FileKind::Regular) };
+        self.add_name(tx, directory, name, entry)?;
+        Ok(object)
+    }
+
+    /// Writes the contents of an empty file.
+    fn fill(
+        &self,
+        tx: &dyn Transaction,
+        object: &LiveObject,
+        value: &[u8],
+    ) -> Result<(), ZplError> {
+        self.grow_block(tx, object, 0, value.len() as u64)?;
+        Ok(object.write(tx, 0, value)?)
+    }
+
+    /// Stores or removes an attribute, and changes the mode with it.
+    pub(super) fn change_xattr(
+        &self,
+        state: &mut NodeState,
+        change: XattrChange<'_>,
+        permissions: Option<u32>,
+    ) -> Result<(), ZplError> {
+        if change.value.is_some() {
+            self.check_bytes(&Charged::of(state.znode()))?;
+        }
+        let schema = self.schema.read();
+        let mut list = state.node.xattr_list(&schema)?;
+        let mut was_listed = false;
+        for name in stored_names(change.name) {
+            was_listed |= list.remove(name);
+        }
+        let mut packed = None;
+        if let Some(value) = change.value
+            && self.options.xattr_store == XattrStore::SystemAttribute
+        {
+            packed = add_to_list(&mut list.clone(), change.name, value);
+        }
+        let in_directory = change.value.filter(|_| packed.is_none());
+        let listed = match packed {
+            Some(packed) => Some(packed),
+            None if was_listed => {
+                let place = state.node.place();
+                Some(list.encode().map_err(|source| ZplError::Corrupt { place, source })?)
+            }
+            None => None,
+        };
+        let plan = self.plan_directory_change(state, change.name, in_directory)?;
+        let kind = state.znode().kind;
+        let makes_directory = matches!(&plan, DirectoryChange { directory: Target::New(_), .. });
+        let owner = self.prepare(state, |values, schema| {
+            self.touch(values, schema, Touch::Attributes);
+            if let Some(permissions) = permissions {
+                values.set_permissions(schema, kind, permissions);
+            }
+            if let Some(listed) = &listed {
+                values.set(schema, Attribute::Dxattr, listed);
+            }
+            if makes_directory {
+                values.set_u64(schema, Attribute::Xattr, 0);
+            }
+        })?;
+        self.perform(state, owner, plan, change.name)
+    }
+}
+
+/// The directory of attributes that a change needs.
+#[derive(Debug)]
+enum Target {
+    /// None: nothing is there, and nothing comes.
+    Absent,
+    /// The one that is there.
+    Present(Box<(NodeState, Prepared)>),
+    /// A new one.
+    New(Box<Draft>),
+}
+
+/// What changes in the directory of attributes.
+#[derive(Debug)]
+struct DirectoryChange {
+    directory: Target,
+    /// Files that go, with the names under which they are found.
+    goes: Vec<(Vec<u8>, LiveObject)>,
+    comes: Option<Comes>,
+}
+
+/// A value that goes into a file.
+#[derive(Debug)]
+enum Comes {
+    /// A new one.
+    New(Box<Draft>, Vec<u8>),
+    /// The one that has the attribute.
+    Over(Box<(NodeState, Prepared)>, Vec<u8>),
+}
+
+impl LiveFileSystem {
+    /// Plans what a change of an attribute does to the directory: `value` is what comes into it.
+    fn plan_directory_change(
+        &self,
+        state: &NodeState,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<DirectoryChange, ZplError> {
+        let seed = NodeSeed {
+            kind: FileKind::Regular,
+            permissions: FILE_PERMISSIONS,
+            uid: state.znode().uid,
+            gid: state.znode().gid,
+            parent: state.object().id(),
+            project: Some(state.znode().project),
+            flags: FileFlags::XATTR,
+            device: None,
+            target: None,
+            links: 1,
+            now: self.options.clock.now(),
+        };
+        let Some(directory) = self.xattr_directory_of(state)? else {
+            let Some(value) = value else {
+                return Ok(DirectoryChange {
+                    directory: Target::Absent,
+                    goes: Vec::new(),
+                    comes: None,
+                });
+            };
+            let made = self.xattr_directory_draft(&seed, state.object().id(), 1)?;
+            let file = self.xattr_file_draft(&seed, ObjectId(0), value)?;
+            return Ok(DirectoryChange {
+                directory: Target::New(Box::new(made)),
+                goes: Vec::new(),
+                comes: Some(Comes::New(Box::new(file), value.to_vec())),
+            });
+        };
+        let (mut goes, mut comes) = (Vec::new(), None);
+        for stored in stored_names(name) {
+            let Some(file) = self.xattr_file(&directory, stored)? else { continue };
+            match value.filter(|_| comes.is_none() && stored == name) {
+                Some(value) => {
+                    let over = self.prepare(&file, |values, schema| {
+                        values.set_u64(schema, Attribute::Size, value.len() as u64);
+                        self.touch(values, schema, Touch::Contents);
+                    })?;
+                    comes = Some(Comes::Over(Box::new((file, over)), value.to_vec()));
+                }
+                None => goes.push((stored.to_vec(), file.object().clone())),
+            }
+        }
+        if let (Some(value), None) = (value, &comes) {
+            let id = directory.object().id();
+            let draft = self.xattr_file_draft(&seed, id, value)?;
+            comes = Some(Comes::New(Box::new(draft), value.to_vec()));
+        }
+        let added = i64::from(matches!(comes, Some(Comes::New(..)))) - goes.len() as i64;
+        let prepared = self.prepare(&directory, |values, schema| {
+            self.change_names(&directory, values, schema, added, FileKind::Regular);
+        })?;
+        let directory = Target::Present(Box::new((directory, prepared)));
+        Ok(DirectoryChange { directory, goes, comes })
+    }
+
+    fn perform(
+        &self,
+        state: &mut NodeState,
+        mut owner: Prepared,
+        plan: DirectoryChange,
+        name: &[u8],
+    ) -> Result<(), ZplError> {
+        let DirectoryChange { directory, goes, comes } = plan;
+        let mut demand = 3 * DNODE_BYTES;
+        let owner_object = state.object().clone();
+        let mut objects = vec![&owner_object];
+        let directory_object;
+        if let Target::Present(present) = &directory {
+            demand += self.naming_bytes(&present.0, Naming::Name(name))?;
+            directory_object = present.0.object().clone();
+            objects.push(&directory_object);
+        }
+        objects.extend(goes.iter().map(|(_, object)| object));
+        let over_object;
+        match &comes {
+            Some(Comes::Over(over, value)) => {
+                demand += value.len() as u64;
+                over_object = over.0.object().clone();
+                objects.push(&over_object);
+            }
+            Some(Comes::New(_, value)) => demand += value.len() as u64,
+            None => {}
+        }
+        let demand = match comes {
+            None if !goes.is_empty() => SpaceDemand::Frees(demand),
+            _ => SpaceDemand::Takes(demand),
+        };
+        let tx = self.begin(&objects, demand)?;
+        let (mut directory, changed) = match directory {
+            Target::Absent => return owner.apply(&tx, state),
+            Target::Present(present) => (present.0, Some(present.1)),
+            Target::New(mut draft) => {
+                let object = draft.allocate(self, &tx)?;
+                owner.set_u64(Attribute::Xattr, object.id().0);
+                (draft.make(self, &tx, object)?, None)
+            }
+        };
+        match comes {
+            Some(Comes::New(mut draft, value)) => {
+                self.make_xattr_file(&tx, &mut directory, name, &value, &mut draft)?;
+            }
+            Some(Comes::Over(over, value)) => {
+                let (mut file, prepared) = *over;
+                file.object().free(&tx, 0, Extent::ToEnd)?;
+                self.fill(&tx, file.object(), &value)?;
+                prepared.apply(&tx, &mut file)?;
+            }
+            None => {}
+        }
+        for (stored, object) in goes {
+            self.remove_name(&tx, &mut directory, &stored)?;
+            object.destroy(&tx)?;
+        }
+        if let Some(changed) = changed {
+            changed.apply(&tx, &mut directory)?;
+        }
+        owner.apply(&tx, state)
+    }
+}

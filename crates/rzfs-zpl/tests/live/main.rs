@@ -1,0 +1,7 @@
+//! File systems that change: what they are in memory, what is on disk after a sync as the
+//! read-only file system sees it, and what OpenZFS made of the same operations.
+
+mod attributes;
+mod names;
+mod operations;
+mod pool;

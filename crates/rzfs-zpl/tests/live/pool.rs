@@ -1,0 +1,236 @@
+//! A pool of one device in memory with one file system, without anything that a pool needs
+//! beyond that.
+
+use parking_lot::Mutex;
+use rzfs_blockdev::{Access, BlockDevice, CompletionQueue, IoOperation, IoRequest, MemoryDevice};
+use rzfs_codec::checksum::Salt;
+use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
+use rzfs_dmu::sync::BlockAccounting;
+use rzfs_dmu::txg::{DirtyLimits, TxgEngine, TxgOptions};
+use rzfs_dmu::write::{
+    BlockSpace, BlockWriter, DeviceWrite, DeviceWriter, EncodeOptions, HoleBirth, NoSpace,
+    ObjsetPolicy, SpaceRequest, WriteStream,
+};
+use rzfs_dmu::{BlockPipeline, DmuError, Objset, PipelineOptions};
+use rzfs_format::compression::CompressionFunction;
+use rzfs_format::dnode::{Dnode, DnodeFlags};
+use rzfs_format::objset::ObjsetType;
+use rzfs_format::znode::Timestamp;
+use rzfs_format::{BlockPointer, Dva, Guid, ObjectId, ObjsetId, Txg, VdevId};
+use rzfs_vdev::{TreeOptions, VdevConfig, VdevError, VdevKind, VdevTree};
+use rzfs_zpl::accounting::UsageChanges;
+use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewFileSystem, WallClock};
+use rzfs_zpl::{FileSystem, FileSystemOptions};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+/// Where the allocatable area of a leaf begins.
+const DATA_START: u64 = 4 << 20;
+const SECTOR: u64 = 512;
+const SIZE: usize = 192 << 20;
+/// User, object and project accounting are complete.
+const ACCOUNTED: u64 = 7;
+
+/// Gives out space upwards and never again.
+#[derive(Debug)]
+struct Bump {
+    next: Mutex<u64>,
+    end: u64,
+}
+
+impl BlockSpace for Bump {
+    fn allocate(&self, request: &SpaceRequest, _: Txg) -> Result<[Dva; 3], NoSpace> {
+        let mut next = self.next.lock();
+        let asize = request.size.next_multiple_of(SECTOR);
+        if *next + asize * u64::from(request.copies) > self.end {
+            return Err(NoSpace { size: request.size });
+        }
+        let mut dvas = [Dva::default(); 3];
+        for dva in dvas.iter_mut().take(request.copies.into()) {
+            *dva = Dva::new(VdevId(0), *next, asize, false);
+            *next += asize;
+        }
+        Ok(dvas)
+    }
+
+    fn unallocate(&self, _: &[Dva], _: Txg) {}
+}
+
+#[derive(Debug)]
+struct Disk(Arc<dyn BlockDevice>);
+
+impl DeviceWriter for Disk {
+    fn write(&self, writes: Vec<DeviceWrite>) -> Vec<Result<(), VdevError>> {
+        let completions = CompletionQueue::new();
+        let count = writes.len();
+        let request = |write: DeviceWrite| IoRequest {
+            token: 0,
+            offset: DATA_START + write.dva.offset(),
+            operation: IoOperation::Write(write.data),
+        };
+        self.0.submit(writes.into_iter().map(request).collect(), &completions);
+        for _ in 0..count {
+            completions.wait().result.unwrap();
+        }
+        vec![Ok(()); count]
+    }
+}
+
+/// What is alive, and what owners use.
+#[derive(Debug, Default)]
+struct Accounts {
+    live: BTreeMap<[u64; 2], BlockPointer>,
+    usage: UsageChanges,
+}
+
+impl BlockAccounting for Accounts {
+    fn born(&mut self, pointer: &BlockPointer) {
+        if let Some(dva) = pointer.dvas().next() {
+            assert!(self.live.insert(dva.0, *pointer).is_none(), "{pointer:?} was born twice");
+        }
+    }
+
+    fn killed(&mut self, pointer: &BlockPointer) {
+        if let Some(dva) = pointer.dvas().next() {
+            assert!(self.live.remove(&dva.0).is_some(), "{pointer:?} is not alive");
+        }
+    }
+}
+
+impl SpaceOwner for Accounts {
+    fn dnode_flags(&self) -> DnodeFlags {
+        UsageChanges::dnode_flags()
+    }
+
+    fn dnode_changed(&mut self, _: ObjectId, old: Option<&Dnode>, new: Option<&Dnode>) {
+        self.usage.note(old, new);
+    }
+
+    fn write_accounting(&mut self, objset: &LiveObjset, tx: &SyncTx<'_>) -> Result<(), DmuError> {
+        self.usage.write(objset, tx)
+    }
+}
+
+/// A clock that goes on by a second each time somebody looks.
+#[derive(Debug, Default)]
+pub(crate) struct StepClock(AtomicI64);
+
+impl WallClock for StepClock {
+    fn now(&self) -> Timestamp {
+        let seconds = 1_000_000_000 + self.0.fetch_add(1, Ordering::Relaxed);
+        Timestamp { seconds, nanoseconds: 7 }
+    }
+}
+
+pub(crate) struct Pool {
+    pub(crate) engine: Arc<TxgEngine>,
+    pub(crate) objset: LiveObjset,
+    pipeline: Arc<BlockPipeline>,
+    accounts: Mutex<Accounts>,
+    policy: ObjsetPolicy,
+    writer: BlockWriter,
+    disk: Arc<dyn DeviceWriter>,
+}
+
+impl Pool {
+    /// A pool with a new file system in it, which is on disk.
+    pub(crate) fn new(new: &NewFileSystem) -> Self {
+        let device = MemoryDevice::new("memory", vec![0; SIZE], Access::ReadWrite);
+        let device: Arc<dyn BlockDevice> = Arc::new(device);
+        let mut leaf = VdevConfig::new(VdevKind::File, Guid(2));
+        let asize = SIZE as u64 - (5 << 20);
+        leaf.top.ashift = Some(9);
+        leaf.top.asize = Some(asize);
+        let root = VdevConfig::new(VdevKind::Root, Guid(1)).with_children([leaf]);
+        let devices = HashMap::from([(Guid(2), Arc::clone(&device))]);
+        let vdevs = VdevTree::open(root, &devices, TreeOptions::default()).unwrap();
+        let salt = Salt::new([0; 32]);
+        let pipeline = BlockPipeline::new(
+            Arc::new(vdevs),
+            PipelineOptions {
+                salt: salt.clone(),
+                dynamic_gang_headers: false,
+                arc_max: 4 << 20,
+                injector: None,
+            },
+        );
+        let space = Bump { next: Mutex::new(0), end: asize };
+        let encode = EncodeOptions {
+            salt,
+            min_allocation: SECTOR,
+            allocation_unit: SECTOR,
+            embedded_data: true,
+        };
+        let writer = BlockWriter::new(
+            Arc::clone(&pipeline),
+            Arc::new(space),
+            encode,
+            HoleBirth::Recorded,
+            2,
+        );
+        let limits = DirtyLimits::of_memory(1 << 30);
+        let timeout = Duration::from_secs(3600);
+        let engine = TxgEngine::new(Txg(3), TxgOptions { limits, timeout });
+        let objset = LiveObjset::create(&pipeline, ObjsetId(54), ObjsetType::Zfs, ACCOUNTED);
+        let policy = ObjsetPolicy { copies: 1, ..ObjsetPolicy::mos(CompressionFunction::Lz4) };
+        let disk = Arc::new(Disk(device));
+        let accounts = Mutex::default();
+        let pool = Self { engine, objset, pipeline, accounts, policy, writer, disk };
+        let tx = pool.engine.begin(&[]).unwrap();
+        new.create(&pool.objset, &tx).unwrap();
+        drop(tx);
+        pool.sync();
+        pool
+    }
+
+    pub(crate) fn ordinary() -> Self {
+        Self::new(&NewFileSystem::new(StepClock::default().now(), 42))
+    }
+
+    /// Writes the open group to disk.
+    pub(crate) fn sync(&self) {
+        let mut accounts = self.accounts.lock();
+        let txg = self.engine.quiesce();
+        let stream = WriteStream::start(&self.disk);
+        let tx = SyncTx::new(&txg, 1, &self.writer, &stream);
+        self.objset.sync(&tx, self.policy, &mut *accounts).unwrap();
+        assert!(stream.finish().is_empty());
+        txg.committed();
+    }
+
+    /// The options of tests: a clock of their own.
+    pub(crate) fn options() -> LiveOptions {
+        let mut options = LiveOptions::new(reading(), 7);
+        options.clock = Arc::new(StepClock::default());
+        options
+    }
+
+    pub(crate) fn open(&self, options: LiveOptions) -> Arc<LiveFileSystem> {
+        LiveFileSystem::open(self.objset.clone(), Arc::clone(&self.engine), options).unwrap()
+    }
+
+    /// The object set as somebody sees it who opens it from disk, past all caches.
+    pub(crate) fn on_disk(&self) -> Objset {
+        self.pipeline.cache().clear();
+        let root = *self.objset.synced().root();
+        Objset::open(&self.pipeline, self.objset.id(), &root, None).unwrap()
+    }
+
+    /// The file system as it is on disk.
+    pub(crate) fn reopened(&self) -> FileSystem {
+        FileSystem::open(self.on_disk(), reading()).unwrap()
+    }
+
+    /// Another live file system on what is on disk; the first one must not be used any more.
+    pub(crate) fn remount(&mut self, options: LiveOptions) -> Arc<LiveFileSystem> {
+        self.objset = LiveObjset::open(self.on_disk());
+        self.open(options)
+    }
+}
+
+/// What files are read with: POSIX lists are on.
+pub(crate) fn reading() -> FileSystemOptions {
+    FileSystemOptions { acl_type: rzfs_zpl::AclType::Posix, ..FileSystemOptions::default() }
+}
