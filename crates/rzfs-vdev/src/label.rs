@@ -17,7 +17,7 @@ mod io;
 mod sync;
 
 pub use clear::{ClearError, ClearMode, clear_labels};
-pub use initial::NewLabel;
+pub use initial::{LabelledDevice, NewLabel};
 pub use inspect::{DeviceUse, FoundLabel, LabelPool, PoolUse, find_labels};
 pub use sync::{AuxiliaryDevice, Commit, CommitError, CommitReport, ConfigSync, LeafFailure};
 

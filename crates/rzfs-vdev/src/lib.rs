@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod create;
 pub mod draid;
 mod dtl;
 mod error;

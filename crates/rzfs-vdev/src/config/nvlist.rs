@@ -116,6 +116,16 @@ impl VdevConfig {
         self.list_for(Reader::Label)
     }
 
+    /// The list of a spare or cache device for the MOS, which states no position.
+    ///
+    /// # Errors
+    /// [`FormatError`] when a name of [`Self::others`] is not one that a list can have.
+    pub fn to_auxiliary_nvlist(&self) -> Result<NvList, FormatError> {
+        let mut list = self.to_nvlist()?;
+        list.remove("id");
+        Ok(list)
+    }
+
     fn list_for(&self, reader: Reader) -> Result<NvList, FormatError> {
         let mut writer = Writer(NvList::new());
         let name = NvString::new(self.kind.name())?;

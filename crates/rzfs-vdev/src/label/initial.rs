@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Devices that are labelled together; bounds the memory to 16 MiB.
 const DEVICES_AT_ONCE: usize = 16;
 
+/// A label, and the device that it is for.
+pub type LabelledDevice = (NewLabel, Arc<dyn BlockDevice>);
+
 /// All four labels of a leaf, written from scratch.
 #[derive(Clone, Debug)]
 pub struct NewLabel {
@@ -93,7 +96,7 @@ impl NewLabel {
     /// # Errors
     /// The first part that could not be written; then some parts may be written.
     pub fn write_all(
-        labels: &[(Self, Arc<dyn BlockDevice>)],
+        labels: &[LabelledDevice],
         present: Option<&Uberblock>,
     ) -> Result<(), LabelError> {
         for batch in labels.chunks(DEVICES_AT_ONCE) {

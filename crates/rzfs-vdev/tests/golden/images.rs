@@ -80,15 +80,29 @@ impl ImagePool {
         self.open_with(Vec::new(), damaged)
     }
 
+    /// The top-level vdevs as labels describe them, by id.
+    pub(crate) fn top_levels(&self) -> Vec<VdevConfig> {
+        self.top_levels_after(Vec::new())
+    }
+
     /// The tree with some top-level vdevs that labels do not describe, which come first.
     pub(crate) fn open_with(
         &self,
         first: Vec<VdevConfig>,
         damaged: &[(usize, Health)],
     ) -> VdevTree {
+        let tops = self.top_levels_after(first);
+        let ids: Vec<u64> = tops.iter().map(|top| top.id).collect();
+        assert!(ids.is_sorted(), "{ids:?}");
+        let root = VdevConfig::new(VdevKind::Root, Guid(1)).with_children(tops);
+        VdevTree::open(root, &self.devices(damaged), TreeOptions::default()).unwrap()
+    }
+
+    fn top_levels_after(&self, first: Vec<VdevConfig>) -> Vec<VdevConfig> {
         let mut tops: Vec<VdevConfig> = first;
         for label in self.labels.iter().filter(|label| !label.is_empty()) {
-            let top = VdevConfig::from_nvlist(label.list("vdev_tree").unwrap()).unwrap();
+            let Some(tree) = label.find_list("vdev_tree").unwrap() else { continue };
+            let top = VdevConfig::from_nvlist(tree).unwrap();
             if !tops.iter().any(|known| known.guid == top.guid) {
                 tops.push(top);
             }
@@ -97,10 +111,7 @@ impl ImagePool {
         let removed = tops.iter().filter(|top| top.kind == VdevKind::Indirect);
         let removed: Vec<Guid> = removed.map(|top| top.guid).collect();
         tops.retain(|top| top.kind == VdevKind::Indirect || !removed.contains(&top.guid));
-        let ids: Vec<u64> = tops.iter().map(|top| top.id).collect();
-        assert!(ids.is_sorted(), "{ids:?}");
-        let root = VdevConfig::new(VdevKind::Root, Guid(1)).with_children(tops);
-        VdevTree::open(root, &self.devices(damaged), TreeOptions::default()).unwrap()
+        tops
     }
 
     fn devices(&self, damaged: &[(usize, Health)]) -> HashMap<Guid, Arc<dyn BlockDevice>> {

@@ -4,6 +4,7 @@
 //! the vdev and the txg in hex, the checksum fletcher4. Every one must be read from the images,
 //! with all devices and with as many damaged ones as the redundancy allows.
 
+mod create;
 #[path = "../vdev/device.rs"]
 #[allow(dead_code, reason = "the other tests use more of it")]
 mod device;

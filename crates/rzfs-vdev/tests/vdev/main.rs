@@ -1,6 +1,7 @@
 //! The vdev layer against pools that these tests write themselves: every layout, every kind of
 //! damage, on sparse devices in memory.
 
+mod create;
 mod damage;
 mod device;
 mod fields;

@@ -1,0 +1,177 @@
+//! Finding and opening the devices of new vdevs (spec 07, sections 3.3 and 3.4).
+
+use crate::config::VdevKind;
+use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenError, OpenOptions};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a device is looked for that is not named by an absolute path.
+const DIRECTORIES: [&str; 8] = [
+    "/dev",
+    "/dev/disk/by-vdev",
+    "/dev/mapper",
+    "/dev/disk/by-partlabel",
+    "/dev/disk/by-partuuid",
+    "/dev/disk/by-label",
+    "/dev/disk/by-id",
+    "/dev/disk/by-path",
+];
+
+/// A device for a new vdev, open for writing.
+#[derive(Clone, Debug)]
+pub struct NewDevice {
+    /// The path that the configuration remembers.
+    pub path: String,
+    /// [`VdevKind::Disk`] or [`VdevKind::File`].
+    pub kind: VdevKind,
+    /// What tells it from all others: two names of one device have the same.
+    pub identity: u128,
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+}
+
+/// Why a device cannot be had. The messages are OpenZFS's.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OpenFailure {
+    /// Nothing has this name.
+    #[error(
+        "cannot open '{name}': no such device in /dev\nmust be a full path or shorthand device name"
+    )]
+    NoSuchDevice {
+        /// The name.
+        name: String,
+    },
+    /// It is neither a block device nor a regular file.
+    #[error("cannot use '{path}': must be a block device or regular file")]
+    NotADevice {
+        /// Its path.
+        path: String,
+    },
+    /// It is mounted or part of something else.
+    #[error("{path} is in use{}", describe(*signature))]
+    InUse {
+        /// Its path.
+        path: String,
+        /// What it seems to hold.
+        signature: Option<&'static str>,
+    },
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The file cannot be made.
+    #[error("cannot create '{path}': {source}")]
+    Create {
+        /// Its path.
+        path: String,
+        /// What the system says.
+        source: Arc<io::Error>,
+    },
+}
+
+fn describe(signature: Option<&str>) -> String {
+    let name = signature.unwrap_or("unknown");
+    format!(" and contains a {name} filesystem.")
+}
+
+/// Opens devices by name, each once, and makes files that are not there.
+///
+/// Files that it has made are removed again when it is dropped, unless [`Self::keep_files`] was
+/// called.
+#[derive(Debug)]
+pub struct DeviceOpener {
+    options: OpenOptions,
+    missing_file_size: Option<u64>,
+    made: Vec<PathBuf>,
+    opened: HashMap<u128, Arc<dyn BlockDevice>>,
+}
+
+impl DeviceOpener {
+    /// An opener; `options` choose the engine, access is always for writing. A missing file with
+    /// an absolute path is made, sparse, of `missing_file_size` bytes, if that is given.
+    #[must_use]
+    pub fn new(options: OpenOptions, missing_file_size: Option<u64>) -> Self {
+        let options = options.access(Access::ReadWrite);
+        Self { options, missing_file_size, made: Vec::new(), opened: HashMap::new() }
+    }
+
+    /// Opens the device of this name: an absolute path, or a name below `/dev`. A second name of
+    /// an open device gives the same device.
+    ///
+    /// # Errors
+    /// [`OpenFailure`].
+    pub fn open(&mut self, name: &str) -> Result<NewDevice, OpenFailure> {
+        let path = self.find(name)?;
+        let fail = |source: io::Error| OpenError { path: path.clone(), source: Arc::new(source) };
+        let metadata = fs::metadata(&path).map_err(fail)?;
+        let text = path.to_string_lossy().into_owned();
+        let (kind, identity) = if metadata.file_type().is_block_device() {
+            (VdevKind::Disk, u128::from(metadata.rdev()) << 64)
+        } else if metadata.is_file() {
+            let (device, inode) = (u128::from(metadata.dev()), u128::from(metadata.ino()));
+            // Inodes start at 1, so no file is a device.
+            (VdevKind::File, device << 64 | inode)
+        } else {
+            return Err(OpenFailure::NotADevice { path: text });
+        };
+        let known = self.opened.get(&identity).cloned();
+        let device = match known {
+            Some(device) => device,
+            None => self.open_path(&path, text.clone())?,
+        };
+        self.opened.insert(identity, Arc::clone(&device));
+        Ok(NewDevice { path: text, kind, identity, device })
+    }
+
+    /// Keeps the files that were made.
+    pub fn keep_files(&mut self) {
+        self.made.clear();
+    }
+
+    fn open_path(&self, path: &Path, text: String) -> Result<Arc<dyn BlockDevice>, OpenFailure> {
+        const EBUSY: i32 = 16;
+        match FileDevice::open(path, &self.options) {
+            Ok(device) => Ok(Arc::new(device)),
+            Err(error) if error.errno() == EBUSY => {
+                let readable = self.options.clone().access(Access::ReadOnly);
+                let device = FileDevice::open(path, &readable).ok();
+                let signature = device.and_then(|device| super::signature(&device));
+                Err(OpenFailure::InUse { path: text, signature })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn find(&mut self, name: &str) -> Result<PathBuf, OpenFailure> {
+        let path = Path::new(name);
+        if !path.is_absolute() {
+            let places = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
+            let found = places.into_iter().find(|place| place.exists());
+            return found.ok_or_else(|| OpenFailure::NoSuchDevice { name: name.to_owned() });
+        }
+        if let Some(size) = self.missing_file_size.filter(|_| !path.exists()) {
+            let file = fs::OpenOptions::new().write(true).create_new(true).open(path);
+            let made = file.and_then(|file| {
+                self.made.push(path.to_owned());
+                file.set_len(size)
+            });
+            made.map_err(|source| OpenFailure::Create {
+                path: name.to_owned(),
+                source: Arc::new(source),
+            })?;
+        }
+        Ok(path.to_owned())
+    }
+}
+
+impl Drop for DeviceOpener {
+    fn drop(&mut self) {
+        for path in &self.made {
+            // Nobody can be told; an empty file is left.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
