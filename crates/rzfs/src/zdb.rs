@@ -9,12 +9,14 @@ mod cloning;
 mod config;
 mod datasets;
 mod dedup;
+mod embedded;
 mod error;
 mod history;
 mod intent_log;
 mod labels;
 mod metaslabs;
 mod pointer_list;
+mod raw_block;
 mod session;
 mod source;
 mod text;
@@ -75,6 +77,9 @@ pub fn report(
         let device = target.ok_or_else(|| ZdbError::Usage("-l needs a device".into()))?;
         return labels::run(&mut session, device);
     }
+    if arguments.embedded > 0 {
+        return embedded::run(&mut session).map(|()| Verdict::Clean);
+    }
     let Some(target) = target else {
         if arguments.config > 0 && arguments.exported == 0 {
             return config::run_cache_file(&mut session);
@@ -82,6 +87,9 @@ pub fn report(
         return Err(ZdbError::Usage("no pool is named".into()));
     };
     let pool = source::open(arguments, source::pool_name(target))?;
+    if arguments.read_block > 0 {
+        return raw_block::run(&mut session, &pool);
+    }
     let rest = arguments.targets.get(1..).unwrap_or_default();
     let shows_objects = arguments.datasets > 0 || arguments.intent_logs > 0;
     if shows_objects && (target.contains(['/', '@']) || !rest.is_empty()) {

@@ -139,13 +139,11 @@ impl Arguments {
         let absent = [
             (u8::from(self.datasets > 2), 'd'),
             (self.dedup, 'D'),
-            (self.embedded, 'E'),
             (self.intent_logs, 'i'),
             (self.checkpoint, 'k'),
             (self.numeric_dataset, 'N'),
             (self.object_lookup, 'O'),
             (self.copy_object, 'r'),
-            (self.read_block, 'R'),
             (self.io_stats, 's'),
             (self.simulate_dedup, 'S'),
             (self.block_references, 'T'),
@@ -160,7 +158,7 @@ impl Arguments {
         let is_dataset =
             |target: &String| self.label == 0 && !shows_objects && target.contains(['/', '@']);
         match self.targets.as_slice() {
-            [_, extra, ..] if self.metaslabs == 0 && !shows_objects => {
+            [_, extra, ..] if self.metaslabs == 0 && self.read_block == 0 && !shows_objects => {
                 Err(ZdbError::Usage(format!("'{extra}' is one word too many")))
             }
             [target] if is_dataset(target) => {

@@ -7,3 +7,4 @@ mod blocks;
 mod datasets;
 mod harness;
 mod metaslabs;
+mod raw_blocks;
