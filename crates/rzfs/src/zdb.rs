@@ -34,8 +34,8 @@ use std::process::ExitCode;
 
 /// Runs zdb on standard output and error.
 ///
-/// The status is 0 when nothing is wrong, 1 when the command could not do what was asked, 2 when
-/// it found damage.
+/// The status is 0 when nothing is wrong, 1 when the command could not do what was asked, else
+/// [`Verdict::exit_status`].
 #[must_use]
 pub fn run(arguments: &Arguments) -> ExitCode {
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -43,8 +43,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let result = report(arguments, Calendar::system(), &mut out, &mut notes)
         .and_then(|verdict| out.flush().map(|()| verdict).map_err(ZdbError::from));
     match result {
-        Ok(Verdict::Clean) => ExitCode::SUCCESS,
-        Ok(Verdict::Damaged) => ExitCode::from(2),
+        Ok(verdict) => ExitCode::from(verdict.exit_status()),
         Err(ZdbError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
@@ -87,15 +86,38 @@ pub fn report(
         return Err(ZdbError::Usage("no pool is named".into()));
     };
     let pool = source::open(arguments, source::pool_name(target))?;
+    open_report(&mut session, &pool, target)
+}
+
+/// Like [`report`], of a pool that is open already; the first word on the command line is still
+/// its name.
+///
+/// # Errors
+/// As [`report`].
+pub fn report_on(
+    pool: &Pool,
+    arguments: &Arguments,
+    calendar: Calendar,
+    out: &mut dyn Write,
+    notes: &mut dyn Write,
+) -> Result<Verdict, ZdbError> {
+    arguments.check()?;
+    let arguments = &arguments.with_verbosity();
+    let target = arguments.targets.first().map_or_else(|| pool.name(), String::as_str);
+    open_report(&mut Session { arguments, out, notes, calendar }, pool, target)
+}
+
+fn open_report(session: &mut Session<'_>, pool: &Pool, target: &str) -> Result<Verdict, ZdbError> {
+    let arguments = session.arguments;
     if arguments.read_block > 0 {
-        return raw_block::run(&mut session, &pool);
+        return raw_block::run(session, pool);
     }
     let rest = arguments.targets.get(1..).unwrap_or_default();
     let shows_objects = arguments.datasets > 0 || arguments.intent_logs > 0;
     if shows_objects && (target.contains(['/', '@']) || !rest.is_empty()) {
-        return datasets::run_one(&mut session, &pool, target, rest);
+        return datasets::run_one(session, pool, target, rest);
     }
-    pool_report(&mut session, &pool)
+    pool_report(session, pool)
 }
 
 /// Shows what was asked for of a pool.

@@ -2,6 +2,7 @@
 
 mod claim;
 mod count;
+mod failures;
 mod removal;
 mod sharing;
 mod table;
@@ -15,6 +16,7 @@ use super::session::{Session, Verdict};
 use super::text::histogram;
 use claim::{Claims, LoadError};
 use count::BlockCounts;
+use failures::Failures;
 use rzfs_dsl::pool::{MosStore, Pool};
 use rzfs_metaslab::{PoolMetaslabs, VdevMetaslabs};
 use rzfs_vdev::config::AllocationBias;
@@ -83,13 +85,14 @@ impl Classes {
 }
 
 /// What the walk found, once its threads are done.
-struct Found {
+struct Found<'a> {
     counts: BlockCounts,
     sharing: Sharing,
+    /// What nobody claimed, if that was watched.
+    claims: Option<Claims<'a>>,
     claim_errors: u64,
     removing_bytes: u64,
-    errors: std::collections::BTreeMap<i32, u64>,
-    leaks: u64,
+    failures: Failures,
 }
 
 /// Walks all blocks and reports.
@@ -112,13 +115,13 @@ pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, Zdb
     };
     let allocated = classes.allocated().saturating_add(metaslabs.unflushed_net());
     let found = walk(session, pool, verify, claims, allocated.max(0).cast_unsigned())?;
-    let mut verdict = Verdict::Clean;
-    if !found.errors.is_empty() {
-        verdict = Verdict::Damaged;
-        print_errors(session, &found)?;
-    }
-    if track_leaks && !print_balance(session, &found, allocated, checkpoint_bytes)? {
-        verdict = Verdict::Damaged;
+    let mut verdict = found.failures.print_counts(session)?;
+    if track_leaks {
+        let leaks = print_leaks(session, &found)?;
+        let balance = Balance { allocated, checkpoint_bytes, leaks };
+        if !print_balance(session, &found, balance)? {
+            verdict = verdict.max(Verdict::Damaged);
+        }
     }
     print_summary(session, pool, &found, &classes)?;
     let verbosity = session.arguments.blocks;
@@ -188,13 +191,13 @@ fn exclude_checkpoint(
     Ok(totals.freed)
 }
 
-fn walk(
+fn walk<'a>(
     session: &mut Session<'_>,
-    pool: &Pool,
+    pool: &'a Pool,
     verify: Verify,
-    claims: Option<Claims<'_>>,
+    claims: Option<Claims<'a>>,
     expected: u64,
-) -> Result<Found, ZdbError> {
+) -> Result<Found<'a>, ZdbError> {
     let sharing = Sharing::load(pool)?;
     let verified = AtomicU64::new(0);
     let in_flight = session.arguments.inflight;
@@ -208,50 +211,49 @@ fn walk(
             claims,
             claim_errors: 0,
             removing_bytes: 0,
-            errors: std::collections::BTreeMap::new(),
+            failures: Failures::default(),
             verify,
             verifier: Some(verifier),
             progress: Progress::new(expected),
         };
         walk.run()?;
         walk.finish();
-        let mut leaks = 0;
-        if let Some(claims) = &walk.claims {
-            for leak in claims.leaks() {
-                leaks += 1;
-                let (offset, size) = (leak.range.start, leak.range.end - leak.range.start);
-                writeln!(
-                    walk.session.out,
-                    "leaked space: vdev {}, offset {offset:#x}, size {size}",
-                    leak.vdev
-                )?;
-            }
-        }
         Ok(Found {
             counts: walk.counts,
             sharing: walk.sharing,
+            claims: walk.claims,
             claim_errors: walk.claim_errors,
             removing_bytes: walk.removing_bytes,
-            errors: walk.errors,
-            leaks,
+            failures: walk.failures,
         })
     })
 }
 
-fn print_errors(session: &mut Session<'_>, found: &Found) -> io::Result<()> {
-    writeln!(session.out, "\nError counts:\n\n\t{:>5}  count", "errno")?;
-    for (errno, count) in &found.errors {
-        writeln!(session.out, "\t{errno:>5}  {count}")?;
+/// Shows what is allocated but no block's; how many ranges that is.
+fn print_leaks(session: &mut Session<'_>, found: &Found<'_>) -> io::Result<u64> {
+    let mut leaks = 0;
+    for leak in found.claims.iter().flat_map(Claims::leaks) {
+        leaks += 1;
+        let (offset, size) = (leak.range.start, leak.range.end - leak.range.start);
+        writeln!(session.out, "leaked space: vdev {}, offset {offset:#x}, size {size}", leak.vdev)?;
     }
-    Ok(())
+    Ok(leaks)
+}
+
+/// What the space maps say.
+#[derive(Clone, Copy)]
+struct Balance {
+    allocated: i64,
+    checkpoint_bytes: u64,
+    /// Ranges that nobody claimed.
+    leaks: u64,
 }
 
 /// Compares the blocks with the space maps; whether they agree.
 fn print_balance(
     session: &mut Session<'_>,
-    found: &Found,
-    allocated: i64,
-    checkpoint_bytes: u64,
+    found: &Found<'_>,
+    Balance { allocated, checkpoint_bytes, leaks }: Balance,
 ) -> io::Result<bool> {
     let shared = found.sharing.dedup_bytes.saturating_add(found.sharing.clone_bytes);
     let blocks = found
@@ -262,7 +264,7 @@ fn print_balance(
         .saturating_add(found.removing_bytes)
         .saturating_add(checkpoint_bytes);
     let difference = i128::from(allocated) - i128::from(blocks);
-    if difference == 0 && found.leaks == 0 && found.claim_errors == 0 {
+    if difference == 0 && leaks == 0 && found.claim_errors == 0 {
         writeln!(session.out, "\n\tNo leaks (block sum matches space maps exactly)")?;
         return Ok(true);
     }
@@ -279,7 +281,7 @@ fn print_balance(
 fn print_summary(
     session: &mut Session<'_>,
     pool: &Pool,
-    found: &Found,
+    found: &Found<'_>,
     classes: &Classes,
 ) -> io::Result<()> {
     let total = found.counts.total();

@@ -28,6 +28,20 @@ impl Session<'_> {
 pub enum Verdict {
     /// Nothing wrong.
     Clean,
-    /// Damage, leaks or contradictions, as the report says.
+    /// Leaks or contradictions, as the report says.
     Damaged,
+    /// Blocks that cannot be read or do not have their checksums.
+    Unreadable,
+}
+
+impl Verdict {
+    /// The exit status that says so.
+    #[must_use]
+    pub const fn exit_status(self) -> u8 {
+        match self {
+            Self::Clean => 0,
+            Self::Damaged => 2,
+            Self::Unreadable => 3,
+        }
+    }
 }

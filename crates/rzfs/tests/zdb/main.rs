@@ -4,6 +4,7 @@
 //! [`rzfs_testkit::Transcript`]); `cargo xtask zdb-oracle` makes it again.
 
 mod blocks;
+mod damage;
 mod datasets;
 mod harness;
 mod metaslabs;

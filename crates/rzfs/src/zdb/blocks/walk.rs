@@ -7,6 +7,7 @@
 
 use super::claim::Claims;
 use super::count::{BlockCounts, CountAs, is_metadata};
+use super::failures::Failures;
 use super::removal;
 use super::sharing::{Reference, Sharing};
 use super::verify::{Failure, Verifier};
@@ -24,7 +25,6 @@ use rzfs_format::objset::ObjsetBlock;
 use rzfs_format::units::Bookmark;
 use rzfs_format::zil::{Body, ZilHeader};
 use rzfs_format::{BlockPointer, Level, ObjectId, ObjsetId, Txg};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Which blocks are read to verify their checksums.
@@ -39,17 +39,17 @@ pub(super) enum Verify {
 }
 
 /// Everything that the walk adds up, and what it compares with.
-pub(super) struct Walk<'a, 'scope, 's> {
+pub(super) struct Walk<'a, 'r, 'scope, 's> {
     pub(super) pool: &'a Pool,
-    pub(super) session: &'a mut Session<'s>,
+    pub(super) session: &'r mut Session<'s>,
     pub(super) counts: BlockCounts,
     pub(super) sharing: Sharing,
     pub(super) claims: Option<Claims<'a>>,
     pub(super) claim_errors: u64,
     /// Bytes of blocks that a running removal has copied.
     pub(super) removing_bytes: u64,
-    /// Blocks that cannot be read, by errno.
-    pub(super) errors: BTreeMap<i32, u64>,
+    /// What cannot be read.
+    pub(super) failures: Failures,
     pub(super) verify: Verify,
     /// Where blocks are verified; taken when the walk is done.
     pub(super) verifier: Option<Verifier<'scope>>,
@@ -90,7 +90,7 @@ impl Progress {
     }
 }
 
-impl Walk<'_, '_, '_> {
+impl Walk<'_, '_, '_, '_> {
     /// Visits everything.
     pub(super) fn run(&mut self) -> Result<(), ZdbError> {
         self.free_lists()?;
@@ -278,7 +278,7 @@ impl Walk<'_, '_, '_> {
         let failures: Vec<Failure> = verifier.failures().collect();
         self.progress.show(self.session, verifier.verified_bytes());
         for failure in failures {
-            self.failed(&failure);
+            self.failures.unverified(self.session, &failure);
         }
     }
 
@@ -286,23 +286,9 @@ impl Walk<'_, '_, '_> {
     pub(super) fn finish(&mut self) {
         let failures = self.verifier.take().map(Verifier::finish).unwrap_or_default();
         for failure in failures {
-            self.failed(&failure);
+            self.failures.unverified(self.session, &failure);
         }
-    }
-
-    /// Reports a block that cannot be read.
-    fn failed(&mut self, failure: &Failure) {
-        let errno = match &failure.error {
-            rzfs_dmu::BlockError::Device(error) => error.errno(),
-            error => error.errno(),
-        };
-        *self.errors.entry(errno).or_default() += 1;
-        let (bookmark, pointer) = (failure.bookmark, Full(&failure.pointer));
-        // A report that cannot be written fails again where it can be handled.
-        let _ = writeln!(
-            self.session.out,
-            "zdb_blkptr_cb: Got error {errno} reading {bookmark} {pointer} -- skipping"
-        );
+        self.failures.report_rest(self.session);
     }
 }
 
@@ -323,7 +309,7 @@ fn numbers(object: &rzfs_dmu::Object) -> Result<Vec<ObjectId>, ZdbError> {
     Ok(numbers)
 }
 
-impl Visitor for Walk<'_, '_, '_> {
+impl Visitor for Walk<'_, '_, '_, '_> {
     fn pointer(&mut self, bookmark: Bookmark, pointer: &BlockPointer, dnode: Option<&Dnode>) {
         if self.session.arguments.blocks >= 5 {
             let offset = dnode.map_or(0, |dnode| offset_of(bookmark, dnode));
@@ -342,21 +328,19 @@ impl Visitor for Walk<'_, '_, '_> {
     }
 
     fn damage(&mut self, error: DmuError) {
-        let errno = error.errno();
-        *self.errors.entry(errno).or_default() += 1;
-        let _ = writeln!(self.session.out, "zdb_blkptr_cb: Got error {errno}: {error} -- skipping");
+        self.failures.unwalked(error);
     }
 }
 
 /// The walk over an objset that is being destroyed: blocks that were freed already are passed
 /// over.
-struct Destroyed<'w, 'a, 'scope, 's> {
-    walk: &'w mut Walk<'a, 'scope, 's>,
+struct Destroyed<'w, 'a, 'r, 'scope, 's> {
+    walk: &'w mut Walk<'a, 'r, 'scope, 's>,
     entry: &'w BptreeEntry,
     result: Result<(), ZdbError>,
 }
 
-impl Visitor for Destroyed<'_, '_, '_, '_> {
+impl Visitor for Destroyed<'_, '_, '_, '_, '_> {
     fn pointer(&mut self, bookmark: Bookmark, pointer: &BlockPointer, dnode: Option<&Dnode>) {
         if self.result.is_ok() && !pointer_list::is_freed(self.entry, bookmark, dnode) {
             self.result = self.walk.count(bookmark, pointer, CountAs::Deferred);

@@ -1,0 +1,133 @@
+//! Pools with damaged blocks. What OpenZFS's zdb says about copies of the pool that are damaged in
+//! the same places is in `damaged/WHAT.txt`.
+
+use clap::Parser;
+use rzfs::zdb::{self, Verdict};
+use rzfs_blockdev::{FileDevice, OpenOptions};
+use rzfs_dsl::Pool;
+use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, ImportOptions, LoadVerification};
+use rzfs_testkit::{Damage, OverlayDevice, ReferencePool};
+use std::sync::Arc;
+
+/// Where the addresses of a device begin.
+const START: u64 = 4 << 20;
+
+/// Bytes of every block of metadata of the pool g01.
+const METADATA: u64 = 0x1000;
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    arguments: zdb::Arguments,
+}
+
+/// A golden pool whose devices can be damaged.
+struct Damaged {
+    name: String,
+    devices: Vec<Arc<OverlayDevice>>,
+}
+
+impl Damaged {
+    fn golden(name: &str) -> Option<Self> {
+        let pool = ReferencePool::golden(name)?;
+        let open = |image: &_| FileDevice::open(image, &OpenOptions::new()).unwrap();
+        let images = pool.images().unwrap();
+        let devices =
+            images.iter().map(|image| OverlayDevice::new(Arc::new(open(image)))).collect();
+        Some(Self { name: pool.pool_name().to_owned(), devices })
+    }
+
+    /// Overwrites bytes at an address of a device.
+    fn damage(&self, device: usize, offset: u64, len: u64) {
+        let start = START + offset;
+        self.devices[device].damage(start..start + len, Damage::Garbage { seed: offset });
+    }
+
+    /// What zdb says with these words before the pool's name.
+    fn zdb(&self, options: &[&str]) -> (Verdict, String) {
+        let devices = self.devices.iter().cloned();
+        let sources: Vec<_> = devices.map(|device| DeviceSource::Device(device)).collect();
+        let found = Discovery::search(&sources, &OpenOptions::new());
+        let options_of_import = ImportOptions {
+            host_check: HostCheck::Override,
+            verification: LoadVerification::None,
+            ..ImportOptions::default()
+        };
+        let pool = Pool::import(&found.pools()[0], &options_of_import).unwrap();
+        let words = ["zdb"].into_iter().chain(options.iter().copied()).chain([&*self.name]);
+        let arguments = Command::parse_from(words).arguments;
+        let mut out = Vec::new();
+        let calendar = rzfs::calendar::Calendar::utc();
+        let verdict =
+            zdb::report_on(&pool, &arguments, calendar, &mut out, &mut std::io::sink()).unwrap();
+        (verdict, String::from_utf8(out).unwrap())
+    }
+}
+
+/// Damages blocks of g01 and compares the report with that of OpenZFS.
+fn agrees(blocks: &[(u64, u64)], expected: &str) {
+    let Some(pool) = Damaged::golden("g01-default") else { return };
+    for (offset, len) in blocks {
+        pool.damage(0, *offset, *len);
+    }
+    let (verdict, report) = pool.zdb(&["-bcc"]);
+    assert_eq!(report, expected);
+    assert_eq!(verdict.exit_status(), 3);
+}
+
+#[test]
+fn damaged_data_are_named_and_counted() {
+    agrees(&[(0x17_c000, 0x2_0000), (0x19_e000, 0x1000)], include_str!("damaged/data.txt"));
+}
+
+#[test]
+fn what_a_damaged_indirect_block_leads_to_is_leaked() {
+    let copies = [(0x17_1000, METADATA), (0x10c_9000, METADATA)];
+    agrees(&copies, include_str!("damaged/indirect.txt"));
+}
+
+#[test]
+fn damaged_dnodes_are_reported_once() {
+    let copies = [(0x1f_7000, METADATA), (0x110_3000, METADATA)];
+    agrees(&copies, include_str!("damaged/dnodes.txt"));
+}
+
+#[test]
+fn a_damaged_objset_does_not_stop_the_walk() {
+    let copies = [(0x1f_e000, METADATA), (0x110_a000, METADATA)];
+    agrees(&copies, include_str!("damaged/objset.txt"));
+}
+
+#[test]
+fn one_good_copy_is_enough() {
+    let Some(pool) = Damaged::golden("g01-default") else { return };
+    pool.damage(0, 0x17_1000, METADATA);
+    let (verdict, report) = pool.zdb(&["-bcc"]);
+    assert_eq!(verdict, Verdict::Clean, "{report}");
+    assert!(report.contains("No leaks"));
+}
+
+#[test]
+fn blocks_that_nobody_verifies_are_missed_only_by_the_walk() {
+    let Some(pool) = Damaged::golden("g01-default") else { return };
+    pool.damage(0, 0x17_c000, 0x2_0000);
+    assert_eq!(pool.zdb(&["-bc"]).0, Verdict::Clean, "data are not verified");
+    pool.damage(0, 0x17_1000, METADATA);
+    pool.damage(0, 0x10c_9000, METADATA);
+    let (verdict, report) = pool.zdb(&["-b"]);
+    assert_eq!(verdict, Verdict::Unreadable);
+    assert!(report.contains("Got error 52 reading <133, 13, 1, 0>  -- skipping"), "{report}");
+    assert!(report.contains("leaked space: vdev 0, offset 0x169000, size 32768"), "{report}");
+}
+
+#[test]
+fn redundancy_makes_up_for_what_one_device_lost() {
+    let Some(pool) = Damaged::golden("g05-raidz1") else { return };
+    pool.damage(1, 0, 80 << 20);
+    let (verdict, report) = pool.zdb(&["-bcc"]);
+    assert_eq!(verdict, Verdict::Clean, "{report}");
+    pool.damage(2, 1 << 20, 4 << 20);
+    let (verdict, report) = pool.zdb(&["-bcc"]);
+    assert_eq!(verdict, Verdict::Unreadable, "{report}");
+    assert!(report.contains("\n\t   52  "), "{report}");
+}
