@@ -36,6 +36,7 @@
 //! itself.
 
 mod books;
+mod checkpoint;
 mod class;
 mod condense;
 mod context;
@@ -51,10 +52,13 @@ mod removal;
 mod request;
 mod space;
 mod sync;
+mod throttle;
 mod topology;
+mod trim;
 mod tunables;
 mod vdevs;
 
+pub use checkpoint::Discard;
 pub use context::SpaceReader;
 pub use devices::{Devices, SpacePiece, Writability};
 pub use group::SpaceTotals;
@@ -62,7 +66,9 @@ pub use record::Autotrim;
 pub use request::{AllocationRequest, ClassKind, Content, NoSpace, Placement};
 pub use space::{LogStatus, PoolUsage, VdevUsage};
 pub use sync::{Activity, FinishedTxg, SyncPass};
+pub use throttle::Reservation;
 pub use topology::Allocating;
+pub use trim::TrimBatch;
 pub use tunables::{LogFeature, ObsoleteFeature, SpaceFeatures, SpaceTunables};
 pub use vdevs::{Availability, Bias, VdevRole};
 
@@ -77,7 +83,8 @@ use rzfs_format::{Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use throttle::Throttle;
 use topology::Topology;
 
 /// What an allocator is made of.
@@ -107,6 +114,8 @@ pub struct Allocator {
     topology: RwLock<Arc<Topology>>,
     /// By allocator and class.
     rotors: Vec<[Mutex<Rotor>; 5]>,
+    /// By allocator and class.
+    throttles: Vec<[Throttle; 5]>,
     /// What only the thread that syncs needs; it is taken out while a txg is synced.
     books: Mutex<Option<Box<Books>>>,
     /// Frees of blocks that were born up to this txg are kept for the checkpoint; 0 for none.
@@ -137,6 +146,7 @@ impl Allocator {
         let context = Context::new(tunables, features, devices, reader);
         Self {
             rotors: (0..tunables.num_allocators.max(1)).map(|_| Default::default()).collect(),
+            throttles: (0..tunables.num_allocators.max(1)).map(|_| Default::default()).collect(),
             context,
             topology: RwLock::default(),
             books: Mutex::new(Some(Box::new(Books::new(book)))),
@@ -175,12 +185,6 @@ impl Allocator {
     /// Whether freed ranges are remembered for TRIM (the property `autotrim`).
     pub fn set_autotrim(&self, autotrim: Autotrim) {
         *self.autotrim.lock() = autotrim;
-    }
-
-    /// The pool has a checkpoint of this txg from now on, or none. While it has, blocks that were
-    /// born up to it stay allocated when they are freed.
-    pub fn set_checkpoint(&self, checkpoint: Option<Txg>) {
-        self.checkpoint.store(checkpoint.unwrap_or_default().0, Ordering::Release);
     }
 
     /// Notes that part of a removed vdev is no longer needed.

@@ -15,8 +15,10 @@ use crate::store::{
     VdevObjects,
 };
 use crate::{MetaslabError, StoreError, StoredObject};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::space_map::SpaceMapHeader;
 use rzfs_format::{ByteOrder, ObjectId, Txg, VdevId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An object of a [`MemoryStore`].
 #[derive(Clone, Debug)]
@@ -45,6 +47,7 @@ pub struct MemoryStore {
     objects: BTreeMap<ObjectId, MemoryObject>,
     last_object: u64,
     vdevs: BTreeMap<VdevId, VdevObjects>,
+    gone: BTreeSet<VdevId>,
     logs: BTreeMap<Txg, ObjectId>,
     histogram_count: u64,
     log_count: u64,
@@ -59,6 +62,73 @@ impl MemoryStore {
         Self::default()
     }
 
+    /// A copy of the space accounting of a pool: the objects of these vdevs and these logs, with
+    /// the numbers that they have there. Counts of features are those of what is copied.
+    ///
+    /// # Errors
+    /// An object cannot be read, or is none of space accounting.
+    pub fn copy_of(
+        store: &impl SpaceMapStore,
+        vdevs: &BTreeMap<VdevId, VdevObjects>,
+        logs: &[LogMap],
+    ) -> Result<Self, MetaslabError> {
+        let mut copy = Self { vdevs: vdevs.clone(), ..Self::default() };
+        for objects in vdevs.values() {
+            for array in objects.metaslab_array.into_iter().chain(objects.unflushed_array) {
+                copy.copy_object(store, array)?;
+            }
+            let maps: Vec<u64> =
+                objects.metaslab_array.map_or_else(Vec::new, |array| copy.words(array).to_vec());
+            let others = objects.checkpoint_map.into_iter().chain(objects.obsolete_map);
+            let maps = maps.into_iter().filter_map(|map| ObjectId(map).non_zero());
+            for map in maps.chain(others) {
+                copy.copy_object(store, map)?;
+            }
+        }
+        for log in logs {
+            copy.copy_object(store, log.object)?;
+            copy.logs.insert(log.txg, log.object);
+        }
+        copy.log_count = u64::from(!logs.is_empty());
+        Ok(copy)
+    }
+
+    fn copy_object(
+        &mut self,
+        store: &impl SpaceMapStore,
+        id: ObjectId,
+    ) -> Result<(), MetaslabError> {
+        const CHUNK: u64 = 1 << 17;
+        let failed = MetaslabError::store(id);
+        let stored = store.object(id).map_err(&failed)?;
+        let is_map = stored.object_type == ObjectType::SPACE_MAP;
+        let (bonus_type, bonus) = if is_map {
+            let header = SpaceMapHeader::decode(&stored.bonus, stored.order)
+                .map_err(MetaslabError::format(id))?;
+            self.histogram_count += u64::from(header.histogram.is_some());
+            (ObjectType::SPACE_MAP_HEADER, header.encode(ByteOrder::NATIVE))
+        } else {
+            (ObjectType::NONE, Vec::new())
+        };
+        let mut words = Vec::new();
+        let end = stored.extent / 8;
+        while (words.len() as u64) < end {
+            let first = words.len() as u64;
+            let count = (end - first).min(CHUNK) as usize;
+            words.extend(store.read_words(id, first, count).map_err(&failed)?);
+        }
+        let shape = NewObject {
+            object_type: stored.object_type,
+            block_size: stored.block_size,
+            indirect_shift: if is_map { 14 } else { 17 },
+            bonus_type,
+            bonus_size: bonus.len() as u32,
+        };
+        self.last_object = self.last_object.max(id.0);
+        self.objects.insert(id, MemoryObject { shape, words, bonus });
+        Ok(())
+    }
+
     /// What was written since the last call of [`MemoryStore::take_activity`].
     pub fn take_activity(&mut self) -> StoreActivity {
         std::mem::take(&mut self.activity)
@@ -68,6 +138,11 @@ impl MemoryStore {
     #[must_use]
     pub fn vdev(&self, vdev: VdevId) -> VdevObjects {
         self.vdevs.get(&vdev).copied().unwrap_or_default()
+    }
+
+    /// A vdev has no metaslabs any more; what logs say about it does not count.
+    pub fn set_gone(&mut self, vdev: VdevId) {
+        self.gone.insert(vdev);
     }
 
     /// The logs by txg.
@@ -99,8 +174,9 @@ impl MemoryStore {
 
     /// Reads the metaslabs of these vdevs and replays the logs.
     pub fn open(&self, vdevs: &[VdevGeometry]) -> Result<PoolMetaslabs, MetaslabError> {
-        let mut opened = BTreeMap::new();
-        for geometry in vdevs {
+        let gone = self.gone.iter().map(|vdev| (*vdev, LoggedVdev::Gone));
+        let mut opened: BTreeMap<_, _> = gone.collect();
+        for geometry in vdevs.iter().filter(|geometry| !self.gone.contains(&geometry.vdev)) {
             let objects = self.vdev(geometry.vdev);
             let vdev = VdevMetaslabs::open(
                 self,

@@ -1,6 +1,7 @@
 //! Space maps: reading here (spec 06, sections 4.3 and 4.7), writing in [`append`].
 
 pub mod append;
+mod unwind;
 
 use crate::store::SpaceMapStore;
 use crate::{MetaslabError, RangeError, RangeTree};

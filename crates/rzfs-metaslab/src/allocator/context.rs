@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use rzfs_format::Txg;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Reads the objects of space accounting, with what the txg that is syncing wrote to them.
 pub type SpaceReader = Arc<dyn SpaceMapStore + Send + Sync>;
@@ -26,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) loaded: Mutex<BTreeSet<MetaslabId>>,
     /// Bytes of their trees, as counted last.
     pub(crate) loaded_bytes: AtomicU64,
+    /// The last txg that is on disk.
+    committed: AtomicU64,
 }
 
 impl Context {
@@ -43,11 +45,21 @@ impl Context {
             dirty: Mutex::default(),
             loaded: Mutex::default(),
             loaded_bytes: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn features(&self) -> SpaceFeatures {
         *self.features.read()
+    }
+
+    /// The last txg that is on disk; 0 before the first.
+    pub(crate) fn committed(&self) -> Txg {
+        Txg(self.committed.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_committed(&self, txg: Txg) {
+        self.committed.store(txg.0, Ordering::Relaxed);
     }
 
     pub(crate) fn mark_dirty(&self, txg: Txg, metaslab: MetaslabId) {

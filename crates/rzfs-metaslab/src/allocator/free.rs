@@ -108,7 +108,7 @@ const fn no_metaslab(vdev: VdevId, range: &Range<u64>) -> MetaslabError {
 impl LiveMetaslab {
     /// Frees a range; this pass records it. What is free already is an error as far as memory
     /// tells.
-    fn free(&self, range: Range<u64>, need: Need) -> Result<(), MetaslabError> {
+    pub(crate) fn free(&self, range: Range<u64>, need: Need) -> Result<(), MetaslabError> {
         let conflict = self.conflict();
         let mut state = self.state.lock();
         let state = &mut *state;

@@ -24,6 +24,7 @@ impl LiveMetaslab {
             }
         }
         state.free = FreeTree::Loading;
+        state.selected = state.selected.max(context.committed());
         let map = state.map.as_ref().map(|map| {
             let synced = state.synced;
             map.up_to(synced.length, synced.allocated)

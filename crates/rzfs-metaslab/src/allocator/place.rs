@@ -195,7 +195,10 @@ impl Allocator {
     fn allocate_in(&self, member: &Member, want: &Want<'_>) -> Option<(Range<u64>, MetaslabId)> {
         let group = &member.group;
         let metaslab = |index: u64| member.vdev.metaslabs.get(usize::try_from(index).ok()?);
-        if let Some(used) = group.active(want.allocator, want.activation).and_then(metaslab)
+        let spread = want.effort == Effort::Usual && want.activation != Activation::Primary;
+        let fits = |candidate: &LiveMetaslab| !(spread && want.taken.contains(&candidate.id));
+        let used = group.active(want.allocator, want.activation).and_then(metaslab);
+        if let Some(used) = used.filter(|used| fits(used))
             && let Some(range) = used.allocate_active(&self.context, want)
         {
             return Some((range, used.id));
@@ -208,11 +211,9 @@ impl Allocator {
             if want.effort == Effort::Usual && tries > self.context.tunables.find_max_tries {
                 break;
             }
-            let Some(candidate) = metaslab(key.index) else { continue };
-            let spread = want.effort == Effort::Usual && want.activation != Activation::Primary;
-            if spread && want.taken.contains(&candidate.id) {
+            let Some(candidate) = metaslab(key.index).filter(|candidate| fits(candidate)) else {
                 continue;
-            }
+            };
             self.make_room(member);
             if let Some(range) = candidate.allocate_inactive(&self.context, want) {
                 return Some((range, candidate.id));
@@ -235,7 +236,7 @@ impl Allocator {
     }
 
     /// The allocator of blocks with this number.
-    fn allocator_of(&self, locality: u64) -> usize {
+    pub(crate) fn allocator_of(&self, locality: u64) -> usize {
         let count = self.rotors.len().max(1) as u64;
         usize::try_from(locality % count).unwrap_or(0)
     }

@@ -191,6 +191,8 @@ impl Allocator {
                     .is_some_and(|percent| percent > tunables.mg_fragmentation_threshold);
                 member.group.avoided.store(low || fragmented, Ordering::Relaxed);
                 member.group.full.store(false, Ordering::Relaxed);
+                // The writes of a txg that is on disk have ended.
+                member.group.queued.store(0, Ordering::Relaxed);
             }
             class::balance(ring, tunables, |member| {
                 self.context.devices.data_disks(member.group.vdev).max(1)

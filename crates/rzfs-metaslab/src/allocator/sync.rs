@@ -3,7 +3,6 @@
 
 use super::Allocator;
 use super::books::Books;
-use super::free::Need;
 use super::metaslab::LiveMetaslab;
 use super::record::{PassTrees, Recorded};
 use super::topology::Topology;
@@ -15,7 +14,6 @@ use crate::{MetaslabError, StoreError};
 use rzfs_format::space_map::{Action, Geometry};
 use rzfs_format::{BlockPointer, Dva, ObjectId, Txg};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Whether a txg changes anything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -87,10 +85,8 @@ impl<'a> SyncPass<'a> {
     /// # Errors
     /// As for [`SyncPass::free_block`].
     pub fn free(&self, dva: Dva, birth: Txg) -> Result<(), MetaslabError> {
-        let checkpoint = Txg(self.allocator.checkpoint.load(Ordering::Acquire));
-        let kept = checkpoint != Txg(0) && birth <= checkpoint && self.stamp.txg > checkpoint;
-        let need = if kept { Need::Checkpoint } else { Need::Nobody };
-        self.allocator.free_dva(dva, self.stamp.txg, need)
+        let txg = self.stamp.txg;
+        self.allocator.free_dva(dva, txg, self.allocator.need(birth, txg))
     }
 
     /// Records what was allocated and freed in this pass, and in pass 1 flushes what is due:
@@ -171,7 +167,7 @@ impl<'a> SyncPass<'a> {
         for (metaslab, trees) in &batch {
             self.record(metaslab, trees, store)?;
         }
-        self.record_checkpointed(topology, &batch, store)
+        self.record_checkpointed(&batch, store)
     }
 
     /// Tells a metaslab that its records are stored: in the log, or now in its own map.
@@ -198,42 +194,6 @@ impl<'a> SyncPass<'a> {
         metaslab.replace_map(map);
         let after = metaslab.state.lock().unflushed_memory();
         self.books.unflushed_memory = (self.books.unflushed_memory + after).saturating_sub(before);
-        Ok(())
-    }
-
-    /// Appends what was freed but is needed by the checkpoint to the vdevs' checkpoint maps.
-    fn record_checkpointed(
-        &self,
-        topology: &Topology,
-        batch: &[(Arc<LiveMetaslab>, PassTrees)],
-        store: &mut dyn SyncStore,
-    ) -> Result<(), MetaslabError> {
-        for (vdev, live) in &topology.vdevs {
-            let of_vdev = batch.iter().filter(|(metaslab, _)| metaslab.id.vdev == *vdev);
-            let mut parts = of_vdev
-                .filter(|(_, trees)| !trees.checkpointed.is_empty())
-                .map(|(_, trees)| {
-                    (None, Part { action: Action::Free, segments: &trees.checkpointed })
-                })
-                .peekable();
-            if parts.peek().is_none() {
-                continue;
-            }
-            let area = Geometry::checkpoint(live.geometry.asize, live.geometry.ashift);
-            let there = live.objects.lock().checkpoint_map;
-            let mut map = match there {
-                Some(object) => SpaceMap::open(store, object, area)?,
-                None => {
-                    let maps = self.features.maps;
-                    let map = SpaceMap::create(store, area, LARGE_BLOCK_SIZE, maps.header)?;
-                    let object = Some(map.object());
-                    store.set_checkpoint_map(*vdev, object).map_err(in_directory)?;
-                    live.objects.lock().checkpoint_map = object;
-                    map
-                }
-            };
-            map.append_all(store, self.stamp, self.features.maps.version, parts)?;
-        }
         Ok(())
     }
 
@@ -320,6 +280,7 @@ impl FinishedTxg<'_> {
         if let Some(log) = books.log.take() {
             books.book.close_log(txg, log.block_count());
         }
+        allocator.context.set_committed(txg);
         allocator.assess_groups();
         allocator.unload_unused(txg);
         allocator.publish(&books);

@@ -34,20 +34,20 @@ pub(super) fn vdev(id: u32, count: u64, shift: u32, ashift: u32) -> TestVdev {
 /// The vdevs of a test pool; those in `offline` cannot be written.
 #[derive(Default)]
 pub(super) struct TestDevices {
-    pub(super) vdevs: BTreeMap<VdevId, TestVdev>,
+    pub(super) vdevs: RwLock<BTreeMap<VdevId, TestVdev>>,
     pub(super) offline: Mutex<Vec<VdevId>>,
     pub(super) moved: Mutex<Vec<(SpacePiece, SpacePiece)>>,
 }
 
 impl Devices for TestDevices {
     fn allocated_size(&self, vdev: VdevId, size: u64, _: Txg) -> Option<u64> {
-        let vdev = self.vdevs.get(&vdev)?;
+        let vdev = *self.vdevs.read().get(&vdev)?;
         let sectors = size.div_ceil(1 << vdev.geometry.ashift);
         Some((sectors + sectors.div_ceil(2) * vdev.parity) << vdev.geometry.ashift)
     }
 
     fn deflate_ratio(&self, vdev: VdevId) -> u64 {
-        self.vdevs.get(&vdev).map_or(0, |vdev| 512 * 2 / (2 + vdev.parity))
+        self.vdevs.read().get(&vdev).map_or(0, |vdev| 512 * 2 / (2 + vdev.parity))
     }
 
     fn writability(&self, vdev: VdevId) -> Writability {
@@ -90,6 +90,7 @@ impl World {
         features: SpaceFeatures,
     ) -> Self {
         let of_id = vdevs.iter().map(|vdev| (vdev.geometry.vdev, *vdev)).collect();
+        let of_id = RwLock::new(of_id);
         let devices = Arc::new(TestDevices { vdevs: of_id, ..TestDevices::default() });
         let store = SharedStore::default();
         let allocator = Allocator::new(AllocatorOptions {
@@ -110,13 +111,16 @@ impl World {
         if features.logs == LogFeature::Active && store.logs().is_empty() {
             features.logs = LogFeature::Enabled;
         }
-        let geometries: Vec<_> = self.devices.vdevs.values().map(|vdev| vdev.geometry).collect();
+        let geometries: Vec<_> =
+            self.devices.vdevs.read().values().map(|vdev| vdev.geometry).collect();
         let metaslabs = store.open(&geometries).unwrap();
-        let roles = self.devices.vdevs.iter().map(|(id, vdev)| {
+        let vdevs = self.devices.vdevs.read();
+        let roles = vdevs.iter().map(|(id, vdev)| {
             let checkpoint_map = store.vdev(*id).checkpoint_map;
             (*id, VdevRole { checkpoint_map, ..vdev.role })
         });
         let roles = roles.collect();
+        drop(vdevs);
         let store = SharedStore::new(store);
         let options = AllocatorOptions {
             tunables: self.tunables,
@@ -149,6 +153,12 @@ impl World {
         Ok(dvas.into_iter().filter(|dva| dva.is_valid()).collect())
     }
 
+    /// Allocates until a block is where it should be.
+    pub(super) fn allocate_until(&self, wanted: impl Fn(Dva) -> bool) -> Dva {
+        let mut blocks = (0..10_000).filter_map(|_| self.allocate(0x4000, 1).ok()).flatten();
+        blocks.find(|dva| wanted(*dva)).unwrap()
+    }
+
     /// Syncs the txg with these frees in its first pass.
     pub(super) fn sync(&mut self, frees: &[Dva]) {
         let pass = self.allocator.begin_sync(self.txg).unwrap();
@@ -163,7 +173,7 @@ impl World {
 
 /// What is allocated according to a store.
 pub(super) fn stored(store: &MemoryStore, devices: &TestDevices) -> BTreeMap<(VdevId, u64), u64> {
-    let geometries: Vec<_> = devices.vdevs.values().map(|vdev| vdev.geometry).collect();
+    let geometries: Vec<_> = devices.vdevs.read().values().map(|vdev| vdev.geometry).collect();
     let mut segments = BTreeMap::new();
     for vdev in store.open(&geometries).unwrap().vdevs() {
         for metaslab in vdev.metaslabs() {
@@ -221,8 +231,8 @@ pub(super) fn check_metaslabs(world: &World) {
     let maps = if world.allocator.features().maps.header
         == crate::space_map::append::HeaderForm::Histogram
     {
-        let checkpoints =
-            world.devices.vdevs.keys().filter(|id| store.vdev(**id).checkpoint_map.is_some());
+        let vdevs = world.devices.vdevs.read();
+        let checkpoints = vdevs.keys().filter(|id| store.vdev(**id).checkpoint_map.is_some());
         histograms + logs + checkpoints.count() as u64
     } else {
         0

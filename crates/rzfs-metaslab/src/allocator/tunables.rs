@@ -28,8 +28,8 @@ pub struct SpaceTunables {
     pub aliquot: u64,
     /// `metaslab_bias_enabled`: emptier vdevs get more.
     pub bias_enabled: bool,
-    /// `metaslab_perf_bias`: 0 or less gives every vdev its turn at its aliquot, 2 or more lets
-    /// one take up to its queue target.
+    /// `metaslab_perf_bias`: from 2 on a vdev takes up to its queue target, not only its aliquot,
+    /// while its writes end quickly.
     pub perf_bias: i64,
     /// `zfs_dva_throttle_enabled`: reservations have a limit.
     pub dva_throttle_enabled: bool,

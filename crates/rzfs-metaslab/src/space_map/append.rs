@@ -209,7 +209,10 @@ impl SpaceMap {
         }
     }
 
-    fn store_header(&mut self, store: &mut (impl SyncStore + ?Sized)) -> Result<(), MetaslabError> {
+    pub(super) fn store_header(
+        &mut self,
+        store: &mut (impl SyncStore + ?Sized),
+    ) -> Result<(), MetaslabError> {
         self.header.object = self.object;
         let bonus = self.header.encode(ByteOrder::NATIVE);
         store.set_bonus(self.object, &bonus).map_err(MetaslabError::store(self.object))

@@ -261,7 +261,6 @@ fn segments(blocks: &[Block]) -> BTreeMap<(VdevId, u64), u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
     fn books_are_the_truth_at_every_txg(features in features(), steps in steps()) {
         let mut run = Run::new(features);
