@@ -3,7 +3,7 @@
 use rzfs_format::BlockId;
 use rzfs_format::zap::ZapHash;
 use rzfs_format::zap::fat::FatHeader;
-use rzfs_format::zap::leaf::Leaf;
+use rzfs_format::zap::leaf::{ARRAY_BYTES, Leaf};
 
 use crate::fat::Fat;
 use crate::{ZapBlocks, ZapError};
@@ -46,7 +46,8 @@ pub struct FatStatistics {
     /// Leaves by tenths of the block that are in use; a free chunk counts as 22 unused bytes, as
     /// it does for `zdb`.
     pub leaves_with_tenths: Histogram,
-    /// Entries by the chunks that they take.
+    /// Entries by the chunks that they take; each word of a key counts as one byte, as it does for
+    /// `zdb`.
     pub entries_with_chunks: Histogram,
     /// Buckets by their entries.
     pub buckets_with_entries: Histogram,
@@ -88,7 +89,10 @@ impl FatStatistics {
         for bucket in 0..leaf.geometry().buckets() {
             let mut entries = 0;
             for entry in leaf.bucket(bucket, fat.key_kind()) {
-                count(&mut self.entries_with_chunks, entry?.chunks());
+                let entry = entry?;
+                // A key of 64-bit words counts as if they were bytes (measured).
+                let name = usize::from(entry.name.count).div_ceil(ARRAY_BYTES);
+                count(&mut self.entries_with_chunks, 1 + name + entry.value.chunks());
                 entries += 1;
             }
             count(&mut self.buckets_with_entries, entries);

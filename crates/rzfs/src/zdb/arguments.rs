@@ -137,7 +137,6 @@ impl Arguments {
     /// Refuses what this zdb does not show: silence would look like a clean report.
     pub(crate) fn check(&self) -> Result<(), ZdbError> {
         let absent = [
-            (u8::from(self.datasets > 2), 'd'),
             (self.dedup, 'D'),
             (self.intent_logs, 'i'),
             (self.checkpoint, 'k'),

@@ -4,13 +4,17 @@
 //! where its blocks are.
 
 mod bonus;
+mod bookmarks;
 mod features;
+mod lists;
 mod log;
 mod object;
 mod order;
+mod outage;
 mod range;
 mod record;
 mod tree;
+mod words;
 mod zap;
 mod znode;
 
@@ -23,8 +27,14 @@ use order::Place;
 use range::ObjectRange;
 use rzfs_dmu::{Object, Objset};
 use rzfs_dsl::pool::Pool;
+use rzfs_format::features::Feature;
 use rzfs_format::{ObjectId, ObjsetId, Txg};
 use std::io;
+
+/// Verbosity from which on lists of block pointers are shown.
+const LISTS: u8 = 3;
+/// Verbosity from which on bookmarks are shown.
+const BOOKMARKS: u8 = 4;
 
 /// The line above objects.
 const HEADING: &str = "\n    Object  lvl   iblk   dblk  dsize  dnsize  lsize   %full  type\n";
@@ -32,10 +42,22 @@ const HEADING: &str = "\n    Object  lvl   iblk   dblk  dsize  dnsize  lsize   %
 /// Shows all datasets of a pool, and whether the features count those that use them rightly.
 pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
     let mut verdict = print_mos(session, pool)?;
+    let verbosity = session.arguments.datasets;
+    if verbosity >= LISTS {
+        lists::print_frees(session, pool)?;
+        outage::print(session, pool)?;
+    }
     let mut consumers = Consumers::default();
     for place in order::datasets(pool)? {
         verdict = verdict.max(print_dataset(session, pool, &place, &[])?);
         consumers.add(pool, &place)?;
+    }
+    if verbosity >= LISTS {
+        for dataset in order::origin(pool)? {
+            if let Some(list) = dataset.deadlist {
+                lists::print_deadlist(session, pool, list)?;
+            }
+        }
     }
     consumers.add_pool(pool)?;
     Ok(verdict.max(consumers.print(session, pool)?))
@@ -78,7 +100,8 @@ struct Title<'a> {
     id: ObjsetId,
     created: Txg,
     used: u64,
-    is_snapshot: bool,
+    /// Nothing for the MOS.
+    place: Option<&'a Place>,
 }
 
 fn print_mos(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
@@ -97,7 +120,7 @@ fn mos_title(pool: &Pool) -> Result<Title<'static>, ZdbError> {
     let used = order::special_directory(pool, "$MOS")?.map_or(0, |directory| directory.used);
     // The MOS is as old as the pool, which begins with this txg.
     let created = Txg(4);
-    Ok(Title { name: "mos", kind: "META", id: ObjsetId::MOS, created, used, is_snapshot: false })
+    Ok(Title { name: "mos", kind: "META", id: ObjsetId::MOS, created, used, place: None })
 }
 
 fn print_dataset(
@@ -125,7 +148,7 @@ fn print_dataset(
         id,
         created: place.dataset.creation_txg,
         used: place.dataset.referenced,
-        is_snapshot: place.dataset.is_snapshot(),
+        place: Some(place),
     };
     print_objset(session, pool, &title, &objset, ranges)
 }
@@ -144,12 +167,16 @@ fn print_objset(
 ) -> Result<Verdict, ZdbError> {
     let verbosity = session.arguments.datasets;
     print_title(session, title, objset)?;
-    let mut view = ObjectView::new(pool, objset);
+    let mut view = ObjectView::new(pool, objset, compression(pool, title.place)?);
     if !ranges.is_empty() {
         return print_ranges(session, &mut view, ranges);
     }
-    if !title.is_snapshot && (session.arguments.intent_logs > 0 || verbosity >= 2) {
+    let is_snapshot = title.place.is_some_and(|place| place.dataset.is_snapshot());
+    if !is_snapshot && (session.arguments.intent_logs > 0 || verbosity >= 2) {
         log::print(session, pool, objset)?;
+    }
+    if let Some(place) = title.place {
+        print_lists(session, pool, place)?;
     }
     if verbosity < 2 {
         return Ok(Verdict::Clean);
@@ -167,7 +194,45 @@ fn print_objset(
     let mut slots = SlotCount::default();
     verdict = verdict.max(print_all(session, &mut view, &mut slots)?);
     slots.print(session)?;
+    if view.lost_files() > 0 {
+        writeln!(session.out, "{} potentially leaked objects detected", view.lost_files())?;
+    }
     Ok(verdict)
+}
+
+/// Prints the lists of blocks that belong to a dataset, and its bookmarks.
+fn print_lists(session: &mut Session<'_>, pool: &Pool, place: &Place) -> Result<(), ZdbError> {
+    let verbosity = session.arguments.datasets;
+    if verbosity >= LISTS {
+        if let Some(list) = place.dataset.deadlist {
+            lists::print_deadlist(session, pool, list)?;
+        }
+        if let Some(list) = place.livelist(pool)? {
+            lists::print_livelist(session, pool, list)?;
+        }
+    }
+    if verbosity >= BOOKMARKS {
+        bookmarks::print(session, pool, place)?;
+    }
+    Ok(())
+}
+
+/// The name of what objects are compressed with that do not say it themselves: the function that
+/// the property means, with zdb's remark where it knows no level of that name.
+fn compression(pool: &Pool, place: Option<&Place>) -> Result<String, ZdbError> {
+    let Some(place) = place else { return Ok("on".to_owned()) };
+    if place.dataset.is_snapshot() {
+        return Ok("inherit".to_owned());
+    }
+    let value = pool.datasets().by_object(place.object)?.text("compression")?;
+    Ok(match value.as_str() {
+        "on" if pool.features().is_active(Feature::Lz4Compress) => "lz4".to_owned(),
+        "on" => "lzjb".to_owned(),
+        "off" => "uncompressed".to_owned(),
+        "gzip" => "gzip-6-unknown".to_owned(),
+        value if value == "zstd" || value.starts_with("gzip-") => format!("{value}-unknown"),
+        _ => value,
+    })
 }
 
 fn print_title(

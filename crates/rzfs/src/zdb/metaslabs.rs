@@ -30,30 +30,26 @@ pub(crate) fn embedded_log(vdev: &VdevMetaslabs, bias: Option<AllocationBias>) -
     vdev.metaslabs().iter().min_by_key(|metaslab| metaslab.own_allocated()).map(Metaslab::id)
 }
 
-/// How much is shown of each metaslab; each includes what is before it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Detail {
-    /// Its place and its map's figures.
-    Summary,
+/// What is shown of each metaslab beside its place and its map's figures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Detail {
     /// The histogram that its map keeps (`-mm`).
-    Histogram,
+    histogram: bool,
     /// What is free in it (`-mmm`).
-    Free,
-    /// The entries of its map (`-mmmm`).
-    Entries,
+    free: bool,
+    /// The entries of its map (`-mmmm` or `-dddddd`).
+    entries: bool,
 }
 
 impl Detail {
     /// What the command line asks for; `None` if it does not ask for metaslabs.
     fn of(arguments: &Arguments) -> Option<Self> {
-        match (arguments.metaslabs, arguments.datasets) {
-            (4.., _) => Some(Self::Entries),
-            (3, _) => Some(Self::Free),
-            (_, 6..) => Some(Self::Entries),
-            (2, _) => Some(Self::Histogram),
-            (1, _) | (_, 3..) => Some(Self::Summary),
-            _ => None,
-        }
+        let (metaslabs, datasets) = (arguments.metaslabs, arguments.datasets);
+        (metaslabs > 0 || datasets >= 3).then_some(Self {
+            histogram: metaslabs >= 2,
+            free: metaslabs >= 3,
+            entries: metaslabs >= 4 || datasets >= 6,
+        })
     }
 }
 
@@ -76,7 +72,7 @@ pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, Zdb
     let detail = Detail::of(arguments);
     let metaslabs = &pool.metaslabs()?;
     let store = MosStore::new(pool.mos().clone());
-    let report = Report { pool, metaslabs, store, detail: detail.unwrap_or(Detail::Summary) };
+    let report = Report { pool, metaslabs, store, detail: detail.unwrap_or_default() };
     let mut verdict = Verdict::Clean;
     if detail.is_some() {
         verdict = verdict.max(report.vdevs(session)?);
@@ -96,7 +92,12 @@ pub(crate) fn print_map(
     pool: &Pool,
     map: &SpaceMap,
 ) -> Result<Verdict, ZdbError> {
-    map::print(session, &MosStore::new(pool.mos().clone()), map, Detail::Entries)
+    map::print(
+        session,
+        &MosStore::new(pool.mos().clone()),
+        map,
+        Detail { entries: true, ..Detail::default() },
+    )
 }
 
 /// The vdev and the metaslabs that the command line names behind the pool.
@@ -228,7 +229,7 @@ impl Report<'_> {
             metaslab.space_map().map_or(0, |map| map.object().0),
             session.number(free.cast_unsigned())
         )?;
-        if self.detail >= Detail::Free && session.arguments.no_leaks == 0 {
+        if self.detail.free && session.arguments.no_leaks == 0 {
             match self.free(metaslab) {
                 Ok(free) => free.print(session, metaslab.size())?,
                 Err(error) => {
@@ -239,7 +240,7 @@ impl Report<'_> {
         }
         let keeps_histograms = self.pool.features().is_active(Feature::SpaceMapHistogram);
         if let Some(map) = metaslab.space_map() {
-            if self.detail >= Detail::Histogram && keeps_histograms {
+            if self.detail.histogram && keeps_histograms {
                 let fragmentation = metaslab.fragmentation().unwrap_or(u64::MAX);
                 writeln!(session.out, "\tOn-disk histogram:\t\tfragmentation {fragmentation}")?;
                 if let Some(buckets) = &map.header().histogram {

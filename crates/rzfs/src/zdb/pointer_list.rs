@@ -6,7 +6,7 @@ use rzfs_format::bpobj::{self, BpobjHeader, BptreeEntry, BptreeHeader, ListMark,
 use rzfs_format::dnode::{Dnode, SLOT_SIZE};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockPointer, FormatError, Level, ObjectId};
+use rzfs_format::{BlockId, BlockPointer, FormatError, Level, ObjectId};
 use std::collections::{HashMap, HashSet};
 
 /// Most lists below one list; each is visited once.
@@ -25,8 +25,12 @@ pub(crate) struct PointerList {
 impl PointerList {
     /// Opens the list in an object of the MOS.
     pub(crate) fn open(mos: &Objset, id: ObjectId) -> Result<Self, ZdbError> {
-        let corrupt = ZdbError::corrupt(id);
-        let object = mos.object(id)?;
+        Self::of(mos.object(id)?)
+    }
+
+    /// The list in an object.
+    pub(crate) fn of(object: Object) -> Result<Self, ZdbError> {
+        let corrupt = ZdbError::corrupt(object.id());
         if object.object_type() != ObjectType::BPOBJ {
             return Err(object.wrong_type(ObjectType::BPOBJ.name()).into());
         }
@@ -53,6 +57,26 @@ impl PointerList {
                 for entry in bpobj::entries(data, block.order) {
                     visit(&entry.map_err(&corrupt)?)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` for the list's own entries from the last to the first.
+    pub(crate) fn visit_own_backwards(
+        &self,
+        visit: &mut dyn FnMut(&BlockPointer) -> Result<(), ZdbError>,
+    ) -> Result<(), ZdbError> {
+        let corrupt = ZdbError::corrupt(self.object.id());
+        let block_size = u64::from(self.object.block_size());
+        let bytes = self.header.entries * BlockPointer::SIZE as u64;
+        for number in (0..bytes.div_ceil(block_size)).rev() {
+            let block = self.object.read_block(BlockId(number))?;
+            let valid = (bytes - number * block_size).min(block_size) as usize;
+            let data = block.data.get(..valid).unwrap_or(&block.data);
+            let entries: Vec<_> = bpobj::entries(data, block.order).collect();
+            for entry in entries.into_iter().rev() {
+                visit(&entry.map_err(&corrupt)?)?;
             }
         }
         Ok(())
@@ -162,7 +186,7 @@ pub(crate) fn is_freed(entry: &BptreeEntry, bookmark: Bookmark, dnode: Option<&D
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rzfs_format::{BlockId, ByteOrder, ObjsetId, Txg};
+    use rzfs_format::{ByteOrder, ObjsetId, Txg};
 
     fn dnode() -> Dnode {
         let mut bytes = [0; SLOT_SIZE];

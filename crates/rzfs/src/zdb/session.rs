@@ -2,6 +2,8 @@
 
 use super::Arguments;
 use crate::calendar::Calendar;
+use crate::zdb::text::pointer::Compact;
+use rzfs_format::BlockPointer;
 use std::io::Write;
 
 /// One run of zdb.
@@ -20,6 +22,12 @@ impl Session<'_> {
     /// A size as the command line wants it.
     pub(crate) fn number(&self, number: u64) -> String {
         self.arguments.number_style().show(number)
+    }
+
+    /// A block pointer in a list; all of its addresses are shown from six `d` on.
+    pub(crate) fn compact<'a>(&self, pointer: &'a BlockPointer) -> Compact<'a> {
+        let addresses = if self.arguments.datasets > 5 { usize::MAX } else { 1 };
+        Compact { pointer, addresses, is_freed: false }
     }
 }
 

@@ -23,17 +23,16 @@ impl NumberStyle {
     }
 }
 
-/// Bytes as text where printable, else in octal (`\001`).
+/// Bytes as text if all are printable, else all in octal (`\001\101`).
 pub(crate) fn escaped(bytes: &[u8]) -> String {
     use std::fmt::Write;
-    let mut text = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        if byte.is_ascii_graphic() || byte == b' ' {
-            text.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\\{byte:03o}");
-        }
+    if bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
+        return bytes.iter().copied().map(char::from).collect();
+    }
+    let mut text = String::with_capacity(bytes.len() * 4);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\\{byte:03o}");
     }
     text
 }
@@ -44,7 +43,8 @@ mod tests {
 
     #[test]
     fn unprintable_bytes_are_octal() {
-        assert_eq!(escaped(b"a b\x02\xff"), "a b\\002\\377");
+        assert_eq!(escaped(b"a b"), "a b");
+        assert_eq!(escaped(b"a \x02\xff"), "\\141\\040\\002\\377");
     }
 
     #[test]

@@ -14,3 +14,23 @@ fn datasets_are_listed_as_by_openzfs() {
 fn objects_are_listed_as_by_openzfs() {
     agrees("-dd", ALL);
 }
+
+#[test]
+fn lists_of_blocks_are_shown_as_by_openzfs() {
+    agrees("-ddd", ALL);
+}
+
+#[test]
+fn contents_of_objects_are_shown_as_by_openzfs() {
+    agrees("-dddd", ALL);
+}
+
+#[test]
+fn blocks_of_objects_are_shown_as_by_openzfs() {
+    agrees("-ddddd", 10);
+}
+
+#[test]
+fn numbers_and_all_copies_are_shown_as_by_openzfs() {
+    agrees("-dddddd", 10);
+}

@@ -4,7 +4,7 @@ use crate::zdb::error::ZdbError;
 use crate::zdb::session::Session;
 use crate::zdb::text::pointer::Full;
 use rzfs_dmu::Object;
-use rzfs_format::bpobj::{BpobjHeader, BpobjVersion};
+use rzfs_format::bpobj::BpobjHeader;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::endian::Fields;
 use rzfs_format::object_type::ObjectType;
@@ -107,16 +107,12 @@ fn dataset(session: &mut Session<'_>, dataset: &DslDataset) -> io::Result<()> {
 fn pointer_list(session: &mut Session<'_>, list: &BpobjHeader) -> io::Result<()> {
     field(session, "num_blkptrs", list.entries)?;
     size(session, "bytes", list.bytes)?;
-    if list.version >= BpobjVersion::V1 {
-        size(session, "comp", list.compressed)?;
-        size(session, "uncomp", list.uncompressed)?;
-    }
-    if list.version >= BpobjVersion::V2 {
-        reference(session, "subobjs", list.subobjects)?;
-        field(session, "num_subobjs", list.subobject_count)?;
-        field(session, "num_freed", list.freed)?;
-    }
-    Ok(())
+    // Fields that the version of the list has not are shown as 0.
+    size(session, "comp", list.compressed)?;
+    size(session, "uncomp", list.uncompressed)?;
+    reference(session, "subobjs", list.subobjects)?;
+    field(session, "num_subobjs", list.subobject_count)?;
+    field(session, "num_freed", list.freed)
 }
 
 fn history(session: &mut Session<'_>, offsets: [u64; 5]) -> io::Result<()> {

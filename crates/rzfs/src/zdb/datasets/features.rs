@@ -53,12 +53,7 @@ impl Consumers {
         if let Some(bookmarks) = bookmarks {
             self.add_bookmarks(pool, bookmarks)?;
         }
-        let dir = pool.mos().object(place.directory)?;
-        if dir.object_type().is_zap()
-            && Attributes::open(pool.mos(), place.directory)?
-                .object("com.delphix:livelist")?
-                .is_some()
-        {
+        if place.livelist(pool)?.is_some() {
             self.count(Feature::LiveList);
         }
         Ok(())

@@ -1,12 +1,11 @@
 //! One object: its line, its bonus, what it holds and where its blocks are.
 
 use super::znode::FileView;
-use super::{HEADING, bonus, tree, zap};
+use super::{HEADING, bonus, lists, tree, words, zap};
 use crate::zdb::config;
 use crate::zdb::error::ZdbError;
 use crate::zdb::session::{Session, Verdict};
 use crate::zdb::text::nvlist;
-use crate::zdb::text::pointer::Compact;
 use rzfs_dmu::{Object, Objset};
 use rzfs_dsl::pool::Pool;
 use rzfs_format::block_pointer::Protection;
@@ -23,22 +22,26 @@ const CONTENTS: u8 = 4;
 /// Verbosity from which on the blocks of objects are shown.
 const BLOCKS: u8 = 5;
 
+/// Verbosity from which on checksum and compression functions are always shown.
+const FUNCTIONS: u8 = 6;
+
 /// Shows objects of one object set.
 pub(super) struct ObjectView<'a> {
     pool: &'a Pool,
     objset: &'a Objset,
-    files: FileView,
+    /// Opened with the first file whose contents are shown.
+    files: Option<FileView>,
     is_encrypted: bool,
-    heading_shown: bool,
+    /// What objects are compressed with that do not say it themselves.
+    compression: String,
 }
 
 impl<'a> ObjectView<'a> {
     /// A view of an object set.
-    pub(super) fn new(pool: &'a Pool, objset: &'a Objset) -> Self {
+    pub(super) fn new(pool: &'a Pool, objset: &'a Objset, compression: String) -> Self {
         let protection = objset.root().protection();
         let is_encrypted = !matches!(protection, Protection::None);
-        let files = FileView::new(pool, objset, is_encrypted);
-        Self { pool, objset, files, is_encrypted, heading_shown: false }
+        Self { pool, objset, files: None, is_encrypted, compression }
     }
 
     /// The object set.
@@ -46,10 +49,14 @@ impl<'a> ObjectView<'a> {
         self.objset
     }
 
+    /// How many files of those that were shown are nowhere in the tree of directories.
+    pub(super) fn lost_files(&self) -> u64 {
+        self.files.as_ref().map_or(0, FileView::lost)
+    }
+
     /// Prints the heading of a list of objects; each object has its own when its contents are
     /// shown.
-    pub(super) fn print_heading(&mut self, session: &mut Session<'_>) -> io::Result<()> {
-        self.heading_shown = true;
+    pub(super) fn print_heading(&self, session: &mut Session<'_>) -> io::Result<()> {
         if session.arguments.datasets >= CONTENTS {
             return Ok(());
         }
@@ -66,7 +73,7 @@ impl<'a> ObjectView<'a> {
         if verbosity >= CONTENTS {
             write!(session.out, "{HEADING}")?;
         }
-        print_line(session, object)?;
+        print_line(session, object, &self.compression)?;
         if verbosity < CONTENTS {
             return Ok(Verdict::Clean);
         }
@@ -83,7 +90,7 @@ impl<'a> ObjectView<'a> {
         }
         if verbosity >= BLOCKS {
             if let Some(spill) = &dnode.spill {
-                writeln!(session.out, "\nSpill block: {}", Compact(spill))?;
+                writeln!(session.out, "\nSpill block: {}", session.compact(spill))?;
             }
             verdict = verdict.max(tree::print(session, object)?);
         }
@@ -112,6 +119,10 @@ impl<'a> ObjectView<'a> {
                 nvlist::print(session.out, &list, 8)?;
             }
             kind if kind.is_zap() => zap::print(session, object)?,
+            kind if words::are_in(kind) => words::print(session, object)?,
+            kind if kind.is_self_described() => {
+                writeln!(session.out, "\tUNKNOWN OBJECT TYPE")?;
+            }
             _ => {}
         }
         Ok(())
@@ -119,7 +130,16 @@ impl<'a> ObjectView<'a> {
 
     fn print_bonus(&mut self, session: &mut Session<'_>, object: &Object) -> Result<(), ZdbError> {
         match object.dnode().bonus_type {
-            ObjectType::SA | ObjectType::ZNODE => self.files.print(session, object),
+            ObjectType::SA | ObjectType::ZNODE => {
+                let (pool, objset, is_encrypted) = (self.pool, self.objset, self.is_encrypted);
+                let open = || FileView::new(pool, objset, is_encrypted);
+                self.files.get_or_insert_with(open).print(session, object)
+            }
+            ObjectType::BPOBJ_HDR => {
+                bonus::print(session, object)?;
+                lists::print_stored(session, object)
+            }
+            kind if words::are_in(kind) => words::print_bonus(session, object),
             _ => bonus::print(session, object),
         }
     }
@@ -130,7 +150,7 @@ fn fill(dnode: &Dnode) -> u64 {
     dnode.pointers.iter().map(BlockPointer::fill).fold(0, u64::saturating_add)
 }
 
-fn print_line(session: &mut Session<'_>, object: &Object) -> io::Result<()> {
+fn print_line(session: &mut Session<'_>, object: &Object, compression: &str) -> io::Result<()> {
     let dnode = object.dnode();
     let block_size = u64::from(dnode.data_block_size);
     let extent = dnode.extent();
@@ -154,20 +174,22 @@ fn print_line(session: &mut Session<'_>, object: &Object) -> io::Result<()> {
         object.id().0.cast_signed(),
         dnode.levels,
         dnode.object_type.name(),
-        own_functions(dnode),
+        functions(dnode, session.arguments.datasets, compression),
     )
 }
 
-/// Functions that are set for this object alone.
-fn own_functions(dnode: &Dnode) -> String {
+/// Functions that are set for this object alone; from six `d` on those of all objects.
+fn functions(dnode: &Dnode, verbosity: u8, compression: &str) -> String {
     let mut text = String::new();
-    if dnode.checksum != 0 {
+    if dnode.checksum != 0 || verbosity >= FUNCTIONS {
         let name = ChecksumFunction::from_number(dnode.checksum).map_or("unknown", |f| f.name());
         text.push_str(&format!(" (K={name})"));
     }
     if dnode.compress != 0 {
         let name = CompressionFunction::from_number(dnode.compress).map_or("unknown", |f| f.name());
         text.push_str(&format!(" (Z={name})"));
+    } else if verbosity >= FUNCTIONS {
+        text.push_str(&format!(" (Z=inherit={compression})"));
     }
     text
 }

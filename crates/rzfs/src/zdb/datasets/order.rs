@@ -3,7 +3,7 @@
 
 use crate::zdb::error::ZdbError;
 use rzfs_dsl::dataset::Dataset;
-use rzfs_dsl::pool::Pool;
+use rzfs_dsl::pool::{Attributes, Pool};
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::{FormatError, ObjectId};
 
@@ -30,6 +30,36 @@ impl Place {
             dataset: dataset.dsl_dataset().clone(),
         }
     }
+
+    /// A field that the dataset's object has beside its bonus.
+    pub(super) fn field(&self, pool: &Pool, name: &str) -> Result<Option<ObjectId>, ZdbError> {
+        field(pool, self.object, name)
+    }
+
+    /// The live list of a clone.
+    pub(super) fn livelist(&self, pool: &Pool) -> Result<Option<ObjectId>, ZdbError> {
+        if self.dataset.is_snapshot() {
+            return Ok(None);
+        }
+        field(pool, self.directory, "com.delphix:livelist")
+    }
+}
+
+/// An object number that a directory or dataset has beside its bonus.
+fn field(pool: &Pool, id: ObjectId, name: &str) -> Result<Option<ObjectId>, ZdbError> {
+    if !pool.mos().object(id)?.object_type().is_zap() {
+        return Ok(None);
+    }
+    Ok(Attributes::open(pool.mos(), id)?.object(name)?)
+}
+
+/// The dataset that all clones without an origin of their own come from, and its snapshot.
+pub(super) fn origin(pool: &Pool) -> Result<Vec<DslDataset>, ZdbError> {
+    let head = special_directory(pool, "$ORIGIN")?.and_then(|directory| directory.head_dataset);
+    let Some(head) = head else { return Ok(Vec::new()) };
+    let head = dataset(pool, head)?;
+    let snapshot = head.previous_snapshot.map(|id| dataset(pool, id)).transpose()?;
+    Ok([head].into_iter().chain(snapshot).collect())
 }
 
 /// All datasets of a pool.

@@ -2,7 +2,6 @@
 
 use crate::zdb::error::ZdbError;
 use crate::zdb::session::{Session, Verdict};
-use crate::zdb::text::pointer::Compact;
 use rzfs_dmu::{DmuError, Object};
 use rzfs_format::dnode::SLOT_SIZE;
 use rzfs_format::{BlockPointer, ObjectId, Txg};
@@ -74,7 +73,7 @@ impl Pointers<'_, '_> {
                 write!(self.session.out, " ")?;
             }
         }
-        writeln!(self.session.out, " {}", Compact(pointer))?;
+        writeln!(self.session.out, " {}", self.session.compact(pointer))?;
         if level == 0 || pointer.is_hole() || pointer.is_redacted() {
             return Ok(());
         }
@@ -84,21 +83,12 @@ impl Pointers<'_, '_> {
     }
 }
 
-/// The parts of an object with data; those of the meta-dnode to the dnode.
+/// The parts of an object with data.
 fn segments(object: &Object) -> Result<Vec<Range<u64>>, DmuError> {
-    let mut segments: Vec<Range<u64>> = Vec::new();
     if object.id() == ObjectId::META_DNODE {
-        for entry in object.objset().objects() {
-            let entry = entry?;
-            let start = entry.id.0.saturating_mul(SLOT_SIZE as u64);
-            let end = start.saturating_add(u64::from(entry.dnode.slots.max(1)) * SLOT_SIZE as u64);
-            match segments.last_mut().filter(|last| last.end == start) {
-                Some(last) => last.end = end,
-                None => segments.push(start..end),
-            }
-        }
-        return Ok(segments);
+        return dnode_segments(object);
     }
+    let mut segments: Vec<Range<u64>> = Vec::new();
     let mut at = 0;
     while let Some(start) = object.next_data(at)? {
         let end = object.next_hole(start)?.unwrap_or(object.dnode().extent());
@@ -107,6 +97,36 @@ fn segments(object: &Object) -> Result<Vec<Range<u64>>, DmuError> {
         }
         segments.push(start..end);
         at = end;
+    }
+    Ok(segments)
+}
+
+/// The parts of the meta-dnode with dnodes.
+///
+/// zdb looks for the end of a part in blocks that count fewer dnodes than they have slots. Where
+/// such a block is full nevertheless, of dnodes with several slots, zdb gives up: that is where
+/// its last part ends.
+fn dnode_segments(meta: &Object) -> Result<Vec<Range<u64>>, DmuError> {
+    let block_size = u64::from(meta.block_size()).max(1);
+    let slots_per_block = block_size / SLOT_SIZE as u64;
+    let mut segments: Vec<Range<u64>> = Vec::new();
+    let mut first_block = 0;
+    let mut in_block = 0;
+    for entry in meta.objset().objects() {
+        let entry = entry?;
+        let start = entry.id.0.saturating_mul(SLOT_SIZE as u64);
+        let end = start.saturating_add(u64::from(entry.dnode.slots.max(1)) * SLOT_SIZE as u64);
+        let Some(last) = segments.last_mut().filter(|last| last.end == start) else {
+            first_block = start / block_size;
+            segments.push(start..end);
+            continue;
+        };
+        last.end = end;
+        in_block = if start.is_multiple_of(block_size) { 1 } else { in_block + 1 };
+        let fills_block = end.is_multiple_of(block_size) && start / block_size != first_block;
+        if fills_block && in_block < slots_per_block {
+            break;
+        }
     }
     Ok(segments)
 }

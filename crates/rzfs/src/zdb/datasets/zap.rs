@@ -36,11 +36,16 @@ pub(super) fn print(session: &mut Session<'_>, object: &Object) -> Result<(), Zd
     match zap.statistics().map_err(|source| object.zap_error(source))? {
         ZapStatistics::Micro(micro) => writeln!(
             session.out,
-            "\tmicrozap: {} bytes, {} entries\n",
+            "\tmicrozap: {} bytes, {} entries",
             micro.block_size, micro.entries
         )?,
         ZapStatistics::Fat(fat) => print_fat(session.out, &fat)?,
     }
+    if object.object_type() == ObjectType::DDT_ZAP {
+        // `zdb -D` shows the entries, decoded.
+        return Ok(());
+    }
+    writeln!(session.out)?;
     let view = View::of(object.object_type());
     for entry in zap.entries() {
         let entry = entry.map_err(|source| object.zap_error(source))?;
@@ -80,7 +85,7 @@ fn print_fat(out: &mut dyn Write, statistics: &FatStatistics) -> io::Result<()> 
         writeln!(out, "\t\t{title}")?;
         histogram::print(out, counts, 0)?;
     }
-    writeln!(out)
+    Ok(())
 }
 
 fn print_entry(out: &mut dyn Write, entry: &ZapEntry, view: View) -> io::Result<()> {
@@ -88,8 +93,9 @@ fn print_entry(out: &mut dyn Write, entry: &ZapEntry, view: View) -> io::Result<
     match &entry.key {
         ZapKey::Name(name) => out.write_all(name)?,
         ZapKey::Words(words) => {
+            // Decimal digits between a prefix and a suffix of hex numbers, as zdb has it.
             for word in words {
-                write!(out, "{word:x} ")?;
+                write!(out, "0x{word:010}x")?;
             }
         }
     }
@@ -109,6 +115,7 @@ fn print_entry(out: &mut dyn Write, entry: &ZapEntry, view: View) -> io::Result<
             }
             write!(out, "]")?;
         }
+        View::Plain if entry.key.as_words().is_some() => print_bytes(out, value)?,
         View::Plain => print_value(out, entry.name(), value)?,
     }
     writeln!(out)
@@ -132,6 +139,16 @@ fn print_directory_entry(out: &mut dyn Write, value: &ZapValue) -> io::Result<()
 /// Whether the bytes of a name are no text.
 fn is_binary(name: &[u8]) -> bool {
     name.starts_with(b"DSL_CRYPTO_") || name == b"org.illumos:checksum_salt"
+}
+
+/// Prints the values of entries whose keys are numbers: bytes are numbers as well.
+fn print_bytes(out: &mut dyn Write, value: &ZapValue) -> io::Result<()> {
+    match value.as_bytes() {
+        Some(bytes) if value.integer_size() == IntegerSize::One => {
+            bytes.iter().try_for_each(|byte| write!(out, "{byte} "))
+        }
+        _ => value.integers().try_for_each(|number| write!(out, "{number} ")),
+    }
 }
 
 fn print_value(out: &mut dyn Write, name: &[u8], value: &ZapValue) -> io::Result<()> {

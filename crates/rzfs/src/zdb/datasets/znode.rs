@@ -6,6 +6,7 @@ use crate::zdb::text::escaped;
 use rzfs_dmu::{Block, DmuError, Object, Objset};
 use rzfs_dsl::pool::Pool;
 use rzfs_format::dirent::{DirectoryEntry, FileKind};
+use rzfs_format::endian::Fields;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::sa::{Attribute, SaBuffer, Schema};
@@ -18,15 +19,29 @@ use std::io::{self, Write};
 
 /// Verbosity from which on paths are shown.
 const PATHS: u8 = 5;
+/// Where a legacy znode has its device number.
+const LEGACY_DEVICE_OFFSET: usize = 112;
+/// The object of a file system that names all others.
+const MASTER_NODE: ObjectId = ObjectId(1);
 /// Directories above each other beyond this number are damage.
 const MAX_DEPTH: usize = 4096;
 
 /// Shows the files of one file system.
 pub(super) struct FileView {
     file_system: Option<FileSystem>,
-    /// Names by object of the directory that was searched last.
-    names: Option<(ObjectId, HashMap<ObjectId, Vec<u8>>)>,
+    /// Names by object, of the directories that were searched.
+    names: HashMap<ObjectId, Names>,
+    /// Names in all of them.
+    name_count: usize,
+    /// Files of which no path was found.
+    lost: u64,
 }
+
+/// The names of a directory by object.
+type Names = HashMap<ObjectId, Vec<u8>>;
+
+/// Names that are kept at most, to find the paths of further files.
+const MAX_NAMES: usize = 1 << 20;
 
 /// What a file has in its bonus and spill block.
 struct Parts {
@@ -48,7 +63,7 @@ impl FileView {
         // A file system that is damaged is shown without what its schema would tell.
         let file_system =
             readable.then(|| FileSystem::open(objset.clone(), options).ok()).flatten();
-        Self { file_system, names: None }
+        Self { file_system, names: HashMap::new(), name_count: 0, lost: 0 }
     }
 
     /// Prints the attributes of a file.
@@ -60,7 +75,7 @@ impl FileView {
         let Some(file_system) = &self.file_system else { return Ok(()) };
         let parts = parts(file_system.schema(), object)?;
         if session.arguments.datasets >= PATHS {
-            let path = self.path(object.id(), &parts)?;
+            let path = self.path(object.id(), &parts);
             session.out.write_all(b"\tpath\t")?;
             session.out.write_all(&path)?;
             writeln!(session.out)?;
@@ -78,33 +93,62 @@ impl FileView {
         Ok(())
     }
 
-    /// The path of a file below the root, found by walking up its parents.
-    fn path(&mut self, id: ObjectId, parts: &Parts) -> Result<Vec<u8>, ZdbError> {
+    /// How many files are nowhere in the tree of directories.
+    pub(super) const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The path of a file below the root, or why it has none.
+    fn path(&mut self, id: ObjectId, parts: &Parts) -> Vec<u8> {
+        match self.find_path(id, parts) {
+            Ok(Some(path)) => path,
+            _ if self.is_being_deleted(id) => b"on delete queue".to_vec(),
+            _ => {
+                self.lost += 1;
+                b"path not found, possibly leaked".to_vec()
+            }
+        }
+    }
+
+    /// Whether a file was unlinked when it was open.
+    fn is_being_deleted(&self, id: ObjectId) -> bool {
+        let queue = self.file_system.as_ref().and_then(|file_system| {
+            let objset = file_system.objset();
+            let master = objset.object(MASTER_NODE).ok()?;
+            let queue = master.zap().ok()?.lookup_u64("DELETE_QUEUE").ok()??;
+            objset.object(ObjectId(queue)).ok()
+        });
+        let entry =
+            queue.and_then(|queue| queue.zap().ok()?.lookup_u64(format!("{:x}", id.0)).ok()?);
+        entry.is_some()
+    }
+
+    /// Walks up the parents of a file; `None` if one of them does not know its child.
+    fn find_path(&mut self, id: ObjectId, parts: &Parts) -> Result<Option<Vec<u8>>, ZdbError> {
         let Some(root) = self.file_system.as_ref().map(FileSystem::root) else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         if id == root {
-            return Ok(b"/".to_vec());
+            return Ok(Some(b"/".to_vec()));
         }
         let mut components: Vec<Vec<u8>> = Vec::new();
         let mut child = id;
         let mut flags = parts.znode.flags;
         let mut kind = parts.znode.kind;
         let mut parent = parts.znode.parent;
-        while child != root && components.len() < MAX_DEPTH {
-            let is_xattr_directory =
-                flags.contains(FileFlags::XATTR) && kind == FileKind::Directory;
-            components.push(if is_xattr_directory {
-                b"<xattrdir>".to_vec()
+        while child != root {
+            if components.len() >= MAX_DEPTH {
+                return Ok(None);
+            }
+            if flags.contains(FileFlags::XATTR) && kind == FileKind::Directory {
+                components.push(b"<xattrdir>".to_vec());
             } else {
-                match self.name_of(parent, child)? {
-                    Some(name) => name,
-                    None => return Ok(format!("???<object#{id}>").into_bytes()),
-                }
-            });
+                let Some(name) = self.name_of(parent, child)? else { return Ok(None) };
+                components.push(name);
+            }
             child = parent;
             if child != root {
-                let Some(file_system) = &self.file_system else { break };
+                let Some(file_system) = &self.file_system else { return Ok(None) };
                 let above = file_system.objset().object(child)?;
                 let above = self::parts(file_system.schema(), &above)?.znode;
                 (flags, kind, parent) = (above.flags, above.kind, above.parent);
@@ -112,7 +156,7 @@ impl FileView {
         }
         components.push(Vec::new());
         components.reverse();
-        Ok(components.join(&b'/'))
+        Ok(Some(components.join(&b'/')))
     }
 
     /// The name of an object in a directory.
@@ -121,22 +165,32 @@ impl FileView {
         directory: ObjectId,
         child: ObjectId,
     ) -> Result<Option<Vec<u8>>, ZdbError> {
-        if self.names.as_ref().is_none_or(|(cached, _)| *cached != directory) {
+        if !self.names.contains_key(&directory) {
             let Some(file_system) = &self.file_system else { return Ok(None) };
-            let object = file_system.objset().object(directory)?;
-            let mut names = HashMap::new();
-            if object.object_type() == ObjectType::DIRECTORY_CONTENTS {
-                for entry in object.zap()?.entries() {
-                    let entry = entry.map_err(|source| object.zap_error(source))?;
-                    let target = DirectoryEntry::decode(entry.value.first_u64().unwrap_or(0));
-                    // Of several names the first one is shown.
-                    names.entry(target.object).or_insert_with(|| entry.name().to_vec());
-                }
+            let names = names(&file_system.objset().object(directory)?)?;
+            if self.name_count.saturating_add(names.len()) > MAX_NAMES {
+                self.names.clear();
+                self.name_count = 0;
             }
-            self.names = Some((directory, names));
+            self.name_count += names.len();
+            self.names.insert(directory, names);
         }
-        Ok(self.names.as_ref().and_then(|(_, names)| names.get(&child).cloned()))
+        Ok(self.names.get(&directory).and_then(|names| names.get(&child).cloned()))
     }
+}
+
+/// The names in a directory; of several names of an object the first one.
+fn names(directory: &Object) -> Result<Names, ZdbError> {
+    let mut names = Names::new();
+    if directory.object_type() != ObjectType::DIRECTORY_CONTENTS {
+        return Ok(names);
+    }
+    for entry in directory.zap()?.entries() {
+        let entry = entry.map_err(|source| directory.zap_error(source))?;
+        let target = DirectoryEntry::decode(entry.value.first_u64().unwrap_or(0));
+        names.entry(target.object).or_insert_with(|| entry.name().to_vec());
+    }
+    Ok(names)
 }
 
 fn corrupt(object: &Object, source: FormatError) -> DmuError {
@@ -148,11 +202,12 @@ fn parts(schema: &Schema, object: &Object) -> Result<Parts, ZdbError> {
     let corrupt = |source| corrupt(object, source);
     if object.dnode().bonus_type == ObjectType::ZNODE {
         let legacy = LegacyZnode::decode(object.bonus(), object.order()).map_err(corrupt)?;
-        let link_target = legacy.link_target().map(<[u8]>::to_vec);
+        // Every one has these fields, used or not; its target is not shown.
         let znode = legacy.znode;
-        let device = is_device(&znode).then(|| znode.device.encode());
-        let xattr_directory = znode.xattr;
-        return Ok(Parts { znode, link_target, xattrs: None, device, xattr_directory });
+        let fields = Fields::new("znode", object.bonus(), object.order());
+        let device = Some(fields.u64(LEGACY_DEVICE_OFFSET).map_err(corrupt)?);
+        let xattr_directory = Some(znode.xattr.unwrap_or_default());
+        return Ok(Parts { znode, link_target: None, xattrs: None, device, xattr_directory });
     }
     let spill: Option<Block> = object.spill()?;
     let bonus = schema.buffer(object.bonus()).map_err(corrupt)?;

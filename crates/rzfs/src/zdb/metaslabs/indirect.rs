@@ -1,7 +1,7 @@
 //! Removed vdevs, where other vdevs have metaslabs: where their contents went, and how much of
 //! that is obsolete.
 
-use super::{Detail, Report, map};
+use super::{Report, map};
 use crate::zdb::error::ZdbError;
 use crate::zdb::session::{Session, Verdict};
 use rzfs_format::ObjectId;
@@ -37,7 +37,7 @@ pub(super) fn print(
     writeln!(session.out, "    vim_max_offset = {:#x}", header.max_offset)?;
     writeln!(session.out, "    vim_bytes_mapped = {:#x}", header.bytes_mapped)?;
     writeln!(session.out, "    vim_count = {}", header.entries)?;
-    if report.detail < Detail::Entries {
+    if !report.detail.entries {
         return Ok(Verdict::Clean);
     }
     let obsolete = counts(report, header.counts, mapping.entries().len())?;

@@ -23,7 +23,7 @@ pub(super) fn print(
     writeln!(session.out, "space map object {}:", map.object())?;
     writeln!(session.out, "  smp_length = {:#x}", header.length)?;
     writeln!(session.out, "  smp_alloc = {:#x}", header.allocated)?;
-    if detail < Detail::Entries {
+    if !detail.entries {
         return Ok(Verdict::Clean);
     }
     match entries(session.out, store, map)? {

@@ -1,15 +1,20 @@
 //! Block pointers in zdb's two notations.
 
 use rzfs_format::block_pointer::{PointerKind, Protection};
-use rzfs_format::{BlockPointer, ByteOrder};
+use rzfs_format::{BlockPointer, ByteOrder, Dva};
 use std::fmt;
 
 /// A block pointer with everything that it says, on one line.
 pub(crate) struct Full<'a>(pub(crate) &'a BlockPointer);
 
-/// A block pointer as in lists of an object's blocks: first address, sizes, fill, births,
-/// checksum.
-pub(crate) struct Compact<'a>(pub(crate) &'a BlockPointer);
+/// A block pointer as in lists of an object's blocks: addresses, sizes, fill, births, checksum.
+pub(crate) struct Compact<'a> {
+    pub(crate) pointer: &'a BlockPointer,
+    /// How many addresses are shown.
+    pub(crate) addresses: usize,
+    /// Whether a list marks the block as freed.
+    pub(crate) is_freed: bool,
+}
 
 /// The type of a pointer's object.
 struct TypeName<'a>(&'a BlockPointer);
@@ -102,7 +107,7 @@ fn write_located(f: &mut fmt::Formatter<'_>, pointer: &BlockPointer) -> fmt::Res
 
 impl fmt::Display for Compact<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pointer = self.0;
+        let pointer = self.pointer;
         let (logical, birth) = (pointer.logical_size(), pointer.logical_birth());
         match pointer.kind() {
             PointerKind::Embedded => {
@@ -112,14 +117,23 @@ impl fmt::Display for Compact<'_> {
             PointerKind::Redacted => {
                 write!(f, "REDACTED {logical:x}L B={birth}")
             }
-            PointerKind::Hole => write!(f, "{logical:x}L B={birth}"),
+            PointerKind::Hole => {
+                if self.addresses == 1 {
+                    let [high, low, ..] = *pointer.words();
+                    write!(f, "{} ", Dva([high, low]))?;
+                }
+                write!(f, "{logical:x}L B={birth}")
+            }
             PointerKind::Plain | PointerKind::Gang => {
-                if let Some(dva) = pointer.dvas().next() {
+                for dva in pointer.dvas().take(self.addresses) {
                     write!(f, "{dva} ")?;
                 }
                 let (physical, fill) = (pointer.physical_size(), pointer.fill());
                 let physical_birth = pointer.physical_birth();
                 write!(f, "{logical:x}L/{physical:x}P F={fill} B={birth}/{physical_birth} ")?;
+                if self.is_freed {
+                    write!(f, "FREE ")?;
+                }
                 write_checksum(f, pointer)
             }
         }
@@ -129,7 +143,7 @@ impl fmt::Display for Compact<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rzfs_format::{Dva, VdevId};
+    use rzfs_format::VdevId;
 
     fn root() -> BlockPointer {
         let mut words = [0; 16];
@@ -159,10 +173,23 @@ mod tests {
              cksum=00000002769e400c:000009771a2cb972:0012344454f5abc4:175daa6b6b2a7172"
         );
         assert_eq!(
-            Compact(&root()).to_string(),
+            compact(&root(), 1).to_string(),
             "0:5a5000:1000 1000L/1000P F=97 B=68/68 \
              cksum=00000002769e400c:000009771a2cb972:0012344454f5abc4:175daa6b6b2a7172"
         );
+    }
+
+    fn compact(pointer: &BlockPointer, addresses: usize) -> Compact<'_> {
+        Compact { pointer, addresses, is_freed: false }
+    }
+
+    #[test]
+    fn lists_show_one_address_or_all_and_the_mark_of_freed_blocks() {
+        let root = root();
+        let text = Compact { is_freed: true, ..compact(&root, 3) }.to_string();
+        let head =
+            "0:5a5000:1000 0:1365000:1000 0:21ac000:1000 1000L/1000P F=97 B=68/68 FREE cksum=";
+        assert!(text.starts_with(head), "{text}");
     }
 
     #[test]
@@ -183,6 +210,8 @@ mod tests {
 
     #[test]
     fn holes_and_embedded_data() {
+        assert_eq!(compact(&BlockPointer::HOLE, 1).to_string(), "0:0:0 200L B=0");
+        assert_eq!(compact(&BlockPointer::HOLE, 3).to_string(), "200L B=0");
         assert_eq!(
             Full(&BlockPointer::HOLE).to_string(),
             "HOLE [L0 unallocated] size=200L birth=0L"
@@ -191,7 +220,7 @@ mod tests {
         words[6] = 0x1ff | 0x33 << 25 | 15 << 32 | 1 << 39 | 15 << 48 | 1 << 63;
         words[10] = 23;
         let embedded = BlockPointer::from_words(words);
-        assert_eq!(Compact(&embedded).to_string(), "EMBEDDED et=0 200L/34P B=23");
+        assert_eq!(compact(&embedded, 1).to_string(), "EMBEDDED et=0 200L/34P B=23");
         assert_eq!(
             Full(&embedded).to_string(),
             "EMBEDDED [L0 DSL props] et=0 lz4 size=200L/34P birth=23L"
