@@ -49,7 +49,7 @@ mod tree;
 mod write;
 
 pub use config::{VdevConfig, VdevKind};
-pub use dtl::TxgSet;
+pub use dtl::{DirtyTimes, DtlStore, Resilvered, TxgSet};
 pub use error::{AddressProblem, ConfigError, ConfigProblem, VdevError};
 pub use health::{AuxReason, Health, LeafEvent, Redundancy, VdevState, aggregate};
 pub use indirect::{IndirectMapping, MappingError};

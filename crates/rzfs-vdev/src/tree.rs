@@ -156,8 +156,8 @@ impl Node {
 /// geometry in it is checked.
 #[derive(Debug)]
 pub struct VdevTree {
-    nodes: Vec<Node>,
-    by_guid: HashMap<Guid, NodeId>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) by_guid: HashMap<Guid, NodeId>,
     options: TreeOptions,
     /// Top-level vdevs whose labels are to be rewritten.
     pub(crate) dirty: Mutex<BTreeSet<VdevId>>,

@@ -22,7 +22,7 @@ impl VdevTree {
             })
         });
         if !answers {
-            let event = if self.is_required(id, leaf) {
+            let event = if self.would_lose(id, leaf) {
                 LeafEvent::ErrorsTolerated
             } else {
                 LeafEvent::ProbeFailed
@@ -32,9 +32,9 @@ impl VdevTree {
         leaf.end_probe();
     }
 
-    /// Whether the top-level vdev would be lost without this leaf.
-    fn is_required(&self, id: NodeId, leaf: &Leaf) -> bool {
+    /// Whether the top-level vdev would be lost without this leaf, or data on it.
+    fn would_lose(&self, id: NodeId, leaf: &Leaf) -> bool {
         let assumed = leaf.health().after(LeafEvent::ProbeFailed);
-        !self.health_assuming(self.top_of(id), &[(id, assumed)]).is_usable()
+        !self.health_assuming(self.top_of(id), &[(id, assumed)]).is_usable() || self.is_needed(id)
     }
 }

@@ -136,6 +136,11 @@ impl<'a> Vdev<'a> {
         })
     }
 
+    /// The tree that it is in.
+    pub(crate) fn tree(self) -> &'a VdevTree {
+        self.tree
+    }
+
     /// The node of it.
     pub(crate) fn node_id(self) -> NodeId {
         self.id

@@ -4,6 +4,7 @@
 mod create;
 mod damage;
 mod device;
+mod dirty_times;
 mod fields;
 mod hostile;
 mod indirect;
