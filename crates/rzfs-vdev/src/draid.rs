@@ -128,6 +128,12 @@ impl DraidGeometry {
         self.group_width() * ROW_HEIGHT
     }
 
+    /// Where the group of an offset ends.
+    #[must_use]
+    pub fn group_end(&self, offset: u64) -> u64 {
+        (offset / self.group_size()).saturating_add(1).saturating_mul(self.group_size())
+    }
+
     /// Bytes that one stripe of single sectors takes: the unit of offsets and sizes.
     #[must_use]
     pub fn stripe_size(&self) -> u64 {

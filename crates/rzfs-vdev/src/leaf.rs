@@ -41,6 +41,8 @@ pub(crate) struct Leaf {
     probing: AtomicBool,
     /// Whether its state is forgotten when the pool is imported again.
     temporary: AtomicBool,
+    /// Whether the device has said that it cannot discard.
+    keeps_everything: AtomicBool,
 }
 
 impl Leaf {
@@ -62,6 +64,7 @@ impl Leaf {
             last_end: AtomicU64::new(0),
             probing: AtomicBool::new(false),
             temporary: AtomicBool::new(false),
+            keeps_everything: AtomicBool::new(false),
         }
     }
 
@@ -112,6 +115,16 @@ impl Leaf {
 
     pub(crate) fn apply(&self, event: LeafEvent) -> (Health, Health) {
         self.health.apply(event)
+    }
+
+    /// Whether discards may be sent to the device.
+    pub(crate) fn can_trim(&self) -> bool {
+        self.usable_device().is_some() && !self.keeps_everything.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the device cannot discard.
+    pub(crate) fn forbid_trim(&self) {
+        self.keeps_everything.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn set_temporary(&self, is_temporary: bool) {

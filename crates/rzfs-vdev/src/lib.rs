@@ -46,6 +46,7 @@ mod read;
 mod statistics;
 pub mod stripe;
 mod tree;
+mod trim;
 mod write;
 
 pub use config::{VdevConfig, VdevKind};
@@ -58,4 +59,5 @@ pub use leaf::LeafDevices;
 pub use read::{BlockRead, CopyRead, Finding, FindingKind, Scrubbed};
 pub use statistics::{ErrorCounts, IoCounts};
 pub use tree::{Persistence, ReadTunables, TreeOptions, Vdev, VdevTree};
+pub use trim::{FreeRange, LeafRange, TrimLimits, TrimReport};
 pub use write::{BlockWrite, Coverage, FlushFailure};

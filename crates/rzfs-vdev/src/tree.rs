@@ -87,6 +87,12 @@ pub(crate) struct NodeId(u32);
 impl NodeId {
     /// The root's.
     pub(crate) const ROOT: Self = Self(0);
+
+    /// The node at this index.
+    #[cfg(test)]
+    pub(crate) const fn of_index(index: u32) -> Self {
+        Self(index)
+    }
 }
 
 /// What a vdev does.

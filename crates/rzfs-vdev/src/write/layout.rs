@@ -163,7 +163,13 @@ impl VdevTree {
     }
 
     /// The leaves that have what a child has at `position`, usable or not.
-    fn leaves_of(&self, id: NodeId, position: u64, steps: &mut usize, found: &mut Vec<NodeId>) {
+    pub(crate) fn leaves_of(
+        &self,
+        id: NodeId,
+        position: u64,
+        steps: &mut usize,
+        found: &mut Vec<NodeId>,
+    ) {
         let Some(left) = steps.checked_sub(1) else { return };
         *steps = left;
         match &self.node(id).role {

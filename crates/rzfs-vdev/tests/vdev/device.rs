@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGE: u64 = 512;
 
@@ -29,6 +30,7 @@ pub(crate) struct SparseDevice {
     pages: Mutex<HashMap<u64, [u8; PAGE as usize]>>,
     damage: Mutex<Vec<(Range<u64>, Damage)>>,
     reads: Mutex<Vec<Range<u64>>>,
+    discards: AtomicBool,
 }
 
 impl SparseDevice {
@@ -38,6 +40,7 @@ impl SparseDevice {
             pages: Mutex::default(),
             damage: Mutex::default(),
             reads: Mutex::default(),
+            discards: AtomicBool::new(false),
         })
     }
 
@@ -57,6 +60,11 @@ impl SparseDevice {
 
     pub(crate) fn damage_all(&self, damage: Damage) {
         self.damage(0..self.size, damage);
+    }
+
+    /// From now on it can discard.
+    pub(crate) fn allow_discards(&self) {
+        self.discards.store(true, Ordering::Relaxed);
     }
 
     /// Takes all that is wrong away.
@@ -80,7 +88,13 @@ impl SparseDevice {
     }
 
     fn try_write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let end = offset + bytes.len() as u64;
+        self.check_damage(offset, bytes.len() as u64)?;
+        self.write(offset, bytes);
+        Ok(())
+    }
+
+    fn check_damage(&self, offset: u64, len: u64) -> io::Result<()> {
+        let end = offset + len;
         for (range, kind) in self.damage.lock().iter() {
             if let Damage::Errno(errno) = kind
                 && range.start.max(offset) < range.end.min(end)
@@ -88,7 +102,6 @@ impl SparseDevice {
                 return Err(io::Error::from_raw_os_error(*errno));
             }
         }
-        self.write(offset, bytes);
         Ok(())
     }
 
@@ -97,6 +110,13 @@ impl SparseDevice {
             IoOperation::Read(mut buffer) => self.read(offset, &mut buffer).map(|()| Some(buffer)),
             IoOperation::Write(bytes) => self.try_write(offset, &bytes).map(|()| None),
             IoOperation::Flush => Ok(None),
+            IoOperation::Discard { len } if self.discards.load(Ordering::Relaxed) => {
+                self.check_damage(offset, len)?;
+                assert!(offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE));
+                let sectors = offset / PAGE..(offset + len) / PAGE;
+                self.pages.lock().retain(|index, _| !sectors.contains(index));
+                Ok(None)
+            }
             IoOperation::Discard { .. } => Err(io::ErrorKind::Unsupported.into()),
         }
     }

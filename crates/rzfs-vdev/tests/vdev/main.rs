@@ -12,4 +12,5 @@ mod labels;
 mod mirror;
 mod pool;
 mod spares;
+mod trim;
 mod write;
