@@ -7,7 +7,7 @@ use super::file_system::LiveFileSystem;
 use super::node::NodeState;
 use super::options::SpaceDemand;
 use super::quota::{QuotaOwner, QuotaUnit};
-use super::values::Values;
+use super::values::{ModeChange, Values};
 use super::xattr_change::XattrChange;
 use crate::error::ZplError;
 use crate::node::Attributes;
@@ -118,7 +118,8 @@ impl LiveFileSystem {
             let permissions = permissions & PERMISSION_BITS;
             if let Some(list) = self.acl_of_mode(&state, permissions)? {
                 let list = XattrChange::set(ACCESS, &list);
-                self.change_xattr(&mut state, list, Some(permissions))?;
+                let mode = ModeChange::Rewrites(permissions);
+                self.change_xattr(&mut state, list, Some(mode))?;
                 change.permissions = None;
             }
         }

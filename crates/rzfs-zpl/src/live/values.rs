@@ -24,6 +24,16 @@ pub(super) struct Values {
     bytes: Vec<u8>,
 }
 
+/// New permission bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ModeChange {
+    /// Of a change of the mode: the access control entries say the same afterwards.
+    Rewrites(u32),
+    /// Of a POSIX list that the mode follows: the entries stay, as they would give the mask of
+    /// the list to the owning group.
+    Follows(u32),
+}
+
 /// Which attributes go into the bonus; the others go into the spill block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Split {
@@ -117,6 +127,20 @@ impl Values {
         let stored = schema.registry.number(Attribute::Flags).and_then(|number| self.get(number));
         let flags = stored.and_then(|bytes| bytes.first_chunk()).copied().map(u64::from_ne_bytes);
         self.set_u64(schema, Attribute::Flags, change(FileFlags(flags.unwrap_or(0))).0);
+    }
+
+    /// Changes the mode in one of two ways.
+    pub(super) fn change_mode(&mut self, schema: &Schema, kind: FileKind, change: ModeChange) {
+        match change {
+            ModeChange::Rewrites(permissions) => self.set_permissions(schema, kind, permissions),
+            ModeChange::Follows(permissions) => {
+                let mode = kind.mode_bits() | permissions;
+                self.set_u64(schema, Attribute::Mode, u64::from(mode));
+                if mode_flags(permissions) != FileFlags::NO_EXECS_DENIED {
+                    self.change_flags(schema, |flags| flags.without(FileFlags::NO_EXECS_DENIED));
+                }
+            }
+        }
     }
 
     /// Changes the permission bits, with the access control list and the flags that say the same.

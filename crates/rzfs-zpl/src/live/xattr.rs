@@ -7,6 +7,7 @@ use super::acl::{ACCESS, DEFAULT};
 use super::change::Touch;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
+use super::values::ModeChange;
 use super::xattr_change::XattrChange;
 use crate::error::ZplError;
 use crate::xattr::{MAX_NAMES, MAX_VALUE, Supported, add_visible};
@@ -204,17 +205,17 @@ impl LiveFileSystem {
             }
             return self.change_xattr(state, XattrChange::set(name, value), None);
         }
-        let permissions = state.znode().mode & 0o7000 | list.mode();
+        let mode = ModeChange::Follows(state.znode().mode & 0o7000 | list.mode());
         if list.is_extended() {
-            return self.change_xattr(state, XattrChange::set(name, value), Some(permissions));
+            return self.change_xattr(state, XattrChange::set(name, value), Some(mode));
         }
         if self.has_xattr(state, name)? {
-            return self.change_xattr(state, XattrChange::remove(name), Some(permissions));
+            return self.change_xattr(state, XattrChange::remove(name), Some(mode));
         }
         let kind = state.znode().kind;
         self.update(state, |values, schema| {
             self.touch(values, schema, Touch::Attributes);
-            values.set_permissions(schema, kind, permissions);
+            values.change_mode(schema, kind, mode);
         })
     }
 

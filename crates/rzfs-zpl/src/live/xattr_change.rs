@@ -8,7 +8,7 @@ use super::file_system::LiveFileSystem;
 use super::node::NodeState;
 use super::options::{SpaceDemand, XattrStore};
 use super::quota::Charged;
-use super::values::Values;
+use super::values::{ModeChange, Values};
 use crate::error::ZplError;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};
 use rzfs_format::ObjectId;
@@ -220,7 +220,7 @@ impl LiveFileSystem {
         &self,
         state: &mut NodeState,
         change: XattrChange<'_>,
-        permissions: Option<u32>,
+        mode: Option<ModeChange>,
     ) -> Result<(), ZplError> {
         if change.value.is_some() {
             self.check_bytes(&Charged::of(state.znode()))?;
@@ -251,8 +251,8 @@ impl LiveFileSystem {
         let makes_directory = matches!(&plan, DirectoryChange { directory: Target::New(_), .. });
         let owner = self.prepare(state, |values, schema| {
             self.touch(values, schema, Touch::Attributes);
-            if let Some(permissions) = permissions {
-                values.set_permissions(schema, kind, permissions);
+            if let Some(mode) = mode {
+                values.change_mode(schema, kind, mode);
             }
             if let Some(listed) = &listed {
                 values.set(schema, Attribute::Dxattr, listed);

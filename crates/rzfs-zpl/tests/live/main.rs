@@ -2,6 +2,9 @@
 //! read-only file system sees it, and what OpenZFS made of the same operations.
 
 mod attributes;
+mod golden_shapes;
+mod limits;
+mod model;
 mod names;
 mod operations;
 mod pool;
