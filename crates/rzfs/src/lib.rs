@@ -18,6 +18,8 @@
 #[cfg(feature = "commands")]
 pub mod calendar;
 pub mod control;
+#[cfg(feature = "commands")]
+pub mod dedup_text;
 mod file;
 mod file_tree;
 mod nvlist_text;

@@ -17,7 +17,7 @@ mod version;
 mod zfs;
 mod zpool;
 
-use rzfs::{calendar, quantity};
+use rzfs::{calendar, dedup_text, quantity};
 
 use arguments::{Arguments, Command};
 use clap::Parser;

@@ -112,6 +112,9 @@ fn open_report(session: &mut Session<'_>, pool: &Pool, target: &str) -> Result<V
     if arguments.read_block > 0 {
         return raw_block::run(session, pool);
     }
+    if arguments.simulate_dedup > 0 {
+        return dedup::simulation::run(session, pool);
+    }
     let rest = arguments.targets.get(1..).unwrap_or_default();
     let shows_objects = arguments.datasets > 0 || arguments.intent_logs > 0;
     if shows_objects && (target.contains(['/', '@']) || !rest.is_empty()) {
@@ -131,6 +134,12 @@ fn pool_report(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbErr
         writeln!(session.out, "\nUberblock:")?;
         uberblock::print_fields(session, pool.uberblock())?;
         writeln!(session.out)?;
+    }
+    if arguments.dedup > 0 {
+        dedup::report::run(session, pool)?;
+    }
+    if arguments.block_references > 0 {
+        cloning::run(session, pool)?;
     }
     if metaslabs::is_wanted(arguments) {
         verdict = verdict.max(metaslabs::run(session, pool)?);

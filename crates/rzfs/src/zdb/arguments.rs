@@ -137,15 +137,12 @@ impl Arguments {
     /// Refuses what this zdb does not show: silence would look like a clean report.
     pub(crate) fn check(&self) -> Result<(), ZdbError> {
         let absent = [
-            (self.dedup, 'D'),
             (self.intent_logs, 'i'),
             (self.checkpoint, 'k'),
             (self.numeric_dataset, 'N'),
             (self.object_lookup, 'O'),
             (self.copy_object, 'r'),
             (self.io_stats, 's'),
-            (self.simulate_dedup, 'S'),
-            (self.block_references, 'T'),
             (self.livelists, 'y'),
             (self.zstd_headers, 'Z'),
             (u8::from(self.key.is_some()), 'K'),

@@ -1,10 +1,13 @@
 //! The block reference tables of a pool (block cloning), and `zdb -T`.
 
 use super::error::ZdbError;
+use super::session::Session;
+use super::text::histogram;
 use rzfs_dmu::Object;
-use rzfs_dsl::pool::Pool;
+use rzfs_dsl::pool::{FeatureState, Pool};
 use rzfs_format::VdevId;
 use rzfs_format::brt::{BrtHeader, classic_count, vdev_key};
+use rzfs_format::features::Feature;
 
 /// The table of one top-level vdev.
 pub(crate) struct CloneTable {
@@ -65,4 +68,88 @@ impl CloneTable {
         }
         Ok(())
     }
+}
+
+/// Shows the tables: what they save, with `-TT` by vdev, with `-TTT` by number of references, with
+/// `-TTTT` block by block.
+pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError> {
+    if pool.features().state(Feature::BlockCloning) == FeatureState::Disabled {
+        writeln!(session.out, "BRT: unsupported on this pool")?;
+        return Ok(());
+    }
+    let tables = CloneTables::open(pool)?;
+    let sum = |part: fn(&BrtHeader) -> u64| {
+        let parts = tables.tables().iter().map(|table| part(&table.header));
+        parts.fold(0, |sum: u64, part| sum.saturating_add(part))
+    };
+    let (used, saved) = (sum(|header| header.used_space), sum(|header| header.saved_space));
+    if used == 0 {
+        writeln!(session.out, "BRT: empty")?;
+        return Ok(());
+    }
+    let percent = (u128::from(used) + u128::from(saved)) * 100 / u128::from(used);
+    let [used, saved] = [used, saved].map(|bytes| session.number(bytes));
+    writeln!(
+        session.out,
+        "BRT: used {used}; saved {saved}; ratio {}.{:02}x",
+        percent / 100,
+        percent % 100
+    )?;
+    if session.arguments.block_references < 2 {
+        return Ok(());
+    }
+    for table in tables.tables() {
+        let header = &table.header;
+        let [count, used, saved] = [header.total_count, header.used_space, header.saved_space]
+            .map(|number| session.number(number));
+        writeln!(
+            session.out,
+            "BRT: vdev {}: refcnt {count}; used {used}; saved {saved}",
+            table.vdev
+        )?;
+    }
+    match session.arguments.block_references {
+        0..=2 => Ok(()),
+        3 => print_histograms(session, pool, &tables),
+        _ => print_entries(session, pool, &tables),
+    }
+}
+
+/// Shows how many blocks have how many references.
+fn print_histograms(
+    session: &mut Session<'_>,
+    pool: &Pool,
+    tables: &CloneTables,
+) -> Result<(), ZdbError> {
+    for table in tables.tables() {
+        let mut buckets = [0_u64; 65];
+        table.visit(pool, &mut |_, count| {
+            let bucket = count.checked_ilog2().map_or(0, |power| power as usize + 1);
+            if let Some(bucket) = buckets.get_mut(bucket) {
+                *bucket += 1;
+            }
+        })?;
+        writeln!(session.out, "\nBRT: vdev {}: DVAs with 2^n refcnts:", table.vdev)?;
+        histogram::print(session.out, &buckets, 0)?;
+    }
+    Ok(())
+}
+
+fn print_entries(
+    session: &mut Session<'_>,
+    pool: &Pool,
+    tables: &CloneTables,
+) -> Result<(), ZdbError> {
+    writeln!(session.out, "\n{:<16} {:<10}", "DVA", "REFCNT")?;
+    for table in tables.tables() {
+        let mut written = Ok(());
+        table.visit(pool, &mut |offset, count| {
+            if written.is_ok() {
+                let dva = format!("{}:{offset:x}", table.vdev);
+                written = writeln!(session.out, "{dva:<16} {count:<10}");
+            }
+        })?;
+        written?;
+    }
+    Ok(())
 }

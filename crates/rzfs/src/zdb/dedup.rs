@@ -1,4 +1,7 @@
-//! The dedup tables of a pool, and `zdb -D`.
+//! The dedup tables of a pool.
+
+pub(crate) mod report;
+pub(crate) mod simulation;
 
 use super::error::ZdbError;
 use rzfs_codec::compress;
@@ -26,12 +29,19 @@ const LOG_BLOCKS: u64 = 8;
 
 /// A log of a flat table.
 pub(crate) struct DedupLog {
+    /// Which of the two logs it is.
+    pub(crate) index: usize,
     pub(crate) object: ObjectId,
     pub(crate) header: LogHeader,
 }
 
 /// The table of one checksum function.
 pub(crate) struct DedupTable {
+    pub(crate) checksum: ChecksumFunction,
+    pub(crate) version: u64,
+    pub(crate) flags: u64,
+    /// The ZAP that names its objects.
+    pub(crate) root: ObjectId,
     layout: DdtLayout,
     /// The ZAPs that there are, by class.
     pub(crate) classes: Vec<(DdtClass, ObjectId)>,
@@ -90,10 +100,10 @@ impl DedupTable {
                 let stored = pool.mos().object(object)?;
                 let header = LogHeader::decode(stored.bonus(), stored.order())
                     .map_err(ZdbError::corrupt(object))?;
-                logs.push(DedupLog { object, header });
+                logs.push(DedupLog { index, object, header });
             }
         }
-        Ok(Some(Self { layout, classes, logs }))
+        Ok(Some(Self { checksum, version, flags, root: names.id(), layout, classes, logs }))
     }
 
     /// Calls `visit` for every entry, logged changes applied. Entries whose last reference is gone

@@ -3,6 +3,7 @@
 use super::condition::for_status;
 use super::config_tree::{ConfigTree, TreeStyle, word};
 use crate::calendar::Calendar;
+use crate::dedup_text;
 use crate::quantity::{duration, nicebytes, nicenum};
 use rzfs::protocol::{
     CheckpointReport, DedupReport, ExpansionReport, PoolReport, RemovalReport, ScanFunction,
@@ -196,35 +197,6 @@ fn print_dedup(dedup: Option<&DedupReport>, out: &mut dyn Write) -> io::Result<(
         "\n dedup: DDT entries {}, size {disk} on disk, {core} in core\n",
         dedup.entries
     )?;
-    print_dedup_histogram(&dedup.histogram, out)
-}
-
-/// The table of reference counts; its rules and blanks are OpenZFS's.
-fn print_dedup_histogram(rows: &[[u64; 8]], out: &mut dyn Write) -> io::Result<()> {
-    let rule = "______________________________";
-    writeln!(out, "bucket              allocated                       referenced          ")?;
-    writeln!(out, "______   {rule}   {rule}")?;
-    writeln!(
-        out,
-        "refcnt   blocks   LSIZE   PSIZE   DSIZE   blocks   LSIZE   PSIZE   DSIZE\n\
-         ------   ------   -----   -----   -----   ------   -----   -----   -----"
-    )?;
-    let mut total = [0u64; 8];
-    for (power, row) in rows.iter().enumerate().filter(|(_, row)| row[0] != 0) {
-        let count = 1u64.checked_shl(u32::try_from(power).unwrap_or(u32::MAX)).unwrap_or(0);
-        print_dedup_row(&nicenum(count), row, out)?;
-        total.iter_mut().zip(row).for_each(|(sum, value)| *sum = sum.saturating_add(*value));
-    }
-    print_dedup_row("Total", &total, out)?;
-    writeln!(out)
-}
-
-fn print_dedup_row(label: &str, row: &[u64; 8], out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "{label:>6}")?;
-    for (index, value) in row.iter().enumerate() {
-        let width = if index % 4 == 0 { 6 } else { 5 };
-        let text = if index % 4 == 0 { nicenum(*value) } else { nicebytes(*value) };
-        write!(out, "   {text:>width$}")?;
-    }
-    writeln!(out)
+    let rows = &dedup.histogram;
+    dedup_text::print(rows, Some(&dedup_text::total(rows)), out)
 }

@@ -6,6 +6,7 @@
 mod blocks;
 mod damage;
 mod datasets;
+mod dedup;
 mod harness;
 mod metaslabs;
 mod raw_blocks;
