@@ -7,6 +7,7 @@ mod blocks;
 mod checkpoint;
 mod cloning;
 mod config;
+mod copy;
 mod datasets;
 mod dedup;
 mod embedded;
@@ -109,6 +110,12 @@ pub fn report_on(
 
 fn open_report(session: &mut Session<'_>, pool: &Pool, target: &str) -> Result<Verdict, ZdbError> {
     let arguments = session.arguments;
+    if let Some(key) = &arguments.key {
+        source::load_key(pool, key)?;
+    }
+    if arguments.copy_object > 0 {
+        return copy::run(session, pool).map(|()| Verdict::Clean);
+    }
     if arguments.read_block > 0 {
         return raw_block::run(session, pool);
     }

@@ -138,17 +138,17 @@ impl Arguments {
     pub(crate) fn check(&self) -> Result<(), ZdbError> {
         let absent = [
             (self.intent_logs, 'i'),
-            (self.checkpoint, 'k'),
             (self.numeric_dataset, 'N'),
             (self.object_lookup, 'O'),
-            (self.copy_object, 'r'),
             (self.io_stats, 's'),
             (self.livelists, 'y'),
             (self.zstd_headers, 'Z'),
-            (u8::from(self.key.is_some()), 'K'),
         ];
         if let Some((_, option)) = absent.iter().find(|(count, _)| *count > 0) {
             return Err(ZdbError::Usage(format!("option -{option} is not available")));
+        }
+        if self.copy_object > 0 {
+            return Ok(());
         }
         let shows_objects = self.datasets > 0;
         let is_dataset =

@@ -2,6 +2,7 @@
 
 use super::Arguments;
 use super::error::ZdbError;
+use crate::load_key_where_it_fits;
 use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::import::{
     ActivityCheck, DeviceSource, Discovery, HostCheck, ImportOptions, ImportTarget,
@@ -47,8 +48,28 @@ pub(crate) fn open(arguments: &Arguments, name: &str) -> Result<Pool, ZdbError> 
     open_target(arguments, name, target(arguments))
 }
 
+/// Loads a key wherever it fits: a passphrase, or the digits of a key.
+pub(crate) fn load_key(pool: &Pool, key: &str) -> Result<(), ZdbError> {
+    let mut loaded = load_key_where_it_fits(pool, key.as_bytes())?;
+    if let Some(raw) = hex(key) {
+        loaded += load_key_where_it_fits(pool, &raw)?;
+    }
+    if loaded == 0 {
+        return Err(ZdbError::Usage(format!("the key fits no dataset of '{}'", pool.name())));
+    }
+    Ok(())
+}
+
+/// The bytes that pairs of digits stand for.
+fn hex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    if digits.len().is_multiple_of(2) { pairs.map(byte).collect() } else { None }
+}
+
 fn target(arguments: &Arguments) -> ImportTarget {
     match arguments.txg {
+        _ if arguments.checkpoint > 0 => ImportTarget::Checkpoint,
         Some(txg) => ImportTarget::Txg(Txg(txg)),
         None => ImportTarget::Newest,
     }

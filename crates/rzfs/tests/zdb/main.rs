@@ -4,6 +4,8 @@
 //! [`rzfs_testkit::Transcript`]); `cargo xtask zdb-oracle` makes it again.
 
 mod blocks;
+mod checkpoint;
+mod copies;
 mod damage;
 mod datasets;
 mod dedup;
