@@ -17,9 +17,10 @@ impl Access {
     /// Refuses writes and discards on what is open for reading only, with `EROFS`.
     pub(crate) fn check(self, operation: &IoOperation) -> io::Result<()> {
         match (self, operation) {
-            (Self::ReadOnly, IoOperation::Write(_) | IoOperation::Discard { .. }) => {
-                Err(rustix::io::Errno::ROFS.into())
-            }
+            (
+                Self::ReadOnly,
+                IoOperation::Write(_) | IoOperation::Gather(_) | IoOperation::Discard { .. },
+            ) => Err(rustix::io::Errno::ROFS.into()),
             _ => Ok(()),
         }
     }

@@ -24,6 +24,9 @@ pub enum IoOperation {
     Read(IoBuffer),
     /// Write these bytes.
     Write(Bytes),
+    /// Write these pieces one behind the other, as one write. The device copies what it cannot
+    /// take from where it is; a piece of whole sectors in an [`IoBuffer`] it can.
+    Gather(Vec<Bytes>),
     /// Make all completed writes durable; the offset does not matter.
     Flush,
     /// Tell the device that `len` bytes are unused; what they read as afterwards is undefined.
@@ -39,7 +42,7 @@ impl IoOperation {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Read(_) => "read",
-            Self::Write(_) => "write",
+            Self::Write(_) | Self::Gather(_) => "write",
             Self::Flush => "flush",
             Self::Discard { .. } => "discard",
         }
@@ -47,10 +50,11 @@ impl IoOperation {
 
     /// Bytes that are read, written or discarded; 0 for a flush.
     #[must_use]
-    pub const fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         match self {
             Self::Read(buffer) => buffer.len() as u64,
             Self::Write(bytes) => bytes.len() as u64,
+            Self::Gather(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
             Self::Flush => 0,
             Self::Discard { len } => *len,
         }
@@ -58,7 +62,7 @@ impl IoOperation {
 
     /// Whether no byte is read, written or discarded.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
@@ -169,7 +173,7 @@ pub(crate) fn check_range(
         IoOperation::Flush => Ok(()),
         IoOperation::Read(_) if inside => Ok(()),
         IoOperation::Read(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-        IoOperation::Write(_) | IoOperation::Discard { .. } => {
+        IoOperation::Write(_) | IoOperation::Gather(_) | IoOperation::Discard { .. } => {
             let sector_mask = u64::from(geometry.logical_sector) - 1;
             if (offset | len) & sector_mask != 0 {
                 Err(rustix::io::Errno::INVAL.into())

@@ -62,6 +62,15 @@ impl MemoryDevice {
                 let mut content = self.content.write();
                 content.get_mut(start..end).ok_or_else(outside)?.copy_from_slice(&bytes);
             }
+            IoOperation::Gather(pieces) => {
+                let mut content = self.content.write();
+                let mut rest = content.get_mut(start..end).ok_or_else(outside)?;
+                for piece in pieces {
+                    let (now, later) = rest.split_at_mut(piece.len());
+                    now.copy_from_slice(&piece);
+                    rest = later;
+                }
+            }
             IoOperation::Discard { .. } => {
                 self.content.write().get_mut(start..end).ok_or_else(outside)?.fill(0);
             }

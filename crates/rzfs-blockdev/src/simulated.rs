@@ -306,6 +306,10 @@ impl SimulatedDevice {
             (IoOperation::Write(bytes), _) => {
                 self.write(state, submitted, request.offset, bytes, kind)
             }
+            (IoOperation::Gather(pieces), _) => {
+                let bytes = Bytes::from(pieces.concat());
+                self.write(state, submitted, request.offset, bytes, kind)
+            }
             (IoOperation::Discard { len }, _) => {
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 let bytes = Bytes::from(vec![DISCARDED; len]);
@@ -372,7 +376,7 @@ impl OperationCounts {
     const fn add(&mut self, operation: &IoOperation) {
         match operation {
             IoOperation::Read(_) => self.reads += 1,
-            IoOperation::Write(_) => self.writes += 1,
+            IoOperation::Write(_) | IoOperation::Gather(_) => self.writes += 1,
             IoOperation::Flush => self.flushes += 1,
             IoOperation::Discard { .. } => self.discards += 1,
         }

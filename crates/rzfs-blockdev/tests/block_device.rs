@@ -7,7 +7,10 @@ use rzfs_blockdev::{
 };
 use std::io::Write;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
+
+const EBUSY: i32 = 16;
 
 /// A loop device over a file; detached when dropped.
 struct LoopDevice {
@@ -51,9 +54,21 @@ impl Drop for LoopDevice {
     }
 }
 
+/// Opens a device. Whoever looks for a free loop device, as other tests do, claims this one for a
+/// moment to see that it is taken.
 fn open(path: &str, backend: Backend, access: Access) -> FileDevice {
+    const PATIENCE: Duration = Duration::from_secs(5);
     let engine = EngineOptions { backend, ..EngineOptions::default() };
-    FileDevice::open(path, &OpenOptions::new().access(access).engine_options(engine)).unwrap()
+    let options = OpenOptions::new().access(access).engine_options(engine);
+    let start = Instant::now();
+    loop {
+        match FileDevice::open(path, &options) {
+            Err(error) if error.errno() == EBUSY && start.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 #[test]
@@ -99,7 +114,6 @@ fn a_block_device_is_read_and_written_directly_whatever_its_sector() {
 
 #[test]
 fn a_device_open_for_writing_is_claimed_until_it_is_dropped() {
-    const EBUSY: i32 = 16;
     let Some(disk) = LoopDevice::new(&[0; 65_536], 512) else { return };
     for backend in [Backend::Portable, Backend::IoUring] {
         for _ in 0..20 {

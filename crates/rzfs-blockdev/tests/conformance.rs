@@ -215,6 +215,8 @@ fn a_read_only_device_refuses_to_change() {
         let opened = (kind.open)(&content, Access::ReadOnly);
         let device = &*opened.device;
         assert_eq!(write(device, 0, vec![0; 4096]).unwrap_err().errno(), EROFS);
+        let pieces = IoOperation::Gather(vec![vec![0; 4096].into()]);
+        assert_eq!(perform(device, 0, pieces).unwrap_err().errno(), EROFS);
         let discard = perform(device, 0, IoOperation::Discard { len: 4096 });
         assert_eq!(discard.unwrap_err().errno(), EROFS);
         assert!(perform(device, 0, IoOperation::Flush).unwrap().is_none());
@@ -237,6 +239,31 @@ fn writes_are_read_back() {
         let source = Bytes::from(pattern(70_001)).slice(1..65_537);
         perform(device, 65_536, IoOperation::Write(source)).unwrap();
         assert!(*read_exact_at(device, 65_536, 65_536).unwrap() == pattern(65_537)[1..]);
+    });
+}
+
+#[test]
+fn pieces_are_written_one_behind_the_other() {
+    let content = pattern(262_144);
+    each_kind(&content, Access::ReadWrite, |device| {
+        let buffer = IoBuffer::padded(&pattern(65_536), 65_536).unwrap().freeze();
+        let unaligned = Bytes::from(pattern(20_001)).slice(1..8193);
+        for pieces in [
+            vec![buffer.slice(4096..8192), buffer.slice(32_768..65_536), buffer.slice(0..4096)],
+            vec![buffer.slice(0..4096), unaligned.clone(), buffer.slice(8192..12_288)],
+            // Whole sectors together, but not one by one.
+            vec![buffer.slice(0..100), unaligned.slice(0..1000), buffer.slice(100..3096)],
+            vec![Bytes::new(), buffer.slice(0..4096)],
+            vec![buffer.slice(0..4096); 40],
+        ] {
+            let expected = pieces.concat();
+            perform(device, 8192, IoOperation::Gather(pieces)).unwrap();
+            assert!(*read_exact_at(device, 8192, expected.len()).unwrap() == expected);
+        }
+        let late = vec![buffer.slice(0..4096); 2];
+        let error = perform(device, 258_048, IoOperation::Gather(late)).unwrap_err();
+        assert_eq!((error.errno(), error.operation, error.len), (ENOSPC, "write", 8192));
+        perform(device, 0, IoOperation::Gather(Vec::new())).unwrap();
     });
 }
 

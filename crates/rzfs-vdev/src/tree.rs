@@ -35,8 +35,8 @@ pub struct TreeOptions {
     pub reflow: RaidzReflow,
     /// Top-level vdevs that may be missing (`zfs_max_missing_tvds`).
     pub max_missing_tvds: usize,
-    /// Limits of reading.
-    pub tunables: ReadTunables,
+    /// Limits of reading and writing.
+    pub tunables: IoTunables,
 }
 
 impl Default for TreeOptions {
@@ -45,21 +45,26 @@ impl Default for TreeOptions {
             version: 5000,
             reflow: RaidzReflow::default(),
             max_missing_tvds: 0,
-            tunables: ReadTunables::default(),
+            tunables: IoTunables::default(),
         }
     }
 }
 
-/// Limits of reading.
+/// Limits of reading and writing.
 #[derive(Clone, Copy, Debug)]
-pub struct ReadTunables {
-    /// Most bytes that neighbouring reads of a rotating disk are joined to
+pub struct IoTunables {
+    /// Most bytes that neighbouring reads or writes of a rotating disk are joined to
     /// (`zfs_vdev_aggregation_limit`).
     pub aggregation_limit: usize,
     /// The same for other devices (`zfs_vdev_aggregation_limit_non_rotating`).
     pub aggregation_limit_non_rotating: usize,
     /// Most unwanted bytes that are read to join two reads (`zfs_vdev_read_gap_limit`).
     pub read_gap_limit: usize,
+    /// Most writes of the intent log that a leaf has at a time
+    /// (`zfs_vdev_sync_write_max_active`).
+    pub sync_write_max_active: usize,
+    /// Most writes of a txg that a leaf has at a time (`zfs_vdev_async_write_max_active`).
+    pub async_write_max_active: usize,
     /// Most combinations of differing copies that are tried for a block
     /// (`zfs_reconstruct_indirect_combinations_max`).
     pub reconstruct_indirect_combinations_max: u64,
@@ -68,12 +73,14 @@ pub struct ReadTunables {
     pub reconstruct_parity_combinations_max: u64,
 }
 
-impl Default for ReadTunables {
+impl Default for IoTunables {
     fn default() -> Self {
         Self {
             aggregation_limit: 1 << 20,
             aggregation_limit_non_rotating: 128 << 10,
             read_gap_limit: 32 << 10,
+            sync_write_max_active: 10,
+            async_write_max_active: 10,
             reconstruct_indirect_combinations_max: 4096,
             reconstruct_parity_combinations_max: 32_768,
         }
@@ -189,7 +196,7 @@ impl VdevTree {
     }
 
     /// The limits of reading.
-    pub(crate) fn tunables(&self) -> &ReadTunables {
+    pub(crate) fn tunables(&self) -> &IoTunables {
         &self.options.tunables
     }
 

@@ -27,6 +27,15 @@ pub struct BlockWrite {
     pub data: Bytes,
 }
 
+/// Who waits for a batch of writes, which decides how many of them a leaf has at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteClass {
+    /// Somebody waits: the intent log.
+    Sync,
+    /// The txg that syncs.
+    Async,
+}
+
 /// How well a block is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Coverage {
@@ -52,7 +61,17 @@ impl VdevTree {
     /// durable before [`VdevTree::flush`].
     #[must_use]
     pub fn write(&self, writes: Vec<BlockWrite>) -> Vec<Result<Coverage, VdevError>> {
-        let mut queue = WriteQueue::new(self);
+        self.write_as(WriteClass::Async, writes)
+    }
+
+    /// Writes blocks for somebody, as [`Self::write`] does for the txg that syncs.
+    #[must_use]
+    pub fn write_as(
+        &self,
+        class: WriteClass,
+        writes: Vec<BlockWrite>,
+    ) -> Vec<Result<Coverage, VdevError>> {
+        let mut queue = WriteQueue::new(self, class);
         let mut layouts = Vec::with_capacity(writes.len());
         for (task, write) in writes.iter().enumerate() {
             let layout = self.layout(write);

@@ -10,15 +10,18 @@
 //! target   [####|==============|######]     `lead` bytes in front, `span` in all
 //! ```
 
+mod gather;
+
 use crate::device::check_range;
 use crate::file::OpenFile;
 use crate::reply::{Answer, Reply};
 use crate::{CompletionQueue, IoBuffer, IoEngine, IoOperation, IoRequest};
 use bytes::Bytes;
+use gather::Gather;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 /// The most bytes asked for at once; Linux itself stops a little below 2 GiB.
@@ -54,6 +57,7 @@ pub(crate) enum Progress {
 pub(crate) enum Step<'a> {
     Read { offset: u64, buffer: &'a mut [u8] },
     Write { offset: u64, bytes: &'a [u8] },
+    Gather { offset: u64, slices: &'a [IoSlice<'a>] },
     Flush,
     Discard { offset: u64, len: u64 },
 }
@@ -62,6 +66,7 @@ pub(crate) enum Step<'a> {
 enum Work {
     Read(Read),
     Write(Write),
+    Gather(Gather),
     Flush,
     Discard { offset: u64, len: u64 },
 }
@@ -122,6 +127,9 @@ impl Transfer {
             IoOperation::Write(bytes) => {
                 Write::new(bytes, request.offset, file.alignment()).map(Work::Write)
             }
+            IoOperation::Gather(pieces) => {
+                Gather::new(pieces, request.offset, file.alignment()).map(Work::Gather)
+            }
             IoOperation::Discard { len } => Ok(Work::Discard { offset: request.offset, len }),
         };
         match work {
@@ -159,6 +167,7 @@ impl Transfer {
         match &mut self.work {
             Work::Read(read) => read.step(alignment),
             Work::Write(write) => write.step(alignment),
+            Work::Gather(gather) => gather.step(alignment),
             Work::Flush => Step::Flush,
             Work::Discard { offset, len } => Step::Discard { offset: *offset, len: *len },
         }
@@ -181,6 +190,7 @@ impl Transfer {
         let progress = match &mut self.work {
             Work::Read(read) => read.advance(count, alignment),
             Work::Write(write) => write.advance(count, alignment),
+            Work::Gather(gather) => gather.advance(count, alignment),
             Work::Flush | Work::Discard { .. } => Ok(true),
         };
         match progress {
@@ -200,7 +210,7 @@ impl Transfer {
     fn finish(self) -> Answer {
         let result = match self.work {
             Work::Read(read) => read.finish().map(Some),
-            Work::Write(_) | Work::Flush | Work::Discard { .. } => Ok(None),
+            Work::Write(_) | Work::Gather(_) | Work::Flush | Work::Discard { .. } => Ok(None),
         };
         self.reply.with(result)
     }
@@ -293,6 +303,7 @@ impl Step<'_> {
         let count = match self {
             Step::Read { offset, buffer } => rustix::io::pread(fd, buffer, offset)?,
             Step::Write { offset, bytes } => rustix::io::pwrite(fd, bytes, offset)?,
+            Step::Gather { offset, slices } => rustix::io::pwritev(fd, slices, offset)?,
             Step::Flush => {
                 rustix::fs::fdatasync(fd)?;
                 0

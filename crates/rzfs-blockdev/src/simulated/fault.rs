@@ -78,7 +78,7 @@ impl Fault {
             | FaultKind::TearWrite(_)
             | FaultKind::LoseWrite
             | FaultKind::MisdirectWrite(_) => {
-                matches!(operation, IoOperation::Write(_)) && in_range
+                matches!(operation, IoOperation::Write(_) | IoOperation::Gather(_)) && in_range
             }
             FaultKind::FailFlush(_) | FaultKind::LoseFlush => {
                 matches!(operation, IoOperation::Flush)

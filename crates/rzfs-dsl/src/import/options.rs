@@ -5,7 +5,7 @@ use super::host::HostIdentity;
 use super::label_scan::LabelTrust;
 use rzfs_dmu::BlockInjector;
 use rzfs_format::Txg;
-use rzfs_vdev::ReadTunables;
+use rzfs_vdev::IoTunables;
 use std::fmt;
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ pub struct ImportOptions {
     /// [`ImportOptions::MIN_ARC_MAX`] counts as that.
     pub arc_max: u64,
     /// Limits of reading.
-    pub tunables: ReadTunables,
+    pub tunables: IoTunables,
     /// Time and chance.
     pub clock: Arc<dyn Clock>,
     /// Fault injection for tests.
@@ -133,7 +133,7 @@ impl Default for ImportOptions {
             labels: LabelTrust::Verified,
             verification: LoadVerification::default(),
             arc_max: DEFAULT_ARC_MAX,
-            tunables: ReadTunables::default(),
+            tunables: IoTunables::default(),
             clock: Arc::new(SystemClock),
             injector: None,
         }

@@ -1,5 +1,6 @@
-//! Writes of leaves: sorted, joined where they are neighbours, sent together.
+//! Writes of leaves: sorted, joined where they are neighbours, a few at a time on each leaf.
 
+use super::WriteClass;
 use crate::error::VdevError;
 use crate::health::LeafEvent;
 use crate::leaf::Leaf;
@@ -7,9 +8,12 @@ use crate::read::is_gone;
 use crate::tree::{NodeId, VdevTree};
 use bytes::Bytes;
 use rzfs_blockdev::{CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
+
+/// Bytes below which copying is cheaper than one more piece of a request.
+const SHORT: usize = 16 << 10;
 
 /// What a leaf is to have of a block.
 #[derive(Clone, Debug)]
@@ -35,6 +39,10 @@ struct Span {
 pub(super) struct WriteQueue<'t> {
     tree: &'t VdevTree,
     waiting: Vec<LeafWrite>,
+    /// What is still to be sent to each leaf, by position.
+    pending: BTreeMap<NodeId, LeafQueue>,
+    /// Most requests that a leaf has at a time.
+    max_active: usize,
     in_flight: HashMap<u64, Span>,
     next_token: u64,
     completions: Arc<CompletionQueue>,
@@ -42,11 +50,25 @@ pub(super) struct WriteQueue<'t> {
     suspects: Vec<NodeId>,
 }
 
+/// The requests of one leaf.
+#[derive(Default)]
+struct LeafQueue {
+    spans: VecDeque<Span>,
+    active: usize,
+}
+
 impl<'t> WriteQueue<'t> {
-    pub(super) fn new(tree: &'t VdevTree) -> Self {
+    pub(super) fn new(tree: &'t VdevTree, class: WriteClass) -> Self {
+        let tunables = tree.tunables();
+        let max_active = match class {
+            WriteClass::Sync => tunables.sync_write_max_active,
+            WriteClass::Async => tunables.async_write_max_active,
+        };
         Self {
             tree,
             waiting: Vec::new(),
+            pending: BTreeMap::new(),
+            max_active: max_active.max(1),
             in_flight: HashMap::new(),
             next_token: 0,
             completions: CompletionQueue::new(),
@@ -63,11 +85,22 @@ impl<'t> WriteQueue<'t> {
     pub(super) fn run(mut self) -> Vec<(LeafWrite, VdevError)> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.sort_by_key(|write| (write.leaf, write.position));
-        let spans = join(waiting, |leaf| self.limit(leaf));
-        self.send(spans);
-        while !self.in_flight.is_empty() {
+        for span in join(waiting, |leaf| self.limit(leaf)) {
+            self.pending.entry(span.leaf).or_default().spans.push_back(span);
+        }
+        let mut leaves: Vec<NodeId> = self.pending.keys().copied().collect();
+        loop {
+            for leaf in leaves.drain(..) {
+                self.send(leaf);
+            }
+            if self.in_flight.is_empty() {
+                break;
+            }
             for completion in self.completions.wait_many() {
                 let Some(span) = self.in_flight.remove(&completion.token) else { continue };
+                leaves.push(span.leaf);
+                let queue = self.pending.entry(span.leaf).or_default();
+                queue.active = queue.active.saturating_sub(1);
                 match completion.result {
                     Ok(_) => {
                         let bytes = span.members.iter().map(|write| write.data.len() as u64).sum();
@@ -75,13 +108,16 @@ impl<'t> WriteQueue<'t> {
                     }
                     // One bad sector must not take its neighbours along: each on its own.
                     Err(error) if span.members.len() > 1 && !is_gone(&error) => {
-                        let alone =
-                            |write: LeafWrite| Span { leaf: write.leaf, members: vec![write] };
-                        self.send(span.members.into_iter().map(alone).collect());
+                        for write in span.members.into_iter().rev() {
+                            let leaf = write.leaf;
+                            queue.spans.push_front(Span { leaf, members: vec![write] });
+                        }
                     }
                     Err(error) => self.fail(span, &error),
                 }
             }
+            leaves.sort_unstable();
+            leaves.dedup();
         }
         for leaf in std::mem::take(&mut self.suspects) {
             self.tree.probe(leaf);
@@ -99,34 +135,35 @@ impl<'t> WriteQueue<'t> {
         }
     }
 
-    fn send(&mut self, spans: Vec<Span>) {
-        let mut requests: Vec<(NodeId, Vec<IoRequest>)> = Vec::new();
-        for span in spans {
-            let has_device = self.tree.leaf(span.leaf).and_then(Leaf::usable_device).is_some();
-            let data = if has_device { span.data() } else { Err(ErrorKind::NotFound.into()) };
-            let data = match data {
-                Ok(data) => data,
+    /// Sends as much to a leaf as it may have at a time.
+    fn send(&mut self, leaf: NodeId) {
+        let mut batch = Vec::new();
+        while let Some(queue) = self.pending.get_mut(&leaf)
+            && queue.active < self.max_active
+            && let Some(span) = queue.spans.pop_front()
+        {
+            let has_device = self.tree.leaf(leaf).and_then(Leaf::usable_device).is_some();
+            let operation =
+                if has_device { span.operation() } else { Err(ErrorKind::NotFound.into()) };
+            match operation {
+                Ok(operation) => {
+                    queue.active += 1;
+                    let (token, offset) = (self.next_token, span.position());
+                    self.next_token += 1;
+                    batch.push(IoRequest { token, offset, operation });
+                    self.in_flight.insert(token, span);
+                }
                 Err(source) => {
                     let error = self.error(&span, source);
                     self.fail(span, &error);
-                    continue;
                 }
-            };
-            let token = self.next_token;
-            self.next_token += 1;
-            let offset = span.position();
-            let request = IoRequest { token, offset, operation: IoOperation::Write(data) };
-            match requests.last_mut() {
-                Some((leaf, batch)) if *leaf == span.leaf => batch.push(request),
-                _ => requests.push((span.leaf, vec![request])),
             }
-            self.in_flight.insert(token, span);
         }
-        for (leaf, batch) in requests {
-            // Whatever became of the leaf meanwhile, its device answers.
-            if let Some(device) = self.tree.leaf(leaf).and_then(Leaf::device) {
-                device.submit(batch, &self.completions);
-            }
+        // Whatever became of the leaf meanwhile, its device answers.
+        if let Some(device) = self.tree.leaf(leaf).and_then(Leaf::device)
+            && !batch.is_empty()
+        {
+            device.submit(batch, &self.completions);
         }
     }
 
@@ -169,21 +206,38 @@ impl Span {
         self.members.last().map_or(0, LeafWrite::end)
     }
 
-    /// The bytes of all members, in one piece.
-    fn data(&self) -> std::io::Result<Bytes> {
+    /// What the device is asked for. Long members stay where they are; short ones that follow each
+    /// other are copied together, which is cheaper than handing each of them over.
+    fn operation(&self) -> std::io::Result<IoOperation> {
         if let [only] = self.members.as_slice() {
-            return Ok(only.data.clone());
+            return Ok(IoOperation::Write(only.data.clone()));
         }
-        let len = self.members.iter().map(|write| write.data.len()).sum();
-        let mut buffer = IoBuffer::zeroed(len)?;
-        let mut rest = &mut buffer[..];
-        for write in &self.members {
-            let (now, later) = rest.split_at_mut(write.data.len());
-            now.copy_from_slice(&write.data);
-            rest = later;
+        let mut pieces = Vec::new();
+        let is_short = |write: &LeafWrite| write.data.len() < SHORT;
+        for run in self.members.chunk_by(|a, b| is_short(a) && is_short(b)) {
+            pieces.push(match run {
+                [only] => only.data.clone(),
+                run => joined(run)?,
+            });
         }
-        Ok(buffer.freeze())
+        Ok(match <[Bytes; 1]>::try_from(pieces) {
+            Ok([only]) => IoOperation::Write(only),
+            Err(pieces) => IoOperation::Gather(pieces),
+        })
     }
+}
+
+/// The bytes of neighbours, in one piece.
+fn joined(writes: &[LeafWrite]) -> std::io::Result<Bytes> {
+    let len = writes.iter().map(|write| write.data.len()).sum();
+    let mut buffer = IoBuffer::zeroed(len)?;
+    let mut rest = &mut buffer[..];
+    for write in writes {
+        let (now, later) = rest.split_at_mut(write.data.len());
+        now.copy_from_slice(&write.data);
+        rest = later;
+    }
+    Ok(buffer.freeze())
 }
 
 impl LeafWrite {
@@ -228,6 +282,32 @@ mod tests {
         let shape: Vec<_> =
             spans.iter().map(|s| (s.position(), s.end(), s.members.len())).collect();
         assert_eq!(shape, [(0, 30, 2), (31, 96, 2), (96, 146, 1), (200, 350, 1)]);
-        assert_eq!(spans[0].data().unwrap(), [vec![0; 10], vec![10; 20]].concat());
+        let IoOperation::Write(bytes) = spans[0].operation().unwrap() else {
+            panic!("short writes are one piece");
+        };
+        assert_eq!(bytes, [vec![0; 10], vec![10; 20]].concat());
+    }
+
+    #[test]
+    fn long_members_are_not_copied() {
+        let write = |position: u64, len: usize| LeafWrite {
+            task: 0,
+            column: 0,
+            leaf: NodeId::ROOT,
+            position,
+            data: Bytes::from(vec![position as u8; len]),
+        };
+        let members = vec![write(0, SHORT), write(1, 512), write(2, 512), write(3, SHORT + 1)];
+        let originals: Vec<Bytes> = members.iter().map(|member| member.data.clone()).collect();
+        let IoOperation::Gather(pieces) =
+            (Span { leaf: NodeId::ROOT, members }).operation().unwrap()
+        else {
+            panic!("not one piece");
+        };
+        assert_eq!(pieces.concat(), originals.concat());
+        let lens: Vec<usize> = pieces.iter().map(Bytes::len).collect();
+        assert_eq!(lens, [SHORT, 1024, SHORT + 1]);
+        assert_eq!(pieces[0].as_ptr(), originals[0].as_ptr());
+        assert_eq!(pieces[2].as_ptr(), originals[3].as_ptr());
     }
 }

@@ -109,6 +109,7 @@ impl SparseDevice {
         match operation {
             IoOperation::Read(mut buffer) => self.read(offset, &mut buffer).map(|()| Some(buffer)),
             IoOperation::Write(bytes) => self.try_write(offset, &bytes).map(|()| None),
+            IoOperation::Gather(pieces) => self.try_write(offset, &pieces.concat()).map(|()| None),
             IoOperation::Flush => Ok(None),
             IoOperation::Discard { len } if self.discards.load(Ordering::Relaxed) => {
                 self.check_damage(offset, len)?;

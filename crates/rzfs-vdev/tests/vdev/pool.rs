@@ -10,7 +10,7 @@ use rzfs_vdev::config::DraidRecord;
 use rzfs_vdev::draid::{DraidGeometry, DraidShape};
 use rzfs_vdev::raidz::{RaidzGeometry, Reflow};
 use rzfs_vdev::stripe::{DeviceArea, StripeMap};
-use rzfs_vdev::{BlockRead, ReadTunables, TreeOptions, VdevConfig, VdevError, VdevKind, VdevTree};
+use rzfs_vdev::{BlockRead, IoTunables, TreeOptions, VdevConfig, VdevError, VdevKind, VdevTree};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub(crate) struct Pool {
     pub(crate) devices: Vec<Arc<SparseDevice>>,
     pub(crate) missing: Vec<usize>,
     pub(crate) reflow: Option<Reflow>,
-    pub(crate) tunables: ReadTunables,
+    pub(crate) tunables: IoTunables,
     ashift: u32,
     geometry: Geometry,
     /// Where the next block goes.
@@ -134,7 +134,7 @@ impl Pool {
             devices: (0..children).map(|_| SparseDevice::new(DEVICE)).collect(),
             missing: Vec::new(),
             reflow: reflow_state,
-            tunables: ReadTunables::default(),
+            tunables: IoTunables::default(),
             ashift,
             geometry,
             next: 0,

@@ -235,8 +235,13 @@ fn build(queue_depth: u32) -> io::Result<IoUring> {
 fn require_operations(ring: &IoUring) -> io::Result<()> {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
-    let needed =
-        [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
+    let needed = [
+        opcode::Read::CODE,
+        opcode::Write::CODE,
+        opcode::Writev::CODE,
+        opcode::Fsync::CODE,
+        opcode::Fallocate::CODE,
+    ];
     if needed.into_iter().all(|code| probe.is_supported(code)) {
         Ok(())
     } else {
@@ -265,6 +270,11 @@ fn entry(target: Target, step: Step<'_>, registered: Option<u16>) -> squeue::Ent
                     opcode::Write::new($file, bytes.as_ptr(), bytes.len() as u32)
                         .offset(offset)
                         .build()
+                }
+                // A slice for I/O is an iovec; there are at most as many as a call takes.
+                Step::Gather { offset, slices } => {
+                    let vector = slices.as_ptr().cast::<libc::iovec>();
+                    opcode::Writev::new($file, vector, slices.len() as u32).offset(offset).build()
                 }
                 Step::Flush => opcode::Fsync::new($file).flags(types::FsyncFlags::DATASYNC).build(),
                 Step::Discard { offset, len } => opcode::Fallocate::new($file, len)
