@@ -3,6 +3,7 @@
 
 pub mod dataset;
 pub mod import;
+pub mod live;
 pub mod pool;
 
 pub use pool::{Pool, PoolError, ReadOnly};

@@ -17,7 +17,7 @@ pub mod compatibility;
 mod error;
 mod error_log;
 mod features;
-mod history;
+pub(crate) mod history;
 mod packed_list;
 mod properties;
 mod scan;
@@ -41,7 +41,7 @@ pub use status::PoolStatus;
 
 pub(crate) use auxiliary::read_configs as read_auxiliary_configs;
 pub(crate) use packed_list::read as read_packed_list;
-pub(crate) use space::top_attributes;
+pub(crate) use space::{geometry, top_attributes};
 pub(crate) use status::Symptoms;
 
 use crate::dataset::DatasetTree;

@@ -227,6 +227,10 @@ types! {
     DSL_CLONES = 52;
     /// Sub-objects of a list of block pointers.
     BPOBJ_SUBOBJ = 53;
+    /// New style: numbers that are metadata.
+    UINT64_METADATA = 0xC3;
+    /// New style: a ZAP that is metadata.
+    ZAP_METADATA = 0xC4;
 }
 
 impl ObjectType {

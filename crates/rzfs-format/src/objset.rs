@@ -99,6 +99,13 @@ pub struct ObjsetBlock {
 }
 
 impl ObjsetBlock {
+    /// Space of users and groups is counted for all objects.
+    pub const FLAG_USER_ACCOUNTING: u64 = 1;
+    /// So are the objects.
+    pub const FLAG_OBJECT_ACCOUNTING: u64 = 2;
+    /// So are those of projects.
+    pub const FLAG_PROJECT_QUOTA: u64 = 4;
+
     /// Decodes a block of 1024, 2048 or 4096 bytes.
     pub fn decode(bytes: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
         if !matches!(bytes.len(), 1024 | 2048 | 4096) {

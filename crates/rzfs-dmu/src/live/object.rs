@@ -150,6 +150,14 @@ impl LiveObject {
         Ok(self.shape()?.bonus)
     }
 
+    /// log2 of the size of its indirect blocks.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn indirect_shift(&self) -> Result<u8, DmuError> {
+        Ok(self.shape()?.indirect_shift)
+    }
+
     /// The byte order of the bonus.
     #[must_use]
     pub fn bonus_order(&self) -> ByteOrder {
@@ -316,6 +324,18 @@ impl LiveObject {
             version.shape.bonus_type = bonus_type;
             version.shape.bonus = bonus.into();
         })
+    }
+
+    /// Changes the type of an object that has no contents.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn set_object_type(
+        &self,
+        tx: &dyn Transaction,
+        object_type: ObjectType,
+    ) -> Result<(), DmuError> {
+        self.modify(tx, |version| version.shape.object_type = object_type)
     }
 
     /// Writes `data` at `offset`.

@@ -21,6 +21,17 @@ pub struct TxgOptions {
     pub timeout: Duration,
 }
 
+/// What the thread that syncs has to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// The open group is to be synced.
+    Sync,
+    /// Nothing yet.
+    Nothing,
+    /// Nothing ever again.
+    Finished,
+}
+
 /// The pool does not take transactions any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the pool is being exported or is suspended")]
@@ -61,6 +72,10 @@ struct State {
     wanted: Txg,
     /// When the last transaction that was delayed may go.
     last_wakeup: Instant,
+    /// No further group will be synced.
+    has_failed: bool,
+    /// The thread that syncs is to end.
+    is_finished: bool,
 }
 
 const fn slot(txg: Txg) -> usize {
@@ -86,6 +101,8 @@ impl TxgEngine {
                 synced,
                 wanted: synced,
                 last_wakeup: now,
+                has_failed: false,
+                is_finished: false,
             }),
             changed: Condvar::new(),
         })
@@ -97,7 +114,7 @@ impl TxgEngine {
     /// # Errors
     /// [`Stopped`].
     pub fn begin(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
-        self.throttle();
+        self.throttle()?;
         self.enter(objects)
     }
 
@@ -148,17 +165,20 @@ impl TxgEngine {
     }
 
     /// Waits as the delay curve says.
-    fn throttle(&self) {
+    fn throttle(&self) -> Result<(), Stopped> {
         let DirtyLimits { max, delay, .. } = self.options.limits;
         let mut state = self.state.lock();
         while self.dirty_total() >= max {
+            if state.has_failed {
+                return Err(Stopped);
+            }
             state.wanted = state.wanted.max(state.open);
             self.changed.notify_all();
             self.changed.wait(&mut state);
         }
         let wait = delay.delay(self.dirty_total(), max);
         if wait.is_zero() {
-            return;
+            return Ok(());
         }
         // One after the other, so that the delay is the time between two transactions.
         let now = Instant::now();
@@ -166,6 +186,7 @@ impl TxgEngine {
         state.last_wakeup = at;
         drop(state);
         std::thread::sleep(at.saturating_duration_since(now).min(delay.max));
+        Ok(())
     }
 
     /// Dirty bytes of all groups.
@@ -211,13 +232,20 @@ impl TxgEngine {
     }
 
     /// Waits until a group is on disk.
-    pub fn wait_synced(&self, txg: Txg) {
+    ///
+    /// # Errors
+    /// [`Stopped`]: it will never be.
+    pub fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
         let mut state = self.state.lock();
         state.wanted = state.wanted.max(txg);
         self.changed.notify_all();
         while state.synced < txg {
+            if state.has_failed {
+                return Err(Stopped);
+            }
             self.changed.wait(&mut state);
         }
+        Ok(())
     }
 
     /// Refuses further transactions. Those that have begun go on.
@@ -229,20 +257,41 @@ impl TxgEngine {
         self.changed.notify_all();
     }
 
-    /// For the thread that syncs: waits until the open group is to be synced, or `deadline` has
-    /// passed; tells whether it is.
+    /// Says that no group will be synced any more: transactions are refused, and whoever waits is
+    /// told.
+    pub fn fail(&self) {
+        self.stop();
+        self.state.lock().has_failed = true;
+        self.changed.notify_all();
+    }
+
+    /// Says that nothing is to be synced any more, and refuses transactions. What is wanted
+    /// already is synced first.
+    pub fn finish(&self) {
+        self.stop();
+        self.state.lock().is_finished = true;
+        self.changed.notify_all();
+    }
+
+    /// For the thread that syncs: waits until there is something to do, or `deadline` has passed.
     ///
     /// A group is to be synced when it is old enough, large enough, or wanted.
-    pub fn wait_for_work(&self, deadline: Instant) -> bool {
+    pub fn wait_for_work(&self, deadline: Instant) -> Work {
         let mut state = self.state.lock();
         loop {
             let due = state.opened + self.options.timeout;
             let now = Instant::now();
-            if state.wanted >= state.open || now >= due {
-                return true;
+            if state.wanted >= state.open {
+                return Work::Sync;
+            }
+            if state.is_finished {
+                return Work::Finished;
+            }
+            if now >= due {
+                return Work::Sync;
             }
             if now >= deadline {
-                return false;
+                return Work::Nothing;
             }
             self.changed.wait_until(&mut state, due.min(deadline));
         }
@@ -370,7 +419,7 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(3600);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| engine.begin(&[]).unwrap().txg());
-            assert!(engine.wait_for_work(deadline), "dirty data asks for a sync");
+            assert_eq!(engine.wait_for_work(deadline), Work::Sync, "dirty data asks for a sync");
             let quiesced = engine.quiesce();
             assert_eq!(quiesced.txg(), Txg(8));
             assert!(!writer.is_finished());
@@ -387,13 +436,28 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(3600);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| engine.wait_synced(txg));
-            assert!(engine.wait_for_work(deadline));
+            assert_eq!(engine.wait_for_work(deadline), Work::Sync);
             engine.quiesce().committed();
-            waiter.join().unwrap();
+            assert_eq!(waiter.join().unwrap(), Ok(()));
         });
-        assert!(!engine.wait_for_work(Instant::now()), "nobody wants the next one");
-        engine.stop();
+        assert_eq!(engine.wait_for_work(Instant::now()), Work::Nothing);
+        engine.finish();
+        assert_eq!(engine.wait_for_work(deadline), Work::Finished);
         assert_eq!(engine.begin(&[]).unwrap_err(), Stopped);
+    }
+
+    #[test]
+    fn waiters_are_told_when_nothing_is_synced_any_more() {
+        let engine = engine(1000);
+        let tx = engine.begin(&[]).unwrap();
+        engine.add_dirty(tx.txg(), 1500);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| engine.wait_synced(tx.txg()));
+            let writer = scope.spawn(|| engine.begin(&[]).map(|tx| tx.txg()));
+            engine.fail();
+            assert_eq!(waiter.join().unwrap(), Err(Stopped));
+            assert_eq!(writer.join().unwrap(), Err(Stopped));
+        });
     }
 
     #[test]

@@ -167,6 +167,15 @@ impl Dataset {
         })
     }
 
+    /// The number in force of a property that is kept as a number, in the format's encoding; `None`
+    /// for properties that are not.
+    pub fn stored_number(&self, name: &str) -> Result<Option<u64>, DatasetError> {
+        let Some(native) = table::find(name) else { return Ok(None) };
+        let found = self.lookup(native.name, native.inheritance)?;
+        let stored = found.value.and_then(|(value, _)| value.first_u64());
+        Ok(stored.or_else(|| native.default_number()))
+    }
+
     /// A property whose value is text; empty when it has none.
     pub fn text(&self, name: &str) -> Result<String, DatasetError> {
         Ok(match self.property(name)?.and_then(|property| property.value) {

@@ -37,6 +37,16 @@ impl FeatureState {
         }
     }
 
+    /// How many use it; `None` if nothing can.
+    #[must_use]
+    pub const fn references(self) -> Option<u64> {
+        match self {
+            Self::Disabled => None,
+            Self::Enabled => Some(0),
+            Self::Active(count) => Some(count),
+        }
+    }
+
     /// Whether it can be used.
     #[must_use]
     pub const fn is_enabled(self) -> bool {

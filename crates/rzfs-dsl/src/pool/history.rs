@@ -10,12 +10,12 @@
 
 use super::error::PoolError;
 use rzfs_dmu::{Object, Objset};
-use rzfs_format::endian::Fields;
+use rzfs_format::endian::{Fields, FieldsMut};
 use rzfs_format::nvlist::NvList;
-use rzfs_format::{FormatError, ObjectId};
+use rzfs_format::{ByteOrder, FormatError, ObjectId};
 
 /// Bytes of a record's length.
-const LENGTH_SIZE: u64 = 8;
+pub(crate) const LENGTH_SIZE: u64 = 8;
 
 /// Longest record that is read; records of commands have some kilobytes.
 const MAX_RECORD: u64 = 64 << 20;
@@ -25,18 +25,18 @@ const MAX_LOG: u64 = 1 << 30;
 
 /// Where the records are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Header {
-    create_len: u64,
-    max_offset: u64,
-    begin: u64,
-    end: u64,
-    lost: u64,
+pub(crate) struct Header {
+    pub(crate) create_len: u64,
+    pub(crate) max_offset: u64,
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    pub(crate) lost: u64,
 }
 
 impl Header {
-    fn decode(object: &Object) -> Result<Self, FormatError> {
+    pub(crate) fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
         const WHAT: &str = "pool history";
-        let fields = Fields::new(WHAT, object.bonus(), object.order());
+        let fields = Fields::new(WHAT, bonus, order);
         let [create_len, max_offset, begin, end, lost] = fields.u64s::<5>(0)?;
         let header = Self { create_len, max_offset, begin, end, lost };
         if max_offset > MAX_LOG || create_len >= max_offset {
@@ -48,8 +48,16 @@ impl Header {
         Ok(header)
     }
 
+    /// The on-disk bytes.
+    pub(crate) fn encode(&self, order: ByteOrder) -> [u8; 40] {
+        let mut bytes = [0; 40];
+        let words = [self.create_len, self.max_offset, self.begin, self.end, self.lost];
+        FieldsMut::new(&mut bytes, order).set_u64s(0, &words);
+        bytes
+    }
+
     /// Where a logical offset is in the object, and how many bytes follow without a wrap.
-    fn place(&self, offset: u64) -> (u64, u64) {
+    pub(crate) fn place(&self, offset: u64) -> (u64, u64) {
         if offset < self.create_len {
             return (offset, self.create_len - offset);
         }
@@ -75,7 +83,8 @@ impl History {
     /// The history in this object of the MOS.
     pub(super) fn open(mos: &Objset, id: ObjectId) -> Result<Self, PoolError> {
         let object = mos.object(id)?;
-        let header = Header::decode(&object).map_err(PoolError::corrupt(id))?;
+        let header =
+            Header::decode(object.bonus(), object.order()).map_err(PoolError::corrupt(id))?;
         let first = if header.create_len > 0 { 0 } else { header.begin };
         Ok(Self { object, header, next: Some(first) })
     }

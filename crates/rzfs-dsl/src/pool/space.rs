@@ -82,7 +82,7 @@ fn log_maps(mos: &Objset, directory: &Attributes) -> Result<Vec<LogMap>, PoolErr
 }
 
 /// What the configuration says about a vdev's metaslabs; `None` for vdevs without any.
-fn geometry(tree: &VdevTree, vdev: Vdev<'_>, id: VdevId) -> Option<VdevGeometry> {
+pub(crate) fn geometry(tree: &VdevTree, vdev: Vdev<'_>, id: VdevId) -> Option<VdevGeometry> {
     if matches!(vdev.kind(), VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing) {
         return None;
     }

@@ -145,11 +145,11 @@ impl SpaceMap {
         }
         let length = writer.length();
         let words = writer.into_words();
-        if !words.is_empty() {
-            store
-                .write_words(self.object, first, &words)
-                .map_err(MetaslabError::store(self.object))?;
+        if words.is_empty() {
+            // Storing the header would make the object dirty, and another sync pass necessary.
+            return Ok(0);
         }
+        store.write_words(self.object, first, &words).map_err(MetaslabError::store(self.object))?;
         self.header.length = length;
         self.header.allocated = allocated;
         self.store_header(store)?;

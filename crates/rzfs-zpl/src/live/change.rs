@@ -55,7 +55,7 @@ impl LiveFileSystem {
                 Err(SpaceRefusal::Later) => {
                     let txg = tx.txg();
                     drop(tx);
-                    self.engine.wait_synced(txg);
+                    self.engine.wait_synced(txg)?;
                 }
             }
         }

@@ -134,6 +134,14 @@ pub struct NativeProperty {
 }
 
 impl NativeProperty {
+    /// The number when nobody set it; `None` for texts.
+    pub(super) const fn default_number(&self) -> Option<u64> {
+        match self.default {
+            Default::Number(number) => Some(number),
+            Default::Text(_) => None,
+        }
+    }
+
     /// The value when nobody set it.
     #[must_use]
     pub fn default_value(&self) -> PropertyValue {

@@ -1,0 +1,49 @@
+//! Pools that are open for writing.
+//!
+//! ```text
+//! LivePool ── TxgEngine ── transactions of the files above
+//!    │  └──── LiveDataset: object set, policy          (any thread)
+//!    │
+//! syncing thread ── SyncState: MOS, directories, features, lists of frees
+//!                     passes until nothing is dirty, then labels and uberblock
+//! ```
+//! Everything in the MOS is changed by the one thread that syncs. Others read the MOS of the last
+//! durable uberblock through [`crate::Pool`]'s types, and hand in tasks.
+
+mod accounting;
+mod allocation;
+mod bpobj;
+mod commit;
+mod config;
+mod create;
+mod deadlist;
+mod devices;
+mod dir;
+mod environment;
+mod error;
+mod export;
+mod features;
+mod found;
+mod frees;
+mod head;
+mod history;
+mod mos;
+mod open;
+mod options;
+mod policy;
+mod pool;
+mod space;
+mod space_store;
+mod sync;
+
+pub use accounting::{ObjectOwners, Owners};
+pub use create::NewContents;
+pub use environment::{Environment, SystemEnvironment};
+pub use error::LiveError;
+pub use export::NotExported;
+pub use found::NewPool;
+pub use head::LiveDataset;
+pub use history::Event;
+pub use open::NotWritable;
+pub use options::LiveOptions;
+pub use pool::LivePool;

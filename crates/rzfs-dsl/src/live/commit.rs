@@ -1,0 +1,46 @@
+//! Making a txg the one that an import finds (spec 06, section 20).
+
+use super::LiveError;
+use super::pool::{Committed, Inner};
+use super::sync::SyncState;
+use rzfs_format::Txg;
+use rzfs_format::label::Multihost as HeartbeatSlots;
+use rzfs_format::uberblock::{FEATURES_VERSION, Multihost, MultihostConfig, Uberblock};
+use rzfs_vdev::{Commit, ConfigSync};
+
+impl Inner {
+    /// Flushes the devices and writes labels and uberblock. After this the txg is the pool's.
+    pub(super) fn commit(
+        &self,
+        state: &mut SyncState,
+        txg: Txg,
+        labels: ConfigSync<'_>,
+    ) -> Result<(), LiveError> {
+        let mos = self.mos.objset().synced();
+        let before = self.committed.read().uberblock.clone();
+        let uberblock = Uberblock {
+            version: state.config.version,
+            txg,
+            guid_sum: self.vdevs.guid_sum(),
+            timestamp: self.environment.now(),
+            mos: *mos.root(),
+            software_version: FEATURES_VERSION,
+            multihost: Some(Multihost { delay: 0, config: MultihostConfig(0) }),
+            checkpoint_txg: Txg(0),
+            raidz_reflow: before.raidz_reflow,
+        };
+        let commit = Commit {
+            pool: &state.config,
+            uberblock: &uberblock,
+            multihost: HeartbeatSlots::Off,
+            first_choice: self.environment.random(),
+            auxiliary: &[],
+        };
+        let report = labels.commit(&commit)?;
+        for failure in &report.failures {
+            tracing::warn!(leaf = %failure.leaf, error = %failure.error, "a leaf missed a label");
+        }
+        *self.committed.write() = Committed { uberblock, mos };
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Dead lists that grow (spec 04, section 5).
+
+use super::LiveError;
+use super::bpobj::{self, LIST_BLOCK};
+use super::features::Features;
+use super::mos::{BonusRecord, MosTx, number_key};
+use super::space::{Deflation, SpaceDelta, apply};
+use rzfs_format::bpobj::BpobjHeader;
+use rzfs_format::deadlist::{DeadlistHeader, parse_key};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
+use rzfs_zap::NewZap;
+use std::collections::BTreeMap;
+
+impl BonusRecord for DeadlistHeader {
+    const BONUS_TYPE: ObjectType = ObjectType::DEADLIST_HDR;
+
+    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
+        Self::decode(bonus, order)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        Self::encode(self, ByteOrder::NATIVE).to_vec()
+    }
+}
+
+/// Makes a dead list without keys.
+pub(crate) fn create(mos: &MosTx<'_>) -> Result<ObjectId, LiveError> {
+    let bonus = DeadlistHeader::default().encode(ByteOrder::NATIVE);
+    let new = NewZap::new(mos.random());
+    mos.create_zap_with(ObjectType::DEADLIST, ObjectType::DEADLIST_HDR, &bonus, &new)
+}
+
+/// Adds a key with an empty list.
+pub(crate) fn add_key(
+    mos: &MosTx<'_>,
+    features: &mut Features,
+    id: ObjectId,
+    key: Txg,
+) -> Result<(), LiveError> {
+    let list = features.empty_list(mos)?;
+    mos.insert(id, &number_key(key.get()), list.get())
+}
+
+/// Makes a dead list with the keys of another that are below `end`, all with empty lists.
+pub(crate) fn clone_keys(
+    mos: &MosTx<'_>,
+    features: &mut Features,
+    of: ObjectId,
+    end: Txg,
+) -> Result<ObjectId, LiveError> {
+    let id = create(mos)?;
+    for key in keys(mos, of)?.into_keys().filter(|key| *key < end) {
+        add_key(mos, features, id, key)?;
+    }
+    Ok(id)
+}
+
+fn keys(mos: &MosTx<'_>, id: ObjectId) -> Result<BTreeMap<Txg, ObjectId>, LiveError> {
+    let mut keys = BTreeMap::new();
+    for entry in mos.entries(id)? {
+        let key = parse_key(entry.name()).map_err(LiveError::corrupt(id))?;
+        keys.insert(key, ObjectId(entry.value.first_u64().unwrap_or_default()));
+    }
+    Ok(keys)
+}
+
+/// Puts blocks that died, and that the snapshot before has, on a dead list.
+pub(crate) fn insert(
+    mos: &MosTx<'_>,
+    features: &mut Features,
+    id: ObjectId,
+    pointers: &[BlockPointer],
+    deflation: Deflation<'_>,
+) -> Result<(), LiveError> {
+    let object = mos.object(id)?;
+    if BpobjHeader::decode(&object.bonus()?, object.bonus_order()).is_ok()
+        && object.object_type()? == ObjectType::BPOBJ
+    {
+        // A pool from before version 26: the dead list is one list.
+        return bpobj::append(mos, id, pointers, deflation);
+    }
+    let mut header: DeadlistHeader = mos.record(id)?;
+    let keys = keys(mos, id)?;
+    let mut by_key: BTreeMap<Txg, Vec<BlockPointer>> = BTreeMap::new();
+    for pointer in pointers {
+        let birth = pointer.logical_birth();
+        let Some((key, _)) = keys.range(..birth).next_back() else {
+            let problem = FormatError::invalid("dead list", "a block is older than all its keys");
+            return Err(LiveError::corrupt(id)(problem));
+        };
+        by_key.entry(*key).or_default().push(*pointer);
+        let SpaceDelta { used, compressed, uncompressed } = deflation.of(pointer);
+        apply(&mut header.used, used);
+        apply(&mut header.compressed, compressed);
+        apply(&mut header.uncompressed, uncompressed);
+    }
+    for (key, pointers) in by_key {
+        let Some(mut list) = keys.get(&key).copied() else { continue };
+        if features.is_empty_list(list) {
+            features.release_empty_list(mos)?;
+            list = bpobj::create(mos, features.list_version(), LIST_BLOCK)?;
+            mos.set(id, &number_key(key.get()), list.get())?;
+        }
+        bpobj::append(mos, list, &pointers, deflation)?;
+    }
+    mos.set_record(id, &header)
+}

@@ -1,0 +1,60 @@
+//! What a pool that changes takes from the world: time, chance and the host's name.
+
+use crate::import::HostIdentity;
+use rustix::rand::{GetRandomFlags, getrandom};
+use rzfs_format::Guid;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Time, chance and the host, so that tests can replay a pool's life.
+pub trait Environment: Send + Sync + fmt::Debug {
+    /// Seconds since 1970.
+    fn now(&self) -> u64;
+
+    /// A random number.
+    fn random(&self) -> u64;
+
+    /// The host that the pool is in use on.
+    fn host(&self) -> &HostIdentity;
+
+    /// A random number that is not zero.
+    fn random_nonzero(&self) -> u64 {
+        std::iter::repeat_with(|| self.random()).find(|number| *number != 0).unwrap_or(1)
+    }
+
+    /// A new guid.
+    fn guid(&self) -> Guid {
+        Guid(self.random_nonzero())
+    }
+}
+
+/// The system's clock and random numbers.
+#[derive(Clone, Debug, Default)]
+pub struct SystemEnvironment {
+    host: HostIdentity,
+}
+
+impl SystemEnvironment {
+    /// The environment of a process on this host.
+    #[must_use]
+    pub const fn new(host: HostIdentity) -> Self {
+        Self { host }
+    }
+}
+
+impl Environment for SystemEnvironment {
+    fn now(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    fn random(&self) -> u64 {
+        let mut bytes = [0; 8];
+        // Eight bytes come whole or not at all, and not at all only when a signal interrupts.
+        while getrandom(&mut bytes, GetRandomFlags::empty()) != Ok(bytes.len()) {}
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn host(&self) -> &HostIdentity {
+        &self.host
+    }
+}

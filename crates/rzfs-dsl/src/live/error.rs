@@ -1,0 +1,82 @@
+//! Why a pool cannot be changed.
+
+use crate::PoolError;
+use rzfs_dmu::DmuError;
+use rzfs_dmu::sync::SyncError;
+use rzfs_format::{FormatError, ObjectId, Txg};
+use rzfs_metaslab::MetaslabError;
+use rzfs_vdev::{CommitError, VdevError};
+use rzfs_zap::ZapError;
+use std::sync::Arc;
+
+/// Why a change of the pool's own objects failed. A txg in which that happens is not committed.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// Something of the pool cannot be read.
+    #[error(transparent)]
+    Pool(Box<PoolError>),
+    /// A ZAP of the MOS cannot be changed.
+    #[error("object {object} of the MOS: {source}")]
+    Zap {
+        /// The object.
+        object: ObjectId,
+        /// Why.
+        source: Box<ZapError<DmuError>>,
+    },
+    /// Blocks cannot be made.
+    #[error(transparent)]
+    Sync(Box<SyncError>),
+    /// Blocks cannot be written to the devices.
+    #[error(transparent)]
+    Write(Box<VdevError>),
+    /// Labels or the uberblock cannot be written.
+    #[error(transparent)]
+    Commit(Box<CommitError>),
+    /// Space cannot be accounted for.
+    #[error(transparent)]
+    Space(Box<MetaslabError>),
+    /// The pool was suspended before.
+    #[error("the pool is suspended{}", reason.as_ref().map_or_else(String::new, |r| format!(": {r}")))]
+    Suspended {
+        /// Because of what.
+        reason: Option<Arc<LiveError>>,
+    },
+    /// Each pass of a txg made another one necessary.
+    #[error("txg {txg} was not complete after {passes} passes")]
+    NoConvergence {
+        /// The txg.
+        txg: Txg,
+        /// How many were made.
+        passes: u32,
+    },
+}
+
+macro_rules! boxed {
+    ($($source:ident: $variant:ident),*) => {
+        $(impl From<$source> for LiveError {
+            fn from(error: $source) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        })*
+    };
+}
+
+boxed! { PoolError: Pool, SyncError: Sync, VdevError: Write, CommitError: Commit, MetaslabError: Space }
+
+impl From<DmuError> for LiveError {
+    fn from(error: DmuError) -> Self {
+        PoolError::from(error).into()
+    }
+}
+
+impl LiveError {
+    /// Wraps an error of the format with the object of the MOS.
+    pub(crate) fn corrupt(object: ObjectId) -> impl Fn(FormatError) -> Self {
+        move |source| PoolError::Corrupt { object, source }.into()
+    }
+
+    /// Wraps an error of a ZAP with its object.
+    pub(crate) fn zap(object: ObjectId) -> impl Fn(ZapError<DmuError>) -> Self {
+        move |source| Self::Zap { object, source: Box::new(source) }
+    }
+}

@@ -1,0 +1,237 @@
+//! Making a pool (spec 01, section 11).
+
+use super::allocation;
+use super::config;
+use super::create::{FIRST_TXG, Maker, NewContents, create_directory};
+use super::devices::VdevWriter;
+use super::dir::Directories;
+use super::environment::Environment;
+use super::features::{DIRECTORY, Features};
+use super::frees::FreeLists;
+use super::history::{self, Event};
+use super::mos::LiveMos;
+use super::policy;
+use super::pool::{Committed, Inner, LivePool, TaskContext};
+use super::space::SpaceDelta;
+use super::sync::SyncState;
+use super::{LiveError, LiveOptions};
+use rzfs_codec::checksum::Salt;
+use rzfs_dmu::live::{LiveObjset, SyncTx};
+use rzfs_dmu::txg::TxgEngine;
+use rzfs_dmu::write::{DeviceWriter, ObjsetPolicy, WriteStream};
+use rzfs_dmu::{BlockPipeline, PipelineOptions};
+use rzfs_format::config::PoolConfig;
+use rzfs_format::features::Feature;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::ObjsetType;
+use rzfs_format::uberblock::FEATURES_VERSION;
+use rzfs_format::{ObjectId, ObjsetId, Txg};
+use rzfs_vdev::VdevTree;
+use rzfs_zap::{IntegerSize, ZapValue};
+use std::sync::Arc;
+
+/// The pool's version from which on RAID-Z counts as what data takes on it without parity.
+const DEFLATE_VERSION: u64 = 3;
+
+/// What a new pool is to be.
+pub struct NewPool<'a> {
+    /// Name, guid, version, and the properties that configurations keep.
+    pub config: PoolConfig,
+    /// The features that it has from the start, besides those that they depend on.
+    pub features: Vec<Feature>,
+    /// Its vdevs, whose leaves have their first labels.
+    pub vdevs: Arc<VdevTree>,
+    /// Pool properties that its MOS keeps, by name.
+    pub properties: Vec<(String, ZapValue)>,
+    /// Properties of the root file system, as its directory keeps them.
+    pub root_properties: Vec<(String, ZapValue)>,
+    /// What the root file system holds.
+    pub root: &'a dyn NewContents,
+    /// The command that is remembered as the one that made the pool, and who gave it.
+    pub command: (String, u64),
+}
+
+impl std::fmt::Debug for NewPool<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewPool").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl LivePool {
+    /// Makes a pool, which is open for writing then.
+    ///
+    /// # Errors
+    /// [`LiveError`]: the devices hold no pool, although their labels may have been overwritten.
+    pub fn create(
+        new: NewPool<'_>,
+        environment: Arc<dyn Environment>,
+        options: &LiveOptions,
+    ) -> Result<Self, LiveError> {
+        let inner = Inner::of_new_pool(&new, environment, options)?;
+        let pool = Self::start(Arc::new(inner));
+        let NewPool { properties, root_properties, command: (line, user), .. } = new;
+        let task = move |context: &mut TaskContext<'_>| {
+            context.set_first_properties(&properties, &root_properties)?;
+            context.log(&Event::Command { line, user })
+        };
+        pool.administer(Box::new(task)).map_err(|_| pool.why_stopped())?;
+        Ok(pool)
+    }
+}
+
+impl Inner {
+    /// Writes the first txg.
+    fn of_new_pool(
+        new: &NewPool<'_>,
+        environment: Arc<dyn Environment>,
+        options: &LiveOptions,
+    ) -> Result<Self, LiveError> {
+        let vdevs = &new.vdevs;
+        let mut salt = [0; Salt::SIZE];
+        for word in salt.as_chunks_mut::<8>().0 {
+            *word = environment.random().to_ne_bytes();
+        }
+        let has = |feature| new.features.contains(&feature);
+        let pipeline = BlockPipeline::new(
+            Arc::clone(vdevs),
+            PipelineOptions {
+                salt: Salt::new(salt),
+                dynamic_gang_headers: false,
+                arc_max: options.arc_max,
+                injector: None,
+            },
+        );
+        let synced = Txg(FIRST_TXG.get() - 1);
+        let engine = TxgEngine::new(synced, options.txg);
+        let mos = LiveObjset::create(&pipeline, ObjsetId::MOS, ObjsetType::Meta, 0);
+        let allocator = allocation::of_new_pool(vdevs, &mos, options.space)?;
+        let writer = options.writer(&pipeline, &allocator, has);
+        let devices: Arc<dyn DeviceWriter> = Arc::new(VdevWriter(Arc::clone(vdevs)));
+        let mos = LiveMos::new(mos);
+        let metadata = policy::default_compression(has(Feature::Lz4Compress));
+        let txg = engine.quiesce();
+        let (state, root) = {
+            let stream = WriteStream::start(&devices);
+            let tx = SyncTx::new(&txg, 1, &writer, &stream);
+            let founded = found(new, &mos, &tx, &*environment, &salt, metadata);
+            stream.finish();
+            founded?
+        };
+        allocator.set_features(allocation::space_features(&state.features));
+        let committed = Committed::nothing(&mos, new.config.version, synced);
+        let inner = Self::assemble(super::pool::Assembly {
+            environment,
+            vdevs: Arc::clone(vdevs),
+            devices,
+            allocator,
+            writer,
+            mos,
+            mos_policy: ObjsetPolicy::mos(metadata),
+            has_lz4: has(Feature::Lz4Compress),
+            engine,
+            committed,
+            state,
+        });
+        inner.add_dataset(root);
+        inner.sync_group(&mut inner.state.lock(), txg)?;
+        Ok(inner)
+    }
+}
+
+/// Makes the first objects (spec 01, section 11.2).
+fn found(
+    new: &NewPool<'_>,
+    mos: &LiveMos,
+    tx: &SyncTx<'_>,
+    environment: &dyn Environment,
+    salt: &[u8; Salt::SIZE],
+    metadata: rzfs_format::compression::CompressionFunction,
+) -> Result<(SyncState, super::LiveDataset), LiveError> {
+    let random = || environment.random();
+    let mos = mos.in_pass(tx, &random);
+    create_directory(&mos)?;
+    let version = new.config.version;
+    let mut dirs = Directories::default();
+    let mut features = Features::new(version);
+    let mut maker = Maker { mos, dirs: &mut dirs, features: &mut features, environment };
+    let foundation = maker.found_pool()?;
+    features.create_tables(&mos)?;
+    for feature in &new.features {
+        features.enable(&mos, *feature, FIRST_TXG)?;
+    }
+    let mut maker = Maker { mos, dirs: &mut dirs, features: &mut features, environment };
+    let policy = ObjsetPolicy { copies: 1, ..ObjsetPolicy::mos(metadata) };
+    let root = maker.create_objset(foundation.root_head, new.root, policy)?;
+    let deferred = maker.create_deferred_list()?;
+    let history = history::create(&mos, normal_space(&new.vdevs))?;
+    let config_object = config::create(&mos)?;
+    mos.insert(DIRECTORY, "creation_version", version)?;
+    if version >= DEFLATE_VERSION {
+        mos.insert(DIRECTORY, "deflate", 1_u64)?;
+    }
+    if version >= FEATURES_VERSION {
+        let bytes: Vec<u64> = salt.iter().map(|byte| u64::from(*byte)).collect();
+        let salt = ZapValue::new(IntegerSize::One, &bytes);
+        mos.insert(DIRECTORY, "org.illumos:checksum_salt", salt)?;
+    }
+    let about = Event::Internal {
+        operation: "create",
+        text: format!(
+            "pool version {version}; software version rzfs/{}",
+            env!("CARGO_PKG_VERSION")
+        ),
+        dataset: None,
+    };
+    let host = environment.host().name.as_deref().unwrap_or("(none)");
+    let occasion = history::Occasion { txg: FIRST_TXG, time: environment.now(), host };
+    history::append(&mos, history, &about, occasion)?;
+    let state = SyncState {
+        config: new.config.clone(),
+        frees: FreeLists::new(deferred, Some(foundation.free_list), Some(foundation.free_dir)),
+        dirs,
+        features,
+        config_object,
+        history: Some(history),
+        mos_dir: Some(foundation.mos_dir),
+        mos_delta: SpaceDelta::default(),
+        is_deflated: version >= DEFLATE_VERSION,
+        is_config_dirty: true,
+    };
+    Ok((state, root))
+}
+
+/// Bytes of the vdevs that hold data, without what RAID-Z takes of them.
+fn normal_space(vdevs: &VdevTree) -> u64 {
+    let normal = vdevs.top_levels().filter(|top| top.allocation_bias().is_none());
+    normal
+        .filter_map(|top| {
+            let ratio = vdevs.deflate_ratio(top.vdev_id()?)?;
+            Some((top.asize()? >> 9).saturating_mul(ratio))
+        })
+        .fold(0, u64::saturating_add)
+}
+
+impl TaskContext<'_> {
+    /// Stores the properties that a pool and its root file system are made with.
+    fn set_first_properties(
+        &mut self,
+        properties: &[(String, ZapValue)],
+        root_properties: &[(String, ZapValue)],
+    ) -> Result<(), LiveError> {
+        let mos = self.mos;
+        if !properties.is_empty() {
+            let zap = mos.create_zap(ObjectType::POOL_PROPS)?;
+            mos.insert(DIRECTORY, "pool_props", zap.get())?;
+            for (name, value) in properties {
+                mos.insert(zap, name, value.clone())?;
+            }
+        }
+        let root = mos.object_of(DIRECTORY, "root_dataset")?.unwrap_or(ObjectId(0));
+        if let Some(zap) = self.state.dirs.get(&mos, root)?.properties {
+            for (name, value) in root_properties {
+                mos.set(zap, name, value.clone())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Space that is given back: what died in a txg, what was put off, and what destroyed datasets
+//! left (spec 06, sections 7.3, 19.3 and 22).
+
+use super::LiveError;
+use super::bpobj::{self, Progress};
+use super::dir::{Directories, SpaceClass};
+use super::features::Features;
+use super::mos::MosTx;
+use super::space::{Deflation, SpaceDelta};
+use crate::PoolError;
+use crate::pool::Attributes;
+use rzfs_dmu::BlockPipeline;
+use rzfs_format::features::Feature;
+use rzfs_format::{BlockPointer, ObjectId};
+use rzfs_metaslab::allocator::SyncPass;
+
+/// Without log space maps, blocks that die from this pass on are freed with the next txg
+/// (`zfs_sync_pass_deferred_free`).
+const DEFERRED_FREE_PASS: u32 = 2;
+/// Blocks of destroyed datasets that are freed in one txg (`zfs_async_block_max_blocks` has no
+/// such limit; the txg's time has).
+const BACKGROUND_BLOCKS: usize = 100_000;
+
+/// Gives the space of a block back. What a gang header hides that cannot be read is lost: it
+/// stays allocated.
+pub(crate) fn free_block(
+    space: &SyncPass<'_>,
+    pipeline: &BlockPipeline,
+    pointer: &BlockPointer,
+) -> Result<(), LiveError> {
+    if pointer.is_gang() {
+        match pipeline.gang_members(pointer) {
+            Ok(members) => {
+                members.iter().try_for_each(|member| free_block(space, pipeline, member))?;
+            }
+            Err(error) => tracing::warn!(%error, ?pointer, "parts of a gang block are lost"),
+        }
+    }
+    Ok(space.free_block(pointer)?)
+}
+
+/// Blocks to be freed, and the lists in the MOS that hold more of them.
+#[derive(Debug)]
+pub(crate) struct FreeLists {
+    /// Died in this txg.
+    pub(crate) now: Vec<BlockPointer>,
+    /// Put off to the next txg that writes anything.
+    deferred: ObjectId,
+    /// Of destroyed snapshots.
+    background: Option<ObjectId>,
+    /// What that space is charged to.
+    free_dir: Option<ObjectId>,
+    has_background: bool,
+}
+
+impl FreeLists {
+    pub(crate) fn new(
+        deferred: ObjectId,
+        background: Option<ObjectId>,
+        free_dir: Option<ObjectId>,
+    ) -> Self {
+        let has_background = background.is_some();
+        Self { now: Vec::new(), deferred, background, free_dir, has_background }
+    }
+
+    /// Frees what died in this pass, or puts it off.
+    pub(crate) fn free_dead(
+        &mut self,
+        mos: &MosTx<'_>,
+        features: &Features,
+        deflation: Deflation<'_>,
+        free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
+    ) -> Result<(), LiveError> {
+        let dead = std::mem::take(&mut self.now);
+        let at_once =
+            mos.tx().pass() < DEFERRED_FREE_PASS || features.is_active(Feature::LogSpaceMap);
+        if at_once {
+            dead.iter().try_for_each(free)?;
+        } else if !dead.is_empty() {
+            bpobj::append(mos, self.deferred, &dead, deflation)?;
+        }
+        Ok(())
+    }
+
+    /// Frees what earlier txgs put off.
+    pub(crate) fn free_deferred(
+        &self,
+        mos: &MosTx<'_>,
+        deflation: Deflation<'_>,
+        free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
+    ) -> Result<(), LiveError> {
+        let take = |pointer: BlockPointer| free(&pointer);
+        bpobj::drain(mos, self.deferred, usize::MAX, deflation, take).map(drop)
+    }
+
+    /// Frees some of what destroyed snapshots left.
+    pub(crate) fn free_background(
+        &mut self,
+        mos: &MosTx<'_>,
+        dirs: &mut Directories,
+        deflation: Deflation<'_>,
+        free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
+    ) -> Result<(), LiveError> {
+        let Some(list) = self.background.filter(|_| self.has_background) else { return Ok(()) };
+        let mut sums = SpaceDelta::default();
+        let progress = bpobj::drain(mos, list, BACKGROUND_BLOCKS, deflation, |pointer| {
+            sums += deflation.of(&pointer);
+            free(&pointer)
+        })?;
+        self.has_background = progress == Progress::More;
+        match self.free_dir {
+            Some(dir) => dirs.charge(mos, dir, SpaceClass::Head, -sums),
+            None => Ok(()),
+        }
+    }
+
+    /// The lists of a pool that is on disk.
+    pub(crate) fn open(
+        directory: &Attributes,
+        free_dir: Option<ObjectId>,
+    ) -> Result<Self, PoolError> {
+        let name = "sync_bplist";
+        let deferred = directory.object(name)?.ok_or(PoolError::NoEntry { name })?;
+        Ok(Self::new(deferred, directory.object("free_bpobj")?, free_dir))
+    }
+}

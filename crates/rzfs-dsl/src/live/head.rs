@@ -1,0 +1,332 @@
+//! A head dataset that is being changed: its object set, and the space that it is charged for
+//! (spec 04, sections 3 and 8).
+
+use super::LiveError;
+use super::accounting::{Accounting, AccountingScope, ObjectOwners};
+use super::deadlist;
+use super::dir::{Directories, SpaceClass};
+use super::features::Features;
+use super::mos::{BonusRecord, MosTx};
+use super::space::{Deflation, SpaceDelta, apply};
+use parking_lot::Mutex;
+use rzfs_dmu::DmuError;
+use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
+use rzfs_dmu::sync::BlockAccounting;
+use rzfs_dmu::write::ObjsetPolicy;
+use rzfs_format::checksum::ChecksumFunction;
+use rzfs_format::compression::CompressionFunction;
+use rzfs_format::dnode::{Dnode, DnodeFlags};
+use rzfs_format::dsl::DslDataset;
+use rzfs_format::features::Feature;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Blocks above this need a feature.
+const OLD_MAX_BLOCK: u64 = 128 << 10;
+
+impl BonusRecord for DslDataset {
+    const BONUS_TYPE: ObjectType = ObjectType::DSL_DATASET;
+
+    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
+        Self::decode(bonus, order)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        Self::encode(self, ByteOrder::NATIVE).to_vec()
+    }
+}
+
+/// A head dataset, as everybody sees it who changes its files.
+#[derive(Debug)]
+pub struct LiveDataset {
+    id: ObjectId,
+    objset: LiveObjset,
+    settings: Mutex<Settings>,
+    scope: AccountingScope,
+}
+
+#[derive(Debug)]
+struct Settings {
+    policy: ObjsetPolicy,
+    owners: Option<Arc<dyn ObjectOwners>>,
+}
+
+impl LiveDataset {
+    pub(crate) fn new(
+        id: ObjectId,
+        objset: LiveObjset,
+        policy: ObjsetPolicy,
+        scope: AccountingScope,
+    ) -> Self {
+        Self { id, objset, settings: Mutex::new(Settings { policy, owners: None }), scope }
+    }
+
+    /// Its object in the MOS.
+    #[must_use]
+    pub const fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Its contents.
+    #[must_use]
+    pub const fn objset(&self) -> &LiveObjset {
+        &self.objset
+    }
+
+    /// How its blocks are written from the next txg on.
+    pub fn set_policy(&self, policy: ObjsetPolicy) {
+        self.settings.lock().policy = policy;
+    }
+
+    /// How its blocks are written.
+    #[must_use]
+    pub fn policy(&self) -> ObjsetPolicy {
+        self.settings.lock().policy
+    }
+
+    /// Names who knows whose its objects are. Without, nobody is charged for what changes.
+    pub fn set_owners(&self, owners: Arc<dyn ObjectOwners>) {
+        self.settings.lock().owners = Some(owners);
+    }
+}
+
+/// What syncing changes besides a dataset itself.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) mos: MosTx<'a>,
+    pub(crate) dirs: &'a mut Directories,
+    pub(crate) features: &'a mut Features,
+    pub(crate) frees: &'a mut Vec<BlockPointer>,
+    pub(crate) deflation: Deflation<'a>,
+}
+
+/// What the blocks of one sync do to a dataset's space.
+struct HeadSpace<'a> {
+    deflation: Deflation<'a>,
+    previous_txg: Txg,
+    born: SpaceDelta,
+    freed: SpaceDelta,
+    frees: Vec<BlockPointer>,
+    /// Blocks that the snapshot before still has.
+    dead: Vec<BlockPointer>,
+    features: BTreeSet<Feature>,
+    accounting: Accounting,
+    random: &'a dyn Fn() -> u64,
+}
+
+impl BlockAccounting for HeadSpace<'_> {
+    fn born(&mut self, pointer: &BlockPointer) {
+        if pointer.is_hole() {
+            return;
+        }
+        self.born += self.deflation.of(pointer);
+        self.features.extend(features_of(pointer));
+    }
+
+    fn killed(&mut self, pointer: &BlockPointer) {
+        if pointer.is_hole() {
+            return;
+        }
+        if pointer.logical_birth() > self.previous_txg {
+            self.freed += self.deflation.of(pointer);
+            if !pointer.is_embedded() {
+                self.frees.push(*pointer);
+            }
+        } else {
+            self.dead.push(*pointer);
+        }
+    }
+}
+
+impl SpaceOwner for HeadSpace<'_> {
+    fn dnode_flags(&self) -> DnodeFlags {
+        self.accounting.dnode_flags()
+    }
+
+    fn dnode_changed(&mut self, _: ObjectId, old: Option<&Dnode>, new: Option<&Dnode>) {
+        if new.is_some_and(|new| new.slots > 1) {
+            self.features.insert(Feature::LargeDnode);
+        }
+        self.accounting.dnode_changed(old, new);
+    }
+
+    fn write_accounting(&mut self, objset: &LiveObjset, tx: &SyncTx<'_>) -> Result<(), DmuError> {
+        self.accounting.write(objset, tx, self.random)
+    }
+}
+
+/// The features that a dataset with such a block uses.
+fn features_of(pointer: &BlockPointer) -> impl Iterator<Item = Feature> {
+    let large = (pointer.logical_size() > OLD_MAX_BLOCK).then_some(Feature::LargeBlocks);
+    let checksum = match pointer.checksum_function() {
+        _ if pointer.is_embedded() => None,
+        Ok(ChecksumFunction::Sha512) => Some(Feature::Sha512),
+        Ok(ChecksumFunction::Skein) => Some(Feature::Skein),
+        Ok(ChecksumFunction::EdonR) => Some(Feature::EdonR),
+        Ok(ChecksumFunction::Blake3) => Some(Feature::Blake3),
+        _ => None,
+    };
+    let zstd = pointer.compression() == Ok(CompressionFunction::Zstd);
+    [large, checksum, zstd.then_some(Feature::ZstdCompress)].into_iter().flatten()
+}
+
+impl LiveDataset {
+    /// Writes what is dirty in the txg, and charges for it.
+    pub(crate) fn sync(&self, around: &mut Surroundings<'_>) -> Result<(), LiveError> {
+        let mos = around.mos;
+        let mut phys: DslDataset = mos.record(self.id)?;
+        let (policy, owners) = {
+            let settings = self.settings.lock();
+            (settings.policy, settings.owners.clone())
+        };
+        let random = || mos.random();
+        let mut space = HeadSpace {
+            deflation: around.deflation,
+            previous_txg: phys.previous_snapshot_txg,
+            born: SpaceDelta::default(),
+            freed: SpaceDelta::default(),
+            frees: Vec::new(),
+            dead: Vec::new(),
+            features: BTreeSet::new(),
+            accounting: Accounting::new(self.scope, owners),
+            random: &random,
+        };
+        let Some(synced) = self.objset.sync(mos.tx(), policy, &mut space)? else { return Ok(()) };
+        let HeadSpace { born, freed, mut frees, dead, features, .. } = space;
+        phys.root = synced.root;
+        self.charge(around, &mut phys, born, freed)?;
+        self.bury(around, &mut phys, &dead)?;
+        around.frees.append(&mut frees);
+        mos.set_record(self.id, &phys)?;
+        self.activate(around, &features)
+    }
+
+    /// Takes over blocks that were born, and those that were freed.
+    fn charge(
+        &self,
+        around: &mut Surroundings<'_>,
+        phys: &mut DslDataset,
+        born: SpaceDelta,
+        freed: SpaceDelta,
+    ) -> Result<(), LiveError> {
+        let mut delta = born;
+        delta += -freed;
+        add_sums(phys, delta);
+        let reserved = self.refreservation(around, phys.dir)?;
+        let before = phys.unique.max(reserved);
+        apply(&mut phys.unique, delta.used);
+        let charged = phys.unique.max(reserved).wrapping_sub(before).cast_signed();
+        let (mos, dir) = (around.mos, phys.dir);
+        around.dirs.charge(&mos, dir, SpaceClass::Head, SpaceDelta { used: charged, ..delta })?;
+        // What was reserved already is not charged again.
+        let from_reservation = delta.used.wrapping_sub(charged);
+        let classes = (SpaceClass::RefReservation, SpaceClass::Head);
+        around.dirs.transfer(&mos, dir, classes, from_reservation)
+    }
+
+    fn refreservation(
+        &self,
+        around: &mut Surroundings<'_>,
+        dir: ObjectId,
+    ) -> Result<u64, LiveError> {
+        let properties = around.dirs.get(&around.mos, dir)?.properties;
+        let Some(properties) = properties else { return Ok(0) };
+        Ok(around.mos.number(properties, "refreservation")?.unwrap_or(0))
+    }
+
+    /// Puts blocks that the snapshot before has on the dead list.
+    fn bury(
+        &self,
+        around: &mut Surroundings<'_>,
+        phys: &mut DslDataset,
+        dead: &[BlockPointer],
+    ) -> Result<(), LiveError> {
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let mos = around.mos;
+        if let Some(list) = phys.deadlist {
+            deadlist::insert(&mos, around.features, list, dead, around.deflation)?;
+        }
+        let origin = around.dirs.get(&mos, phys.dir)?.origin;
+        let origin_txg = match origin {
+            Some(origin) => mos.record::<DslDataset>(origin)?.creation_txg,
+            None => Txg(0),
+        };
+        let mut previous = match phys.previous_snapshot {
+            Some(id) => Some((id, mos.record::<DslDataset>(id)?)),
+            None => None,
+        };
+        let mut to_snapshots = 0_i64;
+        for pointer in dead {
+            let delta = around.deflation.of(pointer);
+            add_sums(phys, -delta);
+            let birth = pointer.logical_birth();
+            if let Some((_, previous)) = &mut previous
+                && previous.next_snapshot == Some(self.id)
+                && birth > previous.previous_snapshot_txg
+            {
+                apply(&mut previous.unique, delta.used);
+            }
+            if birth > origin_txg {
+                to_snapshots = to_snapshots.wrapping_add(delta.used);
+            }
+        }
+        if let Some((id, previous)) = previous {
+            mos.set_record(id, &previous)?;
+        }
+        let classes = (SpaceClass::Head, SpaceClass::Snapshots);
+        around.dirs.transfer(&mos, phys.dir, classes, to_snapshots)
+    }
+
+    /// Marks the dataset as a user of features.
+    fn activate(
+        &self,
+        around: &mut Surroundings<'_>,
+        features: &BTreeSet<Feature>,
+    ) -> Result<(), LiveError> {
+        for feature in features {
+            activate(&around.mos, around.features, self.id, *feature)?;
+        }
+        Ok(())
+    }
+}
+
+/// Marks a dataset as a user of a feature (spec 04, section 3.4).
+pub(crate) fn activate(
+    mos: &MosTx<'_>,
+    features: &mut Features,
+    dataset: ObjectId,
+    feature: Feature,
+) -> Result<(), LiveError> {
+    if !features.is_enabled(feature) {
+        return Ok(());
+    }
+    zapify(mos, features, dataset)?;
+    if mos.lookup(dataset, feature.guid())?.is_none() {
+        mos.insert(dataset, feature.guid(), 0_u64)?;
+        features.add(mos, feature, 1)?;
+    }
+    Ok(())
+}
+
+/// Makes the blocks of a directory's or dataset's object a ZAP, unless they are one (spec 04,
+/// section 2.2).
+pub(crate) fn zapify(
+    mos: &MosTx<'_>,
+    features: &mut Features,
+    id: ObjectId,
+) -> Result<(), LiveError> {
+    if mos.object(id)?.object_type()? == ObjectType::ZAP_METADATA {
+        return Ok(());
+    }
+    mos.zapify(id)?;
+    features.add(mos, Feature::ExtensibleDataset, 1)
+}
+
+fn add_sums(phys: &mut DslDataset, delta: SpaceDelta) {
+    apply(&mut phys.referenced, delta.used);
+    apply(&mut phys.compressed, delta.compressed);
+    apply(&mut phys.uncompressed, delta.uncompressed);
+}

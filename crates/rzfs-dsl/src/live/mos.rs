@@ -1,0 +1,249 @@
+//! The objects of the MOS as a sync pass changes them.
+
+use super::LiveError;
+use parking_lot::Mutex;
+use rzfs_dmu::live::{LiveObject, LiveObjset, NewObject, SyncTx};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{ByteOrder, FormatError, ObjectId};
+use rzfs_zap::{KeyRef, NewZap, Zap, ZapEntry, ZapValue};
+use std::collections::HashMap;
+
+/// log2 of the size of indirect blocks that are not said to be smaller.
+pub(crate) const INDIRECT_SHIFT: u8 = 17;
+/// Bytes of a block of which there is nothing to say.
+const SMALLEST_BLOCK: u32 = 512;
+
+/// The MOS with the ZAPs in it that have been used, which stay open.
+#[derive(Debug)]
+pub(crate) struct LiveMos {
+    objset: LiveObjset,
+    zaps: Mutex<HashMap<ObjectId, Zap<LiveObject>>>,
+}
+
+impl LiveMos {
+    pub(crate) fn new(objset: LiveObjset) -> Self {
+        Self { objset, zaps: Mutex::default() }
+    }
+
+    pub(crate) const fn objset(&self) -> &LiveObjset {
+        &self.objset
+    }
+
+    /// The MOS in a pass; `random` gives the salts of new ZAPs.
+    pub(crate) fn in_pass<'a>(
+        &'a self,
+        tx: &'a SyncTx<'a>,
+        random: &'a dyn Fn() -> u64,
+    ) -> MosTx<'a> {
+        MosTx { mos: self, tx, random }
+    }
+}
+
+/// A record in a bonus.
+pub(crate) trait BonusRecord: Sized {
+    /// The type that such a bonus has.
+    const BONUS_TYPE: ObjectType;
+
+    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError>;
+    fn encode(&self) -> Vec<u8>;
+}
+
+/// The MOS in a sync pass.
+#[derive(Clone, Copy)]
+pub(crate) struct MosTx<'a> {
+    mos: &'a LiveMos,
+    tx: &'a SyncTx<'a>,
+    random: &'a dyn Fn() -> u64,
+}
+
+impl<'a> MosTx<'a> {
+    pub(crate) const fn tx(&self) -> &'a SyncTx<'a> {
+        self.tx
+    }
+
+    pub(crate) const fn objset(&self) -> &'a LiveObjset {
+        &self.mos.objset
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        (self.random)()
+    }
+
+    pub(crate) fn object(&self, id: ObjectId) -> Result<LiveObject, LiveError> {
+        Ok(self.mos.objset.object(id)?)
+    }
+
+    /// Makes an object without contents.
+    pub(crate) fn create(
+        &self,
+        object_type: ObjectType,
+        data_block_size: u32,
+        bonus_type: ObjectType,
+        bonus: &[u8],
+    ) -> Result<LiveObject, LiveError> {
+        let new = NewObject {
+            object_type,
+            data_block_size,
+            indirect_shift: INDIRECT_SHIFT,
+            bonus_type,
+            bonus,
+            slots: 1,
+        };
+        Ok(self.mos.objset.allocate(self.tx, new)?)
+    }
+
+    /// Makes an object with a record in its bonus and a block size of its own.
+    pub(crate) fn create_record<R: BonusRecord>(
+        &self,
+        object_type: ObjectType,
+        data_block_size: u32,
+        record: &R,
+    ) -> Result<ObjectId, LiveError> {
+        let object = self.create(object_type, data_block_size, R::BONUS_TYPE, &record.encode())?;
+        Ok(object.id())
+    }
+
+    /// The record in an object's bonus.
+    pub(crate) fn record<R: BonusRecord>(&self, id: ObjectId) -> Result<R, LiveError> {
+        let object = self.object(id)?;
+        R::decode(&object.bonus()?, object.bonus_order()).map_err(LiveError::corrupt(id))
+    }
+
+    pub(crate) fn set_record<R: BonusRecord>(
+        &self,
+        id: ObjectId,
+        record: &R,
+    ) -> Result<(), LiveError> {
+        Ok(self.object(id)?.set_bonus(self.tx, R::BONUS_TYPE, &record.encode())?)
+    }
+
+    /// Makes an empty ZAP.
+    pub(crate) fn create_zap(&self, object_type: ObjectType) -> Result<ObjectId, LiveError> {
+        let new = NewZap::new(self.random());
+        self.create_zap_with(object_type, ObjectType::NONE, &[], &new)
+    }
+
+    /// Makes an empty ZAP with a bonus, or of another form.
+    pub(crate) fn create_zap_with(
+        &self,
+        object_type: ObjectType,
+        bonus_type: ObjectType,
+        bonus: &[u8],
+        new: &NewZap,
+    ) -> Result<ObjectId, LiveError> {
+        let object = self.create(object_type, SMALLEST_BLOCK, bonus_type, bonus)?;
+        let id = object.id();
+        let zap = object.create_zap(self.tx, new).map_err(LiveError::zap(id))?;
+        self.mos.zaps.lock().insert(id, zap);
+        Ok(id)
+    }
+
+    /// Makes an object without contents a ZAP, beside its bonus.
+    pub(crate) fn zapify(&self, id: ObjectId) -> Result<(), LiveError> {
+        let object = self.object(id)?;
+        object.set_object_type(self.tx, ObjectType::ZAP_METADATA)?;
+        let new = NewZap::new(self.random());
+        let zap = object.create_zap(self.tx, &new).map_err(LiveError::zap(id))?;
+        self.mos.zaps.lock().insert(id, zap);
+        Ok(())
+    }
+
+    /// Frees an object, of whichever kind.
+    pub(crate) fn destroy(&self, id: ObjectId) -> Result<(), LiveError> {
+        self.mos.zaps.lock().remove(&id);
+        Ok(self.object(id)?.destroy(self.tx)?)
+    }
+
+    /// Lets `visit` work with an open ZAP.
+    fn with_zap<T>(
+        &self,
+        id: ObjectId,
+        visit: impl FnOnce(&mut Zap<LiveObject>, &LiveObject) -> Result<T, LiveError>,
+    ) -> Result<T, LiveError> {
+        let object = self.object(id)?;
+        let mut zaps = self.mos.zaps.lock();
+        let mut zap = match zaps.remove(&id) {
+            Some(zap) => zap,
+            None => object.zap().map_err(LiveError::zap(id))?,
+        };
+        // After an error the ZAP has to be opened anew.
+        let value = visit(&mut zap, &object)?;
+        zaps.insert(id, zap);
+        Ok(value)
+    }
+
+    pub(crate) fn lookup<'k>(
+        &self,
+        zap: ObjectId,
+        key: impl Into<KeyRef<'k>>,
+    ) -> Result<Option<ZapValue>, LiveError> {
+        let key = key.into();
+        self.with_zap(zap, |open, object| {
+            open.writer(object.zap_blocks(self.tx)).lookup(key).map_err(LiveError::zap(zap))
+        })
+    }
+
+    /// The number of a name.
+    pub(crate) fn number(&self, zap: ObjectId, name: &str) -> Result<Option<u64>, LiveError> {
+        Ok(self.lookup(zap, name)?.and_then(|value| value.first_u64()))
+    }
+
+    /// The object that a name refers to.
+    pub(crate) fn object_of(
+        &self,
+        zap: ObjectId,
+        name: &str,
+    ) -> Result<Option<ObjectId>, LiveError> {
+        Ok(self.number(zap, name)?.and_then(|number| ObjectId(number).non_zero()))
+    }
+
+    /// All entries.
+    pub(crate) fn entries(&self, zap: ObjectId) -> Result<Vec<ZapEntry>, LiveError> {
+        self.with_zap(zap, |open, _| {
+            open.entries().map(|entry| entry.map_err(LiveError::zap(zap))).collect()
+        })
+    }
+
+    /// Sets the value of a key.
+    pub(crate) fn set<'k>(
+        &self,
+        zap: ObjectId,
+        key: impl Into<KeyRef<'k>>,
+        value: impl Into<ZapValue>,
+    ) -> Result<(), LiveError> {
+        let (key, value) = (key.into(), value.into());
+        self.with_zap(zap, |open, object| {
+            open.writer(object.zap_blocks(self.tx)).update(key, value).map_err(LiveError::zap(zap))
+        })
+    }
+
+    /// Adds a key that must not be there.
+    pub(crate) fn insert<'k>(
+        &self,
+        zap: ObjectId,
+        key: impl Into<KeyRef<'k>>,
+        value: impl Into<ZapValue>,
+    ) -> Result<(), LiveError> {
+        let (key, value) = (key.into(), value.into());
+        self.with_zap(zap, |open, object| {
+            open.writer(object.zap_blocks(self.tx)).insert(key, value).map_err(LiveError::zap(zap))
+        })
+    }
+
+    /// Removes a key; tells whether it was there.
+    pub(crate) fn remove<'k>(
+        &self,
+        zap: ObjectId,
+        key: impl Into<KeyRef<'k>>,
+    ) -> Result<bool, LiveError> {
+        let key = key.into();
+        self.with_zap(zap, |open, object| {
+            open.writer(object.zap_blocks(self.tx)).remove(key).map_err(LiveError::zap(zap))
+        })
+    }
+}
+
+/// The name under which a ZAP has a number as key.
+pub(crate) fn number_key(number: u64) -> String {
+    format!("{number:x}")
+}

@@ -1,0 +1,207 @@
+//! Making a pool that is on disk writable (spec 01, section 9.9).
+
+use super::accounting::AccountingScope;
+use super::allocation;
+use super::devices::VdevWriter;
+use super::dir::Directories;
+use super::environment::Environment;
+use super::features::Features;
+use super::frees::FreeLists;
+use super::history::Event;
+use super::mos::LiveMos;
+use super::pool::{Assembly, Committed, Inner, LivePool};
+use super::space::SpaceDelta;
+use super::sync::SyncState;
+use super::{LiveDataset, LiveError, LiveOptions, policy};
+use crate::dataset::{Dataset, DatasetError};
+use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
+use rzfs_dmu::live::LiveObjset;
+use rzfs_dmu::txg::TxgEngine;
+use rzfs_dmu::write::{DeviceWriter, ObjsetPolicy};
+use rzfs_format::config::{LastHost, PoolConfig};
+use rzfs_format::dsl::DslDir;
+use rzfs_format::features::Feature;
+use rzfs_format::objset::{ObjsetBlock, ObjsetType};
+use rzfs_format::pool_state::PoolState;
+use rzfs_format::zil::ZilHeader;
+use rzfs_format::{ByteOrder, ObjectId};
+use std::sync::Arc;
+
+/// Features whose structures are not kept up yet: a pool that uses one is read only.
+const NOT_WRITTEN: [Feature; 8] = [
+    Feature::FastDedup,
+    Feature::BlockCloning,
+    Feature::Encryption,
+    Feature::LiveList,
+    Feature::DeviceRemoval,
+    Feature::RedactedDatasets,
+    Feature::PoolCheckpoint,
+    Feature::BookmarkWritten,
+];
+
+/// Why a pool can be read but not written.
+#[derive(Debug, thiserror::Error)]
+pub enum NotWritable {
+    /// Features that this software does not write are in use, by their names.
+    #[error("the pool uses features that cannot be written: {}", names.join(", "))]
+    Features {
+        /// The features.
+        names: Vec<String>,
+    },
+    /// Blocks of the pool have the byte order of another machine.
+    #[error("the pool was written by a machine of the other byte order")]
+    ByteOrder,
+    /// A dataset has an intent log that was not replayed.
+    #[error("{dataset} has an intent log that has to be replayed first")]
+    IntentLog {
+        /// The dataset.
+        dataset: String,
+    },
+    /// Something of the pool cannot be read.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A dataset cannot be read.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// The first txg cannot be written.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+}
+
+impl LivePool {
+    /// Takes over a pool that was opened for reading, with devices that can be written, and writes
+    /// a first txg: from then on the pool is this host's.
+    ///
+    /// # Errors
+    /// [`NotWritable`]; nothing has been written then, unless writing itself failed.
+    pub fn open(
+        pool: &Pool,
+        environment: Arc<dyn Environment>,
+        options: &LiveOptions,
+    ) -> Result<Self, NotWritable> {
+        check(pool)?;
+        let inner = Inner::of_pool(pool, environment, options)?;
+        let live = Self::start(Arc::new(inner));
+        let operation = "open";
+        let text = format!("pool version {}; software rzfs", pool.version());
+        let event = Event::Internal { operation, text, dataset: None };
+        live.log(event).map_err(|_| live.why_stopped())?;
+        Ok(live)
+    }
+
+    /// Opens a head for changes.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: it cannot be read, or is a snapshot.
+    pub fn open_dataset(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
+        let mut datasets = self.inner().datasets.lock();
+        if let Some(open) = datasets.get(&dataset.object()) {
+            return Ok(Arc::clone(open));
+        }
+        let objset = dataset.open_objset()?;
+        let flags = objset.block().flags;
+        let scope = match objset.objset_type() {
+            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_PROJECT_QUOTA != 0 => {
+                AccountingScope::WithProjects
+            }
+            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_OBJECT_ACCOUNTING != 0 => {
+                AccountingScope::SpaceAndObjects
+            }
+            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_USER_ACCOUNTING != 0 => {
+                AccountingScope::Space
+            }
+            _ => AccountingScope::Nothing,
+        };
+        let policy = policy::of_dataset(dataset, self.inner().has_lz4)?;
+        let open = LiveDataset::new(dataset.object(), LiveObjset::open(objset), policy, scope);
+        let open = Arc::new(open);
+        datasets.insert(dataset.object(), Arc::clone(&open));
+        Ok(open)
+    }
+}
+
+/// Refuses pools whose structures would not be kept up.
+fn check(pool: &Pool) -> Result<(), NotWritable> {
+    if pool.mos().block().order != ByteOrder::NATIVE {
+        return Err(NotWritable::ByteOrder);
+    }
+    let features = pool.features();
+    let mut names: Vec<String> =
+        features.unsupported(FeatureNeed::Writing).map(|feature| feature.guid).collect();
+    let active = NOT_WRITTEN.iter().filter(|feature| features.is_active(**feature));
+    names.extend(active.map(|feature| feature.name().to_owned()));
+    if !pool.dedup_tables()?.is_empty() {
+        names.push("dedup".to_owned());
+    }
+    if !names.is_empty() {
+        return Err(NotWritable::Features { names });
+    }
+    let root = pool.datasets().root()?;
+    for dataset in std::iter::once(root.clone()).chain(root.descendants()?) {
+        let objset = dataset.open_locked()?;
+        let header = ZilHeader::decode(&objset.block().zil_header, objset.block().order);
+        if !header.is_ok_and(|header| header.first.is_hole()) {
+            return Err(NotWritable::IntentLog { dataset: dataset.name().to_owned() });
+        }
+    }
+    Ok(())
+}
+
+impl Inner {
+    fn of_pool(
+        pool: &Pool,
+        environment: Arc<dyn Environment>,
+        options: &LiveOptions,
+    ) -> Result<Self, NotWritable> {
+        let (vdevs, pipeline) = (Arc::clone(pool.vdevs()), pool.pipeline());
+        let features = Features::open(pool.directory(), pool.version(), pool.features())?;
+        let mos = LiveObjset::open(pool.mos().clone());
+        let space_features = allocation::space_features(&features);
+        let allocator = allocation::of_pool(pool, &mos, space_features, options.space)?;
+        let writer = options.writer(pipeline, &allocator, |feature| features.is_enabled(feature));
+        let devices: Arc<dyn DeviceWriter> = Arc::new(VdevWriter(Arc::clone(&vdevs)));
+        let has_lz4 = features.is_active(Feature::Lz4Compress);
+        let special = |name| -> Result<Option<ObjectId>, NotWritable> {
+            let root = pool.mos().object(pool.root_dataset_dir()).map_err(PoolError::from)?;
+            let corrupt = PoolError::corrupt(root.id());
+            let root = DslDir::decode(root.bonus(), root.order()).map_err(corrupt)?;
+            let Some(children) = root.children else { return Ok(None) };
+            Ok(Attributes::open(pool.mos(), children)?.object(name)?)
+        };
+        let name = "config";
+        let config_object = pool.directory().object(name)?.ok_or(PoolError::NoEntry { name })?;
+        let host = environment.host();
+        let config = PoolConfig {
+            state: PoolState::Active,
+            host: LastHost { id: host.id.into(), name: host.name.clone() },
+            ..pool.pool_config().clone()
+        };
+        vdevs.mark_all_configs_dirty();
+        let state = SyncState {
+            config,
+            dirs: Directories::default(),
+            frees: FreeLists::open(pool.directory(), special("$FREE")?)?,
+            features,
+            config_object,
+            history: pool.directory().object("history")?,
+            mos_dir: special("$MOS")?,
+            mos_delta: SpaceDelta::default(),
+            is_deflated: pool.directory().number("deflate")?.is_some_and(|deflate| deflate != 0),
+            is_config_dirty: true,
+        };
+        let committed = Committed { uberblock: pool.uberblock().clone(), mos: pool.mos().clone() };
+        Ok(Self::assemble(Assembly {
+            environment,
+            vdevs,
+            devices,
+            allocator,
+            writer,
+            mos: LiveMos::new(mos),
+            mos_policy: ObjsetPolicy::mos(policy::default_compression(has_lz4)),
+            has_lz4,
+            engine: TxgEngine::new(pool.txg(), options.txg),
+            committed,
+            state,
+        }))
+    }
+}

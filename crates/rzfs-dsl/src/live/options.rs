@@ -1,0 +1,79 @@
+//! What the owner of a pool that changes decides.
+
+use super::allocation::PoolSpace;
+use rzfs_dmu::BlockPipeline;
+use rzfs_dmu::txg::{DirtyLimits, TxgOptions};
+use rzfs_dmu::write::{BlockWriter, EncodeOptions, HoleBirth};
+use rzfs_format::features::Feature;
+use rzfs_format::units::SECTOR_SIZE;
+use rzfs_metaslab::allocator::{Allocator, SpaceTunables};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `zfs_txg_timeout`.
+const TXG_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the owner of a pool that changes decides.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveOptions {
+    /// Most bytes of block contents to keep in memory (`zfs_arc_max`).
+    pub arc_max: u64,
+    /// How much may be dirty, and for how long.
+    pub txg: TxgOptions,
+    /// Parameters of allocation.
+    pub space: SpaceTunables,
+    /// Threads that encode blocks.
+    pub threads: usize,
+}
+
+impl LiveOptions {
+    /// What makes the blocks of a pool that has these features enabled.
+    pub(crate) fn writer(
+        &self,
+        pipeline: &Arc<BlockPipeline>,
+        allocator: &Arc<Allocator>,
+        has: impl Fn(Feature) -> bool,
+    ) -> BlockWriter {
+        let vdevs = pipeline.vdevs();
+        let normal = vdevs.top_levels().filter(|top| top.allocation_bias().is_none());
+        let smallest = normal.filter_map(|top| vdevs.min_allocation(top.vdev_id()?));
+        let (min_allocation, allocation_unit) = smallest
+            .map(|bytes| (bytes, bytes))
+            .reduce(|(min, unit), (bytes, _)| (min.min(bytes), common_divisor(unit, bytes)))
+            .unwrap_or((SECTOR_SIZE, SECTOR_SIZE));
+        let options = EncodeOptions {
+            salt: pipeline.salt().clone(),
+            min_allocation,
+            allocation_unit,
+            embedded_data: has(Feature::EmbeddedData),
+        };
+        let hole_birth = match has(Feature::HoleBirth) {
+            true => HoleBirth::Recorded,
+            false => HoleBirth::Forgotten,
+        };
+        let space = Arc::new(PoolSpace(Arc::clone(allocator)));
+        BlockWriter::new(Arc::clone(pipeline), space, options, hole_birth, self.threads)
+    }
+}
+
+const fn common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+impl Default for LiveOptions {
+    /// OpenZFS's defaults for this machine; a cache of 512 MiB.
+    fn default() -> Self {
+        let info = rustix::system::sysinfo();
+        let memory = (info.totalram as u64).saturating_mul(info.mem_unit.into());
+        let limits = DirtyLimits::of_memory(memory);
+        Self {
+            arc_max: 512 << 20,
+            txg: TxgOptions { limits, timeout: TXG_TIMEOUT },
+            space: SpaceTunables { physical_memory: memory, ..SpaceTunables::default() },
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! How a dataset's blocks are written, from its properties (spec 02, sections 4.13 and 5.4).
+
+use crate::dataset::{Dataset, DatasetError};
+use rzfs_codec::compress::ZstdLevel;
+use rzfs_dmu::write::{ObjsetPolicy, RedundantMetadata};
+use rzfs_format::checksum::ChecksumFunction;
+use rzfs_format::compression::CompressionFunction;
+
+/// Bits of the property `compression` that are the function; the level is above.
+const COMPRESSION_BITS: u32 = 7;
+
+/// What metadata are compressed with, and data whose compression is just `on`.
+pub(crate) const fn default_compression(has_lz4: bool) -> CompressionFunction {
+    if has_lz4 { CompressionFunction::Lz4 } else { CompressionFunction::Lzjb }
+}
+
+/// The policy that a dataset's properties make; values that no property can have count as the
+/// default.
+pub(crate) fn of_dataset(dataset: &Dataset, has_lz4: bool) -> Result<ObjsetPolicy, DatasetError> {
+    let number = |name| dataset.stored_number(name).map(Option::unwrap_or_default);
+    let default = default_compression(has_lz4);
+    let (compression, zstd_level) = compression(number("compression")?, default);
+    Ok(ObjsetPolicy {
+        checksum: checksum(number("checksum")?),
+        compression,
+        zstd_level,
+        metadata_compression: default,
+        copies: number("copies")?.clamp(1, 3) as u8,
+        redundant_metadata: match number("redundant_metadata")? {
+            1 => RedundantMetadata::Most,
+            2 => RedundantMetadata::Some,
+            3 => RedundantMetadata::None,
+            _ => RedundantMetadata::All,
+        },
+        special_small_blocks: number("special_small_blocks")?,
+    })
+}
+
+fn checksum(stored: u64) -> ChecksumFunction {
+    use ChecksumFunction::{Blake3, EdonR, Fletcher2, Fletcher4, Off, Sha256, Sha512, Skein};
+    let function = u8::try_from(stored).ok().and_then(|n| ChecksumFunction::from_number(n).ok());
+    match function {
+        Some(
+            function @ (Off | Fletcher2 | Fletcher4 | Sha256 | Sha512 | Skein | EdonR | Blake3),
+        ) => function,
+        Some(ChecksumFunction::NoParity) => Off,
+        _ => Fletcher4,
+    }
+}
+
+fn compression(stored: u64, default: CompressionFunction) -> (CompressionFunction, ZstdLevel) {
+    let number = stored & ((1 << COMPRESSION_BITS) - 1);
+    let level = u8::try_from(stored >> COMPRESSION_BITS).ok().and_then(ZstdLevel::from_number);
+    let function = match CompressionFunction::from_number(number as u8) {
+        Ok(CompressionFunction::Inherit | CompressionFunction::On) | Err(_) => default,
+        Ok(CompressionFunction::Empty) => CompressionFunction::Off,
+        Ok(function) => function,
+    };
+    (function, level.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_numbers_are_functions() {
+        let lz4 = CompressionFunction::Lz4;
+        assert_eq!(compression(1, lz4).0, lz4);
+        assert_eq!(compression(2, lz4).0, CompressionFunction::Off);
+        let (function, level) = compression(16 | 19 << 7, lz4);
+        assert_eq!((function, level.number()), (CompressionFunction::Zstd, 19));
+        assert_eq!(compression(16, lz4).1, ZstdLevel::DEFAULT);
+        assert_eq!(checksum(1), ChecksumFunction::Fletcher4);
+        assert_eq!(checksum(14), ChecksumFunction::Blake3);
+        assert_eq!(checksum(99), ChecksumFunction::Fletcher4);
+    }
+}

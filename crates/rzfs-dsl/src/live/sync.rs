@@ -1,0 +1,289 @@
+//! Syncing a transaction group: from dirty objects to a durable uberblock (spec 06, sections 19
+//! and 20).
+//!
+//! ```text
+//! pass 1: datasets ─> directories ─> MOS ─> tasks ─> frees ─> space maps
+//! pass 2:                           MOS ─────────> frees ─> space maps
+//! ...until the MOS stays clean
+//! commit: flush ─> even labels ─> uberblock ─> odd labels
+//! ```
+//! Each pass writes the MOS first and changes space maps after, which the next pass writes. From
+//! the second pass on blocks of the same size keep their places, so the changes die out.
+
+use super::LiveError;
+use super::config;
+use super::dir::{Directories, SpaceClass};
+use super::features::Features;
+use super::frees::{FreeLists, free_block};
+use super::head::Surroundings;
+use super::mos::MosTx;
+use super::pool::Inner;
+use super::space::{Deflation, SpaceDelta};
+use super::space_store::LiveStore;
+use rzfs_dmu::DmuError;
+use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx, Transaction};
+use rzfs_dmu::sync::BlockAccounting;
+use rzfs_dmu::txg::QuiescedTxg;
+use rzfs_dmu::write::WriteStream;
+use rzfs_format::config::{PoolConfig, VdevZaps};
+use rzfs_format::dnode::{Dnode, DnodeFlags};
+use rzfs_format::{BlockPointer, ObjectId, Txg};
+use rzfs_metaslab::allocator::{Activity, SyncPass};
+use rzfs_vdev::ConfigSync;
+
+/// Passes after which something is wrong: real txgs need fewer than ten.
+const MAX_PASSES: u32 = 100;
+
+/// What only the syncing thread knows and changes.
+#[derive(Debug)]
+pub(crate) struct SyncState {
+    /// What labels and the MOS say about the pool.
+    pub(crate) config: PoolConfig,
+    pub(crate) dirs: Directories,
+    pub(crate) features: Features,
+    pub(crate) frees: FreeLists,
+    pub(crate) config_object: ObjectId,
+    pub(crate) history: Option<ObjectId>,
+    /// The directory that the MOS itself is charged to.
+    pub(crate) mos_dir: Option<ObjectId>,
+    /// What the MOS takes more since its directory was charged last.
+    pub(crate) mos_delta: SpaceDelta,
+    pub(crate) is_deflated: bool,
+    /// The configuration has to be written.
+    pub(crate) is_config_dirty: bool,
+}
+
+/// The MOS as owner of its blocks.
+struct MosSpace<'a> {
+    deflation: Deflation<'a>,
+    delta: SpaceDelta,
+    frees: Vec<BlockPointer>,
+}
+
+impl BlockAccounting for MosSpace<'_> {
+    fn born(&mut self, pointer: &BlockPointer) {
+        if !pointer.is_hole() {
+            self.delta += self.deflation.of(pointer);
+        }
+    }
+
+    fn killed(&mut self, pointer: &BlockPointer) {
+        if !pointer.is_hole() {
+            self.delta += -self.deflation.of(pointer);
+            if !pointer.is_embedded() {
+                self.frees.push(*pointer);
+            }
+        }
+    }
+}
+
+impl SpaceOwner for MosSpace<'_> {
+    fn dnode_flags(&self) -> DnodeFlags {
+        DnodeFlags::default()
+    }
+
+    fn dnode_changed(&mut self, _: ObjectId, _: Option<&Dnode>, _: Option<&Dnode>) {}
+
+    fn write_accounting(&mut self, _: &LiveObjset, _: &SyncTx<'_>) -> Result<(), DmuError> {
+        Ok(())
+    }
+}
+
+/// What a pass leaves.
+struct Pass<'s> {
+    space: SyncPass<'s>,
+    next: Next,
+}
+
+/// Whether passes have died out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// Something became dirty that this pass has not written.
+    AnotherPass,
+    /// Everything is written.
+    Done,
+}
+
+impl Inner {
+    /// Writes a group to disk.
+    pub(super) fn sync_group(
+        &self,
+        state: &mut SyncState,
+        txg: QuiescedTxg,
+    ) -> Result<(), LiveError> {
+        let mut labels = ConfigSync::begin(&self.vdevs);
+        let mut space = self.allocator.begin_sync(txg.txg())?;
+        for number in 1.. {
+            let pass = self.run_pass(state, &txg, number, &mut labels, space)?;
+            space = pass.space;
+            if pass.next == Next::Done {
+                break;
+            }
+            if number == MAX_PASSES {
+                return Err(LiveError::NoConvergence { txg: txg.txg(), passes: number });
+            }
+        }
+        let finished = space.finish()?;
+        if self.has_changed(txg.txg(), &labels) {
+            self.commit(state, txg.txg(), labels)?;
+        }
+        finished.committed()?;
+        txg.committed();
+        Ok(())
+    }
+
+    /// Whether the txg has changed anything that has to be committed.
+    fn has_changed(&self, txg: Txg, labels: &ConfigSync<'_>) -> bool {
+        self.mos.objset().synced().root().logical_birth() == txg || !labels.dirty().is_empty()
+    }
+
+    /// One pass, with all of its blocks on the devices.
+    fn run_pass<'s>(
+        &self,
+        state: &mut SyncState,
+        txg: &QuiescedTxg,
+        number: u32,
+        labels: &mut ConfigSync<'_>,
+        space: SyncPass<'s>,
+    ) -> Result<Pass<'s>, LiveError> {
+        let stream = WriteStream::start(&self.devices);
+        let tx = SyncTx::new(txg, number, &self.writer, &stream);
+        let result = self.change_and_write(state, &tx, labels, space);
+        let failed = stream.finish();
+        let pass = result?;
+        match failed.into_iter().next() {
+            Some(failed) => Err(failed.error.into()),
+            None => Ok(pass),
+        }
+    }
+
+    fn change_and_write<'s>(
+        &self,
+        state: &mut SyncState,
+        tx: &SyncTx<'_>,
+        labels: &mut ConfigSync<'_>,
+        space: SyncPass<'s>,
+    ) -> Result<Pass<'s>, LiveError> {
+        let random = || self.environment.random();
+        let mos = self.mos.in_pass(tx, &random);
+        let deflation = Deflation::new(&self.vdevs, state.is_deflated);
+        self.write_config(state, &mos, labels)?;
+        self.sync_datasets(state, mos, deflation)?;
+        state.dirs.write(&mos)?;
+        self.sync_mos(state, &mos, deflation)?;
+        let is_first = tx.pass() == 1;
+        if is_first {
+            self.run_tasks(state, mos)?;
+        }
+        self.free(state, &mos, deflation, &space)?;
+        if is_first {
+            // Tasks may have changed what the configuration says.
+            self.write_config(state, &mos, labels)?;
+        }
+        let is_idle = !self.is_dirty(tx.txg()) && !self.has_changed(tx.txg(), labels);
+        let activity = if is_idle { Activity::Idle } else { Activity::Busy };
+        let mut store = LiveStore { mos, features: &mut state.features, vdevs: &self.vdevs };
+        let space = space.sync(&mut store, activity)?;
+        if is_first && !is_idle {
+            let pipeline = self.mos.objset().pipeline();
+            let free = |pointer: &BlockPointer| free_block(&space, pipeline, pointer);
+            state.frees.free_deferred(&mos, deflation, &free)?;
+        }
+        self.settle_mos_space(state, &mos)?;
+        state.dirs.write(&mos)?;
+        let next = if self.is_dirty(tx.txg()) { Next::AnotherPass } else { Next::Done };
+        Ok(Pass { space, next })
+    }
+
+    /// Whether something has to be written in another pass.
+    fn is_dirty(&self, txg: Txg) -> bool {
+        self.mos.objset().is_dirty(txg)
+            || self.datasets().iter().any(|dataset| dataset.objset().is_dirty(txg))
+    }
+
+    /// Writes the configuration if something of it has changed.
+    fn write_config(
+        &self,
+        state: &mut SyncState,
+        mos: &MosTx<'_>,
+        labels: &mut ConfigSync<'_>,
+    ) -> Result<(), LiveError> {
+        if state.features.take_new_label() {
+            self.vdevs.mark_all_configs_dirty();
+        }
+        let has_new_labels = labels.absorb();
+        let is_dirty = std::mem::take(&mut state.is_config_dirty) || has_new_labels;
+        // Labels say the number of their txg, and so does the configuration.
+        if !is_dirty && (mos.tx().pass() > 1 || labels.dirty().is_empty()) {
+            return Ok(());
+        }
+        config::create_vdev_zaps(mos, &mut state.features, &self.vdevs)?;
+        labels.absorb();
+        let corrupt = LiveError::corrupt(state.config_object);
+        state.config.txg = mos.tx().txg();
+        let features = config::features_for_read(&state.features).map_err(&corrupt)?;
+        state.config.features_for_read = Some(features);
+        let list = self.vdevs.mos_config(&state.config, VdevZaps::Maintained).map_err(corrupt)?;
+        config::write_list(mos, state.config_object, &list)
+    }
+
+    fn sync_datasets(
+        &self,
+        state: &mut SyncState,
+        mos: MosTx<'_>,
+        deflation: Deflation<'_>,
+    ) -> Result<(), LiveError> {
+        for dataset in self.datasets() {
+            if dataset.objset().is_dirty(mos.tx().txg()) {
+                let mut around = Surroundings {
+                    mos,
+                    dirs: &mut state.dirs,
+                    features: &mut state.features,
+                    frees: &mut state.frees.now,
+                    deflation,
+                };
+                dataset.sync(&mut around)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_mos(
+        &self,
+        state: &mut SyncState,
+        mos: &MosTx<'_>,
+        deflation: Deflation<'_>,
+    ) -> Result<(), LiveError> {
+        let mut space = MosSpace { deflation, delta: SpaceDelta::default(), frees: Vec::new() };
+        self.mos.objset().sync(mos.tx(), self.mos_policy, &mut space)?;
+        state.mos_delta += space.delta;
+        state.frees.now.append(&mut space.frees);
+        Ok(())
+    }
+
+    /// Charges the directory of the MOS.
+    fn settle_mos_space(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        let delta = std::mem::take(&mut state.mos_delta);
+        match state.mos_dir {
+            Some(dir) => state.dirs.charge(mos, dir, SpaceClass::Head, delta),
+            None => Ok(()),
+        }
+    }
+
+    fn free(
+        &self,
+        state: &mut SyncState,
+        mos: &MosTx<'_>,
+        deflation: Deflation<'_>,
+        space: &SyncPass<'_>,
+    ) -> Result<(), LiveError> {
+        let pipeline = self.mos.objset().pipeline();
+        let free = |pointer: &BlockPointer| free_block(space, pipeline, pointer);
+        let SyncState { frees, dirs, features, .. } = state;
+        frees.free_dead(mos, features, deflation, &free)?;
+        if mos.tx().pass() == 1 {
+            frees.free_background(mos, dirs, deflation, &free)?;
+        }
+        Ok(())
+    }
+}
