@@ -6,7 +6,10 @@
 //! ```text
 //! PoolMetaslabs ── VdevMetaslabs ── Metaslab ── SpaceMap ── SpaceMapStore
 //!      └ replay of the log space maps    └ RangeTree: what is allocated, what only the logs know
+//! Allocator ── classes, groups, metaslabs that are loaded ── SpaceMap ── SyncStore
 //! ```
+//! A pool that is open for writing hands what was read to an [`Allocator`], which gives space
+//! away, takes it back and keeps the maps true.
 //!
 //! Maps are written through [`SyncStore`], by whoever syncs a txg: [`space_map::append`] is the one
 //! place that adds words to a map. [`memory::MemoryStore`] is such a store in memory, for tests and

@@ -36,7 +36,8 @@ pub trait Devices: Send + Sync {
         self.allocated_size(vdev, SECTOR_SIZE, txg)
     }
 
-    /// The vdev's deflate ratio (spec 06, section 21.1): what 512 allocated bytes count as.
+    /// The vdev's deflate ratio (spec 06, section 21.1): what 512 allocated bytes count as;
+    /// 512 in pools whose object directory has no `deflate`.
     fn deflate_ratio(&self, vdev: VdevId) -> u64;
 
     /// Disks less parity: how many aliquots the vdev takes at once.

@@ -4,8 +4,9 @@ use super::Allocator;
 use super::class;
 use super::context::Context;
 use super::devices::Writability;
+use super::free::Need;
 use super::group::OrderKey;
-use super::metaslab::{Active, FreeTree, LiveMetaslab, State};
+use super::metaslab::{Active, FreeTree, LiveMetaslab, State, slot};
 use super::request::{AllocationRequest, ClassKind, Content, NoSpace, Placement};
 use super::topology::{Allocating, Member, Topology};
 use crate::log::book::MetaslabId;
@@ -241,14 +242,14 @@ impl Allocator {
         usize::try_from(locality % count).unwrap_or(0)
     }
 
-    /// Takes back what [`Allocator::allocate`] gave in this txg and nobody has written to.
+    /// Takes back what [`Allocator::allocate`] gave in this txg and nobody refers to.
     pub fn unallocate(&self, dvas: &[Dva], txg: Txg) {
         let topology = self.topology();
         for dva in dvas.iter().filter(|dva| dva.is_valid()) {
             let range = dva.offset()..dva.offset().saturating_add(dva.asize());
             let vdev = topology.vdevs.get(&dva.vdev());
             if let Some(metaslab) = vdev.and_then(|vdev| vdev.metaslab_of(&range)) {
-                metaslab.give_back(range, txg);
+                metaslab.give_back(&self.context, range, txg);
             }
         }
         self.written(dvas);
@@ -348,17 +349,24 @@ impl LiveMetaslab {
         }
     }
 
-    /// Makes a range that was allocated in `txg` and is not recorded free again.
-    fn give_back(&self, range: Range<u64>, txg: Txg) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let Some(transient) = &mut state.transient else { return };
-        let allocating = &mut transient.allocating[super::metaslab::slot(txg)];
-        if allocating.remove(range.clone()).is_ok()
-            && let FreeTree::Loaded(free) = &mut state.free
-            && let Err(error) = free.add(range)
-        {
-            tracing::error!(vdev = %self.id.vdev, metaslab = self.id.index, %error, "lost space");
+    /// Makes a range that was allocated in `txg` free again; if that is recorded already, it is
+    /// freed.
+    fn give_back(&self, context: &Context, range: Range<u64>, txg: Txg) {
+        let unrecorded = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            let transient = self.transient(state);
+            let removed = transient.allocating[slot(txg)].remove(range.clone());
+            removed.and_then(|()| match &mut state.free {
+                FreeTree::Loaded(free) => free.add(range.clone()),
+                _ => Ok(()),
+            })
+        };
+        if unrecorded.is_err() {
+            context.mark_dirty(txg, self.id);
+            if let Err(error) = self.free(range, Need::Nobody) {
+                tracing::error!(%error, "space that was not used is lost");
+            }
         }
     }
 }
