@@ -214,6 +214,7 @@ pub(super) fn check_metaslabs(world: &World) {
                     metaslab.id.index
                 )
             );
+            assert!(!matches!(state.free, metaslab::FreeTree::Unusable));
             if let metaslab::FreeTree::Loaded(free) = &state.free {
                 let allocating = state
                     .transient

@@ -17,7 +17,8 @@ enum Step {
     /// A block dies in the next sync.
     Free { which: usize },
     /// The txg is synced; meanwhile blocks are allocated for its second pass and the next txg.
-    Sync { in_pass: u64, ahead: u64 },
+    /// Metaslabs may be unloaded and loaded between the passes.
+    Sync { in_pass: u64, ahead: u64, reload: bool },
     /// A txg in which nothing happens.
     Idle,
     /// The pool is exported and imported.
@@ -31,7 +32,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => (1_u64..60, 1_u8..4).prop_map(|(sectors, copies)| Step::Allocate { sectors, copies }),
         1 => (1_u64..60).prop_map(|sectors| Step::Retract { sectors }),
         8 => any::<usize>().prop_map(|which| Step::Free { which }),
-        5 => (0_u64..4, 0_u64..4).prop_map(|(in_pass, ahead)| Step::Sync { in_pass, ahead }),
+        6 => (0_u64..4, 0_u64..4, any::<bool>())
+            .prop_map(|(in_pass, ahead, reload)| Step::Sync { in_pass, ahead, reload }),
         1 => Just(Step::Idle),
         1 => Just(Step::Export),
         1 => Just(Step::Crash),
@@ -118,7 +120,7 @@ impl Run {
         assert_eq!(self.world.allocator.usage(), before);
     }
 
-    fn sync(&mut self, in_pass: u64, ahead: u64, activity: Activity) {
+    fn sync(&mut self, in_pass: u64, ahead: u64, activity: Activity, reload: bool) {
         let txg = self.world.txg;
         let mut store = self.world.store.clone();
         let allocator = std::mem::replace(&mut self.world.allocator, idle_allocator(&store));
@@ -130,6 +132,10 @@ impl Run {
             assert!(matches!(pass.free(*dva, Txg(1)), Err(MetaslabError::Range { .. })));
         }
         let pass = pass.sync(&mut store, activity).unwrap();
+        if reload {
+            unload_all(&allocator);
+            allocator.preload();
+        }
         self.waiting.extend(dying.iter().map(|dva| (txg, *dva)));
         for dva in second {
             pass.free(*dva, Txg(1)).unwrap();
@@ -208,23 +214,33 @@ impl Run {
                     self.dying.extend(block.dvas);
                 }
             }
-            Step::Sync { in_pass, ahead } => self.sync(in_pass, ahead, Activity::Busy),
+            Step::Sync { in_pass, ahead, reload } => {
+                self.sync(in_pass, ahead, Activity::Busy, reload);
+            }
             Step::Idle => {
                 let before = self.world.store.lock().take_activity();
                 if self.dying.is_empty() && self.blocks.iter().all(|b| b.txg < self.world.txg) {
-                    self.sync(0, 0, Activity::Idle);
+                    self.sync(0, 0, Activity::Idle, false);
                     let after = self.world.store.lock().take_activity();
                     assert_eq!(after, Default::default(), "after {before:?}");
                 }
             }
             Step::Export => {
                 self.world.allocator.flush_for_export();
-                self.sync(0, 0, Activity::Busy);
+                self.sync(0, 0, Activity::Busy, false);
                 assert!(self.world.store.lock().logs().len() <= 1);
                 self.reopen();
             }
             Step::Crash => self.reopen(),
         }
+    }
+}
+
+/// Unloads what can be unloaded, also what is in use.
+fn unload_all(allocator: &Allocator) {
+    for metaslab in allocator.topology().vdevs.values().flat_map(|vdev| &vdev.metaslabs) {
+        metaslab.passivate(&mut metaslab.state.lock(), &allocator.context);
+        metaslab.unload(&allocator.context);
     }
 }
 
@@ -267,8 +283,8 @@ proptest! {
         for step in &steps {
             run.step(step);
         }
-        run.sync(0, 0, Activity::Busy);
+        run.sync(0, 0, Activity::Busy, false);
         run.reopen();
-        run.sync(1, 1, Activity::Busy);
+        run.sync(1, 1, Activity::Busy, true);
     }
 }
