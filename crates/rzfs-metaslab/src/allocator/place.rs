@@ -357,10 +357,12 @@ impl LiveMetaslab {
             let state = &mut *state;
             let transient = self.transient(state);
             let removed = transient.allocating[slot(txg)].remove(range.clone());
-            removed.and_then(|()| match &mut state.free {
+            let added = removed.and_then(|()| match &mut state.free {
                 FreeTree::Loaded(free) => free.add(range.clone()),
                 _ => Ok(()),
-            })
+            });
+            self.reweigh(state, &context.features());
+            added
         };
         if unrecorded.is_err() {
             context.mark_dirty(txg, self.id);

@@ -71,6 +71,18 @@ fn a_full_pool_says_so_and_nothing_stays_allocated() {
 }
 
 #[test]
+fn what_is_taken_back_can_be_had_again() {
+    let world =
+        World::create(&[vdev(0, 4, 22, 12)], SpaceTunables::default(), SpaceFeatures::NEW_POOL);
+    for _ in 0..20 {
+        let dvas: Vec<Dva> =
+            std::iter::from_fn(|| world.allocate(0x20000, 1).ok()).flatten().collect();
+        assert_eq!(dvas.len(), 4 * 32);
+        world.allocator.unallocate(&dvas, world.txg);
+    }
+}
+
+#[test]
 fn a_txg_that_failed_is_the_last() {
     let world = big_pool();
     drop(world.allocator.begin_sync(world.txg).unwrap());
