@@ -1,6 +1,7 @@
 //! Pools and datasets: import, configuration, snapshots, properties, encryption keys.
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod dataset;
 pub mod import;
 pub mod live;

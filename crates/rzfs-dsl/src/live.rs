@@ -10,7 +10,6 @@
 //! Everything in the MOS is changed by the one thread that syncs. Others read the MOS of the last
 //! durable uberblock through [`crate::Pool`]'s types, and hand in tasks.
 
-mod accounting;
 mod allocation;
 mod bpobj;
 mod commit;
@@ -36,8 +35,7 @@ mod space;
 mod space_store;
 mod sync;
 
-pub use accounting::{ObjectOwners, Owners};
-pub use create::NewContents;
+pub use create::{ContentsError, NewContents};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::LiveError;
 pub use export::NotExported;

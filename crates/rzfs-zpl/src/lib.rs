@@ -14,7 +14,6 @@
 //! [`FileSystem::forget`] takes an object that has changed.
 #![forbid(unsafe_code)]
 
-pub mod accounting;
 mod cache;
 mod contents;
 mod control;
@@ -48,6 +47,7 @@ pub use options::{
     AclType, CacheBudget, FileCaches, FileSystemOptions, SnapshotDirectory, SpaceUse, XattrUse,
 };
 pub use read_ahead::ReadAhead;
+pub use rzfs_dsl::accounting;
 pub use snapshots::DatasetSnapshots;
 pub use space::Statistics;
 pub use volume::Volume;

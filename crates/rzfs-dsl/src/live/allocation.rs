@@ -15,6 +15,7 @@ use rzfs_metaslab::allocator::{
     Devices, LogFeature, ObsoleteFeature, Placement, SpaceFeatures, SpaceTunables, VdevRole,
     Writability,
 };
+use rzfs_metaslab::layout::LayoutLimits;
 use rzfs_metaslab::space_map::append::{HeaderForm, MapFeatures};
 use rzfs_metaslab::{MetaslabError, VdevGeometry};
 use rzfs_vdev::config::AllocationBias;
@@ -162,6 +163,12 @@ pub(crate) fn of_new_pool(
     tunables: SpaceTunables,
 ) -> Result<Arc<Allocator>, MetaslabError> {
     let allocator = Allocator::new(options(vdevs, mos, SpaceFeatures::NONE, tunables));
+    for top in vdevs.top_levels() {
+        if let Some(asize) = top.asize() {
+            let shift = LayoutLimits::default().metaslab_shift(asize);
+            vdevs.change(top.guid(), |config| config.top.metaslab_shift = Some(shift.into()));
+        }
+    }
     for (geometry, top) in concrete(vdevs) {
         allocator.add_vdev(geometry, role(top), Availability::Now)?;
     }

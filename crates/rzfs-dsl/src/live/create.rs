@@ -2,7 +2,6 @@
 //! section 11.2).
 
 use super::LiveError;
-use super::accounting::AccountingScope;
 use super::bpobj::{self, LIST_BLOCK};
 use super::deadlist;
 use super::dir::Directories;
@@ -10,7 +9,7 @@ use super::environment::Environment;
 use super::features::{DIRECTORY, Features};
 use super::head::{LiveDataset, activate};
 use super::mos::{MosTx, number_key};
-use rzfs_dmu::DmuError;
+use crate::accounting::AccountingScope;
 use rzfs_dmu::live::{LiveObjset, NewObject, Transaction};
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::dsl::DslDataset;
@@ -28,6 +27,9 @@ const FSID_MASK: u64 = (1 << 56) - 1;
 /// Bytes of a block of the list of deferred frees.
 const DEFERRED_BLOCK: u32 = 16 << 10;
 
+/// Why the first objects of a set cannot be made; whoever makes them knows its type.
+pub type ContentsError = Box<dyn std::error::Error + Send + Sync>;
+
 /// What a new object set is to hold.
 pub trait NewContents {
     /// Its type.
@@ -37,7 +39,7 @@ pub trait NewContents {
     ///
     /// # Errors
     /// They cannot be made.
-    fn populate(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), DmuError>;
+    fn populate(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), ContentsError>;
 }
 
 /// Where datasets are made.
@@ -225,7 +227,7 @@ impl Maker<'_> {
         let pipeline = mos.objset().pipeline();
         let id = ObjsetId(head.get());
         let objset = LiveObjset::create(pipeline, id, contents.objset_type(), flags);
-        contents.populate(&objset, mos.tx())?;
+        contents.populate(&objset, mos.tx()).map_err(LiveError::Contents)?;
         for (feature, flag) in [
             (Feature::UserObjAccounting, ObjsetBlock::FLAG_OBJECT_ACCOUNTING),
             (Feature::ProjectQuota, ObjsetBlock::FLAG_PROJECT_QUOTA),

@@ -1,5 +1,6 @@
 //! Why a pool cannot be changed.
 
+use super::create::ContentsError;
 use crate::PoolError;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::sync::SyncError;
@@ -35,6 +36,9 @@ pub enum LiveError {
     /// Space cannot be accounted for.
     #[error(transparent)]
     Space(Box<MetaslabError>),
+    /// The first objects of a new set cannot be made.
+    #[error("a new object set: {0}")]
+    Contents(ContentsError),
     /// The pool was suspended before.
     #[error("the pool is suspended{}", reason.as_ref().map_or_else(String::new, |r| format!(": {r}")))]
     Suspended {

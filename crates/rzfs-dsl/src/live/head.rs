@@ -2,12 +2,12 @@
 //! (spec 04, sections 3 and 8).
 
 use super::LiveError;
-use super::accounting::{Accounting, AccountingScope, ObjectOwners};
 use super::deadlist;
 use super::dir::{Directories, SpaceClass};
 use super::features::Features;
 use super::mos::{BonusRecord, MosTx};
 use super::space::{Deflation, SpaceDelta, apply};
+use crate::accounting::{AccountingScope, UsageChanges};
 use parking_lot::Mutex;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
@@ -21,7 +21,6 @@ use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Blocks above this need a feature.
 const OLD_MAX_BLOCK: u64 = 128 << 10;
@@ -43,14 +42,8 @@ impl BonusRecord for DslDataset {
 pub struct LiveDataset {
     id: ObjectId,
     objset: LiveObjset,
-    settings: Mutex<Settings>,
+    policy: Mutex<ObjsetPolicy>,
     scope: AccountingScope,
-}
-
-#[derive(Debug)]
-struct Settings {
-    policy: ObjsetPolicy,
-    owners: Option<Arc<dyn ObjectOwners>>,
 }
 
 impl LiveDataset {
@@ -60,7 +53,7 @@ impl LiveDataset {
         policy: ObjsetPolicy,
         scope: AccountingScope,
     ) -> Self {
-        Self { id, objset, settings: Mutex::new(Settings { policy, owners: None }), scope }
+        Self { id, objset, policy: Mutex::new(policy), scope }
     }
 
     /// Its object in the MOS.
@@ -77,18 +70,13 @@ impl LiveDataset {
 
     /// How its blocks are written from the next txg on.
     pub fn set_policy(&self, policy: ObjsetPolicy) {
-        self.settings.lock().policy = policy;
+        *self.policy.lock() = policy;
     }
 
     /// How its blocks are written.
     #[must_use]
     pub fn policy(&self) -> ObjsetPolicy {
-        self.settings.lock().policy
-    }
-
-    /// Names who knows whose its objects are. Without, nobody is charged for what changes.
-    pub fn set_owners(&self, owners: Arc<dyn ObjectOwners>) {
-        self.settings.lock().owners = Some(owners);
+        *self.policy.lock()
     }
 }
 
@@ -111,8 +99,7 @@ struct HeadSpace<'a> {
     /// Blocks that the snapshot before still has.
     dead: Vec<BlockPointer>,
     features: BTreeSet<Feature>,
-    accounting: Accounting,
-    random: &'a dyn Fn() -> u64,
+    usage: UsageChanges,
 }
 
 impl BlockAccounting for HeadSpace<'_> {
@@ -141,18 +128,18 @@ impl BlockAccounting for HeadSpace<'_> {
 
 impl SpaceOwner for HeadSpace<'_> {
     fn dnode_flags(&self) -> DnodeFlags {
-        self.accounting.dnode_flags()
+        self.usage.dnode_flags()
     }
 
     fn dnode_changed(&mut self, _: ObjectId, old: Option<&Dnode>, new: Option<&Dnode>) {
         if new.is_some_and(|new| new.slots > 1) {
             self.features.insert(Feature::LargeDnode);
         }
-        self.accounting.dnode_changed(old, new);
+        self.usage.note(old, new);
     }
 
     fn write_accounting(&mut self, objset: &LiveObjset, tx: &SyncTx<'_>) -> Result<(), DmuError> {
-        self.accounting.write(objset, tx, self.random)
+        self.usage.write(objset, tx)
     }
 }
 
@@ -176,11 +163,6 @@ impl LiveDataset {
     pub(crate) fn sync(&self, around: &mut Surroundings<'_>) -> Result<(), LiveError> {
         let mos = around.mos;
         let mut phys: DslDataset = mos.record(self.id)?;
-        let (policy, owners) = {
-            let settings = self.settings.lock();
-            (settings.policy, settings.owners.clone())
-        };
-        let random = || mos.random();
         let mut space = HeadSpace {
             deflation: around.deflation,
             previous_txg: phys.previous_snapshot_txg,
@@ -189,10 +171,11 @@ impl LiveDataset {
             frees: Vec::new(),
             dead: Vec::new(),
             features: BTreeSet::new(),
-            accounting: Accounting::new(self.scope, owners),
-            random: &random,
+            usage: UsageChanges::new(self.scope),
         };
-        let Some(synced) = self.objset.sync(mos.tx(), policy, &mut space)? else { return Ok(()) };
+        let Some(synced) = self.objset.sync(mos.tx(), self.policy(), &mut space)? else {
+            return Ok(());
+        };
         let HeadSpace { born, freed, mut frees, dead, features, .. } = space;
         phys.root = synced.root;
         self.charge(around, &mut phys, born, freed)?;

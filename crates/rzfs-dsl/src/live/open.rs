@@ -1,6 +1,5 @@
 //! Making a pool that is on disk writable (spec 01, section 9.9).
 
-use super::accounting::AccountingScope;
 use super::allocation;
 use super::devices::VdevWriter;
 use super::dir::Directories;
@@ -13,6 +12,7 @@ use super::pool::{Assembly, Committed, Inner, LivePool};
 use super::space::SpaceDelta;
 use super::sync::SyncState;
 use super::{LiveDataset, LiveError, LiveOptions, policy};
+use crate::accounting::AccountingScope;
 use crate::dataset::{Dataset, DatasetError};
 use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
 use rzfs_dmu::live::LiveObjset;

@@ -2,10 +2,13 @@
 
 use super::LiveError;
 use super::environment::Environment;
+use super::features::DIRECTORY;
 use super::head::LiveDataset;
 use super::history::{self, Event, Occasion};
 use super::mos::{LiveMos, MosTx};
 use super::sync::SyncState;
+use crate::dataset::DatasetTree;
+use crate::pool::{Attributes, PoolError};
 use parking_lot::{Mutex, RwLock};
 use rzfs_dmu::live::Transaction;
 use rzfs_dmu::txg::{OpenTx, QuiescedTxg, Stopped, TxgEngine, Work};
@@ -223,6 +226,24 @@ impl LivePool {
     #[must_use]
     pub fn mos(&self) -> Objset {
         self.inner.committed.read().mos.clone()
+    }
+
+    /// Its datasets as they are on disk: those of the last txg that changed anything.
+    ///
+    /// # Errors
+    /// The object directory cannot be read.
+    pub fn dataset_tree(&self) -> Result<DatasetTree, PoolError> {
+        let mos = self.mos();
+        let name = "root_dataset";
+        let root = Attributes::open(&mos, DIRECTORY)?.object(name)?;
+        let root = root.ok_or(PoolError::NoEntry { name })?;
+        let allocator = Arc::clone(&self.inner.allocator);
+        let usable_space = move || {
+            let usage = allocator.usage();
+            usage.normal_space.saturating_sub(usage.slop)
+        };
+        let pool = self.inner.state.lock().config.name.clone();
+        Ok(DatasetTree::new(mos, pool, root, usable_space))
     }
 
     /// The error because of which the pool was stopped; there always is one then.

@@ -1,10 +1,11 @@
 //! Image files, and the pools that are made of them.
 
 use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenOptions};
-use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObjset, NewObject, Transaction};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostIdentity, ImportOptions};
-use rzfs_dsl::live::{LiveOptions, LivePool, NewContents, NewPool, SystemEnvironment};
+use rzfs_dsl::live::{
+    ContentsError, LiveOptions, LivePool, NewContents, NewPool, SystemEnvironment,
+};
 use rzfs_dsl::{Pool, ReadOnly};
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::features::Feature;
@@ -14,7 +15,6 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::{Guid, ObjectId, Txg};
-use rzfs_metaslab::layout::LayoutLimits;
 use rzfs_vdev::{TreeOptions, VdevConfig, VdevKind, VdevTree};
 use rzfs_zap::NewZap;
 use std::collections::HashMap;
@@ -49,7 +49,7 @@ impl NewContents for Bare {
         ObjsetType::Zfs
     }
 
-    fn populate(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), DmuError> {
+    fn populate(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), ContentsError> {
         let new = NewObject {
             object_type: ObjectType::MASTER_NODE,
             data_block_size: 512,
@@ -119,8 +119,6 @@ impl World {
             top.create_txg = Some(Txg(4));
             top.top.ashift = Some(ASHIFT);
             top.top.asize = Some(size * width);
-            let shift = LayoutLimits::default().metaslab_shift(size * width);
-            top.top.metaslab_shift = Some(shift.into());
             top.top.is_log = Some(0);
             top
         });

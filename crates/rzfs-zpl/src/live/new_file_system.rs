@@ -7,9 +7,11 @@ use crate::error::{Place, ZplError};
 use crate::master::{CaseSensitivity, MASTER_NODE};
 use crate::object::FileObject;
 use rzfs_dmu::live::{LiveObjset, NewObject, Transaction};
+use rzfs_dsl::live::{ContentsError, NewContents};
 use rzfs_format::dirent::FileKind;
 use rzfs_format::fuid::Fuid;
 use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::ObjsetType;
 use rzfs_format::sa::Schema;
 use rzfs_format::znode::{FileFlags, Timestamp, ZplVersion};
 use rzfs_format::{FormatError, ObjectId};
@@ -38,6 +40,16 @@ pub struct NewFileSystem {
     pub now: Timestamp,
     /// A random number, from which the salts of its tables are made.
     pub seed: u64,
+}
+
+impl NewContents for NewFileSystem {
+    fn objset_type(&self) -> ObjsetType {
+        ObjsetType::Zfs
+    }
+
+    fn populate(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), ContentsError> {
+        Ok(self.create(objset, tx)?)
+    }
 }
 
 impl NewFileSystem {

@@ -101,7 +101,7 @@ impl BlockAccounting for Accounts {
 
 impl SpaceOwner for Accounts {
     fn dnode_flags(&self) -> DnodeFlags {
-        UsageChanges::dnode_flags()
+        self.usage.dnode_flags()
     }
 
     fn dnode_changed(&mut self, _: ObjectId, old: Option<&Dnode>, new: Option<&Dnode>) {

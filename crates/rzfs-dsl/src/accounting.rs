@@ -1,4 +1,4 @@
-//! What users, groups and projects use (spec 05, section 2.5).
+//! What users, groups and projects use (spec 03, section 8; spec 05, section 2.5).
 //!
 //! Whoever syncs an object set tells of every dnode that changes; the sums go into the set's
 //! accounting objects at the end:
@@ -86,15 +86,44 @@ struct Delta {
     objects: i64,
 }
 
+/// What an object set keeps accounts of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AccountingScope {
+    /// Nothing: volumes, and file systems of old pools.
+    Nothing,
+    /// Space of users and groups.
+    Space,
+    /// Also objects.
+    SpaceAndObjects,
+    /// Also both of projects.
+    #[default]
+    WithProjects,
+}
+
 /// What changes of one object set in one txg add up to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct UsageChanges(BTreeMap<(ObjectId, u64), Delta>);
+pub struct UsageChanges {
+    scope: AccountingScope,
+    deltas: BTreeMap<(ObjectId, u64), Delta>,
+}
 
 impl UsageChanges {
+    /// No changes yet.
+    #[must_use]
+    pub const fn new(scope: AccountingScope) -> Self {
+        Self { scope, deltas: BTreeMap::new() }
+    }
+
     /// The flags that dnodes get which are accounted.
     #[must_use]
-    pub const fn dnode_flags() -> DnodeFlags {
-        DnodeFlags(DnodeFlags::USER_USED_ACCOUNTED | DnodeFlags::USER_OBJ_USED_ACCOUNTED)
+    pub const fn dnode_flags(&self) -> DnodeFlags {
+        DnodeFlags(match self.scope {
+            AccountingScope::Nothing => 0,
+            AccountingScope::Space => DnodeFlags::USER_USED_ACCOUNTED,
+            AccountingScope::SpaceAndObjects | AccountingScope::WithProjects => {
+                DnodeFlags::USER_USED_ACCOUNTED | DnodeFlags::USER_OBJ_USED_ACCOUNTED
+            }
+        })
     }
 
     /// An object changes from `old` to `new`. A dnode whose ids cannot be read belongs to nobody.
@@ -113,8 +142,13 @@ impl UsageChanges {
         let used = i64::try_from(dnode.used.saturating_add(SLOT_SIZE as u64)).unwrap_or(i64::MAX);
         let bytes = used.saturating_mul(counted(DnodeFlags::USER_USED_ACCOUNTED));
         let objects = counted(DnodeFlags::USER_OBJ_USED_ACCOUNTED);
-        for key in owners.ids() {
-            let delta = self.0.entry(key).or_default();
+        let kinds = match self.scope {
+            AccountingScope::Nothing => 0,
+            AccountingScope::Space | AccountingScope::SpaceAndObjects => 2,
+            AccountingScope::WithProjects => 3,
+        };
+        for key in owners.ids().into_iter().take(kinds) {
+            let delta = self.deltas.entry(key).or_default();
             delta.bytes = delta.bytes.saturating_add(bytes);
             delta.objects = delta.objects.saturating_add(objects);
         }
@@ -125,7 +159,7 @@ impl UsageChanges {
     /// # Errors
     /// An accounting object cannot be read.
     pub fn write(&mut self, objset: &LiveObjset, tx: &SyncTx<'_>) -> Result<(), DmuError> {
-        let changes = std::mem::take(&mut self.0);
+        let changes = std::mem::take(&mut self.deltas);
         for kind in [ObjectId::USER_USED, ObjectId::GROUP_USED, ObjectId::PROJECT_USED] {
             let of_kind = changes.iter().filter(|((found, _), _)| *found == kind);
             let of_kind: Vec<_> =
@@ -229,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_moves_between_users_adds_up() {
-        let flags = UsageChanges::dnode_flags();
+        let flags = UsageChanges::default().dnode_flags();
         let mut changes = UsageChanges::default();
         changes.note(None, Some(&dnode(4096, 1, flags)));
         changes.note(Some(&dnode(4096, 1, flags)), Some(&dnode(8192, 2, flags)));

@@ -1,0 +1,118 @@
+//! Whole pools: made, filled, exported, looked at by OpenZFS's zdb, read and changed again.
+
+mod world;
+
+use rzfs_format::ObjectId;
+use rzfs_zpl::live::{Caller, LiveFileSystem, NewFile, NewKind, WriteAt};
+use rzfs_zpl::{FileSystem, Found};
+use world::{Session, World};
+
+const SHAPES: [&str; 9] = [
+    "A",
+    "A B C",
+    "mirror A B C",
+    "raidz1 A B C",
+    "raidz2 A B C D",
+    "raidz3 A B C D E",
+    "draid1:2d:5c:1s A B C D E",
+    "mirror A B special mirror C D",
+    "A log B",
+];
+
+fn make(fs: &LiveFileSystem, parent: ObjectId, name: &str, kind: NewKind<'_>) -> ObjectId {
+    let new = NewFile { kind, permissions: 0o755, umask: 0o022, caller: Caller::SUPERUSER };
+    fs.create(parent, name.as_bytes(), &new).unwrap().object
+}
+
+fn put(fs: &LiveFileSystem, file: ObjectId, offset: u64, data: &[u8]) {
+    fs.write(file, WriteAt::Offset(offset), data, Caller::SUPERUSER).unwrap();
+}
+
+/// What a block of a file holds: something that compresses by half.
+fn block(number: u64) -> Vec<u8> {
+    (0..128_u64 << 10)
+        .map(|at| if at % 2 == 0 { number as u8 } else { (at.wrapping_mul(number | 1) >> 7) as u8 })
+        .collect()
+}
+
+/// Makes a tree in the root directory, below `name`.
+fn fill(session: &Session, name: &str) {
+    let fs = &session.fs;
+    let dir = make(fs, fs.root(), name, NewKind::Directory);
+    for number in 0..120 {
+        let file = make(fs, dir, &format!("small-{number}"), NewKind::Regular);
+        put(fs, file, 0, format!("contents of {number}").as_bytes());
+    }
+    let large = make(fs, dir, "large", NewKind::Regular);
+    for number in 0..40 {
+        put(fs, large, number * (128 << 10), &block(number));
+    }
+    put(fs, large, 1 << 40, b"far away");
+    make(fs, dir, "link", NewKind::Symlink(b"large"));
+    session.pool.sync().unwrap();
+    for number in (0..120).step_by(3) {
+        fs.unlink(dir, format!("small-{number}").as_bytes()).unwrap();
+    }
+    put(fs, large, 3 << 17, &block(99));
+    session.pool.sync().unwrap();
+}
+
+fn find(fs: &FileSystem, dir: ObjectId, name: &str) -> Option<ObjectId> {
+    match fs.lookup(dir, name.as_bytes()) {
+        Ok(Found::Object(object)) => Some(object),
+        _ => None,
+    }
+}
+
+/// Checks a tree that [`fill`] made.
+fn check(world: &World, name: &str) {
+    let fs = world.read();
+    let dir = find(&fs, fs.root(), name).unwrap();
+    for number in 0..120 {
+        let found = find(&fs, dir, &format!("small-{number}"));
+        assert_eq!(found.is_some(), number % 3 != 0, "small-{number}");
+        if let Some(found) = found {
+            let mut bytes = vec![0; 100];
+            let len = fs.read(found, 0, &mut bytes).unwrap();
+            assert_eq!(&bytes[..len], format!("contents of {number}").as_bytes());
+        }
+    }
+    let large = find(&fs, dir, "large").unwrap();
+    for number in 0..40 {
+        let mut bytes = vec![0; 128 << 10];
+        fs.read(large, number * (128 << 10), &mut bytes).unwrap();
+        assert!(bytes == block(if number == 3 { 99 } else { number }), "block {number}");
+    }
+    let mut bytes = vec![0; 20];
+    let len = fs.read(large, 1 << 40, &mut bytes).unwrap();
+    assert_eq!(&bytes[..len], b"far away");
+}
+
+#[test]
+fn files_of_every_kind_of_pool_are_there_afterwards() {
+    for shape in SHAPES {
+        let world = World::new(shape);
+        let session = world.create();
+        fill(&session, "first");
+        session.export();
+        check(&world, "first");
+        world.judge();
+        let session = world.open();
+        fill(&session, "second");
+        session.export();
+        check(&world, "first");
+        check(&world, "second");
+        world.judge();
+    }
+}
+
+#[test]
+fn what_was_synced_is_there_without_an_export() {
+    let world = World::new("mirror A B");
+    let session = world.create();
+    fill(&session, "kept");
+    make(&session.fs, session.fs.root(), "lost", NewKind::Directory);
+    session.abandon();
+    check(&world, "kept");
+    world.judge();
+}

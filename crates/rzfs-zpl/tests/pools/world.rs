@@ -1,0 +1,173 @@
+//! Pools in image files.
+
+use rzfs_blockdev::OpenOptions;
+use rzfs_dsl::Pool;
+use rzfs_dsl::import::{DeviceSource, Discovery, HostIdentity, ImportOptions};
+use rzfs_dsl::live::{
+    Environment, LiveOptions as PoolOptions, LivePool, NewPool, SystemEnvironment,
+};
+use rzfs_format::config::{LastHost, PoolConfig};
+use rzfs_format::features::Feature;
+use rzfs_format::nvlist::NvList;
+use rzfs_format::pool_state::PoolState;
+use rzfs_format::znode::Timestamp;
+use rzfs_format::{Txg, VdevId};
+use rzfs_vdev::create::{DeviceOpener, PlanOptions, VdevSpec};
+use rzfs_vdev::label::NewLabel;
+use rzfs_vdev::{TreeOptions, VdevTree};
+use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewFileSystem};
+use rzfs_zpl::{FileSystem, FileSystemOptions};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+const SIZE: u64 = 96 << 20;
+const NAME: &str = "made";
+
+pub(crate) struct World {
+    dir: tempfile::TempDir,
+    words: Vec<String>,
+}
+
+/// A pool that is open, with its root file system.
+pub(crate) struct Session {
+    pub(crate) pool: LivePool,
+    pub(crate) fs: Arc<LiveFileSystem>,
+}
+
+impl Session {
+    pub(crate) fn export(self) {
+        self.fs.flush_access_times().unwrap();
+        drop(self.fs);
+        self.pool.export().unwrap();
+    }
+
+    /// Leaves the pool as a crash would.
+    pub(crate) fn abandon(self) {
+        drop(self);
+    }
+}
+
+fn environment() -> Arc<SystemEnvironment> {
+    let host = HostIdentity { id: 0, name: Some("here".to_owned()) };
+    Arc::new(SystemEnvironment::new(host))
+}
+
+impl World {
+    /// `shape`: the words of `zpool create`, with capital letters for files.
+    pub(crate) fn new(shape: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let word = |word: &str| match word.chars().next() {
+            Some('A'..='Z') => dir.path().join(word).display().to_string(),
+            _ => word.to_owned(),
+        };
+        let words = shape.split(' ').map(word).collect();
+        Self { dir, words }
+    }
+
+    pub(crate) fn create(&self) -> Session {
+        let environment = environment();
+        let spec = VdevSpec::parse(&self.words).unwrap();
+        spec.check_new_pool().unwrap();
+        let mut opener = DeviceOpener::new(OpenOptions::new(), Some(SIZE));
+        let spec = spec.open(&mut opener).unwrap();
+        let plan = PlanOptions { ashift: 12, ..PlanOptions::default() };
+        let mut new = spec.plan(&plan, &mut || environment.random()).unwrap();
+        let guid = environment.guid();
+        let root = new.root(guid, Txg(4));
+        let vdevs = Arc::new(VdevTree::open(root, &new.devices, TreeOptions::default()).unwrap());
+        for (vdev, bias) in new.take_biases() {
+            let vdev = VdevId(u32::try_from(vdev).unwrap());
+            assert!(vdevs.set_allocation_bias(vdev, bias));
+        }
+        let config = PoolConfig {
+            version: 5000,
+            name: NAME.to_owned(),
+            state: PoolState::Active,
+            txg: Txg(0),
+            guid,
+            errata: Some(0),
+            comment: None,
+            compatibility: None,
+            host: LastHost { id: 0, name: environment.host().name.clone() },
+            vdev_children: None,
+            holes: Vec::new(),
+            split_guid: None,
+            features_for_read: Some(Vec::new()),
+            vdev_tree: NvList::new(),
+        };
+        vdevs.write_new_labels(&config, vdevs.top_levels(), None, Txg(4)).unwrap();
+        NewLabel::write_all(&new.auxiliary_labels(5000).unwrap(), None).unwrap();
+        opener.keep_files();
+        let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+        let pool = LivePool::create(
+            NewPool {
+                config,
+                features: Feature::ALL
+                    .iter()
+                    .copied()
+                    .filter(|feature| feature.is_enabled_by_upgrade())
+                    .collect(),
+                vdevs,
+                properties: vec![("ashift".to_owned(), 12.into())],
+                root_properties: Vec::new(),
+                root: &NewFileSystem::new(now, environment.random()),
+                command: ("zpool create made".to_owned(), 0),
+            },
+            environment,
+            &PoolOptions::default(),
+        );
+        Self::session(pool.unwrap())
+    }
+
+    fn session(pool: LivePool) -> Session {
+        let datasets = pool.dataset_tree().unwrap();
+        let root = datasets.root().unwrap();
+        let live = pool.open_dataset(&root).unwrap();
+        let options = LiveOptions::new(FileSystemOptions::default(), 42);
+        let engine = Arc::clone(pool.engine());
+        let fs = LiveFileSystem::open(live.objset().clone(), engine, options).unwrap();
+        Session { pool, fs }
+    }
+
+    fn import(&self, options: &OpenOptions) -> Pool {
+        let sources = [DeviceSource::Path(self.dir.path().to_owned())];
+        let discovery = Discovery::search(&sources, options);
+        let found = discovery.matching(NAME).next().unwrap();
+        let host = environment().host().clone();
+        Pool::import(found, &ImportOptions { host, ..ImportOptions::default() }).unwrap()
+    }
+
+    /// Opens the pool for writing.
+    pub(crate) fn open(&self) -> Session {
+        let options = OpenOptions::new().access(rzfs_blockdev::Access::ReadWrite);
+        let pool = self.import(&options);
+        Self::session(LivePool::open(&pool, environment(), &PoolOptions::default()).unwrap())
+    }
+
+    /// The root file system as it is on disk.
+    pub(crate) fn read(&self) -> FileSystem {
+        let pool = self.import(&OpenOptions::new());
+        let objset = pool.datasets().root().unwrap().open_objset().unwrap();
+        FileSystem::open(objset, FileSystemOptions::default()).unwrap()
+    }
+
+    /// Asks OpenZFS's zdb whether the pool is whole.
+    pub(crate) fn judge(&self) {
+        for options in [["-bcc", "-e"], ["-dddd", "-e"]] {
+            let Some(text) = zdb(self.dir.path(), options) else {
+                eprintln!("SKIPPED: zdb of OpenZFS is not installed");
+                return;
+            };
+            assert!(options[0] != "-bcc" || text.contains("No leaks"), "{text}");
+        }
+    }
+}
+
+fn zdb(dir: &Path, options: [&str; 2]) -> Option<String> {
+    let zdb = Command::new("zdb").args(options).arg("-p").arg(dir).arg(NAME).output().ok()?;
+    let text = String::from_utf8_lossy(&zdb.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&zdb.stderr).into_owned();
+    assert!(zdb.status.success(), "zdb {options:?}: {errors}\n{text}");
+    Some(text)
+}
