@@ -123,8 +123,13 @@ fn open_report(session: &mut Session<'_>, pool: &Pool, target: &str) -> Result<V
         return dedup::simulation::run(session, pool);
     }
     let rest = arguments.targets.get(1..).unwrap_or_default();
-    let shows_objects = arguments.datasets > 0 || arguments.intent_logs > 0;
-    if shows_objects && (target.contains(['/', '@']) || !rest.is_empty()) {
+    if arguments.object_lookup > 0 {
+        let [path] = rest else {
+            return Err(ZdbError::Usage("-O needs a dataset and a path".into()));
+        };
+        return datasets::look_up(session, pool, target, path);
+    }
+    if arguments.shows_objects() && (target.contains(['/', '@', '#']) || !rest.is_empty()) {
         return datasets::run_one(session, pool, target, rest);
     }
     pool_report(session, pool)

@@ -136,23 +136,16 @@ pub struct Arguments {
 impl Arguments {
     /// Refuses what this zdb does not show: silence would look like a clean report.
     pub(crate) fn check(&self) -> Result<(), ZdbError> {
-        let absent = [
-            (self.intent_logs, 'i'),
-            (self.numeric_dataset, 'N'),
-            (self.object_lookup, 'O'),
-            (self.io_stats, 's'),
-            (self.livelists, 'y'),
-            (self.zstd_headers, 'Z'),
-        ];
+        let absent = [(self.io_stats, 's'), (self.livelists, 'y'), (self.zstd_headers, 'Z')];
         if let Some((_, option)) = absent.iter().find(|(count, _)| *count > 0) {
             return Err(ZdbError::Usage(format!("option -{option} is not available")));
         }
         if self.copy_object > 0 {
             return Ok(());
         }
-        let shows_objects = self.datasets > 0;
+        let shows_objects = self.shows_objects();
         let is_dataset =
-            |target: &String| self.label == 0 && !shows_objects && target.contains(['/', '@']);
+            |target: &String| self.label == 0 && !shows_objects && target.contains(['/', '@', '#']);
         match self.targets.as_slice() {
             [_, extra, ..] if self.metaslabs == 0 && self.read_block == 0 && !shows_objects => {
                 Err(ZdbError::Usage(format!("'{extra}' is one word too many")))
@@ -164,6 +157,15 @@ impl Arguments {
         }
     }
 
+    /// Whether the command line asks for datasets or objects, so that words behind the pool name
+    /// them.
+    pub(crate) fn shows_objects(&self) -> bool {
+        self.datasets > 0
+            || self.intent_logs > 0
+            || self.object_lookup > 0
+            || self.numeric_dataset > 0
+    }
+
     /// How numbers are shown.
     pub(crate) fn number_style(&self) -> NumberStyle {
         if self.parseable > 0 { NumberStyle::Plain } else { NumberStyle::Scaled }
@@ -173,6 +175,13 @@ impl Arguments {
     /// that says what to show everything is shown.
     pub(crate) fn with_verbosity(&self) -> Self {
         let mut effective = self.clone();
+        effective.datasets = match (self.object_lookup, self.verbose) {
+            (0, _) if self.numeric_dataset > 0 => self.datasets.max(self.numeric_dataset),
+            (0, _) => self.datasets,
+            // Looking up an object lists it; what else is shown depends on -v alone.
+            (_, 0) => 1,
+            _ => 3,
+        };
         let asked = effective.reports().iter().any(|count| **count > 0);
         let verbosity = if asked { self.verbose } else { self.verbose.max(1) };
         for report in effective.reports() {

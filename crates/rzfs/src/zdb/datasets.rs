@@ -8,6 +8,7 @@ mod bookmarks;
 mod features;
 mod lists;
 mod log;
+mod lookup;
 mod object;
 mod order;
 mod outage;
@@ -20,12 +21,14 @@ mod znode;
 
 use super::error::ZdbError;
 use super::session::{Session, Verdict};
+use super::source;
 use super::text::pointer::Full;
 use features::Consumers;
 use object::ObjectView;
 use order::Place;
 use range::ObjectRange;
 use rzfs_dmu::{Object, Objset};
+use rzfs_dsl::dataset::Dataset;
 use rzfs_dsl::pool::Pool;
 use rzfs_format::features::Feature;
 use rzfs_format::{ObjectId, ObjsetId, Txg};
@@ -44,23 +47,50 @@ pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, Zdb
     let mut verdict = print_mos(session, pool)?;
     let verbosity = session.arguments.datasets;
     if verbosity >= LISTS {
-        lists::print_frees(session, pool)?;
+        let frees = lists::print_frees(session, pool);
+        verdict = verdict.max(noted(session, frees)?);
         outage::print(session, pool)?;
     }
     let mut consumers = Consumers::default();
-    for place in order::datasets(pool)? {
-        verdict = verdict.max(print_dataset(session, pool, &place, &[])?);
-        consumers.add(pool, &place)?;
+    let (places, problems) = order::datasets(pool);
+    for problem in problems {
+        verdict = verdict.max(noted(session, Err(problem))?);
+    }
+    for place in places {
+        let shown = print_dataset(session, pool, &place, &[]);
+        verdict = verdict.max(shown.or_else(|error| noted(session, Err(error)))?);
+        let counted = consumers.add(pool, &place);
+        verdict = verdict.max(noted(session, counted)?);
     }
     if verbosity >= LISTS {
-        for dataset in order::origin(pool)? {
-            if let Some(list) = dataset.deadlist {
-                lists::print_deadlist(session, pool, list)?;
-            }
+        let origin = print_origin(session, pool);
+        verdict = verdict.max(noted(session, origin)?);
+    }
+    let counted = consumers.add_pool(pool);
+    verdict = verdict.max(noted(session, counted)?);
+    Ok(verdict.max(consumers.print(session, pool)?))
+}
+
+/// Goes on after damage, with a note of it.
+fn noted(session: &mut Session<'_>, result: Result<(), ZdbError>) -> Result<Verdict, ZdbError> {
+    match result {
+        Ok(()) => Ok(Verdict::Clean),
+        Err(error @ ZdbError::Output(_)) => Err(error),
+        Err(error) => {
+            writeln!(session.notes, "zdb: {error}")?;
+            Ok(Verdict::Damaged)
         }
     }
-    consumers.add_pool(pool)?;
-    Ok(verdict.max(consumers.print(session, pool)?))
+}
+
+/// Shows the lists of the dataset that all clones without an origin of their own come from.
+fn print_origin(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError> {
+    for dataset in order::origin(pool)? {
+        if let Some(list) = dataset.deadlist {
+            lists::print_deadlist(session, pool, list)?;
+        }
+    }
+    Ok(())
 }
 
 /// Shows one dataset, or those of its objects that the command line names.
@@ -74,13 +104,62 @@ pub(crate) fn run_one(
     if name == pool.name() && !ranges.is_empty() && is_mos_asked(session) {
         return print_mos_objects(session, pool, &ranges);
     }
-    let dataset = if let (1.., Some(id)) = (session.arguments.numeric_dataset, numeric(name)) {
-        pool.datasets().by_object(id)?
-    } else {
-        pool.datasets().open(name.trim_end_matches('/'))?
-    };
-    let place = Place::of(&dataset);
+    let place = Place::of(&hold(session, pool, name)?);
+    if name.contains('#') {
+        let bookmark = name.rsplit('#').next();
+        bookmarks::print(session, pool, &place, bookmark)?;
+        return Ok(Verdict::Clean);
+    }
     print_dataset(session, pool, &place, &ranges)
+}
+
+/// Opens the dataset that a name or, where no dataset is called so, a number means; of a bookmark
+/// that to which it belongs.
+fn hold(session: &mut Session<'_>, pool: &Pool, name: &str) -> Result<Dataset, ZdbError> {
+    let datasets = pool.datasets();
+    let number = numeric(name);
+    let held = match (session.arguments.numeric_dataset, number) {
+        (1.., Some(id)) => datasets.by_object(id),
+        _ => {
+            let own = name.split('#').next().unwrap_or_default().trim_end_matches('/');
+            match (datasets.open(own), number) {
+                (Err(_), Some(id)) => datasets.by_object(id),
+                (held, _) => held,
+            }
+        }
+    };
+    match held {
+        Ok(dataset) => Ok(dataset),
+        Err(error) => {
+            let reason = source::plain(&io::Error::from_raw_os_error(error.errno()));
+            writeln!(session.notes, "failed to hold dataset '{name}': {reason}")?;
+            Err(ZdbError::Hold { name: name.to_owned(), reason })
+        }
+    }
+}
+
+/// Shows the object to which a path in a dataset leads: with -v what is in it, with -vv where its
+/// blocks are.
+pub(crate) fn look_up(
+    session: &mut Session<'_>,
+    pool: &Pool,
+    name: &str,
+    path: &str,
+) -> Result<Verdict, ZdbError> {
+    let place = Place::of(&hold(session, pool, name)?);
+    let objset =
+        Objset::open(pool.pipeline(), ObjsetId(place.object.0), &place.dataset.root, None)?;
+    match lookup::object(&objset, pool.version(), path) {
+        Ok(object) => {
+            let mut view = ObjectView::new(pool, &objset, compression(pool, Some(&place))?);
+            view.print(session, &object)
+        }
+        Err(lookup::NotFound { path, errno }) => {
+            let reason = source::plain(&io::Error::from_raw_os_error(errno));
+            writeln!(session.notes, "failed to lookup dataset={name} path={path}: {reason}")?;
+            Ok(Verdict::Damaged)
+        }
+    }
 }
 
 /// `zdb POOL OBJECT`: the objects of a pool's name without a slash are those of the MOS.
@@ -90,7 +169,7 @@ fn is_mos_asked(session: &Session<'_>) -> bool {
 
 /// The number in `pool/123`.
 fn numeric(name: &str) -> Option<ObjectId> {
-    name.rsplit('/').next()?.parse().ok().map(ObjectId)
+    range::number(name.split_once('/')?.1).map(ObjectId)
 }
 
 /// An object set that is shown, with what its title says.
@@ -155,7 +234,7 @@ fn print_dataset(
 
 /// What the system calls an error.
 fn source_text(error: &rzfs_dmu::DmuError) -> String {
-    super::source::plain(&io::Error::from_raw_os_error(error.errno()))
+    source::plain(&io::Error::from_raw_os_error(error.errno()))
 }
 
 fn print_objset(
@@ -175,14 +254,14 @@ fn print_objset(
     if !is_snapshot && (session.arguments.intent_logs > 0 || verbosity >= 2) {
         log::print(session, pool, objset)?;
     }
+    let mut verdict = Verdict::Clean;
     if let Some(place) = title.place {
-        print_lists(session, pool, place)?;
+        let lists = print_lists(session, pool, place);
+        verdict = noted(session, lists)?;
     }
     if verbosity < 2 {
-        return Ok(Verdict::Clean);
+        return Ok(verdict);
     }
-    view.print_heading(session)?;
-    let mut verdict = Verdict::Clean;
     if let Some(meta) = objset.meta_object() {
         verdict = verdict.max(view.print(session, &meta)?);
     }
@@ -212,7 +291,7 @@ fn print_lists(session: &mut Session<'_>, pool: &Pool, place: &Place) -> Result<
         }
     }
     if verbosity >= BOOKMARKS {
-        bookmarks::print(session, pool, place)?;
+        bookmarks::print(session, pool, place, None)?;
     }
     Ok(())
 }
@@ -266,13 +345,12 @@ fn print_all(
         match entry {
             Ok(entry) => {
                 slots.add(entry.id, entry.dnode.slots);
-                let object = view.objset().object(entry.id)?;
-                verdict = verdict.max(view.print(session, &object)?);
+                match view.objset().object(entry.id) {
+                    Ok(object) => verdict = verdict.max(view.print(session, &object)?),
+                    Err(error) => verdict = noted(session, Err(error.into()))?,
+                }
             }
-            Err(error) => {
-                writeln!(session.notes, "zdb: {error}")?;
-                verdict = Verdict::Damaged;
-            }
+            Err(error) => verdict = noted(session, Err(error.into()))?,
         }
     }
     Ok(verdict)
@@ -284,10 +362,10 @@ fn print_ranges(
     view: &mut ObjectView<'_>,
     ranges: &[ObjectRange],
 ) -> Result<Verdict, ZdbError> {
-    view.print_heading(session)?;
     let mut verdict = Verdict::Clean;
     for range in ranges {
         if let Some(id) = range.single() {
+            view.print_heading(session)?;
             let object = match id.0 {
                 0 => view.objset().meta_object(),
                 _ => view.objset().object(id).ok(),
@@ -297,15 +375,19 @@ fn print_ranges(
             continue;
         }
         if range.contains(ObjectId(0))
-            && let Some(meta) = view.objset().meta_object().filter(|meta| range.shows(meta.dnode()))
+            && let Some(meta) = view.objset().meta_object()
         {
-            verdict = verdict.max(view.print(session, &meta)?);
+            view.print_heading(session)?;
+            if range.shows(meta.dnode()) {
+                verdict = verdict.max(view.print(session, &meta)?);
+            }
         }
         for entry in view.objset().objects_from(range.first()) {
             let entry = entry?;
             if !range.contains(entry.id) {
                 break;
             }
+            view.print_heading(session)?;
             if range.shows(&entry.dnode) {
                 let object: Object = view.objset().object(entry.id)?;
                 verdict = verdict.max(view.print(session, &object)?);

@@ -42,6 +42,22 @@ pub enum ZdbError {
         /// Why.
         source: Box<ImportFailure>,
     },
+    /// A word of the command line names neither an object nor a range of them.
+    #[error("Bad object or range: '{range}': {reason}\n")]
+    BadRange {
+        /// The word.
+        range: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The dataset that the command line names cannot be opened.
+    #[error("can't open '{name}': {reason}")]
+    Hold {
+        /// Its name.
+        name: String,
+        /// What the system calls the error.
+        reason: String,
+    },
     /// The object that the command line names does not exist.
     #[error("dmu_object_info() failed, errno 2")]
     NoObject,

@@ -26,7 +26,8 @@ impl Session<'_> {
 
     /// A block pointer in a list; all of its addresses are shown from six `d` on.
     pub(crate) fn compact<'a>(&self, pointer: &'a BlockPointer) -> Compact<'a> {
-        let addresses = if self.arguments.datasets > 5 { usize::MAX } else { 1 };
+        let all = self.arguments.datasets > 5 && self.arguments.object_lookup == 0;
+        let addresses = if all { usize::MAX } else { 1 };
         Compact { pointer, addresses, is_freed: false }
     }
 }

@@ -23,10 +23,21 @@ impl NumberStyle {
     }
 }
 
-/// Bytes as text if all are printable, else all in octal (`\001\101`).
-pub(crate) fn escaped(bytes: &[u8]) -> String {
+/// Which bytes are shown in octal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Escape {
+    /// None if all are printable, else all.
+    WhereNeeded,
+    /// All.
+    Always,
+}
+
+/// Bytes as text, or in octal (`\001\101`).
+pub(crate) fn escaped(bytes: &[u8], escape: Escape) -> String {
     use std::fmt::Write;
-    if bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
+    if escape == Escape::WhereNeeded
+        && bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
+    {
         return bytes.iter().copied().map(char::from).collect();
     }
     let mut text = String::with_capacity(bytes.len() * 4);
@@ -43,8 +54,9 @@ mod tests {
 
     #[test]
     fn unprintable_bytes_are_octal() {
-        assert_eq!(escaped(b"a b"), "a b");
-        assert_eq!(escaped(b"a \x02\xff"), "\\141\\040\\002\\377");
+        assert_eq!(escaped(b"a b", Escape::WhereNeeded), "a b");
+        assert_eq!(escaped(b"a", Escape::Always), "\\141");
+        assert_eq!(escaped(b"a \x02\xff", Escape::WhereNeeded), "\\141\\040\\002\\377");
     }
 
     #[test]

@@ -43,8 +43,8 @@ impl Damaged {
         self.devices[device].damage(start..start + len, Damage::Garbage { seed: offset });
     }
 
-    /// What zdb says with these words before the pool's name.
-    fn zdb(&self, options: &[&str]) -> (Verdict, String) {
+    /// The pool, unless the damage is such that it cannot be opened.
+    fn import(&self) -> Option<Pool> {
         let devices = self.devices.iter().cloned();
         let sources: Vec<_> = devices.map(|device| DeviceSource::Device(device)).collect();
         let found = Discovery::search(&sources, &OpenOptions::new());
@@ -53,14 +53,22 @@ impl Damaged {
             verification: LoadVerification::None,
             ..ImportOptions::default()
         };
-        let pool = Pool::import(&found.pools()[0], &options_of_import).unwrap();
+        Pool::import(found.pools().first()?, &options_of_import).ok()
+    }
+
+    /// What zdb says with these words before the pool's name.
+    fn zdb(&self, options: &[&str]) -> (Verdict, String) {
+        self.zdb_on(&self.import().unwrap(), options)
+    }
+
+    fn zdb_on(&self, pool: &Pool, options: &[&str]) -> (Verdict, String) {
         let words = ["zdb"].into_iter().chain(options.iter().copied()).chain([&*self.name]);
         let arguments = Command::parse_from(words).arguments;
         let mut out = Vec::new();
         let calendar = rzfs::calendar::Calendar::utc();
         let verdict =
-            zdb::report_on(&pool, &arguments, calendar, &mut out, &mut std::io::sink()).unwrap();
-        (verdict, String::from_utf8(out).unwrap())
+            zdb::report_on(pool, &arguments, calendar, &mut out, &mut std::io::sink()).unwrap();
+        (verdict, String::from_utf8_lossy(&out).into_owned())
     }
 }
 
@@ -130,4 +138,42 @@ fn redundancy_makes_up_for_what_one_device_lost() {
     let (verdict, report) = pool.zdb(&["-bcc"]);
     assert_eq!(verdict, Verdict::Unreadable, "{report}");
     assert!(report.contains("\n\t   52  "), "{report}");
+}
+
+/// OpenZFS's zdb aborts here.
+#[test]
+fn damaged_dnodes_hide_no_other_dataset() {
+    let Some(pool) = Damaged::golden("g01-default") else { return };
+    let (_, whole) = pool.zdb(&["-dddd"]);
+    pool.damage(0, 0x1f_7000, METADATA);
+    pool.damage(0, 0x110_3000, METADATA);
+    let (verdict, damaged) = pool.zdb(&["-dddd"]);
+    assert_eq!(verdict, Verdict::Damaged);
+    let differing: Vec<&str> = whole
+        .split("\nDataset ")
+        .zip(damaged.split("\nDataset "))
+        .filter(|(whole, damaged)| whole != damaged)
+        .map(|(_, damaged)| damaged.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(differing, ["g01/xdir@s1", "g01/xdir"], "the two share these dnodes");
+}
+
+#[test]
+fn listings_survive_any_damage() {
+    let mut listed = 0;
+    for round in 0..24_u64 {
+        for name in ["g15-removed", "g21-v28", "g22-v8"] {
+            let Some(pool) = Damaged::golden(name) else { return };
+            let mut random = round;
+            for _ in 0..4 + round * 4 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round | 1);
+                pool.damage(pool.devices.len() - 1, (random >> 40) % 0x1000 * 512, 512);
+            }
+            let Some(opened) = pool.import() else { continue };
+            let (_, report) = pool.zdb_on(&opened, &["-dddddd"]);
+            assert!(report.contains("Dataset mos [META]"), "{name}, {round}: {report}");
+            listed += 1;
+        }
+    }
+    assert!(listed > 20, "only {listed} pools could be opened");
 }

@@ -34,3 +34,20 @@ fn blocks_of_objects_are_shown_as_by_openzfs() {
 fn numbers_and_all_copies_are_shown_as_by_openzfs() {
     agrees("-dddddd", 10);
 }
+
+#[test]
+fn paths_lead_to_objects_as_in_openzfs() {
+    agrees("-O", 3);
+    agrees("-vvO", 1);
+}
+
+#[test]
+fn numbers_have_all_digits_as_in_openzfs() {
+    agrees("-P", 1);
+}
+
+#[test]
+fn intent_logs_are_shown_as_by_openzfs() {
+    agrees("-i", 2);
+    agrees("-iiiii", 1);
+}

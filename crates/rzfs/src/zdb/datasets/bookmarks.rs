@@ -6,8 +6,13 @@ use crate::zdb::session::Session;
 use rzfs_dsl::pool::Pool;
 use rzfs_format::bookmark::BookmarkRecord;
 
-/// Prints the bookmarks of a dataset in the order of the ZAP that names them.
-pub(super) fn print(session: &mut Session<'_>, pool: &Pool, place: &Place) -> Result<(), ZdbError> {
+/// Prints the bookmarks of a dataset in the order of the ZAP that names them, or one of them.
+pub(super) fn print(
+    session: &mut Session<'_>,
+    pool: &Pool,
+    place: &Place,
+    wanted: Option<&str>,
+) -> Result<(), ZdbError> {
     if place.dataset.is_snapshot() {
         return Ok(());
     }
@@ -15,6 +20,9 @@ pub(super) fn print(session: &mut Session<'_>, pool: &Pool, place: &Place) -> Re
     let object = pool.mos().object(id)?;
     for entry in object.zap()?.entries() {
         let entry = entry.map_err(|source| object.zap_error(source))?;
+        if wanted.is_some_and(|wanted| wanted.as_bytes() != entry.name()) {
+            continue;
+        }
         let record = BookmarkRecord::decode(entry.value.integers());
         let record = record.map_err(ZdbError::corrupt(id))?;
         session.out.write_all(b"\t#")?;

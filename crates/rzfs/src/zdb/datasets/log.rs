@@ -13,7 +13,7 @@ use rzfs_format::zil::{Record, RecordKind, Verifier, ZilHeader};
 use rzfs_format::{BlockPointer, Txg};
 use std::io;
 
-/// Verbosity from which on records are shown and not only counted.
+/// Verbosity from which on more than the header is shown.
 const RECORDS: u8 = 2;
 /// Verbosity from which on records are shown with what they say.
 const BODIES: u8 = 3;
@@ -36,20 +36,24 @@ pub(super) fn print(
     if header.first.is_hole() {
         return Ok(());
     }
+    let verbosity = session.arguments.datasets.max(session.arguments.intent_logs);
     writeln!(
         session.out,
-        "\n    ZIL header: claim_txg {}, claim_blk_seq {}, claim_lr_seq {} replay_seq {}, flags {:#x}\n",
+        "\n    ZIL header: claim_txg {}, claim_blk_seq {}, claim_lr_seq {} replay_seq {}, flags {:#x}",
         header.claim_txg.unwrap_or_default(),
         header.claimed_block_seq,
         header.claimed_record_seq,
         header.replayed_seq,
         header.flags.0
     )?;
-    let verbosity = session.arguments.datasets.max(session.arguments.intent_logs);
+    if verbosity < RECORDS {
+        return Ok(());
+    }
+    writeln!(session.out)?;
     let mut printer = Printer {
         verbosity,
         header: &header,
-        last_txg: pool.txg(),
+        log: record::Log { objset, claim_txg: header.claim_txg, last_txg: pool.txg(), verbosity },
         is_encrypted: !matches!(objset.root().protection(), Protection::None),
         counts: [0; KINDS],
         session,
@@ -71,7 +75,7 @@ struct Printer<'a, 's> {
     session: &'a mut Session<'s>,
     verbosity: u8,
     header: &'a ZilHeader,
-    last_txg: Txg,
+    log: record::Log<'a>,
     is_encrypted: bool,
     /// Records by kind; all of them at 0.
     counts: [u64; KINDS],
@@ -91,7 +95,7 @@ impl Printer<'_, '_> {
         if self.verbosity >= BLOCKS {
             let claim = match is_claimed {
                 true => "already claimed",
-                false if pointer.logical_birth() > self.last_txg => "will claim",
+                false if pointer.logical_birth() > self.log.last_txg => "will claim",
                 false => "won't claim",
             };
             write!(self.session.out, "\tBlock seqno {seq}, {claim}")?;
@@ -118,9 +122,6 @@ impl Printer<'_, '_> {
                 *count += 1;
             }
         }
-        if self.verbosity < RECORDS {
-            return Ok(());
-        }
         writeln!(
             self.session.out,
             "\t\t{}{:<19} len {:6}, txg {}, seq {}",
@@ -137,7 +138,7 @@ impl Printer<'_, '_> {
             return writeln!(self.session.out, "\t\t\t(encrypted)");
         }
         match record.body() {
-            Ok(body) => record::print(self.session, &body, self.verbosity),
+            Ok(body) => record::print(self.session, &self.log, kind, &body),
             Err(_) => Ok(()),
         }
     }
@@ -151,10 +152,12 @@ impl Printer<'_, '_> {
         if self.counts[0] == 0 {
             return Ok(());
         }
+        // The numbers are as wide as the largest of them.
+        let width = self.counts[0].to_string().len();
         for (number, count) in (0..).zip(self.counts) {
             let name = RecordKind::from_number(number).map_or("Total", RecordKind::name);
             if count > 0 || self.verbosity >= BODIES {
-                writeln!(out, "\t\t{name:<18} {count:3}")?;
+                writeln!(out, "\t\t{name:<20}{count:width$}")?;
             }
         }
         writeln!(out)

@@ -34,6 +34,8 @@ pub(super) struct ObjectView<'a> {
     is_encrypted: bool,
     /// What objects are compressed with that do not say it themselves.
     compression: String,
+    /// Whether the next object needs a heading.
+    heading_due: bool,
 }
 
 impl<'a> ObjectView<'a> {
@@ -41,7 +43,7 @@ impl<'a> ObjectView<'a> {
     pub(super) fn new(pool: &'a Pool, objset: &'a Objset, compression: String) -> Self {
         let protection = objset.root().protection();
         let is_encrypted = !matches!(protection, Protection::None);
-        Self { pool, objset, files: None, is_encrypted, compression }
+        Self { pool, objset, files: None, is_encrypted, compression, heading_due: true }
     }
 
     /// The object set.
@@ -54,13 +56,14 @@ impl<'a> ObjectView<'a> {
         self.files.as_ref().map_or(0, FileView::lost)
     }
 
-    /// Prints the heading of a list of objects; each object has its own when its contents are
-    /// shown.
-    pub(super) fn print_heading(&self, session: &mut Session<'_>) -> io::Result<()> {
-        if session.arguments.datasets >= CONTENTS {
-            return Ok(());
+    /// Prints the heading of the objects that follow, once; each has its own where their contents
+    /// are shown.
+    pub(super) fn print_heading(&mut self, session: &mut Session<'_>) -> io::Result<()> {
+        if self.heading_due {
+            self.heading_due = false;
+            write!(session.out, "{HEADING}")?;
         }
-        write!(session.out, "{HEADING}")
+        Ok(())
     }
 
     /// Shows an object. What cannot be read is reported, and the rest is shown.
@@ -70,13 +73,12 @@ impl<'a> ObjectView<'a> {
         object: &Object,
     ) -> Result<Verdict, ZdbError> {
         let verbosity = session.arguments.datasets;
-        if verbosity >= CONTENTS {
-            write!(session.out, "{HEADING}")?;
-        }
+        self.print_heading(session)?;
         print_line(session, object, &self.compression)?;
         if verbosity < CONTENTS {
             return Ok(Verdict::Clean);
         }
+        self.heading_due = true;
         let dnode = object.dnode();
         print_bonus_line(session, dnode)?;
         print_flags(session, dnode)?;

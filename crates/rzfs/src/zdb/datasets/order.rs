@@ -62,11 +62,13 @@ pub(super) fn origin(pool: &Pool) -> Result<Vec<DslDataset>, ZdbError> {
     Ok([head].into_iter().chain(snapshot).collect())
 }
 
-/// All datasets of a pool.
-pub(super) fn datasets(pool: &Pool) -> Result<Vec<Place>, ZdbError> {
-    let mut found = Vec::new();
-    collect(pool, pool.root_dataset_dir(), pool.name(), MAX_DEPTH, &mut found)?;
-    Ok(found)
+/// All datasets of a pool, and why some could not be found.
+pub(super) fn datasets(pool: &Pool) -> (Vec<Place>, Vec<ZdbError>) {
+    let mut search = Search { pool, found: Vec::new(), problems: Vec::new() };
+    if let Err(problem) = search.collect(pool.root_dataset_dir(), pool.name(), MAX_DEPTH) {
+        search.problems.push(problem);
+    }
+    (search.found, search.problems)
 }
 
 /// One of the directories with names of their own: `$MOS`, `$FREE`, `$ORIGIN`.
@@ -80,32 +82,53 @@ pub(super) fn special_directory(pool: &Pool, name: &str) -> Result<Option<DslDir
     Ok(None)
 }
 
-fn collect(
-    pool: &Pool,
-    id: ObjectId,
-    name: &str,
-    depth: usize,
-    found: &mut Vec<Place>,
-) -> Result<(), ZdbError> {
-    let too_many = || FormatError::invalid("DSL directory", "a tree that does not end");
-    let depth = depth.checked_sub(1).ok_or_else(|| ZdbError::corrupt(id)(too_many()))?;
-    let own = directory(pool, id)?;
-    for (child, object) in names(pool, own.children)? {
-        if !child.starts_with('$') {
-            collect(pool, object, &format!("{name}/{child}"), depth, found)?;
-        }
-    }
-    let Some(head_id) = own.head_dataset else { return Ok(()) };
-    let head = dataset(pool, head_id)?;
-    for (snapshot, object) in names(pool, head.snapshot_names)? {
-        let dataset = dataset(pool, object)?;
-        found.push(Place { name: format!("{name}@{snapshot}"), object, directory: id, dataset });
-        if found.len() > MAX_DATASETS {
+/// A walk through all directories.
+struct Search<'a> {
+    pool: &'a Pool,
+    found: Vec<Place>,
+    problems: Vec<ZdbError>,
+}
+
+impl Search<'_> {
+    /// Finds what is in and below a directory; what is wrong further down is only remembered.
+    fn collect(&mut self, id: ObjectId, name: &str, depth: usize) -> Result<(), ZdbError> {
+        let too_many = || FormatError::invalid("DSL directory", "a tree that does not end");
+        let end = depth == 0 || self.found.len() + self.problems.len() > MAX_DATASETS;
+        if end {
             return Err(ZdbError::corrupt(id)(too_many()));
         }
+        let own = directory(self.pool, id)?;
+        match names(self.pool, own.children) {
+            Ok(children) => {
+                for (child, object) in
+                    children.into_iter().filter(|(name, _)| !name.starts_with('$'))
+                {
+                    let below = self.collect(object, &format!("{name}/{child}"), depth - 1);
+                    self.problems.extend(below.err());
+                }
+            }
+            Err(problem) => self.problems.push(problem),
+        }
+        let Some(head_id) = own.head_dataset else { return Ok(()) };
+        let head = dataset(self.pool, head_id)?;
+        match names(self.pool, head.snapshot_names) {
+            Ok(snapshots) => {
+                for (snapshot, object) in snapshots {
+                    let name = format!("{name}@{snapshot}");
+                    match dataset(self.pool, object) {
+                        Ok(dataset) => {
+                            self.found.push(Place { name, object, directory: id, dataset })
+                        }
+                        Err(problem) => self.problems.push(problem),
+                    }
+                }
+            }
+            Err(problem) => self.problems.push(problem),
+        }
+        let name = name.to_owned();
+        self.found.push(Place { name, object: head_id, directory: id, dataset: head });
+        Ok(())
     }
-    found.push(Place { name: name.to_owned(), object: head_id, directory: id, dataset: head });
-    Ok(())
 }
 
 /// The directory in an object of the MOS.

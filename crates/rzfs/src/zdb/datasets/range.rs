@@ -52,71 +52,88 @@ impl ObjectRange {
             ObjectType::DIRECTORY_CONTENTS => self.kinds.directories,
             ObjectType::PLAIN_FILE_CONTENTS => self.kinds.files,
             ObjectType::SPACE_MAP => self.kinds.space_maps,
-            other if other.is_zap() => self.kinds.zaps,
+            other if is_plain_zap(other) => self.kinds.zaps,
             _ => self.kinds.others,
         }
     }
 }
 
-/// A number as C reads it: decimal, octal with a leading 0, hex with 0x, or -1 for the last.
-fn number(text: &str) -> Option<u64> {
+/// Whether objects of this type are ZAPs and nothing else is known of them.
+fn is_plain_zap(object_type: ObjectType) -> bool {
+    object_type == ObjectType::ZAP_OTHER || object_type.is_self_described() && object_type.is_zap()
+}
+
+/// A number as C reads it: decimal, octal with a leading 0, hex with 0x; negative ones count from
+/// the end.
+pub(super) fn number(text: &str) -> Option<u64> {
+    if let Some(negative) = text.strip_prefix('-') {
+        return number(negative).map(u64::wrapping_neg);
+    }
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None if text == "-1" => Some(u64::MAX),
         None if text.len() > 1 && text.starts_with('0') => u64::from_str_radix(text, 8).ok(),
         None => text.parse().ok(),
     }
 }
 
-fn kinds(flags: &str) -> Option<Kinds> {
+/// The kinds that flags name; those after a `-` are left out. No kind at all means all.
+fn kinds(flags: &str) -> Result<Kinds, &'static str> {
     let mut kinds = Kinds::default();
     let mut set = true;
-    let mut all_but = false;
-    for (index, flag) in flags.chars().enumerate() {
+    for flag in flags.chars() {
         match flag {
-            '+' => set = true,
             '-' => {
                 set = false;
-                all_but |= index == 0;
+                continue;
             }
             'A' => kinds = if set { Kinds::ALL } else { Kinds::default() },
-            _ => {}
-        }
-        if all_but && index == 0 {
-            kinds = Kinds::ALL;
-        }
-        match flag {
             'd' => kinds.directories = set,
             'f' => kinds.files = set,
             'm' => kinds.space_maps = set,
             'z' => kinds.zaps = set,
-            '+' | '-' | 'A' => {}
-            _ => return None,
+            _ => return Err("Invalid flag"),
         }
+        set = true;
     }
-    Some(kinds)
+    if !set {
+        return Err("Invalid trailing negation operator");
+    }
+    Ok(if kinds == Kinds::default() { Kinds::ALL } else { kinds })
 }
 
 impl FromStr for ObjectRange {
     type Err = ZdbError;
 
     fn from_str(text: &str) -> Result<Self, ZdbError> {
-        let invalid = || ZdbError::Usage(format!("Invalid object range '{text}'"));
-        let mut parts = text.split(':');
-        let first = parts.next().and_then(number).map(ObjectId).ok_or_else(invalid)?;
-        let Some(last) = parts.next() else {
-            return Ok(Self { first, last: first, kinds: Kinds::ALL, single: true });
-        };
-        let last = number(last).map(ObjectId).ok_or_else(invalid)?;
-        let kinds = match parts.next() {
-            None => Kinds::ALL,
-            Some(flags) => kinds(flags).ok_or_else(invalid)?,
-        };
-        if parts.next().is_some() || last < first {
-            return Err(invalid());
-        }
-        Ok(Self { first, last, kinds, single: false })
+        let parsed = parse(text);
+        parsed.map_err(|reason| ZdbError::BadRange { range: text.to_owned(), reason })
     }
+}
+
+fn parse(text: &str) -> Result<ObjectRange, &'static str> {
+    if text.starts_with(':') {
+        return Err("Invalid leading colon");
+    }
+    if text.ends_with(':') {
+        return Err("Invalid trailing colon");
+    }
+    let id = |text: &str, reason| number(text).map(ObjectId).ok_or(reason);
+    let mut parts = text.splitn(4, ':');
+    let first = parts.next().unwrap_or_default();
+    let Some(last) = parts.next() else {
+        let first = id(first, "Invalid characters in object ID")?;
+        return Ok(ObjectRange { first, last: first, kinds: Kinds::ALL, single: true });
+    };
+    let first = id(first, "Invalid characters in start object ID")?;
+    let last = id(last, "Invalid characters in end object ID")?;
+    if last < first {
+        return Err("Start object ID may not exceed end object ID");
+    }
+    let kinds = parts.next().map_or(Ok(Kinds::ALL), kinds)?;
+    if parts.next().is_some() {
+        return Err("Invalid colon-delimited field after flags");
+    }
+    Ok(ObjectRange { first, last, kinds, single: false })
 }
 
 #[cfg(test)]
@@ -130,10 +147,21 @@ mod tests {
         let files = range("0:-1:f").unwrap();
         assert_eq!((files.first(), files.last), (ObjectId(1), ObjectId(u64::MAX)));
         assert_eq!(files.kinds, Kinds { files: true, ..Kinds::default() });
-        assert_eq!(range("1:0x20:-z").unwrap().kinds, Kinds { zaps: false, ..Kinds::ALL });
+        assert_eq!(range("1:0x20:-z").unwrap().kinds, Kinds::ALL, "nothing is everything");
         assert_eq!(range("1:2:A-m").unwrap().kinds, Kinds { space_maps: false, ..Kinds::ALL });
-        for wrong in ["", "x", "5:", "7:5", "1:2:q", "1:2:f:3", "-2"] {
-            assert!(range(wrong).is_err(), "{wrong}");
+        for (wrong, reason) in [
+            ("", "Invalid characters in object ID"),
+            ("7x", "Invalid characters in object ID"),
+            ("5:", "Invalid trailing colon"),
+            (":5", "Invalid leading colon"),
+            ("7:5", "Start object ID may not exceed end object ID"),
+            ("1::f", "Invalid characters in end object ID"),
+            ("1:2:q", "Invalid flag"),
+            ("1:2:f-", "Invalid trailing negation operator"),
+            ("1:2:f:3", "Invalid colon-delimited field after flags"),
+        ] {
+            let text = range(wrong).unwrap_err().to_string();
+            assert_eq!(text, format!("Bad object or range: '{wrong}': {reason}\n"));
         }
     }
 }

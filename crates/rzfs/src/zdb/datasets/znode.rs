@@ -2,7 +2,7 @@
 
 use crate::zdb::error::ZdbError;
 use crate::zdb::session::Session;
-use crate::zdb::text::escaped;
+use crate::zdb::text::{Escape, escaped};
 use rzfs_dmu::{Block, DmuError, Object, Objset};
 use rzfs_dsl::pool::Pool;
 use rzfs_format::dirent::{DirectoryEntry, FileKind};
@@ -15,7 +15,7 @@ use rzfs_format::znode::{FileFlags, LegacyZnode, Timestamp, Znode};
 use rzfs_format::{FormatError, ObjectId};
 use rzfs_zpl::{FileSystem, FileSystemOptions};
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 
 /// Verbosity from which on paths are shown.
 const PATHS: u8 = 5;
@@ -74,7 +74,7 @@ impl FileView {
     ) -> Result<(), ZdbError> {
         let Some(file_system) = &self.file_system else { return Ok(()) };
         let parts = parts(file_system.schema(), object)?;
-        if session.arguments.datasets >= PATHS {
+        if session.arguments.datasets >= PATHS && session.arguments.object_lookup == 0 {
             let path = self.path(object.id(), &parts);
             session.out.write_all(b"\tpath\t")?;
             session.out.write_all(&path)?;
@@ -88,7 +88,7 @@ impl FileView {
         print_znode(session, &parts)?;
         if let Some(xattrs) = parts.xattrs.as_deref().filter(|bytes| !bytes.is_empty()) {
             let list = XattrList::decode(xattrs).map_err(|source| corrupt(object, source))?;
-            print_xattrs(session.out, &list, xattrs.len())?;
+            print_xattrs(session, &list, xattrs.len())?;
         }
         Ok(())
     }
@@ -123,20 +123,14 @@ impl FileView {
         entry.is_some()
     }
 
-    /// Walks up the parents of a file; `None` if one of them does not know its child.
+    /// Walks up to a directory that is its own parent; `None` if a parent does not know its child.
     fn find_path(&mut self, id: ObjectId, parts: &Parts) -> Result<Option<Vec<u8>>, ZdbError> {
-        let Some(root) = self.file_system.as_ref().map(FileSystem::root) else {
-            return Ok(None);
-        };
-        if id == root {
-            return Ok(Some(b"/".to_vec()));
-        }
         let mut components: Vec<Vec<u8>> = Vec::new();
         let mut child = id;
         let mut flags = parts.znode.flags;
         let mut kind = parts.znode.kind;
         let mut parent = parts.znode.parent;
-        while child != root {
+        while child != parent {
             if components.len() >= MAX_DEPTH {
                 return Ok(None);
             }
@@ -146,13 +140,14 @@ impl FileView {
                 let Some(name) = self.name_of(parent, child)? else { return Ok(None) };
                 components.push(name);
             }
+            let Some(file_system) = &self.file_system else { return Ok(None) };
+            let above = file_system.objset().object(parent)?;
+            let above = self::parts(file_system.schema(), &above)?.znode;
             child = parent;
-            if child != root {
-                let Some(file_system) = &self.file_system else { return Ok(None) };
-                let above = file_system.objset().object(child)?;
-                let above = self::parts(file_system.schema(), &above)?.znode;
-                (flags, kind, parent) = (above.flags, above.kind, above.parent);
-            }
+            (flags, kind, parent) = (above.flags, above.kind, above.parent);
+        }
+        if components.is_empty() {
+            return Ok(Some(b"/".to_vec()));
         }
         components.push(Vec::new());
         components.reverse();
@@ -266,12 +261,17 @@ fn print_znode(session: &mut Session<'_>, parts: &Parts) -> io::Result<()> {
 }
 
 /// Prints the extended attributes that are in a system attribute of `size` bytes.
-fn print_xattrs(out: &mut dyn Write, list: &XattrList, size: usize) -> io::Result<()> {
+fn print_xattrs(session: &mut Session<'_>, list: &XattrList, size: usize) -> io::Result<()> {
+    let style = match session.arguments.parseable {
+        0 => Escape::WhereNeeded,
+        _ => Escape::Always,
+    };
+    let out = &mut *session.out;
     writeln!(out, "\tSA xattrs: {size} bytes, {} entries\n", list.iter().count())?;
     for (name, value) in list.iter() {
         out.write_all(b"\t\t")?;
         out.write_all(name)?;
-        writeln!(out, " = {}", escaped(value))?;
+        writeln!(out, " = {}", escaped(value, style))?;
     }
     Ok(())
 }
