@@ -1,7 +1,7 @@
 //! Times of access (spec 05, section 9.5).
 //!
-//! A read notes the time in memory; it goes to the object with the file's next change, or when
-//! nobody holds the file any more.
+//! Of a file that somebody holds a read notes the time in memory; it goes to the object with the
+//! file's next change, or when the file is not held any more.
 
 use super::change::DNODE_BYTES;
 use super::file_system::LiveFileSystem;
@@ -28,11 +28,13 @@ impl LiveFileSystem {
         }
         let node = self.node(object)?;
         let now = self.options.clock.now();
-        if self.is_stale(&node.state().read(), now) {
-            let mut state = node.write();
-            state.pending_atime = Some(now);
+        if !self.is_stale(&node.state().read(), now) {
+            return Ok(());
         }
-        Ok(())
+        let mut state = node.write();
+        state.pending_atime = Some(now);
+        // What nobody holds may be forgotten at any time.
+        if node.is_held() { Ok(()) } else { self.update(&mut state, |_, _| {}) }
     }
 
     fn is_stale(&self, state: &NodeState, now: Timestamp) -> bool {

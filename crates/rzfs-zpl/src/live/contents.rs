@@ -12,10 +12,10 @@ use crate::contents::segments;
 use crate::error::ZplError;
 use bytes::Bytes;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};
-use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::znode::FileFlags;
+use rzfs_format::{BlockId, ObjectId};
 
 /// Most bytes that one transaction writes, but for a single larger block.
 const CHUNK: u64 = 1 << 20;
@@ -285,6 +285,7 @@ impl LiveFileSystem {
             self.touch(values, schema, Touch::Contents);
             self.clear_set_id(state, values, schema, caller);
         })?;
+        read_edges(&object, offset, end)?;
         let demand = DNODE_BYTES + len.next_multiple_of(record_size) + record_size;
         let tx = self.begin(&[&object], SpaceDemand::Takes(demand))?;
         self.grow_block(&tx, &object, size, end)?;
@@ -420,6 +421,7 @@ impl LiveFileSystem {
             return self.extend(&mut state, changed, size, new_size);
         }
         let object = state.object().clone();
+        read_edges(&object, offset, end.min(size))?;
         let tx = self.begin(&[&object], SpaceDemand::Frees(self.edge_bytes(&object)?))?;
         if offset < size {
             object.free(&tx, offset, Extent::Bytes(len.min(size - offset)))?;
@@ -429,6 +431,22 @@ impl LiveFileSystem {
     }
 }
 
+/// Reads the blocks that a change of these bytes leaves as they are in part, so that it does not
+/// fail when it has changed one of them: then they are in the cache.
+fn read_edges(object: &LiveObject, offset: u64, end: u64) -> Result<(), ZplError> {
+    let block_size = u64::from(object.data_block_size()?);
+    let (first, last) = (offset / block_size, end.saturating_sub(1) / block_size);
+    if first >= last {
+        return Ok(());
+    }
+    for (block, place) in [(first, offset), (last, end)] {
+        if !place.is_multiple_of(block_size) {
+            object.read_block(BlockId(block))?;
+        }
+    }
+    Ok(())
+}
+
 /// Parts of blocks that may not be on disk.
 fn live_segments(object: &LiveObject, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError> {
     let block_size = u64::from(object.data_block_size()?);
@@ -436,7 +454,7 @@ fn live_segments(object: &LiveObject, offset: u64, len: u64) -> Result<Vec<Bytes
     let mut segments = Vec::new();
     let mut at = offset;
     while at < end {
-        let data = object.read_block(rzfs_format::BlockId(at / block_size))?.data;
+        let data = object.read_block(BlockId(at / block_size))?.data;
         let from = (at % block_size) as usize;
         let to = data.len().min(from.saturating_add((end - at) as usize));
         if from >= to {

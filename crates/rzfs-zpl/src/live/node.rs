@@ -156,6 +156,11 @@ impl LiveNode {
         is_mine
     }
 
+    /// Whether somebody keeps the file.
+    pub(super) fn is_held(&self) -> bool {
+        self.life.lock().holds > 0
+    }
+
     /// Whether the file is being reclaimed, or is gone.
     pub(super) fn is_gone(&self) -> bool {
         self.life.lock().phase == Phase::Gone

@@ -132,8 +132,8 @@ impl LiveFileSystem {
             }
             let is_last = self.remove_locked(&mut locked, directory, name, file.id(), removal)?;
             drop(locked);
-            if is_last && file.unlinked() {
-                self.reclaim(file.id())?;
+            if is_last {
+                self.reclaim_unused(&file);
             }
             return Ok(());
         }

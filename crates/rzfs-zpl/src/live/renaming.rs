@@ -95,8 +95,8 @@ impl LiveFileSystem {
             }
             let lost = self.rename_locked(&mut locked, &found, from, to, mode, caller)?;
             drop(locked);
-            if let Some(target) = found.target.filter(|target| lost && target.unlinked()) {
-                self.reclaim(target.id())?;
+            if let Some(target) = found.target.filter(|_| lost) {
+                self.reclaim_unused(&target);
             }
             return Ok(());
         }

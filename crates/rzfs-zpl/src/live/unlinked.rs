@@ -32,10 +32,10 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // A file that cannot be reclaimed stays in the unlinked set until the next mount.
+        // The time of access is all that is lost if it cannot be written.
         let _ = self.file_system.flush_access_time(&self.node);
         if self.node.release() {
-            let _ = self.file_system.reclaim(self.node.id());
+            self.file_system.reclaim_or_leave(self.node.id());
         }
     }
 }
@@ -67,8 +67,21 @@ impl LiveFileSystem {
         self.unlinked.lock().remove(tx, &key(object)).map(|_| ())
     }
 
+    /// Frees a file that has lost its last name, unless somebody holds it.
+    pub(super) fn reclaim_unused(&self, node: &LiveNode) {
+        if node.unlinked() {
+            self.reclaim_or_leave(node.id());
+        }
+    }
+
+    /// Frees a file without names. One that cannot be freed stays in the unlinked set until the
+    /// next mount.
+    fn reclaim_or_leave(&self, object: ObjectId) {
+        let _ = self.reclaim(object);
+    }
+
     /// Frees a file without names that nobody holds, with its extended attributes.
-    pub(super) fn reclaim(&self, object: ObjectId) -> Result<(), ZplError> {
+    fn reclaim(&self, object: ObjectId) -> Result<(), ZplError> {
         let live = match self.objset.object(object) {
             Ok(live) => live,
             Err(DmuError::NotAllocated { .. }) => return self.forget_missing(object),

@@ -22,14 +22,21 @@ use rzfs_zpl::live::{
 };
 use rzfs_zpl::{AclType, FileSystem};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 fn import(name: &str) -> Option<ImportedPool> {
     let reference = ReferencePool::golden(name)?;
-    let sources: Vec<_> = reference.images().unwrap().into_iter().map(DeviceSource::Path).collect();
+    let [image] = &reference.images().unwrap()[..] else { panic!("{name} has several images") };
+    Some(import_from(image))
+}
+
+/// Imports the pool in an image.
+pub(crate) fn import_from(image: &Path) -> ImportedPool {
+    let sources = [DeviceSource::Path(image.to_owned())];
     let found = Discovery::search(&sources, &OpenOptions::new());
-    let [discovered] = found.pools() else { panic!("{name}: {:?}", found.pools()) };
+    let [discovered] = found.pools() else { panic!("{image:?}: {:?}", found.pools()) };
     let options = ImportOptions { host_check: HostCheck::Override, ..ImportOptions::default() };
-    Some(ImportedPool::import(discovered, &options).unwrap_or_else(|error| panic!("{error}")))
+    ImportedPool::import(discovered, &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// What is compared of an object: everything but numbers, times and where its blocks are.
@@ -145,7 +152,7 @@ fn file(fs: &LiveFileSystem, directory: ObjectId, name: &str, contents: &[u8]) -
 }
 
 /// `small_tree` of the scripts, step by step.
-fn small_tree(fs: &LiveFileSystem) {
+pub(crate) fn small_tree(fs: &LiveFileSystem) {
     let root = fs.root();
     let dir = make(fs, root, "dir", NewKind::Directory);
     let sub = make(fs, dir, "sub", NewKind::Directory);
@@ -200,7 +207,7 @@ fn small_tree(fs: &LiveFileSystem) {
 }
 
 /// `xattrs` of the scripts.
-fn xattrs(fs: &LiveFileSystem) {
+pub(crate) fn xattrs(fs: &LiveFileSystem) {
     let object = |name: &str| match fs.lookup(fs.root(), name.as_bytes()).unwrap() {
         rzfs_zpl::Found::Object(object) => object,
         rzfs_zpl::Found::Control => panic!("{name}"),

@@ -2,9 +2,11 @@
 //! read-only file system sees it, and what OpenZFS made of the same operations.
 
 mod attributes;
+mod faults;
 mod golden_shapes;
 mod limits;
 mod model;
 mod names;
 mod operations;
+mod oracle;
 mod pool;

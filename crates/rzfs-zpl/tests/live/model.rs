@@ -100,14 +100,14 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// What a file is, for all to see.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct File {
+pub(crate) struct File {
     kind: FileKind,
     permissions: u32,
     uid: u32,
     links: u64,
     /// Contents, or the target of a link.
     contents: Vec<u8>,
-    names: BTreeMap<String, ObjectId>,
+    pub(crate) names: BTreeMap<String, ObjectId>,
     parent: Option<ObjectId>,
     xattrs: BTreeMap<String, Vec<u8>>,
     acl: Vec<Ace>,
@@ -267,7 +267,7 @@ impl Model {
 }
 
 /// Reads a file, whichever kind of file system it is in.
-trait Reader {
+pub(crate) trait Reader {
     fn file(&self, id: ObjectId) -> File;
 }
 

@@ -2,7 +2,9 @@
 //! beyond that.
 
 use parking_lot::Mutex;
-use rzfs_blockdev::{Access, BlockDevice, CompletionQueue, IoOperation, IoRequest, MemoryDevice};
+use rzfs_blockdev::{
+    Access, BlockDevice, CompletionQueue, DeviceGeometry, IoOperation, IoRequest, MemoryDevice,
+};
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
 use rzfs_dmu::sync::BlockAccounting;
@@ -78,9 +80,56 @@ impl DeviceWriter for Disk {
     }
 }
 
+/// A device that damages what is read, from some read on.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    device: Arc<dyn BlockDevice>,
+    /// Reads that are still good; negative: all are.
+    good: AtomicI64,
+}
+
+impl Faults {
+    /// Damages all reads but the next `reads`.
+    pub(crate) fn fail_after(&self, reads: i64) {
+        self.good.store(reads, Ordering::SeqCst);
+    }
+
+    pub(crate) fn heal(&self) {
+        self.good.store(-1, Ordering::SeqCst);
+    }
+
+    fn is_bad(&self) -> bool {
+        let next = |good: i64| (good > 0).then_some(good - 1);
+        self.good.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next) == Err(0)
+    }
+}
+
+impl BlockDevice for Faults {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn geometry(&self) -> DeviceGeometry {
+        self.device.geometry()
+    }
+
+    fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>) {
+        for request in requests {
+            let is_bad = matches!(request.operation, IoOperation::Read(_)) && self.is_bad();
+            let answers = CompletionQueue::new();
+            self.device.submit(vec![request], &answers);
+            let mut answer = answers.wait();
+            if let (true, Ok(Some(buffer))) = (is_bad, &mut answer.result) {
+                buffer.iter_mut().for_each(|byte| *byte ^= 0x55);
+            }
+            completions.push(answer);
+        }
+    }
+}
+
 /// What is alive, and what owners use.
 #[derive(Debug, Default)]
-struct Accounts {
+pub(crate) struct Accounts {
     live: BTreeMap<[u64; 2], BlockPointer>,
     usage: UsageChanges,
 }
@@ -132,13 +181,15 @@ pub(crate) struct Pool {
     policy: ObjsetPolicy,
     writer: BlockWriter,
     disk: Arc<dyn DeviceWriter>,
+    pub(crate) faults: Arc<Faults>,
 }
 
 impl Pool {
     /// A pool with a new file system in it, which is on disk.
     pub(crate) fn new(new: &NewFileSystem) -> Self {
         let device = MemoryDevice::new("memory", vec![0; SIZE], Access::ReadWrite);
-        let device: Arc<dyn BlockDevice> = Arc::new(device);
+        let faults = Arc::new(Faults { device: Arc::new(device), good: AtomicI64::new(-1) });
+        let device = Arc::clone(&faults) as Arc<dyn BlockDevice>;
         let mut leaf = VdevConfig::new(VdevKind::File, Guid(2));
         let asize = SIZE as u64 - (5 << 20);
         leaf.top.ashift = Some(9);
@@ -177,7 +228,7 @@ impl Pool {
         let policy = ObjsetPolicy { copies: 1, ..ObjsetPolicy::mos(CompressionFunction::Lz4) };
         let disk = Arc::new(Disk(device));
         let accounts = Mutex::default();
-        let pool = Self { engine, objset, pipeline, accounts, policy, writer, disk };
+        let pool = Self { engine, objset, pipeline, accounts, policy, writer, disk, faults };
         let tx = pool.engine.begin(&[]).unwrap();
         new.create(&pool.objset, &tx).unwrap();
         drop(tx);
