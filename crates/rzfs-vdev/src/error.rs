@@ -78,6 +78,15 @@ impl VdevError {
     }
 }
 
+/// A leaf that has not done what it should.
+#[derive(Clone, Debug)]
+pub struct LeafFailure {
+    /// The leaf.
+    pub leaf: Guid,
+    /// What the device says.
+    pub error: DeviceError,
+}
+
 /// What is wrong with an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddressProblem {

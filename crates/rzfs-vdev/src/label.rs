@@ -19,7 +19,9 @@ mod sync;
 pub use clear::{ClearError, ClearMode, clear_labels};
 pub use initial::{LabelledDevice, NewLabel};
 pub use inspect::{DeviceUse, FoundLabel, LabelPool, PoolUse, find_labels};
-pub use sync::{AuxiliaryDevice, Commit, CommitError, CommitReport, ConfigSync, LeafFailure};
+pub use sync::{AuxiliaryDevice, Commit, CommitError, CommitReport, ConfigSync};
+
+pub(crate) use io::flush;
 
 use rzfs_blockdev::DeviceError;
 use rzfs_format::{FormatError, Guid};

@@ -51,7 +51,7 @@ mod write;
 
 pub use config::{VdevConfig, VdevKind};
 pub use dtl::{DirtyTimes, DtlStore, Resilvered, TxgSet};
-pub use error::{AddressProblem, ConfigError, ConfigProblem, VdevError};
+pub use error::{AddressProblem, ConfigError, ConfigProblem, LeafFailure, VdevError};
 pub use health::{AuxReason, Health, LeafEvent, Redundancy, VdevState, aggregate};
 pub use indirect::{IndirectMapping, MappingError};
 pub use label::{Commit, CommitError, CommitReport, ConfigSync};
@@ -60,4 +60,4 @@ pub use read::{BlockRead, CopyRead, Finding, FindingKind, Scrubbed};
 pub use statistics::{ErrorCounts, IoCounts};
 pub use tree::{IoTunables, Persistence, TreeOptions, Vdev, VdevTree};
 pub use trim::{FreeRange, LeafRange, TrimLimits, TrimReport};
-pub use write::{BlockWrite, Coverage, FlushFailure, WriteClass};
+pub use write::{BlockWrite, Coverage, WriteClass};

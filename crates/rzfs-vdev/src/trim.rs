@@ -13,8 +13,7 @@
 //! matter which columns of it were parity.
 
 use crate::draid::DraidGeometry;
-use crate::error::AddressProblem;
-use crate::label::LeafFailure;
+use crate::error::{AddressProblem, LeafFailure};
 use crate::plan::MAX_STEPS;
 use crate::stripe::StripeColumn;
 use crate::tree::{NodeId, Role, VdevTree};

@@ -7,14 +7,15 @@
 mod layout;
 mod queue;
 
-use crate::error::VdevError;
-use crate::tree::VdevTree;
+use crate::error::{LeafFailure, VdevError};
+use crate::label;
+use crate::tree::{Vdev, VdevTree};
 use bytes::Bytes;
 use layout::BlockLayout;
 use queue::WriteQueue;
-use rzfs_blockdev::{CompletionQueue, DeviceError, IoOperation, IoRequest};
+use rzfs_blockdev::BlockDevice;
 use rzfs_format::{Dva, Guid, Txg};
-use std::io::ErrorKind;
+use std::sync::Arc;
 
 /// A block to write.
 #[derive(Clone, Debug)]
@@ -43,15 +44,6 @@ pub enum Coverage {
     Full,
     /// Some leaf lacks its part.
     Partial,
-}
-
-/// A leaf that could not make its writes durable.
-#[derive(Clone, Debug)]
-pub struct FlushFailure {
-    /// The leaf.
-    pub leaf: Guid,
-    /// What the device says.
-    pub error: DeviceError,
 }
 
 impl VdevTree {
@@ -94,24 +86,18 @@ impl VdevTree {
     /// Makes everything durable that was written before. A device without a write cache has
     /// nothing to do.
     #[must_use]
-    pub fn flush(&self) -> Vec<FlushFailure> {
-        let completions = CompletionQueue::new();
-        let mut leaves = Vec::new();
-        for vdev in self.leaves() {
-            if let Some(device) = vdev.device().filter(|_| vdev.health().is_usable()) {
-                let token = leaves.len() as u64;
-                leaves.push(vdev.guid());
-                let operation = IoOperation::Flush;
-                device.submit(vec![IoRequest { token, offset: 0, operation }], &completions);
-            }
-        }
-        let answers = leaves.iter().filter_map(|_| {
-            let completion = completions.wait();
-            let leaf = *leaves.get(completion.token as usize)?;
-            let error = completion.result.err()?;
-            let is_uncached = error.source.kind() == ErrorKind::Unsupported;
-            (!is_uncached).then_some(FlushFailure { leaf, error })
+    pub fn flush(&self) -> Vec<LeafFailure> {
+        let usable = |leaf: &Vdev<'_>| leaf.health().is_usable();
+        let leaves: Vec<(Guid, &Arc<dyn BlockDevice>)> = self
+            .leaves()
+            .filter(usable)
+            .filter_map(|leaf| Some((leaf.guid(), leaf.device()?)))
+            .collect();
+        let answers = label::flush(leaves.iter().map(|(_, device)| *device));
+        let failures = leaves.iter().zip(answers).filter_map(|((leaf, _), answer)| {
+            let error = answer.err()?;
+            Some(LeafFailure { leaf: *leaf, error })
         });
-        answers.collect()
+        failures.collect()
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn write(writes: Vec<LabelWrite<'_>>) -> Vec<Result<(), DeviceError>>
 }
 
 /// Flushes all devices and waits for them; one without a write cache has nothing to do.
-pub(super) fn flush<'a>(
+pub(crate) fn flush<'a>(
     devices: impl Iterator<Item = &'a Arc<dyn BlockDevice>>,
 ) -> Vec<Result<(), DeviceError>> {
     let answers = run(devices.map(|device| (device, 0, Ok(IoOperation::Flush))));

@@ -13,15 +13,16 @@ use super::LabelError;
 use super::blocks::{self, ConfigBlock};
 use super::initial::LeafPlace;
 use super::io::{self, LabelWrite};
+use crate::error::LeafFailure;
 use crate::health::{Health, LeafEvent};
 use crate::read::is_gone;
 use crate::tree::{NodeId, Vdev, VdevTree};
 use parking_lot::MutexGuard;
 use rzfs_blockdev::{BlockDevice, DeviceError};
+use rzfs_format::VdevId;
 use rzfs_format::config::PoolConfig;
 use rzfs_format::label::{CONFIG_OFFSET, LABELS, LabelIndex, LeafSize, Multihost, UberblockRing};
 use rzfs_format::uberblock::Uberblock;
-use rzfs_format::{Guid, VdevId};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -60,15 +61,6 @@ pub struct Commit<'a> {
     pub first_choice: u64,
     /// Devices outside of the tree that get the uberblock too: those of a new pool.
     pub auxiliary: &'a [AuxiliaryDevice],
-}
-
-/// A leaf that did not get what it should.
-#[derive(Clone, Debug)]
-pub struct LeafFailure {
-    /// The leaf.
-    pub leaf: Guid,
-    /// What the device says.
-    pub error: DeviceError,
 }
 
 /// What a commit has written.
@@ -210,13 +202,10 @@ impl<'t> ConfigSync<'t> {
     /// Makes the blocks of the txg durable. A leaf that cannot lacks them; without too many leaves
     /// the uberblock must not be written.
     fn flush_blocks(&mut self, commit: &Commit<'_>) -> Result<(), CommitError> {
-        let leaves: Vec<Vdev<'t>> =
-            self.tree.top_levels().flat_map(|top| self.usable_leaves(top)).collect();
         let mut lost: Vec<(NodeId, Health)> = Vec::new();
         let mut last = None;
-        for (leaf, answer) in leaves.iter().zip(self.flush(&leaves)) {
-            let Err(error) = answer else { continue };
-            let id = leaf.node_id();
+        for LeafFailure { leaf, error } in self.tree.flush() {
+            let Some(id) = self.tree.by_guid.get(&leaf).copied() else { continue };
             if let Some(state) = self.tree.leaf(id) {
                 state.missing().add(commit.uberblock.txg);
                 lost.push((id, state.health().after(LeafEvent::ProbeFailed)));
@@ -234,10 +223,6 @@ impl<'t> ConfigSync<'t> {
             }
         }
         Ok(())
-    }
-
-    fn flush(&self, leaves: &[Vdev<'t>]) -> Vec<Result<(), DeviceError>> {
-        io::flush(leaves.iter().filter_map(|leaf| leaf.device()))
     }
 
     /// Writes the configurations to two of the four labels of each leaf, durably. Every top-level

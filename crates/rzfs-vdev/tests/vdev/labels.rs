@@ -1,7 +1,7 @@
 //! Labels and uberblocks on devices that fail and lose power.
 
 use crate::device::{Damage, SparseDevice};
-use rzfs_blockdev::simulated::Loss;
+use rzfs_blockdev::simulated::{Fault, FaultKind, Loss};
 use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation, read_exact_at};
 use rzfs_codec::checksum::{EmbeddedVerifier, verify_embedded};
 use rzfs_format::checksum::ChecksumFunction;
@@ -13,8 +13,8 @@ use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{BlockPointer, Guid, ObjectId, Txg, VdevId};
 use rzfs_vdev::label::{DeviceUse, find_labels};
 use rzfs_vdev::{
-    Commit, CommitError, CommitReport, ConfigSync, LeafEvent, Persistence, TreeOptions, VdevConfig,
-    VdevKind, VdevState, VdevTree,
+    Commit, CommitError, CommitReport, ConfigSync, LeafEvent, Persistence, TreeOptions, TxgSet,
+    VdevConfig, VdevKind, VdevState, VdevTree,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -309,6 +309,31 @@ impl BlockDevice for Healed<'_> {
         self.0.submit(requests, completions);
         self.0.put_damage(damage);
     }
+}
+
+#[test]
+fn no_uberblock_names_blocks_that_may_not_be_durable() {
+    let simulation = Simulation::new(3);
+    let device = || Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let devices: [Arc<SimulatedDevice>; 2] = [device(), device()];
+    let shared = |index: usize| Arc::clone(&devices[index]) as Arc<dyn BlockDevice>;
+    let tree = tree(vec![mirror(2, &[3, 4])], [(3, shared(0)), (4, shared(1))]);
+    tree.set_missing_txgs(Guid(3), TxgSet::new());
+    devices[0].inject(Fault::new(FaultKind::FailFlush(5)).times(1));
+    let report = commit(&tree, 7).unwrap();
+    assert_eq!(report.failures.iter().map(|failure| failure.leaf).collect::<Vec<_>>(), [Guid(3)]);
+    let missing = tree.by_guid(Guid(3)).unwrap().missing_txgs();
+    assert_eq!(missing, Some(TxgSet::from_ranges([(Txg(7), Txg(8))])));
+
+    for device in &devices {
+        device.inject(Fault::new(FaultKind::FailFlush(5)).times(1));
+    }
+    let error = commit(&tree, 8).unwrap_err();
+    assert!(matches!(error, CommitError::Flush { txg: Txg(8), .. }), "{error}");
+    for device in &devices {
+        assert!(rings(device.as_ref(), 12).iter().flatten().all(|(_, txg)| *txg == 7));
+    }
+    assert!(commit(&tree, 8).unwrap().failures.is_empty());
 }
 
 #[test]
