@@ -73,7 +73,16 @@ struct Zdb {
 /// Runs zdb with the words that follow its name.
 fn zdb(words: impl Iterator<Item = OsString>) -> ExitCode {
     let words = std::iter::once(OsString::from("zdb")).chain(words);
-    rzfs::zdb::run(&Zdb::parse_from(words).arguments)
+    match Zdb::try_parse_from(words) {
+        Ok(zdb) => rzfs::zdb::run(&zdb.arguments),
+        Err(error) => {
+            // OpenZFS's zdb has no status of its own for a wrong command line.
+            let status = if error.use_stderr() { 1 } else { 0 };
+            // If not even this can be written, there is nobody to tell.
+            let _ = error.print();
+            ExitCode::from(status)
+        }
+    }
 }
 
 /// The command line with the subcommand that the program's name stands for.

@@ -14,6 +14,7 @@ mod embedded;
 mod error;
 mod history;
 mod intent_log;
+mod io_stats;
 mod labels;
 mod metaslabs;
 mod pointer_list;
@@ -161,6 +162,9 @@ fn pool_report(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbErr
     }
     if arguments.blocks > 0 || arguments.checksum > 0 {
         verdict = verdict.max(blocks::run(session, pool)?);
+    }
+    if arguments.io_stats > 0 {
+        io_stats::run(session, pool)?;
     }
     if arguments.history > 0 {
         history::run(session, pool)?;

@@ -136,7 +136,7 @@ pub struct Arguments {
 impl Arguments {
     /// Refuses what this zdb does not show: silence would look like a clean report.
     pub(crate) fn check(&self) -> Result<(), ZdbError> {
-        let absent = [(self.io_stats, 's'), (self.livelists, 'y'), (self.zstd_headers, 'Z')];
+        let absent = [(self.livelists, 'y'), (self.zstd_headers, 'Z')];
         if let Some((_, option)) = absent.iter().find(|(count, _)| *count > 0) {
             return Err(ZdbError::Usage(format!("option -{option} is not available")));
         }
