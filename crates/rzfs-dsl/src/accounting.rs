@@ -267,12 +267,12 @@ mod tests {
         let mut changes = UsageChanges::default();
         changes.note(None, Some(&dnode(4096, 1, flags)));
         changes.note(Some(&dnode(4096, 1, flags)), Some(&dnode(8192, 2, flags)));
-        let of = |id| changes.0[&(ObjectId::USER_USED, id)];
+        let of = |id| changes.deltas[&(ObjectId::USER_USED, id)];
         assert_eq!(of(1), Delta::default());
         assert_eq!(of(2), Delta { bytes: 8192 + 512, objects: 1 });
         // What was not accounted before is not taken away.
         changes.note(Some(&dnode(100, 3, DnodeFlags::default())), None);
-        assert_eq!(changes.0[&(ObjectId::USER_USED, 3)], Delta::default());
-        assert_eq!(changes.0[&(ObjectId::PROJECT_USED, 77)].objects, 1);
+        assert_eq!(changes.deltas[&(ObjectId::USER_USED, 3)], Delta::default());
+        assert_eq!(changes.deltas[&(ObjectId::PROJECT_USED, 77)].objects, 1);
     }
 }
