@@ -356,11 +356,26 @@ impl LiveFileSystem {
         name: &[u8],
     ) -> Result<Attributes, ZplError> {
         self.check_new_name(self.place(directory), name)?;
-        let (file, parent) = (self.node(object)?, self.node(directory)?);
         if object == directory {
             return Err(ZplError::NotPermitted { place: self.place(object) });
         }
-        let mut locked = lock_in_order(&[&file, &parent]);
+        // Held, so that it is not reclaimed meanwhile if it has no name.
+        let (file, parent) = (self.hold_node(object)?, self.node(directory)?);
+        let result = self.link_held(&file, &parent, name);
+        if file.release() {
+            self.reclaim_or_leave(object);
+        }
+        result
+    }
+
+    fn link_held(
+        &self,
+        file: &LiveNode,
+        parent: &LiveNode,
+        name: &[u8],
+    ) -> Result<Attributes, ZplError> {
+        let (object, directory) = (file.id(), parent.id());
+        let mut locked = lock_in_order(&[file, parent]);
         let gone = || ZplError::NotFound { place: self.place(object) };
         let (state, into) =
             (locked.get(object).ok_or_else(gone)?, locked.get(directory).ok_or_else(gone)?);

@@ -50,11 +50,13 @@ impl LiveFileSystem {
     /// # Errors
     /// No file has this number, or it is being reclaimed.
     pub fn hold(self: &Arc<Self>, object: ObjectId) -> Result<Hold, ZplError> {
+        Ok(Hold { file_system: Arc::clone(self), node: self.hold_node(object)? })
+    }
+
+    /// Keeps a file until [`LiveNode::release`].
+    pub(super) fn hold_node(&self, object: ObjectId) -> Result<Arc<LiveNode>, ZplError> {
         let node = self.node(object)?;
-        if !node.hold() {
-            return Err(ZplError::NotFound { place: self.place(object) });
-        }
-        Ok(Hold { file_system: Arc::clone(self), node })
+        if node.hold() { Ok(node) } else { Err(ZplError::NotFound { place: self.place(object) }) }
     }
 
     /// Puts a file into the unlinked set.
@@ -76,7 +78,7 @@ impl LiveFileSystem {
 
     /// Frees a file without names. One that cannot be freed stays in the unlinked set until the
     /// next mount.
-    fn reclaim_or_leave(&self, object: ObjectId) {
+    pub(super) fn reclaim_or_leave(&self, object: ObjectId) {
         let _ = self.reclaim(object);
     }
 
