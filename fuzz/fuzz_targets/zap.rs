@@ -9,7 +9,7 @@ use rzfs_zap::{MemoryBlocks, Zap, ZapForm, verify};
 fuzz_target!(|data: &[u8]| {
     let Some((&shape, data)) = data.split_first() else { return };
     let order = if shape & 1 == 0 { ByteOrder::Little } else { ByteOrder::Big };
-    let block_size = 512 << (shape >> 1 & 3);
+    let block_size = 512 << (shape >> 1 & 7).min(5);
     let blocks: Vec<_> = data
         .chunks(block_size)
         .map(|chunk| {

@@ -29,7 +29,7 @@ struct Totals {
     findings: u64,
     memory: MemoryUse,
     slowest: Duration,
-    by_kind: [u64; 3],
+    by_kind: [u64; DamageKind::ALL.len()],
 }
 
 /// Runs the cases; a finding is a failure, and comes with the command that repeats it.
@@ -73,20 +73,20 @@ impl Totals {
         self.memory.peak = self.memory.peak.max(outcome.memory.peak);
         self.memory.largest = self.memory.largest.max(outcome.memory.largest);
         self.slowest = self.slowest.max(outcome.cpu);
-        self.by_kind[match Subject::kind(seed) {
-            DamageKind::Devices => 0,
-            DamageKind::Labels => 1,
-            DamageKind::Blocks => 2,
-        }] += 1;
+        self.by_kind[Subject::kind(seed) as usize] += 1;
         outcome.finding
     }
 
     fn print(&self, time: Duration) {
-        let [devices, labels, blocks] = self.by_kind;
+        let kinds = DamageKind::ALL.iter().zip(self.by_kind);
+        let kinds: Vec<_> = kinds.map(|(kind, cases)| format!("{cases} {}", kind.name())).collect();
         println!(
-            "{} cases ({devices} devices, {labels} labels, {blocks} blocks) in {time:.0?}: {} \
-             findings, {} imported, {} errors returned",
-            self.cases, self.findings, self.imported, self.errors
+            "{} cases ({}) in {time:.0?}: {} findings, {} imported, {} errors returned",
+            self.cases,
+            kinds.join(", "),
+            self.findings,
+            self.imported,
+            self.errors
         );
         println!(
             "slowest {:.1?} of processor time; memory at most {} bytes, {} in one allocation",

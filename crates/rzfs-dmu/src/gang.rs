@@ -78,7 +78,7 @@ impl<'a> GangReader<'a> {
         }
         // Leaves of one header are read together.
         let leaves: Vec<&BlockPointer> = members.iter().filter(|bp| !bp.is_gang()).collect();
-        let mut leaves = self.pipeline.read_stored(&leaves).into_iter();
+        let mut leaves = self.pipeline.read_verified(&leaves).into_iter();
         for member in &members {
             if member.is_gang() {
                 self.append(member, depth, data)?;
@@ -124,6 +124,7 @@ impl<'a> GangReader<'a> {
                         let order =
                             verify_embedded(ChecksumFunction::GangHeader, &header, verifier)
                                 .map_err(|_| BlockError::Gang { at: dva, problem: "bad header" })?;
+                        let header = self.pipeline.injected(parent, header);
                         return Ok(gang::members(&header, order)?);
                     }
                     Some(Err(error)) => last = error.into(),

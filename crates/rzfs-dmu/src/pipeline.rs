@@ -42,6 +42,13 @@ use workers::Workers;
 pub trait BlockInjector: Send + Sync {
     /// The contents to use instead of `block`; of the same length.
     fn inject(&self, bookmark: Bookmark, pointer: &BlockPointer, block: Bytes) -> Bytes;
+
+    /// The bytes to use instead of what is stored, of the same length: of a block before it is
+    /// decrypted and decompressed, of a gang header, of a block of an intent log.
+    fn inject_stored(&self, pointer: &BlockPointer, stored: Bytes) -> Bytes {
+        let _ = pointer;
+        stored
+    }
 }
 
 /// What a pipeline needs to know about its pool.
@@ -167,6 +174,30 @@ impl BlockPipeline {
     /// Reads blocks as they are stored, compressed and encrypted, bypassing the cache. Checksums
     /// are verified.
     pub fn read_stored(&self, pointers: &[&BlockPointer]) -> Vec<Result<Bytes, BlockError>> {
+        let mut results = self.read_verified(pointers);
+        if self.injector.is_some() {
+            for (pointer, result) in pointers.iter().zip(&mut results) {
+                if let Ok(stored) = result {
+                    *stored = self.injected(pointer, std::mem::take(stored));
+                }
+            }
+        }
+        results
+    }
+
+    /// What was stored, or what an injector makes of it.
+    pub(crate) fn injected(&self, pointer: &BlockPointer, stored: Bytes) -> Bytes {
+        match &self.injector {
+            Some(injector) => injector.inject_stored(pointer, stored),
+            None => stored,
+        }
+    }
+
+    /// What is stored under these pointers, by the right checksums.
+    pub(crate) fn read_verified(
+        &self,
+        pointers: &[&BlockPointer],
+    ) -> Vec<Result<Bytes, BlockError>> {
         let mut results: Vec<Result<Bytes, BlockError>> =
             pointers.iter().map(|_| Err(BlockError::NoCopy)).collect();
         let mut copies: Vec<Vec<Dva>> = pointers.iter().map(|bp| self.copies(bp)).collect();

@@ -1,9 +1,10 @@
 //! One case: a pool, damage, and what is wanted of the import.
 
-use crate::blocks::HostileInjector;
+use crate::blocks::{Aim, HostileInjector};
 use crate::devices::{Truncated, damage_device};
 use crate::exercise::Exercise;
 use crate::labels::{damage_config, damage_uberblock};
+use crate::patches::{BlockList, BlockRecorder, Patch, PatchInjector};
 use crate::random::Random;
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions};
 use rzfs_dmu::BlockInjector;
@@ -14,6 +15,7 @@ use rzfs_testkit::{OverlayDevice, ReferencePool};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of block contents that a case may cache: `arc_max`.
 pub const ARC_MAX: u64 = 8 << 20;
@@ -25,6 +27,8 @@ pub struct Subject {
     devices: Vec<Arc<dyn BlockDevice>>,
     /// Where each device is read by an undamaged exercise.
     reads: Vec<Vec<Range<u64>>>,
+    /// The blocks that it reads.
+    blocks: Arc<BlockList>,
 }
 
 /// The kinds of damage.
@@ -34,8 +38,30 @@ pub enum DamageKind {
     Devices,
     /// Labels and uberblocks with right checksums.
     Labels,
-    /// Blocks with right checksums.
+    /// Any blocks, with right checksums.
     Blocks,
+    /// Blocks of one structure, with right checksums: loops, sizes, counts, references.
+    Structures,
+    /// Stored bytes with right checksums: compressed blocks, gang headers, intent logs.
+    Stored,
+}
+
+impl DamageKind {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Devices, Self::Labels, Self::Blocks, Self::Structures, Self::Stored];
+
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Devices => "devices",
+            Self::Labels => "labels",
+            Self::Blocks => "blocks",
+            Self::Structures => "structures",
+            Self::Stored => "stored",
+        }
+    }
 }
 
 /// What came of a case that ended.
@@ -72,9 +98,15 @@ impl Subject {
         let overlays: Vec<_> =
             devices.iter().map(|device| OverlayDevice::new(Arc::clone(device))).collect();
         let sources = overlays.iter().map(|overlay| DeviceSource::Device(overlay.clone()));
-        Exercise::run(&sources.collect::<Vec<_>>(), &options(None, &mut Random::new(0)));
+        let recorder = Arc::new(BlockRecorder::default());
+        let options = options(Some(recorder.clone()), &mut Random::new(0));
+        Exercise::run(&sources.collect::<Vec<_>>(), &options);
         let reads = overlays.iter().map(|overlay| overlay.take_reads()).collect();
-        Self { name: name.to_owned(), devices, reads }
+        Self { name: name.to_owned(), devices, reads, blocks: Arc::new(recorder.blocks()) }
+    }
+
+    pub(crate) fn devices(&self) -> &[Arc<dyn BlockDevice>] {
+        &self.devices
     }
 
     /// The pool's name.
@@ -86,10 +118,12 @@ impl Subject {
     /// The kind of damage that a case of this seed has.
     #[must_use]
     pub fn kind(seed: u64) -> DamageKind {
-        match Random::new(seed).below(8) {
+        match Random::new(seed).below(10) {
             0 | 1 => DamageKind::Devices,
             2 | 3 => DamageKind::Labels,
-            _ => DamageKind::Blocks,
+            4 | 5 => DamageKind::Blocks,
+            6..=8 => DamageKind::Structures,
+            _ => DamageKind::Stored,
         }
     }
 
@@ -103,13 +137,32 @@ impl Subject {
         let overlays: Vec<_> =
             self.devices.iter().map(|device| OverlayDevice::new(Arc::clone(device))).collect();
         let mut injector: Option<Arc<dyn BlockInjector>> = None;
+        let mut inject = |aim| injector = Some(Arc::new(HostileInjector::new(aim, random.draw())));
         match kind {
             DamageKind::Devices => self.damage_devices(&overlays, &mut random),
             DamageKind::Labels => damage_labels(&overlays, &mut random),
-            DamageKind::Blocks => injector = Some(Arc::new(HostileInjector::new(random.draw()))),
+            DamageKind::Blocks => inject(Aim::Anything),
+            DamageKind::Structures if seed % 8 == 0 => inject(Aim::Endless),
+            DamageKind::Structures => inject(Aim::Structure),
+            DamageKind::Stored => inject(Aim::Stored),
         }
         let sources = sources(&overlays, kind, &mut random);
         Exercise::run(&sources, &options(injector, &mut random))
+    }
+
+    /// Changes the pool as a fuzzer's input says, and reads everything: see [`Patch`].
+    #[must_use]
+    pub fn exercise_patched(&self, input: &[u8]) -> Tally {
+        let patches = Patch::parse_all(input);
+        let overlays: Vec<_> =
+            self.devices.iter().map(|device| OverlayDevice::new(Arc::clone(device))).collect();
+        for patch in &patches {
+            patch.apply_to_devices(&overlays, &self.reads);
+        }
+        let injector = PatchInjector::new(Arc::clone(&self.blocks), &patches);
+        let sources: Vec<_> =
+            overlays.iter().map(|overlay| DeviceSource::Device(overlay.clone())).collect();
+        Exercise::run(&sources, &options(Some(Arc::new(injector)), &mut Random::new(0)))
     }
 
     fn damage_devices(&self, overlays: &[Arc<OverlayDevice>], random: &mut Random) {
@@ -176,18 +229,25 @@ fn options(injector: Option<Arc<dyn BlockInjector>>, random: &mut Random) -> Imp
         missing_logs: MissingLogs::Ignore,
         max_missing_tvds: random.index(2),
         arc_max: ARC_MAX,
-        clock: Arc::new(NoTime),
+        clock: Arc::new(NoTime::default()),
         injector,
         ..ImportOptions::default()
     }
 }
 
-/// Time that passes at once.
-struct NoTime;
+/// Time that passes at once, for somebody whose patience ends after a number of waits.
+#[derive(Default)]
+struct NoTime {
+    waits: AtomicU64,
+}
+
+/// Uberblocks can ask for a watch of a day.
+const PATIENCE: u64 = 60;
 
 impl Clock for NoTime {
     fn sleep(&self, _: std::time::Duration) -> Wait {
-        Wait::Elapsed
+        let waits = self.waits.fetch_add(1, Ordering::Relaxed);
+        if waits < PATIENCE { Wait::Elapsed } else { Wait::Interrupted }
     }
 
     fn random(&self, _: u64) -> u64 {

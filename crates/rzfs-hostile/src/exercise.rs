@@ -4,6 +4,8 @@ mod files;
 mod logs;
 
 use crate::case::Tally;
+use rzfs::calendar::Calendar;
+use rzfs::zdb::{self, Arguments};
 use rzfs_blockdev::OpenOptions;
 use rzfs_dmu::{Object, Objset};
 use rzfs_dsl::Pool;
@@ -12,6 +14,7 @@ use rzfs_dsl::import::{DeviceSource, Discovery, ImportOptions, ImportablePool};
 use rzfs_dsl::pool::MosStore;
 use rzfs_zpl::{FileSystem, Volume};
 use std::error::Error;
+use std::io;
 
 /// Objects of the MOS that are looked into.
 const OBJECTS: usize = 400;
@@ -103,6 +106,15 @@ impl Exercise {
         self.metaslabs(pool);
         self.objects(pool.mos());
         self.datasets(pool);
+        self.block_walk(pool);
+    }
+
+    /// What `zdb -Cbcch` does.
+    fn block_walk(&mut self, pool: &Pool) {
+        let arguments =
+            Arguments { blocks: 1, checksum: 2, config: 1, history: 1, ..Arguments::default() };
+        let (out, notes) = (&mut io::sink(), &mut io::sink());
+        self.note(zdb::report_pool(&arguments, Calendar::utc(), pool, out, notes));
     }
 
     fn metaslabs(&mut self, pool: &Pool) {

@@ -6,7 +6,8 @@
 //!    ▼
 //! damage    devices: flipped bits, torn, swapped, unreadable sectors; missing, short members
 //!           labels: lists and uberblocks that lie, their checksums computed anew
-//!           blocks: changed behind their checksums by a HostileInjector
+//!           blocks: changed behind their checksums by a HostileInjector, blindly or with
+//!           regard to what they are, decoded or as they are stored
 //!    ▼
 //! exercise  discovery, import, properties, space, history, ZAPs, datasets, files, logs
 //!    ▼
@@ -21,13 +22,20 @@ mod case;
 mod devices;
 mod exercise;
 mod labels;
+mod lists;
 #[allow(unsafe_code)]
 mod memory;
+mod patches;
 mod random;
 mod runner;
+mod seeds;
+mod structures;
+mod victim;
 
-pub use blocks::HostileInjector;
+pub use blocks::{Aim, HostileInjector};
 pub use case::{ARC_MAX, DamageKind, Subject, Tally};
 pub use memory::{CountingAllocator, MemoryUse, MemoryWatch};
+pub use patches::Patch;
 pub use random::Random;
 pub use runner::{Finding, Limits, Outcome, run_case};
+pub use seeds::Seeds;

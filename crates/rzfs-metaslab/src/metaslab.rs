@@ -28,8 +28,12 @@ pub struct VdevGeometry {
 }
 
 /// Most metaslabs that a vdev may have; a format limit would be far higher, OpenZFS aims at 200
-/// and stops growing their number at 2^17.
-const MAX_METASLABS: u64 = 1 << 24;
+/// and stops making them more at 2^17, beyond which only a vdev that grew can come.
+const MAX_METASLABS: u64 = 1 << 20;
+/// More metaslabs than this are of the least size that any release gave them.
+const MAX_SMALL_METASLABS: u64 = 1 << 10;
+/// log2 of that size.
+const MIN_METASLAB_SHIFT: u32 = 17;
 
 impl VdevGeometry {
     /// Number of metaslabs; what is left at the end of the vdev is never allocated.
@@ -39,6 +43,10 @@ impl VdevGeometry {
             return Err(wrong("metaslab_shift", u64::from(self.metaslab_shift)));
         }
         match self.asize >> self.metaslab_shift {
+            count @ 1..=MAX_SMALL_METASLABS => Ok(count),
+            _ if self.metaslab_shift < MIN_METASLAB_SHIFT => {
+                Err(wrong("metaslab_shift", u64::from(self.metaslab_shift)))
+            }
             count @ 1..=MAX_METASLABS => Ok(count),
             _ => Err(wrong("asize", self.asize)),
         }

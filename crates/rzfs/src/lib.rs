@@ -15,7 +15,7 @@
 //! Nothing is ever written to a device.
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "commands")]
+#[cfg(feature = "zdb")]
 pub mod calendar;
 pub mod control;
 #[cfg(feature = "commands")]
@@ -25,10 +25,10 @@ mod file_tree;
 mod nvlist_text;
 mod open;
 pub mod protocol;
-#[cfg(feature = "commands")]
+#[cfg(feature = "zdb")]
 pub mod quantity;
 pub mod service;
-#[cfg(feature = "commands")]
+#[cfg(feature = "zdb")]
 pub mod zdb;
 
 pub use file::{Extent, File};

@@ -136,6 +136,22 @@ fn open_report(session: &mut Session<'_>, pool: &Pool, target: &str) -> Result<V
     pool_report(session, pool)
 }
 
+/// Writes the report that the arguments ask for of a pool that is open already.
+///
+/// # Errors
+/// As [`report`].
+pub fn report_pool(
+    arguments: &Arguments,
+    calendar: Calendar,
+    pool: &Pool,
+    out: &mut dyn Write,
+    notes: &mut dyn Write,
+) -> Result<Verdict, ZdbError> {
+    arguments.check()?;
+    let arguments = &arguments.with_verbosity();
+    pool_report(&mut Session { arguments, out, notes, calendar }, pool)
+}
+
 /// Shows what was asked for of a pool.
 fn pool_report(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
     let arguments = session.arguments;

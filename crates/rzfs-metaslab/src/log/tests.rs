@@ -239,6 +239,9 @@ fn impossible_geometry_is_refused() {
         VdevGeometry { ashift: 16, ..geometry() },
         VdevGeometry { asize: 1 << 14, ..geometry() },
         VdevGeometry { asize: u64::MAX, ..geometry() },
+        // Metaslabs that take more memory than their vdev is worth.
+        VdevGeometry { asize: 256 << 20, metaslab_shift: 9, ..geometry() },
+        VdevGeometry { asize: 1 << 38, metaslab_shift: 17, ..geometry() },
     ] {
         let opened = VdevMetaslabs::open(&store([0, 0]), broken, Some(ARRAY), None);
         assert!(matches!(opened, Err(MetaslabError::Geometry { .. })), "{broken:?}");
