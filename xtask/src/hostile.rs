@@ -1,7 +1,7 @@
 //! `cargo xtask hostile`: seeded corruptions of the golden pools.
 
 use crate::process::Failure;
-use rzfs_hostile::{DamageKind, Finding, Limits, MemoryUse, Subject, run_case};
+use rzfs_hostile::{DamageKind, Finding, Limits, MemoryUse, MemoryWatch, Subject, run_case};
 use rzfs_testkit::ReferencePool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +19,9 @@ pub(crate) struct Hostile {
     #[arg(long, default_value = "")]
     pool: String,
 }
+
+/// Cases after which a run says how far it is.
+const PROGRESS: u64 = 500;
 
 /// What was seen in all cases.
 #[derive(Default)]
@@ -41,9 +44,13 @@ pub(crate) fn run(arguments: &Hostile) -> Result<(), Failure> {
             subjects.push(Arc::new(Subject::open(&pool).map_err(Failure::file(pool.dir()))?));
         }
     }
+    let before = MemoryWatch::allocated();
     let mut totals = Totals::default();
     let last = arguments.seed.saturating_add(arguments.cases);
     for (seed, subject) in (arguments.seed..last).zip(subjects.iter().cycle()) {
+        if totals.cases > 0 && totals.cases.is_multiple_of(PROGRESS) {
+            eprintln!("{} cases, {} findings", totals.cases, totals.findings);
+        }
         if let Some(finding) = totals.case(subject, seed) {
             println!("{}: {finding}", subject.name());
             println!(
@@ -57,6 +64,10 @@ pub(crate) fn run(arguments: &Hostile) -> Result<(), Failure> {
         }
     }
     totals.print(start.elapsed());
+    println!(
+        "allocated after all cases: {} bytes",
+        MemoryWatch::allocated().saturating_sub(before)
+    );
     match totals.findings {
         0 => Ok(()),
         findings => Err(Failure::Checks(format!("hostile: {findings} cases"))),

@@ -5,6 +5,7 @@ mod bench;
 mod checks;
 mod demo;
 mod docs_check;
+mod fuzz;
 mod golden;
 mod hostile;
 mod process;
@@ -36,6 +37,8 @@ enum Chore {
     Demo,
     /// Run every command in the documentation, on the sample pool.
     DocsCheck,
+    /// Fuzz the decoders and whole pools, with a nightly toolchain and cargo-fuzz.
+    Fuzz(fuzz::Fuzz),
     /// Mount the reference pools of OpenZFS and compare every file.
     Golden {
         /// Only pools with this in their names.
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Demo => demo::run(),
         Chore::DocsCheck => docs_check::run(),
+        Chore::Fuzz(fuzz) => fuzz::run(&fuzz),
         Chore::Golden { filter, damage } => golden::run(&filter, damage),
         Chore::Hostile(hostile) => hostile::run(&hostile),
         Chore::Setup => setup::run(),

@@ -1,6 +1,6 @@
 //! Object sets: numbered collections of objects (spec 03, sections 1 and 2.2).
 
-use crate::tree::{Seek, Tree};
+use crate::tree::{Seek, Tree, Visited};
 use crate::{Block, BlockPipeline, BlockRequest, DmuError, Object};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::{self, Dnode, SLOT_SIZE};
@@ -242,6 +242,7 @@ struct Dnodes {
     objset: Objset,
     first: ObjectId,
     next_block: Option<u64>,
+    visited: Visited,
     found: VecDeque<Result<DnodeEntry, DmuError>>,
 }
 
@@ -250,7 +251,7 @@ impl Dnodes {
         let next_block = objset.meta_tree().map(|tree| {
             first.0.saturating_mul(SLOT_SIZE as u64) / u64::from(tree.dnode.data_block_size)
         });
-        Self { objset, first, next_block, found: VecDeque::new() }
+        Self { objset, first, next_block, visited: Visited::default(), found: VecDeque::new() }
     }
 
     /// Reads the next dnode blocks that are no holes.
@@ -258,7 +259,7 @@ impl Dnodes {
         let Some(from) = self.next_block.take() else { return };
         let objset = self.objset.clone();
         let Some(tree) = objset.meta_tree() else { return };
-        let start = match tree.seek(Seek::Data, from) {
+        let start = match tree.seek_on(Seek::Data, from, &mut self.visited) {
             Ok(None) => return,
             Ok(Some(start)) => start,
             Err(damage) => {

@@ -3,15 +3,16 @@
 //! Scrubs, `zdb -b` and send need all pointers born after some txg, each once, parents before
 //! children. A tree whose root was born no later than that txg has nothing new below it and is
 //! skipped. Neighbouring indirect and dnode blocks are read together; memory is bounded by one
-//! batch for each level.
+//! batch for each level, and some 32 bytes for each indirect block.
 
-use crate::tree::Tree;
+use crate::tree::{Tree, identity, repeated};
 use crate::{Block, BlockPipeline, BlockRequest, DmuError};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::{self, Dnode, SLOT_SIZE};
 use rzfs_format::objset::ObjsetBlock;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, Level, ObjectId, ObjsetId, Txg};
+use rzfs_format::{BlockId, BlockPointer, Level, ObjectId, ObjsetId, Txg, VdevId};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Indirect or dnode blocks that are read together.
@@ -25,6 +26,21 @@ pub trait Visitor {
 
     /// A block that cannot be read; what is below it is not visited.
     fn damage(&mut self, error: DmuError);
+}
+
+/// What goes through a traversal.
+struct Walk<'a> {
+    visitor: &'a mut dyn Visitor,
+    /// The indirect blocks so far. Each belongs to one place of one tree; damage that leads to
+    /// one again and again would make a small pool a walk without end.
+    visited: HashSet<(VdevId, u64)>,
+}
+
+impl Walk<'_> {
+    /// Whether this is not the first pointer to an indirect block.
+    fn is_repeated(&mut self, pointer: &BlockPointer) -> bool {
+        identity(pointer).is_some_and(|identity| !self.visited.insert(identity))
+    }
 }
 
 /// A walk over the block pointers of one object set.
@@ -57,24 +73,25 @@ impl Traversal<'_> {
             Ok(objset) => objset,
             Err(source) => return visitor.damage(DmuError::Corrupt { bookmark, source }),
         };
+        let mut walk = Walk { visitor, visited: HashSet::new() };
         if let Some(meta) = &objset.meta_dnode {
-            self.object(ObjectId::META_DNODE, meta, visitor);
+            self.object(ObjectId::META_DNODE, meta, &mut walk);
         }
         let special = [ObjectId::USER_USED, ObjectId::GROUP_USED, ObjectId::PROJECT_USED];
         for (id, dnode) in special.into_iter().zip(&objset.accounting) {
             if let Some(dnode) = dnode {
-                self.object(id, dnode, visitor);
+                self.object(id, dnode, &mut walk);
             }
         }
     }
 
     /// Visits the blocks of one object; for the meta-dnode those of all objects.
-    fn object(&self, id: ObjectId, dnode: &Dnode, visitor: &mut dyn Visitor) {
+    fn object(&self, id: ObjectId, dnode: &Dnode, walk: &mut Walk<'_>) {
         let tree =
             Tree { pipeline: self.pipeline, key: self.key, objset: self.objset, object: id, dnode };
         let top = dnode.levels - 1;
         let pointers = tree.pointers(top, 0..dnode.pointers.len() as u64);
-        self.blocks(&tree, top, 0, pointers, visitor);
+        self.blocks(&tree, top, 0, pointers, walk);
         let spill = dnode.spill.filter(|spill| self.is_new(spill));
         if let Some(spill) = spill {
             let bookmark = Bookmark {
@@ -83,7 +100,7 @@ impl Traversal<'_> {
                 level: Level::DATA,
                 block: BlockId::SPILL,
             };
-            visitor.pointer(bookmark, &spill, Some(dnode));
+            walk.visitor.pointer(bookmark, &spill, Some(dnode));
         }
     }
 
@@ -98,15 +115,27 @@ impl Traversal<'_> {
         level: u8,
         first: u64,
         pointers: Vec<Result<BlockPointer, DmuError>>,
-        visitor: &mut dyn Visitor,
+        walk: &mut Walk<'_>,
     ) {
         let descend = level > 0 || tree.object == ObjectId::META_DNODE;
         let mut batch = Vec::new();
+        // There are many blocks of dnodes; only neighbours are compared.
+        let mut neighbours = HashSet::new();
         for (pointer, block) in pointers.into_iter().zip(first..) {
             match pointer {
-                Err(error) => visitor.damage(error),
+                Err(error) => walk.visitor.damage(error),
                 Ok(pointer) if self.is_new(&pointer) => {
-                    visitor.pointer(tree.bookmark(level, block), &pointer, Some(tree.dnode));
+                    let is_repeated = match level {
+                        0 if descend => identity(&pointer).is_some_and(|at| !neighbours.insert(at)),
+                        0 => false,
+                        _ => walk.is_repeated(&pointer),
+                    };
+                    if is_repeated {
+                        let bookmark = tree.bookmark(level, block);
+                        walk.visitor.damage(repeated(bookmark));
+                        continue;
+                    }
+                    walk.visitor.pointer(tree.bookmark(level, block), &pointer, Some(tree.dnode));
                     if descend {
                         batch.push((block, pointer));
                     }
@@ -114,10 +143,10 @@ impl Traversal<'_> {
                 Ok(_) => {}
             }
             if batch.len() == BATCH {
-                self.below(tree, level, std::mem::take(&mut batch), visitor);
+                self.below(tree, level, std::mem::take(&mut batch), walk);
             }
         }
-        self.below(tree, level, batch, visitor);
+        self.below(tree, level, batch, walk);
     }
 
     /// Reads blocks of `level` and visits what they point to.
@@ -126,7 +155,7 @@ impl Traversal<'_> {
         tree: &Tree<'_>,
         level: u8,
         batch: Vec<(u64, BlockPointer)>,
-        visitor: &mut dyn Visitor,
+        walk: &mut Walk<'_>,
     ) {
         let requests: Vec<BlockRequest<'_>> = batch
             .iter()
@@ -140,28 +169,28 @@ impl Traversal<'_> {
             let block = request.bookmark.block.0;
             match result {
                 Err(source) => {
-                    visitor.damage(DmuError::Block { bookmark: request.bookmark, source });
+                    walk.visitor.damage(DmuError::Block { bookmark: request.bookmark, source });
                 }
-                Ok(contents) if level == 0 => self.dnodes(tree, block, &contents, visitor),
+                Ok(contents) if level == 0 => self.dnodes(tree, block, &contents, walk),
                 Ok(contents) => {
                     let first = block << tree.dnode.pointers_shift();
                     let children = tree.children(level - 1, first, &contents);
-                    self.blocks(tree, level - 1, first, children, visitor);
+                    self.blocks(tree, level - 1, first, children, walk);
                 }
             }
         }
     }
 
     /// Visits the objects of a block of dnodes.
-    fn dnodes(&self, tree: &Tree<'_>, block: u64, contents: &Block, visitor: &mut dyn Visitor) {
+    fn dnodes(&self, tree: &Tree<'_>, block: u64, contents: &Block, walk: &mut Walk<'_>) {
         let slots = u64::from(tree.dnode.data_block_size) / SLOT_SIZE as u64;
         for (slot, dnode) in dnode::slots(&contents.data, contents.order) {
             let object = ObjectId(block * slots + slot as u64);
             match dnode {
                 Ok(None) => {}
-                Ok(Some(dnode)) => self.object(object, &dnode, visitor),
+                Ok(Some(dnode)) => self.object(object, &dnode, walk),
                 Err(source) => {
-                    visitor.damage(DmuError::Dnode { objset: self.objset, object, source });
+                    walk.visitor.damage(DmuError::Dnode { objset: self.objset, object, source });
                 }
             }
         }

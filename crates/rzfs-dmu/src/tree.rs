@@ -8,7 +8,8 @@ use rzfs_cache::AccessOutcome;
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::Dnode;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, FormatError, Level, ObjectId, ObjsetId};
+use rzfs_format::{BlockId, BlockPointer, FormatError, Level, ObjectId, ObjsetId, VdevId};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,6 +30,30 @@ pub(crate) enum Seek {
     Data,
     /// A hole.
     Hole,
+}
+
+/// Where the indirect blocks lie that a search met, and what place of the tree each has. None has
+/// two places; damage that gives it more would make a small tree one without end.
+#[derive(Debug, Default)]
+pub(crate) struct Visited(HashMap<(VdevId, u64), (u8, u64)>);
+
+impl Visited {
+    /// Whether an indirect block has another place already.
+    fn is_repeated(&mut self, pointer: &BlockPointer, level: u8, block: u64) -> bool {
+        let place = (level, block);
+        identity(pointer).is_some_and(|at| *self.0.entry(at).or_insert(place) != place)
+    }
+}
+
+/// Where a block lies; `None` for what is embedded.
+pub(crate) fn identity(pointer: &BlockPointer) -> Option<(VdevId, u64)> {
+    pointer.dvas().next().map(|dva| (dva.vdev(), dva.offset()))
+}
+
+/// The damage of a tree that has a block twice.
+pub(crate) fn repeated(bookmark: Bookmark) -> DmuError {
+    let source = FormatError::invalid("block pointer", "the block is in another place too");
+    DmuError::Corrupt { bookmark, source }
 }
 
 /// A part of a tree that a search could not look into.
@@ -198,9 +223,19 @@ impl<'a> Tree<'a> {
     /// The first block from `from` on that is data, or a hole; `None` when there is none up to
     /// the object's last block.
     pub(crate) fn seek(&self, seek: Seek, from: u64) -> Result<Option<u64>, Box<Damage>> {
+        self.seek_on(seek, from, &mut Visited::default())
+    }
+
+    /// As [`Tree::seek`], for one of many searches along the tree.
+    pub(crate) fn seek_on(
+        &self,
+        seek: Seek,
+        from: u64,
+        visited: &mut Visited,
+    ) -> Result<Option<u64>, Box<Damage>> {
         let top = self.dnode.levels - 1;
         let pointers = self.pointers(top, 0..self.dnode.pointers.len() as u64);
-        let found = self.seek_in(seek, from, top, 0, pointers)?;
+        let found = self.seek_in(seek, from, (top, 0), pointers, visited)?;
         Ok(found.filter(|block| *block <= self.dnode.max_block_id.0))
     }
 
@@ -215,14 +250,14 @@ impl<'a> Tree<'a> {
         Box::new(Damage { error, end })
     }
 
-    /// Searches below `pointers`, which belong to the blocks of `level` from `first` on.
+    /// Searches below `pointers`, which belong to the blocks of a level from `first` on.
     fn seek_in(
         &self,
         seek: Seek,
         from: u64,
-        level: u8,
-        first: u64,
+        (level, first): (u8, u64),
         pointers: Vec<PointerResult>,
+        visited: &mut Visited,
     ) -> Result<Option<u64>, Box<Damage>> {
         let skipped = self.dnode.ancestor(BlockId(from), level).0.saturating_sub(first);
         for (pointer, block) in pointers.into_iter().zip(first..).skip(skipped as usize) {
@@ -237,7 +272,11 @@ impl<'a> Tree<'a> {
                 }
                 continue;
             }
-            if let Some(found) = self.seek_below(seek, from, level, block, pointer)? {
+            if visited.is_repeated(&pointer, level, block) {
+                let error = repeated(self.bookmark(level, block));
+                return Err(self.damage(level, block, error));
+            }
+            if let Some(found) = self.seek_below(seek, from, (level, block), pointer, visited)? {
                 return Ok(Some(found));
             }
         }
@@ -248,15 +287,16 @@ impl<'a> Tree<'a> {
         &self,
         seek: Seek,
         from: u64,
-        level: u8,
-        block: u64,
+        (level, block): (u8, u64),
         pointer: BlockPointer,
+        visited: &mut Visited,
     ) -> Result<Option<u64>, Box<Damage>> {
         let parent = self.read(level, block, vec![Ok(pointer)]).pop().transpose();
         let parent = parent.map_err(|error| self.damage(level, block, error))?.flatten();
         let Some(parent) = parent else { return Ok(None) };
         let first = block << self.dnode.pointers_shift();
-        self.seek_in(seek, from, level - 1, first, self.children(level - 1, first, &parent))
+        let children = self.children(level - 1, first, &parent);
+        self.seek_in(seek, from, (level - 1, first), children, visited)
     }
 
     /// All pointers of an indirect block; they are for the blocks of `level` from `first` on.

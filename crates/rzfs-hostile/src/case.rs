@@ -2,10 +2,11 @@
 
 use crate::blocks::{Aim, HostileInjector};
 use crate::devices::{Truncated, damage_device};
-use crate::exercise::Exercise;
+use crate::exercise::{BlockWalk, Exercise};
 use crate::labels::{damage_config, damage_uberblock};
 use crate::patches::{BlockList, BlockRecorder, Patch, PatchInjector};
 use crate::random::Random;
+use crate::witness::{Chained, Contents, ContentsRecorder, Witness};
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions};
 use rzfs_dmu::BlockInjector;
 use rzfs_dsl::import::{
@@ -29,10 +30,12 @@ pub struct Subject {
     reads: Vec<Vec<Range<u64>>>,
     /// The blocks that it reads.
     blocks: Arc<BlockList>,
+    /// What is in them.
+    contents: Arc<Contents>,
 }
 
 /// The kinds of damage.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DamageKind {
     /// Sectors and whole devices.
     Devices,
@@ -75,6 +78,8 @@ pub struct Tally {
     pub errors: u64,
     /// Errors without words.
     pub speechless: u64,
+    /// Blocks with contents that were never written.
+    pub wrong: u64,
 }
 
 impl Subject {
@@ -99,10 +104,13 @@ impl Subject {
             devices.iter().map(|device| OverlayDevice::new(Arc::clone(device))).collect();
         let sources = overlays.iter().map(|overlay| DeviceSource::Device(overlay.clone()));
         let recorder = Arc::new(BlockRecorder::default());
-        let options = options(Some(recorder.clone()), &mut Random::new(0));
-        Exercise::run(&sources.collect::<Vec<_>>(), &options);
+        let writer = Arc::new(ContentsRecorder::default());
+        let both = Arc::new(Chained(recorder.clone(), writer.clone()));
+        let options = options(Some(both), &mut Random::new(0));
+        Exercise::run(&sources.collect::<Vec<_>>(), &options, BlockWalk::Everything);
         let reads = overlays.iter().map(|overlay| overlay.take_reads()).collect();
-        Self { name: name.to_owned(), devices, reads, blocks: Arc::new(recorder.blocks()) }
+        let (blocks, contents) = (Arc::new(recorder.blocks()), Arc::new(writer.contents()));
+        Self { name: name.to_owned(), devices, reads, blocks, contents }
     }
 
     pub(crate) fn devices(&self) -> &[Arc<dyn BlockDevice>] {
@@ -137,17 +145,40 @@ impl Subject {
         let overlays: Vec<_> =
             self.devices.iter().map(|device| OverlayDevice::new(Arc::clone(device))).collect();
         let mut injector: Option<Arc<dyn BlockInjector>> = None;
-        let mut inject = |aim| injector = Some(Arc::new(HostileInjector::new(aim, random.draw())));
+        let witness = Arc::new(Witness::new(Arc::clone(&self.contents)));
         match kind {
-            DamageKind::Devices => self.damage_devices(&overlays, &mut random),
+            DamageKind::Devices => {
+                self.damage_devices(&overlays, &mut random);
+                // Whatever is read in spite of such damage is what was written.
+                injector = Some(witness.clone());
+            }
             DamageKind::Labels => damage_labels(&overlays, &mut random),
-            DamageKind::Blocks => inject(Aim::Anything),
-            DamageKind::Structures if seed % 8 == 0 => inject(Aim::Endless),
-            DamageKind::Structures => inject(Aim::Structure),
-            DamageKind::Stored => inject(Aim::Stored),
+            DamageKind::Blocks | DamageKind::Structures | DamageKind::Stored => {
+                let aim = match kind {
+                    DamageKind::Structures if random.once_in(8) => Aim::Endless,
+                    DamageKind::Structures => Aim::Structure,
+                    DamageKind::Stored => Aim::Stored,
+                    _ => Aim::Anything,
+                };
+                injector = Some(Arc::new(HostileInjector::new(aim, random.draw())));
+            }
         }
         let sources = sources(&overlays, kind, &mut random);
-        Exercise::run(&sources, &options(injector, &mut random))
+        let walk = if random.once_in(4) { BlockWalk::Everything } else { BlockWalk::Metadata };
+        let tally = Exercise::run(&sources, &options(injector, &mut random), walk);
+        Tally { wrong: witness.wrong(), ..tally }
+    }
+
+    /// Reads everything of the undamaged pool, with an engine that has this fault.
+    #[must_use]
+    pub fn exercise_fault(&self, fault: Arc<dyn BlockInjector>) -> Tally {
+        let witness = Arc::new(Witness::new(Arc::clone(&self.contents)));
+        let both = Arc::new(Chained(fault, witness.clone()));
+        let sources: Vec<_> =
+            self.devices.iter().map(|device| DeviceSource::Device(device.clone())).collect();
+        let options = options(Some(both), &mut Random::new(0));
+        let tally = Exercise::run(&sources, &options, BlockWalk::Everything);
+        Tally { wrong: witness.wrong(), ..tally }
     }
 
     /// Changes the pool as a fuzzer's input says, and reads everything: see [`Patch`].
@@ -162,7 +193,8 @@ impl Subject {
         let injector = PatchInjector::new(Arc::clone(&self.blocks), &patches);
         let sources: Vec<_> =
             overlays.iter().map(|overlay| DeviceSource::Device(overlay.clone())).collect();
-        Exercise::run(&sources, &options(Some(Arc::new(injector)), &mut Random::new(0)))
+        let options = options(Some(Arc::new(injector)), &mut Random::new(0));
+        Exercise::run(&sources, &options, BlockWalk::Metadata)
     }
 
     fn damage_devices(&self, overlays: &[Arc<OverlayDevice>], random: &mut Random) {

@@ -31,16 +31,27 @@ const RECORDS: usize = 100;
 /// Causes of an error that are asked for words.
 const CAUSES: usize = 10;
 
+/// What the walk over all blocks reads.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum BlockWalk {
+    /// Metadata: `zdb -bc`.
+    #[default]
+    Metadata,
+    /// Contents of files too: `zdb -bcc`.
+    Everything,
+}
+
 /// A reader of everything.
 #[derive(Debug, Default)]
 pub(crate) struct Exercise {
     tally: Tally,
+    walk: BlockWalk,
 }
 
 impl Exercise {
     /// Searches these devices for pools, and reads what can be imported.
-    pub(crate) fn run(sources: &[DeviceSource], options: &ImportOptions) -> Tally {
-        let mut this = Self::default();
+    pub(crate) fn run(sources: &[DeviceSource], options: &ImportOptions, walk: BlockWalk) -> Tally {
+        let mut this = Self { walk, ..Self::default() };
         let discovery = Discovery::search(sources, &OpenOptions::new());
         for (_, error) in discovery.damaged() {
             this.note::<(), _>(Err(error));
@@ -109,10 +120,14 @@ impl Exercise {
         self.block_walk(pool);
     }
 
-    /// What `zdb -Cbcch` does.
+    /// What `zdb -Cbch` does.
     fn block_walk(&mut self, pool: &Pool) {
+        let checksum = match self.walk {
+            BlockWalk::Metadata => 1,
+            BlockWalk::Everything => 2,
+        };
         let arguments =
-            Arguments { blocks: 1, checksum: 2, config: 1, history: 1, ..Arguments::default() };
+            Arguments { blocks: 1, checksum, config: 1, history: 1, ..Arguments::default() };
         let (out, notes) = (&mut io::sink(), &mut io::sink());
         self.note(zdb::report_pool(&arguments, Calendar::utc(), pool, out, notes));
     }
@@ -201,5 +216,36 @@ impl Exercise {
         if let Some(file_system) = self.note(FileSystem::of_dataset(dataset, pool.version())) {
             self.file_system(&file_system);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt;
+
+    /// An error whose cause says nothing.
+    #[derive(Debug)]
+    struct Vague(Option<Box<Vague>>);
+
+    impl fmt::Display for Vague {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(if self.0.is_some() { "something" } else { " " })
+        }
+    }
+
+    impl Error for Vague {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.0.as_deref().map(|cause| cause as _)
+        }
+    }
+
+    #[test]
+    fn errors_and_their_causes_have_to_say_something() {
+        let mut exercise = Exercise::default();
+        assert_eq!(exercise.note::<_, Vague>(Ok(7)), Some(7));
+        assert_eq!(exercise.tally.speechless, 0);
+        exercise.note::<(), _>(Err(Vague(Some(Box::new(Vague(None))))));
+        assert_eq!((exercise.tally.errors, exercise.tally.speechless), (1, 1));
     }
 }

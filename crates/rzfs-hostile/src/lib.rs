@@ -11,7 +11,7 @@
 //!    ▼
 //! exercise  discovery, import, properties, space, history, ZAPs, datasets, files, logs
 //!    ▼
-//! Outcome   Finding: panic, hang, too much memory, an error without words
+//! Outcome   Finding: panic, hang, too much memory, wrong data, an error without words
 //! ```
 //! A pool and a seed determine a case: whatever is found can be repeated.
 
@@ -31,11 +31,12 @@ mod runner;
 mod seeds;
 mod structures;
 mod victim;
+mod witness;
 
 pub use blocks::{Aim, HostileInjector};
 pub use case::{ARC_MAX, DamageKind, Subject, Tally};
 pub use memory::{CountingAllocator, MemoryUse, MemoryWatch};
 pub use patches::Patch;
 pub use random::Random;
-pub use runner::{Finding, Limits, Outcome, run_case};
+pub use runner::{Finding, Limits, Outcome, run_case, run_watched};
 pub use seeds::Seeds;

@@ -42,6 +42,12 @@ impl MemoryWatch {
         Self { before }
     }
 
+    /// Bytes that are allocated now.
+    #[must_use]
+    pub fn allocated() -> usize {
+        NOW.load(Ordering::Relaxed)
+    }
+
     /// What was needed since the start.
     #[must_use]
     pub fn usage(&self) -> MemoryUse {

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The first panic of a case, of whatever thread.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 static HOOK: Once = Once::new();
+/// Whether panics are those of a case.
+static RUNNING: AtomicBool = AtomicBool::new(false);
 
 /// What a case may need.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,8 @@ pub enum Finding {
     Hang,
     /// It allocated more than it may.
     Memory(MemoryUse),
+    /// It handed out this many blocks that are not what was written, without an error.
+    WrongData(u64),
     /// It returned errors without words.
     Speechless(u64),
 }
@@ -63,6 +68,7 @@ impl fmt::Display for Finding {
             Self::Memory(usage) => {
                 write!(f, "memory: {} bytes at once, {} in one", usage.peak, usage.largest)
             }
+            Self::WrongData(blocks) => write!(f, "{blocks} blocks of wrong data"),
             Self::Speechless(errors) => write!(f, "{errors} errors without words"),
         }
     }
@@ -84,17 +90,35 @@ pub struct Outcome {
 /// Runs one case. Cases of a process run one after the other.
 #[must_use]
 pub fn run_case(subject: &Arc<Subject>, seed: u64, limits: &Limits) -> Outcome {
+    let subject = Arc::clone(subject);
+    run_watched(move || subject.exercise(seed), limits)
+}
+
+/// Runs something as a case.
+#[must_use]
+pub fn run_watched(work: impl FnOnce() -> Tally + Send + 'static, limits: &Limits) -> Outcome {
     HOOK.call_once(|| {
-        panic::set_hook(Box::new(|info| {
-            PANIC.lock().get_or_insert_with(|| info.to_string());
-        }))
+        let others = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if RUNNING.load(Ordering::Relaxed) {
+                PANIC.lock().get_or_insert_with(|| info.to_string());
+            } else {
+                others(info);
+            }
+        }));
     });
     PANIC.lock().take();
+    RUNNING.store(true, Ordering::Relaxed);
+    let outcome = watch(work, limits);
+    RUNNING.store(false, Ordering::Relaxed);
+    outcome
+}
+
+fn watch(work: impl FnOnce() -> Tally + Send + 'static, limits: &Limits) -> Outcome {
     let (memory, cpu, clock) = (MemoryWatch::start(), processor_time(), Instant::now());
     let (done, result) = mpsc::channel();
-    let shared = Arc::clone(subject);
     let case = move || {
-        let tally = panic::catch_unwind(AssertUnwindSafe(|| shared.exercise(seed)));
+        let tally = panic::catch_unwind(AssertUnwindSafe(work));
         // Nobody listens any more when the case took too long.
         let _ = done.send(tally.ok());
     };
@@ -124,6 +148,8 @@ pub fn run_case(subject: &Arc<Subject>, seed: u64, limits: &Limits) -> Outcome {
         Some(Finding::Panic(message))
     } else if memory.peak > limits.peak || memory.largest > limits.largest {
         Some(Finding::Memory(memory))
+    } else if tally.wrong > 0 {
+        Some(Finding::WrongData(tally.wrong))
     } else {
         (tally.speechless > 0).then_some(Finding::Speechless(tally.speechless))
     };

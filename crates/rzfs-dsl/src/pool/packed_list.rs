@@ -8,7 +8,7 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::{FormatError, ObjectId};
 
 /// Longest list that is read; a configuration has some hundred bytes for each device.
-const MAX_SIZE: u64 = 64 << 20;
+const MAX_SIZE: u64 = 16 << 20;
 
 /// Reads the list of an object. Its exact length is in the bonus, the rest of the last block is
 /// zeros.

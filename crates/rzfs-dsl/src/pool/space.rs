@@ -81,6 +81,10 @@ fn log_maps(mos: &Objset, directory: &Attributes) -> Result<Vec<LogMap>, PoolErr
     Ok(maps.collect())
 }
 
+/// Most metaslabs of a vdev that is not there, which OpenZFS gives to one of 500 TB. The size of
+/// one that is there is known; of others only the configuration speaks, and it can say anything.
+const MAX_ABSENT_METASLABS: u64 = 1 << 15;
+
 /// What the configuration says about a vdev's metaslabs; `None` for vdevs without any.
 pub(crate) fn geometry(tree: &VdevTree, vdev: Vdev<'_>, id: VdevId) -> Option<VdevGeometry> {
     if matches!(vdev.kind(), VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing) {
@@ -88,11 +92,17 @@ pub(crate) fn geometry(tree: &VdevTree, vdev: Vdev<'_>, id: VdevId) -> Option<Vd
     }
     let config = vdev.own_config();
     let top = &config.top;
+    let asize = vdev.asize()?;
+    let metaslab_shift = u32::try_from(top.metaslab_shift?).ok()?;
+    let count = asize.checked_shr(metaslab_shift).unwrap_or(0);
+    if !vdev.health().is_usable() && count > MAX_ABSENT_METASLABS {
+        return None;
+    }
     Some(VdevGeometry {
         vdev: id,
-        asize: vdev.asize()?,
+        asize,
         ashift: vdev.ashift()?,
-        metaslab_shift: u32::try_from(top.metaslab_shift?).ok()?,
+        metaslab_shift,
         row_size: tree
             .allocated_size(id, SECTOR_SIZE, Txg(0))
             .filter(|_| vdev.kind() == VdevKind::Draid),

@@ -153,6 +153,10 @@ pub(crate) fn destroyed(mos: &Objset, id: ObjectId) -> Result<Vec<BptreeEntry>, 
     let object = mos.object(id)?;
     let header = BptreeHeader::decode(object.bonus(), object.order()).map_err(&corrupt)?;
     header.check_extent(object.dnode().extent()).map_err(&corrupt)?;
+    // An object can say that it is as long as it likes.
+    if header.end.saturating_sub(header.begin) > MAX_LISTS as u64 {
+        return Err(corrupt(FormatError::field("bptree", "number of entries", header.end)));
+    }
     let mut entries = Vec::new();
     for index in header.begin..header.end {
         let offset = index * BptreeEntry::SIZE as u64;
