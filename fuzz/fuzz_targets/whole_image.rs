@@ -2,7 +2,7 @@
 //! answers errors that say something.
 //!
 //! Input: patches of 16 bytes, see `rzfs_hostile::Patch`. The pool is the golden pool
-//! `g01-default`, or the one that `RZFS_FUZZ_POOL` names.
+//! `g24-zil`, or the one that `RZFS_FUZZ_POOL` names.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +11,7 @@ use rzfs_testkit::ReferencePool;
 use std::sync::LazyLock;
 
 static SUBJECT: LazyLock<Subject> = LazyLock::new(|| {
-    let name = std::env::var("RZFS_FUZZ_POOL").unwrap_or_else(|_| "g01-default".to_owned());
+    let name = std::env::var("RZFS_FUZZ_POOL").unwrap_or_else(|_| "g24-zil".to_owned());
     let pool = ReferencePool::golden(&name).expect("the golden pools");
     Subject::open(&pool).expect("images of the pool")
 });
