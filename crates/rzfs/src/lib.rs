@@ -18,7 +18,7 @@
 #[cfg(feature = "zdb")]
 pub mod calendar;
 pub mod control;
-#[cfg(feature = "commands")]
+#[cfg(feature = "zdb")]
 pub mod dedup_text;
 mod file;
 mod file_tree;
