@@ -1,12 +1,16 @@
 //! Name-value lists that say something else.
 
 use crate::random::Random;
-use rzfs_format::nvlist::{NvList, NvString, NvValue};
+use rzfs_format::nvlist::{Encoding, NvList, NvString, NvValue};
 
 /// Names of lists deeper than this are not looked into.
 const MAX_DEPTH: usize = 12;
 /// How deep a list is put into itself.
 const NESTING: usize = 30;
+/// How often a list is put beside itself.
+const MAX_COPIES: usize = 300;
+/// Bytes of an encoded list that labels and objects have room for.
+const ROOM: usize = 112 << 10;
 
 /// A list that differs in one place; `depth` is how deep it lies in others.
 pub(crate) fn changed_list(list: &NvList, random: &mut Random, depth: usize) -> NvList {
@@ -66,8 +70,8 @@ fn changed_lists(lists: &[NvList], random: &mut Random, depth: usize) -> Vec<NvL
         // Two with the same guid.
         1 => lists.extend(lists.get(at).cloned()),
         2 => {
-            let all = lists.iter().cycle().take(300).cloned().collect();
-            lists = all;
+            let copies = lists.first().map_or(0, |list| fitting(list, MAX_COPIES));
+            lists = lists.iter().cycle().take(copies).cloned().collect();
         }
         3 => lists.rotate_left(at),
         4 => lists.iter_mut().for_each(|list| *list = nested(list)),
@@ -80,10 +84,17 @@ fn changed_lists(lists: &[NvList], random: &mut Random, depth: usize) -> Vec<NvL
     lists
 }
 
+/// How many of `most` lists like this one fit where a configuration is stored. What does not fit
+/// would only cost the case's own memory.
+fn fitting(list: &NvList, most: usize) -> usize {
+    let size = list.encode(Encoding::Xdr).map_or(ROOM, |bytes| bytes.len());
+    (ROOM / size.max(1)).min(most)
+}
+
 /// A vdev that is its own child, as far as a tree can be that.
 fn nested(list: &NvList) -> NvList {
     let mut outer = list.clone();
-    for _ in 0..NESTING {
+    for _ in 0..fitting(list, NESTING) {
         let mut next = list.clone();
         let _ = next.insert("children", NvValue::ListArray(vec![outer].into()));
         outer = next;
