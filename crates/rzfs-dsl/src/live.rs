@@ -45,3 +45,4 @@ pub use history::Event;
 pub use open::NotWritable;
 pub use options::LiveOptions;
 pub use pool::LivePool;
+pub(crate) use space::Deflation;

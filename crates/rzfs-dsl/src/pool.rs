@@ -65,6 +65,9 @@ use space::Adjustments;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+/// The object from which everything else in the MOS is found.
+pub(crate) const OBJECT_DIRECTORY: ObjectId = ObjectId(1);
+
 /// A pool open for reading: nothing is written, ever.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOnly;

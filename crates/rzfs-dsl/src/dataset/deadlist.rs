@@ -2,6 +2,8 @@
 //! 5).
 
 use super::{DatasetError, DatasetTree};
+use crate::live::Deflation;
+use crate::pool::OBJECT_DIRECTORY;
 use rzfs_dmu::Object;
 use rzfs_format::block_pointer::BlockPointer;
 use rzfs_format::bpobj::{self, BpobjHeader};
@@ -9,9 +11,6 @@ use rzfs_format::deadlist::{DeadlistHeader, parse_key};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, FormatError, ObjectId, Txg};
 use std::collections::HashSet;
-
-/// The pool's object directory, which says whether sizes are deflated.
-const POOL_DIRECTORY: ObjectId = ObjectId(1);
 
 /// A dead list, ready for sums.
 pub(super) struct Deadlist<'a> {
@@ -70,7 +69,7 @@ impl<'a> Deadlist<'a> {
 
     /// The same for an old dead list: looks at every block pointer.
     fn scan_up_to(&self, txg: Txg) -> Result<u64, DatasetError> {
-        let directory = self.tree.mos().object(POOL_DIRECTORY)?;
+        let directory = self.tree.mos().object(OBJECT_DIRECTORY)?;
         let deflate = directory.zap()?.lookup_u64("deflate");
         let deflate = deflate.map_err(|source| directory.zap_error(source))?.unwrap_or(0) != 0;
         let mut used = 0_u64;
@@ -99,6 +98,7 @@ impl<'a> Deadlist<'a> {
         txg: Txg,
         deflate: bool,
     ) -> Result<u64, DatasetError> {
+        let deflation = Deflation::new(self.tree.mos().pipeline().vdevs(), deflate);
         let per_block = u64::from(list.block_size()) / BlockPointer::SIZE as u64;
         let mut used = 0_u64;
         for block in 0..entries.div_ceil(per_block.max(1)) {
@@ -108,7 +108,8 @@ impl<'a> Deadlist<'a> {
             for pointer in bpobj::entries(&block.data, block.order).take(take) {
                 let pointer = pointer.map_err(|source| self.tree.corrupt(list.id(), source))?;
                 if pointer.logical_birth() <= txg {
-                    used = used.saturating_add(self.dsize(&pointer, deflate));
+                    let delta = deflation.of(&pointer);
+                    used = used.saturating_add_signed(delta.used);
                 }
             }
         }
@@ -138,17 +139,5 @@ impl<'a> Deadlist<'a> {
             next = BlockId(next.0.saturating_add(1));
         }
         Ok(())
-    }
-
-    /// Allocated bytes of a block as the DSL counts them.
-    fn dsize(&self, pointer: &BlockPointer, deflate: bool) -> u64 {
-        let vdevs = self.tree.mos().pipeline().vdevs();
-        pointer.dvas().filter(|dva| dva.is_valid()).fold(0, |sum: u64, dva| {
-            let ratio = vdevs.deflate_ratio(dva.vdev()).filter(|_| deflate);
-            sum.saturating_add(match ratio {
-                Some(ratio) => (dva.asize() >> 9).saturating_mul(ratio),
-                None => dva.asize(),
-            })
-        })
     }
 }

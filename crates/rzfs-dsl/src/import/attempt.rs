@@ -11,8 +11,8 @@ use super::uberblock_scan::{FoundUberblock, UberblockScan};
 use super::validation::{Rules, Stage, ValidatedLeaves};
 use super::verification;
 use crate::pool::{
-    Attributes, AuxiliaryKind, AuxiliaryVdev, FeatureNeed, FeatureStates, Parts, PoolError,
-    is_supported, read_auxiliary_configs, read_packed_list,
+    Attributes, AuxiliaryKind, AuxiliaryVdev, FeatureNeed, FeatureStates, OBJECT_DIRECTORY, Parts,
+    PoolError, is_supported, read_auxiliary_configs, read_packed_list,
 };
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::{BlockPipeline, Objset, PipelineOptions};
@@ -21,12 +21,9 @@ use rzfs_format::features::Feature;
 use rzfs_format::nvlist::NvList;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::{FEATURES_VERSION, Uberblock, is_supported_version};
-use rzfs_format::{FormatError, ObjectId, ObjsetId, Txg};
+use rzfs_format::{FormatError, ObjsetId, Txg};
 use rzfs_vdev::{TreeOptions, VdevConfig, VdevTree};
 use std::sync::Arc;
-
-/// The object directory's number in the MOS.
-const OBJECT_DIRECTORY: ObjectId = ObjectId(1);
 
 /// What the pool is opened for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

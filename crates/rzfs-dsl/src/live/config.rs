@@ -2,8 +2,9 @@
 //! (spec 01, sections 4, 6.1 and 19.3 of spec 06).
 
 use super::LiveError;
-use super::features::{DIRECTORY, Features};
+use super::features::Features;
 use super::mos::{MosTx, number_key};
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use rzfs_dmu::live::Extent;
 use rzfs_format::features::Feature;
 use rzfs_format::nvlist::{Encoding, NvList, NvString};

@@ -4,7 +4,7 @@ use super::LiveError;
 use super::bpobj::{self, LIST_BLOCK};
 use super::mos::MosTx;
 use crate::PoolError;
-use crate::pool::{Attributes, FeatureStates};
+use crate::pool::{Attributes, FeatureStates, OBJECT_DIRECTORY as DIRECTORY};
 use rzfs_format::bpobj::BpobjVersion;
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
@@ -12,8 +12,6 @@ use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_format::{ObjectId, Txg};
 use std::collections::BTreeMap;
 
-/// The object directory.
-pub(crate) const DIRECTORY: ObjectId = ObjectId(1);
 const EMPTY_LIST: &str = "empty_bpobj";
 /// The version in which lists got sums, and in which they got sub-objects.
 const LISTS_WITH_SUMS: u64 = 3;

@@ -6,7 +6,7 @@ use super::create::{FIRST_TXG, Maker, NewContents, create_directory};
 use super::devices::VdevWriter;
 use super::dir::Directories;
 use super::environment::Environment;
-use super::features::{DIRECTORY, Features};
+use super::features::Features;
 use super::frees::FreeLists;
 use super::history::{self, Event};
 use super::mos::LiveMos;
@@ -15,6 +15,8 @@ use super::pool::{Committed, Inner, LivePool, TaskContext};
 use super::space::SpaceDelta;
 use super::sync::SyncState;
 use super::{LiveError, LiveOptions};
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use parking_lot::{Mutex, RwLock};
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::live::{LiveObjset, SyncTx};
 use rzfs_dmu::txg::TxgEngine;
@@ -119,7 +121,8 @@ impl Inner {
         };
         allocator.set_features(allocation::space_features(&state.features));
         let committed = Committed::nothing(&mos, new.config.version, synced);
-        let inner = Self::assemble(super::pool::Assembly {
+        let inner = Self {
+            name: new.config.name.clone(),
             environment,
             vdevs: Arc::clone(vdevs),
             devices,
@@ -129,9 +132,12 @@ impl Inner {
             mos_policy: ObjsetPolicy::mos(metadata),
             has_lz4: has(Feature::Lz4Compress),
             engine,
-            committed,
-            state,
-        });
+            committed: RwLock::new(committed),
+            datasets: Mutex::default(),
+            tasks: Mutex::default(),
+            state: Mutex::new(state),
+            failure: Mutex::default(),
+        };
         inner.add_dataset(root);
         inner.sync_group(&mut inner.state.lock(), txg)?;
         Ok(inner)

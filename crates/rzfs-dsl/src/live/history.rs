@@ -1,8 +1,8 @@
 //! Writing the pool's history (spec 01, section 7.2).
 
 use super::LiveError;
-use super::features::DIRECTORY;
 use super::mos::{BonusRecord, MosTx};
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use crate::pool::history::{Header, LENGTH_SIZE};
 use rzfs_dmu::live::LiveObject;
 use rzfs_format::nvlist::{Encoding, NvList, NvString, NvValue};

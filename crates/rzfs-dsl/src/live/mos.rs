@@ -2,10 +2,11 @@
 
 use super::LiveError;
 use parking_lot::Mutex;
-use rzfs_dmu::live::{LiveObject, LiveObjset, NewObject, SyncTx};
+use rzfs_dmu::DmuError;
+use rzfs_dmu::live::{LiveObject, LiveObjset, NewObject, SyncTx, ZapTx};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{ByteOrder, FormatError, ObjectId};
-use rzfs_zap::{KeyRef, NewZap, Zap, ZapEntry, ZapValue};
+use rzfs_zap::{KeyRef, NewZap, Zap, ZapEntry, ZapError, ZapValue, ZapWriter};
 use std::collections::HashMap;
 
 /// log2 of the size of indirect blocks that are not said to be smaller.
@@ -172,15 +173,24 @@ impl<'a> MosTx<'a> {
         Ok(value)
     }
 
+    /// Lets `change` work on a ZAP in this pass.
+    fn edit<T>(
+        &self,
+        zap: ObjectId,
+        change: impl FnOnce(&mut ZapWriter<'_, ZapTx<'_>>) -> Result<T, ZapError<DmuError>>,
+    ) -> Result<T, LiveError> {
+        self.with_zap(zap, |open, object| {
+            change(&mut open.writer(object.zap_blocks(self.tx))).map_err(LiveError::zap(zap))
+        })
+    }
+
     pub(crate) fn lookup<'k>(
         &self,
         zap: ObjectId,
         key: impl Into<KeyRef<'k>>,
     ) -> Result<Option<ZapValue>, LiveError> {
         let key = key.into();
-        self.with_zap(zap, |open, object| {
-            open.writer(object.zap_blocks(self.tx)).lookup(key).map_err(LiveError::zap(zap))
-        })
+        self.edit(zap, |writer| writer.lookup(key))
     }
 
     /// The number of a name.
@@ -212,9 +222,7 @@ impl<'a> MosTx<'a> {
         value: impl Into<ZapValue>,
     ) -> Result<(), LiveError> {
         let (key, value) = (key.into(), value.into());
-        self.with_zap(zap, |open, object| {
-            open.writer(object.zap_blocks(self.tx)).update(key, value).map_err(LiveError::zap(zap))
-        })
+        self.edit(zap, |writer| writer.update(key, value))
     }
 
     /// Adds a key that must not be there.
@@ -225,9 +233,7 @@ impl<'a> MosTx<'a> {
         value: impl Into<ZapValue>,
     ) -> Result<(), LiveError> {
         let (key, value) = (key.into(), value.into());
-        self.with_zap(zap, |open, object| {
-            open.writer(object.zap_blocks(self.tx)).insert(key, value).map_err(LiveError::zap(zap))
-        })
+        self.edit(zap, |writer| writer.insert(key, value))
     }
 
     /// Removes a key; tells whether it was there.
@@ -237,9 +243,7 @@ impl<'a> MosTx<'a> {
         key: impl Into<KeyRef<'k>>,
     ) -> Result<bool, LiveError> {
         let key = key.into();
-        self.with_zap(zap, |open, object| {
-            open.writer(object.zap_blocks(self.tx)).remove(key).map_err(LiveError::zap(zap))
-        })
+        self.edit(zap, |writer| writer.remove(key))
     }
 }
 

@@ -8,13 +8,14 @@ use super::features::Features;
 use super::frees::FreeLists;
 use super::history::Event;
 use super::mos::LiveMos;
-use super::pool::{Assembly, Committed, Inner, LivePool};
+use super::pool::{Committed, Inner, LivePool};
 use super::space::SpaceDelta;
 use super::sync::SyncState;
 use super::{LiveDataset, LiveError, LiveOptions, policy};
 use crate::accounting::AccountingScope;
 use crate::dataset::{Dataset, DatasetError};
 use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
+use parking_lot::{Mutex, RwLock};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_dmu::write::{DeviceWriter, ObjsetPolicy};
@@ -190,7 +191,8 @@ impl Inner {
             is_config_dirty: true,
         };
         let committed = Committed { uberblock: pool.uberblock().clone(), mos: pool.mos().clone() };
-        Ok(Self::assemble(Assembly {
+        Ok(Self {
+            name: pool.name().to_owned(),
             environment,
             vdevs,
             devices,
@@ -200,8 +202,11 @@ impl Inner {
             mos_policy: ObjsetPolicy::mos(policy::default_compression(has_lz4)),
             has_lz4,
             engine: TxgEngine::new(pool.txg(), options.txg),
-            committed,
-            state,
-        }))
+            committed: RwLock::new(committed),
+            datasets: Mutex::default(),
+            tasks: Mutex::default(),
+            state: Mutex::new(state),
+            failure: Mutex::default(),
+        })
     }
 }

@@ -2,12 +2,12 @@
 
 use super::LiveError;
 use super::environment::Environment;
-use super::features::DIRECTORY;
 use super::head::LiveDataset;
 use super::history::{self, Event, Occasion};
 use super::mos::{LiveMos, MosTx};
 use super::sync::SyncState;
 use crate::dataset::DatasetTree;
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use crate::pool::{Attributes, PoolError};
 use parking_lot::{Mutex, RwLock};
 use rzfs_dmu::live::Transaction;
@@ -42,6 +42,7 @@ pub(crate) struct TaskContext<'a> {
 
 /// What the threads of a pool share.
 pub(crate) struct Inner {
+    pub(super) name: String,
     pub(super) environment: Arc<dyn Environment>,
     pub(super) vdevs: Arc<VdevTree>,
     pub(super) devices: Arc<dyn DeviceWriter>,
@@ -102,27 +103,6 @@ impl Committed {
 }
 
 impl Inner {
-    pub(super) fn assemble(parts: Assembly) -> Self {
-        let Assembly { environment, vdevs, devices, allocator, writer, mos, mos_policy, .. } =
-            parts;
-        Self {
-            environment,
-            vdevs,
-            devices,
-            allocator,
-            writer,
-            mos,
-            mos_policy,
-            has_lz4: parts.has_lz4,
-            engine: parts.engine,
-            committed: RwLock::new(parts.committed),
-            datasets: Mutex::default(),
-            tasks: Mutex::default(),
-            state: Mutex::new(parts.state),
-            failure: Mutex::default(),
-        }
-    }
-
     pub(super) fn add_dataset(&self, dataset: LiveDataset) {
         self.datasets.lock().insert(dataset.id(), Arc::new(dataset));
     }
@@ -159,21 +139,6 @@ impl Inner {
     fn sync_one(&self, txg: QuiescedTxg) -> Result<(), LiveError> {
         self.sync_group(&mut self.state.lock(), txg)
     }
-}
-
-/// The parts of a pool, to be put together.
-pub(super) struct Assembly {
-    pub(super) environment: Arc<dyn Environment>,
-    pub(super) vdevs: Arc<VdevTree>,
-    pub(super) devices: Arc<dyn DeviceWriter>,
-    pub(super) allocator: Arc<Allocator>,
-    pub(super) writer: BlockWriter,
-    pub(super) mos: LiveMos,
-    pub(super) mos_policy: ObjsetPolicy,
-    pub(super) has_lz4: bool,
-    pub(super) engine: Arc<TxgEngine>,
-    pub(super) committed: Committed,
-    pub(super) state: SyncState,
 }
 
 /// A pool that is open for writing; the last one who drops it stops its thread without exporting
@@ -242,8 +207,7 @@ impl LivePool {
             let usage = allocator.usage();
             usage.normal_space.saturating_sub(usage.slop)
         };
-        let pool = self.inner.state.lock().config.name.clone();
-        Ok(DatasetTree::new(mos, pool, root, usable_space))
+        Ok(DatasetTree::new(mos, self.inner.name.clone(), root, usable_space))
     }
 
     /// The error because of which the pool was stopped; there always is one then.

@@ -1,8 +1,9 @@
 //! Space maps and their arrays as syncing changes them, and where they are found (spec 06,
 //! sections 5, 6.1 and 13.2).
 
-use super::features::{DIRECTORY, Features};
+use super::features::Features;
 use super::mos::{MosTx, number_key};
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use bytes::Bytes;
 use rzfs_dmu::live::{Extent, LiveObject, LiveObjset, NewObject as NewDmuObject};
 use rzfs_format::features::Feature;
