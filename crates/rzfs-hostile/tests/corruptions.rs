@@ -23,6 +23,11 @@ const POOLS: [(&str, u64); 8] = [
     ("g24-zil", 20),
 ];
 
+/// Cases that have shown something: labels that promise thousands of vdevs, and damage in more
+/// blocks than a report can keep.
+const FOUND: [(&str, u64); 4] =
+    [("g24-zil", 1872), ("g06-raidz2", 5118), ("g13-classes", 5893), ("g23-many", 599)];
+
 /// Where seeds start, so that pools have different ones.
 const STRIDE: u64 = 1_000_000;
 
@@ -30,6 +35,7 @@ const STRIDE: u64 = 1_000_000;
 #[test]
 fn corrupted_pools_do_no_harm() {
     seeded_cases();
+    found_cases();
     trees_without_end_end();
 }
 
@@ -47,6 +53,15 @@ fn trees_without_end_end() {
         assert_eq!(found, None, "seed {seed}: {:?} of {:?}", outcome.memory, outcome.cpu);
     }
     assert!(changed > 10, "{changed} blocks");
+}
+
+fn found_cases() {
+    for (name, seed) in FOUND {
+        let Some(pool) = ReferencePool::golden(name) else { continue };
+        let subject = Arc::new(Subject::open(&pool).expect("images of the pool"));
+        let outcome = run_case(&subject, seed, &Limits::STATED);
+        assert_eq!(outcome.finding, None, "{name} {seed}");
+    }
 }
 
 fn seeded_cases() {

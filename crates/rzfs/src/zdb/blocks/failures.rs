@@ -1,8 +1,10 @@
 //! Blocks that cannot be read, and how often which error happened.
 //!
 //! A block of metadata is read twice: by the walk, which needs what is in it, and by the verifier.
-//! What both cannot read is reported once.
+//! What both cannot read is reported once; in a pool with thousands of such blocks a few are
+//! reported twice, because no more than [`MAX_WAITING`] of them wait for each other.
 
+use super::count::is_metadata;
 use super::verify::Failure;
 use crate::zdb::session::{Session, Verdict};
 use crate::zdb::text::pointer::Full;
@@ -11,10 +13,14 @@ use rzfs_format::units::Bookmark;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 
+/// Most errors of the walk that wait for the verifier.
+const MAX_WAITING: usize = 1 << 14;
+
 /// Everything that could not be read.
 #[derive(Default)]
 pub(super) struct Failures {
     counts: BTreeMap<i32, u64>,
+    /// Metadata that the verifier has reported since the errors of the walk were.
     reported: HashSet<Bookmark>,
     /// What the walk could not read, until the verifier has said which of it it reports.
     unwalked: Vec<DmuError>,
@@ -25,7 +31,9 @@ impl Failures {
     pub(super) fn unverified(&mut self, session: &mut Session<'_>, failure: &Failure) {
         let (bookmark, errno) = (failure.bookmark, errno(&failure.error));
         *self.counts.entry(errno).or_default() += 1;
-        self.reported.insert(bookmark);
+        if is_metadata(&failure.pointer) {
+            self.reported.insert(bookmark);
+        }
         let shown = session.arguments.blocks >= 2;
         let pointer = if shown { Full(&failure.pointer).to_string() } else { String::new() };
         // A report that cannot be written fails again where it can be handled.
@@ -35,13 +43,15 @@ impl Failures {
         );
     }
 
-    /// Notes what the walk cannot read.
-    pub(super) fn unwalked(&mut self, error: DmuError) {
+    /// Notes what the walk cannot read. Says whether it is time to [report](Self::report_unwalked)
+    /// it.
+    pub(super) fn unwalked(&mut self, error: DmuError) -> bool {
         self.unwalked.push(error);
+        self.unwalked.len() >= MAX_WAITING
     }
 
-    /// Reports what only the walk cannot read, once all blocks are verified.
-    pub(super) fn report_rest(&mut self, session: &mut Session<'_>) {
+    /// Reports what only the walk cannot read, once all blocks so far are verified.
+    pub(super) fn report_unwalked(&mut self, session: &mut Session<'_>) {
         for error in std::mem::take(&mut self.unwalked) {
             let (errno, text) = match &error {
                 DmuError::Block { bookmark, .. } if self.reported.contains(bookmark) => continue,
@@ -53,6 +63,7 @@ impl Failures {
             *self.counts.entry(errno).or_default() += 1;
             let _ = writeln!(session.out, "zdb_blkptr_cb: Got error {errno}{text} -- skipping");
         }
+        self.reported.clear();
     }
 
     /// Shows how often which error happened.

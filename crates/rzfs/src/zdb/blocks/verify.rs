@@ -5,6 +5,7 @@ use rzfs_dmu::{BlockError, BlockPipeline};
 use rzfs_format::BlockPointer;
 use rzfs_format::units::Bookmark;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread::Scope;
 
 /// Reads that are under way at a time, if the command line does not say otherwise (`-I`).
@@ -12,8 +13,15 @@ const DEFAULT_IN_FLIGHT: usize = 200;
 /// Bytes of blocks that a batch holds at most, unless a single block is larger.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// A block whose checksum is to be verified.
-type Job = (Bookmark, BlockPointer);
+/// Blocks whose checksums are to be verified.
+type Batch = Vec<(Bookmark, BlockPointer)>;
+
+/// What a verifying thread does next.
+enum Job {
+    Verify(Batch),
+    /// Waits until all threads are here, with all earlier batches behind them.
+    Meet(Arc<Barrier>),
+}
 
 /// A block that cannot be read, or not with the right checksum.
 pub(super) struct Failure {
@@ -26,12 +34,13 @@ pub(super) struct Failure {
 ///
 /// Memory is bounded: each thread holds one batch and one more waits for it.
 pub(super) struct Verifier<'scope> {
-    jobs: Sender<Vec<Job>>,
+    jobs: Sender<Job>,
     failures: Receiver<Failure>,
     verified: &'scope AtomicU64,
-    batch: Vec<Job>,
+    batch: Batch,
     batch_bytes: u64,
     batch_len: usize,
+    threads: usize,
 }
 
 impl<'scope> Verifier<'scope> {
@@ -44,18 +53,21 @@ impl<'scope> Verifier<'scope> {
     ) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let in_flight = in_flight.map_or(DEFAULT_IN_FLIGHT, |count| count as usize);
-        let (jobs, todo) = bounded::<Vec<Job>>(threads);
+        let (jobs, todo) = bounded(threads);
         let (report, failures) = unbounded();
         for _ in 0..threads {
             let (todo, report) = (todo.clone(), report.clone());
             scope.spawn(move || {
-                for batch in todo {
-                    verify(pipeline, &batch, verified, &report);
+                for job in todo {
+                    match job {
+                        Job::Verify(batch) => verify(pipeline, &batch, verified, &report),
+                        Job::Meet(barrier) => _ = barrier.wait(),
+                    }
                 }
             });
         }
         let batch_len = (in_flight / threads).max(1);
-        Self { jobs, failures, verified, batch: Vec::new(), batch_bytes: 0, batch_len }
+        Self { jobs, failures, verified, batch: Vec::new(), batch_bytes: 0, batch_len, threads }
     }
 
     /// Takes a block; waits while all threads are busy.
@@ -71,7 +83,17 @@ impl<'scope> Verifier<'scope> {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
         // The threads end only when this sender is gone, so they take it.
-        let _ = self.jobs.send(batch);
+        let _ = self.jobs.send(Job::Verify(batch));
+    }
+
+    /// Waits until all blocks so far are verified.
+    pub(super) fn catch_up(&mut self) {
+        self.flush();
+        let barrier = Arc::new(Barrier::new(self.threads + 1));
+        for _ in 0..self.threads {
+            let _ = self.jobs.send(Job::Meet(Arc::clone(&barrier)));
+        }
+        barrier.wait();
     }
 
     /// Bytes that were verified so far.
@@ -93,7 +115,12 @@ impl<'scope> Verifier<'scope> {
     }
 }
 
-fn verify(pipeline: &BlockPipeline, batch: &[Job], verified: &AtomicU64, report: &Sender<Failure>) {
+fn verify(
+    pipeline: &BlockPipeline,
+    batch: &[(Bookmark, BlockPointer)],
+    verified: &AtomicU64,
+    report: &Sender<Failure>,
+) {
     let pointers: Vec<&BlockPointer> = batch.iter().map(|(_, pointer)| pointer).collect();
     for ((bookmark, pointer), result) in batch.iter().zip(pipeline.read_stored(&pointers)) {
         match result {

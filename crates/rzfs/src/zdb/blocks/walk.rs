@@ -10,7 +10,7 @@ use super::count::{BlockCounts, CountAs, is_metadata};
 use super::failures::Failures;
 use super::removal;
 use super::sharing::{Reference, Sharing};
-use super::verify::{Failure, Verifier};
+use super::verify::Verifier;
 use crate::zdb::error::ZdbError;
 use crate::zdb::session::Session;
 use crate::zdb::text::pointer::Full;
@@ -275,9 +275,14 @@ impl Walk<'_, '_, '_, '_> {
         }
         let Some(verifier) = &mut self.verifier else { return };
         verifier.push(bookmark, pointer);
-        let failures: Vec<Failure> = verifier.failures().collect();
         self.progress.show(self.session, verifier.verified_bytes());
-        for failure in failures {
+        self.report_unverified();
+    }
+
+    /// Reports what the verifier could not read so far.
+    fn report_unverified(&mut self) {
+        let Some(verifier) = &self.verifier else { return };
+        for failure in verifier.failures() {
             self.failures.unverified(self.session, &failure);
         }
     }
@@ -288,7 +293,7 @@ impl Walk<'_, '_, '_, '_> {
         for failure in failures {
             self.failures.unverified(self.session, &failure);
         }
-        self.failures.report_rest(self.session);
+        self.failures.report_unwalked(self.session);
     }
 }
 
@@ -328,7 +333,13 @@ impl Visitor for Walk<'_, '_, '_, '_> {
     }
 
     fn damage(&mut self, error: DmuError) {
-        self.failures.unwalked(error);
+        if self.failures.unwalked(error) {
+            if let Some(verifier) = &mut self.verifier {
+                verifier.catch_up();
+            }
+            self.report_unverified();
+            self.failures.report_unwalked(self.session);
+        }
     }
 }
 
