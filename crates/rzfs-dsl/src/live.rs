@@ -18,6 +18,7 @@ mod create;
 mod deadlist;
 mod devices;
 mod dir;
+mod dirty_time;
 mod environment;
 mod error;
 mod export;

@@ -17,7 +17,7 @@ mod store;
 mod txg_set;
 
 pub use reassess::{DirtyTimes, Resilvered};
-pub use store::DtlStore;
+pub use store::{DtlReader, DtlStore};
 pub use txg_set::TxgSet;
 
 use parking_lot::RwLock;
@@ -126,6 +126,11 @@ impl DirtyTimeLog {
             Missing::Unknown { waits_for_resilver } => *waits_for_resilver,
             Missing::Known(missing) => missing.contains(birth),
         }
+    }
+
+    /// Whether what is stored is older.
+    fn is_changed(&self) -> bool {
+        self.0.read().is_changed
     }
 
     /// What is to be stored, if that is not what is stored; it counts as stored then.

@@ -50,7 +50,7 @@ mod trim;
 mod write;
 
 pub use config::{VdevConfig, VdevKind};
-pub use dtl::{DirtyTimes, DtlStore, Resilvered, TxgSet};
+pub use dtl::{DirtyTimes, DtlReader, DtlStore, Resilvered, TxgSet};
 pub use error::{AddressProblem, ConfigError, ConfigProblem, LeafFailure, VdevError};
 pub use health::{AuxReason, Health, LeafEvent, Redundancy, VdevState, aggregate};
 pub use indirect::{IndirectMapping, MappingError};

@@ -7,9 +7,10 @@ use rzfs_dmu::{Object, Objset};
 use rzfs_format::indirect::{BirthEntry, MappingEntry, MappingHeader, RemovalState, births_count};
 use rzfs_format::space_map::Geometry;
 use rzfs_format::{FormatError, ObjectId, Txg, VdevId};
+use rzfs_metaslab::MetaslabError;
 use rzfs_metaslab::space_map::SpaceMap;
 use rzfs_vdev::config::AllocationBias;
-use rzfs_vdev::{IndirectMapping, TxgSet, Vdev, VdevKind, VdevTree};
+use rzfs_vdev::{DtlReader, IndirectMapping, TxgSet, Vdev, VdevKind, VdevTree};
 use std::collections::HashSet;
 
 /// Bytes of a mapping that are read at once.
@@ -109,24 +110,23 @@ pub(super) fn load_allocation_biases(mos: &Objset, vdevs: &VdevTree) -> Result<(
     Ok(())
 }
 
+/// Dirty time logs of a pool on disk.
+struct StoredLogs(MosStore);
+
+impl DtlReader for StoredLogs {
+    type Error = MetaslabError;
+
+    fn load(&self, object: ObjectId) -> Result<TxgSet, MetaslabError> {
+        let map = SpaceMap::open(&self.0, object, Geometry::DTL)?;
+        let ranges = map.load_allocated(&self.0)?;
+        Ok(TxgSet::from_ranges(ranges.iter().map(|range| (Txg(range.start), Txg(range.end)))))
+    }
+}
+
 /// Tells the tree which txgs each leaf lacks. A log that cannot be read is as good as none: what
 /// the leaf has is found out by checksums.
 pub(super) fn load_missing_txgs(mos: &Objset, vdevs: &VdevTree) {
-    let store = MosStore::new(mos.clone());
-    for leaf in vdevs.vdevs().filter(|vdev| vdev.kind().is_leaf()) {
-        let Some(object) = leaf.own_config().leaf.dtl_object.and_then(ObjectId::non_zero) else {
-            vdevs.set_missing_txgs(leaf.guid(), TxgSet::default());
-            continue;
-        };
-        let map = SpaceMap::open(&store, object, Geometry::DTL);
-        match map.and_then(|map| map.load_allocated(&store)) {
-            Ok(ranges) => {
-                let ranges = ranges.iter().map(|range| (Txg(range.start), Txg(range.end)));
-                vdevs.set_missing_txgs(leaf.guid(), TxgSet::from_ranges(ranges));
-            }
-            Err(error) => {
-                tracing::warn!(leaf = leaf.name(), %error, "its dirty time log is damaged");
-            }
-        }
+    for (leaf, error) in vdevs.load_dirty_time_logs(&StoredLogs(MosStore::new(mos.clone()))) {
+        tracing::warn!(%leaf, %error, "its dirty time log is damaged");
     }
 }

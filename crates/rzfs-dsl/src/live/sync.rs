@@ -11,8 +11,10 @@
 //! the second pass on blocks of the same size keep their places, so the changes die out.
 
 use super::LiveError;
+use super::allocation::space_features;
 use super::config;
 use super::dir::{Directories, SpaceClass};
+use super::dirty_time::DirtyTimeStore;
 use super::features::Features;
 use super::frees::{FreeLists, free_block};
 use super::head::Surroundings;
@@ -150,11 +152,15 @@ impl Inner {
         let tx = SyncTx::new(txg, number, &self.writer, &stream);
         let result = self.change_and_write(state, &tx, labels, space);
         let failed = stream.finish();
-        let pass = result?;
-        match failed.into_iter().next() {
-            Some(failed) => Err(failed.error.into()),
-            None => Ok(pass),
+        let mut pass = result?;
+        if let Some(failed) = failed.into_iter().next() {
+            return Err(failed.error.into());
         }
+        // A leaf may have missed something that others have got.
+        if self.vdevs.has_changed_dirty_times() {
+            pass.next = Next::AnotherPass;
+        }
+        Ok(pass)
     }
 
     fn change_and_write<'s>(
@@ -180,6 +186,7 @@ impl Inner {
             // Tasks may have changed what the configuration says.
             self.write_config(state, &mos, labels)?;
         }
+        self.store_dirty_times(state, mos)?;
         let is_idle = !self.is_dirty(tx.txg()) && !self.has_changed(tx.txg(), labels);
         let activity = if is_idle { Activity::Idle } else { Activity::Busy };
         let mut store = LiveStore { mos, features: &mut state.features, vdevs: &self.vdevs };
@@ -225,6 +232,14 @@ impl Inner {
         state.config.features_for_read = Some(features);
         let list = self.vdevs.mos_config(&state.config, VdevZaps::Maintained).map_err(corrupt)?;
         config::write_list(mos, state.config_object, &list)
+    }
+
+    /// Stores what leaves lack by now.
+    fn store_dirty_times(&self, state: &mut SyncState, mos: MosTx<'_>) -> Result<(), LiveError> {
+        let maps = space_features(&state.features).maps;
+        let mut store = LiveStore { mos, features: &mut state.features, vdevs: &self.vdevs };
+        self.vdevs.store_dirty_time_logs(&mut DirtyTimeStore::new(&mut store, maps))?;
+        Ok(())
     }
 
     fn sync_datasets(

@@ -7,8 +7,8 @@ use rzfs_format::{Guid, ObjectId};
 /// The objects that hold dirty time logs: space maps of txgs in the MOS, that begin at 0, are 2^64
 /// - 1 long and count in ones, with nothing but allocations in them.
 ///
-/// The layer above implements it; only the thread that syncs a txg has one that can change.
-pub trait DtlStore {
+/// The layer above implements it, as it does [`DtlStore`].
+pub trait DtlReader {
     /// What can go wrong.
     type Error;
 
@@ -17,6 +17,12 @@ pub trait DtlStore {
     /// # Errors
     /// When the object cannot be read or is damaged.
     fn load(&self, object: ObjectId) -> Result<TxgSet, Self::Error>;
+}
+
+/// The same objects, to be changed: by the thread that syncs a txg only.
+pub trait DtlStore {
+    /// What can go wrong.
+    type Error;
 
     /// Replaces the contents of an object, or creates one. Returns the object.
     ///
@@ -43,17 +49,23 @@ impl VdevTree {
 
     /// Loads the logs of all leaves. One that cannot be loaded stays unknown; which ones is
     /// returned, with the reasons. They must be loaded before anything is repaired.
-    pub fn load_dirty_time_logs<S: DtlStore>(&self, store: &S) -> Vec<(Guid, S::Error)> {
+    pub fn load_dirty_time_logs<R: DtlReader>(&self, reader: &R) -> Vec<(Guid, R::Error)> {
         let mut failures = Vec::new();
         for node in &self.nodes {
             let Some(log) = log(node) else { continue };
             let object = node.config.get().leaf.dtl_object.and_then(ObjectId::non_zero);
-            match object.map_or_else(|| Ok(TxgSet::new()), |object| store.load(object)) {
+            match object.map_or_else(|| Ok(TxgSet::new()), |object| reader.load(object)) {
                 Ok(stored) => log.load(stored),
                 Err(error) => failures.push((node.guid, error)),
             }
         }
         failures
+    }
+
+    /// Whether logs have changed since they were stored.
+    #[must_use]
+    pub fn has_changed_dirty_times(&self) -> bool {
+        self.nodes.iter().filter_map(log).any(DirtyTimeLog::is_changed)
     }
 
     /// Stores all logs that have changed. Returns whether there were any: then this is not the

@@ -4,7 +4,9 @@ use crate::damage::layouts;
 use crate::pool::{Block, Layout, Pool, child_guid, contents};
 use proptest::prelude::*;
 use rzfs_format::{Guid, ObjectId, Txg, VdevId};
-use rzfs_vdev::{BlockWrite, DtlStore, LeafEvent, Persistence, Resilvered, TxgSet, VdevTree};
+use rzfs_vdev::{
+    BlockWrite, DtlReader, DtlStore, LeafEvent, Persistence, Resilvered, TxgSet, VdevTree,
+};
 use std::collections::BTreeMap;
 
 /// Objects in memory.
@@ -15,12 +17,16 @@ struct Objects {
     fails: bool,
 }
 
-impl DtlStore for Objects {
+impl DtlReader for Objects {
     type Error = &'static str;
 
     fn load(&self, object: ObjectId) -> Result<TxgSet, Self::Error> {
         self.contents.get(&object).cloned().ok_or("no such object")
     }
+}
+
+impl DtlStore for Objects {
+    type Error = &'static str;
 
     fn replace(
         &mut self,

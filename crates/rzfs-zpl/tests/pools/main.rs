@@ -116,3 +116,34 @@ fn what_was_synced_is_there_without_an_export() {
     check(&world, "kept");
     world.judge();
 }
+
+/// What is written while a device is away is noted as what it lacks, for whoever repairs it.
+#[test]
+fn a_device_that_was_away_is_known_to_lack_what_was_written() {
+    for shape in ["mirror A B", "raidz1 A B C"] {
+        let world = World::new(shape);
+        let session = world.create();
+        fill(&session, "before");
+        session.export();
+        assert!(world.missing("B").is_empty());
+        world.swap_away("B");
+        let session = world.open();
+        let first = session.pool.synced_txg();
+        fill(&session, "meanwhile");
+        let last = session.pool.synced_txg();
+        session.export();
+        world.swap_away("B");
+        let missing = world.missing("B");
+        assert!(missing.contains(first.next()) && missing.contains(last), "{shape}: {missing:?}");
+        assert!(world.missing("A").is_empty(), "{shape}");
+        check(&world, "before");
+        check(&world, "meanwhile");
+        world.judge();
+        // It is remembered while the device is there, too.
+        let session = world.open();
+        fill(&session, "after");
+        session.export();
+        assert!(world.missing("B").contains(last), "{shape}");
+        world.judge();
+    }
+}

@@ -14,7 +14,7 @@ use rzfs_format::znode::Timestamp;
 use rzfs_format::{Txg, VdevId};
 use rzfs_vdev::create::{DeviceOpener, PlanOptions, VdevSpec};
 use rzfs_vdev::label::NewLabel;
-use rzfs_vdev::{TreeOptions, VdevTree};
+use rzfs_vdev::{TreeOptions, TxgSet, VdevTree};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewFileSystem};
 use rzfs_zpl::{FileSystem, FileSystemOptions};
 use std::path::Path;
@@ -26,6 +26,7 @@ const NAME: &str = "made";
 
 pub(crate) struct World {
     dir: tempfile::TempDir,
+    away: tempfile::TempDir,
     words: Vec<String>,
 }
 
@@ -62,7 +63,7 @@ impl World {
             _ => word.to_owned(),
         };
         let words = shape.split(' ').map(word).collect();
-        Self { dir, words }
+        Self { dir, away: tempfile::tempdir().unwrap(), words }
     }
 
     pub(crate) fn create(&self) -> Session {
@@ -136,6 +137,20 @@ impl World {
         let found = discovery.matching(NAME).next().unwrap();
         let host = environment().host().clone();
         Pool::import(found, &ImportOptions { host, ..ImportOptions::default() }).unwrap()
+    }
+
+    /// Takes a device away, or brings it back.
+    pub(crate) fn swap_away(&self, device: &str) {
+        let (here, away) = (self.dir.path().join(device), self.away.path().join(device));
+        let (from, to) = if here.exists() { (&here, &away) } else { (&away, &here) };
+        std::fs::rename(from, to).unwrap();
+    }
+
+    /// What a device lacks, by what is on disk.
+    pub(crate) fn missing(&self, device: &str) -> TxgSet {
+        let pool = self.import(&OpenOptions::new());
+        let leaf = pool.vdevs().vdevs().find(|vdev| vdev.name().ends_with(device)).unwrap();
+        leaf.dirty_times().missing
     }
 
     /// Opens the pool for writing.
