@@ -29,4 +29,4 @@ pub use error::{BlockError, DmuError};
 pub use object::{Object, ObjectRead};
 pub use objset::{DnodeEntry, Objset};
 pub use pipeline::{Batch, BlockInjector, BlockPipeline, BlockRequest, PipelineOptions};
-pub use traverse::{Traversal, Visitor};
+pub use traverse::{PostOrderTraversal, PostOrderVisitor, Traversal, Visitor};

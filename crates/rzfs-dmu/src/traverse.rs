@@ -5,6 +5,10 @@
 //! skipped. Neighbouring indirect and dnode blocks are read together; memory is bounded by one
 //! batch for each level, and some 32 bytes for each indirect block.
 
+mod post_order;
+
+pub use post_order::{PostOrderTraversal, PostOrderVisitor};
+
 use crate::tree::{Tree, identity, repeated};
 use crate::{Block, BlockPipeline, BlockRequest, DmuError};
 use rzfs_codec::crypto::DatasetKey;

@@ -10,8 +10,10 @@
 //! Everything in the MOS is changed by the one thread that syncs. Others read the MOS of the last
 //! durable uberblock through [`crate::Pool`]'s types, and hand in tasks.
 
+mod administration;
 mod allocation;
 mod bpobj;
+mod bptree;
 mod commit;
 mod config;
 mod create;
@@ -26,17 +28,20 @@ mod features;
 mod found;
 mod frees;
 mod head;
+mod heads;
 mod history;
 mod mos;
 mod open;
 mod options;
 mod policy;
 mod pool;
+mod settings;
 mod space;
 mod space_store;
 mod sync;
 
-pub use create::{ContentsError, NewContents};
+pub use administration::{ChangeError, Inherit, NewDataset};
+pub use create::{ContentsError, NameLookup, NewContents};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::LiveError;
 pub use export::NotExported;
@@ -46,4 +51,5 @@ pub use history::Event;
 pub use open::NotWritable;
 pub use options::LiveOptions;
 pub use pool::LivePool;
+pub use settings::{DatasetSettings, SettingsObserver};
 pub(crate) use space::Deflation;

@@ -238,7 +238,7 @@ impl VdevTree {
     /// The vdev with this guid.
     #[must_use]
     pub fn by_guid(&self, guid: Guid) -> Option<Vdev<'_>> {
-        self.by_guid.get(&guid).map(|id| Vdev::new(self, *id))
+        self.find(guid).map(|id| Vdev::new(self, id))
     }
 
     /// All vdevs, parents before their children.
@@ -260,7 +260,7 @@ impl VdevTree {
     /// The sum of all guids, modulo 2^64, as uberblocks have it (spec 01, section 3.6).
     #[must_use]
     pub fn guid_sum(&self) -> u64 {
-        self.nodes.iter().fold(0, |sum, node| sum.wrapping_add(node.guid.get()))
+        self.vdevs().fold(0, |sum, vdev| sum.wrapping_add(vdev.guid().get()))
     }
 
     /// The configuration that the MOS gets: `pool` with this tree, its flags as they are to be

@@ -99,6 +99,18 @@ impl LiveObjset {
         !self.dirty(txg).lock().is_empty()
     }
 
+    /// Whether nothing of it is dirty in any txg.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.inner.dirty.iter().all(|dirty| dirty.lock().is_empty())
+    }
+
+    /// Whether somebody else has a handle to it, or to one of its objects.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.inner) > 1
+    }
+
     pub(super) fn dirty(&self, txg: Txg) -> &Mutex<DirtyObjects> {
         &self.inner.dirty[(txg.get() % SLOTS as u64) as usize]
     }

@@ -231,6 +231,16 @@ impl TxgEngine {
         self.changed.notify_all();
     }
 
+    /// Asks for the open group to be synced at once, unless nothing is to be synced any more: for
+    /// work that goes on from group to group.
+    pub fn request_more(&self) {
+        let mut state = self.state.lock();
+        if !state.is_finished {
+            state.wanted = state.wanted.max(state.open);
+            self.changed.notify_all();
+        }
+    }
+
     /// Waits until a group is on disk.
     ///
     /// # Errors

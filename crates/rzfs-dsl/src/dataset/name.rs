@@ -1,8 +1,5 @@
 //! Names of datasets: `pool/a/b` and `pool/a/b@snapshot` (spec 04, section 22; spec 09, 1.2).
 
-/// Most bytes of a name, one less than the format's limit with a NUL.
-const MAX_LEN: usize = 255;
-
 /// A well-formed dataset name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DatasetName<'a> {
@@ -11,6 +8,9 @@ pub struct DatasetName<'a> {
 }
 
 impl<'a> DatasetName<'a> {
+    /// Most bytes of a name, one less than the format's limit with a NUL.
+    pub const MAX_LEN: usize = 255;
+
     /// Takes a name apart; `None` when no dataset can have it.
     #[must_use]
     pub fn parse(name: &'a str) -> Option<Self> {
@@ -18,7 +18,7 @@ impl<'a> DatasetName<'a> {
             Some((head, snapshot)) => (head, Some(snapshot)),
             None => (name, None),
         };
-        let well_formed = name.len() <= MAX_LEN
+        let well_formed = name.len() <= Self::MAX_LEN
             && head
                 .split('/')
                 .chain(snapshot)
@@ -39,7 +39,7 @@ impl<'a> DatasetName<'a> {
     }
 
     /// The names of the directories from the pool down.
-    pub fn directories(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+    pub fn directories(&self) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
         self.head.split('/')
     }
 }

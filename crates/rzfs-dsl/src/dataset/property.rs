@@ -139,7 +139,7 @@ impl Dataset {
             return self.written_property(name);
         }
         let kind = self.kind()?;
-        match table::find(name) {
+        match NativeProperty::find(name) {
             Some(native) if native.applies.to(kind) => self.settable(native, kind),
             Some(_) => Ok(None),
             None => self.computed(name, kind),
@@ -170,7 +170,7 @@ impl Dataset {
     /// The number in force of a property that is kept as a number, in the format's encoding; `None`
     /// for properties that are not.
     pub fn stored_number(&self, name: &str) -> Result<Option<u64>, DatasetError> {
-        let Some(native) = table::find(name) else { return Ok(None) };
+        let Some(native) = NativeProperty::find(name) else { return Ok(None) };
         let found = self.lookup(native.name, native.inheritance)?;
         let stored = found.value.and_then(|(value, _)| value.first_u64());
         Ok(stored.or_else(|| native.default_number()))

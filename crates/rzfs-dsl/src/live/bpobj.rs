@@ -113,6 +113,27 @@ pub(crate) fn drain(
     Ok(Progress::More)
 }
 
+/// Frees a list and the lists in it; the blocks on them belong to others.
+pub(crate) fn destroy(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
+    let mut path = vec![Open::new(mos, id)?];
+    while let Some(open) = path.last_mut() {
+        if let Some(next) = open.last_subobject()? {
+            open.header.subobject_count -= 1;
+            if path.len() == MAX_DEPTH || path.iter().any(|open| open.object.id() == next) {
+                let loops = FormatError::invalid("bpobj", "its sub-objects are a loop");
+                return Err(LiveError::corrupt(next)(loops));
+            }
+            path.push(Open::new(mos, next)?);
+        } else if let Some(done) = path.pop() {
+            if let Some(array) = done.header.subobjects {
+                mos.destroy(array)?;
+            }
+            mos.destroy(done.object.id())?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether a list has been worked off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {

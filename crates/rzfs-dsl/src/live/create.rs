@@ -31,10 +31,24 @@ const DEFERRED_BLOCK: u32 = 16 << 10;
 /// Why the first objects of a set cannot be made; whoever makes them knows its type.
 pub type ContentsError = Box<dyn std::error::Error + Send + Sync>;
 
+/// How names of files are looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NameLookup {
+    /// Only as they are.
+    CaseSensitive,
+    /// Also without regard to case.
+    CaseInsensitive,
+}
+
 /// What a new object set is to hold.
 pub trait NewContents {
     /// Its type.
     fn objset_type(&self) -> ObjsetType;
+
+    /// How names in it are looked up, and so those of its snapshots.
+    fn names(&self) -> NameLookup {
+        NameLookup::CaseSensitive
+    }
 
     /// Makes the objects that every set of this type has.
     ///
@@ -70,7 +84,7 @@ impl Maker<'_> {
     }
 
     /// Makes the directories and datasets that every pool has.
-    pub(crate) fn found_pool(&mut self) -> Result<Foundation, LiveError> {
+    pub(crate) fn found_pool(&mut self, root: NameLookup) -> Result<Foundation, LiveError> {
         let mos = self.mos;
         let now = self.environment.now();
         let root_dir = self.dirs.create(&mos, None, now)?;
@@ -80,9 +94,9 @@ impl Maker<'_> {
         let free_list = bpobj::create(&mos, self.features.list_version(), LIST_BLOCK)?;
         mos.insert(DIRECTORY, "free_bpobj", free_list.get())?;
         let origin_dir = self.dirs.create(&mos, Some((root_dir, ORIGIN)), now)?;
-        let origin_head = self.create_head(origin_dir, None, Normalization::NONE)?;
+        let origin_head = self.create_head(origin_dir, None, NameLookup::CaseSensitive)?;
         let origin = self.snapshot_origin(origin_head)?;
-        let root_head = self.create_head(root_dir, Some(origin), Normalization::NONE)?;
+        let root_head = self.create_head(root_dir, Some(origin), root)?;
         Ok(Foundation { root_head, mos_dir, free_dir, free_list })
     }
 
@@ -104,7 +118,7 @@ impl Maker<'_> {
         &mut self,
         dir: ObjectId,
         origin: Option<ObjectId>,
-        names: Normalization,
+        names: NameLookup,
     ) -> Result<ObjectId, LiveError> {
         const TAKEN_OVER: u64 = DslDataset::FLAG_INCONSISTENT | DslDataset::FLAG_CASE_INSENSITIVE;
         let mos = self.mos;
@@ -115,16 +129,21 @@ impl Maker<'_> {
             creation_txg: self.creation_txg(),
             fsid,
             guid,
-            flags: DslDataset::FLAG_UNIQUE_ACCURATE,
+            flags: match names {
+                NameLookup::CaseSensitive => DslDataset::FLAG_UNIQUE_ACCURATE,
+                NameLookup::CaseInsensitive => {
+                    DslDataset::FLAG_UNIQUE_ACCURATE | DslDataset::FLAG_CASE_INSENSITIVE
+                }
+            },
             ..DslDataset::default()
         };
         let id = mos.create_record(ObjectType::DSL_DATASET, 512, &head)?;
-        let new = NewZap::new(mos.random()).normalization(names);
+        let new = NewZap::new(mos.random()).normalization(Normalization::FOLD_CASE);
         let names =
             mos.create_zap_with(ObjectType::DSL_DS_SNAP_MAP, ObjectType::NONE, &[], &new)?;
         head.snapshot_names = Some(names);
         match origin {
-            None => head.deadlist = Some(deadlist::create(&mos)?),
+            None => head.deadlist = Some(deadlist::create(&mos, self.features)?),
             Some(origin) => {
                 let mut from: DslDataset = mos.record(origin)?;
                 head.previous_snapshot = Some(origin);
@@ -150,6 +169,9 @@ impl Maker<'_> {
     /// older.
     fn clone_deadlist(&mut self, origin: &DslDataset) -> Result<ObjectId, LiveError> {
         let mos = self.mos;
+        if !self.features.has_deadlists() {
+            return deadlist::create(&mos, self.features);
+        }
         let head = self.dirs.get(&mos, origin.dir)?.head_dataset;
         let list = match head {
             Some(head) => mos.record::<DslDataset>(head)?.deadlist,
@@ -157,6 +179,9 @@ impl Maker<'_> {
         };
         let missing = || FormatError::invalid("DSL dataset", "it has no dead list");
         let list = list.ok_or_else(missing).map_err(LiveError::corrupt(origin.dir))?;
+        if deadlist::is_old(&mos, list)? {
+            return deadlist::of_snapshots(&mos, self.features, origin);
+        }
         deadlist::clone_keys(&mos, self.features, list, origin.creation_txg)
     }
 
@@ -169,6 +194,10 @@ impl Maker<'_> {
         };
         origin.next_clones = Some(next_clones);
         mos.insert(next_clones, &number_key(clone.get()), clone.get())?;
+        if !self.features.has_deadlists() {
+            // Directories of older pools do not list clones.
+            return Ok(());
+        }
         let clones = match self.dirs.get(&mos, origin.dir)?.clones {
             Some(zap) => zap,
             None => mos.create_zap(ObjectType::DSL_CLONES)?,
@@ -192,8 +221,10 @@ impl Maker<'_> {
             ..phys.clone()
         };
         let id = mos.create_record(ObjectType::DSL_DATASET, 512, &snapshot)?;
-        let deadlist = deadlist::create(&mos)?;
-        deadlist::add_key(&mos, self.features, deadlist, phys.previous_snapshot_txg)?;
+        let deadlist = deadlist::create(&mos, self.features)?;
+        if self.features.has_deadlists() {
+            deadlist::add_key(&mos, self.features, deadlist, phys.previous_snapshot_txg)?;
+        }
         phys.deadlist = Some(deadlist);
         phys.previous_snapshot = Some(id);
         phys.previous_snapshot_txg = snapshot.creation_txg;
@@ -207,7 +238,7 @@ impl Maker<'_> {
     /// Makes the object set of a new head.
     pub(crate) fn create_objset(
         &mut self,
-        head: ObjectId,
+        (name, head): (&str, ObjectId),
         contents: &dyn NewContents,
         policy: ObjsetPolicy,
     ) -> Result<LiveDataset, LiveError> {
@@ -237,7 +268,7 @@ impl Maker<'_> {
                 activate(&mos, self.features, head, feature)?;
             }
         }
-        Ok(LiveDataset::new(head, objset, policy, scope))
+        Ok(LiveDataset::new((name, head), objset, policy, scope))
     }
 
     fn accounting_scope(&self, objset_type: ObjsetType) -> AccountingScope {

@@ -5,8 +5,8 @@ use super::bpobj::{self, LIST_BLOCK};
 use super::features::Features;
 use super::mos::{BonusRecord, MosTx, number_key};
 use super::space::{Deflation, SpaceDelta, apply};
-use rzfs_format::bpobj::BpobjHeader;
 use rzfs_format::deadlist::{DeadlistHeader, parse_key};
+use rzfs_format::dsl::DslDataset;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
 use rzfs_zap::NewZap;
@@ -24,8 +24,11 @@ impl BonusRecord for DeadlistHeader {
     }
 }
 
-/// Makes a dead list without keys.
-pub(crate) fn create(mos: &MosTx<'_>) -> Result<ObjectId, LiveError> {
+/// Makes an empty dead list: one without keys, or a single list in older pools.
+pub(crate) fn create(mos: &MosTx<'_>, features: &Features) -> Result<ObjectId, LiveError> {
+    if !features.has_deadlists() {
+        return bpobj::create(mos, features.list_version(), LIST_BLOCK);
+    }
     let bonus = DeadlistHeader::default().encode(ByteOrder::NATIVE);
     let new = NewZap::new(mos.random());
     mos.create_zap_with(ObjectType::DEADLIST, ObjectType::DEADLIST_HDR, &bonus, &new)
@@ -49,11 +52,56 @@ pub(crate) fn clone_keys(
     of: ObjectId,
     end: Txg,
 ) -> Result<ObjectId, LiveError> {
-    let id = create(mos)?;
+    let id = create(mos, features)?;
     for key in keys(mos, of)?.into_keys().filter(|key| *key < end) {
         add_key(mos, features, id, key)?;
     }
     Ok(id)
+}
+
+/// Makes a dead list for what follows a snapshot, with the keys that its chain of snapshots asks
+/// for: where the dead lists before it are single lists.
+pub(crate) fn of_snapshots(
+    mos: &MosTx<'_>,
+    features: &mut Features,
+    snapshot: &DslDataset,
+) -> Result<ObjectId, LiveError> {
+    let id = create(mos, features)?;
+    let mut current = snapshot.clone();
+    loop {
+        add_key(mos, features, id, current.previous_snapshot_txg)?;
+        let Some(previous) = current.previous_snapshot else { return Ok(id) };
+        let earlier: DslDataset = mos.record(previous)?;
+        if earlier.previous_snapshot_txg >= current.previous_snapshot_txg {
+            let problem = FormatError::invalid("DSL dataset", "snapshots are not in order");
+            return Err(LiveError::corrupt(previous)(problem));
+        }
+        current = earlier;
+    }
+}
+
+/// Whether a dead list is a single list, as in pools before version 26.
+pub(crate) fn is_old(mos: &MosTx<'_>, id: ObjectId) -> Result<bool, LiveError> {
+    Ok(mos.object(id)?.bonus_type()? == ObjectType::BPOBJ_HDR)
+}
+
+/// Frees a dead list; the blocks on it belong to others.
+pub(crate) fn destroy(
+    mos: &MosTx<'_>,
+    features: &mut Features,
+    id: ObjectId,
+) -> Result<(), LiveError> {
+    if is_old(mos, id)? {
+        return bpobj::destroy(mos, id);
+    }
+    for list in keys(mos, id)?.into_values() {
+        if features.is_empty_list(list) {
+            features.release_empty_list(mos)?;
+        } else {
+            bpobj::destroy(mos, list)?;
+        }
+    }
+    mos.destroy(id)
 }
 
 fn keys(mos: &MosTx<'_>, id: ObjectId) -> Result<BTreeMap<Txg, ObjectId>, LiveError> {
@@ -73,10 +121,7 @@ pub(crate) fn insert(
     pointers: &[BlockPointer],
     deflation: Deflation<'_>,
 ) -> Result<(), LiveError> {
-    let object = mos.object(id)?;
-    if BpobjHeader::decode(&object.bonus()?, object.bonus_order()).is_ok()
-        && object.object_type()? == ObjectType::BPOBJ
-    {
+    if is_old(mos, id)? {
         // A pool from before version 26: the dead list is one list.
         return bpobj::append(mos, id, pointers, deflation);
     }

@@ -10,7 +10,7 @@ use rzfs_format::{ByteOrder, FormatError, ObjectId};
 use std::collections::BTreeMap;
 
 /// Directories above each other; names are too short for deeper trees.
-const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
 
 impl BonusRecord for DslDir {
     const BONUS_TYPE: ObjectType = ObjectType::DSL_DIR;
@@ -33,6 +33,10 @@ pub(crate) enum SpaceClass {
     Snapshots,
     /// What its head reserves beyond what it has.
     RefReservation,
+    /// The directories below it.
+    Children,
+    /// What those reserve beyond what they have.
+    ChildReservations,
 }
 
 impl SpaceClass {
@@ -41,7 +45,40 @@ impl SpaceClass {
             Self::Head => &mut breakdown.head,
             Self::Snapshots => &mut breakdown.snapshots,
             Self::RefReservation => &mut breakdown.refreservation,
+            Self::Children => &mut breakdown.children,
+            Self::ChildReservations => &mut breakdown.child_reservations,
         }
+    }
+}
+
+/// What a directory uses and may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SpaceLimits {
+    used: u64,
+    quota: u64,
+    reserved: u64,
+}
+
+impl SpaceLimits {
+    pub(crate) const fn of(dir: &DslDir) -> Self {
+        Self { used: dir.used, quota: dir.quota, reserved: dir.reserved }
+    }
+
+    /// Bytes that can still be charged to the last of these directories, the first of which is
+    /// the root of a pool with `pool` bytes.
+    pub(crate) fn available(chain: impl Iterator<Item = Self>, pool: u64) -> u64 {
+        let mut space = pool;
+        for (depth, dir) in chain.enumerate() {
+            if depth == 0 {
+                space = space.saturating_sub(dir.used);
+            } else {
+                space = space.saturating_add(dir.reserved.saturating_sub(dir.used));
+            }
+            if dir.quota != 0 {
+                space = space.min(dir.quota.saturating_sub(dir.used));
+            }
+        }
+        space
     }
 }
 
@@ -107,6 +144,7 @@ impl Directories {
                 let before = charged(dir);
                 apply(&mut dir.used, used);
                 match from_child {
+                    _ if dir.flags & DslDir::FLAG_USED_BREAKDOWN == 0 => {}
                     None => apply(class.of(&mut dir.breakdown), used),
                     // `used` is what the child is charged for, what it really has changed by more
                     // or less while it is below its reservation.
@@ -135,9 +173,56 @@ impl Directories {
         bytes: i64,
     ) -> Result<(), LiveError> {
         self.change(mos, id, |dir| {
+            if dir.flags & DslDir::FLAG_USED_BREAKDOWN == 0 {
+                return;
+            }
             apply(from.of(&mut dir.breakdown), bytes.wrapping_neg());
             apply(to.of(&mut dir.breakdown), bytes);
         })
+    }
+
+    /// Changes what a directory reserves, and charges those above it for that.
+    pub(crate) fn set_reservation(
+        &mut self,
+        mos: &MosTx<'_>,
+        id: ObjectId,
+        reserved: u64,
+    ) -> Result<(), LiveError> {
+        let (more, parent) = self.change(mos, id, |dir| {
+            let before = dir.used.max(dir.reserved);
+            dir.reserved = reserved;
+            (dir.used.max(reserved).wrapping_sub(before).cast_signed(), dir.parent)
+        })?;
+        let Some(parent) = parent else { return Ok(()) };
+        let delta = SpaceDelta { used: more, ..SpaceDelta::default() };
+        self.charge(mos, parent, SpaceClass::ChildReservations, delta)
+    }
+
+    /// Bytes that can still be charged to a directory of a pool that has `pool` bytes for all of
+    /// them (spec 04, section 12.4).
+    pub(crate) fn available(
+        &mut self,
+        mos: &MosTx<'_>,
+        id: ObjectId,
+        pool: u64,
+    ) -> Result<u64, LiveError> {
+        let mut chain = Vec::new();
+        let mut level = Some(id);
+        while let Some(id) = level {
+            if chain.len() == MAX_DEPTH {
+                let problem = FormatError::invalid("DSL directory", "its parents are a loop");
+                return Err(LiveError::corrupt(id)(problem));
+            }
+            let dir = self.get(mos, id)?;
+            chain.push(SpaceLimits::of(dir));
+            level = dir.parent;
+        }
+        Ok(SpaceLimits::available(chain.iter().rev().copied(), pool))
+    }
+
+    /// Forgets a directory that is destroyed.
+    pub(crate) fn forget(&mut self, id: ObjectId) {
+        self.entries.remove(&id);
     }
 
     /// Writes what has changed.

@@ -74,6 +74,16 @@ impl From<DmuError> for LiveError {
 }
 
 impl LiveError {
+    /// The errno that a caller of ZFS expects.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        const EIO: i32 = 5;
+        match self {
+            Self::Pool(source) => source.errno(),
+            _ => EIO,
+        }
+    }
+
     /// Wraps an error of the format with the object of the MOS.
     pub(crate) fn corrupt(object: ObjectId) -> impl Fn(FormatError) -> Self {
         move |source| PoolError::Corrupt { object, source }.into()

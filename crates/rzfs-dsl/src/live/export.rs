@@ -1,7 +1,8 @@
 //! Leaving a pool in good order (spec 01, section 12).
 
 use super::LiveError;
-use super::pool::{LivePool, TaskContext};
+use super::administration::ChangeError;
+use super::pool::LivePool;
 use rzfs_dmu::txg::Stopped;
 use rzfs_format::pool_state::PoolState;
 use std::sync::Arc;
@@ -25,19 +26,19 @@ impl LivePool {
     }
 
     fn end(self, state: PoolState) -> Result<(), NotExported> {
-        let end = || -> Result<(), Stopped> {
-            self.sync()?;
+        let end = || -> Result<(), ChangeError> {
+            self.sync().map_err(|Stopped| ChangeError::Suspended { reason: self.failure() })?;
             // Importing is faster without logs to replay.
             if state == PoolState::Exported {
                 self.inner().allocator.flush_for_export();
             }
-            self.administer(Box::new(move |context: &mut TaskContext<'_>| {
+            self.administer(move |context| {
                 context.state.config.state = state;
                 context.pool.vdevs.mark_all_configs_dirty();
                 Ok(())
-            }))
+            })
         };
-        let result = end().map_err(|Stopped| NotExported { reason: self.failure() });
+        let result = end().map_err(|_| NotExported { reason: self.failure() });
         self.stop();
         result
     }

@@ -66,7 +66,12 @@ impl Features {
         Self { version, tables: None, counts, empty_list: None, has_new_label: false }
     }
 
-    /// Makes the tables of a new pool's features, if its version has features.
+    /// The pool has a later version now.
+    pub(crate) const fn set_version(&mut self, version: u64) {
+        self.version = version;
+    }
+
+    /// Makes the tables of a pool's features, if its version has features.
     pub(crate) fn create_tables(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
         if self.version < FEATURES_VERSION {
             return Ok(());
@@ -158,6 +163,11 @@ impl Features {
             self.has_new_label = true;
         }
         mos.set(self.table(tables, feature), feature.guid(), count)
+    }
+
+    /// Whether dead lists have keys, and directories know their clones.
+    pub(crate) const fn has_deadlists(&self) -> bool {
+        self.version >= LISTS_WITH_SUBOBJECTS
     }
 
     /// The form of new lists of block pointers.

@@ -1,5 +1,6 @@
 //! Making a pool (spec 01, section 11).
 
+use super::administration::TaskContext;
 use super::allocation;
 use super::config;
 use super::create::{FIRST_TXG, Maker, NewContents, create_directory};
@@ -11,7 +12,7 @@ use super::frees::FreeLists;
 use super::history::{self, Event};
 use super::mos::LiveMos;
 use super::policy;
-use super::pool::{Committed, Inner, LivePool, TaskContext};
+use super::pool::{Committed, Inner, LivePool};
 use super::space::SpaceDelta;
 use super::sync::SyncState;
 use super::{LiveError, LiveOptions};
@@ -74,9 +75,9 @@ impl LivePool {
         let NewPool { properties, root_properties, command: (line, user), .. } = new;
         let task = move |context: &mut TaskContext<'_>| {
             context.set_first_properties(&properties, &root_properties)?;
-            context.log(&Event::Command { line, user })
+            Ok(context.log(&Event::Command { line, user })?)
         };
-        pool.administer(Box::new(task)).map_err(|_| pool.why_stopped())?;
+        pool.administer(task).map_err(|_| pool.why_stopped())?;
         Ok(pool)
     }
 }
@@ -133,7 +134,7 @@ impl Inner {
             has_lz4: has(Feature::Lz4Compress),
             engine,
             committed: RwLock::new(committed),
-            datasets: Mutex::default(),
+            heads: Mutex::default(),
             tasks: Mutex::default(),
             state: Mutex::new(state),
             failure: Mutex::default(),
@@ -160,14 +161,14 @@ fn found(
     let mut dirs = Directories::default();
     let mut features = Features::new(version);
     let mut maker = Maker { mos, dirs: &mut dirs, features: &mut features, environment };
-    let foundation = maker.found_pool()?;
+    let foundation = maker.found_pool(new.root.names())?;
     features.create_tables(&mos)?;
     for feature in &new.features {
         features.enable(&mos, *feature, FIRST_TXG)?;
     }
     let mut maker = Maker { mos, dirs: &mut dirs, features: &mut features, environment };
     let policy = ObjsetPolicy { copies: 1, ..ObjsetPolicy::mos(metadata) };
-    let root = maker.create_objset(foundation.root_head, new.root, policy)?;
+    let root = maker.create_objset((&new.config.name, foundation.root_head), new.root, policy)?;
     let deferred = maker.create_deferred_list()?;
     let history = history::create(&mos, normal_space(&new.vdevs))?;
     let config_object = config::create(&mos)?;
@@ -202,6 +203,7 @@ fn found(
         mos_delta: SpaceDelta::default(),
         is_deflated: version >= DEFLATE_VERSION,
         is_config_dirty: true,
+        changed: Vec::new(),
     };
     Ok((state, root))
 }

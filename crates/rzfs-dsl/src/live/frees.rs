@@ -3,6 +3,7 @@
 
 use super::LiveError;
 use super::bpobj::{self, Progress};
+use super::bptree::DestroyedList;
 use super::dir::{Directories, SpaceClass};
 use super::features::Features;
 use super::mos::MosTx;
@@ -51,6 +52,8 @@ pub(crate) struct FreeLists {
     /// What that space is charged to.
     free_dir: Option<ObjectId>,
     has_background: bool,
+    /// Datasets that are being destroyed.
+    pub(crate) destroyed: Option<DestroyedList>,
 }
 
 impl FreeLists {
@@ -60,7 +63,7 @@ impl FreeLists {
         free_dir: Option<ObjectId>,
     ) -> Self {
         let has_background = background.is_some();
-        Self { now: Vec::new(), deferred, background, free_dir, has_background }
+        Self { now: Vec::new(), deferred, background, free_dir, has_background, destroyed: None }
     }
 
     /// Frees what died in this pass, or puts it off.
@@ -93,21 +96,40 @@ impl FreeLists {
         bpobj::drain(mos, self.deferred, usize::MAX, deflation, take).map(drop)
     }
 
-    /// Frees some of what destroyed snapshots left.
+    /// What the space is charged to that is still to be freed.
+    pub(crate) const fn free_dir(&self) -> Option<ObjectId> {
+        self.free_dir
+    }
+
+    /// Whether something is left to be freed in later txgs.
+    pub(crate) const fn has_background(&self) -> bool {
+        self.has_background || self.destroyed.is_some()
+    }
+
+    /// Frees some of what destroyed snapshots and datasets left.
     pub(crate) fn free_background(
         &mut self,
         mos: &MosTx<'_>,
         dirs: &mut Directories,
+        features: &mut Features,
         deflation: Deflation<'_>,
         free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
     ) -> Result<(), LiveError> {
-        let Some(list) = self.background.filter(|_| self.has_background) else { return Ok(()) };
         let mut sums = SpaceDelta::default();
-        let progress = bpobj::drain(mos, list, BACKGROUND_BLOCKS, deflation, |pointer| {
-            sums += deflation.of(&pointer);
-            free(&pointer)
-        })?;
-        self.has_background = progress == Progress::More;
+        let mut left = BACKGROUND_BLOCKS;
+        if let Some(list) = self.background.filter(|_| self.has_background) {
+            let progress = bpobj::drain(mos, list, left, deflation, |pointer| {
+                left = left.saturating_sub(1);
+                sums += deflation.of(&pointer);
+                free(&pointer)
+            })?;
+            self.has_background = progress == Progress::More;
+        }
+        let list = &mut self.destroyed;
+        sums += DestroyedList::work_off(list, mos, features, left, (deflation, free))?;
+        if sums.is_zero() {
+            return Ok(());
+        }
         match self.free_dir {
             Some(dir) => dirs.charge(mos, dir, SpaceClass::Head, -sums),
             None => Ok(()),
@@ -121,6 +143,8 @@ impl FreeLists {
     ) -> Result<Self, PoolError> {
         let name = "sync_bplist";
         let deferred = directory.object(name)?.ok_or(PoolError::NoEntry { name })?;
-        Ok(Self::new(deferred, directory.object("free_bpobj")?, free_dir))
+        let destroyed = directory.object("bptree_obj")?.map(DestroyedList::open);
+        let background = directory.object("free_bpobj")?;
+        Ok(Self { destroyed, ..Self::new(deferred, background, free_dir) })
     }
 }

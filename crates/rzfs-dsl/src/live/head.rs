@@ -2,12 +2,17 @@
 //! (spec 04, sections 3 and 8).
 
 use super::LiveError;
+use super::administration::in_force;
 use super::deadlist;
 use super::dir::{Directories, SpaceClass};
 use super::features::Features;
 use super::mos::{BonusRecord, MosTx};
+use super::policy;
+use super::settings::{DatasetSettings, SettingsObserver};
 use super::space::{Deflation, SpaceDelta, apply};
 use crate::accounting::{AccountingScope, UsageChanges};
+use crate::dataset::property::Inheritance;
+use crate::dataset::{Dataset, DatasetError};
 use parking_lot::Mutex;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
@@ -21,6 +26,8 @@ use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
 use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Weak};
 
 /// Blocks above this need a feature.
 const OLD_MAX_BLOCK: u64 = 128 << 10;
@@ -38,22 +45,72 @@ impl BonusRecord for DslDataset {
 }
 
 /// A head dataset, as everybody sees it who changes its files.
-#[derive(Debug)]
 pub struct LiveDataset {
     id: ObjectId,
+    name: Mutex<String>,
     objset: LiveObjset,
     policy: Mutex<ObjsetPolicy>,
     scope: AccountingScope,
+    settings: Mutex<Arc<DatasetSettings>>,
+    observers: Mutex<Vec<Weak<dyn SettingsObserver>>>,
+}
+
+impl fmt::Debug for LiveDataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveDataset").field("id", &self.id).field("name", &self.name).finish()
+    }
 }
 
 impl LiveDataset {
     pub(crate) fn new(
-        id: ObjectId,
+        (name, id): (&str, ObjectId),
         objset: LiveObjset,
         policy: ObjsetPolicy,
         scope: AccountingScope,
     ) -> Self {
-        Self { id, objset, policy: Mutex::new(policy), scope }
+        Self {
+            id,
+            name: Mutex::new(name.to_owned()),
+            objset,
+            policy: Mutex::new(policy),
+            scope,
+            settings: Mutex::default(),
+            observers: Mutex::default(),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.name.lock().clone()
+    }
+
+    /// What its properties say.
+    #[must_use]
+    pub fn settings(&self) -> Arc<DatasetSettings> {
+        Arc::clone(&self.settings.lock())
+    }
+
+    /// Has somebody told about changes of its properties from now on.
+    pub fn observe(&self, observer: Weak<dyn SettingsObserver>) {
+        self.observers.lock().push(observer);
+    }
+
+    /// Takes over name and properties of the dataset as it is on disk.
+    pub(super) fn follow(&self, dataset: &Dataset, has_lz4: bool) -> Result<(), DatasetError> {
+        let settings = Arc::new(DatasetSettings::of_dataset(dataset)?);
+        self.set_policy(policy::of_dataset(dataset, has_lz4)?);
+        dataset.name().clone_into(&mut self.name.lock());
+        *self.settings.lock() = Arc::clone(&settings);
+        let observers = {
+            let mut observers = self.observers.lock();
+            observers.retain(|observer| observer.strong_count() > 0);
+            observers.clone()
+        };
+        for observer in observers.iter().filter_map(Weak::upgrade) {
+            observer.settings_changed(&settings);
+        }
+        Ok(())
     }
 
     /// Its object in the MOS.
@@ -213,9 +270,9 @@ impl LiveDataset {
         around: &mut Surroundings<'_>,
         dir: ObjectId,
     ) -> Result<u64, LiveError> {
-        let properties = around.dirs.get(&around.mos, dir)?.properties;
-        let Some(properties) = properties else { return Ok(0) };
-        Ok(around.mos.number(properties, "refreservation")?.unwrap_or(0))
+        let name = "refreservation";
+        let value = in_force(&around.mos, around.dirs, dir, name, Inheritance::Own)?;
+        Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
     }
 
     /// Puts blocks that the snapshot before has on the dead list.
@@ -274,6 +331,11 @@ impl LiveDataset {
         }
         Ok(())
     }
+}
+
+/// What a head reserves beyond what it has of its own.
+pub(crate) const fn refreservation_excess(reserved: u64, unique: u64) -> u64 {
+    reserved.saturating_sub(unique)
 }
 
 /// Marks a dataset as a user of a feature (spec 04, section 3.4).

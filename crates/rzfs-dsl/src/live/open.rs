@@ -95,10 +95,21 @@ impl LivePool {
     /// # Errors
     /// [`DatasetError`]: it cannot be read, or is a snapshot.
     pub fn open_dataset(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
-        let mut datasets = self.inner().datasets.lock();
-        if let Some(open) = datasets.get(&dataset.object()) {
+        let inner = self.inner();
+        let mut heads = inner.heads.lock();
+        if let Some(open) = heads.get(dataset.object()) {
             return Ok(Arc::clone(open));
         }
+        // What the caller saw may have been changed and closed since.
+        let current = inner.dataset_tree()?.open(dataset.name())?;
+        if current.object() != dataset.object() || heads.is_destroyed(dataset.object()) {
+            return Err(DatasetError::NotFound { name: dataset.name().to_owned() });
+        }
+        let open = Self::open_head(&current, inner.has_lz4)?;
+        Ok(heads.insert(open))
+    }
+
+    fn open_head(dataset: &Dataset, has_lz4: bool) -> Result<LiveDataset, DatasetError> {
         let objset = dataset.open_objset()?;
         let flags = objset.block().flags;
         let scope = match objset.objset_type() {
@@ -113,10 +124,10 @@ impl LivePool {
             }
             _ => AccountingScope::Nothing,
         };
-        let policy = policy::of_dataset(dataset, self.inner().has_lz4)?;
-        let open = LiveDataset::new(dataset.object(), LiveObjset::open(objset), policy, scope);
-        let open = Arc::new(open);
-        datasets.insert(dataset.object(), Arc::clone(&open));
+        let policy = policy::of_dataset(dataset, has_lz4)?;
+        let place = (dataset.name(), dataset.object());
+        let open = LiveDataset::new(place, LiveObjset::open(objset), policy, scope);
+        open.follow(dataset, has_lz4)?;
         Ok(open)
     }
 }
@@ -189,6 +200,7 @@ impl Inner {
             mos_delta: SpaceDelta::default(),
             is_deflated: pool.directory().number("deflate")?.is_some_and(|deflate| deflate != 0),
             is_config_dirty: true,
+            changed: Vec::new(),
         };
         let committed = Committed { uberblock: pool.uberblock().clone(), mos: pool.mos().clone() };
         Ok(Self {
@@ -203,7 +215,7 @@ impl Inner {
             has_lz4,
             engine: TxgEngine::new(pool.txg(), options.txg),
             committed: RwLock::new(committed),
-            datasets: Mutex::default(),
+            heads: Mutex::default(),
             tasks: Mutex::default(),
             state: Mutex::new(state),
             failure: Mutex::default(),

@@ -14,10 +14,16 @@ pub(crate) const fn default_compression(has_lz4: bool) -> CompressionFunction {
     if has_lz4 { CompressionFunction::Lz4 } else { CompressionFunction::Lzjb }
 }
 
-/// The policy that a dataset's properties make; values that no property can have count as the
-/// default.
+/// The policy that a dataset's properties make.
 pub(crate) fn of_dataset(dataset: &Dataset, has_lz4: bool) -> Result<ObjsetPolicy, DatasetError> {
-    let number = |name| dataset.stored_number(name).map(Option::unwrap_or_default);
+    of_properties(has_lz4, |name| dataset.stored_number(name).map(Option::unwrap_or_default))
+}
+
+/// The policy that stored numbers make; those that no property can have count as the default.
+pub(crate) fn of_properties<E>(
+    has_lz4: bool,
+    mut number: impl FnMut(&'static str) -> Result<u64, E>,
+) -> Result<ObjsetPolicy, E> {
     let default = default_compression(has_lz4);
     let (compression, zstd_level) = compression(number("compression")?, default);
     Ok(ObjsetPolicy {

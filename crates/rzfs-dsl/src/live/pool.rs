@@ -1,24 +1,24 @@
 //! A pool that is open for writing.
 
 use super::LiveError;
+use super::administration::{Task, TaskContext};
 use super::environment::Environment;
 use super::head::LiveDataset;
-use super::history::{self, Event, Occasion};
+use super::heads::Heads;
+use super::history::Event;
 use super::mos::{LiveMos, MosTx};
+use super::space::SpaceTier;
 use super::sync::SyncState;
-use crate::dataset::DatasetTree;
+use crate::dataset::{DatasetError, DatasetTree};
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
-use crate::pool::{Attributes, PoolError};
 use parking_lot::{Mutex, RwLock};
-use rzfs_dmu::live::Transaction;
-use rzfs_dmu::txg::{OpenTx, QuiescedTxg, Stopped, TxgEngine, Work};
+use rzfs_dmu::txg::{QuiescedTxg, Stopped, TxgEngine, Work};
 use rzfs_dmu::write::{BlockWriter, DeviceWriter, ObjsetPolicy};
 use rzfs_dmu::{BlockPipeline, Objset};
 use rzfs_format::uberblock::{RaidzReflow, Uberblock};
-use rzfs_format::{ObjectId, Txg};
-use rzfs_metaslab::allocator::Allocator;
+use rzfs_format::{FormatError, ObjectId, Txg};
+use rzfs_metaslab::allocator::{Allocator, SyncPass};
 use rzfs_vdev::VdevTree;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -26,19 +26,6 @@ use std::time::{Duration, Instant};
 
 /// Longest time that the syncing thread sleeps without looking whether it is to end.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
-
-/// What a task of an administrator did, or why it could not.
-type TaskResult = Result<(), LiveError>;
-
-/// A change of the pool's own objects, made in the first pass of a txg.
-type Task = Box<dyn FnOnce(&mut TaskContext<'_>) -> TaskResult + Send>;
-
-/// What a task works with.
-pub(crate) struct TaskContext<'a> {
-    pub(crate) pool: &'a Inner,
-    pub(crate) state: &'a mut SyncState,
-    pub(crate) mos: MosTx<'a>,
-}
 
 /// What the threads of a pool share.
 pub(crate) struct Inner {
@@ -53,7 +40,7 @@ pub(crate) struct Inner {
     pub(super) has_lz4: bool,
     pub(super) engine: Arc<TxgEngine>,
     pub(super) committed: RwLock<Committed>,
-    pub(super) datasets: Mutex<BTreeMap<ObjectId, Arc<LiveDataset>>>,
+    pub(super) heads: Mutex<Heads>,
     pub(super) tasks: Mutex<Vec<Task>>,
     pub(super) state: Mutex<SyncState>,
     pub(super) failure: Mutex<Option<Arc<LiveError>>>,
@@ -103,18 +90,37 @@ impl Committed {
 }
 
 impl Inner {
-    pub(super) fn add_dataset(&self, dataset: LiveDataset) {
-        self.datasets.lock().insert(dataset.id(), Arc::new(dataset));
+    /// The datasets of the last txg on disk that changed anything.
+    pub(super) fn dataset_tree(&self) -> Result<DatasetTree, DatasetError> {
+        let mos = self.committed.read().mos.clone();
+        let directory = mos.object(DIRECTORY)?;
+        let root = directory.zap()?.lookup_u64("root_dataset".as_bytes());
+        let root = root.map_err(|source| directory.zap_error(source))?;
+        let missing = || DatasetError::Corrupt {
+            object: DIRECTORY,
+            source: FormatError::invalid("object directory", "it has no root_dataset"),
+        };
+        let root = root.and_then(|root| ObjectId(root).non_zero()).ok_or_else(missing)?;
+        let allocator = Arc::clone(&self.allocator);
+        let usable_space = move || usable_space(&allocator, SpaceTier::Normal);
+        Ok(DatasetTree::new(mos, self.name.clone(), root, usable_space))
     }
 
-    pub(super) fn datasets(&self) -> Vec<Arc<LiveDataset>> {
-        self.datasets.lock().values().cloned().collect()
+    /// Bytes that the pool has for datasets, used or not, when a change may go so far.
+    pub(super) fn usable_space(&self, tier: SpaceTier) -> u64 {
+        usable_space(&self.allocator, tier)
     }
 
     /// Does what administrators asked for since the last txg.
-    pub(super) fn run_tasks(&self, state: &mut SyncState, mos: MosTx<'_>) -> TaskResult {
+    pub(super) fn run_tasks(
+        &self,
+        state: &mut SyncState,
+        mos: MosTx<'_>,
+        space: &SyncPass<'_>,
+    ) -> Result<(), LiveError> {
         let tasks = std::mem::take(&mut *self.tasks.lock());
-        tasks.into_iter().try_for_each(|task| task(&mut TaskContext { pool: self, state, mos }))
+        let mut context = TaskContext { pool: self, state, mos, space };
+        tasks.into_iter().try_for_each(|task| task(&mut context))
     }
 
     /// Syncs groups until the engine is stopped.
@@ -139,6 +145,11 @@ impl Inner {
     fn sync_one(&self, txg: QuiescedTxg) -> Result<(), LiveError> {
         self.sync_group(&mut self.state.lock(), txg)
     }
+}
+
+fn usable_space(allocator: &Allocator, tier: SpaceTier) -> u64 {
+    let usage = allocator.usage();
+    usage.normal_space.saturating_sub(tier.kept_back(usage.slop))
 }
 
 /// A pool that is open for writing; the last one who drops it stops its thread without exporting
@@ -197,17 +208,8 @@ impl LivePool {
     ///
     /// # Errors
     /// The object directory cannot be read.
-    pub fn dataset_tree(&self) -> Result<DatasetTree, PoolError> {
-        let mos = self.mos();
-        let name = "root_dataset";
-        let root = Attributes::open(&mos, DIRECTORY)?.object(name)?;
-        let root = root.ok_or(PoolError::NoEntry { name })?;
-        let allocator = Arc::clone(&self.inner.allocator);
-        let usable_space = move || {
-            let usage = allocator.usage();
-            usage.normal_space.saturating_sub(usage.slop)
-        };
-        Ok(DatasetTree::new(mos, self.inner.name.clone(), root, usable_space))
+    pub fn dataset_tree(&self) -> Result<DatasetTree, DatasetError> {
+        self.inner.dataset_tree()
     }
 
     /// The error because of which the pool was stopped; there always is one then.
@@ -240,17 +242,7 @@ impl LivePool {
     /// # Errors
     /// [`Stopped`].
     pub fn log(&self, event: Event) -> Result<(), Stopped> {
-        self.administer(Box::new(move |context| context.log(&event)))
-    }
-
-    /// Has a task done in the next txg; it is on disk when this returns.
-    pub(super) fn administer(&self, task: Task) -> Result<(), Stopped> {
-        // The transaction keeps the group open until the task is in its list.
-        let tx: OpenTx = self.inner.engine.begin_unthrottled(&[])?;
-        let txg = tx.txg();
-        self.inner.tasks.lock().push(task);
-        drop(tx);
-        self.inner.engine.wait_synced(txg)
+        self.administer(move |context| Ok(context.log(&event)?)).map_err(|_| Stopped)
     }
 
     pub(super) fn inner(&self) -> &Arc<Inner> {
@@ -270,19 +262,5 @@ impl LivePool {
 impl Drop for LivePool {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl TaskContext<'_> {
-    /// Appends to the pool's history.
-    pub(crate) fn log(&mut self, event: &Event) -> TaskResult {
-        let Some(history) = self.state.history else { return Ok(()) };
-        let environment = &self.pool.environment;
-        let occasion = Occasion {
-            txg: self.mos.tx().txg(),
-            time: environment.now(),
-            host: environment.host().name.as_deref().unwrap_or("(none)"),
-        };
-        history::append(&self.mos, history, event, occasion)
     }
 }

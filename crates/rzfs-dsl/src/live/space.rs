@@ -48,6 +48,28 @@ pub(crate) fn apply(sum: &mut u64, delta: i64) {
     *sum = sum.saturating_add_signed(delta);
 }
 
+/// How far a change may go into the space that is held back (spec 04, section 12.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SpaceTier {
+    /// Writing files, making datasets: not at all.
+    Normal,
+    /// Changes of administrators: half of it.
+    Reserved,
+    /// What sets more free than it takes: three quarters.
+    Frees,
+}
+
+impl SpaceTier {
+    /// What has to stay of the space that is held back.
+    pub(crate) const fn kept_back(self, slop: u64) -> u64 {
+        match self {
+            Self::Normal => slop,
+            Self::Reserved => slop / 2,
+            Self::Frees => slop / 4,
+        }
+    }
+}
+
 /// How a pool's vdevs make sizes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deflation<'a> {

@@ -53,6 +53,8 @@ pub(crate) struct SyncState {
     pub(crate) is_deflated: bool,
     /// The configuration has to be written.
     pub(crate) is_config_dirty: bool,
+    /// Datasets whose properties or names have changed in this txg, by their new names.
+    pub(crate) changed: Vec<String>,
 }
 
 /// The MOS as owner of its blocks.
@@ -130,7 +132,11 @@ impl Inner {
             self.commit(state, txg.txg(), labels)?;
         }
         finished.committed()?;
+        self.settle_datasets(&std::mem::take(&mut state.changed));
         txg.committed();
+        if state.frees.has_background() {
+            self.engine.request_more();
+        }
         Ok(())
     }
 
@@ -179,7 +185,7 @@ impl Inner {
         self.sync_mos(state, &mos, deflation)?;
         let is_first = tx.pass() == 1;
         if is_first {
-            self.run_tasks(state, mos)?;
+            self.run_tasks(state, mos, &space)?;
         }
         self.free(state, &mos, deflation, &space)?;
         if is_first {
@@ -297,7 +303,7 @@ impl Inner {
         let SyncState { frees, dirs, features, .. } = state;
         frees.free_dead(mos, features, deflation, &free)?;
         if mos.tx().pass() == 1 {
-            frees.free_background(mos, dirs, deflation, &free)?;
+            frees.free_background(mos, dirs, features, deflation, &free)?;
         }
         Ok(())
     }

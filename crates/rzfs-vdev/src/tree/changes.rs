@@ -43,6 +43,13 @@ impl ConfigRecord {
         }
         is_different
     }
+
+    fn set_guid(&self, guid: Guid) {
+        let mut record = self.0.write();
+        let mut config = VdevConfig::clone(&record);
+        config.guid = guid;
+        *record = Arc::new(config);
+    }
 }
 
 /// How long the administrator's decision about a leaf lasts.
@@ -55,11 +62,26 @@ pub enum Persistence {
 }
 
 impl VdevTree {
+    /// Gives the root, and so the pool, another guid. All labels have to be written with it, and
+    /// the uberblock with the new sum.
+    pub fn set_root_guid(&self, guid: Guid) {
+        self.node(NodeId::ROOT).config.set_guid(guid);
+        self.mark_all_configs_dirty();
+    }
+
+    /// The node with this guid.
+    pub(crate) fn find(&self, guid: Guid) -> Option<NodeId> {
+        if guid == self.root().guid() {
+            return Some(NodeId::ROOT);
+        }
+        self.by_guid.get(&guid).copied().filter(|id| *id != NodeId::ROOT)
+    }
+
     /// Changes what a vdev is remembered by: its objects in the MOS, hints, flags. Kind, position,
     /// guid and children are not changed. Marks the configuration of its top-level vdev; a change
     /// of the root marks all. Returns whether there is such a vdev.
     pub fn change(&self, vdev: Guid, change: impl FnOnce(&mut VdevConfig)) -> bool {
-        let Some(id) = self.by_guid.get(&vdev).copied() else { return false };
+        let Some(id) = self.find(vdev) else { return false };
         if self.node(id).config.change(change) {
             self.mark(id);
         }
@@ -74,7 +96,7 @@ impl VdevTree {
         event: LeafEvent,
         persistence: Persistence,
     ) -> Option<(Health, Health)> {
-        let id = self.by_guid.get(&leaf).copied()?;
+        let id = self.find(leaf)?;
         self.leaf(id)?.set_temporary(persistence == Persistence::Temporary);
         self.happen(id, event)
     }

@@ -42,7 +42,8 @@ impl<'a> Vdev<'a> {
     /// Its guid; 0 for holes and missing top-level vdevs.
     #[must_use]
     pub fn guid(self) -> Guid {
-        self.node().guid
+        // The root's is the only one that can change.
+        if self.id == NodeId::ROOT { self.own_config().guid } else { self.node().guid }
     }
 
     /// The name that tools show: a path, or kind and position.

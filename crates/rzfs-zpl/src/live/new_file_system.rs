@@ -7,7 +7,7 @@ use crate::error::{Place, ZplError};
 use crate::master::{CaseSensitivity, MASTER_NODE};
 use crate::object::FileObject;
 use rzfs_dmu::live::{LiveObjset, NewObject, Transaction};
-use rzfs_dsl::live::{ContentsError, NewContents};
+use rzfs_dsl::live::{ContentsError, NameLookup, NewContents};
 use rzfs_format::dirent::FileKind;
 use rzfs_format::fuid::Fuid;
 use rzfs_format::object_type::ObjectType;
@@ -45,6 +45,13 @@ pub struct NewFileSystem {
 impl NewContents for NewFileSystem {
     fn objset_type(&self) -> ObjsetType {
         ObjsetType::Zfs
+    }
+
+    fn names(&self) -> NameLookup {
+        match self.case {
+            CaseSensitivity::Sensitive => NameLookup::CaseSensitive,
+            CaseSensitivity::Insensitive | CaseSensitivity::Mixed => NameLookup::CaseInsensitive,
+        }
     }
 
     fn populate(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), ContentsError> {

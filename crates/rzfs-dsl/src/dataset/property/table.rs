@@ -135,11 +135,17 @@ pub struct NativeProperty {
 
 impl NativeProperty {
     /// The number when nobody set it; `None` for texts.
-    pub(super) const fn default_number(&self) -> Option<u64> {
+    pub(crate) const fn default_number(&self) -> Option<u64> {
         match self.default {
             Default::Number(number) => Some(number),
             Default::Text(_) => None,
         }
+    }
+
+    /// The property with this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        SETTABLE.iter().find(|property| property.name == name)
     }
 
     /// The value when nobody set it.
@@ -311,10 +317,6 @@ pub const SETTABLE: &[NativeProperty] = &[
     number("direct", F, Inherited, Words(&[(0, "disabled"), (1, "standard"), (2, "always")]), 1),
     number("longname", F, Inherited, ON_OFF, 0),
 ];
-
-pub(super) fn find(name: &str) -> Option<&'static NativeProperty> {
-    SETTABLE.iter().find(|property| property.name == name)
-}
 
 #[cfg(test)]
 mod tests {

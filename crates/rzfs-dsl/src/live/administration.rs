@@ -1,0 +1,29 @@
+//! What administrators change: datasets, their properties, and those of the pool.
+//!
+//! ```text
+//! LivePool::create_dataset, ...   any thread: hands in a task, waits for its txg
+//!   task in the first sync pass   check: refuses, nothing has changed
+//!                                 change: an error ends the txg, and the pool's writing
+//! ```
+//! A task finds everything as its txg has it, tasks before it included; so what it checked holds
+//! when it changes things.
+
+mod counts;
+mod creation;
+mod destruction;
+mod error;
+mod guid;
+mod place;
+mod pool_property;
+mod property;
+mod property_rules;
+mod renaming;
+mod task;
+mod upgrade;
+mod values;
+
+pub use creation::NewDataset;
+pub use error::ChangeError;
+pub use property::Inherit;
+pub(crate) use task::{Task, TaskContext, TaskError};
+pub(crate) use values::{in_force, policy_of_dir};

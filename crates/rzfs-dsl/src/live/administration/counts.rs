@@ -1,0 +1,118 @@
+//! Numbers of datasets below a directory, for the properties `filesystem_limit` and
+//! `snapshot_limit` (spec 04, section 12.6).
+//!
+//! The counts of a directory exist from the first limit on that was set on it or above it. Whoever
+//! counts goes up as long as there are counts.
+
+use super::place::is_zapified;
+use super::{TaskContext, TaskError};
+use crate::live::LiveError;
+use crate::live::dir::MAX_DEPTH;
+use crate::live::head::zapify;
+use rzfs_format::features::Feature;
+use rzfs_format::{FormatError, ObjectId};
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Counted {
+    /// File systems and volumes below, itself excluded.
+    FileSystems,
+    /// Snapshots of it and of all below.
+    Snapshots,
+}
+
+impl Counted {
+    const ALL: [Self; 2] = [Self::FileSystems, Self::Snapshots];
+
+    const fn field(self) -> &'static str {
+        match self {
+            Self::FileSystems => "com.joyent:filesystem_count",
+            Self::Snapshots => "com.joyent:snapshot_count",
+        }
+    }
+}
+
+impl TaskContext<'_> {
+    /// A count of a directory, if it is kept.
+    pub(super) fn count(&self, dir: ObjectId, what: Counted) -> Result<Option<u64>, LiveError> {
+        if !is_zapified(self, dir)? {
+            return Ok(None);
+        }
+        self.mos.number(dir, what.field())
+    }
+
+    fn set_count(&mut self, dir: ObjectId, what: Counted, count: u64) -> Result<(), LiveError> {
+        zapify(&self.mos, &mut self.state.features, dir)?;
+        self.mos.set(dir, what.field(), count)
+    }
+
+    /// Counts more or less from a directory upwards.
+    pub(super) fn add_to_counts(
+        &mut self,
+        from: Option<ObjectId>,
+        what: Counted,
+        change: i64,
+    ) -> Result<(), LiveError> {
+        let mut level = from;
+        for _ in 0..MAX_DEPTH {
+            let Some(dir) = level else { break };
+            let Some(count) = self.count(dir, what)? else { break };
+            self.mos.set(dir, what.field(), count.saturating_add_signed(change))?;
+            level = self.dir(dir)?.parent;
+        }
+        Ok(())
+    }
+
+    /// Gives a new directory counts, if the pool has any.
+    pub(super) fn start_counting_new(&mut self, dir: ObjectId) -> Result<(), LiveError> {
+        if self.state.features.is_active(Feature::FilesystemLimits) {
+            for what in Counted::ALL {
+                self.set_count(dir, what, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what is below a directory that gets its first limit.
+    pub(super) fn start_counting(&mut self, dir: ObjectId) -> Result<(), TaskError> {
+        if !self.state.features.is_active(Feature::FilesystemLimits) {
+            self.state.features.add(&self.mos, Feature::FilesystemLimits, 1)?;
+        }
+        self.count_below(dir, 0)?;
+        Ok(())
+    }
+
+    /// The numbers of file systems and snapshots; directories that have counts are not looked
+    /// into.
+    fn count_below(&mut self, dir: ObjectId, depth: usize) -> Result<[u64; 2], LiveError> {
+        let known = [self.count(dir, Counted::FileSystems)?, self.count(dir, Counted::Snapshots)?];
+        if let [Some(file_systems), Some(snapshots)] = known {
+            return Ok([file_systems, snapshots]);
+        }
+        if depth == MAX_DEPTH {
+            let problem = FormatError::invalid("DSL directory", "the tree is too deep");
+            return Err(LiveError::corrupt(dir)(problem));
+        }
+        let mut counts = [0_u64; 2];
+        for (name, child) in self.children(dir)? {
+            if name.starts_with('$') {
+                continue;
+            }
+            let [file_systems, snapshots] = self.count_below(child, depth + 1)?;
+            counts[0] = counts[0].saturating_add(file_systems).saturating_add(1);
+            counts[1] = counts[1].saturating_add(snapshots);
+        }
+        let head = self.dir(dir)?.head_dataset;
+        let names = match head {
+            Some(head) => self.dataset(head)?.snapshot_names,
+            None => None,
+        };
+        if let Some(names) = names {
+            counts[1] = counts[1].saturating_add(self.mos.entries(names)?.len() as u64);
+        }
+        for (what, count) in Counted::ALL.into_iter().zip(counts) {
+            self.set_count(dir, what, count)?;
+        }
+        Ok(counts)
+    }
+}

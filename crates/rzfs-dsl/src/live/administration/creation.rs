@@ -1,0 +1,101 @@
+//! Making datasets (spec 04, section 6).
+
+use super::counts::Counted;
+use super::place::{Place, check_new_name};
+use super::property::PropertyChange;
+use super::{ChangeError, TaskContext, TaskError, policy_of_dir};
+use crate::dataset::DatasetKind;
+use crate::live::create::{Maker, NewContents};
+use crate::live::space::SpaceTier;
+use crate::live::{LiveDataset, LivePool};
+use rzfs_format::objset::ObjsetType;
+use rzfs_zap::ZapValue;
+use std::fmt;
+use std::sync::Arc;
+
+/// A dataset that is to be made.
+#[derive(Clone)]
+pub struct NewDataset {
+    /// What it holds.
+    pub contents: Arc<dyn NewContents + Send + Sync>,
+    /// Properties that it has of its own, in the form in which they are stored.
+    pub properties: Vec<(String, ZapValue)>,
+}
+
+impl fmt::Debug for NewDataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewDataset").field("properties", &self.properties).finish_non_exhaustive()
+    }
+}
+
+impl LivePool {
+    /// Makes a file system or volume, which is open for changes then.
+    ///
+    /// Limits on the number of file systems are not enforced: they do not hold for those who may
+    /// change them.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: the name is taken or impossible, what is above it is no file system, or a
+    /// property cannot have its value.
+    pub fn create_dataset(
+        &self,
+        name: &str,
+        new: NewDataset,
+    ) -> Result<Arc<LiveDataset>, ChangeError> {
+        let name = name.to_owned();
+        self.administer(move |context| context.create_dataset(&name, &new))
+    }
+}
+
+impl TaskContext<'_> {
+    fn create_dataset(
+        &mut self,
+        name: &str,
+        new: &NewDataset,
+    ) -> Result<Arc<LiveDataset>, TaskError> {
+        let (parent_name, last) = check_new_name(name)?;
+        let kind = match new.contents.objset_type() {
+            ObjsetType::Zvol => DatasetKind::Volume,
+            _ => DatasetKind::FileSystem,
+        };
+        let changes = PropertyChange::of_new(kind, &new.properties)?;
+        self.require_space(SpaceTier::Normal)?;
+        let parent = self.check(|this| {
+            let parent = this.parent_of_new(name, parent_name)?;
+            if this.child_dir(parent.dir, last)?.is_some() {
+                return Err(ChangeError::Exists { name: name.to_owned() }.into());
+            }
+            for change in &changes {
+                this.check_new_value(parent.dir, change)?;
+            }
+            Ok(parent)
+        })?;
+        let origin = self.check(|this| this.empty_origin())?;
+        let now = self.now();
+        let dir = self.state.dirs.create(&self.mos, Some((parent.dir, last)), now)?;
+        self.add_to_counts(Some(parent.dir), Counted::FileSystems, 1)?;
+        let mut maker = Maker {
+            mos: self.mos,
+            dirs: &mut self.state.dirs,
+            features: &mut self.state.features,
+            environment: &*self.pool.environment,
+        };
+        let head = maker.create_head(dir, origin, new.contents.names())?;
+        let place = Place { name: name.to_owned(), dir, head };
+        self.start_counting_new(dir)?;
+        self.log_dataset("create", (name, head), " ".to_owned())?;
+        for change in &changes {
+            self.change_property(&place, change)?;
+        }
+        let policy = policy_of_dir(&self.mos, &mut self.state.dirs, dir, self.pool.has_lz4)?;
+        let mut maker = Maker {
+            mos: self.mos,
+            dirs: &mut self.state.dirs,
+            features: &mut self.state.features,
+            environment: &*self.pool.environment,
+        };
+        let live = maker.create_objset((name, head), new.contents.as_ref(), policy)?;
+        self.state.changed.push(name.to_owned());
+        Ok(self.pool.add_dataset(live))
+    }
+}

@@ -1,0 +1,306 @@
+//! Destroying file systems, volumes and clones (spec 04, sections 9.3 to 9.5).
+
+use super::counts::Counted;
+use super::place::{Place, is_zapified};
+use super::{ChangeError, TaskContext, TaskError};
+use crate::live::LivePool;
+use crate::live::bptree::{self, DestroyedList};
+use crate::live::deadlist;
+use crate::live::dir::SpaceClass;
+use crate::live::mos::number_key;
+use crate::live::space::{SpaceDelta, SpaceTier};
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use rzfs_dmu::live::Transaction;
+use rzfs_format::bookmark::BookmarkRecord;
+use rzfs_format::dsl::{DslDataset, DslDir};
+use rzfs_format::features::Feature;
+use rzfs_format::{FormatError, ObjectId};
+
+/// Words of a bookmark that needs no feature but that of bookmarks.
+const BOOKMARK_V1_WORDS: usize = 3;
+
+/// What came of looking at a dataset that is to be destroyed.
+enum Outcome {
+    Destroyed,
+    /// It was written in this very txg: its blocks are not on the devices yet.
+    Later,
+}
+
+impl LivePool {
+    /// Destroys a file system, volume or clone that has no snapshots and nothing below it. Its
+    /// space comes back in the background.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: there is no such dataset, it is in use, or it has children or snapshots.
+    pub fn destroy_dataset(&self, name: &str) -> Result<(), ChangeError> {
+        loop {
+            let name = name.to_owned();
+            match self.administer(move |context| context.destroy_dataset(&name))? {
+                Outcome::Destroyed => return Ok(()),
+                Outcome::Later => {}
+            }
+        }
+    }
+}
+
+impl TaskContext<'_> {
+    fn destroy_dataset(&mut self, name: &str) -> Result<Outcome, TaskError> {
+        let (place, dir, head) = self.check(|this| this.check_destruction(name))?;
+        self.require_space(SpaceTier::Frees)?;
+        if head.root.logical_birth() == self.mos.tx().txg() {
+            return Ok(Outcome::Later);
+        }
+        if !self.pool.retire_dataset(place.head) {
+            return Err(ChangeError::Busy { name: name.to_owned() }.into());
+        }
+        let old = self.own_number(place.dir, "refreservation")?;
+        self.charge_refreservation(&place, old, 0)?;
+        self.leave_features(place.head)?;
+        self.leave_scan(place.head)?;
+        self.leave_origin(&place, &dir, &head)?;
+        if let Some(list) = head.deadlist {
+            deadlist::destroy(&self.mos, &mut self.state.features, list)?;
+        }
+        self.free_contents(&place, &head)?;
+        self.destroy_head(&place, &head)?;
+        self.destroy_dir(&place)?;
+        Ok(Outcome::Destroyed)
+    }
+
+    fn check_destruction(&mut self, name: &str) -> Result<(Place, DslDir, DslDataset), TaskError> {
+        let place = self.head(name)?;
+        let (dir, head) = (self.dir(place.dir)?, self.dataset(place.head)?);
+        let name = || name.to_owned();
+        if dir.parent.is_none() {
+            return Err(ChangeError::Busy { name: name() }.into());
+        }
+        if !self.children(place.dir)?.is_empty() {
+            return Err(ChangeError::HasChildren { name: name() }.into());
+        }
+        if let Some(previous) = head.previous_snapshot
+            && self.dataset(previous)?.next_snapshot == Some(place.head)
+        {
+            return Err(ChangeError::HasSnapshots { name: name() }.into());
+        }
+        let fields = if is_zapified(self, place.head)? {
+            self.mos.lookup(place.head, "com.delphix:remap_deadlist")?
+        } else {
+            None
+        };
+        if fields.is_some() {
+            let what = "the list of remapped blocks";
+            return Err(ChangeError::Unsupported { name: name(), what }.into());
+        }
+        Ok((place, dir, head))
+    }
+
+    /// Ends the dataset's use of features (spec 04, section 3.4).
+    fn leave_features(&mut self, head: ObjectId) -> Result<(), TaskError> {
+        if !is_zapified(self, head)? {
+            return Ok(());
+        }
+        for feature in Feature::ALL.iter().copied().filter(|feature| feature.is_per_dataset()) {
+            if self.mos.remove(head, feature.guid())? {
+                self.state.features.add(&self.mos, feature, -1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a clone out of its origin and of the directory of that.
+    fn leave_origin(
+        &mut self,
+        place: &Place,
+        dir: &DslDir,
+        head: &DslDataset,
+    ) -> Result<(), TaskError> {
+        let mos = self.mos;
+        let key = number_key(place.head.get());
+        if let Some(previous) = head.previous_snapshot {
+            let mut origin = self.dataset(previous)?;
+            if let Some(clones) = origin.next_clones {
+                mos.remove(clones, key.as_str())?;
+            }
+            origin.child_count = origin.child_count.saturating_sub(1);
+            mos.set_record(previous, &origin)?;
+        }
+        if let Some(origin) = dir.origin {
+            let origin_dir = self.dataset(origin)?.dir;
+            if let Some(clones) = self.dir(origin_dir)?.clones {
+                mos.remove(clones, key.as_str())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees the blocks that only the dataset has, or has them freed in the background.
+    fn free_contents(&mut self, place: &Place, head: &DslDataset) -> Result<(), TaskError> {
+        let birth = head.previous_snapshot_txg;
+        let blocks = (head.root, birth);
+        let id = (place.name.as_str(), place.head);
+        if !self.state.features.is_enabled(Feature::AsyncDestroy) {
+            self.log_dataset("destroy begin", id, " ".to_owned())?;
+            self.log_dataset("destroy", id, format!("(synchronous, mintxg={birth})"))?;
+            let pipeline = self.mos.objset().pipeline();
+            let free = |pointer: &_| self.free(pointer);
+            let sums = bptree::free_all(pipeline, blocks, (self.deflation(), &free))?;
+            let dirs = &mut self.state.dirs;
+            return Ok(dirs.charge(&self.mos, place.dir, SpaceClass::Head, -sums)?);
+        }
+        self.log_dataset("destroy", id, format!("(bptree, mintxg={birth})"))?;
+        let dir = self.dir(place.dir)?;
+        let sums = SpaceDelta {
+            used: dir.used.cast_signed(),
+            compressed: dir.compressed.cast_signed(),
+            uncompressed: dir.uncompressed.cast_signed(),
+        };
+        self.hand_to_freer(place.dir, sums)?;
+        let (mos, state) = (self.mos, &mut *self.state);
+        let list = &mut state.frees.destroyed;
+        Ok(DestroyedList::add(list, &mos, &mut state.features, blocks, sums)?)
+    }
+
+    /// Charges the directory of what is to be freed instead of a dataset's own.
+    pub(super) fn hand_to_freer(
+        &mut self,
+        dir: ObjectId,
+        sums: SpaceDelta,
+    ) -> Result<(), TaskError> {
+        let (mos, dirs) = (self.mos, &mut self.state.dirs);
+        dirs.charge(&mos, dir, SpaceClass::Head, -sums)?;
+        if let Some(free_dir) = self.state.frees.free_dir() {
+            dirs.charge(&mos, free_dir, SpaceClass::Head, sums)?;
+        }
+        Ok(())
+    }
+
+    fn destroy_head(&mut self, place: &Place, head: &DslDataset) -> Result<(), TaskError> {
+        let mos = self.mos;
+        self.destroy_bookmarks(place.head)?;
+        if let Some(names) = head.snapshot_names {
+            mos.destroy(names)?;
+        }
+        self.forget_errors(place.head)?;
+        if let Some(properties) = mos.object_of(DIRECTORY, "pool_props")?
+            && mos.number(properties, "bootfs")? == Some(place.head.get())
+        {
+            mos.set(properties, "bootfs", 0_u64)?;
+        }
+        self.destroy_extended(place.head)
+    }
+
+    /// Frees the object of a dataset or directory.
+    fn destroy_extended(&mut self, id: ObjectId) -> Result<(), TaskError> {
+        if is_zapified(self, id)? {
+            self.state.features.add(&self.mos, Feature::ExtensibleDataset, -1)?;
+        }
+        Ok(self.mos.destroy(id)?)
+    }
+
+    fn destroy_bookmarks(&mut self, head: ObjectId) -> Result<(), TaskError> {
+        let mos = self.mos;
+        if !is_zapified(self, head)? {
+            return Ok(());
+        }
+        let Some(zap) = mos.object_of(head, "com.delphix:bookmarks")? else { return Ok(()) };
+        for entry in mos.entries(zap)? {
+            let words: Vec<u64> = entry.value.integers().collect();
+            if words.len() > BOOKMARK_V1_WORDS {
+                self.state.features.add(&mos, Feature::BookmarkV2, -1)?;
+            }
+            let Ok(record) = BookmarkRecord::decode(words) else { continue };
+            if record.has_sums() {
+                self.state.features.add(&mos, Feature::BookmarkWritten, -1)?;
+            }
+            if let Some(list) = record.redaction {
+                mos.destroy(list)?;
+                self.state.features.add(&mos, Feature::RedactionBookmarks, -1)?;
+            }
+        }
+        mos.destroy(zap)?;
+        Ok(self.state.features.add(&mos, Feature::Bookmarks, -1)?)
+    }
+
+    /// Removes the dataset's part of the error logs (spec 01, section 7.3).
+    fn forget_errors(&mut self, head: ObjectId) -> Result<(), TaskError> {
+        let mos = self.mos;
+        if !self.state.features.is_enabled(Feature::HeadErrorLog) {
+            return Ok(());
+        }
+        for log in ["errlog_last", "errlog_scrub"] {
+            let Some(zap) = mos.object_of(DIRECTORY, log)? else { continue };
+            let key = number_key(head.get());
+            if let Some(errors) = mos.object_of(zap, &key)? {
+                mos.destroy(errors)?;
+                mos.remove(zap, key.as_str())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Destroys a directory whose head is gone.
+    fn destroy_dir(&mut self, place: &Place) -> Result<(), TaskError> {
+        let mos = self.mos;
+        self.state.dirs.change(&mos, place.dir, |dir| dir.head_dataset = None)?;
+        self.state.dirs.set_reservation(&mos, place.dir, 0)?;
+        let dir = self.dir(place.dir)?;
+        self.add_to_counts(dir.parent, Counted::FileSystems, -1)?;
+        if dir.used != 0 {
+            let problem = FormatError::invalid("DSL directory", "it uses space without a dataset");
+            tracing::warn!(dir = %place.dir, used = dir.used, %problem, "space is lost");
+        }
+        if let Some(delegations) = dir.delegations {
+            for entry in mos.entries(delegations)? {
+                if let Some(object) = entry.value.first_u64().and_then(|n| ObjectId(n).non_zero()) {
+                    mos.destroy(object)?;
+                }
+            }
+            mos.destroy(delegations)?;
+        }
+        for zap in [dir.children, dir.properties, dir.clones].into_iter().flatten() {
+            mos.destroy(zap)?;
+        }
+        if let Some(parent) = dir.parent
+            && let Some(children) = self.dir(parent)?.children
+            && let Some((_, name)) = place.name.rsplit_once('/')
+        {
+            mos.remove(children, name)?;
+        }
+        self.state.dirs.forget(place.dir);
+        self.destroy_extended(place.dir)
+    }
+
+    /// Leads a scan that is under way past a head that goes away (spec 04, section 20.5).
+    fn leave_scan(&mut self, head: ObjectId) -> Result<(), TaskError> {
+        const STATE: usize = 1;
+        const QUEUE: usize = 2;
+        const BOOKMARK: usize = 19;
+        const SCANNING: u64 = 1;
+        let mos = self.mos;
+        let Some(scan) = mos.lookup(DIRECTORY, "scan")? else { return Ok(()) };
+        let mut words: Vec<u64> = scan.integers().collect();
+        if words.get(STATE) != Some(&SCANNING) {
+            return Ok(());
+        }
+        if let Some(queue) = words.get(QUEUE).and_then(|queue| ObjectId(*queue).non_zero()) {
+            mos.remove(queue, number_key(head.get()).as_str())?;
+        }
+        if words.get(BOOKMARK) == Some(&head.get())
+            && let Some(bookmark) = words.get_mut(BOOKMARK..BOOKMARK + 4)
+        {
+            bookmark.copy_from_slice(&[u64::MAX, 0, 0, 0]);
+            let words = rzfs_zap::ZapValue::new(rzfs_zap::IntegerSize::Eight, &words);
+            mos.set(DIRECTORY, "scan", words)?;
+        }
+        Ok(())
+    }
+
+    /// The snapshot of nothing, of which all new datasets are clones; `None` in old pools.
+    pub(super) fn empty_origin(&mut self) -> Result<Option<ObjectId>, TaskError> {
+        let root = self.root_dir()?;
+        let Some(dir) = self.child_dir(root, "$ORIGIN")? else { return Ok(None) };
+        let Some(head) = self.dir(dir)?.head_dataset else { return Ok(None) };
+        let Some(names) = self.dataset(head)?.snapshot_names else { return Ok(None) };
+        Ok(self.mos.object_of(names, "$ORIGIN")?)
+    }
+}

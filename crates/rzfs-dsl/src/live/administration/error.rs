@@ -1,0 +1,253 @@
+//! Why a pool's datasets or properties are not changed.
+
+use crate::live::LiveError;
+use crate::{PoolError, dataset::DatasetError};
+use std::sync::Arc;
+
+/// Why a change that an administrator asked for was not made. Nothing has changed then.
+///
+/// The texts are OpenZFS's reasons: what follows `cannot create 'NAME': `.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// There is a dataset with the name.
+    #[error("dataset already exists")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// There is no dataset with the name.
+    #[error("dataset does not exist")]
+    NotFound {
+        /// The name.
+        name: String,
+    },
+    /// The dataset above does not exist.
+    #[error("parent does not exist")]
+    NoParent {
+        /// The name that was to be below it.
+        name: String,
+    },
+    /// The dataset above is a volume.
+    #[error("parent is not a filesystem")]
+    WrongParent {
+        /// The name that was to be below it.
+        name: String,
+    },
+    /// No dataset can have the name.
+    #[error("invalid name")]
+    InvalidName {
+        /// The name.
+        name: String,
+    },
+    /// The name, or that of a dataset below it, would have more than 255 bytes.
+    #[error("name is too long")]
+    NameTooLong {
+        /// The name.
+        name: String,
+    },
+    /// Datasets would be nested too deeply.
+    #[error("maximum name nesting depth exceeded")]
+    TooDeep {
+        /// The name.
+        name: String,
+    },
+    /// Somebody uses the dataset.
+    #[error("dataset is busy")]
+    Busy {
+        /// The dataset.
+        name: String,
+    },
+    /// There are datasets below.
+    #[error("filesystem has children")]
+    HasChildren {
+        /// The dataset.
+        name: String,
+    },
+    /// The dataset has snapshots.
+    #[error("filesystem has children")]
+    HasSnapshots {
+        /// The dataset.
+        name: String,
+    },
+    /// A dataset would be below itself.
+    #[error("New dataset name cannot be a descendant of current dataset name")]
+    BelowItself {
+        /// The dataset.
+        name: String,
+    },
+    /// A dataset cannot go to another pool, and the root of a pool cannot go anywhere.
+    #[error("operation crosses datasets or pools")]
+    CrossesPools {
+        /// The dataset.
+        name: String,
+    },
+    /// The operation is not for datasets of this kind.
+    #[error("operation not applicable to datasets of this type")]
+    WrongKind {
+        /// The dataset.
+        name: String,
+    },
+    /// A property has no such value.
+    #[error("'{property}' {problem}")]
+    InvalidValue {
+        /// The property.
+        property: String,
+        /// What values it has.
+        problem: &'static str,
+    },
+    /// There is no such property, or it does not apply to this kind of dataset or pool.
+    #[error("property doesn't apply to datasets of this type")]
+    UnknownProperty {
+        /// The property.
+        property: String,
+    },
+    /// The property cannot be set, or only when a dataset is made.
+    #[error("{property} property is readonly")]
+    ReadOnlyProperty {
+        /// The property.
+        property: String,
+    },
+    /// The property has no inherited value.
+    #[error("property cannot be inherited")]
+    NotInheritable {
+        /// The property.
+        property: String,
+    },
+    /// The name of a property has more than 255 bytes.
+    #[error("property name is too long")]
+    PropertyNameTooLong {
+        /// The property.
+        property: String,
+    },
+    /// The value of a property is too long.
+    #[error("property value too long")]
+    ValueTooLong {
+        /// The property.
+        property: String,
+    },
+    /// A quota is smaller than what is used or reserved already.
+    #[error("size is less than current used or reserved space")]
+    QuotaTooSmall {
+        /// The property.
+        property: String,
+    },
+    /// There is not so much space to reserve.
+    #[error("size is greater than available space")]
+    ReservationTooLarge {
+        /// The property.
+        property: String,
+    },
+    /// A feature has to be enabled first.
+    #[error("pool must be upgraded to set this property or value")]
+    FeatureDisabled {
+        /// The feature's name.
+        feature: &'static str,
+    },
+    /// There is no such feature, or this software does not have it.
+    #[error("invalid feature '{feature}'")]
+    UnknownFeature {
+        /// The feature.
+        feature: String,
+    },
+    /// A pool has this version already, or a later one, or the version does not exist.
+    #[error("invalid version {version}")]
+    InvalidVersion {
+        /// The version.
+        version: u64,
+    },
+    /// The datasets above have no room for what moves.
+    #[error("out of space")]
+    Quota {
+        /// The dataset.
+        name: String,
+    },
+    /// A device of the pool is missing.
+    #[error("one or more devices is currently unavailable")]
+    DeviceMissing,
+    /// The pool is full.
+    #[error("out of space")]
+    NoSpace,
+    /// The structure is one that this software does not change.
+    #[error("{what} of '{name}' cannot be changed")]
+    Unsupported {
+        /// The dataset.
+        name: String,
+        /// What it has.
+        what: &'static str,
+    },
+    /// Something of the pool cannot be read.
+    #[error("{0}")]
+    Unreadable(Arc<LiveError>),
+    /// A dataset cannot be read.
+    #[error(transparent)]
+    Dataset(Box<DatasetError>),
+    /// The pool is suspended.
+    #[error("pool I/O is currently suspended{}", reason.as_ref().map_or_else(String::new, |r| format!(": {r}")))]
+    Suspended {
+        /// Because of what.
+        reason: Option<Arc<LiveError>>,
+    },
+}
+
+impl ChangeError {
+    /// The errno that a caller of ZFS expects.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        const ENOENT: i32 = 2;
+        const EIO: i32 = 5;
+        const ENXIO: i32 = 6;
+        const E2BIG: i32 = 7;
+        const EAGAIN: i32 = 11;
+        const EBUSY: i32 = 16;
+        const EEXIST: i32 = 17;
+        const EXDEV: i32 = 18;
+        const EINVAL: i32 = 22;
+        const ENOSPC: i32 = 28;
+        const ENAMETOOLONG: i32 = 36;
+        const ENOTSUP: i32 = 95;
+        const EDQUOT: i32 = 122;
+        match self {
+            Self::NotFound { .. } | Self::NoParent { .. } => ENOENT,
+            Self::Exists { .. } | Self::HasChildren { .. } => EEXIST,
+            Self::Busy { .. } | Self::HasSnapshots { .. } => EBUSY,
+            Self::NameTooLong { .. } | Self::TooDeep { .. } | Self::PropertyNameTooLong { .. } => {
+                ENAMETOOLONG
+            }
+            Self::ValueTooLong { .. } => E2BIG,
+            Self::CrossesPools { .. } => EXDEV,
+            Self::InvalidName { .. }
+            | Self::BelowItself { .. }
+            | Self::WrongParent { .. }
+            | Self::WrongKind { .. }
+            | Self::InvalidValue { .. }
+            | Self::UnknownProperty { .. }
+            | Self::ReadOnlyProperty { .. }
+            | Self::NotInheritable { .. }
+            | Self::UnknownFeature { .. }
+            | Self::InvalidVersion { .. } => EINVAL,
+            Self::FeatureDisabled { .. } | Self::Unsupported { .. } => ENOTSUP,
+            Self::QuotaTooSmall { .. } | Self::ReservationTooLarge { .. } | Self::NoSpace => ENOSPC,
+            Self::DeviceMissing => ENXIO,
+            Self::Quota { .. } => EDQUOT,
+            Self::Unreadable(source) => source.errno(),
+            Self::Dataset(source) => source.errno(),
+            Self::Suspended { reason: Some(_) } => EIO,
+            Self::Suspended { reason: None } => EAGAIN,
+        }
+    }
+}
+
+impl From<DatasetError> for ChangeError {
+    fn from(source: DatasetError) -> Self {
+        match source {
+            DatasetError::NotFound { name } => Self::NotFound { name },
+            source => Self::Dataset(Box::new(source)),
+        }
+    }
+}
+
+impl From<PoolError> for ChangeError {
+    fn from(source: PoolError) -> Self {
+        Self::Unreadable(Arc::new(source.into()))
+    }
+}

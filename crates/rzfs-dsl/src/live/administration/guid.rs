@@ -1,0 +1,36 @@
+//! Giving a pool a new guid (`zpool reguid`).
+
+use super::{ChangeError, TaskContext, TaskError};
+use crate::live::LivePool;
+use crate::live::history::Event;
+use rzfs_format::Guid;
+
+impl LivePool {
+    /// Gives the pool another guid, so that it can be told from a copy of its devices; answers
+    /// with the new one.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: a device is missing: it would not be the pool's any more.
+    pub fn change_guid(&self) -> Result<Guid, ChangeError> {
+        self.administer(|context| context.change_guid())
+    }
+}
+
+impl TaskContext<'_> {
+    fn change_guid(&mut self) -> Result<Guid, TaskError> {
+        let vdevs = &self.pool.vdevs;
+        let is_whole = vdevs.leaves().all(|leaf| leaf.health().is_usable());
+        if !is_whole {
+            return Err(ChangeError::DeviceMissing.into());
+        }
+        let old = self.state.config.guid;
+        let new = self.pool.environment.guid();
+        vdevs.set_root_guid(new);
+        self.state.config.guid = new;
+        self.state.is_config_dirty = true;
+        vdevs.mark_all_configs_dirty();
+        let (operation, text) = ("guid change", format!("old={old} new={new}"));
+        self.log(&Event::Internal { operation, text, dataset: None })?;
+        Ok(new)
+    }
+}

@@ -1,0 +1,161 @@
+//! Finding datasets by name, as the syncing txg has them.
+
+use super::{ChangeError, TaskContext, TaskError};
+use crate::dataset::DatasetName;
+use crate::live::LiveError;
+use crate::live::mos::BonusRecord;
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use rzfs_dmu::Objset;
+use rzfs_format::dsl::{DslDataset, DslDir};
+use rzfs_format::objset::ObjsetType;
+use rzfs_format::{FormatError, ObjectId, ObjsetId};
+
+/// `/` in a name are fewer than this (`zfs_max_dataset_nesting`).
+pub(super) const MAX_NESTING: usize = 50;
+
+/// A head with its directory.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) name: String,
+    pub(super) dir: ObjectId,
+    pub(super) head: ObjectId,
+}
+
+/// Checks the name of a dataset that is to be; tells what is above it, and its last component.
+pub(super) fn check_new_name(name: &str) -> Result<(&str, &str), ChangeError> {
+    let too_long = || ChangeError::NameTooLong { name: name.to_owned() };
+    let invalid = || ChangeError::InvalidName { name: name.to_owned() };
+    if name.len() > DatasetName::MAX_LEN {
+        return Err(too_long());
+    }
+    let parsed = DatasetName::parse(name).ok_or_else(invalid)?;
+    let components = parsed.directories();
+    if parsed.snapshot().is_some()
+        || name.contains('%')
+        || components.clone().any(|component| matches!(component, "." | ".."))
+    {
+        return Err(invalid());
+    }
+    if components.count() > MAX_NESTING {
+        return Err(ChangeError::TooDeep { name: name.to_owned() });
+    }
+    name.rsplit_once('/').ok_or_else(|| ChangeError::Exists { name: name.to_owned() })
+}
+
+impl TaskContext<'_> {
+    /// The root directory.
+    pub(super) fn root_dir(&self) -> Result<ObjectId, LiveError> {
+        let missing = || FormatError::invalid("object directory", "it has no root_dataset");
+        let root = self.mos.object_of(DIRECTORY, "root_dataset")?;
+        root.ok_or_else(missing).map_err(LiveError::corrupt(DIRECTORY))
+    }
+
+    /// A directory as it is now.
+    pub(super) fn dir(&mut self, id: ObjectId) -> Result<DslDir, LiveError> {
+        self.state.dirs.get(&self.mos, id).cloned()
+    }
+
+    /// A head or snapshot as it is now.
+    pub(super) fn dataset(&self, id: ObjectId) -> Result<DslDataset, LiveError> {
+        self.mos.record(id)
+    }
+
+    /// The directory `name` in another one.
+    pub(super) fn child_dir(
+        &mut self,
+        parent: ObjectId,
+        name: &str,
+    ) -> Result<Option<ObjectId>, LiveError> {
+        let Some(children) = self.dir(parent)?.children else { return Ok(None) };
+        let Some(child) = self.mos.object_of(children, name)? else { return Ok(None) };
+        if self.dir(child)?.parent == Some(parent) {
+            return Ok(Some(child));
+        }
+        let problem = FormatError::invalid("DSL directory", "its parent is another directory");
+        Err(LiveError::corrupt(child)(problem))
+    }
+
+    /// The head with this name, if there is one.
+    pub(super) fn find(&mut self, name: &str) -> Result<Option<Place>, LiveError> {
+        let Some(parsed) = DatasetName::parse(name).filter(|name| name.snapshot().is_none()) else {
+            return Ok(None);
+        };
+        let mut components = parsed.directories();
+        if components.next() != Some(self.pool.name.as_str()) {
+            return Ok(None);
+        }
+        let mut dir = self.root_dir()?;
+        for component in components {
+            let Some(child) = self.child_dir(dir, component)? else { return Ok(None) };
+            dir = child;
+        }
+        let Some(head) = self.dir(dir)?.head_dataset else { return Ok(None) };
+        Ok(Some(Place { name: name.to_owned(), dir, head }))
+    }
+
+    /// The head with this name.
+    pub(super) fn head(&mut self, name: &str) -> Result<Place, TaskError> {
+        let not_found = || ChangeError::NotFound { name: name.to_owned() };
+        Ok(self.find(name)?.ok_or_else(not_found)?)
+    }
+
+    /// The file system in which `name` is to be made.
+    pub(super) fn parent_of_new(&mut self, name: &str, parent: &str) -> Result<Place, TaskError> {
+        let no_parent = || ChangeError::NoParent { name: name.to_owned() };
+        let parent = self.find(parent)?.ok_or_else(no_parent)?;
+        if self.objset_type(parent.head)? == ObjsetType::Zfs {
+            Ok(parent)
+        } else {
+            Err(ChangeError::WrongParent { name: name.to_owned() }.into())
+        }
+    }
+
+    /// What a head holds.
+    pub(super) fn objset_type(&self, head: ObjectId) -> Result<ObjsetType, LiveError> {
+        let open = self.pool.heads.lock().get(head).cloned();
+        if let Some(open) = open {
+            return Ok(open.objset().synced().objset_type());
+        }
+        let root = self.dataset(head)?.root;
+        let pipeline = self.mos.objset().pipeline();
+        let objset = Objset::open(pipeline, ObjsetId(head.get()), &root, None)?;
+        Ok(objset.objset_type())
+    }
+
+    /// The names and directories right below, also those that no user sees.
+    pub(super) fn children(&mut self, dir: ObjectId) -> Result<Vec<(String, ObjectId)>, LiveError> {
+        let Some(children) = self.dir(dir)?.children else { return Ok(Vec::new()) };
+        let entries = self.mos.entries(children)?;
+        let named = entries.iter().filter_map(|entry| {
+            let name = String::from_utf8_lossy(entry.name()).into_owned();
+            Some((name, ObjectId(entry.value.first_u64()?)))
+        });
+        Ok(named.collect())
+    }
+}
+
+/// Whether an object has a ZAP beside its bonus, as extended directories and datasets have.
+pub(super) fn is_zapified(context: &TaskContext<'_>, id: ObjectId) -> Result<bool, LiveError> {
+    let object = context.mos.object(id)?;
+    debug_assert!([DslDir::BONUS_TYPE, DslDataset::BONUS_TYPE].contains(&object.bonus_type()?));
+    Ok(object.object_type()? == rzfs_format::object_type::ObjectType::ZAP_METADATA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_names_have_a_parent_and_no_strange_parts() {
+        assert_eq!(check_new_name("tank/a/b").unwrap(), ("tank/a", "b"));
+        let errno = |name: &str| check_new_name(name).unwrap_err().errno();
+        for name in ["tank/", "tank/a@b", "tank/%recv", "tank/..", "tank/$x", "tank/a//b"] {
+            assert_eq!(errno(name), 22, "{name}");
+        }
+        assert_eq!(errno("tank"), 17);
+        assert_eq!(errno(&format!("tank/{}", "x".repeat(251))), 36);
+        assert!(check_new_name(&format!("tank/{}", "x".repeat(250))).is_ok());
+        assert!(check_new_name(&format!("tank{}", "/x".repeat(49))).is_ok());
+        assert_eq!(errno(&format!("tank{}", "/x".repeat(50))), 36);
+    }
+}

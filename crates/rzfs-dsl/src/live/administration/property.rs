@@ -1,0 +1,429 @@
+//! Setting and inheriting properties of datasets (spec 04, sections 12.3 and 13.3).
+
+use super::place::Place;
+use super::property_rules::{self, Known};
+use super::values::in_force;
+use super::{ChangeError, TaskContext, TaskError};
+use crate::dataset::property::{Inheritance, NativeProperty};
+use crate::dataset::{DatasetKind, DatasetName};
+use crate::live::LivePool;
+use crate::live::dir::SpaceClass;
+use crate::live::head::refreservation_excess;
+use crate::live::space::{SpaceDelta, SpaceTier};
+use crate::pool::text;
+use rzfs_format::ObjectId;
+use rzfs_format::dsl::DslDataset;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::ObjsetType;
+use rzfs_zap::ZapValue;
+
+/// The version in which values that were received are kept apart.
+const RECEIVED_VERSION: u64 = 22;
+/// The version in which snapshots have properties.
+const SNAPSHOT_PROPERTIES_VERSION: u64 = 12;
+
+/// What becomes of a property that loses its own value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inherit {
+    /// It has the value of the dataset above, or its default.
+    Parent,
+    /// It has the value that a send stream brought, if one did.
+    Received,
+}
+
+/// A change of one property whose form has been checked.
+#[derive(Clone, Debug)]
+pub(super) struct PropertyChange {
+    pub(super) name: String,
+    known: Known,
+    value: Option<ZapValue>,
+    inherit: Inherit,
+}
+
+/// Which of the properties that count space a change is one of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Limit {
+    Quota,
+    Reservation,
+    RefQuota,
+    RefReservation,
+    Count,
+}
+
+impl PropertyChange {
+    fn set(kind: DatasetKind, name: &str, value: &ZapValue) -> Result<Self, ChangeError> {
+        let known = property_rules::known(kind, name)?;
+        property_rules::check_value(known, name, value)?;
+        let value = Some(value.clone());
+        Ok(Self { name: name.to_owned(), known, value, inherit: Inherit::Parent })
+    }
+
+    fn inherit(kind: DatasetKind, name: &str, inherit: Inherit) -> Result<Self, ChangeError> {
+        let known = property_rules::known(kind, name)?;
+        let is_own =
+            matches!(known, Known::Native(native) if native.inheritance == Inheritance::Own);
+        if is_own && inherit == Inherit::Parent {
+            return Err(ChangeError::NotInheritable { property: name.to_owned() });
+        }
+        Ok(Self { name: name.to_owned(), known, value: None, inherit })
+    }
+
+    /// The properties of a new dataset of this kind.
+    pub(super) fn of_new(
+        kind: DatasetKind,
+        properties: &[(String, ZapValue)],
+    ) -> Result<Vec<Self>, ChangeError> {
+        properties.iter().map(|(name, value)| Self::set(kind, name, value)).collect()
+    }
+
+    fn limit(&self) -> Option<Limit> {
+        Some(match self.name.as_str() {
+            "quota" => Limit::Quota,
+            "reservation" => Limit::Reservation,
+            "refquota" => Limit::RefQuota,
+            "refreservation" => Limit::RefReservation,
+            "filesystem_limit" | "snapshot_limit" => Limit::Count,
+            _ => return None,
+        })
+    }
+
+    fn number(&self) -> Option<u64> {
+        self.value.as_ref().and_then(ZapValue::first_u64)
+    }
+
+    /// Checks that the pool has what the value needs.
+    fn check_features(&self, context: &TaskContext<'_>) -> Result<(), ChangeError> {
+        let feature = self.number().and_then(|n| property_rules::needed_feature(&self.name, n));
+        match feature.filter(|feature| !context.state.features.is_enabled(*feature)) {
+            Some(feature) => Err(ChangeError::FeatureDisabled { feature: feature.name() }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl LivePool {
+    /// Sets properties of a file system, volume or snapshot: all of them, or none. What is open is
+    /// written accordingly when this returns.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: a property does not exist, does not apply or cannot have the value.
+    pub fn set_properties(
+        &self,
+        name: &str,
+        properties: &[(String, ZapValue)],
+    ) -> Result<(), ChangeError> {
+        let (name, properties) = (name.to_owned(), properties.to_vec());
+        self.administer(move |context| {
+            context.change_properties(&name, |kind| {
+                let set =
+                    |(name, value): &(String, ZapValue)| PropertyChange::set(kind, name, value);
+                properties.iter().map(set).collect()
+            })
+        })
+    }
+
+    /// Sets one property, as [`LivePool::set_properties`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_property(
+        &self,
+        name: &str,
+        property: &str,
+        value: ZapValue,
+    ) -> Result<(), ChangeError> {
+        self.set_properties(name, &[(property.to_owned(), value)])
+    }
+
+    /// Takes a property's own value away.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: the property does not exist, does not apply or is not inherited.
+    pub fn inherit_property(
+        &self,
+        name: &str,
+        property: &str,
+        inherit: Inherit,
+    ) -> Result<(), ChangeError> {
+        let (name, property) = (name.to_owned(), property.to_owned());
+        self.administer(move |context| {
+            context.change_properties(&name, |kind| {
+                Ok(vec![PropertyChange::inherit(kind, &property, inherit)?])
+            })
+        })
+    }
+}
+
+impl TaskContext<'_> {
+    fn change_properties(
+        &mut self,
+        name: &str,
+        changes: impl FnOnce(DatasetKind) -> Result<Vec<PropertyChange>, ChangeError>,
+    ) -> Result<(), TaskError> {
+        let parsed = DatasetName::parse(name);
+        if let Some(snapshot) = parsed.and_then(|name| name.snapshot()) {
+            let head = parsed.map(|name| name.head()).unwrap_or_default();
+            return self.change_snapshot_properties((name, head, snapshot), changes);
+        }
+        let (place, changes) = self.check(|this| {
+            let place = this.head(name)?;
+            let kind = match this.objset_type(place.head)? {
+                ObjsetType::Zvol => DatasetKind::Volume,
+                _ => DatasetKind::FileSystem,
+            };
+            let changes = changes(kind)?;
+            for change in &changes {
+                this.check_value(&place, change, &changes)?;
+            }
+            Ok((place, changes))
+        })?;
+        self.require_space(SpaceTier::Reserved)?;
+        for change in &changes {
+            self.change_property(&place, change)?;
+        }
+        Ok(())
+    }
+
+    /// Checks a property that a new dataset below `parent` is to have.
+    pub(super) fn check_new_value(
+        &mut self,
+        parent: ObjectId,
+        change: &PropertyChange,
+    ) -> Result<(), TaskError> {
+        change.check_features(self)?;
+        let property = change.name.clone();
+        let new = change.number().unwrap_or(0);
+        if matches!(change.limit(), Some(Limit::Reservation | Limit::RefReservation))
+            && new > self.available(parent)?
+        {
+            return Err(ChangeError::ReservationTooLarge { property }.into());
+        }
+        Ok(())
+    }
+
+    /// Checks a change of a property of a dataset that exists; `together`: what changes with it.
+    fn check_value(
+        &mut self,
+        place: &Place,
+        change: &PropertyChange,
+        together: &[PropertyChange],
+    ) -> Result<(), TaskError> {
+        change.check_features(self)?;
+        let Some(limit) = change.limit() else { return Ok(()) };
+        let new = change.number().unwrap_or(0);
+        let property = change.name.clone();
+        let dir = self.dir(place.dir)?;
+        let with = |name: &str, now: u64| {
+            let other = together.iter().find(|other| other.name == name);
+            other.map_or(now, |other| other.number().unwrap_or(0))
+        };
+        match limit {
+            Limit::Quota => {
+                if new != 0 && (new < with("reservation", dir.reserved) || new < dir.used) {
+                    return Err(ChangeError::QuotaTooSmall { property }.into());
+                }
+            }
+            Limit::Reservation => {
+                let quota = with("quota", dir.quota);
+                let more = dir.used.max(new).saturating_sub(dir.used.max(dir.reserved));
+                let room = match dir.parent {
+                    Some(parent) if more > 0 => self.available(parent)?,
+                    _ => self.pool_space().saturating_sub(dir.used),
+                };
+                if more > room || (new > dir.reserved && quota != 0 && new > quota) {
+                    return Err(ChangeError::ReservationTooLarge { property }.into());
+                }
+            }
+            Limit::RefQuota => {
+                let head = self.dataset(place.head)?;
+                if new != 0 && new < head.referenced {
+                    return Err(ChangeError::QuotaTooSmall { property }.into());
+                }
+            }
+            Limit::RefReservation => {
+                let head = self.dataset(place.head)?;
+                let old = self.own_number(place.dir, "refreservation")?;
+                let quota = with("quota", dir.quota);
+                let more = refreservation_excess(new, head.unique)
+                    .saturating_sub(refreservation_excess(old, head.unique));
+                if more > self.available(place.dir)? || (more > 0 && quota != 0 && new > quota) {
+                    return Err(ChangeError::ReservationTooLarge { property }.into());
+                }
+            }
+            Limit::Count => {}
+        }
+        Ok(())
+    }
+
+    /// Makes a change that was checked, with what follows from it.
+    pub(super) fn change_property(
+        &mut self,
+        place: &Place,
+        change: &PropertyChange,
+    ) -> Result<(), TaskError> {
+        let old_refreservation = match change.limit() {
+            Some(Limit::RefReservation) => self.own_number(place.dir, &change.name)?,
+            _ => 0,
+        };
+        let zap = match self.dir(place.dir)?.properties {
+            Some(zap) => zap,
+            None => {
+                let zap = self.mos.create_zap(ObjectType::DSL_PROPS)?;
+                self.state.dirs.change(&self.mos, place.dir, |dir| dir.properties = Some(zap))?;
+                zap
+            }
+        };
+        self.store(zap, change)?;
+        match change.limit() {
+            Some(Limit::Quota) => {
+                let quota = self.own_number(place.dir, &change.name)?;
+                self.state.dirs.change(&self.mos, place.dir, |dir| dir.quota = quota)?;
+            }
+            Some(Limit::Reservation) => {
+                let reserved = self.own_number(place.dir, &change.name)?;
+                self.state.dirs.set_reservation(&self.mos, place.dir, reserved)?;
+            }
+            Some(Limit::RefReservation) => {
+                let new = self.own_number(place.dir, &change.name)?;
+                self.charge_refreservation(place, old_refreservation, new)?;
+            }
+            Some(Limit::Count) if change.number().is_some_and(|limit| limit != u64::MAX) => {
+                self.start_counting(place.dir)?;
+            }
+            Some(Limit::Count | Limit::RefQuota) | None => {}
+        }
+        self.state.changed.push(place.name.clone());
+        self.log_change(place, change)
+    }
+
+    /// Charges a directory for what its head reserves beyond what it has.
+    pub(super) fn charge_refreservation(
+        &mut self,
+        place: &Place,
+        old: u64,
+        new: u64,
+    ) -> Result<(), TaskError> {
+        let unique = self.dataset(place.head)?.unique;
+        let more = refreservation_excess(new, unique)
+            .wrapping_sub(refreservation_excess(old, unique))
+            .cast_signed();
+        let delta = SpaceDelta { used: more, ..SpaceDelta::default() };
+        let class = SpaceClass::RefReservation;
+        Ok(self.state.dirs.charge(&self.mos, place.dir, class, delta)?)
+    }
+
+    /// Changes a ZAP of properties.
+    fn store(&mut self, zap: ObjectId, change: &PropertyChange) -> Result<(), TaskError> {
+        let mos = self.mos;
+        let key = |suffix: &str| format!("{}{suffix}", change.name);
+        let (name, unknown, hidden) = (key(""), key("$iuv"), key("$inherit"));
+        mos.remove(zap, unknown.as_str())?;
+        let Some(value) = &change.value else {
+            mos.remove(zap, name.as_str())?;
+            let hides = change.inherit == Inherit::Parent
+                && self.state.config.version >= RECEIVED_VERSION
+                && mos.lookup(zap, "$hasrecvd")?.is_some();
+            if hides {
+                mos.set(zap, hidden.as_str(), 0_u64)?;
+            } else if change.inherit == Inherit::Received {
+                mos.remove(zap, hidden.as_str())?;
+            }
+            return Ok(());
+        };
+        mos.remove(zap, hidden.as_str())?;
+        let substitute = change
+            .number()
+            .and_then(|number| property_rules::shown_to_old_software(&change.name, number));
+        match substitute {
+            Some(substitute) => {
+                mos.set(zap, name.as_str(), substitute)?;
+                mos.set(zap, unknown.as_str(), value.clone())?;
+            }
+            None => mos.set(zap, name.as_str(), value.clone())?,
+        }
+        Ok(())
+    }
+
+    fn log_change(&mut self, place: &Place, change: &PropertyChange) -> Result<(), TaskError> {
+        let (operation, value) = match &change.value {
+            Some(value) => ("set", Some(value.clone())),
+            None => {
+                let inheritance = match change.known {
+                    Known::User => Inheritance::Inherited,
+                    Known::Native(native) => native.inheritance,
+                };
+                let dirs = &mut self.state.dirs;
+                let value = in_force(&self.mos, dirs, place.dir, &change.name, inheritance)?;
+                ("inherit", value)
+            }
+        };
+        let shown = match (value, change.known) {
+            (Some(value), _) => stored_text(&value),
+            (None, Known::User) => String::new(),
+            (None, Known::Native(native)) => default_text(native),
+        };
+        let text = format!("{}={shown}", change.name);
+        Ok(self.log_dataset(operation, (&place.name, place.head), text)?)
+    }
+
+    fn change_snapshot_properties(
+        &mut self,
+        (name, head, snapshot): (&str, &str, &str),
+        changes: impl FnOnce(DatasetKind) -> Result<Vec<PropertyChange>, ChangeError>,
+    ) -> Result<(), TaskError> {
+        let (place, id, mut phys, changes) = self.check(|this| {
+            let not_found = || ChangeError::NotFound { name: name.to_owned() };
+            if this.state.config.version < SNAPSHOT_PROPERTIES_VERSION {
+                return Err(ChangeError::WrongKind { name: name.to_owned() }.into());
+            }
+            let place = this.head(head)?;
+            let names = this.dataset(place.head)?.snapshot_names.ok_or_else(not_found)?;
+            let id = this.mos.object_of(names, snapshot)?.ok_or_else(not_found)?;
+            let phys = this.dataset(id)?;
+            Ok((place, id, phys, changes(DatasetKind::Snapshot)?))
+        })?;
+        self.require_space(SpaceTier::Reserved)?;
+        let zap = self.snapshot_properties(id, &mut phys)?;
+        for change in &changes {
+            self.store(zap, change)?;
+            let place = Place { name: name.to_owned(), head: id, ..place.clone() };
+            self.log_change(&place, change)?;
+        }
+        if self.mos.entries(zap)?.is_empty() {
+            self.mos.destroy(zap)?;
+            phys.properties = None;
+            self.mos.set_record(id, &phys)?;
+        }
+        Ok(())
+    }
+
+    fn snapshot_properties(
+        &mut self,
+        id: ObjectId,
+        phys: &mut DslDataset,
+    ) -> Result<ObjectId, TaskError> {
+        if let Some(zap) = phys.properties {
+            return Ok(zap);
+        }
+        let zap = self.mos.create_zap(ObjectType::DSL_PROPS)?;
+        phys.properties = Some(zap);
+        self.mos.set_record(id, phys)?;
+        Ok(zap)
+    }
+}
+
+/// A stored value as the history has it: numbers in decimal.
+fn stored_text(value: &ZapValue) -> String {
+    match value.first_u64().filter(|_| value.integer_size() == rzfs_zap::IntegerSize::Eight) {
+        Some(number) => number.to_string(),
+        None => text(value.as_bytes().unwrap_or_default()),
+    }
+}
+
+fn default_text(native: &NativeProperty) -> String {
+    match (native.default_number(), native.default_value()) {
+        (Some(number), _) => number.to_string(),
+        (None, crate::dataset::property::PropertyValue::Text(text)) => text,
+        (None, crate::dataset::property::PropertyValue::Number(number)) => number.to_string(),
+    }
+}

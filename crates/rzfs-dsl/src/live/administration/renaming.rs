@@ -1,0 +1,193 @@
+//! Renaming file systems and volumes within their pool (spec 04, section 11.5).
+
+use super::counts::Counted;
+use super::place::{Place, check_new_name};
+use super::{ChangeError, TaskContext, TaskError};
+use crate::dataset::DatasetName;
+use crate::live::dir::{MAX_DEPTH, SpaceClass};
+use crate::live::space::{SpaceDelta, SpaceTier};
+use crate::live::{LiveError, LivePool};
+use rzfs_format::dsl::DslDir;
+use rzfs_format::{FormatError, ObjectId};
+
+impl LivePool {
+    /// Gives a file system or volume, and all below it, another name.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: there is no such dataset, the new name is taken or impossible, or what is
+    /// above it is no file system or has no room.
+    pub fn rename_dataset(&self, from: &str, to: &str) -> Result<(), ChangeError> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.administer(move |context| context.rename_dataset(&from, &to))
+    }
+}
+
+/// A rename that was checked.
+struct Move<'a> {
+    place: Place,
+    dir: DslDir,
+    old_parent: ObjectId,
+    new_parent: ObjectId,
+    last: &'a str,
+}
+
+impl TaskContext<'_> {
+    fn rename_dataset(&mut self, from: &str, to: &str) -> Result<(), TaskError> {
+        let Move { place, dir, old_parent, new_parent, last } =
+            self.check(|this| this.check_rename(from, to))?;
+        self.require_space(SpaceTier::Reserved)?;
+        let mos = self.mos;
+        self.log_dataset("rename", (from, place.head), format!("-> {to}"))?;
+        if old_parent != new_parent {
+            self.move_counts(place.dir, (old_parent, new_parent))?;
+            self.charge_parent(old_parent, &dir, -1)?;
+            self.charge_parent(new_parent, &dir, 1)?;
+        }
+        let old_name = from.rsplit_once('/').map_or(from, |(_, name)| name);
+        let (old_names, new_names) = (self.child_map(old_parent)?, self.child_map(new_parent)?);
+        mos.remove(old_names, old_name)?;
+        mos.insert(new_names, last, place.dir.get())?;
+        self.state.dirs.change(&mos, place.dir, |dir| dir.parent = Some(new_parent))?;
+        self.state.changed.push(to.to_owned());
+        Ok(())
+    }
+
+    /// The ZAP of the directories in a directory.
+    fn child_map(&mut self, parent: ObjectId) -> Result<ObjectId, LiveError> {
+        let missing = || FormatError::invalid("DSL directory", "it has no map of children");
+        self.dir(parent)?.children.ok_or_else(missing).map_err(LiveError::corrupt(parent))
+    }
+
+    fn check_rename<'a>(&mut self, from: &str, to: &'a str) -> Result<Move<'a>, TaskError> {
+        let place = self.head(from)?;
+        let dir = self.dir(place.dir)?;
+        let crosses = || ChangeError::CrossesPools { name: from.to_owned() };
+        let old_parent = dir.parent.ok_or_else(crosses)?;
+        if to.split('/').next() != Some(self.pool.name.as_str()) {
+            return Err(crosses().into());
+        }
+        let (parent, last) = check_new_name(to)?;
+        if to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
+            return Err(ChangeError::BelowItself { name: from.to_owned() }.into());
+        }
+        let new_parent = self.parent_of_new(to, parent)?.dir;
+        if self.child_dir(new_parent, last)?.is_some() {
+            return Err(ChangeError::Exists { name: to.to_owned() }.into());
+        }
+        let nesting = to.matches('/').count();
+        self.check_names_below(place.dir, to.len(), nesting, 0)?;
+        if old_parent != new_parent {
+            self.check_room(&place, &dir, new_parent)?;
+        }
+        Ok(Move { place, dir, old_parent, new_parent, last })
+    }
+
+    /// Checks that nothing below gets too long a name, or too deep a place.
+    fn check_names_below(
+        &mut self,
+        dir: ObjectId,
+        len: usize,
+        nesting: usize,
+        depth: usize,
+    ) -> Result<(), TaskError> {
+        if depth == MAX_DEPTH {
+            let problem = FormatError::invalid("DSL directory", "the tree is too deep");
+            return Err(LiveError::corrupt(dir)(problem).into());
+        }
+        let head = self.dir(dir)?.head_dataset;
+        let names = match head {
+            Some(head) => self.dataset(head)?.snapshot_names,
+            None => None,
+        };
+        let snapshots = match names {
+            Some(names) => self.mos.entries(names)?,
+            None => Vec::new(),
+        };
+        let longest = snapshots.iter().map(|entry| entry.name().len() + 1).max().unwrap_or(0);
+        if len + longest > DatasetName::MAX_LEN {
+            let name = String::from("a dataset or snapshot below it");
+            return Err(ChangeError::NameTooLong { name }.into());
+        }
+        for (name, child) in self.children(dir)? {
+            if nesting + 1 >= super::place::MAX_NESTING {
+                return Err(ChangeError::TooDeep { name }.into());
+            }
+            self.check_names_below(child, len + 1 + name.len(), nesting + 1, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the new branch, up to where it meets the old one, has room.
+    fn check_room(
+        &mut self,
+        place: &Place,
+        dir: &DslDir,
+        new_parent: ObjectId,
+    ) -> Result<(), TaskError> {
+        let wanted = dir.used.max(dir.reserved);
+        let above: Vec<ObjectId> = self.chain(place.dir)?;
+        let mut room = u64::MAX;
+        for id in self.chain(new_parent)?.into_iter().filter(|id| !above.contains(id)) {
+            let dir = self.dir(id)?;
+            if dir.quota != 0 {
+                room = room.min(dir.quota.saturating_sub(dir.used));
+            }
+        }
+        if wanted > room {
+            return Err(ChangeError::Quota { name: place.name.clone() }.into());
+        }
+        Ok(())
+    }
+
+    /// A directory and those above it.
+    fn chain(&mut self, dir: ObjectId) -> Result<Vec<ObjectId>, LiveError> {
+        let mut chain = Vec::new();
+        let mut level = Some(dir);
+        while let Some(id) = level.filter(|_| chain.len() < MAX_DEPTH) {
+            chain.push(id);
+            level = self.dir(id)?.parent;
+        }
+        Ok(chain)
+    }
+
+    /// Takes a directory's space from a parent, or gives it to one.
+    fn charge_parent(
+        &mut self,
+        parent: ObjectId,
+        dir: &DslDir,
+        sign: i64,
+    ) -> Result<(), TaskError> {
+        let signed = |bytes: u64| bytes.cast_signed().wrapping_mul(sign);
+        let delta = SpaceDelta {
+            used: signed(dir.used),
+            compressed: signed(dir.compressed),
+            uncompressed: signed(dir.uncompressed),
+        };
+        let (mos, dirs) = (self.mos, &mut self.state.dirs);
+        dirs.charge(&mos, parent, SpaceClass::Children, delta)?;
+        let excess = signed(dir.reserved.saturating_sub(dir.used));
+        let delta = SpaceDelta { used: excess, ..SpaceDelta::default() };
+        Ok(dirs.charge(&mos, parent, SpaceClass::ChildReservations, delta)?)
+    }
+
+    /// Counts a directory and what is below it on another branch.
+    fn move_counts(
+        &mut self,
+        dir: ObjectId,
+        (old_parent, new_parent): (ObjectId, ObjectId),
+    ) -> Result<(), TaskError> {
+        // A branch that counts wants to know what comes to it.
+        if self.count(new_parent, Counted::FileSystems)?.is_some()
+            && self.count(dir, Counted::FileSystems)?.is_none()
+        {
+            self.start_counting(dir)?;
+        }
+        for (what, itself) in [(Counted::FileSystems, 1), (Counted::Snapshots, 0)] {
+            let below = self.count(dir, what)?.unwrap_or(0).cast_signed();
+            let moved = below.saturating_add(itself);
+            self.add_to_counts(Some(old_parent), what, -moved)?;
+            self.add_to_counts(Some(new_parent), what, moved)?;
+        }
+        Ok(())
+    }
+}

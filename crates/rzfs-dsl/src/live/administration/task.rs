@@ -1,0 +1,155 @@
+//! Tasks: changes that administrators ask for, made by the thread that syncs.
+
+use super::ChangeError;
+use crate::live::LiveError;
+use crate::live::frees::free_block;
+use crate::live::history::{self, Event, Occasion};
+use crate::live::mos::MosTx;
+use crate::live::pool::{Inner, LivePool};
+use crate::live::space::{Deflation, SpaceTier};
+use crate::live::sync::SyncState;
+use parking_lot::Mutex;
+use rzfs_dmu::live::Transaction;
+use rzfs_dmu::txg::OpenTx;
+use rzfs_format::{BlockPointer, ObjectId};
+use rzfs_metaslab::allocator::SyncPass;
+use std::sync::Arc;
+
+/// What a task writes, about: a few blocks of the MOS.
+const TASK_BYTES: u64 = 128 << 10;
+
+/// A change of the pool's own objects, made in the first pass of a txg. An error ends the txg.
+pub(crate) type Task = Box<dyn FnOnce(&mut TaskContext<'_>) -> Result<(), LiveError> + Send>;
+
+/// Why a task was not done.
+#[derive(Debug)]
+pub(crate) enum TaskError {
+    /// Nothing has changed.
+    Refused(ChangeError),
+    /// Something may have changed: the txg cannot be completed.
+    Failed(LiveError),
+}
+
+impl From<ChangeError> for TaskError {
+    fn from(error: ChangeError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<LiveError> for TaskError {
+    fn from(error: LiveError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// What a task works with.
+pub(crate) struct TaskContext<'a> {
+    pub(crate) pool: &'a Inner,
+    pub(crate) state: &'a mut SyncState,
+    pub(crate) mos: MosTx<'a>,
+    pub(crate) space: &'a SyncPass<'a>,
+}
+
+impl LivePool {
+    /// Has a task done in the next txg; it is on disk when this returns.
+    ///
+    /// # Errors
+    /// The task refused, or the pool is suspended.
+    pub(crate) fn administer<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&mut TaskContext<'_>) -> Result<T, TaskError> + Send + 'static,
+    ) -> Result<T, ChangeError> {
+        let suspended = || ChangeError::Suspended { reason: self.failure() };
+        let answer = Arc::new(Mutex::new(None));
+        let to_answer = Arc::clone(&answer);
+        let task: Task = Box::new(move |context| {
+            let result = match task(context) {
+                Ok(value) => Ok(value),
+                Err(TaskError::Refused(error)) => Err(error),
+                Err(TaskError::Failed(error)) => return Err(error),
+            };
+            *to_answer.lock() = Some(result);
+            Ok(())
+        });
+        let engine = &self.inner().engine;
+        // The transaction keeps the group open until the task is in its list.
+        let tx: OpenTx = engine.begin_unthrottled(&[]).map_err(|_| suspended())?;
+        let txg = tx.txg();
+        self.inner().tasks.lock().push(task);
+        drop(tx);
+        engine.wait_synced(txg).map_err(|_| suspended())?;
+        let answer = answer.lock().take();
+        answer.unwrap_or_else(|| Err(suspended()))
+    }
+}
+
+impl TaskContext<'_> {
+    /// Does the part of a task that changes nothing: what cannot be read is a reason to refuse.
+    pub(crate) fn check<T>(
+        &mut self,
+        check: impl FnOnce(&mut Self) -> Result<T, TaskError>,
+    ) -> Result<T, TaskError> {
+        match check(self) {
+            Err(TaskError::Failed(error)) => Err(ChangeError::Unreadable(Arc::new(error)).into()),
+            other => other,
+        }
+    }
+
+    /// Refuses when the pool is so full that the task cannot be sure of room for what it writes.
+    pub(crate) fn require_space(&mut self, tier: SpaceTier) -> Result<(), TaskError> {
+        self.check(|this| {
+            let root = this.root_dir()?;
+            let pool = this.pool.usable_space(tier);
+            let room = this.state.dirs.available(&this.mos, root, pool)?;
+            if room < TASK_BYTES { Err(ChangeError::NoSpace.into()) } else { Ok(()) }
+        })
+    }
+
+    /// Bytes that the pool has for datasets, used or not.
+    pub(crate) fn pool_space(&self) -> u64 {
+        self.pool.usable_space(SpaceTier::Normal)
+    }
+
+    /// Bytes that can still be charged to a directory.
+    pub(crate) fn available(&mut self, dir: ObjectId) -> Result<u64, LiveError> {
+        let pool = self.pool_space();
+        self.state.dirs.available(&self.mos, dir, pool)
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        self.pool.environment.now()
+    }
+
+    pub(crate) fn deflation(&self) -> Deflation<'_> {
+        Deflation::new(&self.pool.vdevs, self.state.is_deflated)
+    }
+
+    /// Gives the space of a block back at once.
+    pub(crate) fn free(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+        free_block(self.space, self.pool.mos.objset().pipeline(), pointer)
+    }
+
+    /// Appends to the pool's history.
+    pub(crate) fn log(&mut self, event: &Event) -> Result<(), LiveError> {
+        let Some(history) = self.state.history else { return Ok(()) };
+        let environment = &self.pool.environment;
+        let occasion = Occasion {
+            txg: self.mos.tx().txg(),
+            time: environment.now(),
+            host: environment.host().name.as_deref().unwrap_or("(none)"),
+        };
+        history::append(&self.mos, history, event, occasion)
+    }
+
+    /// Appends what was done with a dataset to the pool's history.
+    pub(crate) fn log_dataset(
+        &mut self,
+        operation: &'static str,
+        (name, object): (&str, ObjectId),
+        text: String,
+    ) -> Result<(), LiveError> {
+        let dataset = Some((name.to_owned(), object));
+        self.log(&Event::Internal { operation, text, dataset })
+    }
+}

@@ -1,0 +1,83 @@
+//! Enabling features, and upgrading the pool's version (spec 01, section 5).
+
+use super::{ChangeError, TaskContext, TaskError};
+use crate::live::history::Event;
+use crate::live::{LivePool, allocation};
+use crate::pool::is_supported;
+use rzfs_format::features::Feature;
+use rzfs_format::uberblock::FEATURES_VERSION;
+
+/// The version from which on an upgrade only changes the number: later ones than this added
+/// nothing that has to be made for datasets that exist.
+const OLDEST_UPGRADED: u64 = 26;
+/// The last version before features.
+const LAST_NUMBERED: u64 = 28;
+
+impl LivePool {
+    /// Enables features, and those that they depend on. Those that are enabled already stay so.
+    ///
+    /// Compression that follows from a new feature, as that of metadata with lz4, is used when the
+    /// pool is opened the next time.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: the pool's version has no features, or this software does not have one of
+    /// them.
+    pub fn enable_features(&self, features: &[Feature]) -> Result<(), ChangeError> {
+        let features = features.to_vec();
+        self.administer(move |context| context.enable_features(&features))
+    }
+
+    /// Raises the pool's version; with 5000 it has features, none of which is enabled.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: the version does not exist or is not later than the pool's, or the pool is
+    /// older than version 26.
+    pub fn upgrade_version(&self, version: u64) -> Result<(), ChangeError> {
+        self.administer(move |context| context.upgrade_version(version))
+    }
+}
+
+impl TaskContext<'_> {
+    fn enable_features(&mut self, features: &[Feature]) -> Result<(), TaskError> {
+        let version = self.state.config.version;
+        if version < FEATURES_VERSION {
+            return Err(ChangeError::InvalidVersion { version }.into());
+        }
+        if let Some(feature) = features.iter().find(|feature| !is_supported(**feature)) {
+            let feature = feature.name().to_owned();
+            return Err(ChangeError::UnknownFeature { feature }.into());
+        }
+        let txg = rzfs_dmu::live::Transaction::txg(self.mos.tx());
+        for feature in features {
+            if self.state.features.is_enabled(*feature) {
+                continue;
+            }
+            self.state.features.enable(&self.mos, *feature, txg)?;
+            let (operation, text) = ("set", format!("feature@{}=enabled", feature.name()));
+            self.log(&Event::Internal { operation, text, dataset: None })?;
+        }
+        let features = allocation::space_features(&self.state.features);
+        self.pool.allocator.set_features(features);
+        self.state.is_config_dirty = true;
+        Ok(())
+    }
+
+    fn upgrade_version(&mut self, version: u64) -> Result<(), TaskError> {
+        let old = self.state.config.version;
+        let exists =
+            (OLDEST_UPGRADED..=LAST_NUMBERED).contains(&version) || version == FEATURES_VERSION;
+        if !exists || version <= old {
+            return Err(ChangeError::InvalidVersion { version }.into());
+        }
+        if old < OLDEST_UPGRADED {
+            return Err(ChangeError::InvalidVersion { version: old }.into());
+        }
+        self.state.features.set_version(version);
+        self.state.features.create_tables(&self.mos)?;
+        self.state.config.version = version;
+        self.state.is_config_dirty = true;
+        self.pool.vdevs.mark_all_configs_dirty();
+        let (operation, text) = ("upgrade", format!("from {old} to {version}"));
+        Ok(self.log(&Event::Internal { operation, text, dataset: None })?)
+    }
+}

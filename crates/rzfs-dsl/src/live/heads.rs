@@ -1,0 +1,106 @@
+//! The heads of a pool that are open for changes.
+//!
+//! A head is open as long as somebody has it or something of it is dirty. Opening reads the last
+//! durable uberblock; that is right only for heads that are not open, so both are done under one
+//! lock.
+
+use super::LiveDataset;
+use super::pool::Inner;
+use crate::dataset::{DatasetError, DatasetTree};
+use rzfs_format::ObjectId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The heads that are open.
+#[derive(Debug, Default)]
+pub(super) struct Heads {
+    open: BTreeMap<ObjectId, Arc<LiveDataset>>,
+    /// Destroyed in the txg that is being synced: on disk they exist still.
+    destroyed: BTreeSet<ObjectId>,
+}
+
+impl Heads {
+    pub(super) fn insert(&mut self, dataset: LiveDataset) -> Arc<LiveDataset> {
+        let dataset = Arc::new(dataset);
+        self.open.insert(dataset.id(), Arc::clone(&dataset));
+        dataset
+    }
+
+    pub(super) fn get(&self, id: ObjectId) -> Option<&Arc<LiveDataset>> {
+        self.open.get(&id)
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<LiveDataset>> {
+        self.open.values().cloned().collect()
+    }
+
+    pub(super) fn is_destroyed(&self, id: ObjectId) -> bool {
+        self.destroyed.contains(&id)
+    }
+
+    /// Closes the heads that nobody has and of which nothing is dirty.
+    fn close_unused(&mut self) {
+        self.open.retain(|_, dataset| is_used(dataset) || !dataset.objset().is_clean());
+    }
+}
+
+fn is_used(dataset: &Arc<LiveDataset>) -> bool {
+    Arc::strong_count(dataset) > 1 || dataset.objset().is_shared()
+}
+
+impl Inner {
+    pub(super) fn add_dataset(&self, dataset: LiveDataset) -> Arc<LiveDataset> {
+        self.heads.lock().insert(dataset)
+    }
+
+    pub(super) fn datasets(&self) -> Vec<Arc<LiveDataset>> {
+        self.heads.lock().all()
+    }
+
+    /// Takes a head away that is to be destroyed, unless somebody has it.
+    pub(super) fn retire_dataset(&self, id: ObjectId) -> bool {
+        let mut heads = self.heads.lock();
+        if heads.get(id).is_some_and(is_used) {
+            return false;
+        }
+        heads.open.remove(&id);
+        heads.destroyed.insert(id)
+    }
+
+    /// Has open heads follow what a txg, which is on disk now, has changed about the datasets with
+    /// these names and those below them.
+    pub(super) fn settle_datasets(&self, changed: &[String]) {
+        let open = {
+            let mut heads = self.heads.lock();
+            heads.destroyed.clear();
+            heads.close_unused();
+            if changed.is_empty() {
+                return;
+            }
+            heads.all()
+        };
+        let settled = self.dataset_tree().and_then(|tree| {
+            open.iter().try_for_each(|dataset| self.settle(dataset, &tree, changed))
+        });
+        if let Err(error) = settled {
+            tracing::warn!(%error, "properties of open datasets are not what they should be");
+        }
+    }
+
+    fn settle(
+        &self,
+        open: &LiveDataset,
+        tree: &DatasetTree,
+        changed: &[String],
+    ) -> Result<(), DatasetError> {
+        let dataset = tree.by_object(open.id())?;
+        let is_below = |above: &String| {
+            let rest = dataset.name().strip_prefix(above.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if changed.iter().any(is_below) {
+            open.follow(&dataset, self.has_lz4)?;
+        }
+        Ok(())
+    }
+}
