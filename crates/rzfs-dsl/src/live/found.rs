@@ -134,6 +134,7 @@ impl Inner {
             has_lz4: has(Feature::Lz4Compress),
             engine,
             committed: RwLock::new(committed),
+            async_free_blocks: options.async_free_blocks,
             heads: Mutex::default(),
             tasks: Mutex::default(),
             state: Mutex::new(state),

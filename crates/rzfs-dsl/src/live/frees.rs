@@ -18,10 +18,6 @@ use rzfs_metaslab::allocator::SyncPass;
 /// Without log space maps, blocks that die from this pass on are freed with the next txg
 /// (`zfs_sync_pass_deferred_free`).
 const DEFERRED_FREE_PASS: u32 = 2;
-/// Blocks of destroyed datasets that are freed in one txg (`zfs_async_block_max_blocks` has no
-/// such limit; the txg's time has).
-const BACKGROUND_BLOCKS: usize = 100_000;
-
 /// Gives the space of a block back. What a gang header hides that cannot be read is lost: it
 /// stays allocated.
 pub(crate) fn free_block(
@@ -112,11 +108,11 @@ impl FreeLists {
         mos: &MosTx<'_>,
         dirs: &mut Directories,
         features: &mut Features,
-        deflation: Deflation<'_>,
+        (deflation, limit): (Deflation<'_>, usize),
         free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
     ) -> Result<(), LiveError> {
         let mut sums = SpaceDelta::default();
-        let mut left = BACKGROUND_BLOCKS;
+        let mut left = limit;
         if let Some(list) = self.background.filter(|_| self.has_background) {
             let progress = bpobj::drain(mos, list, left, deflation, |pointer| {
                 left = left.saturating_sub(1);

@@ -215,6 +215,7 @@ impl Inner {
             has_lz4,
             engine: TxgEngine::new(pool.txg(), options.txg),
             committed: RwLock::new(committed),
+            async_free_blocks: options.async_free_blocks,
             heads: Mutex::default(),
             tasks: Mutex::default(),
             state: Mutex::new(state),

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// `zfs_txg_timeout`.
 const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// OpenZFS has no such limit on a txg's blocks, but one on its time.
+const ASYNC_FREE_BLOCKS: usize = 100_000;
+
 /// What the owner of a pool that changes decides.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveOptions {
@@ -24,6 +27,8 @@ pub struct LiveOptions {
     pub space: SpaceTunables,
     /// Threads that encode blocks.
     pub threads: usize,
+    /// Blocks of destroyed datasets that are freed in one txg (`zfs_async_block_max_blocks`).
+    pub async_free_blocks: usize,
 }
 
 impl LiveOptions {
@@ -74,6 +79,7 @@ impl Default for LiveOptions {
             txg: TxgOptions { limits, timeout: TXG_TIMEOUT },
             space: SpaceTunables { physical_memory: memory, ..SpaceTunables::default() },
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            async_free_blocks: ASYNC_FREE_BLOCKS,
         }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) struct Inner {
     pub(super) mos: LiveMos,
     pub(super) mos_policy: ObjsetPolicy,
     pub(super) has_lz4: bool,
+    pub(super) async_free_blocks: usize,
     pub(super) engine: Arc<TxgEngine>,
     pub(super) committed: RwLock<Committed>,
     pub(super) heads: Mutex<Heads>,

@@ -303,7 +303,8 @@ impl Inner {
         let SyncState { frees, dirs, features, .. } = state;
         frees.free_dead(mos, features, deflation, &free)?;
         if mos.tx().pass() == 1 {
-            frees.free_background(mos, dirs, features, deflation, &free)?;
+            let limit = (deflation, self.async_free_blocks);
+            frees.free_background(mos, dirs, features, limit, &free)?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Whole pools: made, filled, exported, looked at by OpenZFS's zdb, read and changed again.
 
+mod datasets;
 mod world;
 
 use rzfs_format::ObjectId;

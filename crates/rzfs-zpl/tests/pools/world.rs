@@ -131,7 +131,7 @@ impl World {
         Session { pool, fs }
     }
 
-    fn import(&self, options: &OpenOptions) -> Pool {
+    pub(crate) fn import(&self, options: &OpenOptions) -> Pool {
         let sources = [DeviceSource::Path(self.dir.path().to_owned())];
         let discovery = Discovery::search(&sources, options);
         let found = discovery.matching(NAME).next().unwrap();
@@ -155,9 +155,13 @@ impl World {
 
     /// Opens the pool for writing.
     pub(crate) fn open(&self) -> Session {
+        self.open_with(&PoolOptions::default())
+    }
+
+    pub(crate) fn open_with(&self, pool_options: &PoolOptions) -> Session {
         let options = OpenOptions::new().access(rzfs_blockdev::Access::ReadWrite);
         let pool = self.import(&options);
-        Self::session(LivePool::open(&pool, environment(), &PoolOptions::default()).unwrap())
+        Self::session(LivePool::open(&pool, environment(), pool_options).unwrap())
     }
 
     /// The root file system as it is on disk.
