@@ -9,6 +9,7 @@ mod fuzz;
 mod golden;
 mod hostile;
 mod process;
+mod reference;
 mod rzfs;
 mod setup;
 mod zdb_oracle;
@@ -50,6 +51,8 @@ enum Chore {
     },
     /// Damage the golden pools in many ways, and read everything that is left of them.
     Hostile(hostile::Hostile),
+    /// Let rzfs and the kernel of OpenZFS change the same pools in turns.
+    Reference(reference::Reference),
     /// Install the Debian packages that tests and demo need; without root, name them.
     Setup,
     /// Run everything that has to pass: formatting, lints, documentation, tests.
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(fuzz) => fuzz::run(&fuzz),
         Chore::Golden { filter, damage } => golden::run(&filter, damage),
         Chore::Hostile(hostile) => hostile::run(&hostile),
+        Chore::Reference(reference) => reference::run(&reference),
         Chore::Setup => setup::run(),
         Chore::Test => checks::run(),
         Chore::ZdbOracle(oracle) => zdb_oracle::run(&oracle),

@@ -1,0 +1,25 @@
+//! Proofs of the write engine: pools that are made, changed, cut off and judged.
+//!
+//! ```text
+//! Shape ── PoolFiles::create ── OpenPool: a LivePool with its file systems
+//!                                  │ fill, change          what users do
+//!                                  │ record                what they see: a manifest
+//!                                  ▼
+//!                               images ── OpenZFS's zdb, OpenZFS's kernel, rzfs' own walker
+//! ```
+//! `cargo xtask reference` lets the kernel of OpenZFS and rzfs change the same pools in turns.
+#![forbid(unsafe_code)]
+
+mod error;
+mod files;
+mod fill;
+mod opened;
+mod shape;
+mod view;
+
+pub use error::ProofError;
+pub use files::Files;
+pub use fill::{Changes, change, fill};
+pub use opened::{OpenPool, PoolFiles, Settings, open_for_reading, read_dataset};
+pub use shape::{FeatureSet, SHAPES, Shape};
+pub use view::{Names, View, differences, record};

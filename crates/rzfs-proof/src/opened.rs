@@ -1,0 +1,315 @@
+//! Pools that are made and opened for changes, with all their file systems.
+
+use crate::{ProofError, Shape};
+use rzfs_blockdev::{Access, BlockDevice, OpenOptions};
+use rzfs_dsl::Pool;
+use rzfs_dsl::dataset::{Dataset, DatasetKind};
+use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, HostIdentity, ImportOptions};
+use rzfs_dsl::live::{
+    Environment, LiveOptions as PoolOptions, LivePool, NewPool, SystemEnvironment,
+};
+use rzfs_format::config::{LastHost, PoolConfig};
+use rzfs_format::nvlist::NvList;
+use rzfs_format::pool_state::PoolState;
+use rzfs_format::znode::Timestamp;
+use rzfs_format::{Txg, VdevId};
+use rzfs_vdev::create::{DeviceOpener, NewDevice, PlanOptions, TopSpec, VdevSpec};
+use rzfs_vdev::label::NewLabel;
+use rzfs_vdev::{TreeOptions, VdevKind, VdevTree};
+use rzfs_zpl::live::{
+    DnodeSize, LiveFileSystem, LiveOptions, NewFileSystem, SystemClock, WallClock, XattrStore,
+};
+use rzfs_zpl::{FileSystem, FileSystemOptions, ZplError};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The version of pools with features.
+const FEATURES_VERSION: u64 = 5000;
+/// When root directories of new pools are made.
+const CREATION: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+
+/// How pools are opened.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What the owner of a pool decides.
+    pub pool: PoolOptions,
+    /// Random numbers, and the pool's clock.
+    pub environment: Arc<dyn Environment>,
+    /// The clock of files.
+    pub clock: Arc<dyn WallClock>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let host = HostIdentity { id: 0, name: Some("proof".to_owned()) };
+        Self {
+            pool: PoolOptions::default(),
+            environment: Arc::new(SystemEnvironment::new(host)),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// A pool that is open for changes, with its file systems.
+#[derive(Debug)]
+pub struct OpenPool {
+    /// The pool.
+    pub pool: LivePool,
+    /// Its file systems by name.
+    pub file_systems: BTreeMap<String, Arc<LiveFileSystem>>,
+}
+
+impl OpenPool {
+    /// Makes a pool on devices that [`Shape::devices`] names.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn create(
+        shape: &Shape,
+        devices: &BTreeMap<&'static str, Arc<dyn BlockDevice>>,
+        settings: &Settings,
+    ) -> Result<Self, ProofError> {
+        let spec = VdevSpec::parse(&shape.words(str::to_owned))?;
+        spec.check_new_pool()?;
+        let mut identity = 0;
+        let mut open = |letters: Vec<String>| -> Result<Vec<NewDevice>, ProofError> {
+            let device = |letter: String| {
+                let device = devices.get(&*letter).ok_or(ProofError::NoPool(letter))?;
+                identity += 1;
+                let path = device.name().to_owned();
+                Ok(NewDevice { path, kind: VdevKind::File, identity, device: Arc::clone(device) })
+            };
+            letters.into_iter().map(device).collect()
+        };
+        let mut tops = Vec::new();
+        for TopSpec { layout, bias, devices } in spec.tops {
+            tops.push(TopSpec { layout, bias, devices: open(devices)? });
+        }
+        let spec = VdevSpec { tops, spares: open(spec.spares)?, caches: open(spec.caches)? };
+        Self::of_spec(shape, spec, settings)
+    }
+
+    fn of_spec(
+        shape: &Shape,
+        spec: VdevSpec<NewDevice>,
+        settings: &Settings,
+    ) -> Result<Self, ProofError> {
+        let environment = &settings.environment;
+        let plan = PlanOptions { ashift: shape.ashift, ..PlanOptions::default() };
+        let mut new = spec.plan(&plan, &mut || environment.random())?;
+        let guid = environment.guid();
+        let root = new.root(guid, Txg(4));
+        let vdevs = Arc::new(VdevTree::open(root, &new.devices, TreeOptions::default())?);
+        for (vdev, bias) in new.take_biases() {
+            let vdev = VdevId(u32::try_from(vdev).unwrap_or(u32::MAX));
+            vdevs.set_allocation_bias(vdev, bias);
+        }
+        let config = PoolConfig {
+            version: FEATURES_VERSION,
+            name: shape.name.to_owned(),
+            state: PoolState::Active,
+            txg: Txg(0),
+            guid,
+            errata: Some(0),
+            comment: None,
+            compatibility: None,
+            host: LastHost {
+                id: environment.host().id.into(),
+                name: environment.host().name.clone(),
+            },
+            vdev_children: None,
+            holes: Vec::new(),
+            split_guid: None,
+            features_for_read: Some(Vec::new()),
+            vdev_tree: NvList::new(),
+        };
+        vdevs.write_new_labels(&config, vdevs.top_levels(), None, Txg(4))?;
+        NewLabel::write_all(&new.auxiliary_labels(FEATURES_VERSION)?, None)?;
+        let new_pool = NewPool {
+            config,
+            features: shape.features.features(),
+            vdevs,
+            properties: vec![("ashift".to_owned(), shape.ashift.into())],
+            root_properties: Vec::new(),
+            root: &NewFileSystem::new(CREATION, environment.random()),
+            command: (format!("zpool create {} {}", shape.name, shape.vdevs), 0),
+        };
+        let pool = LivePool::create(new_pool, Arc::clone(environment), &settings.pool)?;
+        Self::of_pool(pool, settings)
+    }
+
+    /// Opens a pool for changes.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn open(
+        sources: &[DeviceSource],
+        name: &str,
+        settings: &Settings,
+    ) -> Result<Self, ProofError> {
+        let options = OpenOptions::new().access(Access::ReadWrite);
+        let pool = import(sources, name, &options, settings)?;
+        let live = LivePool::open(&pool, Arc::clone(&settings.environment), &settings.pool)?;
+        Self::of_pool(live, settings)
+    }
+
+    fn of_pool(pool: LivePool, settings: &Settings) -> Result<Self, ProofError> {
+        let root = pool.dataset_tree()?.root()?;
+        let caches = FileSystemOptions::default().caches;
+        let mut file_systems = BTreeMap::new();
+        for dataset in std::iter::once(root.clone()).chain(root.descendants()?) {
+            if dataset.kind()? != DatasetKind::FileSystem {
+                continue;
+            }
+            let at = |source: ZplError| ProofError::at(dataset.name(), source);
+            let mut options = options_of(&dataset, settings).map_err(at)?;
+            options.reading.caches = caches.clone();
+            let live = pool.open_dataset(&dataset)?;
+            let engine = Arc::clone(pool.engine());
+            let fs = LiveFileSystem::open(live.objset().clone(), engine, options).map_err(at)?;
+            fs.drain_unlinked().map_err(at)?;
+            file_systems.insert(dataset.name().to_owned(), fs);
+        }
+        Ok(Self { pool, file_systems })
+    }
+
+    /// The root file system, and its name.
+    ///
+    /// # Errors
+    /// There is none: its head is of no kind that can be changed.
+    pub fn root(&self) -> Result<(&str, &Arc<LiveFileSystem>), ProofError> {
+        let first = self.file_systems.iter().find(|(name, _)| !name.contains('/'));
+        let (name, fs) = first.ok_or(ProofError::NoPool("a root file system".to_owned()))?;
+        Ok((name, fs))
+    }
+
+    /// Writes everything, and leaves the pool to whoever wants it next.
+    ///
+    /// # Errors
+    /// The pool is suspended.
+    pub fn export(self) -> Result<(), ProofError> {
+        for (name, fs) in self.file_systems {
+            fs.flush_access_times().map_err(|source| ProofError::at(&name, source))?;
+        }
+        Ok(self.pool.export()?)
+    }
+}
+
+fn options_of(dataset: &Dataset, settings: &Settings) -> Result<LiveOptions, ZplError> {
+    let reading = FileSystemOptions::of_dataset(dataset, FEATURES_VERSION)?;
+    let mut options = LiveOptions::new(reading, settings.environment.random());
+    options.xattr_store = match &*dataset.text("xattr")? {
+        "dir" | "on" => XattrStore::Directory,
+        _ => XattrStore::SystemAttribute,
+    };
+    options.dnode_size = match &*dataset.text("dnodesize")? {
+        "legacy" => DnodeSize::LEGACY,
+        "auto" => DnodeSize::AUTO,
+        kib => kib
+            .trim_end_matches('k')
+            .parse::<u32>()
+            .ok()
+            .and_then(|kib| DnodeSize::of_bytes(kib.saturating_mul(1024)))
+            .unwrap_or(DnodeSize::LEGACY),
+    };
+    options.clock = Arc::clone(&settings.clock);
+    Ok(options)
+}
+
+fn import(
+    sources: &[DeviceSource],
+    name: &str,
+    options: &OpenOptions,
+    settings: &Settings,
+) -> Result<Pool, ProofError> {
+    let discovery = Discovery::search(sources, options);
+    let found = discovery.matching(name).next().ok_or(ProofError::NoPool(name.to_owned()))?;
+    let options = ImportOptions {
+        host: settings.environment.host().clone(),
+        host_check: HostCheck::Override,
+        arc_max: settings.pool.arc_max,
+        ..ImportOptions::default()
+    };
+    Ok(Pool::import(found, &options).map_err(Box::new)?)
+}
+
+/// Opens a pool for reading.
+///
+/// # Errors
+/// [`ProofError`].
+pub fn open_for_reading(
+    sources: &[DeviceSource],
+    name: &str,
+    settings: &Settings,
+) -> Result<Pool, ProofError> {
+    import(sources, name, &OpenOptions::new(), settings)
+}
+
+/// Opens a file system or snapshot for reading.
+///
+/// # Errors
+/// [`ProofError`].
+pub fn read_dataset(pool: &Pool, name: &str) -> Result<FileSystem, ProofError> {
+    let dataset = pool.datasets().open(name)?;
+    FileSystem::of_dataset(&dataset, pool.version()).map_err(|source| ProofError::at(name, source))
+}
+
+/// A pool in image files, in a directory of its own.
+#[derive(Clone, Debug)]
+pub struct PoolFiles {
+    dir: PathBuf,
+    name: String,
+}
+
+impl PoolFiles {
+    /// The pool of this name whose images are in a directory.
+    #[must_use]
+    pub fn new(dir: &Path, name: &str) -> Self {
+        Self { dir: dir.to_owned(), name: name.to_owned() }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The pool's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sources(&self) -> [DeviceSource; 1] {
+        [DeviceSource::Path(self.dir.clone())]
+    }
+
+    /// Makes the pool, in new files.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn create(&self, shape: &Shape, settings: &Settings) -> Result<OpenPool, ProofError> {
+        let words = shape.words(|letter| self.dir.join(letter).display().to_string());
+        let mut opener = DeviceOpener::new(OpenOptions::new(), Some(shape.device_size));
+        let spec = VdevSpec::parse(&words)?.open(&mut opener)?;
+        opener.keep_files();
+        OpenPool::of_spec(shape, spec, settings)
+    }
+
+    /// Opens the pool for changes.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn open(&self, settings: &Settings) -> Result<OpenPool, ProofError> {
+        OpenPool::open(&self.sources(), &self.name, settings)
+    }
+
+    /// Opens the pool for reading.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn read(&self, settings: &Settings) -> Result<Pool, ProofError> {
+        open_for_reading(&self.sources(), &self.name, settings)
+    }
+}

@@ -1,0 +1,87 @@
+//! Shapes of pools that are put to the proof.
+
+use rzfs_format::features::Feature;
+
+/// Which features a new pool has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FeatureSet {
+    /// All that `zpool create` enables.
+    Default,
+    /// None: `zpool create -d`.
+    None,
+    /// All that `zpool create` enables, but log space maps.
+    NoLogSpaceMap,
+}
+
+impl FeatureSet {
+    /// The features that are enabled.
+    #[must_use]
+    pub fn features(self) -> Vec<Feature> {
+        let all = Feature::ALL.iter().copied().filter(|feature| feature.is_enabled_by_upgrade());
+        match self {
+            Self::Default => all.collect(),
+            Self::None => Vec::new(),
+            Self::NoLogSpaceMap => all.filter(|it| *it != Feature::LogSpaceMap).collect(),
+        }
+    }
+}
+
+/// A shape of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Shape {
+    /// The pool's name.
+    pub name: &'static str,
+    /// The words of `zpool create`; a capital letter stands for a device.
+    pub vdevs: &'static str,
+    /// The property `ashift`.
+    pub ashift: u64,
+    /// Its features.
+    pub features: FeatureSet,
+    /// Bytes of each device.
+    pub device_size: u64,
+}
+
+const MIB: u64 = 1 << 20;
+
+const fn shape(name: &'static str, vdevs: &'static str, ashift: u64) -> Shape {
+    Shape { name, vdevs, ashift, features: FeatureSet::Default, device_size: 96 * MIB }
+}
+
+/// Every layout of vdevs, every ashift, and pools without features.
+pub const SHAPES: [Shape; 13] = [
+    shape("single", "A", 12),
+    shape("single9", "A", 9),
+    shape("stripe", "A B C", 12),
+    shape("mirror", "mirror A B", 12),
+    shape("raidz1", "raidz1 A B C", 12),
+    shape("raidz2", "raidz2 A B C D E", 9),
+    Shape { device_size: 128 * MIB, ..shape("raidz2x13", "raidz2 A B C D", 13) },
+    shape("raidz3", "raidz3 A B C D E F", 12),
+    shape("draid1", "draid1:2d:5c:1s A B C D E", 12),
+    shape("classes", "mirror A B special mirror C D log E", 12),
+    Shape { features: FeatureSet::None, ..shape("nofeatures", "A", 12) },
+    Shape { features: FeatureSet::NoLogSpaceMap, ..shape("nologs", "mirror A B", 12) },
+    shape("single13", "A", 13),
+];
+
+impl Shape {
+    /// The shape with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        SHAPES.into_iter().find(|shape| shape.name == name)
+    }
+
+    /// The words of `zpool create`, with what `device` makes of each device's letter.
+    pub(crate) fn words(&self, mut device: impl FnMut(&str) -> String) -> Vec<String> {
+        let word = |word: &str| match word.chars().next() {
+            Some('A'..='Z') => device(word),
+            _ => word.to_owned(),
+        };
+        self.vdevs.split(' ').map(word).collect()
+    }
+
+    /// The letters of its devices.
+    pub fn devices(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.vdevs.split(' ').filter(|word| word.starts_with(|c: char| c.is_ascii_uppercase()))
+    }
+}

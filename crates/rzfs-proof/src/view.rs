@@ -1,0 +1,215 @@
+//! What users see of a file system, as a manifest.
+
+use crate::ProofError;
+use bytes::Bytes;
+use rzfs_format::ObjectId;
+use rzfs_format::dirent::FileKind;
+use rzfs_testkit::{Entry, EntryKind, FileSystemManifest};
+use rzfs_zpl::live::LiveFileSystem;
+use rzfs_zpl::{Attributes, DirCookie, FileSystem, ZplError};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// Bytes of a file that are read at once.
+const READ_SIZE: u64 = 1 << 20;
+
+/// Names in a directory, with the files that they name.
+pub type Names = Vec<(Vec<u8>, ObjectId)>;
+
+/// A file system that can be looked at.
+pub trait View {
+    /// The root directory.
+    fn root(&self) -> ObjectId;
+    /// The names in a directory, without `.`, `..` and `.zfs`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn names(&self, directory: ObjectId) -> Result<Names, ZplError>;
+    /// The attributes of a file.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn attributes(&self, file: ObjectId) -> Result<Attributes, ZplError>;
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn target(&self, link: ObjectId) -> Result<Vec<u8>, ZplError>;
+    /// Contents of a file: at most so many bytes from an offset on, none at the end.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn contents(&self, file: ObjectId, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError>;
+    /// Extended attributes of a file.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn xattrs(&self, file: ObjectId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, ZplError>;
+}
+
+macro_rules! view {
+    ($($kind:ty),*) => {
+        $(impl View for $kind {
+            fn root(&self) -> ObjectId {
+                self.root()
+            }
+
+            fn names(&self, directory: ObjectId) -> Result<Names, ZplError> {
+                let mut names = Names::new();
+                self.read_dir(directory, DirCookie::START, |entry| {
+                    if !matches!(entry.name, b"." | b".." | b".zfs") {
+                        names.push((entry.name.to_vec(), entry.object));
+                    }
+                    ControlFlow::Continue(())
+                })?;
+                Ok(names)
+            }
+
+            fn attributes(&self, file: ObjectId) -> Result<Attributes, ZplError> {
+                self.attributes(file)
+            }
+
+            fn target(&self, link: ObjectId) -> Result<Vec<u8>, ZplError> {
+                self.read_link(link)
+            }
+
+            fn contents(
+                &self,
+                file: ObjectId,
+                offset: u64,
+                len: u64,
+            ) -> Result<Vec<Bytes>, ZplError> {
+                self.read_segments(file, offset, len)
+            }
+
+            fn xattrs(&self, file: ObjectId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, ZplError> {
+                let names = self.xattr_names(file)?;
+                names.into_iter().map(|name| Ok((name.clone(), self.xattr(file, &name)?))).collect()
+            }
+        })*
+    };
+}
+
+view!(LiveFileSystem, FileSystem);
+
+/// Writes down what users see.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn record(view: &impl View) -> Result<FileSystemManifest, ProofError> {
+    let mut manifest = FileSystemManifest {
+        root_xattrs: view.xattrs(view.root()).map_err(|source| ProofError::at("", source))?,
+        ..FileSystemManifest::default()
+    };
+    let mut directories = vec![(Vec::new(), view.root())];
+    while let Some((directory, object)) = directories.pop() {
+        let at = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        let names = view.names(object);
+        for (name, file) in names.map_err(|source| ProofError::at(&at(&directory), source))? {
+            let path =
+                if directory.is_empty() { name } else { [&directory[..], b"/", &name].concat() };
+            let entry = entry(view, file).map_err(|source| ProofError::at(&at(&path), source))?;
+            if entry.kind == EntryKind::Directory {
+                directories.push((path.clone(), file));
+            }
+            manifest.entries.insert(path, entry);
+        }
+    }
+    Ok(manifest)
+}
+
+const fn entry_kind(kind: FileKind) -> EntryKind {
+    match kind {
+        FileKind::Fifo => EntryKind::Fifo,
+        FileKind::CharDevice => EntryKind::CharDevice,
+        FileKind::Directory => EntryKind::Directory,
+        FileKind::BlockDevice => EntryKind::BlockDevice,
+        FileKind::Regular => EntryKind::Regular,
+        FileKind::Symlink => EntryKind::Symlink,
+        FileKind::Socket => EntryKind::Socket,
+    }
+}
+
+fn entry(view: &impl View, file: ObjectId) -> Result<Entry, ZplError> {
+    let attributes = view.attributes(file)?;
+    let kind = entry_kind(attributes.kind);
+    let nanoseconds = i128::from(attributes.mtime.nanoseconds);
+    let device = (attributes.device.major, attributes.device.minor);
+    Ok(Entry {
+        kind,
+        mode: attributes.permissions.into(),
+        links: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        size: attributes.size,
+        mtime: i128::from(attributes.mtime.seconds) * 1_000_000_000 + nanoseconds,
+        target: match kind {
+            EntryKind::Symlink => view.target(file)?,
+            _ => Vec::new(),
+        },
+        sha256: match kind {
+            EntryKind::Regular => Some(digest(view, file)?),
+            _ => None,
+        },
+        device: match kind {
+            EntryKind::CharDevice | EntryKind::BlockDevice => Some(device),
+            _ => None,
+        },
+        xattrs: view.xattrs(file)?,
+    })
+}
+
+fn digest(view: &impl View, file: ObjectId) -> Result<[u8; 32], ZplError> {
+    let mut digest = Sha256::new();
+    let mut offset = 0;
+    loop {
+        let segments = view.contents(file, offset, READ_SIZE)?;
+        if segments.is_empty() {
+            return Ok(digest.finalize().into());
+        }
+        for segment in segments {
+            digest.update(&segment);
+            offset += segment.len() as u64;
+        }
+    }
+}
+
+/// In what the second manifest differs from the first, a line for each file. What is covered by
+/// other file systems in either of them is left out.
+#[must_use]
+pub fn differences(expected: &FileSystemManifest, found: &FileSystemManifest) -> Vec<String> {
+    let is_covered = |path: &[u8]| {
+        expected.covered.iter().chain(&found.covered).any(|mount| {
+            path.strip_prefix(&mount[..])
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        })
+    };
+    let mut out = Vec::new();
+    if expected.root_xattrs != found.root_xattrs {
+        out.push("the root directory has other extended attributes".to_owned());
+    }
+    for (path, entry) in expected.entries.iter().filter(|(path, _)| !is_covered(path)) {
+        let name = String::from_utf8_lossy(path);
+        match found.entries.get(path) {
+            None => out.push(format!("{name:?} is missing")),
+            Some(other) if other != entry => {
+                out.push(format!("{name:?} is {}, was {}", show(other), show(entry)));
+            }
+            Some(_) => {}
+        }
+    }
+    let unexpected = found.entries.keys().filter(|path| !expected.entries.contains_key(*path));
+    for path in unexpected.filter(|path| !is_covered(path)) {
+        out.push(format!("{:?} is unexpected", String::from_utf8_lossy(path)));
+    }
+    out
+}
+
+/// An entry, with long values cut.
+fn show(entry: &Entry) -> String {
+    let mut text = format!("{entry:?}");
+    let end = (0..=text.len().min(400)).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(0));
+    text
+}

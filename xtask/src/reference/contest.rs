@@ -1,0 +1,313 @@
+//! A pool that rzfs and the kernel change in turns.
+
+use crate::process::{Failure, outcome, run};
+use rzfs_proof::{
+    OpenPool, PoolFiles, ProofError, Settings, Shape, change, differences, fill, read_dataset,
+    record,
+};
+use rzfs_testkit::{FileSystemManifest, Manifest, ReferencePool};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Most differences that are told of one file system.
+const TOLD: usize = 8;
+
+/// Where a contest stands.
+#[derive(Debug)]
+enum Stage {
+    /// The pool is to be made.
+    New(Shape),
+    /// The pool is there.
+    Playing,
+    /// A copy that was taken while rzfs had the pool: it ends with the kernel's turn.
+    Copied,
+    /// Something failed.
+    Lost,
+    /// rzfs does not open the pool for writing, for this reason.
+    ReadOnly(String),
+    /// The last turn is over.
+    Over,
+}
+
+/// A pool that rzfs and the kernel change in turns.
+#[derive(Debug)]
+pub(super) struct Contest {
+    name: String,
+    directory: PathBuf,
+    files: PoolFiles,
+    seed: u64,
+    stage: Stage,
+    /// What was seen last of every file system and snapshot.
+    seen: BTreeMap<String, FileSystemManifest>,
+    findings: Vec<String>,
+    turns: u32,
+    compared: usize,
+}
+
+impl Contest {
+    fn new(name: &str, pool: &str, directory: &Path, seed: u64, stage: Stage) -> Result<Self, Failure> {
+        let directory = directory.join("pools").join(name);
+        let images = directory.join("images");
+        fs::create_dir_all(&images).map_err(Failure::file(&images))?;
+        Ok(Self {
+            name: name.to_owned(),
+            files: PoolFiles::new(&images, pool),
+            directory,
+            seed,
+            stage,
+            seen: BTreeMap::new(),
+            findings: Vec::new(),
+            turns: 0,
+            compared: 0,
+        })
+    }
+
+    /// A pool that rzfs makes.
+    pub(super) fn of_shape(shape: Shape, directory: &Path, seed: u64) -> Result<Self, Failure> {
+        Self::new(shape.name, shape.name, directory, seed, Stage::New(shape))
+    }
+
+    /// A copy of a pool that OpenZFS made.
+    pub(super) fn of_golden(
+        pool: &ReferencePool,
+        directory: &Path,
+        seed: u64,
+    ) -> Result<Self, Failure> {
+        let this = Self::new(pool.name(), pool.pool_name(), directory, seed, Stage::Playing)?;
+        for image in pool.images().map_err(Failure::file(pool.dir()))? {
+            copy_image(&image, this.files.dir())?;
+        }
+        let manifest = pool.manifest().map_err(Failure::file(pool.dir()))?;
+        let seen = manifest.datasets().map(|(name, files)| (name.to_owned(), files.clone()));
+        Ok(Self { seen: seen.collect(), ..this })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn pool(&self) -> &str {
+        self.files.name()
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(super) fn findings(&self) -> &[String] {
+        &self.findings
+    }
+
+    /// Whether the kernel is to take its turn.
+    pub(super) const fn is_playing(&self) -> bool {
+        matches!(self.stage, Stage::Playing | Stage::Copied)
+    }
+
+    pub(super) fn verdict(&self) -> String {
+        let Self { name, turns, compared, .. } = self;
+        match &self.stage {
+            Stage::ReadOnly(reason) => format!("{name}: not opened for writing: {reason}"),
+            _ if !self.findings.is_empty() => format!("{name}: FAILED after {turns} turns"),
+            _ => format!("{name}: {turns} turns, {compared} trees equal"),
+        }
+    }
+
+    fn lose(&mut self, finding: String) {
+        println!("{}: {finding}", self.name);
+        self.findings.push(finding);
+        self.stage = Stage::Lost;
+    }
+
+    /// rzfs' turn; it may leave a copy that was taken in the middle of it.
+    pub(super) fn turn(&mut self, round: u32) -> Option<Self> {
+        if !matches!(self.stage, Stage::New(_) | Stage::Playing) {
+            return None;
+        }
+        let copy = match self.play(round) {
+            Ok(copy) => copy,
+            Err(ProofError::NotWritable(reason)) => {
+                self.stage = Stage::ReadOnly(reason.to_string());
+                return None;
+            }
+            Err(error) => {
+                self.lose(format!("rzfs' turn {round}: {error}"));
+                return None;
+            }
+        };
+        self.turns += 1;
+        self.ask_zdb(round);
+        copy
+    }
+
+    fn play(&mut self, round: u32) -> Result<Option<Self>, ProofError> {
+        let settings = Settings::default();
+        let seed = self.seed + u64::from(round);
+        let pool = match &self.stage {
+            Stage::New(shape) => {
+                let pool = self.files.create(shape, &settings)?;
+                self.stage = Stage::Playing;
+                pool
+            }
+            _ => {
+                self.compare_all("before rzfs' turn", &settings)?;
+                self.files.open(&settings)?
+            }
+        };
+        for fs in pool.file_systems.values() {
+            change(fs, seed)?;
+            fill(fs, &format!("rzfs-{round}"), seed)?;
+        }
+        self.see(&pool)?;
+        let _ = pool.pool.sync();
+        let copy = if round == 1 { self.copy() } else { None };
+        pool.export()?;
+        Ok(copy)
+    }
+
+    /// Remembers what users see of the heads.
+    fn see(&mut self, pool: &OpenPool) -> Result<(), ProofError> {
+        for (name, fs) in &pool.file_systems {
+            self.seen.insert(name.clone(), record(&**fs)?);
+        }
+        Ok(())
+    }
+
+    /// Copies the images as they are while the pool is open.
+    fn copy(&mut self) -> Option<Self> {
+        let parent = self.directory.parent().and_then(Path::parent)?;
+        let name = format!("{}-live", self.name);
+        let copied = Self::new(&name, self.pool(), parent, self.seed, Stage::Copied);
+        let copied = copied.and_then(|copied| {
+            let images = fs::read_dir(self.files.dir()).map_err(Failure::file(self.files.dir()))?;
+            for image in images.flatten() {
+                copy_image(&image.path(), copied.files.dir())?;
+            }
+            Ok(Self { seen: self.seen.clone(), ..copied })
+        });
+        match copied {
+            Ok(mut copied) => {
+                copied.zdb(&["-m"], "copied while open");
+                Some(copied)
+            }
+            Err(failure) => {
+                self.findings.push(failure.to_string());
+                None
+            }
+        }
+    }
+
+    /// Compares everything that was seen last with what rzfs reads.
+    fn compare_all(&mut self, when: &str, settings: &Settings) -> Result<(), ProofError> {
+        let pool = self.files.read(settings)?;
+        for (name, expected) in std::mem::take(&mut self.seen) {
+            match read_dataset(&pool, &name).and_then(|fs| record(&fs)) {
+                Ok(found) => self.compare(when, &name, &expected, &found),
+                Err(error) => self.findings.push(format!("{when}: {name}: {error}")),
+            }
+            self.seen.insert(name, expected);
+        }
+        Ok(())
+    }
+
+    fn compare(
+        &mut self,
+        when: &str,
+        name: &str,
+        expected: &FileSystemManifest,
+        found: &FileSystemManifest,
+    ) {
+        let differences = differences(expected, found);
+        self.compared += 1;
+        for difference in differences.iter().take(TOLD) {
+            self.findings.push(format!("{when}: {name}: {difference}"));
+        }
+        if differences.len() > TOLD {
+            self.findings.push(format!("{when}: {name}: {} more", differences.len() - TOLD));
+        }
+    }
+
+    /// Asks OpenZFS's zdb whether what rzfs left is whole.
+    fn ask_zdb(&mut self, round: u32) {
+        let when = format!("after rzfs' turn {round}");
+        for options in [["-bcc"], ["-dddd"], ["-mmm"]] {
+            self.zdb(&options, &when);
+        }
+    }
+
+    fn zdb(&mut self, options: &[&str], when: &str) {
+        let mut zdb = Command::new("zdb");
+        zdb.args(options).args(["-e", "-p"]).arg(self.files.dir()).arg(self.pool());
+        let finding = match outcome(&mut zdb) {
+            Err(failure) => Some(failure.to_string()),
+            Ok(output) => {
+                let text = String::from_utf8_lossy(&output.stdout);
+                let errors = String::from_utf8_lossy(&output.stderr);
+                let is_leaky = options == ["-bcc"] && !text.contains("No leaks");
+                let is_bad = !output.status.success() || is_leaky;
+                is_bad.then(|| format!("zdb {options:?}: {}", tail(&format!("{text}\n{errors}"))))
+            }
+        };
+        if let Some(finding) = finding {
+            self.findings.push(format!("{when}: {finding}"));
+        }
+    }
+
+    /// Takes in what the kernel said about the pool.
+    pub(super) fn kernel_said(&mut self, said: &Path) {
+        let text = |name: &str| fs::read_to_string(said.join(name)).unwrap_or_default();
+        let manifest = |name: &str| fs::read(said.join(name)).ok().and_then(|it| Manifest::parse(&it).ok());
+        let (Some(before), Some(after)) = (manifest("before"), manifest("after")) else {
+            self.lose(format!("the kernel does not import it: {}", tail(&text("import"))));
+            return;
+        };
+        let expected = std::mem::take(&mut self.seen);
+        for (name, expected) in &expected {
+            match before.get(name) {
+                Some(found) => self.compare("the kernel sees", name, expected, found),
+                None => self.findings.push(format!("the kernel does not see {name}")),
+            }
+        }
+        let status = text("status");
+        let is_scrubbed = status.contains("with 0 errors");
+        if !is_scrubbed || !status.contains("errors: No known data errors") {
+            self.findings.push(format!("scrub: {}", tail(&status)));
+        }
+        if !said.join("left").exists() {
+            self.lose(format!("the kernel does not export it: {}", tail(&text("export"))));
+            return;
+        }
+        self.seen = after.datasets().map(|(name, it)| (name.to_owned(), it.clone())).collect();
+        self.turns += 1;
+        if let Stage::Copied = self.stage {
+            self.end();
+        }
+    }
+
+    /// Looks at what the kernel left in the end.
+    pub(super) fn end(&mut self) {
+        if !self.is_playing() {
+            return;
+        }
+        if let Err(error) = self.compare_all("in the end", &Settings::default()) {
+            self.lose(format!("in the end: {error}"));
+            return;
+        }
+        self.stage = Stage::Over;
+    }
+}
+
+/// The last lines of a text.
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(6)..].join(" | ")
+}
+
+/// Copies an image, holes and all, into a directory.
+fn copy_image(image: &Path, directory: &Path) -> Result<(), Failure> {
+    run(Command::new("cp")
+        .args(["--sparse=always", "--no-preserve=mode"])
+        .arg(image)
+        .arg(directory))
+}
