@@ -3,6 +3,7 @@
 
 mod bench;
 mod checks;
+mod crash;
 mod demo;
 mod docs_check;
 mod fuzz;
@@ -34,6 +35,8 @@ enum Chore {
     /// Measure.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Cut recorded runs of the write engine off at many moments, and look at what is left.
+    Crash(crash::Crash),
     /// Mount the sample pool, show what is in it, unmount it.
     Demo,
     /// Run every command in the documentation, on the sample pool.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.chore {
         Chore::Bench(bench) => bench::run(&bench),
+        Chore::Crash(crash) => crash::run(&crash),
         Chore::Demo => demo::run(),
         Chore::DocsCheck => docs_check::run(),
         Chore::Fuzz(fuzz) => fuzz::run(&fuzz),

@@ -68,8 +68,7 @@ pub(crate) fn run(reference: &Reference) -> Result<(), Failure> {
 }
 
 fn contests(reference: &Reference, directory: &std::path::Path) -> Result<Vec<Contest>, Failure> {
-    let is_wanted =
-        |name: &str| reference.filter.split(',').any(|word| name.contains(word));
+    let is_wanted = |name: &str| reference.filter.split(',').any(|word| name.contains(word));
     let mut contests = Vec::new();
     for shape in SHAPES.iter().filter(|shape| is_wanted(shape.name)) {
         contests.push(Contest::of_shape(*shape, directory, reference.seed)?);

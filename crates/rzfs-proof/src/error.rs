@@ -1,73 +1,93 @@
 //! Why a proof cannot be carried out.
 
+use rzfs::zdb::ZdbError;
 use rzfs_blockdev::{DeviceError, OpenError};
+use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_dsl::import::ImportFailure;
 use rzfs_dsl::live::{LiveError, NotExported, NotWritable};
-use rzfs_dsl::PoolError;
+use rzfs_vdev::ConfigError;
 use rzfs_vdev::create::{OpenFailure, PlanError, SpecError};
 use rzfs_vdev::label::LabelError;
-use rzfs_vdev::ConfigError;
 use rzfs_zpl::ZplError;
+use std::sync::Arc;
 
 /// Why a proof cannot be carried out. What a proof finds out is no error, but its result.
 #[derive(Debug, thiserror::Error)]
 pub enum ProofError {
     /// The words of a shape.
     #[error(transparent)]
-    Spec(#[from] SpecError),
+    Spec(Box<SpecError>),
     /// A device of a new pool cannot be had.
     #[error(transparent)]
-    NewDevice(#[from] OpenFailure),
+    NewDevice(Box<OpenFailure>),
     /// Devices cannot become vdevs.
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Plan(Box<PlanError>),
     /// The vdevs of a new pool cannot be opened.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(Box<ConfigError>),
     /// First labels cannot be written.
     #[error(transparent)]
-    Label(#[from] LabelError),
+    Label(Box<LabelError>),
     /// A device cannot be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(Box<OpenError>),
     /// A device cannot be read.
     #[error(transparent)]
-    Device(#[from] DeviceError),
+    Device(Box<DeviceError>),
     /// No device has a label of the pool.
     #[error("no pool {0} was found")]
     NoPool(String),
     /// A pool cannot be imported.
-    #[error("{0}")]
-    Import(#[from] Box<ImportFailure>),
+    #[error(transparent)]
+    Import(Box<ImportFailure>),
     /// A pool cannot be opened for writing.
     #[error(transparent)]
-    NotWritable(#[from] NotWritable),
+    NotWritable(Box<NotWritable>),
     /// A pool cannot be made or changed.
     #[error(transparent)]
-    Live(#[from] LiveError),
+    Live(Box<LiveError>),
+    /// A pool was suspended.
+    #[error("the pool is suspended: {0:?}")]
+    Suspended(Option<Arc<LiveError>>),
+    /// The walk over all blocks cannot be made.
+    #[error(transparent)]
+    Walk(Box<ZdbError>),
     /// A pool was suspended before it could be exported.
     #[error(transparent)]
-    NotExported(#[from] NotExported),
+    NotExported(Box<NotExported>),
     /// Something of a pool cannot be read.
     #[error(transparent)]
-    Pool(#[from] PoolError),
+    Pool(Box<PoolError>),
     /// A dataset cannot be read.
     #[error(transparent)]
-    Dataset(#[from] DatasetError),
+    Dataset(Box<DatasetError>),
     /// Something cannot be done with a file.
     #[error("{path:?}: {source}")]
     File {
         /// Its path in the file system.
         path: String,
         /// Why.
-        source: ZplError,
+        source: Box<ZplError>,
     },
 }
 
 impl ProofError {
     /// A failure to do something with a file.
     pub(crate) fn at(path: &str, source: ZplError) -> Self {
-        Self::File { path: path.to_owned(), source }
+        Self::File { path: path.to_owned(), source: Box::new(source) }
     }
 }
+
+macro_rules! boxed {
+    ($($source:ident: $variant:ident),*) => {
+        $(impl From<$source> for ProofError {
+            fn from(error: $source) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        })*
+    };
+}
+
+boxed! { SpecError: Spec, OpenFailure: NewDevice, PlanError: Plan, ConfigError: Config, LabelError: Label, OpenError: Open, DeviceError: Device, NotWritable: NotWritable, LiveError: Live, ZdbError: Walk, NotExported: NotExported, PoolError: Pool, DatasetError: Dataset, ImportFailure: Import }

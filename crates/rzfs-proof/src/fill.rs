@@ -2,19 +2,21 @@
 
 use crate::view::View;
 use crate::{Files, ProofError};
+use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::znode::{DeviceNumber, Timestamp};
-use rzfs_format::ObjectId;
 use rzfs_hostile::Random;
+use rzfs_zpl::ZplError;
 use rzfs_zpl::live::{
     Allocation, AttributeChange, Caller, LiveFileSystem, Named, NewKind, RenameMode, WriteAt,
     XattrMode,
 };
-use rzfs_zpl::ZplError;
 
 const ROOT: Caller = Caller::SUPERUSER;
-/// Entries of a directory that is larger than a microzap.
-const MANY: u32 = 2500;
+/// How names begin that a microzap can have.
+const SHORT: &str = "entry-number-";
+/// How names begin that only a fat ZAP can have.
+const LONG: &str = "entry-number-with-a-name-that-is-too-long-for-a-microzap-";
 /// Files that [`change`] looks at.
 const MOST_FILES: usize = 400;
 
@@ -121,14 +123,15 @@ const EOPNOTSUPP: i32 = 95;
 
 /// A microzap, a fat ZAP, and one that was fat before most of its entries went.
 fn crowd(files: &Files<'_>, directory: &str) -> Result<(), ProofError> {
-    for (name, entries, removed) in [("micro", 100, 10), ("fat", MANY, 100), ("was-fat", MANY, MANY - 50)] {
+    let crowds = [("micro", SHORT, 200, 10), ("fat", LONG, 400, 30), ("was-fat", LONG, 300, 280)];
+    for (name, entry, entries, removed) in crowds {
         let crowd = format!("{directory}/{name}");
         files.mkdir(&crowd)?;
         for number in 0..entries {
-            files.make(&format!("{crowd}/entry-number-{number}"), NewKind::Regular)?;
+            files.make(&format!("{crowd}/{entry}{number}"), NewKind::Regular)?;
         }
         for number in 0..removed {
-            files.unlink(&format!("{crowd}/entry-number-{number}"))?;
+            files.unlink(&format!("{crowd}/{entry}{number}"))?;
         }
     }
     Ok(())

@@ -9,13 +9,16 @@
 //! ```
 //! `cargo xtask reference` lets the kernel of OpenZFS and rzfs change the same pools in turns.
 #![forbid(unsafe_code)]
+#![expect(clippy::result_large_err, reason = "errors of rzfs-zpl are handed on as they are")]
 
+pub mod crash;
 mod error;
 mod files;
 mod fill;
 mod opened;
 mod shape;
 mod view;
+mod walk;
 
 pub use error::ProofError;
 pub use files::Files;
@@ -23,3 +26,4 @@ pub use fill::{Changes, change, fill};
 pub use opened::{OpenPool, PoolFiles, Settings, open_for_reading, read_dataset};
 pub use shape::{FeatureSet, SHAPES, Shape};
 pub use view::{Names, View, differences, record};
+pub use walk::walk;

@@ -56,7 +56,7 @@ impl Default for Settings {
 pub struct OpenPool {
     /// The pool.
     pub pool: LivePool,
-    /// Its file systems by name.
+    /// Its file systems by name, but those whose version is too old for changes.
     pub file_systems: BTreeMap<String, Arc<LiveFileSystem>>,
 }
 
@@ -167,7 +167,11 @@ impl OpenPool {
             options.reading.caches = caches.clone();
             let live = pool.open_dataset(&dataset)?;
             let engine = Arc::clone(pool.engine());
-            let fs = LiveFileSystem::open(live.objset().clone(), engine, options).map_err(at)?;
+            let fs = match LiveFileSystem::open(live.objset().clone(), engine, options) {
+                // Only read, as OpenZFS would have to upgrade it first.
+                Err(ZplError::Version { .. }) => continue,
+                result => result.map_err(at)?,
+            };
             fs.drain_unlinked().map_err(at)?;
             file_systems.insert(dataset.name().to_owned(), fs);
         }
@@ -231,7 +235,7 @@ fn import(
         arc_max: settings.pool.arc_max,
         ..ImportOptions::default()
     };
-    Ok(Pool::import(found, &options).map_err(Box::new)?)
+    Ok(Pool::import(found, &options)?)
 }
 
 /// Opens a pool for reading.

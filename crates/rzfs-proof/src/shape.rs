@@ -29,7 +29,7 @@ impl FeatureSet {
 /// A shape of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shape {
-    /// The pool's name.
+    /// The pool's name: none that begins like a kind of vdev, OpenZFS imports no such pool.
     pub name: &'static str,
     /// The words of `zpool create`; a capital letter stands for a device.
     pub vdevs: &'static str,
@@ -52,12 +52,12 @@ pub const SHAPES: [Shape; 13] = [
     shape("single", "A", 12),
     shape("single9", "A", 9),
     shape("stripe", "A B C", 12),
-    shape("mirror", "mirror A B", 12),
-    shape("raidz1", "raidz1 A B C", 12),
-    shape("raidz2", "raidz2 A B C D E", 9),
-    Shape { device_size: 128 * MIB, ..shape("raidz2x13", "raidz2 A B C D", 13) },
-    shape("raidz3", "raidz3 A B C D E F", 12),
-    shape("draid1", "draid1:2d:5c:1s A B C D E", 12),
+    shape("two-sided", "mirror A B", 12),
+    shape("rz1", "raidz1 A B C", 12),
+    shape("rz2", "raidz2 A B C D E", 9),
+    Shape { device_size: 128 * MIB, ..shape("rz2x13", "raidz2 A B C D", 13) },
+    shape("rz3", "raidz3 A B C D E F", 12),
+    shape("dr1", "draid1:2d:5c:1s A B C D E", 12),
     shape("classes", "mirror A B special mirror C D log E", 12),
     Shape { features: FeatureSet::None, ..shape("nofeatures", "A", 12) },
     Shape { features: FeatureSet::NoLogSpaceMap, ..shape("nologs", "mirror A B", 12) },

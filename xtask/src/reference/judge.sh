@@ -40,7 +40,7 @@ change_files() { # change_files DIR ROUND: changes what rzfs wrote, and adds fil
     truncate -s 300000 "$old/b4096"; truncate -s 100000 "$old/punched"
     fallocate -p -o 0 -l 131072 "$old/text1m"
     printf end >>"$old/one"; mv "$old/b111" "$old/dir/moved"; rm -rf "$old/dir/sub" "$old/micro"
-    rm -f "$old"/fat/entry-number-1* "$old/sym"; : >"$old/was-fat/new"; chmod 600 "$old/b512"
+    rm -f "$old"/fat/entry-number-*-1* "$old/sym"; : >"$old/was-fat/new"; chmod 600 "$old/b512"
     setfattr -n user.kernel -v "$2" "$old/b511"; setfattr -x user.big "$old/one" 2>/dev/null
     setfattr -n user.huge -v short "$old/b512" 2>/dev/null
   done

@@ -24,8 +24,8 @@ use rzfs_format::dsl::DslDir;
 use rzfs_format::features::Feature;
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::pool_state::PoolState;
-use rzfs_format::zil::ZilHeader;
-use rzfs_format::{ByteOrder, ObjectId};
+use rzfs_format::zil::{ZilFlags, ZilHeader};
+use rzfs_format::{ByteOrder, ObjectId, Txg};
 use std::sync::Arc;
 
 /// Features whose structures are not kept up yet: a pool that uses one is read only.
@@ -148,15 +148,25 @@ fn check(pool: &Pool) -> Result<(), NotWritable> {
     if !names.is_empty() {
         return Err(NotWritable::Features { names });
     }
+    let unreplayed = pool.unreplayed_logs()?;
     let root = pool.datasets().root()?;
     for dataset in std::iter::once(root.clone()).chain(root.descendants()?) {
         let objset = dataset.open_locked()?;
         let header = ZilHeader::decode(&objset.block().zil_header, objset.block().order);
-        if !header.is_ok_and(|header| header.first.is_hole()) {
+        let is_idle = header.is_ok_and(|header| is_idle(&header, pool.txg()));
+        if !is_idle || unreplayed.contains(&objset.id()) {
             return Err(NotWritable::IntentLog { dataset: dataset.name().to_owned() });
         }
     }
     Ok(())
+}
+
+/// Whether a log without records can stay as it is. OpenZFS leaves a block behind that it has set
+/// aside for the next record; it is nobody else's only if it was allocated in a txg that is on
+/// disk.
+fn is_idle(header: &ZilHeader, synced: Txg) -> bool {
+    let is_set_aside = header.first.is_hole() || header.first.logical_birth() <= synced;
+    is_set_aside && !header.flags.has(ZilFlags::REPLAY_NEEDED)
 }
 
 impl Inner {

@@ -1,0 +1,23 @@
+//! Crashes: a pool is changed on devices that remember every write, and then looked at as a cut
+//! at any moment would have left it.
+//!
+//! ```text
+//! Recording   steps of changes, each a transaction group; what users saw after each
+//!    │ every write and flush of every device, in order
+//!    ▼
+//! Point       a moment, and for each device the writes that were not flushed: kept, lost, torn
+//!    │ import ─ the files of a group's end ─ no leaks ─ go on, export ─ the same again
+//!    ▼
+//! Verdict
+//! ```
+//! A workload, a seed and the number of a point determine a case.
+
+mod environment;
+mod point;
+mod recording;
+mod workload;
+
+pub use environment::ReplayedEnvironment;
+pub use point::{CrashCase, CrashImages, Depth};
+pub use recording::Recording;
+pub use workload::Workload;

@@ -1,0 +1,54 @@
+//! Time and chance that a seed determines.
+
+use parking_lot::Mutex;
+use rzfs_dsl::import::HostIdentity;
+use rzfs_dsl::live::Environment;
+use rzfs_format::znode::Timestamp;
+use rzfs_hostile::Random;
+use rzfs_zpl::live::WallClock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// When simulated time begins, in seconds since 1970.
+const EPOCH: u64 = 1_750_000_000;
+
+/// An environment that is the same for the same seed: a second goes by each time somebody asks
+/// for it.
+#[derive(Debug)]
+pub struct ReplayedEnvironment {
+    host: HostIdentity,
+    random: Mutex<Random>,
+    seconds: AtomicU64,
+}
+
+impl ReplayedEnvironment {
+    /// The environment of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            host: HostIdentity { id: 0, name: Some("proof".to_owned()) },
+            random: Mutex::new(Random::new(seed)),
+            seconds: AtomicU64::new(EPOCH),
+        }
+    }
+}
+
+impl Environment for ReplayedEnvironment {
+    fn now(&self) -> u64 {
+        self.seconds.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn random(&self) -> u64 {
+        self.random.lock().draw()
+    }
+
+    fn host(&self) -> &HostIdentity {
+        &self.host
+    }
+}
+
+impl WallClock for ReplayedEnvironment {
+    fn now(&self) -> Timestamp {
+        let seconds = self.seconds.fetch_add(1, Ordering::Relaxed);
+        Timestamp { seconds: seconds.cast_signed(), nanoseconds: 5 }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a crash leaves, and whether that is as it should be.
+
+use super::recording::Recording;
+use crate::view::{differences, record};
+use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk};
+use bytes::Bytes;
+use rzfs_blockdev::simulated::{Loss, Moment};
+use rzfs_blockdev::{Access, BlockDevice, MemoryDevice};
+use rzfs_dsl::import::DeviceSource;
+use rzfs_hostile::Random;
+use rzfs_testkit::FileSystemManifest;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Most differences that are told.
+const TOLD: usize = 5;
+
+/// How much is asked of what a crash left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Depth {
+    /// It imports, its files are those of a group's end, its blocks are accounted for.
+    Import,
+    /// Besides, it can be changed and exported, and all of it holds again.
+    GoOn,
+}
+
+/// A crash of a recorded run.
+#[derive(Clone, Copy, Debug)]
+pub struct CrashCase<'a> {
+    /// The run.
+    pub recording: &'a Recording,
+    /// The number of the crash: it determines the moment and what is lost.
+    pub number: u64,
+}
+
+/// What a crash left on the devices.
+#[derive(Debug)]
+pub struct CrashImages {
+    sizes: Vec<u64>,
+    names: Vec<String>,
+    writes: Vec<Vec<(u64, Bytes)>>,
+}
+
+impl CrashImages {
+    fn devices(&self) -> Vec<Arc<dyn BlockDevice>> {
+        let device = |(index, writes): (usize, &Vec<(u64, Bytes)>)| {
+            let size = self.sizes.get(index).copied().unwrap_or(0);
+            let mut content = vec![0; usize::try_from(size).unwrap_or(0)];
+            for (offset, bytes) in writes {
+                let start = usize::try_from(*offset).unwrap_or(usize::MAX);
+                if let Some(target) = content.get_mut(start..start.saturating_add(bytes.len())) {
+                    target.copy_from_slice(bytes);
+                }
+            }
+            let name = self.names.get(index).cloned().unwrap_or_default();
+            Arc::new(MemoryDevice::new(name, content, Access::ReadWrite)) as Arc<dyn BlockDevice>
+        };
+        self.writes.iter().enumerate().map(device).collect()
+    }
+
+    /// Writes the devices into sparse files of a directory.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn save(&self, directory: &Path) -> std::io::Result<()> {
+        std::fs::create_dir_all(directory)?;
+        for ((name, size), writes) in self.names.iter().zip(&self.sizes).zip(&self.writes) {
+            let file = File::create(directory.join(name))?;
+            file.set_len(*size)?;
+            for (offset, bytes) in writes {
+                file.write_all_at(bytes, *offset)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CrashCase<'_> {
+    fn random(&self) -> Random {
+        Random::of_place(self.recording.seed, &[0x000c_4a54, self.number])
+    }
+
+    /// The moment of the crash.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        let moments = &self.recording.moments;
+        let chosen = self.random().below(moments.len() as u64);
+        moments.get(chosen as usize).copied().unwrap_or(Moment(0))
+    }
+
+    /// What the crash leaves.
+    #[must_use]
+    pub fn images(&self) -> CrashImages {
+        let mut random = self.random();
+        let _ = random.draw();
+        let (moment, fate) = (self.moment(), random.below(8));
+        let histories = &self.recording.histories;
+        let writes = histories.iter().map(|(_, _, history)| {
+            let loss = match fate {
+                0 => Loss::Nothing,
+                1 => Loss::Everything,
+                _ => Loss::Random { seed: random.draw() },
+            };
+            history.crash_writes(moment, &loss)
+        });
+        CrashImages {
+            writes: writes.collect(),
+            sizes: histories.iter().map(|(_, size, _)| *size).collect(),
+            names: histories.iter().map(|(name, ..)| name.clone()).collect(),
+        }
+    }
+
+    /// Says what is wrong with what the crash left.
+    #[must_use]
+    pub fn finding(&self, depth: Depth) -> Option<String> {
+        match self.examine(depth) {
+            Ok(finding) => finding,
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    fn examine(&self, depth: Depth) -> Result<Option<String>, ProofError> {
+        let devices = self.images().devices();
+        let sources: Vec<_> = devices.into_iter().map(DeviceSource::Device).collect();
+        let recording = self.recording;
+        let settings = recording.workload.settings(recording.seed ^ self.number);
+        let name = recording.workload.shape().name;
+        let pool = open_for_reading(&sources, name, &settings)?;
+        let (txg, durable) = (pool.uberblock().txg, recording.durable_at(self.moment()));
+        if txg < durable {
+            return Ok(Some(format!("txg {txg} was imported, but txg {durable} was on disk")));
+        }
+        let Some(end) = recording.end_of(txg) else {
+            return Ok(Some(format!("txg {txg} was never written")));
+        };
+        let found = record(&read_dataset(&pool, name)?)?;
+        if let Some(finding) = compare(&format!("txg {txg}"), &end.files, &found) {
+            return Ok(Some(finding));
+        }
+        if let Some(finding) = walk(&pool)? {
+            return Ok(Some(format!("txg {txg}: {finding}")));
+        }
+        drop(pool);
+        match depth {
+            Depth::Import => Ok(None),
+            Depth::GoOn => self.go_on(&sources),
+        }
+    }
+
+    /// Changes the pool as the crash left it.
+    fn go_on(&self, sources: &[DeviceSource]) -> Result<Option<String>, ProofError> {
+        let workload = self.recording.workload;
+        let name = workload.shape().name;
+        let settings = workload.settings(self.recording.seed ^ self.number);
+        let open = OpenPool::open(sources, name, &settings)?;
+        let (_, fs) = open.root()?;
+        let mut random = self.random();
+        for step in 0..3 {
+            workload.step(fs, 100 + step, &mut random)?;
+            Files(fs).mkdir(&format!("after the crash {step}"))?;
+            open.pool.sync().map_err(|_| ProofError::Suspended(open.pool.failure()))?;
+        }
+        let expected = record(&**fs)?;
+        open.export()?;
+        let pool = open_for_reading(sources, name, &settings)?;
+        let found = record(&read_dataset(&pool, name)?)?;
+        if let Some(finding) = compare("after going on", &expected, &found) {
+            return Ok(Some(finding));
+        }
+        Ok(walk(&pool)?.map(|finding| format!("after going on: {finding}")))
+    }
+}
+
+fn compare(
+    when: &str,
+    expected: &FileSystemManifest,
+    found: &FileSystemManifest,
+) -> Option<String> {
+    let differences = differences(expected, found);
+    if differences.is_empty() {
+        return None;
+    }
+    let told = differences.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
+    Some(format!("{when}: {} differences: {told}", differences.len()))
+}

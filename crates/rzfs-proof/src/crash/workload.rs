@@ -1,0 +1,146 @@
+//! What is done to a pool before it crashes.
+
+use super::environment::ReplayedEnvironment;
+use crate::fill::{change, noise, text};
+use crate::{FeatureSet, Files, ProofError, Settings, Shape};
+use rzfs_dsl::live::LiveOptions as PoolOptions;
+use rzfs_hostile::Random;
+use rzfs_metaslab::log::summary::LogLimits;
+use rzfs_zpl::live::{LiveFileSystem, NewKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The least that a device may have.
+const DEVICE_SIZE: u64 = 64 << 20;
+/// Memory for block contents.
+const ARC_MAX: u64 = 32 << 20;
+/// Longer than any run: groups end when the workload says so.
+const NEVER: Duration = Duration::from_secs(86_400);
+/// Linux's EEXIST.
+const EEXIST: i32 = 17;
+
+/// What is done to a pool before it crashes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Workload {
+    /// Files of all sizes on one device.
+    Single,
+    /// The same on a mirror.
+    Mirror,
+    /// The same on RAID-Z with two parities.
+    Raidz2,
+    /// The same on a mirror with a special vdev and a log device.
+    Classes,
+    /// Many groups with small changes all over the pool, few logs of space maps, and maps that
+    /// are condensed often.
+    Logs,
+    /// The same without log space maps.
+    NoLogs,
+}
+
+impl Workload {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Single, Self::Mirror, Self::Raidz2, Self::Classes, Self::Logs, Self::NoLogs];
+
+    /// Its name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Mirror => "mirror",
+            Self::Raidz2 => "raidz2",
+            Self::Classes => "classes",
+            Self::Logs => "logs",
+            Self::NoLogs => "nologs",
+        }
+    }
+
+    /// The pool that it takes place on.
+    #[must_use]
+    pub const fn shape(self) -> Shape {
+        let (vdevs, ashift, features) = match self {
+            Self::Single => ("A", 12, FeatureSet::Default),
+            Self::Mirror => ("mirror A B", 12, FeatureSet::Default),
+            Self::Raidz2 => ("raidz2 A B C D", 9, FeatureSet::Default),
+            Self::Classes => ("mirror A B special mirror C D log E", 12, FeatureSet::Default),
+            Self::Logs => ("A", 9, FeatureSet::Default),
+            Self::NoLogs => ("A", 9, FeatureSet::NoLogSpaceMap),
+        };
+        Shape { name: "crash", vdevs, ashift, features, device_size: DEVICE_SIZE }
+    }
+
+    /// How its pool is opened.
+    #[must_use]
+    pub fn settings(self, seed: u64) -> Settings {
+        let mut pool = PoolOptions { arc_max: ARC_MAX, threads: 1, ..PoolOptions::default() };
+        pool.txg.timeout = NEVER;
+        if self.is_about_space() {
+            pool.space.logs = LogLimits {
+                block_min: 6,
+                block_max: 12,
+                txg_max: 4,
+                summary_length: 3,
+                ..LogLimits::default()
+            };
+            pool.space.condense_block_threshold = 0;
+            pool.space.condense_pct = 110;
+            pool.space.unload_delay = 2;
+        }
+        let environment = Arc::new(ReplayedEnvironment::new(seed));
+        Settings { pool, environment: environment.clone(), clock: environment }
+    }
+
+    const fn is_about_space(self) -> bool {
+        matches!(self, Self::Logs | Self::NoLogs)
+    }
+
+    /// How many groups it changes something in.
+    pub(super) const fn steps(self) -> u64 {
+        if self.is_about_space() { 24 } else { 10 }
+    }
+
+    /// Does what one step does.
+    pub(super) fn step(
+        self,
+        fs: &LiveFileSystem,
+        step: u64,
+        random: &mut Random,
+    ) -> Result<(), ProofError> {
+        let files = Files(fs);
+        let directory = format!("d{}", step % 4);
+        make_directory(&files, &directory)?;
+        let (count, largest) = if self.is_about_space() { (10, 40_000) } else { (6, 400_000) };
+        for number in 0..count {
+            let (path, seed) = (format!("{directory}/s{step}-{number}"), random.draw());
+            let size = random.below(random_bound(seed, largest)) as usize;
+            let contents = if seed % 3 == 0 { text(seed, size) } else { noise(seed, size) };
+            files.put(&path, &contents)?;
+        }
+        if step % 5 == 2 {
+            let crowd = format!("crowd{step}");
+            files.mkdir(&crowd)?;
+            for number in 0..150 {
+                let name = format!("{crowd}/entry with a long name, for a fat ZAP, {number}");
+                files.make(&name, NewKind::Symlink(b"somewhere"))?;
+            }
+        }
+        change(fs, random.draw())?;
+        Ok(())
+    }
+}
+
+/// Small sizes are as likely as large ones.
+const fn random_bound(seed: u64, largest: u64) -> u64 {
+    match seed % 4 {
+        0 => 200,
+        1 => 6000,
+        _ => largest,
+    }
+}
+
+fn make_directory(files: &Files<'_>, path: &str) -> Result<(), ProofError> {
+    match files.mkdir(path) {
+        Err(ProofError::File { source, .. }) if source.errno() == EEXIST => Ok(()),
+        result => result.map(drop),
+    }
+}
