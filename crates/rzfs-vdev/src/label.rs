@@ -11,12 +11,14 @@
 
 mod blocks;
 mod clear;
+mod heartbeat;
 mod initial;
 mod inspect;
 mod io;
 mod sync;
 
 pub use clear::{ClearError, ClearMode, clear_labels};
+pub use heartbeat::HeartbeatError;
 pub use initial::{LabelledDevice, NewLabel};
 pub use inspect::{DeviceUse, FoundLabel, LabelPool, PoolUse, find_labels};
 pub use sync::{AuxiliaryDevice, Commit, CommitError, CommitReport, ConfigSync};

@@ -4,8 +4,7 @@ use super::LiveError;
 use super::pool::{Committed, Inner};
 use super::sync::SyncState;
 use rzfs_format::Txg;
-use rzfs_format::label::Multihost as HeartbeatSlots;
-use rzfs_format::uberblock::{FEATURES_VERSION, Multihost, MultihostConfig, Uberblock};
+use rzfs_format::uberblock::{FEATURES_VERSION, Uberblock};
 use rzfs_vdev::{Commit, ConfigSync};
 
 impl Inner {
@@ -16,6 +15,7 @@ impl Inner {
         txg: Txg,
         labels: ConfigSync<'_>,
     ) -> Result<(), LiveError> {
+        self.heart.check()?;
         let mos = self.mos.objset().synced();
         let before = self.committed.read().uberblock.clone();
         let uberblock = Uberblock {
@@ -25,14 +25,14 @@ impl Inner {
             timestamp: self.environment.now(),
             mos: *mos.root(),
             software_version: FEATURES_VERSION,
-            multihost: Some(Multihost { delay: 0, config: MultihostConfig(0) }),
+            multihost: Some(self.heart.of_txg()),
             checkpoint_txg: Txg(0),
             raidz_reflow: before.raidz_reflow,
         };
         let commit = Commit {
             pool: &state.config,
             uberblock: &uberblock,
-            multihost: HeartbeatSlots::Off,
+            multihost: self.heart.slots(),
             first_choice: self.environment.random(),
             auxiliary: &[],
         };

@@ -45,6 +45,12 @@ pub enum LiveError {
         /// Because of what.
         reason: Option<Arc<LiveError>>,
     },
+    /// Other hosts may have taken the pool over, because this one's heartbeats did not get through.
+    #[error("no heartbeat has got through for {seconds} seconds")]
+    NoHeartbeat {
+        /// For how long.
+        seconds: u64,
+    },
     /// Each pass of a txg made another one necessary.
     #[error("txg {txg} was not complete after {passes} passes")]
     NoConvergence {

@@ -9,6 +9,7 @@ use super::dir::Directories;
 use super::environment::Environment;
 use super::features::Features;
 use super::frees::FreeLists;
+use super::heartbeat::Heart;
 use super::history::{self, Event};
 use super::mos::LiveMos;
 use super::policy;
@@ -72,6 +73,10 @@ impl LivePool {
     ) -> Result<Self, LiveError> {
         let inner = Inner::of_new_pool(&new, environment, options)?;
         let pool = Self::start(Arc::new(inner));
+        let multihost = |(name, value): &(String, ZapValue)| {
+            name == "multihost" && value.first_u64() == Some(1)
+        };
+        pool.inner().heart.follow(new.properties.iter().any(multihost));
         let NewPool { properties, root_properties, command: (line, user), .. } = new;
         let task = move |context: &mut TaskContext<'_>| {
             context.set_first_properties(&properties, &root_properties)?;
@@ -135,6 +140,7 @@ impl Inner {
             engine,
             committed: RwLock::new(committed),
             async_free_blocks: options.async_free_blocks,
+            heart: Heart::new(options.heartbeat),
             heads: Mutex::default(),
             tasks: Mutex::default(),
             state: Mutex::new(state),

@@ -6,6 +6,7 @@ use super::dir::Directories;
 use super::environment::Environment;
 use super::features::Features;
 use super::frees::FreeLists;
+use super::heartbeat::Heart;
 use super::history::Event;
 use super::mos::LiveMos;
 use super::pool::{Committed, Inner, LivePool};
@@ -83,6 +84,7 @@ impl LivePool {
         check(pool)?;
         let inner = Inner::of_pool(pool, environment, options)?;
         let live = Self::start(Arc::new(inner));
+        live.inner().heart.follow(pool.properties()?.multihost.value);
         let operation = "open";
         let text = format!("pool version {}; software rzfs", pool.version());
         let event = Event::Internal { operation, text, dataset: None };
@@ -226,6 +228,7 @@ impl Inner {
             engine: TxgEngine::new(pool.txg(), options.txg),
             committed: RwLock::new(committed),
             async_free_blocks: options.async_free_blocks,
+            heart: Heart::new(options.heartbeat),
             heads: Mutex::default(),
             tasks: Mutex::default(),
             state: Mutex::new(state),

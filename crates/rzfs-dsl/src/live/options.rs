@@ -1,6 +1,7 @@
 //! What the owner of a pool that changes decides.
 
 use super::allocation::PoolSpace;
+use super::heartbeat::HeartbeatOptions;
 use rzfs_dmu::BlockPipeline;
 use rzfs_dmu::txg::{DirtyLimits, TxgOptions};
 use rzfs_dmu::write::{BlockWriter, EncodeOptions, HoleBirth};
@@ -29,6 +30,8 @@ pub struct LiveOptions {
     pub threads: usize,
     /// Blocks of destroyed datasets that are freed in one txg (`zfs_async_block_max_blocks`).
     pub async_free_blocks: usize,
+    /// The heartbeat of a pool with `multihost=on`.
+    pub heartbeat: HeartbeatOptions,
 }
 
 impl LiveOptions {
@@ -80,6 +83,7 @@ impl Default for LiveOptions {
             space: SpaceTunables { physical_memory: memory, ..SpaceTunables::default() },
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             async_free_blocks: ASYNC_FREE_BLOCKS,
+            heartbeat: HeartbeatOptions::default(),
         }
     }
 }

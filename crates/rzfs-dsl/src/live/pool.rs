@@ -5,6 +5,7 @@ use super::administration::{Task, TaskContext};
 use super::environment::Environment;
 use super::head::LiveDataset;
 use super::heads::Heads;
+use super::heartbeat::Heart;
 use super::history::Event;
 use super::mos::{LiveMos, MosTx};
 use super::space::SpaceTier;
@@ -41,6 +42,7 @@ pub(crate) struct Inner {
     pub(super) async_free_blocks: usize,
     pub(super) engine: Arc<TxgEngine>,
     pub(super) committed: RwLock<Committed>,
+    pub(super) heart: Heart,
     pub(super) heads: Mutex<Heads>,
     pub(super) tasks: Mutex<Vec<Task>>,
     pub(super) state: Mutex<SyncState>,
@@ -153,20 +155,23 @@ fn usable_space(allocator: &Allocator, tier: SpaceTier) -> u64 {
     usage.normal_space.saturating_sub(tier.kept_back(usage.slop))
 }
 
-/// A pool that is open for writing; the last one who drops it stops its thread without exporting
+/// A pool that is open for writing; the last one who drops it stops its threads without exporting
 /// it.
 #[derive(Debug)]
 pub struct LivePool {
     inner: Arc<Inner>,
-    syncer: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl LivePool {
-    /// Starts the thread that syncs.
+    /// Starts the threads: one that syncs, and one that shows other hosts that the pool is in use.
     pub(super) fn start(inner: Arc<Inner>) -> Self {
-        let shared = Arc::clone(&inner);
-        let syncer = std::thread::spawn(move || shared.sync_forever());
-        Self { inner, syncer: Mutex::new(Some(syncer)) }
+        let spawn = |work: fn(&Inner)| {
+            let shared = Arc::clone(&inner);
+            std::thread::spawn(move || work(&shared))
+        };
+        let threads = vec![spawn(Inner::sync_forever), spawn(Inner::beat_forever)];
+        Self { inner, threads: Mutex::new(threads) }
     }
 
     /// Its transaction groups.
@@ -250,12 +255,14 @@ impl LivePool {
         &self.inner
     }
 
-    /// Ends the syncing thread after the groups that are wanted.
+    /// Ends the threads, after the groups that are wanted.
     pub(super) fn stop(&self) {
         self.inner.engine.finish();
-        if let Some(syncer) = self.syncer.lock().take() {
-            // A panic of the thread has been reported where it happened.
-            let _ = syncer.join();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // The heart beats while there is something to sync. A panic of a thread has been
+            // reported where it happened.
+            let _ = thread.join();
+            self.inner.heart.end();
         }
     }
 }

@@ -128,7 +128,8 @@ impl Inner {
             }
         }
         let finished = space.finish()?;
-        if self.has_changed(txg.txg(), &labels) {
+        // Hosts that watch the pool see every txg, not only those with changes.
+        if self.has_changed(txg.txg(), &labels) || self.heart.is_on() {
             self.commit(state, txg.txg(), labels)?;
         }
         finished.committed()?;

@@ -2,6 +2,7 @@
 
 mod world;
 
+use rzfs_dsl::import::ImportError;
 use rzfs_dsl::live::Event;
 use world::{Shape, World};
 
@@ -44,6 +45,30 @@ fn a_pool_goes_on_where_it_was_left() {
         let wanted = format!("round {round}");
         assert!(texts.iter().any(|text| text.contains(&wanted)), "{texts:#?}");
     }
+}
+
+#[test]
+fn a_pool_with_multihost_shows_that_it_is_in_use() {
+    let world = World::new(Shape::Mirror);
+    let pool = world.create();
+    assert_eq!(pool.uberblock().multihost.unwrap().delay, 0);
+    let refused = pool.set_pool_property("multihost", 1.into());
+    assert!(refused.is_err(), "this host has no id");
+    pool.export().unwrap();
+    let pool = world.open_as(7);
+    pool.set_pool_property("multihost", 1.into()).unwrap();
+    let committed = pool.uberblock();
+    assert!(committed.multihost.unwrap().delay > 0);
+    let watched = world.import_as(8).unwrap_err().error;
+    assert!(matches!(*watched, ImportError::ActiveElsewhere { .. }), "{watched}");
+    assert_eq!(pool.uberblock(), committed, "no txg was needed for that");
+    // A txg without changes is told, too.
+    pool.sync().unwrap();
+    assert!(pool.uberblock().txg > committed.txg);
+    pool.set_pool_property("multihost", 0.into()).unwrap();
+    assert_eq!(pool.uberblock().multihost.unwrap().delay, 0);
+    pool.export().unwrap();
+    world.check();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenOptions};
 use rzfs_dmu::live::{LiveObjset, NewObject, Transaction};
-use rzfs_dsl::import::{DeviceSource, Discovery, HostIdentity, ImportOptions};
+use rzfs_dsl::import::{DeviceSource, Discovery, HostIdentity, ImportFailure, ImportOptions};
 use rzfs_dsl::live::{
     ContentsError, LiveOptions, LivePool, NewContents, NewPool, SystemEnvironment,
 };
@@ -163,13 +163,26 @@ impl World {
         LivePool::open(&pool, environment(), &LiveOptions::default()).unwrap()
     }
 
+    /// The same on a host with this id.
+    pub(crate) fn open_as(&self, id: u32) -> LivePool {
+        let environment = SystemEnvironment::new(HostIdentity { id, ..host() });
+        let options = LiveOptions::default();
+        LivePool::open(&self.import_as(id).unwrap(), Arc::new(environment), &options).unwrap()
+    }
+
     pub(crate) fn import(&self) -> Pool<ReadOnly> {
+        self.import_as(host().id).unwrap()
+    }
+
+    /// The same on a host with this id.
+    pub(crate) fn import_as(&self, id: u32) -> Result<Pool<ReadOnly>, ImportFailure> {
+        let host = HostIdentity { id, ..host() };
         let sources = self.devices.iter().map(|device| DeviceSource::from(Arc::clone(device)));
         let sources: Vec<_> = sources.collect();
         let discovery = Discovery::search(&sources, &OpenOptions::new());
         let found = discovery.matching(NAME).next().unwrap();
-        let options = ImportOptions { host: host(), ..ImportOptions::default() };
-        Pool::import(found, &options).unwrap()
+        let options = ImportOptions { host, ..ImportOptions::default() };
+        Pool::import(found, &options)
     }
 
     /// Imports the pool and asks OpenZFS's zdb about it.

@@ -82,6 +82,12 @@ impl TaskContext<'_> {
                     return Err(invalid("must be 0 or from 9 to 16").into());
                 }
                 self.store_pool_property(property, Some(number.into()))?;
+                if property == "multihost" {
+                    if number != 0 && self.pool.environment.host().id == 0 {
+                        return Err(invalid("requires a non-zero system hostid").into());
+                    }
+                    self.pool.heart.follow(number != 0);
+                }
                 if property == "autotrim" {
                     let autotrim = if number == 0 { Autotrim::Off } else { Autotrim::On };
                     self.pool.allocator.set_autotrim(autotrim);
