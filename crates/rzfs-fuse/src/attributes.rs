@@ -1,8 +1,9 @@
 //! Attributes as FUSE wants them.
 
-use fuser::{FileAttr, FileType, INodeNo};
+use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
 use rzfs_format::dirent::FileKind;
 use rzfs_format::znode::{DeviceNumber, Timestamp};
+use rzfs_zpl::live::TimeChange;
 use rzfs_zpl::{Attributes, ControlAttributes};
 use std::time::{Duration, SystemTime};
 
@@ -24,6 +25,11 @@ fn device(number: DeviceNumber) -> u32 {
     number.minor & 0xff | (number.major & 0xfff) << 8 | (number.minor & 0xf_ff00) << 12
 }
 
+/// The device number that FUSE passes in this way.
+pub(crate) fn device_number(passed: u32) -> DeviceNumber {
+    DeviceNumber { major: passed >> 8 & 0xfff, minor: passed & 0xff | passed >> 12 & 0xf_ff00 }
+}
+
 /// A time; those that the system cannot say are the epoch.
 pub(crate) fn time(timestamp: Timestamp) -> SystemTime {
     let nanoseconds = Duration::from_nanos(u64::from(timestamp.nanoseconds));
@@ -32,6 +38,66 @@ pub(crate) fn time(timestamp: Timestamp) -> SystemTime {
     let whole =
         if timestamp.seconds < 0 { epoch.checked_sub(seconds) } else { epoch.checked_add(seconds) };
     whole.and_then(|whole| whole.checked_add(nanoseconds)).unwrap_or(epoch)
+}
+
+/// A time as it is stored.
+pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => Timestamp { seconds: seconds(since), nanoseconds: since.subsec_nanos() },
+        Err(before) => {
+            let before = before.duration();
+            match before.subsec_nanos() {
+                0 => Timestamp { seconds: -seconds(before), nanoseconds: 0 },
+                nanoseconds => Timestamp {
+                    seconds: (-seconds(before)).saturating_sub(1),
+                    nanoseconds: 1_000_000_000 - nanoseconds,
+                },
+            }
+        }
+    }
+}
+
+/// A time that is set.
+pub(crate) fn time_change(time: TimeOrNow) -> TimeChange {
+    match time {
+        TimeOrNow::SpecificTime(time) => TimeChange::At(timestamp(time)),
+        TimeOrNow::Now => TimeChange::Now,
+    }
+}
+
+/// How long the kernel may rely on an answer without asking again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Lifetime {
+    /// That the name leads to this file.
+    pub(crate) name: Duration,
+    /// That these are the attributes.
+    pub(crate) attributes: Duration,
+}
+
+/// Whoever changes it is the kernel itself.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+/// The space that a file takes is known when it is on disk, which is so after a few seconds.
+const UNTIL_WRITTEN: Duration = Duration::from_secs(1);
+
+impl Lifetime {
+    /// Nothing will change it but the kernel.
+    pub(crate) const FOR_EVER: Self = Self { name: FOR_EVER, attributes: FOR_EVER };
+    /// Others than the kernel may change it.
+    pub(crate) const NONE: Self = Self { name: Duration::ZERO, attributes: Duration::ZERO };
+
+    /// The same for a file that is not on disk yet.
+    pub(crate) const fn until_written(self) -> Self {
+        Self { attributes: UNTIL_WRITTEN, ..self }
+    }
+}
+
+/// A file as an answer names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) attributes: FileAttr,
+    pub(crate) generation: Generation,
+    pub(crate) lifetime: Lifetime,
 }
 
 /// The attributes of a file.
@@ -88,7 +154,19 @@ mod tests {
     }
 
     #[test]
+    fn times_come_back_as_they_went() {
+        for (seconds, nanoseconds) in [(0, 0), (-2, 0), (-2, 1), (1, 999_999_999), (-1, 500)] {
+            let stored = Timestamp { seconds, nanoseconds };
+            assert_eq!(timestamp(time(stored)), stored);
+        }
+    }
+
+    #[test]
     fn device_numbers_are_linux_ones() {
+        for (major, minor) in [(8, 1), (259, 0x1_2345), (0xfff, 0xf_ffff), (0, 0)] {
+            let number = DeviceNumber { major, minor };
+            assert_eq!(device_number(device(number)), number);
+        }
         assert_eq!(device(DeviceNumber { major: 8, minor: 1 }), 0x801);
         assert_eq!(device(DeviceNumber { major: 259, minor: 0x1_2345 }), 0x1231_0345);
     }

@@ -30,6 +30,11 @@ impl Grafts {
         self.at.insert((within, directory), file_system);
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at.is_empty()
+    }
+
     /// The file system that stands for a file.
     pub(crate) fn at(&self, within: usize, directory: INodeNo) -> Option<usize> {
         self.at.get(&(within, directory)).copied()

@@ -1,17 +1,38 @@
 //! The thin adapter from FUSE requests to [`rzfs_zpl`].
 //!
-//! [`Mount::new`] mounts one file system; each ZFS file system has a mount of its own. Nothing
-//! here knows what a file is: requests are translated to [`rzfs_zpl::FileSystem`] calls, answers
-//! to FUSE's structures, errors to errnos.
+//! ```text
+//! Mount ── Session: the requests; one file system, and those that are grafted into it
+//!             └── Adapter: one file system with .zfs and the directories of the mount alone
+//!                    ├── Files: rzfs_zpl::FileSystem or rzfs_zpl::live::LiveFileSystem
+//!                    └── KnownFiles: which of its files the kernel knows; each is held
+//! ```
+//! [`Mount::new`] mounts one file system, for reading or, if it is a live one, for reading and
+//! writing; each ZFS file system has a mount of its own. Nothing here knows what a file is:
+//! requests are translated to [`rzfs_zpl`] calls, answers to FUSE's structures, errors to errnos.
+//!
+//! # Ending a read-write mount
+//!
+//! 1. [`Mount::unmount`], or [`Mount::request_unmount`] until [`Mount::is_finished`]: of nested
+//!    mounts the deepest first. The kernel writes what it has cached; then the mount lets go of all
+//!    files (those without names are reclaimed), writes times of access, and waits until all of it
+//!    is on disk.
+//! 2. Drop every other handle of the [`LiveFileSystem`](rzfs_zpl::live::LiveFileSystem).
+//! 3. Export the pool.
+//!
+//! A mount that was detached while in use goes on serving whoever has files open, and does the
+//! same when the last of them is closed; until then the pool must stay open.
 #![forbid(unsafe_code)]
 
 mod adapter;
 mod attributes;
+mod durability;
+mod file_flags;
 mod grafts;
 mod inode;
+mod known;
 mod mount;
 mod mount_points;
 mod session;
 mod xattr;
 
-pub use mount::{Access, InUse, Mount, MountError, MountOptions, Nested};
+pub use mount::{Access, InUse, Mount, MountError, MountOptions, Nested, Restrictions};

@@ -4,7 +4,7 @@ use crate::session::Session;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
-use rzfs_zpl::{ControlTree, FileSystem};
+use rzfs_zpl::{ControlTree, Files};
 use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,27 @@ pub enum Access {
     Everyone,
 }
 
+/// What a mount does not let happen, whatever its files say (properties `readonly`, `devices`,
+/// `setuid` and `exec`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Restrictions {
+    /// Nothing is changed. Always so where no file system of the mount is a live one.
+    pub read_only: bool,
+    /// Devices cannot be opened. Always so without root rights.
+    pub no_devices: bool,
+    /// Set-user-id and set-group-id have no effect. Always so without root rights.
+    pub no_set_id: bool,
+    /// Nothing is executed.
+    pub no_execution: bool,
+}
+
+impl Default for Restrictions {
+    /// Neither devices nor set-user-id: a pool may come from anywhere.
+    fn default() -> Self {
+        Self { read_only: false, no_devices: true, no_set_id: true, no_execution: false }
+    }
+}
+
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -28,7 +49,10 @@ pub struct MountOptions {
     pub source: String,
     /// Who may use the mount.
     pub access: Access,
-    /// Threads that answer requests.
+    /// What it does not let happen.
+    pub restrictions: Restrictions,
+    /// Threads that answer requests. Requests that wait for space in memory or for blocks from
+    /// disk keep theirs; those that wait for changes to be on disk do not.
     pub threads: usize,
     /// Directories below the root, by their relative paths, on which others are to be mounted.
     /// Where the file system lacks them the mount has them all the same.
@@ -42,7 +66,7 @@ pub struct Nested {
     /// Where: the path from the root of the mount.
     pub path: PathBuf,
     /// The file system.
-    pub file_system: Arc<FileSystem>,
+    pub file_system: Files,
     /// Its `.zfs`.
     pub control: Option<ControlTree>,
 }
@@ -88,15 +112,19 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts a file system on a directory, and answers its requests from threads of its own.
-    /// With `control` its root has the directory `.zfs`.
+    /// Mounts a file system on a directory, and answers its requests from threads of its own: for
+    /// reading, or for writing too if it is a live one and not restricted. With `control` its root
+    /// has the directory `.zfs`.
+    ///
+    /// No other mount may serve the same live file system: the kernel keeps what it has learnt of
+    /// files, since only it changes them.
     ///
     /// Without root rights this needs `fusermount3`.
     ///
     /// # Errors
     /// [`MountError`]: the system refuses.
     pub fn new(
-        file_system: Arc<FileSystem>,
+        file_system: impl Into<Files>,
         control: Option<ControlTree>,
         directory: &Path,
         options: &MountOptions,
@@ -110,19 +138,21 @@ impl Mount {
     /// # Errors
     /// [`MountError`]: the system refuses, or the place of a nested one cannot be read.
     pub fn with_nested(
-        file_system: Arc<FileSystem>,
+        file_system: impl Into<Files>,
         control: Option<ControlTree>,
         nested: Vec<Nested>,
         directory: &Path,
         options: &MountOptions,
     ) -> Result<Self, MountError> {
+        let file_system = file_system.into();
+        let is_live = file_system.live().is_some()
+            || nested.iter().any(|one| one.file_system.live().is_some());
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(options.source.clone()),
             MountOption::Subtype("zfs".to_owned()),
-            MountOption::RO,
-            MountOption::NoAtime,
         ];
+        config.mount_options.extend(options.restrictions.mount_options(is_live));
         if options.access == Access::Everyone {
             config.acl = SessionACL::All;
             config.mount_options.push(MountOption::DefaultPermissions);
@@ -187,6 +217,23 @@ impl Mount {
     /// serve whoever has files open until the process ends.
     pub fn abandon(self) {
         std::mem::forget(self.session);
+    }
+}
+
+impl Restrictions {
+    /// The options of a mount that can be changed, as far as it is up to its file systems.
+    fn mount_options(self, is_live: bool) -> Vec<MountOption> {
+        let mut options = vec![
+            if self.no_devices { MountOption::NoDev } else { MountOption::Dev },
+            if self.no_set_id { MountOption::NoSuid } else { MountOption::Suid },
+        ];
+        if self.no_execution {
+            options.push(MountOption::NoExec);
+        }
+        if self.read_only || !is_live {
+            options.extend([MountOption::RO, MountOption::NoAtime]);
+        }
+        options
     }
 }
 

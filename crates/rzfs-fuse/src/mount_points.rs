@@ -10,7 +10,7 @@
 use fuser::{FileAttr, FileType, INodeNo};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
-use rzfs_zpl::{DirCookie, DirEntry, FileSystem, Found, ZplError};
+use rzfs_zpl::{DirCookie, DirEntry, Files, Found, ZplError};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
@@ -65,7 +65,7 @@ impl MountPoints {
     ///
     /// # Errors
     /// A directory on the way cannot be read, or what is there is no directory.
-    pub(crate) fn missing(file_system: &FileSystem, paths: &[&Path]) -> io::Result<Self> {
+    pub(crate) fn missing(file_system: &Files, paths: &[&Path]) -> io::Result<Self> {
         let mut all = Self::default();
         for path in paths {
             let mut place = Place::Object(file_system.root());
@@ -78,7 +78,7 @@ impl MountPoints {
     }
 
     /// The directory of this name in another, made if there is none.
-    fn enter(&mut self, file_system: &FileSystem, place: Place, name: &[u8]) -> io::Result<Place> {
+    fn enter(&mut self, file_system: &Files, place: Place, name: &[u8]) -> io::Result<Place> {
         if let Some(known) = self.lookup(place, name) {
             return Ok(Place::MountPoint(known));
         }

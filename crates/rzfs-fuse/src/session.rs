@@ -1,16 +1,18 @@
-//! The requests of a mount: each goes to one of its file systems.
+//! What a mount serves: file systems, one of which each request goes to.
 
-use crate::adapter::{ABSENT, Adapter, Answer, NONE, errno};
+mod changes;
+mod requests;
+
+use crate::adapter::{Adapter, Answer, NONE};
+use crate::attributes::Entry;
+use crate::durability::Durability;
 use crate::grafts::Grafts;
 use crate::mount::Nested;
 use crate::mount_points::MountPoints;
-use crate::xattr;
 use fuser::{
-    Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
+    Errno, FileAttr, INodeNo, InitFlags, KernelConfig, ReplyDirectory, ReplyDirectoryPlus,
 };
-use rzfs_zpl::{AclType, ControlTree, DirCookie, FileSystem};
+use rzfs_zpl::{AclType, ControlTree, DirCookie, Files};
 use std::any::Any;
 use std::ffi::OsStr;
 use std::io;
@@ -18,9 +20,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Nothing changes below a mount that only reads, so the kernel may keep what it has learnt.
-const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 /// Most bytes that the kernel should read ahead.
 const MAX_READ_AHEAD: u32 = 1 << 20;
@@ -40,6 +39,16 @@ const WANTED: [InitFlags; 10] = [
     InitFlags::FUSE_NO_OPENDIR_SUPPORT,
 ];
 
+/// Most bytes that the kernel should write at once. More it does not take without being told to by
+/// the administrator.
+const MAX_WRITE: u32 = 1 << 20;
+
+/// What the kernel is asked for besides when something can change: umasks are for the file system
+/// to apply, since a default list of access rights takes their place; and so is taking set-user-id
+/// and set-group-id away, as the kernel would look for them at every write.
+const WANTED_FOR_CHANGES: [InitFlags; 3] =
+    [InitFlags::FUSE_DONT_MASK, InitFlags::FUSE_HANDLE_KILLPRIV_V2, InitFlags::FUSE_HAS_IOCTL_DIR];
+
 /// Requests in the background (reading ahead, asynchronous reads) that the kernel may have open
 /// at once, and from how many on it calls the file system busy.
 const MAX_BACKGROUND: u16 = 64;
@@ -52,6 +61,8 @@ pub(crate) struct Session {
     grafts: Grafts,
     /// What the kernel can do.
     kernel: InitFlags,
+    /// Requests that wait for the disk; of a mount in which something can change.
+    durability: Option<Durability>,
     _while_mounted: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -60,9 +71,9 @@ impl Session {
     /// `while_mounted` is dropped when the mount has ended.
     ///
     /// # Errors
-    /// A directory on the way to a mount point cannot be read.
+    /// A directory on the way to a mount point cannot be read, or the system has no thread.
     pub(crate) fn new(
-        live: Arc<FileSystem>,
+        head: Files,
         control: Option<ControlTree>,
         mut nested: Vec<Nested>,
         mount_points: &[PathBuf],
@@ -78,8 +89,8 @@ impl Session {
             inner.map(|(_, path)| *path)
         };
         let paths: Vec<&Path> = of(0).chain(mount_points.iter().map(PathBuf::as_path)).collect();
-        let directories = MountPoints::missing(&live, &paths)?;
-        let mut file_systems = vec![Adapter::new(live, control, directories)];
+        let directories = MountPoints::missing(&head, &paths)?;
+        let mut file_systems = vec![Adapter::new(head, control, directories)];
         for (index, one) in nested.into_iter().enumerate() {
             let paths: Vec<&Path> = of(index + 1).collect();
             let directories = MountPoints::missing(&one.file_system, &paths)?;
@@ -91,13 +102,15 @@ impl Session {
             let mut directory = INodeNo::ROOT;
             for name in path.iter() {
                 let found = adapter.look_up(directory, name.as_bytes());
-                directory =
-                    found.map_err(|error| io::Error::from_raw_os_error(error.code()))?.0.ino;
+                let found = found.map_err(|error| io::Error::from_raw_os_error(error.code()))?;
+                directory = found.attributes.ino;
             }
             grafts.insert(*outer, directory, index + 1);
         }
         let kernel = InitFlags::empty();
-        Ok(Self { file_systems, grafts, kernel, _while_mounted: while_mounted })
+        let is_live = file_systems.iter().any(|one| one.head().live().is_some());
+        let durability = if is_live { Some(Durability::start()?) } else { None };
+        Ok(Self { file_systems, grafts, kernel, durability, _while_mounted: while_mounted })
     }
 
     /// The file system that a number of the mount belongs to, with its position, and the number
@@ -113,17 +126,72 @@ impl Session {
         Ok(attributes)
     }
 
-    fn look_up(&self, parent: INodeNo, name: &OsStr) -> Answer<(FileAttr, Generation)> {
+    /// A file as an answer names it, with the mount's number.
+    fn entry(&self, index: usize, mut entry: Entry) -> Answer<Entry> {
+        entry.attributes = self.numbered(index, entry.attributes)?;
+        Ok(entry)
+    }
+
+    fn look_up(&self, parent: INodeNo, name: &OsStr) -> Answer<Entry> {
         let (index, adapter, directory) = self.inner(parent)?;
-        let (attributes, generation) = adapter.look_up(directory, name.as_bytes())?;
-        match self.grafts.at(index, attributes.ino) {
+        let entry = adapter.look_up(directory, name.as_bytes())?;
+        match self.grafts.at(index, entry.attributes.ino) {
             Some(grafted) => {
+                // What is below is not what the kernel gets to know.
+                adapter.forget(entry.attributes.ino, 1);
                 let adapter = self.file_systems.get(grafted).ok_or(Errno::ESTALE)?;
-                let (attributes, generation) = adapter.root()?;
-                Ok((self.numbered(grafted, attributes)?, generation))
+                self.entry(grafted, adapter.root()?)
             }
-            None => Ok((self.numbered(index, attributes)?, generation)),
+            None => self.entry(index, entry),
         }
+    }
+
+    /// How long the kernel may rely on it that a directory has no entry of a name.
+    fn absence_lifetime(&self, parent: INodeNo) -> Duration {
+        let inner = self.inner(parent);
+        inner.map_or(Duration::ZERO, |(_, adapter, directory)| adapter.absence_lifetime(directory))
+    }
+
+    fn forget(&self, inode: INodeNo, lookups: u64) {
+        if let Ok((_, adapter, inode)) = self.inner(inode) {
+            adapter.forget(inode, lookups);
+        }
+    }
+
+    fn attributes(&self, inode: INodeNo) -> Answer<(FileAttr, Duration)> {
+        let (index, adapter, inode) = self.inner(inode)?;
+        let (attributes, lifetime) = adapter.shown_attributes(inode)?;
+        Ok((self.numbered(index, attributes)?, lifetime))
+    }
+
+    fn note_access(&self, inode: INodeNo) {
+        if let Ok((_, adapter, inode)) = self.inner(inode) {
+            adapter.note_access(inode);
+        }
+    }
+
+    /// Tells the kernel what this mount wants.
+    fn negotiate(&mut self, config: &mut KernelConfig) {
+        let changes = if self.durability.is_some() { &WANTED_FOR_CHANGES[..] } else { &[] };
+        for flag in WANTED.iter().chain(changes) {
+            // What the kernel does not have it does without.
+            let _ = config.add_capabilities(*flag);
+        }
+        // The kernel takes "not supported" for an error once it was told of ACLs.
+        let has_lists = |one: &Adapter| one.head().reading_options().acl_type == AclType::Posix;
+        if self.file_systems.iter().all(has_lists) {
+            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
+        }
+        let _ = config.set_max_readahead(MAX_READ_AHEAD);
+        let _ = config.set_max_write(MAX_WRITE);
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        let _ = config.set_congestion_threshold(CONGESTION);
+        self.kernel = config.capabilities();
+    }
+
+    /// Writes what is not written yet: the mount has ended.
+    fn close(&self) {
+        self.file_systems.iter().for_each(Adapter::close);
     }
 
     fn list_with_attributes(
@@ -134,15 +202,26 @@ impl Session {
     ) -> Answer<()> {
         let (index, adapter, directory) = self.inner(directory)?;
         adapter.list_with_attributes(directory, from, |name, next, known, placeholder| {
-            let known = known
-                .filter(|(attributes, _)| self.grafts.at(index, attributes.ino).is_none())
-                .and_then(|(attributes, generation)| {
-                    Some((self.numbered(index, attributes).ok()?, generation))
-                });
-            match known {
-                Some((attributes, generation)) => {
+            let named = known.and_then(|entry| {
+                let is_grafted = self.grafts.at(index, entry.attributes.ino).is_some();
+                let shown = if is_grafted { None } else { self.entry(index, entry).ok() };
+                if shown.is_none() {
+                    // It is not named after all.
+                    adapter.forget(entry.attributes.ino, 1);
+                }
+                shown
+            });
+            match named {
+                Some(Entry { attributes, generation, lifetime }) => {
                     let inode = attributes.ino;
-                    reply.add(inode, next.0, name, &FOR_EVER, &attributes, generation)
+                    let lifetime = lifetime.name.min(lifetime.attributes);
+                    let is_full =
+                        reply.add(inode, next.0, name, &lifetime, &attributes, generation);
+                    if is_full {
+                        // It does not fit into the answer, so the kernel does not learn of it.
+                        self.forget(inode, 1);
+                    }
+                    is_full
                 }
                 // Without attributes the kernel asks for them when it needs them: a number of 0
                 // says so, and the time is none.
@@ -175,180 +254,6 @@ fn enclosing(places: &[PathBuf], of: usize) -> (usize, &Path) {
     };
     let all = places.iter().enumerate().filter_map(inside);
     all.min_by_key(|(_, relative)| relative.components().count()).unwrap_or((0, path))
-}
-
-impl fuser::Filesystem for Session {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for flag in WANTED {
-            // What the kernel does not have it does without.
-            let _ = config.add_capabilities(flag);
-        }
-        // The kernel takes "not supported" for an error once it was told of ACLs.
-        if self.file_systems.iter().all(|one| one.live().options().acl_type == AclType::Posix) {
-            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
-        }
-        let _ = config.set_max_readahead(MAX_READ_AHEAD);
-        let _ = config.set_max_background(MAX_BACKGROUND);
-        let _ = config.set_congestion_threshold(CONGESTION);
-        self.kernel = config.capabilities();
-        Ok(())
-    }
-
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.look_up(parent, name) {
-            Ok((attributes, generation)) => reply.entry(&FOR_EVER, &attributes, generation),
-            // That there is no such file can be remembered too; number 0 says it.
-            Err(error) if error == Errno::ENOENT => reply.entry(&FOR_EVER, &ABSENT, NONE),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let answer = self.inner(inode).and_then(|(index, adapter, inode)| {
-            self.numbered(index, adapter.shown_attributes(inode)?)
-        });
-        match answer {
-            Ok(attributes) => reply.attr(&FOR_EVER, &attributes),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
-        let target = self.inner(inode).and_then(|(_, adapter, inode)| {
-            let (file_system, object) = adapter.file(inode)?;
-            file_system.read_link(object).map_err(|error| errno(&error))
-        });
-        match target {
-            Ok(target) => reply.data(&target),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    /// Opening changes nothing here, so a kernel that can do without asking is told to: it saves
-    /// two requests for each file. What must not be read is refused when it is read.
-    fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT) {
-            return reply.error(Errno::ENOSYS);
-        }
-        let open = self.inner(inode).and_then(|(_, adapter, inode)| {
-            let (file_system, object) = adapter.file(inode)?;
-            file_system.open_for_reading(object).map_err(|error| errno(&error))
-        });
-        match open {
-            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn read(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let segments = self.inner(inode).and_then(|(_, adapter, inode)| {
-            let (file_system, object) = adapter.file(inode)?;
-            let segments = file_system.read_segments(object, offset, u64::from(size));
-            segments.map_err(|error| errno(&error))
-        });
-        match segments.as_deref() {
-            Ok([segment]) => reply.data(segment),
-            Ok(segments) => reply.data(&segments.concat()),
-            Err(error) => reply.error(*error),
-        }
-    }
-
-    /// As for files.
-    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
-            return reply.error(Errno::ENOSYS);
-        }
-        let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
-        reply.opened(FileHandle(0), flags);
-    }
-
-    fn readdir(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        match self.list_names(inode, DirCookie(offset), &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn readdirplus(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        match self.list_with_attributes(inode, DirCookie(offset), &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn statfs(&self, _: &Request, inode: INodeNo, reply: ReplyStatfs) {
-        let space = self.inner(inode).and_then(|(_, adapter, inode)| {
-            let (file_system, object) =
-                adapter.file(inode).unwrap_or_else(|_| adapter.root_object());
-            file_system.statistics(object).map_err(|error| errno(&error))
-        });
-        match space {
-            Ok(space) => reply.statfs(
-                space.blocks,
-                space.available,
-                space.available,
-                space.objects,
-                space.available_objects,
-                space.block_size,
-                space.max_name,
-                space.block_size,
-            ),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let value =
-            self.inner(inode).and_then(|(_, adapter, inode)| adapter.xattr(inode, name.as_bytes()));
-        xattr::reply(reply, size, value);
-    }
-
-    fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = self.inner(inode).and_then(|(_, adapter, inode)| adapter.xattr_names(inode));
-        let list = names.map(|names| xattr::listing(names, request.uid()));
-        xattr::reply(reply, size, list);
-    }
-
-    fn lseek(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        _: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
-        let found =
-            self.inner(inode).and_then(|(_, adapter, inode)| adapter.seek(inode, offset, whence));
-        match found {
-            Ok(found) => reply.offset(found),
-            Err(error) => reply.error(error),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,7 @@ fn mount_all(pool: &Pool, datasets: &[Dataset], root: &Path) -> Vec<Mount> {
         let options = MountOptions {
             source: dataset.name().to_owned(),
             access: rzfs_fuse::Access::Owner,
+            restrictions: rzfs_fuse::Restrictions::default(),
             threads: 2,
             mount_points: Vec::new(),
             while_mounted: None,

@@ -18,6 +18,7 @@ fn mount(dataset: &Dataset, pool: &Pool, directory: &Path, mount_points: &[&str]
     let options = MountOptions {
         source: dataset.name().to_owned(),
         access: rzfs_fuse::Access::Owner,
+        restrictions: rzfs_fuse::Restrictions::default(),
         threads: 2,
         mount_points: mount_points.iter().map(Into::into).collect(),
         while_mounted: None,

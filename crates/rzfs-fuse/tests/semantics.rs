@@ -85,6 +85,7 @@ fn mount(image: &Path, dataset: &str) -> Mounted {
     let options = MountOptions {
         source: dataset.name().to_owned(),
         access: Access::Owner,
+        restrictions: rzfs_fuse::Restrictions::default(),
         threads: 2,
         mount_points: Vec::new(),
         while_mounted: None,

@@ -9,6 +9,7 @@
 use crate::directory::{DirCookie, DirEntry};
 use crate::error::ZplError;
 use crate::file_system::FileSystem;
+use crate::files::Files;
 use crate::sync::{Arc, Mutex};
 use rzfs_format::dirent::FileKind;
 use rzfs_format::znode::Timestamp;
@@ -121,7 +122,7 @@ pub struct ControlEntry {
 
 /// The directory `.zfs` of one file system.
 pub struct ControlTree {
-    file_system: Arc<FileSystem>,
+    head: Files,
     source: Box<dyn SnapshotSource>,
     /// Open snapshots, the one used last at the end. The lock is held while one is opened, so
     /// that it is opened once.
@@ -130,17 +131,15 @@ pub struct ControlTree {
 
 impl fmt::Debug for ControlTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControlTree")
-            .field("objset", &self.file_system.objset)
-            .finish_non_exhaustive()
+        f.debug_struct("ControlTree").field("head", &self.head).finish_non_exhaustive()
     }
 }
 
 impl ControlTree {
     /// The control tree in the root of a file system.
     #[must_use]
-    pub fn new(file_system: Arc<FileSystem>, source: Box<dyn SnapshotSource>) -> Self {
-        Self { file_system, source, open: Mutex::new(Vec::new()) }
+    pub fn new(head: impl Into<Files>, source: Box<dyn SnapshotSource>) -> Self {
+        Self { head: head.into(), source, open: Mutex::new(Vec::new()) }
     }
 
     /// The attributes of a directory. Those of an open snapshot's root are the snapshot's own;
@@ -162,7 +161,7 @@ impl ControlTree {
     }
 
     fn root_time(&self) -> Result<Timestamp, ZplError> {
-        Ok(self.file_system.attributes(self.file_system.root())?.crtime)
+        Ok(self.head.attributes(self.head.root())?.crtime)
     }
 
     fn entry(&self, objset: ObjsetId) -> Result<SnapshotEntry, ZplError> {
@@ -171,14 +170,14 @@ impl ControlTree {
     }
 
     fn no_snapshot(&self) -> ZplError {
-        ZplError::NoSnapshot { objset: self.file_system.objset.id() }
+        ZplError::NoSnapshot { objset: self.head.place(self.head.root()).objset }
     }
 
     /// The inode number of the directory above a directory.
     #[must_use]
     pub fn parent(&self, node: ControlNode) -> ObjectId {
         match node {
-            ControlNode::Root => self.file_system.root(),
+            ControlNode::Root => self.head.root(),
             ControlNode::Shares | ControlNode::Snapshots => ControlNode::Root.inode(),
             ControlNode::Snapshot(_) => ControlNode::Snapshots.inode(),
         }
@@ -190,7 +189,7 @@ impl ControlTree {
     /// # Errors
     /// There is none, or the snapshots cannot be read.
     pub fn lookup(&self, directory: ControlNode, name: &[u8]) -> Result<ControlNode, ZplError> {
-        let place = self.file_system.place(directory.inode());
+        let place = self.head.place(directory.inode());
         let found = match (directory, name) {
             (_, b".") => Some(directory),
             (ControlNode::Root, b"snapshot") => Some(ControlNode::Snapshots),

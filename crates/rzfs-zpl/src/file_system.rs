@@ -77,6 +77,12 @@ impl FileSystem {
         &self.options
     }
 
+    /// What it was opened with, as of every kind of file system.
+    #[must_use]
+    pub const fn reading_options(&self) -> &FileSystemOptions {
+        &self.options
+    }
+
     /// The master node.
     #[must_use]
     pub fn master(&self) -> &MasterNode {

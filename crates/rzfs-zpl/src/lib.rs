@@ -21,6 +21,7 @@ mod directory;
 mod error;
 mod file;
 mod file_system;
+mod files;
 pub mod live;
 mod master;
 mod name;
@@ -41,6 +42,7 @@ pub use control::{
 pub use directory::{DirCookie, DirEntry, Found};
 pub use error::{Place, ZplError};
 pub use file_system::FileSystem;
+pub use files::Files;
 pub use master::{CaseSensitivity, MasterNode};
 pub use node::Attributes;
 pub use options::{

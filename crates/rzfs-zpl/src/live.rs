@@ -18,6 +18,7 @@ mod change;
 mod contents;
 mod creation;
 mod draft;
+mod durability;
 mod file_system;
 mod names;
 mod new_file_system;

@@ -68,6 +68,13 @@ pub struct MasterNode {
 }
 
 impl MasterNode {
+    /// Whether a file is found by the bytes of its name alone, not by others that are the same in
+    /// another case or form.
+    #[must_use]
+    pub fn has_exact_names(&self) -> bool {
+        self.case == CaseSensitivity::Sensitive && self.normalization == Normalization::default()
+    }
+
     /// Reads the master node of an object set in a pool of version `pool_version`.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use crate::master::MasterNode;
 use crate::name::NameRules;
 use crate::node::{Attributes, decode_znode};
 use crate::object::FileObject;
-use crate::options::SnapshotDirectory;
+use crate::options::{FileSystemOptions, SnapshotDirectory};
 use crate::read_ahead::Streams;
 use crate::space::Statistics;
 use crate::sync::{Arc, Mutex};
@@ -110,6 +110,12 @@ impl LiveFileSystem {
         &self.options
     }
 
+    /// What it has in common with one that is read.
+    #[must_use]
+    pub const fn reading_options(&self) -> &FileSystemOptions {
+        &self.options.reading
+    }
+
     /// The master node.
     #[must_use]
     pub const fn master(&self) -> &MasterNode {
@@ -128,7 +134,7 @@ impl LiveFileSystem {
         self.options.reading.snapshot_directory != SnapshotDirectory::Absent
     }
 
-    pub(super) fn place(&self, object: ObjectId) -> Place {
+    pub(crate) fn place(&self, object: ObjectId) -> Place {
         Place { objset: self.objset.id(), object }
     }
 

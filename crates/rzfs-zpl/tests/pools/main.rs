@@ -1,6 +1,7 @@
 //! Whole pools: made, filled, exported, looked at by OpenZFS's zdb, read and changed again.
 
 mod datasets;
+#[allow(dead_code, reason = "the tests of rzfs-fuse use the rest")]
 mod world;
 
 use rzfs_format::ObjectId;

@@ -10,6 +10,7 @@ use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::features::Feature;
 use rzfs_format::nvlist::NvList;
 use rzfs_format::pool_state::PoolState;
+use rzfs_format::zap::ZapValue;
 use rzfs_format::znode::Timestamp;
 use rzfs_format::{Txg, VdevId};
 use rzfs_vdev::create::{DeviceOpener, PlanOptions, VdevSpec};
@@ -17,7 +18,7 @@ use rzfs_vdev::label::NewLabel;
 use rzfs_vdev::{TreeOptions, TxgSet, VdevTree};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewFileSystem};
 use rzfs_zpl::{FileSystem, FileSystemOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -25,9 +26,13 @@ const SIZE: u64 = 96 << 20;
 const NAME: &str = "made";
 
 pub(crate) struct World {
-    dir: tempfile::TempDir,
+    dir: PathBuf,
     away: tempfile::TempDir,
     words: Vec<String>,
+    size: u64,
+    /// Properties of the root file system.
+    properties: Vec<(String, ZapValue)>,
+    _temporary: Option<tempfile::TempDir>,
 }
 
 /// A pool that is open, with its root file system.
@@ -57,20 +62,39 @@ fn environment() -> Arc<SystemEnvironment> {
 impl World {
     /// `shape`: the words of `zpool create`, with capital letters for files.
     pub(crate) fn new(shape: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let world = Self::in_directory(temporary.path(), shape, SIZE);
+        Self { _temporary: Some(temporary), ..world }
+    }
+
+    /// The same with images of `size` bytes in a directory of the caller.
+    pub(crate) fn in_directory(dir: &Path, shape: &str, size: u64) -> Self {
         let word = |word: &str| match word.chars().next() {
-            Some('A'..='Z') => dir.path().join(word).display().to_string(),
+            Some('A'..='Z') => dir.join(word).display().to_string(),
             _ => word.to_owned(),
         };
         let words = shape.split(' ').map(word).collect();
-        Self { dir, away: tempfile::tempdir().unwrap(), words }
+        let away = tempfile::tempdir().unwrap();
+        let dir = dir.to_owned();
+        Self { dir, away, words, size, properties: Vec::new(), _temporary: None }
+    }
+
+    /// Gives the root file system a property.
+    pub(crate) fn with_property(mut self, name: &str, value: u64) -> Self {
+        self.properties.push((name.to_owned(), value.into()));
+        self
     }
 
     pub(crate) fn create(&self) -> Session {
+        self.create_files(LiveOptions::new(FileSystemOptions::default(), 42))
+    }
+
+    /// The same with options for the file system.
+    pub(crate) fn create_files(&self, options: LiveOptions) -> Session {
         let environment = environment();
         let spec = VdevSpec::parse(&self.words).unwrap();
         spec.check_new_pool().unwrap();
-        let mut opener = DeviceOpener::new(OpenOptions::new(), Some(SIZE));
+        let mut opener = DeviceOpener::new(OpenOptions::new(), Some(self.size));
         let spec = spec.open(&mut opener).unwrap();
         let plan = PlanOptions { ashift: 12, ..PlanOptions::default() };
         let mut new = spec.plan(&plan, &mut || environment.random()).unwrap();
@@ -111,28 +135,27 @@ impl World {
                     .collect(),
                 vdevs,
                 properties: vec![("ashift".to_owned(), 12.into())],
-                root_properties: Vec::new(),
+                root_properties: self.properties.clone(),
                 root: &NewFileSystem::new(now, environment.random()),
                 command: ("zpool create made".to_owned(), 0),
             },
             environment,
             &PoolOptions::default(),
         );
-        Self::session(pool.unwrap())
+        Self::session(pool.unwrap(), options)
     }
 
-    fn session(pool: LivePool) -> Session {
+    fn session(pool: LivePool, options: LiveOptions) -> Session {
         let datasets = pool.dataset_tree().unwrap();
         let root = datasets.root().unwrap();
         let live = pool.open_dataset(&root).unwrap();
-        let options = LiveOptions::new(FileSystemOptions::default(), 42);
         let engine = Arc::clone(pool.engine());
         let fs = LiveFileSystem::open(live.objset().clone(), engine, options).unwrap();
         Session { pool, fs }
     }
 
     pub(crate) fn import(&self, options: &OpenOptions) -> Pool {
-        let sources = [DeviceSource::Path(self.dir.path().to_owned())];
+        let sources = [DeviceSource::Path(self.dir.clone())];
         let discovery = Discovery::search(&sources, options);
         let found = discovery.matching(NAME).next().unwrap();
         let host = environment().host().clone();
@@ -141,7 +164,7 @@ impl World {
 
     /// Takes a device away, or brings it back.
     pub(crate) fn swap_away(&self, device: &str) {
-        let (here, away) = (self.dir.path().join(device), self.away.path().join(device));
+        let (here, away) = (self.dir.join(device), self.away.path().join(device));
         let (from, to) = if here.exists() { (&here, &away) } else { (&away, &here) };
         std::fs::rename(from, to).unwrap();
     }
@@ -159,9 +182,13 @@ impl World {
     }
 
     pub(crate) fn open_with(&self, pool_options: &PoolOptions) -> Session {
-        let options = OpenOptions::new().access(rzfs_blockdev::Access::ReadWrite);
-        let pool = self.import(&options);
-        Self::session(LivePool::open(&pool, environment(), pool_options).unwrap())
+        self.open_files(LiveOptions::new(FileSystemOptions::default(), 42), pool_options)
+    }
+
+    /// The same with options for the file system.
+    pub(crate) fn open_files(&self, options: LiveOptions, pool_options: &PoolOptions) -> Session {
+        let pool = self.import(&OpenOptions::new().access(rzfs_blockdev::Access::ReadWrite));
+        Self::session(LivePool::open(&pool, environment(), pool_options).unwrap(), options)
     }
 
     /// The root file system as it is on disk.
@@ -174,7 +201,7 @@ impl World {
     /// Asks OpenZFS's zdb whether the pool is whole.
     pub(crate) fn judge(&self) {
         for options in [["-bcc", "-e"], ["-dddd", "-e"]] {
-            let Some(text) = zdb(self.dir.path(), options) else {
+            let Some(text) = zdb(&self.dir, options) else {
                 eprintln!("SKIPPED: zdb of OpenZFS is not installed");
                 return;
             };

@@ -145,6 +145,7 @@ impl Common<'_> {
         let mut options = rzfs_fuse::MountOptions {
             source: name.to_owned(),
             access: if self.options.allow_other { Access::Everyone } else { Access::Owner },
+            restrictions: rzfs_fuse::Restrictions::default(),
             threads: self.threads,
             mount_points: Vec::new(),
             while_mounted: Some(Arc::clone(&self.while_mounted)),
@@ -179,7 +180,7 @@ impl Common<'_> {
         let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
         let path = plan.mountpoint.strip_prefix(&outer.mountpoint);
         let path = path.map_err(|error| cannot(&error))?.to_owned();
-        Ok(Nested { path, file_system, control })
+        Ok(Nested { path, file_system: file_system.into(), control })
     }
 
     /// Opens a file system, with its `.zfs` unless it is a snapshot.

@@ -1,0 +1,281 @@
+//! Changing a file system.
+
+use super::{Adapter, Answer, errno};
+use crate::attributes::{Entry, device_number};
+use crate::file_flags::Command;
+use crate::inode::Target;
+use crate::mount_points::Place;
+use fuser::{Errno, INodeNo, RenameFlags, Request};
+use rzfs_format::ObjectId;
+use rzfs_zpl::live::{
+    Allocation, AttributeChange, Caller, LiveFileSystem, Named, NewFile, NewKind, Privilege,
+    RenameMode, WriteAt, XattrMode,
+};
+use rzfs_zpl::{Found, ZplError};
+use std::sync::Arc;
+
+/// Type bits of a mode.
+const KIND_BITS: u32 = 0o170_000;
+const PERMISSION_BITS: u32 = 0o7777;
+/// Bytes that are copied within one request at most: it has to end some time.
+const MAX_COPY: u64 = 32 << 20;
+/// Bytes that are read and written at a time.
+const COPY_PIECE: u64 = 1 << 20;
+
+/// What a new file is to be, as FUSE asks for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Creation<'a> {
+    pub(crate) kind: NewKind<'a>,
+    pub(crate) mode: u32,
+    pub(crate) umask: u32,
+}
+
+impl Creation<'_> {
+    /// Of mknod(2).
+    ///
+    /// # Errors
+    /// There are no files of this kind, or it is made in another way.
+    pub(crate) fn of_mode(mode: u32, umask: u32, device: u32) -> Answer<Self> {
+        let kind = match mode & KIND_BITS {
+            0 | 0o100_000 => NewKind::Regular,
+            0o010_000 => NewKind::Fifo,
+            0o140_000 => NewKind::Socket,
+            0o020_000 => NewKind::CharDevice(device_number(device)),
+            0o060_000 => NewKind::BlockDevice(device_number(device)),
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(Self { kind, mode, umask })
+    }
+}
+
+/// Who asks. FUSE tells the user, not the capabilities.
+pub(crate) fn caller(request: &Request) -> Caller {
+    let privilege = match request.uid() {
+        0 => Privilege::Superuser,
+        _ => Privilege::Ordinary,
+    };
+    Caller { uid: request.uid(), gid: request.gid(), privilege }
+}
+
+fn answer<T>(result: Result<T, ZplError>) -> Answer<T> {
+    result.map_err(|error| errno(&error))
+}
+
+impl Adapter {
+    /// The file system and object of a file that can be changed.
+    pub(crate) fn changing(&self, inode: INodeNo) -> Answer<(&Arc<LiveFileSystem>, ObjectId)> {
+        match (self.target(inode)?, self.head.live()) {
+            (Target::Live(object), Some(live)) => Ok((live, object)),
+            (Target::Control(_) | Target::MountPoint(_), Some(_)) => Err(Errno::EPERM),
+            _ => Err(Errno::EROFS),
+        }
+    }
+
+    /// Refuses to give a name of a directory that only the mount has to something else.
+    fn refuse_mount_point(&self, directory: ObjectId, name: &[u8], why: Errno) -> Answer<()> {
+        match self.mount_points.lookup(Place::Object(directory), name) {
+            Some(_) => Err(why),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of the file that a name leads to.
+    pub(crate) fn number_of(&self, directory: INodeNo, name: &[u8]) -> Answer<INodeNo> {
+        let (live, directory) = self.changing(directory)?;
+        match answer(live.lookup(directory, name))? {
+            Found::Object(object) => self.number(Target::Live(object)),
+            Found::Control => Err(Errno::EPERM),
+        }
+    }
+
+    /// Makes a file.
+    pub(crate) fn create(
+        &self,
+        directory: INodeNo,
+        name: &[u8],
+        creation: Creation<'_>,
+        caller: Caller,
+    ) -> Answer<Entry> {
+        let (live, directory) = self.changing(directory)?;
+        self.refuse_mount_point(directory, name, Errno::EEXIST)?;
+        let Creation { kind, mode, umask } = creation;
+        let new = NewFile { kind, permissions: mode & PERMISSION_BITS, umask, caller };
+        let attributes = answer(live.create(directory, name, &new))?;
+        self.entry(Target::Live(attributes.object))
+    }
+
+    /// Gives a file another name.
+    pub(crate) fn link(&self, file: INodeNo, directory: INodeNo, name: &[u8]) -> Answer<Entry> {
+        let ((live, directory), (_, file)) = (self.changing(directory)?, self.changing(file)?);
+        self.refuse_mount_point(directory, name, Errno::EEXIST)?;
+        answer(live.link(file, directory, name))?;
+        self.entry(Target::Live(file))
+    }
+
+    /// Removes a name of a file that is no directory.
+    pub(crate) fn unlink(&self, directory: INodeNo, name: &[u8]) -> Answer<()> {
+        let (live, directory) = self.changing(directory)?;
+        self.refuse_mount_point(directory, name, Errno::EISDIR)?;
+        answer(live.unlink(directory, name))
+    }
+
+    /// Removes an empty directory.
+    pub(crate) fn rmdir(&self, directory: INodeNo, name: &[u8]) -> Answer<()> {
+        let (live, directory) = self.changing(directory)?;
+        self.refuse_mount_point(directory, name, Errno::EBUSY)?;
+        answer(live.rmdir(directory, name))
+    }
+
+    /// Moves a name.
+    pub(crate) fn rename(
+        &self,
+        from: (INodeNo, &[u8]),
+        to: (INodeNo, &[u8]),
+        flags: RenameFlags,
+        caller: Caller,
+    ) -> Answer<()> {
+        let ((live, source), (_, target)) = (self.changing(from.0)?, self.changing(to.0)?);
+        self.refuse_mount_point(source, from.1, Errno::EBUSY)?;
+        self.refuse_mount_point(target, to.1, Errno::EBUSY)?;
+        let mode = match flags {
+            flags if flags.is_empty() => RenameMode::Replace,
+            RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
+            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
+            RenameFlags::RENAME_WHITEOUT => RenameMode::Whiteout,
+            _ => return Err(Errno::EINVAL),
+        };
+        let (from, to) =
+            (Named { directory: source, name: from.1 }, Named { directory: target, name: to.1 });
+        answer(live.rename(from, to, mode, caller))
+    }
+
+    /// Writes into a file, and says how much.
+    pub(crate) fn write(
+        &self,
+        inode: INodeNo,
+        offset: u64,
+        data: &[u8],
+        caller: Caller,
+    ) -> Answer<usize> {
+        let (live, object) = self.changing(inode)?;
+        let (_, written) = answer(live.write(object, WriteAt::Offset(offset), data, caller))?;
+        Ok(written)
+    }
+
+    /// Changes attributes; gives those that users see.
+    pub(crate) fn set_attributes(
+        &self,
+        inode: INodeNo,
+        change: &AttributeChange,
+        caller: Caller,
+    ) -> Answer<()> {
+        let (live, object) = self.changing(inode)?;
+        answer(live.set_attributes(object, change, caller)).map(|_| ())
+    }
+
+    /// Sets an extended attribute.
+    pub(crate) fn set_xattr(
+        &self,
+        inode: INodeNo,
+        name: &[u8],
+        value: &[u8],
+        flags: i32,
+    ) -> Answer<()> {
+        const CREATE: i32 = 1;
+        const REPLACE: i32 = 2;
+        let mode = match flags {
+            0 => XattrMode::Any,
+            CREATE => XattrMode::Create,
+            REPLACE => XattrMode::Replace,
+            _ => return Err(Errno::EINVAL),
+        };
+        let (live, object) = self.changing(inode)?;
+        answer(live.set_xattr(object, name, value, mode))
+    }
+
+    /// Removes an extended attribute.
+    pub(crate) fn remove_xattr(&self, inode: INodeNo, name: &[u8]) -> Answer<()> {
+        let (live, object) = self.changing(inode)?;
+        answer(live.remove_xattr(object, name))
+    }
+
+    /// Reserves or frees a range of a file, as `mode` of fallocate(2) says.
+    pub(crate) fn allocate(
+        &self,
+        inode: INodeNo,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        caller: Caller,
+    ) -> Answer<()> {
+        const KEEP_SIZE: i32 = 0x1;
+        const PUNCH_HOLE: i32 = 0x2;
+        const ZERO_RANGE: i32 = 0x10;
+        const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;
+        const ZERO_KEEPING_SIZE: i32 = ZERO_RANGE | KEEP_SIZE;
+        let allocation = match mode {
+            0 => Allocation::Reserve,
+            KEEP_SIZE => Allocation::ReserveKeepSize,
+            PUNCH | ZERO_KEEPING_SIZE => Allocation::Punch,
+            ZERO_RANGE => Allocation::Zero,
+            _ => return Err(Errno::EOPNOTSUPP),
+        };
+        let (live, object) = self.changing(inode)?;
+        answer(live.allocate(object, offset, len, allocation, caller))
+    }
+
+    /// Copies a range of a file into another file of this file system, as far as it goes within
+    /// one request; says how far.
+    pub(crate) fn copy(
+        &self,
+        from: (INodeNo, u64),
+        to: (INodeNo, u64),
+        len: u64,
+        caller: Caller,
+    ) -> Answer<u64> {
+        let (source, _) = self.file(from.0)?;
+        let ((live, target), source_object) = (self.changing(to.0)?, self.file(from.0)?.1);
+        let len = len.min(MAX_COPY);
+        let mut copied = 0;
+        while copied < len {
+            let piece = (len - copied).min(COPY_PIECE);
+            let segments = answer(source.read_segments(source_object, from.1 + copied, piece));
+            let segments = match segments {
+                Ok(segments) if segments.is_empty() => break,
+                Ok(segments) => segments,
+                Err(error) if copied == 0 => return Err(error),
+                Err(_) => break,
+            };
+            for segment in segments {
+                let at = WriteAt::Offset(to.1 + copied);
+                match live.write(target, at, &segment, caller) {
+                    Ok((_, written)) => {
+                        copied += written as u64;
+                        if written < segment.len() {
+                            return Ok(copied);
+                        }
+                    }
+                    Err(error) if copied == 0 => return Err(errno(&error)),
+                    Err(_) => return Ok(copied),
+                }
+            }
+        }
+        Ok(copied)
+    }
+
+    /// Answers a question about flags and projects, or changes them.
+    pub(crate) fn control_flags(
+        &self,
+        inode: INodeNo,
+        command: Command,
+        data: &[u8],
+        caller: Caller,
+    ) -> Answer<Vec<u8>> {
+        if command.is_change() {
+            self.set_attributes(inode, &command.change(data)?, caller)?;
+            return Ok(Vec::new());
+        }
+        let (files, object) = self.file(inode).map_err(|_| Errno::ENOTTY)?;
+        Ok(command.answer(&answer(files.attributes(object))?))
+    }
+}

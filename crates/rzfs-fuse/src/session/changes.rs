@@ -1,0 +1,151 @@
+//! Requests that change something: which file system they are for, and what is refused since the
+//! mount has more than one.
+
+use super::Session;
+use crate::adapter::{Answer, Creation};
+use crate::attributes::{Entry, time_change};
+use fuser::{Errno, FileAttr, INodeNo, RenameFlags, ReplyAttr, ReplyEmpty, ReplyEntry, TimeOrNow};
+use rzfs_zpl::live::{AttributeChange, Caller};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+/// Attributes that are to change, as FUSE says it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SetAttributes {
+    pub(super) mode: Option<u32>,
+    pub(super) uid: Option<u32>,
+    pub(super) gid: Option<u32>,
+    pub(super) size: Option<u64>,
+    pub(super) atime: Option<TimeOrNow>,
+    pub(super) mtime: Option<TimeOrNow>,
+}
+
+impl Session {
+    /// Answers with a file that the kernel knows from now on.
+    pub(super) fn named(reply: ReplyEntry, answer: Answer<Entry>) {
+        match answer {
+            Ok(Entry { attributes, generation, lifetime }) => {
+                reply.entry_with_ttls(&lifetime.attributes, &lifetime.name, &attributes, generation)
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    /// Answers with attributes.
+    pub(super) fn shown(reply: ReplyAttr, answer: Answer<(FileAttr, Duration)>) {
+        match answer {
+            Ok((attributes, lifetime)) => reply.attr(&lifetime, &attributes),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    pub(super) fn make(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        creation: Creation<'_>,
+        caller: Caller,
+    ) -> Answer<Entry> {
+        let (index, adapter, directory) = self.inner(parent)?;
+        let entry = adapter.create(directory, name.as_bytes(), creation, caller)?;
+        self.entry(index, entry)
+    }
+
+    pub(super) fn link_file(&self, file: INodeNo, parent: INodeNo, name: &OsStr) -> Answer<Entry> {
+        let ((index, adapter, directory), (of_file, _, file)) =
+            (self.inner(parent)?, self.inner(file)?);
+        if index != of_file {
+            return Err(Errno::EXDEV);
+        }
+        self.entry(index, adapter.link(file, directory, name.as_bytes())?)
+    }
+
+    /// Refuses to take away or move a directory that another file system stands for.
+    fn refuse_graft(&self, parent: INodeNo, name: &OsStr) -> Answer<()> {
+        if self.grafts.is_empty() {
+            return Ok(());
+        }
+        let (index, adapter, directory) = self.inner(parent)?;
+        match adapter.number_of(directory, name.as_bytes()) {
+            Ok(number) if self.grafts.at(index, number).is_some() => Err(Errno::EBUSY),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn remove_file(&self, parent: INodeNo, name: &OsStr) -> Answer<()> {
+        let (_, adapter, directory) = self.inner(parent)?;
+        adapter.unlink(directory, name.as_bytes())
+    }
+
+    pub(super) fn remove_directory(&self, parent: INodeNo, name: &OsStr) -> Answer<()> {
+        self.refuse_graft(parent, name)?;
+        let (_, adapter, directory) = self.inner(parent)?;
+        adapter.rmdir(directory, name.as_bytes())
+    }
+
+    pub(super) fn move_name(
+        &self,
+        from: (INodeNo, &OsStr),
+        to: (INodeNo, &OsStr),
+        flags: RenameFlags,
+        caller: Caller,
+    ) -> Answer<()> {
+        let ((index, adapter, source), (other, _, target)) =
+            (self.inner(from.0)?, self.inner(to.0)?);
+        if index != other {
+            return Err(Errno::EXDEV);
+        }
+        self.refuse_graft(from.0, from.1)?;
+        self.refuse_graft(to.0, to.1)?;
+        let (from, to) = ((source, from.1.as_bytes()), (target, to.1.as_bytes()));
+        adapter.rename(from, to, flags, caller)
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        inode: INodeNo,
+        wanted: SetAttributes,
+        caller: Caller,
+    ) -> Answer<(FileAttr, Duration)> {
+        let (_, adapter, inner) = self.inner(inode)?;
+        let change = AttributeChange {
+            permissions: wanted.mode,
+            uid: wanted.uid,
+            gid: wanted.gid,
+            size: wanted.size,
+            atime: wanted.atime.map(time_change),
+            mtime: wanted.mtime.map(time_change),
+            ..AttributeChange::default()
+        };
+        adapter.set_attributes(inner, &change, caller)?;
+        self.attributes(inode)
+    }
+
+    /// Answers when what was done to a file, and to everything else, is on disk.
+    pub(super) fn make_durable(&self, inode: INodeNo, reply: ReplyEmpty) {
+        match self.inner(inode).map(|(_, adapter, _)| adapter.head().live()) {
+            Ok(None) => reply.ok(),
+            Ok(Some(live)) => match &self.durability {
+                Some(durability) => durability.answer_when_synced(live, reply),
+                None => reply.error(Errno::EIO),
+            },
+            Err(error) => reply.error(error),
+        }
+    }
+
+    pub(super) fn copy(
+        &self,
+        from: (INodeNo, u64),
+        to: (INodeNo, u64),
+        len: u64,
+        caller: Caller,
+    ) -> Answer<u64> {
+        let ((index, adapter, source), (other, _, target)) =
+            (self.inner(from.0)?, self.inner(to.0)?);
+        if index != other {
+            return Err(Errno::EXDEV);
+        }
+        adapter.copy((source, from.1), (target, to.1), len, caller)
+    }
+}

@@ -1,0 +1,11 @@
+//! Pools that are mounted for writing, as the kernel and OpenZFS's zdb see them.
+
+mod attributes;
+mod contents;
+mod listing;
+mod mounted;
+mod names;
+
+#[allow(dead_code, reason = "the tests of rzfs-zpl use the rest")]
+#[path = "../../../rzfs-zpl/tests/pools/world.rs"]
+mod world;

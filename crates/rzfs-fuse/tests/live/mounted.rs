@@ -1,0 +1,77 @@
+//! A new pool that is mounted for writing.
+
+use crate::world::{Session, World};
+use rzfs_fuse::{Access, Mount, MountOptions, Restrictions};
+use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
+use rzfs_zpl::{AclType, FileSystemOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A mount, the pool below it, and where both are.
+pub(crate) struct Mounted {
+    world: World,
+    session: Session,
+    mount: Mount,
+    directory: tempfile::TempDir,
+}
+
+fn options() -> LiveOptions {
+    let reading = FileSystemOptions { acl_type: AclType::Posix, ..FileSystemOptions::default() };
+    LiveOptions::new(reading, 4711)
+}
+
+fn serve(file_system: &Arc<LiveFileSystem>, directory: &Path) -> Mount {
+    let options = MountOptions {
+        source: "made".to_owned(),
+        access: Access::Everyone,
+        restrictions: Restrictions {
+            no_devices: false,
+            no_set_id: false,
+            ..Restrictions::default()
+        },
+        threads: 2,
+        mount_points: Vec::new(),
+        while_mounted: None,
+    };
+    Mount::new(Arc::clone(file_system), None, directory, &options).unwrap()
+}
+
+impl Mounted {
+    /// A new pool in one image.
+    pub(crate) fn new() -> Self {
+        let world = World::new("A");
+        let session = world.create_with(options());
+        Self::of(world, session)
+    }
+
+    fn of(world: World, session: Session) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mount = serve(&session.fs, directory.path());
+        Self { world, session, mount, directory }
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path)
+    }
+
+    /// Unmounts and exports the pool, has zdb look at it, and mounts it again.
+    pub(crate) fn again(self) -> Self {
+        let world = self.end();
+        let session = world.open_with(options());
+        Self::of(world, session)
+    }
+
+    /// Unmounts and exports the pool, and has zdb look at it.
+    pub(crate) fn finish(self) {
+        self.end();
+    }
+
+    fn end(self) -> World {
+        let Self { world, session, mount, directory } = self;
+        mount.unmount().unwrap();
+        assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none());
+        session.export();
+        world.judge();
+        world
+    }
+}
