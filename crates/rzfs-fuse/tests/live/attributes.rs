@@ -76,7 +76,7 @@ fn access_lists_are_inherited_and_checked() {
     let mut script = Command::new("sh");
     script.args(["-c", "umask 077; echo secret > file; mkdir below; stat -c %a file below"]);
     assert_eq!(run(script.current_dir(&dir)), "660\n770\n");
-    let list = run(Command::new("getfacl").args(["-pc", "below"]).current_dir(&dir));
+    let list = run(Command::new("getfacl").args(["-pcn", "below"]).current_dir(&dir));
     assert!(list.contains("user:1000:rwx") && list.contains("default:user:1000:rwx"), "{list}");
     let read = |user: &str| {
         let mut command = Command::new("setpriv");

@@ -31,6 +31,7 @@ fn what_is_written_is_read_again() {
     let mut file = File::options().append(true).open(&path).unwrap();
     file.write_all(b"the end").unwrap();
     file.sync_all().unwrap();
+    drop(file);
     expected.extend_from_slice(b"the end");
     assert!(fs::read(&path).unwrap() == expected);
     // The kernel's cache agrees with what is on disk.
@@ -92,8 +93,9 @@ fn shared_mappings_are_files() {
     for synced in ["msync", "no"] {
         let path = mounted.path(synced);
         fs::write(&path, vec![9; 1 << 20]).unwrap();
-        let status = Command::new("python3").args(["-c", SHARED_MAPPING]).arg(&path).arg(synced);
-        assert!({ status }.status().unwrap().success());
+        let mut python = Command::new("python3");
+        python.args(["-c", SHARED_MAPPING]).arg(&path).arg(synced);
+        assert!(python.status().unwrap().success());
     }
     let mounted = mounted.again();
     for synced in ["msync", "no"] {
@@ -111,8 +113,15 @@ fn shared_mappings_are_files() {
 fn space_is_told_once_it_is_known() {
     let mounted = Mounted::new();
     let path = mounted.path("file");
-    let noise: Vec<u8> =
-        (0..1_u64 << 20).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
+    let mut state = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    })
+    .take(1 << 20)
+    .collect();
     fs::write(&path, noise).unwrap();
     let before = fs::metadata(&path).unwrap().blocks();
     File::open(&path).unwrap().sync_all().unwrap();

@@ -1,6 +1,7 @@
 //! A new pool that is mounted for writing.
 
 use crate::world::{Session, World};
+use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_fuse::{Access, Mount, MountOptions, Restrictions};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
 use rzfs_zpl::{AclType, FileSystemOptions};
@@ -40,7 +41,7 @@ impl Mounted {
     /// A new pool in one image.
     pub(crate) fn new() -> Self {
         let world = World::new("A");
-        let session = world.create_with(options());
+        let session = world.create_files(options());
         Self::of(world, session)
     }
 
@@ -50,6 +51,11 @@ impl Mounted {
         Self { world, session, mount, directory }
     }
 
+    /// The file system below the mount.
+    pub(crate) fn files(&self) -> &LiveFileSystem {
+        &self.session.fs
+    }
+
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.directory.path().join(path)
     }
@@ -57,7 +63,7 @@ impl Mounted {
     /// Unmounts and exports the pool, has zdb look at it, and mounts it again.
     pub(crate) fn again(self) -> Self {
         let world = self.end();
-        let session = world.open_with(options());
+        let session = world.open_files(options(), &PoolOptions::default());
         Self::of(world, session)
     }
 

@@ -89,5 +89,6 @@ fn files_can_be_made_that_their_maker_could_not_open_again() {
     assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o444);
     let exists = options.open(mounted.path("read-only")).unwrap_err();
     assert_eq!(exists.kind(), ErrorKind::AlreadyExists);
+    drop(file);
     mounted.finish();
 }

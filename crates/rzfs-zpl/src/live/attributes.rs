@@ -114,6 +114,10 @@ impl LiveFileSystem {
         if let Some(size) = change.size.take() {
             self.truncate_locked(&mut state, size, caller)?;
         }
+        let changes_owner = change.uid.is_some() || change.gid.is_some();
+        if changes_owner && state.znode().kind == FileKind::Regular {
+            self.drop_capabilities(&mut state)?;
+        }
         if let Some(permissions) = change.permissions {
             let permissions = permissions & PERMISSION_BITS;
             if let Some(list) = self.acl_of_mode(&state, permissions)? {

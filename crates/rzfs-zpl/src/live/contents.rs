@@ -250,6 +250,7 @@ impl LiveFileSystem {
             return Err(ZplError::TooBig { place });
         }
         let data = data.get(..usize::try_from(room).unwrap_or(usize::MAX)).unwrap_or(data);
+        self.drop_capabilities(&mut state)?;
         let mut written = 0;
         while written < data.len() {
             let rest = data.get(written..).unwrap_or_default();
@@ -294,7 +295,8 @@ impl LiveFileSystem {
         Ok(data.len())
     }
 
-    /// Takes set-user-id and set-group-id from an executable file that an ordinary user changes.
+    /// Takes set-user-id and set-group-id from a file that an ordinary user changes; as Linux
+    /// does, the latter only if it is executable.
     fn clear_set_id(
         &self,
         state: &NodeState,
@@ -305,8 +307,9 @@ impl LiveFileSystem {
         const EXECUTE: u32 = 0o111;
         let mode = state.znode().mode;
         let bits = SET_USER_ID | SET_GROUP_ID;
-        if caller.privilege == Privilege::Ordinary && mode & EXECUTE != 0 && mode & bits != 0 {
-            values.set_u64(schema, Attribute::Mode, u64::from(mode & !bits));
+        let gone = if mode & EXECUTE != 0 { bits } else { SET_USER_ID };
+        if caller.privilege == Privilege::Ordinary && mode & gone != 0 {
+            values.set_u64(schema, Attribute::Mode, u64::from(mode & !gone));
         }
     }
 
@@ -337,6 +340,7 @@ impl LiveFileSystem {
         if size > MAX_SIZE {
             return Err(ZplError::TooBig { place });
         }
+        self.drop_capabilities(state)?;
         let old = state.znode().size;
         let changed = self.prepare(state, |values, schema| {
             values.set_u64(schema, Attribute::Size, size);
@@ -412,6 +416,7 @@ impl LiveFileSystem {
         if !frees && new_size == size {
             return Ok(());
         }
+        self.drop_capabilities(&mut state)?;
         let changed = self.prepare(&state, |values, schema| {
             values.set_u64(schema, Attribute::Size, new_size);
             self.touch(values, schema, Touch::Contents);

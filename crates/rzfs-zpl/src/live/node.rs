@@ -35,6 +35,8 @@ pub(super) struct NodeState {
     directory: OnceLock<Zap<LiveObject>>,
     /// A time of access that is not in the object yet.
     pub(super) pending_atime: Option<Timestamp>,
+    /// Whether it is a program with capabilities; looked up when that matters.
+    pub(super) has_capabilities: OnceLock<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +59,12 @@ pub(super) type WriteGuard<'a> = RwLockWriteGuard<'a, NodeState>;
 
 impl NodeState {
     pub(super) fn new(object: LiveObject, znode: Znode) -> Self {
-        Self { node: Node::new(object, znode), directory: OnceLock::new(), pending_atime: None }
+        Self {
+            node: Node::new(object, znode),
+            directory: OnceLock::new(),
+            pending_atime: None,
+            has_capabilities: OnceLock::new(),
+        }
     }
 
     pub(super) fn znode(&self) -> &Znode {
@@ -181,11 +188,20 @@ pub(super) struct NodeTable {
     shards: [Mutex<Shard>; SHARDS],
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shard {
     nodes: HashMap<ObjectId, Arc<LiveNode>>,
     /// Counts what was taken out.
     departures: u64,
+    /// So many nodes make the shard look for some that nobody uses. It grows with those in use,
+    /// so that looking stays cheap for each file that comes.
+    full: usize,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { nodes: HashMap::new(), departures: 0, full: KEPT_PER_SHARD }
+    }
 }
 
 impl NodeTable {
@@ -246,15 +262,16 @@ impl NodeTable {
 
 impl Shard {
     fn insert(&mut self, node: Arc<LiveNode>) {
-        if self.nodes.len() >= KEPT_PER_SHARD {
+        if self.nodes.len() >= self.full {
             let before = self.nodes.len();
-            let mut spare = KEPT_PER_SHARD / 4;
+            let mut spare = before - KEPT_PER_SHARD / 4 * 3;
             self.nodes.retain(|_, node| {
                 let goes = spare > 0 && node.is_idle();
                 spare -= usize::from(goes);
                 !goes
             });
             self.departures += (before - self.nodes.len()) as u64;
+            self.full = KEPT_PER_SHARD.max(self.nodes.len() + self.nodes.len() / 4);
         }
         self.nodes.insert(node.id, node);
     }

@@ -157,6 +157,23 @@ impl LiveFileSystem {
         Ok(())
     }
 
+    /// Takes the capabilities of a program away, as Linux does whoever changes it.
+    pub(super) fn drop_capabilities(&self, state: &mut NodeState) -> Result<(), ZplError> {
+        const CAPABILITIES: &[u8] = b"security.capability";
+        let has_them = match state.has_capabilities.get() {
+            Some(has_them) => *has_them,
+            None => {
+                // Nobody runs a program whose attributes are damaged with more than it has.
+                let found = self.has_xattr(state, CAPABILITIES).unwrap_or(false);
+                *state.has_capabilities.get_or_init(|| found)
+            }
+        };
+        if has_them {
+            self.change_xattr(state, XattrChange::remove(CAPABILITIES), None)?;
+        }
+        Ok(())
+    }
+
     fn has_xattr(&self, state: &NodeState, name: &[u8]) -> Result<bool, ZplError> {
         for stored in stored_names(name) {
             if self.stored_xattr(state, stored)?.is_some() {

@@ -16,6 +16,7 @@ use rzfs_format::dirent::{DirectoryEntry, FileKind};
 use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::xattr::{XattrList, stored_names};
 use rzfs_format::znode::FileFlags;
+use std::sync::OnceLock;
 
 /// Longest value that goes into a system attribute.
 const MAX_SA_VALUE: usize = 32768;
@@ -261,6 +262,7 @@ impl LiveFileSystem {
                 values.set_u64(schema, Attribute::Xattr, 0);
             }
         })?;
+        state.has_capabilities = OnceLock::new();
         self.perform(state, owner, plan, change.name)
     }
 }
