@@ -191,9 +191,7 @@ impl Adapter {
     /// Notes that an answer names a file.
     fn remember(&self, target: Target) -> Answer<()> {
         match (self.head.live(), target) {
-            (Some(live), Target::Live(object)) => {
-                self.known.remember(live, object).map_err(|error| errno(&error))
-            }
+            (Some(live), Target::Live(object)) => self.known.remember(live, object),
             _ => Ok(()),
         }
     }
@@ -224,8 +222,10 @@ impl Adapter {
     pub(crate) fn close(&self) {
         let Some(live) = self.head.live() else { return };
         self.known.clear();
-        if let Err(error) = live.flush_access_times().and_then(|()| live.sync()) {
-            tracing::error!(%error, "changes cannot be written");
+        for result in [live.flush_access_times(), live.sync()] {
+            if let Err(error) = result {
+                tracing::error!(%error, "changes cannot be written");
+            }
         }
     }
 

@@ -8,8 +8,8 @@
 //! the file. Until then the number of the file stands for this file and no other, and the file
 //! lives on when its last name goes.
 
+use crate::adapter::{Answer, errno};
 use rzfs_format::ObjectId;
-use rzfs_zpl::ZplError;
 use rzfs_zpl::live::{Hold, LiveFileSystem};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,12 +51,12 @@ impl KnownFiles {
         &self,
         file_system: &Arc<LiveFileSystem>,
         object: ObjectId,
-    ) -> Result<(), ZplError> {
+    ) -> Answer<()> {
         if self.count_up(object) {
             return Ok(());
         }
         // Held before the table is locked: opening a file may read it.
-        let hold = file_system.hold(object)?;
+        let hold = file_system.hold(object).map_err(|error| errno(&error))?;
         let mut shard = self.shard(object);
         let spare = match shard.get_mut(&object) {
             Some(entry) => {
