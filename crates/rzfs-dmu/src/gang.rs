@@ -119,7 +119,7 @@ impl<'a> GangReader<'a> {
                     birth: parent.physical_birth(),
                     verify: &verify,
                 };
-                match self.pipeline.vdevs().read(vec![read]).pop() {
+                match self.pipeline.read_copies(vec![read]).pop() {
                     Some(Ok(header)) => {
                         let order =
                             verify_embedded(ChecksumFunction::GangHeader, &header, verifier)

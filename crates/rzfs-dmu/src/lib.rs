@@ -14,6 +14,7 @@
 mod block;
 mod error;
 mod gang;
+mod in_flight;
 pub mod live;
 mod object;
 mod objset;

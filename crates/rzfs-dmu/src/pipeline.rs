@@ -20,6 +20,7 @@ mod workers;
 pub use batch::Batch;
 
 use crate::gang::GangReader;
+use crate::in_flight::InFlight;
 use crate::{Block, BlockError};
 use batch::{Pending, Wanted, is_like};
 use bytes::Bytes;
@@ -32,7 +33,7 @@ use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::block_pointer::{PointerKind, Protection};
 use rzfs_format::units::{Bookmark, SECTOR_SIZE};
 use rzfs_format::{BlockPointer, Dva, VdevId};
-use rzfs_vdev::{BlockRead, VdevTree};
+use rzfs_vdev::{BlockRead, VdevError, VdevTree};
 use std::fmt;
 use std::sync::Arc;
 use workers::Workers;
@@ -94,6 +95,7 @@ pub struct BlockPipeline {
     injector: Option<Arc<dyn BlockInjector>>,
     workers: Workers,
     prefetching: Arc<PrefetchActivity>,
+    in_flight: Arc<InFlight>,
 }
 
 impl fmt::Debug for BlockPipeline {
@@ -114,6 +116,7 @@ impl BlockPipeline {
             injector: options.injector,
             workers: Workers::default(),
             prefetching: PrefetchActivity::new(prefetch_tunables(options.arc_max), options.arc_max),
+            in_flight: Arc::default(),
         })
     }
 
@@ -139,6 +142,11 @@ impl BlockPipeline {
     #[must_use]
     pub fn salt(&self) -> &Salt {
         &self.salt
+    }
+
+    /// The blocks that are being written.
+    pub(crate) const fn in_flight(&self) -> &Arc<InFlight> {
+        &self.in_flight
     }
 
     pub(crate) fn dynamic_gang_headers(&self) -> bool {
@@ -231,12 +239,24 @@ impl BlockPipeline {
             if batch.is_empty() {
                 return results;
             }
-            for (index, result) in indices.into_iter().zip(self.vdevs.read(batch)) {
+            for (index, result) in indices.into_iter().zip(self.read_copies(batch)) {
                 if let Some(slot) = results.get_mut(index) {
                     *slot = result.map_err(BlockError::Device);
                 }
             }
         }
+    }
+
+    /// Reads copies of blocks from the devices, or from what is on its way there.
+    pub(crate) fn read_copies(&self, reads: Vec<BlockRead<'_>>) -> Vec<Result<Bytes, VdevError>> {
+        let in_flight = |read: &BlockRead<'_>| self.in_flight.get(read.dva, read.birth, read.size);
+        let mut results: Vec<_> = reads.iter().map(|read| in_flight(read).map(Ok)).collect();
+        let is_known = |result: &Option<_>| result.is_some();
+        let rest = reads.into_iter().zip(results.iter().map(is_known));
+        let rest: Vec<_> = rest.filter(|(_, known)| !known).map(|(read, _)| read).collect();
+        let mut read = self.vdevs.read(rest).into_iter();
+        results.iter_mut().filter(|result| result.is_none()).for_each(|slot| *slot = read.next());
+        results.into_iter().flatten().collect()
     }
 
     /// The copies that lie inside of this pool's vdevs, the first to try last.

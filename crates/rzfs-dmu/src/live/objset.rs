@@ -129,12 +129,13 @@ impl LiveObjset {
                 return self.existing(core);
             }
             let synced = self.synced();
-            let dnode = Arc::new(synced.object(id)?.dnode().clone());
+            let read = synced.object(id).map(|object| Arc::new(object.dnode().clone()));
             let mut objects = self.inner.objects.lock();
-            // What was read is the truth only if nothing was synced meanwhile.
+            // What was read is the truth only if nothing was synced meanwhile: an error, too.
             if *self.inner.synced.read().root() != *synced.root() {
                 continue;
             }
+            let dnode = read?;
             let slot = objects.entry(id).or_default();
             let core = slot.upgrade().unwrap_or_else(|| ObjectCore::new(id, Some(dnode)));
             *slot = Arc::downgrade(&core);

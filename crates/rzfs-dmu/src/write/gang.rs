@@ -5,7 +5,7 @@
 //! cut again.
 
 use super::encode::member_checksum;
-use super::writer::{BlockWriter, SpacePart, SpaceRequest, WriteContext, WriteError, push_copies};
+use super::writer::{BlockWriter, SpacePart, SpaceRequest, WriteContext, WriteError};
 use crate::BlockError;
 use crate::gang::GangReader;
 use bytes::Bytes;
@@ -52,7 +52,7 @@ impl BlockWriter {
         for dva in dvas.iter_mut().filter(|dva| dva.is_valid()) {
             *dva = Dva::new(dva.vdev(), dva.offset(), dva.asize(), true);
         }
-        push_copies(context, &dvas, &sealed_header(&members, dvas[0], context.txg)?);
+        self.push_copies(context, &dvas, &sealed_header(&members, dvas[0], context.txg)?);
         for member in &members {
             for (dva, below) in dvas.iter_mut().filter(|dva| dva.is_valid()).zip(member.dvas()) {
                 let asize = dva.asize() + below.asize();
@@ -73,7 +73,7 @@ impl BlockWriter {
         let wish = SpaceRequest { size, part: SpacePart::GangMember(header), ..*wish };
         let dvas = match self.space.allocate(&wish, context.txg) {
             Ok(dvas) => {
-                push_copies(context, &dvas, &data);
+                self.push_copies(context, &dvas, &data);
                 dvas
             }
             Err(_) if size > self.options.min_allocation => {
@@ -119,7 +119,7 @@ impl BlockWriter {
                 self.rewrite_gang(context, member, &part)?;
             } else {
                 let dvas: Vec<Dva> = member.dvas().collect();
-                push_copies(context, &dvas, &part);
+                self.push_copies(context, &dvas, &part);
             }
             let mut dvas = [Dva::default(); 3];
             for (slot, dva) in dvas.iter_mut().zip(member.dvas()) {
@@ -132,7 +132,7 @@ impl BlockWriter {
         let problem = "no memory for the header";
         let header = sealed_header(&members, at, context.txg)
             .map_err(|_| BlockError::Gang { at, problem })?;
-        push_copies(context, &dvas, &header);
+        self.push_copies(context, &dvas, &header);
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Device writes that nobody waits for until the end of a sync pass.
 
+use crate::in_flight::Flight;
 use bytes::Bytes;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use rzfs_format::{Dva, Txg};
@@ -23,6 +24,8 @@ pub struct DeviceWrite {
     pub birth: Txg,
     /// What is stored: a multiple of 512 bytes.
     pub data: Bytes,
+    /// Lets others read it meanwhile.
+    pub(super) _flight: Arc<Flight>,
 }
 
 /// What takes blocks to devices: the pool's vdevs.
@@ -92,6 +95,7 @@ fn write_all(devices: &dyn DeviceWriter, writes: &Receiver<DeviceWrite>) -> Vec<
         }
         // Neighbours on a device are most often neighbours in a file.
         batch.sort_by_key(|write| (write.dva.vdev(), write.dva.offset()));
+        // What is kept here can be read by others until it is written.
         for (write, result) in batch.clone().into_iter().zip(devices.write(batch)) {
             if let Err(error) = result {
                 failed.push(FailedWrite { write, error });

@@ -268,7 +268,7 @@ impl BlockWriter {
         };
         let dvas = match self.space.allocate(&wish, context.txg) {
             Ok(dvas) => {
-                push_copies(context, &dvas, &stored.data);
+                self.push_copies(context, &dvas, &stored.data);
                 dvas
             }
             Err(_) if size > self.options.min_allocation => {
@@ -294,9 +294,18 @@ impl BlockWriter {
             self.rewrite_gang(context, &request.old, &stored.data)
                 .map_err(|source| WriteError::Gang { bookmark: request.bookmark, source })?;
         } else {
-            push_copies(context, &dvas, &stored.data);
+            self.push_copies(context, &dvas, &stored.data);
         }
         Ok(pointer(context.txg, request, stored, dvas))
+    }
+
+    /// Starts to write all copies of a block or of a piece of a gang.
+    pub(super) fn push_copies(&self, context: WriteContext<'_>, dvas: &[Dva], data: &Bytes) {
+        let (birth, stream) = (context.txg, context.stream);
+        for dva in dvas.iter().copied().filter(|dva| dva.is_valid()) {
+            let _flight = Arc::new(self.pipeline.in_flight().begin(dva, birth, data));
+            stream.push(DeviceWrite { dva, birth, data: data.clone(), _flight });
+        }
     }
 
     /// Leaves the contents in the cache.
@@ -343,12 +352,6 @@ fn is_unchanged(request: &WriteRequest, stored: &Stored) -> bool {
 }
 
 /// Starts the writes of all copies.
-pub(super) fn push_copies(context: WriteContext<'_>, dvas: &[Dva], data: &Bytes) {
-    for dva in dvas.iter().filter(|dva| dva.is_valid()) {
-        context.stream.push(DeviceWrite { dva: *dva, birth: context.txg, data: data.clone() });
-    }
-}
-
 fn pointer(txg: Txg, request: &WriteRequest, stored: &Stored, dvas: [Dva; 3]) -> BlockPointer {
     BlockPointer::stored(&StoredBlock {
         object_type: request.policy.object_type,

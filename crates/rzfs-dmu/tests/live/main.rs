@@ -150,6 +150,27 @@ fn a_younger_group_sees_and_keeps_what_the_older_one_wrote() {
 }
 
 #[test]
+fn blocks_can_be_read_before_they_are_on_the_device() {
+    for largest in [ORDINARY.largest, 1024] {
+        let compression = CompressionFunction::Off;
+        let mut world = World::new(WorldOptions { largest, compression, ..ORDINARY });
+        let tx = world.engine.begin(&[]).unwrap();
+        let new = NewObject { data_block_size: 4096, ..file() };
+        let object = world.objset.allocate(&tx, new).unwrap();
+        let contents: Vec<u8> = (0..100 * 4096_u32).map(|at| (at / 7) as u8).collect();
+        object.write(&tx, 0, &contents).unwrap();
+        drop(tx);
+        let id = object.id();
+        drop(object);
+        world.sync_slowly(|objset| {
+            let mut read = vec![0; contents.len()];
+            objset.object(id).unwrap().read_at(0, &mut read).unwrap();
+            assert!(read == contents, "pieces of at most {largest}");
+        });
+    }
+}
+
+#[test]
 fn numbers_are_found_past_full_blocks_and_used_again() {
     let mut world = World::new(ORDINARY);
     let allocate = |world: &World, count: usize, slots| {

@@ -56,10 +56,15 @@ impl BlockSpace for Bump {
 }
 
 #[derive(Debug)]
-struct Disk(Arc<dyn BlockDevice>);
+struct Disk {
+    device: Arc<dyn BlockDevice>,
+    /// Whoever has it keeps writes from reaching the device.
+    turn: Mutex<()>,
+}
 
 impl DeviceWriter for Disk {
     fn write(&self, writes: Vec<DeviceWrite>) -> Vec<Result<(), VdevError>> {
+        let _turn = self.turn.lock();
         let completions = CompletionQueue::new();
         let count = writes.len();
         let request = |write: DeviceWrite| IoRequest {
@@ -67,7 +72,7 @@ impl DeviceWriter for Disk {
             offset: DATA_START + write.dva.offset(),
             operation: IoOperation::Write(write.data),
         };
-        self.0.submit(writes.into_iter().map(request).collect(), &completions);
+        self.device.submit(writes.into_iter().map(request).collect(), &completions);
         for _ in 0..count {
             completions.wait().result.unwrap();
         }
@@ -114,7 +119,7 @@ pub(crate) struct World {
     pub(crate) accounts: Accounts,
     pub(crate) policy: ObjsetPolicy,
     writer: BlockWriter,
-    disk: Arc<dyn DeviceWriter>,
+    disk: Arc<Disk>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +175,7 @@ impl World {
             copies: 1,
             ..ObjsetPolicy::mos(CompressionFunction::Lz4)
         };
-        let disk = Arc::new(Disk(device));
+        let disk = Arc::new(Disk { device, turn: Mutex::new(()) });
         Self { engine, pipeline, objset, accounts: Accounts::default(), policy, writer, disk }
     }
 
@@ -179,7 +184,7 @@ impl World {
     pub(crate) fn sync(&mut self, passes: u32, mut between: impl FnMut(&LiveObjset, &SyncTx<'_>)) {
         let txg = self.engine.quiesce();
         for pass in 1..=passes {
-            let stream = WriteStream::start(&self.disk);
+            let stream = self.stream();
             let tx = SyncTx::new(&txg, pass, &self.writer, &stream);
             if pass > 1 {
                 between(&self.objset, &tx);
@@ -190,9 +195,30 @@ impl World {
         txg.committed();
     }
 
+    fn stream(&self) -> WriteStream {
+        let disk: Arc<dyn DeviceWriter> = self.disk.clone();
+        WriteStream::start(&disk)
+    }
+
+    /// Syncs the open group, and looks at the set before any of its blocks are on the device, past
+    /// the cache.
+    pub(crate) fn sync_slowly(&mut self, look: impl FnOnce(&LiveObjset)) {
+        let txg = self.engine.quiesce();
+        let disk = Arc::clone(&self.disk);
+        let turn = disk.turn.lock();
+        let stream = self.stream();
+        let tx = SyncTx::new(&txg, 1, &self.writer, &stream);
+        self.objset.sync(&tx, self.policy, &mut self.accounts).unwrap();
+        self.pipeline.cache().clear();
+        look(&self.objset);
+        drop(turn);
+        assert!(stream.finish().is_empty());
+        txg.committed();
+    }
+
     /// Syncs a group that has quiesced before.
     pub(crate) fn sync_group(&mut self, txg: QuiescedTxg) {
-        let stream = WriteStream::start(&self.disk);
+        let stream = self.stream();
         let tx = SyncTx::new(&txg, 1, &self.writer, &stream);
         self.objset.sync(&tx, self.policy, &mut self.accounts).unwrap();
         assert!(stream.finish().is_empty());

@@ -11,7 +11,7 @@ pub(crate) struct VdevWriter(pub(crate) Arc<VdevTree>);
 
 impl DeviceWriter for VdevWriter {
     fn write(&self, writes: Vec<DeviceWrite>) -> Vec<Result<(), VdevError>> {
-        let writes = writes.into_iter().map(|DeviceWrite { dva, birth, data }| BlockWrite {
+        let writes = writes.into_iter().map(|DeviceWrite { dva, birth, data, .. }| BlockWrite {
             dva,
             birth,
             data,
