@@ -12,8 +12,10 @@
 
 mod administration;
 mod allocation;
+mod bookmark_sums;
 mod bpobj;
 mod bptree;
+mod budget;
 mod commit;
 mod config;
 mod create;
@@ -31,6 +33,8 @@ mod head;
 mod heads;
 mod heartbeat;
 mod history;
+mod ledger;
+mod livelist;
 mod mos;
 mod open;
 mod options;
@@ -42,6 +46,7 @@ mod space_store;
 mod sync;
 
 pub use administration::{ChangeError, Inherit, NewDataset};
+pub use budget::HeadBudget;
 pub use create::{ContentsError, NameLookup, NewContents};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::LiveError;
@@ -50,6 +55,7 @@ pub use found::NewPool;
 pub use head::LiveDataset;
 pub use heartbeat::HeartbeatOptions;
 pub use history::Event;
+pub use ledger::{HeadSpace, SpaceClaim, SpaceShortage};
 pub use open::NotWritable;
 pub use options::LiveOptions;
 pub use pool::LivePool;

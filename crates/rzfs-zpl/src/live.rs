@@ -17,6 +17,7 @@ mod attributes;
 mod change;
 mod contents;
 mod creation;
+mod dataset;
 mod draft;
 mod durability;
 mod file_system;

@@ -12,16 +12,17 @@ use rzfs_format::space_map::SpaceMapVersion;
 use rzfs_format::{Dva, Level, Txg, VdevId};
 use rzfs_metaslab::allocator::{
     Allocating, AllocationRequest, Allocator, AllocatorOptions, Availability, Bias, Content,
-    Devices, LogFeature, ObsoleteFeature, Placement, SpaceFeatures, SpaceTunables, VdevRole,
-    Writability,
+    Devices, LogFeature, ObsoleteFeature, Placement, SpaceFeatures, SpacePiece, SpaceTunables,
+    VdevRole, Writability,
 };
 use rzfs_metaslab::layout::LayoutLimits;
 use rzfs_metaslab::space_map::append::{HeaderForm, MapFeatures};
-use rzfs_metaslab::{MetaslabError, VdevGeometry};
+use rzfs_metaslab::{MetaslabError, StoreError, VdevGeometry};
 use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::{Vdev, VdevKind, VdevState, VdevTree};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
+use std::ops::Range;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -98,6 +99,21 @@ impl Devices for TopLevels {
             }
             _ => 1,
         }
+    }
+
+    fn copies(&self, vdev: VdevId, range: Range<u64>) -> Result<Vec<SpacePiece>, StoreError> {
+        let Some(top) = self.0.top_level(vdev) else { return Ok(Vec::new()) };
+        let Some(mapping) = top.mapping() else { return Ok(Vec::new()) };
+        let mut pieces = Vec::new();
+        let mut offset = range.start;
+        while offset < range.end {
+            let (place, len) = mapping.lookup(offset).ok_or("the mapping has a gap")?;
+            let len = len.min(range.end - offset);
+            let end = place.offset().checked_add(len).ok_or("the mapping leads nowhere")?;
+            pieces.push(SpacePiece { vdev: place.vdev(), range: place.offset()..end });
+            offset = offset.saturating_add(len.max(1));
+        }
+        Ok(pieces)
     }
 
     fn writability(&self, vdev: VdevId) -> Writability {

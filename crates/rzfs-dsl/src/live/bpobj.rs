@@ -49,14 +49,21 @@ pub(crate) fn create(
 pub(crate) fn append(
     mos: &MosTx<'_>,
     id: ObjectId,
-    pointers: &[BlockPointer],
+    (pointers, mark): (&[BlockPointer], ListMark),
     deflation: Deflation<'_>,
 ) -> Result<(), LiveError> {
     let mut header: BpobjHeader = mos.record(id)?;
     let mut bytes = Vec::with_capacity(pointers.len() * BlockPointer::SIZE);
     for pointer in pointers {
-        add(&mut header, deflation.of(pointer));
-        let stored = stored_form(pointer, ListMark::Allocated);
+        let delta = deflation.of(pointer);
+        match mark {
+            ListMark::Allocated => add(&mut header, delta),
+            ListMark::Freed => {
+                header.freed = header.freed.saturating_add(1);
+                add(&mut header, -delta);
+            }
+        }
+        let stored = stored_form(pointer, mark);
         bytes.extend_from_slice(&stored.encode(ByteOrder::NATIVE));
     }
     let offset = header.entries.saturating_mul(ENTRY);

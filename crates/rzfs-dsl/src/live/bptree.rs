@@ -18,6 +18,9 @@ const NAME: &str = "bptree_obj";
 const BLOCK: u32 = 128 << 10;
 const ENTRY: u64 = BptreeEntry::SIZE as u64;
 
+/// The number that objsets have in bookmarks when they are destroyed.
+const DESTROYED: ObjsetId = ObjsetId(u64::MAX);
+
 /// Frees a block.
 pub(crate) type Free<'a> = &'a dyn Fn(&BlockPointer) -> Result<(), LiveError>;
 
@@ -160,7 +163,7 @@ impl Part<'_> {
             && (resume.objset, resume.block) == (ObjsetId(0), BlockId(0));
         let walk = PostOrderTraversal {
             pipeline,
-            objset: resume.objset,
+            objset: DESTROYED,
             after: entry.birth,
             resume: (!is_fresh).then_some(resume),
         };

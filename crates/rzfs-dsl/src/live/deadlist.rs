@@ -5,6 +5,7 @@ use super::bpobj::{self, LIST_BLOCK};
 use super::features::Features;
 use super::mos::{BonusRecord, MosTx, number_key};
 use super::space::{Deflation, SpaceDelta, apply};
+use rzfs_format::bpobj::ListMark;
 use rzfs_format::deadlist::{DeadlistHeader, parse_key};
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::object_type::ObjectType;
@@ -104,7 +105,7 @@ pub(crate) fn destroy(
     mos.destroy(id)
 }
 
-fn keys(mos: &MosTx<'_>, id: ObjectId) -> Result<BTreeMap<Txg, ObjectId>, LiveError> {
+pub(crate) fn keys(mos: &MosTx<'_>, id: ObjectId) -> Result<BTreeMap<Txg, ObjectId>, LiveError> {
     let mut keys = BTreeMap::new();
     for entry in mos.entries(id)? {
         let key = parse_key(entry.name()).map_err(LiveError::corrupt(id))?;
@@ -113,17 +114,18 @@ fn keys(mos: &MosTx<'_>, id: ObjectId) -> Result<BTreeMap<Txg, ObjectId>, LiveEr
     Ok(keys)
 }
 
-/// Puts blocks that died, and that the snapshot before has, on a dead list.
+/// Puts blocks that died, and that the snapshot before has, on a dead list; or those that were
+/// born or died on a livelist.
 pub(crate) fn insert(
     mos: &MosTx<'_>,
     features: &mut Features,
     id: ObjectId,
-    pointers: &[BlockPointer],
+    (pointers, mark): (&[BlockPointer], ListMark),
     deflation: Deflation<'_>,
 ) -> Result<(), LiveError> {
     if is_old(mos, id)? {
         // A pool from before version 26: the dead list is one list.
-        return bpobj::append(mos, id, pointers, deflation);
+        return bpobj::append(mos, id, (pointers, mark), deflation);
     }
     let mut header: DeadlistHeader = mos.record(id)?;
     let keys = keys(mos, id)?;
@@ -135,7 +137,9 @@ pub(crate) fn insert(
             return Err(LiveError::corrupt(id)(problem));
         };
         by_key.entry(*key).or_default().push(*pointer);
-        let SpaceDelta { used, compressed, uncompressed } = deflation.of(pointer);
+        let delta = deflation.of(pointer);
+        let delta = if mark == ListMark::Freed { -delta } else { delta };
+        let SpaceDelta { used, compressed, uncompressed } = delta;
         apply(&mut header.used, used);
         apply(&mut header.compressed, compressed);
         apply(&mut header.uncompressed, uncompressed);
@@ -147,7 +151,7 @@ pub(crate) fn insert(
             list = bpobj::create(mos, features.list_version(), LIST_BLOCK)?;
             mos.set(id, &number_key(key.get()), list.get())?;
         }
-        bpobj::append(mos, list, &pointers, deflation)?;
+        bpobj::append(mos, list, (&pointers, mark), deflation)?;
     }
     mos.set_record(id, &header)
 }

@@ -54,9 +54,9 @@ impl SpaceClass {
 /// What a directory uses and may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SpaceLimits {
-    used: u64,
-    quota: u64,
-    reserved: u64,
+    pub(crate) used: u64,
+    pub(crate) quota: u64,
+    pub(crate) reserved: u64,
 }
 
 impl SpaceLimits {
@@ -218,6 +218,11 @@ impl Directories {
             level = dir.parent;
         }
         Ok(SpaceLimits::available(chain.iter().rev().copied(), pool))
+    }
+
+    /// The directories that were in use, as they are now.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (ObjectId, &DslDir)> {
+        self.entries.iter().map(|(id, entry)| (*id, &entry.dir))
     }
 
     /// Forgets a directory that is destroyed.

@@ -2,6 +2,7 @@
 
 use super::administration::TaskContext;
 use super::allocation;
+use super::budget;
 use super::config;
 use super::create::{FIRST_TXG, Maker, NewContents, create_directory};
 use super::devices::VdevWriter;
@@ -32,6 +33,7 @@ use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_format::{ObjectId, ObjsetId, Txg};
 use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, ZapValue};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The pool's version from which on RAID-Z counts as what data takes on it without parity.
@@ -141,6 +143,8 @@ impl Inner {
             committed: RwLock::new(committed),
             async_free_blocks: options.async_free_blocks,
             heart: Heart::new(options.heartbeat),
+            inflation: budget::inflation(vdevs),
+            ledger: Mutex::default(),
             heads: Mutex::default(),
             tasks: Mutex::default(),
             state: Mutex::new(state),
@@ -211,6 +215,7 @@ fn found(
         is_deflated: version >= DEFLATE_VERSION,
         is_config_dirty: true,
         changed: Vec::new(),
+        written: BTreeMap::new(),
     };
     Ok((state, root))
 }

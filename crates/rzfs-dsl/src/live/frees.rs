@@ -6,11 +6,13 @@ use super::bpobj::{self, Progress};
 use super::bptree::DestroyedList;
 use super::dir::{Directories, SpaceClass};
 use super::features::Features;
+use super::livelist;
 use super::mos::MosTx;
 use super::space::{Deflation, SpaceDelta};
 use crate::PoolError;
 use crate::pool::Attributes;
 use rzfs_dmu::BlockPipeline;
+use rzfs_format::bpobj::ListMark;
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId};
 use rzfs_metaslab::allocator::SyncPass;
@@ -48,6 +50,7 @@ pub(crate) struct FreeLists {
     /// What that space is charged to.
     free_dir: Option<ObjectId>,
     has_background: bool,
+    has_livelists: bool,
     /// Datasets that are being destroyed.
     pub(crate) destroyed: Option<DestroyedList>,
 }
@@ -59,7 +62,15 @@ impl FreeLists {
         free_dir: Option<ObjectId>,
     ) -> Self {
         let has_background = background.is_some();
-        Self { now: Vec::new(), deferred, background, free_dir, has_background, destroyed: None }
+        Self {
+            now: Vec::new(),
+            deferred,
+            background,
+            free_dir,
+            has_background,
+            has_livelists: false,
+            destroyed: None,
+        }
     }
 
     /// Frees what died in this pass, or puts it off.
@@ -76,7 +87,7 @@ impl FreeLists {
         if at_once {
             dead.iter().try_for_each(free)?;
         } else if !dead.is_empty() {
-            bpobj::append(mos, self.deferred, &dead, deflation)?;
+            bpobj::append(mos, self.deferred, (&dead, ListMark::Allocated), deflation)?;
         }
         Ok(())
     }
@@ -99,7 +110,7 @@ impl FreeLists {
 
     /// Whether something is left to be freed in later txgs.
     pub(crate) const fn has_background(&self) -> bool {
-        self.has_background || self.destroyed.is_some()
+        self.has_background || self.has_livelists || self.destroyed.is_some()
     }
 
     /// Frees some of what destroyed snapshots and datasets left.
@@ -121,6 +132,12 @@ impl FreeLists {
             })?;
             self.has_background = progress == Progress::More;
         }
+        if features.is_active(Feature::LiveList) {
+            if let Some(deleted) = livelist::delete_some(mos, features, (deflation, free))? {
+                sums += deleted;
+            }
+            self.has_livelists = livelist::has_deleted(mos)?;
+        }
         let list = &mut self.destroyed;
         sums += DestroyedList::work_off(list, mos, features, left, (deflation, free))?;
         if sums.is_zero() {
@@ -141,6 +158,7 @@ impl FreeLists {
         let deferred = directory.object(name)?.ok_or(PoolError::NoEntry { name })?;
         let destroyed = directory.object("bptree_obj")?.map(DestroyedList::open);
         let background = directory.object("free_bpobj")?;
-        Ok(Self { destroyed, ..Self::new(deferred, background, free_dir) })
+        let has_livelists = directory.object("com.delphix:deleted_clones")?.is_some();
+        Ok(Self { destroyed, has_livelists, ..Self::new(deferred, background, free_dir) })
     }
 }

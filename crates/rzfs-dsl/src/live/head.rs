@@ -3,9 +3,11 @@
 
 use super::LiveError;
 use super::administration::in_force;
+use super::bookmark_sums::BookmarkSums;
 use super::deadlist;
 use super::dir::{Directories, SpaceClass};
 use super::features::Features;
+use super::livelist::{self, LivelistChanges};
 use super::mos::{BonusRecord, MosTx};
 use super::policy;
 use super::settings::{DatasetSettings, SettingsObserver};
@@ -18,6 +20,7 @@ use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
 use rzfs_dmu::sync::BlockAccounting;
 use rzfs_dmu::write::ObjsetPolicy;
+use rzfs_format::bpobj::ListMark;
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::dnode::{Dnode, DnodeFlags};
@@ -25,7 +28,7 @@ use rzfs_format::dsl::DslDataset;
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -143,6 +146,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) dirs: &'a mut Directories,
     pub(crate) features: &'a mut Features,
     pub(crate) frees: &'a mut Vec<BlockPointer>,
+    pub(crate) written: &'a mut BTreeMap<ObjectId, DslDataset>,
     pub(crate) deflation: Deflation<'a>,
 }
 
@@ -155,6 +159,8 @@ struct HeadSpace<'a> {
     frees: Vec<BlockPointer>,
     /// Blocks that the snapshot before still has.
     dead: Vec<BlockPointer>,
+    bookmarks: BookmarkSums,
+    livelist: Option<LivelistChanges>,
     features: BTreeSet<Feature>,
     usage: UsageChanges,
 }
@@ -165,6 +171,9 @@ impl BlockAccounting for HeadSpace<'_> {
             return;
         }
         self.born += self.deflation.of(pointer);
+        if let Some(livelist) = &mut self.livelist {
+            livelist.born(pointer);
+        }
         self.features.extend(features_of(pointer));
     }
 
@@ -172,8 +181,13 @@ impl BlockAccounting for HeadSpace<'_> {
         if pointer.is_hole() {
             return;
         }
+        let delta = self.deflation.of(pointer);
+        self.bookmarks.died(pointer, delta);
+        if let Some(livelist) = &mut self.livelist {
+            livelist.died(pointer);
+        }
         if pointer.logical_birth() > self.previous_txg {
-            self.freed += self.deflation.of(pointer);
+            self.freed += delta;
             if !pointer.is_embedded() {
                 self.frees.push(*pointer);
             }
@@ -220,6 +234,12 @@ impl LiveDataset {
     pub(crate) fn sync(&self, around: &mut Surroundings<'_>) -> Result<(), LiveError> {
         let mos = around.mos;
         let mut phys: DslDataset = mos.record(self.id)?;
+        let since = phys.previous_snapshot_txg;
+        let bookmarks = BookmarkSums::open(&mos, around.features, self.id, since)?;
+        let livelist = match livelist::of_dir(&mos, around.features, phys.dir)? {
+            Some(list) => Some(LivelistChanges::new(list, origin_txg(around, phys.dir)?)),
+            None => None,
+        };
         let mut space = HeadSpace {
             deflation: around.deflation,
             previous_txg: phys.previous_snapshot_txg,
@@ -227,19 +247,27 @@ impl LiveDataset {
             freed: SpaceDelta::default(),
             frees: Vec::new(),
             dead: Vec::new(),
+            bookmarks,
+            livelist,
             features: BTreeSet::new(),
             usage: UsageChanges::new(self.scope),
         };
         let Some(synced) = self.objset.sync(mos.tx(), self.policy(), &mut space)? else {
             return Ok(());
         };
-        let HeadSpace { born, freed, mut frees, dead, features, .. } = space;
+        let HeadSpace { born, freed, mut frees, dead, bookmarks, livelist, features, .. } = space;
+        bookmarks.write(&mos)?;
+        if let Some(livelist) = livelist {
+            livelist.write(&mos, around.features, around.deflation)?;
+        }
         phys.root = synced.root;
         self.charge(around, &mut phys, born, freed)?;
         self.bury(around, &mut phys, &dead)?;
         around.frees.append(&mut frees);
         mos.set_record(self.id, &phys)?;
-        self.activate(around, &features)
+        self.activate(around, &features)?;
+        around.written.insert(self.id, phys);
+        Ok(())
     }
 
     /// Takes over blocks that were born, and those that were freed.
@@ -287,13 +315,10 @@ impl LiveDataset {
         }
         let mos = around.mos;
         if let Some(list) = phys.deadlist {
+            let dead = (dead, ListMark::Allocated);
             deadlist::insert(&mos, around.features, list, dead, around.deflation)?;
         }
-        let origin = around.dirs.get(&mos, phys.dir)?.origin;
-        let origin_txg = match origin {
-            Some(origin) => mos.record::<DslDataset>(origin)?.creation_txg,
-            None => Txg(0),
-        };
+        let origin_txg = origin_txg(around, phys.dir)?;
         let mut previous = match phys.previous_snapshot {
             Some(id) => Some((id, mos.record::<DslDataset>(id)?)),
             None => None,
@@ -356,6 +381,19 @@ pub(crate) fn activate(
     Ok(())
 }
 
+/// Blocks up to this txg belong to the origin of a directory.
+fn origin_txg(around: &mut Surroundings<'_>, dir: ObjectId) -> Result<Txg, LiveError> {
+    match around.dirs.get(&around.mos, dir)?.origin {
+        Some(origin) => Ok(around.mos.record::<DslDataset>(origin)?.creation_txg),
+        None => Ok(Txg(0)),
+    }
+}
+
+/// Whether the blocks of a directory's or dataset's object are a ZAP.
+pub(crate) fn is_extended(mos: &MosTx<'_>, id: ObjectId) -> Result<bool, LiveError> {
+    Ok(mos.object(id)?.object_type()? == ObjectType::ZAP_METADATA)
+}
+
 /// Makes the blocks of a directory's or dataset's object a ZAP, unless they are one (spec 04,
 /// section 2.2).
 pub(crate) fn zapify(
@@ -363,7 +401,7 @@ pub(crate) fn zapify(
     features: &mut Features,
     id: ObjectId,
 ) -> Result<(), LiveError> {
-    if mos.object(id)?.object_type()? == ObjectType::ZAP_METADATA {
+    if is_extended(mos, id)? {
         return Ok(());
     }
     mos.zapify(id)?;

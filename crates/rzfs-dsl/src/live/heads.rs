@@ -5,6 +5,7 @@
 //! lock.
 
 use super::LiveDataset;
+use super::ledger::Ledger;
 use super::pool::Inner;
 use crate::dataset::{DatasetError, DatasetTree};
 use rzfs_format::ObjectId;
@@ -39,8 +40,14 @@ impl Heads {
     }
 
     /// Closes the heads that nobody has and of which nothing is dirty.
-    fn close_unused(&mut self) {
-        self.open.retain(|_, dataset| is_used(dataset) || !dataset.objset().is_clean());
+    fn close_unused(&mut self, ledger: &mut Ledger) {
+        self.open.retain(|id, dataset| {
+            let stays = is_used(dataset) || !dataset.objset().is_clean();
+            if !stays {
+                ledger.close_head(*id);
+            }
+            stays
+        });
     }
 }
 
@@ -73,7 +80,7 @@ impl Inner {
         let open = {
             let mut heads = self.heads.lock();
             heads.destroyed.clear();
-            heads.close_unused();
+            heads.close_unused(&mut self.ledger.lock());
             if changed.is_empty() {
                 return;
             }
@@ -100,6 +107,7 @@ impl Inner {
         };
         if changed.iter().any(is_below) {
             open.follow(&dataset, self.has_lz4)?;
+            self.open_account(&dataset)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::mos::LiveMos;
 use super::pool::{Committed, Inner, LivePool};
 use super::space::SpaceDelta;
 use super::sync::SyncState;
-use super::{LiveDataset, LiveError, LiveOptions, policy};
+use super::{LiveDataset, LiveError, LiveOptions, budget, policy};
 use crate::accounting::AccountingScope;
 use crate::dataset::{Dataset, DatasetError};
 use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
@@ -27,19 +27,12 @@ use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::zil::{ZilFlags, ZilHeader};
 use rzfs_format::{ByteOrder, ObjectId, Txg};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Features whose structures are not kept up yet: a pool that uses one is read only.
-const NOT_WRITTEN: [Feature; 8] = [
-    Feature::FastDedup,
-    Feature::BlockCloning,
-    Feature::Encryption,
-    Feature::LiveList,
-    Feature::DeviceRemoval,
-    Feature::RedactedDatasets,
-    Feature::PoolCheckpoint,
-    Feature::BookmarkWritten,
-];
+const NOT_WRITTEN: [Feature; 4] =
+    [Feature::FastDedup, Feature::BlockCloning, Feature::Encryption, Feature::RedactedDatasets];
 
 /// Why a pool can be read but not written.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +101,7 @@ impl LivePool {
             return Err(DatasetError::NotFound { name: dataset.name().to_owned() });
         }
         let open = Self::open_head(&current, inner.has_lz4)?;
+        inner.open_account(&current)?;
         Ok(heads.insert(open))
     }
 
@@ -147,6 +141,13 @@ fn check(pool: &Pool) -> Result<(), NotWritable> {
     if !pool.dedup_tables()?.is_empty() {
         names.push("dedup".to_owned());
     }
+    let is_removing = pool.removal().is_some_and(|removal| removal.end_time == 0);
+    if is_removing || pool.directory().words("com.delphix:condensing_indirect")?.is_some() {
+        names.push(format!("{} (under way)", Feature::DeviceRemoval.name()));
+    }
+    if features.is_active(Feature::PoolCheckpoint) && pool.checkpoint().is_none() {
+        names.push(format!("{} (being discarded)", Feature::PoolCheckpoint.name()));
+    }
     if !names.is_empty() {
         return Err(NotWritable::Features { names });
     }
@@ -182,9 +183,11 @@ impl Inner {
         let mos = LiveObjset::open(pool.mos().clone());
         let space_features = allocation::space_features(&features);
         let allocator = allocation::of_pool(pool, &mos, space_features, options.space)?;
+        allocator.set_checkpoint(pool.checkpoint().map(|uberblock| uberblock.txg));
         let writer = options.writer(pipeline, &allocator, |feature| features.is_enabled(feature));
         let devices: Arc<dyn DeviceWriter> = Arc::new(VdevWriter(Arc::clone(&vdevs)));
         let has_lz4 = features.is_active(Feature::Lz4Compress);
+        let inflation = budget::inflation(&vdevs);
         let special = |name| -> Result<Option<ObjectId>, NotWritable> {
             let root = pool.mos().object(pool.root_dataset_dir()).map_err(PoolError::from)?;
             let corrupt = PoolError::corrupt(root.id());
@@ -213,6 +216,7 @@ impl Inner {
             is_deflated: pool.directory().number("deflate")?.is_some_and(|deflate| deflate != 0),
             is_config_dirty: true,
             changed: Vec::new(),
+            written: BTreeMap::new(),
         };
         let committed = Committed { uberblock: pool.uberblock().clone(), mos: pool.mos().clone() };
         Ok(Self {
@@ -229,6 +233,8 @@ impl Inner {
             committed: RwLock::new(committed),
             async_free_blocks: options.async_free_blocks,
             heart: Heart::new(options.heartbeat),
+            inflation,
+            ledger: Mutex::default(),
             heads: Mutex::default(),
             tasks: Mutex::default(),
             state: Mutex::new(state),

@@ -7,6 +7,7 @@ use super::head::LiveDataset;
 use super::heads::Heads;
 use super::heartbeat::Heart;
 use super::history::Event;
+use super::ledger::Ledger;
 use super::mos::{LiveMos, MosTx};
 use super::space::SpaceTier;
 use super::sync::SyncState;
@@ -40,6 +41,9 @@ pub(crate) struct Inner {
     pub(super) mos_policy: ObjsetPolicy,
     pub(super) has_lz4: bool,
     pub(super) async_free_blocks: usize,
+    /// How much more than their contents blocks can take.
+    pub(super) inflation: u64,
+    pub(super) ledger: Mutex<Ledger>,
     pub(super) engine: Arc<TxgEngine>,
     pub(super) committed: RwLock<Committed>,
     pub(super) heart: Heart,

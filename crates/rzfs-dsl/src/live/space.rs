@@ -60,6 +60,14 @@ pub(crate) enum SpaceTier {
 }
 
 impl SpaceTier {
+    /// All of them, from the strictest on.
+    pub(crate) const ALL: [Self; 3] = [Self::Normal, Self::Reserved, Self::Frees];
+
+    /// The place in [`SpaceTier::ALL`].
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+
     /// What has to stay of the space that is held back.
     pub(crate) const fn kept_back(self, slop: u64) -> u64 {
         match self {

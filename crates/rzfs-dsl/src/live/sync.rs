@@ -29,9 +29,11 @@ use rzfs_dmu::txg::QuiescedTxg;
 use rzfs_dmu::write::WriteStream;
 use rzfs_format::config::{PoolConfig, VdevZaps};
 use rzfs_format::dnode::{Dnode, DnodeFlags};
+use rzfs_format::dsl::DslDataset;
 use rzfs_format::{BlockPointer, ObjectId, Txg};
 use rzfs_metaslab::allocator::{Activity, SyncPass};
 use rzfs_vdev::ConfigSync;
+use std::collections::BTreeMap;
 
 /// Passes after which something is wrong: real txgs need fewer than ten.
 const MAX_PASSES: u32 = 100;
@@ -55,6 +57,8 @@ pub(crate) struct SyncState {
     pub(crate) is_config_dirty: bool,
     /// Datasets whose properties or names have changed in this txg, by their new names.
     pub(crate) changed: Vec<String>,
+    /// Heads that were written in this txg, as they are now.
+    pub(crate) written: BTreeMap<ObjectId, DslDataset>,
 }
 
 /// The MOS as owner of its blocks.
@@ -133,6 +137,8 @@ impl Inner {
             self.commit(state, txg.txg(), labels)?;
         }
         finished.committed()?;
+        let written = std::mem::take(&mut state.written);
+        self.settle_accounts(state, txg.txg(), &written);
         self.settle_datasets(&std::mem::take(&mut state.changed));
         txg.committed();
         if state.frees.has_background() {
@@ -262,6 +268,7 @@ impl Inner {
                     dirs: &mut state.dirs,
                     features: &mut state.features,
                     frees: &mut state.frees.now,
+                    written: &mut state.written,
                     deflation,
                 };
                 dataset.sync(&mut around)?;

@@ -23,11 +23,11 @@ impl LiveFileSystem {
     /// # Errors
     /// No file has this number.
     pub fn note_access(&self, object: ObjectId) -> Result<(), ZplError> {
-        if self.options.access_times == AccessTimes::Off {
+        if self.options().access_times == AccessTimes::Off {
             return Ok(());
         }
         let node = self.node(object)?;
-        let now = self.options.clock.now();
+        let now = self.options().clock.now();
         if !self.is_stale(&node.state().read(), now) {
             return Ok(());
         }
@@ -43,7 +43,7 @@ impl LiveFileSystem {
         if znode.flags.contains(FileFlags::IMMUTABLE) {
             return false;
         }
-        match self.options.access_times {
+        match self.options().access_times {
             AccessTimes::Off => false,
             AccessTimes::Always => atime < now,
             AccessTimes::Relative => {

@@ -35,7 +35,7 @@ impl LiveFileSystem {
         if kind == FileKind::Symlink {
             return Ok(inherited);
         }
-        let default = match self.options.reading.acl_type {
+        let default = match self.options().reading.acl_type {
             AclType::Posix => self.stored_xattr(parent, DEFAULT)?,
             AclType::Off | AclType::Nfsv4 => None,
         };
@@ -68,7 +68,7 @@ impl LiveFileSystem {
         state: &NodeState,
         permissions: u32,
     ) -> Result<Option<Vec<u8>>, ZplError> {
-        if self.options.reading.acl_type != AclType::Posix {
+        if self.options().reading.acl_type != AclType::Posix {
             return Ok(None);
         }
         let Some(value) = self.stored_xattr(state, ACCESS)? else { return Ok(None) };

@@ -205,7 +205,7 @@ impl LiveFileSystem {
         if let Some(permissions) = permissions {
             values.set_permissions(schema, kind, permissions);
         }
-        let now = self.options.clock.now();
+        let now = self.options().clock.now();
         let times = [(Attribute::Atime, change.atime), (Attribute::Mtime, change.mtime)];
         for (attribute, time) in times {
             match time {

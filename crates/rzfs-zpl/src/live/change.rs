@@ -48,7 +48,7 @@ impl LiveFileSystem {
                 SpaceDemand::Frees(_) => self.engine.begin_unthrottled(objects)?,
             };
             let objset = self.objset.id();
-            match self.options.space.admit(tx.txg(), demand) {
+            match self.options().space.admit(tx.txg(), demand) {
                 Ok(()) => return Ok(tx),
                 Err(SpaceRefusal::NoSpace) => return Err(ZplError::NoSpace { objset }),
                 Err(SpaceRefusal::Quota) => return Err(ZplError::Quota { objset }),
@@ -125,7 +125,7 @@ pub(super) enum Touch {
 impl LiveFileSystem {
     /// Notes a change in times and flags.
     pub(super) fn touch(&self, values: &mut Values, schema: &Schema, touch: Touch) {
-        let now = self.options.clock.now();
+        let now = self.options().clock.now();
         if touch == Touch::Contents {
             values.set_time(schema, Attribute::Mtime, now);
             values.change_flags(schema, |flags| flags.with(FileFlags::AV_MODIFIED));

@@ -82,7 +82,7 @@ impl LiveFileSystem {
         if object.max_block_id()?.0 > 0 || size > block_size {
             return Ok(());
         }
-        let record_size = u64::from(self.options.reading.record_size);
+        let record_size = u64::from(self.options().reading.record_size);
         if let Some(grown) = grown_block(block_size, record_size, end.max(size)) {
             object.set_data_block_size(tx, u32::try_from(grown).unwrap_or(u32::MAX))?;
         }
@@ -274,7 +274,7 @@ impl LiveFileSystem {
         self.check_bytes(&Charged::of(state.znode()))?;
         let object = state.object().clone();
         let block_size = u64::from(object.data_block_size()?);
-        let record_size = u64::from(self.options.reading.record_size).max(block_size);
+        let record_size = u64::from(self.options().reading.record_size).max(block_size);
         // Up to a boundary of blocks, whatever size the first one gets.
         let most = CHUNK.max(record_size);
         let len = (most - offset % record_size).min(data.len() as u64);
@@ -373,7 +373,7 @@ impl LiveFileSystem {
         size: u64,
     ) -> Result<(), ZplError> {
         let object = state.object().clone();
-        let record_size = u64::from(self.options.reading.record_size);
+        let record_size = u64::from(self.options().reading.record_size);
         let tx = self.begin(&[&object], SpaceDemand::Takes(DNODE_BYTES + record_size))?;
         self.grow_block(&tx, &object, old, size)?;
         changed.apply(&tx, state)
@@ -404,7 +404,7 @@ impl LiveFileSystem {
         if frees {
             self.check_flags(&state, &[FileFlags::APPENDONLY])?;
         } else {
-            let available = self.options.space.usage().available;
+            let available = self.options().space.usage().available;
             if u128::from(len) * u128::from(RESERVE_PERCENT) > u128::from(available) * 100 {
                 return Err(ZplError::NoSpace { objset: self.objset.id() });
             }

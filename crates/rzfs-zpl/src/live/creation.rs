@@ -305,7 +305,7 @@ impl LiveFileSystem {
             device,
             target,
             links: if kind == FileKind::Directory { 2 } else { 1 },
-            now: self.options.clock.now(),
+            now: self.options().clock.now(),
         })
     }
 

@@ -138,7 +138,7 @@ impl LiveFileSystem {
         let schema = self.schema.registered(&self.objset, &self.engine)?;
         let mut values = seed.values(&schema, Txg(0));
         complete(&mut values, &schema);
-        let slots = self.options.dnode_size.slots();
+        let slots = self.options().dnode_size.slots();
         let (split, schema) = self.plan(self.place(seed.parent), &values, slots)?;
         Ok(Draft { kind: seed.kind, slots, values, split, schema })
     }

@@ -18,7 +18,7 @@ use crate::object::FileObject;
 use crate::options::{FileSystemOptions, SnapshotDirectory};
 use crate::read_ahead::Streams;
 use crate::space::Statistics;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, RwLock};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_format::acl::Ace;
@@ -38,7 +38,7 @@ use std::ops::ControlFlow;
 pub struct LiveFileSystem {
     pub(super) objset: LiveObjset,
     pub(super) engine: Arc<TxgEngine>,
-    pub(super) options: LiveOptions,
+    options: RwLock<Arc<LiveOptions>>,
     pub(super) master: MasterNode,
     pub(super) name_rules: NameRules,
     pub(super) schema: LiveSchema,
@@ -83,7 +83,7 @@ impl LiveFileSystem {
             salts: Mutex::new(salts),
             objset,
             engine,
-            options,
+            options: RwLock::new(Arc::new(options)),
             master,
             schema,
         };
@@ -104,10 +104,16 @@ impl LiveFileSystem {
         &self.objset
     }
 
-    /// What it was opened with.
+    /// What it was opened with, as it is at this moment.
     #[must_use]
-    pub const fn options(&self) -> &LiveOptions {
-        &self.options
+    pub fn options(&self) -> Arc<LiveOptions> {
+        Arc::clone(&self.options.read())
+    }
+
+    /// Changes what it was opened with; name rules and caches stay as they are.
+    pub fn change_options(&self, change: impl FnOnce(&mut LiveOptions)) {
+        let mut options = self.options.write();
+        change(Arc::make_mut(&mut options));
     }
 
     /// What it has in common with one that is read.
@@ -131,7 +137,7 @@ impl LiveFileSystem {
     /// Whether its root has the directory `.zfs`.
     #[must_use]
     pub fn has_control_directory(&self) -> bool {
-        self.options.reading.snapshot_directory != SnapshotDirectory::Absent
+        self.options().reading.snapshot_directory != SnapshotDirectory::Absent
     }
 
     pub(crate) fn place(&self, object: ObjectId) -> Place {
@@ -179,7 +185,7 @@ impl LiveFileSystem {
         let node = self.node(object)?;
         let state = node.state().read();
         let mut attributes = self.attributes_of(&state)?;
-        let visible = self.options.reading.snapshot_directory == SnapshotDirectory::Visible;
+        let visible = self.options().reading.snapshot_directory == SnapshotDirectory::Visible;
         if object == self.root() && visible {
             // `.zfs` is a subdirectory.
             attributes.links = attributes.links.saturating_add(1);
@@ -269,7 +275,7 @@ impl LiveFileSystem {
         state.node.require_directory()?;
         let is_root = directory == self.root();
         let parent = if is_root { directory } else { state.znode().parent };
-        let visible = self.options.reading.snapshot_directory == SnapshotDirectory::Visible;
+        let visible = self.options().reading.snapshot_directory == SnapshotDirectory::Visible;
         let control = (is_root && visible).then(control_entry);
         for entry in dot_entries(directory, parent).into_iter().chain(control) {
             if from < entry.next && visit(entry).is_break() {
@@ -314,9 +320,10 @@ impl LiveFileSystem {
         let node = self.node(object)?;
         let znode = node.state().read().znode().clone();
         let used = self.objset.synced().root().fill();
-        let reading = &self.options.reading;
+        let options = self.options();
+        let reading = &options.reading;
         let mut statistics = Statistics::new(
-            self.options.space.usage(),
+            options.space.usage(),
             reading.record_size,
             used,
             self.name_rules.max(),

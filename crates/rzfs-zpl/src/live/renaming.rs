@@ -379,7 +379,7 @@ impl LiveFileSystem {
             device: Some(DeviceNumber::default()),
             target: None,
             links: 1,
-            now: self.options.clock.now(),
+            now: self.options().clock.now(),
         };
         self.draft(&seed, |_, _| {})
     }

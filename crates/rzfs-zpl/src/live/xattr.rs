@@ -34,7 +34,8 @@ pub enum XattrMode {
 
 impl LiveFileSystem {
     fn supported(&self) -> Supported {
-        let reading = &self.options.reading;
+        let options = self.options();
+        let reading = &options.reading;
         Supported { acls: reading.acl_type, users: reading.xattrs }
     }
 

@@ -126,7 +126,7 @@ impl LiveFileSystem {
         if inherited.xattrs.is_empty() {
             return Ok(Attached::default());
         }
-        if self.options.xattr_store == XattrStore::SystemAttribute {
+        if self.options().xattr_store == XattrStore::SystemAttribute {
             let mut list = XattrList::default();
             let mut packed = None;
             for (name, value) in &inherited.xattrs {
@@ -234,7 +234,7 @@ impl LiveFileSystem {
         }
         let mut packed = None;
         if let Some(value) = change.value
-            && self.options.xattr_store == XattrStore::SystemAttribute
+            && self.options().xattr_store == XattrStore::SystemAttribute
         {
             packed = add_to_list(&mut list.clone(), change.name, value);
         }
@@ -315,7 +315,7 @@ impl LiveFileSystem {
             device: None,
             target: None,
             links: 1,
-            now: self.options.clock.now(),
+            now: self.options().clock.now(),
         };
         let Some(directory) = self.xattr_directory_of(state)? else {
             let Some(value) = value else {

@@ -50,7 +50,7 @@ impl Dataset {
         Ok(Some(Store { object, zap }))
     }
 
-    pub(super) fn parent(&self) -> Result<Option<Dataset>, DatasetError> {
+    pub(crate) fn parent(&self) -> Result<Option<Dataset>, DatasetError> {
         match self.name().rsplit_once('/') {
             Some((parent, _)) => self.tree().open(parent).map(Some),
             None => Ok(None),

@@ -4,11 +4,10 @@
 //! The counts of a directory exist from the first limit on that was set on it or above it. Whoever
 //! counts goes up as long as there are counts.
 
-use super::place::is_zapified;
 use super::{TaskContext, TaskError};
 use crate::live::LiveError;
 use crate::live::dir::MAX_DEPTH;
-use crate::live::head::zapify;
+use crate::live::head::{is_extended, zapify};
 use rzfs_format::features::Feature;
 use rzfs_format::{FormatError, ObjectId};
 
@@ -35,7 +34,7 @@ impl Counted {
 impl TaskContext<'_> {
     /// A count of a directory, if it is kept.
     pub(super) fn count(&self, dir: ObjectId, what: Counted) -> Result<Option<u64>, LiveError> {
-        if !is_zapified(self, dir)? {
+        if !is_extended(&self.mos, dir)? {
             return Ok(None);
         }
         self.mos.number(dir, what.field())

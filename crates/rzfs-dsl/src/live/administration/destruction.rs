@@ -1,14 +1,16 @@
 //! Destroying file systems, volumes and clones (spec 04, sections 9.3 to 9.5).
 
 use super::counts::Counted;
-use super::place::{Place, is_zapified};
+use super::place::Place;
 use super::{ChangeError, TaskContext, TaskError};
-use crate::live::LivePool;
 use crate::live::bptree::{self, DestroyedList};
 use crate::live::deadlist;
 use crate::live::dir::SpaceClass;
+use crate::live::head::is_extended;
+use crate::live::livelist;
 use crate::live::mos::number_key;
 use crate::live::space::{SpaceDelta, SpaceTier};
+use crate::live::{LiveError, LivePool};
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use rzfs_dmu::live::Transaction;
 use rzfs_format::bookmark::BookmarkRecord;
@@ -58,6 +60,7 @@ impl TaskContext<'_> {
         self.leave_features(place.head)?;
         self.leave_scan(place.head)?;
         self.leave_origin(&place, &dir, &head)?;
+        livelist::remove(&self.mos, &mut self.state.features, place.dir)?;
         if let Some(list) = head.deadlist {
             deadlist::destroy(&self.mos, &mut self.state.features, list)?;
         }
@@ -82,7 +85,7 @@ impl TaskContext<'_> {
         {
             return Err(ChangeError::HasSnapshots { name: name() }.into());
         }
-        let fields = if is_zapified(self, place.head)? {
+        let fields = if is_extended(&self.mos, place.head)? {
             self.mos.lookup(place.head, "com.delphix:remap_deadlist")?
         } else {
             None
@@ -96,7 +99,7 @@ impl TaskContext<'_> {
 
     /// Ends the dataset's use of features (spec 04, section 3.4).
     fn leave_features(&mut self, head: ObjectId) -> Result<(), TaskError> {
-        if !is_zapified(self, head)? {
+        if !is_extended(&self.mos, head)? {
             return Ok(());
         }
         for feature in Feature::ALL.iter().copied().filter(|feature| feature.is_per_dataset()) {
@@ -191,7 +194,7 @@ impl TaskContext<'_> {
 
     /// Frees the object of a dataset or directory.
     fn destroy_extended(&mut self, id: ObjectId) -> Result<(), TaskError> {
-        if is_zapified(self, id)? {
+        if is_extended(&self.mos, id)? {
             self.state.features.add(&self.mos, Feature::ExtensibleDataset, -1)?;
         }
         Ok(self.mos.destroy(id)?)
@@ -199,7 +202,7 @@ impl TaskContext<'_> {
 
     fn destroy_bookmarks(&mut self, head: ObjectId) -> Result<(), TaskError> {
         let mos = self.mos;
-        if !is_zapified(self, head)? {
+        if !is_extended(&self.mos, head)? {
             return Ok(());
         }
         let Some(zap) = mos.object_of(head, "com.delphix:bookmarks")? else { return Ok(()) };
@@ -213,6 +216,9 @@ impl TaskContext<'_> {
                 self.state.features.add(&mos, Feature::BookmarkWritten, -1)?;
             }
             if let Some(list) = record.redaction {
+                if mos.object(list)?.has_spill().map_err(LiveError::from)? {
+                    self.state.features.add(&mos, Feature::RedactionListSpill, -1)?;
+                }
                 mos.destroy(list)?;
                 self.state.features.add(&mos, Feature::RedactionBookmarks, -1)?;
             }
@@ -267,6 +273,7 @@ impl TaskContext<'_> {
             mos.remove(children, name)?;
         }
         self.state.dirs.forget(place.dir);
+        self.pool.ledger.lock().close_dir(place.dir);
         self.destroy_extended(place.dir)
     }
 

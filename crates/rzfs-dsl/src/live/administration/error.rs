@@ -161,6 +161,9 @@ pub enum ChangeError {
         /// The dataset.
         name: String,
     },
+    /// The pool has a checkpoint, which would be lost.
+    #[error("checkpoint exists")]
+    CheckpointExists,
     /// A device of the pool is missing.
     #[error("one or more devices is currently unavailable")]
     DeviceMissing,
@@ -206,6 +209,7 @@ impl ChangeError {
         const ENAMETOOLONG: i32 = 36;
         const ENOTSUP: i32 = 95;
         const EDQUOT: i32 = 122;
+        const ZFS_ERR_CHECKPOINT_EXISTS: i32 = 1024;
         match self {
             Self::NotFound { .. } | Self::NoParent { .. } => ENOENT,
             Self::Exists { .. } | Self::HasChildren { .. } => EEXIST,
@@ -227,6 +231,7 @@ impl ChangeError {
             | Self::InvalidVersion { .. } => EINVAL,
             Self::FeatureDisabled { .. } | Self::Unsupported { .. } => ENOTSUP,
             Self::QuotaTooSmall { .. } | Self::ReservationTooLarge { .. } | Self::NoSpace => ENOSPC,
+            Self::CheckpointExists => ZFS_ERR_CHECKPOINT_EXISTS,
             Self::DeviceMissing => ENXIO,
             Self::Quota { .. } => EDQUOT,
             Self::Unreadable(source) => source.errno(),

@@ -4,6 +4,7 @@ use super::{ChangeError, TaskContext, TaskError};
 use crate::live::LivePool;
 use crate::live::history::Event;
 use rzfs_format::Guid;
+use rzfs_format::features::Feature;
 
 impl LivePool {
     /// Gives the pool another guid, so that it can be told from a copy of its devices; answers
@@ -18,6 +19,9 @@ impl LivePool {
 
 impl TaskContext<'_> {
     fn change_guid(&mut self) -> Result<Guid, TaskError> {
+        if self.state.features.is_active(Feature::PoolCheckpoint) {
+            return Err(ChangeError::CheckpointExists.into());
+        }
         let vdevs = &self.pool.vdevs;
         let is_whole = vdevs.leaves().all(|leaf| leaf.health().is_usable());
         if !is_whole {

@@ -3,7 +3,6 @@
 use super::{ChangeError, TaskContext, TaskError};
 use crate::dataset::DatasetName;
 use crate::live::LiveError;
-use crate::live::mos::BonusRecord;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use rzfs_dmu::Objset;
 use rzfs_format::dsl::{DslDataset, DslDir};
@@ -132,13 +131,6 @@ impl TaskContext<'_> {
         });
         Ok(named.collect())
     }
-}
-
-/// Whether an object has a ZAP beside its bonus, as extended directories and datasets have.
-pub(super) fn is_zapified(context: &TaskContext<'_>, id: ObjectId) -> Result<bool, LiveError> {
-    let object = context.mos.object(id)?;
-    debug_assert!([DslDir::BONUS_TYPE, DslDataset::BONUS_TYPE].contains(&object.bonus_type()?));
-    Ok(object.object_type()? == rzfs_format::object_type::ObjectType::ZAP_METADATA)
 }
 
 #[cfg(test)]

@@ -1,0 +1,128 @@
+//! The space of a head, as whoever writes its files asks for it.
+
+use super::LiveDataset;
+use super::ledger::{HeadSpace, SpaceClaim, SpaceShortage};
+use super::pool::{Inner, LivePool};
+use super::space::SpaceTier;
+use super::sync::SyncState;
+use crate::dataset::{Dataset, DatasetError};
+use rzfs_format::Txg;
+use rzfs_format::dsl::DslDataset;
+use rzfs_format::{ObjectId, VdevId};
+use rzfs_vdev::VdevTree;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Unit of [`inflation`].
+const ONE: u64 = 256;
+/// The block by whose layout space is deflated.
+const TYPICAL_BLOCK: u64 = 128 << 10;
+
+/// Watches over the space of a head: its quotas and reservations, those of the directories above
+/// it, and the size of the pool.
+#[derive(Clone)]
+pub struct HeadBudget {
+    inner: Arc<Inner>,
+    dataset: Arc<LiveDataset>,
+}
+
+impl fmt::Debug for HeadBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeadBudget").field("dataset", &self.dataset).finish_non_exhaustive()
+    }
+}
+
+impl LivePool {
+    /// The budget of a head that is open.
+    #[must_use]
+    pub fn budget(&self, dataset: &Arc<LiveDataset>) -> HeadBudget {
+        HeadBudget { inner: Arc::clone(self.inner()), dataset: Arc::clone(dataset) }
+    }
+}
+
+impl HeadBudget {
+    /// Admits a change of a txg before anything is changed; its bytes are those of the contents.
+    ///
+    /// # Errors
+    /// [`SpaceShortage`].
+    pub fn admit(&self, txg: Txg, claim: SpaceClaim) -> Result<(), SpaceShortage> {
+        let copies = u64::from(self.dataset.policy().copies);
+        let full = |bytes: u64| {
+            let bytes = u128::from(bytes) * u128::from(copies) * u128::from(self.inner.inflation);
+            u64::try_from(bytes / u128::from(ONE)).unwrap_or(u64::MAX)
+        };
+        let claim = match claim {
+            SpaceClaim::Takes(bytes) => SpaceClaim::Takes(full(bytes)),
+            SpaceClaim::Frees(bytes) => SpaceClaim::Frees(full(bytes)),
+        };
+        self.inner.ledger.lock().admit(self.dataset.id(), txg, claim)
+    }
+
+    /// Space of the head as it is on disk.
+    #[must_use]
+    pub fn space(&self) -> HeadSpace {
+        self.inner.ledger.lock().space(self.dataset.id())
+    }
+}
+
+/// How much more than their contents blocks can take, in 256th parts: blocks of one sector on the
+/// vdev whose layout suits them least.
+pub(super) fn inflation(vdevs: &VdevTree) -> u64 {
+    let of = |vdev: VdevId| {
+        let smallest = 1_u64 << vdevs.top_level(vdev)?.ashift()?;
+        let allocated = vdevs.allocated_size(vdev, smallest, Txg(0))?;
+        let typical = vdevs.allocated_size(vdev, TYPICAL_BLOCK, Txg(0))?.max(1);
+        // What a sector takes, as accounts count it.
+        let deflated = u128::from(allocated) * u128::from(TYPICAL_BLOCK) / u128::from(typical);
+        u64::try_from(deflated * u128::from(ONE) / u128::from(smallest)).ok()
+    };
+    let tops = vdevs.top_levels().filter_map(|top| of(top.vdev_id()?));
+    tops.max().unwrap_or(ONE).max(ONE)
+}
+
+impl Inner {
+    /// Opens the accounts of a head and of the directories above it.
+    pub(super) fn open_account(&self, dataset: &Dataset) -> Result<(), DatasetError> {
+        let number = |name| dataset.stored_number(name).map(Option::unwrap_or_default);
+        let limits = (number("refquota")?, number("refreservation")?);
+        let mut chain = Vec::new();
+        let mut level = Some(dataset.clone());
+        while let Some(dataset) = level {
+            chain.push((dataset.directory_object(), dataset.dsl_dir().clone()));
+            level = dataset.parent()?;
+        }
+        let mut ledger = self.ledger.lock();
+        for (id, dir) in chain {
+            if !ledger.has_dir(id) {
+                ledger.set_dir(id, &dir);
+            }
+        }
+        if !ledger.has_head(dataset.object()) {
+            ledger.set_head(dataset.object(), dataset.dsl_dataset());
+        }
+        ledger.set_head_limits(dataset.object(), limits.0, limits.1);
+        Ok(())
+    }
+
+    /// Takes over what a txg that is on disk has made of the accounts.
+    pub(super) fn settle_accounts(
+        &self,
+        state: &SyncState,
+        txg: Txg,
+        heads: &BTreeMap<ObjectId, DslDataset>,
+    ) {
+        let usable = SpaceTier::ALL.map(|tier| self.usable_space(tier));
+        let mut ledger = self.ledger.lock();
+        ledger.set_usable(usable);
+        for (id, dir) in state.dirs.known() {
+            ledger.set_dir(id, dir);
+        }
+        for (id, head) in heads {
+            if ledger.has_head(*id) {
+                ledger.set_head(*id, head);
+            }
+        }
+        ledger.settle(txg);
+    }
+}

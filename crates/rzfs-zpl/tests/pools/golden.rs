@@ -1,0 +1,148 @@
+//! Pools of OpenZFS with clones, bookmarks, checkpoints and removed vdevs, changed by this
+//! software; OpenZFS's zdb finds them whole afterwards.
+
+use crate::{block, make, put};
+use rzfs_blockdev::{Access, OpenOptions};
+use rzfs_dsl::Pool;
+use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, HostIdentity, ImportOptions};
+use rzfs_dsl::live::{LiveOptions as PoolOptions, LivePool, SystemEnvironment};
+use rzfs_testkit::ReferencePool;
+use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewKind};
+use rzfs_zpl::{FileSystemOptions, Found};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+/// A copy of a golden pool.
+struct Copy {
+    dir: tempfile::TempDir,
+    name: String,
+}
+
+impl Copy {
+    fn golden(name: &str) -> Option<Self> {
+        let reference = ReferencePool::golden(name)?;
+        let dir = tempfile::tempdir().unwrap();
+        for image in reference.images().unwrap() {
+            let copied = Command::new("cp")
+                .arg("--sparse=always")
+                .arg(&image)
+                .arg(dir.path())
+                .status()
+                .unwrap();
+            assert!(copied.success(), "{}", image.display());
+        }
+        let copy = Self { dir, name: String::new() };
+        let name = copy.import(&OpenOptions::new()).name().to_owned();
+        Some(Self { name, ..copy })
+    }
+
+    fn import(&self, options: &OpenOptions) -> Pool {
+        let sources = [DeviceSource::Path(self.dir.path().to_owned())];
+        let discovery = Discovery::search(&sources, options);
+        let [found] = discovery.pools() else { panic!("not one pool") };
+        let options = ImportOptions { host_check: HostCheck::Override, ..Default::default() };
+        Pool::import(found, &options).unwrap()
+    }
+
+    fn open(&self) -> LivePool {
+        let pool = self.import(&OpenOptions::new().access(Access::ReadWrite));
+        let host = HostIdentity { id: 0, name: Some("here".to_owned()) };
+        let environment = Arc::new(SystemEnvironment::new(host));
+        LivePool::open(&pool, environment, &PoolOptions::default()).unwrap()
+    }
+
+    fn judge(&self) {
+        for options in [&["-bcc", "-e"][..], &["-dddd", "-e"], &["-y", "-e"]] {
+            let Some(text) = zdb(self.dir.path(), &self.name, options) else {
+                eprintln!("SKIPPED: zdb of OpenZFS is not installed");
+                return;
+            };
+            assert!(options[0] != "-bcc" || text.contains("No leaks"), "{text}");
+        }
+    }
+}
+
+fn zdb(dir: &Path, name: &str, options: &[&str]) -> Option<String> {
+    let zdb = Command::new("zdb").args(options).arg("-p").arg(dir).arg(name).output().ok()?;
+    let text = String::from_utf8_lossy(&zdb.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&zdb.stderr).into_owned();
+    assert!(zdb.status.success(), "zdb {options:?} {name}: {errors}\n{text}");
+    Some(text)
+}
+
+/// Writes, overwrites and removes files of a dataset, over several txgs.
+fn change(pool: &LivePool, name: &str) {
+    let dataset = pool.dataset_tree().unwrap().open(name).unwrap();
+    let live = pool.open_dataset(&dataset).unwrap();
+    let options = LiveOptions::new(FileSystemOptions::default(), 42);
+    let fs = LiveFileSystem::open_dataset(pool, &live, options).unwrap();
+    let new = make(&fs, fs.root(), "made-here", NewKind::Regular);
+    for round in 0..3 {
+        for number in 0..8 {
+            put(&fs, new, number * (128 << 10), &block(number + round + 1));
+        }
+        for old in [&b"text200k"[..], b"b131073", b"b4096"] {
+            if let Ok(Found::Object(old)) = fs.lookup(fs.root(), old) {
+                put(&fs, old, round * 1000, b"changed");
+            }
+        }
+        pool.sync().unwrap();
+    }
+    for old in [&b"text1m"[..], b"b131072", b"sparse"] {
+        let _ = fs.unlink(fs.root(), old);
+    }
+    pool.sync().unwrap();
+}
+
+fn wait_freed(pool: &LivePool) {
+    for _ in 0..6 {
+        pool.sync().unwrap();
+    }
+}
+
+#[test]
+fn clones_keep_their_livelists_and_bookmarks_their_sums() {
+    let Some(copy) = Copy::golden("g01-default") else { return };
+    let pool = copy.open();
+    let names = ["g01/clone", "g01/sa", "g01/xdir", "g01"];
+    names.iter().for_each(|name| change(&pool, name));
+    pool.export().unwrap();
+    copy.judge();
+    let pool = copy.open();
+    change(&pool, "g01/clone");
+    assert!(pool.destroy_dataset("g01/sa").is_err());
+    pool.destroy_dataset("g01/clone").unwrap();
+    wait_freed(&pool);
+    pool.export().unwrap();
+    copy.judge();
+}
+
+#[test]
+fn what_a_checkpoint_has_stays() {
+    let Some(copy) = Copy::golden("g17-checkpoint") else { return };
+    let pool = copy.open();
+    let root = pool.dataset_tree().unwrap().root().unwrap();
+    let names: Vec<String> =
+        root.descendants().unwrap().iter().map(|dataset| dataset.name().to_owned()).collect();
+    names.iter().for_each(|name| change(&pool, name));
+    assert!(pool.change_guid().is_err());
+    pool.export().unwrap();
+    copy.judge();
+    let name = copy.name.clone();
+    if let Some(text) = zdb(copy.dir.path(), &name, &["-k", "-bcc", "-e"]) {
+        assert!(!text.contains("leaked space"), "{text}");
+    }
+}
+
+#[test]
+fn blocks_of_removed_vdevs_are_freed_where_they_are() {
+    let Some(copy) = Copy::golden("g15-removed") else { return };
+    let pool = copy.open();
+    let root = pool.dataset_tree().unwrap().root().unwrap();
+    let names: Vec<String> =
+        root.descendants().unwrap().iter().map(|dataset| dataset.name().to_owned()).collect();
+    names.iter().for_each(|name| change(&pool, name));
+    pool.export().unwrap();
+    copy.judge();
+}

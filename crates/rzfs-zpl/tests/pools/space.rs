@@ -1,0 +1,152 @@
+//! Pools and datasets that become full: nothing breaks, and what is removed gives room again.
+
+use crate::world::{Session, World};
+use crate::{block, make};
+use rzfs_dsl::live::NewDataset;
+use rzfs_format::ObjectId;
+use rzfs_format::znode::Timestamp;
+use rzfs_zap::ZapValue;
+use rzfs_zpl::live::{
+    Caller, LiveFileSystem, LiveOptions, NewFile, NewFileSystem, NewKind, WriteAt,
+};
+use rzfs_zpl::{FileSystemOptions, ZplError};
+use std::sync::Arc;
+
+const RECORD: u64 = 128 << 10;
+
+fn dataset(session: &Session, name: &str, properties: &[(&str, ZapValue)]) -> Arc<LiveFileSystem> {
+    let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+    let properties =
+        properties.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let new = NewDataset { contents: Arc::new(NewFileSystem::new(now, 7)), properties };
+    let live = session.pool.create_dataset(name, new).unwrap();
+    let options = LiveOptions::new(FileSystemOptions::default(), 42);
+    LiveFileSystem::open_dataset(&session.pool, &live, options).unwrap()
+}
+
+/// Writes to a file until there is no room; answers with the blocks that there was room for, and
+/// what came after.
+fn write_until_full(fs: &LiveFileSystem, file: ObjectId) -> (u64, ZplError) {
+    for number in 0.. {
+        let at = WriteAt::Offset(number * RECORD);
+        if let Err(error) = fs.write(file, at, &block(number + 1), Caller::SUPERUSER) {
+            return (number, error);
+        }
+    }
+    unreachable!("a pool has an end");
+}
+
+fn available(fs: &LiveFileSystem) -> u64 {
+    fs.options().space.usage().available
+}
+
+/// Waits until what was removed is free.
+fn settle(session: &Session) {
+    for _ in 0..4 {
+        session.pool.sync().unwrap();
+    }
+}
+
+#[test]
+fn a_full_pool_says_so_and_can_be_emptied() {
+    for shape in ["A", "raidz1 A B C"] {
+        let world = World::new(shape);
+        let session = world.create();
+        let fs = dataset(&session, "made/a", &[("compression", 2.into())]);
+        settle(&session);
+        let before = available(&fs);
+        for round in 0..3 {
+            let file = make(&fs, fs.root(), "large", NewKind::Regular);
+            let (blocks, error) = write_until_full(&fs, file);
+            assert!(matches!(error, ZplError::NoSpace { .. }), "{error}");
+            assert!(blocks * RECORD > before / 2, "{shape}: {blocks} of {before}");
+            let new = NewFile {
+                kind: NewKind::Directory,
+                permissions: 0o755,
+                umask: 0,
+                caller: Caller::SUPERUSER,
+            };
+            let mut made = 0;
+            while fs.create(fs.root(), format!("{made}").as_bytes(), &new).is_ok() {
+                made += 1;
+            }
+            settle(&session);
+            assert!(session.pool.failure().is_none());
+            for number in 0..made {
+                fs.rmdir(fs.root(), format!("{number}").as_bytes()).unwrap();
+            }
+            fs.unlink(fs.root(), b"large").unwrap();
+            settle(&session);
+            let after = available(&fs);
+            assert!(after + (2 << 20) > before, "{shape}, round {round}: {after} of {before}");
+        }
+        drop(fs);
+        session.export();
+        world.judge();
+    }
+}
+
+#[test]
+fn quotas_stop_writers_and_removal_lets_them_go_on() {
+    const QUOTA: u64 = 8 << 20;
+    let world = World::new("mirror A B");
+    let session = world.create();
+    for (name, property) in [("made/q", "quota"), ("made/r", "refquota")] {
+        let fs = dataset(&session, name, &[("compression", 2.into()), (property, QUOTA.into())]);
+        settle(&session);
+        assert!(available(&fs) <= QUOTA);
+        for _ in 0..2 {
+            let file = make(&fs, fs.root(), "large", NewKind::Regular);
+            let (blocks, error) = write_until_full(&fs, file);
+            assert!(matches!(error, ZplError::Quota { .. }), "{error}");
+            assert!(blocks * RECORD <= QUOTA && blocks * RECORD > QUOTA / 2, "{blocks}");
+            settle(&session);
+            let used = fs.options().space.usage().referenced;
+            assert!(used <= QUOTA, "{used}");
+            fs.unlink(fs.root(), b"large").unwrap();
+            settle(&session);
+        }
+        session.pool.set_property(name, property, 0.into()).unwrap();
+        assert!(available(&fs) > 2 * QUOTA);
+    }
+    session.export();
+    world.judge();
+}
+
+#[test]
+fn reservations_keep_room_from_others() {
+    let world = World::new("A");
+    let session = world.create();
+    let fs = dataset(&session, "made/a", &[("compression", 2.into())]);
+    let reserved = 20_u64 << 20;
+    let kept = dataset(&session, "made/kept", &[("refreservation", reserved.into())]);
+    settle(&session);
+    let file = make(&fs, fs.root(), "large", NewKind::Regular);
+    write_until_full(&fs, file);
+    settle(&session);
+    assert!(available(&fs) < 1 << 20);
+    assert!(available(&kept) + (1 << 20) > reserved, "{}", available(&kept));
+    let file = make(&kept, kept.root(), "large", NewKind::Regular);
+    let (blocks, _) = write_until_full(&kept, file);
+    assert!(blocks * RECORD > reserved * 3 / 4, "{blocks}");
+    drop((fs, kept));
+    session.export();
+    world.judge();
+}
+
+#[test]
+fn an_open_file_system_does_as_its_properties_say() {
+    let world = World::new("A");
+    let session = world.create();
+    let fs = dataset(&session, "made/a", &[("recordsize", (16_u64 << 10).into())]);
+    assert_eq!(fs.options().reading.record_size, 16 << 10);
+    session.pool.set_property("made/a", "recordsize", (64_u64 << 10).into()).unwrap();
+    assert_eq!(fs.options().reading.record_size, 64 << 10);
+    session.pool.set_property("made", "recordsize", (32_u64 << 10).into()).unwrap();
+    assert_eq!(fs.options().reading.record_size, 64 << 10);
+    session.pool.inherit_property("made/a", "recordsize", rzfs_dsl::live::Inherit::Parent).unwrap();
+    assert_eq!(fs.options().reading.record_size, 32 << 10);
+    drop(fs);
+    session.export();
+    world.judge();
+}
