@@ -44,6 +44,7 @@ mod settings;
 mod space;
 mod space_store;
 mod sync;
+mod trim;
 
 pub use administration::{ChangeError, Inherit, NewDataset};
 pub use budget::HeadBudget;

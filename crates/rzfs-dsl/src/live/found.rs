@@ -17,6 +17,7 @@ use super::policy;
 use super::pool::{Committed, Inner, LivePool};
 use super::space::SpaceDelta;
 use super::sync::SyncState;
+use super::trim::TrimSignal;
 use super::{LiveError, LiveOptions};
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use parking_lot::{Mutex, RwLock};
@@ -31,6 +32,7 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_format::{ObjectId, ObjsetId, Txg};
+use rzfs_metaslab::allocator::Autotrim;
 use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, ZapValue};
 use std::collections::BTreeMap;
@@ -128,6 +130,11 @@ impl Inner {
             founded?
         };
         allocator.set_features(allocation::space_features(&state.features));
+        let trims =
+            |(name, value): &(String, ZapValue)| name == "autotrim" && value.first_u64() == Some(1);
+        if new.properties.iter().any(trims) {
+            allocator.set_autotrim(Autotrim::On);
+        }
         let committed = Committed::nothing(&mos, new.config.version, synced);
         let inner = Self {
             name: new.config.name.clone(),
@@ -145,6 +152,7 @@ impl Inner {
             heart: Heart::new(options.heartbeat),
             inflation: budget::inflation(vdevs),
             ledger: Mutex::default(),
+            trim_signal: TrimSignal::default(),
             heads: Mutex::default(),
             tasks: Mutex::default(),
             state: Mutex::new(state),

@@ -12,6 +12,7 @@ use super::mos::LiveMos;
 use super::pool::{Committed, Inner, LivePool};
 use super::space::SpaceDelta;
 use super::sync::SyncState;
+use super::trim::TrimSignal;
 use super::{LiveDataset, LiveError, LiveOptions, budget, policy};
 use crate::accounting::AccountingScope;
 use crate::dataset::{Dataset, DatasetError};
@@ -27,6 +28,7 @@ use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::zil::{ZilFlags, ZilHeader};
 use rzfs_format::{ByteOrder, ObjectId, Txg};
+use rzfs_metaslab::allocator::Autotrim;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -183,6 +185,9 @@ impl Inner {
         let mos = LiveObjset::open(pool.mos().clone());
         let space_features = allocation::space_features(&features);
         let allocator = allocation::of_pool(pool, &mos, space_features, options.space)?;
+        if pool.properties()?.autotrim.value {
+            allocator.set_autotrim(Autotrim::On);
+        }
         allocator.set_checkpoint(pool.checkpoint().map(|uberblock| uberblock.txg));
         let writer = options.writer(pipeline, &allocator, |feature| features.is_enabled(feature));
         let devices: Arc<dyn DeviceWriter> = Arc::new(VdevWriter(Arc::clone(&vdevs)));
@@ -235,6 +240,7 @@ impl Inner {
             heart: Heart::new(options.heartbeat),
             inflation,
             ledger: Mutex::default(),
+            trim_signal: TrimSignal::default(),
             heads: Mutex::default(),
             tasks: Mutex::default(),
             state: Mutex::new(state),

@@ -11,6 +11,7 @@ use super::ledger::Ledger;
 use super::mos::{LiveMos, MosTx};
 use super::space::SpaceTier;
 use super::sync::SyncState;
+use super::trim::TrimSignal;
 use crate::dataset::{DatasetError, DatasetTree};
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use parking_lot::{Mutex, RwLock};
@@ -44,6 +45,7 @@ pub(crate) struct Inner {
     /// How much more than their contents blocks can take.
     pub(super) inflation: u64,
     pub(super) ledger: Mutex<Ledger>,
+    pub(super) trim_signal: TrimSignal,
     pub(super) engine: Arc<TxgEngine>,
     pub(super) committed: RwLock<Committed>,
     pub(super) heart: Heart,
@@ -174,7 +176,9 @@ impl LivePool {
             let shared = Arc::clone(&inner);
             std::thread::spawn(move || work(&shared))
         };
-        let threads = vec![spawn(Inner::sync_forever), spawn(Inner::beat_forever)];
+        let work: [fn(&Inner); 3] =
+            [Inner::sync_forever, Inner::beat_forever, Inner::trim_forever];
+        let threads = work.into_iter().map(spawn).collect();
         Self { inner, threads: Mutex::new(threads) }
     }
 
@@ -262,6 +266,7 @@ impl LivePool {
     /// Ends the threads, after the groups that are wanted.
     pub(super) fn stop(&self) {
         self.inner.engine.finish();
+        self.inner.trim_signal.end();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The heart beats while there is something to sync. A panic of a thread has been
             // reported where it happened.

@@ -140,6 +140,7 @@ impl Inner {
         let written = std::mem::take(&mut state.written);
         self.settle_accounts(state, txg.txg(), &written);
         self.settle_datasets(&std::mem::take(&mut state.changed));
+        self.trim_signal.committed(txg.txg());
         txg.committed();
         if state.frees.has_background() {
             self.engine.request_more();

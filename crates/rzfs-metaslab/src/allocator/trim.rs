@@ -43,6 +43,14 @@ impl Drop for TrimBatch {
 }
 
 impl Allocator {
+    /// All metaslabs.
+    #[must_use]
+    pub fn metaslabs(&self) -> Vec<MetaslabId> {
+        let topology = self.topology();
+        let metaslabs = topology.vdevs.values().flat_map(|vdev| &vdev.metaslabs);
+        metaslabs.map(|metaslab| metaslab.id).collect()
+    }
+
     /// The metaslabs that have ranges to trim (the property `autotrim` is on).
     #[must_use]
     pub fn trim_candidates(&self) -> Vec<MetaslabId> {

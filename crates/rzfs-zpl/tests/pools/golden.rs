@@ -72,12 +72,12 @@ fn zdb(dir: &Path, name: &str, options: &[&str]) -> Option<String> {
 }
 
 /// Writes, overwrites and removes files of a dataset, over several txgs.
-fn change(pool: &LivePool, name: &str) {
+fn change(pool: &LivePool, name: &str, file: &str) {
     let dataset = pool.dataset_tree().unwrap().open(name).unwrap();
     let live = pool.open_dataset(&dataset).unwrap();
     let options = LiveOptions::new(FileSystemOptions::default(), 42);
     let fs = LiveFileSystem::open_dataset(pool, &live, options).unwrap();
-    let new = make(&fs, fs.root(), "made-here", NewKind::Regular);
+    let new = make(&fs, fs.root(), file, NewKind::Regular);
     for round in 0..3 {
         for number in 0..8 {
             put(&fs, new, number * (128 << 10), &block(number + round + 1));
@@ -106,11 +106,11 @@ fn clones_keep_their_livelists_and_bookmarks_their_sums() {
     let Some(copy) = Copy::golden("g01-default") else { return };
     let pool = copy.open();
     let names = ["g01/clone", "g01/sa", "g01/xdir", "g01"];
-    names.iter().for_each(|name| change(&pool, name));
+    names.iter().for_each(|name| change(&pool, name, "first"));
     pool.export().unwrap();
     copy.judge();
     let pool = copy.open();
-    change(&pool, "g01/clone");
+    change(&pool, "g01/clone", "second");
     assert!(pool.destroy_dataset("g01/sa").is_err());
     pool.destroy_dataset("g01/clone").unwrap();
     wait_freed(&pool);
@@ -125,7 +125,7 @@ fn what_a_checkpoint_has_stays() {
     let root = pool.dataset_tree().unwrap().root().unwrap();
     let names: Vec<String> =
         root.descendants().unwrap().iter().map(|dataset| dataset.name().to_owned()).collect();
-    names.iter().for_each(|name| change(&pool, name));
+    names.iter().for_each(|name| change(&pool, name, "first"));
     assert!(pool.change_guid().is_err());
     pool.export().unwrap();
     copy.judge();
@@ -142,7 +142,7 @@ fn blocks_of_removed_vdevs_are_freed_where_they_are() {
     let root = pool.dataset_tree().unwrap().root().unwrap();
     let names: Vec<String> =
         root.descendants().unwrap().iter().map(|dataset| dataset.name().to_owned()).collect();
-    names.iter().for_each(|name| change(&pool, name));
+    names.iter().for_each(|name| change(&pool, name, "first"));
     pool.export().unwrap();
     copy.judge();
 }

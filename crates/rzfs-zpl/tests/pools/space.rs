@@ -43,7 +43,8 @@ fn available(fs: &LiveFileSystem) -> u64 {
 /// Waits until what was removed is free.
 fn settle(session: &Session) {
     for _ in 0..4 {
-        session.pool.sync().unwrap();
+        let synced = session.pool.sync();
+        assert!(synced.is_ok(), "{:?}", session.pool.failure());
     }
 }
 
@@ -67,7 +68,7 @@ fn a_full_pool_says_so_and_can_be_emptied() {
                 caller: Caller::SUPERUSER,
             };
             let mut made = 0;
-            while fs.create(fs.root(), format!("{made}").as_bytes(), &new).is_ok() {
+            while made < 100 && fs.create(fs.root(), format!("{made}").as_bytes(), &new).is_ok() {
                 made += 1;
             }
             settle(&session);
@@ -146,6 +147,32 @@ fn an_open_file_system_does_as_its_properties_say() {
     assert_eq!(fs.options().reading.record_size, 64 << 10);
     session.pool.inherit_property("made/a", "recordsize", rzfs_dsl::live::Inherit::Parent).unwrap();
     assert_eq!(fs.options().reading.record_size, 32 << 10);
+    drop(fs);
+    session.export();
+    world.judge();
+}
+
+#[test]
+fn freed_space_is_given_back_to_devices() {
+    let world = World::new("raidz1 A B C");
+    let session = world.create();
+    session.pool.set_pool_property("autotrim", 1.into()).unwrap();
+    let fs = dataset(&session, "made/a", &[("compression", 2.into())]);
+    let file = make(&fs, fs.root(), "large", NewKind::Regular);
+    for number in 0..80 {
+        let at = WriteAt::Offset(number * RECORD);
+        fs.write(file, at, &block(number + 1), Caller::SUPERUSER).unwrap();
+    }
+    let small = make(&fs, fs.root(), "small", NewKind::Regular);
+    fs.write(small, WriteAt::Offset(0), b"stays", Caller::SUPERUSER).unwrap();
+    settle(&session);
+    fs.unlink(fs.root(), b"large").unwrap();
+    settle(&session);
+    let report = session.pool.trim_freed();
+    assert!(report.trimmed > 40 * RECORD, "{report:?}");
+    assert!(report.failures.is_empty(), "{report:?}");
+    let report = session.pool.trim(&false.into()).unwrap();
+    assert!(report.trimmed > 100 << 20, "{report:?}");
     drop(fs);
     session.export();
     world.judge();

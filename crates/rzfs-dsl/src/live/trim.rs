@@ -1,0 +1,186 @@
+//! Telling devices which of their space is free: when it was freed (`autotrim`), and all of it
+//! (`zpool trim`) (spec 06, section 16; spec 07, section 17).
+//!
+//! ```text
+//! sync: txg is durable ── every few txgs ──> trimmer: ranges that can be allocated again
+//!                                              the metaslab rests, the device discards
+//! ```
+
+use super::LiveError;
+use super::administration::{ChangeError, TaskError};
+use super::pool::{Inner, LivePool};
+use parking_lot::{Condvar, Mutex};
+use rzfs_format::{ObjectId, Txg};
+use rzfs_metaslab::allocator::TrimBatch;
+use rzfs_metaslab::log::book::MetaslabId;
+use rzfs_vdev::{FreeRange, TrimLimits, TrimReport};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Txgs between two rounds of the trimmer (`zfs_trim_txg_batch`).
+const TXG_BATCH: u64 = 32;
+
+const STATE: &str = "org.zfsonlinux:vdev_trim_state";
+const ACTION_TIME: &str = "org.zfsonlinux:vdev_trim_action_time";
+const NEXT_OFFSET: &str = "org.zfsonlinux:next_offset_to_trim";
+
+/// What the thread that trims waits for.
+#[derive(Debug, Default)]
+pub(super) struct TrimSignal {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Wanted {
+    #[default]
+    Nothing,
+    Round,
+    End,
+}
+
+impl TrimSignal {
+    /// A txg is durable.
+    pub(super) fn committed(&self, txg: Txg) {
+        if txg.get().is_multiple_of(TXG_BATCH) {
+            self.want(Wanted::Round);
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn end(&self) {
+        self.want(Wanted::End);
+    }
+
+    fn want(&self, what: Wanted) {
+        let mut wanted = self.wanted.lock();
+        if *wanted != Wanted::End {
+            *wanted = what;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for a round; tells whether there is one.
+    fn wait(&self) -> bool {
+        let mut wanted = self.wanted.lock();
+        loop {
+            match *wanted {
+                Wanted::Nothing => self.changed.wait(&mut wanted),
+                Wanted::Round => {
+                    *wanted = Wanted::Nothing;
+                    return true;
+                }
+                Wanted::End => return false,
+            }
+        }
+    }
+}
+
+/// State of a trim on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum TrimState {
+    Active = 1,
+    Cancelled = 2,
+    Complete = 4,
+}
+
+impl Inner {
+    /// Trims what was freed, round by round.
+    pub(super) fn trim_forever(&self) {
+        while self.trim_signal.wait() {
+            let report = self.trim_freed();
+            for failure in &report.failures {
+                tracing::warn!(leaf = %failure.leaf, error = %failure.error, "a trim failed");
+            }
+        }
+    }
+
+    /// Trims what was freed since the last round, if the pool does that.
+    fn trim_freed(&self) -> TrimReport {
+        let limits = TrimLimits::default();
+        let mut report = TrimReport::default();
+        for metaslab in self.allocator.trim_candidates() {
+            if let Some(batch) = self.allocator.take_trims(metaslab, limits.extent_bytes_min) {
+                add(&mut report, self.trim_batch(&batch, &limits));
+            }
+        }
+        report
+    }
+
+    fn trim_batch(&self, batch: &TrimBatch, limits: &TrimLimits) -> TrimReport {
+        let MetaslabId { vdev, .. } = batch.metaslab();
+        let ranges = batch.ranges().iter().map(|range| FreeRange {
+            vdev,
+            offset: range.start,
+            size: range.end - range.start,
+        });
+        self.vdevs.trim(&ranges.collect::<Vec<_>>(), limits)
+    }
+}
+
+impl LivePool {
+    /// Trims what was freed since the last time, if the pool has `autotrim` on, without waiting
+    /// for the time of it.
+    pub fn trim_freed(&self) -> TrimReport {
+        self.inner().trim_freed()
+    }
+
+    /// Tells all devices which of their space is free, until `cancel` is set; whoever reads the
+    /// pool's status sees that it was done.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: the pool is suspended.
+    pub fn trim(&self, cancel: &AtomicBool) -> Result<TrimReport, ChangeError> {
+        self.note_trim(TrimState::Active)?;
+        let inner = self.inner();
+        let limits = TrimLimits::default();
+        let mut report = TrimReport::default();
+        let mut end = TrimState::Complete;
+        for metaslab in inner.allocator.metaslabs() {
+            if cancel.load(Ordering::Relaxed) {
+                end = TrimState::Cancelled;
+                break;
+            }
+            if let Some(batch) = inner.allocator.take_free(metaslab, limits.extent_bytes_min) {
+                add(&mut report, inner.trim_batch(&batch, &limits));
+            }
+        }
+        self.note_trim(end)?;
+        Ok(report)
+    }
+
+    /// Remembers how far a trim is with every leaf.
+    fn note_trim(&self, state: TrimState) -> Result<(), ChangeError> {
+        self.administer(move |context| {
+            let now = context.now();
+            let vdevs = Arc::clone(&context.pool.vdevs);
+            for leaf in vdevs.leaves() {
+                let zap = leaf.own_config().leaf.zap.and_then(ObjectId::non_zero);
+                let Some(zap) = zap.filter(|_| leaf.health().is_usable()) else { continue };
+                let set = |key: &str, value: u64| -> Result<(), LiveError> {
+                    context.mos.set(zap, key, value)
+                };
+                set(STATE, state as u64)?;
+                set(ACTION_TIME, now)?;
+                let offset = match state {
+                    TrimState::Active => 0,
+                    TrimState::Cancelled => continue,
+                    TrimState::Complete => leaf.asize().unwrap_or(0),
+                };
+                set(NEXT_OFFSET, offset)?;
+            }
+            Ok::<(), TaskError>(())
+        })
+    }
+}
+
+fn add(sum: &mut TrimReport, more: TrimReport) {
+    sum.trimmed = sum.trimmed.saturating_add(more.trimmed);
+    sum.skipped = sum.skipped.saturating_add(more.skipped);
+    for leaf in more.unsupported {
+        if !sum.unsupported.contains(&leaf) {
+            sum.unsupported.push(leaf);
+        }
+    }
+    sum.failures.extend(more.failures);
+}
