@@ -178,7 +178,7 @@ impl Session {
             let _ = config.add_capabilities(*flag);
         }
         // The kernel takes "not supported" for an error once it was told of ACLs.
-        let has_lists = |one: &Adapter| one.head().reading_options().acl_type == AclType::Posix;
+        let has_lists = |one: &Adapter| one.head().acl_type() == AclType::Posix;
         if self.file_systems.iter().all(has_lists) {
             let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
         }

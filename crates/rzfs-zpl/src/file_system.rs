@@ -5,7 +5,7 @@ use crate::error::{Place, ZplError};
 use crate::master::MasterNode;
 use crate::name::NameRules;
 use crate::node::{Attributes, Node};
-use crate::options::{FileSystemOptions, SnapshotDirectory};
+use crate::options::{AclType, FileSystemOptions, SnapshotDirectory};
 use crate::read_ahead::Streams;
 use crate::schema;
 use crate::sync::Arc;
@@ -77,10 +77,10 @@ impl FileSystem {
         &self.options
     }
 
-    /// What it was opened with, as of every kind of file system.
+    /// Which access control lists users see.
     #[must_use]
-    pub const fn reading_options(&self) -> &FileSystemOptions {
-        &self.options
+    pub const fn acl_type(&self) -> AclType {
+        self.options.acl_type
     }
 
     /// The master node.

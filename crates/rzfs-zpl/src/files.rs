@@ -6,7 +6,7 @@ use crate::file_system::FileSystem;
 use crate::live::LiveFileSystem;
 use crate::master::MasterNode;
 use crate::node::Attributes;
-use crate::options::FileSystemOptions;
+use crate::options::AclType;
 use crate::space::Statistics;
 use crate::sync::Arc;
 use bytes::Bytes;
@@ -50,9 +50,9 @@ macro_rules! delegate {
 }
 
 delegate! {
-    /// What it was opened with.
+    /// Which access control lists users see.
     #[must_use]
-    fn reading_options() -> &FileSystemOptions;
+    fn acl_type() -> AclType;
     /// The master node.
     #[must_use]
     fn master() -> &MasterNode;

@@ -176,8 +176,7 @@ impl LivePool {
             let shared = Arc::clone(&inner);
             std::thread::spawn(move || work(&shared))
         };
-        let work: [fn(&Inner); 3] =
-            [Inner::sync_forever, Inner::beat_forever, Inner::trim_forever];
+        let work: [fn(&Inner); 3] = [Inner::sync_forever, Inner::beat_forever, Inner::trim_forever];
         let threads = work.into_iter().map(spawn).collect();
         Self { inner, threads: Mutex::new(threads) }
     }

@@ -15,7 +15,7 @@ use crate::master::MasterNode;
 use crate::name::NameRules;
 use crate::node::{Attributes, decode_znode};
 use crate::object::FileObject;
-use crate::options::{FileSystemOptions, SnapshotDirectory};
+use crate::options::{AclType, SnapshotDirectory};
 use crate::read_ahead::Streams;
 use crate::space::Statistics;
 use crate::sync::{Arc, Mutex, RwLock};
@@ -116,10 +116,10 @@ impl LiveFileSystem {
         change(Arc::make_mut(&mut options));
     }
 
-    /// What it has in common with one that is read.
+    /// Which access control lists users see.
     #[must_use]
-    pub const fn reading_options(&self) -> &FileSystemOptions {
-        &self.options.reading
+    pub fn acl_type(&self) -> AclType {
+        self.options().reading.acl_type
     }
 
     /// The master node.
