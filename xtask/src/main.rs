@@ -13,6 +13,7 @@ mod process;
 mod reference;
 mod rzfs;
 mod setup;
+mod suites;
 mod zdb_oracle;
 
 use clap::{Parser, Subcommand};
@@ -58,6 +59,8 @@ enum Chore {
     Reference(reference::Reference),
     /// Install the Debian packages that tests and demo need; without root, name them.
     Setup,
+    /// Run pjdfstest, fsx, fio and others on file systems that are served for writing, as root.
+    Suites(suites::Suites),
     /// Run everything that has to pass: formatting, lints, documentation, tests.
     Test,
     /// Ask OpenZFS's zdb about the golden pools; the tests of `rzfs zdb` compare with its answers.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Chore::Hostile(hostile) => hostile::run(&hostile),
         Chore::Reference(reference) => reference::run(&reference),
         Chore::Setup => setup::run(),
+        Chore::Suites(chosen) => suites::run_suites(&chosen),
         Chore::Test => checks::run(),
         Chore::ZdbOracle(oracle) => zdb_oracle::run(&oracle),
     };
