@@ -15,7 +15,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let (image, mounted) = (work.path().join("garden.img"), work.path().join("mounted"));
     let sample = repository().join("samples/garden.img.zst");
     process::run(Command::new("zstd").arg("-qdf").arg(sample).arg("-o").arg(&image))?;
-    println!("$ rzfs mount --force garden.img mounted");
+    println!("$ rzfs mount -o ro --force garden.img mounted");
     let mount = rzfs.mount(&["--force".into(), image.into()], &mounted)?;
     show(&mounted)?;
     println!("$ rzfs umount mounted");

@@ -20,12 +20,16 @@ impl Rzfs {
         Ok(Self { binary: target.join("debug").join("rzfs") })
     }
 
-    /// Mounts a pool at a directory. The control socket goes beside the directory, so that mounts
+    /// Mounts a pool at a directory, read-only. The control socket goes beside the directory, so that mounts
     /// do not see each other.
     pub(crate) fn mount(&self, arguments: &[OsString], at: &Path) -> Result<Mount, Failure> {
         let runtime = at.with_extension("run");
         let mut command = Command::new(&self.binary);
-        command.env("XDG_RUNTIME_DIR", &runtime).arg("mount").args(arguments).arg(at);
+        command
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .args(["mount", "-o", "ro"])
+            .args(arguments)
+            .arg(at);
         process::run(&mut command)?;
         Ok(Mount { rzfs: self.clone(), runtime, at: at.to_owned(), ended: false })
     }

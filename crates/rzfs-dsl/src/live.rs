@@ -45,6 +45,7 @@ mod space;
 mod space_store;
 mod sync;
 mod trim;
+mod view;
 
 pub use administration::{ChangeError, Inherit, NewDataset};
 pub use budget::HeadBudget;

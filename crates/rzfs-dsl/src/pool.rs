@@ -194,6 +194,21 @@ impl<Mode> Pool<Mode> {
             let space = shared.usable_space();
             space.inspect_err(|error| tracing::warn!(%error, "no space can be told")).unwrap_or(0)
         };
+        Self::of_shared(inner, usable_space)
+    }
+
+    /// A pool of which somebody else knows how much space it has.
+    pub(crate) fn with_space(
+        parts: Parts,
+        usable_space: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        Self::of_shared(Arc::new(parts), usable_space)
+    }
+
+    fn of_shared(
+        inner: Arc<Parts>,
+        usable_space: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
         let (mos, name) = (inner.mos.clone(), inner.name.clone());
         let datasets = DatasetTree::new(mos, name, inner.root_dataset, usable_space);
         Self { inner, datasets, mode: PhantomData }

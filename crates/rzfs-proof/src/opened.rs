@@ -127,6 +127,7 @@ impl OpenPool {
         vdevs.write_new_labels(&config, vdevs.top_levels(), None, Txg(4))?;
         NewLabel::write_all(&new.auxiliary_labels(FEATURES_VERSION)?, None)?;
         let new_pool = NewPool {
+            auxiliary: Vec::new(),
             config,
             features: shape.features.features(),
             vdevs,

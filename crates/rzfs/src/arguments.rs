@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Mount the file systems of a pool, read-only.
+    /// Mount the file systems of a pool.
     Mount(MountArguments),
     /// End the mounts of a pool.
     Umount(UmountArguments),
@@ -72,7 +72,7 @@ pub(crate) struct MountArguments {
     /// Also mount file systems with canmount=off or noauto, or mountpoint=none or legacy.
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// Mount options: ro, allow_other, arc_max=SIZE, snapshot=FS@SNAP.
+    /// Mount options: ro (write nothing), rw, allow_other, arc_max=SIZE, snapshot=FS@SNAP.
     #[arg(short, long, value_delimiter = ',', value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
     /// File with the key of encryption root FS; without FS, of every root that it fits.

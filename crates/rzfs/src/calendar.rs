@@ -63,6 +63,12 @@ impl Calendar {
         time.to_zoned(self.0.clone()).strftime("%Y-%m-%d %H:%M:%S.%9f %z").to_string()
     }
 
+    /// Times of events: `Nov 21 2026 02:18:57.592000000`.
+    #[must_use]
+    pub fn event(&self, seconds: u64, nanoseconds: u32) -> String {
+        format!("{}.{nanoseconds:09}", self.format(seconds, "%b %e %Y %H:%M:%S"))
+    }
+
     /// Times out of the calendar's range print as seconds since the epoch.
     fn format(&self, seconds: u64, pattern: &str) -> String {
         let time = i64::try_from(seconds).ok().and_then(|s| Timestamp::from_second(s).ok());
@@ -85,6 +91,7 @@ mod tests {
         assert_eq!(calendar.change(early), "Sat Nov 21  2:15:08 2026");
         assert_eq!(calendar.ctime(early), "Sat Nov 21 02:15:08 2026");
         assert_eq!(calendar.date(early), "Sat Nov 21 02:15:08 UTC 2026");
+        assert_eq!(calendar.event(early, 592_000_000), "Nov 21 2026 02:15:08.592000000");
         assert_eq!(calendar.creation(0), "Thu Jan  1  0:00 1970");
         assert_eq!(calendar.creation(u64::MAX), u64::MAX.to_string());
         assert_eq!(calendar.file_time(early as i64, 5), "2026-11-21 02:15:08.000000005 +0000");

@@ -28,6 +28,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The command failed with this message; exit 1.
     Failed(String),
+    /// The command failed with this message and a status of its own.
+    Status(String, u8),
     /// The command failed, and has said so; exit 1.
     Told,
     /// The output could not be written.
@@ -61,6 +63,10 @@ pub(crate) fn conclude(outcome: Outcome, usage: &str, console: &mut Console<'_>)
         Err(Failure::Failed(message)) => {
             console.complain(message);
             1
+        }
+        Err(Failure::Status(message, status)) => {
+            console.complain(message);
+            status
         }
         Err(Failure::Told) => 1,
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => BROKEN_PIPE,

@@ -25,11 +25,55 @@ use tokio::task::spawn_blocking;
 
 /// What a daemon serves.
 pub(crate) trait Mounted: Send + Sync + 'static {
-    /// Answers everything but [`Request::Unmount`].
-    fn answer(&self, request: Request) -> Answer;
+    /// Answers everything but [`Request::Unmount`] and [`Request::Destroy`].
+    fn answer(&self, request: Request, caller: Caller) -> Answer;
 
-    /// Ends all mounts. After a success nothing is asked any more.
-    fn unmount(&self, force: bool) -> Result<(), Refusal>;
+    /// Ends all mounts, and lets go of the pool.
+    fn end(&self, ending: Ending) -> Result<(), Refusal>;
+
+    /// Whether the pool is let go of: nothing is to be asked any more.
+    fn is_over(&self) -> bool;
+}
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Caller {
+    /// The user.
+    pub(crate) user: u32,
+}
+
+/// How a daemon ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Ending {
+    pub(crate) manner: Manner,
+    /// Mounts that are in use are detached.
+    pub(crate) force: bool,
+}
+
+/// What becomes of the pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Manner {
+    /// Others may have it.
+    Release,
+    /// It is marked as destroyed.
+    Destroy {
+        /// The line for its history, and the user.
+        command: (String, u64),
+    },
+}
+
+impl Ending {
+    /// What a request asks for, if it asks for the end.
+    fn of_request(request: &Request, caller: Caller) -> Option<Self> {
+        match request {
+            Request::Unmount { force } => Some(Self { manner: Manner::Release, force: *force }),
+            Request::Destroy { force, command } => {
+                let command = (command.clone(), caller.user.into());
+                Some(Self { manner: Manner::Destroy { command }, force: *force })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The control socket of a pool.
@@ -65,8 +109,11 @@ pub(crate) fn is_running(path: &Path) -> bool {
     std::os::unix::net::UnixStream::connect(path).is_ok()
 }
 
+/// The end of a channel that notices when all mounts are gone.
+pub(crate) type MountsEnd = mpsc::Receiver<Infallible>;
+
 /// Something for mounts to hold while they last, and the end that notices when all are gone.
-pub(crate) fn mounts_end() -> (Arc<mpsc::Sender<Infallible>>, mpsc::Receiver<Infallible>) {
+pub(crate) fn mounts_end() -> (Arc<mpsc::Sender<Infallible>>, MountsEnd) {
     let (sender, receiver) = mpsc::channel(1);
     (Arc::new(sender), receiver)
 }
@@ -150,13 +197,16 @@ async fn run(
 
 /// The last answer, to whoever asked for the end.
 #[derive(Debug)]
-struct Farewell(OwnedWriteHalf);
+struct Farewell {
+    to: OwnedWriteHalf,
+    answer: Answer,
+}
 
 impl Farewell {
     async fn say(mut self) {
-        if let Ok(line) = encode(&Answer::Unmounted) {
+        if let Ok(line) = encode(&self.answer) {
             // Whoever asked may be gone.
-            let _ = self.0.write_all(&line).await;
+            let _ = self.to.write_all(&line).await;
         }
     }
 }
@@ -165,11 +215,13 @@ impl Farewell {
 /// unmounted.
 async fn end(mounted: &Arc<impl Mounted>) -> bool {
     let mounted = Arc::clone(mounted);
-    match spawn_blocking(move || mounted.unmount(true)).await {
-        Ok(Ok(())) => true,
-        Ok(Err(refusal)) => {
+    let ending = Ending { manner: Manner::Release, force: true };
+    let ended = spawn_blocking(move || (mounted.end(ending), mounted.is_over()));
+    match ended.await {
+        Ok((Ok(()), _)) => true,
+        Ok((Err(refusal), is_over)) => {
             tracing::error!(%refusal, "unmount");
-            false
+            is_over
         }
         Err(error) => {
             tracing::error!(%error, "unmount");
@@ -185,8 +237,8 @@ async fn converse(
     farewells: mpsc::WeakSender<Farewell>,
 ) {
     let owner = rustix::process::geteuid().as_raw();
-    match stream.peer_cred() {
-        Ok(peer) if peer.uid() == 0 || peer.uid() == owner => {}
+    let caller = match stream.peer_cred() {
+        Ok(peer) if peer.uid() == 0 || peer.uid() == owner => Caller { user: peer.uid() },
         Ok(peer) => {
             tracing::warn!(uid = peer.uid(), "control socket: refused");
             return;
@@ -195,22 +247,22 @@ async fn converse(
             tracing::warn!(%error, "control socket: no credentials");
             return;
         }
-    }
+    };
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     while let Some(request) = next_request(&mut reader).await {
         // For as long as somebody has this, the process waits for the farewell.
         let ending = match &request {
-            Ok(Request::Unmount { .. }) => farewells.upgrade(),
+            Ok(Request::Unmount { .. } | Request::Destroy { .. }) => farewells.upgrade(),
             _ => None,
         };
         let answer = match request {
-            Ok(request) => carry_out(request, &mounted).await,
+            Ok(request) => carry_out(request, caller, &mounted).await,
             Err(error) => refused(error),
         };
-        if let (Answer::Unmounted, Some(ending)) = (&answer, ending) {
+        if let Some(ending) = ending.filter(|_| mounted.is_over()) {
             // If the other end is gone, so is the process.
-            let _ = ending.send(Farewell(writer)).await;
+            let _ = ending.send(Farewell { to: writer, answer }).await;
             return;
         }
         let line = encode(&answer).or_else(|error| encode(&refused(error)));
@@ -232,14 +284,14 @@ async fn next_request(reader: &mut BufReader<OwnedReadHalf>) -> Option<Result<Re
     }
 }
 
-async fn carry_out(request: Request, mounted: &Arc<impl Mounted>) -> Answer {
+async fn carry_out(request: Request, caller: Caller, mounted: &Arc<impl Mounted>) -> Answer {
     let mounted = Arc::clone(mounted);
-    let result = spawn_blocking(move || match request {
-        Request::Unmount { force } => match mounted.unmount(force) {
+    let result = spawn_blocking(move || match Ending::of_request(&request, caller) {
+        Some(ending) => match mounted.end(ending) {
             Ok(()) => Answer::Unmounted,
             Err(refusal) => Answer::Failed(refusal),
         },
-        request => mounted.answer(request),
+        None => mounted.answer(request, caller),
     });
     result.await.unwrap_or_else(refused)
 }
@@ -260,20 +312,26 @@ mod tests {
     #[derive(Default)]
     struct Fake {
         busy: AtomicBool,
+        over: AtomicBool,
     }
 
     impl Mounted for Fake {
-        fn answer(&self, _: Request) -> Answer {
+        fn answer(&self, _: Request, _: Caller) -> Answer {
             Answer::Identity(Identity { pool: "tank".into(), guid: 5, process: 6 })
         }
 
-        fn unmount(&self, force: bool) -> Result<(), Refusal> {
-            if self.busy.load(Ordering::Relaxed) && !force {
+        fn end(&self, ending: Ending) -> Result<(), Refusal> {
+            if self.busy.load(Ordering::Relaxed) && !ending.force {
                 return Err(Refusal {
                     message: "cannot unmount '/x': pool or dataset is busy".into(),
                 });
             }
+            self.over.store(true, Ordering::Relaxed);
             Ok(())
+        }
+
+        fn is_over(&self) -> bool {
+            self.over.load(Ordering::Relaxed)
         }
     }
 
@@ -309,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_busy_pool_goes_on() {
-        let running = start(Fake { busy: true.into() });
+        let running = start(Fake { busy: true.into(), ..Fake::default() });
         let mut client = running.control.mounted().unwrap().pop().unwrap();
         match client.ask(&Request::Unmount { force: false }) {
             Err(ControlError::Refused(refusal)) => {

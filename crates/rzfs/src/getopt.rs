@@ -27,7 +27,7 @@ pub(crate) enum Value {
 pub(crate) struct Grammar {
     /// Letters.
     pub(crate) letters: &'static [(char, Value)],
-    /// Long names and the letter that each stands for; none of them takes a value.
+    /// Long names and the letter that each stands for.
     pub(crate) names: &'static [(&'static str, char)],
 }
 
@@ -51,6 +51,8 @@ pub(crate) enum GrammarError {
     Unknown(String),
     #[error("missing argument for '{0}' option")]
     MissingValue(char),
+    #[error("missing argument for '{0}' option")]
+    MissingLongValue(String),
 }
 
 impl Grammar {
@@ -62,10 +64,23 @@ impl Grammar {
             if word == "--" {
                 parsed.extend(rest.map(|word| Word::Operand(word.clone())));
                 break;
-            } else if let Some(name) = word.strip_prefix("--") {
+            } else if let Some(option) = word.strip_prefix("--") {
+                let (name, attached) = match option.split_once('=') {
+                    Some((name, value)) => (name, Some(value.to_owned())),
+                    None => (option, None),
+                };
                 let known = self.names.iter().find(|(long, _)| *long == name);
                 let (_, letter) = known.ok_or_else(|| GrammarError::Unknown(word.clone()))?;
-                parsed.push(Word::Flag(*letter));
+                let takes_value = self.letters.contains(&(*letter, Value::Required));
+                parsed.push(match (takes_value, attached) {
+                    (true, attached) => {
+                        let value = attached.or_else(|| rest.next().cloned());
+                        let missing = || GrammarError::MissingLongValue(name.to_owned());
+                        Word::Option(*letter, value.ok_or_else(missing)?)
+                    }
+                    (false, None) => Word::Flag(*letter),
+                    (false, Some(_)) => return Err(GrammarError::Unknown(word.clone())),
+                });
             } else if word.len() > 1 && word.starts_with('-') {
                 self.letters_of(word, &mut rest, &mut parsed)?;
             } else {
@@ -139,7 +154,7 @@ mod tests {
             ('D', Value::DevicesOrNone),
             ('x', Value::Devices),
         ],
-        names: &[("json-int", 'J')],
+        names: &[("json-int", 'J'), ("only", 'o')],
     };
 
     fn parse(line: &str) -> Result<Vec<Word>, GrammarError> {
@@ -158,12 +173,17 @@ mod tests {
         assert_eq!(parse("-Hponame,used a").unwrap(), expected);
         assert_eq!(parse("a -H -- -p").unwrap(), [operand("a"), Flag('H'), operand("-p")]);
         assert_eq!(parse("--json-int -").unwrap(), [Flag('J'), operand("-")]);
+        for only in ["--only name", "--only=name"] {
+            assert_eq!(parse(only).unwrap(), [Option('o', "name".into())]);
+        }
     }
 
     #[test]
     fn mistakes_have_the_texts_of_openzfs() {
         let message = |line| parse(line).unwrap_err().to_string();
         assert_eq!(message("-HZ"), "invalid option 'Z'");
+        assert_eq!(message("--json-int=1"), "invalid option '--json-int=1'");
+        assert_eq!(message("--only"), "missing argument for 'only' option");
         assert_eq!(message("-Ho"), "missing argument for 'o' option");
         assert_eq!(message("--bogus"), "invalid option '--bogus'");
     }

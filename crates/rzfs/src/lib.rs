@@ -1,6 +1,7 @@
 //! OpenZFS pools in user space: library and commands.
 //!
-//! rzfs reads what OpenZFS wrote, of any release and on any platform, without a kernel module.
+//! rzfs reads what OpenZFS wrote, of any release and on any platform, without a kernel module, and
+//! makes and writes pools that OpenZFS reads.
 //! This crate is the way in: it finds and opens pools on devices, images or anything else that is
 //! a [`blockdev::BlockDevice`], and leads to their datasets, files and objects. The `rzfs` binary
 //! is made of the same parts.
@@ -12,7 +13,8 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//! Nothing is ever written to a device.
+//! A [`Pool`] never writes to a device; a [`WritablePool`] does, which [`NewPool`] makes and
+//! [`PoolOptions::open_writable`] opens.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "zdb")]
@@ -22,12 +24,14 @@ pub mod control;
 pub mod dedup_text;
 mod file;
 mod file_tree;
+mod new_pool;
 mod nvlist_text;
 mod open;
 pub mod protocol;
-#[cfg(feature = "zdb")]
 pub mod quantity;
 pub mod service;
+pub mod setting;
+mod writable;
 #[cfg(feature = "zdb")]
 pub mod zdb;
 
@@ -36,6 +40,7 @@ pub use file_tree::{
     Entries, Entry, FileError, FileNode, FileProblem, FileTree, OpenFiles, ShownPath, Walk,
     WalkEntry,
 };
+pub use new_pool::{CreateError, NewPool, PlannedPool, PoolNameError, check_pool_name};
 pub use open::{OpenError, PoolOptions, encryption_roots, load_key_where_it_fits};
 pub use rzfs_blockdev as blockdev;
 pub use rzfs_dmu as dmu;
@@ -45,3 +50,4 @@ pub use rzfs_format as format;
 pub use rzfs_vdev as vdev;
 pub use rzfs_zap as zap;
 pub use rzfs_zpl as zpl;
+pub use writable::{FileSystemError, WritablePool};

@@ -7,6 +7,7 @@ mod console;
 mod daemon;
 mod files;
 mod getopt;
+mod history;
 mod json;
 mod mount;
 mod property;

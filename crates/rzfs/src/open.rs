@@ -1,13 +1,18 @@
 //! Finding and opening pools.
 
-use rzfs_blockdev::OpenOptions;
+use crate::WritablePool;
+use crate::writable::PoolLock;
+use rzfs_blockdev::{Access, OpenOptions};
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{DatasetError, KeyStatus};
 use rzfs_dsl::import::{
-    DeviceSource, Discovery, HostCheck, ImportFailure, ImportOptions, SelectError,
+    Destroyed, DeviceSource, DiscoveredPool, Discovery, HostCheck, ImportFailure, ImportOptions,
+    MissingLogs, SelectError,
 };
+use rzfs_dsl::live::{LiveOptions, LivePool, NotWritable, SystemEnvironment};
 use rzfs_format::pool_state::PoolState;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Why no pool was opened.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +32,17 @@ pub enum OpenError {
     /// The pool cannot be imported.
     #[error(transparent)]
     Import(#[from] ImportFailure),
+    /// The pool can be read, but not written.
+    #[error("cannot import '{pool}': {source}")]
+    NotWritable {
+        /// The pool.
+        pool: String,
+        /// Why not.
+        source: Box<NotWritable>,
+    },
+    /// A process has the pool open for writing.
+    #[error("cannot import '{0}': pool is busy")]
+    InUse(String),
 }
 
 impl OpenError {
@@ -35,11 +51,15 @@ impl OpenError {
     pub fn errno(&self) -> i32 {
         const ENOENT: i32 = 2;
         const EIO: i32 = 5;
+        const EBUSY: i32 = 16;
+        const EROFS: i32 = 30;
         match self {
             Self::Device(error) => error.source.raw_os_error().unwrap_or(EIO),
             Self::Select(error) => error.errno(),
             Self::NoPool(_) | Self::SeveralPools(_) => ENOENT,
             Self::Import(failure) => failure.errno(),
+            Self::NotWritable { .. } => EROFS,
+            Self::InUse(_) => EBUSY,
         }
     }
 }
@@ -57,6 +77,7 @@ impl OpenError {
 pub struct PoolOptions {
     sources: Vec<DeviceSource>,
     name: Option<String>,
+    destroyed: Destroyed,
     import: ImportOptions,
 }
 
@@ -89,10 +110,32 @@ impl PoolOptions {
         self
     }
 
+    /// Also takes a pool that was destroyed, if it is named; opening it for writing brings it
+    /// back.
+    #[must_use]
+    pub fn destroyed(mut self) -> Self {
+        self.destroyed = Destroyed::Only;
+        self
+    }
+
     /// Opens the pool even if another system had it last and did not export it.
     #[must_use]
     pub fn force(mut self) -> Self {
         self.import.host_check = HostCheck::Override;
+        self
+    }
+
+    /// Opens the pool even if its log devices are missing.
+    #[must_use]
+    pub fn without_logs(mut self) -> Self {
+        self.import.missing_logs = MissingLogs::Ignore;
+        self
+    }
+
+    /// Opens the pool under another name; one that is opened for writing has it from then on.
+    #[must_use]
+    pub fn renamed(mut self, name: &str) -> Self {
+        self.import.name = Some(name.to_owned());
         self
     }
 
@@ -140,8 +183,16 @@ impl PoolOptions {
     /// # Errors
     /// [`OpenError`]: there is no such pool or several, or it cannot be imported.
     pub fn open_among(&self, found: &Discovery) -> Result<Pool, OpenError> {
-        let discovered = match &self.name {
-            Some(name) => found.select(name, rzfs_dsl::import::Destroyed::Exclude)?,
+        Ok(Pool::import(self.choose(found)?, &self.import)?)
+    }
+
+    /// The pool that is meant, among what was found.
+    ///
+    /// # Errors
+    /// [`OpenError`]: there is no such pool, or several.
+    pub fn choose<'f>(&self, found: &'f Discovery) -> Result<&'f DiscoveredPool, OpenError> {
+        Ok(match &self.name {
+            Some(name) => found.select(name, self.destroyed)?,
             None => {
                 let is_alive = |state: PoolState| state != PoolState::Destroyed;
                 let mut pools = found.pools().iter().filter(|pool| is_alive(pool.state()));
@@ -153,8 +204,51 @@ impl PoolOptions {
                 }
                 first
             }
-        };
-        Ok(Pool::import(discovered, &self.import)?)
+        })
+    }
+
+    /// Opens the pool for writing; from then on it is this host's.
+    ///
+    /// # Errors
+    /// [`OpenError`]: as for [`PoolOptions::open`], or the pool cannot be written, or somebody else
+    /// on this host writes it.
+    pub fn open_writable(&self) -> Result<WritablePool, OpenError> {
+        let found = self.discover();
+        if let Some(error) = found.unopened().first() {
+            return Err(error.clone().into());
+        }
+        self.open_writable_among(&found)
+    }
+
+    /// Opens the pool among what was found for writing, whatever could not be opened.
+    ///
+    /// # Errors
+    /// As [`PoolOptions::open_writable`].
+    pub fn open_writable_among(&self, found: &Discovery) -> Result<WritablePool, OpenError> {
+        let chosen = self.choose(found)?;
+        let name = self.import.name.clone().unwrap_or_else(|| chosen.name().to_owned());
+        let lock = PoolLock::take(chosen.guid()).ok_or_else(|| OpenError::InUse(name.clone()))?;
+        let options = OpenOptions::new().access(Access::ReadWrite);
+        let devices = self.sources.iter().filter(|one| matches!(one, DeviceSource::Device(_)));
+        let paths = chosen.device_paths().into_iter().map(DeviceSource::Path);
+        // Devices that were open already are as they are; names of such are no paths.
+        let paths = paths.filter(|one| matches!(one, DeviceSource::Path(path) if path.exists()));
+        let sources: Vec<_> = devices.cloned().chain(paths).collect();
+        let writable = Discovery::search(&sources, &options);
+        if let Some(error) = writable.unopened().first() {
+            return Err(error.clone().into());
+        }
+        let guid = chosen.guid();
+        let again = writable.pools().iter().find(|pool| pool.guid() == guid);
+        let again = again.ok_or_else(|| OpenError::NoPool(self.described()))?;
+        let pool = Pool::import(again, &self.import)?;
+        let environment = Arc::new(SystemEnvironment::new(self.import.host.clone()));
+        let options = LiveOptions { arc_max: self.import.arc_max, ..LiveOptions::default() };
+        let shared = Arc::clone(&environment);
+        let live = LivePool::open(&pool, shared, &options);
+        let live =
+            live.map_err(|source| OpenError::NotWritable { pool: name, source: Box::new(source) })?;
+        Ok(WritablePool::new(live, environment, lock))
     }
 
     fn described(&self) -> String {

@@ -8,12 +8,14 @@
 //! Answers are plain data: numbers in bytes, seconds and counts, names as ZFS gives them. How they
 //! are laid out is the business of whoever prints them.
 
+mod change;
 mod condition;
 mod dataset;
 mod history;
 mod pool;
 mod wire;
 
+pub use change::{Change, EventDetail, EventReport, NewFileSystem, Pair};
 pub use condition::Condition;
 pub use dataset::{
     DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, MountReport,
@@ -29,7 +31,7 @@ pub use wire::{MAX_ANSWER, MAX_REQUEST, WireError, decode, encode, receive, send
 use serde::{Deserialize, Serialize};
 
 /// Version of requests and answers; it changes whenever an older peer would misunderstand.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A message and the version of the language that it is in.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -61,10 +63,29 @@ pub enum Request {
     Datasets(DatasetQuery),
     /// Where file systems of the pool are mounted.
     Mounts,
-    /// End all mounts and let go of the devices. The answer comes when that is done.
+    /// What happened to the pool since it was opened, the oldest event first.
+    Events,
+    /// Forget these events.
+    ClearEvents,
+    /// Change the pool; the answer comes when the change is on disk.
+    Change {
+        /// What is to change.
+        change: Change,
+        /// The line that the pool's history gets, if it is to get one.
+        command: Option<String>,
+    },
+    /// End all mounts and let go of the devices; a pool that is open for writing is exported. The
+    /// answer comes when that is done.
     Unmount {
         /// Detach mounts that are in use as well.
         force: bool,
+    },
+    /// As [`Request::Unmount`], but the pool is marked as destroyed.
+    Destroy {
+        /// Detach mounts that are in use as well.
+        force: bool,
+        /// The line that the pool's history gets.
+        command: String,
     },
 }
 
@@ -82,7 +103,17 @@ pub enum Answer {
     Datasets(DatasetListing),
     /// To [`Request::Mounts`], in the order of mounting.
     Mounts(Vec<MountReport>),
-    /// To [`Request::Unmount`]: the devices are closed.
+    /// To [`Request::Events`], the oldest event first.
+    Events(Vec<EventReport>),
+    /// To [`Request::ClearEvents`]: how many were forgotten.
+    Cleared(u64),
+    /// To [`Request::Change`]: it is done. What could not be done besides is told line by line:
+    /// mounts that were not made.
+    Done {
+        /// The complaints.
+        complaints: Vec<String>,
+    },
+    /// To [`Request::Unmount`] and [`Request::Destroy`]: the devices are closed.
     Unmounted,
     /// The request could not be carried out.
     Failed(Refusal),

@@ -83,7 +83,7 @@ pub fn duration(seconds: u64) -> String {
 }
 
 /// Why a size cannot be understood; the texts are OpenZFS's.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     /// Not a number.
     #[error("bad numeric value '{0}'")]

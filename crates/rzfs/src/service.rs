@@ -12,22 +12,58 @@ pub use importable::importable;
 
 use crate::protocol::{Answer, Identity, MountReport, Refusal, Request};
 use rzfs_dsl::{Pool, PoolError};
+use rzfs_format::Guid;
 use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+
+/// What is known of an open pool besides what is on its devices.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Opening {
+    /// What OpenZFS calls `load_guid`: another number every time a pool is opened.
+    pub load_guid: u64,
+    /// What it is open for.
+    pub access: Access,
+    /// The directory below which its file systems are mounted.
+    pub alternate_root: Option<PathBuf>,
+}
+
+/// What a pool is open for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reading.
+    ReadOnly,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+impl Opening {
+    /// A pool that was opened just now.
+    #[must_use]
+    pub fn now(pool: Guid, access: Access) -> Self {
+        let load_guid = RandomState::new().hash_one(pool.get());
+        Self { load_guid, access, alternate_root: None }
+    }
+}
 
 /// Answers requests about one pool.
 #[derive(Debug)]
 pub struct PoolService {
     pool: Pool,
-    /// What OpenZFS calls `load_guid`: another number every time a pool is opened.
-    load_guid: u64,
+    opening: Opening,
 }
 
 impl PoolService {
-    /// The service for a pool.
+    /// The service for a pool that is open for reading.
     #[must_use]
     pub fn new(pool: Pool) -> Self {
-        let load_guid = RandomState::new().hash_one(pool.guid().get());
-        Self { pool, load_guid }
+        let opening = Opening::now(pool.guid(), Access::ReadOnly);
+        Self { pool, opening }
+    }
+
+    /// The service for one view of a pool that changes.
+    #[must_use]
+    pub const fn of_view(pool: Pool, opening: Opening) -> Self {
+        Self { pool, opening }
     }
 
     /// The pool.
@@ -36,8 +72,8 @@ impl PoolService {
         &self.pool
     }
 
-    /// Answers a request; `mounts` are the pool's mounts at this moment. Only whoever made the
-    /// mounts can end them, so [`Request::Unmount`] is refused here.
+    /// Answers a request; `mounts` are the pool's mounts at this moment. What changes something is
+    /// refused: that is the business of whoever has the pool open for writing.
     #[must_use]
     pub fn answer(&self, request: &Request, mounts: &[MountReport]) -> Answer {
         match request {
@@ -46,7 +82,7 @@ impl PoolService {
                 guid: self.pool.guid().get(),
                 process: std::process::id(),
             }),
-            Request::Pool => match pool::report(&self.pool, self.load_guid) {
+            Request::Pool => match pool::report(&self.pool, &self.opening) {
                 Ok(report) => Answer::Pool(Box::new(report)),
                 Err(error) => self.failed(&error),
             },
@@ -55,11 +91,20 @@ impl PoolService {
                 Err(error) => self.failed(&error),
             },
             Request::Datasets(query) => {
-                Answer::Datasets(datasets::list(self.pool.datasets(), query, mounts))
+                let mut listing = datasets::list(self.pool.datasets(), query, mounts);
+                if let Some(root) = &self.opening.alternate_root {
+                    datasets::move_mount_points(&mut listing, root);
+                }
+                Answer::Datasets(listing)
             }
             Request::Mounts => Answer::Mounts(mounts.to_vec()),
+            Request::Events => Answer::Events(Vec::new()),
+            Request::ClearEvents => Answer::Cleared(0),
             Request::Unmount { .. } => Answer::Failed(Refusal {
                 message: format!("cannot unmount '{}': not currently mounted", self.pool.name()),
+            }),
+            Request::Change { .. } | Request::Destroy { .. } => Answer::Failed(Refusal {
+                message: format!("cannot change '{}': pool is read-only", self.pool.name()),
             }),
         }
     }

@@ -4,7 +4,8 @@ use crate::calendar::Calendar;
 use crate::console::{Console, Failure, Outcome};
 use rzfs::control::{ControlClient, ControlDirectory, ControlError};
 use rzfs::protocol::{
-    Answer, DatasetListing, DatasetQuery, HistoryReport, MountReport, PoolReport, Refusal, Request,
+    Answer, Change, DatasetListing, DatasetQuery, EventReport, HistoryReport, MountReport,
+    PoolReport, Refusal, Request,
 };
 use rzfs::service::{self, PoolService};
 use rzfs::{Pool, PoolOptions};
@@ -12,7 +13,9 @@ use rzfs_dsl::import::{
     ActivityCheck, DeviceSource, ImportError, ImportFailure, ImportOptions, LoadVerification,
     MissingLogs,
 };
+use rzfs_format::Guid;
 use rzfs_format::pool_state::PoolState;
+use rzfs_vdev::create::LocalPools;
 
 /// A pool that can be asked.
 pub(crate) trait Respondent {
@@ -85,6 +88,55 @@ pub(crate) fn mounted() -> Result<Vec<Box<dyn Respondent>>, Failure> {
     let clients = ControlDirectory::of_user().mounted();
     let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(clients.into_iter().map(|client| Box::new(client) as Box<dyn Respondent>).collect())
+}
+
+/// The pool with this name, if this user has it imported.
+pub(crate) fn imported(pool: &str) -> Result<Option<ControlClient>, Failure> {
+    let clients = ControlDirectory::of_user().mounted();
+    let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(clients.into_iter().find(|client| client.identity().pool == pool))
+}
+
+/// Has an imported pool changed; what could not be done besides is answered.
+pub(crate) fn change(
+    client: &mut ControlClient,
+    change: Change,
+    command: Option<&str>,
+) -> Result<Vec<String>, Failure> {
+    let request = Request::Change { change, command: command.map(str::to_owned) };
+    match Respondent::ask(client, &request).map_err(refused)? {
+        Answer::Done { complaints } => Ok(complaints),
+        _ => Err(mismatch(client)),
+    }
+}
+
+/// Has an imported pool let go of its devices.
+pub(crate) fn end(client: &mut ControlClient, request: &Request) -> Outcome {
+    match Respondent::ask(client, request).map_err(refused)? {
+        Answer::Unmounted => Ok(()),
+        _ => Err(mismatch(client)),
+    }
+}
+
+/// What happened to an imported pool since it was opened.
+pub(crate) fn events(client: &mut ControlClient) -> Result<Vec<EventReport>, Failure> {
+    match Respondent::ask(client, &Request::Events).map_err(refused)? {
+        Answer::Events(events) => Ok(events),
+        _ => Err(mismatch(client)),
+    }
+}
+
+/// What is known about the pools that this user has imported.
+pub(crate) fn local_pools() -> Result<LocalPools, Failure> {
+    let mut local = LocalPools::default();
+    for mut pool in mounted()? {
+        let report = pool_report(pool.as_mut())?;
+        local.imported.insert(Guid(report.guid));
+        let auxiliary = report.spares.iter().chain(&report.caches);
+        let named = auxiliary.map(|vdev| (Guid(vdev.guid), report.name.clone()));
+        local.auxiliary.extend(named);
+    }
+    Ok(local)
 }
 
 /// A pool that was opened for one command.

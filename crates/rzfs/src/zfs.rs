@@ -1,5 +1,8 @@
 //! `zfs`: datasets (spec 09, section 3).
 
+mod change;
+mod create;
+mod destroy;
 pub(crate) mod get;
 mod json;
 mod list;
@@ -7,6 +10,9 @@ mod mount;
 pub(crate) mod name;
 mod order;
 mod query;
+mod rename;
+mod set;
+mod unmount;
 mod usage;
 
 use crate::console::{Console, Failure, conclude};
@@ -21,7 +27,13 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
     let outcome = match command.as_str() {
         "list" => list::run(rest, console),
         "get" => get::run(rest, console),
+        "create" => create::run(rest, console),
+        "destroy" => destroy::run(rest, console),
+        "rename" => rename::run(rest, console),
+        "set" => set::set(rest, console),
+        "inherit" => set::inherit(rest, console),
         "mount" => mount::run(rest, console),
+        "unmount" | "umount" => unmount::run(rest, console),
         "version" | "-V" | "--version" => crate::version::run("zfs", rest, console),
         "help" | "-?" | "--help" => {
             let printed = write!(console.out, "{}", usage::all());

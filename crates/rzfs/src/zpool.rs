@@ -1,11 +1,17 @@
 //! `zpool`: the state of pools (spec 09, section 2).
 
+mod change;
 pub(crate) mod condition;
 pub(crate) mod config_tree;
+mod create;
+mod end;
+mod events;
 mod get;
 mod history;
 mod import;
 mod json;
+mod labelclear;
+mod layout;
 pub(crate) mod list;
 mod selection;
 mod status;
@@ -14,8 +20,12 @@ mod usage;
 pub(crate) mod vdev_name;
 mod vdev_property;
 
+pub(crate) use create::CreateRequest;
+
 use crate::console::{Console, Failure, conclude};
 use crate::getopt::{Grammar, Word};
+use crate::source;
+use rzfs::control::ControlClient;
 
 /// Runs `zpool` with the words after its name.
 pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
@@ -32,6 +42,15 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "get" => get::run(rest, console),
         "history" => history::run(rest, console),
         "import" => import::run(rest, console),
+        "create" => create::run(rest, console),
+        "destroy" => end::destroy(rest),
+        "export" => end::export(rest, console),
+        "set" => change::set(rest),
+        "sync" => change::sync(rest),
+        "reguid" => change::reguid(rest),
+        "upgrade" => change::upgrade(rest, console),
+        "events" => events::run(rest, console),
+        "labelclear" => labelclear::run(rest),
         "version" | "-V" | "--version" => crate::version::run("zpool", rest, console),
         "help" | "-?" | "--help" => {
             return conclude(
@@ -51,4 +70,19 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
 /// Understands the words of a subcommand.
 fn parse(grammar: &Grammar, words: &[String]) -> Result<Vec<Word>, Failure> {
     grammar.parse(words).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// What is no option among the words of a subcommand.
+fn operands(words: &[Word]) -> Vec<String> {
+    let operand = |word: &Word| match word {
+        Word::Operand(operand) => Some(operand.clone()),
+        _ => None,
+    };
+    words.iter().filter_map(operand).collect()
+}
+
+/// The pool with this name, which has to be imported.
+fn imported(pool: &str) -> Result<ControlClient, Failure> {
+    let missing = || Failure::Failed(format!("cannot open '{pool}': no such pool"));
+    source::imported(pool)?.ok_or_else(missing)
 }

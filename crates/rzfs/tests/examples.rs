@@ -1,5 +1,6 @@
 //! The examples run, and say what they should.
 
+use rzfs::OpenFiles;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -40,4 +41,17 @@ fn a_file_and_a_zap_are_read_from_an_image() {
     for name in ["beds = Some(", "diary = Some(", "today = Some("] {
         assert!(text.contains(name), "{name}: {text}");
     }
+}
+
+#[test]
+fn an_image_is_made_with_files_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, file) = (dir.path().join("made.img"), dir.path().join("letter"));
+    std::fs::write(&file, "Dear reader,\n").unwrap();
+    run("make_image", &[image.to_str().unwrap(), file.to_str().unwrap()]);
+    let pool = rzfs::PoolOptions::new().device_paths([&image]).open().unwrap();
+    let files = pool.file_system("made").unwrap();
+    let mut buffer = [0; 64];
+    let read = files.open("/letter").unwrap().read_at(0, &mut buffer).unwrap();
+    assert_eq!(&buffer[..read], b"Dear reader,\n");
 }

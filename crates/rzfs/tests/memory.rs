@@ -83,7 +83,7 @@ fn mount(pool: &ReferencePool, work: &Path) -> (Daemon, PathBuf) {
     fs::create_dir_all(&run).unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_rzfs"))
         .args(["mount", "--foreground", "--force", "--all", "--options"])
-        .arg(format!("arc_max={ARC_MAX}"))
+        .arg(format!("ro,arc_max={ARC_MAX}"))
         .args(pool.images().unwrap())
         .arg(&root)
         .env("XDG_RUNTIME_DIR", run)

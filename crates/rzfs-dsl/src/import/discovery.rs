@@ -13,6 +13,7 @@ use rzfs_format::pool_state::PoolState;
 use rzfs_format::{FormatError, Guid};
 use rzfs_vdev::{VdevConfig, VdevKind};
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// All devices with labels that a scan found.
@@ -123,6 +124,20 @@ impl DiscoveredPool {
     #[must_use]
     pub fn label(&self) -> &PoolConfig {
         &self.label
+    }
+
+    /// Where its devices were found, and those of spares and cache devices of whatever pool: their
+    /// labels do not say to which they belong.
+    #[must_use]
+    pub fn device_paths(&self) -> Vec<PathBuf> {
+        let is_wanted = |device: &&LabelledDevice| {
+            let newest = device.newest(LabelTrust::Unverified, None);
+            newest.is_none_or(|label| {
+                label.member().is_none_or(|member| member.pool.guid == self.label.guid)
+            })
+        };
+        let devices = self.devices.devices.iter().filter(is_wanted);
+        devices.filter_map(|device| device.path(None)).map(PathBuf::from).collect()
     }
 }
 

@@ -4,13 +4,13 @@
 use super::LiveError;
 use super::features::Features;
 use super::mos::{MosTx, number_key};
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use crate::pool::{AuxiliaryKind, OBJECT_DIRECTORY as DIRECTORY};
 use rzfs_dmu::live::Extent;
 use rzfs_format::features::Feature;
-use rzfs_format::nvlist::{Encoding, NvList, NvString};
+use rzfs_format::nvlist::{Encoding, NvList, NvString, NvValue};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{FormatError, ObjectId};
-use rzfs_vdev::{Vdev, VdevKind, VdevTree};
+use rzfs_vdev::{Vdev, VdevConfig, VdevKind, VdevTree};
 
 const VDEV_ZAPS: &str = "com.delphix:vdev_zap_map";
 /// Bytes of a block of a packed list, and what its length is padded to.
@@ -23,10 +23,36 @@ pub(crate) fn features_for_read(features: &Features) -> Result<Vec<NvString>, Fo
 
 /// Makes the object of the configuration.
 pub(crate) fn create(mos: &MosTx<'_>) -> Result<ObjectId, LiveError> {
+    create_list(mos, "config")
+}
+
+/// Makes an object for a packed list, under this name.
+fn create_list(mos: &MosTx<'_>, name: &str) -> Result<ObjectId, LiveError> {
     let (kind, bonus) = (ObjectType::PACKED_NVLIST, ObjectType::PACKED_NVLIST_SIZE);
     let id = mos.create(kind, LIST_BLOCK, bonus, &[0; 8])?.id();
-    mos.insert(DIRECTORY, "config", id.get())?;
+    mos.insert(DIRECTORY, name, id.get())?;
     Ok(id)
+}
+
+/// Writes the list of spares or of cache devices; a pool that never had any has no object for
+/// them.
+pub(crate) fn write_auxiliary<'v>(
+    mos: &MosTx<'_>,
+    kind: AuxiliaryKind,
+    vdevs: impl Iterator<Item = &'v VdevConfig>,
+) -> Result<(), LiveError> {
+    let mut vdevs = vdevs.peekable();
+    let id = match mos.object_of(DIRECTORY, kind.key())? {
+        Some(id) => id,
+        None if vdevs.peek().is_none() => return Ok(()),
+        None => create_list(mos, kind.key())?,
+    };
+    let corrupt = LiveError::corrupt(id);
+    let lists = vdevs.map(VdevConfig::to_auxiliary_nvlist);
+    let lists = lists.collect::<Result<Vec<_>, _>>().map_err(&corrupt)?;
+    let mut list = NvList::new();
+    list.insert(kind.key(), NvValue::ListArray(lists.into())).map_err(corrupt)?;
+    write_list(mos, id, &list)
 }
 
 /// Writes a list into an object for packed lists.

@@ -14,12 +14,12 @@ use super::heartbeat::Heart;
 use super::history::{self, Event};
 use super::mos::LiveMos;
 use super::policy;
-use super::pool::{Committed, Inner, LivePool};
+use super::pool::{Committed, Found, Inner, LivePool};
 use super::space::SpaceDelta;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
 use super::{LiveError, LiveOptions};
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use crate::pool::{AuxiliaryKind, AuxiliaryVdev, OBJECT_DIRECTORY as DIRECTORY};
 use parking_lot::{Mutex, RwLock};
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::live::{LiveObjset, SyncTx};
@@ -49,6 +49,8 @@ pub struct NewPool<'a> {
     pub features: Vec<Feature>,
     /// Its vdevs, whose leaves have their first labels.
     pub vdevs: Arc<VdevTree>,
+    /// Hot spares and cache devices beside the tree, which have their labels.
+    pub auxiliary: Vec<AuxiliaryVdev>,
     /// Pool properties that its MOS keeps, by name.
     pub properties: Vec<(String, ZapValue)>,
     /// Properties of the root file system, as its directory keeps them.
@@ -140,6 +142,7 @@ impl Inner {
             name: new.config.name.clone(),
             environment,
             vdevs: Arc::clone(vdevs),
+            found: Found { auxiliary: new.auxiliary.clone(), ..Found::default() },
             devices,
             allocator,
             writer,
@@ -191,6 +194,10 @@ fn found(
     let deferred = maker.create_deferred_list()?;
     let history = history::create(&mos, normal_space(&new.vdevs))?;
     let config_object = config::create(&mos)?;
+    for kind in [AuxiliaryKind::Spare, AuxiliaryKind::Cache] {
+        let vdevs = new.auxiliary.iter().filter(|vdev| vdev.kind == kind);
+        config::write_auxiliary(&mos, kind, vdevs.map(|vdev| &vdev.config))?;
+    }
     mos.insert(DIRECTORY, "creation_version", version)?;
     if version >= DEFLATE_VERSION {
         mos.insert(DIRECTORY, "deflate", 1_u64)?;

@@ -9,7 +9,7 @@ use super::frees::FreeLists;
 use super::heartbeat::Heart;
 use super::history::Event;
 use super::mos::LiveMos;
-use super::pool::{Committed, Inner, LivePool};
+use super::pool::{Committed, Found, Inner, LivePool};
 use super::space::SpaceDelta;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
@@ -204,6 +204,7 @@ impl Inner {
         let config_object = pool.directory().object(name)?.ok_or(PoolError::NoEntry { name })?;
         let host = environment.host();
         let config = PoolConfig {
+            name: pool.name().to_owned(),
             state: PoolState::Active,
             host: LastHost { id: host.id.into(), name: host.name.clone() },
             ..pool.pool_config().clone()
@@ -228,6 +229,11 @@ impl Inner {
             name: pool.name().to_owned(),
             environment,
             vdevs,
+            found: Found {
+                auxiliary: pool.auxiliary().to_vec(),
+                removal: pool.removal().cloned(),
+                checkpoint: pool.checkpoint().cloned(),
+            },
             devices,
             allocator,
             writer,

@@ -13,11 +13,13 @@ use super::space::SpaceTier;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
 use crate::dataset::{DatasetError, DatasetTree};
+use crate::pool::AuxiliaryVdev;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use parking_lot::{Mutex, RwLock};
 use rzfs_dmu::txg::{QuiescedTxg, Stopped, TxgEngine, Work};
 use rzfs_dmu::write::{BlockWriter, DeviceWriter, ObjsetPolicy};
 use rzfs_dmu::{BlockPipeline, Objset};
+use rzfs_format::indirect::RemovalState;
 use rzfs_format::uberblock::{RaidzReflow, Uberblock};
 use rzfs_format::{FormatError, ObjectId, Txg};
 use rzfs_metaslab::allocator::{Allocator, SyncPass};
@@ -35,6 +37,8 @@ pub(crate) struct Inner {
     pub(super) name: String,
     pub(super) environment: Arc<dyn Environment>,
     pub(super) vdevs: Arc<VdevTree>,
+    /// What was found when it was opened, and stays.
+    pub(super) found: Found,
     pub(super) devices: Arc<dyn DeviceWriter>,
     pub(super) allocator: Arc<Allocator>,
     pub(super) writer: BlockWriter,
@@ -64,6 +68,15 @@ impl Drop for FailOnPanic<'_> {
             self.0.fail();
         }
     }
+}
+
+/// What a pool has from before it was opened for writing, and nobody changes.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Found {
+    /// Hot spares, then cache devices.
+    pub(super) auxiliary: Vec<AuxiliaryVdev>,
+    pub(super) removal: Option<RemovalState>,
+    pub(super) checkpoint: Option<Uberblock>,
 }
 
 /// What is durable.
@@ -156,7 +169,7 @@ impl Inner {
     }
 }
 
-fn usable_space(allocator: &Allocator, tier: SpaceTier) -> u64 {
+pub(super) fn usable_space(allocator: &Allocator, tier: SpaceTier) -> u64 {
     let usage = allocator.usage();
     usage.normal_space.saturating_sub(tier.kept_back(usage.slop))
 }
@@ -179,6 +192,12 @@ impl LivePool {
         let work: [fn(&Inner); 3] = [Inner::sync_forever, Inner::beat_forever, Inner::trim_forever];
         let threads = work.into_iter().map(spawn).collect();
         Self { inner, threads: Mutex::new(threads) }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
     }
 
     /// Its transaction groups.

@@ -1,6 +1,8 @@
 //! The property `compatibility`: which features an administrator wants a pool to have (spec 01,
 //! section 5.5).
 
+mod sets;
+
 use rzfs_format::features::Feature;
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,7 +35,8 @@ pub enum CompatibilityError {
 }
 
 /// The features that a value of the property asks for: all without a value or with `off`, none
-/// with `legacy`, else those that all of the named files list.
+/// with `legacy`, else those that all of the named files list. The files that OpenZFS ships are
+/// known also where they are not installed.
 ///
 /// # Errors
 /// [`CompatibilityError`] when a file cannot be used.
@@ -68,7 +71,9 @@ fn read(name: &str, directories: &[&Path]) -> Result<BTreeSet<Feature>, Compatib
         file.take(MAX_SIZE + 1).read_to_end(&mut text).ok()?;
         Some((index, text))
     });
-    let (index, text) = found.ok_or_else(|| CompatibilityError::NotFound(name.to_owned()))?;
+    let Some((index, text)) = found else {
+        return sets::features(name).ok_or_else(|| CompatibilityError::NotFound(name.to_owned()));
+    };
     if text.len() as u64 > MAX_SIZE || text.last() != Some(&b'\n') {
         return Err(CompatibilityError::Malformed(name.to_owned()));
     }

@@ -146,6 +146,7 @@ impl World {
         };
         vdevs.write_new_labels(&config, vdevs.top_levels(), None, Txg(4)).unwrap();
         let new = NewPool {
+            auxiliary: Vec::new(),
             config,
             features: Feature::ALL.iter().copied().filter(|f| f.is_enabled_by_upgrade()).collect(),
             vdevs,

@@ -134,6 +134,7 @@ impl World {
                     .filter(|feature| feature.is_enabled_by_upgrade())
                     .collect(),
                 vdevs,
+                auxiliary: Vec::new(),
                 properties: vec![("ashift".to_owned(), 12.into())],
                 root_properties: self.properties.clone(),
                 root: &NewFileSystem::new(now, environment.random()),

@@ -1,288 +1,344 @@
-//! A pool and its mounts.
+//! A pool that this process has open, and its mounts.
 
-use super::MountOptions;
-use super::plan::PlannedMount;
+use super::change;
+use super::events::Events;
+use super::mounter::{Mounter, Planned};
+use super::plan::{Candidate, Choice, Placement, PlannedMount, plan};
+use super::request::MountOptions;
+use super::table::MountTable;
 use crate::console::{Console, Failure};
-use crate::daemon::{Completeness, Mounted};
-use rzfs::Pool;
-use rzfs::protocol::{Answer, MountReport, Refusal, Request};
-use rzfs::service::PoolService;
-use rzfs_dsl::dataset::Dataset;
-use rzfs_fuse::{Access, InUse, Mount, Nested};
-use rzfs_zpl::{
-    ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, ReadAhead,
-};
+use crate::daemon::{Caller, Completeness, Ending, Manner, Mounted};
+use rzfs::protocol::{Answer, Refusal, Request};
+use rzfs::service::{Access, Opening, PoolService};
+use rzfs::{Pool, WritablePool};
+use rzfs_dsl::PoolError;
+use rzfs_dsl::dataset::{DatasetError, DatasetKind, DatasetTree};
+use rzfs_dsl::live::Event;
+use rzfs_fuse::InUse;
 use std::any::Any;
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// How long to wait for the last answers of a mount that was detached.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Views of a pool that changes may get too old while they are read.
+const ATTEMPTS: usize = 4;
 
-/// A pool with at least one mount.
+/// How long somebody may still use a pool that is about to be exported.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a process serves its pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lifetime {
+    /// While something is mounted.
+    Mounts,
+    /// Until the pool is exported.
+    Import,
+}
+
+/// What is served.
+#[derive(Debug)]
+pub(super) enum Contents {
+    /// A pool that is read.
+    Reading(PoolService),
+    /// A pool that is written.
+    Writing(Arc<WritablePool>, Opening),
+}
+
+impl Contents {
+    pub(super) fn reading(pool: Pool) -> Self {
+        Self::Reading(PoolService::new(pool))
+    }
+
+    pub(super) fn writing(pool: WritablePool) -> Result<Self, PoolError> {
+        let view = pool.view()?;
+        let opening = Opening {
+            alternate_root: pool.alternate_root().map(ToOwned::to_owned),
+            ..Opening::now(view.guid(), Access::ReadWrite)
+        };
+        Ok(Self::Writing(Arc::new(pool), opening))
+    }
+
+    /// The same pool, to be mounted below a directory.
+    pub(super) fn below(self, root: Option<PathBuf>) -> Self {
+        match self {
+            Self::Writing(pool, opening) => {
+                Self::Writing(pool, Opening { alternate_root: root, ..opening })
+            }
+            Self::Reading(service) => {
+                let pool = service.pool().clone();
+                let opening = Opening::now(pool.guid(), Access::ReadOnly);
+                let opening = Opening { alternate_root: root, ..opening };
+                Self::Reading(PoolService::of_view(pool, opening))
+            }
+        }
+    }
+
+    /// Remembers an event in the history of a pool that is written.
+    pub(super) fn log(&self, event: Event) {
+        if let Self::Writing(pool, _) = self
+            && pool.live().log(event).is_err()
+        {
+            tracing::error!("the pool is suspended");
+        }
+    }
+
+    /// Lets go of a pool that nobody uses.
+    pub(super) fn release(self) {
+        if let Self::Writing(pool, _) = self
+            && let Some(pool) = Arc::into_inner(pool)
+            && let Err(error) = pool.export()
+        {
+            tracing::error!(%error, "export");
+        }
+    }
+
+    /// The pool as it is now.
+    pub(super) fn view(&self) -> Result<Pool, PoolError> {
+        match self {
+            Self::Reading(service) => Ok(service.pool().clone()),
+            Self::Writing(pool, _) => pool.view(),
+        }
+    }
+
+    /// Its datasets as they are now.
+    fn datasets(&self) -> Result<DatasetTree, DatasetError> {
+        match self {
+            Self::Reading(service) => Ok(service.pool().datasets().clone()),
+            Self::Writing(pool, _) => pool.live().dataset_tree(),
+        }
+    }
+
+    fn writable(&self) -> Option<&Arc<WritablePool>> {
+        match self {
+            Self::Reading(_) => None,
+            Self::Writing(pool, _) => Some(pool),
+        }
+    }
+}
+
+/// A pool that this process has open.
 #[derive(Debug)]
 pub(super) struct MountedPool {
     completeness: Completeness,
-    /// Nothing when it is unmounted.
+    /// Nothing when it is closed.
     open: RwLock<Option<Open>>,
 }
 
 #[derive(Debug)]
-struct Open {
-    service: PoolService,
-    /// In the order of mounting.
-    mounts: Vec<DatasetMount>,
-}
-
-#[derive(Debug)]
-struct DatasetMount {
-    dataset: String,
-    mount: Mount,
-    /// The datasets that share the mount, and where in it they are.
-    grafted: Vec<(String, PathBuf)>,
-    /// The directory was made for the mount.
-    is_made: bool,
-}
-
-/// What all mounts of a pool share.
-struct Common<'a> {
-    pool_version: u64,
-    read_ahead: Arc<ReadAhead>,
-    caches: FileCaches,
-    threads: usize,
-    options: &'a MountOptions,
-    while_mounted: Arc<dyn Any + Send + Sync>,
+pub(super) struct Open {
+    contents: Contents,
+    mounter: Mounter,
+    mounts: Mutex<MountTable>,
+    pub(super) events: Events,
+    /// What makes the process go on without mounts.
+    _stays: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl MountedPool {
-    /// Mounts what is planned. What cannot be mounted is complained about, unless it is
-    /// everything.
+    /// Mounts what is planned. What cannot be mounted is complained about; if that is everything
+    /// and nothing else keeps the pool, it is an error.
     pub(super) fn mount(
-        pool: Pool,
-        planned: &[(Dataset, PlannedMount)],
-        options: &MountOptions,
+        contents: Contents,
+        planned: &[Planned],
+        how: (&MountOptions, &Placement, Lifetime),
         while_mounted: Arc<dyn Any + Send + Sync>,
         console: &mut Console<'_>,
     ) -> Result<Self, Failure> {
-        let threads = std::thread::available_parallelism().map_or(2, usize::from);
-        let read_ahead = ReadAhead::start(threads).map_err(super::failed)?;
-        let pool_version = pool.version();
-        let caches = FileCaches::default();
-        let common = Common { pool_version, read_ahead, caches, threads, options, while_mounted };
-        let nesting = Nesting::possible(options);
-        let (mut mounts, mut failures) = (Vec::new(), Vec::new());
-        for one in planned {
-            let is_inner = planned.iter().any(|other| other.1.surrounds(&one.1));
-            if nesting == Nesting::Grafts && is_inner {
-                continue;
-            }
-            let inside = planned.iter().filter(|other| one.1.surrounds(&other.1)).collect();
-            match common.mount(one, inside, nesting, &mut failures) {
-                Ok(mount) => mounts.push(mount),
-                Err(message) => failures.push(message),
-            }
-        }
+        let (options, placement, lifetime) = how;
+        let view = contents.view().map_err(super::failed)?;
+        let events = Events::new(view.name(), view.guid().get());
+        let writable = contents.writable();
+        let mounter = Mounter::new(view.version(), writable, options, placement, &while_mounted);
+        let mounter = mounter.map_err(super::failed)?;
+        let (mounts, failures) = mounter.mount_all(planned);
         for message in &failures {
             console.complain(message);
-        }
-        if mounts.is_empty() {
-            return Err(Failure::Told);
         }
         let completeness = match failures.is_empty() {
             true => Completeness::Complete,
             false => Completeness::Partial,
         };
-        let open = Open { service: PoolService::new(pool), mounts };
-        Ok(Self { completeness, open: RwLock::new(Some(open)) })
+        let mut table = MountTable::default();
+        table.add(mounts);
+        let nothing = table.is_empty() && lifetime == Lifetime::Mounts;
+        let stays = (lifetime == Lifetime::Import).then_some(while_mounted);
+        let open = Open { contents, mounter, mounts: Mutex::new(table), events, _stays: stays };
+        let this = Self { completeness, open: RwLock::new(Some(open)) };
+        if nothing {
+            let released = this.end(Ending { manner: Manner::Release, force: true });
+            released.map_err(|refusal| Failure::Failed(refusal.message))?;
+            return Err(Failure::Told);
+        }
+        Ok(this)
     }
 
     /// Whether everything is mounted that was planned.
     pub(super) const fn completeness(&self) -> Completeness {
         self.completeness
     }
-}
 
-/// How file systems get into others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Nesting {
-    /// Each has a mount of its own.
-    Mounts,
-    /// They share the mount of the outermost.
-    Grafts,
-}
-
-impl Nesting {
-    /// Only root can mount on a mount that is closed to all but its owner: `fusermount3` acts for
-    /// the owner, but with the rights of root, which the kernel keeps out.
-    fn possible(options: &MountOptions) -> Self {
-        match options.allow_other || rustix::process::geteuid().is_root() {
-            true => Self::Mounts,
-            false => Self::Grafts,
+    /// Notes an event.
+    pub(super) fn note(&self, name: &str) {
+        if let Some(open) = self.open.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            open.events.note(name, []);
         }
-    }
-}
-
-/// A file system and where it goes.
-type Planned = (Dataset, PlannedMount);
-
-impl Common<'_> {
-    /// Mounts a file system; `inside` are those that go below it. What cannot be grafted is added
-    /// to `failures`.
-    fn mount(
-        &self,
-        (dataset, plan): &Planned,
-        inside: Vec<&Planned>,
-        nesting: Nesting,
-        failures: &mut Vec<String>,
-    ) -> Result<DatasetMount, String> {
-        let name = dataset.name();
-        let cannot = |error: &dyn Display| format!("cannot mount '{name}': {error}");
-        let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
-        let (directory, is_made) = place(&plan.mountpoint)
-            .map_err(|error| cannot(&format_args!("{}: {error}", plan.mountpoint.display())))?;
-        let mut options = rzfs_fuse::MountOptions {
-            source: name.to_owned(),
-            access: if self.options.allow_other { Access::Everyone } else { Access::Owner },
-            restrictions: rzfs_fuse::Restrictions::default(),
-            threads: self.threads,
-            mount_points: Vec::new(),
-            while_mounted: Some(Arc::clone(&self.while_mounted)),
-        };
-        let (mut grafted, mut reports) = (Vec::new(), Vec::new());
-        match nesting {
-            Nesting::Mounts => options.mount_points = next_below(plan, &inside),
-            Nesting::Grafts => {
-                for (dataset, inner) in inside {
-                    match self.graft(dataset, inner, plan) {
-                        Ok(nested) => {
-                            reports.push((dataset.name().to_owned(), nested.path.clone()));
-                            grafted.push(nested);
-                        }
-                        Err(message) => failures.push(message),
-                    }
-                }
-            }
-        }
-        let mount = Mount::with_nested(file_system, control, grafted, &directory, &options);
-        let mount = mount.map_err(|error| cannot(&error))?;
-        Ok(DatasetMount { dataset: name.to_owned(), mount, grafted: reports, is_made })
-    }
-
-    fn graft(
-        &self,
-        dataset: &Dataset,
-        plan: &PlannedMount,
-        outer: &PlannedMount,
-    ) -> Result<Nested, String> {
-        let cannot = |error: &dyn Display| format!("cannot mount '{}': {error}", dataset.name());
-        let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
-        let path = plan.mountpoint.strip_prefix(&outer.mountpoint);
-        let path = path.map_err(|error| cannot(&error))?.to_owned();
-        Ok(Nested { path, file_system: file_system.into(), control })
-    }
-
-    /// Opens a file system, with its `.zfs` unless it is a snapshot.
-    fn open(
-        &self,
-        dataset: &Dataset,
-    ) -> Result<(Arc<FileSystem>, Option<ControlTree>), Box<dyn std::error::Error>> {
-        let mut options = FileSystemOptions::of_dataset(dataset, self.pool_version)?;
-        options.read_ahead = Some(Arc::clone(&self.read_ahead));
-        options.caches = self.caches.clone();
-        let file_system = Arc::new(FileSystem::open(dataset.open_objset()?, options)?);
-        let control = (!dataset.is_snapshot()).then(|| {
-            let read_ahead = Some(Arc::clone(&self.read_ahead));
-            let (version, caches) = (self.pool_version, self.caches.clone());
-            let snapshots = DatasetSnapshots::new(dataset.clone(), version, read_ahead, caches);
-            ControlTree::new(Arc::clone(&file_system), Box::new(snapshots))
-        });
-        Ok((file_system, control))
-    }
-}
-
-/// Where below a mount the next mounts are: relative paths.
-fn next_below(outer: &PlannedMount, inside: &[&Planned]) -> Vec<PathBuf> {
-    let is_next = |one: &&&Planned| !inside.iter().any(|between| between.1.surrounds(&one.1));
-    let paths = inside.iter().filter(is_next).map(|one| one.1.mountpoint.as_path());
-    let relative = paths.filter_map(|path| path.strip_prefix(&outer.mountpoint).ok());
-    relative.map(Path::to_owned).collect()
-}
-
-/// The directory to mount at, without symbolic links, and whether it had to be made.
-fn place(directory: &Path) -> std::io::Result<(PathBuf, bool)> {
-    let is_missing = !directory.try_exists()?;
-    if is_missing {
-        std::fs::create_dir_all(directory)?;
-    }
-    Ok((directory.canonicalize()?, is_missing))
-}
-
-impl Mounted for MountedPool {
-    fn answer(&self, request: Request) -> Answer {
-        match self.open.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            Some(open) => open.service.answer(&request, &open.reports()),
-            None => Answer::Failed(Refusal { message: "the pool is unmounted".to_owned() }),
-        }
-    }
-
-    fn unmount(&self, force: bool) -> Result<(), Refusal> {
-        let mut state = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = state.as_mut() {
-            open.unmount(if force { InUse::Detach } else { InUse::Refuse })?;
-        }
-        *state = None;
-        Ok(())
     }
 }
 
 impl Open {
-    fn reports(&self) -> Vec<MountReport> {
-        let report = |dataset: &str, directory: &Path| MountReport {
-            dataset: dataset.to_owned(),
-            mountpoint: directory.to_string_lossy().into_owned(),
-        };
-        let mut reports = Vec::new();
-        for one in self.mounts.iter().filter(|one| !one.mount.is_finished()) {
-            let directory = one.mount.directory();
-            reports.push(report(&one.dataset, directory));
-            let grafted = one.grafted.iter();
-            reports.extend(grafted.map(|(name, path)| report(name, &directory.join(path))));
-        }
-        reports
+    pub(super) fn table(&self) -> MutexGuard<'_, MountTable> {
+        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the mounts, the deepest first. Those that are gone when one is in use stay so.
-    fn unmount(&mut self, in_use: InUse) -> Result<(), Refusal> {
-        while let Some(last) = self.mounts.last() {
-            last.mount.request_unmount(in_use).map_err(|error| Refusal {
-                message: match error.is_in_use() {
-                    true => format!(
-                        "cannot unmount '{}': pool or dataset is busy",
-                        error.directory().display()
-                    ),
-                    false => error.to_string(),
-                },
-            })?;
-            self.mounts.pop().into_iter().for_each(DatasetMount::finish);
+    /// The pool for changes.
+    pub(super) fn writable(&self) -> Result<&Arc<WritablePool>, Refusal> {
+        self.contents.writable().ok_or_else(|| Refusal { message: "pool is read-only".to_owned() })
+    }
+
+    pub(super) fn view(&self) -> Result<Pool, PoolError> {
+        self.contents.view()
+    }
+
+    pub(super) const fn mounter(&self) -> &Mounter {
+        &self.mounter
+    }
+
+    /// Answers what changes nothing.
+    fn inform(&self, request: &Request) -> Answer {
+        let mounts = self.table().reports();
+        let (pool, opening) = match &self.contents {
+            Contents::Reading(service) => return service.answer(request, &mounts),
+            Contents::Writing(pool, opening) => (pool, opening),
+        };
+        let mut answer = Answer::Mounts(Vec::new());
+        for _ in 0..ATTEMPTS {
+            answer = match pool.view() {
+                Ok(view) => PoolService::of_view(view, opening.clone()).answer(request, &mounts),
+                Err(error) => Answer::Failed(Refusal { message: error.to_string() }),
+            };
+            let is_whole = match &answer {
+                Answer::Failed(_) => false,
+                Answer::Datasets(listing) => listing.failures.is_empty(),
+                _ => true,
+            };
+            if is_whole {
+                break;
+            }
         }
+        answer
+    }
+
+    /// What is to be mounted where, of these file systems or of all.
+    pub(super) fn planned(
+        &self,
+        names: Option<&BTreeSet<String>>,
+        choice: Choice,
+    ) -> Result<Vec<Planned>, DatasetError> {
+        let datasets = self.contents.datasets()?;
+        let mut candidates = candidates(&datasets)?;
+        candidates.retain(|one| names.is_none_or(|names| names.contains(&one.name)));
+        let root = datasets.root()?;
+        let planned = plan(root.name(), &candidates, self.mounter.placement(), choice);
+        let open = |plan: PlannedMount| Ok((datasets.open(&plan.dataset)?, plan));
+        planned.into_iter().map(open).collect()
+    }
+
+    /// Lets go of the file systems that are not mounted any more.
+    pub(super) fn close_file_systems(&self, names: &BTreeSet<String>) {
+        if let Some(pool) = self.contents.writable() {
+            names.iter().for_each(|name| pool.close_file_system(name));
+        }
+    }
+
+    /// Lets go of file systems whose mounts somebody else has ended.
+    pub(super) fn forget_finished(&self, table: &mut MountTable) {
+        let names = table.forget_finished();
+        self.close_file_systems(&names);
+    }
+
+    /// Ends all mounts.
+    fn unmount_all(&self, in_use: InUse) -> Result<(), Refusal> {
+        let mut table = self.table();
+        let names: BTreeSet<_> = table.reports().into_iter().map(|one| one.dataset).collect();
+        table.unmount_all(in_use)?;
+        self.close_file_systems(&names);
         Ok(())
+    }
+
+    /// Lets go of the pool.
+    fn close(self, manner: &Manner) -> Result<(), Refusal> {
+        let Contents::Writing(mut pool, _) = self.contents else { return Ok(()) };
+        if let Manner::Destroy { command } = manner {
+            let (line, user) = command.clone();
+            // A pool that is suspended cannot be destroyed either, which is told below.
+            let _ = pool.live().log(Event::Command { line, user });
+        }
+        let name = pool.name().to_owned();
+        let start = Instant::now();
+        // Somebody may be looking a snapshot up.
+        let pool = loop {
+            match Arc::try_unwrap(pool) {
+                Ok(pool) => break pool,
+                Err(shared) if start.elapsed() < PATIENCE => pool = shared,
+                Err(_) => {
+                    let message = format!("cannot export '{name}': pool is busy");
+                    return Err(Refusal { message });
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let (verb, ended) = match manner {
+            Manner::Release => ("export", pool.export()),
+            Manner::Destroy { .. } => ("destroy", pool.destroy()),
+        };
+        ended.map_err(|error| Refusal { message: format!("cannot {verb} '{name}': {error}") })
     }
 }
 
-impl DatasetMount {
-    /// Waits for the last answers, and removes the directory if it was made for the mount.
-    fn finish(self) {
-        let directory = self.mount.directory().to_owned();
-        let start = Instant::now();
-        while !self.mount.is_finished() && start.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(1));
+/// The file systems of a pool and what decides about their mounts.
+pub(super) fn candidates(datasets: &DatasetTree) -> Result<Vec<Candidate>, DatasetError> {
+    let mut candidates = Vec::new();
+    for dataset in datasets.root()?.descendants()? {
+        if dataset.kind()? == DatasetKind::FileSystem {
+            candidates.push(Candidate {
+                name: dataset.name().to_owned(),
+                canmount: dataset.text("canmount")?,
+                mountpoint: dataset.text("mountpoint")?,
+            });
         }
-        self.mount.abandon();
-        if self.is_made {
-            // Somebody may have put something there.
-            let _ = std::fs::remove_dir(directory);
+    }
+    Ok(candidates)
+}
+
+impl Mounted for MountedPool {
+    fn answer(&self, request: Request, caller: Caller) -> Answer {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(open) = open.as_ref() else {
+            return Answer::Failed(Refusal { message: "the pool is unmounted".to_owned() });
+        };
+        match request {
+            Request::Events => Answer::Events(open.events.all()),
+            Request::ClearEvents => Answer::Cleared(open.events.clear()),
+            Request::Change { change, command } => {
+                match change::carry_out(open, change, command, caller) {
+                    Ok(complaints) => Answer::Done { complaints },
+                    Err(refusal) => Answer::Failed(refusal),
+                }
+            }
+            request => open.inform(&request),
         }
+    }
+
+    fn end(&self, ending: Ending) -> Result<(), Refusal> {
+        let mut state = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = state.as_ref() {
+            open.unmount_all(if ending.force { InUse::Detach } else { InUse::Refuse })?;
+        }
+        state.take().map_or(Ok(()), |open| open.close(&ending.manner))
+    }
+
+    fn is_over(&self) -> bool {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 }

@@ -1,7 +1,7 @@
 //! Which file systems of a pool are mounted, and where.
 
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What decides about the mount of a file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,26 +39,39 @@ pub(crate) enum Choice {
     All,
 }
 
+/// Where file systems go.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Placement {
+    /// The pool's root goes to a directory, and `POOL/a/b` to `a/b` below it.
+    Directory(PathBuf),
+    /// Every file system goes to its mount point; one that has none is left out.
+    Properties {
+        /// All mount points are below this directory (`altroot`).
+        root: Option<PathBuf>,
+    },
+}
+
 /// Mounts in the order in which they have to be made: parents before what is below them.
-///
-/// With a directory the pool's root goes there and `POOL/a/b` to `a/b` below it. Without one every
-/// file system goes to its mount point; one that has none is left out.
 pub(crate) fn plan(
     pool: &str,
     candidates: &[Candidate],
-    directory: Option<&Path>,
+    placement: &Placement,
     choice: Choice,
 ) -> Vec<PlannedMount> {
+    let has_directory = matches!(placement, Placement::Directory(_));
     let is_chosen = |candidate: &&Candidate| {
         let has_mountpoint = !matches!(candidate.mountpoint.as_str(), "none" | "legacy");
         let automatic = candidate.canmount == "on" && has_mountpoint;
-        let possible = directory.is_some() || has_mountpoint;
+        let possible = has_directory || has_mountpoint;
         possible && (automatic || choice == Choice::All)
     };
     let place = |candidate: &Candidate| {
-        let mountpoint = match directory {
-            None => PathBuf::from(&candidate.mountpoint),
-            Some(directory) => {
+        let mountpoint = match placement {
+            Placement::Properties { root: None } => PathBuf::from(&candidate.mountpoint),
+            Placement::Properties { root: Some(root) } => {
+                root.join(candidate.mountpoint.trim_start_matches('/'))
+            }
+            Placement::Directory(directory) => {
                 let below = candidate.name.strip_prefix(pool).unwrap_or_default();
                 let below = below.trim_start_matches('/');
                 if below.is_empty() { directory.to_owned() } else { directory.join(below) }
@@ -96,7 +109,11 @@ mod tests {
     }
 
     fn planned(directory: Option<&str>, choice: Choice) -> Vec<(String, String)> {
-        let mounts = plan("tank", &candidates(), directory.map(Path::new), choice);
+        let placement = match directory {
+            Some(directory) => Placement::Directory(directory.into()),
+            None => Placement::Properties { root: None },
+        };
+        let mounts = plan("tank", &candidates(), &placement, choice);
         let text = |mount: PlannedMount| {
             (mount.dataset, mount.mountpoint.to_str().unwrap_or_default().to_owned())
         };
@@ -121,6 +138,14 @@ mod tests {
         let all = planned(None, Choice::All);
         assert_eq!(all.first(), Some(&("tank/root".to_owned(), "/".to_owned())));
         assert!(!all.iter().any(|(name, _)| name == "tank/old"), "it has no mount point");
+    }
+
+    #[test]
+    fn mount_points_can_be_below_another_root() {
+        let placement = Placement::Properties { root: Some("/mnt".into()) };
+        let mounts = plan("tank", &candidates(), &placement, Choice::Automatic);
+        let places: Vec<_> = mounts.iter().map(|mount| mount.mountpoint.to_str()).collect();
+        assert_eq!(places, ["/mnt/home", "/mnt/tank", "/mnt/home/ann"].map(Some));
     }
 
     #[test]

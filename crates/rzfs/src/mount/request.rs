@@ -30,6 +30,31 @@ pub(crate) struct MountRequest {
     pub(crate) options: MountOptions,
 }
 
+/// A pool that is to be imported until it is exported.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct ImportRequest {
+    /// Devices, images, or directories to search for them; else where OpenZFS looks.
+    pub(crate) devices: Vec<PathBuf>,
+    /// Name or guid of the pool.
+    pub(crate) pool: String,
+    /// The name that it gets.
+    pub(crate) new_name: Option<String>,
+    /// Whether it is one that was destroyed.
+    pub(crate) destroyed: bool,
+    /// Whether to import a pool that another system had last.
+    pub(crate) force: bool,
+    /// Whether log devices may be missing.
+    pub(crate) missing_logs: bool,
+    /// Whether its file systems are mounted.
+    pub(crate) mounts: bool,
+    /// Whether it is imported to be changed.
+    pub(crate) access: Access,
+    /// The directory below which its file systems are mounted.
+    pub(crate) alternate_root: Option<PathBuf>,
+    /// The line for the pool's history.
+    pub(crate) command: String,
+}
+
 /// Who can be asked for a passphrase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Prompting {
@@ -58,9 +83,21 @@ pub(crate) struct KeyFile {
     pub(crate) path: PathBuf,
 }
 
+/// Whether a pool is mounted to be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) enum Access {
+    /// It is.
+    #[default]
+    ReadWrite,
+    /// Nothing is written to its devices, ever.
+    ReadOnly,
+}
+
 /// Mount options.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct MountOptions {
+    /// Whether anything is written.
+    pub(crate) access: Access,
     /// Other users get in, as far as permissions let them.
     pub(crate) allow_other: bool,
     /// Most bytes of block contents to keep in memory.
@@ -73,7 +110,10 @@ impl MountRequest {
     /// Understands the arguments.
     pub(crate) fn of(arguments: &MountArguments) -> Result<Self, Failure> {
         let (devices, directory) = arguments.devices_and_directory();
-        let options = MountOptions::parse(&arguments.options)?;
+        let mut options = MountOptions::parse(&arguments.options)?;
+        if options.snapshot.is_some() {
+            options.access = Access::ReadOnly;
+        }
         if options.snapshot.is_some() && directory.is_none() {
             let message = "the option snapshot= needs a directory to mount at";
             return Err(Failure::Usage(message.to_owned()));
@@ -107,7 +147,8 @@ impl MountOptions {
         let mut options = Self::default();
         for word in words {
             match word.split_once('=').unwrap_or((word, "")) {
-                ("ro", "") => {}
+                ("ro", "") => options.access = Access::ReadOnly,
+                ("rw", "") => options.access = Access::ReadWrite,
                 ("allow_other", "") => options.allow_other = true,
                 ("arc_max", size) => {
                     let bytes = parse_size(size);
@@ -121,9 +162,6 @@ impl MountOptions {
                     let message = format!("option snapshot: '{name}' is not FS@SNAP");
                     return Err(Failure::Usage(message));
                 }
-                ("rw", "") => {
-                    return Err(Failure::Usage("pools are mounted read-only".to_owned()));
-                }
                 _ => return Err(Failure::Usage(format!("unknown mount option '{word}'"))),
             }
         }
@@ -131,7 +169,7 @@ impl MountOptions {
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
         .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
 }
@@ -148,9 +186,11 @@ mod tests {
     fn mount_options() {
         let options = parse("ro,allow_other,arc_max=1.5G,snapshot=tank/a@b").unwrap();
         assert!(options.allow_other);
+        assert_eq!(options.access, Access::ReadOnly);
+        assert_eq!(parse("rw").unwrap().access, Access::ReadWrite);
         assert_eq!(options.arc_max, Some(3 << 29));
         assert_eq!(options.snapshot.as_deref(), Some("tank/a@b"));
-        for wrong in ["rw", "noexec", "arc_max=x", "snapshot=tank", "ro=1"] {
+        for wrong in ["noexec", "arc_max=x", "snapshot=tank", "ro=1"] {
             assert!(matches!(parse(wrong), Err(Failure::Usage(_))), "{wrong}");
         }
     }

@@ -7,6 +7,7 @@ use crate::protocol::{
 use rzfs_dsl::dataset::property::{self, Property};
 use rzfs_dsl::dataset::{self, Bookmark, Dataset, DatasetError, DatasetTree};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Answers a query. What cannot be read is a failure of that name; the others are answered.
 pub(super) fn list(
@@ -26,6 +27,19 @@ pub(super) fn list(
         walk.named(name);
     }
     walk.listing
+}
+
+/// Shows mount points below another root.
+pub(super) fn move_mount_points(listing: &mut DatasetListing, root: &Path) {
+    let properties = listing.datasets.iter_mut().flat_map(|dataset| &mut dataset.properties);
+    for property in properties.filter(|property| property.name == "mountpoint") {
+        if let PropertyValue::Text(place) = &mut property.value
+            && let Some(below) = place.strip_prefix('/')
+        {
+            let moved = if below.is_empty() { root.to_owned() } else { root.join(below) };
+            *place = moved.to_string_lossy().into_owned();
+        }
+    }
 }
 
 struct Walk<'a> {

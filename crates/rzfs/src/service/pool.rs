@@ -1,6 +1,6 @@
 //! A pool as plain data.
 
-use super::{properties, vdevs};
+use super::{Opening, properties, vdevs};
 use crate::protocol::{
     CheckpointReport, Condition, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
     RemovalReport, ScanFunction, ScanReport, ScanState,
@@ -21,7 +21,7 @@ const MAPPING_ENTRY: u64 = 24;
 const DDT_CORE_UNIT: u64 = 64 << 10;
 
 /// Everything that `zpool` shows of a pool.
-pub(super) fn report(pool: &Pool, load_guid: u64) -> Result<PoolReport, PoolError> {
+pub(super) fn report(pool: &Pool, opening: &Opening) -> Result<PoolReport, PoolError> {
     let config = pool.pool_config();
     let space = pool.space()?;
     let root = vdevs::tree(pool.vdevs(), &space);
@@ -51,7 +51,7 @@ pub(super) fn report(pool: &Pool, load_guid: u64) -> Result<PoolReport, PoolErro
             pending_intent_logs: pool.unreplayed_logs()?.len() as u64,
         },
     };
-    report.properties = properties::of(pool, &report, load_guid)?;
+    report.properties = properties::of(pool, &report, opening)?;
     Ok(report)
 }
 

@@ -1,5 +1,6 @@
 //! Properties of pools (spec 09, section 5.2).
 
+use super::{Access, Opening};
 use crate::protocol::{PoolReport, PropertyReport, PropertySource, PropertyValue};
 use PropertyValue::{Number, Text, Unset};
 use rzfs_dsl::pool::{FeatureNeed, FeatureState, PropertySource as Origin, Stored};
@@ -53,7 +54,7 @@ fn ratio(part: u64, whole: u64) -> PropertyValue {
 pub(super) fn of(
     pool: &Pool,
     report: &PoolReport,
-    load_guid: u64,
+    opening: &Opening,
 ) -> Result<Vec<PropertyReport>, PoolError> {
     let stored = pool.properties()?;
     let space = &report.root.statistics;
@@ -61,7 +62,10 @@ pub(super) fn of(
     let percent = space.allocated.saturating_mul(100).checked_div(space.space).unwrap_or(0);
     all.computed("size", Number(space.space));
     all.computed("capacity", Number(percent));
-    all.fallback("altroot", Unset);
+    match &opening.alternate_root {
+        Some(root) => all.push("altroot", text(&root.to_string_lossy()), PropertySource::Local),
+        None => all.fallback("altroot", Unset),
+    }
     all.computed("health", health(report));
     all.computed("guid", Number(report.guid));
     let version = match stored.version.source {
@@ -83,7 +87,8 @@ pub(super) fn of(
     all.computed("dedupratio", ratio(dedup.ref_dsize, dedup.dsize));
     all.computed("free", Number(space.space.saturating_sub(space.allocated)));
     all.computed("allocated", Number(space.allocated));
-    all.computed("readonly", text("on"));
+    let read_only = if opening.access == Access::ReadOnly { "on" } else { "off" };
+    all.computed("readonly", text(read_only));
     all.stored("ashift", &stored.ashift, Number(stored.ashift.value));
     let comment = stored.comment.value.as_deref().map_or(Unset, text);
     all.stored("comment", &stored.comment, comment);
@@ -93,7 +98,7 @@ pub(super) fn of(
     all.computed("leaked", Number(pool.leaked()?));
     all.switch("multihost", &stored.multihost);
     all.computed("checkpoint", some(space.checkpoint_space));
-    all.computed("load_guid", Number(load_guid));
+    all.computed("load_guid", Number(opening.load_guid));
     all.switch("autotrim", &stored.autotrim);
     let compatibility = stored.compatibility.value.as_deref().unwrap_or("off");
     all.stored("compatibility", &stored.compatibility, text(compatibility));

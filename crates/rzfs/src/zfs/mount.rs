@@ -5,11 +5,14 @@ use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::json::{Envelope, object};
 use crate::source::{self, Respondent};
-use rzfs::protocol::{DatasetKind, DatasetQuery, Selection};
+use rzfs::control::ControlDirectory;
+use rzfs::protocol::{Change, DatasetKind, DatasetQuery, Selection};
 use serde_json::{Map, Value as Json};
 
-const GRAMMAR: Grammar =
-    Grammar { letters: &[('j', Value::None), ('d', Value::Devices)], names: &[] };
+const GRAMMAR: Grammar = Grammar {
+    letters: &[('j', Value::None), ('a', Value::None), ('d', Value::Devices)],
+    names: &[],
+};
 
 /// Runs `zfs mount`. Without `-d` it asks the pools that are mounted; pools on devices have no
 /// mounts.
@@ -26,6 +29,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             _ => None,
         })
         .collect();
+    if words.contains(&Word::Flag('a')) {
+        return mount_all(console);
+    }
     let mut found = source::respondents(&devices, &[], console)?;
     let mut mounts = Vec::new();
     for pool in &mut found.pools {
@@ -36,9 +42,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         return Err(Failure::Failed(match problem_with(name, &mut found.pools)? {
             Some(problem) => format!("cannot open '{name}': {problem}"),
             None if is_mounted => format!("cannot mount '{name}': filesystem already mounted"),
-            None => {
-                format!("cannot mount '{name}': pools are mounted by 'rzfs mount DEVICE... [DIR]'")
-            }
+            None => return mount_one(name),
         }));
     }
     if words.contains(&Word::Flag('j')) {
@@ -64,6 +68,26 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         writeln!(console.out, "{:<30}  {}", mount.dataset, mount.mountpoint)?;
     }
     found.outcome
+}
+
+/// Has an imported pool mount a file system.
+fn mount_one(name: &str) -> Outcome {
+    let mut client = super::change::pool_with(name)?;
+    source::change(&mut client, Change::Mount { name: name.to_owned() }, None)?;
+    Ok(())
+}
+
+/// Has all imported pools mount what is mounted by itself.
+fn mount_all(console: &mut Console<'_>) -> Outcome {
+    let clients = ControlDirectory::of_user().mounted();
+    let mut outcome = Ok(());
+    for mut client in clients.map_err(|error| Failure::Failed(error.to_string()))? {
+        for complaint in source::change(&mut client, Change::MountAll, None)? {
+            console.complain(complaint);
+            outcome = Err(Failure::Told);
+        }
+    }
+    outcome
 }
 
 /// Why a name is not that of a file system.

@@ -203,7 +203,7 @@ impl Query {
 
 fn text(failure: Failure) -> String {
     match failure {
-        Failure::Usage(text) | Failure::Failed(text) => text,
+        Failure::Usage(text) | Failure::Failed(text) | Failure::Status(text, _) => text,
         Failure::Told => String::new(),
         Failure::Output(error) => error.to_string(),
     }

@@ -1,8 +1,14 @@
 //! The usage of `zfs`.
 
+use rzfs::setting::DATASET_PROPERTIES;
+
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 7] = [
+const COMMANDS: [(&str, &str); 14] = [
     ("version", "\tversion [-j]\n"),
+    ("", ""),
+    ("create", "\tcreate [-Pnpuv] [-o property=value] ... <filesystem>\n"),
+    ("destroy", "\tdestroy [-fnpRrv] <filesystem>\n"),
+    ("rename", "\trename [-f] [-pu] <filesystem> <filesystem>\n"),
     ("", ""),
     (
         "list",
@@ -16,17 +22,17 @@ const COMMANDS: [(&str, &str); 7] = [
          \t    [-t type[,...]] [-s source[,...]]\n\
          \t    <\"all\" | property[,...]> [filesystem|volume|snapshot|bookmark] ...\n",
     ),
+    ("set", "\tset [-u] <property=value> ... <filesystem|volume> ...\n"),
+    ("inherit", "\tinherit [-rS] <property> <filesystem|volume> ...\n"),
     ("", ""),
-    ("mount", "\tmount [-j]\n"),
+    ("mount", "\tmount [-j]\n\tmount <-a | filesystem>\n"),
+    ("unmount", "\tunmount [-f] <-a | filesystem|mountpoint>\n"),
 ];
 
 /// What rzfs adds, and where to read on.
 const NOTES: &str = "\nEach dataset is of the form: pool/[dataset/]*dataset[@name]\n\n\
      For the property list, run: zfs set|get\n\n\
      All commands take -d DEVICE... for pools that are not mounted.\n";
-
-/// The properties of datasets, as shown after a mistake in a command that takes some.
-const PROPERTIES: &str = include_str!("properties.txt");
 
 /// Everything.
 pub(crate) fn all() -> String {
@@ -41,8 +47,13 @@ pub(crate) fn all() -> String {
 
 /// The usage of a subcommand.
 pub(crate) fn of(command: &str) -> String {
+    let command = if command == "umount" { "unmount" } else { command };
     let syntax = COMMANDS.iter().find(|(name, _)| *name == command).map_or("", |(_, text)| text);
-    let properties = if matches!(command, "get" | "list") { PROPERTIES } else { "" };
+    let properties = if matches!(command, "get" | "list" | "set" | "inherit" | "create") {
+        DATASET_PROPERTIES
+    } else {
+        ""
+    };
     let gap = if properties.is_empty() { "" } else { "\n" };
     format!("usage:\n{syntax}{gap}{properties}")
 }

@@ -1,16 +1,32 @@
-//! `zpool import` without a pool: what can be imported (spec 09, section 2.6).
+//! `zpool import`: what can be imported, and importing it (spec 09, section 2.6).
 
 use super::condition::{for_import, state};
 use super::config_tree::{ConfigTree, TreeStyle, word};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
+use crate::history::command_line;
+use crate::mount::request::{Access, ImportRequest, absolute};
+use crate::mount::{self, ServeRequest};
 use crate::source;
+use rzfs::check_pool_name;
 use rzfs::protocol::PoolReport;
 use rzfs_vdev::VdevState;
 use std::io::{self, Write};
+use std::path::Path;
 
 const GRAMMAR: Grammar = Grammar {
-    letters: &[('d', Value::Devices), ('D', Value::None), ('s', Value::None)],
+    letters: &[
+        ('a', Value::None),
+        ('d', Value::Devices),
+        ('D', Value::None),
+        ('f', Value::None),
+        ('l', Value::None),
+        ('m', Value::None),
+        ('N', Value::None),
+        ('o', Value::Required),
+        ('R', Value::Required),
+        ('s', Value::None),
+    ],
     names: &[],
 };
 
@@ -19,33 +35,28 @@ const DESTROYED: u64 = 2;
 
 /// Runs `zpool import`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let line = command_line("zpool import", words);
     let words = super::parse(&GRAMMAR, words)?;
-    let devices: Vec<_> = words
-        .iter()
-        .filter_map(|word| match word {
-            Word::Device(device) => Some(device.clone()),
-            _ => None,
-        })
-        .collect();
-    let wants_destroyed = words.contains(&Word::Flag('D'));
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let (mut devices, mut operands) = (Vec::new(), Vec::new());
+    for word in &words {
+        match word {
+            Word::Device(device) => devices.push(device.clone()),
+            Word::Operand(name) => operands.push(name.clone()),
+            _ => {}
+        }
+    }
     let mut pools = source::importable(&devices, console)?;
-    pools.retain(|pool| (pool.label_state == DESTROYED) == wants_destroyed);
-    let named = words.iter().find_map(|word| match word {
-        Word::Operand(name) => Some(name),
-        _ => None,
-    });
-    if let Some(name) = named {
-        let is_named = |pool: &PoolReport| pool.name == *name || pool.guid.to_string() == *name;
-        return Err(Failure::Failed(match pools.iter().filter(|pool| is_named(pool)).count() {
-            0 => format!("cannot import '{name}': no such pool available"),
-            1 => format!(
-                "cannot import '{name}': pools are opened by 'rzfs mount DEVICE...' or by -d"
-            ),
-            _ => format!(
-                "cannot import '{name}': more than one matching pool\n\
-                 import by numeric ID instead"
-            ),
-        }));
+    let here: Vec<u64> = source::local_pools()?.imported.iter().map(|guid| guid.get()).collect();
+    pools.retain(|pool| (pool.label_state == DESTROYED) == flag('D') && !here.contains(&pool.guid));
+    let request = request(&words, &devices, line)?;
+    match operands.as_slice() {
+        [] if flag('a') => return import_all(&request, &pools),
+        [] => {}
+        [_, ..] if flag('a') => return Err(Failure::Usage("too many arguments".to_owned())),
+        [name] => return import(&request, name, None, &pools),
+        [name, new_name] => return import(&request, name, Some(new_name), &pools),
+        _ => return Err(Failure::Usage("too many arguments".to_owned())),
     }
     if pools.is_empty() {
         writeln!(console.out, "no pools available to import")?;
@@ -57,6 +68,101 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         print(pool, console.out)?;
     }
     Ok(())
+}
+
+/// What every pool is imported with.
+fn request(words: &[Word], devices: &[String], line: String) -> Result<ImportRequest, Failure> {
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let devices = devices.iter().map(|device| absolute(Path::new(device)));
+    let mut request = ImportRequest {
+        devices: devices.collect::<Result<_, _>>()?,
+        pool: String::new(),
+        new_name: None,
+        destroyed: flag('D'),
+        force: flag('f'),
+        missing_logs: flag('m'),
+        mounts: !flag('N'),
+        access: Access::ReadWrite,
+        alternate_root: None,
+        command: line,
+    };
+    for word in words {
+        match word {
+            Word::Option('R', root) if root.starts_with('/') => {
+                request.alternate_root = Some(root.into());
+            }
+            Word::Option('R', root) => {
+                return Err(Failure::Failed(format!("bad alternate root '{root}'")));
+            }
+            Word::Option('o', pair) => option(&mut request, pair)?,
+            _ => {}
+        }
+    }
+    Ok(request)
+}
+
+/// A property or mount option.
+fn option(request: &mut ImportRequest, pair: &str) -> Outcome {
+    match pair.split_once('=').unwrap_or((pair, "")) {
+        ("readonly", "on") | ("ro", "") => request.access = Access::ReadOnly,
+        ("readonly", "off") | ("rw", "") | ("cachefile", _) => {}
+        ("altroot", root) => request.alternate_root = Some(root.into()),
+        (name, _) => {
+            return Err(Failure::Failed(format!("property '{name}' cannot be set at import time")));
+        }
+    }
+    Ok(())
+}
+
+/// Imports the pool that has a name or guid.
+fn import(
+    request: &ImportRequest,
+    name: &str,
+    new_name: Option<&String>,
+    pools: &[PoolReport],
+) -> Outcome {
+    let is_named = |pool: &&PoolReport| pool.name == *name || pool.guid.to_string() == *name;
+    let mut named = pools.iter().filter(is_named);
+    let pool = match (named.next(), named.next()) {
+        (Some(pool), None) => pool,
+        (Some(_), Some(_)) => {
+            return Err(Failure::Failed(format!(
+                "cannot import '{name}': more than one matching pool\n\
+                 import by numeric ID instead"
+            )));
+        }
+        (None, _) if source::imported(name)?.is_some() => {
+            return Err(Failure::Failed(format!(
+                "cannot import '{name}': a pool with that name is already created/imported,\n\
+                 and no additional pools with that name were found"
+            )));
+        }
+        (None, _) => {
+            return Err(Failure::Failed(format!("cannot import '{name}': no such pool available")));
+        }
+    };
+    if let Some(new_name) = new_name {
+        let refused = |error| Failure::Failed(format!("cannot import '{new_name}': {error}"));
+        check_pool_name(new_name).map_err(refused)?;
+    }
+    let request = ImportRequest {
+        pool: pool.guid.to_string(),
+        new_name: new_name.cloned(),
+        ..request.clone()
+    };
+    mount::in_background(&ServeRequest::Import(request), 0)
+}
+
+/// Imports all pools; the others are tried if one fails.
+fn import_all(request: &ImportRequest, pools: &[PoolReport]) -> Outcome {
+    let mut outcome = Ok(());
+    for pool in pools {
+        let request = ImportRequest { pool: pool.guid.to_string(), ..request.clone() };
+        if let Err(failure) = mount::in_background(&ServeRequest::Import(request), 0) {
+            outcome = Err(failure);
+        }
+    }
+    outcome
 }
 
 fn print(pool: &PoolReport, out: &mut dyn Write) -> io::Result<()> {

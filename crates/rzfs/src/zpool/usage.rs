@@ -1,8 +1,20 @@
 //! The usage of `zpool`.
 
+use rzfs::setting::POOL_PROPERTIES;
+
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 9] = [
+const COMMANDS: [(&str, &str); 20] = [
     ("version", "\tversion [-j]\n"),
+    ("", ""),
+    (
+        "create",
+        "\tcreate [-fnd] [-o property=value] ... \n\
+         \t    [-O file-system-property=value] ... \n\
+         \t    [-m mountpoint] [-R root] [--size size] [--export] <pool> <vdev> ...\n",
+    ),
+    ("destroy", "\tdestroy [-f] <pool>\n"),
+    ("", ""),
+    ("labelclear", "\tlabelclear [-f] <vdev>\n"),
     ("", ""),
     (
         "list",
@@ -16,21 +28,29 @@ const COMMANDS: [(&str, &str); 9] = [
          \t    [-T d|u] [pool] [interval [count]]\n",
     ),
     ("", ""),
-    ("import", "\timport [-d dir] [-D]\n"),
+    (
+        "import",
+        "\timport [-d dir] [-D]\n\
+         \timport [-o property=value] ... [-d dir] [-DfmN] [-R root]\n\
+         \t    {-a | <pool | id> [newpool]}\n",
+    ),
+    ("export", "\texport [-af] <pool> ...\n"),
+    ("upgrade", "\tupgrade\n\tupgrade -v\n\tupgrade <-a | pool ...>\n"),
+    ("reguid", "\treguid <pool>\n"),
     ("history", "\thistory [-il] [<pool>] ...\n"),
+    ("events", "\tevents [-vH] [pool]\n\tevents -c\n"),
     ("", ""),
     (
         "get",
         "\tget [-Hp] [-j [--json-int, --json-pool-key-guid]] ...\n\
          \t    [-o \"all\" | field[,...]] <\"all\" | property[,...]> <pool> ...\n",
     ),
+    ("set", "\tset <property=value> <pool>\n"),
+    ("sync", "\tsync [pool] ...\n"),
 ];
 
 /// What rzfs adds to every subcommand.
 const DEVICES: &str = "\nAll commands take -d DEVICE... for pools that are not mounted.\n";
-
-/// The properties of pools, as shown after a mistake in a command that takes some.
-const PROPERTIES: &str = include_str!("properties.txt");
 
 /// Everything.
 pub(crate) fn all() -> String {
@@ -47,7 +67,11 @@ pub(crate) fn all() -> String {
 /// The usage of a subcommand.
 pub(crate) fn of(command: &str) -> String {
     let syntax = COMMANDS.iter().find(|(name, _)| *name == command).map_or("", |(_, text)| text);
-    let properties = if matches!(command, "get" | "list") { PROPERTIES } else { "" };
+    let properties = if matches!(command, "get" | "list" | "create" | "set" | "import") {
+        POOL_PROPERTIES
+    } else {
+        ""
+    };
     let gap = if properties.is_empty() { "" } else { "\n" };
     format!("usage:\n{syntax}{gap}{properties}")
 }

@@ -42,6 +42,7 @@ fn pools_of_other_systems_need_force() {
     let (_, images) = reference("g24-zil");
     let directory = rzfs.path("m");
     let words = images.iter().map(|path| path.as_os_str()).chain([directory.as_os_str()]);
+    let words = ["-o".as_ref(), "ro".as_ref()].into_iter().chain(words);
     let refused = rzfs.run(["mount".as_ref()].into_iter().chain(words.clone()));
     assert_eq!(refused.status, 1);
     let err = lines(&refused.err);
@@ -59,7 +60,15 @@ fn keys_that_do_not_fit_are_errors() {
     sample(&image);
     std::fs::write(&key, "let me in please").unwrap();
     let mount = |key: &str| {
-        rzfs.run(["mount", "-k", key, image.to_str().unwrap(), directory.to_str().unwrap()])
+        rzfs.run([
+            "mount",
+            "-o",
+            "ro",
+            "-k",
+            key,
+            image.to_str().unwrap(),
+            directory.to_str().unwrap(),
+        ])
     };
     let key = key.to_str().unwrap();
     let named = mount(&format!("garden/secret={key}"));
@@ -82,7 +91,7 @@ fn mistakes_in_the_command_line_have_status_2() {
     for line in [
         "mount",
         "mount --nonsense x",
-        "mount -o rw x y",
+        "mount -o noexec x y",
         "mount -o arc_max=much x y",
         "mount -o snapshot=tank x y",
         "umount",

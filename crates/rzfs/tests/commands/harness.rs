@@ -61,10 +61,10 @@ impl Rzfs {
         outcome.out
     }
 
-    /// Mounts; warnings are answered.
+    /// Mounts read-only, since images are shared by tests; warnings are answered.
     pub(crate) fn mount<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> String {
-        let mount = [OsStr::new("mount").to_owned()].into_iter();
-        let words = mount.chain(words.into_iter().map(|word| word.as_ref().to_owned()));
+        let mount = ["mount", "-o", "ro"].map(|word| OsStr::new(word).to_owned());
+        let words = mount.into_iter().chain(words.into_iter().map(|word| word.as_ref().to_owned()));
         let outcome = self.run(words);
         assert_eq!(outcome.status, 0, "{outcome:?}");
         outcome.err

@@ -6,3 +6,4 @@ mod golden;
 mod harness;
 mod mounts;
 mod transcripts;
+mod writing;

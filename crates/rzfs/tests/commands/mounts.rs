@@ -165,7 +165,10 @@ fn the_foreground_lasts_until_the_end() {
     let rzfs = Rzfs::new();
     let directory = rzfs.path("mnt");
     let mut command = rzfs.command();
-    command.args(["mount", "--foreground"]).args(reference("g15-removed").1).arg(&directory);
+    command
+        .args(["mount", "--foreground", "-o", "ro"])
+        .args(reference("g15-removed").1)
+        .arg(&directory);
     let mut child = command.spawn().unwrap();
     wait_until("mounted", || is_mounted(&directory));
     assert_eq!(rzfs.daemon("g15"), child.id());
@@ -201,7 +204,7 @@ fn images_need_no_rights_of_root() {
         }
     }
     let run = |words: &[&Path]| outcome(unprivileged(&rzfs, &binary).args(words));
-    let mounted = run(&["mount".as_ref(), &image, &directory]);
+    let mounted = run(&["mount".as_ref(), "-oro".as_ref(), &image, &directory]);
     assert_eq!(mounted.status, 0, "{mounted:?}");
     assert!(is_mounted(&directory));
     let script = "cd \"$1\" && \"$0\" umount garden";

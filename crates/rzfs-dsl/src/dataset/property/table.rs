@@ -68,7 +68,8 @@ impl Form {
     }
 
     /// The value of a stored number.
-    pub(super) fn show_number(self, number: u64) -> PropertyValue {
+    #[must_use]
+    pub fn show_number(self, number: u64) -> PropertyValue {
         let text = |word: &str| PropertyValue::Text(word.to_owned());
         match self {
             Self::Number | Self::Text => PropertyValue::Number(number),

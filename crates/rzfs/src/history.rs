@@ -1,0 +1,7 @@
+//! Command lines as the history of a pool keeps them.
+
+/// A command with its words.
+pub(crate) fn command_line(command: &str, words: &[String]) -> String {
+    let words = words.iter().map(String::as_str);
+    std::iter::once(command).chain(words).collect::<Vec<_>>().join(" ")
+}

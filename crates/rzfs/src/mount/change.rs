@@ -1,0 +1,57 @@
+//! Carrying out what commands have changed of a pool.
+
+mod datasets;
+mod mounts;
+mod pool;
+
+use super::mounted::Open;
+use crate::daemon::Caller;
+use rzfs::protocol::{Change, Refusal};
+use rzfs_dsl::live::Event;
+use std::fmt::Display;
+
+/// Carries out a change, and remembers it in the pool's history; tells what could not be done
+/// besides.
+pub(super) fn carry_out(
+    open: &Open,
+    change: Change,
+    command: Option<String>,
+    caller: Caller,
+) -> Result<Vec<String>, Refusal> {
+    let complaints = match change {
+        Change::Create(new) => datasets::create(open, &new),
+        Change::Destroy { names, force } => datasets::destroy(open, &names, force),
+        Change::Rename { from, to, ancestors, force, leave_mounted } => {
+            let renaming = datasets::Renaming { from, to, ancestors, force, leave_mounted };
+            datasets::rename(open, &renaming)
+        }
+        Change::Set { name, properties, leave_mounted } => {
+            datasets::set(open, &name, &properties, leave_mounted)
+        }
+        Change::Inherit { name, property, received } => {
+            datasets::inherit(open, &name, &property, received)
+        }
+        Change::Mount { name } => mounts::mount(open, &name),
+        Change::MountAll => mounts::mount_all(open),
+        Change::Unmount { target, force } => mounts::unmount(open, &target, force),
+        Change::UnmountAll { force } => mounts::unmount_all(open, force),
+        Change::SetPool { property } => pool::set(open, &property),
+        Change::Upgrade => pool::upgrade(open),
+        Change::Reguid => pool::reguid(open),
+        Change::Sync => pool::sync(open),
+    }?;
+    if let Some(line) = command {
+        let pool = open.writable()?;
+        open.events.note("history_event", [("history_command", line.clone())]);
+        let event = Event::Command { line, user: caller.user.into() };
+        pool.live()
+            .log(event)
+            .map_err(|_| refusal(pool.name(), "pool I/O is currently suspended"))?;
+    }
+    Ok(complaints)
+}
+
+/// `WHAT: REASON`.
+fn refusal(what: impl Display, reason: impl Display) -> Refusal {
+    Refusal { message: format!("{what}: {reason}") }
+}

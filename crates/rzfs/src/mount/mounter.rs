@@ -1,0 +1,231 @@
+//! Making the mounts of a pool.
+
+use super::plan::{Placement, PlannedMount};
+use super::request::{Access, MountOptions};
+use super::snapshots::LiveSnapshots;
+use super::table::DatasetMount;
+use rzfs::WritablePool;
+use rzfs_dsl::dataset::{Dataset, DatasetError};
+use rzfs_fuse::{Access as Users, Mount, Nested, Restrictions};
+use rzfs_zpl::{
+    ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, Files, ReadAhead,
+    SnapshotSource, ZplError,
+};
+use std::any::Any;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+/// A file system and where it goes.
+pub(super) type Planned = (Dataset, PlannedMount);
+
+/// How file systems get into others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Nesting {
+    /// Each has a mount of its own.
+    Mounts,
+    /// They share the mount of the outermost.
+    Grafts,
+}
+
+impl Nesting {
+    /// Only root can mount on a mount that is closed to all but its owner: `fusermount3` acts for
+    /// the owner, but with the rights of root, which the kernel keeps out.
+    fn possible(options: &MountOptions) -> Self {
+        match options.allow_other || rustix::process::geteuid().is_root() {
+            true => Self::Mounts,
+            false => Self::Grafts,
+        }
+    }
+}
+
+/// What all mounts of a pool share.
+#[derive(Debug)]
+pub(super) struct Mounter {
+    pool_version: u64,
+    /// The pool, if it is open for writing.
+    writable: Option<Weak<WritablePool>>,
+    read_ahead: Arc<ReadAhead>,
+    caches: FileCaches,
+    threads: usize,
+    options: MountOptions,
+    placement: Placement,
+    nesting: Nesting,
+    while_mounted: Weak<dyn Any + Send + Sync>,
+}
+
+impl Mounter {
+    /// Mounts hold `while_mounted` as long as they last.
+    pub(super) fn new(
+        pool_version: u64,
+        writable: Option<&Arc<WritablePool>>,
+        options: &MountOptions,
+        placement: &Placement,
+        while_mounted: &Arc<dyn Any + Send + Sync>,
+    ) -> Result<Self, Box<ZplError>> {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        Ok(Self {
+            pool_version,
+            writable: writable.map(Arc::downgrade),
+            read_ahead: ReadAhead::start(threads).map_err(Box::new)?,
+            caches: FileCaches::default(),
+            threads,
+            options: options.clone(),
+            placement: placement.clone(),
+            nesting: Nesting::possible(options),
+            while_mounted: Arc::downgrade(while_mounted),
+        })
+    }
+
+    pub(super) const fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    pub(super) const fn nesting(&self) -> Nesting {
+        self.nesting
+    }
+
+    /// Mounts what is planned, in order. What cannot be mounted is told.
+    pub(super) fn mount_all(&self, planned: &[Planned]) -> (Vec<DatasetMount>, Vec<String>) {
+        let (mut mounts, mut failures) = (Vec::new(), Vec::new());
+        for one in planned {
+            let is_inner = planned.iter().any(|other| other.1.surrounds(&one.1));
+            if self.nesting == Nesting::Grafts && is_inner {
+                continue;
+            }
+            let inside = planned.iter().filter(|other| one.1.surrounds(&other.1)).collect();
+            match self.mount(one, inside, &mut failures) {
+                Ok(mount) => mounts.push(mount),
+                Err(message) => failures.push(message),
+            }
+        }
+        (mounts, failures)
+    }
+
+    /// Mounts a file system; `inside` are those that go below it. What cannot be grafted is added
+    /// to `failures`.
+    fn mount(
+        &self,
+        (dataset, plan): &Planned,
+        inside: Vec<&Planned>,
+        failures: &mut Vec<String>,
+    ) -> Result<DatasetMount, String> {
+        let name = dataset.name();
+        let cannot = |error: &dyn Display| format!("cannot mount '{name}': {error}");
+        let (directory, is_made) = place(&plan.mountpoint)
+            .map_err(|error| cannot(&format_args!("{}: {error}", plan.mountpoint.display())))?;
+        let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
+        let restrictions = self.restrictions(dataset).map_err(|error| cannot(&error))?;
+        let is_changed = file_system.live().is_some() && !restrictions.read_only;
+        let mut options = rzfs_fuse::MountOptions {
+            source: name.to_owned(),
+            access: if self.options.allow_other { Users::Everyone } else { Users::Owner },
+            restrictions,
+            threads: self.threads,
+            mount_points: Vec::new(),
+            while_mounted: self.while_mounted.upgrade(),
+        };
+        let (mut grafted, mut reports) = (Vec::new(), Vec::new());
+        match self.nesting {
+            // In a file system that can be changed the directories are made.
+            Nesting::Mounts if is_changed => {}
+            Nesting::Mounts => options.mount_points = next_below(plan, &inside),
+            Nesting::Grafts => {
+                for (dataset, inner) in inside {
+                    match self.graft(dataset, inner, plan) {
+                        Ok(nested) => {
+                            reports.push((dataset.name().to_owned(), nested.path.clone()));
+                            grafted.push(nested);
+                        }
+                        Err(message) => failures.push(message),
+                    }
+                }
+            }
+        }
+        let mount = Mount::with_nested(file_system, control, grafted, &directory, &options);
+        let mount = mount.map_err(|error| cannot(&error))?;
+        Ok(DatasetMount { dataset: name.to_owned(), mount, grafted: reports, is_made })
+    }
+
+    fn graft(
+        &self,
+        dataset: &Dataset,
+        plan: &PlannedMount,
+        outer: &PlannedMount,
+    ) -> Result<Nested, String> {
+        let cannot = |error: &dyn Display| format!("cannot mount '{}': {error}", dataset.name());
+        let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
+        let path = plan.mountpoint.strip_prefix(&outer.mountpoint);
+        let path = path.map_err(|error| cannot(&error))?.to_owned();
+        Ok(Nested { path, file_system, control })
+    }
+
+    /// What a mount does not let happen.
+    ///
+    /// A pool that is imported is trusted as its properties say; one that is only mounted may come
+    /// from anywhere.
+    fn restrictions(&self, dataset: &Dataset) -> Result<Restrictions, DatasetError> {
+        let is_off = |property| Ok::<_, DatasetError>(dataset.text(property)? == "off");
+        let usual = Restrictions::default();
+        let is_trusted = matches!(self.placement, Placement::Properties { .. })
+            && self.options.access == Access::ReadWrite;
+        Ok(Restrictions {
+            read_only: dataset.is_snapshot() || dataset.text("readonly")? == "on",
+            no_devices: if is_trusted { is_off("devices")? } else { usual.no_devices },
+            no_set_id: if is_trusted { is_off("setuid")? } else { usual.no_set_id },
+            no_execution: is_off("exec")?,
+        })
+    }
+
+    /// Opens a file system, with its `.zfs` unless it is a snapshot.
+    fn open(
+        &self,
+        dataset: &Dataset,
+    ) -> Result<(Files, Option<ControlTree>), Box<dyn std::error::Error>> {
+        let writable = self.writable.as_ref().filter(|_| !dataset.is_snapshot());
+        let (files, snapshots): (Files, Box<dyn SnapshotSource>) = match writable {
+            Some(pool) => {
+                let name = dataset.name();
+                let gone = "the pool is exported";
+                let file_system = pool.upgrade().ok_or(gone)?.file_system(name)?;
+                let snapshots = LiveSnapshots::new(
+                    pool.clone(),
+                    dataset,
+                    self.pool_version,
+                    self.caches.clone(),
+                );
+                (file_system.into(), Box::new(snapshots))
+            }
+            None => {
+                let mut options = FileSystemOptions::of_dataset(dataset, self.pool_version)?;
+                let read_ahead = Some(Arc::clone(&self.read_ahead));
+                options.read_ahead.clone_from(&read_ahead);
+                options.caches = self.caches.clone();
+                let file_system = Arc::new(FileSystem::open(dataset.open_objset()?, options)?);
+                let (head, version) = (dataset.clone(), self.pool_version);
+                let caches = self.caches.clone();
+                let snapshots = DatasetSnapshots::new(head, version, read_ahead, caches);
+                (file_system.into(), Box::new(snapshots))
+            }
+        };
+        let control = (!dataset.is_snapshot()).then(|| ControlTree::new(files.clone(), snapshots));
+        Ok((files, control))
+    }
+}
+
+/// Where below a mount the next mounts are: relative paths.
+fn next_below(outer: &PlannedMount, inside: &[&Planned]) -> Vec<PathBuf> {
+    let is_next = |one: &&&Planned| !inside.iter().any(|between| between.1.surrounds(&one.1));
+    let paths = inside.iter().filter(is_next).map(|one| one.1.mountpoint.as_path());
+    let relative = paths.filter_map(|path| path.strip_prefix(&outer.mountpoint).ok());
+    relative.map(Path::to_owned).collect()
+}
+
+/// The directory to mount at, without symbolic links, and whether it had to be made.
+fn place(directory: &Path) -> std::io::Result<(PathBuf, bool)> {
+    let is_missing = !directory.try_exists()?;
+    if is_missing {
+        std::fs::create_dir_all(directory)?;
+    }
+    Ok((directory.canonicalize()?, is_missing))
+}

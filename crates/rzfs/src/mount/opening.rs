@@ -1,0 +1,284 @@
+//! Opening or making the pool that a process is to serve, and what is to be mounted of it.
+
+use super::keys;
+use super::mounted::{Contents, Lifetime, candidates};
+use super::mounter::Planned;
+use super::plan::{Choice, Placement, PlannedMount, plan};
+use super::request::{Access, ImportRequest, KeyFile, MountOptions, MountRequest, Prompting};
+use super::{FreeSocket, failed};
+use crate::console::{Console, Failure};
+use crate::daemon::Daemon;
+use crate::source::import_failure;
+use crate::zpool::CreateRequest;
+use rzfs::{OpenError, Pool, PoolOptions};
+use rzfs_dsl::import::{DeviceSource, Discovery};
+use rzfs_dsl::live::{Event, NotWritable};
+
+/// A pool that is open, and the socket on which it will be answered for.
+pub(super) struct Opened {
+    pub(super) daemon: Daemon,
+    pub(super) contents: Contents,
+    pub(super) place: Place,
+    /// The event that it begins with.
+    pub(super) event: &'static str,
+}
+
+/// What is mounted of a pool, and how.
+pub(super) struct Place {
+    pub(super) options: MountOptions,
+    pub(super) placement: Placement,
+    pub(super) lifetime: Lifetime,
+    /// Which file systems; none without.
+    choice: Option<Choice>,
+    keys: Vec<KeyFile>,
+    prompting: Prompting,
+    /// Whether it is an error if there is nothing to mount.
+    expects_mounts: bool,
+}
+
+/// `rzfs mount`.
+pub(super) fn mount(request: &MountRequest, console: &mut Console<'_>) -> Result<Opened, Failure> {
+    let mut options = PoolOptions::new().device_paths(&request.devices);
+    if let Some(pool) = &request.pool {
+        options = options.pool(pool);
+    }
+    if request.force {
+        options = options.force();
+    }
+    if let Some(bytes) = request.options.arc_max {
+        options = options.arc_max(bytes);
+    }
+    let found = options.discover();
+    for error in found.unopened() {
+        console.complain(error);
+    }
+    let chosen = options.choose(&found).map_err(failed)?;
+    let socket = FreeSocket::of_pool(chosen.name(), "mount")?;
+    let daemon = socket.bind("mount")?;
+    let forced = "rzfs mount -f";
+    let contents = match request.options.access {
+        Access::ReadOnly => reading(&options, &found, forced, console)?,
+        Access::ReadWrite => {
+            writing(&options, &found, forced).map_err(|failure| with_hint(failure, "rzfs mount"))?
+        }
+    };
+    let placement = match &request.directory {
+        Some(directory) => Placement::Directory(directory.clone()),
+        None => Placement::Properties { root: None },
+    };
+    let place = Place {
+        options: request.options.clone(),
+        placement,
+        lifetime: Lifetime::Mounts,
+        choice: Some(request.choice),
+        keys: request.keys.clone(),
+        prompting: request.prompting,
+        expects_mounts: true,
+    };
+    Ok(Opened { daemon, contents, place, event: "pool_import" })
+}
+
+/// `zpool create`.
+pub(super) fn create(
+    request: &CreateRequest,
+    console: &mut Console<'_>,
+) -> Result<Opened, Failure> {
+    let plan = request.plan(console)?;
+    request.check_mount_point(&plan)?;
+    let daemon = FreeSocket::of_pool(plan.name(), "create")?.bind("create")?;
+    let root = plan.properties().alternate_root.clone();
+    let pool = plan.create().map_err(failed)?;
+    let contents = Contents::writing(pool).map_err(failed)?;
+    Ok(Opened { daemon, contents, place: Place::of_import(root, true), event: "pool_create" })
+}
+
+/// `zpool import`.
+pub(super) fn import(
+    request: &ImportRequest,
+    console: &mut Console<'_>,
+) -> Result<Opened, Failure> {
+    let options = request.options();
+    let found = options.discover();
+    let chosen = options.choose(&found).map_err(failed)?;
+    let name = request.new_name.clone().unwrap_or_else(|| chosen.name().to_owned());
+    let daemon = FreeSocket::of_pool(&name, "import")?.bind("import")?;
+    let contents = match request.access {
+        Access::ReadOnly => reading(&options, &found, "zpool import -f", console)?,
+        Access::ReadWrite => writing(&options, &found, "zpool import -f")
+            .map_err(|failure| with_hint(failure, "zpool import"))?,
+    };
+    let contents = contents.below(request.alternate_root.clone());
+    contents.log(Event::Command { line: request.command.clone(), user: user() });
+    let mut place = Place::of_import(request.alternate_root.clone(), request.mounts);
+    place.options.access = request.access;
+    Ok(Opened { daemon, contents, place, event: "pool_import" })
+}
+
+fn user() -> u64 {
+    rustix::process::geteuid().as_raw().into()
+}
+
+impl Place {
+    /// Mounts of a pool that stays imported: as its properties say, for everybody if that is
+    /// possible.
+    fn of_import(root: Option<std::path::PathBuf>, mounts: bool) -> Self {
+        let is_root = rustix::process::geteuid().is_root();
+        Self {
+            options: MountOptions { allow_other: is_root, ..MountOptions::default() },
+            placement: Placement::Properties { root },
+            lifetime: Lifetime::Import,
+            choice: mounts.then_some(Choice::Automatic),
+            keys: Vec::new(),
+            prompting: Prompting::Never,
+            expects_mounts: false,
+        }
+    }
+}
+
+/// Opens a pool read-only.
+fn reading(
+    options: &PoolOptions,
+    found: &Discovery,
+    forced: &str,
+    console: &mut Console<'_>,
+) -> Result<Contents, Failure> {
+    let pool = options.open_among(found).map_err(|error| open_failure(error, forced))?;
+    if !pool.unreplayed_logs().map_err(failed)?.is_empty() {
+        console.complain(format_args!(
+            "{}: the intent log was not replayed; this is the pool as of txg {}",
+            pool.name(),
+            pool.txg()
+        ));
+    }
+    Ok(Contents::reading(pool))
+}
+
+/// Opens a pool for writing.
+fn writing(options: &PoolOptions, found: &Discovery, forced: &str) -> Result<Contents, Failure> {
+    let pool = options.open_writable_among(found).map_err(|error| open_failure(error, forced))?;
+    Contents::writing(pool).map_err(failed)
+}
+
+fn open_failure(error: OpenError, forced: &str) -> Failure {
+    const EACCES: i32 = 13;
+    const EROFS: i32 = 30;
+    Failure::Failed(match error {
+        OpenError::Import(failure) => import_failure(&failure, forced),
+        OpenError::NotWritable { pool, source } => not_writable(&pool, &source),
+        OpenError::Device(device) if matches!(device.errno(), EACCES | EROFS) => {
+            format!("{device}\nIt can only be read.")
+        }
+        error => error.to_string(),
+    })
+}
+
+/// What OpenZFS says about a pool that it can only read.
+fn not_writable(pool: &str, reason: &NotWritable) -> String {
+    let refused = format!("cannot import '{pool}': unsupported version or feature");
+    match reason {
+        NotWritable::Features { names } => {
+            let features: String = names.iter().map(|name| format!("\t{name}\n")).collect();
+            format!(
+                "This pool uses the following feature(s) not supported by this system:\n\
+                 {features}\
+                 All unsupported features are only required for writing to the pool.\n\
+                 {refused}"
+            )
+        }
+        reason => format!("cannot import '{pool}': {reason}"),
+    }
+}
+
+/// Tells how a pool can be had that cannot be written.
+fn with_hint(failure: Failure, command: &str) -> Failure {
+    let option = if command == "rzfs mount" { "-o ro" } else { "-o readonly=on" };
+    match failure {
+        Failure::Failed(message)
+            if message.contains("required for writing")
+                || message.contains("byte order")
+                || message.contains("intent log")
+                || message.contains("can only be read") =>
+        {
+            Failure::Failed(format!("{message}\nThe pool can be imported using '{option}'."))
+        }
+        failure => failure,
+    }
+}
+
+/// What is to be mounted where, as far as its keys are there.
+pub(super) fn planned(
+    contents: &Contents,
+    place: &Place,
+    console: &mut Console<'_>,
+) -> Result<Vec<Planned>, Failure> {
+    let Some(choice) = place.choice else { return Ok(Vec::new()) };
+    let pool = contents.view().map_err(failed)?;
+    keys::load_named(&pool, &place.keys)?;
+    let planned = match (&place.options.snapshot, &place.placement) {
+        (Some(snapshot), Placement::Directory(directory)) => {
+            let dataset = pool.datasets().open(snapshot).map_err(failed)?.name().to_owned();
+            vec![PlannedMount { dataset, mountpoint: directory.clone() }]
+        }
+        _ => plan(
+            pool.name(),
+            &candidates(pool.datasets()).map_err(failed)?,
+            &place.placement,
+            choice,
+        ),
+    };
+    let planned = with_keys(&pool, planned, place.prompting, console)?;
+    if planned.is_empty() && place.expects_mounts {
+        let name = pool.name();
+        return Err(Failure::Failed(format!("cannot mount '{name}': no file system to mount")));
+    }
+    Ok(planned)
+}
+
+/// Leaves out what has no key.
+fn with_keys(
+    pool: &Pool,
+    planned: Vec<PlannedMount>,
+    prompting: Prompting,
+    console: &mut Console<'_>,
+) -> Result<Vec<Planned>, Failure> {
+    let mut possible = Vec::new();
+    let mut refused = Vec::new();
+    for mount in planned {
+        let dataset = pool.datasets().open(&mount.dataset).map_err(failed)?;
+        let root = dataset.encryption_root().map_err(failed)?;
+        let root = root.map(|root| root.name().to_owned());
+        let is_refused = root.as_ref().is_some_and(|root| refused.contains(root));
+        if !is_refused && keys::obtain(&dataset, prompting, console)? {
+            possible.push((dataset, mount));
+        } else {
+            console
+                .complain(format_args!("'{}' is left out: its key is not loaded", mount.dataset));
+            refused.extend(root);
+        }
+    }
+    Ok(possible)
+}
+
+impl ImportRequest {
+    /// How to find and open the pool.
+    fn options(&self) -> PoolOptions {
+        let mut options = match self.devices.as_slice() {
+            [] => PoolOptions::new().sources(DeviceSource::defaults()),
+            devices => PoolOptions::new().device_paths(devices),
+        };
+        options = options.pool(&self.pool);
+        if self.destroyed {
+            options = options.destroyed();
+        }
+        if self.force {
+            options = options.force();
+        }
+        if self.missing_logs {
+            options = options.without_logs();
+        }
+        match &self.new_name {
+            Some(name) => options.renamed(name),
+            None => options,
+        }
+    }
+}

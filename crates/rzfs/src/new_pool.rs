@@ -1,0 +1,330 @@
+//! Making pools: what `zpool create` does, for programs.
+//!
+//! ```no_run
+//! let pool = rzfs::NewPool::new("tank")
+//!     .vdevs(["mirror", "/srv/a.img", "/srv/b.img"])
+//!     .missing_file_size(1 << 30)
+//!     .property("ashift", "12")
+//!     .root_property("compression", "zstd")
+//!     .create()?;
+//! pool.export()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod name;
+
+pub use error::CreateError;
+pub use name::{PoolNameError, check_pool_name};
+
+use crate::WritablePool;
+use crate::setting::{DefaultFeatures, NewDatasetProperties, NewPoolProperties, SettingError};
+use crate::writable::PoolLock;
+use rzfs_blockdev::OpenOptions;
+use rzfs_dsl::import::HostIdentity;
+use rzfs_dsl::live::{self, Environment, LiveOptions, LivePool, SystemEnvironment};
+use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
+use rzfs_format::config::{LastHost, PoolConfig};
+use rzfs_format::features::Feature;
+use rzfs_format::nvlist::NvList;
+use rzfs_format::pool_state::PoolState;
+use rzfs_format::znode::Timestamp;
+use rzfs_format::{Guid, Txg, VdevId};
+use rzfs_vdev::config::AllocationBias;
+use rzfs_vdev::create::{
+    DeviceOpener, LocalPools, NewDevice, NewVdevs, PlanOptions, TopLayout, VdevSpec,
+};
+use rzfs_vdev::label::NewLabel;
+use rzfs_vdev::{TreeOptions, VdevConfig, VdevTree};
+use rzfs_zpl::live::NewFileSystem;
+use std::sync::Arc;
+
+/// The txg that a pool begins with.
+const FIRST_TXG: Txg = Txg(4);
+
+/// A pool to be made.
+#[derive(Debug, Default)]
+pub struct NewPool {
+    name: String,
+    words: Vec<String>,
+    devices: Option<VdevSpec<NewDevice>>,
+    missing_file_size: Option<u64>,
+    insistence: Insistence,
+    features: DefaultFeatures,
+    properties: Vec<(String, String)>,
+    root_properties: Vec<(String, String)>,
+    local: LocalPools,
+    live: LiveOptions,
+    command: Option<String>,
+}
+
+/// Whether devices are used that seem to be in use, or do not fit together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Insistence {
+    #[default]
+    Careful,
+    /// `-f`.
+    Insisting,
+}
+
+impl NewPool {
+    /// A pool of this name, with OpenZFS's defaults; it needs vdevs.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Its vdevs, in the words of `zpool create`: `mirror A B`, `raidz2 A B C D`, `A log B`, ...
+    /// Files have to exist, unless [`NewPool::missing_file_size`] is given.
+    #[must_use]
+    pub fn vdevs<W: AsRef<str>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        self.words.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
+        self
+    }
+
+    /// Its vdevs, of devices that are open already: memory, say.
+    #[must_use]
+    pub fn open_vdevs(mut self, devices: VdevSpec<NewDevice>) -> Self {
+        self.devices = Some(devices);
+        self
+    }
+
+    /// Files that do not exist are made with this size in bytes, sparse; they are removed again if
+    /// the pool is not made.
+    #[must_use]
+    pub const fn missing_file_size(mut self, bytes: u64) -> Self {
+        self.missing_file_size = Some(bytes);
+        self
+    }
+
+    /// Uses devices that seem to hold something else, and vdevs of different redundancy (`-f`).
+    #[must_use]
+    pub const fn force(mut self) -> Self {
+        self.insistence = Insistence::Insisting;
+        self
+    }
+
+    /// Enables no feature but those that properties name (`-d`).
+    #[must_use]
+    pub const fn without_features(mut self) -> Self {
+        self.features = DefaultFeatures::None;
+        self
+    }
+
+    /// Sets a property of the pool (`-o`): `ashift`, `feature@...`, `compatibility`, ...
+    #[must_use]
+    pub fn property(mut self, name: &str, value: &str) -> Self {
+        self.properties.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets a property of the pool's root file system (`-O`), which others inherit.
+    #[must_use]
+    pub fn root_property(mut self, name: &str, value: &str) -> Self {
+        self.root_properties.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Pools that are in use on this host; their devices are not taken.
+    #[must_use]
+    pub fn local_pools(mut self, local: LocalPools) -> Self {
+        self.local = local;
+        self
+    }
+
+    /// What the open pool does with memory and threads.
+    #[must_use]
+    pub const fn live_options(mut self, options: LiveOptions) -> Self {
+        self.live = options;
+        self
+    }
+
+    /// The command that the pool's history begins with; otherwise one is made up.
+    #[must_use]
+    pub fn command(mut self, line: &str) -> Self {
+        self.command = Some(line.to_owned());
+        self
+    }
+
+    /// Makes the pool, which is open for writing then.
+    ///
+    /// # Errors
+    /// [`CreateError`]. Devices have not been written, unless writing itself failed.
+    pub fn create(self) -> Result<WritablePool, CreateError> {
+        self.plan()?.create()
+    }
+
+    /// Checks everything, and opens the devices; nothing is written yet.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn plan(self) -> Result<PlannedPool, CreateError> {
+        let pairs = |list: &[(String, String)]| list.to_owned();
+        let fail = |source| CreateError::Setting { pool: self.name.clone(), source };
+        let properties = pairs(&self.properties);
+        let words = properties.iter().map(|(name, value)| (&**name, &**value));
+        let properties = NewPoolProperties::parse(words, self.features).map_err(fail)?;
+        let root = pairs(&self.root_properties);
+        let words = root.iter().map(|(name, value)| (&**name, &**value));
+        let root = NewDatasetProperties::parse(words).map_err(fail)?;
+        if root.features().any(|feature| !properties.features.contains(&feature)) {
+            return Err(fail(SettingError::NeedsUpgrade));
+        }
+        let mut opener = DeviceOpener::new(OpenOptions::new(), self.missing_file_size);
+        let devices = match self.devices.clone() {
+            Some(devices) => devices,
+            None => {
+                let spec = VdevSpec::parse(&self.words)?;
+                spec.check_new_pool()?;
+                spec.open(&mut opener)?
+            }
+        };
+        let objections = devices.objections(None, &self.local);
+        match self.insistence {
+            Insistence::Insisting => objections.overridden(),
+            Insistence::Careful => objections,
+        }
+        .into_result()?;
+        if let Some(feature) = needed(&devices).find(|one| !properties.features.contains(one)) {
+            return Err(CreateError::MissingFeature { pool: self.name, feature });
+        }
+        check_pool_name(&self.name)
+            .map_err(|source| CreateError::Name { pool: self.name.clone(), source })?;
+        Ok(PlannedPool { new: self, properties, root, opener, devices })
+    }
+}
+
+/// The features that vdevs need.
+fn needed(devices: &VdevSpec<NewDevice>) -> impl Iterator<Item = Feature> {
+    devices.tops.iter().flat_map(|top| {
+        let draid = matches!(top.layout, TopLayout::Draid { .. }).then_some(Feature::Draid);
+        let is_class = matches!(top.bias, Some(AllocationBias::Special | AllocationBias::Dedup));
+        draid.into_iter().chain(is_class.then_some(Feature::AllocationClasses))
+    })
+}
+
+/// A pool whose properties are checked and whose devices are open.
+#[derive(Debug)]
+pub struct PlannedPool {
+    new: NewPool,
+    properties: NewPoolProperties,
+    root: NewDatasetProperties,
+    opener: DeviceOpener,
+    devices: VdevSpec<NewDevice>,
+}
+
+impl PlannedPool {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.new.name
+    }
+
+    /// Its vdevs.
+    #[must_use]
+    pub const fn devices(&self) -> &VdevSpec<NewDevice> {
+        &self.devices
+    }
+
+    /// Its properties.
+    #[must_use]
+    pub const fn properties(&self) -> &NewPoolProperties {
+        &self.properties
+    }
+
+    /// Writes the labels and the first txgs.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create(mut self) -> Result<WritablePool, CreateError> {
+        let environment = Arc::new(SystemEnvironment::new(HostIdentity::of_system()));
+        let plan = PlanOptions { ashift: self.properties.ashift, ..PlanOptions::default() };
+        let fail = |source| CreateError::Plan { pool: self.new.name.clone(), source };
+        let mut new = self.devices.plan(&plan, &mut || environment.random()).map_err(fail)?;
+        let guid = environment.guid();
+        let in_use = || CreateError::InUse { pool: self.new.name.clone() };
+        let lock = PoolLock::take(guid).ok_or_else(in_use)?;
+        let config = self.config(guid, &*environment);
+        let vdevs = label(&mut new, &config)?;
+        let now = i64::try_from(environment.now()).unwrap_or(i64::MAX);
+        let now = Timestamp { seconds: now, nanoseconds: 0 };
+        let owner = NewFileSystem {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            ..NewFileSystem::new(now, 0)
+        };
+        let contents = self.root.contents(&owner, now, environment.random());
+        let stored = self.root.stored.iter();
+        let pool = live::NewPool {
+            config,
+            features: self.properties.features.clone(),
+            vdevs,
+            auxiliary: auxiliary(&new),
+            properties: std::mem::take(&mut self.properties.stored),
+            root_properties: stored.map(|one| (one.name.clone(), one.value.clone())).collect(),
+            root: &contents,
+            command: (self.command(), owner.uid.into()),
+        };
+        let fail = |source| CreateError::Live { pool: self.new.name.clone(), source };
+        let shared = Arc::clone(&environment);
+        let pool = LivePool::create(pool, shared, &self.new.live).map_err(fail)?;
+        self.opener.keep_files();
+        let pool = WritablePool::new(pool, environment, lock);
+        Ok(pool.with_alternate_root(self.properties.alternate_root))
+    }
+
+    /// What labels say of the pool.
+    fn config(&self, guid: Guid, environment: &dyn Environment) -> PoolConfig {
+        let host = environment.host();
+        PoolConfig {
+            version: self.properties.version,
+            name: self.new.name.clone(),
+            state: PoolState::Active,
+            txg: Txg(0),
+            guid,
+            errata: Some(0),
+            comment: self.properties.comment.clone(),
+            compatibility: self.properties.compatibility.clone(),
+            host: LastHost { id: host.id.into(), name: host.name.clone() },
+            vdev_children: None,
+            holes: Vec::new(),
+            split_guid: None,
+            features_for_read: Some(Vec::new()),
+            vdev_tree: NvList::new(),
+        }
+    }
+
+    /// The command for the history.
+    fn command(&self) -> String {
+        let made_up = || format!("zpool create {} {}", self.new.name, self.new.words.join(" "));
+        self.new.command.clone().unwrap_or_else(made_up)
+    }
+}
+
+/// Makes a tree of new vdevs and writes their first labels.
+fn label(new: &mut NewVdevs, config: &PoolConfig) -> Result<Arc<VdevTree>, CreateError> {
+    let root = new.root(config.guid, FIRST_TXG);
+    let tree = VdevTree::open(root, &new.devices, TreeOptions::default())?;
+    for (vdev, bias) in new.take_biases() {
+        if let Ok(vdev) = u32::try_from(vdev) {
+            tree.set_allocation_bias(VdevId(vdev), bias);
+        }
+    }
+    new.clear_boot_blocks()?;
+    tree.write_new_labels(config, tree.top_levels(), None, FIRST_TXG)?;
+    NewLabel::write_all(&new.auxiliary_labels(config.version)?, None)?;
+    Ok(Arc::new(tree))
+}
+
+/// Its hot spares, then its cache devices.
+fn auxiliary(new: &NewVdevs) -> Vec<AuxiliaryVdev> {
+    let spares = new.spares.iter().map(|vdev| (AuxiliaryKind::Spare, vdev));
+    let caches = new.caches.iter().map(|vdev| (AuxiliaryKind::Cache, vdev));
+    let vdev = |(kind, config): (AuxiliaryKind, &VdevConfig)| AuxiliaryVdev {
+        kind,
+        config: config.clone(),
+        device: new.devices.get(&config.guid).cloned(),
+        state: AuxiliaryState::Available,
+    };
+    spares.chain(caches).map(vdev).collect()
+}

@@ -1,0 +1,79 @@
+//! Why a pool is not made.
+
+use super::PoolNameError;
+use crate::setting::SettingError;
+use rzfs_blockdev::DeviceError;
+use rzfs_dsl::live::LiveError;
+use rzfs_format::features::Feature;
+use rzfs_vdev::ConfigError;
+use rzfs_vdev::create::{Objections, OpenFailure, PlanError, SpecError};
+use rzfs_vdev::label::LabelError;
+
+/// Why a pool is not made; the messages are those of `zpool create`.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The words do not describe vdevs.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A device cannot be had.
+    #[error(transparent)]
+    Open(#[from] OpenFailure),
+    /// Something speaks against using the devices.
+    #[error(transparent)]
+    Objections(#[from] Objections),
+    /// The pool cannot have the name.
+    #[error("cannot create '{pool}': {source}")]
+    Name {
+        /// The name.
+        pool: String,
+        /// Why not.
+        source: PoolNameError,
+    },
+    /// A property cannot have its value.
+    #[error("cannot create '{pool}': {source}")]
+    Setting {
+        /// The pool.
+        pool: String,
+        /// Why not.
+        source: SettingError,
+    },
+    /// The vdevs need a feature that the pool would not have.
+    #[error("cannot create '{pool}': its vdevs need the feature '{feature}'")]
+    MissingFeature {
+        /// The pool.
+        pool: String,
+        /// The feature.
+        feature: Feature,
+    },
+    /// The devices cannot become vdevs.
+    #[error("cannot create '{pool}': {source}")]
+    Plan {
+        /// The pool.
+        pool: String,
+        /// Why not.
+        source: PlanError,
+    },
+    /// Somebody writes a pool with the guid that was drawn.
+    #[error("cannot create '{pool}': pool is busy")]
+    InUse {
+        /// The pool.
+        pool: String,
+    },
+    /// The vdevs cannot be opened.
+    #[error(transparent)]
+    Vdev(#[from] ConfigError),
+    /// A disk's first blocks cannot be cleared.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The labels cannot be written.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    /// The first txgs cannot be written.
+    #[error("cannot create '{pool}': {source}")]
+    Live {
+        /// The pool.
+        pool: String,
+        /// Why not.
+        source: LiveError,
+    },
+}

@@ -1,0 +1,118 @@
+//! What commands have changed of a pool that is imported for writing.
+
+use serde::{Deserialize, Serialize};
+
+/// A property and its value, as typed.
+pub type Pair = (String, String);
+
+/// A change of a pool or of its datasets. Names are full names.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// A new file system.
+    Create(NewFileSystem),
+    /// Datasets are destroyed, in this order: what is below others comes first.
+    Destroy {
+        /// Their names.
+        names: Vec<String>,
+        /// Detach mounts that are in use.
+        force: bool,
+    },
+    /// A dataset and all below it get another name.
+    Rename {
+        /// Its name.
+        from: String,
+        /// Its new name.
+        to: String,
+        /// Make the datasets above the new name that are missing.
+        ancestors: bool,
+        /// Detach mounts that are in use.
+        force: bool,
+        /// Mounts stay where they are.
+        leave_mounted: bool,
+    },
+    /// Properties of a dataset are set, all or none of them.
+    Set {
+        /// The dataset.
+        name: String,
+        /// The properties.
+        properties: Vec<Pair>,
+        /// Mounts stay where they are.
+        leave_mounted: bool,
+    },
+    /// A property of a dataset gets its inherited value.
+    Inherit {
+        /// The dataset.
+        name: String,
+        /// The property.
+        property: String,
+        /// That of a send stream, if there is one.
+        received: bool,
+    },
+    /// A file system is mounted.
+    Mount {
+        /// Its name.
+        name: String,
+    },
+    /// Everything is mounted that is mounted by itself.
+    MountAll,
+    /// A mount is ended.
+    Unmount {
+        /// Name of the file system, or the directory.
+        target: String,
+        /// Detach it if it is in use.
+        force: bool,
+    },
+    /// All mounts are ended; the pool stays.
+    UnmountAll {
+        /// Detach what is in use.
+        force: bool,
+    },
+    /// A property of the pool is set.
+    SetPool {
+        /// The property and its value.
+        property: Pair,
+    },
+    /// All features are enabled that the property `compatibility` allows.
+    Upgrade,
+    /// The pool gets another guid.
+    Reguid,
+    /// Everything that was changed so far is written.
+    Sync,
+}
+
+/// A file system that is to be made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewFileSystem {
+    /// Its name.
+    pub name: String,
+    /// Its own properties.
+    pub properties: Vec<Pair>,
+    /// Make the file systems above it that are missing; it may exist itself.
+    pub ancestors: bool,
+    /// Do not mount it.
+    pub leave_unmounted: bool,
+}
+
+/// Something that happened to a pool since it was opened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EventReport {
+    /// Its class, as in `sysevent.fs.zfs.pool_import`.
+    pub class: String,
+    /// Seconds since 1970.
+    pub seconds: u64,
+    /// And nanoseconds.
+    pub nanoseconds: u32,
+    /// What is known about it, in order.
+    pub details: Vec<(String, EventDetail)>,
+}
+
+/// A detail of an event.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventDetail {
+    /// A text.
+    Text(String),
+    /// A number.
+    Number(u64),
+}

@@ -1,0 +1,208 @@
+//! Properties as they are typed: which may be set, what their values may be, and what is stored
+//! for them (spec 09, sections 3.3 and 5).
+//!
+//! The tables that OpenZFS's usage prints say which properties can be set and describe their
+//! values; they are read here, so that messages and usage agree.
+
+mod dataset;
+mod pool;
+mod rules;
+
+pub use dataset::{DatasetSetting, NewDatasetProperties, Occasion};
+pub use pool::{DefaultFeatures, NewPoolProperties, PoolSetting};
+
+use crate::quantity::SizeError;
+
+/// The properties of datasets, as `zfs` shows them after a mistake.
+pub const DATASET_PROPERTIES: &str = include_str!("setting/dataset.txt");
+
+/// The properties of pools, as `zpool` shows them after a mistake.
+pub const POOL_PROPERTIES: &str = include_str!("setting/pool.txt");
+
+/// Why a property cannot be set; the messages are OpenZFS's, as far as it has them.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SettingError {
+    /// No property has the name.
+    #[error("invalid property '{0}'")]
+    Unknown(String),
+    /// It cannot be set, or not any more.
+    #[error("'{0}' is readonly")]
+    ReadOnly(String),
+    /// Datasets of this kind do not have it.
+    #[error("'{0}' does not apply to datasets of this type")]
+    NotApplicable(String),
+    /// Not one of its words.
+    #[error("'{name}' must be one of '{values}'")]
+    Word {
+        /// The property.
+        name: String,
+        /// Its words.
+        values: String,
+    },
+    /// Not a number.
+    #[error(transparent)]
+    Number(#[from] SizeError),
+    /// Not a power of two within bounds.
+    #[error("'{name}' must be power of 2 from {min} to {max}")]
+    PowerOfTwo {
+        /// The property.
+        name: String,
+        /// The smallest value.
+        min: String,
+        /// The largest value.
+        max: String,
+    },
+    /// Neither 0 nor a power of two within bounds.
+    #[error("invalid '{name}={value}' property: must be zero or a power of 2 from 512B to 16M")]
+    SmallBlocks {
+        /// The property.
+        name: String,
+        /// The number.
+        value: u64,
+    },
+    /// A limit of 0.
+    #[error("use 'none' to disable {0}")]
+    UseNone(String),
+    /// Not a place to mount at.
+    #[error("'{0}' must be an absolute path, 'none', or 'legacy'")]
+    MountPoint(String),
+    /// `keylocation` where there is no key.
+    #[error("keylocation may only be set on encryption roots")]
+    KeyLocation,
+    /// A text of more than 8191 bytes.
+    #[error("property value too long")]
+    ValueTooLong,
+    /// A name of more than 255 bytes.
+    #[error("property name '{0}' is too long")]
+    NameTooLong(String),
+    /// A name of a user property with characters that it cannot have.
+    #[error("invalid property '{0}'")]
+    UserName(String),
+    /// The feature that the value needs is not enabled.
+    #[error("pool and or dataset must be upgraded to set this property or value")]
+    NeedsUpgrade,
+    /// Something that this software does not write.
+    #[error("property '{name}' cannot be set to '{value}': it is only read by this software")]
+    NotWritten {
+        /// The property.
+        name: String,
+        /// The value.
+        value: String,
+    },
+    /// A number out of bounds.
+    #[error("property '{name}' number {value} is invalid{}", hint(name))]
+    PoolNumber {
+        /// The property.
+        name: String,
+        /// What was typed.
+        value: String,
+    },
+    /// A property of pools that only an import can have.
+    #[error("property '{0}' can only be set at import time")]
+    ImportTime(String),
+    /// A property of pools that only a new one can have.
+    #[error("property '{0}' can only be set during pool creation or import")]
+    CreationOrImport(String),
+    /// A property of pools that needs the pool to be there.
+    #[error("property '{0}' cannot be set at creation time")]
+    NotAtCreation(String),
+    /// A feature that nobody knows.
+    #[error("feature '{0}' unsupported by kernel")]
+    UnknownFeature(String),
+    /// A feature can be switched on, and off before the pool is there.
+    #[error("property '{0}' can only be set to 'enabled' or 'disabled'")]
+    FeatureWord(String),
+    /// Features of a pool stay enabled.
+    #[error("property '{0}' can only be set to 'disabled' at creation time")]
+    FeatureDisabled(String),
+    /// A comment with control characters.
+    #[error("comment may only have printable characters")]
+    Unprintable,
+    /// A long comment.
+    #[error("comment must not exceed 32 characters")]
+    CommentTooLong,
+    /// A file whose features decide cannot be used.
+    #[error(transparent)]
+    Compatibility(#[from] rzfs_dsl::pool::compatibility::CompatibilityError),
+    /// A path that is none.
+    #[error("property '{name}' must be empty, an absolute path, or 'none'")]
+    Path {
+        /// The property.
+        name: String,
+    },
+    /// A place below which a pool cannot be mounted.
+    #[error("bad alternate root '{0}'")]
+    AlternateRoot(String),
+    /// A name that is no file system of the pool.
+    #[error("'{0}' is an invalid name")]
+    BootFileSystem(String),
+    /// A property of pools without the name of one.
+    #[error("property '{0}' is not a valid pool or vdev property")]
+    UnknownPool(String),
+    /// A property of a new pool's file system without the name of one.
+    #[error("property '{0}' is not a valid filesystem property")]
+    UnknownFileSystem(String),
+    /// The same property twice.
+    #[error("property '{0}' specified multiple times")]
+    Repeated(String),
+}
+
+fn hint(name: &str) -> &'static str {
+    match name {
+        "ashift" => ", only values between 9 and 16 are allowed.",
+        _ => ".",
+    }
+}
+
+/// Whether a property of a table can be set at any time; none if there is no such property.
+#[must_use]
+pub fn can_be_set(table: &str, name: &str) -> Option<bool> {
+    row(table, name).map(|row| row.can_change)
+}
+
+/// A row of the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Row<'t> {
+    /// Whether it can be set at any time.
+    pub(crate) can_change: bool,
+    /// Its values in words.
+    pub(crate) values: &'t str,
+}
+
+/// The row of a property in a table.
+pub(crate) fn row<'t>(table: &'t str, name: &str) -> Option<Row<'t>> {
+    let mut lines = table.lines().filter_map(|line| line.strip_prefix('\t'));
+    lines.find_map(|line| {
+        let (first, rest) = line.split_once(' ')?;
+        let (edit, mut rest) = rest.trim_start().split_once(' ')?;
+        if first != name || !matches!(edit, "YES" | "NO") {
+            return None;
+        }
+        // The table of datasets has a column more.
+        rest = rest.trim_start();
+        for inherit in ["YES ", "NO "] {
+            rest = rest.strip_prefix(inherit).unwrap_or(rest).trim_start();
+        }
+        Some(Row { can_change: edit == "YES", values: rest })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_can_be_read() {
+        let atime = row(DATASET_PROPERTIES, "atime").unwrap();
+        assert_eq!(atime, Row { can_change: true, values: "on | off" });
+        let used = row(DATASET_PROPERTIES, "used").unwrap();
+        assert_eq!(used, Row { can_change: false, values: "<size>" });
+        let failmode = row(POOL_PROPERTIES, "failmode").unwrap();
+        assert_eq!(failmode, Row { can_change: true, values: "wait | continue | panic" });
+        assert_eq!(row(DATASET_PROPERTIES, "bogus"), None);
+        assert_eq!(row(DATASET_PROPERTIES, "PROPERTY"), None);
+        for native in rzfs_dsl::dataset::property::SETTABLE {
+            assert!(row(DATASET_PROPERTIES, native.name).is_some(), "{}", native.name);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Settings of datasets.
+
+use super::rules::stored;
+use super::{DATASET_PROPERTIES, SettingError, row};
+use rzfs_dsl::dataset::DatasetKind;
+use rzfs_dsl::dataset::property::{NativeProperty, SETTABLE};
+use rzfs_format::features::Feature;
+use rzfs_format::znode::Timestamp;
+use rzfs_zap::{Normalization, ZapValue};
+use rzfs_zpl::CaseSensitivity;
+use rzfs_zpl::live::NewFileSystem;
+
+/// Longest value of a property, in bytes.
+pub(super) const MAX_VALUE: usize = 8191;
+/// Longest name of a property, in bytes.
+const MAX_NAME: usize = 255;
+/// Largest block without the feature for larger ones.
+const OLD_MAX_BLOCK: u64 = 128 << 10;
+
+/// Properties that a file system gets when it is made, once for all, and keeps itself.
+const OF_CONTENTS: [&str; 4] = ["casesensitivity", "normalization", "utf8only", "version"];
+
+/// When a property is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Occasion {
+    /// With a new dataset.
+    Creation,
+    /// Later.
+    Change,
+}
+
+/// A property of a dataset and the value that it is to have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DatasetSetting {
+    /// Its full name.
+    pub name: String,
+    /// What the ZAP of the dataset's directory has for it.
+    pub value: ZapValue,
+}
+
+impl DatasetSetting {
+    /// Understands the value of a property for a dataset of this kind.
+    ///
+    /// # Errors
+    /// [`SettingError`] with OpenZFS's message.
+    pub fn parse(
+        name: &str,
+        word: &str,
+        kind: DatasetKind,
+        occasion: Occasion,
+    ) -> Result<Self, SettingError> {
+        let setting = |value| Self { name: name.to_owned(), value };
+        if name.contains(':') {
+            return user(name, word).map(|()| setting(word.into()));
+        }
+        let row = row(DATASET_PROPERTIES, name);
+        let row = row.ok_or_else(|| SettingError::Unknown(name.to_owned()))?;
+        let property = native(name).ok_or_else(|| SettingError::ReadOnly(name.to_owned()))?;
+        let is_possible = row.can_change || occasion == Occasion::Creation;
+        if !is_possible || name == "version" && occasion == Occasion::Change {
+            return Err(SettingError::ReadOnly(name.to_owned()));
+        }
+        if !property.applies.to(kind) {
+            return Err(SettingError::NotApplicable(name.to_owned()));
+        }
+        let value = match (name, word) {
+            // A new file system has the newest version.
+            ("version", "5" | "current") => 5.into(),
+            _ => stored(DATASET_PROPERTIES, property, word)?,
+        };
+        if is_only_read(name, &value) {
+            let (name, value) = (name.to_owned(), word.to_owned());
+            return Err(SettingError::NotWritten { name, value });
+        }
+        Ok(setting(value))
+    }
+
+    /// The feature without which a pool cannot have the value.
+    #[must_use]
+    pub fn feature(&self) -> Option<Feature> {
+        let number = self.value.first_u64()?;
+        match (self.name.as_str(), number) {
+            ("recordsize" | "special_small_blocks", OLD_MAX_BLOCK..) if number > OLD_MAX_BLOCK => {
+                Some(Feature::LargeBlocks)
+            }
+            ("dnodesize", 1..) => Some(Feature::LargeDnode),
+            ("checksum", 11) => Some(Feature::Sha512),
+            ("checksum", 12) => Some(Feature::Skein),
+            ("checksum", 13) => Some(Feature::EdonR),
+            ("checksum", 14) => Some(Feature::Blake3),
+            ("compression", 15) => Some(Feature::Lz4Compress),
+            ("compression", stored) if stored & 0x7f == 16 => Some(Feature::ZstdCompress),
+            ("longname", 1) => Some(Feature::LongName),
+            ("filesystem_limit" | "snapshot_limit", _) => Some(Feature::FilesystemLimits),
+            _ => None,
+        }
+    }
+}
+
+/// The property with this name among those that are stored.
+fn native(name: &str) -> Option<&'static NativeProperty> {
+    SETTABLE.iter().find(|property| property.name == name)
+}
+
+/// Whether this software reads what comes of a value but cannot make it.
+fn is_only_read(name: &str, value: &ZapValue) -> bool {
+    const OFF: u64 = 2;
+    match name {
+        "encryption" | "dedup" => value.first_u64() != Some(OFF),
+        "keyformat" | "pbkdf2iters" => value.first_u64() != Some(0),
+        "version" => value.first_u64() != Some(5),
+        _ => false,
+    }
+}
+
+/// Whether a user property can have the name and the value.
+pub(super) fn user(name: &str, word: &str) -> Result<(), SettingError> {
+    let is_possible =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b":+-._".contains(&byte);
+    if name.len() > MAX_NAME {
+        Err(SettingError::NameTooLong(name.to_owned()))
+    } else if !name.bytes().all(is_possible) || name.starts_with('-') {
+        Err(SettingError::UserName(name.to_owned()))
+    } else if word.len() > MAX_VALUE {
+        Err(SettingError::ValueTooLong)
+    } else {
+        Ok(())
+    }
+}
+
+/// The properties of a new file system.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NewDatasetProperties {
+    /// Those that its directory stores.
+    pub stored: Vec<DatasetSetting>,
+    /// How names are compared; else as in its parent.
+    pub case: Option<CaseSensitivity>,
+    /// How names are normalised; else as in its parent.
+    pub normalization: Option<Normalization>,
+    /// Whether names must be UTF-8; else as in its parent.
+    pub utf8_only: Option<bool>,
+}
+
+impl NewDatasetProperties {
+    /// Understands properties and values.
+    ///
+    /// # Errors
+    /// [`SettingError`] with OpenZFS's message.
+    pub fn parse<'p>(
+        pairs: impl IntoIterator<Item = (&'p str, &'p str)>,
+    ) -> Result<Self, SettingError> {
+        let mut properties = Self::default();
+        for (name, word) in pairs {
+            let kind = DatasetKind::FileSystem;
+            let setting = DatasetSetting::parse(name, word, kind, Occasion::Creation)?;
+            properties.take(setting);
+        }
+        Ok(properties)
+    }
+
+    fn take(&mut self, setting: DatasetSetting) {
+        let number = setting.value.first_u64().unwrap_or(0);
+        match setting.name.as_str() {
+            "casesensitivity" => {
+                self.case = Some(match number {
+                    1 => CaseSensitivity::Insensitive,
+                    2 => CaseSensitivity::Mixed,
+                    _ => CaseSensitivity::Sensitive,
+                });
+            }
+            "normalization" => self.normalization = Normalization::from_flags(number).ok(),
+            "utf8only" => self.utf8_only = Some(number != 0),
+            name if OF_CONTENTS.contains(&name) => {}
+            // What is off already is not stored.
+            "encryption" | "keyformat" | "keylocation" | "pbkdf2iters" => {}
+            _ => self.stored.push(setting),
+        }
+    }
+
+    /// The first objects of the file system. `parent` gives what was not said.
+    #[must_use]
+    pub fn contents(&self, parent: &NewFileSystem, now: Timestamp, seed: u64) -> NewFileSystem {
+        NewFileSystem {
+            case: self.case.unwrap_or(parent.case),
+            normalization: self.normalization.unwrap_or(parent.normalization),
+            utf8_only: self.utf8_only.unwrap_or(parent.utf8_only),
+            now,
+            seed,
+            ..*parent
+        }
+    }
+
+    /// The features without which the pool cannot have them.
+    pub fn features(&self) -> impl Iterator<Item = Feature> {
+        self.stored.iter().filter_map(DatasetSetting::feature)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(name: &str, word: &str) -> Result<DatasetSetting, SettingError> {
+        DatasetSetting::parse(name, word, DatasetKind::FileSystem, Occasion::Change)
+    }
+
+    #[test]
+    fn only_what_can_be_set_is_set() {
+        let message = |name: &str, word: &str| change(name, word).unwrap_err().to_string();
+        assert_eq!(message("bogus", "1"), "invalid property 'bogus'");
+        assert_eq!(message("used", "1"), "'used' is readonly");
+        assert_eq!(message("casesensitivity", "mixed"), "'casesensitivity' is readonly");
+        assert_eq!(message("volsize", "1G"), "'volsize' does not apply to datasets of this type");
+        assert_eq!(message("Has:Capitals", ""), "invalid property 'Has:Capitals'");
+        assert!(matches!(change("dedup", "on"), Err(SettingError::NotWritten { .. })));
+        assert_eq!(change("dedup", "off").unwrap().value, 2.into());
+        assert_eq!(change("org.example:note", "a b").unwrap().value, "a b".into());
+        let long = "x".repeat(MAX_VALUE + 1);
+        assert_eq!(change("a:b", &long), Err(SettingError::ValueTooLong));
+    }
+
+    #[test]
+    fn a_new_file_system_has_properties_of_two_sorts() {
+        let pairs = [("normalization", "formD"), ("casesensitivity", "mixed"), ("atime", "off")];
+        let properties = NewDatasetProperties::parse(pairs).unwrap();
+        assert_eq!(properties.stored.len(), 1);
+        assert_eq!(properties.case, Some(CaseSensitivity::Mixed));
+        let parent = NewFileSystem::new(Timestamp::default(), 1);
+        let contents = properties.contents(&parent, Timestamp::default(), 2);
+        assert_eq!(contents.normalization.flags(), 0x10);
+        assert!(!contents.utf8_only);
+    }
+
+    #[test]
+    fn some_values_need_features() {
+        let feature = |name, word| change(name, word).unwrap().feature();
+        assert_eq!(feature("recordsize", "128K"), None);
+        assert_eq!(feature("recordsize", "1M"), Some(Feature::LargeBlocks));
+        assert_eq!(feature("compression", "zstd-fast-10"), Some(Feature::ZstdCompress));
+        assert_eq!(feature("dnodesize", "legacy"), None);
+        assert_eq!(feature("dnodesize", "auto"), Some(Feature::LargeDnode));
+    }
+}

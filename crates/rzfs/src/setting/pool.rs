@@ -1,0 +1,279 @@
+//! Settings of pools.
+
+use super::{POOL_PROPERTIES, SettingError, dataset, row};
+use crate::quantity::parse_size;
+use rzfs_dsl::pool::compatibility;
+use rzfs_format::features::{Feature, Release};
+use rzfs_format::uberblock::FEATURES_VERSION;
+use rzfs_zap::ZapValue;
+use std::path::PathBuf;
+
+/// The newest version before feature flags, and the oldest whose file systems this software
+/// writes: both have system attributes.
+const OLD_VERSIONS: std::ops::RangeInclusive<u64> = 26..=28;
+const MAX_COMMENT: usize = 32;
+/// Of the table of deduplicated blocks: as large as its vdevs.
+const AUTOMATIC: u64 = u64::MAX;
+
+/// A property of a pool and what it is to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PoolSetting {
+    /// What the MOS keeps among the pool's properties.
+    Stored {
+        /// The property.
+        name: String,
+        /// Its value.
+        value: ZapValue,
+    },
+    /// The text that listings show.
+    Comment(Option<String>),
+    /// The feature sets that the pool is to stay within.
+    Compatibility(Option<String>),
+    /// A feature is switched on.
+    Feature(Feature),
+    /// A new pool does not have a feature.
+    WithoutFeature(Feature),
+    /// The version.
+    Version(u64),
+    /// The file system that a system boots from.
+    BootFileSystem(String),
+    /// The directory below which everything is mounted.
+    AlternateRoot(PathBuf),
+    /// Where OpenZFS would remember that the pool is imported; nobody does here.
+    CacheFile,
+}
+
+impl PoolSetting {
+    /// Understands the value of a property for a pool that is there.
+    ///
+    /// # Errors
+    /// [`SettingError`] with OpenZFS's message.
+    pub fn parse(name: &str, word: &str) -> Result<Self, SettingError> {
+        match Self::of_words(name, word)? {
+            Self::WithoutFeature(_) => Err(SettingError::FeatureDisabled(name.to_owned())),
+            Self::AlternateRoot(_) => Err(SettingError::CreationOrImport(name.to_owned())),
+            setting => Ok(setting),
+        }
+    }
+
+    fn of_words(name: &str, word: &str) -> Result<Self, SettingError> {
+        let text = |word: &str| Some(word.to_owned()).filter(|word| !word.is_empty());
+        let stored = |value: ZapValue| Self::Stored { name: name.to_owned(), value };
+        if name.contains(':') {
+            return dataset::user(name, word).map(|()| stored(word.into()));
+        }
+        if let Some(feature) = name.strip_prefix("feature@") {
+            return of_feature(name, feature, word);
+        }
+        let row = row(POOL_PROPERTIES, name);
+        let row = row.ok_or_else(|| SettingError::Unknown(name.to_owned()))?;
+        if !row.can_change {
+            return Err(SettingError::ReadOnly(name.to_owned()));
+        }
+        Ok(match name {
+            "ashift" => stored(ashift(name, word)?.into()),
+            "version" => Self::Version(version(name, word)?),
+            "comment" => Self::Comment(text(comment(word)?)),
+            "compatibility" => {
+                compatibility::requested(Some(word))?;
+                Self::Compatibility(text(word).filter(|word| word != "off"))
+            }
+            "altroot" if word.starts_with('/') => Self::AlternateRoot(word.into()),
+            "altroot" => return Err(SettingError::AlternateRoot(word.to_owned())),
+            "cachefile" if matches!(word, "" | "none") || word.starts_with('/') => Self::CacheFile,
+            "cachefile" => return Err(SettingError::Path { name: name.to_owned() }),
+            "bootfs" => Self::BootFileSystem(word.to_owned()),
+            "readonly" => return Err(SettingError::ImportTime(name.to_owned())),
+            "dedup_table_quota" if word == "auto" => stored(AUTOMATIC.into()),
+            "dedup_table_quota" if word == "none" => stored(0.into()),
+            "dedup_table_quota" => stored(parse_size(word)?.into()),
+            "multihost" if word == "on" => {
+                let (name, value) = (name.to_owned(), word.to_owned());
+                return Err(SettingError::NotWritten { name, value });
+            }
+            _ => stored(switch(name, word, row.values)?.into()),
+        })
+    }
+}
+
+fn of_feature(name: &str, feature: &str, word: &str) -> Result<PoolSetting, SettingError> {
+    let unknown = || SettingError::UnknownFeature(feature.to_owned());
+    let feature = Feature::from_name(feature).ok_or_else(unknown)?;
+    match word {
+        "enabled" => Ok(PoolSetting::Feature(feature)),
+        "disabled" => Ok(PoolSetting::WithoutFeature(feature)),
+        _ => Err(SettingError::FeatureWord(name.to_owned())),
+    }
+}
+
+fn ashift(name: &str, word: &str) -> Result<u64, SettingError> {
+    match parse_size(word)? {
+        number if number == 0 || (9..=16).contains(&number) => Ok(number),
+        _ => Err(SettingError::PoolNumber { name: name.to_owned(), value: word.to_owned() }),
+    }
+}
+
+fn version(name: &str, word: &str) -> Result<u64, SettingError> {
+    match parse_size(word)? {
+        number if number == FEATURES_VERSION || OLD_VERSIONS.contains(&number) => Ok(number),
+        _ => Err(SettingError::PoolNumber { name: name.to_owned(), value: word.to_owned() }),
+    }
+}
+
+fn comment(word: &str) -> Result<&str, SettingError> {
+    if !word.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+        Err(SettingError::Unprintable)
+    } else if word.len() > MAX_COMMENT {
+        Err(SettingError::CommentTooLong)
+    } else {
+        Ok(word)
+    }
+}
+
+/// The number of a word: `off` and `on`, or what to do when a device fails.
+fn switch(name: &str, word: &str, values: &str) -> Result<u64, SettingError> {
+    let words: &[(&str, u64)] = match name {
+        "failmode" => &[("wait", 0), ("continue", 1), ("panic", 2)],
+        _ => &[("off", 0), ("on", 1)],
+    };
+    let number = words.iter().find(|(known, _)| *known == word).map(|(_, number)| *number);
+    let (name, values) = (name.to_owned(), values.to_owned());
+    number.ok_or(SettingError::Word { name, values })
+}
+
+/// The properties of a new pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewPoolProperties {
+    /// Log2 of the smallest block; 0 leaves it to the devices.
+    pub ashift: u64,
+    /// Its version.
+    pub version: u64,
+    /// Its features.
+    pub features: Vec<Feature>,
+    /// Features that were asked for although the property `compatibility` excludes them.
+    pub incompatible: Vec<Feature>,
+    /// What the MOS keeps.
+    pub stored: Vec<(String, ZapValue)>,
+    /// The text that listings show.
+    pub comment: Option<String>,
+    /// The feature sets that the pool is to stay within.
+    pub compatibility: Option<String>,
+    /// The directory below which everything is mounted.
+    pub alternate_root: Option<PathBuf>,
+}
+
+/// Which features a new pool has without being told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DefaultFeatures {
+    /// Those that OpenZFS 2.3 enables, as far as the property `compatibility` allows.
+    #[default]
+    All,
+    /// None.
+    None,
+}
+
+impl NewPoolProperties {
+    /// Understands properties and values.
+    ///
+    /// # Errors
+    /// [`SettingError`] with OpenZFS's message.
+    pub fn parse<'p>(
+        pairs: impl IntoIterator<Item = (&'p str, &'p str)>,
+        defaults: DefaultFeatures,
+    ) -> Result<Self, SettingError> {
+        let mut new = Self {
+            ashift: 0,
+            version: FEATURES_VERSION,
+            features: Vec::new(),
+            incompatible: Vec::new(),
+            stored: Vec::new(),
+            comment: None,
+            compatibility: None,
+            alternate_root: None,
+        };
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for (name, word) in pairs {
+            match PoolSetting::of_words(name, word)? {
+                PoolSetting::Stored { name, value } => {
+                    if name == "ashift" {
+                        new.ashift = value.first_u64().unwrap_or(0);
+                    }
+                    new.stored.push((name, value));
+                }
+                PoolSetting::Comment(comment) => new.comment = comment,
+                PoolSetting::Compatibility(sets) => new.compatibility = sets,
+                PoolSetting::Feature(feature) => with.push(feature),
+                PoolSetting::WithoutFeature(feature) => without.push(feature),
+                PoolSetting::Version(version) => new.version = version,
+                PoolSetting::BootFileSystem(_) => {
+                    return Err(SettingError::NotAtCreation(name.to_owned()));
+                }
+                PoolSetting::AlternateRoot(path) => new.alternate_root = Some(path),
+                PoolSetting::CacheFile => {}
+            }
+        }
+        let allowed = compatibility::requested(new.compatibility.as_deref())?;
+        let has_features = new.version == FEATURES_VERSION;
+        let is_default = |feature: &Feature| {
+            feature.since() <= Release::V2_3
+                && feature.is_enabled_by_upgrade()
+                && allowed.contains(feature)
+                && defaults == DefaultFeatures::All
+        };
+        let is_chosen = |feature: &Feature| {
+            (with.contains(feature) || is_default(feature)) && !without.contains(feature)
+        };
+        let chosen = Feature::ALL.iter().copied().filter(is_chosen);
+        new.features = chosen.filter(|_| has_features).collect();
+        new.incompatible = with.into_iter().filter(|feature| !allowed.contains(feature)).collect();
+        Ok(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(pairs: &[(&str, &str)], defaults: DefaultFeatures) -> NewPoolProperties {
+        NewPoolProperties::parse(pairs.iter().copied(), defaults).unwrap()
+    }
+
+    #[test]
+    fn a_pool_has_the_features_of_the_release_unless_told_otherwise() {
+        assert_eq!(new(&[], DefaultFeatures::All).features.len(), 44);
+        assert_eq!(new(&[], DefaultFeatures::None).features, []);
+        let one = new(&[("feature@lz4_compress", "enabled")], DefaultFeatures::None);
+        assert_eq!(one.features, [Feature::Lz4Compress]);
+        let without = new(&[("feature@draid", "disabled")], DefaultFeatures::All);
+        assert_eq!(without.features.len(), 43);
+        let old = new(&[("compatibility", "zol-0.6.1")], DefaultFeatures::All);
+        assert_eq!(old.features.len(), 3);
+        assert_eq!(new(&[("version", "28")], DefaultFeatures::All).features, []);
+        assert_eq!(new(&[("compatibility", "legacy")], DefaultFeatures::All).features, []);
+        let pairs = [("compatibility", "zol-0.6.1"), ("feature@draid", "enabled")];
+        assert_eq!(new(&pairs, DefaultFeatures::All).incompatible, [Feature::Draid]);
+    }
+
+    #[test]
+    fn mistakes_have_the_texts_of_openzfs() {
+        let message =
+            |name: &str, word: &str| PoolSetting::parse(name, word).unwrap_err().to_string();
+        assert_eq!(message("bogus", "1"), "invalid property 'bogus'");
+        assert_eq!(message("size", "1"), "'size' is readonly");
+        assert_eq!(
+            message("ashift", "99"),
+            "property 'ashift' number 99 is invalid, only values between 9 and 16 are allowed."
+        );
+        assert_eq!(message("feature@bogus", "enabled"), "feature 'bogus' unsupported by kernel");
+        assert_eq!(
+            message("feature@lz4_compress", "disabled"),
+            "property 'feature@lz4_compress' can only be set to 'disabled' at creation time"
+        );
+        assert_eq!(message("readonly", "on"), "property 'readonly' can only be set at import time");
+        assert_eq!(message("autotrim", "yes"), "'autotrim' must be one of 'on | off'");
+        let failmode = "'failmode' must be one of 'wait | continue | panic'";
+        assert_eq!(message("failmode", "x"), failmode);
+        assert_eq!(message("comment", &"x".repeat(33)), "comment must not exceed 32 characters");
+        assert_eq!(message("version", "29"), "property 'version' number 29 is invalid.");
+    }
+}

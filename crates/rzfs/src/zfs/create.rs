@@ -1,0 +1,102 @@
+//! `zfs create` (spec 09, sections 3.5 and 4).
+
+use super::change::{carry_out, check_head, operands, pair, pool};
+use super::name::pool_of;
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word};
+use crate::history::command_line;
+use rzfs::protocol::{Change, DatasetKind, NewFileSystem};
+use rzfs::setting::NewDatasetProperties;
+use std::io::Write;
+
+const GRAMMAR: Grammar = Grammar {
+    letters: &[
+        ('P', Value::None),
+        ('n', Value::None),
+        ('p', Value::None),
+        ('u', Value::None),
+        ('v', Value::None),
+        ('o', Value::Required),
+        ('V', Value::Required),
+        ('b', Value::Required),
+        ('s', Value::None),
+    ],
+    names: &[],
+};
+
+/// Runs `zfs create`.
+pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let line = command_line("zfs create", words);
+    let words = super::parse(&GRAMMAR, words)?;
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let mut properties = Vec::new();
+    for word in &words {
+        match word {
+            Word::Option('o', text) => pair(&mut properties, text)?,
+            Word::Option('V' | 'b', _) => {
+                return Err(Failure::Failed("volumes are only read by this software".to_owned()));
+            }
+            _ => {}
+        }
+    }
+    let operands = operands(&words);
+    let [name] = operands.as_slice() else {
+        let problem =
+            if operands.is_empty() { "missing filesystem argument" } else { "too many arguments" };
+        return Err(Failure::Usage(problem.to_owned()));
+    };
+    check_head("create", name)?;
+    let refused = |reason: &dyn std::fmt::Display| {
+        Failure::Failed(format!("cannot create '{name}': {reason}"))
+    };
+    let Some(mut client) = pool(name)? else {
+        return Err(refused(&format_args!("no such pool '{}'", pool_of(name))));
+    };
+    if !name.contains('/') {
+        let reason = "missing dataset name";
+        return Err(refused(&reason));
+    }
+    let pairs = properties.iter().map(|(name, word)| (&**name, &**word));
+    NewDatasetProperties::parse(pairs).map_err(|error| refused(&error))?;
+    if flag('v') || flag('P') || flag('n') {
+        let known = super::change::tree(&mut client, pool_of(name), &[DatasetKind::Filesystem])?;
+        let above = name.rsplit_once('/').map_or("", |(above, _)| above);
+        let is_missing = !known.iter().any(|dataset| dataset.name == above);
+        report(name, &properties, flag('P'), flag('p') && is_missing, console)?;
+    }
+    if flag('n') {
+        return Ok(());
+    }
+    let new = NewFileSystem {
+        name: name.clone(),
+        properties,
+        ancestors: flag('p'),
+        leave_unmounted: flag('u'),
+    };
+    carry_out(&mut client, Change::Create(new), Some(&line), console)
+}
+
+fn report(
+    name: &str,
+    properties: &[(String, String)],
+    scripted: bool,
+    ancestors: bool,
+    console: &mut Console<'_>,
+) -> Outcome {
+    let out: &mut dyn Write = console.out;
+    let separator = if scripted { '\t' } else { ' ' };
+    if ancestors {
+        match scripted {
+            true => writeln!(out, "create_ancestors\t{name}")?,
+            false => writeln!(out, "create ancestors of {name}")?,
+        }
+    }
+    writeln!(out, "create{separator}{name}")?;
+    for (name, value) in properties {
+        match scripted {
+            true => writeln!(out, "property\t{name}\t{value}")?,
+            false => writeln!(out, "\t{name}={value}")?,
+        }
+    }
+    Ok(())
+}

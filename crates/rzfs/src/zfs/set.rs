@@ -1,0 +1,112 @@
+//! `zfs set` and `zfs inherit` (spec 09, section 3.3).
+
+use super::change::{carry_out, check_head, full_name, operands, pair, pool_with, tree};
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word};
+use crate::history::command_line;
+use rzfs::protocol::{Change, DatasetKind};
+use rzfs::setting::{DATASET_PROPERTIES, can_be_set};
+use rzfs_dsl::dataset::property::{Inheritance, SETTABLE};
+
+const SET: Grammar = Grammar { letters: &[('u', Value::None)], names: &[] };
+const INHERIT: Grammar = Grammar { letters: &[('r', Value::None), ('S', Value::None)], names: &[] };
+
+/// Runs `zfs set`.
+pub(super) fn set(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let line = command_line("zfs set", words);
+    let words = super::parse(&SET, words)?;
+    let operands = operands(&words);
+    let count = operands.iter().take_while(|operand| operand.contains('=')).count();
+    let (pairs, datasets) = operands.split_at(count);
+    if operands.is_empty() {
+        return Err(Failure::Usage("missing property=value argument".to_owned()));
+    }
+    if datasets.is_empty() {
+        return Err(Failure::Usage("missing dataset name".to_owned()));
+    }
+    if pairs.is_empty() && datasets.len() < 2 {
+        return Err(Failure::Usage("missing property=value argument".to_owned()));
+    }
+    let mut properties = Vec::new();
+    for text in pairs {
+        pair(&mut properties, text)?;
+    }
+    let mut outcome = Ok(());
+    for (index, name) in datasets.iter().enumerate() {
+        check_head("open", name)?;
+        let mut client = pool_with(name)?;
+        let change = Change::Set {
+            name: name.clone(),
+            properties: properties.clone(),
+            leave_mounted: words.contains(&Word::Flag('u')),
+        };
+        // The history has the command once.
+        let line = (index == 0).then_some(line.as_str());
+        outcome = carry_out(&mut client, change, line, console).map_err(not_set);
+        if outcome.is_err() {
+            break;
+        }
+    }
+    outcome
+}
+
+/// OpenZFS has a status of its own for properties that are not set.
+fn not_set(failure: Failure) -> Failure {
+    match failure {
+        Failure::Failed(message) => Failure::Status(message, 255),
+        failure => failure,
+    }
+}
+
+/// Runs `zfs inherit`.
+pub(super) fn inherit(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let line = command_line("zfs inherit", words);
+    let words = super::parse(&INHERIT, words)?;
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let operands = operands(&words);
+    let Some((property, datasets)) = operands.split_first() else {
+        return Err(Failure::Usage("missing property argument".to_owned()));
+    };
+    if datasets.is_empty() {
+        return Err(Failure::Usage("missing dataset argument".to_owned()));
+    }
+    let property = full_name(property);
+    check_inheritable(&property, flag('S'))?;
+    let mut is_first = true;
+    for name in datasets {
+        check_head("open", name)?;
+        let mut client = pool_with(name)?;
+        let kinds = [DatasetKind::Filesystem, DatasetKind::Volume];
+        let names = match flag('r') {
+            true => tree(&mut client, name, &kinds)?.into_iter().map(|one| one.name).collect(),
+            false => vec![name.clone()],
+        };
+        for name in names {
+            let (property, received) = (property.clone(), flag('S'));
+            let change = Change::Inherit { name, property, received };
+            let line = is_first.then_some(line.as_str());
+            is_first = false;
+            carry_out(&mut client, change, line, console)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_inheritable(property: &str, received: bool) -> Outcome {
+    if property.contains(':') {
+        return Ok(());
+    }
+    match can_be_set(DATASET_PROPERTIES, property) {
+        None => return Err(Failure::Usage(format!("invalid property '{property}'"))),
+        Some(false) => {
+            return Err(Failure::Failed(format!("{property} property is read-only")));
+        }
+        Some(true) => {}
+    }
+    let native = SETTABLE.iter().find(|native| native.name == property);
+    let is_own = native.is_some_and(|native| native.inheritance == Inheritance::Own);
+    if is_own && !received && !matches!(property, "quota" | "refquota" | "canmount") {
+        return Err(Failure::Failed(format!("'{property}' property cannot be inherited")));
+    }
+    Ok(())
+}

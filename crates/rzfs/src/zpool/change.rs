@@ -1,0 +1,154 @@
+//! `zpool set`, `sync`, `reguid` and `upgrade` (spec 09, sections 2 and 2.4).
+
+use super::{imported, operands};
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word};
+use crate::history::command_line;
+use crate::source;
+use rzfs::protocol::{Change, PropertyValue};
+use rzfs_format::features::{Feature, Release};
+
+const NONE: Grammar = Grammar { letters: &[], names: &[] };
+const UPGRADE: Grammar = Grammar { letters: &[('a', Value::None), ('v', Value::None)], names: &[] };
+
+/// Runs `zpool set`.
+pub(super) fn set(words: &[String]) -> Outcome {
+    let line = command_line("zpool set", words);
+    let operands = operands(&super::parse(&NONE, words)?);
+    let (pair, pool) = match operands.as_slice() {
+        [] => return Err(Failure::Usage("missing property=value argument".to_owned())),
+        [_] => return Err(Failure::Usage("missing pool name".to_owned())),
+        [pair, pool] => (pair, pool),
+        _ => return Err(Failure::Usage("too many pool names".to_owned())),
+    };
+    let Some((name, value)) = pair.split_once('=') else {
+        return Err(Failure::Usage("missing value in property=value argument".to_owned()));
+    };
+    let property = (name.to_owned(), value.to_owned());
+    let mut client = imported(pool)?;
+    source::change(&mut client, Change::SetPool { property }, Some(&line))?;
+    Ok(())
+}
+
+/// Runs `zpool sync`.
+pub(super) fn sync(words: &[String]) -> Outcome {
+    let names = operands(&super::parse(&NONE, words)?);
+    let names = match names.is_empty() {
+        true => source::mounted()?.iter().map(|one| one.pool().to_owned()).collect(),
+        false => names,
+    };
+    for name in names {
+        source::change(&mut imported(&name)?, Change::Sync, None)?;
+    }
+    Ok(())
+}
+
+/// Runs `zpool reguid`.
+pub(super) fn reguid(words: &[String]) -> Outcome {
+    let line = command_line("zpool reguid", words);
+    let names = operands(&super::parse(&NONE, words)?);
+    match names.as_slice() {
+        [] => Err(Failure::Usage("missing pool name".to_owned())),
+        [name] => {
+            source::change(&mut imported(name)?, Change::Reguid, Some(&line))?;
+            Ok(())
+        }
+        _ => Err(Failure::Usage("too many arguments".to_owned())),
+    }
+}
+
+/// Runs `zpool upgrade`.
+pub(super) fn upgrade(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let line = command_line("zpool upgrade", words);
+    let words = super::parse(&UPGRADE, words)?;
+    let mut names = operands(&words);
+    let is_all = words.contains(&Word::Flag('a'));
+    if words.contains(&Word::Flag('v')) {
+        return list_features(console);
+    }
+    if is_all && !names.is_empty() {
+        return Err(Failure::Usage(
+            "-a option is incompatible with explicit pool names".to_owned(),
+        ));
+    }
+    if is_all {
+        names = source::mounted()?.iter().map(|one| one.pool().to_owned()).collect();
+    } else if names.is_empty() {
+        return list_pools(console);
+    }
+    writeln!(console.out, "This system supports ZFS pool feature flags.\n")?;
+    for name in names {
+        let enabled = source::change(&mut imported(&name)?, Change::Upgrade, Some(&line))?;
+        if enabled.is_empty() {
+            writeln!(
+                console.out,
+                "Pool '{name}' already has all supported and requested features enabled."
+            )?;
+            continue;
+        }
+        writeln!(console.out, "Enabled the following features on '{name}':")?;
+        for feature in enabled {
+            writeln!(console.out, "  {feature}")?;
+        }
+        writeln!(console.out)?;
+    }
+    Ok(())
+}
+
+/// `zpool upgrade -v`.
+fn list_features(console: &mut Console<'_>) -> Outcome {
+    writeln!(console.out, "This system supports ZFS pool feature flags.\n")?;
+    writeln!(console.out, "The following features are supported:\n")?;
+    writeln!(console.out, "FEAT DESCRIPTION")?;
+    writeln!(console.out, "{}", "-".repeat(61))?;
+    for feature in Feature::ALL.iter().filter(|feature| feature.since() <= Release::V2_3) {
+        let compatible = match feature.is_read_only_compatible() {
+            true => " (read-only compatible)",
+            false => "",
+        };
+        writeln!(console.out, "{:<37}{compatible}", feature.name())?;
+        writeln!(console.out, "     {}", feature.description())?;
+    }
+    Ok(())
+}
+
+/// `zpool upgrade`: which pools lack features.
+fn list_pools(console: &mut Console<'_>) -> Outcome {
+    writeln!(console.out, "This system supports ZFS pool feature flags.\n")?;
+    let mut lacking = Vec::new();
+    for mut pool in source::mounted()? {
+        let report = source::pool_report(pool.as_mut())?;
+        let disabled = report
+            .properties
+            .iter()
+            .filter(|property| property.value == PropertyValue::Text("disabled".to_owned()));
+        let names = disabled.filter_map(|property| property.name.strip_prefix("feature@"));
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        if !names.is_empty() {
+            lacking.push((report.name, names));
+        }
+    }
+    if lacking.is_empty() {
+        writeln!(console.out, "All pools are formatted using feature flags.\n")?;
+        writeln!(console.out, "Every feature flags pool has all supported features enabled.")?;
+        return Ok(());
+    }
+    writeln!(
+        console.out,
+        "Some supported features are not enabled on the following pools. Once a"
+    )?;
+    writeln!(console.out, "feature is enabled the pool may become incompatible with software")?;
+    writeln!(
+        console.out,
+        "that does not support the feature. See zpool-features(7) for details.\n"
+    )?;
+    writeln!(console.out, "POOL  FEATURE\n---------------")?;
+    for (name, features) in lacking {
+        writeln!(console.out, "{name}")?;
+        for feature in features {
+            writeln!(console.out, "      {feature}")?;
+        }
+    }
+    writeln!(console.out)?;
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! `zpool create` (spec 09, sections 1.2, 2 and 4).
+
+use super::layout::Layout;
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word};
+use crate::history::command_line;
+use crate::mount::{self, ServeRequest};
+use crate::quantity::parse_size;
+use crate::source::local_pools;
+use rzfs::setting::SettingError;
+use rzfs::{CreateError, NewPool, PlannedPool, WritablePool};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// `--size` and `--export`, which OpenZFS does not have.
+const SIZE: char = 'S';
+const EXPORT: char = 'E';
+
+const GRAMMAR: Grammar = Grammar {
+    letters: &[
+        ('f', Value::None),
+        ('n', Value::None),
+        ('d', Value::None),
+        ('o', Value::Required),
+        ('O', Value::Required),
+        ('m', Value::Required),
+        ('R', Value::Required),
+        (SIZE, Value::Required),
+    ],
+    names: &[("export", EXPORT), ("size", SIZE)],
+};
+
+/// What the command line asks for, in a form that can be handed to another process.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct CreateRequest {
+    pub(crate) pool: String,
+    vdevs: Vec<String>,
+    force: bool,
+    without_features: bool,
+    properties: Vec<(String, String)>,
+    root_properties: Vec<(String, String)>,
+    size: Option<u64>,
+    /// The line for the pool's history.
+    command: String,
+}
+
+/// What becomes of the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    /// It is only shown.
+    DryRun,
+    /// It is exported.
+    Export,
+    /// It stays imported.
+    Import,
+}
+
+/// Runs `zpool create`.
+pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let (request, purpose) = parse(words)?;
+    match purpose {
+        Purpose::DryRun => {
+            let plan = request.plan(console)?;
+            let name = plan.name();
+            writeln!(console.out, "would create '{name}' with the following layout:\n")?;
+            Layout::of_plan(name, plan.devices()).print(console.out)?;
+            Ok(())
+        }
+        Purpose::Export => {
+            let name = request.pool.clone();
+            let pool = request.create(console)?;
+            pool.export()
+                .map_err(|error| Failure::Failed(format!("cannot export '{name}': {error}")))
+        }
+        Purpose::Import => mount::in_background(&ServeRequest::Create(request), 0),
+    }
+}
+
+fn parse(words: &[String]) -> Result<(CreateRequest, Purpose), Failure> {
+    let line = command_line("zpool create", words);
+    let words = super::parse(&GRAMMAR, words)?;
+    let mut request = CreateRequest { command: line, ..CreateRequest::default() };
+    let mut purpose = Purpose::Import;
+    let mut operands = Vec::new();
+    for word in words {
+        match word {
+            Word::Flag('f') => request.force = true,
+            Word::Flag('d') => request.without_features = true,
+            Word::Flag('n') => purpose = Purpose::DryRun,
+            Word::Flag(EXPORT) if purpose == Purpose::Import => purpose = Purpose::Export,
+            Word::Option('o', pair) => add(&mut request.properties, "-o", &pair)?,
+            Word::Option('O', pair) => add(&mut request.root_properties, "-O", &pair)?,
+            Word::Option('m', path) => {
+                request.root_properties.push(("mountpoint".to_owned(), path));
+            }
+            Word::Option('R', path) => request.properties.push(("altroot".to_owned(), path)),
+            Word::Option(SIZE, size) => {
+                let invalid = |error| Failure::Usage(format!("invalid size: {error}"));
+                request.size = Some(parse_size(&size).map_err(invalid)?);
+            }
+            Word::Operand(operand) => operands.push(operand),
+            Word::Flag(_) | Word::Option(..) | Word::Device(_) => {}
+        }
+    }
+    let mut operands = operands.into_iter();
+    let missing = |what: &str| Failure::Usage(format!("missing {what}"));
+    request.pool = operands.next().ok_or_else(|| missing("pool name argument"))?;
+    request.vdevs = operands.collect();
+    if request.vdevs.is_empty() {
+        return Err(missing("vdev specification"));
+    }
+    Ok((request, purpose))
+}
+
+/// Takes a `PROPERTY=VALUE`.
+fn add(list: &mut Vec<(String, String)>, option: &str, pair: &str) -> Result<(), Failure> {
+    let Some((name, value)) = pair.split_once('=') else {
+        return Err(Failure::Usage(format!("missing '=' for {option} option")));
+    };
+    if list.iter().any(|(known, _)| known == name) {
+        return Err(Failure::Failed(SettingError::Repeated(name.to_owned()).to_string()));
+    }
+    list.push((name.to_owned(), value.to_owned()));
+    Ok(())
+}
+
+impl CreateRequest {
+    /// Checks everything and opens the devices.
+    pub(crate) fn plan(&self, console: &mut Console<'_>) -> Result<PlannedPool, Failure> {
+        let mut new = NewPool::new(&self.pool)
+            .vdevs(&self.vdevs)
+            .local_pools(local_pools()?)
+            .command(&self.command);
+        if self.force {
+            new = new.force();
+        }
+        if self.without_features {
+            new = new.without_features();
+        }
+        if let Some(size) = self.size {
+            new = new.missing_file_size(size);
+        }
+        for (name, value) in &self.properties {
+            new = new.property(name, value);
+        }
+        for (name, value) in &self.root_properties {
+            new = new.root_property(name, value);
+        }
+        let plan = new.plan().map_err(failure)?;
+        for feature in &plan.properties().incompatible {
+            console.complain(format_args!(
+                "Warning: feature \"{feature}\" enabled but is not in specified 'compatibility' \
+                 feature set."
+            ));
+        }
+        Ok(plan)
+    }
+
+    /// Makes the pool.
+    pub(crate) fn create(&self, console: &mut Console<'_>) -> Result<WritablePool, Failure> {
+        self.plan(console)?.create().map_err(failure)
+    }
+
+    /// Refuses a place to mount at that has something in it.
+    pub(crate) fn check_mount_point(&self, plan: &PlannedPool) -> Outcome {
+        let chosen = self.root_properties.iter().rev().find(|(name, _)| name == "mountpoint");
+        let default = format!("/{}", self.pool);
+        let path = chosen.map_or(default.as_str(), |(_, path)| path);
+        if matches!(path, "none" | "legacy") {
+            return Ok(());
+        }
+        let root = plan.properties().alternate_root.as_deref();
+        let place = match root {
+            Some(root) => root.join(path.trim_start_matches('/')),
+            None => Path::new(path).to_owned(),
+        };
+        let is_empty = match std::fs::read_dir(&place) {
+            Ok(mut entries) => entries.next().is_none(),
+            // What is missing is made.
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        if is_empty {
+            return Ok(());
+        }
+        Err(Failure::Failed(format!(
+            "mountpoint '{}' exists and is not empty\n\
+             use '-m' option to provide a different default",
+            place.display()
+        )))
+    }
+}
+
+fn failure(error: CreateError) -> Failure {
+    Failure::Failed(error.to_string())
+}

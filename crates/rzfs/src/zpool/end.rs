@@ -1,0 +1,62 @@
+//! `zpool export` and `zpool destroy` (spec 09, sections 2 and 4).
+
+use super::operands;
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word};
+use crate::history::command_line;
+use crate::source;
+use rzfs::protocol::{Change, Request};
+
+const EXPORT: Grammar = Grammar { letters: &[('a', Value::None), ('f', Value::None)], names: &[] };
+const DESTROY: Grammar = Grammar { letters: &[('f', Value::None)], names: &[] };
+
+/// Runs `zpool export`.
+pub(super) fn export(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let line = command_line("zpool export", words);
+    let words = super::parse(&EXPORT, words)?;
+    let mut names = operands(&words);
+    match (words.contains(&Word::Flag('a')), names.is_empty()) {
+        (true, true) => {
+            names = source::mounted()?.iter().map(|one| one.pool().to_owned()).collect()
+        }
+        (true, false) => return Err(Failure::Usage("too many arguments".to_owned())),
+        (false, true) => return Err(Failure::Usage("missing pool argument".to_owned())),
+        (false, false) => {}
+    }
+    let mut outcome = Ok(());
+    for name in names {
+        let Some(mut client) = source::imported(&name)? else {
+            console.complain(format_args!("cannot open '{name}': no such pool"));
+            outcome = Err(Failure::Told);
+            continue;
+        };
+        // As OpenZFS does: the line is there even if the pool turns out to be busy.
+        let _ = source::change(&mut client, Change::Sync, Some(&line));
+        let force = words.contains(&Word::Flag('f'));
+        if let Err(failure) = source::end(&mut client, &Request::Unmount { force }) {
+            outcome = Err(failure);
+        }
+    }
+    outcome
+}
+
+/// Runs `zpool destroy`.
+pub(super) fn destroy(words: &[String]) -> Outcome {
+    let command = command_line("zpool destroy", words);
+    let words = super::parse(&DESTROY, words)?;
+    let names = operands(&words);
+    let [name] = names.as_slice() else {
+        let problem = if names.is_empty() { "missing pool argument" } else { "too many arguments" };
+        return Err(Failure::Usage(problem.to_owned()));
+    };
+    let force = words.contains(&Word::Flag('f'));
+    let mut client = super::imported(name)?;
+    source::end(&mut client, &Request::Destroy { force, command }).map_err(
+        |failure| match failure {
+            Failure::Failed(message) if message.starts_with("cannot unmount") => Failure::Failed(
+                format!("{message}\ncould not destroy '{name}': could not unmount datasets"),
+            ),
+            failure => failure,
+        },
+    )
+}

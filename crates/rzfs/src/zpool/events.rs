@@ -1,0 +1,67 @@
+//! `zpool events` (spec 09, section 2.7).
+
+use super::{imported, operands};
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word};
+use crate::source;
+use rzfs::protocol::{Answer, EventDetail, EventReport, Request};
+
+const GRAMMAR: Grammar =
+    Grammar { letters: &[('v', Value::None), ('H', Value::None), ('c', Value::None)], names: &[] };
+
+/// Runs `zpool events`.
+pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let words = super::parse(&GRAMMAR, words)?;
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let mut names = operands(&words);
+    if names.len() > 1 {
+        return Err(Failure::Usage("too many arguments".to_owned()));
+    }
+    if names.is_empty() {
+        names = source::mounted()?.iter().map(|one| one.pool().to_owned()).collect();
+    }
+    let mut clients = Vec::new();
+    for name in &names {
+        clients.push(imported(name)?);
+    }
+    if flag('c') {
+        let mut cleared = 0;
+        for client in &mut clients {
+            if let Ok(Answer::Cleared(count)) = client.ask(&Request::ClearEvents) {
+                cleared += count;
+            }
+        }
+        writeln!(console.out, "cleared {cleared} events")?;
+        return Ok(());
+    }
+    let mut events: Vec<EventReport> = Vec::new();
+    for client in &mut clients {
+        events.extend(source::events(client)?);
+    }
+    events.sort_by_key(|event| (event.seconds, event.nanoseconds));
+    if !flag('H') {
+        writeln!(console.out, "{:<30} CLASS", "TIME")?;
+    }
+    for event in &events {
+        let time = console.calendar.event(event.seconds, event.nanoseconds);
+        let separator = if flag('H') { '\t' } else { ' ' };
+        writeln!(console.out, "{time:<30}{separator}{}", event.class)?;
+        if flag('v') {
+            details(event, console)?;
+        }
+    }
+    Ok(())
+}
+
+fn details(event: &EventReport, console: &mut Console<'_>) -> Outcome {
+    for (name, detail) in &event.details {
+        match detail {
+            EventDetail::Text(text) => writeln!(console.out, "        {name} = \"{text}\"")?,
+            EventDetail::Number(number) => {
+                writeln!(console.out, "        {name} = {number:#x}")?;
+            }
+        }
+    }
+    writeln!(console.out)?;
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! `zpool labelclear` (spec 09, section 4).
+
+use super::operands;
+use crate::console::{Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word};
+use crate::source;
+use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenOptions};
+use rzfs_vdev::label::{ClearMode, clear_labels};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const GRAMMAR: Grammar = Grammar { letters: &[('f', Value::None)], names: &[] };
+
+/// Runs `zpool labelclear`.
+pub(super) fn run(words: &[String]) -> Outcome {
+    let words = super::parse(&GRAMMAR, words)?;
+    let names = operands(&words);
+    let [name] = names.as_slice() else {
+        let problem = if names.is_empty() { "missing vdev name" } else { "too many vdev names" };
+        return Err(Failure::Usage(problem.to_owned()));
+    };
+    let below_dev = Path::new("/dev").join(name);
+    let path = match Path::new(name) {
+        path if path.exists() => PathBuf::from(path),
+        _ if below_dev.exists() => below_dev,
+        _ => {
+            let message = format!("failed to open {name}: No such file or directory");
+            return Err(Failure::Failed(message));
+        }
+    };
+    let options = OpenOptions::new().access(Access::ReadWrite);
+    let device = FileDevice::open(&path, &options)
+        .map_err(|error| Failure::Failed(format!("failed to open {name}: {error}")))?;
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let force = words.contains(&Word::Flag('f'));
+    let mode = if force { ClearMode::Force } else { ClearMode::Careful };
+    let imported = source::local_pools()?.imported;
+    let cleared = clear_labels(&device, mode, |guid| imported.contains(&guid));
+    cleared.map(|_| ()).map_err(|error| Failure::Failed(error.to_string()))
+}
