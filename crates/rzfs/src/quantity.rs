@@ -101,6 +101,9 @@ pub enum SizeError {
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, suffix) = text.split_at(end);
+    if digits.is_empty() {
+        return Err(SizeError::Number(text.to_owned()));
+    }
     let shift = suffix_shift(suffix).ok_or_else(|| SizeError::Suffix(suffix.to_owned()))?;
     if let Ok(whole) = digits.parse::<u64>() {
         return whole.checked_mul(1 << shift).ok_or(SizeError::TooLarge);
@@ -171,7 +174,7 @@ mod tests {
         assert_eq!(parse_size("32m"), Ok(32 << 20));
         assert_eq!(parse_size("32MiB"), Ok(32 << 20));
         assert_eq!(parse_size("7b"), Ok(7));
-        assert_eq!(parse_size("abc"), Err(SizeError::Suffix("abc".into())));
+        assert_eq!(parse_size("abc"), Err(SizeError::Number("abc".into())));
         assert_eq!(parse_size(".."), Err(SizeError::Number("..".into())));
         assert_eq!(parse_size("1Q"), Err(SizeError::Suffix("Q".into())));
         assert_eq!(parse_size("99999999999999999999"), Err(SizeError::TooLarge));

@@ -167,7 +167,7 @@ mod tests {
     fn mistakes_have_the_texts_of_openzfs() {
         let message = |name: &str, word: &str| parse(name, word).unwrap_err().to_string();
         assert_eq!(message("atime", "maybe"), "'atime' must be one of 'on | off'");
-        assert_eq!(message("quota", "abc"), "invalid numeric suffix 'abc'");
+        assert_eq!(message("quota", "abc"), "bad numeric value 'abc'");
         assert_eq!(message("quota", "1Q"), "invalid numeric suffix 'Q'");
         assert_eq!(message("quota", "0"), "use 'none' to disable quota/refquota");
         let size = "'recordsize' must be power of 2 from 512B to 16M";
