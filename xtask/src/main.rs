@@ -9,6 +9,7 @@ mod docs_check;
 mod fuzz;
 mod golden;
 mod hostile;
+mod kill;
 mod process;
 mod reference;
 mod rzfs;
@@ -55,6 +56,8 @@ enum Chore {
     },
     /// Damage the golden pools in many ways, and read everything that is left of them.
     Hostile(hostile::Hostile),
+    /// Kill processes that write to a pool, and see what is left of it.
+    Kill(kill::Kill),
     /// Let rzfs and the kernel of OpenZFS change the same pools in turns.
     Reference(reference::Reference),
     /// Install the Debian packages that tests and demo need; without root, name them.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(fuzz) => fuzz::run(&fuzz),
         Chore::Golden { filter, damage } => golden::run(&filter, damage),
         Chore::Hostile(hostile) => hostile::run(&hostile),
+        Chore::Kill(kill) => kill::run(&kill),
         Chore::Reference(reference) => reference::run(&reference),
         Chore::Setup => setup::run(),
         Chore::Suites(chosen) => suites::run_suites(&chosen),

@@ -51,6 +51,9 @@ pub enum ProofError {
     /// A pool was suspended.
     #[error("the pool is suspended: {0:?}")]
     Suspended(Option<Arc<LiveError>>),
+    /// What is on disk cannot be noted.
+    #[error("the journal: {0}")]
+    Journal(std::io::Error),
     /// The walk over all blocks cannot be made.
     #[error(transparent)]
     Walk(Box<ZdbError>),

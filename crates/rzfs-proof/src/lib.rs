@@ -15,6 +15,7 @@ pub mod crash;
 mod error;
 mod files;
 mod fill;
+pub mod killed;
 mod opened;
 mod shape;
 mod view;

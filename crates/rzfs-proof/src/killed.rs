@@ -1,0 +1,155 @@
+//! Writers that are killed, and what has to be there afterwards.
+//!
+//! Each writer has a directory. Its step `n` makes the file `n`, writes it, and removes the file
+//! `n - KEPT`. So whatever a crash leaves, a directory has the files of successive steps, all of
+//! them whole but the last one. What was on disk when the pool said so is in a journal outside of
+//! it, and has to be there.
+
+use crate::fill::noise;
+use crate::view::{View, record};
+use crate::{Files, OpenPool, PoolFiles, ProofError, Settings, read_dataset, walk};
+use rzfs_hostile::Random;
+use rzfs_testkit::{EntryKind, FileSystemManifest};
+use rzfs_zpl::live::LiveFileSystem;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How many writers there are.
+pub const WRITERS: u64 = 3;
+/// How many files a writer leaves in its directory.
+const KEPT: u64 = 40;
+/// Largest file.
+const LARGEST: u64 = 300_000;
+/// How long a transaction group stays open, so that several are cut off at a time.
+const TIMEOUT: Duration = Duration::from_millis(150);
+
+fn directory(writer: u64) -> String {
+    format!("writer-{writer}")
+}
+
+fn contents(writer: u64, step: u64) -> Vec<u8> {
+    let mut random = Random::of_place(writer, &[step]);
+    let largest = if step.is_multiple_of(3) { LARGEST } else { 5000 };
+    let size = random.below(largest) as usize + 1;
+    noise(random.draw(), size)
+}
+
+/// Opens a pool and changes it until somebody kills this process. Steps that are on disk are
+/// noted in the journal, a line for each writer: `writer step`.
+///
+/// # Errors
+/// Anything but being killed.
+pub fn write_until_killed(files: &PoolFiles, journal: &Path) -> Result<(), ProofError> {
+    let mut settings = Settings::default();
+    settings.pool.txg.timeout = TIMEOUT;
+    let open = files.open(&settings)?;
+    let (_, fs) = open.root()?;
+    let steps: Vec<AtomicU64> = (0..WRITERS)
+        .map(|writer| Ok(AtomicU64::new(first_step(fs, writer)?)))
+        .collect::<Result<_, ProofError>>()?;
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (writer, step) in (0..WRITERS).zip(&steps) {
+            threads.push(scope.spawn(move || write(fs, writer, step)));
+        }
+        note(&open, journal, &steps)?;
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+    })
+}
+
+/// The step after the last one whose file is there.
+fn first_step(fs: &LiveFileSystem, writer: u64) -> Result<u64, ProofError> {
+    let files = Files(fs);
+    let Ok(directory) = files.find(&directory(writer)) else {
+        files.mkdir(&directory(writer))?;
+        return Ok(0);
+    };
+    let names = fs.names(directory).map_err(|source| ProofError::at("a writer", source))?;
+    let steps = names.iter().filter_map(|(name, _)| std::str::from_utf8(name).ok()?.parse().ok());
+    let last: Option<u64> = steps.max();
+    // The last file may be without its contents.
+    let Some(last) = last else { return Ok(0) };
+    files.unlink(&format!("{}/{last}", self::directory(writer)))?;
+    Ok(last)
+}
+
+fn write(fs: &LiveFileSystem, writer: u64, next: &AtomicU64) -> Result<(), ProofError> {
+    let files = Files(fs);
+    loop {
+        let step = next.load(Ordering::Relaxed);
+        let path = |step: u64| format!("{}/{step}", directory(writer));
+        files.put(&path(step), &contents(writer, step))?;
+        next.store(step + 1, Ordering::Release);
+        if let Some(old) = step.checked_sub(KEPT)
+            && files.find(&path(old)).is_ok()
+        {
+            files.unlink(&path(old))?;
+        }
+    }
+}
+
+/// Syncs again and again, and notes what is on disk then.
+fn note(open: &OpenPool, journal: &Path, steps: &[AtomicU64]) -> Result<(), ProofError> {
+    loop {
+        let done: Vec<u64> = steps.iter().map(|step| step.load(Ordering::Acquire)).collect();
+        open.pool.sync().map_err(|_| ProofError::Suspended(open.pool.failure()))?;
+        let lines: String = (0..)
+            .zip(done)
+            .map(|(writer, step): (u64, u64)| format!("{writer} {step}\n"))
+            .collect();
+        let file = File::options().create(true).append(true).open(journal);
+        file.and_then(|mut file| file.write_all(lines.as_bytes())).map_err(ProofError::Journal)?;
+    }
+}
+
+/// What is wrong with a pool whose writers were killed.
+///
+/// # Errors
+/// It cannot be looked at.
+pub fn look_at(files: &PoolFiles, journal: &Path) -> Result<Option<String>, ProofError> {
+    let pool = files.read(&Settings::default())?;
+    let seen = record(&read_dataset(&pool, files.name())?)?;
+    let journal = std::fs::read_to_string(journal).unwrap_or_default();
+    for writer in 0..WRITERS {
+        let noted = journal.lines().rev().find_map(|line| {
+            let (who, step) = line.split_once(' ')?;
+            (who.parse() == Ok(writer)).then(|| step.parse().ok())?
+        });
+        if let Some(finding) = wrong_with(writer, &seen, noted.unwrap_or(0)) {
+            return Ok(Some(format!("writer {writer}: {finding}")));
+        }
+    }
+    walk(&pool)
+}
+
+/// What is wrong with a writer's directory when so many steps were on disk.
+fn wrong_with(writer: u64, seen: &FileSystemManifest, noted: u64) -> Option<String> {
+    let prefix = format!("{}/", directory(writer));
+    let mut steps: Vec<(u64, &rzfs_testkit::Entry)> = seen
+        .entries
+        .iter()
+        .filter_map(|(path, entry)| {
+            let name = path.strip_prefix(prefix.as_bytes())?;
+            Some((std::str::from_utf8(name).ok()?.parse().ok()?, entry))
+        })
+        .collect();
+    steps.sort_unstable_by_key(|(step, _)| *step);
+    let (first, last) = (steps.first().map_or(0, |it| it.0), steps.last().map_or(0, |it| it.0));
+    if noted > 0 && last + 1 < noted {
+        return Some(format!("{noted} steps were on disk, the last file is {last}"));
+    }
+    let count = steps.len() as u64;
+    if count > 0 && (count != last - first + 1 || count > KEPT + 1) {
+        return Some(format!("{count} files, from {first} to {last}"));
+    }
+    steps.into_iter().find_map(|(step, entry)| {
+        let is_right = entry.kind == EntryKind::Regular
+            && entry.sha256 == Some(Sha256::digest(contents(writer, step)).into());
+        let is_cut_off = step == last && step >= noted && entry.size == 0;
+        (!is_right && !is_cut_off).then(|| format!("file {step} is not what was written"))
+    })
+}
