@@ -22,8 +22,8 @@ pub(crate) struct Crash {
     /// Which ones.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What is done to the pool: single, mirror, raidz2, classes, logs or nologs; all of them in
-    /// turn when this is not given.
+    /// What is done to the pool: single, mirror, raidz2, classes, logs, nologs or datasets;
+    /// all of them in turn when this is not given.
     #[arg(long)]
     workload: Option<String>,
     /// Only the crash with this number, of the run with this seed.

@@ -5,7 +5,7 @@ use rzfs_blockdev::{DeviceError, OpenError};
 use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_dsl::import::ImportFailure;
-use rzfs_dsl::live::{LiveError, NotExported, NotWritable};
+use rzfs_dsl::live::{ChangeError, LiveError, NotExported, NotWritable};
 use rzfs_vdev::ConfigError;
 use rzfs_vdev::create::{OpenFailure, PlanError, SpecError};
 use rzfs_vdev::label::LabelError;
@@ -57,6 +57,9 @@ pub enum ProofError {
     /// The walk over all blocks cannot be made.
     #[error(transparent)]
     Walk(Box<ZdbError>),
+    /// A dataset cannot be made, renamed or destroyed.
+    #[error(transparent)]
+    Change(Box<ChangeError>),
     /// A pool was suspended before it could be exported.
     #[error(transparent)]
     NotExported(Box<NotExported>),
@@ -93,4 +96,4 @@ macro_rules! boxed {
     };
 }
 
-boxed! { SpecError: Spec, OpenFailure: NewDevice, PlanError: Plan, ConfigError: Config, LabelError: Label, OpenError: Open, DeviceError: Device, NotWritable: NotWritable, LiveError: Live, ZdbError: Walk, NotExported: NotExported, PoolError: Pool, DatasetError: Dataset, ImportFailure: Import }
+boxed! { SpecError: Spec, OpenFailure: NewDevice, PlanError: Plan, ConfigError: Config, LabelError: Label, OpenError: Open, DeviceError: Device, NotWritable: NotWritable, LiveError: Live, ZdbError: Walk, NotExported: NotExported, PoolError: Pool, DatasetError: Dataset, ChangeError: Change, ImportFailure: Import }

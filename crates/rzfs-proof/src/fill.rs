@@ -157,7 +157,7 @@ pub fn change(fs: &LiveFileSystem, seed: u64) -> Result<Changes, ProofError> {
     for (path, directory, name, file) in some_files(fs)? {
         match change_file(fs, directory, &name, file, &mut random) {
             Ok(()) => changes.done += 1,
-            Err(error) if matches!(error.errno(), EPERM | EDQUOT | ENOTEMPTY) => {
+            Err(error) if REFUSALS.contains(&error.errno()) => {
                 changes.refused += 1;
             }
             Err(source) => return Err(ProofError::at(&path, source)),
@@ -166,9 +166,10 @@ pub fn change(fs: &LiveFileSystem, seed: u64) -> Result<Changes, ProofError> {
     Ok(changes)
 }
 
-const EPERM: i32 = 1;
-const ENOTEMPTY: i32 = 39;
-const EDQUOT: i32 = 122;
+/// Flags forbid it (EPERM), a rename has replaced the file (ENOENT) or would put a file in the place
+/// of a directory or the other way round (ENOTDIR, EISDIR), a directory has entries (ENOTEMPTY), a
+/// quota is used up (EDQUOT).
+const REFUSALS: [i32; 6] = [1, 2, 20, 21, 39, 122];
 
 type Found = (String, ObjectId, Vec<u8>, ObjectId);
 

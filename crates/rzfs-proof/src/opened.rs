@@ -1,18 +1,20 @@
 //! Pools that are made and opened for changes, with all their file systems.
 
+use crate::view::record;
 use crate::{ProofError, Shape};
 use rzfs_blockdev::{Access, BlockDevice, OpenOptions};
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetKind};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, HostIdentity, ImportOptions};
 use rzfs_dsl::live::{
-    Environment, LiveOptions as PoolOptions, LivePool, NewPool, SystemEnvironment,
+    Environment, LiveOptions as PoolOptions, LivePool, NewDataset, NewPool, SystemEnvironment,
 };
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::nvlist::NvList;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::znode::Timestamp;
 use rzfs_format::{Txg, VdevId};
+use rzfs_testkit::FileSystemManifest;
 use rzfs_vdev::create::{DeviceOpener, NewDevice, PlanOptions, TopSpec, VdevSpec};
 use rzfs_vdev::label::NewLabel;
 use rzfs_vdev::{TreeOptions, VdevKind, VdevTree};
@@ -58,6 +60,7 @@ pub struct OpenPool {
     pub pool: LivePool,
     /// Its file systems by name, but those whose version is too old for changes.
     pub file_systems: BTreeMap<String, Arc<LiveFileSystem>>,
+    settings: Settings,
 }
 
 impl OpenPool {
@@ -157,26 +160,83 @@ impl OpenPool {
 
     fn of_pool(pool: LivePool, settings: &Settings) -> Result<Self, ProofError> {
         let root = pool.dataset_tree()?.root()?;
-        let caches = FileSystemOptions::default().caches;
-        let mut file_systems = BTreeMap::new();
+        let mut this = Self { pool, file_systems: BTreeMap::new(), settings: settings.clone() };
         for dataset in std::iter::once(root.clone()).chain(root.descendants()?) {
-            if dataset.kind()? != DatasetKind::FileSystem {
-                continue;
+            if dataset.kind()? == DatasetKind::FileSystem {
+                this.open_file_system(&dataset)?;
             }
-            let at = |source: ZplError| ProofError::at(dataset.name(), source);
-            let mut options = options_of(&dataset, settings).map_err(at)?;
-            options.reading.caches = caches.clone();
-            let live = pool.open_dataset(&dataset)?;
-            let engine = Arc::clone(pool.engine());
-            let fs = match LiveFileSystem::open(live.objset().clone(), engine, options) {
-                // Only read, as OpenZFS would have to upgrade it first.
-                Err(ZplError::Version { .. }) => continue,
-                result => result.map_err(at)?,
-            };
-            fs.drain_unlinked().map_err(at)?;
-            file_systems.insert(dataset.name().to_owned(), fs);
         }
-        Ok(Self { pool, file_systems })
+        Ok(this)
+    }
+
+    fn open_file_system(&mut self, dataset: &Dataset) -> Result<(), ProofError> {
+        let at = |source: ZplError| ProofError::at(dataset.name(), source);
+        let mut options = options_of(dataset, &self.settings).map_err(at)?;
+        if let Some(other) = self.file_systems.values().next() {
+            options.reading.caches = other.options().reading.caches.clone();
+        }
+        let live = self.pool.open_dataset(dataset)?;
+        let engine = Arc::clone(self.pool.engine());
+        let fs = match LiveFileSystem::open(live.objset().clone(), engine, options) {
+            // Only read, as OpenZFS would have to upgrade it first.
+            Err(ZplError::Version { .. }) => return Ok(()),
+            result => result.map_err(at)?,
+        };
+        fs.drain_unlinked().map_err(at)?;
+        self.file_systems.insert(dataset.name().to_owned(), fs);
+        Ok(())
+    }
+
+    /// Makes a file system.
+    ///
+    /// # Errors
+    /// As [`LivePool::create_dataset`].
+    pub fn create_file_system(&mut self, name: &str) -> Result<(), ProofError> {
+        let seed = self.settings.environment.random();
+        let contents = Arc::new(NewFileSystem::new(CREATION, seed));
+        self.pool.create_dataset(name, NewDataset { contents, properties: Vec::new() })?;
+        let dataset = self.pool.dataset_tree()?.open(name)?;
+        self.open_file_system(&dataset)
+    }
+
+    /// Destroys a file system without others below it.
+    ///
+    /// # Errors
+    /// As [`LivePool::destroy_dataset`].
+    pub fn destroy_file_system(&mut self, name: &str) -> Result<(), ProofError> {
+        self.file_systems.remove(name);
+        Ok(self.pool.destroy_dataset(name)?)
+    }
+
+    /// Renames a file system, and with it those below it.
+    ///
+    /// # Errors
+    /// As [`LivePool::rename_dataset`].
+    pub fn rename_file_system(&mut self, from: &str, to: &str) -> Result<(), ProofError> {
+        self.pool.rename_dataset(from, to)?;
+        let renamed = |name: &str| match name.strip_prefix(from) {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{to}{rest}"),
+            _ => name.to_owned(),
+        };
+        let old = std::mem::take(&mut self.file_systems);
+        self.file_systems = old.into_iter().map(|(name, fs)| (renamed(&name), fs)).collect();
+        Ok(())
+    }
+
+    /// What users see of all its file systems.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn record(&self) -> Result<BTreeMap<String, FileSystemManifest>, ProofError> {
+        self.file_systems.iter().map(|(name, fs)| Ok((name.clone(), record(&**fs)?))).collect()
+    }
+
+    /// Has everything written, and waits for it.
+    ///
+    /// # Errors
+    /// The pool is suspended.
+    pub fn sync(&self) -> Result<(), ProofError> {
+        self.pool.sync().map_err(|_| ProofError::Suspended(self.pool.failure()))
     }
 
     /// The root file system, and its name.

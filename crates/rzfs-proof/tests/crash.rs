@@ -31,6 +31,11 @@ fn crashes_leave_space_accounted_for() {
 }
 
 #[test]
+fn crashes_leave_datasets_as_administrators_had_them() {
+    survives(Workload::Datasets);
+}
+
+#[test]
 fn a_device_that_ignores_flushes_is_found_out() {
     let recording = Recording::without_flushes(Workload::Single, 7).unwrap();
     let survives = |number| {

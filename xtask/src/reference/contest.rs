@@ -140,6 +140,7 @@ impl Contest {
         let copy = match self.play(round) {
             Ok(copy) => copy,
             Err(ProofError::NotWritable(reason)) => {
+                self.findings.clear();
                 self.stage = Stage::ReadOnly(reason.to_string());
                 return None;
             }
@@ -271,6 +272,10 @@ impl Contest {
 
     /// Takes in what the kernel said about the pool.
     pub(super) fn kernel_said(&mut self, said: &Path) {
+        if !said.exists() {
+            self.lose("the reference machine had no time for it".to_owned());
+            return;
+        }
         let text = |name: &str| fs::read_to_string(said.join(name)).unwrap_or_default();
         let manifest =
             |name: &str| fs::read(said.join(name)).ok().and_then(|it| Manifest::parse(&it).ok());

@@ -2,6 +2,7 @@
 # left, judges and changes them, and leaves them to rzfs again.
 #   /dev/vdc  a tar of NAME/{pool,round,images/...}      /dev/vdd  the same, afterwards
 #   /out/NAME/{import,before,scrub,status,change,after,space,export}, and `left` when all is well
+# usage: judge.sh SECONDS: no pool is begun later than that.
 set -u
 export TZ=UTC LC_ALL=C
 pools=/tmp/pools; mkdir -p $pools; tar -xf /dev/vdc -C $pools || exit 1
@@ -86,6 +87,7 @@ judge() { # judge NAME POOL ROUND
 }
 
 for dir in "$pools"/*/; do
+  [ "$SECONDS" -lt "$1" ] || break
   name=$(basename "$dir"); mkdir -p "/out/$name"
   judge "$name" "$(cat "$dir/pool")" "$(cat "$dir/round")"
   echo "judged $name"

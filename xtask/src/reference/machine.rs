@@ -55,7 +55,9 @@ pub(super) fn judge(
         .arg(&there)
         .arg("-d")
         .arg(&back)
-        .arg(&script))?;
+        .arg(&script)
+        // Whoever is being judged then has time to end, and the images to be packed.
+        .arg((timeout / 4 * 3).to_string()))?;
     run(Command::new("tar").arg("-xf").arg(&back).arg("-C").arg(&pools))?;
     for path in [&there, &back] {
         fs::remove_file(path).map_err(Failure::file(path))?;

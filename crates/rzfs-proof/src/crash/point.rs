@@ -1,14 +1,14 @@
 //! What a crash leaves, and whether that is as it should be.
 
-use super::recording::Recording;
+use super::recording::{Recording, Seen};
 use crate::view::{differences, record};
 use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk};
 use bytes::Bytes;
 use rzfs_blockdev::simulated::{Loss, Moment};
 use rzfs_blockdev::{Access, BlockDevice, MemoryDevice};
+use rzfs_dsl::Pool;
 use rzfs_dsl::import::DeviceSource;
 use rzfs_hostile::Random;
-use rzfs_testkit::FileSystemManifest;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -132,12 +132,13 @@ impl CrashCase<'_> {
         if txg < durable {
             return Ok(Some(format!("txg {txg} was imported, but txg {durable} was on disk")));
         }
-        let Some(end) = recording.end_of(txg) else {
-            return Ok(Some(format!("txg {txg} was never written")));
-        };
-        let found = record(&read_dataset(&pool, name)?)?;
-        if let Some(finding) = compare(&format!("txg {txg}"), &end.files, &found) {
-            return Ok(Some(finding));
+        let found = see(&pool)?;
+        let ends = recording.ends_of(txg);
+        let findings: Vec<_> =
+            ends.iter().map(|end| compare(&format!("txg {txg}"), &end.seen, &found)).collect();
+        if !findings.iter().any(Option::is_none) {
+            let finding = findings.into_iter().flatten().next();
+            return Ok(finding.or_else(|| Some(format!("txg {txg} was never written"))));
         }
         if let Some(finding) = walk(&pool)? {
             return Ok(Some(format!("txg {txg}: {finding}")));
@@ -155,33 +156,43 @@ impl CrashCase<'_> {
         let name = workload.shape().name;
         let settings = workload.settings(self.recording.seed ^ self.number);
         let open = OpenPool::open(sources, name, &settings)?;
-        let (_, fs) = open.root()?;
         let mut random = self.random();
         for step in 0..3 {
-            workload.step(fs, 100 + step, &mut random)?;
-            Files(fs).mkdir(&format!("after the crash {step}"))?;
-            open.pool.sync().map_err(|_| ProofError::Suspended(open.pool.failure()))?;
+            for fs in open.file_systems.values() {
+                workload.step(fs, 100 + step, &mut random)?;
+                Files(fs).mkdir(&format!("after the crash {step}"))?;
+            }
+            open.sync()?;
         }
-        let expected = record(&**fs)?;
+        let expected = open.record()?;
         open.export()?;
         let pool = open_for_reading(sources, name, &settings)?;
-        let found = record(&read_dataset(&pool, name)?)?;
-        if let Some(finding) = compare("after going on", &expected, &found) {
+        if let Some(finding) = compare("after going on", &expected, &see(&pool)?) {
             return Ok(Some(finding));
         }
         Ok(walk(&pool)?.map(|finding| format!("after going on: {finding}")))
     }
 }
 
-fn compare(
-    when: &str,
-    expected: &FileSystemManifest,
-    found: &FileSystemManifest,
-) -> Option<String> {
-    let differences = differences(expected, found);
-    if differences.is_empty() {
-        return None;
+/// What users see of all file systems of a pool.
+fn see(pool: &Pool) -> Result<Seen, ProofError> {
+    let root = pool.datasets().root()?;
+    let datasets = std::iter::once(root.clone()).chain(root.descendants()?);
+    let names = datasets.map(|dataset| dataset.name().to_owned());
+    names.map(|name| Ok((name.clone(), record(&read_dataset(pool, &name)?)?))).collect()
+}
+
+fn compare(when: &str, expected: &Seen, found: &Seen) -> Option<String> {
+    if !expected.keys().eq(found.keys()) {
+        let names = |seen: &Seen| seen.keys().cloned().collect::<Vec<_>>().join(" ");
+        return Some(format!("{when}: {} instead of {}", names(found), names(expected)));
     }
-    let told = differences.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
-    Some(format!("{when}: {} differences: {told}", differences.len()))
+    expected.iter().zip(found.values()).find_map(|((name, expected), found)| {
+        let differences = differences(expected, found);
+        if differences.is_empty() {
+            return None;
+        }
+        let told = differences.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
+        Some(format!("{when}: {name}: {} differences: {told}", differences.len()))
+    })
 }

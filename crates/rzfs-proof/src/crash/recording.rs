@@ -1,7 +1,6 @@
 //! A run of a workload, with every write that it made.
 
 use super::workload::Workload;
-use crate::view::record;
 use crate::{OpenPool, ProofError};
 use rzfs_blockdev::simulated::{CompletionOrder, Fault, FaultKind, History, Moment};
 use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation};
@@ -11,13 +10,19 @@ use rzfs_testkit::FileSystemManifest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// What users see of each file system.
+pub(super) type Seen = BTreeMap<String, FileSystemManifest>;
+
 /// What users saw at the end of a transaction group.
 #[derive(Clone, Debug)]
 pub(super) struct GroupEnd {
-    pub(super) txg: Txg,
+    /// The first group that may have ended so.
+    first: Txg,
+    /// The first group that has ended so.
+    txg: Txg,
     /// When it was on disk.
-    pub(super) durable: Moment,
-    pub(super) files: FileSystemManifest,
+    durable: Moment,
+    pub(super) seen: Seen,
 }
 
 /// A run of a workload, with every write that it made.
@@ -70,8 +75,18 @@ impl Recording {
         let as_blocks = devices
             .iter()
             .map(|(letter, device)| (*letter, Arc::clone(device) as Arc<dyn BlockDevice>));
-        let open = OpenPool::create(&shape, &as_blocks.collect(), &settings)?;
-        let ends = play(&open, workload, &simulation, seed)?;
+        let mut open = OpenPool::create(&shape, &as_blocks.collect(), &settings)?;
+        let first = GroupEnd {
+            first: open.pool.synced_txg(),
+            txg: open.pool.synced_txg(),
+            durable: simulation.now(),
+            seen: open.record()?,
+        };
+        let mut ends = vec![first];
+        match workload {
+            Workload::Datasets => administer(&mut open, &simulation, seed, &mut ends)?,
+            _ => play(&open, workload, &simulation, seed, &mut ends)?,
+        }
         open.export()?;
         let histories: Vec<_> = devices
             .into_iter()
@@ -100,9 +115,11 @@ impl Recording {
         self.ends.len()
     }
 
-    /// What has to be found when this txg is the last one on disk.
-    pub(super) fn end_of(&self, txg: Txg) -> Option<&GroupEnd> {
-        self.ends.iter().rev().find(|end| end.txg <= txg)
+    /// What may be found when this txg is the last one on disk.
+    pub(super) fn ends_of(&self, txg: Txg) -> Vec<&GroupEnd> {
+        let last = self.ends.iter().rev().find(|end| end.txg <= txg);
+        let maybe = self.ends.iter().filter(|end| end.first <= txg && txg < end.txg);
+        last.into_iter().chain(maybe).collect()
     }
 
     /// The last txg that was on disk at a moment.
@@ -118,39 +135,37 @@ fn play(
     workload: Workload,
     simulation: &Simulation,
     seed: u64,
-) -> Result<Vec<GroupEnd>, ProofError> {
+    ends: &mut Vec<GroupEnd>,
+) -> Result<(), ProofError> {
     let (_, fs) = open.root()?;
     let engine = open.pool.engine();
     let suspended = || ProofError::Suspended(open.pool.failure());
-    let first =
-        GroupEnd { txg: open.pool.synced_txg(), durable: simulation.now(), files: record(&**fs)? };
-    let mut ends = vec![first];
     for step in 0..workload.steps() {
         let txg = engine.open_txg();
         let mut random = Random::of_place(seed, &[step]);
         // What changes from here on is in the open group; the one before is written meanwhile.
-        let (files, durable) = std::thread::scope(|scope| {
-            let before = scope.spawn(move || match txg.0.checked_sub(1) {
-                Some(before) => engine.wait_synced(Txg(before)).map(|()| simulation.now()),
-                None => Ok(simulation.now()),
+        let (seen, durable) = std::thread::scope(|scope| {
+            let before = scope.spawn(move || {
+                let before = Txg(txg.0.saturating_sub(1));
+                engine.wait_synced(before).map(|()| simulation.now())
             });
             workload.step(fs, step, &mut random)?;
-            let files = record(&**fs)?;
+            let seen = open.record()?;
             let durable = before.join().ok().and_then(Result::ok).ok_or_else(suspended)?;
-            Ok::<_, ProofError>((files, durable))
+            Ok::<_, ProofError>((seen, durable))
         })?;
         if let Some(last) = ends.last_mut().filter(|last| last.durable == Moment(u64::MAX)) {
             last.durable = durable;
         }
         assert_eq!(engine.open_txg(), txg, "a step is in one transaction group");
-        ends.push(GroupEnd { txg, durable: Moment(u64::MAX), files });
+        ends.push(GroupEnd { first: txg, txg, durable: Moment(u64::MAX), seen });
         close_group(open, txg);
     }
-    open.pool.sync().map_err(|_| suspended())?;
+    open.sync()?;
     if let Some(last) = ends.last_mut() {
         last.durable = simulation.now();
     }
-    Ok(ends)
+    Ok(())
 }
 
 /// Has a group written without waiting for that: only for the next one to be open.
@@ -162,4 +177,30 @@ fn close_group(open: &OpenPool, txg: Txg) {
     while engine.open_txg() == txg && open.pool.failure().is_none() {
         std::thread::yield_now();
     }
+}
+
+/// Makes, fills, renames and destroys file systems.
+fn administer(
+    open: &mut OpenPool,
+    simulation: &Simulation,
+    seed: u64,
+    ends: &mut Vec<GroupEnd>,
+) -> Result<(), ProofError> {
+    let workload = Workload::Datasets;
+    for step in 0..workload.steps() {
+        let mut random = Random::of_place(seed, &[step]);
+        let txg = open.pool.engine().open_txg();
+        for fs in open.file_systems.values() {
+            workload.step(fs, step, &mut random)?;
+        }
+        let seen = open.record()?;
+        assert_eq!(open.pool.engine().open_txg(), txg, "a step is in one transaction group");
+        open.sync()?;
+        ends.push(GroupEnd { first: txg, txg, durable: simulation.now(), seen });
+        let first = open.pool.engine().open_txg();
+        workload.administer(open, step, &mut random)?;
+        let txg = open.pool.synced_txg();
+        ends.push(GroupEnd { first, txg, durable: simulation.now(), seen: open.record()? });
+    }
+    Ok(())
 }

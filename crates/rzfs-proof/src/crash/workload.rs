@@ -2,7 +2,7 @@
 
 use super::environment::ReplayedEnvironment;
 use crate::fill::{change, noise, text};
-use crate::{FeatureSet, Files, ProofError, Settings, Shape};
+use crate::{FeatureSet, Files, OpenPool, ProofError, Settings, Shape};
 use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_hostile::Random;
 use rzfs_metaslab::log::summary::LogLimits;
@@ -35,12 +35,21 @@ pub enum Workload {
     Logs,
     /// The same without log space maps.
     NoLogs,
+    /// File systems that are made, filled, renamed and destroyed.
+    Datasets,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Single, Self::Mirror, Self::Raidz2, Self::Classes, Self::Logs, Self::NoLogs];
+    pub const ALL: [Self; 7] = [
+        Self::Single,
+        Self::Mirror,
+        Self::Raidz2,
+        Self::Classes,
+        Self::Logs,
+        Self::NoLogs,
+        Self::Datasets,
+    ];
 
     /// Its name on command lines.
     #[must_use]
@@ -52,6 +61,7 @@ impl Workload {
             Self::Classes => "classes",
             Self::Logs => "logs",
             Self::NoLogs => "nologs",
+            Self::Datasets => "datasets",
         }
     }
 
@@ -59,7 +69,7 @@ impl Workload {
     #[must_use]
     pub const fn shape(self) -> Shape {
         let (vdevs, ashift, features) = match self {
-            Self::Single => ("A", 12, FeatureSet::Default),
+            Self::Single | Self::Datasets => ("A", 12, FeatureSet::Default),
             Self::Mirror => ("mirror A B", 12, FeatureSet::Default),
             Self::Raidz2 => ("raidz2 A B C D", 9, FeatureSet::Default),
             Self::Classes => ("mirror A B special mirror C D log E", 12, FeatureSet::Default),
@@ -99,7 +109,29 @@ impl Workload {
         if self.is_about_space() { 24 } else { 10 }
     }
 
-    /// Does what one step does.
+    /// Makes, renames or destroys a file system.
+    pub(super) fn administer(
+        self,
+        open: &mut OpenPool,
+        step: u64,
+        random: &mut Random,
+    ) -> Result<(), ProofError> {
+        let names: Vec<String> = open.file_systems.keys().cloned().collect();
+        let root = names.first().cloned().unwrap_or_default();
+        let is_leaf = |name: &&String| {
+            **name != root && !names.iter().any(|other| other.starts_with(&format!("{name}/")))
+        };
+        let leaves: Vec<&String> = names.iter().filter(is_leaf).collect();
+        let leaf = leaves.get(random.below(leaves.len() as u64) as usize);
+        match (step % 4, leaf) {
+            (1, Some(leaf)) => open.rename_file_system(leaf, &format!("{root}/renamed{step}")),
+            (2, Some(leaf)) => open.destroy_file_system(leaf),
+            (3, Some(leaf)) => open.create_file_system(&format!("{leaf}/below{step}")),
+            _ => open.create_file_system(&format!("{root}/new{step}")),
+        }
+    }
+
+    /// Does what one step does to the files of a file system.
     pub(super) fn step(
         self,
         fs: &LiveFileSystem,

@@ -1,0 +1,172 @@
+//! Devices that fail while a pool is written: nobody waits for ever, a pool that cannot go on
+//! says why, and what was on disk stays there.
+
+use rzfs_blockdev::simulated::{Fault, FaultKind};
+use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation};
+use rzfs_dsl::import::DeviceSource;
+use rzfs_proof::crash::Workload;
+use rzfs_proof::{
+    Files, OpenPool, Settings, differences, open_for_reading, read_dataset, record, walk,
+};
+use rzfs_testkit::FileSystemManifest;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+const EIO: i32 = 5;
+/// Longer than anything here takes on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A pool on simulated devices.
+struct Rig {
+    workload: Workload,
+    settings: Settings,
+    devices: BTreeMap<&'static str, Arc<SimulatedDevice>>,
+}
+
+impl Rig {
+    fn new(workload: Workload) -> Self {
+        let shape = workload.shape();
+        let simulation = Simulation::new(3);
+        let content = || vec![0; usize::try_from(shape.device_size).unwrap()];
+        let device = |letter| (letter, Arc::new(simulation.device(letter, content())));
+        let devices = shape.devices().map(device).collect();
+        Self { workload, settings: workload.settings(3), devices }
+    }
+
+    fn create(&self) -> OpenPool {
+        let as_block = |(letter, device): (&&'static str, &Arc<SimulatedDevice>)| {
+            (*letter, Arc::clone(device) as Arc<dyn BlockDevice>)
+        };
+        let devices = self.devices.iter().map(as_block).collect();
+        OpenPool::create(&self.workload.shape(), &devices, &self.settings).unwrap()
+    }
+
+    fn sources(&self) -> Vec<DeviceSource> {
+        let device = |device: &Arc<SimulatedDevice>| DeviceSource::Device(Arc::clone(device) as _);
+        self.devices.values().map(device).collect()
+    }
+
+    /// The pool is whole and has these files.
+    fn check(&self, expected: &FileSystemManifest) {
+        let name = self.workload.shape().name;
+        let pool = open_for_reading(&self.sources(), name, &self.settings).unwrap();
+        let found = record(&read_dataset(&pool, name).unwrap()).unwrap();
+        assert_eq!(differences(expected, &found), Vec::<String>::new());
+        assert_eq!(walk(&pool).unwrap(), None);
+    }
+}
+
+/// Fails when something takes too long.
+fn in_time<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, waiting) = mpsc::channel();
+    std::thread::spawn(move || done.send(act()));
+    waiting.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what} does not end"))
+}
+
+fn write(open: &OpenPool, name: &str) {
+    let (_, fs) = open.root().unwrap();
+    Files(fs).put(name, &vec![7; 300_000]).unwrap();
+}
+
+/// A pool that loses its only device in this way stops, says why, and is what it was.
+fn stops(fail: impl Fn(&SimulatedDevice)) {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create();
+    write(&open, "before");
+    open.pool.sync().unwrap();
+    let before = record(&**open.root().unwrap().1).unwrap();
+    write(&open, "lost");
+    rig.devices.values().for_each(|device| fail(device));
+    let (open, synced) = in_time("sync", move || {
+        let synced = open.pool.sync();
+        (open, synced)
+    });
+    assert!(synced.is_err());
+    assert!(open.pool.failure().is_some(), "the pool says why it stopped");
+    let open = in_time("a change of a suspended pool", move || {
+        let (_, fs) = open.root().unwrap();
+        assert!(Files(fs).put("more", b"x").is_err());
+        open
+    });
+    let exported = in_time("export", move || open.export());
+    assert!(exported.unwrap_err().to_string().contains("suspended"));
+    for device in rig.devices.values() {
+        device.heal_all();
+        device.attach();
+    }
+    rig.check(&before);
+}
+
+#[test]
+fn writes_that_fail_suspend_a_pool() {
+    stops(|device| drop(device.inject(Fault::new(FaultKind::FailWrite(EIO)))));
+}
+
+#[test]
+fn writes_that_fail_later_in_a_txg_suspend_a_pool() {
+    for spared in [1, 3, 6, 10] {
+        stops(|device| {
+            device.inject(Fault::new(FaultKind::FailWrite(EIO)).after(spared));
+        });
+    }
+}
+
+#[test]
+fn writes_that_end_early_suspend_a_pool() {
+    stops(|device| drop(device.inject(Fault::new(FaultKind::TearWrite(EIO)))));
+}
+
+#[test]
+fn flushes_that_fail_suspend_a_pool() {
+    stops(|device| drop(device.inject(Fault::new(FaultKind::FailFlush(EIO)))));
+}
+
+#[test]
+fn a_device_that_goes_away_suspends_a_pool() {
+    stops(SimulatedDevice::detach);
+}
+
+/// A redundant pool goes on without the first device, and has everything afterwards.
+fn goes_on(workload: Workload, fail: impl Fn(&SimulatedDevice)) {
+    let rig = Rig::new(workload);
+    let open = rig.create();
+    write(&open, "before");
+    open.pool.sync().unwrap();
+    let first = rig.devices.values().next().unwrap();
+    fail(first);
+    write(&open, "while one is away");
+    let open = in_time("sync", move || {
+        open.pool.sync().unwrap();
+        open
+    });
+    assert!(open.pool.failure().is_none());
+    let expected = record(&**open.root().unwrap().1).unwrap();
+    in_time("export", move || open.export()).unwrap();
+    rig.check(&expected);
+    // What the first device lacks is not taken for data when it is back.
+    first.heal_all();
+    first.attach();
+    rig.check(&expected);
+}
+
+#[test]
+fn a_mirror_goes_on_when_writes_to_one_side_fail() {
+    goes_on(Workload::Mirror, |device| {
+        device.inject(Fault::new(FaultKind::FailWrite(EIO)));
+    });
+}
+
+#[test]
+fn redundant_pools_go_on_without_a_device() {
+    goes_on(Workload::Mirror, SimulatedDevice::detach);
+    goes_on(Workload::Raidz2, SimulatedDevice::detach);
+}
+
+#[test]
+fn a_mirror_goes_on_when_one_side_cannot_flush() {
+    goes_on(Workload::Mirror, |device| {
+        device.inject(Fault::new(FaultKind::FailFlush(EIO)));
+    });
+}
