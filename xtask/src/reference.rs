@@ -58,7 +58,11 @@ pub(crate) fn run(reference: &Reference) -> Result<(), Failure> {
             break;
         }
         println!("round {round}: the kernel of OpenZFS");
-        machine::judge(&mut contests, &directory, round, reference.timeout)?;
+        if let Err(failure) = machine::judge(&mut contests, &directory, round, reference.timeout) {
+            // What is known without the machine is worth telling.
+            let _ = summary(&contests);
+            return Err(failure);
+        }
     }
     if !reference.without_machine {
         println!("the end: rzfs");

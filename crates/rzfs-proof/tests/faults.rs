@@ -101,7 +101,9 @@ fn stops(fail: impl Fn(&SimulatedDevice)) {
 
 #[test]
 fn writes_that_fail_suspend_a_pool() {
-    stops(|device| drop(device.inject(Fault::new(FaultKind::FailWrite(EIO)))));
+    stops(|device| {
+        device.inject(Fault::new(FaultKind::FailWrite(EIO)));
+    });
 }
 
 #[test]
@@ -115,12 +117,16 @@ fn writes_that_fail_later_in_a_txg_suspend_a_pool() {
 
 #[test]
 fn writes_that_end_early_suspend_a_pool() {
-    stops(|device| drop(device.inject(Fault::new(FaultKind::TearWrite(EIO)))));
+    stops(|device| {
+        device.inject(Fault::new(FaultKind::TearWrite(EIO)));
+    });
 }
 
 #[test]
 fn flushes_that_fail_suspend_a_pool() {
-    stops(|device| drop(device.inject(Fault::new(FaultKind::FailFlush(EIO)))));
+    stops(|device| {
+        device.inject(Fault::new(FaultKind::FailFlush(EIO)));
+    });
 }
 
 #[test]

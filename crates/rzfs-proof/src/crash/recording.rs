@@ -22,7 +22,17 @@ pub(super) struct GroupEnd {
     txg: Txg,
     /// When it was on disk.
     durable: Moment,
+    between: Between,
     pub(super) seen: Seen,
+}
+
+/// What may be found at the end of a group that is neither before a change nor after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Between {
+    /// What was there before, or what is there afterwards: the change is one.
+    Either,
+    /// Some of many changes: the engine began a group among them, to free blocks in the background.
+    Some,
 }
 
 /// A run of a workload, with every write that it made.
@@ -80,6 +90,7 @@ impl Recording {
             first: open.pool.synced_txg(),
             txg: open.pool.synced_txg(),
             durable: simulation.now(),
+            between: Between::Either,
             seen: open.record()?,
         };
         let mut ends = vec![first];
@@ -122,6 +133,12 @@ impl Recording {
         last.into_iter().chain(maybe).collect()
     }
 
+    /// Whether this txg is the last one of only some of a step's changes.
+    pub(super) fn cuts_a_step(&self, txg: Txg) -> bool {
+        let mut ends = self.ends.iter();
+        ends.any(|end| end.between == Between::Some && end.first <= txg && txg < end.txg)
+    }
+
     /// The last txg that was on disk at a moment.
     pub(super) fn durable_at(&self, moment: Moment) -> Txg {
         let durable = self.ends.iter().filter(|end| end.durable <= moment);
@@ -158,7 +175,8 @@ fn play(
             last.durable = durable;
         }
         assert_eq!(engine.open_txg(), txg, "a step is in one transaction group");
-        ends.push(GroupEnd { first: txg, txg, durable: Moment(u64::MAX), seen });
+        let (durable, between) = (Moment(u64::MAX), Between::Either);
+        ends.push(GroupEnd { first: txg, txg, durable, between, seen });
         close_group(open, txg);
     }
     open.sync()?;
@@ -189,18 +207,20 @@ fn administer(
     let workload = Workload::Datasets;
     for step in 0..workload.steps() {
         let mut random = Random::of_place(seed, &[step]);
-        let txg = open.pool.engine().open_txg();
+        let first = open.pool.engine().open_txg();
         for fs in open.file_systems.values() {
             workload.step(fs, step, &mut random)?;
         }
         let seen = open.record()?;
-        assert_eq!(open.pool.engine().open_txg(), txg, "a step is in one transaction group");
+        let txg = open.pool.engine().open_txg();
         open.sync()?;
-        ends.push(GroupEnd { first: txg, txg, durable: simulation.now(), seen });
+        let (durable, between) = (simulation.now(), Between::Some);
+        ends.push(GroupEnd { first, txg, durable, between, seen });
         let first = open.pool.engine().open_txg();
         workload.administer(open, step, &mut random)?;
         let txg = open.pool.synced_txg();
-        ends.push(GroupEnd { first, txg, durable: simulation.now(), seen: open.record()? });
+        let (durable, between) = (simulation.now(), Between::Either);
+        ends.push(GroupEnd { first, txg, durable, between, seen: open.record()? });
     }
     Ok(())
 }
