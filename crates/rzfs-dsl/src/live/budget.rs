@@ -1,7 +1,7 @@
 //! The space of a head, as whoever writes its files asks for it.
 
 use super::LiveDataset;
-use super::ledger::{HeadSpace, SpaceClaim, SpaceShortage};
+use super::ledger::{HeadSpace, Room, SpaceClaim, SpaceShortage};
 use super::pool::{Inner, LivePool};
 use super::space::SpaceTier;
 use super::sync::SyncState;
@@ -9,6 +9,7 @@ use crate::dataset::{Dataset, DatasetError};
 use rzfs_format::Txg;
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::{ObjectId, VdevId};
+use rzfs_metaslab::allocator::ClassKind;
 use rzfs_vdev::VdevTree;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -105,6 +106,20 @@ impl Inner {
         Ok(())
     }
 
+    /// What can be allocated in the normal class, but for a part of what is held back.
+    fn room(&self) -> Option<Room> {
+        let usage = self.allocator.usage();
+        let normal = usage.class(ClassKind::Normal);
+        let free = u128::from(normal.free()) * u128::from(usage.normal_space);
+        let free = u64::try_from(free.checked_div(normal.space.into())?).unwrap_or(u64::MAX);
+        let bytes = free.saturating_sub(SpaceTier::Frees.kept_back(usage.slop));
+        let shortage = match normal.deferred {
+            0 => SpaceShortage::NoSpace,
+            _ => SpaceShortage::Later,
+        };
+        Some(Room { bytes, shortage })
+    }
+
     /// Takes over what a txg that is on disk has made of the accounts.
     pub(super) fn settle_accounts(
         &self,
@@ -113,8 +128,12 @@ impl Inner {
         heads: &BTreeMap<ObjectId, DslDataset>,
     ) {
         let usable = SpaceTier::ALL.map(|tier| self.usable_space(tier));
+        let room = self.room();
         let mut ledger = self.ledger.lock();
         ledger.set_usable(usable);
+        if let Some(room) = room {
+            ledger.set_room(room);
+        }
         for (id, dir) in state.dirs.known() {
             ledger.set_dir(id, dir);
         }

@@ -98,6 +98,16 @@ pub(crate) struct Ledger {
     heads: BTreeMap<ObjectId, HeadAccount>,
     /// Bytes that the pool has for datasets, in the order of [`SpaceTier::ALL`].
     usable: [u64; SpaceTier::ALL.len()],
+    room: Option<Room>,
+}
+
+/// What can really be allocated: blocks that a checkpoint needs, or that died in one of the last
+/// txgs, belong to nobody's account but are not free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    pub(crate) bytes: u64,
+    /// What it means when that is not enough.
+    pub(crate) shortage: SpaceShortage,
 }
 
 /// A limit that would be exceeded.
@@ -111,6 +121,10 @@ struct Exceeded {
 impl Ledger {
     pub(crate) fn set_usable(&mut self, usable: [u64; SpaceTier::ALL.len()]) {
         self.usable = usable;
+    }
+
+    pub(crate) fn set_room(&mut self, room: Room) {
+        self.room = Some(room);
     }
 
     /// Takes over what is known of a directory.
@@ -192,6 +206,9 @@ impl Ledger {
                 let tier = if frees { SpaceTier::Frees } else { SpaceTier::Normal };
                 let pool = self.usable[tier.index()];
                 check(&dir.use_of(pool, SpaceShortage::NoSpace), charge)?;
+                if let Some(Room { bytes: room, shortage: kind }) = self.room.filter(|_| !frees) {
+                    check(&Exceeded { room, promised: dir.promised.total(), kind }, charge)?;
+                }
             }
             charges.push((id, charge));
             charge = dir.charged(charge);
@@ -305,6 +322,17 @@ mod tests {
         ledger.settle(Txg(8));
         assert_eq!(ledger.admit(HEAD, Txg(9), SpaceClaim::Takes(501)), Err(SpaceShortage::NoSpace));
         ledger.admit(HEAD, Txg(9), SpaceClaim::Frees(501)).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_free_yet_is_waited_for() {
+        let mut ledger = ledger(&DslDir::default());
+        ledger.set_room(Room { bytes: 100, shortage: SpaceShortage::Later });
+        ledger.admit(HEAD, TXG, SpaceClaim::Takes(60)).unwrap();
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(60)), Err(SpaceShortage::Later));
+        ledger.settle(TXG);
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(101)), Err(SpaceShortage::Later));
+        ledger.admit(HEAD, TXG, SpaceClaim::Frees(101)).unwrap();
     }
 
     #[test]
