@@ -77,8 +77,12 @@ pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<Stri
     };
     let ended = table.unmount(&[mount.dataset.clone()].into(), in_use(force))?;
     open.close_file_systems(&ended);
-    // What shared the mount goes on without it.
-    let others = ended.into_iter().filter(|name| *name != mount.dataset).collect();
+    // What shared the mount goes on without it; what is below it does not.
+    let is_below = |name: &String| {
+        let rest = name.strip_prefix(&mount.dataset);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let others = ended.into_iter().filter(|name| !is_below(name)).collect();
     Ok(mount_more(open, &mut table, others, Choice::All))
 }
 
