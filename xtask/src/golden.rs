@@ -99,6 +99,10 @@ fn check_pool(
     for key in key_files(pool, peculiarity.keys, scratch.path())? {
         arguments.extend(["-k".into(), key.into()]);
     }
+    if peculiarity.unreplayed {
+        // The host that had it never exported it.
+        arguments.push("--force".into());
+    }
     arguments.extend(images.into_iter().map(OsString::from));
     let directory = scratch.path().join("mnt");
     fs::create_dir(&directory).map_err(Failure::file(&directory))?;

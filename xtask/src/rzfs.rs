@@ -20,8 +20,8 @@ impl Rzfs {
         Ok(Self { binary: target.join("debug").join("rzfs") })
     }
 
-    /// Mounts a pool at a directory, read-only. The control socket goes beside the directory, so that mounts
-    /// do not see each other.
+    /// Mounts a pool at a directory, read-only. The control socket goes beside the directory, so
+    /// that mounts do not see each other.
     pub(crate) fn mount(&self, arguments: &[OsString], at: &Path) -> Result<Mount, Failure> {
         let runtime = at.with_extension("run");
         let mut command = Command::new(&self.binary);
