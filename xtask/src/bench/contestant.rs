@@ -132,7 +132,10 @@ impl Field {
                 let root = self.folder.join("rzfs");
                 std::fs::create_dir_all(&root).map_err(start_failure(&root.display()))?;
                 let mut command = Command::new(rzfs_binary());
-                command.args(["mount", "--foreground", "--force"]).arg(self.image()).arg(&root);
+                command
+                    .args(["mount", "-o", "ro", "--foreground", "--force"])
+                    .arg(self.image())
+                    .arg(&root);
                 let daemon = spawn(&mut command)?;
                 self.mounted(contestant, Some(daemon), root)
             }
