@@ -159,15 +159,14 @@ impl Adapter {
             }
             // Snapshots come, go and are renamed behind the kernel's back.
             Target::Control(_) => Lifetime::NONE,
-            Target::Snapshot(_, object) if self.is_snapshot_root(target, object) => {
+            Target::Snapshot(objset, object) if self.is_snapshot_root(objset, object) => {
                 Lifetime { name: Duration::ZERO, ..Lifetime::FOR_EVER }
             }
             Target::Snapshot(..) | Target::MountPoint(_) => Lifetime::FOR_EVER,
         }
     }
 
-    fn is_snapshot_root(&self, target: Target, object: ObjectId) -> bool {
-        let Target::Snapshot(objset, _) = target else { return false };
+    fn is_snapshot_root(&self, objset: ObjsetId, object: ObjectId) -> bool {
         self.snapshot(objset).is_ok_and(|snapshot| snapshot.root() == object)
     }
 

@@ -233,8 +233,8 @@ impl Adapter {
         len: u64,
         caller: Caller,
     ) -> Answer<u64> {
-        let (source, _) = self.file(from.0)?;
-        let ((live, target), source_object) = (self.changing(to.0)?, self.file(from.0)?.1);
+        let (source, source_object) = self.file(from.0)?;
+        let (live, target) = self.changing(to.0)?;
         let len = len.min(MAX_COPY);
         let mut copied = 0;
         while copied < len {
