@@ -13,6 +13,7 @@
 mod attributes;
 mod block;
 mod body;
+mod encode;
 mod header;
 mod record;
 
@@ -22,5 +23,6 @@ pub use body::{
     AclRecord, Body, CloneRange, Create, CreateAcl, LogAce, NewObject, Rename, SetAttr, SetXattr,
     Whiteout, Write,
 };
+pub use encode::{WRITE_HEADER_SIZE, WriteHeader, stamp};
 pub use header::{ZilFlags, ZilHeader};
 pub use record::{Record, RecordKind, Records};

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::FormatError;
-use crate::endian::{ByteOrder, Fields};
+use crate::endian::{ByteOrder, Fields, FieldsMut};
 use crate::znode::Timestamp;
 
 const WHAT: &str = "log record attributes";
@@ -99,5 +99,22 @@ impl ExtendedAttributes {
             scanstamp: requested.has(XattrBits::AV_SCANSTAMP).then_some(scanstamp),
             project: if requested.has(XattrBits::PROJID) { Some(fields.u64(40)?) } else { None },
         })
+    }
+
+    /// The bytes of the section. A scanstamp takes the place of a project id.
+    #[must_use]
+    pub fn encode(&self, order: ByteOrder) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        let mut fields = FieldsMut::new(&mut bytes, order);
+        fields.set_u32(0, BITMAP_WORDS);
+        fields.set_u32(4, self.requested.0);
+        fields.set_u64(16, self.values.0.into());
+        fields.set_u64s(24, &self.create_time.encode());
+        match (self.scanstamp, self.project) {
+            (Some(scanstamp), _) => fields.set_bytes(40, &scanstamp),
+            (None, Some(project)) => fields.set_u64(40, project),
+            (None, None) => {}
+        }
+        bytes
     }
 }

@@ -6,11 +6,12 @@
 
 use super::record::Records;
 use crate::FormatError;
-use crate::block_pointer::BlockPointer;
+use crate::block_pointer::{BlockPointer, Dva, StoredBlock};
 use crate::checksum::{ChecksumFunction, ChecksumValue};
-use crate::endian::{ByteOrder, Fields};
+use crate::compression::CompressionFunction;
+use crate::endian::{ByteOrder, Fields, FieldsMut};
 use crate::object_type::ObjectType;
-use crate::units::{Level, MAX_BLOCK_SIZE, ObjsetId};
+use crate::units::{Level, MAX_BLOCK_SIZE, ObjsetId, Txg};
 
 /// Bytes of the chain structure.
 pub const CHAIN_SIZE: usize = 184;
@@ -42,6 +43,24 @@ impl BlockForm {
             _ => Err(FormatError::field(WHAT, "checksum function", function.number())),
         }
     }
+
+    /// The checksum function of blocks of this form.
+    #[must_use]
+    pub const fn checksum_function(self) -> ChecksumFunction {
+        match self {
+            Self::Trailer => ChecksumFunction::Zilog,
+            Self::Leader => ChecksumFunction::Zilog2,
+        }
+    }
+
+    /// Where the first record is.
+    #[must_use]
+    pub const fn records_at(self) -> usize {
+        match self {
+            Self::Trailer => 0,
+            Self::Leader => CHAIN_SIZE,
+        }
+    }
 }
 
 /// What identifies a block of a chain: the checksum words of the pointer to it.
@@ -61,6 +80,34 @@ impl Verifier {
     pub const fn of(pointer: &BlockPointer) -> Self {
         let [first, second, objset, seq] = pointer.checksum().0;
         Self { guid: [first, second], objset: ObjsetId(objset), seq }
+    }
+
+    /// The verifier of the next block of the chain.
+    #[must_use]
+    pub const fn next(&self) -> Self {
+        Self { seq: self.seq.wrapping_add(1), ..*self }
+    }
+
+    /// Its words, as a checksum is seeded with them.
+    #[must_use]
+    pub const fn words(&self) -> [u64; 4] {
+        [self.guid[0], self.guid[1], self.objset.0, self.seq]
+    }
+
+    /// The pointer to a block of `size` bytes at `dva` that was allocated in `birth`.
+    #[must_use]
+    pub fn pointer(&self, form: BlockForm, dva: Dva, size: u64, birth: Txg) -> BlockPointer {
+        BlockPointer::stored(&StoredBlock {
+            object_type: ObjectType::INTENT_LOG,
+            level: Level::DATA,
+            logical_size: size,
+            physical_size: size,
+            compression: CompressionFunction::Off,
+            checksum_function: form.checksum_function(),
+            checksum: ChecksumValue(self.words()),
+            dvas: [dva, Dva::default(), Dva::default()],
+            birth,
+        })
     }
 
     /// Whether `next` is the block after this one.
@@ -136,6 +183,28 @@ impl Chain {
         })
     }
 
+    /// Writes the chain structure, but for magic and checksum, into a block whose `record_bytes`
+    /// bytes of records are in their place and whose other bytes are zeros.
+    ///
+    /// # Panics
+    /// When the block has no room for it: its owner makes it larger than records and chain.
+    pub fn encode(
+        block: &mut [u8],
+        form: BlockForm,
+        next: &BlockPointer,
+        record_bytes: usize,
+        order: ByteOrder,
+    ) {
+        let (start, used) = match form {
+            BlockForm::Leader => (0, CHAIN_SIZE + record_bytes),
+            BlockForm::Trailer => (block.len() - CHAIN_SIZE, record_bytes),
+        };
+        let mut fields = FieldsMut::new(&mut block[start..start + CHAIN_SIZE], order);
+        fields.set_bytes(NEXT_OFFSET, &next.encode(order));
+        fields.set_u64(USED_OFFSET, used as u64);
+        fields.set_u64(MAGIC_OFFSET, CHAIN_MAGIC);
+    }
+
     /// The records of the block that this was decoded from.
     #[must_use]
     pub fn records<'a>(&self, block: &'a [u8]) -> Records<'a> {
@@ -183,6 +252,24 @@ mod tests {
         let dva = chain.next.dvas().next().unwrap();
         assert_eq!((dva.asize(), dva.offset()), (0x2000, 0x3d000));
         assert_eq!(chain.records(&block).count(), 1);
+    }
+
+    #[test]
+    fn the_next_pointer_is_encoded_as_in_the_spec() {
+        let block = leader(184 + 48);
+        let spec = Chain::decode(&block, BlockForm::Leader, ByteOrder::Little).unwrap();
+        let guid = [0xcbe2_d993_fafe_94e3, 0x3efa_38df_94be_c7a8];
+        let verifier = Verifier { guid, objset: ObjsetId(0x90), seq: 2 };
+        let dva = spec.next.dvas().next().unwrap();
+        let next = verifier.next().pointer(BlockForm::Leader, dva, 0x2000, Txg(31));
+        assert_eq!(next, spec.next);
+        for form in [BlockForm::Leader, BlockForm::Trailer] {
+            let mut block = vec![0; 4096];
+            Chain::encode(&mut block, form, &next, 96, ByteOrder::Little);
+            let chain = Chain::decode(&block, form, ByteOrder::Little).unwrap();
+            assert_eq!((chain.next, chain.record_bytes), (next, 96));
+            assert_eq!(BlockForm::of(form.checksum_function()), Ok(form));
+        }
     }
 
     #[test]

@@ -188,6 +188,20 @@ pub struct SetAttr<'a> {
 }
 
 impl SetAttr<'_> {
+    /// The mode, as Linux has it.
+    pub const MODE: u64 = 0x1;
+    /// The owner, as Linux has it.
+    pub const UID: u64 = 0x2;
+    /// The group, as Linux has it.
+    pub const GID: u64 = 0x4;
+    /// The length, as Linux has it.
+    pub const SIZE: u64 = 0x8;
+    /// The access time, as Linux has it.
+    pub const ATIME: u64 = 0x10;
+    /// The modification time, as Linux has it.
+    pub const MTIME: u64 = 0x20;
+    /// The change time, as Linux has it.
+    pub const CTIME: u64 = 0x40;
     /// The bit of the extended attributes, as Linux has it.
     pub const LINUX_XVATTR: u64 = 0x8000_0000;
     /// The bit of the extended attributes, as illumos and FreeBSD have it.
