@@ -15,6 +15,7 @@ mod block;
 mod error;
 mod gang;
 mod in_flight;
+pub mod intent_log;
 pub mod live;
 mod object;
 mod objset;

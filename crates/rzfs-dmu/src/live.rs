@@ -16,6 +16,7 @@
 //! atomicity.
 
 mod buffer;
+mod log_header;
 mod numbers;
 mod object;
 mod objset;

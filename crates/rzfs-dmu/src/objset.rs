@@ -6,6 +6,7 @@ use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::{self, Dnode, SLOT_SIZE};
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::units::Bookmark;
+use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockPointer, FormatError, ObjectId, ObjsetId};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -90,6 +91,16 @@ impl Objset {
     #[must_use]
     pub fn block(&self) -> &ObjsetBlock {
         &self.inner.block
+    }
+
+    /// The header of its intent log (spec 05, section 10.1).
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn log_header(&self) -> Result<ZilHeader, DmuError> {
+        let block = &self.inner.block;
+        let corrupt = |source| DmuError::Corrupt { bookmark: Bookmark::root(self.id()), source };
+        ZilHeader::decode(&block.zil_header, block.order).map_err(corrupt)
     }
 
     /// What it holds.

@@ -13,7 +13,6 @@ mod dedup;
 mod embedded;
 mod error;
 mod history;
-mod intent_log;
 mod io_stats;
 mod labels;
 mod metaslabs;

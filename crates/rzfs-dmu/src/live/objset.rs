@@ -1,5 +1,6 @@
 //! Object sets that change.
 
+use super::log_header::PendingHeaders;
 use super::numbers::Numbers;
 use super::object::{LiveObject, NewObject, ObjectCore};
 use super::transaction::Transaction;
@@ -35,6 +36,7 @@ pub(super) struct Inner {
     objects: Mutex<HashMap<ObjectId, Weak<ObjectCore>>>,
     dirty: [Mutex<DirtyObjects>; SLOTS],
     pub(super) numbers: Mutex<Numbers>,
+    pub(super) headers: PendingHeaders,
 }
 
 impl LiveObjset {
@@ -50,6 +52,7 @@ impl LiveObjset {
                 objects: Mutex::default(),
                 dirty: Default::default(),
                 numbers: Mutex::default(),
+                headers: PendingHeaders::default(),
             }),
         }
     }
@@ -96,13 +99,14 @@ impl LiveObjset {
     /// Whether something of it is dirty in a txg.
     #[must_use]
     pub fn is_dirty(&self, txg: Txg) -> bool {
-        !self.dirty(txg).lock().is_empty()
+        !self.dirty(txg).lock().is_empty() || self.inner.headers.of(txg).is_some()
     }
 
     /// Whether nothing of it is dirty in any txg.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.inner.dirty.iter().all(|dirty| dirty.lock().is_empty())
+        self.inner.headers.is_empty()
+            && self.inner.dirty.iter().all(|dirty| dirty.lock().is_empty())
     }
 
     /// Whether somebody else has a handle to it, or to one of its objects.

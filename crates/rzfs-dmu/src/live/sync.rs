@@ -77,7 +77,8 @@ impl LiveObjset {
         owner: &mut dyn SpaceOwner,
     ) -> Result<Option<SyncedObjset>, SyncError> {
         let dirty = std::mem::take(&mut *self.dirty(tx.txg()).lock());
-        if dirty.is_empty() {
+        let header = self.inner.headers.of(tx.txg());
+        if dirty.is_empty() && header.is_none() {
             return Ok(None);
         }
         let synced = self.synced();
@@ -88,9 +89,16 @@ impl LiveObjset {
 
         let mut block = synced.block().clone();
         block.order = ByteOrder::NATIVE;
+        block.zil_header = match &header {
+            Some(header) => header.encode(ByteOrder::NATIVE),
+            None => synced.log_header()?.encode(ByteOrder::NATIVE),
+        };
         self.write_dnodes(tx, policy, owner, &synced, &works, &mut block)?;
         let root = self.write_root(tx, policy, owner, &synced, &block)?;
         *self.inner.synced.write() = Objset::of_block(self.pipeline(), self.id(), root, block);
+        if let Some(header) = &header {
+            self.inner.headers.settle(tx.txg(), header);
+        }
         self.settle(tx, works);
         Ok(Some(SyncedObjset { root }))
     }

@@ -11,6 +11,7 @@ use rzfs_dmu::live::{Extent, NewObject};
 use rzfs_dmu::write::HoleBirth;
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
+use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockId, ObjectId, ObjsetId};
 use world::{World, WorldOptions};
 
@@ -94,6 +95,42 @@ fn trees_grow_by_levels_and_keep_their_blocks() {
         assert!(on_disk.read_block(BlockId(*block)).unwrap().data.starts_with(text), "{block}");
     }
     assert_eq!(on_disk.next_data(512).unwrap(), Some(3 * 512));
+}
+
+#[test]
+fn a_log_header_is_written_by_its_txg_alone() {
+    let mut world = World::new(ORDINARY);
+    let header = |seq| ZilHeader { replayed_seq: seq, ..ZilHeader::default() };
+    let seen = |world: &World| world.reopened().log_header().unwrap().replayed_seq;
+    let tx = world.engine.begin(&[]).unwrap();
+    assert!(world.objset.is_clean());
+    world.objset.set_log_header(&tx, header(1));
+    assert!(world.objset.is_dirty(tx.txg()) && !world.objset.is_clean());
+    drop(tx);
+    let older = world.engine.quiesce();
+    let tx = world.engine.begin(&[]).unwrap();
+    world.objset.set_log_header(&tx, header(2));
+    drop(tx);
+    assert_eq!(world.objset.log_header().unwrap(), header(2));
+    world.sync_group(older);
+    assert_eq!(seen(&world), 1);
+    assert_eq!(world.objset.log_header().unwrap(), header(2));
+    assert!(!world.objset.is_clean());
+    world.sync(1, |_, _| {});
+    assert_eq!(seen(&world), 2);
+    assert!(world.objset.is_clean());
+    // A later pass may change what the first one has written.
+    let tx = world.engine.begin(&[]).unwrap();
+    world.objset.set_log_header(&tx, header(3));
+    drop(tx);
+    world.sync(2, |objset, tx| objset.set_log_header(tx, header(4)));
+    assert_eq!(seen(&world), 4);
+    // Without a change it stays.
+    let tx = world.engine.begin(&[]).unwrap();
+    world.objset.allocate(&tx, file()).unwrap();
+    drop(tx);
+    world.sync(1, |_, _| {});
+    assert_eq!(seen(&world), 4);
 }
 
 #[test]

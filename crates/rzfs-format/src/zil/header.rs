@@ -7,7 +7,7 @@
 
 use crate::FormatError;
 use crate::block_pointer::BlockPointer;
-use crate::endian::{ByteOrder, Fields};
+use crate::endian::{ByteOrder, Fields, FieldsMut};
 use crate::objset::ZIL_HEADER_SIZE;
 use crate::units::Txg;
 
@@ -31,7 +31,7 @@ impl ZilFlags {
 }
 
 /// A decoded header.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct ZilHeader {
     /// The txg in which the log was claimed; `None` = not claimed.
     pub claim_txg: Option<Txg>,
@@ -61,6 +61,18 @@ impl ZilHeader {
             claimed_record_seq: fields.u64(160)?,
         })
     }
+
+    /// The bytes of the header.
+    #[must_use]
+    pub fn encode(&self, order: ByteOrder) -> [u8; ZIL_HEADER_SIZE] {
+        let mut bytes = [0; ZIL_HEADER_SIZE];
+        let mut fields = FieldsMut::new(&mut bytes, order);
+        fields.set_u64s(0, &[self.claim_txg.unwrap_or_default().get(), self.replayed_seq]);
+        fields.set_bytes(16, &self.first.encode(order));
+        let claimed = [self.claimed_block_seq, self.flags.0, self.claimed_record_seq];
+        fields.set_u64s(144, &claimed);
+        bytes
+    }
 }
 
 #[cfg(test)]
@@ -80,11 +92,28 @@ mod tests {
         assert_eq!(header.claim_txg, None);
         assert!(!header.flags.has(ZilFlags::REPLAY_NEEDED));
         assert_eq!(header.first.dvas().next().unwrap().offset(), 0x15c0 * 512);
+        assert_eq!(header.encode(ByteOrder::Little), bytes);
     }
 
     #[test]
     fn an_empty_header_has_no_log() {
         let header = ZilHeader::decode(&[0; ZIL_HEADER_SIZE], ByteOrder::Little).unwrap();
         assert!(header.first.is_hole());
+        assert_eq!(header, ZilHeader::default());
+    }
+
+    #[test]
+    fn headers_survive_encoding() {
+        let header = ZilHeader {
+            claim_txg: Some(Txg(7)),
+            replayed_seq: 8,
+            first: BlockPointer::HOLE,
+            claimed_block_seq: 9,
+            flags: ZilFlags(ZilFlags::REPLAY_NEEDED | ZilFlags::CLAIMED_RECORD_SEQ_VALID),
+            claimed_record_seq: 10,
+        };
+        for order in [ByteOrder::Little, ByteOrder::Big] {
+            assert_eq!(ZilHeader::decode(&header.encode(order), order).unwrap(), header);
+        }
     }
 }

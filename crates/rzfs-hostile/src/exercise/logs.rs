@@ -2,9 +2,9 @@
 
 use super::Exercise;
 use rzfs_dmu::Objset;
+use rzfs_dmu::intent_log::LogChain;
 use rzfs_format::Txg;
-use rzfs_format::zil::{BlockForm, Chain, ZilHeader};
-use std::collections::HashSet;
+use rzfs_format::zil::ZilHeader;
 
 /// Blocks of a log that are read.
 const BLOCKS: usize = 50;
@@ -16,31 +16,17 @@ impl Exercise {
         let Some(header) = self.note(ZilHeader::decode(&objset.block().zil_header, order)) else {
             return;
         };
-        let mut pointer = header.first;
-        let mut seen = HashSet::new();
-        for _ in 0..BLOCKS {
-            let is_young = header.claim_txg.is_none() && pointer.logical_birth() > last_txg;
-            if pointer.is_hole() || is_young || !seen.insert(pointer.encode(order)) {
-                return;
-            }
-            if self.note(Chain::check_pointer(&pointer, objset.id())).is_none() {
-                return;
-            }
-            let read = objset.pipeline().read_stored(&[&pointer]).pop();
-            let Some(data) = read.and_then(|read| self.note(read)) else { return };
-            let function = self.note(pointer.checksum_function());
-            let Some(form) = function.and_then(|function| self.note(BlockForm::of(function)))
-            else {
-                return;
-            };
-            let Some(chain) = self.note(Chain::decode(&data, form, pointer.order())) else {
-                return;
-            };
-            for record in chain.records(&data) {
-                let Some(record) = self.note(record) else { break };
+        let mut chain = LogChain::new(objset.pipeline(), objset.id(), &header);
+        if header.claim_txg.is_none() {
+            chain = chain.up_to(last_txg);
+        }
+        for block in chain.by_ref().take(BLOCKS) {
+            for record in block.records() {
                 self.note(record.body());
             }
-            pointer = chain.next;
+        }
+        if let Some(end) = chain.end() {
+            self.note(Err::<(), _>(end));
         }
     }
 }

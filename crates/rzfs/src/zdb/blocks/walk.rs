@@ -12,9 +12,10 @@ use super::removal;
 use super::sharing::{Reference, Sharing};
 use super::verify::Verifier;
 use crate::zdb::error::ZdbError;
+use crate::zdb::pointer_list;
 use crate::zdb::session::Session;
 use crate::zdb::text::pointer::Full;
-use crate::zdb::{intent_log, pointer_list};
+use rzfs_dmu::intent_log::{self, LogChain};
 use rzfs_dmu::{DmuError, Traversal, Visitor};
 use rzfs_dsl::pool::Pool;
 use rzfs_format::bpobj::BptreeEntry;
@@ -198,32 +199,30 @@ impl Walk<'_, '_, '_, '_> {
     fn intent_log(&mut self, objset: ObjsetId, root: &BlockPointer) -> Result<(), ZdbError> {
         let Some(header) = self.log_header(objset, root) else { return Ok(()) };
         let pool = self.pool;
-        let mut result = Ok(());
-        intent_log::visit(pool.pipeline(), objset, &header, pool.txg(), &mut |pointer, block| {
-            if result.is_ok() {
-                let bookmark = intent_log::bookmark(objset, pointer);
-                result = self.count(bookmark, pointer, CountAs::Type);
-            }
-            let (Some(block), Some(claimed)) = (block, header.claim_txg) else { return };
-            for record in block.chain.records(block.data).map_while(Result::ok) {
+        let mut chain = LogChain::new(pool.pipeline(), objset, &header);
+        if header.claim_txg.is_none() {
+            // What is younger than the pool was never committed.
+            chain = chain.up_to(pool.txg());
+        }
+        for block in chain {
+            let bookmark = intent_log::bookmark(objset, &block.pointer);
+            self.count(bookmark, &block.pointer, CountAs::Type)?;
+            let Some(claimed) = header.claim_txg else { continue };
+            for record in block.records() {
                 let Ok(Body::Write(write)) = record.body() else { continue };
                 let data = write.pointer;
-                if write.is_indirect()
-                    && !data.is_hole()
-                    && data.logical_birth() >= claimed
-                    && result.is_ok()
-                {
+                if write.is_indirect() && !data.is_hole() && data.logical_birth() >= claimed {
                     let bookmark = Bookmark {
                         objset,
                         object: write.object,
                         level: Level::ZIL,
                         ..Bookmark::default()
                     };
-                    result = self.count(bookmark, &data, CountAs::Type);
+                    self.count(bookmark, &data, CountAs::Type)?;
                 }
             }
-        });
-        result
+        }
+        Ok(())
     }
 
     fn log_header(&self, objset: ObjsetId, root: &BlockPointer) -> Option<ZilHeader> {

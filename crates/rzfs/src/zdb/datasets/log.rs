@@ -3,14 +3,13 @@
 
 use super::record;
 use crate::zdb::error::ZdbError;
-use crate::zdb::intent_log::{self, LogBlock};
 use crate::zdb::session::Session;
 use crate::zdb::text::pointer::Full;
 use rzfs_dmu::Objset;
+use rzfs_dmu::intent_log::{LogBlock, LogChain};
 use rzfs_dsl::pool::Pool;
 use rzfs_format::block_pointer::Protection;
-use rzfs_format::zil::{Record, RecordKind, Verifier, ZilHeader};
-use rzfs_format::{BlockPointer, Txg};
+use rzfs_format::zil::{Record, RecordKind, ZilHeader};
 use std::io;
 
 /// Verbosity from which on more than the header is shown.
@@ -58,15 +57,10 @@ pub(super) fn print(
         counts: [0; KINDS],
         session,
     };
-    let mut result = Ok(());
     // Blocks of later txgs than the pool's were never claimed, but are shown.
-    let no_limit = Txg(u64::MAX);
-    intent_log::visit(pool.pipeline(), objset.id(), &header, no_limit, &mut |pointer, block| {
-        if result.is_ok() {
-            result = printer.print_block(pointer, block);
-        }
-    });
-    result?;
+    for block in LogChain::new(pool.pipeline(), objset.id(), &header) {
+        printer.print_block(&block)?;
+    }
     printer.print_counts()?;
     Ok(())
 }
@@ -82,16 +76,9 @@ struct Printer<'a, 's> {
 }
 
 impl Printer<'_, '_> {
-    fn print_block(
-        &mut self,
-        pointer: &BlockPointer,
-        block: Option<LogBlock<'_>>,
-    ) -> io::Result<()> {
-        let seq = Verifier::of(pointer).seq;
+    fn print_block(&mut self, block: &LogBlock) -> io::Result<()> {
+        let (pointer, seq) = (&block.pointer, block.seq());
         let is_claimed = self.header.claim_txg.is_some();
-        if is_claimed && seq > self.header.claimed_block_seq {
-            return Ok(());
-        }
         if self.verbosity >= BLOCKS {
             let claim = match is_claimed {
                 true => "already claimed",
@@ -104,12 +91,7 @@ impl Printer<'_, '_> {
             }
             writeln!(self.session.out)?;
         }
-        let Some(block) = block else { return Ok(()) };
-        for record in block.chain.records(block.data) {
-            let Ok(record) = record else { break };
-            if is_claimed && record.seq > self.header.claimed_record_seq {
-                break;
-            }
+        for record in block.records() {
             self.print_record(&record)?;
         }
         Ok(())

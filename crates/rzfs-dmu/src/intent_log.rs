@@ -1,0 +1,255 @@
+//! Intent logs as they are on disk: the chain of blocks from the header in the objset block on
+//! (spec 05, section 10.3).
+//!
+//! ```text
+//! header ──> block 1 ──> block 2 ──> ... ──> allocated ahead, never written
+//! ```
+//! A block counts when its checksum, which is seeded with its place in the chain, verifies, and
+//! when the next pointer in it continues the chain. The walk ends at the first that does not, at
+//! what was claimed, and before a place that it has been to already.
+
+use crate::{BlockError, BlockPipeline};
+use bytes::Bytes;
+use rzfs_format::units::Bookmark;
+use rzfs_format::zil::{BlockForm, Chain, Record, Verifier, ZilHeader};
+use rzfs_format::{BlockId, BlockPointer, FormatError, Level, ObjectId, ObjsetId, Txg, VdevId};
+use std::collections::HashSet;
+
+/// Blocks of one log that are followed at most; what is kept of each is its place.
+const MAX_BLOCKS: usize = 1 << 22;
+
+/// The bookmark of a log block.
+#[must_use]
+pub const fn bookmark(objset: ObjsetId, pointer: &BlockPointer) -> Bookmark {
+    Bookmark {
+        objset,
+        object: ObjectId(0),
+        level: Level::ZIL,
+        block: BlockId(Verifier::of(pointer).seq),
+    }
+}
+
+/// Why a chain goes no further.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ChainEnd {
+    /// There is no log, or the next block does not exist.
+    #[error("there is no next block")]
+    Hole,
+    /// What follows belongs to a txg that the walk does not look at.
+    #[error("block {seq} is younger than the pool")]
+    Young {
+        /// Number of the block.
+        seq: u64,
+    },
+    /// Everything was seen that was claimed.
+    #[error("the log was claimed up to block {seq}")]
+    Claimed {
+        /// Number of the last claimed block.
+        seq: u64,
+    },
+    /// The pointer is not one to a log block of this set.
+    #[error(transparent)]
+    Pointer(FormatError),
+    /// The block does not continue to a next one.
+    #[error("block {seq} does not say how the log goes on")]
+    Broken {
+        /// Number of the block.
+        seq: u64,
+    },
+    /// The walk has been at this place before.
+    #[error("block {seq} is at the place of an earlier block")]
+    Repeated {
+        /// Number of the block.
+        seq: u64,
+    },
+    /// The chain is longer than any log can be.
+    #[error("the log has too many blocks")]
+    TooLong,
+    /// The block cannot be read. This is how an ordinary log ends: the last block was never
+    /// written, and its checksum is wrong.
+    #[error("block {seq}: {source}")]
+    Unreadable {
+        /// Number of the block.
+        seq: u64,
+        /// Why.
+        source: BlockError,
+    },
+    /// The block has the right checksum but is no log block.
+    #[error("block {seq}: {source}")]
+    Damaged {
+        /// Number of the block.
+        seq: u64,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+}
+
+/// A block of a log.
+#[derive(Clone, Debug)]
+pub struct LogBlock {
+    /// The pointer to it.
+    pub pointer: BlockPointer,
+    /// What is in it; `None` if it was never written, as far as one can tell. It is the last then.
+    pub contents: Option<LogContents>,
+}
+
+impl LogBlock {
+    /// Number of the block; the first of a chain is 1.
+    #[must_use]
+    pub const fn seq(&self) -> u64 {
+        Verifier::of(&self.pointer).seq
+    }
+
+    /// Its records, up to the first that is damaged or was not claimed.
+    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        self.contents.iter().flat_map(LogContents::records)
+    }
+}
+
+/// The contents of a log block.
+#[derive(Clone, Debug)]
+pub struct LogContents {
+    /// The block, encrypted if the log is.
+    pub data: Bytes,
+    /// Its place in the chain.
+    pub chain: Chain,
+    /// Records with larger numbers were not claimed.
+    last_seq: u64,
+}
+
+impl LogContents {
+    fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        let last = self.last_seq;
+        let records = self.chain.records(&self.data).map_while(Result::ok);
+        records.take_while(move |record| record.seq <= last)
+    }
+}
+
+/// What of a log counts.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Blocks of younger txgs do not.
+    txg: Txg,
+    block_seq: u64,
+    record_seq: u64,
+}
+
+/// Walks along a log.
+///
+/// A log that was claimed is followed as far as it was claimed.
+#[derive(Debug)]
+pub struct LogChain<'a> {
+    pipeline: &'a BlockPipeline,
+    objset: ObjsetId,
+    pointer: BlockPointer,
+    limits: Limits,
+    /// Number of the last record so far.
+    record_seq: u64,
+    visited: HashSet<(VdevId, u64)>,
+    end: Option<ChainEnd>,
+}
+
+impl<'a> LogChain<'a> {
+    /// The log that `header` of `objset` begins.
+    #[must_use]
+    pub fn new(pipeline: &'a BlockPipeline, objset: ObjsetId, header: &ZilHeader) -> Self {
+        let is_claimed = header.claim_txg.is_some();
+        let claimed = |seq| if is_claimed { seq } else { u64::MAX };
+        let limits = Limits {
+            txg: Txg(u64::MAX),
+            block_seq: claimed(header.claimed_block_seq),
+            record_seq: claimed(header.claimed_record_seq),
+        };
+        Self {
+            pipeline,
+            objset,
+            pointer: header.first,
+            limits,
+            record_seq: 0,
+            visited: HashSet::new(),
+            end: None,
+        }
+    }
+
+    /// Ends the walk before the first block that was allocated after `txg`.
+    #[must_use]
+    pub const fn up_to(mut self, txg: Txg) -> Self {
+        self.limits.txg = txg;
+        self
+    }
+
+    /// Why the walk has ended; `None` while it has not.
+    #[must_use]
+    pub const fn end(&self) -> Option<&ChainEnd> {
+        self.end.as_ref()
+    }
+
+    /// Why the block that the pointer points to does not count.
+    fn check(&self, seq: u64) -> Result<(), ChainEnd> {
+        if self.pointer.is_hole() {
+            return Err(ChainEnd::Hole);
+        }
+        if self.pointer.logical_birth() > self.limits.txg {
+            return Err(ChainEnd::Young { seq });
+        }
+        Chain::check_pointer(&self.pointer, self.objset).map_err(ChainEnd::Pointer)?;
+        if seq > self.limits.block_seq {
+            return Err(ChainEnd::Claimed { seq: self.limits.block_seq });
+        }
+        if self.visited.len() >= MAX_BLOCKS {
+            return Err(ChainEnd::TooLong);
+        }
+        Ok(())
+    }
+
+    fn read(&self, seq: u64) -> Result<LogContents, ChainEnd> {
+        if seq == self.limits.block_seq && self.record_seq == self.limits.record_seq {
+            return Err(ChainEnd::Claimed { seq });
+        }
+        let read = self.pipeline.read_stored(&[&self.pointer]).pop();
+        let data = read
+            .unwrap_or(Err(BlockError::NoCopy))
+            .map_err(|source| ChainEnd::Unreadable { seq, source })?;
+        let damaged = |source| ChainEnd::Damaged { seq, source };
+        let form = self.pointer.checksum_function().and_then(BlockForm::of).map_err(damaged)?;
+        let chain = Chain::decode(&data, form, self.pointer.order()).map_err(damaged)?;
+        let next = Verifier::of(&chain.next);
+        if chain.next.is_hole() || !Verifier::of(&self.pointer).is_followed_by(&next) {
+            return Err(ChainEnd::Broken { seq });
+        }
+        Ok(LogContents { data, chain, last_seq: self.limits.record_seq })
+    }
+}
+
+impl Iterator for LogChain<'_> {
+    type Item = LogBlock;
+
+    fn next(&mut self) -> Option<LogBlock> {
+        if self.end.is_some() {
+            return None;
+        }
+        let pointer = self.pointer;
+        let seq = Verifier::of(&pointer).seq;
+        let mut checked = self.check(seq);
+        for dva in pointer.dvas() {
+            if checked.is_ok() && !self.visited.insert((dva.vdev(), dva.offset())) {
+                checked = Err(ChainEnd::Repeated { seq });
+            }
+        }
+        if let Err(end) = checked {
+            self.end = Some(end);
+            return None;
+        }
+        let mut block = LogBlock { pointer, contents: None };
+        match self.read(seq) {
+            Ok(contents) => {
+                self.pointer = contents.chain.next;
+                let last = contents.records().last().map(|record| record.seq);
+                self.record_seq = self.record_seq.max(last.unwrap_or_default());
+                block.contents = Some(contents);
+            }
+            Err(end) => self.end = Some(end),
+        }
+        Some(block)
+    }
+}
