@@ -81,8 +81,7 @@ impl Traversal<'_> {
         if let Some(meta) = &objset.meta_dnode {
             self.object(ObjectId::META_DNODE, meta, &mut walk);
         }
-        let special = [ObjectId::USER_USED, ObjectId::GROUP_USED, ObjectId::PROJECT_USED];
-        for (id, dnode) in special.into_iter().zip(&objset.accounting) {
+        for (id, dnode) in ObjectId::ACCOUNTING.into_iter().zip(&objset.accounting) {
             if let Some(dnode) = dnode {
                 self.object(id, dnode, &mut walk);
             }

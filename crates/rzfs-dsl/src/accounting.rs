@@ -160,7 +160,7 @@ impl UsageChanges {
     /// An accounting object cannot be read.
     pub fn write(&mut self, objset: &LiveObjset, tx: &SyncTx<'_>) -> Result<(), DmuError> {
         let changes = std::mem::take(&mut self.deltas);
-        for kind in [ObjectId::USER_USED, ObjectId::GROUP_USED, ObjectId::PROJECT_USED] {
+        for kind in ObjectId::ACCOUNTING {
             let of_kind = changes.iter().filter(|((found, _), _)| *found == kind);
             let of_kind: Vec<_> =
                 of_kind.filter(|(_, delta)| **delta != Delta::default()).collect();

@@ -96,6 +96,8 @@ impl ObjectId {
     pub const GROUP_USED: Self = Self(u64::MAX - 1);
     /// Space used by project (in the objset block).
     pub const PROJECT_USED: Self = Self(u64::MAX - 2);
+    /// The objects that say what users, groups and projects use.
+    pub const ACCOUNTING: [Self; 3] = [Self::USER_USED, Self::GROUP_USED, Self::PROJECT_USED];
     /// The first number that no object can have.
     pub const END: Self = Self(1 << 48);
 

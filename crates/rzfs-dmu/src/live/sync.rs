@@ -155,7 +155,9 @@ impl LiveObjset {
         let is_alive = version.existence == Existence::Alive;
         let tree = is_alive.then(|| {
             let mut new = shape.dnode(old.as_deref());
-            new.flags = DnodeFlags(new.flags.0 | flags.0 | DnodeFlags::USED_BYTES);
+            // The accounts are in no account.
+            let accounted = if ObjectId::ACCOUNTING.contains(&core.id) { 0 } else { flags.0 };
+            new.flags = DnodeFlags(new.flags.0 | accounted | DnodeFlags::USED_BYTES);
             new.order = ByteOrder::NATIVE;
             let on_disk = old.as_deref().cloned().unwrap_or_else(|| empty_dnode(&new));
             let mut tree = DirtyTree::new(self.id(), core.id, on_disk, new);
@@ -188,8 +190,7 @@ impl LiveObjset {
     ) -> Result<(), SyncError> {
         let mut by_block: BTreeMap<u64, Vec<&Work>> = BTreeMap::new();
         for work in works {
-            let special = [ObjectId::USER_USED, ObjectId::GROUP_USED, ObjectId::PROJECT_USED];
-            match special.iter().position(|id| *id == work.core.id) {
+            match ObjectId::ACCOUNTING.iter().position(|id| *id == work.core.id) {
                 Some(index) => {
                     if let Some(slot) = block.accounting.get_mut(index) {
                         *slot = work.tree.as_ref().map(|tree| tree.new.clone());

@@ -312,7 +312,7 @@ fn accounting_is_that_of_openzfs() {
             }
         }
         let mut stored = BTreeMap::new();
-        for id in [ObjectId::USER_USED, ObjectId::GROUP_USED, ObjectId::PROJECT_USED] {
+        for id in ObjectId::ACCOUNTING {
             for entry in objset.object(id).unwrap().zap().unwrap().entries() {
                 let entry = entry.unwrap();
                 let name = String::from_utf8(entry.name().to_vec()).unwrap();

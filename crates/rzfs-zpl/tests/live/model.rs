@@ -7,7 +7,7 @@ use rzfs_dmu::Objset;
 use rzfs_format::ObjectId;
 use rzfs_format::acl::{Ace, PosixAcl, PosixEntry, PosixTag, trivial};
 use rzfs_format::dirent::FileKind;
-use rzfs_format::dnode::SLOT_SIZE;
+use rzfs_format::dnode::{DnodeFlags, SLOT_SIZE};
 use rzfs_format::znode::DeviceNumber;
 use rzfs_zpl::accounting::Owners;
 use rzfs_zpl::live::{
@@ -366,8 +366,14 @@ fn check_objects(objset: &Objset, model: &Model) {
     assert_eq!(files, model.files.keys().copied().collect());
     assert!(hidden >= parents && (parents > 0 || hidden == 0), "{hidden} hidden of {parents}");
     let mut stored = BTreeMap::new();
-    for id in [ObjectId::USER_USED, ObjectId::GROUP_USED, ObjectId::PROJECT_USED] {
-        for entry in objset.object(id).unwrap().zap().unwrap().entries() {
+    for id in ObjectId::ACCOUNTING {
+        let object = objset.object(id).unwrap();
+        assert_eq!(
+            object.dnode().flags.0,
+            DnodeFlags::USED_BYTES,
+            "the accounts are in no account"
+        );
+        for entry in object.zap().unwrap().entries() {
             let entry = entry.unwrap();
             let name = String::from_utf8(entry.name().to_vec()).unwrap();
             stored.insert((id, name), entry.value.as_u64().unwrap());

@@ -265,7 +265,7 @@ fn print_objset(
     if let Some(meta) = objset.meta_object() {
         verdict = verdict.max(view.print(session, &meta)?);
     }
-    for id in [ObjectId::USER_USED, ObjectId::GROUP_USED, ObjectId::PROJECT_USED] {
+    for id in ObjectId::ACCOUNTING {
         if let Ok(object) = objset.object(id) {
             verdict = verdict.max(view.print(session, &object)?);
         }
