@@ -41,10 +41,12 @@ pub struct Shape {
     pub device_size: u64,
 }
 
-const MIB: u64 = 1 << 20;
+/// Room for what all turns leave in snapshots: a pool that is nearly full waits for a txg at every
+/// change.
+const DEVICE_SIZE: u64 = 320 << 20;
 
 const fn shape(name: &'static str, vdevs: &'static str, ashift: u64) -> Shape {
-    Shape { name, vdevs, ashift, features: FeatureSet::Default, device_size: 96 * MIB }
+    Shape { name, vdevs, ashift, features: FeatureSet::Default, device_size: DEVICE_SIZE }
 }
 
 /// Every layout of vdevs, every ashift, and pools without features.
@@ -55,7 +57,7 @@ pub const SHAPES: [Shape; 13] = [
     shape("two-sided", "mirror A B", 12),
     shape("rz1", "raidz1 A B C", 12),
     shape("rz2", "raidz2 A B C D E", 9),
-    Shape { device_size: 128 * MIB, ..shape("rz2x13", "raidz2 A B C D", 13) },
+    Shape { device_size: 2 * DEVICE_SIZE, ..shape("rz2x13", "raidz2 A B C D", 13) },
     shape("rz3", "raidz3 A B C D E F", 12),
     shape("dr1", "draid1:2d:5c:1s A B C D E", 12),
     shape("classes", "mirror A B special mirror C D log E", 12),
