@@ -16,6 +16,7 @@
 //! atomicity.
 
 mod buffer;
+mod cloning;
 mod log_header;
 mod numbers;
 mod object;
@@ -26,6 +27,7 @@ mod transaction;
 mod version;
 mod zap;
 
+pub use cloning::CloneSource;
 pub use object::{Extent, LiveObject, NewObject};
 pub use objset::LiveObjset;
 pub use sync::{SpaceOwner, SyncedObjset};

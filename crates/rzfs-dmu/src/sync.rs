@@ -31,6 +31,9 @@ const BATCH_GROUPS: usize = 128;
 pub trait BlockAccounting {
     /// A block has become part of the set.
     fn born(&mut self, pointer: &BlockPointer);
+    /// A block of somebody else's has become part of the set, too: its logical birth is this txg,
+    /// its physical one an earlier txg.
+    fn shared(&mut self, pointer: &BlockPointer);
     /// A block is no longer part of it.
     fn killed(&mut self, pointer: &BlockPointer);
 }

@@ -13,15 +13,17 @@
 //! writing. [`WriteStream::finish`] waits for them: it comes before the flush that comes before
 //! the uberblock.
 
+mod dedup;
 mod encode;
 mod gang;
 mod policy;
 mod stream;
 mod writer;
 
+pub use dedup::{DedupCandidate, DedupIndex, DedupPlace, DedupWriter};
 pub use encode::EncodeOptions;
 pub(crate) use encode::is_zeros;
-pub use policy::{BlockPolicy, ObjsetPolicy, Part, RedundantMetadata};
+pub use policy::{BlockPolicy, DedupPolicy, ObjsetPolicy, Part, RedundantMetadata, Sameness};
 pub(crate) use writer::HoleRequest;
 
 pub use stream::{DeviceWrite, DeviceWriter, FailedWrite, WriteStream};

@@ -42,6 +42,7 @@ pub use status::PoolStatus;
 pub(crate) use attributes::text;
 pub(crate) use auxiliary::read_configs as read_auxiliary_configs;
 pub(crate) use packed_list::read as read_packed_list;
+pub(crate) use sharing::entry_statistics;
 pub(crate) use space::{geometry, top_attributes};
 pub(crate) use status::Symptoms;
 

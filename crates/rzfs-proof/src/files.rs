@@ -4,10 +4,11 @@ use crate::ProofError;
 use rzfs_format::ObjectId;
 use rzfs_format::znode::Timestamp;
 use rzfs_zpl::live::{
-    Allocation, AttributeChange, Caller, LiveFileSystem, Named, NewFile, NewKind, RenameMode,
-    TimeChange, WriteAt, XattrMode,
+    Allocation, AttributeChange, Caller, FilePlace, LiveFileSystem, Named, NewFile, NewKind,
+    RenameMode, TimeChange, WriteAt, XattrMode,
 };
-use rzfs_zpl::{Found, ZplError};
+use rzfs_zpl::{DirCookie, DirEntry, Found, ZplError};
+use std::ops::ControlFlow;
 
 const ROOT: Caller = Caller::SUPERUSER;
 
@@ -99,6 +100,43 @@ impl Files<'_> {
             }
             Ok(())
         })
+    }
+
+    /// Makes a file that begins as another does, sharing its blocks as far as possible.
+    ///
+    /// # Errors
+    /// As [`LiveFileSystem::create`] and [`LiveFileSystem::copy_range`].
+    pub fn copy(&self, from: &str, to: &str, len: u64) -> Result<(), ProofError> {
+        let source = FilePlace { object: self.find(from)?, offset: 0 };
+        let target = self.make(to, NewKind::Regular)?;
+        let mut done = 0;
+        loop {
+            let place = |object| FilePlace { object, offset: done };
+            let (source, target) = (place(source.object), place(target));
+            let copied = self.0.copy_range(target, (self.0, source), len - done, ROOT);
+            match copied.map_err(|source| ProofError::at(to, source))? {
+                0 => return Ok(()),
+                copied => done += copied,
+            }
+        }
+    }
+
+    /// The names in a directory.
+    ///
+    /// # Errors
+    /// As [`LiveFileSystem::read_dir`].
+    pub fn names(&self, path: &str) -> Result<Vec<String>, ProofError> {
+        let directory = self.find(path)?;
+        let mut names = Vec::new();
+        let visit = |entry: DirEntry<'_>| {
+            if !matches!(entry.name, b"." | b"..") {
+                names.push(String::from_utf8_lossy(entry.name).into_owned());
+            }
+            ControlFlow::Continue(())
+        };
+        let listed = self.0.read_dir(directory, DirCookie::START, visit);
+        listed.map_err(|source| ProofError::at(path, source))?;
+        Ok(names)
     }
 
     /// Sets a file's length.

@@ -3,11 +3,13 @@
 use crate::view::record;
 use crate::{ProofError, Shape};
 use rzfs_blockdev::{Access, BlockDevice, OpenOptions};
+use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetKind};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, HostIdentity, ImportOptions};
 use rzfs_dsl::live::{
-    Environment, LiveOptions as PoolOptions, LivePool, NewDataset, NewPool, SystemEnvironment,
+    Environment, HeadBudget, LiveOptions as PoolOptions, LivePool, NewDataset, NewPool,
+    SystemEnvironment,
 };
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::nvlist::NvList;
@@ -19,9 +21,10 @@ use rzfs_vdev::create::{DeviceOpener, NewDevice, PlanOptions, TopSpec, VdevSpec}
 use rzfs_vdev::label::NewLabel;
 use rzfs_vdev::{TreeOptions, VdevKind, VdevTree};
 use rzfs_zpl::live::{
-    DnodeSize, LiveFileSystem, LiveOptions, NewFileSystem, SystemClock, WallClock, XattrStore,
+    DatasetSpace, DnodeSize, LiveFileSystem, LiveOptions, NewFileSystem, SpaceDemand, SpaceRefusal,
+    SystemClock, UnboundedSpace, WallClock, XattrStore,
 };
-use rzfs_zpl::{FileSystem, FileSystemOptions, ZplError};
+use rzfs_zpl::{FileSystem, FileSystemOptions, SpaceUse, ZplError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -176,6 +179,7 @@ impl OpenPool {
             options.reading.caches = other.options().reading.caches.clone();
         }
         let live = self.pool.open_dataset(dataset)?;
+        options.space = Arc::new(AnySpace(self.pool.budget(&live)));
         let engine = Arc::clone(self.pool.engine());
         let fs = match LiveFileSystem::open(live.objset().clone(), engine, options) {
             // Only read, as OpenZFS would have to upgrade it first.
@@ -258,6 +262,24 @@ impl OpenPool {
             fs.flush_access_times().map_err(|source| ProofError::at(&name, source))?;
         }
         Ok(self.pool.export()?)
+    }
+}
+
+/// No bounds but those of the devices; blocks are shared as the dataset allows it.
+#[derive(Debug)]
+struct AnySpace(HeadBudget);
+
+impl DatasetSpace for AnySpace {
+    fn admit(&self, txg: Txg, demand: SpaceDemand) -> Result<(), SpaceRefusal> {
+        UnboundedSpace.admit(txg, demand)
+    }
+
+    fn usage(&self) -> SpaceUse {
+        UnboundedSpace.usage()
+    }
+
+    fn sharing(&self) -> Option<ObjsetPolicy> {
+        self.0.sharing_policy()
     }
 }
 

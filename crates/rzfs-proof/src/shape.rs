@@ -1,6 +1,6 @@
 //! Shapes of pools that are put to the proof.
 
-use rzfs_format::features::Feature;
+use rzfs_format::features::{Feature, Release};
 
 /// Which features a new pool has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -17,7 +17,9 @@ impl FeatureSet {
     /// The features that are enabled.
     #[must_use]
     pub fn features(self) -> Vec<Feature> {
-        let all = Feature::ALL.iter().copied().filter(|feature| feature.is_enabled_by_upgrade());
+        // Those of the release that the reference machine has.
+        let is_enabled = |it: &Feature| it.is_enabled_by_upgrade() && it.since() <= Release::V2_3;
+        let all = Feature::ALL.iter().copied().filter(is_enabled);
         match self {
             Self::Default => all.collect(),
             Self::None => Vec::new(),

@@ -36,6 +36,11 @@ fn crashes_leave_datasets_as_administrators_had_them() {
 }
 
 #[test]
+fn blocks_that_files_share_survive_crashes() {
+    survives(Workload::Shared);
+}
+
+#[test]
 fn a_device_that_ignores_flushes_is_found_out() {
     let recording = Recording::without_flushes(Workload::Single, 7).unwrap();
     let survives = |number| {

@@ -16,6 +16,7 @@ mod acl;
 mod attributes;
 mod change;
 mod contents;
+mod copying;
 mod creation;
 mod dataset;
 mod draft;
@@ -37,6 +38,7 @@ mod xattr_change;
 
 pub use attributes::{AttributeChange, FlagChange, TimeChange};
 pub use contents::{Allocation, WriteAt};
+pub use copying::{CopySource, FilePlace};
 pub use creation::{Caller, NewFile, NewKind, Privilege};
 pub use file_system::LiveFileSystem;
 pub use new_file_system::NewFileSystem;

@@ -8,11 +8,11 @@ use crate::tree::Tree;
 use crate::txg::Gate;
 use crate::{Block, DmuError, Object};
 use bytes::Bytes;
-use parking_lot::{RwLock, RwLockUpgradableReadGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard};
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, ByteOrder, Level, ObjectId, Txg};
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level, ObjectId, Txg};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -76,10 +76,13 @@ impl ObjectState {
     }
 
     /// What memory knows about a block.
-    fn in_memory(&self, block: u64) -> Found<'_> {
+    pub(super) fn in_memory(&self, block: u64) -> Found<'_> {
         for version in self.versions.iter().rev() {
             if let Some(buffer) = version.blocks.get(&block) {
                 return Found::Buffer(buffer);
+            }
+            if let Some(pointer) = version.clones.get(&block) {
+                return Found::Clone(*pointer);
             }
             if version.freed.contains(block) || version.existence == Existence::Freed {
                 return Found::Hole;
@@ -92,8 +95,11 @@ impl ObjectState {
     }
 }
 
-enum Found<'a> {
+/// What memory knows about a block.
+pub(super) enum Found<'a> {
     Buffer(&'a DirtyBuffer),
+    /// A block of another object, or of another place in this one.
+    Clone(BlockPointer),
     Hole,
     OnDisk(Arc<Dnode>),
 }
@@ -198,6 +204,10 @@ impl LiveObject {
         Some(Object::new(self.objset.synced(), self.core.id, Arc::clone(dnode)))
     }
 
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, ObjectState> {
+        self.core.state.read()
+    }
+
     /// Size of a data block in bytes.
     ///
     /// # Errors
@@ -220,7 +230,7 @@ impl LiveObject {
         self.core.state.read().synced.as_ref().map_or(0, |dnode| dnode.used)
     }
 
-    fn tree<'a>(&'a self, dnode: &'a Dnode) -> Tree<'a> {
+    pub(super) fn tree<'a>(&'a self, dnode: &'a Dnode) -> Tree<'a> {
         let (pipeline, objset) = (self.objset.pipeline(), self.objset.id());
         Tree { pipeline, key: None, objset, object: self.core.id, dnode }
     }
@@ -238,6 +248,10 @@ impl LiveObject {
                 Found::Buffer(buffer) => {
                     return Ok(Block { data: buffer.bytes(), order: ByteOrder::NATIVE });
                 }
+                Found::Clone(pointer) => {
+                    drop(state);
+                    return self.read_clone(block, &pointer);
+                }
                 Found::Hole => return Ok(zeros()),
                 Found::OnDisk(dnode) => dnode,
             };
@@ -254,7 +268,7 @@ impl LiveObject {
         }
     }
 
-    fn is_replaced(&self, dnode: &Arc<Dnode>) -> bool {
+    pub(super) fn is_replaced(&self, dnode: &Arc<Dnode>) -> bool {
         let state = self.core.state.read();
         !state.synced.as_ref().is_some_and(|synced| Arc::ptr_eq(synced, dnode))
     }
@@ -442,11 +456,7 @@ impl LiveObject {
         self.zero(tx, offset, (first * block_size - offset).min(end - offset))?;
         self.zero(tx, last * block_size, end % block_size)?;
         self.modify(tx, |version| {
-            let keys: Vec<u64> = version.blocks.range(first..last).map(|(key, _)| *key).collect();
-            for key in keys {
-                version.blocks.remove(&key);
-            }
-            version.freed.insert(first..last);
+            version.punch(first..last);
             if len == Extent::ToEnd {
                 version.shape.max_block_id = BlockId(first.saturating_sub(1));
             }
@@ -473,7 +483,7 @@ impl LiveObject {
     /// Whether a block has no contents, neither dirty nor on disk.
     fn is_hole(&self, block: BlockId) -> Result<bool, DmuError> {
         let dnode = match self.core.state.read().in_memory(block.0) {
-            Found::Buffer(_) => return Ok(false),
+            Found::Buffer(_) | Found::Clone(_) => return Ok(false),
             Found::Hole => return Ok(true),
             Found::OnDisk(dnode) => dnode,
         };
@@ -559,6 +569,7 @@ impl LiveObject {
     pub fn destroy(&self, tx: &dyn Transaction) -> Result<(), DmuError> {
         self.modify(tx, |version| {
             version.blocks.clear();
+            version.clones.clear();
             version.spill = SpillChange::Kept;
             version.existence = Existence::Freed;
         })

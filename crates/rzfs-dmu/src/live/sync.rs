@@ -165,6 +165,7 @@ impl LiveObjset {
                 |buffer: &super::buffer::DirtyBuffer| LeafBlock { data: buffer.bytes(), fill: 1 };
             tree.blocks =
                 version.blocks.iter().map(|(block, buffer)| (*block, leaf(buffer))).collect();
+            tree.clones.clone_from(&version.clones);
             tree.freed = version.freed.iter().collect();
             tree
         });

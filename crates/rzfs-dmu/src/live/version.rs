@@ -6,6 +6,7 @@ use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, BlockPointer, Txg};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// All of a dnode but where its blocks are.
@@ -100,7 +101,9 @@ pub(super) struct Version {
     /// The object's shape as of this txg.
     pub(super) shape: Shape,
     pub(super) blocks: BTreeMap<u64, DirtyBuffer>,
-    /// Blocks that became holes, unless they are in `blocks`.
+    /// Blocks that became those of others, none of which is in `blocks`.
+    pub(super) clones: BTreeMap<u64, BlockPointer>,
+    /// Blocks that became holes, unless they are in `blocks` or `clones`.
     pub(super) freed: RangeSet,
     pub(super) spill: SpillChange,
     pub(super) existence: Existence,
@@ -115,6 +118,7 @@ impl Version {
             txg,
             shape,
             blocks: BTreeMap::new(),
+            clones: BTreeMap::new(),
             freed: RangeSet::default(),
             spill: SpillChange::Kept,
             existence: Existence::Alive,
@@ -126,7 +130,29 @@ impl Version {
     pub(super) fn put(&mut self, block: u64, buffer: DirtyBuffer) {
         self.dirtied += buffer.len() as u64;
         self.freed.remove(block);
+        self.clones.remove(&block);
         self.shape.max_block_id = self.shape.max_block_id.max(BlockId(block));
         self.blocks.insert(block, buffer);
+    }
+
+    /// Lets a block be one that exists already.
+    pub(super) fn put_clone(&mut self, block: u64, pointer: BlockPointer) {
+        self.freed.remove(block);
+        self.blocks.remove(&block);
+        self.shape.max_block_id = self.shape.max_block_id.max(BlockId(block));
+        self.clones.insert(block, pointer);
+    }
+
+    /// Makes holes of blocks.
+    pub(super) fn punch(&mut self, range: Range<u64>) {
+        fn clear<T>(blocks: &mut BTreeMap<u64, T>, range: &Range<u64>) {
+            let keys: Vec<u64> = blocks.range(range.clone()).map(|(key, _)| *key).collect();
+            for key in keys {
+                blocks.remove(&key);
+            }
+        }
+        clear(&mut self.blocks, &range);
+        clear(&mut self.clones, &range);
+        self.freed.insert(range);
     }
 }

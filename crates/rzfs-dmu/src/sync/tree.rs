@@ -31,7 +31,9 @@ pub(crate) struct DirtyTree {
     pub(crate) new: Dnode,
     /// Data blocks to write.
     pub(crate) blocks: BTreeMap<u64, LeafBlock>,
-    /// Data blocks to free, in order; what is in `blocks` is written nevertheless.
+    /// Data blocks that become those of others, none of which is in `blocks`.
+    pub(crate) clones: BTreeMap<u64, BlockPointer>,
+    /// Data blocks to free, in order; what is in `blocks` or `clones` is there nevertheless.
     pub(crate) freed: Vec<Range<u64>>,
     /// New pointers of the level that was written last.
     pub(super) updates: BTreeMap<u64, BlockPointer>,
@@ -63,6 +65,7 @@ impl DirtyTree {
             old,
             new,
             blocks: BTreeMap::new(),
+            clones: BTreeMap::new(),
             freed: Vec::new(),
             updates: BTreeMap::new(),
         }
@@ -99,11 +102,12 @@ impl DirtyTree {
     /// The groups of level 1 in which blocks are written or freed.
     pub(super) fn leaf_groups(&self, pipeline: &BlockPipeline) -> Result<BTreeSet<u64>, DmuError> {
         if self.new.levels == 1 {
-            let nothing = self.blocks.is_empty() && self.freed.is_empty();
+            let nothing = self.blocks.is_empty() && self.clones.is_empty() && self.freed.is_empty();
             return Ok(if nothing { BTreeSet::new() } else { BTreeSet::from([0]) });
         }
         let shift = self.new.pointers_shift();
-        let mut groups: BTreeSet<u64> = self.blocks.keys().map(|block| block >> shift).collect();
+        let blocks = self.blocks.keys().chain(self.clones.keys());
+        let mut groups: BTreeSet<u64> = blocks.map(|block| block >> shift).collect();
         if self.grows_at(1) {
             groups.insert(0);
         }
@@ -204,6 +208,24 @@ impl DirtyTree {
                 Some(pointer)
             }
         }
+    }
+
+    /// Takes another's block into the object; answers with its pointer here.
+    pub(super) fn share(
+        &mut self,
+        context: &mut SyncContext<'_>,
+        pointer: &BlockPointer,
+    ) -> BlockPointer {
+        let birth = context.write.txg;
+        let pointer = if pointer.is_embedded() {
+            pointer.with_births(birth, birth)
+        } else {
+            pointer.with_births(birth, pointer.physical_birth())
+        };
+        let size = deflated_size(context.writer.pipeline(), &pointer);
+        self.new.used = self.new.used.saturating_add(size);
+        context.accounting.shared(&pointer);
+        pointer
     }
 
     /// Takes a block out of the object.

@@ -74,6 +74,7 @@ fn sync_leaves(
         let Some(tree) = trees.get_mut(index) else { continue };
         let mut group = load_leaf_group(context, tree, block)?;
         free_leaves(context, tree, &mut group);
+        share_leaves(context, tree, &mut group);
         let first = first_child(tree, block);
         for (number, leaf) in blocks_of(tree, block) {
             let child = (number - first) as usize;
@@ -134,7 +135,9 @@ fn free_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut 
     for range in ranges {
         for number in range.start.max(first)..range.end.min(end) {
             let Some(child) = group.children.get_mut((number - first) as usize) else { continue };
-            if child.is_hole() || tree.blocks.contains_key(&number) {
+            let is_replaced =
+                tree.blocks.contains_key(&number) || tree.clones.contains_key(&number);
+            if child.is_hole() || is_replaced {
                 continue;
             }
             let request = HoleRequest { policy, size, txg: context.write.txg };
@@ -143,6 +146,23 @@ fn free_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut 
             tree.kill(context, &old);
             group.is_changed = true;
         }
+    }
+}
+
+/// Puts the blocks that others have, too, into a group.
+fn share_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut Group) {
+    if tree.clones.is_empty() {
+        return;
+    }
+    let first = first_child(tree, group.block);
+    let end = first.saturating_add(group.children.len() as u64);
+    let clones: Vec<_> = tree.clones.range(first..end).map(|(at, of)| (*at, *of)).collect();
+    for (number, pointer) in clones {
+        let Some(child) = group.children.get_mut((number - first) as usize) else { continue };
+        let shared = tree.share(context, &pointer);
+        let old = std::mem::replace(child, shared);
+        tree.kill(context, &old);
+        group.is_changed = true;
     }
 }
 

@@ -66,6 +66,10 @@ pub(super) fn encode(
     data: Bytes,
 ) -> io::Result<Encoded> {
     let function = policy.compression;
+    // Tables do not have zeros.
+    if policy.dedup.is_some() && function == CompressionFunction::Off && is_zeros(&data) {
+        return Ok(Encoded::Hole);
+    }
     if function != CompressionFunction::Off && effort == Effort::Compress {
         if is_zeros(&data) {
             return Ok(Encoded::Hole);

@@ -40,6 +40,26 @@ pub struct ObjsetPolicy {
     pub redundant_metadata: RedundantMetadata,
     /// Data blocks up to this stored size may go to the special class.
     pub special_small_blocks: u64,
+    /// Whether data is written only once.
+    pub dedup: Option<DedupPolicy>,
+}
+
+/// The property `dedup`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DedupPolicy {
+    /// The checksum by which blocks are known: one that dedup tables can have.
+    pub checksum: ChecksumFunction,
+    /// What makes blocks with the same checksum the same.
+    pub sameness: Sameness,
+}
+
+/// What makes blocks with the same checksum the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sameness {
+    /// The checksum.
+    Checksum,
+    /// Their contents, which are compared.
+    Contents,
 }
 
 impl ObjsetPolicy {
@@ -54,17 +74,31 @@ impl ObjsetPolicy {
             copies: MAX_COPIES,
             redundant_metadata: RedundantMetadata::All,
             special_small_blocks: 0,
+            dedup: None,
         }
+    }
+
+    /// Whether data would be written as with another policy, so that datasets with these may
+    /// share blocks.
+    #[must_use]
+    pub fn writes_data_like(&self, other: &Self) -> bool {
+        let of = |policy: &Self| {
+            let blocks = (policy.copies, policy.special_small_blocks);
+            let dedup = policy.dedup.map(|dedup| dedup.checksum);
+            (policy.checksum, policy.compression, blocks, dedup)
+        };
+        of(self) == of(other)
     }
 
     /// How to write a block of an object.
     #[must_use]
     pub fn block(&self, object_type: ObjectType, level: Level, part: Part) -> BlockPolicy {
         let metadata = level.0 > 0 || object_type.is_metadata() || part == Part::Spill;
-        let checksum = if metadata && !is_for_metadata(self.checksum) {
-            ChecksumFunction::Fletcher4
-        } else {
-            self.checksum
+        let dedup = self.dedup.filter(|_| !metadata);
+        let checksum = match dedup {
+            Some(dedup) => dedup.checksum,
+            None if metadata && !is_for_metadata(self.checksum) => ChecksumFunction::Fletcher4,
+            None => self.checksum,
         };
         let extra = metadata
             && match self.redundant_metadata {
@@ -83,6 +117,7 @@ impl ObjsetPolicy {
             zstd_level: self.zstd_level,
             copies: (self.copies + u8::from(extra)).min(MAX_COPIES),
             special_small_blocks: if metadata { 0 } else { self.special_small_blocks },
+            dedup,
         }
     }
 }
@@ -113,6 +148,8 @@ pub struct BlockPolicy {
     pub copies: u8,
     /// The largest stored size with which the block may go to the special class as data.
     pub special_small_blocks: u64,
+    /// Whether it is written only if the pool does not have it.
+    pub dedup: Option<DedupPolicy>,
 }
 
 impl BlockPolicy {
@@ -134,6 +171,7 @@ impl BlockPolicy {
                 | ChecksumFunction::Blake3
         );
         strong
+            && self.dedup.is_none()
             && self.level == Level::DATA
             && !self.object_type.is_metadata()
             && self.compression != CompressionFunction::Off

@@ -1,5 +1,6 @@
 //! Making block pointers: encoding, space, gang fallback, rewriting in place.
 
+use super::dedup::DedupIndex;
 use super::encode::{self, Effort, EncodeOptions, Encoded, Stored};
 use super::policy::BlockPolicy;
 use super::stream::{DeviceWrite, WriteStream};
@@ -42,6 +43,9 @@ pub enum WriteError {
         /// Why.
         source: BlockError,
     },
+    /// The tables of what the pool has already cannot be read.
+    #[error("dedup table: {0}")]
+    Dedup(Arc<dyn std::error::Error + Send + Sync>),
     /// There is no memory for the stored form.
     #[error("no memory for a block: {0}")]
     Memory(Arc<io::Error>),
@@ -133,6 +137,7 @@ pub struct BlockWriter {
     pub(super) pipeline: Arc<BlockPipeline>,
     pub(super) space: Arc<dyn BlockSpace>,
     pub(super) options: EncodeOptions,
+    pub(super) dedup: Option<Arc<dyn DedupIndex>>,
     hole_birth: bool,
     threads: usize,
 }
@@ -155,7 +160,13 @@ impl BlockWriter {
         threads: usize,
     ) -> Self {
         let hole_birth = hole_birth == HoleBirth::Recorded;
-        Self { pipeline, space, options, hole_birth, threads: threads.max(1) }
+        Self { pipeline, space, options, dedup: None, hole_birth, threads: threads.max(1) }
+    }
+
+    /// The same for a pool that may have blocks already that are to be written.
+    #[must_use]
+    pub fn with_dedup(self, index: Arc<dyn DedupIndex>) -> Self {
+        Self { dedup: Some(index), ..self }
     }
 
     /// The pipeline that reads the same pool.
@@ -223,6 +234,7 @@ impl BlockWriter {
             Encoded::Stored(stored) if is_unchanged(request, &stored) => Ok(Change::Unchanged),
             Encoded::Stored(stored) => {
                 let in_place = is_new
+                    && !old.is_dedup()
                     && context.pass >= REWRITE_PASS
                     && old.physical_size() == stored.data.len() as u64;
                 let change = if in_place {
@@ -258,25 +270,39 @@ impl BlockWriter {
         request: &WriteRequest,
         stored: &Stored,
     ) -> Result<BlockPointer, WriteError> {
+        if let Some(pointer) = self.place_deduplicated(context, request, stored)? {
+            return Ok(pointer);
+        }
+        let dvas = self.place_copies(context, request, stored, request.policy.copies)?;
+        Ok(pointer(context.txg, request, stored, dvas))
+    }
+
+    /// Writes so many copies of a block where there is space.
+    pub(super) fn place_copies(
+        &self,
+        context: WriteContext<'_>,
+        request: &WriteRequest,
+        stored: &Stored,
+        copies: u8,
+    ) -> Result<[Dva; 3], WriteError> {
         let size = stored.data.len() as u64;
         let wish = SpaceRequest {
             size,
-            copies: request.policy.copies,
+            copies,
             policy: request.policy,
             bookmark: request.bookmark,
             part: SpacePart::Block,
         };
-        let dvas = match self.space.allocate(&wish, context.txg) {
+        match self.space.allocate(&wish, context.txg) {
             Ok(dvas) => {
                 self.push_copies(context, &dvas, &stored.data);
-                dvas
+                Ok(dvas)
             }
             Err(_) if size > self.options.min_allocation => {
-                self.place_gang(context, &wish, &stored.data)?
+                self.place_gang(context, &wish, &stored.data)
             }
-            Err(error) => return Err(error.into()),
-        };
-        Ok(pointer(context.txg, request, stored, dvas))
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Writes the block over its former self of the same txg.
@@ -351,8 +377,13 @@ fn is_unchanged(request: &WriteRequest, stored: &Stored) -> bool {
         && old.checksum() == stored.checksum
 }
 
-/// Starts the writes of all copies.
-fn pointer(txg: Txg, request: &WriteRequest, stored: &Stored, dvas: [Dva; 3]) -> BlockPointer {
+/// The pointer to a block that has its place.
+pub(super) fn pointer(
+    txg: Txg,
+    request: &WriteRequest,
+    stored: &Stored,
+    dvas: [Dva; 3],
+) -> BlockPointer {
     BlockPointer::stored(&StoredBlock {
         object_type: request.policy.object_type,
         level: request.policy.level,

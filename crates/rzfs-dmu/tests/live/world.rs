@@ -93,6 +93,10 @@ impl BlockAccounting for Accounts {
         }
     }
 
+    fn shared(&mut self, pointer: &BlockPointer) {
+        panic!("nothing is cloned: {pointer:?}");
+    }
+
     fn killed(&mut self, pointer: &BlockPointer) {
         if let Some(dva) = pointer.dvas().next() {
             assert!(self.live.remove(&dva.0).is_some(), "{pointer:?} is not alive");

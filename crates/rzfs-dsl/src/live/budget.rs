@@ -6,6 +6,7 @@ use super::pool::{Inner, LivePool};
 use super::space::SpaceTier;
 use super::sync::SyncState;
 use crate::dataset::{Dataset, DatasetError};
+use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::Txg;
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::{ObjectId, VdevId};
@@ -55,9 +56,17 @@ impl HeadBudget {
         };
         let claim = match claim {
             SpaceClaim::Takes(bytes) => SpaceClaim::Takes(full(bytes)),
+            SpaceClaim::Shares(bytes) => SpaceClaim::Shares(full(bytes)),
             SpaceClaim::Frees(bytes) => SpaceClaim::Frees(full(bytes)),
         };
         self.inner.ledger.lock().admit(self.dataset.id(), txg, claim)
+    }
+
+    /// How blocks of the head are written, if the pool can share them: blocks are shared with
+    /// datasets whose policy is the same.
+    #[must_use]
+    pub fn sharing_policy(&self) -> Option<ObjsetPolicy> {
+        self.inner.sharing.can_clone().then(|| self.dataset.policy())
     }
 
     /// Space of the head as it is on disk.
@@ -127,6 +136,7 @@ impl Inner {
         txg: Txg,
         heads: &BTreeMap<ObjectId, DslDataset>,
     ) {
+        self.sharing.follow(state);
         let usable = SpaceTier::ALL.map(|tier| self.usable_space(tier));
         let room = self.room();
         let mut ledger = self.ledger.lock();

@@ -3,8 +3,10 @@
 use super::administration::TaskContext;
 use super::allocation;
 use super::budget;
+use super::clone_table::CloneTables;
 use super::config;
 use super::create::{FIRST_TXG, Maker, NewContents, create_directory};
+use super::dedup::DedupTables;
 use super::devices::VdevWriter;
 use super::dir::Directories;
 use super::environment::Environment;
@@ -24,7 +26,7 @@ use parking_lot::{Mutex, RwLock};
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::live::{LiveObjset, SyncTx};
 use rzfs_dmu::txg::TxgEngine;
-use rzfs_dmu::write::{DeviceWriter, ObjsetPolicy, WriteStream};
+use rzfs_dmu::write::{DedupIndex, DeviceWriter, ObjsetPolicy, WriteStream};
 use rzfs_dmu::{BlockPipeline, PipelineOptions};
 use rzfs_format::config::PoolConfig;
 use rzfs_format::features::Feature;
@@ -119,15 +121,17 @@ impl Inner {
         let engine = TxgEngine::new(synced, options.txg);
         let mos = LiveObjset::create(&pipeline, ObjsetId::MOS, ObjsetType::Meta, 0);
         let allocator = allocation::of_new_pool(vdevs, &mos, options.space)?;
+        let mos = Arc::new(LiveMos::new(mos));
+        let dedup = Arc::new(DedupTables::new(&mos, vdevs, &environment));
         let writer = options.writer(&pipeline, &allocator, has);
+        let writer = writer.with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>);
         let devices: Arc<dyn DeviceWriter> = Arc::new(VdevWriter(Arc::clone(vdevs)));
-        let mos = LiveMos::new(mos);
         let metadata = policy::default_compression(has(Feature::Lz4Compress));
         let txg = engine.quiesce();
         let (state, root) = {
             let stream = WriteStream::start(&devices);
             let tx = SyncTx::new(&txg, 1, &writer, &stream);
-            let founded = found(new, &mos, &tx, &*environment, &salt, metadata);
+            let founded = found(new, (&mos, &dedup), &tx, &*environment, &salt, metadata);
             stream.finish();
             founded?
         };
@@ -149,6 +153,7 @@ impl Inner {
             mos,
             mos_policy: ObjsetPolicy::mos(metadata),
             has_lz4: has(Feature::Lz4Compress),
+            sharing: Arc::default(),
             engine,
             committed: RwLock::new(committed),
             async_free_blocks: options.async_free_blocks,
@@ -170,7 +175,7 @@ impl Inner {
 /// Makes the first objects (spec 01, section 11.2).
 fn found(
     new: &NewPool<'_>,
-    mos: &LiveMos,
+    (mos, dedup): (&LiveMos, &Arc<DedupTables>),
     tx: &SyncTx<'_>,
     environment: &dyn Environment,
     salt: &[u8; Salt::SIZE],
@@ -221,6 +226,8 @@ fn found(
     let state = SyncState {
         config: new.config.clone(),
         frees: FreeLists::new(deferred, Some(foundation.free_list), Some(foundation.free_dir)),
+        clones: CloneTables::default(),
+        dedup: Arc::clone(dedup),
         dirs,
         features,
         config_object,

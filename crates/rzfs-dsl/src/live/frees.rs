@@ -4,6 +4,8 @@
 use super::LiveError;
 use super::bpobj::{self, Progress};
 use super::bptree::DestroyedList;
+use super::clone_table::{CloneTables, Release};
+use super::dedup::DedupTables;
 use super::dir::{Directories, SpaceClass};
 use super::features::Features;
 use super::livelist;
@@ -11,7 +13,6 @@ use super::mos::MosTx;
 use super::space::{Deflation, SpaceDelta};
 use crate::PoolError;
 use crate::pool::Attributes;
-use rzfs_dmu::BlockPipeline;
 use rzfs_format::bpobj::ListMark;
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId};
@@ -20,22 +21,50 @@ use rzfs_metaslab::allocator::SyncPass;
 /// Without log space maps, blocks that die from this pass on are freed with the next txg
 /// (`zfs_sync_pass_deferred_free`).
 const DEFERRED_FREE_PASS: u32 = 2;
-/// Gives the space of a block back. What a gang header hides that cannot be read is lost: it
-/// stays allocated.
-pub(crate) fn free_block(
-    space: &SyncPass<'_>,
-    pipeline: &BlockPipeline,
-    pointer: &BlockPointer,
-) -> Result<(), LiveError> {
-    if pointer.is_gang() {
-        match pipeline.gang_members(pointer) {
-            Ok(members) => {
-                members.iter().try_for_each(|member| free_block(space, pipeline, member))?;
-            }
-            Err(error) => tracing::warn!(%error, ?pointer, "parts of a gang block are lost"),
+
+/// Frees blocks in a pass of a txg.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockFreer<'a> {
+    pub(crate) mos: MosTx<'a>,
+    pub(crate) space: &'a SyncPass<'a>,
+    pub(crate) clones: &'a CloneTables,
+    pub(crate) dedup: &'a DedupTables,
+    pub(crate) deflation: Deflation<'a>,
+}
+
+impl BlockFreer<'_> {
+    /// Takes a block away from one who had it: if nobody else has it, its space is free.
+    pub(crate) fn free(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+        if pointer.is_dedup() {
+            // What is in no table any more was taken out of it: nobody counts it.
+            return match self.dedup.release(pointer)? {
+                true => Ok(()),
+                false => self.free_plain(&pointer.without_dedup()),
+            };
+        }
+        self.free_plain(pointer)
+    }
+
+    /// The same for a block that no dedup table has.
+    pub(crate) fn free_plain(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+        let dsize = || self.deflation.of(pointer).used.unsigned_abs();
+        match self.clones.release(&self.mos, pointer, dsize)? {
+            Release::Kept => Ok(()),
+            Release::Free => self.free_space(pointer),
         }
     }
-    Ok(space.free_block(pointer)?)
+
+    /// Gives the space of a block back. What a gang header hides that cannot be read is lost: it
+    /// stays allocated.
+    fn free_space(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+        if pointer.is_gang() {
+            match self.mos.objset().pipeline().gang_members(pointer) {
+                Ok(members) => members.iter().try_for_each(|member| self.free_space(member))?,
+                Err(error) => tracing::warn!(%error, ?pointer, "parts of a gang block are lost"),
+            }
+        }
+        Ok(self.space.free_block(pointer)?)
+    }
 }
 
 /// Blocks to be freed, and the lists in the MOS that hold more of them.

@@ -146,6 +146,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) dirs: &'a mut Directories,
     pub(crate) features: &'a mut Features,
     pub(crate) frees: &'a mut Vec<BlockPointer>,
+    /// Blocks that have got one more owner.
+    pub(crate) shared: &'a mut Vec<BlockPointer>,
     pub(crate) written: &'a mut BTreeMap<ObjectId, DslDataset>,
     pub(crate) deflation: Deflation<'a>,
 }
@@ -157,6 +159,7 @@ struct HeadSpace<'a> {
     born: SpaceDelta,
     freed: SpaceDelta,
     frees: Vec<BlockPointer>,
+    shared: Vec<BlockPointer>,
     /// Blocks that the snapshot before still has.
     dead: Vec<BlockPointer>,
     bookmarks: BookmarkSums,
@@ -175,6 +178,13 @@ impl BlockAccounting for HeadSpace<'_> {
             livelist.born(pointer);
         }
         self.features.extend(features_of(pointer));
+    }
+
+    fn shared(&mut self, pointer: &BlockPointer) {
+        self.born(pointer);
+        if !pointer.is_embedded() {
+            self.shared.push(*pointer);
+        }
     }
 
     fn killed(&mut self, pointer: &BlockPointer) {
@@ -246,6 +256,7 @@ impl LiveDataset {
             born: SpaceDelta::default(),
             freed: SpaceDelta::default(),
             frees: Vec::new(),
+            shared: Vec::new(),
             dead: Vec::new(),
             bookmarks,
             livelist,
@@ -255,7 +266,8 @@ impl LiveDataset {
         let Some(synced) = self.objset.sync(mos.tx(), self.policy(), &mut space)? else {
             return Ok(());
         };
-        let HeadSpace { born, freed, mut frees, dead, bookmarks, livelist, features, .. } = space;
+        let HeadSpace { born, freed, mut frees, mut shared, dead, .. } = space;
+        let HeadSpace { bookmarks, livelist, features, .. } = space;
         bookmarks.write(&mos)?;
         if let Some(livelist) = livelist {
             livelist.write(&mos, around.features, around.deflation)?;
@@ -264,6 +276,7 @@ impl LiveDataset {
         self.charge(around, &mut phys, born, freed)?;
         self.bury(around, &mut phys, &dead)?;
         around.frees.append(&mut frees);
+        around.shared.append(&mut shared);
         mos.set_record(self.id, &phys)?;
         self.activate(around, &features)?;
         around.written.insert(self.id, phys);

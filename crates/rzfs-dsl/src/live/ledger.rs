@@ -25,6 +25,9 @@ const MAX_DEPTH: usize = super::dir::MAX_DEPTH;
 pub enum SpaceClaim {
     /// It writes up to so many bytes.
     Takes(u64),
+    /// It gets up to so many bytes that others have, too: they count for the dataset, but the pool
+    /// has them already.
+    Shares(u64),
     /// It writes up to so many bytes, and sets more free.
     Frees(u64),
 }
@@ -185,9 +188,10 @@ impl Ledger {
         claim: SpaceClaim,
     ) -> Result<(), SpaceShortage> {
         let (bytes, frees) = match claim {
-            SpaceClaim::Takes(bytes) => (bytes, false),
+            SpaceClaim::Takes(bytes) | SpaceClaim::Shares(bytes) => (bytes, false),
             SpaceClaim::Frees(bytes) => (bytes, true),
         };
+        let is_new = !matches!(claim, SpaceClaim::Shares(_));
         let Some(account) = self.heads.get(&head) else { return Ok(()) };
         let more = account.charged(bytes);
         if !frees && account.refquota != 0 {
@@ -201,6 +205,9 @@ impl Ledger {
             }
             if dir.quota != 0 && !frees {
                 check(&dir.use_of(dir.quota, SpaceShortage::Quota), charge)?;
+            }
+            if dir.parent.is_none() && !is_new {
+                break;
             }
             if dir.parent.is_none() {
                 let tier = if frees { SpaceTier::Frees } else { SpaceTier::Normal };

@@ -30,6 +30,33 @@ impl LiveMos {
         &self.objset
     }
 
+    /// Lets `visit` work with an open ZAP.
+    fn with_zap<T>(
+        &self,
+        id: ObjectId,
+        visit: impl FnOnce(&mut Zap<LiveObject>, &LiveObject) -> Result<T, LiveError>,
+    ) -> Result<T, LiveError> {
+        let object = self.objset.object(id)?;
+        let mut zaps = self.zaps.lock();
+        let mut zap = match zaps.remove(&id) {
+            Some(zap) => zap,
+            None => object.zap().map_err(LiveError::zap(id))?,
+        };
+        // After an error the ZAP has to be opened anew.
+        let value = visit(&mut zap, &object)?;
+        zaps.insert(id, zap);
+        Ok(value)
+    }
+
+    /// The value of a key of 64-bit words, as it is at this moment.
+    pub(crate) fn lookup_words(
+        &self,
+        zap: ObjectId,
+        key: &[u64],
+    ) -> Result<Option<ZapValue>, LiveError> {
+        self.with_zap(zap, |open, _| open.lookup_words(key).map_err(LiveError::zap(zap)))
+    }
+
     /// The MOS in a pass; `random` gives the salts of new ZAPs.
     pub(crate) fn in_pass<'a>(
         &'a self,
@@ -155,22 +182,12 @@ impl<'a> MosTx<'a> {
         Ok(self.object(id)?.destroy(self.tx)?)
     }
 
-    /// Lets `visit` work with an open ZAP.
     fn with_zap<T>(
         &self,
         id: ObjectId,
         visit: impl FnOnce(&mut Zap<LiveObject>, &LiveObject) -> Result<T, LiveError>,
     ) -> Result<T, LiveError> {
-        let object = self.object(id)?;
-        let mut zaps = self.mos.zaps.lock();
-        let mut zap = match zaps.remove(&id) {
-            Some(zap) => zap,
-            None => object.zap().map_err(LiveError::zap(id))?,
-        };
-        // After an error the ZAP has to be opened anew.
-        let value = visit(&mut zap, &object)?;
-        zaps.insert(id, zap);
-        Ok(value)
+        self.mos.with_zap(id, visit)
     }
 
     /// Lets `change` work on a ZAP in this pass.
@@ -205,6 +222,11 @@ impl<'a> MosTx<'a> {
         name: &str,
     ) -> Result<Option<ObjectId>, LiveError> {
         Ok(self.number(zap, name)?.and_then(|number| ObjectId(number).non_zero()))
+    }
+
+    /// The number of entries.
+    pub(crate) fn entry_count(&self, zap: ObjectId) -> Result<u64, LiveError> {
+        self.with_zap(zap, |open, _| Ok(open.entry_count()))
     }
 
     /// All entries.

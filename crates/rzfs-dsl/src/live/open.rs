@@ -1,6 +1,8 @@
 //! Making a pool that is on disk writable (spec 01, section 9.9).
 
 use super::allocation;
+use super::clone_table::CloneTables;
+use super::dedup::DedupTables;
 use super::devices::VdevWriter;
 use super::dir::Directories;
 use super::environment::Environment;
@@ -10,6 +12,7 @@ use super::heartbeat::Heart;
 use super::history::Event;
 use super::mos::LiveMos;
 use super::pool::{Committed, Found, Inner, LivePool};
+use super::sharing::Sharing;
 use super::space::SpaceDelta;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
@@ -20,7 +23,7 @@ use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
 use parking_lot::{Mutex, RwLock};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgEngine;
-use rzfs_dmu::write::{DeviceWriter, ObjsetPolicy};
+use rzfs_dmu::write::{DedupIndex, DeviceWriter, ObjsetPolicy};
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::dsl::DslDir;
 use rzfs_format::features::Feature;
@@ -33,8 +36,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Features whose structures are not kept up yet: a pool that uses one is read only.
-const NOT_WRITTEN: [Feature; 4] =
-    [Feature::FastDedup, Feature::BlockCloning, Feature::Encryption, Feature::RedactedDatasets];
+const NOT_WRITTEN: [Feature; 2] = [Feature::Encryption, Feature::RedactedDatasets];
 
 /// Why a pool can be read but not written.
 #[derive(Debug, thiserror::Error)]
@@ -140,9 +142,6 @@ fn check(pool: &Pool) -> Result<(), NotWritable> {
         features.unsupported(FeatureNeed::Writing).map(|feature| feature.guid).collect();
     let active = NOT_WRITTEN.iter().filter(|feature| features.is_active(**feature));
     names.extend(active.map(|feature| feature.name().to_owned()));
-    if !pool.dedup_tables()?.is_empty() {
-        names.push("dedup".to_owned());
-    }
     let is_removing = pool.removal().is_some_and(|removal| removal.end_time == 0);
     if is_removing || pool.directory().words("com.delphix:condensing_indirect")?.is_some() {
         names.push(format!("{} (under way)", Feature::DeviceRemoval.name()));
@@ -189,7 +188,11 @@ impl Inner {
             allocator.set_autotrim(Autotrim::On);
         }
         allocator.set_checkpoint(pool.checkpoint().map(|uberblock| uberblock.txg));
+        let mos = Arc::new(LiveMos::new(mos));
+        let dedup = Arc::new(DedupTables::new(&mos, &vdevs, &environment));
+        dedup.load(pool)?;
         let writer = options.writer(pipeline, &allocator, |feature| features.is_enabled(feature));
+        let writer = writer.with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>);
         let devices: Arc<dyn DeviceWriter> = Arc::new(VdevWriter(Arc::clone(&vdevs)));
         let has_lz4 = features.is_active(Feature::Lz4Compress);
         let inflation = budget::inflation(&vdevs);
@@ -214,6 +217,8 @@ impl Inner {
             config,
             dirs: Directories::default(),
             frees: FreeLists::open(pool.directory(), special("$FREE")?)?,
+            clones: CloneTables::open(pool.mos(), pool.directory(), &vdevs)?,
+            dedup,
             features,
             config_object,
             history: pool.directory().object("history")?,
@@ -237,9 +242,10 @@ impl Inner {
             devices,
             allocator,
             writer,
-            mos: LiveMos::new(mos),
+            mos,
             mos_policy: ObjsetPolicy::mos(policy::default_compression(has_lz4)),
             has_lz4,
+            sharing: Arc::new(Sharing::of_state(&state)),
             engine: TxgEngine::new(pool.txg(), options.txg),
             committed: RwLock::new(committed),
             async_free_blocks: options.async_free_blocks,

@@ -2,7 +2,7 @@
 
 use crate::dataset::{Dataset, DatasetError};
 use rzfs_codec::compress::ZstdLevel;
-use rzfs_dmu::write::{ObjsetPolicy, RedundantMetadata};
+use rzfs_dmu::write::{DedupPolicy, ObjsetPolicy, RedundantMetadata, Sameness};
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::compression::CompressionFunction;
 
@@ -39,7 +39,25 @@ pub(crate) fn of_properties<E>(
             _ => RedundantMetadata::All,
         },
         special_small_blocks: number("special_small_blocks")?,
+        dedup: dedup(number("dedup")?),
     })
+}
+
+/// The functions by which dedup tables know blocks, and those of them that need a comparison.
+fn dedup(stored: u64) -> Option<DedupPolicy> {
+    use ChecksumFunction::{Blake3, EdonR, On, Sha256, Sha512, Skein};
+    const VERIFY: u64 = 1 << 8;
+    let function = ChecksumFunction::from_number((stored & (VERIFY - 1)) as u8).ok()?;
+    let checksum = match function {
+        On => Sha256,
+        Sha256 | Sha512 | Skein | EdonR | Blake3 => function,
+        _ => return None,
+    };
+    let sameness = match stored & VERIFY != 0 || checksum == EdonR {
+        true => Sameness::Contents,
+        false => Sameness::Checksum,
+    };
+    Some(DedupPolicy { checksum, sameness })
 }
 
 fn checksum(stored: u64) -> ChecksumFunction {
@@ -80,5 +98,12 @@ mod tests {
         assert_eq!(checksum(1), ChecksumFunction::Fletcher4);
         assert_eq!(checksum(14), ChecksumFunction::Blake3);
         assert_eq!(checksum(99), ChecksumFunction::Fletcher4);
+        let strong = |checksum| Some(DedupPolicy { checksum, sameness: Sameness::Checksum });
+        let compared = |checksum| Some(DedupPolicy { checksum, sameness: Sameness::Contents });
+        assert_eq!((dedup(2), dedup(0), dedup(7)), (None, None, None));
+        assert_eq!(dedup(1), strong(ChecksumFunction::Sha256));
+        assert_eq!(dedup(0x101), compared(ChecksumFunction::Sha256));
+        assert_eq!(dedup(14), strong(ChecksumFunction::Blake3));
+        assert_eq!(dedup(13), compared(ChecksumFunction::EdonR));
     }
 }

@@ -9,6 +9,7 @@ use super::heartbeat::Heart;
 use super::history::Event;
 use super::ledger::Ledger;
 use super::mos::{LiveMos, MosTx};
+use super::sharing::Sharing;
 use super::space::SpaceTier;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
@@ -42,9 +43,10 @@ pub(crate) struct Inner {
     pub(super) devices: Arc<dyn DeviceWriter>,
     pub(super) allocator: Arc<Allocator>,
     pub(super) writer: BlockWriter,
-    pub(super) mos: LiveMos,
+    pub(super) mos: Arc<LiveMos>,
     pub(super) mos_policy: ObjsetPolicy,
     pub(super) has_lz4: bool,
+    pub(super) sharing: Arc<Sharing>,
     pub(super) async_free_blocks: usize,
     /// How much more than their contents blocks can take.
     pub(super) inflation: u64,
@@ -123,14 +125,14 @@ impl Inner {
             source: FormatError::invalid("object directory", "it has no root_dataset"),
         };
         let root = root.and_then(|root| ObjectId(root).non_zero()).ok_or_else(missing)?;
-        let allocator = Arc::clone(&self.allocator);
-        let usable_space = move || usable_space(&allocator, SpaceTier::Normal);
+        let (allocator, sharing) = (Arc::clone(&self.allocator), Arc::clone(&self.sharing));
+        let usable_space = move || usable_space(&allocator, &sharing, SpaceTier::Normal);
         Ok(DatasetTree::new(mos, self.name.clone(), root, usable_space))
     }
 
     /// Bytes that the pool has for datasets, used or not, when a change may go so far.
     pub(super) fn usable_space(&self, tier: SpaceTier) -> u64 {
-        usable_space(&self.allocator, tier)
+        usable_space(&self.allocator, &self.sharing, tier)
     }
 
     /// Does what administrators asked for since the last txg.
@@ -169,9 +171,10 @@ impl Inner {
     }
 }
 
-pub(super) fn usable_space(allocator: &Allocator, tier: SpaceTier) -> u64 {
+pub(super) fn usable_space(allocator: &Allocator, sharing: &Sharing, tier: SpaceTier) -> u64 {
     let usage = allocator.usage();
-    usage.normal_space.saturating_sub(tier.kept_back(usage.slop))
+    let space = usage.normal_space.saturating_add(sharing.saved());
+    space.saturating_sub(tier.kept_back(usage.slop))
 }
 
 /// A pool that is open for writing; the last one who drops it stops its threads without exporting

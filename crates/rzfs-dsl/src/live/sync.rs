@@ -12,11 +12,13 @@
 
 use super::LiveError;
 use super::allocation::space_features;
+use super::clone_table::CloneTables;
 use super::config;
+use super::dedup::DedupTables;
 use super::dir::{Directories, SpaceClass};
 use super::dirty_time::DirtyTimeStore;
 use super::features::Features;
-use super::frees::{FreeLists, free_block};
+use super::frees::{BlockFreer, FreeLists};
 use super::head::Surroundings;
 use super::mos::MosTx;
 use super::pool::Inner;
@@ -34,6 +36,7 @@ use rzfs_format::{BlockPointer, ObjectId, Txg};
 use rzfs_metaslab::allocator::{Activity, SyncPass};
 use rzfs_vdev::ConfigSync;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Passes after which something is wrong: real txgs need fewer than ten.
 const MAX_PASSES: u32 = 100;
@@ -46,6 +49,8 @@ pub(crate) struct SyncState {
     pub(crate) dirs: Directories,
     pub(crate) features: Features,
     pub(crate) frees: FreeLists,
+    pub(crate) clones: CloneTables,
+    pub(crate) dedup: Arc<DedupTables>,
     pub(crate) config_object: ObjectId,
     pub(crate) history: Option<ObjectId>,
     /// The directory that the MOS itself is charged to.
@@ -73,6 +78,11 @@ impl BlockAccounting for MosSpace<'_> {
         if !pointer.is_hole() {
             self.delta += self.deflation.of(pointer);
         }
+    }
+
+    fn shared(&mut self, pointer: &BlockPointer) {
+        // Nothing of the MOS is cloned.
+        self.born(pointer);
     }
 
     fn killed(&mut self, pointer: &BlockPointer) {
@@ -206,10 +216,15 @@ impl Inner {
         let mut store = LiveStore { mos, features: &mut state.features, vdevs: &self.vdevs };
         let space = space.sync(&mut store, activity)?;
         if is_first && !is_idle {
-            let pipeline = self.mos.objset().pipeline();
-            let free = |pointer: &BlockPointer| free_block(&space, pipeline, pointer);
+            let SyncState { clones, dedup, .. } = &*state;
+            let freer = BlockFreer { mos, space: &space, clones, dedup, deflation };
+            let free = |pointer: &BlockPointer| freer.free(pointer);
             state.frees.free_deferred(&mos, deflation, &free)?;
         }
+        let SyncState { clones, dedup, features, .. } = &mut *state;
+        let freer = BlockFreer { mos, space: &space, clones, dedup, deflation };
+        dedup.write(&mos, features, &freer)?;
+        clones.write(&mos, features)?;
         self.settle_mos_space(state, &mos)?;
         state.dirs.write(&mos)?;
         let next = if self.is_dirty(tx.txg()) { Next::AnotherPass } else { Next::Done };
@@ -262,6 +277,7 @@ impl Inner {
         mos: MosTx<'_>,
         deflation: Deflation<'_>,
     ) -> Result<(), LiveError> {
+        let mut shared = Vec::new();
         for dataset in self.datasets() {
             if dataset.objset().is_dirty(mos.tx().txg()) {
                 let mut around = Surroundings {
@@ -269,11 +285,20 @@ impl Inner {
                     dirs: &mut state.dirs,
                     features: &mut state.features,
                     frees: &mut state.frees.now,
+                    shared: &mut shared,
                     written: &mut state.written,
                     deflation,
                 };
                 dataset.sync(&mut around)?;
             }
+        }
+        // Before anything is freed: what is shared now may lose another reference in this txg.
+        for pointer in &shared {
+            if pointer.is_dedup() && state.dedup.add(pointer)? {
+                continue;
+            }
+            let dsize = deflation.of(pointer).used.unsigned_abs();
+            state.clones.add(&mos, &mut state.features, &self.vdevs, (pointer, dsize))?;
         }
         Ok(())
     }
@@ -307,9 +332,9 @@ impl Inner {
         deflation: Deflation<'_>,
         space: &SyncPass<'_>,
     ) -> Result<(), LiveError> {
-        let pipeline = self.mos.objset().pipeline();
-        let free = |pointer: &BlockPointer| free_block(space, pipeline, pointer);
-        let SyncState { frees, dirs, features, .. } = state;
+        let SyncState { frees, dirs, features, clones, dedup, .. } = state;
+        let freer = BlockFreer { mos: *mos, space, clones, dedup, deflation };
+        let free = |pointer: &BlockPointer| freer.free(pointer);
         frees.free_dead(mos, features, deflation, &free)?;
         if mos.tx().pass() == 1 {
             let limit = (deflation, self.async_free_blocks);

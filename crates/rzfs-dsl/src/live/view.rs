@@ -40,7 +40,8 @@ impl LivePool {
             mos,
             directory,
         };
-        let allocator = Arc::clone(&inner.allocator);
-        Ok(Pool::with_space(parts, move || usable_space(&allocator, SpaceTier::Normal)))
+        let (allocator, sharing) = (Arc::clone(&inner.allocator), Arc::clone(&inner.sharing));
+        let usable = move || usable_space(&allocator, &sharing, SpaceTier::Normal);
+        Ok(Pool::with_space(parts, usable))
     }
 }

@@ -5,8 +5,8 @@ use super::error::PoolError;
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::brt::{self, BrtHeader};
 use rzfs_format::checksum::ChecksumFunction;
-use rzfs_format::ddt::log::{LogHeader, LogRecord, LogRole, records};
-use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtStats};
+use rzfs_format::ddt::log::{LogHeader, LogRole, records};
+use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtStats, DdtValue};
 use rzfs_format::{BlockId, ByteOrder};
 use rzfs_vdev::VdevTree;
 use std::collections::HashMap;
@@ -164,7 +164,8 @@ impl Reader<'_> {
                 if header.checkpoint.is_some_and(|flushed| record.key <= flushed) {
                     continue;
                 }
-                entries.insert(record.key, self.statistics_of(&record));
+                let counted = entry_statistics(self.vdevs, &record.key, &record.value);
+                entries.insert(record.key, counted);
                 if entries.len() > MAX_LOGGED {
                     let (what, limit) = ("logged entries of a dedup table", MAX_LOGGED);
                     return Err(PoolError::TooMany { object: object.id(), what, limit });
@@ -173,30 +174,34 @@ impl Reader<'_> {
         }
         Ok(())
     }
+}
 
-    /// The references and the statistics of an entry.
-    fn statistics_of(&self, record: &LogRecord) -> (u64, DdtStats) {
-        let mut sum = DdtStats::default();
-        for slot in record.value.used_slots() {
-            let dsize = slot.dvas.iter().filter(|dva| dva.is_valid()).fold(0, |sum: u64, dva| {
-                let ratio = self.vdevs.deflate_ratio(dva.vdev()).unwrap_or(0);
-                sum.saturating_add((dva.asize() >> 9).saturating_mul(ratio))
-            });
-            let (lsize, psize) = (record.key.logical_size(), record.key.physical_size());
-            let times = |size: u64| size.saturating_mul(slot.references);
-            sum.add(&DdtStats {
-                blocks: 1,
-                lsize,
-                psize,
-                dsize,
-                ref_blocks: slot.references,
-                ref_lsize: times(lsize),
-                ref_psize: times(psize),
-                ref_dsize: times(dsize),
-            });
-        }
-        (record.value.references(), sum)
+/// The references and the statistics of an entry.
+pub(crate) fn entry_statistics(
+    vdevs: &VdevTree,
+    key: &DdtKey,
+    value: &DdtValue,
+) -> (u64, DdtStats) {
+    let mut sum = DdtStats::default();
+    for slot in value.used_slots() {
+        let dsize = slot.dvas.iter().filter(|dva| dva.is_valid()).fold(0, |sum: u64, dva| {
+            let ratio = vdevs.deflate_ratio(dva.vdev()).unwrap_or(0);
+            sum.saturating_add((dva.asize() >> 9).saturating_mul(ratio))
+        });
+        let (lsize, psize) = (key.logical_size(), key.physical_size());
+        let times = |size: u64| size.saturating_mul(slot.references);
+        sum.add(&DdtStats {
+            blocks: 1,
+            lsize,
+            psize,
+            dsize,
+            ref_blocks: slot.references,
+            ref_lsize: times(lsize),
+            ref_psize: times(psize),
+            ref_dsize: times(dsize),
+        });
     }
+    (value.references(), sum)
 }
 
 /// The sum of all tables.

@@ -38,6 +38,9 @@ const LITTLE: u64 = match ByteOrder::NATIVE {
     ByteOrder::Big => 0,
 };
 
+/// The bit of the word of properties that says that a block is in a dedup table.
+const DEDUP: u64 = 1 << 62;
+
 const fn kind(object_type: ObjectType, level: Level) -> u64 {
     (object_type.number() as u64) << 48 | ((level.0 & 0x1f) as u64) << 56
 }
@@ -113,6 +116,20 @@ impl BlockPointer {
     #[must_use]
     pub const fn with_fill(mut self, fill: u64) -> Self {
         self.words[FILL] = fill;
+        self
+    }
+
+    /// Says that the block is in the dedup table of its checksum.
+    #[must_use]
+    pub const fn with_dedup(mut self) -> Self {
+        self.words[PROP] |= DEDUP;
+        self
+    }
+
+    /// Says that the block is in no dedup table.
+    #[must_use]
+    pub const fn without_dedup(mut self) -> Self {
+        self.words[PROP] &= !DEDUP;
         self
     }
 

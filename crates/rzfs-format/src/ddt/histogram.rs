@@ -51,6 +51,15 @@ impl DdtStats {
         ]
     }
 
+    /// Takes other statistics away; saturates.
+    pub fn subtract(&mut self, other: &Self) {
+        let mut words = self.to_words();
+        for (word, less) in words.iter_mut().zip(other.to_words()) {
+            *word = word.saturating_sub(less);
+        }
+        *self = Self::from_words(words);
+    }
+
     /// Adds other statistics; saturates.
     pub fn add(&mut self, other: &Self) {
         let mut words = self.to_words();
@@ -113,6 +122,13 @@ impl DdtHistogram {
     pub fn record(&mut self, references: u64, stats: &DdtStats) {
         if let Some(bucket) = self.buckets.get_mut(Self::bucket_of(references)) {
             bucket.add(stats);
+        }
+    }
+
+    /// Takes an entry's statistics out of its bucket; saturates.
+    pub fn forget(&mut self, references: u64, stats: &DdtStats) {
+        if let Some(bucket) = self.buckets.get_mut(Self::bucket_of(references)) {
+            bucket.subtract(stats);
         }
     }
 

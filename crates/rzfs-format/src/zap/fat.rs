@@ -90,6 +90,10 @@ pub struct ZapFlags(pub u64);
 impl ZapFlags {
     /// String keys, 28 bits of hash.
     pub const NONE: Self = Self(0);
+    /// Keys of 64-bit words, 48 bits of hash.
+    pub const WORDS: Self = Self(HASH64 | WORD_KEYS);
+    /// Keys of 64-bit words, the first of which is the hash.
+    pub const PRE_HASHED_WORDS: Self = Self(HASH64 | WORD_KEYS | PRE_HASHED);
 
     /// Bits of the hash that count.
     #[must_use]

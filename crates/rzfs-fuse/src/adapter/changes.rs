@@ -8,8 +8,8 @@ use crate::mount_points::Place;
 use fuser::{Errno, INodeNo, RenameFlags, Request};
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::{
-    Allocation, AttributeChange, Caller, LiveFileSystem, Named, NewFile, NewKind, Privilege,
-    RenameMode, WriteAt, XattrMode,
+    Allocation, AttributeChange, Caller, FilePlace, LiveFileSystem, Named, NewFile, NewKind,
+    Privilege, RenameMode, WriteAt, XattrMode,
 };
 use rzfs_zpl::{Found, ZplError};
 use std::sync::Arc;
@@ -17,10 +17,6 @@ use std::sync::Arc;
 /// Type bits of a mode.
 const KIND_BITS: u32 = 0o170_000;
 const PERMISSION_BITS: u32 = 0o7777;
-/// Bytes that are copied within one request at most: it has to end some time.
-const MAX_COPY: u64 = 32 << 20;
-/// Bytes that are read and written at a time.
-const COPY_PIECE: u64 = 1 << 20;
 
 /// What a new file is to be, as FUSE asks for it.
 #[derive(Clone, Copy, Debug)]
@@ -224,43 +220,20 @@ impl Adapter {
         answer(live.allocate(object, offset, len, allocation, caller))
     }
 
-    /// Copies a range of a file into another file of this file system, as far as it goes within
-    /// one request; says how far.
+    /// Copies a range of a file of any file system of the mount into a file of this one, as far as
+    /// it goes within one request; says how far.
     pub(crate) fn copy(
         &self,
-        from: (INodeNo, u64),
-        to: (INodeNo, u64),
+        (adapter, from, from_offset): (&Self, INodeNo, u64),
+        (to, to_offset): (INodeNo, u64),
         len: u64,
         caller: Caller,
     ) -> Answer<u64> {
-        let (source, source_object) = self.file(from.0)?;
-        let (live, target) = self.changing(to.0)?;
-        let len = len.min(MAX_COPY);
-        let mut copied = 0;
-        while copied < len {
-            let piece = (len - copied).min(COPY_PIECE);
-            let segments = answer(source.read_segments(source_object, from.1 + copied, piece));
-            let segments = match segments {
-                Ok(segments) if segments.is_empty() => break,
-                Ok(segments) => segments,
-                Err(error) if copied == 0 => return Err(error),
-                Err(_) => break,
-            };
-            for segment in segments {
-                let at = WriteAt::Offset(to.1 + copied);
-                match live.write(target, at, &segment, caller) {
-                    Ok((_, written)) => {
-                        copied += written as u64;
-                        if written < segment.len() {
-                            return Ok(copied);
-                        }
-                    }
-                    Err(error) if copied == 0 => return Err(errno(&error)),
-                    Err(_) => return Ok(copied),
-                }
-            }
-        }
-        Ok(copied)
+        let (source, object) = adapter.file(from)?;
+        let from = FilePlace { object, offset: from_offset };
+        let (live, object) = self.changing(to)?;
+        let to = FilePlace { object, offset: to_offset };
+        answer(live.copy_range(to, (&source, from), len, caller))
     }
 
     /// Answers a question about flags and projects, or changes them.

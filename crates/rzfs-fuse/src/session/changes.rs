@@ -141,11 +141,8 @@ impl Session {
         len: u64,
         caller: Caller,
     ) -> Answer<u64> {
-        let ((index, adapter, source), (other, _, target)) =
-            (self.inner(from.0)?, self.inner(to.0)?);
-        if index != other {
-            return Err(Errno::EXDEV);
-        }
-        adapter.copy((source, from.1), (target, to.1), len, caller)
+        let (_, of_source, source) = self.inner(from.0)?;
+        let (_, adapter, target) = self.inner(to.0)?;
+        adapter.copy((of_source, source, from.1), (target, to.1), len, caller)
     }
 }

@@ -1,7 +1,8 @@
 //! Writing, in all the ways that there are.
 
 use crate::mounted::Mounted;
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -128,5 +129,75 @@ fn space_is_told_once_it_is_known() {
     std::thread::sleep(std::time::Duration::from_millis(1100));
     let after = fs::metadata(&path).unwrap().blocks();
     assert!(before < 100 && after >= 2048, "{before} {after}");
+    mounted.finish();
+}
+
+/// Copies a range as the system call does, as often as it takes.
+fn copy_range(from: (&File, u64), to: (&File, u64), len: usize) -> Result<usize, Errno> {
+    let (mut from_offset, mut to_offset) = (from.1, to.1);
+    let mut done = 0;
+    while done < len {
+        let offsets = (Some(&mut from_offset), Some(&mut to_offset));
+        match copy_file_range(from.0, offsets.0, to.0, offsets.1, len - done)? {
+            0 => break,
+            copied => done += copied,
+        }
+    }
+    Ok(done)
+}
+
+#[test]
+fn ranges_of_files_are_copied() {
+    let mounted = Mounted::new();
+    let source = File::create(mounted.path("source")).unwrap();
+    let blocks = 4 * BLOCK as usize;
+    let contents = pattern(blocks + 1000, 5);
+    source.write_all_at(&contents, 0).unwrap();
+    // A hole, and something behind it.
+    source.write_all_at(b"behind the hole", 9 * BLOCK).unwrap();
+    source.sync_all().unwrap();
+    // What is not on disk yet.
+    source.write_all_at(b"dirty", 2 * BLOCK).unwrap();
+    let source = File::open(mounted.path("source")).unwrap();
+    let expected = fs::read(mounted.path("source")).unwrap();
+    let end = expected.len();
+    for (number, (from, to, len)) in [
+        (0, 0, end),
+        (0, 0, end + 5000),
+        (0, BLOCK as usize, 3 * BLOCK as usize),
+        (1000, 0, blocks),
+        (1000, 1000, blocks),
+        (BLOCK as usize, 0, BLOCK as usize + 17),
+        (end - 3, 7, 100),
+        (end, 0, 100),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = mounted.path(&format!("copy-{number}"));
+        let copy = File::create(&path).unwrap();
+        let len_there = len.min(end - from);
+        let copied = copy_range((&source, from as u64), (&copy, to as u64), len);
+        assert_eq!(copied, Ok(len_there), "{number}");
+        let mut model = vec![0; if len_there > 0 { to + len_there } else { 0 }];
+        if len_there > 0 {
+            model[to..].copy_from_slice(&expected[from..from + len_there]);
+        }
+        assert!(fs::read(&path).unwrap() == model, "{number}");
+    }
+    // Within one file.
+    let both = File::options().read(true).write(true).open(mounted.path("source")).unwrap();
+    let apart = (20 * BLOCK, BLOCK as usize);
+    assert_eq!(copy_range((&both, 0), (&both, apart.0), apart.1), Ok(apart.1));
+    let overlapping = copy_range((&both, 0), (&both, BLOCK / 2), BLOCK as usize);
+    assert_eq!(overlapping, Err(Errno::INVAL));
+    let read_only = copy_range((&source, 0), (&source, 30 * BLOCK), 10);
+    assert_eq!(read_only, Err(Errno::BADF));
+    drop((source, both));
+    let mounted = mounted.again();
+    let now = fs::read(mounted.path("source")).unwrap();
+    assert!(now[..end] == expected[..]);
+    assert!(now[20 * BLOCK as usize..] == expected[..BLOCK as usize]);
+    assert!(fs::read(mounted.path("copy-0")).unwrap() == expected);
     mounted.finish();
 }

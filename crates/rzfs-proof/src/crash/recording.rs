@@ -86,6 +86,7 @@ impl Recording {
             .iter()
             .map(|(letter, device)| (*letter, Arc::clone(device) as Arc<dyn BlockDevice>));
         let mut open = OpenPool::create(&shape, &as_blocks.collect(), &settings)?;
+        workload.prepare(&open)?;
         let first = GroupEnd {
             first: open.pool.synced_txg(),
             txg: open.pool.synced_txg(),

@@ -37,11 +37,13 @@ pub enum Workload {
     NoLogs,
     /// File systems that are made, filled, renamed and destroyed.
     Datasets,
+    /// Files that share blocks: copies of each other, and equal ones with `dedup=on`.
+    Shared,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Single,
         Self::Mirror,
         Self::Raidz2,
@@ -49,6 +51,7 @@ impl Workload {
         Self::Logs,
         Self::NoLogs,
         Self::Datasets,
+        Self::Shared,
     ];
 
     /// Its name on command lines.
@@ -62,6 +65,7 @@ impl Workload {
             Self::Logs => "logs",
             Self::NoLogs => "nologs",
             Self::Datasets => "datasets",
+            Self::Shared => "shared",
         }
     }
 
@@ -69,7 +73,7 @@ impl Workload {
     #[must_use]
     pub const fn shape(self) -> Shape {
         let (vdevs, ashift, features) = match self {
-            Self::Single | Self::Datasets => ("A", 12, FeatureSet::Default),
+            Self::Single | Self::Datasets | Self::Shared => ("A", 12, FeatureSet::Default),
             Self::Mirror => ("mirror A B", 12, FeatureSet::Default),
             Self::Raidz2 => ("raidz2 A B C D", 9, FeatureSet::Default),
             Self::Classes => ("mirror A B special mirror C D log E", 12, FeatureSet::Default),
@@ -102,6 +106,16 @@ impl Workload {
 
     const fn is_about_space(self) -> bool {
         matches!(self, Self::Logs | Self::NoLogs)
+    }
+
+    /// Makes the properties of its pool.
+    pub(super) fn prepare(self, open: &OpenPool) -> Result<(), ProofError> {
+        const SHA256: u64 = 8;
+        if self == Self::Shared {
+            let (name, _) = open.root()?;
+            open.pool.set_property(name, "dedup", SHA256.into())?;
+        }
+        Ok(())
     }
 
     /// How many groups it changes something in.
@@ -156,9 +170,38 @@ impl Workload {
                 files.make(&name, NewKind::Symlink(b"somewhere"))?;
             }
         }
+        if self == Self::Shared {
+            share(&files, step, random)?;
+        }
         change(fs, random.draw())?;
         Ok(())
     }
+}
+
+/// Blocks that are shared in one way or the other.
+const SHARED: usize = 300_000;
+
+/// Copies files of earlier steps, writes what is there already, and removes some of it.
+fn share(files: &Files<'_>, step: u64, random: &mut Random) -> Result<(), ProofError> {
+    make_directory(files, "shared")?;
+    let names = files.names("shared")?;
+    for (number, name) in names.iter().enumerate() {
+        match random.below(4) {
+            0 => {
+                let len = 1 + random.below(2 * SHARED as u64);
+                let copy = format!("shared/c{step}-{number}");
+                files.copy(&format!("shared/{name}"), &copy, len)?;
+            }
+            1 if names.len() > 4 => files.unlink(&format!("shared/{name}"))?,
+            2 => files.write(&format!("shared/{name}"), random.below(200_000), b"changed")?,
+            _ => {}
+        }
+    }
+    for number in 0..3 {
+        let contents = noise(random.below(3), SHARED);
+        files.put(&format!("shared/n{step}-{number}"), &contents)?;
+    }
+    Ok(())
 }
 
 /// Small sizes are as likely as large ones.

@@ -89,7 +89,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    fn require_regular(&self, state: &NodeState) -> Result<(), ZplError> {
+    pub(super) fn require_regular(&self, state: &NodeState) -> Result<(), ZplError> {
         let place = state.node.place();
         match state.znode().kind {
             FileKind::Directory => Err(ZplError::IsDirectory { place }),
@@ -98,12 +98,17 @@ impl LiveFileSystem {
         }
     }
 
-    fn require_readable(&self, state: &NodeState) -> Result<(), ZplError> {
+    pub(super) fn require_readable(&self, state: &NodeState) -> Result<(), ZplError> {
         self.require_regular(state)?;
         if state.znode().flags.contains(FileFlags::AV_QUARANTINED) {
             return Err(ZplError::Quarantined { place: state.node.place() });
         }
         Ok(())
+    }
+
+    /// Whether a file cannot have so many bytes from `offset` on.
+    pub(super) fn is_too_long(&self, offset: u64, len: u64) -> bool {
+        offset.checked_add(len).is_none_or(|end| end > MAX_SIZE)
     }
 
     /// Checks that a file can be opened for reading.
@@ -297,7 +302,7 @@ impl LiveFileSystem {
 
     /// Takes set-user-id and set-group-id from a file that an ordinary user changes; as Linux
     /// does, the latter only if it is executable.
-    fn clear_set_id(
+    pub(super) fn clear_set_id(
         &self,
         state: &NodeState,
         values: &mut Values,

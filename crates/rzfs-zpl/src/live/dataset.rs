@@ -7,6 +7,7 @@ use super::options::{
 use crate::error::ZplError;
 use crate::options::{AclType, SnapshotDirectory, SpaceUse, XattrUse};
 use crate::sync::Arc;
+use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_dsl::live::{
     DatasetSettings, HeadBudget, HeadSpace, LiveDataset, LivePool, SettingsObserver, SpaceClaim,
     SpaceShortage,
@@ -18,6 +19,7 @@ impl DatasetSpace for HeadBudget {
     fn admit(&self, txg: Txg, demand: SpaceDemand) -> Result<(), SpaceRefusal> {
         let claim = match demand {
             SpaceDemand::Takes(bytes) => SpaceClaim::Takes(bytes),
+            SpaceDemand::Shares(bytes) => SpaceClaim::Shares(bytes),
             SpaceDemand::Frees(bytes) => SpaceClaim::Frees(bytes),
         };
         HeadBudget::admit(self, txg, claim).map_err(|shortage| match shortage {
@@ -30,6 +32,10 @@ impl DatasetSpace for HeadBudget {
     fn usage(&self) -> SpaceUse {
         let HeadSpace { referenced, available } = self.space();
         SpaceUse { referenced, available }
+    }
+
+    fn sharing(&self) -> Option<ObjsetPolicy> {
+        self.sharing_policy()
     }
 }
 

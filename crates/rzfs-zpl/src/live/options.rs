@@ -3,6 +3,7 @@
 
 use crate::options::{FileSystemOptions, SpaceUse};
 use crate::sync::Arc;
+use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::Txg;
 use rzfs_format::dnode::SLOT_SIZE;
 use rzfs_format::znode::Timestamp;
@@ -36,6 +37,8 @@ impl WallClock for SystemClock {
 pub enum SpaceDemand {
     /// It writes up to so many bytes.
     Takes(u64),
+    /// It gets up to so many bytes of blocks that others have, too.
+    Shares(u64),
     /// It writes up to so many bytes and sets more than that free: it may go into the slop space,
     /// so that files can be removed from a full pool.
     Frees(u64),
@@ -62,6 +65,12 @@ pub trait DatasetSpace: Debug + Send + Sync {
 
     /// Space as `statfs` shows it.
     fn usage(&self) -> SpaceUse;
+
+    /// How the dataset's blocks are written, if it can share blocks with others; none can
+    /// without a pool.
+    fn sharing(&self) -> Option<ObjsetPolicy> {
+        None
+    }
 }
 
 /// A dataset without bounds, for tests and tools that watch over space in another way.

@@ -146,3 +146,39 @@ fn blocks_of_removed_vdevs_are_freed_where_they_are() {
     pool.export().unwrap();
     copy.judge();
 }
+
+/// The datasets below the root of a pool, the deepest first.
+fn datasets(pool: &LivePool) -> Vec<String> {
+    let root = pool.dataset_tree().unwrap().root().unwrap();
+    let mut names: Vec<String> =
+        root.descendants().unwrap().iter().map(|dataset| dataset.name().to_owned()).collect();
+    names.retain(|name| name.contains('/'));
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    names
+}
+
+#[test]
+fn shared_blocks_are_freed_with_their_last_owner() {
+    for golden in ["g11-dedup", "g12-fdt-clone", "g13-classes"] {
+        let Some(copy) = Copy::golden(golden) else { continue };
+        let pool = copy.open();
+        let names = datasets(&pool);
+        names.iter().for_each(|name| change(&pool, name, "first"));
+        pool.export().unwrap();
+        copy.judge();
+        let pool = copy.open();
+        for name in &names {
+            pool.destroy_dataset(name).unwrap();
+            wait_freed(&pool);
+        }
+        let view = pool.view().unwrap();
+        assert!(view.dedup_tables().unwrap().is_empty(), "{golden}");
+        assert_eq!(view.clone_savings().unwrap().saved, 0, "{golden}");
+        drop(view);
+        pool.export().unwrap();
+        copy.judge();
+        if let Some(text) = zdb(copy.dir.path(), &copy.name, &["-TTT", "-e"]) {
+            assert!(!text.contains("refcnt "), "{text}");
+        }
+    }
+}

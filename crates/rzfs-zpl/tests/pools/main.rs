@@ -1,6 +1,8 @@
 //! Whole pools: made, filled, exported, looked at by OpenZFS's zdb, read and changed again.
 
+mod cloning;
 mod datasets;
+mod dedup;
 mod golden;
 mod space;
 #[allow(dead_code, reason = "the tests of rzfs-fuse use the rest")]

@@ -7,7 +7,7 @@ use rzfs_dsl::live::{
     Environment, LiveOptions as PoolOptions, LivePool, NewPool, SystemEnvironment,
 };
 use rzfs_format::config::{LastHost, PoolConfig};
-use rzfs_format::features::Feature;
+use rzfs_format::features::{Feature, Release};
 use rzfs_format::nvlist::NvList;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::znode::Timestamp;
@@ -32,6 +32,8 @@ pub(crate) struct World {
     size: u64,
     /// Properties of the root file system.
     properties: Vec<(String, ZapValue)>,
+    /// Features that it is made without.
+    without: Vec<Feature>,
     _temporary: Option<tempfile::TempDir>,
 }
 
@@ -76,7 +78,14 @@ impl World {
         let words = shape.split(' ').map(word).collect();
         let away = tempfile::tempdir().unwrap();
         let dir = dir.to_owned();
-        Self { dir, away, words, size, properties: Vec::new(), _temporary: None }
+        let (properties, without) = (Vec::new(), Vec::new());
+        Self { dir, away, words, size, properties, without, _temporary: None }
+    }
+
+    /// Leaves a feature disabled.
+    pub(crate) fn without_feature(mut self, feature: Feature) -> Self {
+        self.without.push(feature);
+        self
     }
 
     /// Gives the root file system a property.
@@ -132,6 +141,8 @@ impl World {
                     .iter()
                     .copied()
                     .filter(|feature| feature.is_enabled_by_upgrade())
+                    .filter(|feature| feature.since() <= Release::V2_3)
+                    .filter(|feature| !self.without.contains(feature))
                     .collect(),
                 vdevs,
                 auxiliary: Vec::new(),
@@ -199,10 +210,15 @@ impl World {
         FileSystem::open(objset, FileSystemOptions::default()).unwrap()
     }
 
+    /// What OpenZFS's zdb says; `None` if it is not installed.
+    pub(crate) fn zdb(&self, options: &[&str]) -> Option<String> {
+        zdb(&self.dir, options)
+    }
+
     /// Asks OpenZFS's zdb whether the pool is whole.
     pub(crate) fn judge(&self) {
         for options in [["-bcc", "-e"], ["-dddd", "-e"]] {
-            let Some(text) = zdb(&self.dir, options) else {
+            let Some(text) = self.zdb(&options) else {
                 eprintln!("SKIPPED: zdb of OpenZFS is not installed");
                 return;
             };
@@ -211,7 +227,7 @@ impl World {
     }
 }
 
-fn zdb(dir: &Path, options: [&str; 2]) -> Option<String> {
+fn zdb(dir: &Path, options: &[&str]) -> Option<String> {
     let zdb = Command::new("zdb").args(options).arg("-p").arg(dir).arg(NAME).output().ok()?;
     let text = String::from_utf8_lossy(&zdb.stdout).into_owned();
     let errors = String::from_utf8_lossy(&zdb.stderr).into_owned();

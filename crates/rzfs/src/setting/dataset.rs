@@ -84,10 +84,13 @@ impl DatasetSetting {
                 Some(Feature::LargeBlocks)
             }
             ("dnodesize", 1..) => Some(Feature::LargeDnode),
-            ("checksum", 11) => Some(Feature::Sha512),
-            ("checksum", 12) => Some(Feature::Skein),
-            ("checksum", 13) => Some(Feature::EdonR),
-            ("checksum", 14) => Some(Feature::Blake3),
+            ("checksum" | "dedup", stored) => match stored & 0xff {
+                11 => Some(Feature::Sha512),
+                12 => Some(Feature::Skein),
+                13 => Some(Feature::EdonR),
+                14 => Some(Feature::Blake3),
+                _ => None,
+            },
             ("compression", 15) => Some(Feature::Lz4Compress),
             ("compression", stored) if stored & 0x7f == 16 => Some(Feature::ZstdCompress),
             ("longname", 1) => Some(Feature::LongName),
@@ -106,7 +109,7 @@ fn native(name: &str) -> Option<&'static NativeProperty> {
 fn is_only_read(name: &str, value: &ZapValue) -> bool {
     const OFF: u64 = 2;
     match name {
-        "encryption" | "dedup" => value.first_u64() != Some(OFF),
+        "encryption" => value.first_u64() != Some(OFF),
         "keyformat" | "pbkdf2iters" => value.first_u64() != Some(0),
         "version" => value.first_u64() != Some(5),
         _ => false,
@@ -212,8 +215,11 @@ mod tests {
         assert_eq!(message("casesensitivity", "mixed"), "'casesensitivity' is readonly");
         assert_eq!(message("volsize", "1G"), "'volsize' does not apply to datasets of this type");
         assert_eq!(message("Has:Capitals", ""), "invalid property 'Has:Capitals'");
-        assert!(matches!(change("dedup", "on"), Err(SettingError::NotWritten { .. })));
+        let (kind, when) = (DatasetKind::FileSystem, Occasion::Creation);
+        let encrypted = DatasetSetting::parse("encryption", "on", kind, when);
+        assert!(matches!(encrypted, Err(SettingError::NotWritten { .. })));
         assert_eq!(change("dedup", "off").unwrap().value, 2.into());
+        assert_eq!(change("dedup", "blake3,verify").unwrap().value, 0x10e.into());
         assert_eq!(change("org.example:note", "a b").unwrap().value, "a b".into());
         let long = "x".repeat(MAX_VALUE + 1);
         assert_eq!(change("a:b", &long), Err(SettingError::ValueTooLong));

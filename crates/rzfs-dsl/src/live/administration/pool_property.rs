@@ -88,6 +88,9 @@ impl TaskContext<'_> {
                     }
                     self.pool.heart.follow(number != 0);
                 }
+                if property == "dedup_table_quota" {
+                    self.state.dedup.set_quota(Some(number).filter(|bytes| *bytes != u64::MAX));
+                }
                 if property == "autotrim" {
                     let autotrim = if number == 0 { Autotrim::Off } else { Autotrim::On };
                     self.pool.allocator.set_autotrim(autotrim);

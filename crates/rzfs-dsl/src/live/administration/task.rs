@@ -2,7 +2,7 @@
 
 use super::ChangeError;
 use crate::live::LiveError;
-use crate::live::frees::free_block;
+use crate::live::frees::BlockFreer;
 use crate::live::history::{self, Event, Occasion};
 use crate::live::mos::MosTx;
 use crate::live::pool::{Inner, LivePool};
@@ -127,7 +127,9 @@ impl TaskContext<'_> {
 
     /// Gives the space of a block back at once.
     pub(crate) fn free(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
-        free_block(self.space, self.pool.mos.objset().pipeline(), pointer)
+        let (mos, space, deflation) = (self.mos, self.space, self.deflation());
+        let (clones, dedup) = (&self.state.clones, &*self.state.dedup);
+        BlockFreer { mos, space, clones, dedup, deflation }.free(pointer)
     }
 
     /// Appends to the pool's history.

@@ -1,0 +1,109 @@
+//! Blocks that several objects share (spec 02, section 10.2).
+//!
+//! A clone is a block pointer of another object that becomes part of this one: its address, its
+//! contents and its physical birth stay, its logical birth is the txg in which it was cloned. It
+//! is in a version until it is synced, as a dirty buffer is; whoever owns the space is told of it
+//! then and counts the reference.
+
+use super::object::{Found, LiveObject};
+use super::transaction::Transaction;
+use crate::{Block, BlockRequest, DmuError};
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level};
+use std::ops::Range;
+
+/// What a block is that may be cloned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloneSource {
+    /// A hole: its clone is one.
+    Hole,
+    /// A block that is on disk, or embedded in its pointer.
+    Block(BlockPointer),
+    /// Contents that are not on disk yet, which cannot be cloned.
+    Dirty,
+}
+
+impl LiveObject {
+    /// What the blocks of a range are, as far as they can be cloned: with the first one that is
+    /// dirty the list ends. It stays true while the caller keeps others from changing the object.
+    ///
+    /// # Errors
+    /// An indirect block cannot be read, or the object does not exist.
+    pub fn clone_sources(&self, range: Range<u64>) -> Result<Vec<CloneSource>, DmuError> {
+        if let Some(clean) = self.clean() {
+            let pointers = self.tree(clean.dnode()).pointers(0, range);
+            return pointers.into_iter().map(|pointer| Ok(of(pointer?))).collect();
+        }
+        let mut sources = Vec::new();
+        for block in range {
+            let source = self.clone_source(block)?;
+            sources.push(source);
+            if source == CloneSource::Dirty {
+                break;
+            }
+        }
+        Ok(sources)
+    }
+
+    fn clone_source(&self, block: u64) -> Result<CloneSource, DmuError> {
+        loop {
+            let dnode = match self.state().in_memory(block) {
+                Found::Buffer(_) => return Ok(CloneSource::Dirty),
+                Found::Hole => return Ok(CloneSource::Hole),
+                Found::Clone(pointer) => return Ok(CloneSource::Block(pointer)),
+                Found::OnDisk(dnode) => dnode,
+            };
+            // The blocks above it may have been replaced meanwhile, and their space reused.
+            match self.tree(&dnode).pointers(0, block..block.saturating_add(1)).pop().transpose() {
+                Err(_) if self.is_replaced(&dnode) => {}
+                pointer => return Ok(of(pointer?.unwrap_or_default())),
+            }
+        }
+    }
+
+    /// Makes the blocks from `first` on those of another object, or holes. The sizes of the
+    /// blocks are equal, and what is shared is not freed before the transaction's txg.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn clone_blocks(
+        &self,
+        tx: &dyn Transaction,
+        first: BlockId,
+        sources: &[CloneSource],
+    ) -> Result<(), DmuError> {
+        self.modify(tx, |version| {
+            for (block, source) in (first.0..).zip(sources) {
+                match source {
+                    CloneSource::Block(pointer) => version.put_clone(block, *pointer),
+                    CloneSource::Hole => version.punch(block..block.saturating_add(1)),
+                    CloneSource::Dirty => break,
+                }
+            }
+        })
+    }
+
+    /// Reads a block that the object shares but does not have on disk yet.
+    pub(super) fn read_clone(
+        &self,
+        block: BlockId,
+        pointer: &BlockPointer,
+    ) -> Result<Block, DmuError> {
+        let (objset, object) = (self.objset().id(), self.id());
+        let bookmark = Bookmark { objset, object, level: Level::DATA, block };
+        let request = BlockRequest { pointer, bookmark, key: None };
+        let block = self.objset().pipeline().read(request);
+        block.map_err(|source| DmuError::Block { bookmark, source })
+    }
+}
+
+/// What a block on disk is. Blocks of another byte order are not shared with objects of this one.
+fn of(pointer: BlockPointer) -> CloneSource {
+    if pointer.is_hole() {
+        CloneSource::Hole
+    } else if pointer.order() != ByteOrder::NATIVE {
+        CloneSource::Dirty
+    } else {
+        CloneSource::Block(pointer)
+    }
+}

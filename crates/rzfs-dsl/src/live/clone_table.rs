@@ -1,0 +1,391 @@
+//! Which blocks several files share, and how often: the reference tables of block cloning
+//! (spec 02, section 10).
+//!
+//! ```text
+//! datasets are synced ──> references of this txg's clones are added
+//! blocks are freed ─────> does the range have shared blocks? is this one? then one reference less
+//! end of the pass ──────> changed entries, counters and sums are written
+//! ```
+//! A pointer does not show that its block is shared. So every block of data that dies is looked
+//! up; for most the counter of their 16 MiB says at once that nothing there is shared, and in
+//! pools without clones there is no table to ask.
+
+use super::LiveError;
+use super::features::Features;
+use super::mos::{BonusRecord, MosTx};
+use crate::PoolError;
+use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY};
+use parking_lot::Mutex;
+use rzfs_dmu::Objset;
+use rzfs_dmu::live::LiveObject;
+use rzfs_format::brt::{self, BrtHeader};
+use rzfs_format::features::Feature;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, Dva, FormatError, Level, ObjectId, VdevId};
+use rzfs_vdev::VdevTree;
+use rzfs_zap::{IntegerSize, NewZap, ZapFlags, ZapValue};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of a vdev that a counter of a new table stands for.
+const RANGE: u64 = 16 << 20;
+/// Bytes of the blocks of counters of a new table.
+const COUNTER_BLOCK: u32 = 32 << 10;
+/// Bytes of the blocks of the entries of a new table.
+const ENTRY_BLOCK: usize = 4 << 10;
+/// Most counters of a vdev: 16 MiB each, they are enough for 4 PiB.
+const MAX_COUNTERS: u64 = 1 << 28;
+
+impl BonusRecord for BrtHeader {
+    const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
+
+    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
+        Self::decode(bonus, order)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        Self::encode(self, ByteOrder::NATIVE).to_vec()
+    }
+}
+
+/// What is to become of a block that somebody does not need any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Release {
+    /// Its space is free.
+    Free,
+    /// Others have it still.
+    Kept,
+}
+
+/// The tables of all vdevs that have shared blocks.
+#[derive(Debug, Default)]
+pub(crate) struct CloneTables {
+    tables: Mutex<BTreeMap<VdevId, CloneTable>>,
+}
+
+/// The form of the counts in entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum EntryForm {
+    /// Eight bytes: a number as it is in memory.
+    Memory,
+    /// A number, in pools that use the feature `block_cloning_endian`.
+    Number,
+}
+
+impl EntryForm {
+    fn of(features: &Features) -> Self {
+        match features.is_active(Feature::BlockCloningEndian) {
+            true => Self::Number,
+            false => Self::Memory,
+        }
+    }
+
+    fn value(self, count: u64) -> ZapValue {
+        match self {
+            Self::Memory => ZapValue::new(IntegerSize::One, &count.to_ne_bytes().map(u64::from)),
+            Self::Number => count.into(),
+        }
+    }
+}
+
+/// The table of a vdev.
+#[derive(Debug)]
+struct CloneTable {
+    object: ObjectId,
+    header: BrtHeader,
+    /// Entries of each range.
+    counters: Vec<u16>,
+    /// References beyond the first of the blocks that were looked up in this pass, by offset; and
+    /// whether the entry has changed.
+    entries: BTreeMap<u64, (u64, bool)>,
+    /// Ranges whose counters have changed.
+    ranges: BTreeSet<u64>,
+    is_changed: bool,
+}
+
+/// Whether a block is of a kind that can be shared.
+fn is_shareable(pointer: &BlockPointer) -> bool {
+    pointer.level() == Level::DATA
+        && !pointer.is_embedded()
+        && pointer.object_type().is_ok_and(|of| !of.is_metadata())
+}
+
+fn key_of(pointer: &BlockPointer) -> Option<Dva> {
+    pointer.dvas().next().filter(|dva| dva.is_valid())
+}
+
+impl CloneTables {
+    /// The tables of a pool that is on disk.
+    pub(crate) fn open(
+        mos: &Objset,
+        directory: &Attributes,
+        vdevs: &VdevTree,
+    ) -> Result<Self, PoolError> {
+        let mut tables = BTreeMap::new();
+        for id in vdevs.top_levels().filter_map(|top| top.vdev_id()) {
+            let Some(object) = directory.object(&brt::vdev_key(id))? else { continue };
+            let object = mos.object(object)?;
+            let corrupt = PoolError::corrupt(object.id());
+            let header = BrtHeader::decode(object.bonus(), object.order()).map_err(&corrupt)?;
+            let stored = object.dnode().extent() / 2;
+            if header.counters > stored.min(MAX_COUNTERS) {
+                let problem = FormatError::invalid("block reference table", "counters are missing");
+                return Err(corrupt(problem));
+            }
+            if header.counter_order != ByteOrder::NATIVE {
+                let problem = "its counters have the byte order of another machine";
+                return Err(corrupt(FormatError::invalid("block reference table", problem)));
+            }
+            let mut counters = Vec::new();
+            let blocks = (header.counters * 2).div_ceil(u64::from(object.block_size()));
+            for block in 0..blocks {
+                let block = object.read_block(BlockId(block))?;
+                counters.extend(brt::counters(&block.data, header.counter_order));
+            }
+            counters.truncate(header.counters as usize);
+            tables.insert(id, CloneTable::new(object.id(), header, counters));
+        }
+        Ok(Self { tables: Mutex::new(tables) })
+    }
+
+    /// Deflated bytes that datasets have more than the pool has allocated for them.
+    pub(crate) fn saved(&self) -> u64 {
+        let tables = self.tables.lock();
+        let saved = tables.values().map(|table| table.header.saved_space);
+        saved.fold(0, u64::saturating_add)
+    }
+
+    /// Counts one reference more to a block of `dsize` deflated bytes.
+    pub(crate) fn add(
+        &self,
+        mos: &MosTx<'_>,
+        features: &mut Features,
+        vdevs: &VdevTree,
+        (pointer, dsize): (&BlockPointer, u64),
+    ) -> Result<(), LiveError> {
+        let Some(dva) = key_of(pointer) else { return Ok(()) };
+        let mut tables = self.tables.lock();
+        let table = match tables.entry(dva.vdev()) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(CloneTable::create(mos, features, vdevs, dva.vdev())?)
+            }
+        };
+        table.add(mos, dva.offset(), dsize)
+    }
+
+    /// Somebody does not need a block any more: one reference less, if others have it, too.
+    pub(crate) fn release(
+        &self,
+        mos: &MosTx<'_>,
+        pointer: &BlockPointer,
+        dsize: impl FnOnce() -> u64,
+    ) -> Result<Release, LiveError> {
+        let mut tables = self.tables.lock();
+        if tables.is_empty() || !is_shareable(pointer) {
+            return Ok(Release::Free);
+        }
+        let Some(dva) = key_of(pointer) else { return Ok(Release::Free) };
+        match tables.get_mut(&dva.vdev()) {
+            Some(table) => table.release(mos, dva.offset(), dsize),
+            None => Ok(Release::Free),
+        }
+    }
+
+    /// Writes what has changed in this pass; a table without entries is gone then.
+    pub(crate) fn write(&self, mos: &MosTx<'_>, features: &mut Features) -> Result<(), LiveError> {
+        let mut tables = self.tables.lock();
+        let form = EntryForm::of(features);
+        for table in tables.values_mut() {
+            table.write(mos, form)?;
+        }
+        let is_empty =
+            |(id, table): (&VdevId, &CloneTable)| (table.header.total_count == 0).then_some(*id);
+        let empty: Vec<VdevId> = tables.iter().filter_map(is_empty).collect();
+        for id in empty {
+            if let Some(table) = tables.remove(&id) {
+                mos.destroy(table.header.entries)?;
+                mos.destroy(table.object)?;
+                mos.remove(DIRECTORY, &brt::vdev_key(id))?;
+                count_users(mos, features, -1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a vdev that are in metaslabs: OpenZFS takes no counters beyond them.
+fn metaslab_space(vdevs: &VdevTree, vdev: VdevId) -> u64 {
+    let Some(top) = vdevs.top_level(vdev) else { return 0 };
+    let shift = top.own_config().top.metaslab_shift.and_then(|shift| u32::try_from(shift).ok());
+    let size = shift.and_then(|shift| 1_u64.checked_shl(shift)).unwrap_or(1).max(1);
+    top.asize().unwrap_or(0) / size * size
+}
+
+/// Counts vdevs that have a table. The form of its entries has a feature of its own.
+fn count_users(mos: &MosTx<'_>, features: &mut Features, users: i64) -> Result<(), LiveError> {
+    let is_first = users > 0 && !features.is_active(Feature::BlockCloning);
+    if features.is_active(Feature::BlockCloningEndian)
+        || (is_first && features.is_enabled(Feature::BlockCloningEndian))
+    {
+        features.add(mos, Feature::BlockCloningEndian, users)?;
+    }
+    features.add(mos, Feature::BlockCloning, users)
+}
+
+impl CloneTable {
+    const fn new(object: ObjectId, header: BrtHeader, counters: Vec<u16>) -> Self {
+        Self {
+            object,
+            header,
+            counters,
+            entries: BTreeMap::new(),
+            ranges: BTreeSet::new(),
+            is_changed: false,
+        }
+    }
+
+    /// Makes the table of a vdev.
+    fn create(
+        mos: &MosTx<'_>,
+        features: &mut Features,
+        vdevs: &VdevTree,
+        vdev: VdevId,
+    ) -> Result<Self, LiveError> {
+        let flags = ZapFlags::WORDS;
+        let new = NewZap::new(mos.random()).fat(flags, ENTRY_BLOCK);
+        let entries = mos.create_zap_with(ObjectType::ZAP_METADATA, ObjectType::NONE, &[], &new)?;
+        let header = BrtHeader {
+            entries,
+            counters: metaslab_space(vdevs, vdev).div_ceil(RANGE),
+            counter_order: ByteOrder::NATIVE,
+            total_count: 0,
+            range_size: RANGE,
+            used_space: 0,
+            saved_space: 0,
+        };
+        let object = mos.create_record(ObjectType::UINT64_METADATA, COUNTER_BLOCK, &header)?;
+        mos.insert(DIRECTORY, &brt::vdev_key(vdev), object.get())?;
+        count_users(mos, features, 1)?;
+        let counters = vec![0; header.counters.min(MAX_COUNTERS) as usize];
+        let ranges = (0..counters.len() as u64).collect();
+        Ok(Self { ranges, ..Self::new(object, header, counters) })
+    }
+
+    fn counter(&self, offset: u64) -> u16 {
+        let range = usize::try_from(self.header.range_of(offset)).unwrap_or(usize::MAX);
+        self.counters.get(range).copied().unwrap_or(0)
+    }
+
+    /// The references to a block beyond the first.
+    fn count(&mut self, mos: &MosTx<'_>, offset: u64) -> Result<u64, LiveError> {
+        if let Some((count, _)) = self.entries.get(&offset) {
+            return Ok(*count);
+        }
+        if self.counter(offset) == 0 {
+            return Ok(0);
+        }
+        let zap = self.header.entries;
+        let count = match mos.lookup(zap, [offset].as_slice())? {
+            None => 0,
+            Some(value) => match value.as_bytes() {
+                Some(bytes) => brt::classic_count(bytes, self.header.counter_order)
+                    .map_err(LiveError::corrupt(zap))?,
+                None => value.as_u64().unwrap_or(0),
+            },
+        };
+        self.entries.insert(offset, (count, false));
+        Ok(count)
+    }
+
+    fn add(&mut self, mos: &MosTx<'_>, offset: u64, dsize: u64) -> Result<(), LiveError> {
+        let count = self.count(mos, offset)?;
+        if count == 0 {
+            self.change_counter(offset, 1)?;
+            self.header.total_count = self.header.total_count.saturating_add(1);
+            self.header.used_space = self.header.used_space.saturating_add(dsize);
+        }
+        self.header.saved_space = self.header.saved_space.saturating_add(dsize);
+        self.entries.insert(offset, (count.saturating_add(1), true));
+        self.is_changed = true;
+        Ok(())
+    }
+
+    fn release(
+        &mut self,
+        mos: &MosTx<'_>,
+        offset: u64,
+        dsize: impl FnOnce() -> u64,
+    ) -> Result<Release, LiveError> {
+        let Some(left) = self.count(mos, offset)?.checked_sub(1) else { return Ok(Release::Free) };
+        let dsize = dsize();
+        if left == 0 {
+            self.change_counter(offset, -1)?;
+            self.header.total_count = self.header.total_count.saturating_sub(1);
+            self.header.used_space = self.header.used_space.saturating_sub(dsize);
+        }
+        self.header.saved_space = self.header.saved_space.saturating_sub(dsize);
+        self.entries.insert(offset, (left, true));
+        self.is_changed = true;
+        Ok(Release::Kept)
+    }
+
+    fn change_counter(&mut self, offset: u64, by: i16) -> Result<(), LiveError> {
+        let range = self.header.range_of(offset);
+        let invalid = |problem| {
+            LiveError::corrupt(self.object)(FormatError::invalid("block reference table", problem))
+        };
+        if range >= MAX_COUNTERS {
+            return Err(invalid("a block lies beyond all ranges"));
+        }
+        // The vdev may have grown.
+        let index = range as usize;
+        if index >= self.counters.len() {
+            self.ranges.extend(self.counters.len() as u64..=range);
+            self.counters.resize(index + 1, 0);
+            self.header.counters = range + 1;
+        }
+        let problem = "a counter does not agree with the entries";
+        let counter = self.counters.get(index).and_then(|counter| counter.checked_add_signed(by));
+        let counter = counter.ok_or_else(|| invalid(problem))?;
+        if let Some(place) = self.counters.get_mut(index) {
+            *place = counter;
+        }
+        self.ranges.insert(range);
+        Ok(())
+    }
+
+    fn write(&mut self, mos: &MosTx<'_>, form: EntryForm) -> Result<(), LiveError> {
+        let entries = std::mem::take(&mut self.entries);
+        if !std::mem::take(&mut self.is_changed) {
+            return Ok(());
+        }
+        let zap = self.header.entries;
+        for (offset, (count, _)) in entries.into_iter().filter(|(_, (_, changed))| *changed) {
+            let key = [offset];
+            if count == 0 {
+                mos.remove(zap, key.as_slice())?;
+            } else {
+                mos.set(zap, key.as_slice(), form.value(count))?;
+            }
+        }
+        let object = mos.object(self.object)?;
+        self.write_counters(mos, &object)?;
+        mos.set_record(self.object, &self.header)
+    }
+
+    fn write_counters(&mut self, mos: &MosTx<'_>, object: &LiveObject) -> Result<(), LiveError> {
+        let ranges = std::mem::take(&mut self.ranges);
+        let mut rest = ranges.into_iter().peekable();
+        while let Some(first) = rest.next() {
+            let mut last = first;
+            while let Some(next) = rest.next_if(|next| *next == last + 1) {
+                last = next;
+            }
+            let counters = self.counters.get(first as usize..=last as usize).unwrap_or_default();
+            let bytes: Vec<u8> = counters.iter().flat_map(|n| n.to_ne_bytes()).collect();
+            object.write(mos.tx(), first * 2, &bytes)?;
+        }
+        Ok(())
+    }
+}

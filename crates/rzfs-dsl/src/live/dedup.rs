@@ -1,0 +1,225 @@
+//! Blocks that are written once however often they are there: the dedup tables of a pool
+//! (spec 02, section 9).
+//!
+//! ```text
+//! blocks are written ──> find_or_place: a reference more, or a new entry
+//! blocks are freed ────> release: a reference less
+//! end of a pass ───────> changed entries go to the ZAPs, what has no reference is freed
+//! ```
+//! Entries that a txg has to do with are in memory until the end of the pass that changes them.
+//! Logs, in pools that have them, are read when the pool is opened and moved to the ZAPs with the
+//! first txg; from then on they stay empty.
+
+mod codec;
+mod store;
+mod table;
+
+use super::LiveError;
+use super::environment::Environment;
+use super::features::Features;
+use super::frees::BlockFreer;
+use super::mos::{LiveMos, MosTx};
+use crate::PoolError;
+use crate::pool::Pool;
+use parking_lot::Mutex;
+use rzfs_dmu::write::{
+    DedupCandidate, DedupIndex, DedupPlace, DedupPolicy, DedupWriter, Sameness, WriteError,
+};
+use rzfs_format::BlockPointer;
+use rzfs_format::checksum::ChecksumFunction;
+use rzfs_format::ddt::{DdtKey, DdtLayout};
+use rzfs_format::features::Feature;
+use rzfs_vdev::VdevTree;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use table::Table;
+
+/// The functions that can have tables.
+const FUNCTIONS: [ChecksumFunction; 5] = [
+    ChecksumFunction::Sha256,
+    ChecksumFunction::Sha512,
+    ChecksumFunction::Skein,
+    ChecksumFunction::EdonR,
+    ChecksumFunction::Blake3,
+];
+
+/// The dedup tables of a pool.
+pub(crate) struct DedupTables {
+    mos: Arc<LiveMos>,
+    vdevs: Arc<VdevTree>,
+    environment: Arc<dyn Environment>,
+    /// By the numbers of their functions. Held while a block is placed, so that of two equal
+    /// blocks one finds the other.
+    tables: Mutex<BTreeMap<u8, Table>>,
+    /// Whether new tables are flat.
+    has_flat: AtomicBool,
+    /// Bytes of the tables from which on they get no new entries; 0 for none.
+    quota: AtomicU64,
+}
+
+impl fmt::Debug for DedupTables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DedupTables").field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
+
+impl DedupTables {
+    /// The tables of a new pool: none.
+    pub(crate) fn new(
+        mos: &Arc<LiveMos>,
+        vdevs: &Arc<VdevTree>,
+        environment: &Arc<dyn Environment>,
+    ) -> Self {
+        Self {
+            mos: Arc::clone(mos),
+            vdevs: Arc::clone(vdevs),
+            environment: Arc::clone(environment),
+            tables: Mutex::default(),
+            has_flat: AtomicBool::new(false),
+            quota: AtomicU64::new(0),
+        }
+    }
+
+    /// Reads what is to be known of the tables of a pool, and their logs.
+    pub(crate) fn load(&self, pool: &Pool) -> Result<(), PoolError> {
+        let mut tables = self.tables.lock();
+        for function in FUNCTIONS {
+            if let Some(table) = store::load(pool, function)? {
+                tables.insert(function.number(), table);
+            }
+        }
+        self.set_quota(pool.properties()?.dedup_table_quota.value);
+        Ok(())
+    }
+
+    /// Takes over the features of a pool.
+    pub(crate) fn follow(&self, features: &Features) {
+        self.has_flat.store(features.is_enabled(Feature::FastDedup), Ordering::Relaxed);
+    }
+
+    /// Bytes of the tables from which on they get no new entries. An automatic quota is none
+    /// here: OpenZFS's depends on vdevs for dedup tables.
+    pub(crate) fn set_quota(&self, bytes: Option<u64>) {
+        self.quota.store(bytes.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Deflated bytes that datasets have more than the pool has allocated for them.
+    pub(crate) fn saved(&self) -> u64 {
+        let tables = self.tables.lock();
+        let total = tables.values().map(Table::saved);
+        total.fold(0, u64::saturating_add)
+    }
+
+    /// Counts a reference to a block more; `false` if no table has the block.
+    pub(crate) fn add(&self, pointer: &BlockPointer) -> Result<bool, LiveError> {
+        self.change_references(pointer, |references| references.saturating_add(1))
+    }
+
+    /// Counts a reference to a block less; `false` if no table has the block. It is freed at the
+    /// end of the pass if it was the last one.
+    pub(crate) fn release(&self, pointer: &BlockPointer) -> Result<bool, LiveError> {
+        self.change_references(pointer, |references| references.saturating_sub(1))
+    }
+
+    fn change_references(
+        &self,
+        pointer: &BlockPointer,
+        change: impl FnOnce(u64) -> u64,
+    ) -> Result<bool, LiveError> {
+        let Ok(function) = pointer.checksum_function() else { return Ok(false) };
+        let mut tables = self.tables.lock();
+        let Some(table) = tables.get_mut(&function.number()) else { return Ok(false) };
+        let Some(entry) = table.entry(&self.mos, DdtKey::of_pointer(pointer))? else {
+            return Ok(false);
+        };
+        let Some(slot) = entry.slots_mut().iter_mut().find(|slot| slot.matches(pointer)) else {
+            return Ok(false);
+        };
+        slot.references = change(slot.references);
+        entry.touch(self.environment.now());
+        Ok(true)
+    }
+
+    /// Whether the tables get no new entries.
+    fn is_full(&self, tables: &BTreeMap<u8, Table>) -> Result<bool, LiveError> {
+        let quota = self.quota.load(Ordering::Relaxed);
+        if quota == 0 {
+            return Ok(false);
+        }
+        let mut size = 0_u64;
+        for table in tables.values() {
+            size = size.saturating_add(table.size_on_disk(&self.mos)?);
+        }
+        Ok(size >= quota)
+    }
+
+    /// Writes what has changed in this pass, and frees what has no reference any more.
+    pub(crate) fn write(
+        &self,
+        mos: &MosTx<'_>,
+        features: &mut Features,
+        freer: &BlockFreer<'_>,
+    ) -> Result<(), LiveError> {
+        let mut tables = self.tables.lock();
+        for table in tables.values_mut() {
+            table.write(mos, features, &self.vdevs, freer)?;
+        }
+        tables.retain(|_, table| !table.is_gone());
+        Ok(())
+    }
+}
+
+impl DedupIndex for DedupTables {
+    fn find_or_place(
+        &self,
+        candidate: &DedupCandidate<'_>,
+        policy: DedupPolicy,
+        writer: &mut dyn DedupWriter,
+    ) -> Result<Option<DedupPlace>, WriteError> {
+        let unreadable = |error: LiveError| WriteError::Dedup(Arc::new(error));
+        let layout = match self.has_flat.load(Ordering::Relaxed) {
+            true => DdtLayout::Flat,
+            false => DdtLayout::Traditional,
+        };
+        let mut tables = self.tables.lock();
+        let is_full = self.is_full(&tables).map_err(unreadable)?;
+        let function = policy.checksum;
+        let table = tables.entry(function.number()).or_insert_with(|| Table::new(function, layout));
+        let key = DdtKey::of_pointer(candidate.pointer);
+        let now = self.environment.now();
+        let copies = usize::from(candidate.copies);
+        if table.entry(&self.mos, key).map_err(unreadable)?.is_none() {
+            if is_full {
+                return Ok(None);
+            }
+            let place = DedupPlace { dvas: writer.place(candidate.copies)?, birth: candidate.txg };
+            table.insert(key, place, copies, now);
+            return Ok(Some(place));
+        }
+        let Some(entry) = table.entry(&self.mos, key).map_err(unreadable)? else {
+            return Ok(None);
+        };
+        let known = entry.used_slots().next().map(|slot| slot.pointer(function, &key));
+        if policy.sameness == Sameness::Contents
+            && !known.is_some_and(|pointer| writer.is_same(&pointer))
+        {
+            return Ok(None);
+        }
+        let Some(slot) = entry.slot_of(copies) else { return Ok(None) };
+        if slot.is_empty() {
+            slot.dvas = writer.place(candidate.copies)?;
+            slot.birth = candidate.txg;
+        } else if slot.dvas.iter().filter(|dva| dva.is_valid()).count() < copies
+            && !slot.dvas.iter().any(|dva| dva.is_gang())
+        {
+            // A flat entry with fewer copies than are wanted: the block is written for itself.
+            return Ok(None);
+        }
+        slot.references = slot.references.saturating_add(1);
+        let place = DedupPlace { dvas: slot.dvas, birth: slot.birth };
+        entry.touch(now);
+        Ok(Some(place))
+    }
+}

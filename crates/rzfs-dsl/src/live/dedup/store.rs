@@ -1,0 +1,298 @@
+//! Dedup tables on disk: their objects, their names, and writing what has changed (spec 02,
+//! sections 9.2 and 9.4).
+
+use super::codec;
+use super::table::{Entry, Home, Table};
+use crate::PoolError;
+use crate::live::LiveError;
+use crate::live::features::Features;
+use crate::live::frees::BlockFreer;
+use crate::live::mos::{BonusRecord, MosTx};
+use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool, entry_statistics};
+use rzfs_dmu::live::{Extent, Transaction};
+use rzfs_format::checksum::ChecksumFunction;
+use rzfs_format::ddt::log::{LogHeader, LogRole, records};
+use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtSlot};
+use rzfs_format::features::Feature;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{BlockId, ByteOrder, FormatError, ObjectId, Txg};
+use rzfs_vdev::VdevTree;
+use rzfs_zap::{IntegerSize, NewZap, ZapFlags, ZapValue};
+use std::collections::BTreeSet;
+
+/// Bytes of the blocks of a table's ZAPs.
+const ZAP_BLOCK: usize = 32 << 10;
+/// Bytes of the blocks of its logs.
+const LOG_BLOCK: u32 = 128 << 10;
+/// Most changes in the logs of a table.
+const MAX_LOGGED: usize = 1 << 24;
+
+impl BonusRecord for LogHeader {
+    const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
+
+    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
+        Self::decode(bonus, order)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        Self::encode(self, ByteOrder::NATIVE).to_vec()
+    }
+}
+
+/// Reads what has to be known of a table; `None` if there is none.
+pub(super) fn load(pool: &Pool, checksum: ChecksumFunction) -> Result<Option<Table>, PoolError> {
+    let mos = pool.mos();
+    let own = match pool.directory().object(&ddt::directory_name(checksum))? {
+        Some(own) => Some(Attributes::open(mos, own)?),
+        None => None,
+    };
+    let mut table = Table::new(checksum, DdtLayout::Traditional);
+    if let Some(own) = &own {
+        let number = |name| Ok::<_, PoolError>(own.number(name)?.unwrap_or(0));
+        let (version, flags) = (number(ddt::VERSION_KEY)?, number(ddt::FLAGS_KEY)?);
+        table.layout = DdtLayout::from_version_and_flags(version, flags)
+            .map_err(PoolError::corrupt(own.id()))?;
+        let log = |index| own.object(&ddt::log_name(checksum, index));
+        table.home = Some(Home::Own { directory: own.id(), logs: [log(0)?, log(1)?] });
+    }
+    let names = own.as_ref().unwrap_or_else(|| pool.directory());
+    let statistics = match pool.directory().object(ddt::STATISTICS_KEY)? {
+        Some(statistics) => Some(Attributes::open(mos, statistics)?),
+        None => None,
+    };
+    for class in DdtClass::ALL {
+        let name = ddt::object_name(checksum, class);
+        let Some(zap) = names.object(&name)? else { continue };
+        table.zaps.insert(class, zap);
+        table.home.get_or_insert(Home::Pool);
+        let words = statistics.as_ref().map(|statistics| statistics.words(&name));
+        if let Some(words) = words.transpose()?.flatten() {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let histogram = DdtHistogram::decode(&bytes, ByteOrder::Little);
+            table.histograms.insert(class, histogram.map_err(PoolError::corrupt(zap))?);
+        }
+    }
+    load_logs(pool, &mut table)?;
+    Ok(table.home.is_some().then_some(table))
+}
+
+/// Reads the changes that are in a table's logs: what is being moved to the ZAPs first, as what is
+/// active is younger.
+fn load_logs(pool: &Pool, table: &mut Table) -> Result<(), PoolError> {
+    let Some(Home::Own { logs, .. }) = table.home else { return Ok(()) };
+    let mut found = Vec::new();
+    for log in logs.into_iter().flatten() {
+        let object = pool.mos().object(log)?;
+        let header = LogHeader::decode(object.bonus(), object.order());
+        found.push((header.map_err(PoolError::corrupt(log))?, object));
+    }
+    found.sort_by_key(|(header, _)| header.role == LogRole::Active);
+    for (header, object) in found {
+        table.has_logged |= header.length > 0;
+        let length = header.length.min(object.dnode().extent());
+        for block in 0..length.div_ceil(u64::from(object.block_size())) {
+            let block = object.read_block(BlockId(block))?;
+            for record in records(&block.data, block.order, table.layout) {
+                let record = record.map_err(PoolError::corrupt(object.id()))?;
+                if header.checkpoint.is_some_and(|flushed| record.key <= flushed) {
+                    continue;
+                }
+                let (value, stored) = (record.value, record.stored);
+                let entry = Entry { value, stored, counted: None, is_changed: true };
+                table.entries.insert(record.key, entry);
+                if table.entries.len() > MAX_LOGGED {
+                    let (what, limit) = ("logged entries of a dedup table", MAX_LOGGED);
+                    return Err(PoolError::TooMany { object: object.id(), what, limit });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Table {
+    /// Writes the entries that have changed, frees what has no reference any more, and takes the
+    /// table away if nothing is left in it.
+    pub(super) fn write(
+        &mut self,
+        mos: &MosTx<'_>,
+        features: &mut Features,
+        vdevs: &VdevTree,
+        freer: &BlockFreer<'_>,
+    ) -> Result<(), LiveError> {
+        let entries = std::mem::take(&mut self.entries);
+        let mut entries = entries.into_iter().filter(|(_, entry)| entry.is_changed).peekable();
+        if entries.peek().is_none() && !self.has_logged {
+            return Ok(());
+        }
+        let home = self.home(mos, features)?;
+        let mut classes = BTreeSet::new();
+        for (key, entry) in entries {
+            self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
+        }
+        let statistics = statistics(mos)?;
+        for class in classes {
+            let histogram = self.histograms.entry(class).or_default().encode(ByteOrder::Little);
+            let (words, _) = histogram.as_chunks::<8>();
+            let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+            let name = ddt::object_name(self.checksum, class);
+            mos.set(statistics, &name, ZapValue::new(IntegerSize::Eight, &words))?;
+        }
+        if std::mem::take(&mut self.has_logged) {
+            empty_logs(mos, home)?;
+        }
+        self.remove_if_empty(mos, features, home)
+    }
+
+    fn write_entry(
+        &mut self,
+        mos: &MosTx<'_>,
+        home: Home,
+        (key, mut entry): (DdtKey, Entry),
+        vdevs: &VdevTree,
+        freer: &BlockFreer<'_>,
+        classes: &mut BTreeSet<DdtClass>,
+    ) -> Result<(), LiveError> {
+        let has_ditto = entry.slots_mut().len() > 1;
+        let checksum = self.checksum;
+        for (index, slot) in entry.slots_mut().iter_mut().enumerate() {
+            if !slot.is_empty() && (slot.references == 0 || (has_ditto && index == 0)) {
+                freer.free_plain(&slot.pointer(checksum, &key).without_dedup())?;
+                *slot = DdtSlot::default();
+            }
+        }
+        let class = match entry.value.references() {
+            0 => None,
+            1 => Some(DdtClass::Unique),
+            _ => Some(DdtClass::Duplicate),
+        };
+        if let Some(old) = entry.stored {
+            if let Some(counted) = entry.counted {
+                let (references, sums) = entry_statistics(vdevs, &key, &counted);
+                self.histograms.entry(old).or_default().forget(references, &sums);
+                classes.insert(old);
+            }
+            if class != Some(old)
+                && let Some(zap) = self.zaps.get(&old)
+            {
+                mos.remove(*zap, key.0.as_slice())?;
+            }
+        }
+        let Some(class) = class else { return Ok(()) };
+        let zap = self.zap(mos, home, class)?;
+        let value: Vec<u64> = codec::encode(&entry.value).into_iter().map(u64::from).collect();
+        mos.set(zap, key.0.as_slice(), ZapValue::new(IntegerSize::One, &value))?;
+        let (references, sums) = entry_statistics(vdevs, &key, &entry.value);
+        self.histograms.entry(class).or_default().record(references, &sums);
+        classes.insert(class);
+        Ok(())
+    }
+
+    /// The object that has the names of the table's objects; made if need be.
+    fn home(&mut self, mos: &MosTx<'_>, features: &mut Features) -> Result<Home, LiveError> {
+        if let Some(home) = self.home {
+            return Ok(home);
+        }
+        let home = match self.layout {
+            DdtLayout::Traditional => Home::Pool,
+            DdtLayout::Flat => {
+                let directory = mos.create_zap(ObjectType::ZAP_METADATA)?;
+                mos.insert(DIRECTORY, &ddt::directory_name(self.checksum), directory.get())?;
+                mos.insert(directory, ddt::VERSION_KEY, ddt::VERSION_FDT)?;
+                mos.insert(directory, ddt::FLAGS_KEY, ddt::FLAG_FLAT | ddt::FLAG_LOG)?;
+                let mut logs = [None, None];
+                let roles = [LogRole::Active, LogRole::Flushing];
+                for ((index, log), role) in logs.iter_mut().enumerate().zip(roles) {
+                    let first_txg = mos.tx().txg();
+                    let header = LogHeader { role, length: 0, first_txg, checkpoint: None };
+                    let id = mos.create_record(ObjectType::UINT64_METADATA, LOG_BLOCK, &header)?;
+                    mos.insert(directory, &ddt::log_name(self.checksum, index), id.get())?;
+                    *log = Some(id);
+                }
+                features.add(mos, Feature::FastDedup, 1)?;
+                Home::Own { directory, logs }
+            }
+        };
+        self.home = Some(home);
+        Ok(home)
+    }
+
+    /// The ZAP of a class; made if need be.
+    fn zap(&mut self, mos: &MosTx<'_>, home: Home, class: DdtClass) -> Result<ObjectId, LiveError> {
+        if let Some(zap) = self.zaps.get(&class) {
+            return Ok(*zap);
+        }
+        let flags = match self.checksum {
+            ChecksumFunction::EdonR => ZapFlags::WORDS,
+            _ => ZapFlags::PRE_HASHED_WORDS,
+        };
+        let new = NewZap::new(mos.random()).fat(flags, ZAP_BLOCK);
+        let zap = mos.create_zap_with(ObjectType::DDT_ZAP, ObjectType::NONE, &[], &new)?;
+        mos.insert(names(home), &ddt::object_name(self.checksum, class), zap.get())?;
+        self.zaps.insert(class, zap);
+        Ok(zap)
+    }
+
+    fn remove_if_empty(
+        &mut self,
+        mos: &MosTx<'_>,
+        features: &mut Features,
+        home: Home,
+    ) -> Result<(), LiveError> {
+        for zap in self.zaps.values() {
+            if mos.entry_count(*zap)? > 0 {
+                return Ok(());
+            }
+        }
+        let statistics = statistics(mos)?;
+        for (class, zap) in std::mem::take(&mut self.zaps) {
+            let name = ddt::object_name(self.checksum, class);
+            mos.destroy(zap)?;
+            mos.remove(names(home), &name)?;
+            mos.remove(statistics, &name)?;
+        }
+        if let Home::Own { directory, logs } = home {
+            for log in logs.into_iter().flatten() {
+                mos.destroy(log)?;
+            }
+            mos.destroy(directory)?;
+            mos.remove(DIRECTORY, &ddt::directory_name(self.checksum))?;
+            features.add(mos, Feature::FastDedup, -1)?;
+        }
+        self.histograms.clear();
+        self.home = None;
+        Ok(())
+    }
+}
+
+const fn names(home: Home) -> ObjectId {
+    match home {
+        Home::Pool => DIRECTORY,
+        Home::Own { directory, .. } => directory,
+    }
+}
+
+/// The ZAP with the histograms of all tables; made if need be.
+fn statistics(mos: &MosTx<'_>) -> Result<ObjectId, LiveError> {
+    if let Some(statistics) = mos.object_of(DIRECTORY, ddt::STATISTICS_KEY)? {
+        return Ok(statistics);
+    }
+    let statistics = mos.create_zap(ObjectType::DDT_STATS)?;
+    mos.insert(DIRECTORY, ddt::STATISTICS_KEY, statistics.get())?;
+    Ok(statistics)
+}
+
+/// Takes everything out of the logs, whose entries are in the ZAPs now.
+fn empty_logs(mos: &MosTx<'_>, home: Home) -> Result<(), LiveError> {
+    let Home::Own { logs, .. } = home else { return Ok(()) };
+    for log in logs.into_iter().flatten() {
+        let header: LogHeader = mos.record(log)?;
+        mos.object(log)?.free(mos.tx(), 0, Extent::ToEnd)?;
+        let first_txg = match header.role {
+            LogRole::Active => mos.tx().txg(),
+            LogRole::Flushing => Txg(0),
+        };
+        mos.set_record(log, &LogHeader { length: 0, checkpoint: None, first_txg, ..header })?;
+    }
+    Ok(())
+}

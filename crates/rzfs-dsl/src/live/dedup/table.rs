@@ -1,0 +1,144 @@
+//! One dedup table in memory: the entries that the txg that is being synced has to do with.
+
+use super::codec;
+use crate::live::LiveError;
+use crate::live::mos::LiveMos;
+use rzfs_dmu::write::DedupPlace;
+use rzfs_format::ObjectId;
+use rzfs_format::checksum::ChecksumFunction;
+use rzfs_format::ddt::{DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtSlot, DdtStats, DdtValue};
+use std::collections::BTreeMap;
+
+/// An entry that was looked up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) value: DdtValue,
+    /// The ZAP that has an older form of it.
+    pub(super) stored: Option<DdtClass>,
+    /// What the histogram of that ZAP has counted.
+    pub(super) counted: Option<DdtValue>,
+    pub(super) is_changed: bool,
+}
+
+impl Entry {
+    pub(super) fn slots_mut(&mut self) -> &mut [DdtSlot] {
+        match &mut self.value {
+            DdtValue::Traditional(slots) => slots,
+            DdtValue::Flat { slot, .. } => std::slice::from_mut(slot),
+        }
+    }
+
+    pub(super) fn used_slots(&self) -> impl Iterator<Item = &DdtSlot> {
+        self.value.used_slots()
+    }
+
+    /// The slot of blocks with so many copies.
+    pub(super) fn slot_of(&mut self, copies: usize) -> Option<&mut DdtSlot> {
+        match &mut self.value {
+            DdtValue::Traditional(slots) => slots.get_mut(copies),
+            DdtValue::Flat { slot, .. } => Some(slot),
+        }
+    }
+
+    /// Notes a change at `now`, in seconds since 1970.
+    pub(super) fn touch(&mut self, now: u64) {
+        self.is_changed = true;
+        if let DdtValue::Flat { class_start, .. } = &mut self.value {
+            *class_start = now;
+        }
+    }
+}
+
+/// Where the names of a table's objects are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Home {
+    /// The pool's object directory.
+    Pool,
+    /// A directory of the table's own, with its logs.
+    Own { directory: ObjectId, logs: [Option<ObjectId>; 2] },
+}
+
+/// The table of a checksum function.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) checksum: ChecksumFunction,
+    pub(super) layout: DdtLayout,
+    /// `None`: nothing of it is on disk.
+    pub(super) home: Option<Home>,
+    pub(super) zaps: BTreeMap<DdtClass, ObjectId>,
+    pub(super) histograms: BTreeMap<DdtClass, DdtHistogram>,
+    pub(super) entries: BTreeMap<DdtKey, Entry>,
+    /// What its logs had when the pool was opened has to be moved to the ZAPs.
+    pub(super) has_logged: bool,
+}
+
+impl Table {
+    pub(super) const fn new(checksum: ChecksumFunction, layout: DdtLayout) -> Self {
+        Self {
+            checksum,
+            layout,
+            home: None,
+            zaps: BTreeMap::new(),
+            histograms: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            has_logged: false,
+        }
+    }
+
+    /// Whether nothing of it is left.
+    pub(super) fn is_gone(&self) -> bool {
+        self.home.is_none() && self.entries.is_empty()
+    }
+
+    /// The entry of a key.
+    pub(super) fn entry(
+        &mut self,
+        mos: &LiveMos,
+        key: DdtKey,
+    ) -> Result<Option<&mut Entry>, LiveError> {
+        if !self.entries.contains_key(&key) {
+            for (class, zap) in &self.zaps {
+                let Some(value) = mos.lookup_words(*zap, &key.0)? else { continue };
+                let value = codec::decode(value.as_bytes().unwrap_or_default(), self.layout);
+                let value = value.map_err(LiveError::corrupt(*zap))?;
+                let (stored, counted) = (Some(*class), Some(value));
+                self.entries.insert(key, Entry { value, stored, counted, is_changed: false });
+                break;
+            }
+        }
+        Ok(self.entries.get_mut(&key))
+    }
+
+    /// Adds an entry of a block with one reference.
+    pub(super) fn insert(&mut self, key: DdtKey, place: DedupPlace, copies: usize, now: u64) {
+        let slot = DdtSlot { dvas: place.dvas, references: 1, birth: place.birth };
+        let value = match self.layout {
+            DdtLayout::Flat => DdtValue::Flat { slot, class_start: now },
+            DdtLayout::Traditional => {
+                let mut slots = [DdtSlot::default(); 4];
+                if let Some(place) = slots.get_mut(copies) {
+                    *place = slot;
+                }
+                DdtValue::Traditional(slots)
+            }
+        };
+        let entry = Entry { value, stored: None, counted: None, is_changed: true };
+        self.entries.insert(key, entry);
+    }
+
+    /// Bytes that its ZAPs take.
+    pub(super) fn size_on_disk(&self, mos: &LiveMos) -> Result<u64, LiveError> {
+        let mut size = 0_u64;
+        for zap in self.zaps.values() {
+            size = size.saturating_add(mos.objset().object(*zap)?.used());
+        }
+        Ok(size)
+    }
+
+    /// Deflated bytes that references have more than blocks.
+    pub(super) fn saved(&self) -> u64 {
+        let mut total = DdtStats::default();
+        self.histograms.values().for_each(|histogram| total.add(&histogram.total()));
+        total.ref_dsize.saturating_sub(total.dsize)
+    }
+}

@@ -1,0 +1,404 @@
+//! Copying ranges of files: whole blocks are shared where that is possible, the rest is read and
+//! written (spec 05, section 9.7).
+
+use super::change::{DNODE_BYTES, Touch};
+use super::contents::WriteAt;
+use super::creation::Caller;
+use super::file_system::LiveFileSystem;
+use super::node::NodeState;
+use super::options::{SpaceDemand, SpaceRefusal};
+use super::quota::Charged;
+use crate::error::ZplError;
+use crate::file_system::FileSystem;
+use crate::files::Files;
+use crate::node::Attributes;
+use crate::sync::Arc;
+use bytes::Bytes;
+use rzfs_dmu::live::{CloneSource, LiveObject};
+use rzfs_dmu::txg::OpenTx;
+use rzfs_format::sa::Attribute;
+use rzfs_format::znode::FileFlags;
+use rzfs_format::{BlockId, ObjectId};
+
+/// Bytes that are read and written within one request at most: it has to end some time.
+const MAX_COPY: u64 = 32 << 20;
+/// Bytes that are copied, one way or the other, within one request at most.
+const MAX_REQUEST: u64 = 1 << 30;
+/// Bytes that are read and written at a time.
+const COPY_PIECE: u64 = 1 << 20;
+/// Blocks that one transaction shares at most.
+const CLONE_BLOCKS: u64 = 1024;
+/// What sharing so many blocks writes, about: indirect blocks with their copies.
+const CLONE_METADATA: u64 = 4 * (128 << 10);
+
+/// A place in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FilePlace {
+    /// The file.
+    pub object: ObjectId,
+    /// The byte.
+    pub offset: u64,
+}
+
+impl FilePlace {
+    const fn after(self, bytes: u64) -> Self {
+        Self { offset: self.offset.saturating_add(bytes), ..self }
+    }
+}
+
+/// The file system that a range is copied from.
+#[derive(Clone, Copy, Debug)]
+pub enum CopySource<'a> {
+    /// One that is only read.
+    Fixed(&'a FileSystem),
+    /// One that changes.
+    Live(&'a LiveFileSystem),
+}
+
+impl<'a> From<&'a Files> for CopySource<'a> {
+    fn from(files: &'a Files) -> Self {
+        match files {
+            Files::Fixed(fixed) => Self::Fixed(fixed),
+            Files::Live(live) => Self::Live(live),
+        }
+    }
+}
+
+impl<'a> From<&'a LiveFileSystem> for CopySource<'a> {
+    fn from(live: &'a LiveFileSystem) -> Self {
+        Self::Live(live)
+    }
+}
+
+impl CopySource<'_> {
+    fn attributes(&self, object: ObjectId) -> Result<Attributes, ZplError> {
+        match self {
+            Self::Fixed(fixed) => fixed.attributes(object),
+            Self::Live(live) => live.attributes(object),
+        }
+    }
+
+    fn read(&self, from: FilePlace, len: u64) -> Result<Vec<Bytes>, ZplError> {
+        match self {
+            Self::Fixed(fixed) => fixed.read_segments(from.object, from.offset, len),
+            Self::Live(live) => live.read_segments(from.object, from.offset, len),
+        }
+    }
+}
+
+/// A file as far as sharing its blocks depends on it.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    offset: u64,
+    size: u64,
+    block_size: u64,
+}
+
+/// How much of a range of `len` bytes, which ends within the source, can be shared from its
+/// beginning: whole blocks at whole blocks. The last block of the source may be a part of one
+/// when nothing of the target comes after it. `is_single`: the target has one block at most.
+fn shareable(source: Extent, target: Extent, is_single: bool, len: u64) -> u64 {
+    let block_size = source.block_size;
+    if target.block_size != block_size {
+        let can_grow = is_single && target.size <= target.block_size;
+        if !can_grow || block_size < target.block_size {
+            return 0;
+        }
+    }
+    if !block_size.is_power_of_two() && (source.offset > 0 || target.offset > 0) {
+        return 0;
+    }
+    let is_aligned = |offset: u64| offset.is_multiple_of(block_size);
+    if !is_aligned(source.offset) || !is_aligned(target.offset) {
+        return 0;
+    }
+    let most = block_size.saturating_mul(CLONE_BLOCKS);
+    let is_to_end = source.offset.saturating_add(len) == source.size
+        && target.offset.saturating_add(len) >= target.size;
+    if len <= most && is_to_end { len } else { len.min(most) / block_size * block_size }
+}
+
+/// How much to read and write before sharing is tried again: up to where blocks begin, if they
+/// begin at the same places in both files.
+fn piece(from: u64, to: u64, block_size: u64) -> u64 {
+    let unit = COPY_PIECE.max(block_size);
+    if block_size == 0 || from % block_size != to % block_size {
+        return unit;
+    }
+    if from.is_multiple_of(block_size) { unit } else { block_size - from % block_size }
+}
+
+impl LiveFileSystem {
+    /// Copies a range of a file into one of this file system, as far as it goes within one
+    /// request; says how far: less than `len` also at the end of the source. Blocks that are on
+    /// disk are shared with the source if the pool, the properties of both file systems and the
+    /// sizes of the blocks allow it; all else is read and written.
+    ///
+    /// # Errors
+    /// Nothing was copied: the ranges overlap in one file, the target's flags forbid it, it would
+    /// become too long, a quota or the space is used up, or a block cannot be read.
+    pub fn copy_range<'a>(
+        &self,
+        to: FilePlace,
+        (source, from): (impl Into<CopySource<'a>>, FilePlace),
+        len: u64,
+        caller: Caller,
+    ) -> Result<u64, ZplError> {
+        let source = source.into();
+        let size = source.attributes(from.object)?.size;
+        let len = len.min(size.saturating_sub(from.offset)).min(MAX_REQUEST);
+        let is_same = self.is_same_file(to.object, (source, from.object));
+        if is_same && len > 0 && to.offset.abs_diff(from.offset) < len {
+            let place = self.place(to.object);
+            return Err(ZplError::Invalid { place, problem: "the ranges overlap" });
+        }
+        let (mut done, mut copied) = (0, 0);
+        while done < len && copied < MAX_COPY {
+            let (from, to, rest) = (from.after(done), to.after(done), len - done);
+            let result = match self.clone_range(to, (source, from), rest, caller) {
+                Ok(0) => {
+                    let result = self.copy_piece(to, (source, from), rest, caller);
+                    copied += result.as_ref().map_or(0, |bytes| *bytes);
+                    result
+                }
+                shared => shared,
+            };
+            match result {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    fn is_same_file(&self, object: ObjectId, (source, other): (CopySource<'_>, ObjectId)) -> bool {
+        match source {
+            CopySource::Live(source) => source.objset.id() == self.objset.id() && object == other,
+            CopySource::Fixed(_) => false,
+        }
+    }
+
+    /// Reads and writes a part of a range.
+    fn copy_piece(
+        &self,
+        to: FilePlace,
+        (source, from): (CopySource<'_>, FilePlace),
+        rest: u64,
+        caller: Caller,
+    ) -> Result<u64, ZplError> {
+        let block_size = u64::from(source.attributes(from.object)?.block_size);
+        let len = piece(from.offset, to.offset, block_size).min(rest);
+        let mut done = 0;
+        for segment in source.read(from, len)? {
+            let at = WriteAt::Offset(to.offset.saturating_add(done));
+            match self.write(to.object, at, &segment, caller) {
+                Ok((_, written)) => {
+                    done += written as u64;
+                    if written < segment.len() {
+                        break;
+                    }
+                }
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Shares blocks from the beginning of a range that ends within its file; says how many bytes
+    /// of it. Nothing is shared, and nothing is wrong, when it is not possible here: then the
+    /// range is to be copied.
+    ///
+    /// # Errors
+    /// As for [`LiveFileSystem::copy_range`].
+    pub fn clone_range(
+        &self,
+        to: FilePlace,
+        (source, from): (CopySource<'_>, FilePlace),
+        len: u64,
+        caller: Caller,
+    ) -> Result<u64, ZplError> {
+        let CopySource::Live(source) = source else { return Ok(0) };
+        if !self.shares_blocks_with(source) {
+            return Ok(0);
+        }
+        let (read, changed) = (source.node(from.object)?, self.node(to.object)?);
+        if Arc::ptr_eq(&read, &changed) {
+            let mut state = changed.write();
+            let (object, size) = (state.object().clone(), state.znode().size);
+            source.require_readable(&state)?;
+            return self.clone_locked((&mut state, to), (&object, size, from.offset), len, caller);
+        }
+        // Files of several file systems are locked in the order of these.
+        let is_first = (source.objset.id(), from.object) < (self.objset.id(), to.object);
+        let (read, mut state) = if is_first {
+            let read = read.state().read();
+            (read, changed.write())
+        } else {
+            let state = changed.write();
+            (read.state().read(), state)
+        };
+        source.require_readable(&read)?;
+        let (object, size) = (read.object().clone(), read.znode().size);
+        self.clone_locked((&mut state, to), (&object, size, from.offset), len, caller)
+    }
+
+    /// Whether blocks of another file system can be those of this one, too: they are in one pool,
+    /// and would be written in the same way.
+    fn shares_blocks_with(&self, source: &Self) -> bool {
+        if !Arc::ptr_eq(&self.engine, &source.engine) {
+            return false;
+        }
+        let policies = (self.options().space.sharing(), source.options().space.sharing());
+        let (Some(own), Some(of_source)) = policies else { return false };
+        self.objset.id() == source.objset.id() || own.writes_data_like(&of_source)
+    }
+
+    /// Shares blocks of a file that is locked, as the target is.
+    fn clone_locked(
+        &self,
+        (state, to): (&mut NodeState, FilePlace),
+        (source, source_size, from): (&LiveObject, u64, u64),
+        len: u64,
+        caller: Caller,
+    ) -> Result<u64, ZplError> {
+        self.check_writable(state, to.offset)?;
+        let target = state.object().clone();
+        let size = state.znode().size;
+        let block_size = u64::from(source.data_block_size()?);
+        let len = shareable(
+            Extent { offset: from, size: source_size, block_size },
+            Extent { offset: to.offset, size, block_size: target.data_block_size()?.into() },
+            target.max_block_id()?.0 == 0,
+            len.min(source_size.saturating_sub(from)),
+        );
+        let first = from / block_size;
+        let blocks = first..first + len.div_ceil(block_size);
+        let mut sources = source.clone_sources(blocks.clone())?;
+        let mut len = len;
+        if sources.last() == Some(&CloneSource::Dirty) {
+            sources.pop();
+            len = sources.len() as u64 * block_size;
+        }
+        if len == 0 || self.is_too_long(to.offset, len) {
+            return Ok(0);
+        }
+        self.check_bytes(&Charged::of(state.znode()))?;
+        self.drop_capabilities(state)?;
+        let changed = self.prepare(state, |values, schema| {
+            values.set_u64(schema, Attribute::Size, size.max(to.offset + len));
+            self.touch(values, schema, Touch::Contents);
+            self.clear_set_id(state, values, schema, caller);
+        })?;
+        let grows = u64::from(target.data_block_size()?) != block_size;
+        if grows {
+            // What it has is read now: nothing may fail later.
+            target.read_block(BlockId(0))?;
+        }
+        let tx = self.begin_sharing(&target, len.next_multiple_of(block_size))?;
+        if grows {
+            target.set_data_block_size(&tx, u32::try_from(block_size).unwrap_or(u32::MAX))?;
+        }
+        target.clone_blocks(&tx, BlockId(to.offset / block_size), &sources)?;
+        changed.apply(&tx, state)?;
+        Ok(len)
+    }
+
+    /// Checks that a file can be written to from `offset` on.
+    fn check_writable(&self, state: &NodeState, offset: u64) -> Result<(), ZplError> {
+        self.require_regular(state)?;
+        self.check_flags(state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
+        if offset < state.znode().size {
+            self.check_flags(state, &[FileFlags::APPENDONLY])?;
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction in which a file gets so many bytes that others have already.
+    fn begin_sharing(&self, target: &LiveObject, bytes: u64) -> Result<OpenTx, ZplError> {
+        let objset = self.objset.id();
+        loop {
+            let metadata = SpaceDemand::Takes(DNODE_BYTES + CLONE_METADATA);
+            let tx = self.begin(&[target], metadata)?;
+            match self.options().space.admit(tx.txg(), SpaceDemand::Shares(bytes)) {
+                Ok(()) => return Ok(tx),
+                Err(SpaceRefusal::NoSpace) => return Err(ZplError::NoSpace { objset }),
+                Err(SpaceRefusal::Quota) => return Err(ZplError::Quota { objset }),
+                Err(SpaceRefusal::Later) => {
+                    let txg = tx.txg();
+                    drop(tx);
+                    self.engine.wait_synced(txg)?;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 4096;
+
+    fn extent(offset: u64, size: u64, block_size: u64) -> Extent {
+        Extent { offset, size, block_size }
+    }
+
+    #[test]
+    fn whole_blocks_are_shared_at_whole_blocks() {
+        let source = |offset| extent(offset, 10 * BLOCK + 100, BLOCK);
+        for (from, to, target_size, len, expected) in [
+            (0, 0, 0, 3 * BLOCK, 3 * BLOCK),
+            (0, 0, 0, 3 * BLOCK + 5, 3 * BLOCK),
+            (0, BLOCK, 0, 5, 0),
+            (1, 1, 0, 3 * BLOCK, 0),
+            (0, 1, 0, 3 * BLOCK, 0),
+            // The last block, when it is the last one there, too; else whole ones.
+            (BLOCK, 0, 0, 9 * BLOCK + 100, 9 * BLOCK + 100),
+            (BLOCK, 0, 9 * BLOCK + 100, 9 * BLOCK + 100, 9 * BLOCK + 100),
+            (BLOCK, 0, 9 * BLOCK + 101, 9 * BLOCK + 100, 9 * BLOCK),
+        ] {
+            let target = extent(to, target_size, BLOCK);
+            let shared = shareable(source(from), target, false, len);
+            assert_eq!(shared, expected, "{from} {to} {target_size} {len}");
+        }
+    }
+
+    #[test]
+    fn the_target_gets_larger_blocks_while_it_has_one() {
+        let source = extent(0, 10 * BLOCK, BLOCK);
+        let shared = |size, block_size, is_single| {
+            shareable(source, extent(0, size, block_size), is_single, 10 * BLOCK)
+        };
+        assert_eq!(shared(0, 512, true), 10 * BLOCK);
+        assert_eq!(shared(512, 512, true), 10 * BLOCK);
+        assert_eq!(shared(513, 512, true), 0);
+        assert_eq!(shared(0, 512, false), 0);
+        assert_eq!(shared(0, 2 * BLOCK, true), 0);
+    }
+
+    #[test]
+    fn odd_blocks_are_shared_at_the_beginning_only() {
+        let source = extent(0, 1000, 1024 + 512);
+        assert_eq!(shareable(source, extent(0, 0, 512), true, 1000), 1000);
+        assert_eq!(shareable(source, extent(1024 + 512, 0, 512), true, 1000), 0);
+    }
+
+    #[test]
+    fn a_transaction_shares_so_many_blocks() {
+        let source = extent(0, 5000 * BLOCK, BLOCK);
+        let target = extent(0, 0, BLOCK);
+        assert_eq!(shareable(source, target, true, 5000 * BLOCK), CLONE_BLOCKS * BLOCK);
+    }
+
+    #[test]
+    fn copying_goes_on_where_sharing_can_begin() {
+        assert_eq!(piece(100, 100 + BLOCK, BLOCK), BLOCK - 100);
+        assert_eq!(piece(100, 101, BLOCK), COPY_PIECE);
+        assert_eq!(piece(BLOCK, 0, BLOCK), COPY_PIECE);
+        assert_eq!(piece(0, 0, 16 << 20), 16 << 20);
+        assert_eq!(piece(5, 6, 0), COPY_PIECE);
+    }
+}

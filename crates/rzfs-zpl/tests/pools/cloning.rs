@@ -1,0 +1,251 @@
+//! Files that share blocks: copies of ranges, their counts, and that each block is freed with its
+//! last owner.
+
+use crate::world::{Session, World};
+use crate::{block, make, put};
+use rzfs_dsl::live::NewDataset;
+use rzfs_format::ObjectId;
+use rzfs_format::znode::Timestamp;
+use rzfs_zap::ZapValue;
+use rzfs_zpl::live::{Caller, FilePlace, LiveFileSystem, LiveOptions, NewFileSystem, NewKind};
+use rzfs_zpl::{FileSystemOptions, Files, ZplError};
+use std::sync::Arc;
+
+pub(crate) const RECORD: u64 = 128 << 10;
+
+pub(crate) fn dataset(
+    session: &Session,
+    name: &str,
+    properties: &[(&str, ZapValue)],
+) -> Arc<LiveFileSystem> {
+    let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+    let properties =
+        properties.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let new = NewDataset { contents: Arc::new(NewFileSystem::new(now, 7)), properties };
+    let live = session.pool.create_dataset(name, new).unwrap();
+    let options = LiveOptions::new(FileSystemOptions::default(), 42);
+    LiveFileSystem::open_dataset(&session.pool, &live, options).unwrap()
+}
+
+fn reopen(session: &Session, name: &str) -> Arc<LiveFileSystem> {
+    let dataset = session.pool.dataset_tree().unwrap().open(name).unwrap();
+    let live = session.pool.open_dataset(&dataset).unwrap();
+    let options = LiveOptions::new(FileSystemOptions::default(), 42);
+    LiveFileSystem::open_dataset(&session.pool, &live, options).unwrap()
+}
+
+/// A file of so many records.
+pub(crate) fn write(fs: &LiveFileSystem, name: &str, records: u64) -> ObjectId {
+    let file = make(fs, fs.root(), name, NewKind::Regular);
+    for number in 0..records {
+        put(fs, file, number * RECORD, &block(number + 1));
+    }
+    file
+}
+
+pub(crate) fn copy(
+    to: (&LiveFileSystem, ObjectId, u64),
+    from: (&Arc<LiveFileSystem>, ObjectId, u64),
+    len: u64,
+) -> Result<u64, ZplError> {
+    let source = Files::Live(Arc::clone(from.0));
+    let target = FilePlace { object: to.1, offset: to.2 };
+    let place = FilePlace { object: from.1, offset: from.2 };
+    to.0.copy_range(target, (&source, place), len, Caller::SUPERUSER)
+}
+
+pub(crate) fn contents(fs: &LiveFileSystem, file: ObjectId) -> Vec<u8> {
+    let size = fs.attributes(file).unwrap().size;
+    let mut bytes = vec![0; size as usize];
+    assert_eq!(fs.read(file, 0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+/// Bytes of blocks that are shared, and what sharing saves.
+fn savings(session: &Session) -> (u64, u64) {
+    let savings = session.pool.view().unwrap().clone_savings().unwrap();
+    (savings.used, savings.saved)
+}
+
+pub(crate) fn settle(session: &Session) {
+    for _ in 0..4 {
+        let synced = session.pool.sync();
+        assert!(synced.is_ok(), "{:?}", session.pool.failure());
+    }
+}
+
+#[test]
+fn copies_share_blocks_until_the_last_owner_is_gone() {
+    for shape in ["A", "mirror A B", "raidz1 A B C"] {
+        let world = World::new(shape);
+        let session = world.create();
+        let fs = dataset(&session, "made/a", &[("compression", 2.into())]);
+        let other = dataset(&session, "made/b", &[("compression", 2.into())]);
+        let source = write(&fs, "source", 10);
+        put(&fs, source, 10 * RECORD, b"the end");
+        settle(&session);
+        let before = session.pool.view().unwrap().space().unwrap();
+        let whole = 10 * RECORD + 7;
+        let first = make(&fs, fs.root(), "first", NewKind::Regular);
+        let second = make(&other, other.root(), "second", NewKind::Regular);
+        assert_eq!(copy((&fs, first, 0), (&fs, source, 0), u64::MAX).unwrap(), whole);
+        assert_eq!(copy((&other, second, 0), (&fs, source, 0), whole).unwrap(), whole);
+        // A copy of what is not on disk yet, but shared.
+        let third = make(&fs, fs.root(), "third", NewKind::Regular);
+        assert_eq!(copy((&fs, third, 0), (&fs, first, 0), whole).unwrap(), whole);
+        let expected = contents(&fs, source);
+        for (fs, file) in [(&fs, first), (&other, second), (&fs, third)] {
+            assert!(contents(fs, file) == expected, "{shape}");
+        }
+        settle(&session);
+        let (used, saved) = savings(&session);
+        assert_eq!(saved, 3 * used, "{shape}");
+        assert!(used >= 10 * RECORD, "{used}");
+        let after = session.pool.view().unwrap().space().unwrap();
+        let more = after.iter().map(|v| v.allocated).sum::<u64>()
+            - before.iter().map(|v| v.allocated).sum::<u64>();
+        assert!(more < 10 * RECORD, "{shape}: {more}");
+        // Overwritten in one of them, gone in others.
+        put(&fs, first, RECORD, &block(77));
+        fs.unlink(fs.root(), b"source").unwrap();
+        fs.truncate(third, 5 * RECORD, Caller::SUPERUSER).unwrap();
+        settle(&session);
+        assert!(contents(&other, second) == expected);
+        drop((fs, other));
+        session.export();
+        world.judge();
+        let session = world.open();
+        let (fs, other) = (reopen(&session, "made/a"), reopen(&session, "made/b"));
+        assert!(contents(&other, second) == expected, "{shape}");
+        assert!(contents(&fs, third) == expected[..5 * RECORD as usize], "{shape}");
+        for name in [&b"first"[..], b"third"] {
+            fs.unlink(fs.root(), name).unwrap();
+        }
+        settle(&session);
+        assert_eq!(savings(&session), (0, 0), "{shape}");
+        assert!(contents(&other, second) == expected);
+        drop((fs, other));
+        session.pool.destroy_dataset("made/b").unwrap();
+        settle(&session);
+        session.export();
+        world.judge();
+        assert!(!world.zdb(&["-TTT", "-e"]).is_some_and(|text| text.contains("refcnt ")));
+    }
+}
+
+#[test]
+fn a_destroyed_dataset_leaves_what_others_share() {
+    let world = World::new("A");
+    let session = world.create();
+    let fs = dataset(&session, "made/a", &[]);
+    let source = write(&fs, "source", 8);
+    settle(&session);
+    let other = dataset(&session, "made/b", &[]);
+    let copied = make(&other, other.root(), "copied", NewKind::Regular);
+    copy((&other, copied, 0), (&fs, source, 0), 8 * RECORD).unwrap();
+    let expected = contents(&fs, source);
+    settle(&session);
+    assert!(savings(&session).1 > 0);
+    drop(fs);
+    session.pool.destroy_dataset("made/a").unwrap();
+    settle(&session);
+    assert_eq!(savings(&session), (0, 0));
+    assert!(contents(&other, copied) == expected);
+    drop(other);
+    session.export();
+    world.judge();
+}
+
+#[test]
+fn ranges_are_copied_whatever_they_are() {
+    let world = World::new("A");
+    let session = world.create();
+    let fs = dataset(&session, "made/a", &[]);
+    let small = dataset(&session, "made/small", &[("recordsize", 4096.into())]);
+    let sha = dataset(&session, "made/sha", &[("checksum", 8.into())]);
+    let source = write(&fs, "source", 6);
+    // A hole in the middle.
+    put(&fs, source, 20 * RECORD, &block(9));
+    settle(&session);
+    // What is not on disk yet.
+    put(&fs, source, 2 * RECORD + 100, b"dirty");
+    let expected = contents(&fs, source);
+    let size = expected.len() as u64;
+    for (number, (from, to, len)) in [
+        (0, 0, size),
+        (0, 0, size + 12345),
+        (1, 1, 3 * RECORD),
+        (5, 7, 4 * RECORD),
+        (RECORD, 0, 2 * RECORD),
+        (RECORD, 3 * RECORD, RECORD + 5),
+        (size - 10, 0, 100),
+        (size, 0, 100),
+        (size + RECORD, RECORD, 100),
+        (0, 0, 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for target in [&fs, &small, &sha] {
+            let name = format!("copy-{number}");
+            let file = make(target, target.root(), &name, NewKind::Regular);
+            put(target, file, 0, b"before");
+            let mut model = b"before".to_vec();
+            let copied = copy((target, file, to), (&fs, source, from), len).unwrap();
+            let part = expected.get(from as usize..).unwrap_or_default();
+            let part = &part[..part.len().min(len as usize)];
+            assert_eq!(copied, part.len() as u64, "{name}");
+            if !part.is_empty() {
+                let end = to as usize + part.len();
+                model.resize(model.len().max(end), 0);
+                model[to as usize..end].copy_from_slice(part);
+            }
+            assert!(contents(target, file) == model, "{name}");
+        }
+    }
+    // Within a file: apart from each other it goes, otherwise not.
+    assert_eq!(copy((&fs, source, 30 * RECORD), (&fs, source, 0), RECORD).unwrap(), RECORD);
+    let refused = copy((&fs, source, RECORD), (&fs, source, 0), 2 * RECORD);
+    assert!(matches!(refused, Err(ZplError::Invalid { .. })), "{refused:?}");
+    let after = contents(&fs, source);
+    assert!(after[..expected.len()] == expected[..]);
+    assert!(after[30 * RECORD as usize..] == expected[..RECORD as usize]);
+    settle(&session);
+    assert!(contents(&fs, source) == after);
+    drop((fs, small, sha));
+    session.export();
+    world.judge();
+}
+
+#[test]
+fn shared_blocks_count_for_quotas_but_take_no_room() {
+    let world = World::new("A");
+    let session = world.create();
+    let fs = dataset(&session, "made/a", &[("compression", 2.into())]);
+    let source = write(&fs, "source", 160);
+    settle(&session);
+    let quota = 30 * RECORD;
+    let bounded = dataset(&session, "made/q", &[("refquota", quota.into())]);
+    let file = make(&bounded, bounded.root(), "copy", NewKind::Regular);
+    let policy = [("compression", ZapValue::from(2_u64)), ("refquota", quota.into())];
+    let same = dataset(&session, "made/r", &policy);
+    settle(&session);
+    let shared = make(&same, same.root(), "copy", NewKind::Regular);
+    for (fs_, file) in [(&bounded, file), (&same, shared)] {
+        let refused = copy((fs_, file, 0), (&fs, source, 0), 160 * RECORD);
+        let done = refused.unwrap_or(0);
+        assert!(done <= quota, "{done}");
+    }
+    // More than the pool has room for, in copies.
+    for number in 0..8 {
+        let file = make(&fs, fs.root(), &format!("copy-{number}"), NewKind::Regular);
+        let copied = copy((&fs, file, 0), (&fs, source, 0), 160 * RECORD).unwrap();
+        assert_eq!(copied, 160 * RECORD, "{number}");
+    }
+    settle(&session);
+    let (used, saved) = savings(&session);
+    assert!(saved >= 8 * used && used >= 160 * RECORD, "{used} {saved}");
+    drop((fs, bounded, same));
+    session.export();
+    world.judge();
+}

@@ -1,0 +1,145 @@
+//! Datasets with `dedup`: equal blocks are written once, and freed with their last owner.
+
+use crate::cloning::{RECORD, contents, copy, dataset, settle, write};
+use crate::world::{Session, World};
+use crate::{block, make, put};
+use rzfs_format::features::Feature;
+use rzfs_zap::ZapValue;
+use rzfs_zpl::live::{Caller, NewKind};
+
+const OFF: u64 = 2;
+
+fn allocated(session: &Session) -> u64 {
+    session.pool.view().unwrap().space().unwrap().iter().map(|vdev| vdev.allocated).sum()
+}
+
+/// Blocks in the tables, and references to them.
+fn counts(session: &Session) -> (u64, u64) {
+    let tables = session.pool.view().unwrap().dedup_tables().unwrap();
+    let totals = tables.iter().map(|table| table.histogram.total());
+    totals.fold((0, 0), |(blocks, all), sum| (blocks + sum.blocks, all + sum.ref_blocks))
+}
+
+fn properties(dedup: u64) -> [(&'static str, ZapValue); 2] {
+    [("dedup", dedup.into()), ("compression", OFF.into())]
+}
+
+/// Writes, shares, overwrites and removes equal blocks; leaves one file.
+fn run(session: &Session, dedup: u64) {
+    let fs = dataset(session, "made/a", &properties(dedup));
+    let other = dataset(session, "made/b", &properties(dedup));
+    let first = write(&fs, "first", 12);
+    // The same again in the same txg, and in another file system in a later one.
+    let second = write(&fs, "second", 12);
+    settle(session);
+    assert_eq!(counts(session), (12, 24), "{dedup:x}");
+    let before = allocated(session);
+    let third = write(&other, "third", 12);
+    put(&other, third, 12 * RECORD, &vec![0; RECORD as usize]);
+    settle(session);
+    assert_eq!(counts(session), (12, 36), "{dedup:x}");
+    assert!(allocated(session) < before + 4 * RECORD, "{dedup:x}");
+    for (fs, file) in [(&fs, first), (&fs, second), (&other, third)] {
+        let bytes = contents(fs, file);
+        for number in 0..12_usize {
+            let at = number * RECORD as usize;
+            assert!(bytes[at..at + RECORD as usize] == block(number as u64 + 1), "{number}");
+        }
+    }
+    // Rewritten as they were, written anew, cloned, removed.
+    for number in 0..6 {
+        put(&fs, first, number * RECORD, &block(number + 1));
+    }
+    put(&fs, second, 0, &block(50));
+    let cloned = make(&fs, fs.root(), "cloned", NewKind::Regular);
+    settle(session);
+    assert_eq!(copy((&fs, cloned, 0), (&fs, first, 0), 12 * RECORD).unwrap(), 12 * RECORD);
+    settle(session);
+    assert_eq!(counts(session), (13, 48), "{dedup:x}");
+    fs.unlink(fs.root(), b"first").unwrap();
+    fs.truncate(cloned, 3 * RECORD, Caller::SUPERUSER).unwrap();
+    settle(session);
+    assert_eq!(counts(session), (13, 27), "{dedup:x}");
+    drop(other);
+    session.pool.destroy_dataset("made/b").unwrap();
+    settle(session);
+    assert_eq!(counts(session), (13, 15), "{dedup:x}");
+}
+
+#[test]
+fn equal_blocks_are_written_once() {
+    const VERIFY: u64 = 1 << 8;
+    let flat = [("A", None)];
+    let both = [("A", None), ("mirror A B", Some(Feature::FastDedup))];
+    for (dedup, pools) in
+        [(1, &both[..]), (8 | VERIFY, &both[..]), (13 | VERIFY, &both[..]), (14, &flat[..])]
+    {
+        for &(shape, feature) in pools {
+            let mut world = World::new(shape);
+            if let Some(feature) = feature {
+                world = world.without_feature(feature);
+            }
+            let session = world.create();
+            run(&session, dedup);
+            session.export();
+            world.judge();
+            if let Some(text) = world.zdb(&["-DDD", "-e"]) {
+                assert!(text.contains("DDT"), "{text}");
+            }
+            let session = world.open();
+            session.pool.destroy_dataset("made/a").unwrap();
+            settle(&session);
+            assert_eq!(counts(&session), (0, 0));
+            assert!(session.pool.view().unwrap().dedup_tables().unwrap().is_empty());
+            session.export();
+            world.judge();
+        }
+    }
+}
+
+#[test]
+fn other_numbers_of_copies_are_other_blocks() {
+    for feature in [None, Some(Feature::FastDedup)] {
+        let mut world = World::new("A");
+        if let Some(feature) = feature {
+            world = world.without_feature(feature);
+        }
+        let session = world.create();
+        let one = dataset(&session, "made/one", &properties(1));
+        let two = dataset(&session, "made/two", &[("dedup", 1.into()), ("copies", 2.into())]);
+        write(&one, "a", 3);
+        settle(&session);
+        write(&two, "a", 3);
+        write(&two, "b", 3);
+        write(&one, "b", 3);
+        settle(&session);
+        drop((one, two));
+        session.export();
+        world.judge();
+        let session = world.open();
+        for name in ["made/one", "made/two"] {
+            session.pool.destroy_dataset(name).unwrap();
+            settle(&session);
+        }
+        assert_eq!(counts(&session), (0, 0));
+        session.export();
+        world.judge();
+    }
+}
+
+#[test]
+fn a_quota_keeps_new_blocks_out_of_the_tables() {
+    let world = World::new("A");
+    let session = world.create();
+    let fs = dataset(&session, "made/a", &properties(1));
+    write(&fs, "first", 4);
+    settle(&session);
+    session.pool.set_pool_property("dedup_table_quota", 1.into()).unwrap();
+    let file = write(&fs, "second", 8);
+    settle(&session);
+    assert_eq!(counts(&session), (4, 8));
+    assert!(contents(&fs, file)[5 * RECORD as usize..][..RECORD as usize] == block(6));
+    drop(fs);
+    session.export();
+    world.judge();
+}
