@@ -165,6 +165,7 @@ struct Plain;
 
 impl rzfs_dmu::sync::BlockAccounting for Plain {
     fn born(&mut self, _: &BlockPointer) {}
+    fn shared(&mut self, _: &BlockPointer) {}
     fn killed(&mut self, _: &BlockPointer) {}
 }
 
