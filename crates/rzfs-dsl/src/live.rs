@@ -35,6 +35,7 @@ mod head;
 mod heads;
 mod heartbeat;
 mod history;
+mod intent_log;
 mod ledger;
 mod livelist;
 mod mos;
@@ -60,6 +61,9 @@ pub use found::NewPool;
 pub use head::LiveDataset;
 pub use heartbeat::HeartbeatOptions;
 pub use history::Event;
+pub use intent_log::{
+    CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedWrite, UnreadableWrite,
+};
 pub use ledger::{HeadSpace, SpaceClaim, SpaceShortage};
 pub use open::NotWritable;
 pub use options::LiveOptions;

@@ -1,28 +1,53 @@
 //! Answers to `fsync`, given when what they promise is true.
 //!
 //! ```text
-//! request ── asks for its group to be written ──┐
-//! request ── asks for its group to be written ──┼─> one thread waits for one group after the
-//! request ── asks for its group to be written ──┘   other, and answers
+//! request ── a file ──┐
+//! request ── a file ──┼─> one thread commits all that have come, answers them, and looks again
+//! request ── a file ──┘
 //! ```
-//! So those who wait for the disk take no thread from those who do not, and all that came while a
-//! group was being written share the next one.
+//! So those who wait for the disk take no thread from those who do not, and all that came while
+//! one commit was written share the next one.
 
 use crate::adapter::errno;
-use fuser::{Errno, ReplyEmpty};
-use rzfs_format::Txg;
+use fuser::{Errno, ReplyEmpty, ReplyWrite};
+use rzfs_format::ObjectId;
+use rzfs_zpl::ZplError;
 use rzfs_zpl::live::LiveFileSystem;
 use std::io;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most requests that are answered together.
+const MOST_TOGETHER: usize = 256;
+
+/// What to say when a commit is done.
+#[derive(Debug)]
+pub(crate) enum Promise {
+    /// That something is durable.
+    Durable(ReplyEmpty),
+    /// That so many bytes were written, durably.
+    Written(ReplyWrite, u32),
+}
+
+impl Promise {
+    fn keep(self, result: &Result<(), ZplError>) {
+        match (self, result) {
+            (Self::Durable(reply), Ok(())) => reply.ok(),
+            (Self::Written(reply, len), Ok(())) => reply.written(len),
+            // What was acknowledged before is lost: the pool takes no changes any more.
+            (Self::Durable(reply), Err(_)) => reply.error(Errno::EIO),
+            (Self::Written(reply, _), Err(_)) => reply.error(Errno::EIO),
+        }
+    }
+}
 
 struct Waiting {
     file_system: Arc<LiveFileSystem>,
-    txg: Txg,
-    reply: ReplyEmpty,
+    object: ObjectId,
+    promise: Promise,
 }
 
-/// The requests that wait for changes to be on disk. Its thread ends when it is dropped.
+/// The requests that wait for changes to be durable. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Durability {
     waiting: Mutex<Sender<Waiting>>,
@@ -35,33 +60,54 @@ impl Durability {
     /// The system has no thread to give.
     pub(crate) fn start() -> io::Result<Self> {
         let (sender, receiver) = channel::<Waiting>();
-        std::thread::Builder::new().name("rzfs-fsync".to_owned()).spawn(move || {
-            for Waiting { file_system, txg, reply } in receiver {
-                match file_system.wait_synced(txg) {
-                    Ok(()) => reply.ok(),
-                    // What was acknowledged before is lost: the pool takes no changes any more.
-                    Err(error) => {
-                        tracing::error!(%error, "changes cannot be written");
-                        reply.error(Errno::EIO);
-                    }
-                }
-            }
-        })?;
+        let work = move || answer_all(&receiver);
+        std::thread::Builder::new().name("rzfs-fsync".to_owned()).spawn(work)?;
         Ok(Self { waiting: Mutex::new(sender) })
     }
 
-    /// Answers when all that was done so far is on disk.
-    pub(crate) fn answer_when_synced(&self, file_system: &Arc<LiveFileSystem>, reply: ReplyEmpty) {
-        let txg = file_system.request_sync();
-        let waiting = Waiting { file_system: Arc::clone(file_system), txg, reply };
+    /// Answers when all that was done to a file so far, and to names, is durable.
+    pub(crate) fn answer_when_durable(
+        &self,
+        file_system: &Arc<LiveFileSystem>,
+        object: ObjectId,
+        promise: Promise,
+    ) {
+        let waiting = Waiting { file_system: Arc::clone(file_system), object, promise };
         let sender = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(refused) = sender.send(waiting) {
             drop(sender);
-            let Waiting { file_system, txg, reply } = refused.0;
-            match file_system.wait_synced(txg) {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(errno(&error)),
-            }
+            answer(vec![refused.0]);
         }
     }
+}
+
+/// Answers until nobody can ask any more.
+fn answer_all(waiting: &Receiver<Waiting>) {
+    while let Ok(first) = waiting.recv() {
+        let file_system = Arc::clone(&first.file_system);
+        let mut together = vec![first];
+        let mut other = None;
+        while together.len() < MOST_TOGETHER
+            && let Ok(next) = waiting.try_recv()
+        {
+            if !Arc::ptr_eq(&next.file_system, &file_system) {
+                other = Some(next);
+                break;
+            }
+            together.push(next);
+        }
+        answer(together);
+        answer(other.into_iter().collect());
+    }
+}
+
+/// Answers requests about one file system.
+fn answer(waiting: Vec<Waiting>) {
+    let Some(first) = waiting.first() else { return };
+    let objects: Vec<ObjectId> = waiting.iter().map(|waiting| waiting.object).collect();
+    let result = first.file_system.commit(&objects);
+    if let Err(error) = &result {
+        tracing::error!(%error, errno = ?errno(error), "changes cannot be made durable");
+    }
+    waiting.into_iter().for_each(|waiting| waiting.promise.keep(&result));
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use layout::BlockLayout;
 use queue::WriteQueue;
 use rzfs_blockdev::BlockDevice;
-use rzfs_format::{Dva, Guid, Txg};
+use rzfs_format::{Dva, Guid, Txg, VdevId};
 use std::sync::Arc;
 
 /// A block to write.
@@ -87,12 +87,21 @@ impl VdevTree {
     /// nothing to do.
     #[must_use]
     pub fn flush(&self) -> Vec<LeafFailure> {
+        Self::flush_leaves(self.leaves())
+    }
+
+    /// Makes durable what was written to these top-level vdevs, as [`VdevTree::flush`] does for
+    /// all.
+    #[must_use]
+    pub fn flush_below<'v>(&self, tops: impl IntoIterator<Item = &'v VdevId>) -> Vec<LeafFailure> {
+        let tops = tops.into_iter().filter_map(|vdev| self.top_level(*vdev));
+        Self::flush_leaves(tops.flat_map(Vdev::leaves_below))
+    }
+
+    fn flush_leaves<'a>(leaves: impl Iterator<Item = Vdev<'a>>) -> Vec<LeafFailure> {
         let usable = |leaf: &Vdev<'_>| leaf.health().is_usable();
-        let leaves: Vec<(Guid, &Arc<dyn BlockDevice>)> = self
-            .leaves()
-            .filter(usable)
-            .filter_map(|leaf| Some((leaf.guid(), leaf.device()?)))
-            .collect();
+        let leaves: Vec<(Guid, &Arc<dyn BlockDevice>)> =
+            leaves.filter(usable).filter_map(|leaf| Some((leaf.guid(), leaf.device()?))).collect();
         let answers = label::flush(leaves.iter().map(|(_, device)| *device));
         let failures = leaves.iter().zip(answers).filter_map(|((leaf, _), answer)| {
             let error = answer.err()?;

@@ -22,6 +22,7 @@ mod dataset;
 mod draft;
 mod durability;
 mod file_system;
+mod log;
 mod names;
 mod new_file_system;
 mod node;
@@ -43,8 +44,8 @@ pub use creation::{Caller, NewFile, NewKind, Privilege};
 pub use file_system::LiveFileSystem;
 pub use new_file_system::NewFileSystem;
 pub use options::{
-    AccessTimes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal, SystemClock,
-    UnboundedSpace, WallClock, XattrStore,
+    AccessTimes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal, SyncMode,
+    SystemClock, UnboundedSpace, WallClock, XattrStore,
 };
 pub use quota::{QuotaOwner, QuotaUnit};
 pub use renaming::{Named, RenameMode};

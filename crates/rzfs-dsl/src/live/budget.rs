@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Unit of [`inflation`].
-const ONE: u64 = 256;
+pub(super) const ONE: u64 = 256;
 /// The block by whose layout space is deflated.
 const TYPICAL_BLOCK: u64 = 128 << 10;
 

@@ -7,6 +7,7 @@ use super::bookmark_sums::BookmarkSums;
 use super::deadlist;
 use super::dir::{Directories, SpaceClass};
 use super::features::Features;
+use super::intent_log::IntentLog;
 use super::livelist::{self, LivelistChanges};
 use super::mos::{BonusRecord, MosTx};
 use super::policy;
@@ -56,6 +57,7 @@ pub struct LiveDataset {
     scope: AccountingScope,
     settings: Mutex<Arc<DatasetSettings>>,
     observers: Mutex<Vec<Weak<dyn SettingsObserver>>>,
+    log: IntentLog,
 }
 
 impl fmt::Debug for LiveDataset {
@@ -79,6 +81,7 @@ impl LiveDataset {
             scope,
             settings: Mutex::default(),
             observers: Mutex::default(),
+            log: IntentLog::default(),
         }
     }
 
@@ -126,6 +129,10 @@ impl LiveDataset {
     #[must_use]
     pub const fn objset(&self) -> &LiveObjset {
         &self.objset
+    }
+
+    pub(super) const fn log(&self) -> &IntentLog {
+        &self.log
     }
 
     /// How its blocks are written from the next txg on.

@@ -8,7 +8,7 @@ use super::LiveDataset;
 use super::ledger::Ledger;
 use super::pool::Inner;
 use crate::dataset::{DatasetError, DatasetTree};
-use rzfs_format::ObjectId;
+use rzfs_format::{ObjectId, Txg};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -40,9 +40,10 @@ impl Heads {
     }
 
     /// Closes the heads that nobody has and of which nothing is dirty.
-    fn close_unused(&mut self, ledger: &mut Ledger) {
+    fn close_unused(&mut self, synced: Txg, ledger: &mut Ledger) {
         self.open.retain(|id, dataset| {
-            let stays = is_used(dataset) || !dataset.objset().is_clean();
+            let is_idle = dataset.objset().is_clean() && dataset.log().is_idle(synced);
+            let stays = is_used(dataset) || !is_idle;
             if !stays {
                 ledger.close_head(*id);
             }
@@ -64,6 +65,12 @@ impl Inner {
         self.heads.lock().all()
     }
 
+    /// Whether the intent log of a head has blocks that the txg being synced cannot free, or
+    /// records.
+    pub(super) fn has_busy_log(&self, id: ObjectId, txg: Txg) -> bool {
+        self.heads.lock().get(id).is_some_and(|dataset| !dataset.log().is_idle(txg))
+    }
+
     /// Takes a head away that is to be destroyed, unless somebody has it.
     pub(super) fn retire_dataset(&self, id: ObjectId) -> bool {
         let mut heads = self.heads.lock();
@@ -74,13 +81,14 @@ impl Inner {
         heads.destroyed.insert(id)
     }
 
-    /// Has open heads follow what a txg, which is on disk now, has changed about the datasets with
-    /// these names and those below them.
-    pub(super) fn settle_datasets(&self, changed: &[String]) {
+    /// Drops what logs have of a txg, which is on disk now, and has open heads follow what it has
+    /// changed about the datasets with these names and those below them.
+    pub(super) fn settle_datasets(&self, txg: Txg, changed: &[String]) {
         let open = {
             let mut heads = self.heads.lock();
             heads.destroyed.clear();
-            heads.close_unused(&mut self.ledger.lock());
+            heads.open.values().for_each(|dataset| dataset.log().settle(txg));
+            heads.close_unused(txg, &mut self.ledger.lock());
             if changed.is_empty() {
                 return;
             }

@@ -232,6 +232,21 @@ impl Ledger {
         Ok(())
     }
 
+    /// Admits blocks of intent logs, which belong to nobody's account but take the pool's room.
+    ///
+    /// # Errors
+    /// There is no room for them.
+    pub(crate) fn admit_log(&mut self, txg: Txg, bytes: u64) -> Result<(), SpaceShortage> {
+        let Some(root) = self.dirs.values_mut().find(|dir| dir.parent.is_none()) else {
+            return Ok(());
+        };
+        if let Some(Room { bytes: room, shortage: kind }) = self.room {
+            check(&Exceeded { room, promised: root.promised.total(), kind }, bytes)?;
+        }
+        root.promised.add(txg, bytes);
+        Ok(())
+    }
+
     /// Space of a head as it is on disk.
     pub(crate) fn space(&self, head: ObjectId) -> HeadSpace {
         let Some(account) = self.heads.get(&head) else { return HeadSpace::default() };

@@ -149,7 +149,7 @@ impl Inner {
         finished.committed()?;
         let written = std::mem::take(&mut state.written);
         self.settle_accounts(state, txg.txg(), &written);
-        self.settle_datasets(&std::mem::take(&mut state.changed));
+        self.settle_datasets(txg.txg(), &std::mem::take(&mut state.changed));
         self.trim_signal.committed(txg.txg());
         txg.committed();
         if state.frees.has_background() {
@@ -198,6 +198,9 @@ impl Inner {
         let mos = self.mos.in_pass(tx, &random);
         let deflation = Deflation::new(&self.vdevs, state.is_deflated);
         self.write_config(state, &mos, labels)?;
+        if tx.pass() == 1 {
+            self.sync_logs(state, &mos)?;
+        }
         self.sync_datasets(state, mos, deflation)?;
         state.dirs.write(&mos)?;
         self.sync_mos(state, &mos, deflation)?;
@@ -211,7 +214,10 @@ impl Inner {
             self.write_config(state, &mos, labels)?;
         }
         self.store_dirty_times(state, mos)?;
-        let is_idle = !self.is_dirty(tx.txg()) && !self.has_changed(tx.txg(), labels);
+        // Blocks of intent logs are allocated without anything else being dirty.
+        let is_idle = !self.is_dirty(tx.txg())
+            && !self.has_changed(tx.txg(), labels)
+            && !self.allocator.has_changes(tx.txg());
         let activity = if is_idle { Activity::Idle } else { Activity::Busy };
         let mut store = LiveStore { mos, features: &mut state.features, vdevs: &self.vdevs };
         let space = space.sync(&mut store, activity)?;
@@ -268,6 +274,15 @@ impl Inner {
         let maps = space_features(&state.features).maps;
         let mut store = LiveStore { mos, features: &mut state.features, vdevs: &self.vdevs };
         self.vdevs.store_dirty_time_logs(&mut DirtyTimeStore::new(&mut store, maps))?;
+        Ok(())
+    }
+
+    /// Has the headers of intent logs follow what is on disk with this txg.
+    fn sync_logs(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        for dataset in self.datasets() {
+            let mut frees = dataset.sync_log(mos, &mut state.features)?;
+            state.frees.now.append(&mut frees);
+        }
         Ok(())
     }
 

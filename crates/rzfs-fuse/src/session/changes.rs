@@ -4,11 +4,23 @@
 use super::Session;
 use crate::adapter::{Answer, Creation};
 use crate::attributes::{Entry, time_change};
-use fuser::{Errno, FileAttr, INodeNo, RenameFlags, ReplyAttr, ReplyEmpty, ReplyEntry, TimeOrNow};
-use rzfs_zpl::live::{AttributeChange, Caller};
+use crate::durability::Promise;
+use fuser::{
+    Errno, FileAttr, INodeNo, OpenFlags, RenameFlags, ReplyAttr, ReplyEmpty, ReplyEntry,
+    ReplyWrite, TimeOrNow,
+};
+use rustix::fs::OFlags;
+use rzfs_format::ObjectId;
+use rzfs_zpl::live::{AttributeChange, Caller, LiveFileSystem};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Whether a file was opened so that writes are durable: `O_SYNC` is `O_DSYNC` and more.
+fn is_durable(flags: OpenFlags) -> bool {
+    OFlags::from_bits_retain(flags.0.cast_unsigned()).contains(OFlags::DSYNC)
+}
 
 /// Attributes that are to change, as FUSE says it.
 #[derive(Clone, Copy, Debug)]
@@ -122,14 +134,42 @@ impl Session {
         self.attributes(inode)
     }
 
-    /// Answers when what was done to a file, and to everything else, is on disk.
+    /// Answers when what was done to a file, and to all names, is durable.
     pub(super) fn make_durable(&self, inode: INodeNo, reply: ReplyEmpty) {
-        match self.inner(inode).map(|(_, adapter, _)| adapter.head().live()) {
-            Ok(None) => reply.ok(),
-            Ok(Some(live)) => match &self.durability {
-                Some(durability) => durability.answer_when_synced(live, reply),
-                None => reply.error(Errno::EIO),
-            },
+        match self.inner(inode).map(|(_, adapter, inode)| adapter.changing(inode)) {
+            // Nothing was done to what does not change.
+            Ok(Err(_)) => reply.ok(),
+            Ok(Ok((live, object))) => self.promise(live, object, Promise::Durable(reply)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn promise(&self, live: &Arc<LiveFileSystem>, object: ObjectId, promise: Promise) {
+        match (&self.durability, promise) {
+            (Some(durability), promise) => durability.answer_when_durable(live, object, promise),
+            (None, Promise::Durable(reply)) => reply.error(Errno::EIO),
+            (None, Promise::Written(reply, _)) => reply.error(Errno::EIO),
+        }
+    }
+
+    /// Writes, and answers; when the file was opened so that writes are durable, once this one is.
+    pub(super) fn write_and_answer(
+        &self,
+        inode: INodeNo,
+        (offset, data): (u64, &[u8]),
+        caller: Caller,
+        flags: OpenFlags,
+        reply: ReplyWrite,
+    ) {
+        let written = self.inner(inode).and_then(|(_, adapter, inode)| {
+            let written = adapter.write(inode, offset, data, caller)?;
+            Ok((u32::try_from(written).unwrap_or(u32::MAX), adapter.changing(inode)?))
+        });
+        match written {
+            Ok((written, (live, object))) if is_durable(flags) => {
+                self.promise(live, object, Promise::Written(reply, written));
+            }
+            Ok((written, _)) => reply.written(written),
             Err(error) => reply.error(error),
         }
     }

@@ -308,7 +308,7 @@ impl fuser::Filesystem for Session {
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
-        _: OpenFlags,
+        open_flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
@@ -318,13 +318,7 @@ impl fuser::Filesystem for Session {
             false => Privilege::Superuser,
         };
         let caller = Caller { privilege, ..caller(request) };
-        let written = self
-            .inner(inode)
-            .and_then(|(_, adapter, inode)| adapter.write(inode, offset, data, caller));
-        match written {
-            Ok(written) => reply.written(u32::try_from(written).unwrap_or(u32::MAX)),
-            Err(error) => reply.error(error),
-        }
+        self.write_and_answer(inode, (offset, data), caller, open_flags, reply);
     }
 
     /// Closing a file changes nothing; the kernel is told not to ask again.

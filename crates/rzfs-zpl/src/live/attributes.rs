@@ -4,6 +4,7 @@ use super::acl::ACCESS;
 use super::change::{DNODE_BYTES, Prepared, Touch};
 use super::creation::{Caller, SET_GROUP_ID, SET_USER_ID};
 use super::file_system::LiveFileSystem;
+use super::log::LoggedAttributes;
 use super::node::NodeState;
 use super::options::SpaceDemand;
 use super::quota::{QuotaOwner, QuotaUnit};
@@ -15,6 +16,7 @@ use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::fuid::Fuid;
 use rzfs_format::sa::{Attribute, Schema};
+use rzfs_format::zil::SetAttr;
 use rzfs_format::znode::{FileFlags, Timestamp};
 
 const PERMISSION_BITS: u32 = 0o7777;
@@ -64,6 +66,22 @@ impl AttributeChange {
         *self == Self::default()
     }
 
+    /// What the log says of it, and of the mode, if that changes too.
+    fn logged(&self, changes_mode: bool) -> LoggedAttributes {
+        let bits = [
+            (changes_mode || self.permissions.is_some(), SetAttr::MODE),
+            (self.uid.is_some(), SetAttr::UID),
+            (self.gid.is_some(), SetAttr::GID),
+            (self.atime.is_some(), SetAttr::ATIME),
+            (self.mtime.is_some(), SetAttr::MTIME),
+        ];
+        LoggedAttributes {
+            mask: bits.iter().filter(|(is_set, _)| *is_set).fold(0, |mask, (_, bit)| mask | bit),
+            flags: self.flags.map(|flags| (flags.set, flags.clear)),
+            project: self.project.map(u64::from),
+        }
+    }
+
     /// Whether something changes that an immutable file keeps.
     fn changes_immutable(&self) -> bool {
         let others = Self { flags: None, project: None, ..*self };
@@ -108,29 +126,38 @@ impl LiveFileSystem {
         caller: Caller,
     ) -> Result<Attributes, ZplError> {
         let node = self.node(object)?;
-        let mut state = node.write();
-        let mut change = *change;
-        self.check_change(&state, &change)?;
+        let attributes = self.set_attributes_locked(&mut node.write(), *change, caller)?;
+        self.commit_always(object)?;
+        Ok(attributes)
+    }
+
+    fn set_attributes_locked(
+        &self,
+        state: &mut NodeState,
+        mut change: AttributeChange,
+        caller: Caller,
+    ) -> Result<Attributes, ZplError> {
+        self.check_change(state, &change)?;
         if let Some(size) = change.size.take() {
-            self.truncate_locked(&mut state, size, caller)?;
+            self.truncate_locked(state, size, caller)?;
         }
         let changes_owner = change.uid.is_some() || change.gid.is_some();
         if changes_owner && state.znode().kind == FileKind::Regular {
-            self.drop_capabilities(&mut state)?;
+            self.drop_capabilities(state)?;
         }
         if let Some(permissions) = change.permissions {
             let permissions = permissions & PERMISSION_BITS;
-            if let Some(list) = self.acl_of_mode(&state, permissions)? {
+            if let Some(list) = self.acl_of_mode(state, permissions)? {
                 let list = XattrChange::set(ACCESS, &list);
                 let mode = ModeChange::Rewrites(permissions);
-                self.change_xattr(&mut state, list, Some(mode))?;
+                self.change_xattr(state, list, Some(mode))?;
                 change.permissions = None;
             }
         }
         if !change.is_nothing() {
-            self.change_attributes(&mut state, &change)?;
+            self.change_attributes(state, &change)?;
         }
-        self.attributes_of(&state)
+        self.attributes_of(state)
     }
 
     fn check_change(&self, state: &NodeState, change: &AttributeChange) -> Result<(), ZplError> {
@@ -185,7 +212,10 @@ impl LiveFileSystem {
             let mut state = state;
             changed.apply(&tx, &mut state)?;
         }
-        changed.apply(&tx, state)
+        let mode = state.znode().mode;
+        changed.apply(&tx, state)?;
+        self.log_attributes(&tx, state, &change.logged(state.znode().mode != mode));
+        Ok(())
     }
 
     fn change_values(

@@ -4,6 +4,7 @@
 use super::change::{DNODE_BYTES, Prepared, Touch};
 use super::creation::{Caller, Privilege, SET_GROUP_ID, SET_USER_ID};
 use super::file_system::LiveFileSystem;
+use super::log::LoggedAttributes;
 use super::node::NodeState;
 use super::options::SpaceDemand;
 use super::quota::Charged;
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};
 use rzfs_format::dirent::FileKind;
 use rzfs_format::sa::{Attribute, Schema};
+use rzfs_format::zil::SetAttr;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
 
@@ -238,9 +240,20 @@ impl LiveFileSystem {
         caller: Caller,
     ) -> Result<(u64, usize), ZplError> {
         let node = self.node(object)?;
-        let mut state = node.write();
-        self.require_regular(&state)?;
-        self.check_flags(&state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
+        let (offset, written) = self.write_locked(&mut node.write(), at, data, caller)?;
+        self.commit_always(object)?;
+        Ok((offset, written))
+    }
+
+    fn write_locked(
+        &self,
+        state: &mut NodeState,
+        at: WriteAt,
+        data: &[u8],
+        caller: Caller,
+    ) -> Result<(u64, usize), ZplError> {
+        self.require_regular(state)?;
+        self.check_flags(state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
         let size = state.znode().size;
         let offset = match at {
             WriteAt::Offset(offset) => offset,
@@ -255,11 +268,11 @@ impl LiveFileSystem {
             return Err(ZplError::TooBig { place });
         }
         let data = data.get(..usize::try_from(room).unwrap_or(usize::MAX)).unwrap_or(data);
-        self.drop_capabilities(&mut state)?;
+        self.drop_capabilities(state)?;
         let mut written = 0;
         while written < data.len() {
             let rest = data.get(written..).unwrap_or_default();
-            match self.write_chunk(&mut state, offset + written as u64, rest, caller) {
+            match self.write_chunk(state, offset + written as u64, rest, caller) {
                 Ok(len) => written += len,
                 Err(error) if written == 0 => return Err(error),
                 Err(_) => break,
@@ -296,7 +309,12 @@ impl LiveFileSystem {
         let tx = self.begin(&[&object], SpaceDemand::Takes(demand))?;
         self.grow_block(&tx, &object, size, end)?;
         object.write(&tx, offset, data)?;
+        let mode = state.znode().mode;
         changed.apply(&tx, state)?;
+        self.log_write(&tx, state, offset, len);
+        if state.znode().mode != mode {
+            self.log_mode(&tx, state);
+        }
         Ok(data.len())
     }
 
@@ -324,8 +342,8 @@ impl LiveFileSystem {
     /// It is no regular file, its flags forbid it, or it would become too long.
     pub fn truncate(&self, object: ObjectId, size: u64, caller: Caller) -> Result<(), ZplError> {
         let node = self.node(object)?;
-        let mut state = node.write();
-        self.truncate_locked(&mut state, size, caller)
+        self.truncate_locked(&mut node.write(), size, caller)?;
+        self.commit_always(object)
     }
 
     pub(super) fn truncate_locked(
@@ -359,7 +377,10 @@ impl LiveFileSystem {
         if size < old {
             let tx = self.begin(&[&object], SpaceDemand::Frees(self.edge_bytes(&object)?))?;
             object.free(&tx, size, Extent::ToEnd)?;
-            return changed.apply(&tx, state);
+            let mode = state.znode().mode;
+            changed.apply(&tx, state)?;
+            self.log_size(&tx, state, mode);
+            return Ok(());
         }
         self.extend(state, changed, old, size)
     }
@@ -381,7 +402,20 @@ impl LiveFileSystem {
         let record_size = u64::from(self.options().reading.record_size);
         let tx = self.begin(&[&object], SpaceDemand::Takes(DNODE_BYTES + record_size))?;
         self.grow_block(&tx, &object, old, size)?;
-        changed.apply(&tx, state)
+        let mode = state.znode().mode;
+        changed.apply(&tx, state)?;
+        self.log_size(&tx, state, mode);
+        Ok(())
+    }
+
+    /// Logs a new length, and the mode if it was another one before.
+    fn log_size(&self, tx: &dyn Transaction, state: &NodeState, mode: u32) {
+        let mut mask = SetAttr::SIZE | SetAttr::MTIME;
+        if state.znode().mode != mode {
+            mask |= SetAttr::MODE;
+        }
+        let change = LoggedAttributes { mask, ..LoggedAttributes::default() };
+        self.log_attributes(tx, state, &change);
     }
 
     /// Reserves or frees a range of a file, as `fallocate` does.
@@ -398,16 +432,27 @@ impl LiveFileSystem {
         caller: Caller,
     ) -> Result<(), ZplError> {
         let node = self.node(object)?;
-        let mut state = node.write();
-        self.require_regular(&state)?;
+        self.allocate_locked(&mut node.write(), offset, len, allocation, caller)?;
+        self.commit_always(object)
+    }
+
+    fn allocate_locked(
+        &self,
+        state: &mut NodeState,
+        offset: u64,
+        len: u64,
+        allocation: Allocation,
+        caller: Caller,
+    ) -> Result<(), ZplError> {
+        self.require_regular(state)?;
         let place = state.node.place();
-        self.check_flags(&state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
+        self.check_flags(state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
         let end = offset.checked_add(len).filter(|end| *end <= MAX_SIZE && len > 0);
         let end = end.ok_or(ZplError::TooBig { place })?;
         let size = state.znode().size;
         let frees = matches!(allocation, Allocation::Punch | Allocation::Zero);
         if frees {
-            self.check_flags(&state, &[FileFlags::APPENDONLY])?;
+            self.check_flags(state, &[FileFlags::APPENDONLY])?;
         } else {
             let available = self.options().space.usage().available;
             if u128::from(len) * u128::from(RESERVE_PERCENT) > u128::from(available) * 100 {
@@ -421,14 +466,14 @@ impl LiveFileSystem {
         if !frees && new_size == size {
             return Ok(());
         }
-        self.drop_capabilities(&mut state)?;
-        let changed = self.prepare(&state, |values, schema| {
+        self.drop_capabilities(state)?;
+        let changed = self.prepare(state, |values, schema| {
             values.set_u64(schema, Attribute::Size, new_size);
             self.touch(values, schema, Touch::Contents);
-            self.clear_set_id(&state, values, schema, caller);
+            self.clear_set_id(state, values, schema, caller);
         })?;
         if !frees {
-            return self.extend(&mut state, changed, size, new_size);
+            return self.extend(state, changed, size, new_size);
         }
         let object = state.object().clone();
         read_edges(&object, offset, end.min(size))?;
@@ -437,7 +482,13 @@ impl LiveFileSystem {
             object.free(&tx, offset, Extent::Bytes(len.min(size - offset)))?;
         }
         self.grow_block(&tx, &object, size, new_size)?;
-        changed.apply(&tx, &mut state)
+        let mode = state.znode().mode;
+        changed.apply(&tx, state)?;
+        self.log_hole(&tx, state, offset, len.min(size.saturating_sub(offset)));
+        if new_size != size || state.znode().mode != mode {
+            self.log_size(&tx, state, mode);
+        }
+        Ok(())
     }
 }
 
@@ -458,7 +509,11 @@ fn read_edges(object: &LiveObject, offset: u64, end: u64) -> Result<(), ZplError
 }
 
 /// Parts of blocks that may not be on disk.
-fn live_segments(object: &LiveObject, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError> {
+pub(super) fn live_segments(
+    object: &LiveObject,
+    offset: u64,
+    len: u64,
+) -> Result<Vec<Bytes>, ZplError> {
     let block_size = u64::from(object.data_block_size()?);
     let end = offset.saturating_add(len);
     let mut segments = Vec::new();

@@ -153,6 +153,7 @@ impl LiveFileSystem {
     ) -> Result<Attributes, ZplError> {
         self.check_new_name(self.place(directory), name)?;
         let node = self.make(directory, Naming::Name(name), new)?;
+        self.commit_always(node.id())?;
         let state = node.state().read();
         self.attributes_of(&state)
     }
@@ -236,6 +237,12 @@ impl LiveFileSystem {
         };
         if let Some(named) = named {
             named.apply(&tx, parent)?;
+        }
+        if attached.has_files() {
+            self.log_nothing(&tx);
+        }
+        if let Naming::Name(name) = naming {
+            self.log_creation(&tx, name, seed, &object, &inherited.xattrs)?;
         }
         Ok(self.nodes.insert(LiveNode::new(state)))
     }
@@ -362,6 +369,10 @@ impl LiveFileSystem {
         // Held, so that it is not reclaimed meanwhile if it has no name.
         let (file, parent) = (self.hold_node(object)?, self.node(directory)?);
         let result = self.link_held(&file, &parent, name);
+        let result = result.and_then(|attributes| {
+            self.commit_always(object)?;
+            Ok(attributes)
+        });
         if file.release() {
             self.reclaim_or_leave(object);
         }
@@ -410,6 +421,10 @@ impl LiveFileSystem {
         if was_unnamed {
             self.unqueue(&tx, object)?;
             file.named();
+            // Nothing was logged of a file without a name.
+            self.log_nothing(&tx);
+        } else {
+            self.log_link(&tx, directory, object, name);
         }
         self.attributes_of(state)
     }

@@ -2,7 +2,8 @@
 
 use super::file_system::LiveFileSystem;
 use super::options::{
-    AccessTimes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal, XattrStore,
+    AccessTimes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal, SyncMode,
+    XattrStore,
 };
 use crate::error::ZplError;
 use crate::options::{AclType, SnapshotDirectory, SpaceUse, XattrUse};
@@ -53,6 +54,7 @@ impl LiveFileSystem {
         let options = LiveOptions { space: Arc::new(pool.budget(dataset)), ..options };
         let engine = Arc::clone(pool.engine());
         let this = Self::open(dataset.objset().clone(), engine, options)?;
+        this.attach_log(pool.intent_log(dataset));
         let observer: Weak<Self> = Arc::downgrade(&this);
         dataset.observe(observer);
         this.settings_changed(&dataset.settings());
@@ -62,7 +64,12 @@ impl LiveFileSystem {
 
 impl SettingsObserver for LiveFileSystem {
     fn settings_changed(&self, settings: &DatasetSettings) {
+        let before = self.options().sync_mode;
         self.change_options(|options| follow(options, settings));
+        if before == SyncMode::Disabled {
+            // What was done before has no records.
+            self.distrust_log(self.engine.open_txg());
+        }
     }
 }
 
@@ -80,6 +87,13 @@ fn follow(options: &mut LiveOptions, settings: &DatasetSettings) {
         options.reading.xattrs = if xattr == 0 { XattrUse::Off } else { XattrUse::On };
         options.xattr_store =
             if xattr == 1 { XattrStore::Directory } else { XattrStore::SystemAttribute };
+    }
+    if let Some(sync) = number("sync") {
+        options.sync_mode = match sync {
+            1 => SyncMode::Always,
+            2 => SyncMode::Disabled,
+            _ => SyncMode::Standard,
+        };
     }
     if let Some(size) = number("dnodesize") {
         options.dnode_size = match u32::try_from(size) {

@@ -21,12 +21,14 @@ use crate::space::Statistics;
 use crate::sync::{Arc, Mutex, RwLock};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgEngine;
+use rzfs_dsl::live::HeadLog;
 use rzfs_format::acl::Ace;
 use rzfs_format::dirent::DirectoryEntry;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::znode::{FileFlags, ZplVersion};
 use rzfs_format::{ByteOrder, FormatError, ObjectId};
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 
 /// A file system that changes.
 ///
@@ -50,6 +52,8 @@ pub struct LiveFileSystem {
     pub(super) streams: Streams,
     pub(super) quotas: Quotas,
     salts: Mutex<Salts>,
+    /// The intent log of the dataset.
+    pub(super) log: OnceLock<HeadLog>,
 }
 
 impl LiveFileSystem {
@@ -81,6 +85,7 @@ impl LiveFileSystem {
             unlinked: Mutex::new(unlinked),
             renaming: Mutex::new(()),
             salts: Mutex::new(salts),
+            log: OnceLock::new(),
             objset,
             engine,
             options: RwLock::new(Arc::new(options)),

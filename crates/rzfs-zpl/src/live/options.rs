@@ -131,6 +131,18 @@ impl DnodeSize {
     }
 }
 
+/// When operations are durable (property `sync`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum SyncMode {
+    /// When somebody asks for it.
+    #[default]
+    Standard,
+    /// Before they are answered.
+    Always,
+    /// With their transaction group, whoever asks for what.
+    Disabled,
+}
+
 /// What a file system that changes is opened with.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
@@ -140,6 +152,8 @@ pub struct LiveOptions {
     pub access_times: AccessTimes,
     /// Where extended attributes go.
     pub xattr_store: XattrStore,
+    /// When operations are durable.
+    pub sync_mode: SyncMode,
     /// Size of new dnodes.
     pub dnode_size: DnodeSize,
     /// Tells the time.
@@ -158,6 +172,7 @@ impl LiveOptions {
             reading,
             access_times: AccessTimes::default(),
             xattr_store: XattrStore::default(),
+            sync_mode: SyncMode::default(),
             dnode_size: DnodeSize::LEGACY,
             clock: Arc::new(SystemClock),
             space: Arc::new(UnboundedSpace),

@@ -132,10 +132,11 @@ impl LiveFileSystem {
             }
             let is_last = self.remove_locked(&mut locked, directory, name, file.id(), removal)?;
             drop(locked);
+            let committed = self.commit_always(directory);
             if is_last {
                 self.reclaim_unused(&file);
             }
-            return Ok(());
+            return committed;
         }
     }
 
@@ -209,6 +210,10 @@ impl LiveFileSystem {
         }
         names.apply(&tx, parent)?;
         file.apply(&tx, locked.get_mut(object).ok_or_else(gone)?)?;
+        if is_last {
+            self.forget_records(object);
+        }
+        self.log_removal(&tx, directory, name, kind);
         Ok(is_last)
     }
 }

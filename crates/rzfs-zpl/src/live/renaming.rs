@@ -95,10 +95,11 @@ impl LiveFileSystem {
             }
             let lost = self.rename_locked(&mut locked, &found, from, to, mode, caller)?;
             drop(locked);
+            let committed = self.commit_always(found.source.id());
             if let Some(target) = found.target.filter(|_| lost) {
                 self.reclaim_unused(&target);
             }
-            return Ok(());
+            return committed;
         }
     }
 
@@ -263,7 +264,7 @@ impl LiveFileSystem {
             }
         };
         let lost = plan.loses_target;
-        self.perform_rename(locked, found, from, to, plan)?;
+        self.perform_rename(locked, found, (from, to), plan, (mode, caller))?;
         Ok(lost)
     }
 
@@ -409,9 +410,9 @@ impl LiveFileSystem {
         &self,
         locked: &mut Locked<'_>,
         found: &Found,
-        from: Named<'_>,
-        to: Named<'_>,
+        (from, to): (Named<'_>, Named<'_>),
         plan: Plan,
+        (mode, caller): (RenameMode, Caller),
     ) -> Result<(), ZplError> {
         let Plan { mut steps, changes, whiteout, loses_target } = plan;
         let adding = self.naming_bytes(self.of(locked, to.directory)?, Naming::Name(to.name))?;
@@ -445,6 +446,15 @@ impl LiveFileSystem {
             let place = self.place(id);
             change.apply(&tx, locked.get_mut(id).ok_or(ZplError::NotFound { place })?)?;
         }
-        Ok(())
+        self.promote_records(found.source.id());
+        if let Some(target) = &found.target {
+            if loses_target {
+                self.forget_records(target.id());
+            } else {
+                self.promote_records(target.id());
+            }
+        }
+        let made = made.as_ref().map(|object| (object, caller));
+        self.log_rename(&tx, (from, to), mode, made)
     }
 }

@@ -4,9 +4,10 @@
 //! where they go that do not fit into a system attribute.
 
 use super::acl::{ACCESS, DEFAULT};
-use super::change::Touch;
+use super::change::{DNODE_BYTES, Touch};
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
+use super::options::SpaceDemand;
 use super::values::ModeChange;
 use super::xattr_change::XattrChange;
 use crate::error::ZplError;
@@ -197,20 +198,30 @@ impl LiveFileSystem {
         mode: XattrMode,
     ) -> Result<(), ZplError> {
         let node = self.node(object)?;
-        let mut state = node.write();
+        self.set_xattr_locked(&mut node.write(), name, value, mode)?;
+        self.commit_always(object)
+    }
+
+    fn set_xattr_locked(
+        &self,
+        state: &mut NodeState,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<(), ZplError> {
         let place = state.node.place();
-        self.check_xattr(&state, name)?;
+        self.check_xattr(state, name)?;
         if value.len() as u64 > MAX_VALUE {
             return Err(ZplError::TooBig { place });
         }
-        match (mode, self.has_xattr(&state, name)?) {
+        match (mode, self.has_xattr(state, name)?) {
             (XattrMode::Create, true) => return Err(ZplError::Exists { place }),
             (XattrMode::Replace, false) => return Err(ZplError::NoXattr { place }),
             _ => {}
         }
         match name {
-            ACCESS | DEFAULT => self.set_acl(&mut state, name, value),
-            _ => self.change_xattr(&mut state, XattrChange::set(name, value), None),
+            ACCESS | DEFAULT => self.set_acl(state, name, value),
+            _ => self.change_xattr(state, XattrChange::set(name, value), None),
         }
     }
 
@@ -231,10 +242,15 @@ impl LiveFileSystem {
             return self.change_xattr(state, XattrChange::remove(name), Some(mode));
         }
         let kind = state.znode().kind;
-        self.update(state, |values, schema| {
+        let changed = self.prepare(state, |values, schema| {
             self.touch(values, schema, Touch::Attributes);
             values.change_mode(schema, kind, mode);
-        })
+        })?;
+        let object = state.object().clone();
+        let tx = self.begin(&[&object], SpaceDemand::Takes(DNODE_BYTES))?;
+        changed.apply(&tx, state)?;
+        self.log_mode(&tx, state);
+        Ok(())
     }
 
     /// Removes an extended attribute.
@@ -248,6 +264,8 @@ impl LiveFileSystem {
         if !self.has_xattr(&state, name)? {
             return Err(ZplError::NoXattr { place: state.node.place() });
         }
-        self.change_xattr(&mut state, XattrChange::remove(name), None)
+        self.change_xattr(&mut state, XattrChange::remove(name), None)?;
+        drop(state);
+        self.commit_always(object)
     }
 }

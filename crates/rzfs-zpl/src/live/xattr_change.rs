@@ -11,6 +11,7 @@ use super::quota::Charged;
 use super::values::{ModeChange, Values};
 use crate::error::ZplError;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};
+use rzfs_dsl::live::LogOrder;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::{DirectoryEntry, FileKind};
 use rzfs_format::sa::{Attribute, Schema};
@@ -79,6 +80,11 @@ impl Attached {
         if self.directory.is_some() {
             values.set_u64(schema, Attribute::Xattr, 0);
         }
+    }
+
+    /// Whether some are files.
+    pub(super) const fn has_files(&self) -> bool {
+        self.directory.is_some()
     }
 
     /// Bytes that making them writes.
@@ -263,7 +269,7 @@ impl LiveFileSystem {
             }
         })?;
         state.has_capabilities = OnceLock::new();
-        self.perform(state, owner, plan, change.name)
+        self.perform(state, owner, plan, change)
     }
 }
 
@@ -365,8 +371,10 @@ impl LiveFileSystem {
         state: &mut NodeState,
         mut owner: Prepared,
         plan: DirectoryChange,
-        name: &[u8],
+        change: XattrChange<'_>,
     ) -> Result<(), ZplError> {
+        let name = change.name;
+        let mode = state.znode().mode;
         let DirectoryChange { directory, goes, comes } = plan;
         let mut demand = 3 * DNODE_BYTES;
         let owner_object = state.object().clone();
@@ -394,7 +402,11 @@ impl LiveFileSystem {
         };
         let tx = self.begin(&objects, demand)?;
         let (mut directory, changed) = match directory {
-            Target::Absent => return owner.apply(&tx, state),
+            Target::Absent => {
+                owner.apply(&tx, state)?;
+                self.log_listed(&tx, state, change, mode);
+                return Ok(());
+            }
             Target::Present(present) => (present.0, Some(present.1)),
             Target::New(mut draft) => {
                 let object = draft.allocate(self, &tx)?;
@@ -421,6 +433,26 @@ impl LiveFileSystem {
         if let Some(changed) = changed {
             changed.apply(&tx, &mut directory)?;
         }
-        owner.apply(&tx, state)
+        owner.apply(&tx, state)?;
+        self.log_nothing(&tx);
+        Ok(())
+    }
+
+    /// Logs a change of the attributes in the system attributes, and of the mode if it was
+    /// another one before.
+    fn log_listed(
+        &self,
+        tx: &dyn Transaction,
+        state: &NodeState,
+        change: XattrChange<'_>,
+        mode: u32,
+    ) {
+        let object = state.object().id();
+        if state.znode().links > 0 {
+            self.log_xattr(tx, LogOrder::File(object), object, change.name, change.value);
+        }
+        if state.znode().mode != mode {
+            self.log_mode(tx, state);
+        }
     }
 }

@@ -4,6 +4,7 @@ mod cloning;
 mod datasets;
 mod dedup;
 mod golden;
+mod intent_log;
 mod space;
 #[allow(dead_code, reason = "the tests of rzfs-fuse use the rest")]
 mod world;

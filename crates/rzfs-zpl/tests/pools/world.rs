@@ -188,6 +188,25 @@ impl World {
         leaf.dirty_times().missing
     }
 
+    /// The directory of its images.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A copy of the images as they are at this moment.
+    pub(crate) fn copy(&self) -> Self {
+        let temporary = tempfile::tempdir().unwrap();
+        for image in std::fs::read_dir(&self.dir).unwrap() {
+            let image = image.unwrap();
+            let target = temporary.path().join(image.file_name());
+            let mut command = Command::new("cp");
+            let done = command.arg("--sparse=always").arg(image.path()).arg(target).status();
+            assert!(done.unwrap().success());
+        }
+        let copy = Self::in_directory(temporary.path(), &self.words.join(" "), self.size);
+        Self { _temporary: Some(temporary), ..copy }
+    }
+
     /// Opens the pool for writing.
     pub(crate) fn open(&self) -> Session {
         self.open_with(&PoolOptions::default())
@@ -227,7 +246,7 @@ impl World {
     }
 }
 
-fn zdb(dir: &Path, options: &[&str]) -> Option<String> {
+pub(crate) fn zdb(dir: &Path, options: &[&str]) -> Option<String> {
     let zdb = Command::new("zdb").args(options).arg("-p").arg(dir).arg(NAME).output().ok()?;
     let text = String::from_utf8_lossy(&zdb.stdout).into_owned();
     let errors = String::from_utf8_lossy(&zdb.stderr).into_owned();

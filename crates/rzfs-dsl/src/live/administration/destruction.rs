@@ -49,7 +49,8 @@ impl TaskContext<'_> {
     fn destroy_dataset(&mut self, name: &str) -> Result<Outcome, TaskError> {
         let (place, dir, head) = self.check(|this| this.check_destruction(name))?;
         self.require_space(SpaceTier::Frees)?;
-        if head.root.logical_birth() == self.mos.tx().txg() {
+        let txg = self.mos.tx().txg();
+        if head.root.logical_birth() == txg || self.pool.has_busy_log(place.head, txg) {
             return Ok(Outcome::Later);
         }
         if !self.pool.retire_dataset(place.head) {

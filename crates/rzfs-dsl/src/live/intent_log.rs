@@ -1,0 +1,185 @@
+//! The intent log of a head: what makes operations durable before their txg is on disk (spec 05,
+//! section 11).
+//!
+//! ```text
+//! operation ── adds a record in its transaction ──> records of the txg, in memory
+//! fsync ───── takes the records ──> log blocks ──> write, flush
+//! txg is on disk ── drops its records, frees the blocks that have none but such
+//! ```
+//! A commit never fails as long as the pool works: what cannot be logged, for want of space or
+//! because of an error, is waited for as part of its txg. That is also how the first commit goes:
+//! it begins a chain, to which the header in the set's root block has to point first.
+
+mod chain;
+mod layout;
+mod pending;
+mod turns;
+mod writing;
+
+pub use pending::{CommitScope, LogOrder, LogRecord, LoggedWrite};
+
+use super::LiveError;
+use super::features::Features;
+use super::head::{LiveDataset, activate};
+use super::mos::MosTx;
+use super::pool::{Inner, LivePool};
+use bytes::Bytes;
+use chain::{Chain, ChainState};
+use layout::SizeGuess;
+use parking_lot::Mutex;
+use pending::Pending;
+use rzfs_dmu::live::Transaction;
+use rzfs_dmu::txg::Stopped;
+use rzfs_format::features::Feature;
+use rzfs_format::zil::ZilHeader;
+use rzfs_format::{BlockPointer, ObjectId, Txg};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use turns::Turns;
+
+/// The data of a write cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the data of a write cannot be read")]
+pub struct UnreadableWrite;
+
+/// Whose records a log has: it reads the data of writes when they are committed.
+pub trait LoggedContents {
+    /// The data of a write as it is now, as parts that follow each other; less when the file ends
+    /// before, nothing when it ends before all of it, or is gone.
+    ///
+    /// # Errors
+    /// [`UnreadableWrite`]: the commit waits for the txg then.
+    fn read(&self, write: &LoggedWrite) -> Result<Vec<Bytes>, UnreadableWrite>;
+}
+
+/// What only the thread that writes needs.
+#[derive(Default, Debug)]
+struct Writing {
+    /// Number of the last record.
+    seq: u64,
+    guess: SizeGuess,
+}
+
+/// The log of a head that is open. Locks are taken for a few instructions, but for that of what
+/// the writing thread needs, while blocks are made.
+#[derive(Default, Debug)]
+pub(crate) struct IntentLog {
+    pending: Mutex<Pending>,
+    chain: Mutex<Chain>,
+    writing: Mutex<Writing>,
+    turns: Turns,
+    /// The feature of records of extended attributes is enabled.
+    has_xattr_feature: AtomicBool,
+    /// The txg since which the dataset uses it.
+    xattrs_since: Mutex<Option<Txg>>,
+}
+
+impl IntentLog {
+    fn may_write_xattrs(&self, synced: Txg) -> bool {
+        self.xattrs_since.lock().is_some_and(|since| since <= synced)
+    }
+
+    /// Whether nothing waits for a txg, and nothing of the chain will change.
+    pub(super) fn is_idle(&self, synced: Txg) -> bool {
+        self.pending.lock().is_empty() && self.chain.lock().is_idle(synced)
+    }
+
+    /// Drops the records of txgs that are on disk.
+    pub(super) fn settle(&self, synced: Txg) {
+        self.pending.lock().settle(synced);
+    }
+}
+
+/// The intent log of a head, for whoever changes its files.
+#[derive(Clone)]
+pub struct HeadLog {
+    inner: Arc<Inner>,
+    dataset: Arc<LiveDataset>,
+}
+
+impl fmt::Debug for HeadLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeadLog").field("dataset", &self.dataset).finish_non_exhaustive()
+    }
+}
+
+impl LivePool {
+    /// The intent log of a head that is open.
+    #[must_use]
+    pub fn intent_log(&self, dataset: &Arc<LiveDataset>) -> HeadLog {
+        HeadLog { inner: Arc::clone(self.inner()), dataset: Arc::clone(dataset) }
+    }
+}
+
+impl HeadLog {
+    fn log(&self) -> &IntentLog {
+        self.dataset.log()
+    }
+
+    /// Adds the record of an operation, which is part of the transaction.
+    pub fn add(&self, tx: &dyn Transaction, order: LogOrder, record: LogRecord) {
+        self.log().pending.lock().add(tx.txg(), order, record);
+    }
+
+    /// Says that the txg changes something that no record says: commits wait for it.
+    pub fn add_unlogged(&self, txg: Txg) {
+        self.log().pending.lock().add_unlogged(txg);
+    }
+
+    /// Has the records so far of a file committed with the names, in front of what follows: it
+    /// is about to get another name.
+    pub fn promote(&self, object: ObjectId) {
+        self.log().pending.lock().promote(object);
+    }
+
+    /// Drops the records of a file that has lost its last name.
+    pub fn forget(&self, object: ObjectId) {
+        self.log().pending.lock().forget(object);
+    }
+
+    /// Whether the pool knows records of extended attributes (feature `zilsaxattr`).
+    #[must_use]
+    pub fn knows_xattrs(&self) -> bool {
+        self.log().has_xattr_feature.load(Ordering::Relaxed)
+    }
+
+    /// Waits until what was done in these scopes, and what was done to any name, is durable.
+    /// Commits of several threads are written together.
+    ///
+    /// # Errors
+    /// [`Stopped`]: the pool is suspended.
+    pub fn commit(
+        &self,
+        scopes: &[CommitScope],
+        contents: &dyn LoggedContents,
+    ) -> Result<(), Stopped> {
+        self.log().turns.commit(scopes, |scopes| self.write_out(scopes, contents))
+    }
+}
+
+impl LiveDataset {
+    /// Writes the header of the log, and gives back the blocks that are not needed any more.
+    pub(super) fn sync_log(
+        &self,
+        mos: &MosTx<'_>,
+        features: &mut Features,
+    ) -> Result<Vec<BlockPointer>, LiveError> {
+        let (log, txg) = (self.log(), mos.tx().txg());
+        let has_feature = features.is_enabled(Feature::ZilSaXattr);
+        log.has_xattr_feature.store(has_feature, Ordering::Relaxed);
+        let mut chain = log.chain.lock();
+        let is_used = matches!(chain.state(), ChainState::Since(since) if since <= txg);
+        let change = chain.sync(txg);
+        drop(chain);
+        if let Some(first) = change.first {
+            let header = ZilHeader { first, ..ZilHeader::default() };
+            self.objset().set_log_header(mos.tx(), header);
+        }
+        if is_used && has_feature && log.xattrs_since.lock().is_none() {
+            activate(mos, features, self.id(), Feature::ZilSaXattr)?;
+            *log.xattrs_since.lock() = Some(txg);
+        }
+        Ok(change.frees)
+    }
+}

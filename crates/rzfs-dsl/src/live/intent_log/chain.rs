@@ -1,0 +1,247 @@
+//! The blocks of a log while its pool runs (spec 05, sections 10.3 and 11.3).
+//!
+//! ```text
+//! header ──> written ──> written ──> written ──> tail: allocated, not written
+//!            └─ freed from this end, with the txg that puts their records on disk
+//! ```
+//! The header, what is freed and what is allocated change with the same txgs, so at any crash the
+//! chain that the header begins has all of its blocks.
+
+use rzfs_format::{BlockPointer, Txg};
+use std::collections::VecDeque;
+
+/// A block of the chain.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    pointer: BlockPointer,
+    /// The youngest txg of a record in it.
+    last_txg: Option<Txg>,
+    is_written: bool,
+}
+
+impl Block {
+    const fn unwritten(pointer: BlockPointer) -> Self {
+        Self { pointer, last_txg: None, is_written: false }
+    }
+
+    fn birth(&self) -> Txg {
+        self.pointer.logical_birth()
+    }
+
+    /// Whether everything in it is on disk with `txg`, and its space is accounted for by then.
+    fn is_done(&self, txg: Txg) -> bool {
+        self.birth() < txg && self.last_txg.is_none_or(|last| last <= txg)
+    }
+}
+
+/// What a txg does to the chain.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct ChainChange {
+    /// What the header points to from this txg on, if that changes.
+    pub(super) first: Option<BlockPointer>,
+    /// Blocks that are not needed any more.
+    pub(super) frees: Vec<BlockPointer>,
+}
+
+/// Whether records can be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ChainState {
+    /// There is no chain.
+    Absent,
+    /// The header that points to it is written by this txg.
+    Since(Txg),
+    /// A block could not be written: what follows it cannot be found. It ends when all of its
+    /// records are on disk.
+    Broken,
+}
+
+/// The chain.
+#[derive(Debug)]
+pub(super) struct Chain {
+    blocks: VecDeque<Block>,
+    state: ChainState,
+    /// What the header points to, as the youngest txg leaves it.
+    first: BlockPointer,
+    /// Blocks of an earlier chain that this one replaces.
+    replaced: Vec<BlockPointer>,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self {
+            blocks: VecDeque::new(),
+            state: ChainState::Absent,
+            first: BlockPointer::HOLE,
+            replaced: Vec::new(),
+        }
+    }
+}
+
+impl Chain {
+    pub(super) const fn state(&self) -> ChainState {
+        self.state
+    }
+
+    /// The block that the next records go to.
+    pub(super) fn tail(&self) -> Option<BlockPointer> {
+        self.blocks.back().map(|block| block.pointer)
+    }
+
+    /// Begins with a block that the header points to from `since` on, instead of `replaced`.
+    pub(super) fn start(
+        &mut self,
+        first: BlockPointer,
+        since: Txg,
+        replaced: Option<BlockPointer>,
+    ) {
+        self.blocks = VecDeque::from([Block::unwritten(first)]);
+        self.state = ChainState::Since(since);
+        self.first = first;
+        self.replaced.extend(replaced);
+    }
+
+    /// Adds the block after the tail, into which records of txgs up to `last_txg` go.
+    pub(super) fn append(&mut self, next: BlockPointer, last_txg: Option<Txg>) {
+        if let Some(tail) = self.blocks.back_mut() {
+            tail.last_txg = last_txg;
+        }
+        self.blocks.push_back(Block::unwritten(next));
+    }
+
+    /// Says that all blocks but the tail are written.
+    pub(super) fn note_written(&mut self) {
+        self.blocks.iter_mut().rev().skip(1).for_each(|block| block.is_written = true);
+    }
+
+    /// Says that a block could not be written.
+    pub(super) const fn break_off(&mut self) {
+        self.state = ChainState::Broken;
+    }
+
+    /// Whether nothing of it will change by itself, and it has one block at most, which was
+    /// allocated up to `synced`.
+    pub(super) fn is_idle(&self, synced: Txg) -> bool {
+        self.state != ChainState::Broken
+            && self.replaced.is_empty()
+            && self.blocks.len() <= 1
+            && self.blocks.iter().all(|block| block.birth() <= synced)
+    }
+
+    /// What becomes of it in `txg`, which is being synced.
+    pub(super) fn sync(&mut self, txg: Txg) -> ChainChange {
+        let mut change = ChainChange::default();
+        match self.state {
+            ChainState::Since(since) if since <= txg => {
+                change.frees.append(&mut self.replaced);
+                self.free_leading(txg, &mut change.frees);
+            }
+            ChainState::Broken if self.blocks.iter().all(|block| block.is_done(txg)) => {
+                change.frees.append(&mut self.replaced);
+                change.frees.extend(self.blocks.drain(..).map(|block| block.pointer));
+                self.state = ChainState::Absent;
+            }
+            _ => return change,
+        }
+        let first = self.blocks.front().map_or(BlockPointer::HOLE, |block| block.pointer);
+        if first != self.first {
+            self.first = first;
+            change.first = Some(first);
+        }
+        change
+    }
+
+    /// Frees blocks from the front, as long as the one behind belongs to a txg up to `txg` too:
+    /// what the header points to is allocated.
+    fn free_leading(&mut self, txg: Txg, frees: &mut Vec<BlockPointer>) {
+        while let (Some(front), Some(second)) = (self.blocks.front(), self.blocks.get(1)) {
+            if !front.is_written || !front.is_done(txg) || second.birth() > txg {
+                break;
+            }
+            frees.push(front.pointer);
+            self.blocks.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs_format::zil::{BlockForm, Verifier};
+    use rzfs_format::{Dva, ObjsetId, VdevId};
+
+    fn block(seq: u64, birth: u64) -> BlockPointer {
+        let dva = Dva::new(VdevId(0), seq << 20, 4096, false);
+        Verifier { guid: [1, 2], objset: ObjsetId(54), seq }.pointer(
+            BlockForm::Leader,
+            dva,
+            4096,
+            Txg(birth),
+        )
+    }
+
+    /// Block 1 of txg 7 with records of txg 7, and a tail of txg 8.
+    fn running() -> Chain {
+        let mut chain = Chain::default();
+        chain.start(block(1, 7), Txg(7), None);
+        chain.append(block(2, 8), Some(Txg(7)));
+        chain
+    }
+
+    #[test]
+    fn blocks_go_with_the_txg_of_their_last_record() {
+        let mut chain = running();
+        chain.note_written();
+        assert_eq!(chain.sync(Txg(7)), ChainChange::default(), "its space is not recorded yet");
+        let change = chain.sync(Txg(8));
+        assert_eq!((change.first, change.frees), (Some(block(2, 8)), vec![block(1, 7)]));
+        assert_eq!(chain.tail(), Some(block(2, 8)));
+        assert!(chain.is_idle(Txg(8)) && !chain.is_idle(Txg(7)));
+        assert_eq!(chain.sync(Txg(9)), ChainChange::default());
+    }
+
+    #[test]
+    fn blocks_stay_while_they_are_needed() {
+        let mut chain = running();
+        assert_eq!(chain.sync(Txg(8)), ChainChange::default(), "it is being written");
+        chain.append(block(3, 9), Some(Txg(9)));
+        chain.note_written();
+        assert_eq!(chain.sync(Txg(8)).frees, [block(1, 7)]);
+        assert_eq!(chain.sync(Txg(8)), ChainChange::default(), "its record is of txg 9");
+        let change = chain.sync(Txg(9));
+        assert_eq!((change.first, change.frees), (Some(block(3, 9)), vec![block(2, 8)]));
+    }
+
+    #[test]
+    fn the_header_never_points_to_a_younger_block() {
+        let mut chain = Chain::default();
+        chain.start(block(1, 7), Txg(7), None);
+        chain.append(block(2, 9), Some(Txg(7)));
+        chain.note_written();
+        assert_eq!(chain.sync(Txg(8)), ChainChange::default());
+        assert_eq!(chain.sync(Txg(9)).first, Some(block(2, 9)));
+    }
+
+    #[test]
+    fn a_broken_chain_goes_as_a_whole() {
+        let mut chain = running();
+        chain.note_written();
+        chain.append(block(3, 9), Some(Txg(9)));
+        chain.break_off();
+        assert_eq!(chain.sync(Txg(8)), ChainChange::default());
+        assert_eq!(chain.sync(Txg(9)), ChainChange::default());
+        let change = chain.sync(Txg(10));
+        assert_eq!(change.first, Some(BlockPointer::HOLE));
+        assert_eq!(change.frees, [block(1, 7), block(2, 8), block(3, 9)]);
+        assert_eq!((chain.state(), chain.tail()), (ChainState::Absent, None));
+    }
+
+    #[test]
+    fn what_is_replaced_goes_with_the_header_that_named_it() {
+        let mut chain = Chain::default();
+        chain.start(block(1, 7), Txg(7), Some(block(5, 3)));
+        assert_eq!(chain.sync(Txg(6)), ChainChange::default());
+        assert!(!chain.is_idle(Txg(7)));
+        assert_eq!(chain.sync(Txg(7)).frees, [block(5, 3)]);
+        assert!(chain.is_idle(Txg(7)));
+    }
+}

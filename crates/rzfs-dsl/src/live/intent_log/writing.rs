@@ -1,0 +1,308 @@
+//! Writing records into the log, and what happens when that cannot be (spec 05, sections 11.1 and
+//! 11.2).
+//!
+//! ```text
+//! take records ─> read data of writes ─> open a transaction
+//!     fill the tail ─> allocate the next block ─> fill it ─> ... ─> write all blocks
+//! end the transaction ─> flush ─> durable
+//! ```
+//! The transaction keeps its txg, to which the new blocks belong, from being synced before what
+//! points to them is written. Data is read before: a file that is being changed may wait for the
+//! txg.
+
+use super::chain::ChainState;
+use super::layout::{MAX_BLOCK, Queue, Ready, ReadyWrite, UNIT, fill};
+use super::pending::{LogRecord, Scopes};
+use super::{HeadLog, LoggedContents};
+use bytes::Bytes;
+use rzfs_codec::checksum::{EmbeddedVerifier, generate_embedded};
+use rzfs_dmu::DmuError;
+use rzfs_dmu::txg::{OpenTx, Stopped};
+use rzfs_format::zil::{
+    BlockForm, CHAIN_SIZE, Chain as ChainStructure, Verifier, ZilFlags, ZilHeader,
+};
+use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg, VdevId};
+use rzfs_metaslab::allocator::{AllocationRequest, ClassKind, Content, Placement};
+use rzfs_vdev::{BlockWrite, WriteClass};
+use std::collections::BTreeSet;
+
+/// More than this is written sooner by syncing the txg, which writes it once.
+const MOST_BYTES: u64 = 8 << 20;
+/// The same with a log device.
+const MOST_BYTES_ON_LOG_DEVICE: u64 = 32 << 20;
+/// The same where throughput counts (property `logbias`): `zfs_immediate_write_sz`.
+const MOST_BYTES_FOR_THROUGHPUT: u64 = 32 << 10;
+/// Free space of the log's own classes with which nobody asks for room in the others.
+const PLENTY: u64 = 64 << 20;
+/// Value of the property `logbias`.
+const THROUGHPUT: u64 = 1;
+
+/// Why records do not go to the log. What they say is durable when their txg is on disk.
+#[derive(Debug, thiserror::Error)]
+enum NotLogged {
+    #[error("the chain was begun just now")]
+    NewChain,
+    #[error("a block of the chain could not be written")]
+    Broken,
+    #[error("the log has not been replayed")]
+    NotReplayed,
+    #[error("{bytes} bytes of records")]
+    Large { bytes: u64 },
+    #[error("a record that no block can hold")]
+    TooLong,
+    #[error("the dataset does not use the feature of a record yet")]
+    Feature,
+    #[error("no space for log blocks")]
+    NoSpace,
+    #[error("the data of a write cannot be read")]
+    Unreadable,
+    #[error("the header cannot be read: {0}")]
+    Header(#[from] DmuError),
+    #[error("a block cannot be written")]
+    Write,
+    #[error("{leaves} leaves cannot be flushed")]
+    Flush { leaves: usize },
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl HeadLog {
+    /// Writes what some commits want, or waits for the txg instead.
+    pub(super) fn write_out(
+        &self,
+        scopes: &Scopes,
+        contents: &dyn LoggedContents,
+    ) -> Result<(), Stopped> {
+        let synced = self.inner.engine.synced_txg();
+        let records = {
+            let mut pending = self.log().pending.lock();
+            if pending.has_unlogged(synced) { None } else { Some(pending.take(scopes, synced)) }
+        };
+        let Some(records) = records else { return self.wait_for_txg() };
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.log_records(records, contents).or_else(|reason| {
+            tracing::debug!(%reason, "a commit waits for its txg");
+            self.wait_for_txg()
+        })
+    }
+
+    fn wait_for_txg(&self) -> Result<(), Stopped> {
+        self.inner.engine.wait_synced(self.inner.engine.open_txg())
+    }
+
+    fn log_records(
+        &self,
+        records: Vec<(Txg, LogRecord)>,
+        contents: &dyn LoggedContents,
+    ) -> Result<(), NotLogged> {
+        let bytes = records.iter().map(|(_, record)| record.size()).fold(0, u64::saturating_add);
+        if bytes > self.most_bytes() {
+            return Err(NotLogged::Large { bytes });
+        }
+        self.require_chain()?;
+        let has_xattrs = records.iter().any(|(_, record)| matches!(record, LogRecord::Xattr(_)));
+        if has_xattrs && !self.log().may_write_xattrs(self.inner.engine.synced_txg()) {
+            return Err(NotLogged::Feature);
+        }
+        let mut queue = Queue::default();
+        for (txg, record) in records {
+            if let Some(ready) = ready(record, contents)? {
+                queue.push(txg, ready);
+            }
+        }
+        if queue.is_empty() {
+            return Ok(());
+        }
+        if !queue.fits_blocks() {
+            return Err(NotLogged::TooLong);
+        }
+        let vdevs = self.write_blocks(&mut queue)?;
+        match self.inner.vdevs.flush_below(&vdevs).len() {
+            0 => Ok(()),
+            leaves => {
+                self.log().chain.lock().break_off();
+                Err(NotLogged::Flush { leaves })
+            }
+        }
+    }
+
+    fn most_bytes(&self) -> u64 {
+        let has_device = self.inner.allocator.usage().class(ClassKind::Log).space > 0;
+        if self.dataset.settings().number("logbias") == Some(THROUGHPUT) {
+            MOST_BYTES_FOR_THROUGHPUT
+        } else if has_device {
+            MOST_BYTES_ON_LOG_DEVICE
+        } else {
+            MOST_BYTES
+        }
+    }
+
+    /// Sees to it that there is a chain. A new one can be used when its header is on disk.
+    fn require_chain(&self) -> Result<(), NotLogged> {
+        let synced = self.inner.engine.synced_txg();
+        match self.log().chain.lock().state() {
+            ChainState::Since(since) if since <= synced => return Ok(()),
+            ChainState::Since(_) => return Err(NotLogged::NewChain),
+            ChainState::Broken => return Err(NotLogged::Broken),
+            ChainState::Absent => {}
+        }
+        let header = self.dataset.objset().log_header()?;
+        if header.flags.has(ZilFlags::REPLAY_NEEDED) {
+            return Err(NotLogged::NotReplayed);
+        }
+        let first = header.first;
+        if is_set_aside(&header, self.form(), synced)
+            && ChainStructure::check_pointer(&first, self.dataset.objset().id()).is_ok()
+        {
+            self.log().chain.lock().start(first, synced, None);
+            return Ok(());
+        }
+        let tx = self.inner.engine.begin_unthrottled(&[])?;
+        let guid = [(); 2].map(|()| self.inner.environment.random_nonzero());
+        let verifier = Verifier { guid, objset: self.dataset.objset().id(), seq: 1 };
+        let size = self.log().writing.lock().guess.next_size(0);
+        self.claim_room(&tx, size)?;
+        let pointer = self.allocate(&verifier, size, tx.txg())?;
+        let replaced = (!first.is_hole()).then_some(first);
+        self.log().chain.lock().start(pointer, tx.txg(), replaced);
+        let header = ZilHeader { first: pointer, ..ZilHeader::default() };
+        self.dataset.objset().set_log_header(&tx, header);
+        Err(NotLogged::NewChain)
+    }
+
+    /// How this pool's log blocks are made.
+    fn form(&self) -> BlockForm {
+        const LEADER_VERSION: u64 = 23;
+        let version = self.inner.committed.read().uberblock.version;
+        if version >= LEADER_VERSION { BlockForm::Leader } else { BlockForm::Trailer }
+    }
+
+    /// Asks for room for blocks that may go where everything else goes, so that the txg does not
+    /// lack it in the end.
+    fn claim_room(&self, tx: &OpenTx, bytes: u64) -> Result<(), NotLogged> {
+        let usage = self.inner.allocator.usage();
+        let own = [ClassKind::Log, ClassKind::EmbeddedLog].map(|class| usage.class(class).free());
+        if own.iter().any(|free| *free >= PLENTY) {
+            return Ok(());
+        }
+        let bytes = bytes.saturating_mul(self.inner.inflation) / super::super::budget::ONE;
+        let admitted = self.inner.ledger.lock().admit_log(tx.txg(), bytes);
+        admitted.map_err(|_| NotLogged::NoSpace)
+    }
+
+    fn allocate(
+        &self,
+        verifier: &Verifier,
+        size: u64,
+        txg: Txg,
+    ) -> Result<BlockPointer, NotLogged> {
+        let request = AllocationRequest {
+            size,
+            copies: 1,
+            content: Content::IntentLog,
+            placement: Placement::Block,
+            locality: verifier.objset.get(),
+        };
+        let dvas = self.inner.allocator.allocate(&request, txg).map_err(|_| NotLogged::NoSpace)?;
+        let dva = dvas.first().copied().unwrap_or_default();
+        Ok(verifier.pointer(self.form(), dva, size, txg))
+    }
+
+    /// Writes records into the tail and into as many new blocks as they need; tells where.
+    fn write_blocks(&self, queue: &mut Queue) -> Result<BTreeSet<VdevId>, NotLogged> {
+        let mut writing = self.log().writing.lock();
+        let bytes = queue.size();
+        writing.guess.note(bytes);
+        let tx = self.inner.engine.begin_unthrottled(&[])?;
+        self.claim_room(&tx, bytes.saturating_add(2 * MAX_BLOCK))?;
+        let mut writes: Vec<BlockWrite> = Vec::new();
+        while !queue.is_empty() {
+            let tail = self.log().chain.lock().tail().ok_or(NotLogged::Broken)?;
+            let filled = fill(queue, tail.logical_size(), &mut writing.seq);
+            let size = writing.guess.next_size(queue.size());
+            let next = self.allocate(&Verifier::of(&tail).next(), size, tx.txg());
+            let next = next.inspect_err(|_| {
+                // Blocks before it are not written, but there are others behind them already.
+                if !writes.is_empty() {
+                    self.log().chain.lock().break_off();
+                }
+            })?;
+            writes.push(self.encode(&tail, &next, &filled.records)?);
+            self.log().chain.lock().append(next, filled.last_txg);
+        }
+        drop(writing);
+        let vdevs = writes.iter().map(|write| write.dva.vdev()).collect();
+        let dvas: Vec<Dva> = writes.iter().map(|write| write.dva).collect();
+        let results = self.inner.vdevs.write_as(WriteClass::Sync, writes);
+        self.inner.allocator.written(&dvas);
+        let mut chain = self.log().chain.lock();
+        if results.iter().any(Result::is_err) {
+            chain.break_off();
+            return Err(NotLogged::Write);
+        }
+        chain.note_written();
+        Ok(vdevs)
+    }
+
+    /// What is stored of a block.
+    fn encode(
+        &self,
+        block: &BlockPointer,
+        next: &BlockPointer,
+        records: &[u8],
+    ) -> Result<BlockWrite, NotLogged> {
+        let dva = block.dvas().next().ok_or(NotLogged::Broken)?;
+        let size = block.logical_size();
+        let form = if block.checksum_function() == Ok(BlockForm::Trailer.checksum_function()) {
+            BlockForm::Trailer
+        } else {
+            BlockForm::Leader
+        };
+        // A block with parity has to be whole, as it is read as a whole.
+        let stored = if form == BlockForm::Trailer || dva.asize() > size {
+            size
+        } else {
+            let used = (CHAIN_SIZE + records.len()) as u64;
+            let unit = self.inner.vdevs.min_allocation(dva.vdev()).unwrap_or(UNIT).max(UNIT);
+            used.next_multiple_of(unit).min(size)
+        };
+        let mut data = vec![0; stored as usize];
+        let at = form.records_at();
+        let place = data.get_mut(at..at + records.len()).ok_or(NotLogged::TooLong)?;
+        place.copy_from_slice(records);
+        ChainStructure::encode(&mut data, form, next, records.len(), ByteOrder::NATIVE);
+        let verifier = EmbeddedVerifier::Zil(Verifier::of(block).words());
+        generate_embedded(form.checksum_function(), &mut data, verifier, ByteOrder::NATIVE)
+            .map_err(|_| NotLogged::TooLong)?;
+        Ok(BlockWrite { dva, birth: block.physical_birth(), data: Bytes::from(data) })
+    }
+}
+
+/// Whether the header points to a block that was set aside for the first record of a log, and
+/// says nothing else.
+fn is_set_aside(header: &ZilHeader, form: BlockForm, synced: Txg) -> bool {
+    let first = header.first;
+    !first.is_hole()
+        && *header == ZilHeader { first, ..ZilHeader::default() }
+        && first.logical_birth() <= synced
+        && first.logical_size() <= MAX_BLOCK
+        && first.checksum_function() == Ok(form.checksum_function())
+        && first.order() == ByteOrder::NATIVE
+}
+
+/// A record with its data; `None` if there is nothing to say any more.
+fn ready(record: LogRecord, contents: &dyn LoggedContents) -> Result<Option<Ready>, NotLogged> {
+    let write = match record {
+        LogRecord::Encoded(bytes) | LogRecord::Xattr(bytes) => {
+            return Ok(Some(Ready::Encoded(bytes)));
+        }
+        LogRecord::Write(write) => write,
+    };
+    let data = contents.read(&write).map_err(|_| NotLogged::Unreadable)?;
+    let data: std::collections::VecDeque<_> =
+        data.into_iter().filter(|part| !part.is_empty()).collect();
+    let ready = ReadyWrite { object: write.object, offset: write.offset, data };
+    Ok((!ready.data.is_empty()).then_some(Ready::Write(ready)))
+}

@@ -1,0 +1,391 @@
+//! The records of operations in the dataset's intent log (spec 05, section 10.6).
+//!
+//! An operation adds its records in its own transaction, after it has changed everything. What
+//! concerns names is kept in order with all other names; the rest belongs to one file. Nothing is
+//! logged for files without names: they are gone after a crash anyway.
+
+use super::contents::live_segments;
+use super::creation::Caller;
+use super::draft::NodeSeed;
+use super::file_system::LiveFileSystem;
+use super::node::NodeState;
+use super::options::SyncMode;
+use super::renaming::{Named, RenameMode};
+use crate::error::ZplError;
+use bytes::Bytes;
+use rzfs_dmu::live::{LiveObject, Transaction};
+use rzfs_dsl::live::{
+    CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedWrite, UnreadableWrite,
+};
+use rzfs_format::ByteOrder;
+use rzfs_format::ObjectId;
+use rzfs_format::Txg;
+use rzfs_format::dirent::FileKind;
+use rzfs_format::fuid::Fuid;
+use rzfs_format::zil::{
+    Body, Create, ExtendedAttributes, NewObject, RecordKind, Rename, SetAttr, SetXattr, Whiteout,
+    XattrBits,
+};
+use rzfs_format::znode::{DeviceNumber, FileFlags, Timestamp};
+
+/// What a change of attributes says, in the bits of a record.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct LoggedAttributes {
+    /// Bits of [`SetAttr`].
+    pub(super) mask: u64,
+    /// Flags that were set, and flags that were cleared.
+    pub(super) flags: Option<(FileFlags, FileFlags)>,
+    pub(super) project: Option<u64>,
+}
+
+/// Flags that records can say, with their bits.
+const FLAG_BITS: [(FileFlags, u32); 14] = [
+    (FileFlags::READONLY, XattrBits::READONLY),
+    (FileFlags::HIDDEN, XattrBits::HIDDEN),
+    (FileFlags::SYSTEM, XattrBits::SYSTEM),
+    (FileFlags::ARCHIVE, XattrBits::ARCHIVE),
+    (FileFlags::IMMUTABLE, XattrBits::IMMUTABLE),
+    (FileFlags::NOUNLINK, XattrBits::NOUNLINK),
+    (FileFlags::APPENDONLY, XattrBits::APPENDONLY),
+    (FileFlags::NODUMP, XattrBits::NODUMP),
+    (FileFlags::AV_QUARANTINED, XattrBits::AV_QUARANTINED),
+    (FileFlags::AV_MODIFIED, XattrBits::AV_MODIFIED),
+    (FileFlags::REPARSE, XattrBits::REPARSE),
+    (FileFlags::OFFLINE, XattrBits::OFFLINE),
+    (FileFlags::SPARSE, XattrBits::SPARSE),
+    (FileFlags::PROJINHERIT, XattrBits::PROJINHERIT),
+];
+
+impl LoggedAttributes {
+    fn section(&self) -> Option<ExtendedAttributes> {
+        if self.flags.is_none() && self.project.is_none() {
+            return None;
+        }
+        let (set, cleared) = self.flags.unwrap_or_default();
+        let (mut requested, mut values) = (0, 0);
+        for (flag, bit) in FLAG_BITS {
+            if set.contains(flag) {
+                values |= bit;
+            }
+            if set.with(cleared).contains(flag) {
+                requested |= bit;
+            }
+        }
+        if self.project.is_some() {
+            requested |= XattrBits::PROJID;
+        }
+        Some(ExtendedAttributes {
+            requested: XattrBits(requested),
+            values: XattrBits(values),
+            create_time: Timestamp::default(),
+            scanstamp: None,
+            project: self.project,
+        })
+    }
+
+    /// Whether a record can say all of it.
+    fn can_be_logged(&self) -> bool {
+        let (set, cleared) = self.flags.unwrap_or_default();
+        // OpenZFS writes the bit of this flag wrong, and so does not trust it.
+        !set.with(cleared).contains(FileFlags::OPAQUE)
+    }
+}
+
+impl LiveFileSystem {
+    /// The log, if there is one and operations are logged.
+    pub(super) fn log(&self) -> Option<&HeadLog> {
+        let log = self.log.get()?;
+        (self.options().sync_mode != SyncMode::Disabled).then_some(log)
+    }
+
+    /// Logs operations from now on.
+    pub(super) fn attach_log(&self, log: HeadLog) {
+        // A file system is opened with one log.
+        let _ = self.log.set(log);
+    }
+
+    /// Says that operations up to `txg` may lack records.
+    pub(super) fn distrust_log(&self, txg: Txg) {
+        if let Some(log) = self.log.get() {
+            log.add_unlogged(txg);
+        }
+    }
+
+    fn add(&self, tx: &dyn Transaction, order: LogOrder, kind: RecordKind, body: &Body<'_>) {
+        let Some(log) = self.log() else { return };
+        match body.encode(kind, ByteOrder::NATIVE) {
+            Ok(bytes) if kind == RecordKind::SetXattr => {
+                log.add(tx, order, LogRecord::Xattr(bytes));
+            }
+            Ok(bytes) => log.add(tx, order, LogRecord::Encoded(bytes)),
+            Err(_) => log.add_unlogged(tx.txg()),
+        }
+    }
+
+    /// Notes that a transaction does something for which there is no record.
+    pub(super) fn log_nothing(&self, tx: &dyn Transaction) {
+        if let Some(log) = self.log() {
+            log.add_unlogged(tx.txg());
+        }
+    }
+
+    /// A file with a name was made, with these extended attributes in the system attributes.
+    pub(super) fn log_creation(
+        &self,
+        tx: &dyn Transaction,
+        name: &[u8],
+        seed: &NodeSeed<'_>,
+        object: &LiveObject,
+        xattrs: &[(&'static [u8], Vec<u8>)],
+    ) -> Result<(), ZplError> {
+        if self.log().is_none() {
+            return Ok(());
+        }
+        let kind = match seed.kind {
+            FileKind::Directory => RecordKind::Mkdir,
+            FileKind::Symlink => RecordKind::Symlink,
+            _ => RecordKind::Create,
+        };
+        let create = Create {
+            directory: seed.parent,
+            new: NewObject {
+                object: object.id(),
+                slots: object.slots()?.into(),
+                mode: u64::from(seed.kind.mode_bits() | seed.permissions),
+                uid: seed.uid,
+                gid: seed.gid,
+                generation: tx.txg().get(),
+                create_time: seed.now,
+                device: seed.device.unwrap_or_default(),
+            },
+            attributes: None,
+            domains: Vec::new(),
+            name,
+            target: seed.target.unwrap_or_default(),
+        };
+        self.add(tx, LogOrder::Names, kind, &Body::Create(create));
+        for (name, value) in xattrs {
+            self.log_xattr(tx, LogOrder::Names, object.id(), name, Some(value));
+        }
+        Ok(())
+    }
+
+    /// A file got another name.
+    pub(super) fn log_link(
+        &self,
+        tx: &dyn Transaction,
+        directory: ObjectId,
+        object: ObjectId,
+        name: &[u8],
+    ) {
+        let body = Body::Link { directory, object, name };
+        self.add(tx, LogOrder::Names, RecordKind::Link, &body);
+    }
+
+    /// A file of this kind lost a name.
+    pub(super) fn log_removal(
+        &self,
+        tx: &dyn Transaction,
+        directory: ObjectId,
+        name: &[u8],
+        kind: FileKind,
+    ) {
+        let record = match kind {
+            FileKind::Directory => RecordKind::Rmdir,
+            _ => RecordKind::Remove,
+        };
+        self.add(tx, LogOrder::Names, record, &Body::Remove { directory, name });
+    }
+
+    /// A file has no name any more: what it was is of no interest.
+    pub(super) fn forget_records(&self, object: ObjectId) {
+        if let Some(log) = self.log() {
+            log.forget(object);
+        }
+    }
+
+    /// What was done to a file so far goes with its names: it gets others.
+    pub(super) fn promote_records(&self, object: ObjectId) {
+        if let Some(log) = self.log() {
+            log.promote(object);
+        }
+    }
+
+    /// A name has moved; `whiteout` is what has its place, and who made it.
+    pub(super) fn log_rename(
+        &self,
+        tx: &dyn Transaction,
+        (from, to): (Named<'_>, Named<'_>),
+        mode: RenameMode,
+        whiteout: Option<(&LiveObject, Caller)>,
+    ) -> Result<(), ZplError> {
+        let whiteout = match whiteout {
+            Some((object, caller)) => Some(Whiteout(NewObject {
+                object: object.id(),
+                slots: object.slots()?.into(),
+                mode: FileKind::CharDevice.mode_bits().into(),
+                uid: Fuid::posix(caller.uid),
+                gid: Fuid::posix(caller.gid),
+                generation: tx.txg().get(),
+                create_time: self.options().clock.now(),
+                device: DeviceNumber::default(),
+            })),
+            None => None,
+        };
+        let kind = match mode {
+            _ if whiteout.is_some() => RecordKind::RenameWhiteout,
+            RenameMode::Exchange => RecordKind::RenameExchange,
+            _ => RecordKind::Rename,
+        };
+        let rename = Rename {
+            from_directory: from.directory,
+            to_directory: to.directory,
+            from: from.name,
+            to: to.name,
+            whiteout,
+        };
+        self.add(tx, LogOrder::Names, kind, &Body::Rename(rename));
+        Ok(())
+    }
+
+    /// Bytes of a file were written. Their values are read when somebody commits them.
+    pub(super) fn log_write(
+        &self,
+        tx: &dyn Transaction,
+        state: &NodeState,
+        offset: u64,
+        length: u64,
+    ) {
+        let Some(log) = self.log().filter(|_| state.znode().links > 0) else { return };
+        let object = state.object().id();
+        let generation = state.znode().generation;
+        let write = LoggedWrite { object, generation, offset, length };
+        log.add(tx, LogOrder::File(object), LogRecord::Write(write));
+    }
+
+    /// A range of a file became a hole.
+    pub(super) fn log_hole(
+        &self,
+        tx: &dyn Transaction,
+        state: &NodeState,
+        offset: u64,
+        length: u64,
+    ) {
+        // No length means all to the end.
+        if state.znode().links > 0 && length > 0 {
+            let object = state.object().id();
+            let body = Body::Truncate { object, offset, length };
+            self.add(tx, LogOrder::File(object), RecordKind::Truncate, &body);
+        }
+    }
+
+    /// Attributes of a file have changed to what `state` says now.
+    pub(super) fn log_attributes(
+        &self,
+        tx: &dyn Transaction,
+        state: &NodeState,
+        change: &LoggedAttributes,
+    ) {
+        let znode = state.znode();
+        if znode.links == 0 || self.log().is_none() {
+            return;
+        }
+        if !change.can_be_logged() {
+            return self.log_nothing(tx);
+        }
+        let attributes = change.section();
+        let marker = if attributes.is_some() { SetAttr::LINUX_XVATTR } else { 0 };
+        let given = |bit: u64, value: u64| if change.mask & bit != 0 { value } else { 0 };
+        let object = state.object().id();
+        let body = Body::SetAttr(SetAttr {
+            object,
+            mask: change.mask | SetAttr::CTIME | marker,
+            mode: given(SetAttr::MODE, znode.mode.into()),
+            uid: Fuid(given(SetAttr::UID, znode.uid.0)),
+            gid: Fuid(given(SetAttr::GID, znode.gid.0)),
+            size: given(SetAttr::SIZE, znode.size),
+            atime: znode.atime,
+            mtime: znode.mtime,
+            attributes,
+            domains: Vec::new(),
+        });
+        self.add(tx, LogOrder::File(object), RecordKind::SetAttr, &body);
+    }
+
+    /// The mode of a file was changed by something that is not meant to change it.
+    pub(super) fn log_mode(&self, tx: &dyn Transaction, state: &NodeState) {
+        let change = LoggedAttributes { mask: SetAttr::MODE, ..LoggedAttributes::default() };
+        self.log_attributes(tx, state, &change);
+    }
+
+    /// An extended attribute in the system attributes was set, or removed.
+    pub(super) fn log_xattr(
+        &self,
+        tx: &dyn Transaction,
+        order: LogOrder,
+        object: ObjectId,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) {
+        let Some(log) = self.log() else { return };
+        // A value without bytes would be read as none.
+        if !log.knows_xattrs() || value.is_some_and(<[u8]>::is_empty) {
+            return log.add_unlogged(tx.txg());
+        }
+        let body = Body::SetXattr(SetXattr { object, name, value });
+        self.add(tx, order, RecordKind::SetXattr, &body);
+    }
+
+    /// Waits until everything that was done to these files, and to all names, is durable. Waits of
+    /// several threads take hardly longer than one.
+    ///
+    /// # Errors
+    /// The pool takes no changes any more, so it never will be.
+    pub fn commit(&self, objects: &[ObjectId]) -> Result<(), ZplError> {
+        let scopes: Vec<_> = objects.iter().map(|object| CommitScope::File(*object)).collect();
+        self.commit_scopes(&scopes)
+    }
+
+    /// Waits until everything that was done is durable.
+    ///
+    /// # Errors
+    /// As [`LiveFileSystem::commit`].
+    pub fn commit_all(&self) -> Result<(), ZplError> {
+        self.commit_scopes(&[CommitScope::All])
+    }
+
+    fn commit_scopes(&self, scopes: &[CommitScope]) -> Result<(), ZplError> {
+        if self.options().sync_mode == SyncMode::Disabled {
+            return Ok(());
+        }
+        match self.log.get() {
+            Some(log) => Ok(log.commit(scopes, self)?),
+            None => self.sync(),
+        }
+    }
+
+    /// Makes an operation durable before it is answered, where that is wanted of all.
+    pub(super) fn commit_always(&self, object: ObjectId) -> Result<(), ZplError> {
+        match self.options().sync_mode {
+            SyncMode::Always => self.commit(&[object]),
+            SyncMode::Standard | SyncMode::Disabled => Ok(()),
+        }
+    }
+}
+
+impl LoggedContents for LiveFileSystem {
+    fn read(&self, write: &LoggedWrite) -> Result<Vec<Bytes>, UnreadableWrite> {
+        let node = match self.node(write.object) {
+            Ok(node) => node,
+            Err(error) if error.is_missing() => return Ok(Vec::new()),
+            Err(_) => return Err(UnreadableWrite),
+        };
+        let state = node.state().read();
+        let znode = state.znode();
+        if znode.generation != write.generation || znode.links == 0 || node.is_gone() {
+            return Ok(Vec::new());
+        }
+        let length = znode.size.saturating_sub(write.offset).min(write.length);
+        live_segments(state.object(), write.offset, length).map_err(|_| UnreadableWrite)
+    }
+}
