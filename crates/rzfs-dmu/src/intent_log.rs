@@ -253,3 +253,44 @@ impl Iterator for LogChain<'_> {
         Some(block)
     }
 }
+
+/// All blocks that a log has to itself: its own, and those that its records point to if they
+/// were claimed with it. Each is there once.
+#[must_use]
+pub fn owned_blocks(
+    pipeline: &BlockPipeline,
+    objset: ObjsetId,
+    header: &ZilHeader,
+) -> Vec<BlockPointer> {
+    let mut owned = OwnedBlocks::default();
+    for block in LogChain::new(pipeline, objset, header) {
+        owned.add(&block.pointer);
+        let Some(claimed) = header.claim_txg else { continue };
+        let data = block.records().filter_map(|record| record.data_pointer());
+        data.filter(|data| data.logical_birth() >= claimed).for_each(|data| owned.add(&data));
+    }
+    owned.blocks
+}
+
+/// Blocks of a log, each once.
+#[derive(Debug, Default)]
+pub struct OwnedBlocks {
+    blocks: Vec<BlockPointer>,
+    places: HashSet<(VdevId, u64)>,
+}
+
+impl OwnedBlocks {
+    /// Adds a block, unless it is there.
+    pub fn add(&mut self, pointer: &BlockPointer) {
+        let Some(first) = pointer.dvas().next() else { return };
+        if self.places.insert((first.vdev(), first.offset())) {
+            self.blocks.push(*pointer);
+        }
+    }
+
+    /// The blocks, in the order in which they were added.
+    #[must_use]
+    pub fn blocks(&self) -> &[BlockPointer] {
+        &self.blocks
+    }
+}

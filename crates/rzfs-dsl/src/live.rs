@@ -38,6 +38,8 @@ mod history;
 mod intent_log;
 mod ledger;
 mod livelist;
+mod log_claim;
+mod log_frees;
 mod mos;
 mod open;
 mod options;

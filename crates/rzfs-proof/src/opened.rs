@@ -179,9 +179,7 @@ impl OpenPool {
             options.reading.caches = other.options().reading.caches.clone();
         }
         let live = self.pool.open_dataset(dataset)?;
-        options.space = Arc::new(AnySpace(self.pool.budget(&live)));
-        let engine = Arc::clone(self.pool.engine());
-        let fs = match LiveFileSystem::open(live.objset().clone(), engine, options) {
+        let fs = match LiveFileSystem::open_dataset(&self.pool, &live, options) {
             // Only read, as OpenZFS would have to upgrade it first.
             Err(ZplError::Version { .. }) => return Ok(()),
             result => result.map_err(at)?,

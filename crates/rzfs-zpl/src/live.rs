@@ -30,6 +30,7 @@ mod options;
 mod quota;
 mod removal;
 mod renaming;
+mod replay;
 mod schema;
 mod tables;
 mod unlinked;
@@ -49,5 +50,6 @@ pub use options::{
 };
 pub use quota::{QuotaOwner, QuotaUnit};
 pub use renaming::{Named, RenameMode};
+pub use replay::{ReplayFailure, ReplaySummary};
 pub use unlinked::Hold;
 pub use xattr::XattrMode;

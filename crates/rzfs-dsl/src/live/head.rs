@@ -9,6 +9,7 @@ use super::dir::{Directories, SpaceClass};
 use super::features::Features;
 use super::intent_log::IntentLog;
 use super::livelist::{self, LivelistChanges};
+use super::log_frees::LogFrees;
 use super::mos::{BonusRecord, MosTx};
 use super::policy;
 use super::settings::{DatasetSettings, SettingsObserver};
@@ -18,7 +19,7 @@ use crate::dataset::property::Inheritance;
 use crate::dataset::{Dataset, DatasetError};
 use parking_lot::Mutex;
 use rzfs_dmu::DmuError;
-use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
+use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx, Transaction};
 use rzfs_dmu::sync::BlockAccounting;
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::bpobj::ListMark;
@@ -58,6 +59,7 @@ pub struct LiveDataset {
     settings: Mutex<Arc<DatasetSettings>>,
     observers: Mutex<Vec<Weak<dyn SettingsObserver>>>,
     log: IntentLog,
+    log_frees: LogFrees,
 }
 
 impl fmt::Debug for LiveDataset {
@@ -82,6 +84,7 @@ impl LiveDataset {
             settings: Mutex::default(),
             observers: Mutex::default(),
             log: IntentLog::default(),
+            log_frees: LogFrees::default(),
         }
     }
 
@@ -133,6 +136,11 @@ impl LiveDataset {
 
     pub(super) const fn log(&self) -> &IntentLog {
         &self.log
+    }
+
+    /// Blocks of its intent log that txgs free.
+    pub(super) const fn log_frees(&self) -> &LogFrees {
+        &self.log_frees
     }
 
     /// How its blocks are written from the next txg on.
@@ -284,6 +292,7 @@ impl LiveDataset {
         self.bury(around, &mut phys, &dead)?;
         around.frees.append(&mut frees);
         around.shared.append(&mut shared);
+        around.frees.append(&mut self.log_frees.take(mos.tx().txg()));
         mos.set_record(self.id, &phys)?;
         self.activate(around, &features)?;
         around.written.insert(self.id, phys);

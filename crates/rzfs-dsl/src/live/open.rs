@@ -10,6 +10,7 @@ use super::features::Features;
 use super::frees::FreeLists;
 use super::heartbeat::Heart;
 use super::history::Event;
+use super::log_claim::LogClaims;
 use super::mos::LiveMos;
 use super::pool::{Committed, Found, Inner, LivePool};
 use super::sharing::Sharing;
@@ -21,6 +22,7 @@ use crate::accounting::AccountingScope;
 use crate::dataset::{Dataset, DatasetError};
 use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
 use parking_lot::{Mutex, RwLock};
+use rzfs_dmu::DmuError;
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_dmu::write::{DedupIndex, DeviceWriter, ObjsetPolicy};
@@ -29,8 +31,8 @@ use rzfs_format::dsl::DslDir;
 use rzfs_format::features::Feature;
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::pool_state::PoolState;
-use rzfs_format::zil::{ZilFlags, ZilHeader};
 use rzfs_format::{ByteOrder, ObjectId, Txg};
+use rzfs_metaslab::MetaslabError;
 use rzfs_metaslab::allocator::Autotrim;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,11 +52,35 @@ pub enum NotWritable {
     /// Blocks of the pool have the byte order of another machine.
     #[error("the pool was written by a machine of the other byte order")]
     ByteOrder,
-    /// A dataset has an intent log that was not replayed.
-    #[error("{dataset} has an intent log that has to be replayed first")]
-    IntentLog {
+    /// The header of an intent log is damaged.
+    #[error("the intent log of {dataset} is damaged: {source}")]
+    LogHeader {
         /// The dataset.
         dataset: String,
+        /// What is wrong.
+        source: DmuError,
+    },
+    /// An intent log is on a device that is missing.
+    #[error("log devices are missing or corrupted ({dataset} has an intent log on one)")]
+    MissingLog {
+        /// The dataset.
+        dataset: String,
+    },
+    /// An intent log says something that cannot be replayed.
+    #[error("the intent log of {dataset} has records that cannot be replayed: {kind}")]
+    LogRecord {
+        /// The dataset.
+        dataset: String,
+        /// The kind of the record.
+        kind: &'static str,
+    },
+    /// The blocks of an intent log are in use by something else.
+    #[error("the intent log of {dataset} cannot be claimed: {source}")]
+    LogSpace {
+        /// The dataset.
+        dataset: String,
+        /// Why.
+        source: Box<MetaslabError>,
     },
     /// Something of the pool cannot be read.
     #[error(transparent)]
@@ -79,7 +105,9 @@ impl LivePool {
         options: &LiveOptions,
     ) -> Result<Self, NotWritable> {
         check(pool)?;
-        let inner = Inner::of_pool(pool, environment, options)?;
+        let claims = LogClaims::plan(pool)?;
+        let inner = Inner::of_pool(pool, environment, options, claims.last_birth())?;
+        inner.claim_logs(claims)?;
         let live = Self::start(Arc::new(inner));
         live.inner().heart.follow(pool.properties()?.multihost.value);
         let operation = "open";
@@ -109,7 +137,7 @@ impl LivePool {
         Ok(heads.insert(open))
     }
 
-    fn open_head(dataset: &Dataset, has_lz4: bool) -> Result<LiveDataset, DatasetError> {
+    pub(super) fn open_head(dataset: &Dataset, has_lz4: bool) -> Result<LiveDataset, DatasetError> {
         let objset = dataset.open_objset()?;
         let flags = objset.block().flags;
         let scope = match objset.objset_type() {
@@ -152,25 +180,7 @@ fn check(pool: &Pool) -> Result<(), NotWritable> {
     if !names.is_empty() {
         return Err(NotWritable::Features { names });
     }
-    let unreplayed = pool.unreplayed_logs()?;
-    let root = pool.datasets().root()?;
-    for dataset in std::iter::once(root.clone()).chain(root.descendants()?) {
-        let objset = dataset.open_locked()?;
-        let header = ZilHeader::decode(&objset.block().zil_header, objset.block().order);
-        let is_idle = header.is_ok_and(|header| is_idle(&header, pool.txg()));
-        if !is_idle || unreplayed.contains(&objset.id()) {
-            return Err(NotWritable::IntentLog { dataset: dataset.name().to_owned() });
-        }
-    }
     Ok(())
-}
-
-/// Whether a log without records can stay as it is. OpenZFS leaves a block behind that it has set
-/// aside for the next record; it is nobody else's only if it was allocated in a txg that is on
-/// disk.
-fn is_idle(header: &ZilHeader, synced: Txg) -> bool {
-    let is_set_aside = header.first.is_hole() || header.first.logical_birth() <= synced;
-    is_set_aside && !header.flags.has(ZilFlags::REPLAY_NEEDED)
 }
 
 impl Inner {
@@ -178,6 +188,7 @@ impl Inner {
         pool: &Pool,
         environment: Arc<dyn Environment>,
         options: &LiveOptions,
+        last_txg: Txg,
     ) -> Result<Self, NotWritable> {
         let (vdevs, pipeline) = (Arc::clone(pool.vdevs()), pool.pipeline());
         let features = Features::open(pool.directory(), pool.version(), pool.features())?;
@@ -246,7 +257,7 @@ impl Inner {
             mos_policy: ObjsetPolicy::mos(policy::default_compression(has_lz4)),
             has_lz4,
             sharing: Arc::new(Sharing::of_state(&state)),
-            engine: TxgEngine::new(pool.txg(), options.txg),
+            engine: TxgEngine::new(last_txg, options.txg),
             committed: RwLock::new(committed),
             async_free_blocks: options.async_free_blocks,
             heart: Heart::new(options.heartbeat),

@@ -6,6 +6,7 @@
 
 use super::body::Body;
 use crate::FormatError;
+use crate::block_pointer::BlockPointer;
 use crate::endian::{ByteOrder, Fields};
 use crate::units::Txg;
 
@@ -13,6 +14,8 @@ use crate::units::Txg;
 pub(super) const HEADER_SIZE: usize = 32;
 
 const WHAT: &str = "log record";
+/// Where the pointer of a write is.
+const WRITE_POINTER: usize = 64;
 const CASE_INSENSITIVE: u64 = 1 << 63;
 
 macro_rules! kinds {
@@ -145,6 +148,17 @@ impl<'a> Record<'a> {
     #[must_use]
     pub const fn order(&self) -> ByteOrder {
         self.order
+    }
+
+    /// The pointer to data outside of the log that a write has; `None` for all other records. It
+    /// can be read in an encrypted log, too.
+    #[must_use]
+    pub fn data_pointer(&self) -> Option<BlockPointer> {
+        if self.kind != Some(RecordKind::Write) {
+            return None;
+        }
+        let bytes = self.bytes.get(WRITE_POINTER..)?.get(..BlockPointer::SIZE)?;
+        BlockPointer::decode(bytes, self.order).ok().filter(|pointer| !pointer.is_hole())
     }
 
     /// Decodes the body. In an encrypted log it must have been decrypted first.

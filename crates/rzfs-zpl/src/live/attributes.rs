@@ -90,7 +90,7 @@ impl AttributeChange {
 }
 
 /// The flags that users may change.
-fn settable() -> FileFlags {
+pub(super) fn settable() -> FileFlags {
     [
         FileFlags::READONLY,
         FileFlags::HIDDEN,
@@ -162,8 +162,8 @@ impl LiveFileSystem {
 
     fn check_change(&self, state: &NodeState, change: &AttributeChange) -> Result<(), ZplError> {
         let (znode, place) = (state.znode(), state.node.place());
-        if znode.flags.contains(FileFlags::IMMUTABLE) && change.changes_immutable() {
-            return Err(ZplError::NotPermitted { place });
+        if change.changes_immutable() {
+            self.check_flags(state, &[FileFlags::IMMUTABLE])?;
         }
         if let Some(FlagChange { set, clear }) = change.flags
             && !settable().contains(set.with(clear))

@@ -49,7 +49,10 @@ impl LiveFileSystem {
             };
             let objset = self.objset.id();
             match self.options().space.admit(tx.txg(), demand) {
-                Ok(()) => return Ok(tx),
+                Ok(()) => {
+                    self.replay.note(&self.objset, &tx);
+                    return Ok(tx);
+                }
                 Err(SpaceRefusal::NoSpace) => return Err(ZplError::NoSpace { objset }),
                 Err(SpaceRefusal::Quota) => return Err(ZplError::Quota { objset }),
                 Err(SpaceRefusal::Later) => {

@@ -140,7 +140,8 @@ impl LiveFileSystem {
         state: &NodeState,
         forbidden: &[FileFlags],
     ) -> Result<(), ZplError> {
-        if forbidden.iter().any(|flag| state.znode().flags.contains(*flag)) {
+        let forbids = forbidden.iter().any(|flag| state.znode().flags.contains(*flag));
+        if forbids && !self.replay.is_on() {
             return Err(ZplError::NotPermitted { place: state.node.place() });
         }
         Ok(())
@@ -260,8 +261,8 @@ impl LiveFileSystem {
             WriteAt::End => size,
         };
         let place = state.node.place();
-        if offset < size && state.znode().flags.contains(FileFlags::APPENDONLY) {
-            return Err(ZplError::NotPermitted { place });
+        if offset < size {
+            self.check_flags(&state, &[FileFlags::APPENDONLY])?;
         }
         let room = MAX_SIZE.saturating_sub(offset);
         if room == 0 && !data.is_empty() {

@@ -42,7 +42,8 @@ impl DatasetSpace for HeadBudget {
 
 impl LiveFileSystem {
     /// Opens the file system of a head. It keeps within the space of the dataset and of the pool,
-    /// and behaves as the dataset's properties say from then on; `options` tell the rest.
+    /// and behaves as the dataset's properties say from then on; `options` tell the rest. What its
+    /// intent log has is replayed first.
     ///
     /// # Errors
     /// As [`LiveFileSystem::open`].
@@ -54,6 +55,8 @@ impl LiveFileSystem {
         let options = LiveOptions { space: Arc::new(pool.budget(dataset)), ..options };
         let engine = Arc::clone(pool.engine());
         let this = Self::open(dataset.objset().clone(), engine, options)?;
+        this.settings_changed(&dataset.settings());
+        this.replay_log(dataset)?;
         this.attach_log(pool.intent_log(dataset));
         let observer: Weak<Self> = Arc::downgrade(&this);
         dataset.observe(observer);

@@ -3,6 +3,7 @@
 
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
+use super::replay::LoggedObject;
 use super::tables::{FIRST_BLOCK_SIZE, INDIRECT_SHIFT};
 use super::values::{Split, Values};
 use crate::error::{Place, ZplError};
@@ -58,6 +59,8 @@ pub(super) struct NodeSeed<'a> {
     pub(super) target: Option<&'a [u8]>,
     pub(super) links: u64,
     pub(super) now: Timestamp,
+    /// What a log says about it, when it is made again.
+    pub(super) logged: Option<LoggedObject>,
 }
 
 impl NodeSeed<'_> {
@@ -103,6 +106,9 @@ impl NodeSeed<'_> {
         for time in [Attribute::Atime, Attribute::Mtime, Attribute::Ctime, Attribute::Crtime] {
             values.set_time(schema, time, self.now);
         }
+        if let Some(logged) = &self.logged {
+            values.set_time(schema, Attribute::Crtime, logged.create_time);
+        }
         values.set_u64(schema, Attribute::Links, self.links);
         if let Some(project) = self.project {
             values.set_u64(schema, Attribute::Projid, project);
@@ -126,6 +132,7 @@ pub(super) struct Draft {
     values: Values,
     split: Split,
     schema: Arc<Schema>,
+    logged: Option<LoggedObject>,
 }
 
 impl LiveFileSystem {
@@ -138,9 +145,9 @@ impl LiveFileSystem {
         let schema = self.schema.registered(&self.objset, &self.engine)?;
         let mut values = seed.values(&schema, Txg(0));
         complete(&mut values, &schema);
-        let slots = self.options().dnode_size.slots();
+        let slots = seed.logged.map_or(self.options().dnode_size.slots(), |logged| logged.slots);
         let (split, schema) = self.plan(self.place(seed.parent), &values, slots)?;
-        Ok(Draft { kind: seed.kind, slots, values, split, schema })
+        Ok(Draft { kind: seed.kind, slots, values, split, schema, logged: seed.logged })
     }
 
     /// Which attributes go where, and the schema with the layouts that this needs.
@@ -160,7 +167,7 @@ impl LiveFileSystem {
 }
 
 impl Draft {
-    /// Gives the file a number.
+    /// Gives the file a number: a free one, or the one that it had.
     pub(super) fn allocate(
         &self,
         file_system: &LiveFileSystem,
@@ -178,7 +185,9 @@ impl Draft {
             bonus: &[],
             slots: self.slots,
         };
-        Ok(file_system.objset.allocate(tx, new)?)
+        let Some(logged) = self.logged else { return Ok(file_system.objset.allocate(tx, new)?) };
+        let place = file_system.place(logged.object);
+        file_system.objset.claim(tx, logged.object, new)?.ok_or(ZplError::Exists { place })
     }
 
     /// Changes an attribute that has a value; its length stays.
@@ -193,7 +202,8 @@ impl Draft {
         tx: &dyn Transaction,
         object: LiveObject,
     ) -> Result<NodeState, ZplError> {
-        self.set_u64(Attribute::Gen, tx.txg().get());
+        let generation = self.logged.map_or(tx.txg().get(), |logged| logged.generation);
+        self.set_u64(Attribute::Gen, generation);
         let place = FileObject::place(&object);
         let corrupt = |source| ZplError::Corrupt { place, source };
         let encoded = self.values.encode(&self.schema, self.split).map_err(corrupt)?;

@@ -5,6 +5,7 @@ use super::new_file_system::Salts;
 use super::node::{LiveNode, NodeState, NodeTable};
 use super::options::LiveOptions;
 use super::quota::Quotas;
+use super::replay::Replay;
 use super::schema::LiveSchema;
 use super::tables::Table;
 use crate::directory::{
@@ -51,6 +52,7 @@ pub struct LiveFileSystem {
     pub(super) renaming: Mutex<()>,
     pub(super) streams: Streams,
     pub(super) quotas: Quotas,
+    pub(super) replay: Replay,
     salts: Mutex<Salts>,
     /// The intent log of the dataset.
     pub(super) log: OnceLock<HeadLog>,
@@ -81,6 +83,7 @@ impl LiveFileSystem {
             name_rules: NameRules::new(&master, reading.max_name),
             streams: Streams::new(reading.read_ahead.clone(), &reading.caches),
             quotas: Quotas::open(&objset)?,
+            replay: Replay::default(),
             nodes: NodeTable::default(),
             unlinked: Mutex::new(unlinked),
             renaming: Mutex::new(()),
@@ -171,7 +174,7 @@ impl LiveFileSystem {
     pub(super) fn node(&self, id: ObjectId) -> Result<Arc<LiveNode>, ZplError> {
         let node = self.nodes.get_or_open(id, || {
             let state = self.open_state(id)?;
-            if state.znode().flags.contains(FileFlags::XATTR) {
+            if state.znode().flags.contains(FileFlags::XATTR) && !self.replay.is_on() {
                 return Err(ZplError::NotFound { place: state.node.place() });
             }
             Ok(state)

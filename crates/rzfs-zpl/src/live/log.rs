@@ -39,7 +39,7 @@ pub(super) struct LoggedAttributes {
 }
 
 /// Flags that records can say, with their bits.
-const FLAG_BITS: [(FileFlags, u32); 14] = [
+pub(super) const FLAG_BITS: [(FileFlags, u32); 14] = [
     (FileFlags::READONLY, XattrBits::READONLY),
     (FileFlags::HIDDEN, XattrBits::HIDDEN),
     (FileFlags::SYSTEM, XattrBits::SYSTEM),
@@ -367,8 +367,8 @@ impl LiveFileSystem {
     /// Makes an operation durable before it is answered, where that is wanted of all.
     pub(super) fn commit_always(&self, object: ObjectId) -> Result<(), ZplError> {
         match self.options().sync_mode {
-            SyncMode::Always => self.commit(&[object]),
-            SyncMode::Standard | SyncMode::Disabled => Ok(()),
+            SyncMode::Always if !self.replay.is_on() => self.commit(&[object]),
+            _ => Ok(()),
         }
     }
 }

@@ -144,6 +144,7 @@ impl NewFileSystem {
             target: None,
             links: 2,
             now: self.now,
+            logged: None,
         };
         let values = seed.values(&schema, tx.txg());
         let split = values.split(&schema.registry, bonus_capacity(1));

@@ -381,6 +381,7 @@ impl LiveFileSystem {
             target: None,
             links: 1,
             now: self.options().clock.now(),
+            logged: self.replay.take_whiteout(),
         };
         self.draft(&seed, |_, _| {})
     }

@@ -164,6 +164,7 @@ impl LiveFileSystem {
             parent,
             flags: FileFlags::XATTR,
             links: 2,
+            logged: None,
             device: None,
             target: None,
             project: self.keeps_projects().then_some(owner.project.unwrap_or(0)),
@@ -184,6 +185,7 @@ impl LiveFileSystem {
             parent,
             flags: FileFlags::XATTR,
             links: 1,
+            logged: None,
             device: None,
             target: None,
             project: self.keeps_projects().then_some(owner.project.unwrap_or(0)),
@@ -322,6 +324,7 @@ impl LiveFileSystem {
             target: None,
             links: 1,
             now: self.options().clock.now(),
+            logged: None,
         };
         let Some(directory) = self.xattr_directory_of(state)? else {
             let Some(value) = value else {

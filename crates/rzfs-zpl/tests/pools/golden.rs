@@ -17,13 +17,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 /// A copy of a golden pool.
-struct Copy {
+pub(crate) struct Copy {
     dir: tempfile::TempDir,
     name: String,
 }
 
 impl Copy {
-    fn golden(name: &str) -> Option<Self> {
+    pub(crate) fn golden(name: &str) -> Option<Self> {
         let reference = ReferencePool::golden(name)?;
         let dir = tempfile::tempdir().unwrap();
         for image in reference.images().unwrap() {
@@ -40,7 +40,7 @@ impl Copy {
         Some(Self { name, ..copy })
     }
 
-    fn import(&self, options: &OpenOptions) -> Pool {
+    pub(crate) fn import(&self, options: &OpenOptions) -> Pool {
         let sources = [DeviceSource::Path(self.dir.path().to_owned())];
         let discovery = Discovery::search(&sources, options);
         let [found] = discovery.pools() else { panic!("not one pool") };
@@ -48,14 +48,14 @@ impl Copy {
         Pool::import(found, &options).unwrap()
     }
 
-    fn open(&self) -> LivePool {
+    pub(crate) fn open(&self) -> LivePool {
         let pool = self.import(&OpenOptions::new().access(Access::ReadWrite));
         let host = HostIdentity { id: 0, name: Some("here".to_owned()) };
         let environment = Arc::new(SystemEnvironment::new(host));
         LivePool::open(&pool, environment, &PoolOptions::default()).unwrap()
     }
 
-    fn judge(&self) {
+    pub(crate) fn judge(&self) {
         for options in [&["-bcc", "-e"][..], &["-dddd", "-e"], &["-y", "-e"]] {
             let Some(text) = zdb(self.dir.path(), &self.name, options) else {
                 eprintln!("SKIPPED: zdb of OpenZFS is not installed");

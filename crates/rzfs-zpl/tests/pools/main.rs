@@ -5,7 +5,11 @@ mod datasets;
 mod dedup;
 mod golden;
 mod intent_log;
+mod records;
+mod replay;
 mod space;
+#[path = "../golden/tree.rs"]
+mod tree;
 #[allow(dead_code, reason = "the tests of rzfs-fuse use the rest")]
 mod world;
 

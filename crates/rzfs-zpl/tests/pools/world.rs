@@ -222,6 +222,31 @@ impl World {
         Self::session(LivePool::open(&pool, environment(), pool_options).unwrap(), options)
     }
 
+    /// Opens the pool for writing, and the root file system of its dataset, which replays the
+    /// intent log.
+    pub(crate) fn open_logged(&self, options: LiveOptions, pool: &PoolOptions) -> Session {
+        let pool = self.claim_with(pool);
+        let root = pool.dataset_tree().unwrap().root().unwrap();
+        let live = pool.open_dataset(&root).unwrap();
+        let fs = LiveFileSystem::open_dataset(&pool, &live, options).unwrap();
+        Session { pool, fs }
+    }
+
+    /// Opens the pool for writing and exports it without a look at its file systems.
+    pub(crate) fn claim(&self) {
+        self.claim_with(&PoolOptions::default()).export().unwrap();
+    }
+
+    fn claim_with(&self, options: &PoolOptions) -> LivePool {
+        let pool = self.import(&OpenOptions::new().access(rzfs_blockdev::Access::ReadWrite));
+        LivePool::open(&pool, environment(), options).unwrap()
+    }
+
+    /// The image of a device.
+    pub(crate) fn image(&self, device: &str) -> PathBuf {
+        self.dir.join(device)
+    }
+
     /// The root file system as it is on disk.
     pub(crate) fn read(&self) -> FileSystem {
         let pool = self.import(&OpenOptions::new());

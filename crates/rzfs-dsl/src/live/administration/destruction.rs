@@ -12,11 +12,13 @@ use crate::live::mos::number_key;
 use crate::live::space::{SpaceDelta, SpaceTier};
 use crate::live::{LiveError, LivePool};
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use rzfs_dmu::Objset;
+use rzfs_dmu::intent_log::owned_blocks;
 use rzfs_dmu::live::Transaction;
 use rzfs_format::bookmark::BookmarkRecord;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::features::Feature;
-use rzfs_format::{FormatError, ObjectId};
+use rzfs_format::{FormatError, ObjectId, ObjsetId};
 
 /// Words of a bookmark that needs no feature but that of bookmarks.
 const BOOKMARK_V1_WORDS: usize = 3;
@@ -65,6 +67,7 @@ impl TaskContext<'_> {
         if let Some(list) = head.deadlist {
             deadlist::destroy(&self.mos, &mut self.state.features, list)?;
         }
+        self.free_log(&place, &head)?;
         self.free_contents(&place, &head)?;
         self.destroy_head(&place, &head)?;
         self.destroy_dir(&place)?;
@@ -135,6 +138,24 @@ impl TaskContext<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Frees the intent log, which is not among the dataset's own blocks.
+    fn free_log(&mut self, place: &Place, head: &DslDataset) -> Result<(), TaskError> {
+        if head.root.is_hole() {
+            return Ok(());
+        }
+        let pipeline = self.mos.objset().pipeline();
+        let id = ObjsetId(place.head.get());
+        let objset = Objset::open(pipeline, id, &head.root, None);
+        let blocks = match objset.and_then(|objset| objset.log_header()) {
+            Ok(header) => owned_blocks(pipeline, id, &header),
+            Err(error) => {
+                tracing::warn!(dataset = place.name, %error, "the intent log is lost");
+                return Ok(());
+            }
+        };
+        Ok(blocks.iter().try_for_each(|pointer| self.free(pointer))?)
     }
 
     /// Frees the blocks that only the dataset has, or has them freed in the background.

@@ -1,0 +1,290 @@
+//! Claiming intent logs when a pool is opened for writing (spec 05, section 12.1).
+//!
+//! What was logged after the last txg on disk lies in space that this txg has as free. Before
+//! anything is written, the logs of all heads are followed; the first txg allocates what they
+//! consist of and notes in their headers how far they reach. From then on they wait for whoever
+//! replays them. No key is needed for that.
+
+use super::pool::Inner;
+use super::{LivePool, NotWritable};
+use crate::dataset::Dataset;
+use crate::pool::Pool;
+use rzfs_dmu::BlockError;
+use rzfs_dmu::intent_log::{ChainEnd, LogBlock, LogChain, OwnedBlocks, owned_blocks};
+use rzfs_format::zil::{RecordKind, ZilFlags, ZilHeader};
+use rzfs_format::{BlockPointer, Dva, ObjsetId, Txg};
+use rzfs_vdev::VdevError;
+use rzfs_vdev::config::AllocationBias;
+
+/// Txgs by which a log can be ahead of its pool. Only a pool that was frozen for a test is ahead
+/// by more than three.
+const MAX_AHEAD: u64 = 1 << 32;
+/// Levels of gang headers that are followed.
+const MAX_GANG_DEPTH: u32 = 16;
+
+/// What becomes of the logs of a pool in its first txg.
+#[derive(Debug)]
+pub(super) struct LogClaims {
+    heads: Vec<HeadClaim>,
+    /// The youngest block's txg: the first txg comes after it.
+    last_birth: Txg,
+}
+
+/// What becomes of the log of one head.
+#[derive(Debug)]
+struct HeadClaim {
+    dataset: Dataset,
+    header: ZilHeader,
+    /// Space that is to be allocated.
+    claimed: Vec<Dva>,
+    /// Blocks of a log that is dropped.
+    frees: Vec<BlockPointer>,
+}
+
+/// How far a log was followed.
+#[derive(Debug, Default)]
+struct Extent {
+    blocks: u64,
+    records: u64,
+    block_seq: u64,
+    record_seq: u64,
+}
+
+/// Follows the log of one head.
+struct Claimant<'a> {
+    pool: &'a Pool,
+    /// The first txg that is not on disk.
+    first: Txg,
+    owned: OwnedBlocks,
+    claimed: Vec<Dva>,
+    last_birth: Txg,
+    extent: Extent,
+}
+
+/// Why a log is not followed any further.
+enum Stop {
+    /// What comes next is not there: the log ends.
+    Ends,
+    /// A device is missing.
+    MissingDevice,
+    /// It says something that this software does not replay.
+    Unsupported(RecordKind),
+}
+
+impl LogClaims {
+    /// Follows the logs of all heads.
+    pub(super) fn plan(pool: &Pool) -> Result<Self, NotWritable> {
+        let drops_logs = lacks_log_device(pool);
+        let mut claims = Self { heads: Vec::new(), last_birth: pool.txg() };
+        let root = pool.datasets().root()?;
+        for dataset in std::iter::once(root.clone()).chain(root.descendants()?) {
+            let objset = dataset.open_locked()?;
+            let name = || dataset.name().to_owned();
+            let header = objset.log_header();
+            let header =
+                header.map_err(|source| NotWritable::LogHeader { dataset: name(), source })?;
+            if header.first.is_hole() {
+                continue;
+            }
+            let claim = match (drops_logs, header.claim_txg) {
+                (true, _) => Some(drop_log(pool, &dataset, objset.id(), &header)),
+                (false, None) => {
+                    let claim = claim_log(pool, &dataset, objset.id(), header)?;
+                    claim.map(|(claim, birth)| {
+                        claims.last_birth = claims.last_birth.max(birth);
+                        claim
+                    })
+                }
+                (false, Some(_)) => None,
+            };
+            claims.heads.extend(claim);
+        }
+        Ok(claims)
+    }
+
+    /// The last txg before the first that the pool may write.
+    pub(super) const fn last_birth(&self) -> Txg {
+        self.last_birth
+    }
+}
+
+/// Whether a log device is missing, and the pool was imported all the same: then what logs say is
+/// given up, as a log without an end is worse than none.
+fn lacks_log_device(pool: &Pool) -> bool {
+    let mut logs =
+        pool.vdevs().top_levels().filter(|top| top.allocation_bias() == Some(AllocationBias::Log));
+    logs.any(|top| !top.health().is_usable())
+}
+
+/// Drops a log. What was never claimed is free already.
+fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader) -> HeadClaim {
+    let synced = pool.txg();
+    let is_there = |pointer: &BlockPointer| {
+        let vdevs = pool.vdevs();
+        let mut dvas = pointer.dvas();
+        dvas.all(|dva| vdevs.top_level(dva.vdev()).is_some_and(|top| top.health().is_usable()))
+    };
+    let mut frees = owned_blocks(pool.pipeline(), objset, header);
+    frees.retain(|pointer| pointer.logical_birth() <= synced && is_there(pointer));
+    tracing::warn!(dataset = dataset.name(), "the intent log is dropped: a log device is missing");
+    let (dataset, header) = (dataset.clone(), ZilHeader::default());
+    HeadClaim { dataset, header, claimed: Vec::new(), frees }
+}
+
+/// Follows a log that nobody has claimed; `None` if it is but a block that was set aside for the
+/// first record.
+fn claim_log(
+    pool: &Pool,
+    dataset: &Dataset,
+    objset: ObjsetId,
+    header: ZilHeader,
+) -> Result<Option<(HeadClaim, Txg)>, NotWritable> {
+    let mut claimant = Claimant {
+        pool,
+        first: pool.txg().next(),
+        owned: OwnedBlocks::default(),
+        claimed: Vec::new(),
+        last_birth: Txg(0),
+        extent: Extent::default(),
+    };
+    let mut chain = LogChain::new(pool.pipeline(), objset, &header);
+    let mut stop = None;
+    for block in chain.by_ref() {
+        if let Err(reason) = claimant.take_block(&block) {
+            stop = Some(reason);
+            break;
+        }
+    }
+    let name = dataset.name().to_owned();
+    match (stop, chain.end()) {
+        (Some(Stop::MissingDevice), _) => return Err(NotWritable::MissingLog { dataset: name }),
+        (Some(Stop::Unsupported(kind)), _) => {
+            return Err(NotWritable::LogRecord { dataset: name, kind: kind.name() });
+        }
+        (_, Some(ChainEnd::Unreadable { source, .. })) if is_missing(source) => {
+            return Err(NotWritable::MissingLog { dataset: name });
+        }
+        (_, Some(end @ (ChainEnd::Pointer(_) | ChainEnd::Damaged { .. } | ChainEnd::TooLong))) => {
+            tracing::warn!(dataset = name, %end, "the intent log is damaged");
+        }
+        _ => {}
+    }
+    let Claimant { first, claimed, last_birth, extent, .. } = claimant;
+    let is_idle = extent.records == 0 && extent.blocks == 1 && claimed.is_empty();
+    if is_idle && !header.flags.has(ZilFlags::REPLAY_NEEDED) {
+        return Ok(None);
+    }
+    let header = extent.header(header, first);
+    Ok(Some((
+        HeadClaim { dataset: dataset.clone(), header, claimed, frees: Vec::new() },
+        last_birth,
+    )))
+}
+
+impl Extent {
+    /// The header of the log, now that it is claimed.
+    fn header(&self, old: ZilHeader, first: Txg) -> ZilHeader {
+        if self.blocks == 0 {
+            return ZilHeader::default();
+        }
+        let needs_replay = self.records > 0 || self.blocks > 1;
+        let replay = if needs_replay { ZilFlags::REPLAY_NEEDED } else { 0 };
+        ZilHeader {
+            claim_txg: Some(first),
+            claimed_block_seq: self.block_seq,
+            claimed_record_seq: self.record_seq,
+            flags: ZilFlags(old.flags.0 | ZilFlags::CLAIMED_RECORD_SEQ_VALID | replay),
+            ..old
+        }
+    }
+}
+
+impl Claimant<'_> {
+    fn take_block(&mut self, block: &LogBlock) -> Result<(), Stop> {
+        self.take(&block.pointer)?;
+        self.extent.blocks += 1;
+        self.extent.block_seq = block.seq();
+        for record in block.records() {
+            if record.kind == Some(RecordKind::CloneRange) {
+                return Err(Stop::Unsupported(RecordKind::CloneRange));
+            }
+            if let Some(data) = record.data_pointer() {
+                self.take_data(&data)?;
+            }
+            self.extent.records += 1;
+            self.extent.record_seq = self.extent.record_seq.max(record.seq);
+        }
+        Ok(())
+    }
+
+    /// Takes the data of a write that lies outside of the log: without it the log ends here.
+    fn take_data(&mut self, pointer: &BlockPointer) -> Result<(), Stop> {
+        if pointer.is_embedded() || pointer.logical_birth() < self.first {
+            return Ok(());
+        }
+        if pointer.validate().is_err() {
+            return Err(Stop::Ends);
+        }
+        match self.pool.pipeline().read_stored(&[pointer]).pop() {
+            Some(Ok(_)) => self.take(pointer),
+            Some(Err(error)) if is_missing(&error) => Err(Stop::MissingDevice),
+            _ => Err(Stop::Ends),
+        }
+    }
+
+    /// Takes a block, if it is younger than the pool.
+    fn take(&mut self, pointer: &BlockPointer) -> Result<(), Stop> {
+        let birth = pointer.logical_birth();
+        if birth.get().saturating_sub(self.first.get()) > MAX_AHEAD {
+            return Err(Stop::Ends);
+        }
+        if birth < self.first {
+            return Ok(());
+        }
+        let known = self.owned.blocks().len();
+        self.owned.add(pointer);
+        if self.owned.blocks().len() > known {
+            self.claim(pointer, MAX_GANG_DEPTH)?;
+            self.last_birth = self.last_birth.max(birth);
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, pointer: &BlockPointer, depth: u32) -> Result<(), Stop> {
+        self.claimed.extend(pointer.dvas());
+        if !pointer.is_gang() {
+            return Ok(());
+        }
+        let depth = depth.checked_sub(1).ok_or(Stop::Ends)?;
+        let members = self.pool.pipeline().gang_members(pointer).map_err(|_| Stop::Ends)?;
+        members.iter().try_for_each(|member| self.claim(member, depth))
+    }
+}
+
+/// Whether a block cannot be read because devices are not there.
+const fn is_missing(error: &BlockError) -> bool {
+    matches!(error, BlockError::Device(VdevError::Unavailable { .. }))
+}
+
+impl Inner {
+    /// Claims logs in the first txg, before anything else is allocated.
+    pub(super) fn claim_logs(&self, claims: LogClaims) -> Result<(), NotWritable> {
+        if claims.heads.is_empty() {
+            return Ok(());
+        }
+        let stopped = |_| NotWritable::from(super::LiveError::Suspended { reason: None });
+        let tx = self.engine.begin_unthrottled(&[]).map_err(stopped)?;
+        for claim in claims.heads {
+            for dva in &claim.claimed {
+                self.allocator.claim(*dva, tx.txg()).map_err(|source| NotWritable::LogSpace {
+                    dataset: claim.dataset.name().to_owned(),
+                    source: Box::new(source),
+                })?;
+            }
+            let head = LivePool::open_head(&claim.dataset, self.has_lz4)?;
+            self.open_account(&claim.dataset)?;
+            self.add_dataset(head).change_log(&tx, claim.header, &claim.frees);
+        }
+        Ok(())
+    }
+}

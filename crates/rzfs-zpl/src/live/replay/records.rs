@@ -1,0 +1,197 @@
+//! Records and the operations that they say.
+
+use super::super::attributes::AttributeChange;
+use super::super::contents::{Allocation, WriteAt};
+use super::super::creation::Caller;
+use super::super::file_system::LiveFileSystem;
+use super::super::renaming::{Named, RenameMode};
+use super::Outcome;
+use crate::error::ZplError;
+use bytes::Bytes;
+use rzfs_dmu::BlockRequest;
+use rzfs_dmu::DmuError;
+use rzfs_format::units::Bookmark;
+use rzfs_format::zil::{Body, RecordKind, Rename, Write};
+use rzfs_format::znode::Timestamp;
+use rzfs_format::{Level, ObjectId};
+
+/// Whether doing a record twice is the same as doing it once. Then it may take several
+/// transactions, and is noted as done after the last of them.
+pub(super) const fn is_repeatable(kind: RecordKind) -> bool {
+    is_out_of_order(kind)
+}
+
+/// Whether a record can be logged after a later removal of its file: those of one file keep their
+/// order, but not those of several files.
+const fn is_out_of_order(kind: RecordKind) -> bool {
+    matches!(
+        kind,
+        RecordKind::Write
+            | RecordKind::Write2
+            | RecordKind::Truncate
+            | RecordKind::SetAttr
+            | RecordKind::AclV0
+            | RecordKind::Acl
+            | RecordKind::SetXattr
+            | RecordKind::CloneRange
+    )
+}
+
+/// When the operation was done, if the record says so.
+pub(super) fn time_of(body: &Body<'_>) -> Option<Timestamp> {
+    match body {
+        Body::Create(create) => Some(create.new.create_time),
+        Body::CreateAcl(create) => Some(create.new.create_time),
+        Body::Rename(Rename { whiteout: Some(whiteout), .. }) => Some(whiteout.0.create_time),
+        _ => None,
+    }
+}
+
+impl LiveFileSystem {
+    /// Does what a record says.
+    pub(super) fn perform_record(
+        &self,
+        kind: RecordKind,
+        body: &Body<'_>,
+    ) -> Result<Outcome, ZplError> {
+        if is_out_of_order(kind)
+            && let Some(object) = object_of(body)
+            && let Err(error) = self.node(object)
+        {
+            return if error.is_missing() { Ok(Outcome::Skipped) } else { Err(error) };
+        }
+        match body {
+            Body::Create(create) => self.replay_create(kind, create)?,
+            Body::CreateAcl(_) | Body::Acl { .. } => {
+                let object = object_of(body).unwrap_or_default();
+                let what = "an access control list in a log";
+                return Err(ZplError::Unsupported { place: self.place(object), what });
+            }
+            Body::Remove { directory, name } => match kind {
+                RecordKind::Rmdir => self.rmdir(*directory, name)?,
+                _ => self.unlink(*directory, name)?,
+            },
+            Body::Link { directory, object, name } => {
+                self.link(*object, *directory, name)?;
+            }
+            Body::Rename(rename) => self.replay_rename(kind, rename)?,
+            Body::Write(write) => self.replay_write(kind, write)?,
+            Body::Truncate { object, offset, length } => {
+                self.replay_truncate(*object, *offset, *length)?;
+            }
+            Body::SetAttr(change) => self.replay_set_attributes(change)?,
+            Body::SetXattr(change) => self.replay_set_xattr(change)?,
+            Body::CloneRange(clone) => {
+                let place = self.place(clone.object);
+                return Err(ZplError::Unsupported { place, what: "cloning blocks from a log" });
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn replay_rename(&self, kind: RecordKind, rename: &Rename<'_>) -> Result<(), ZplError> {
+        let from = Named { directory: rename.from_directory, name: rename.from };
+        let to = Named { directory: rename.to_directory, name: rename.to };
+        let mut caller = Caller::SUPERUSER;
+        let mode = match (kind, rename.whiteout) {
+            (RecordKind::RenameExchange, _) => RenameMode::Exchange,
+            (RecordKind::RenameWhiteout, Some(whiteout)) => {
+                let new = whiteout.0;
+                let place = self.place(rename.from_directory);
+                caller = Caller {
+                    uid: super::attributes::local_id(place, new.uid)?,
+                    gid: super::attributes::local_id(place, new.gid)?,
+                    ..caller
+                };
+                self.replay.state.lock().whiteout = Some(self.logged_object(&new)?);
+                RenameMode::Whiteout
+            }
+            _ => RenameMode::Replace,
+        };
+        self.rename(from, to, mode, caller)
+    }
+
+    fn replay_write(&self, kind: RecordKind, write: &Write<'_>) -> Result<(), ZplError> {
+        let end = write.offset.saturating_add(write.length);
+        if kind == RecordKind::Write2 {
+            return self.extend_to(write.object, end);
+        }
+        if !write.is_indirect() {
+            return self.write_all(write.object, write.offset, write.data);
+        }
+        let size = self.attributes(write.object)?.size.max(end);
+        let (start, data) = self.logged_data(write)?;
+        // The block reaches beyond the end of the file, and has zeros there.
+        let inside = usize::try_from(size.saturating_sub(start)).unwrap_or(usize::MAX);
+        self.write_all(write.object, start, data.get(..inside).unwrap_or(&data))?;
+        self.extend_to(write.object, end)
+    }
+
+    /// The data of a write that lies outside of the log, and where in the file it goes.
+    fn logged_data(&self, write: &Write<'_>) -> Result<(u64, Bytes), ZplError> {
+        let pointer = &write.pointer;
+        let bookmark = Bookmark {
+            objset: self.objset.id(),
+            object: write.object,
+            level: Level::ZIL,
+            ..Bookmark::default()
+        };
+        let invalid = ZplError::Invalid {
+            place: self.place(write.object),
+            problem: "a logged block that is too short",
+        };
+        let block_size = pointer.logical_size();
+        if pointer.is_hole() {
+            let len = usize::try_from(write.length).ok().filter(|len| *len <= MAX_HOLE);
+            return Ok((write.offset, vec![0; len.ok_or(invalid)?].into()));
+        }
+        let request = BlockRequest { pointer, bookmark, key: None };
+        let read = self.objset.pipeline().read(request);
+        let data = read.map_err(|source| DmuError::Block { bookmark, source })?.data;
+        if write.length >= block_size {
+            let len = usize::try_from(write.length).ok().filter(|len| *len <= data.len());
+            return Ok((write.offset, data.slice(..len.ok_or(invalid)?)));
+        }
+        Ok((write.offset - write.offset % block_size.max(1), data))
+    }
+
+    fn write_all(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ZplError> {
+        let (_, written) = self.write(object, WriteAt::Offset(offset), data, Caller::SUPERUSER)?;
+        if written < data.len() {
+            return Err(ZplError::NoSpace { objset: self.objset.id() });
+        }
+        Ok(())
+    }
+
+    /// Makes a file so long at least.
+    fn extend_to(&self, object: ObjectId, end: u64) -> Result<(), ZplError> {
+        if self.attributes(object)?.size >= end {
+            return Ok(());
+        }
+        let change = AttributeChange { size: Some(end), ..AttributeChange::default() };
+        self.set_attributes(object, &change, Caller::SUPERUSER).map(drop)
+    }
+
+    fn replay_truncate(&self, object: ObjectId, offset: u64, length: u64) -> Result<(), ZplError> {
+        if length == 0 {
+            let change = AttributeChange { size: Some(offset), ..AttributeChange::default() };
+            return self.set_attributes(object, &change, Caller::SUPERUSER).map(drop);
+        }
+        self.allocate(object, offset, length, Allocation::Punch, Caller::SUPERUSER)
+    }
+}
+
+/// Longest run of zeros that a record can say: a record is of one block.
+const MAX_HOLE: usize = 16 << 20;
+
+/// The file that a record is about.
+fn object_of(body: &Body<'_>) -> Option<ObjectId> {
+    match body {
+        Body::Write(write) => Some(write.object),
+        Body::Truncate { object, .. } | Body::Acl { object, .. } => Some(*object),
+        Body::SetAttr(change) => Some(change.object),
+        Body::SetXattr(change) => Some(change.object),
+        Body::CloneRange(clone) => Some(clone.object),
+        _ => None,
+    }
+}

@@ -1,0 +1,106 @@
+//! Pools that were never exported: what is in their intent logs is there once they are opened.
+
+use crate::golden::Copy;
+use crate::tree::FileSystemTree;
+use rzfs_blockdev::OpenOptions;
+use rzfs_dsl::live::LivePool;
+use rzfs_format::ObjectId;
+use rzfs_testkit::{Listing, Observed, ReferencePool, Tree, differences};
+use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
+use rzfs_zpl::{FileSystem, FileSystemOptions};
+
+/// Opens all file systems for writing, which replays their logs.
+fn open_all(pool: &LivePool) {
+    let root = pool.dataset_tree().unwrap().root().unwrap();
+    for dataset in std::iter::once(root.clone()).chain(root.descendants().unwrap()) {
+        let live = pool.open_dataset(&dataset).unwrap();
+        let options = LiveOptions::new(FileSystemOptions::default(), 42);
+        let fs = LiveFileSystem::open_dataset(pool, &live, options).unwrap();
+        fs.drain_unlinked().unwrap();
+        assert!(live.objset().log_header().unwrap().first.is_hole(), "{}", dataset.name());
+    }
+}
+
+/// A tree without the times of changes, which logs do not tell.
+struct Timeless<'a>(FileSystemTree<'a>);
+
+impl Tree for Timeless<'_> {
+    type Node = ObjectId;
+
+    fn root(&self) -> Result<ObjectId, String> {
+        self.0.root()
+    }
+
+    fn list(&self, directory: &ObjectId) -> Result<Listing<ObjectId>, String> {
+        self.0.list(directory)
+    }
+
+    fn observe(&self, node: &ObjectId) -> Result<Observed, String> {
+        Ok(Observed { mtime: 0, ..self.0.observe(node)? })
+    }
+
+    fn target(&self, node: &ObjectId) -> Result<Vec<u8>, String> {
+        self.0.target(node)
+    }
+
+    fn contents(&self, node: &ObjectId, sink: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        self.0.contents(node, sink)
+    }
+
+    fn xattr(&self, node: &ObjectId, name: &[u8]) -> Result<Vec<u8>, String> {
+        self.0.xattr(node, name)
+    }
+}
+
+/// What differs from what OpenZFS showed before the crash.
+fn differences_of(copy: &Copy) -> Vec<String> {
+    let manifest = ReferencePool::golden("g24-zil").unwrap().manifest().unwrap();
+    let pool = copy.import(&OpenOptions::new());
+    let mut found = Vec::new();
+    for (name, expected) in manifest.datasets() {
+        let dataset = pool.datasets().open(name).unwrap();
+        let fs = FileSystem::of_dataset(&dataset, pool.version()).unwrap();
+        let mut expected = expected.clone();
+        expected.entries.values_mut().for_each(|entry| entry.mtime = 0);
+        found.extend(differences(&expected, &Timeless(FileSystemTree(&fs))));
+    }
+    found
+}
+
+#[test]
+fn the_log_of_a_frozen_pool_is_replayed() {
+    let Some(copy) = Copy::golden("g24-zil") else { return };
+    assert!(!differences_of(&copy).is_empty(), "there is nothing to replay");
+    let pool = copy.open();
+    open_all(&pool);
+    pool.export().unwrap();
+    assert_eq!(differences_of(&copy), Vec::<String>::new());
+    copy.judge();
+}
+
+#[test]
+fn a_claimed_log_waits_for_whoever_opens_the_file_system() {
+    let Some(copy) = Copy::golden("g24-zil") else { return };
+    for _ in 0..2 {
+        copy.open().export().unwrap();
+        copy.judge();
+        assert!(!differences_of(&copy).is_empty());
+    }
+    let pool = copy.open();
+    open_all(&pool);
+    drop(pool);
+    assert_eq!(differences_of(&copy), Vec::<String>::new());
+    copy.judge();
+}
+
+#[test]
+fn a_dataset_takes_its_log_with_it() {
+    let Some(copy) = Copy::golden("g24-zil") else { return };
+    let pool = copy.open();
+    pool.destroy_dataset("g24/fs").unwrap();
+    for _ in 0..6 {
+        pool.sync().unwrap();
+    }
+    pool.export().unwrap();
+    copy.judge();
+}
