@@ -15,9 +15,11 @@
 mod environment;
 mod point;
 mod recording;
+mod synced;
 mod workload;
 
 pub use environment::ReplayedEnvironment;
 pub use point::{CrashCase, CrashImages, Depth};
 pub use recording::Recording;
+pub use synced::SyncedRecording;
 pub use workload::Workload;

@@ -3,11 +3,12 @@
 //! Each writer has a directory. Its step `n` makes the file `n`, writes it, and removes the file
 //! `n - KEPT`. So whatever a crash leaves, a directory has the files of successive steps, all of
 //! them whole but the last one. What was on disk when the pool said so is in a journal outside of
-//! it, and has to be there.
+//! it, and has to be there. The first writer waits for each of its steps, which makes it durable by
+//! the intent log, and notes it there itself.
 
 use crate::fill::noise;
 use crate::view::{View, record};
-use crate::{Files, OpenPool, PoolFiles, ProofError, Settings, read_dataset, walk};
+use crate::{Files, OpenPool, PoolFiles, ProofError, Settings, walk};
 use rzfs_hostile::Random;
 use rzfs_testkit::{EntryKind, FileSystemManifest};
 use rzfs_zpl::live::LiveFileSystem;
@@ -26,6 +27,10 @@ const KEPT: u64 = 40;
 const LARGEST: u64 = 300_000;
 /// How long a transaction group stays open, so that several are cut off at a time.
 const TIMEOUT: Duration = Duration::from_millis(150);
+/// How long nobody asks for a group to be written.
+const BETWEEN_SYNCS: Duration = Duration::from_millis(300);
+/// The writer that waits for each of its steps.
+const WAITING: u64 = 0;
 
 fn directory(writer: u64) -> String {
     format!("writer-{writer}")
@@ -54,7 +59,8 @@ pub fn write_until_killed(files: &PoolFiles, journal: &Path) -> Result<(), Proof
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (writer, step) in (0..WRITERS).zip(&steps) {
-            threads.push(scope.spawn(move || write(fs, writer, step)));
+            let journal = (writer == WAITING).then_some(journal);
+            threads.push(scope.spawn(move || write(fs, writer, step, journal)));
         }
         note(&open, journal, &steps)?;
         threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
@@ -77,12 +83,22 @@ fn first_step(fs: &LiveFileSystem, writer: u64) -> Result<u64, ProofError> {
     Ok(last)
 }
 
-fn write(fs: &LiveFileSystem, writer: u64, next: &AtomicU64) -> Result<(), ProofError> {
+/// Makes step after step; notes each of them when it is durable, if there is a journal for that.
+fn write(
+    fs: &LiveFileSystem,
+    writer: u64,
+    next: &AtomicU64,
+    journal: Option<&Path>,
+) -> Result<(), ProofError> {
     let files = Files(fs);
     loop {
         let step = next.load(Ordering::Relaxed);
         let path = |step: u64| format!("{}/{step}", directory(writer));
         files.put(&path(step), &contents(writer, step))?;
+        if let Some(journal) = journal {
+            fs.commit_all().map_err(|source| ProofError::at(&path(step), source))?;
+            append(journal, &format!("{writer} {}\n", step + 1))?;
+        }
         next.store(step + 1, Ordering::Release);
         if let Some(old) = step.checked_sub(KEPT)
             && files.find(&path(old)).is_ok()
@@ -101,9 +117,14 @@ fn note(open: &OpenPool, journal: &Path, steps: &[AtomicU64]) -> Result<(), Proo
             .zip(done)
             .map(|(writer, step): (u64, u64)| format!("{writer} {step}\n"))
             .collect();
-        let file = File::options().create(true).append(true).open(journal);
-        file.and_then(|mut file| file.write_all(lines.as_bytes())).map_err(ProofError::Journal)?;
+        append(journal, &lines)?;
+        std::thread::sleep(BETWEEN_SYNCS);
     }
+}
+
+fn append(journal: &Path, lines: &str) -> Result<(), ProofError> {
+    let file = File::options().create(true).append(true).open(journal);
+    file.and_then(|mut file| file.write_all(lines.as_bytes())).map_err(ProofError::Journal)
 }
 
 /// What is wrong with a pool whose writers were killed.
@@ -111,14 +132,21 @@ fn note(open: &OpenPool, journal: &Path, steps: &[AtomicU64]) -> Result<(), Proo
 /// # Errors
 /// It cannot be looked at.
 pub fn look_at(files: &PoolFiles, journal: &Path) -> Result<Option<String>, ProofError> {
-    let pool = files.read(&Settings::default())?;
-    let seen = record(&read_dataset(&pool, files.name())?)?;
+    let settings = Settings::default();
+    let seen = {
+        // What the intent log has is there once the pool is opened for writing.
+        let open = files.open(&settings)?;
+        open.sync()?;
+        record(&**open.root()?.1)?
+    };
+    let pool = files.read(&settings)?;
     let journal = std::fs::read_to_string(journal).unwrap_or_default();
     for writer in 0..WRITERS {
-        let noted = journal.lines().rev().find_map(|line| {
+        let noted = journal.lines().filter_map(|line| {
             let (who, step) = line.split_once(' ')?;
             (who.parse() == Ok(writer)).then(|| step.parse().ok())?
         });
+        let noted = noted.max();
         if let Some(finding) = wrong_with(writer, &seen, noted.unwrap_or(0)) {
             return Ok(Some(format!("writer {writer}: {finding}")));
         }

@@ -154,7 +154,7 @@ impl Logged {
     }
 
     /// Writes the log, replays it, lets `check` look, and has the pool judged.
-    fn finish(self, check: impl FnOnce(&LiveFileSystem)) {
+    fn finish(self, check: impl Fn(&LiveFileSystem)) {
         self.log.write(&self.image(), 5);
         let session = self.replay();
         check(&session.fs);

@@ -1,0 +1,241 @@
+//! Crashes of programs that wait for what they do: whatever a crash leaves, what somebody has
+//! waited for is there once the intent log is replayed.
+//!
+//! ```text
+//! change, change, commit ─ acknowledged: all of it      change ─ maybe, maybe not
+//! ──────────────────────────────────────────────┬───────────────┬─────> moments
+//!                                    the last one before the crash
+//! ```
+//! After a crash each file is as it was when it was acknowledged the last time, but for those that
+//! were changed since.
+
+use super::workload::Workload;
+use crate::fill::noise;
+use crate::view::{differences, record};
+use crate::{Files, OpenPool, ProofError, open_for_reading, walk};
+use rzfs_blockdev::simulated::{CompletionOrder, History, Loss, Moment};
+use rzfs_blockdev::{Access, BlockDevice, MemoryDevice, SimulatedDevice, Simulation};
+use rzfs_dsl::import::DeviceSource;
+use rzfs_hostile::Random;
+use rzfs_testkit::FileSystemManifest;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Changes of one run.
+const CHANGES: u64 = 90;
+/// Every so many changes a transaction group is closed, without anybody waiting for it.
+const GROUP_EVERY: u64 = 17;
+/// Directories that files are in.
+const DIRECTORIES: u64 = 3;
+/// Files of a directory.
+const FILES: u64 = 6;
+/// Most differences that are told.
+const TOLD: usize = 5;
+
+/// What somebody waited for.
+#[derive(Debug)]
+struct Acknowledged {
+    /// When the wait was over.
+    at: Moment,
+    /// Changes before.
+    changes: usize,
+    /// What users saw then.
+    seen: FileSystemManifest,
+}
+
+/// A change, as far as it matters for what a crash may leave of it.
+#[derive(Debug)]
+struct Change {
+    /// It had not begun before.
+    begun: Moment,
+    paths: BTreeSet<Vec<u8>>,
+}
+
+/// A run of changes, some of which are waited for, with every write that it made.
+#[derive(Debug)]
+pub struct SyncedRecording {
+    workload: Workload,
+    seed: u64,
+    histories: Vec<(String, History)>,
+    moments: Vec<Moment>,
+    changes: Vec<Change>,
+    acknowledged: Vec<Acknowledged>,
+}
+
+/// What users see, but for the times of changes, which logs do not tell.
+fn see(open: &OpenPool) -> Result<FileSystemManifest, ProofError> {
+    let (_, fs) = open.root()?;
+    let mut seen = record(&**fs)?;
+    seen.entries.values_mut().for_each(|entry| entry.mtime = 0);
+    Ok(seen)
+}
+
+impl SyncedRecording {
+    /// Makes changes to a new pool of the workload's shape.
+    ///
+    /// # Errors
+    /// They cannot be carried out.
+    pub fn make(workload: Workload, seed: u64) -> Result<Self, ProofError> {
+        let (shape, settings) = (workload.shape(), workload.settings(seed));
+        let simulation = Simulation::new(seed);
+        let size = usize::try_from(shape.device_size).unwrap_or(0);
+        let devices: BTreeMap<_, Arc<SimulatedDevice>> = shape
+            .devices()
+            .map(|letter| (letter, Arc::new(simulation.device(letter, vec![0; size]))))
+            .collect();
+        for device in devices.values() {
+            device.set_order(CompletionOrder::Shuffled);
+        }
+        let as_blocks = devices
+            .iter()
+            .map(|(letter, device)| (*letter, Arc::clone(device) as Arc<dyn BlockDevice>));
+        let open = OpenPool::create(&shape, &as_blocks.collect(), &settings)?;
+        let files = Files(open.root()?.1);
+        for directory in 0..DIRECTORIES {
+            files.mkdir(&format!("d{directory}"))?;
+        }
+        open.sync()?;
+        let begun = simulation.now();
+        let seen = see(&open)?;
+        let mut run = Self {
+            workload,
+            seed,
+            histories: Vec::new(),
+            moments: Vec::new(),
+            changes: Vec::new(),
+            acknowledged: vec![Acknowledged { at: begun, changes: 0, seen }],
+        };
+        run.play(&open, &simulation)?;
+        drop(open);
+        run.histories = devices
+            .into_iter()
+            .map(|(letter, device)| (letter.to_owned(), device.history()))
+            .collect();
+        run.moments = run.histories.iter().flat_map(|(_, history)| history.moments()).collect();
+        run.moments.retain(|moment| *moment >= begun);
+        run.moments.sort_unstable();
+        run.moments.dedup();
+        Ok(run)
+    }
+
+    /// At how many moments crashes can differ.
+    #[must_use]
+    pub fn moments(&self) -> usize {
+        self.moments.len()
+    }
+
+    /// How often somebody waited.
+    #[must_use]
+    pub fn waits(&self) -> usize {
+        self.acknowledged.len()
+    }
+
+    fn play(&mut self, open: &OpenPool, simulation: &Simulation) -> Result<(), ProofError> {
+        let (_, fs) = open.root()?;
+        for number in 0..CHANGES {
+            let mut random = Random::of_place(self.seed, &[number]);
+            let begun = simulation.now();
+            let paths = change(&Files(fs), number, &mut random)?;
+            self.changes.push(Change { begun, paths });
+            if number % GROUP_EVERY == GROUP_EVERY - 1 {
+                let _ = fs.request_sync();
+            }
+            if random.below(3) > 0 {
+                fs.commit_all().map_err(|source| ProofError::at("", source))?;
+                let (at, changes) = (simulation.now(), self.changes.len());
+                self.acknowledged.push(Acknowledged { at, changes, seen: see(open)? });
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what is wrong with what crash `number` leaves.
+    #[must_use]
+    pub fn finding(&self, number: u64) -> Option<String> {
+        match self.examine(number) {
+            Ok(finding) => finding,
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    fn examine(&self, number: u64) -> Result<Option<String>, ProofError> {
+        let mut random = Random::of_place(self.seed, &[0x0005_1ced, number]);
+        let chosen = random.below(self.moments.len() as u64) as usize;
+        let moment = self.moments.get(chosen).copied().unwrap_or(Moment(0));
+        let fate = random.below(8);
+        let devices = self.histories.iter().map(|(name, history)| {
+            let loss = match fate {
+                0 => Loss::Nothing,
+                1 => Loss::Everything,
+                _ => Loss::Random { seed: random.draw() },
+            };
+            let content = history.crash_image(moment, &loss);
+            let device = MemoryDevice::new(name.clone(), content, Access::ReadWrite);
+            DeviceSource::Device(Arc::new(device) as Arc<dyn BlockDevice>)
+        });
+        let sources: Vec<_> = devices.collect();
+        let settings = self.workload.settings(self.seed ^ number);
+        let name = self.workload.shape().name;
+        let open = OpenPool::open(&sources, name, &settings)?;
+        let finding = self.compare(moment, &see(&open)?);
+        if finding.is_some() {
+            return Ok(finding);
+        }
+        Files(open.root()?.1).mkdir("after the crash")?;
+        open.export()?;
+        let pool = open_for_reading(&sources, name, &settings)?;
+        Ok(walk(&pool)?.map(|finding| format!("{moment:?}: {finding}")))
+    }
+
+    /// What is not as it was acknowledged the last time before `moment`.
+    fn compare(&self, moment: Moment, found: &FileSystemManifest) -> Option<String> {
+        let last = self.acknowledged.iter().rev().find(|known| known.at <= moment)?;
+        let since = self.changes.get(last.changes..).unwrap_or_default();
+        let uncertain: BTreeSet<&Vec<u8>> = since
+            .iter()
+            .take_while(|change| change.begun <= moment)
+            .flat_map(|change| &change.paths)
+            .collect();
+        let certain = |seen: &FileSystemManifest| {
+            let mut seen = seen.clone();
+            seen.entries.retain(|path, _| !uncertain.contains(path));
+            seen
+        };
+        let differences = differences(&certain(&last.seen), &certain(found));
+        let told = differences.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
+        let count = differences.len();
+        (count > 0).then(|| format!("{moment:?}: {count} of {} differ: {told}", last.changes))
+    }
+}
+
+/// Makes one change; says to which paths.
+fn change(
+    files: &Files<'_>,
+    number: u64,
+    random: &mut Random,
+) -> Result<BTreeSet<Vec<u8>>, ProofError> {
+    let mut path = || {
+        let (directory, file) = (random.below(DIRECTORIES), random.below(FILES));
+        (format!("d{directory}"), format!("d{directory}/f{file}"))
+    };
+    let ((parent, file), (other_parent, other)) = (path(), path());
+    let mut touched: BTreeSet<Vec<u8>> = [file.clone(), parent].map(String::into_bytes).into();
+    if files.find(&file).is_err() {
+        let size = random.below(if number.is_multiple_of(7) { 200_000 } else { 5000 }) as usize;
+        files.put(&file, &noise(random.draw(), size + 1))?;
+        return Ok(touched);
+    }
+    match random.below(8) {
+        0 | 1 => files.write(&file, random.below(20_000), &noise(random.draw(), 3000))?,
+        2 => files.truncate(&file, random.below(9000))?,
+        3 => files.chmod(&file, 0o600 + random.below(0o177) as u32)?,
+        4 => files.set_xattr(&file, "user.number", number.to_string().as_bytes())?,
+        5 => files.punch(&file, random.below(4000), 2000)?,
+        6 if file != other => {
+            files.rename(&file, &other)?;
+            touched.extend([other, other_parent].map(String::into_bytes));
+        }
+        _ => files.unlink(&file)?,
+    }
+    Ok(touched)
+}
