@@ -164,7 +164,7 @@ impl OpenPool {
     fn of_pool(pool: LivePool, settings: &Settings) -> Result<Self, ProofError> {
         let root = pool.dataset_tree()?.root()?;
         let mut this = Self { pool, file_systems: BTreeMap::new(), settings: settings.clone() };
-        for dataset in std::iter::once(root.clone()).chain(root.descendants()?) {
+        for dataset in root.descendants()? {
             if dataset.kind()? == DatasetKind::FileSystem {
                 this.open_file_system(&dataset)?;
             }

@@ -77,7 +77,7 @@ impl LogClaims {
         let drops_logs = lacks_log_device(pool);
         let mut claims = Self { heads: Vec::new(), last_birth: pool.txg() };
         let root = pool.datasets().root()?;
-        for dataset in std::iter::once(root.clone()).chain(root.descendants()?) {
+        for dataset in root.descendants()? {
             let objset = dataset.open_locked()?;
             let name = || dataset.name().to_owned();
             let header = objset.log_header();

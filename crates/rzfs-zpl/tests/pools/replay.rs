@@ -12,7 +12,7 @@ use rzfs_zpl::{FileSystem, FileSystemOptions};
 /// Opens all file systems for writing, which replays their logs.
 fn open_all(pool: &LivePool) {
     let root = pool.dataset_tree().unwrap().root().unwrap();
-    for dataset in std::iter::once(root.clone()).chain(root.descendants().unwrap()) {
+    for dataset in root.descendants().unwrap() {
         let live = pool.open_dataset(&dataset).unwrap();
         let options = LiveOptions::new(FileSystemOptions::default(), 42);
         let fs = LiveFileSystem::open_dataset(pool, &live, options).unwrap();
