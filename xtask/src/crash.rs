@@ -1,7 +1,7 @@
 //! Cuts recorded runs of the write engine off at many moments, and looks at what is left.
 
 use crate::process::{Failure, outcome};
-use rzfs_proof::crash::{CrashCase, Depth, Recording, Workload};
+use rzfs_proof::crash::{CrashCase, Depth, Recording, SyncedRecording, Workload};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -26,6 +26,9 @@ pub(crate) struct Crash {
     /// all of them in turn when this is not given.
     #[arg(long)]
     workload: Option<String>,
+    /// Of programs that wait for what they do, whose intent log has to be replayed.
+    #[arg(long)]
+    synced: bool,
     /// Only the crash with this number, of the run with this seed.
     #[arg(long)]
     number: Option<u64>,
@@ -57,7 +60,10 @@ pub(crate) fn run(crash: &Crash) -> Result<(), Failure> {
     while left > 0 {
         let workload = workloads[(seed % workloads.len() as u64) as usize];
         let points = if crash.number.is_some() { 1 } else { left.min(POINTS_OF_RUN) };
-        crash.run_one(workload, seed, points, &score)?;
+        match crash.synced {
+            true => crash.run_synced(workload, seed, points, &score)?,
+            false => crash.run_one(workload, seed, points, &score)?,
+        }
         left = if crash.number.is_some() { 0 } else { left - points };
         seed += 1;
     }
@@ -75,7 +81,8 @@ pub(crate) fn run(crash: &Crash) -> Result<(), Failure> {
 fn workloads(crash: &Crash) -> Result<Vec<Workload>, Failure> {
     let wanted =
         |workload: &Workload| crash.workload.as_ref().is_none_or(|name| name == workload.name());
-    let workloads: Vec<_> = Workload::ALL.into_iter().filter(wanted).collect();
+    let all = if crash.synced { &Workload::SYNCED[..] } else { &Workload::ALL };
+    let workloads: Vec<_> = all.iter().copied().filter(wanted).collect();
     if workloads.is_empty() {
         let name = crash.workload.clone().unwrap_or_default();
         return Err(Failure::Checks(format!("finding the workload '{name}'")));
@@ -99,6 +106,14 @@ impl Crash {
             recording.groups(),
             recording.moments()
         );
+        self.for_each(points, |number| {
+            self.examine(CrashCase { recording: &recording, number }, score);
+        });
+        Ok(())
+    }
+
+    /// Does something for each number of a run, in several threads.
+    fn for_each(&self, points: u64, act: impl Fn(u64) + Sync) {
         let next = AtomicU64::new(self.number.unwrap_or(0));
         let end = self.number.map_or(points, |number| number + 1);
         std::thread::scope(|scope| {
@@ -109,9 +124,34 @@ impl Crash {
                         if number >= end {
                             break;
                         }
-                        self.examine(CrashCase { recording: &recording, number }, score);
+                        act(number);
                     }
                 });
+            }
+        });
+    }
+
+    /// Crashes of programs that wait for what they do.
+    fn run_synced(
+        &self,
+        workload: Workload,
+        seed: u64,
+        points: u64,
+        score: &Score,
+    ) -> Result<(), Failure> {
+        let name = workload.name();
+        let recording = SyncedRecording::make(workload, seed)
+            .map_err(|error| Failure::Checks(format!("{name} {seed}: {error}")))?;
+        println!("{name} {seed}: {} waits, {} moments", recording.waits(), recording.moments());
+        self.for_each(points, |number| {
+            let finding = recording.finding(number);
+            score.done.fetch_add(1, Ordering::Relaxed);
+            if let Some(finding) = finding {
+                let which = format!("--workload {name} --seed {seed} --number {number}");
+                println!("FOUND {finding}\n  again: cargo xtask crash --synced {which}");
+                if let Ok(mut findings) = score.findings.lock() {
+                    findings.push(finding);
+                }
             }
         });
         Ok(())

@@ -184,6 +184,9 @@ impl OpenPool {
             Err(ZplError::Version { .. }) => return Ok(()),
             result => result.map_err(at)?,
         };
+        // Changes decide themselves when a group ends: none waits for room.
+        let space = Arc::new(AnySpace(self.pool.budget(&live)));
+        fs.change_options(|options| options.space = space);
         fs.drain_unlinked().map_err(at)?;
         self.file_systems.insert(dataset.name().to_owned(), fs);
         Ok(())

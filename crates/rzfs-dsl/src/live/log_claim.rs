@@ -80,9 +80,10 @@ impl LogClaims {
         for dataset in root.descendants()? {
             let objset = dataset.open_locked()?;
             let name = || dataset.name().to_owned();
-            let header = objset.log_header();
-            let header =
-                header.map_err(|source| NotWritable::LogHeader { dataset: name(), source })?;
+            let header = objset.log_header().map_err(|source| NotWritable::LogHeader {
+                dataset: name(),
+                source: Box::new(source),
+            })?;
             if header.first.is_hole() {
                 continue;
             }

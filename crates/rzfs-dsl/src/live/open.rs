@@ -58,7 +58,7 @@ pub enum NotWritable {
         /// The dataset.
         dataset: String,
         /// What is wrong.
-        source: DmuError,
+        source: Box<DmuError>,
     },
     /// An intent log is on a device that is missing.
     #[error("log devices are missing or corrupted ({dataset} has an intent log on one)")]

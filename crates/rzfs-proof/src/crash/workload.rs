@@ -54,6 +54,9 @@ impl Workload {
         Self::Shared,
     ];
 
+    /// Those whose pools are put to the proof by programs that wait for what they do.
+    pub const SYNCED: [Self; 4] = [Self::Single, Self::Mirror, Self::Raidz2, Self::Classes];
+
     /// Its name on command lines.
     #[must_use]
     pub const fn name(self) -> &'static str {

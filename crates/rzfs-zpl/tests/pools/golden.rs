@@ -4,7 +4,9 @@
 use crate::{block, make, put};
 use rzfs_blockdev::{Access, OpenOptions};
 use rzfs_dsl::Pool;
-use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, HostIdentity, ImportOptions};
+use rzfs_dsl::import::{
+    DeviceSource, Discovery, HostCheck, HostIdentity, ImportFailure, ImportOptions, MissingLogs,
+};
 use rzfs_dsl::live::{LiveOptions as PoolOptions, LivePool, SystemEnvironment};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
@@ -41,18 +43,36 @@ impl Copy {
     }
 
     pub(crate) fn import(&self, options: &OpenOptions) -> Pool {
+        self.try_import(options, MissingLogs::Refuse).unwrap()
+    }
+
+    fn try_import(
+        &self,
+        options: &OpenOptions,
+        missing_logs: MissingLogs,
+    ) -> Result<Pool, ImportFailure> {
         let sources = [DeviceSource::Path(self.dir.path().to_owned())];
         let discovery = Discovery::search(&sources, options);
         let [found] = discovery.pools() else { panic!("not one pool") };
-        let options = ImportOptions { host_check: HostCheck::Override, ..Default::default() };
-        Pool::import(found, &options).unwrap()
+        let host_check = HostCheck::Override;
+        let options = ImportOptions { host_check, missing_logs, ..Default::default() };
+        Pool::import(found, &options)
+    }
+
+    /// Loses a device.
+    pub(crate) fn lose(&self, image: &str) {
+        std::fs::remove_file(self.dir.path().join(image)).unwrap();
     }
 
     pub(crate) fn open(&self) -> LivePool {
-        let pool = self.import(&OpenOptions::new().access(Access::ReadWrite));
+        self.open_anyway(MissingLogs::Refuse).unwrap()
+    }
+
+    pub(crate) fn open_anyway(&self, missing_logs: MissingLogs) -> Result<LivePool, ImportFailure> {
+        let pool = self.try_import(&OpenOptions::new().access(Access::ReadWrite), missing_logs)?;
         let host = HostIdentity { id: 0, name: Some("here".to_owned()) };
         let environment = Arc::new(SystemEnvironment::new(host));
-        LivePool::open(&pool, environment, &PoolOptions::default()).unwrap()
+        Ok(LivePool::open(&pool, environment, &PoolOptions::default()).unwrap())
     }
 
     pub(crate) fn judge(&self) {

@@ -3,6 +3,7 @@
 use crate::golden::Copy;
 use crate::tree::FileSystemTree;
 use rzfs_blockdev::OpenOptions;
+use rzfs_dsl::import::{ImportError, MissingLogs};
 use rzfs_dsl::live::LivePool;
 use rzfs_format::ObjectId;
 use rzfs_testkit::{Listing, Observed, ReferencePool, Tree, differences};
@@ -103,4 +104,24 @@ fn a_dataset_takes_its_log_with_it() {
     }
     pool.export().unwrap();
     copy.judge();
+}
+
+#[test]
+fn without_the_log_device_logs_are_given_up_when_that_is_asked_for() {
+    let Some(copy) = Copy::golden("g24-zil") else { return };
+    copy.lose("1.img");
+    let refused = copy.open_anyway(MissingLogs::Refuse).unwrap_err();
+    assert!(matches!(*refused.error, ImportError::MissingLogs { .. }), "{refused}");
+    for _ in 0..2 {
+        let pool = copy.open_anyway(MissingLogs::Ignore).unwrap();
+        open_all(&pool);
+        let dataset = pool.dataset_tree().unwrap().open("g24/fs").unwrap();
+        let live = pool.open_dataset(&dataset).unwrap();
+        let options = LiveOptions::new(FileSystemOptions::default(), 42);
+        let fs = LiveFileSystem::open_dataset(&pool, &live, options).unwrap();
+        assert!(fs.lookup(fs.root(), b"zil").is_err(), "it was in the log");
+        assert!(fs.lookup(fs.root(), b"one").is_ok());
+        drop((fs, live));
+        pool.export().unwrap();
+    }
 }
