@@ -262,7 +262,7 @@ impl LiveFileSystem {
         };
         let place = state.node.place();
         if offset < size {
-            self.check_flags(&state, &[FileFlags::APPENDONLY])?;
+            self.check_flags(state, &[FileFlags::APPENDONLY])?;
         }
         let room = MAX_SIZE.saturating_sub(offset);
         if room == 0 && !data.is_empty() {

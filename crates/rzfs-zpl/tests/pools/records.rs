@@ -411,10 +411,11 @@ fn records_without_sense_end_the_log() {
     const WRONG: usize = 8;
     let wrong = |root: ObjectId| -> [Body<'static>; WRONG] {
         let slots = NewObject { slots: 200, ..new_object(210, 0o100_644) };
+        let across = NewObject { slots: 2, ..new_object(223, 0o100_644) };
         [
             create(root, new_object(0, 0o100_644), "zero"),
             create(root, new_object(1, 0o100_644), "master"),
-            create(root, new_object((1 << 48) - 1, 0o100_644), "last"),
+            create(root, across, "across the end of its block"),
             create(root, slots, "slots"),
             create(root, new_object(210, 0o644), "no kind"),
             create(root, new_object(210, 0o100_644), "a/b"),
