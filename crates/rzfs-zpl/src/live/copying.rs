@@ -303,6 +303,8 @@ impl LiveFileSystem {
         }
         target.clone_blocks(&tx, BlockId(to.offset / block_size), &sources)?;
         changed.apply(&tx, state)?;
+        // Who waits for the copy waits for its txg.
+        self.log_nothing(&tx);
         Ok(len)
     }
 
