@@ -22,7 +22,7 @@ pub(crate) struct Crash {
     /// Which ones.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What is done to the pool: single, mirror, raidz2, classes, logs, nologs or datasets;
+    /// What is done to the pool: single, mirror, raidz2, classes, logs, nologs, datasets or shared;
     /// all of them in turn when this is not given.
     #[arg(long)]
     workload: Option<String>,

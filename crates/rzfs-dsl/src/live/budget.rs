@@ -56,7 +56,9 @@ impl HeadBudget {
         };
         let claim = match claim {
             SpaceClaim::Takes(bytes) => SpaceClaim::Takes(full(bytes)),
-            SpaceClaim::Shares(bytes) => SpaceClaim::Shares(full(bytes)),
+            SpaceClaim::Shares { shared, written } => {
+                SpaceClaim::Shares { shared: full(shared), written: full(written) }
+            }
             SpaceClaim::Frees(bytes) => SpaceClaim::Frees(full(bytes)),
         };
         self.inner.ledger.lock().admit(self.dataset.id(), txg, claim)

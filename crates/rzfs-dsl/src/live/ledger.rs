@@ -27,7 +27,12 @@ pub enum SpaceClaim {
     Takes(u64),
     /// It gets up to so many bytes that others have, too: they count for the dataset, but the pool
     /// has them already.
-    Shares(u64),
+    Shares {
+        /// These bytes.
+        shared: u64,
+        /// What is written besides.
+        written: u64,
+    },
     /// It writes up to so many bytes, and sets more free.
     Frees(u64),
 }
@@ -187,11 +192,14 @@ impl Ledger {
         txg: Txg,
         claim: SpaceClaim,
     ) -> Result<(), SpaceShortage> {
-        let (bytes, frees) = match claim {
-            SpaceClaim::Takes(bytes) | SpaceClaim::Shares(bytes) => (bytes, false),
-            SpaceClaim::Frees(bytes) => (bytes, true),
+        // What is charged, and how much of it the pool has to find room for.
+        let (bytes, written, frees) = match claim {
+            SpaceClaim::Takes(bytes) => (bytes, bytes, false),
+            SpaceClaim::Shares { shared, written } => {
+                (shared.saturating_add(written), written, false)
+            }
+            SpaceClaim::Frees(bytes) => (bytes, bytes, true),
         };
-        let is_new = !matches!(claim, SpaceClaim::Shares(_));
         let Some(account) = self.heads.get(&head) else { return Ok(()) };
         let more = account.charged(bytes);
         if !frees && account.refquota != 0 {
@@ -206,10 +214,8 @@ impl Ledger {
             if dir.quota != 0 && !frees {
                 check(&dir.use_of(dir.quota, SpaceShortage::Quota), charge)?;
             }
-            if dir.parent.is_none() && !is_new {
-                break;
-            }
             if dir.parent.is_none() {
+                charge = charge.min(written);
                 let tier = if frees { SpaceTier::Frees } else { SpaceTier::Normal };
                 let pool = self.usable[tier.index()];
                 check(&dir.use_of(pool, SpaceShortage::NoSpace), charge)?;
@@ -368,6 +374,21 @@ mod tests {
         ledger.settle(TXG);
         assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(21)), Err(SpaceShortage::Quota));
         assert_eq!(ledger.space(HEAD).available, 20);
+    }
+
+    #[test]
+    fn what_is_shared_counts_for_quotas_but_not_for_the_pool() {
+        let shares = |shared| SpaceClaim::Shares { shared, written: 10 };
+        let mut ledger = ledger(&DslDir { quota: 5000, ..DslDir::default() });
+        ledger.admit(HEAD, TXG, shares(4000)).unwrap();
+        // The pool was asked for what is written only.
+        ledger.admit(HEAD, TXG, SpaceClaim::Takes(490)).unwrap();
+        assert_eq!(ledger.admit(HEAD, TXG, shares(1000)), Err(SpaceShortage::Later));
+        ledger.settle(TXG);
+        assert_eq!(ledger.admit(HEAD, TXG, shares(5000)), Err(SpaceShortage::Quota));
+        ledger.set_head_limits(HEAD, 2000, 0);
+        assert_eq!(ledger.admit(HEAD, TXG, shares(2000)), Err(SpaceShortage::Quota));
+        ledger.admit(HEAD, TXG, shares(1990)).unwrap();
     }
 
     #[test]

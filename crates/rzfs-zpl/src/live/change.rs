@@ -44,7 +44,7 @@ impl LiveFileSystem {
     ) -> Result<OpenTx, ZplError> {
         loop {
             let tx = match demand {
-                SpaceDemand::Takes(_) | SpaceDemand::Shares(_) => self.engine.begin(objects)?,
+                SpaceDemand::Takes(_) | SpaceDemand::Shares { .. } => self.engine.begin(objects)?,
                 SpaceDemand::Frees(_) => self.engine.begin_unthrottled(objects)?,
             };
             let objset = self.objset.id();

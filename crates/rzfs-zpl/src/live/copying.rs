@@ -6,7 +6,7 @@ use super::contents::WriteAt;
 use super::creation::Caller;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
-use super::options::{SpaceDemand, SpaceRefusal};
+use super::options::SpaceDemand;
 use super::quota::Charged;
 use crate::error::ZplError;
 use crate::file_system::FileSystem;
@@ -15,7 +15,6 @@ use crate::node::Attributes;
 use crate::sync::Arc;
 use bytes::Bytes;
 use rzfs_dmu::live::{CloneSource, LiveObject};
-use rzfs_dmu::txg::OpenTx;
 use rzfs_format::sa::Attribute;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
@@ -297,7 +296,8 @@ impl LiveFileSystem {
             // What it has is read now: nothing may fail later.
             target.read_block(BlockId(0))?;
         }
-        let tx = self.begin_sharing(&target, len.next_multiple_of(block_size))?;
+        let (shared, written) = (len.next_multiple_of(block_size), DNODE_BYTES + CLONE_METADATA);
+        let tx = self.begin(&[&target], SpaceDemand::Shares { shared, written })?;
         if grows {
             target.set_data_block_size(&tx, u32::try_from(block_size).unwrap_or(u32::MAX))?;
         }
@@ -316,25 +316,6 @@ impl LiveFileSystem {
             self.check_flags(state, &[FileFlags::APPENDONLY])?;
         }
         Ok(())
-    }
-
-    /// Begins a transaction in which a file gets so many bytes that others have already.
-    fn begin_sharing(&self, target: &LiveObject, bytes: u64) -> Result<OpenTx, ZplError> {
-        let objset = self.objset.id();
-        loop {
-            let metadata = SpaceDemand::Takes(DNODE_BYTES + CLONE_METADATA);
-            let tx = self.begin(&[target], metadata)?;
-            match self.options().space.admit(tx.txg(), SpaceDemand::Shares(bytes)) {
-                Ok(()) => return Ok(tx),
-                Err(SpaceRefusal::NoSpace) => return Err(ZplError::NoSpace { objset }),
-                Err(SpaceRefusal::Quota) => return Err(ZplError::Quota { objset }),
-                Err(SpaceRefusal::Later) => {
-                    let txg = tx.txg();
-                    drop(tx);
-                    self.engine.wait_synced(txg)?;
-                }
-            }
-        }
     }
 }
 

@@ -20,7 +20,7 @@ impl DatasetSpace for HeadBudget {
     fn admit(&self, txg: Txg, demand: SpaceDemand) -> Result<(), SpaceRefusal> {
         let claim = match demand {
             SpaceDemand::Takes(bytes) => SpaceClaim::Takes(bytes),
-            SpaceDemand::Shares(bytes) => SpaceClaim::Shares(bytes),
+            SpaceDemand::Shares { shared, written } => SpaceClaim::Shares { shared, written },
             SpaceDemand::Frees(bytes) => SpaceClaim::Frees(bytes),
         };
         HeadBudget::admit(self, txg, claim).map_err(|shortage| match shortage {

@@ -37,8 +37,13 @@ impl WallClock for SystemClock {
 pub enum SpaceDemand {
     /// It writes up to so many bytes.
     Takes(u64),
-    /// It gets up to so many bytes of blocks that others have, too.
-    Shares(u64),
+    /// It gets blocks that others have, too.
+    Shares {
+        /// Up to so many bytes of them.
+        shared: u64,
+        /// Up to so many bytes are written besides.
+        written: u64,
+    },
     /// It writes up to so many bytes and sets more than that free: it may go into the slop space,
     /// so that files can be removed from a full pool.
     Frees(u64),
