@@ -156,8 +156,12 @@ impl HeadLog {
         if is_set_aside(&header, self.form(), synced)
             && ChainStructure::check_pointer(&first, self.dataset.objset().id()).is_ok()
         {
-            self.log().chain.lock().start(first, synced, None);
-            return Ok(());
+            let durable = self.dataset.objset().synced();
+            let is_durable =
+                durable.root().logical_birth() <= synced && durable.log_header()? == header;
+            let since = if is_durable { synced } else { self.inner.engine.open_txg() };
+            self.log().chain.lock().start(first, since, None);
+            return if is_durable { Ok(()) } else { Err(NotLogged::NewChain) };
         }
         let tx = self.inner.engine.begin_unthrottled(&[])?;
         let guid = [(); 2].map(|()| self.inner.environment.random_nonzero());
