@@ -80,7 +80,8 @@ fn one_thread(criterion: &mut Criterion) {
             write(block);
         });
     });
-    for (name, shape) in [("no log device", "A"), ("log device", "A log B"), ("mirror", "mirror A B")]
+    for (name, shape) in
+        [("no log device", "A"), ("log device", "A log B"), ("mirror", "mirror A B")]
     {
         let (_world, session, _directory) = open(shape);
         let file = make(&session.fs, "file");
@@ -110,7 +111,9 @@ fn many_threads(criterion: &mut Criterion) {
             std::thread::scope(|scope| {
                 for file in &files {
                     let fs = &fs;
-                    scope.spawn(move || (0..rounds).for_each(|block| write_durably(fs, *file, block)));
+                    scope.spawn(move || {
+                        (0..rounds).for_each(|block| write_durably(fs, *file, block))
+                    });
                 }
             });
             start.elapsed()

@@ -167,8 +167,7 @@ impl HeadLog {
         let guid = [(); 2].map(|()| self.inner.environment.random_nonzero());
         let verifier = Verifier { guid, objset: self.dataset.objset().id(), seq: 1 };
         let size = self.log().writing.lock().guess.next_size(0);
-        self.claim_room(&tx, size)?;
-        let pointer = self.allocate(&verifier, size, tx.txg())?;
+        let pointer = self.allocate(&verifier, size, &tx)?;
         let replaced = (!first.is_hole()).then_some(first);
         self.log().chain.lock().start(pointer, tx.txg(), replaced);
         let header = ZilHeader { first: pointer, ..ZilHeader::default() };
@@ -185,14 +184,14 @@ impl HeadLog {
 
     /// Asks for room for blocks that may go where everything else goes, so that the txg does not
     /// lack it in the end.
-    fn claim_room(&self, tx: &OpenTx, bytes: u64) -> Result<(), NotLogged> {
+    fn claim_room(&self, txg: Txg, bytes: u64) -> Result<(), NotLogged> {
         let usage = self.inner.allocator.usage();
         let own = [ClassKind::Log, ClassKind::EmbeddedLog].map(|class| usage.class(class).free());
         if own.iter().any(|free| *free >= PLENTY) {
             return Ok(());
         }
         let bytes = bytes.saturating_mul(self.inner.inflation) / super::super::budget::ONE;
-        let admitted = self.inner.ledger.lock().admit_log(tx.txg(), bytes);
+        let admitted = self.inner.ledger.lock().admit_log(txg, bytes);
         admitted.map_err(|_| NotLogged::NoSpace)
     }
 
@@ -200,8 +199,10 @@ impl HeadLog {
         &self,
         verifier: &Verifier,
         size: u64,
-        txg: Txg,
+        tx: &OpenTx,
     ) -> Result<BlockPointer, NotLogged> {
+        let txg = tx.txg();
+        self.claim_room(txg, size)?;
         let request = AllocationRequest {
             size,
             copies: 1,
@@ -220,13 +221,12 @@ impl HeadLog {
         let bytes = queue.size();
         writing.guess.note(bytes);
         let tx = self.inner.engine.begin_unthrottled(&[])?;
-        self.claim_room(&tx, bytes.saturating_add(2 * MAX_BLOCK))?;
         let mut writes: Vec<BlockWrite> = Vec::new();
         while !queue.is_empty() {
             let tail = self.log().chain.lock().tail().ok_or(NotLogged::Broken)?;
             let filled = fill(queue, tail.logical_size(), &mut writing.seq);
             let size = writing.guess.next_size(queue.size());
-            let next = self.allocate(&Verifier::of(&tail).next(), size, tx.txg());
+            let next = self.allocate(&Verifier::of(&tail).next(), size, &tx);
             let next = next.inspect_err(|_| {
                 // Blocks before it are not written, but there are others behind them already.
                 if !writes.is_empty() {
