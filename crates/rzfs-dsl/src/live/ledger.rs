@@ -364,6 +364,20 @@ mod tests {
     }
 
     #[test]
+    fn logs_take_what_nobody_was_promised() {
+        let mut ledger = ledger(&DslDir::default());
+        ledger.admit_log(TXG, u64::MAX).unwrap();
+        ledger.settle(TXG);
+        ledger.set_room(Room { bytes: 100, shortage: SpaceShortage::NoSpace });
+        ledger.admit(HEAD, TXG, SpaceClaim::Takes(60)).unwrap();
+        assert_eq!(ledger.admit_log(TXG, 60), Err(SpaceShortage::Later));
+        ledger.admit_log(TXG, 40).unwrap();
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(1)), Err(SpaceShortage::Later));
+        ledger.settle(TXG);
+        assert_eq!(ledger.admit_log(TXG, 101), Err(SpaceShortage::NoSpace));
+    }
+
+    #[test]
     fn quotas_hold_back_what_takes_but_not_what_frees() {
         let mut ledger = ledger(&DslDir { quota: 100, used: 60, ..DslDir::default() });
         assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(50)), Err(SpaceShortage::Quota));

@@ -125,7 +125,7 @@ fn space_is_told_once_it_is_known() {
     .collect();
     fs::write(&path, noise).unwrap();
     let before = fs::metadata(&path).unwrap().blocks();
-    File::open(&path).unwrap().sync_all().unwrap();
+    mounted.files().sync().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(1100));
     let after = fs::metadata(&path).unwrap().blocks();
     assert!(before < 100 && after >= 2048, "{before} {after}");

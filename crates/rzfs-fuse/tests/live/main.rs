@@ -2,6 +2,7 @@
 
 mod attributes;
 mod contents;
+mod durable;
 mod listing;
 mod mounted;
 mod names;

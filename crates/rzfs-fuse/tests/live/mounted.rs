@@ -16,6 +16,9 @@ pub(crate) struct Mounted {
     directory: tempfile::TempDir,
 }
 
+/// Value of the property `acltype`.
+const POSIX: u64 = 1;
+
 fn options() -> LiveOptions {
     let reading = FileSystemOptions { acl_type: AclType::Posix, ..FileSystemOptions::default() };
     LiveOptions::new(reading, 4711)
@@ -37,15 +40,26 @@ fn serve(file_system: &Arc<LiveFileSystem>, directory: &Path) -> Mount {
     Mount::new(Arc::clone(file_system), None, directory, &options).unwrap()
 }
 
+/// The file system with the properties and the intent log of its dataset.
+fn logged(session: Session) -> Session {
+    let Session { pool, fs } = session;
+    drop(fs);
+    let root = pool.dataset_tree().unwrap().root().unwrap();
+    let dataset = pool.open_dataset(&root).unwrap();
+    let fs = LiveFileSystem::open_dataset(&pool, &dataset, options()).unwrap();
+    Session { pool, fs }
+}
+
 impl Mounted {
     /// A new pool in one image.
     pub(crate) fn new() -> Self {
-        let world = World::new("A");
+        let world = World::new("A").with_property("acltype", POSIX);
         let session = world.create_files(options());
         Self::of(world, session)
     }
 
     fn of(world: World, session: Session) -> Self {
+        let session = logged(session);
         let directory = tempfile::tempdir().unwrap();
         let mount = serve(&session.fs, directory.path());
         Self { world, session, mount, directory }
@@ -58,6 +72,11 @@ impl Mounted {
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.directory.path().join(path)
+    }
+
+    /// The pool as it would be after a crash at this moment.
+    pub(crate) fn crashed(&self) -> Session {
+        self.world.copy().open_logged(options(), &PoolOptions::default())
     }
 
     /// Unmounts and exports the pool, has zdb look at it, and mounts it again.

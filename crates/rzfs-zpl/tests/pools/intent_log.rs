@@ -10,9 +10,10 @@ use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_format::zil::{Body, RecordKind, Write, ZilFlags, ZilHeader};
 use rzfs_format::{ObjectId, ObjsetId};
 use rzfs_zpl::FileSystemOptions;
+use rzfs_zpl::ZplError;
 use rzfs_zpl::live::{
     Allocation, AttributeChange, Caller, LiveFileSystem, LiveOptions, Named, NewKind, RenameMode,
-    SyncMode, XattrMode,
+    SyncMode, WriteAt, XattrMode,
 };
 use std::time::Duration;
 
@@ -353,4 +354,42 @@ fn what_has_no_record_waits_for_its_txg() {
     fs.commit(&[file]).unwrap();
     assert_eq!(session.pool.synced_txg(), synced);
     assert_eq!(kinds(&log(&world.copy()).1), [RecordKind::Write]);
+}
+
+/// What does not compress.
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+#[test]
+fn a_full_pool_makes_durable_what_it_has_taken() {
+    let (world, session) = new("A");
+    let fs = &session.fs;
+    let file = begin(&session);
+    let mut written = 0;
+    loop {
+        let data = noise(1 << 20, written + 1);
+        match fs.write(file, WriteAt::Offset(written), &data, ROOT) {
+            Ok((_, len)) => written += len as u64,
+            Err(error) => {
+                assert!(matches!(error, ZplError::NoSpace { .. }), "{error}");
+                break;
+            }
+        }
+        fs.commit(&[file]).unwrap();
+    }
+    assert!(written > 40 << 20, "{written}");
+    fs.commit(&[file]).unwrap();
+    judge(&world.copy(), &[]);
+    fs.unlink(fs.root(), b"first").unwrap();
+    fs.commit_all().unwrap();
+    session.export();
+    world.judge();
 }
