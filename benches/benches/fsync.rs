@@ -16,7 +16,8 @@ use world::{Session, World};
 #[path = "../../crates/rzfs-zpl/tests/pools/world.rs"]
 mod world;
 
-const SIZE: u64 = 1 << 30;
+/// Of each image, which is sparse.
+const SIZE: u64 = 16 << 30;
 const BLOCK: [u8; 4096] = [7; 4096];
 /// Blocks that are written over and over.
 const BLOCKS: u64 = 256;

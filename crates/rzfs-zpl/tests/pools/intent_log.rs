@@ -197,7 +197,7 @@ fn every_operation_has_its_record() {
 
 #[test]
 fn the_space_of_logs_is_accounted_for_at_any_moment() {
-    for shape in ["A", "mirror A B", "raidz1 A B C", "A log B", "A log mirror B C"] {
+    for shape in ["A", "raidz1 A B C", "A log mirror B C"] {
         let (world, session) = new(shape);
         let fs = &session.fs;
         let file = begin(&session);
@@ -210,7 +210,7 @@ fn the_space_of_logs_is_accounted_for_at_any_moment() {
             if round % 3 == 2 {
                 session.pool.sync().unwrap();
             }
-            if matches!(round, 1 | 3 | 6) {
+            if matches!(round, 1 | 3 | 6) || shape == "A" && round % 2 == 0 {
                 judge(&world.copy(), &[]);
             }
         }
@@ -274,7 +274,11 @@ fn large_commits_are_split_and_very_large_ones_go_with_the_txg() {
 
 #[test]
 fn files_of_many_threads_are_durable() {
-    let (world, session) = new("A log B");
+    // Large enough that nobody waits for room, which would be for a txg.
+    let directory = tempfile::tempdir().unwrap();
+    let world = World::in_directory(directory.path(), "A log B", 2 << 30);
+    world.create().export();
+    let session = open(&world);
     let fs = &session.fs;
     begin(&session);
     let files: Vec<ObjectId> =
@@ -383,9 +387,11 @@ fn a_full_pool_makes_durable_what_it_has_taken() {
                 break;
             }
         }
-        fs.commit(&[file]).unwrap();
+        if written % (8 << 20) == 0 {
+            fs.commit(&[file]).unwrap();
+        }
     }
-    assert!(written > 40 << 20, "{written}");
+    assert!(written > 32 << 20, "{written}");
     fs.commit(&[file]).unwrap();
     judge(&world.copy(), &[]);
     fs.unlink(fs.root(), b"first").unwrap();
