@@ -108,7 +108,7 @@ fn judge(world: &World, expected: &[&str]) {
         let at = rest.find(kind).unwrap_or_else(|| panic!("no {kind} in {listing}"));
         rest = &rest[at + kind.len()..];
     }
-    let space = zdb(world.directory(), ["-bcc", "-e"]).unwrap();
+    let space = zdb(world.directory(), &["-bcc", "-e"]).unwrap();
     assert!(space.contains("No leaks"), "{space}");
 }
 
