@@ -3,7 +3,6 @@
 use crate::ProofError;
 use bytes::Bytes;
 use rzfs_format::ObjectId;
-use rzfs_format::dirent::FileKind;
 use rzfs_testkit::{Entry, EntryKind, FileSystemManifest};
 use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{Attributes, DirCookie, FileSystem, ZplError};
@@ -119,21 +118,9 @@ pub fn record(view: &impl View) -> Result<FileSystemManifest, ProofError> {
     Ok(manifest)
 }
 
-const fn entry_kind(kind: FileKind) -> EntryKind {
-    match kind {
-        FileKind::Fifo => EntryKind::Fifo,
-        FileKind::CharDevice => EntryKind::CharDevice,
-        FileKind::Directory => EntryKind::Directory,
-        FileKind::BlockDevice => EntryKind::BlockDevice,
-        FileKind::Regular => EntryKind::Regular,
-        FileKind::Symlink => EntryKind::Symlink,
-        FileKind::Socket => EntryKind::Socket,
-    }
-}
-
 fn entry(view: &impl View, file: ObjectId) -> Result<Entry, ZplError> {
     let attributes = view.attributes(file)?;
-    let kind = entry_kind(attributes.kind);
+    let kind = EntryKind::from(attributes.kind);
     let nanoseconds = i128::from(attributes.mtime.nanoseconds);
     let device = (attributes.device.major, attributes.device.minor);
     Ok(Entry {

@@ -9,6 +9,7 @@
 //! ```
 //! What is mounted below a file system is in its part too, and again in a part of its own.
 
+use rzfs_format::dirent::FileKind;
 use std::collections::BTreeMap;
 
 /// What kind of file an entry is, as `find -printf %y` says it.
@@ -28,6 +29,20 @@ pub enum EntryKind {
     CharDevice,
     /// Block device.
     BlockDevice,
+}
+
+impl From<FileKind> for EntryKind {
+    fn from(kind: FileKind) -> Self {
+        match kind {
+            FileKind::Fifo => Self::Fifo,
+            FileKind::CharDevice => Self::CharDevice,
+            FileKind::Directory => Self::Directory,
+            FileKind::BlockDevice => Self::BlockDevice,
+            FileKind::Regular => Self::Regular,
+            FileKind::Symlink => Self::Symlink,
+            FileKind::Socket => Self::Socket,
+        }
+    }
 }
 
 impl EntryKind {

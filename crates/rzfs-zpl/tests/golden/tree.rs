@@ -1,25 +1,12 @@
 //! A file system as a tree that the test kit can compare.
 
 use rzfs_format::ObjectId;
-use rzfs_format::dirent::FileKind;
 use rzfs_testkit::{EntryKind, Listing, Observed, Tree};
 use rzfs_zpl::{DirCookie, FileSystem, Found};
 use std::ops::ControlFlow;
 
 /// A file system; a node is an object.
 pub(crate) struct FileSystemTree<'a>(pub(crate) &'a FileSystem);
-
-fn entry_kind(kind: FileKind) -> EntryKind {
-    match kind {
-        FileKind::Fifo => EntryKind::Fifo,
-        FileKind::CharDevice => EntryKind::CharDevice,
-        FileKind::Directory => EntryKind::Directory,
-        FileKind::BlockDevice => EntryKind::BlockDevice,
-        FileKind::Regular => EntryKind::Regular,
-        FileKind::Symlink => EntryKind::Symlink,
-        FileKind::Socket => EntryKind::Socket,
-    }
-}
 
 impl Tree for FileSystemTree<'_> {
     type Node = ObjectId;
@@ -57,7 +44,7 @@ impl Tree for FileSystemTree<'_> {
     fn observe(&self, node: &ObjectId) -> Result<Observed, String> {
         let attributes = self.0.attributes(*node).map_err(|e| e.to_string())?;
         Ok(Observed {
-            kind: entry_kind(attributes.kind),
+            kind: EntryKind::from(attributes.kind),
             mode: attributes.permissions.into(),
             links: attributes.links,
             uid: attributes.uid,
