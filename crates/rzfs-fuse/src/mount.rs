@@ -3,7 +3,7 @@
 use crate::session::Session;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 use rzfs_zpl::{ControlTree, Files};
 use std::any::Any;
 use std::io;
@@ -109,6 +109,8 @@ impl MountError {
 pub struct Mount {
     directory: PathBuf,
     session: BackgroundSession,
+    /// Whether there is a file system in it that can be changed.
+    is_live: bool,
 }
 
 impl Mount {
@@ -166,6 +168,7 @@ impl Mount {
         Ok(Self {
             session: session.map_err(|source| failure("mount", directory, source))?,
             directory: directory.to_owned(),
+            is_live,
         })
     }
 
@@ -204,12 +207,24 @@ impl Mount {
         .map_err(|source| failure("unmount", &self.directory, source))
     }
 
+    /// Has the system let other things happen than so far, also while the mount is in use. A file
+    /// system that is not a live one stays read-only.
+    ///
+    /// # Errors
+    /// [`MountError`]: the system refuses. It does so without root rights, and where files are open
+    /// for writing in a mount that is to be read-only.
+    pub fn restrict(&self, restrictions: Restrictions) -> Result<(), MountError> {
+        let flags = restrictions.mount_flags(self.is_live);
+        rustix::mount::mount_remount(&self.directory, flags, c"")
+            .map_err(|error| failure("remount", &self.directory, error.into()))
+    }
+
     /// Unmounts it and waits until all requests are answered.
     ///
     /// # Errors
     /// [`MountError`]: it is in use, or the session had failed before.
     pub fn unmount(self) -> Result<(), MountError> {
-        let Self { directory, session } = self;
+        let Self { directory, session, .. } = self;
         session.umount_and_join().map_err(|source| failure("unmount", &directory, source))
     }
 
@@ -234,6 +249,19 @@ impl Restrictions {
             options.extend([MountOption::RO, MountOption::NoAtime]);
         }
         options
+    }
+
+    /// The same for the system itself.
+    fn mount_flags(self, is_live: bool) -> MountFlags {
+        let read_only = self.read_only || !is_live;
+        let flags = [
+            (self.no_devices, MountFlags::NODEV),
+            (self.no_set_id, MountFlags::NOSUID),
+            (self.no_execution, MountFlags::NOEXEC),
+            (read_only, MountFlags::RDONLY | MountFlags::NOATIME),
+        ];
+        let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+        set.fold(MountFlags::empty(), |all, (_, flag)| all | flag)
     }
 }
 

@@ -239,6 +239,12 @@ pub enum ZplError {
         /// What is not.
         what: &'static str,
     },
+    /// The file system is read-only (property `readonly`).
+    #[error("objset {objset} is read-only")]
+    ReadOnly {
+        /// The object set.
+        objset: ObjsetId,
+    },
     /// A quota of the dataset, or of a user, group or project, is used up.
     #[error("objset {objset}: the quota is used up")]
     Quota {
@@ -302,7 +308,7 @@ impl ZplError {
             Self::VolumeSize { size, .. } if *size > i64::MAX as u64 => EOVERFLOW,
             Self::VolumeSize { .. } => EINVAL,
             Self::Thread { errno } => *errno,
-            Self::Stopped(_) => EROFS,
+            Self::Stopped(_) | Self::ReadOnly { .. } => EROFS,
             Self::Exists { .. } => EEXIST,
             Self::NotEmpty { .. } => ENOTEMPTY,
             Self::NotPermitted { .. } => EPERM,

@@ -23,7 +23,7 @@ impl LiveFileSystem {
     /// # Errors
     /// No file has this number.
     pub fn note_access(&self, object: ObjectId) -> Result<(), ZplError> {
-        if self.options().access_times == AccessTimes::Off {
+        if self.options().access_times == AccessTimes::Off || self.is_read_only() {
             return Ok(());
         }
         let node = self.node(object)?;
@@ -56,7 +56,8 @@ impl LiveFileSystem {
 
     /// Writes a time of access that was only noted.
     pub(super) fn flush_access_time(&self, node: &LiveNode) -> Result<(), ZplError> {
-        if node.state().read().pending_atime.is_none() || node.is_gone() {
+        let is_noted = node.state().read().pending_atime.is_some();
+        if !is_noted || node.is_gone() || self.is_read_only() {
             return Ok(());
         }
         let mut state = node.write();

@@ -12,7 +12,7 @@
 use super::draft::bonus_capacity;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
-use super::options::{SpaceDemand, SpaceRefusal};
+use super::options::{Changes, SpaceDemand, SpaceRefusal};
 use super::values::{Split, Values};
 use crate::error::ZplError;
 use crate::node::{Node, decode_znode};
@@ -36,8 +36,27 @@ pub(super) struct Prepared {
 }
 
 impl LiveFileSystem {
-    /// Begins a transaction that changes these objects and new ones, once there is room for it.
+    /// Begins a transaction of somebody who changes files: of these objects and new ones, once
+    /// there is room for it.
     pub(super) fn begin(
+        &self,
+        objects: &[&LiveObject],
+        demand: SpaceDemand,
+    ) -> Result<OpenTx, ZplError> {
+        if self.is_read_only() {
+            return Err(ZplError::ReadOnly { objset: self.objset.id() });
+        }
+        self.begin_administration(objects, demand)
+    }
+
+    /// Whether files cannot be changed.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.options().changes == Changes::Refused
+    }
+
+    /// Begins a transaction of an administrator, also of a file system whose files cannot be
+    /// changed.
+    pub(super) fn begin_administration(
         &self,
         objects: &[&LiveObject],
         demand: SpaceDemand,

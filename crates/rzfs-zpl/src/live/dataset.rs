@@ -2,7 +2,7 @@
 
 use super::file_system::LiveFileSystem;
 use super::options::{
-    AccessTimes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal, SyncMode,
+    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal, SyncMode,
     XattrStore,
 };
 use crate::error::ZplError;
@@ -79,6 +79,9 @@ impl SettingsObserver for LiveFileSystem {
 /// Does as properties say.
 fn follow(options: &mut LiveOptions, settings: &DatasetSettings) {
     let number = |name| settings.number(name);
+    if let Some(readonly) = number("readonly") {
+        options.changes = if readonly == 0 { Changes::Allowed } else { Changes::Refused };
+    }
     if let (Some(atime), Some(relatime)) = (number("atime"), number("relatime")) {
         options.access_times = match (atime, relatime) {
             (0, _) => AccessTimes::Off,

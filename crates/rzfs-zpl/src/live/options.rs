@@ -104,6 +104,16 @@ pub enum AccessTimes {
     Always,
 }
 
+/// Whether files can be changed (property `readonly`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Changes {
+    /// They can.
+    #[default]
+    Allowed,
+    /// They cannot, nor are times of access.
+    Refused,
+}
+
 /// Where extended attributes are stored (property `xattr`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum XattrStore {
@@ -161,6 +171,8 @@ pub struct LiveOptions {
     pub sync_mode: SyncMode,
     /// Size of new dnodes.
     pub dnode_size: DnodeSize,
+    /// Whether files can be changed (property `readonly`).
+    pub changes: Changes,
     /// Tells the time.
     pub clock: Arc<dyn WallClock>,
     /// Watches over space.
@@ -179,6 +191,7 @@ impl LiveOptions {
             xattr_store: XattrStore::default(),
             sync_mode: SyncMode::default(),
             dnode_size: DnodeSize::LEGACY,
+            changes: Changes::Allowed,
             clock: Arc::new(SystemClock),
             space: Arc::new(UnboundedSpace),
             seed,

@@ -293,7 +293,8 @@ impl LiveFileSystem {
         let key = Fuid(id).accounting_key();
         let objects = [Some(&*master), table.as_ref()];
         let objects: Vec<_> = objects.into_iter().flatten().map(Table::object).collect();
-        let tx = self.begin(&objects, SpaceDemand::Frees(super::change::DNODE_BYTES))?;
+        let tx =
+            self.begin_administration(&objects, SpaceDemand::Frees(super::change::DNODE_BYTES))?;
         let table = match (table, limit) {
             (Some(table), _) => table,
             (None, None) => return Ok(()),

@@ -151,11 +151,14 @@ impl LiveFileSystem {
 
     /// Reclaims the files that had lost their last names, but not their space, when the file
     /// system was closed; says how many there were. To be called once it is open, before anyone
-    /// else uses it.
+    /// else uses it. One that is read-only keeps them.
     ///
     /// # Errors
     /// The unlinked set cannot be read. A file that cannot be reclaimed stays in it.
     pub fn drain_unlinked(&self) -> Result<usize, ZplError> {
+        if self.is_read_only() {
+            return Ok(0);
+        }
         let entries = {
             let unlinked = self.unlinked.lock();
             let place = self.place(unlinked.object().id());

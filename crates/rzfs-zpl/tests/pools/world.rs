@@ -184,7 +184,8 @@ impl World {
     /// What a device lacks, by what is on disk.
     pub(crate) fn missing(&self, device: &str) -> TxgSet {
         let pool = self.import(&OpenOptions::new());
-        let leaf = pool.vdevs().vdevs().find(|vdev| vdev.name().ends_with(device)).unwrap();
+        let vdevs = pool.vdevs();
+        let leaf = vdevs.vdevs().find(|vdev| vdev.name().ends_with(device)).unwrap();
         leaf.dirty_times().missing
     }
 

@@ -164,7 +164,7 @@ impl Mounter {
     ///
     /// A pool that is imported is trusted as its properties say; one that is only mounted may come
     /// from anywhere.
-    fn restrictions(&self, dataset: &Dataset) -> Result<Restrictions, DatasetError> {
+    pub(super) fn restrictions(&self, dataset: &Dataset) -> Result<Restrictions, DatasetError> {
         let is_off = |property| Ok::<_, DatasetError>(dataset.text(property)? == "off");
         let usual = Restrictions::default();
         let is_trusted = matches!(self.placement, Placement::Properties { .. })

@@ -2,6 +2,7 @@
 
 use super::super::mounted::Open;
 use super::super::plan::Choice;
+use super::super::table::MountTable;
 use super::mounts::{in_use, mount_more};
 use super::refusal;
 use rzfs::protocol::{self, Pair, Refusal};
@@ -21,6 +22,9 @@ use std::sync::Arc;
 /// Properties that a mounted file system has to be mounted again for.
 const OF_MOUNTS: [&str; 8] =
     ["mountpoint", "canmount", "readonly", "devices", "exec", "setuid", "acltype", "longname"];
+
+/// Those of them that a mount can follow while it is in use.
+const FOLLOWED: [&str; 4] = ["readonly", "devices", "exec", "setuid"];
 
 /// What OpenZFS says of a property that is stored but not in force.
 const NOT_REMOUNTED: &str = "property may be set but unable to remount filesystem";
@@ -286,6 +290,12 @@ fn remounted(
     };
     let mounted = table.reports().into_iter().map(|one| one.dataset);
     let affected: BTreeSet<String> = mounted.filter(|other| is_below(other)).collect();
+    let mut of_mounts = changed.iter().filter(|name| OF_MOUNTS.contains(&name.as_str()));
+    if of_mounts.all(|name| FOLLOWED.contains(&name.as_str())) {
+        action().map_err(|error| cannot(&error))?;
+        let affected = not_followed(open, &table, affected);
+        return Ok(mounted_again(open, &mut table, &affected));
+    }
     let moves = changed.iter().any(|name| name == "mountpoint" || name == "canmount");
     let mut complaints = Vec::new();
     let ended = match table.unmount(&affected, InUse::Refuse) {
@@ -310,4 +320,31 @@ fn remounted(
     let choice = if moves { Choice::Automatic } else { Choice::All };
     complaints.extend(mount_more(open, &mut table, again, choice));
     result.map(|()| complaints).map_err(|error| cannot(&error))
+}
+
+/// Has mounts follow the properties of their file systems; answers those that cannot.
+fn not_followed(open: &Open, table: &MountTable, names: BTreeSet<String>) -> BTreeSet<String> {
+    let follow = |name: &String| -> Option<()> {
+        let dataset = open.view().ok()?.datasets().open(name).ok()?;
+        let restrictions = open.mounter().restrictions(&dataset).ok()?;
+        // Of several file systems in one mount the outermost decides; the others refuse changes
+        // themselves.
+        let mount = table.of_dataset(name).filter(|one| one.dataset == *name);
+        mount.map_or(Ok(()), |one| one.mount.restrict(restrictions)).ok()
+    };
+    names.into_iter().filter(|name| follow(name).is_none()).collect()
+}
+
+/// Unmounts file systems and mounts them again, unless they are in use, which is told.
+fn mounted_again(open: &Open, table: &mut MountTable, names: &BTreeSet<String>) -> Vec<String> {
+    if names.is_empty() {
+        return Vec::new();
+    }
+    match table.unmount(names, InUse::Refuse) {
+        Ok(ended) => {
+            open.close_file_systems(&ended);
+            mount_more(open, table, ended, Choice::All)
+        }
+        Err(_) => vec![NOT_REMOUNTED.to_owned()],
+    }
 }
