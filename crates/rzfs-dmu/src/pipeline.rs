@@ -33,7 +33,7 @@ use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::block_pointer::{PointerKind, Protection};
 use rzfs_format::units::{Bookmark, SECTOR_SIZE};
 use rzfs_format::{BlockPointer, Dva, VdevId};
-use rzfs_vdev::{BlockRead, VdevError, VdevTree};
+use rzfs_vdev::{BlockRead, CurrentTree, VdevError, VdevTree};
 use std::fmt;
 use std::sync::Arc;
 use workers::Workers;
@@ -88,7 +88,7 @@ impl BlockRequest<'_> {
 
 /// Reads blocks of one pool.
 pub struct BlockPipeline {
-    vdevs: Arc<VdevTree>,
+    vdevs: Arc<CurrentTree>,
     cache: AdaptiveCache<Block>,
     salt: Salt,
     dynamic_gang_headers: bool,
@@ -109,7 +109,7 @@ impl BlockPipeline {
     #[must_use]
     pub fn new(vdevs: Arc<VdevTree>, options: PipelineOptions) -> Arc<Self> {
         Arc::new(Self {
-            vdevs,
+            vdevs: CurrentTree::new(vdevs),
             cache: AdaptiveCache::new(options.arc_max),
             salt: options.salt,
             dynamic_gang_headers: options.dynamic_gang_headers,
@@ -120,9 +120,15 @@ impl BlockPipeline {
         })
     }
 
-    /// The vdevs below.
+    /// The vdevs below, as they are now.
     #[must_use]
-    pub fn vdevs(&self) -> &Arc<VdevTree> {
+    pub fn vdevs(&self) -> Arc<VdevTree> {
+        self.vdevs.get()
+    }
+
+    /// Where the vdevs below are, which can become more.
+    #[must_use]
+    pub const fn current_vdevs(&self) -> &Arc<CurrentTree> {
         &self.vdevs
     }
 
@@ -254,14 +260,15 @@ impl BlockPipeline {
         let is_known = |result: &Option<_>| result.is_some();
         let rest = reads.into_iter().zip(results.iter().map(is_known));
         let rest: Vec<_> = rest.filter(|(_, known)| !known).map(|(read, _)| read).collect();
-        let mut read = self.vdevs.read(rest).into_iter();
+        let mut read = self.vdevs.get().read(rest).into_iter();
         results.iter_mut().filter(|result| result.is_none()).for_each(|slot| *slot = read.next());
         results.into_iter().flatten().collect()
     }
 
     /// The copies that lie inside of this pool's vdevs, the first to try last.
     pub(crate) fn copies(&self, bp: &BlockPointer) -> Vec<Dva> {
-        let mut copies: Vec<Dva> = bp.dvas().filter(|dva| self.vdevs.contains(*dva)).collect();
+        let vdevs = self.vdevs.get();
+        let mut copies: Vec<Dva> = bp.dvas().filter(|dva| vdevs.contains(*dva)).collect();
         copies.reverse();
         copies
     }
@@ -289,7 +296,7 @@ impl BlockPipeline {
 
     /// By how much space on a vdev is to be shrunk to count data only, in 512ths.
     pub(crate) fn deflate_ratio(&self, vdev: VdevId) -> u64 {
-        self.vdevs.deflate_ratio(vdev).unwrap_or(SECTOR_SIZE)
+        self.vdevs.get().deflate_ratio(vdev).unwrap_or(SECTOR_SIZE)
     }
 
     /// Keeps the contents of a block that was just written, in place of what its key had.

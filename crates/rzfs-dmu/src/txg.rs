@@ -18,4 +18,4 @@ mod gate;
 pub use delay::{DelayCurve, DirtyLimits};
 pub(crate) use gate::Gate;
 
-pub use engine::{OpenTx, QuiescedTxg, Stopped, TxgEngine, TxgOptions, Work};
+pub use engine::{OpenTx, QuiescedTxg, Stopped, TxgEngine, TxgOptions, WhileSuspended, Work};

@@ -26,7 +26,7 @@ pub(crate) use encode::is_zeros;
 pub use policy::{BlockPolicy, DedupPolicy, ObjsetPolicy, Part, RedundantMetadata, Sameness};
 pub(crate) use writer::HoleRequest;
 
-pub use stream::{DeviceWrite, DeviceWriter, FailedWrite, WriteStream};
+pub use stream::{DeviceWrite, DeviceWriter, FailedWrite, WriteStream, write_again};
 pub use writer::{
     BlockSpace, BlockWriter, Change, HoleBirth, NoSpace, SpacePart, SpaceRequest, WriteContext,
     WriteError, WriteRequest,

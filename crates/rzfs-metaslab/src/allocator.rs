@@ -44,6 +44,7 @@ mod devices;
 mod flush;
 mod free;
 mod group;
+mod hold;
 mod load;
 mod metaslab;
 mod place;
@@ -62,6 +63,7 @@ pub use checkpoint::Discard;
 pub use context::SpaceReader;
 pub use devices::{Devices, SpacePiece, Writability};
 pub use group::SpaceTotals;
+pub use hold::TxgHold;
 pub use record::Autotrim;
 pub use request::{AllocationRequest, ClassKind, Content, NoSpace, Placement};
 pub use space::{LogStatus, PoolUsage, VdevUsage};
@@ -78,6 +80,7 @@ use books::Books;
 use class::Rotor;
 use context::Context;
 use flush::FlushRequest;
+use hold::Holds;
 use parking_lot::{Mutex, RwLock};
 use rzfs_format::{Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,6 +130,7 @@ pub struct Allocator {
     forced: AtomicU64,
     log_status: Mutex<LogStatus>,
     flush_all: Mutex<Option<FlushRequest>>,
+    holds: Arc<Holds>,
     /// Metaslabs of new vdevs, whose space can be used after the txg.
     arrivals: Mutex<BTreeSet<MetaslabId>>,
 }
@@ -156,6 +160,7 @@ impl Allocator {
             forced: AtomicU64::new(0),
             log_status: Mutex::default(),
             flush_all: Mutex::default(),
+            holds: Arc::default(),
             arrivals: Mutex::default(),
         }
     }

@@ -74,6 +74,8 @@ fn write(open: &OpenPool, name: &str) {
 fn stops(fail: impl Fn(&SimulatedDevice)) {
     let rig = Rig::new(Workload::Single);
     let open = rig.create();
+    // Writers are told; otherwise they would wait.
+    open.pool.set_pool_property("failmode", 1_u64.into()).unwrap();
     write(&open, "before");
     open.pool.sync().unwrap();
     let before = record(&**open.root().unwrap().1).unwrap();
@@ -97,6 +99,93 @@ fn stops(fail: impl Fn(&SimulatedDevice)) {
         device.attach();
     }
     rig.check(&before);
+}
+
+/// A pool that loses its only device in this way waits, with everybody who writes, and goes on
+/// where it was when the device is mended.
+fn waits(fail: impl Fn(&SimulatedDevice)) {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create();
+    write(&open, "before");
+    open.pool.sync().unwrap();
+    write(&open, "waits");
+    rig.devices.values().for_each(|device| fail(device));
+    let open = in_time("sync", move || {
+        assert!(open.pool.sync().is_err());
+        open
+    });
+    assert!(open.pool.is_suspended());
+    assert!(open.pool.clear(None).is_err(), "nothing was mended");
+    assert!(open.pool.is_suspended());
+    let open = Arc::new(open);
+    let writer = std::thread::spawn({
+        let open = Arc::clone(&open);
+        move || write(&open, "more")
+    });
+    assert!(!writer.is_finished());
+    for device in rig.devices.values() {
+        device.heal_all();
+        device.attach();
+    }
+    let open = in_time("a pool that was mended", move || {
+        open.pool.clear(None).unwrap();
+        writer.join().unwrap();
+        open
+    });
+    assert!(!open.pool.is_suspended() && open.pool.failure().is_none());
+    let errors = open.pool.vdevs().leaves().map(|leaf| leaf.errors().write).sum::<u64>();
+    assert_eq!(errors, 0, "errors were forgotten");
+    let expected = record(&**open.root().unwrap().1).unwrap();
+    let open = Arc::into_inner(open).unwrap();
+    in_time("export", move || open.export()).unwrap();
+    rig.check(&expected);
+}
+
+#[test]
+fn a_pool_goes_on_when_its_device_is_mended() {
+    waits(|device| {
+        device.inject(Fault::new(FaultKind::FailWrite(EIO)));
+    });
+    waits(|device| {
+        device.inject(Fault::new(FaultKind::FailFlush(EIO)));
+    });
+    for spared in [2, 5, 9, 14] {
+        waits(|device| {
+            device.inject(Fault::new(FaultKind::FailWrite(EIO)).after(spared));
+        });
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_device_is_told_when_the_pool_is_let_go_of() {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create();
+    write(&open, "before");
+    open.pool.sync().unwrap();
+    write(&open, "lost");
+    rig.devices.values().for_each(|device| device.detach());
+    assert!(open.pool.sync().is_err());
+    let fs = Arc::clone(open.root().unwrap().1);
+    let writer = std::thread::spawn(move || Files(&fs).put("more", b"x").is_err());
+    let exported = in_time("export", move || open.export());
+    assert!(exported.unwrap_err().to_string().contains("suspended"));
+    assert!(in_time("a writer", move || writer.join().unwrap()));
+}
+
+#[test]
+fn a_write_that_fails_once_is_nobodys_business() {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create();
+    write(&open, "before");
+    rig.devices.values().for_each(|device| {
+        device.inject(Fault::new(FaultKind::FailWrite(EIO)).times(1));
+    });
+    open.pool.sync().unwrap();
+    let errors = open.pool.vdevs().leaves().map(|leaf| leaf.errors().write).sum::<u64>();
+    assert_eq!(errors, 0);
+    let expected = record(&**open.root().unwrap().1).unwrap();
+    open.export().unwrap();
+    rig.check(&expected);
 }
 
 #[test]

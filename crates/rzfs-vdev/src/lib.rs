@@ -58,6 +58,6 @@ pub use label::{Commit, CommitError, CommitReport, ConfigSync};
 pub use leaf::LeafDevices;
 pub use read::{BlockRead, CopyRead, Finding, FindingKind, Scrubbed};
 pub use statistics::{ErrorCounts, IoCounts};
-pub use tree::{IoTunables, Persistence, TreeOptions, Vdev, VdevTree};
+pub use tree::{CurrentTree, IoTunables, Persistence, TreeOptions, Vdev, VdevTree};
 pub use trim::{FreeRange, LeafRange, TrimLimits, TrimReport};
 pub use write::{BlockWrite, Coverage, WriteClass};

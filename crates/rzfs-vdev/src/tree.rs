@@ -2,10 +2,13 @@
 
 mod build;
 mod changes;
+mod clear;
+mod current;
 mod space;
 mod vdev;
 
 pub use changes::Persistence;
+pub use current::CurrentTree;
 pub use vdev::Vdev;
 
 use crate::config::{AllocationBias, VdevConfig, VdevKind};
@@ -148,7 +151,7 @@ pub(crate) struct Node {
     pub(crate) space: Option<Space>,
     /// What a top-level vdev is for, where only its ZAP tells.
     pub(crate) bias: OnceLock<AllocationBias>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Node {
@@ -166,16 +169,24 @@ impl Node {
 /// All vdevs of a pool, and the way to read their blocks.
 ///
 /// Always a root with the top-level vdevs at the positions that block addresses name; every
-/// geometry in it is checked.
+/// geometry in it is checked. The shape of a tree never changes: a pool that gets more vdevs gets
+/// another tree ([`VdevTree::grown`]), which has the vdevs of this one, states and counts and all,
+/// in common with it.
 #[derive(Debug)]
 pub struct VdevTree {
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) by_guid: HashMap<Guid, NodeId>,
     options: TreeOptions,
+    pub(crate) labels: Arc<LabelState>,
+}
+
+/// What is to be done with labels, by whichever tree of the pool.
+#[derive(Debug, Default)]
+pub(crate) struct LabelState {
     /// Top-level vdevs whose labels are to be rewritten.
     pub(crate) dirty: Mutex<BTreeSet<VdevId>>,
     /// Held by whoever writes labels.
-    pub(crate) label_turn: Mutex<()>,
+    pub(crate) turn: Mutex<()>,
 }
 
 impl VdevTree {
@@ -192,7 +203,25 @@ impl VdevTree {
         options: TreeOptions,
     ) -> Result<Self, ConfigError> {
         let (nodes, by_guid) = build::build(config, devices, &options)?;
-        Ok(Self { nodes, by_guid, options, dirty: Mutex::default(), label_turn: Mutex::default() })
+        Ok(Self { nodes, by_guid, options, labels: Arc::default() })
+    }
+
+    /// The tree with more top-level vdevs, behind those that are there.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if a vdev is impossible, or not at the next position.
+    pub fn grown(
+        &self,
+        tops: Vec<VdevConfig>,
+        devices: &dyn LeafDevices,
+    ) -> Result<Self, ConfigError> {
+        let (nodes, by_guid) = build::extend(self, tops, devices)?;
+        Ok(Self { nodes, by_guid, options: self.options, labels: Arc::clone(&self.labels) })
+    }
+
+    /// What opening and reading it depends on besides its configuration.
+    pub(crate) const fn options(&self) -> &TreeOptions {
+        &self.options
     }
 
     /// The limits of reading.
@@ -202,7 +231,7 @@ impl VdevTree {
 
     /// The node of an id. All ids come from building the tree; the root stands in for others.
     pub(crate) fn node(&self, id: NodeId) -> &Node {
-        self.nodes.get(id.0 as usize).unwrap_or(&self.nodes[0])
+        self.nodes.get(id.0 as usize).unwrap_or_else(|| &self.nodes[0])
     }
 
     /// The node of a top-level vdev.

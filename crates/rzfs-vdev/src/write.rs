@@ -2,7 +2,8 @@
 //!
 //! A block goes to every leaf that has a part of it. It is written when it can be read back: from
 //! one side of a mirror, or with no more columns of a stripe lost than there is parity. What a
-//! leaf did not get is noted in its dirty time log, under the block's birth.
+//! leaf did not get is noted in its dirty time log, under the block's birth; a block that is not
+//! written at all is for whoever wanted it to try again.
 
 mod layout;
 mod queue;
@@ -72,15 +73,23 @@ impl VdevTree {
             }
             layouts.push(layout);
         }
+        let mut lacking = Vec::new();
         for (part, error) in queue.run() {
             if let Some(Ok(layout)) = layouts.get_mut(part.task) {
                 layout.fail(part.column, error);
             }
-            if let (Some(write), Some(leaf)) = (writes.get(part.task), self.leaf(part.leaf)) {
+            lacking.push((part.task, part.leaf));
+        }
+        let outcome = |layout: Result<BlockLayout, _>| layout.and_then(BlockLayout::outcome);
+        let outcomes: Vec<_> = layouts.into_iter().map(outcome).collect();
+        for (task, leaf) in lacking {
+            if let (Some(write), Some(Ok(_))) = (writes.get(task), outcomes.get(task))
+                && let Some(leaf) = self.leaf(leaf)
+            {
                 leaf.missing().add(write.birth);
             }
         }
-        layouts.into_iter().map(|layout| layout.and_then(BlockLayout::outcome)).collect()
+        outcomes
     }
 
     /// Makes everything durable that was written before. A device without a write cache has

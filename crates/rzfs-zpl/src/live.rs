@@ -45,8 +45,8 @@ pub use creation::{Caller, NewFile, NewKind, Privilege};
 pub use file_system::LiveFileSystem;
 pub use new_file_system::NewFileSystem;
 pub use options::{
-    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal, SyncMode,
-    SystemClock, UnboundedSpace, WallClock, XattrStore,
+    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal,
+    SyncMode, SystemClock, UnboundedSpace, WallClock, XattrStore,
 };
 pub use quota::{QuotaOwner, QuotaUnit};
 pub use renaming::{Named, RenameMode};

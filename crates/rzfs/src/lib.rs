@@ -17,6 +17,7 @@
 //! [`PoolOptions::open_writable`] opens.
 #![forbid(unsafe_code)]
 
+mod added_vdevs;
 #[cfg(feature = "zdb")]
 pub mod calendar;
 pub mod control;
@@ -35,6 +36,7 @@ mod writable;
 #[cfg(feature = "zdb")]
 pub mod zdb;
 
+pub use added_vdevs::{AddError, AddedVdevs, Allowance, PlannedVdevs};
 pub use file::{Extent, File};
 pub use file_tree::{
     Entries, Entry, FileError, FileNode, FileProblem, FileTree, OpenFiles, ShownPath, Walk,

@@ -15,7 +15,7 @@ mod history;
 mod pool;
 mod wire;
 
-pub use change::{Change, EventDetail, EventReport, NewFileSystem, Pair};
+pub use change::{AddRequest, Change, EventDetail, EventReport, NewFileSystem, Pair, Purpose};
 pub use condition::Condition;
 pub use dataset::{
     DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, MountReport,

@@ -11,6 +11,7 @@ mod vdevs;
 pub use importable::importable;
 
 use crate::protocol::{Answer, Identity, MountReport, Refusal, Request};
+use rzfs_dsl::pool::FailMode;
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::Guid;
 use std::hash::{BuildHasher, RandomState};
@@ -25,6 +26,8 @@ pub struct Opening {
     pub access: Access,
     /// The directory below which its file systems are mounted.
     pub alternate_root: Option<PathBuf>,
+    /// If it waits for its devices: what becomes of writers meanwhile.
+    pub suspended: Option<FailMode>,
 }
 
 /// What a pool is open for.
@@ -41,7 +44,7 @@ impl Opening {
     #[must_use]
     pub fn now(pool: Guid, access: Access) -> Self {
         let load_guid = RandomState::new().hash_one(pool.get());
-        Self { load_guid, access, alternate_root: None }
+        Self { load_guid, access, alternate_root: None, suspended: None }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `zpool`: the state of pools (spec 09, section 2).
 
+mod add;
 mod change;
 pub(crate) mod condition;
 pub(crate) mod config_tree;
@@ -11,7 +12,7 @@ mod history;
 mod import;
 mod json;
 mod labelclear;
-mod layout;
+pub(crate) mod layout;
 pub(crate) mod list;
 mod selection;
 mod status;
@@ -42,12 +43,14 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "get" => get::run(rest, console),
         "history" => history::run(rest, console),
         "import" => import::run(rest, console),
+        "add" => add::run(rest, console),
         "create" => create::run(rest, console),
         "destroy" => end::destroy(rest),
         "export" => end::export(rest, console),
         "set" => change::set(rest),
         "sync" => change::sync(rest),
         "reguid" => change::reguid(rest),
+        "clear" => change::clear(rest),
         "upgrade" => change::upgrade(rest, console),
         "events" => events::run(rest, console),
         "labelclear" => labelclear::run(rest),

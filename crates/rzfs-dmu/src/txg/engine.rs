@@ -32,6 +32,15 @@ pub enum Work {
     Finished,
 }
 
+/// What becomes of new transactions while the pool is suspended (property `failmode`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WhileSuspended {
+    /// They wait until it goes on.
+    Wait,
+    /// They are refused.
+    Refuse,
+}
+
 /// The pool does not take transactions any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the pool is being exported or is suspended")]
@@ -72,6 +81,8 @@ struct State {
     wanted: Txg,
     /// When the last transaction that was delayed may go.
     last_wakeup: Instant,
+    /// The group that syncs waits for its devices.
+    suspended: Option<WhileSuspended>,
     /// No further group will be synced.
     has_failed: bool,
     /// The thread that syncs is to end.
@@ -101,6 +112,7 @@ impl TxgEngine {
                 synced,
                 wanted: synced,
                 last_wakeup: now,
+                suspended: None,
                 has_failed: false,
                 is_finished: false,
             }),
@@ -109,7 +121,8 @@ impl TxgEngine {
     }
 
     /// Begins a transaction in the open group that changes these objects (and new ones); waits as
-    /// long as too much is dirty, and for transactions of older groups that have the objects.
+    /// long as too much is dirty or the pool is suspended, and for transactions of older groups
+    /// that have the objects.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -168,8 +181,8 @@ impl TxgEngine {
     fn throttle(&self) -> Result<(), Stopped> {
         let DirtyLimits { max, delay, .. } = self.options.limits;
         let mut state = self.state.lock();
-        while self.dirty_total() >= max {
-            if state.has_failed {
+        while state.suspended.is_some() || self.dirty_total() >= max {
+            if state.has_failed || state.suspended == Some(WhileSuspended::Refuse) {
                 return Err(Stopped);
             }
             state.wanted = state.wanted.max(state.open);
@@ -241,21 +254,52 @@ impl TxgEngine {
         }
     }
 
-    /// Waits until a group is on disk.
+    /// Waits until a group is on disk, also while the pool is suspended if transactions wait then.
     ///
     /// # Errors
-    /// [`Stopped`]: it will never be.
+    /// [`Stopped`]: it will never be, or who asks is not to wait while the pool is suspended.
     pub fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
+        self.wait(txg, |suspended| suspended == WhileSuspended::Refuse)
+    }
+
+    /// Waits until a group is on disk, but not while the pool is suspended: for administrators, who
+    /// have to be told.
+    ///
+    /// # Errors
+    /// [`Stopped`]: it will never be, or the pool is suspended.
+    pub fn wait_synced_unless_suspended(&self, txg: Txg) -> Result<(), Stopped> {
+        self.wait(txg, |_| true)
+    }
+
+    fn wait(&self, txg: Txg, gives_up: impl Fn(WhileSuspended) -> bool) -> Result<(), Stopped> {
         let mut state = self.state.lock();
         state.wanted = state.wanted.max(txg);
         self.changed.notify_all();
         while state.synced < txg {
-            if state.has_failed {
+            if state.has_failed || state.suspended.is_some_and(&gives_up) {
                 return Err(Stopped);
             }
             self.changed.wait(&mut state);
         }
         Ok(())
+    }
+
+    /// Says that the group that syncs cannot go on before [`TxgEngine::resume`].
+    pub fn suspend(&self, meanwhile: WhileSuspended) {
+        self.state.lock().suspended = Some(meanwhile);
+        self.changed.notify_all();
+    }
+
+    /// Says that the group that syncs goes on.
+    pub fn resume(&self) {
+        self.state.lock().suspended = None;
+        self.changed.notify_all();
+    }
+
+    /// Whether the group that syncs waits for its devices.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.state.lock().suspended.is_some()
     }
 
     /// Refuses further transactions. Those that have begun go on.
@@ -466,6 +510,32 @@ mod tests {
             let writer = scope.spawn(|| engine.begin(&[]).map(|tx| tx.txg()));
             engine.fail();
             assert_eq!(waiter.join().unwrap(), Err(Stopped));
+            assert_eq!(writer.join().unwrap(), Err(Stopped));
+        });
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_while_a_pool_is_suspended() {
+        let engine = engine(1 << 20);
+        let txg = engine.begin(&[]).unwrap().txg();
+        engine.suspend(WhileSuspended::Refuse);
+        assert_eq!(engine.begin(&[]).map(drop), Err(Stopped));
+        assert_eq!(engine.wait_synced(txg), Err(Stopped));
+        engine.suspend(WhileSuspended::Wait);
+        assert_eq!(engine.wait_synced_unless_suspended(txg), Err(Stopped));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| engine.begin(&[]).map(|tx| tx.txg()));
+            let waiter = scope.spawn(|| engine.wait_synced(txg));
+            assert!(engine.is_suspended() && !writer.is_finished() && !waiter.is_finished());
+            engine.resume();
+            assert_eq!(writer.join().unwrap(), Ok(txg));
+            engine.quiesce().committed();
+            assert_eq!(waiter.join().unwrap(), Ok(()));
+        });
+        engine.suspend(WhileSuspended::Wait);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| engine.begin(&[]).map(drop));
+            engine.fail();
             assert_eq!(writer.join().unwrap(), Err(Stopped));
         });
     }

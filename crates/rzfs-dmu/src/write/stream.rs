@@ -51,6 +51,22 @@ pub struct WriteStream {
     threads: Vec<JoinHandle<Vec<FailedWrite>>>,
 }
 
+/// Tries failed writes again, at their places; tells what still fails.
+#[must_use]
+pub fn write_again(devices: &dyn DeviceWriter, failed: Vec<FailedWrite>) -> Vec<FailedWrite> {
+    let writes: Vec<DeviceWrite> = failed.into_iter().map(|failed| failed.write).collect();
+    write_batch(devices, writes)
+}
+
+/// Writes a batch; what is kept here can be read by others until it is written.
+fn write_batch(devices: &dyn DeviceWriter, mut batch: Vec<DeviceWrite>) -> Vec<FailedWrite> {
+    // Neighbours on a device are most often neighbours in a file.
+    batch.sort_by_key(|write| (write.dva.vdev(), write.dva.offset()));
+    let results = devices.write(batch.clone());
+    let failed = batch.into_iter().zip(results);
+    failed.filter_map(|(write, result)| Some(FailedWrite { write, error: result.err()? })).collect()
+}
+
 impl WriteStream {
     /// A stream to these devices.
     #[must_use]
@@ -93,14 +109,7 @@ fn write_all(devices: &dyn DeviceWriter, writes: &Receiver<DeviceWrite>) -> Vec<
             bytes += next.data.len();
             batch.push(next);
         }
-        // Neighbours on a device are most often neighbours in a file.
-        batch.sort_by_key(|write| (write.dva.vdev(), write.dva.offset()));
-        // What is kept here can be read by others until it is written.
-        for (write, result) in batch.clone().into_iter().zip(devices.write(batch)) {
-            if let Err(error) = result {
-                failed.push(FailedWrite { write, error });
-            }
-        }
+        failed.extend(write_batch(devices, batch));
     }
     failed
 }

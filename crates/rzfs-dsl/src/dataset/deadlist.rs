@@ -98,7 +98,8 @@ impl<'a> Deadlist<'a> {
         txg: Txg,
         deflate: bool,
     ) -> Result<u64, DatasetError> {
-        let deflation = Deflation::new(self.tree.mos().pipeline().vdevs(), deflate);
+        let vdevs = self.tree.mos().pipeline().vdevs();
+        let deflation = Deflation::new(&vdevs, deflate);
         let per_block = u64::from(list.block_size()) / BlockPointer::SIZE as u64;
         let mut used = 0_u64;
         for block in 0..entries.div_ceil(per_block.max(1)) {

@@ -17,9 +17,9 @@ use rzfs_metaslab::allocator::{
 };
 use rzfs_metaslab::layout::LayoutLimits;
 use rzfs_metaslab::space_map::append::{HeaderForm, MapFeatures};
-use rzfs_metaslab::{MetaslabError, StoreError, VdevGeometry};
+use rzfs_metaslab::{MetaslabError, StoreError};
 use rzfs_vdev::config::AllocationBias;
-use rzfs_vdev::{Vdev, VdevKind, VdevState, VdevTree};
+use rzfs_vdev::{CurrentTree, Vdev, VdevKind, VdevState, VdevTree};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::ops::Range;
@@ -75,19 +75,20 @@ fn content(policy: &BlockPolicy) -> Content {
 }
 
 /// The pool's top-level vdevs, as space accounting asks about them.
-pub(crate) struct TopLevels(pub(crate) Arc<VdevTree>);
+pub(crate) struct TopLevels(pub(crate) Arc<CurrentTree>);
 
 impl Devices for TopLevels {
     fn allocated_size(&self, vdev: VdevId, size: u64, txg: Txg) -> Option<u64> {
-        self.0.allocated_size(vdev, size, txg)
+        self.0.get().allocated_size(vdev, size, txg)
     }
 
     fn deflate_ratio(&self, vdev: VdevId) -> u64 {
-        self.0.deflate_ratio(vdev).unwrap_or(512)
+        self.0.get().deflate_ratio(vdev).unwrap_or(512)
     }
 
     fn data_disks(&self, vdev: VdevId) -> u64 {
-        let Some(top) = self.0.top_level(vdev) else { return 1 };
+        let vdevs = self.0.get();
+        let Some(top) = vdevs.top_level(vdev) else { return 1 };
         let config = top.own_config();
         let children = top.children().len() as u64;
         let parity = config.nparity.unwrap_or(0);
@@ -102,7 +103,8 @@ impl Devices for TopLevels {
     }
 
     fn copies(&self, vdev: VdevId, range: Range<u64>) -> Result<Vec<SpacePiece>, StoreError> {
-        let Some(top) = self.0.top_level(vdev) else { return Ok(Vec::new()) };
+        let vdevs = self.0.get();
+        let Some(top) = vdevs.top_level(vdev) else { return Ok(Vec::new()) };
         let Some(mapping) = top.mapping() else { return Ok(Vec::new()) };
         let mut pieces = Vec::new();
         let mut offset = range.start;
@@ -117,7 +119,8 @@ impl Devices for TopLevels {
     }
 
     fn writability(&self, vdev: VdevId) -> Writability {
-        let Some(top) = self.0.top_level(vdev) else { return Writability::None };
+        let vdevs = self.0.get();
+        let Some(top) = vdevs.top_level(vdev) else { return Writability::None };
         let is_single = top.kind().is_device();
         match top.health() {
             health if !health.is_usable() => Writability::None,
@@ -158,37 +161,42 @@ pub(crate) fn space_features(features: &Features) -> SpaceFeatures {
     }
 }
 
-fn options(
-    vdevs: &Arc<VdevTree>,
-    mos: &LiveObjset,
-    features: SpaceFeatures,
-    tunables: SpaceTunables,
-) -> AllocatorOptions {
+fn options(mos: &LiveObjset, features: SpaceFeatures, tunables: SpaceTunables) -> AllocatorOptions {
+    let vdevs = Arc::clone(mos.pipeline().current_vdevs());
     AllocatorOptions {
         tunables,
         features,
-        devices: Arc::new(TopLevels(Arc::clone(vdevs))),
+        devices: Arc::new(TopLevels(vdevs)),
         reader: Arc::new(LiveReader(mos.clone())),
     }
 }
 
 /// The allocator of a pool that is being made.
 pub(crate) fn of_new_pool(
-    vdevs: &Arc<VdevTree>,
     mos: &LiveObjset,
     tunables: SpaceTunables,
 ) -> Result<Arc<Allocator>, MetaslabError> {
-    let allocator = Allocator::new(options(vdevs, mos, SpaceFeatures::NONE, tunables));
-    for top in vdevs.top_levels() {
-        if let Some(asize) = top.asize() {
-            let shift = LayoutLimits::default().metaslab_shift(asize);
-            vdevs.change(top.guid(), |config| config.top.metaslab_shift = Some(shift.into()));
-        }
-    }
-    for (geometry, top) in concrete(vdevs) {
-        allocator.add_vdev(geometry, role(top), Availability::Now)?;
-    }
+    let allocator = Allocator::new(options(mos, SpaceFeatures::NONE, tunables));
+    let vdevs = mos.pipeline().vdevs();
+    vdevs.top_levels().try_for_each(|top| add(&allocator, &vdevs, top, Availability::Now))?;
     Ok(Arc::new(allocator))
+}
+
+/// Gives the allocator a new vdev, which has no metaslabs so far.
+pub(crate) fn add(
+    allocator: &Allocator,
+    vdevs: &VdevTree,
+    top: Vdev<'_>,
+    availability: Availability,
+) -> Result<(), MetaslabError> {
+    if let Some(asize) = top.asize() {
+        let shift = LayoutLimits::default().metaslab_shift(asize);
+        vdevs.change(top.guid(), |config| config.top.metaslab_shift = Some(shift.into()));
+    }
+    match top.vdev_id().and_then(|id| geometry(vdevs, top, id)) {
+        Some(geometry) => allocator.add_vdev(geometry, role(top), availability),
+        None => Ok(()),
+    }
 }
 
 /// The allocator of a pool that is on disk.
@@ -210,15 +218,8 @@ pub(crate) fn of_pool(
         }
         roles.insert(id, role);
     }
-    let options = options(vdevs, mos, features, tunables);
+    let options = options(mos, features, tunables);
     Ok(Arc::new(Allocator::open(options, pool.metaslabs()?, &roles)?))
-}
-
-fn concrete(vdevs: &VdevTree) -> impl Iterator<Item = (VdevGeometry, Vdev<'_>)> {
-    vdevs.top_levels().filter_map(|top| {
-        let geometry = geometry(vdevs, top, top.vdev_id()?)?;
-        Some((geometry, top))
-    })
 }
 
 fn role(top: Vdev<'_>) -> VdevRole {

@@ -15,6 +15,7 @@ use rzfs_vdev::VdevTree;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Unit of [`inflation`].
 pub(super) const ONE: u64 = 256;
@@ -50,8 +51,9 @@ impl HeadBudget {
     /// [`SpaceShortage`].
     pub fn admit(&self, txg: Txg, claim: SpaceClaim) -> Result<(), SpaceShortage> {
         let copies = u64::from(self.dataset.policy().copies);
+        let inflation = self.inner.inflation.load(Ordering::Relaxed);
         let full = |bytes: u64| {
-            let bytes = u128::from(bytes) * u128::from(copies) * u128::from(self.inner.inflation);
+            let bytes = u128::from(bytes) * u128::from(copies) * u128::from(inflation);
             u64::try_from(bytes / u128::from(ONE)).unwrap_or(u64::MAX)
         };
         let claim = match claim {

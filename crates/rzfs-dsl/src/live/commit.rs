@@ -13,7 +13,7 @@ impl Inner {
         &self,
         state: &mut SyncState,
         txg: Txg,
-        labels: ConfigSync<'_>,
+        labels: &mut ConfigSync<'_>,
     ) -> Result<(), LiveError> {
         self.heart.check()?;
         let mos = self.mos.objset().synced();
@@ -21,7 +21,7 @@ impl Inner {
         let uberblock = Uberblock {
             version: state.config.version,
             txg,
-            guid_sum: self.vdevs.guid_sum(),
+            guid_sum: labels.tree().guid_sum(),
             timestamp: self.environment.now(),
             mos: *mos.root(),
             software_version: FEATURES_VERSION,
@@ -36,7 +36,12 @@ impl Inner {
             first_choice: self.environment.random(),
             auxiliary: &[],
         };
-        let report = labels.commit(&commit)?;
+        let report = loop {
+            match labels.commit(&commit) {
+                Ok(report) => break report,
+                Err(error) => self.suspend(error.into())?,
+            }
+        };
         for failure in &report.failures {
             tracing::warn!(leaf = %failure.leaf, error = %failure.error, "a leaf missed a label");
         }

@@ -10,6 +10,7 @@ use rzfs_format::features::Feature;
 use rzfs_format::nvlist::{Encoding, NvList, NvString, NvValue};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{FormatError, ObjectId};
+use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::{Vdev, VdevConfig, VdevKind, VdevTree};
 
 const VDEV_ZAPS: &str = "com.delphix:vdev_zap_map";
@@ -104,8 +105,15 @@ pub(crate) fn create_vdev_zaps(
         if top.own_config().top.zap.is_none() {
             let id = create()?;
             vdevs.change(top.guid(), |config| config.top.zap = Some(id));
-            if let Some(bias) = top.allocation_bias() {
+            let bias = top.allocation_bias();
+            if let Some(bias) = bias {
                 mos.insert(id, "org.zfsonlinux:allocation_bias", bias.name())?;
+            }
+            if matches!(bias, Some(AllocationBias::Special | AllocationBias::Dedup)) {
+                features.add(mos, Feature::AllocationClasses, 1)?;
+            }
+            if top.kind() == VdevKind::Draid {
+                features.add(mos, Feature::Draid, 1)?;
             }
         }
     }

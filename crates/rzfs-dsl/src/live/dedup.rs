@@ -29,7 +29,7 @@ use rzfs_format::BlockPointer;
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::ddt::{DdtKey, DdtLayout};
 use rzfs_format::features::Feature;
-use rzfs_vdev::VdevTree;
+use rzfs_vdev::CurrentTree;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ const FUNCTIONS: [ChecksumFunction; 5] = [
 /// The dedup tables of a pool.
 pub(crate) struct DedupTables {
     mos: Arc<LiveMos>,
-    vdevs: Arc<VdevTree>,
+    vdevs: Arc<CurrentTree>,
     environment: Arc<dyn Environment>,
     /// By the numbers of their functions. Held while a block is placed, so that of two equal
     /// blocks one finds the other.
@@ -69,7 +69,7 @@ impl DedupTables {
     /// The tables of a new pool: none.
     pub(crate) fn new(
         mos: &Arc<LiveMos>,
-        vdevs: &Arc<VdevTree>,
+        vdevs: &Arc<CurrentTree>,
         environment: &Arc<dyn Environment>,
     ) -> Self {
         Self {
@@ -164,7 +164,7 @@ impl DedupTables {
     ) -> Result<(), LiveError> {
         let mut tables = self.tables.lock();
         for table in tables.values_mut() {
-            table.write(mos, features, &self.vdevs, freer)?;
+            table.write(mos, features, &self.vdevs.get(), freer)?;
         }
         tables.retain(|_, table| !table.is_gone());
         Ok(())

@@ -1,13 +1,13 @@
 //! The pool's vdevs as what takes blocks to devices.
 
 use rzfs_dmu::write::{DeviceWrite, DeviceWriter};
-use rzfs_vdev::{BlockWrite, VdevError, VdevTree};
+use rzfs_vdev::{BlockWrite, CurrentTree, VdevError};
 use std::sync::Arc;
 
 /// Writes blocks to vdevs; what is missing on some of their leaves is in the leaves' dirty time
 /// logs.
 #[derive(Debug)]
-pub(crate) struct VdevWriter(pub(crate) Arc<VdevTree>);
+pub(crate) struct VdevWriter(pub(crate) Arc<CurrentTree>);
 
 impl DeviceWriter for VdevWriter {
     fn write(&self, writes: Vec<DeviceWrite>) -> Vec<Result<(), VdevError>> {
@@ -16,6 +16,6 @@ impl DeviceWriter for VdevWriter {
             birth,
             data,
         });
-        self.0.write(writes.collect()).into_iter().map(|result| result.map(drop)).collect()
+        self.0.get().write(writes.collect()).into_iter().map(|result| result.map(drop)).collect()
     }
 }

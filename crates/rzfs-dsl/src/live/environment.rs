@@ -22,6 +22,13 @@ pub trait Environment: Send + Sync + fmt::Debug {
         std::iter::repeat_with(|| self.random()).find(|number| *number != 0).unwrap_or(1)
     }
 
+    /// Stops the machine: a pool with `failmode=panic` cannot be written. Of a program that is
+    /// nothing but the process.
+    fn halt(&self, reason: &str) {
+        tracing::error!(reason, "failmode is panic");
+        std::process::abort();
+    }
+
     /// A new guid.
     fn guid(&self) -> Guid {
         Guid(self.random_nonzero())

@@ -34,7 +34,7 @@ impl LivePool {
             }
             self.administer(move |context| {
                 context.state.config.state = state;
-                context.pool.vdevs.mark_all_configs_dirty();
+                context.vdevs.mark_all_configs_dirty();
                 Ok(())
             })
         };

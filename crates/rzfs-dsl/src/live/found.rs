@@ -18,10 +18,11 @@ use super::mos::LiveMos;
 use super::policy;
 use super::pool::{Committed, Found, Inner, LivePool};
 use super::space::SpaceDelta;
+use super::suspension::Suspension;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
 use super::{LiveError, LiveOptions};
-use crate::pool::{AuxiliaryKind, AuxiliaryVdev, OBJECT_DIRECTORY as DIRECTORY};
+use crate::pool::{AuxiliaryKind, AuxiliaryVdev, FailMode, OBJECT_DIRECTORY as DIRECTORY};
 use parking_lot::{Mutex, RwLock};
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::live::{LiveObjset, SyncTx};
@@ -37,8 +38,9 @@ use rzfs_format::{ObjectId, ObjsetId, Txg};
 use rzfs_metaslab::allocator::Autotrim;
 use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, ZapValue};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The pool's version from which on RAID-Z counts as what data takes on it without parity.
 const DEFLATE_VERSION: u64 = 3;
@@ -120,12 +122,13 @@ impl Inner {
         let synced = Txg(FIRST_TXG.get() - 1);
         let engine = TxgEngine::new(synced, options.txg);
         let mos = LiveObjset::create(&pipeline, ObjsetId::MOS, ObjsetType::Meta, 0);
-        let allocator = allocation::of_new_pool(vdevs, &mos, options.space)?;
+        let allocator = allocation::of_new_pool(&mos, options.space)?;
         let mos = Arc::new(LiveMos::new(mos));
-        let dedup = Arc::new(DedupTables::new(&mos, vdevs, &environment));
+        let dedup = Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment));
         let writer = options.writer(&pipeline, &allocator, has);
         let writer = writer.with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>);
-        let devices: Arc<dyn DeviceWriter> = Arc::new(VdevWriter(Arc::clone(vdevs)));
+        let devices: Arc<dyn DeviceWriter> =
+            Arc::new(VdevWriter(Arc::clone(pipeline.current_vdevs())));
         let metadata = policy::default_compression(has(Feature::Lz4Compress));
         let txg = engine.quiesce();
         let (state, root) = {
@@ -141,12 +144,15 @@ impl Inner {
         if new.properties.iter().any(trims) {
             allocator.set_autotrim(Autotrim::On);
         }
+        let fail_mode = new.properties.iter().find(|(name, _)| name == "failmode");
+        let fail_mode = fail_mode.and_then(|(_, value)| FailMode::from_number(value.first_u64()?));
+        let fail_mode = fail_mode.unwrap_or_default();
         let committed = Committed::nothing(&mos, new.config.version, synced);
         let inner = Self {
             name: new.config.name.clone(),
             environment,
-            vdevs: Arc::clone(vdevs),
-            found: Found { auxiliary: new.auxiliary.clone(), ..Found::default() },
+            found: Found::default(),
+            auxiliary: RwLock::new(new.auxiliary.clone()),
             devices,
             allocator,
             writer,
@@ -158,13 +164,15 @@ impl Inner {
             committed: RwLock::new(committed),
             async_free_blocks: options.async_free_blocks,
             heart: Heart::new(options.heartbeat),
-            inflation: budget::inflation(vdevs),
+            inflation: AtomicU64::new(budget::inflation(vdevs)),
             ledger: Mutex::default(),
             trim_signal: TrimSignal::default(),
             heads: Mutex::default(),
             tasks: Mutex::default(),
+            growths: Mutex::default(),
             state: Mutex::new(state),
             failure: Mutex::default(),
+            suspension: Suspension::new(fail_mode),
         };
         inner.add_dataset(root);
         inner.sync_group(&mut inner.state.lock(), txg)?;
@@ -236,6 +244,7 @@ fn found(
         mos_delta: SpaceDelta::default(),
         is_deflated: version >= DEFLATE_VERSION,
         is_config_dirty: true,
+        changed_auxiliary: BTreeSet::new(),
         changed: Vec::new(),
         written: BTreeMap::new(),
     };

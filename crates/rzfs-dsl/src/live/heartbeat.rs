@@ -201,13 +201,14 @@ impl Inner {
     /// Beats until it is told to end, or nobody can hear it any more.
     pub(super) fn beat_forever(&self) {
         loop {
-            let leaves = self.vdevs.heartbeat_leaves();
+            let vdevs = self.vdevs();
+            let leaves = vdevs.heartbeat_leaves();
             if !self.heart.wait(leaves) {
                 return;
             }
             let committed = self.committed.read().uberblock.clone();
             let (uberblock, turn) = self.heart.next(committed, self.environment.now());
-            match self.vdevs.write_heartbeat(&uberblock, turn, self.environment.random()) {
+            match vdevs.write_heartbeat(&uberblock, turn, self.environment.random()) {
                 Ok(()) => self.heart.arrived(leaves),
                 Err(error) => tracing::warn!(%error, "a heartbeat was lost"),
             }

@@ -15,6 +15,7 @@ use super::mos::LiveMos;
 use super::pool::{Committed, Found, Inner, LivePool};
 use super::sharing::Sharing;
 use super::space::SpaceDelta;
+use super::suspension::Suspension;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
 use super::{LiveDataset, LiveError, LiveOptions, budget, policy};
@@ -34,8 +35,9 @@ use rzfs_format::pool_state::PoolState;
 use rzfs_format::{ByteOrder, ObjectId, Txg};
 use rzfs_metaslab::MetaslabError;
 use rzfs_metaslab::allocator::Autotrim;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Features whose structures are not kept up yet: a pool that uses one is read only.
 const NOT_WRITTEN: [Feature; 2] = [Feature::Encryption, Feature::RedactedDatasets];
@@ -190,7 +192,7 @@ impl Inner {
         options: &LiveOptions,
         last_txg: Txg,
     ) -> Result<Self, NotWritable> {
-        let (vdevs, pipeline) = (Arc::clone(pool.vdevs()), pool.pipeline());
+        let (vdevs, pipeline) = (pool.vdevs(), pool.pipeline());
         let features = Features::open(pool.directory(), pool.version(), pool.features())?;
         let mos = LiveObjset::open(pool.mos().clone());
         let space_features = allocation::space_features(&features);
@@ -200,13 +202,14 @@ impl Inner {
         }
         allocator.set_checkpoint(pool.checkpoint().map(|uberblock| uberblock.txg));
         let mos = Arc::new(LiveMos::new(mos));
-        let dedup = Arc::new(DedupTables::new(&mos, &vdevs, &environment));
+        let dedup = Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment));
         dedup.load(pool)?;
         let writer = options.writer(pipeline, &allocator, |feature| features.is_enabled(feature));
         let writer = writer.with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>);
-        let devices: Arc<dyn DeviceWriter> = Arc::new(VdevWriter(Arc::clone(&vdevs)));
+        let devices: Arc<dyn DeviceWriter> =
+            Arc::new(VdevWriter(Arc::clone(pipeline.current_vdevs())));
         let has_lz4 = features.is_active(Feature::Lz4Compress);
-        let inflation = budget::inflation(&vdevs);
+        let inflation = AtomicU64::new(budget::inflation(vdevs));
         let special = |name| -> Result<Option<ObjectId>, NotWritable> {
             let root = pool.mos().object(pool.root_dataset_dir()).map_err(PoolError::from)?;
             let corrupt = PoolError::corrupt(root.id());
@@ -228,7 +231,7 @@ impl Inner {
             config,
             dirs: Directories::default(),
             frees: FreeLists::open(pool.directory(), special("$FREE")?)?,
-            clones: CloneTables::open(pool.mos(), pool.directory(), &vdevs)?,
+            clones: CloneTables::open(pool.mos(), pool.directory(), vdevs)?,
             dedup,
             features,
             config_object,
@@ -237,6 +240,7 @@ impl Inner {
             mos_delta: SpaceDelta::default(),
             is_deflated: pool.directory().number("deflate")?.is_some_and(|deflate| deflate != 0),
             is_config_dirty: true,
+            changed_auxiliary: BTreeSet::new(),
             changed: Vec::new(),
             written: BTreeMap::new(),
         };
@@ -244,9 +248,8 @@ impl Inner {
         Ok(Self {
             name: pool.name().to_owned(),
             environment,
-            vdevs,
+            auxiliary: RwLock::new(pool.auxiliary().to_vec()),
             found: Found {
-                auxiliary: pool.auxiliary().to_vec(),
                 removal: pool.removal().cloned(),
                 checkpoint: pool.checkpoint().cloned(),
             },
@@ -266,8 +269,10 @@ impl Inner {
             trim_signal: TrimSignal::default(),
             heads: Mutex::default(),
             tasks: Mutex::default(),
+            growths: Mutex::default(),
             state: Mutex::new(state),
             failure: Mutex::default(),
+            suspension: Suspension::new(pool.properties()?.failmode.value),
         })
     }
 }

@@ -3,6 +3,7 @@
 use super::LiveError;
 use super::administration::{Task, TaskContext};
 use super::environment::Environment;
+use super::growth::Growth;
 use super::head::LiveDataset;
 use super::heads::Heads;
 use super::heartbeat::Heart;
@@ -11,6 +12,7 @@ use super::ledger::Ledger;
 use super::mos::{LiveMos, MosTx};
 use super::sharing::Sharing;
 use super::space::SpaceTier;
+use super::suspension::Suspension;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
 use crate::dataset::{DatasetError, DatasetTree};
@@ -23,10 +25,11 @@ use rzfs_dmu::{BlockPipeline, Objset};
 use rzfs_format::indirect::RemovalState;
 use rzfs_format::uberblock::{RaidzReflow, Uberblock};
 use rzfs_format::{FormatError, ObjectId, Txg};
-use rzfs_metaslab::allocator::{Allocator, SyncPass};
+use rzfs_metaslab::allocator::{Allocator, SyncPass, TxgHold};
 use rzfs_vdev::VdevTree;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,9 +40,10 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 pub(crate) struct Inner {
     pub(super) name: String,
     pub(super) environment: Arc<dyn Environment>,
-    pub(super) vdevs: Arc<VdevTree>,
     /// What was found when it was opened, and stays.
     pub(super) found: Found,
+    /// Hot spares, then cache devices.
+    pub(super) auxiliary: RwLock<Vec<AuxiliaryVdev>>,
     pub(super) devices: Arc<dyn DeviceWriter>,
     pub(super) allocator: Arc<Allocator>,
     pub(super) writer: BlockWriter,
@@ -49,7 +53,7 @@ pub(crate) struct Inner {
     pub(super) sharing: Arc<Sharing>,
     pub(super) async_free_blocks: usize,
     /// How much more than their contents blocks can take.
-    pub(super) inflation: u64,
+    pub(super) inflation: AtomicU64,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) trim_signal: TrimSignal,
     pub(super) engine: Arc<TxgEngine>,
@@ -57,8 +61,11 @@ pub(crate) struct Inner {
     pub(super) heart: Heart,
     pub(super) heads: Mutex<Heads>,
     pub(super) tasks: Mutex<Vec<Task>>,
+    /// Vdevs that are to be added before the next txg is synced.
+    pub(super) growths: Mutex<Vec<Growth>>,
     pub(super) state: Mutex<SyncState>,
     pub(super) failure: Mutex<Option<Arc<LiveError>>>,
+    pub(super) suspension: Suspension,
 }
 
 /// Tells everybody who waits for the syncing thread when it panics.
@@ -75,8 +82,6 @@ impl Drop for FailOnPanic<'_> {
 /// What a pool has from before it was opened for writing, and nobody changes.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Found {
-    /// Hot spares, then cache devices.
-    pub(super) auxiliary: Vec<AuxiliaryVdev>,
     pub(super) removal: Option<RemovalState>,
     pub(super) checkpoint: Option<Uberblock>,
 }
@@ -114,9 +119,18 @@ impl Committed {
 }
 
 impl Inner {
-    /// The datasets of the last txg on disk that changed anything.
+    /// What is durable now, and what keeps its blocks from being used again.
+    pub(super) fn hold_committed(&self) -> (Committed, TxgHold) {
+        // A txg gives blocks back only after its uberblock has been put here.
+        let committed = self.committed.read();
+        let hold = self.allocator.hold(committed.uberblock.txg);
+        (committed.clone(), hold)
+    }
+
+    /// The datasets of the last txg on disk that changed anything. Their blocks are held while it
+    /// exists.
     pub(super) fn dataset_tree(&self) -> Result<DatasetTree, DatasetError> {
-        let mos = self.committed.read().mos.clone();
+        let (Committed { mos, .. }, hold) = self.hold_committed();
         let directory = mos.object(DIRECTORY)?;
         let root = directory.zap()?.lookup_u64("root_dataset".as_bytes());
         let root = root.map_err(|source| directory.zap_error(source))?;
@@ -126,7 +140,10 @@ impl Inner {
         };
         let root = root.and_then(|root| ObjectId(root).non_zero()).ok_or_else(missing)?;
         let (allocator, sharing) = (Arc::clone(&self.allocator), Arc::clone(&self.sharing));
-        let usable_space = move || usable_space(&allocator, &sharing, SpaceTier::Normal);
+        let usable_space = move || {
+            let _held = &hold;
+            usable_space(&allocator, &sharing, SpaceTier::Normal)
+        };
         Ok(DatasetTree::new(mos, self.name.clone(), root, usable_space))
     }
 
@@ -135,15 +152,20 @@ impl Inner {
         usable_space(&self.allocator, &self.sharing, tier)
     }
 
+    /// Its vdevs, as they are now.
+    pub(super) fn vdevs(&self) -> Arc<VdevTree> {
+        self.mos.objset().pipeline().vdevs()
+    }
+
     /// Does what administrators asked for since the last txg.
     pub(super) fn run_tasks(
         &self,
         state: &mut SyncState,
         mos: MosTx<'_>,
-        space: &SyncPass<'_>,
+        (vdevs, space): (&VdevTree, &SyncPass<'_>),
     ) -> Result<(), LiveError> {
         let tasks = std::mem::take(&mut *self.tasks.lock());
-        let mut context = TaskContext { pool: self, state, mos, space };
+        let mut context = TaskContext { pool: self, vdevs, state, mos, space };
         tasks.into_iter().try_for_each(|task| task(&mut context))
     }
 
@@ -209,10 +231,10 @@ impl LivePool {
         &self.inner.engine
     }
 
-    /// Its vdevs.
+    /// Its vdevs, as they are now.
     #[must_use]
-    pub fn vdevs(&self) -> &Arc<VdevTree> {
-        &self.inner.vdevs
+    pub fn vdevs(&self) -> Arc<VdevTree> {
+        self.inner.vdevs()
     }
 
     /// What its blocks are read through.
@@ -258,12 +280,12 @@ impl LivePool {
         self.inner.failure.lock().clone()
     }
 
-    /// Has everything that was changed so far written, and waits for it.
+    /// Has everything that was changed so far written, and waits for it; not for devices that fail.
     ///
     /// # Errors
     /// [`Stopped`]: the pool is suspended, see [`LivePool::failure`].
     pub fn sync(&self) -> Result<(), Stopped> {
-        self.inner.engine.wait_synced(self.inner.engine.open_txg())
+        self.inner.engine.wait_synced_unless_suspended(self.inner.engine.open_txg())
     }
 
     /// The heads that are open for changes.
@@ -286,6 +308,7 @@ impl LivePool {
 
     /// Ends the threads, after the groups that are wanted.
     pub(super) fn stop(&self) {
+        self.inner.suspension.give_up();
         self.inner.engine.finish();
         self.inner.trim_signal.end();
         for thread in std::mem::take(&mut *self.threads.lock()) {

@@ -91,6 +91,11 @@ impl<'a> Deflation<'a> {
         Self { vdevs, is_deflated }
     }
 
+    /// The vdevs.
+    pub(crate) const fn vdevs(&self) -> &'a VdevTree {
+        self.vdevs
+    }
+
     /// What a block counts.
     pub(crate) fn of(&self, pointer: &BlockPointer) -> SpaceDelta {
         let mut used = 0_u64;

@@ -24,18 +24,19 @@ use super::mos::MosTx;
 use super::pool::Inner;
 use super::space::{Deflation, SpaceDelta};
 use super::space_store::LiveStore;
+use crate::pool::AuxiliaryKind;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx, Transaction};
 use rzfs_dmu::sync::BlockAccounting;
 use rzfs_dmu::txg::QuiescedTxg;
-use rzfs_dmu::write::WriteStream;
+use rzfs_dmu::write::{WriteStream, write_again};
 use rzfs_format::config::{PoolConfig, VdevZaps};
 use rzfs_format::dnode::{Dnode, DnodeFlags};
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::{BlockPointer, ObjectId, Txg};
 use rzfs_metaslab::allocator::{Activity, SyncPass};
-use rzfs_vdev::ConfigSync;
-use std::collections::BTreeMap;
+use rzfs_vdev::{ConfigSync, VdevTree};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Passes after which something is wrong: real txgs need fewer than ten.
@@ -60,6 +61,8 @@ pub(crate) struct SyncState {
     pub(crate) is_deflated: bool,
     /// The configuration has to be written.
     pub(crate) is_config_dirty: bool,
+    /// The lists of auxiliary vdevs that have to be written.
+    pub(crate) changed_auxiliary: BTreeSet<AuxiliaryKind>,
     /// Datasets whose properties or names have changed in this txg, by their new names.
     pub(crate) changed: Vec<String>,
     /// Heads that were written in this txg, as they are now.
@@ -129,7 +132,9 @@ impl Inner {
         state: &mut SyncState,
         txg: QuiescedTxg,
     ) -> Result<(), LiveError> {
-        let mut labels = ConfigSync::begin(&self.vdevs);
+        self.grow(state, txg.txg());
+        let vdevs = self.vdevs();
+        let mut labels = ConfigSync::begin(&vdevs);
         let mut space = self.allocator.begin_sync(txg.txg())?;
         for number in 1.. {
             let pass = self.run_pass(state, &txg, number, &mut labels, space)?;
@@ -144,7 +149,7 @@ impl Inner {
         let finished = space.finish()?;
         // Hosts that watch the pool see every txg, not only those with changes.
         if self.has_changed(txg.txg(), &labels) || self.heart.is_on() {
-            self.commit(state, txg.txg(), labels)?;
+            self.commit(state, txg.txg(), &mut labels)?;
         }
         finished.committed()?;
         let written = std::mem::take(&mut state.written);
@@ -175,13 +180,14 @@ impl Inner {
         let stream = WriteStream::start(&self.devices);
         let tx = SyncTx::new(txg, number, &self.writer, &stream);
         let result = self.change_and_write(state, &tx, labels, space);
-        let failed = stream.finish();
+        let mut failed = stream.finish();
         let mut pass = result?;
-        if let Some(failed) = failed.into_iter().next() {
-            return Err(failed.error.into());
+        while let Some(first) = failed.first() {
+            self.suspend(first.error.clone().into())?;
+            failed = write_again(&*self.devices, failed);
         }
         // A leaf may have missed something that others have got.
-        if self.vdevs.has_changed_dirty_times() {
+        if labels.tree().has_changed_dirty_times() {
             pass.next = Next::AnotherPass;
         }
         Ok(pass)
@@ -196,30 +202,33 @@ impl Inner {
     ) -> Result<Pass<'s>, LiveError> {
         let random = || self.environment.random();
         let mos = self.mos.in_pass(tx, &random);
-        let deflation = Deflation::new(&self.vdevs, state.is_deflated);
-        self.write_config(state, &mos, labels)?;
-        if tx.pass() == 1 {
+        let vdevs = labels.tree();
+        let deflation = Deflation::new(vdevs, state.is_deflated);
+        let is_first = tx.pass() == 1;
+        if is_first {
             self.sync_logs(state, &mos)?;
+        } else {
+            self.write_config(state, &mos, labels)?;
         }
+        self.write_auxiliary(state, &mos)?;
         self.sync_datasets(state, mos, deflation)?;
         state.dirs.write(&mos)?;
         self.sync_mos(state, &mos, deflation)?;
-        let is_first = tx.pass() == 1;
         if is_first {
-            self.run_tasks(state, mos, &space)?;
+            self.run_tasks(state, mos, (vdevs, &space))?;
         }
         self.free(state, &mos, deflation, &space)?;
         if is_first {
-            // Tasks may have changed what the configuration says.
+            // Once, with what tasks have changed of it.
             self.write_config(state, &mos, labels)?;
         }
-        self.store_dirty_times(state, mos)?;
+        self.store_dirty_times(state, mos, vdevs)?;
         // Blocks of intent logs are allocated without anything else being dirty.
         let is_idle = !self.is_dirty(tx.txg())
             && !self.has_changed(tx.txg(), labels)
             && !self.allocator.has_changes(tx.txg());
         let activity = if is_idle { Activity::Idle } else { Activity::Busy };
-        let mut store = LiveStore { mos, features: &mut state.features, vdevs: &self.vdevs };
+        let mut store = LiveStore { mos, features: &mut state.features, vdevs };
         let space = space.sync(&mut store, activity)?;
         if is_first && !is_idle {
             let SyncState { clones, dedup, .. } = &*state;
@@ -251,7 +260,7 @@ impl Inner {
         labels: &mut ConfigSync<'_>,
     ) -> Result<(), LiveError> {
         if state.features.take_new_label() {
-            self.vdevs.mark_all_configs_dirty();
+            labels.tree().mark_all_configs_dirty();
         }
         let has_new_labels = labels.absorb();
         let is_dirty = std::mem::take(&mut state.is_config_dirty) || has_new_labels;
@@ -259,21 +268,37 @@ impl Inner {
         if !is_dirty && (mos.tx().pass() > 1 || labels.dirty().is_empty()) {
             return Ok(());
         }
-        config::create_vdev_zaps(mos, &mut state.features, &self.vdevs)?;
+        config::create_vdev_zaps(mos, &mut state.features, labels.tree())?;
         labels.absorb();
         let corrupt = LiveError::corrupt(state.config_object);
         state.config.txg = mos.tx().txg();
         let features = config::features_for_read(&state.features).map_err(&corrupt)?;
         state.config.features_for_read = Some(features);
-        let list = self.vdevs.mos_config(&state.config, VdevZaps::Maintained).map_err(corrupt)?;
+        let list = labels.tree().mos_config(&state.config, VdevZaps::Maintained);
+        let list = list.map_err(corrupt)?;
         config::write_list(mos, state.config_object, &list)
     }
 
+    /// Writes the lists of spares and cache devices that have changed.
+    fn write_auxiliary(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        let all = self.auxiliary.read();
+        for kind in std::mem::take(&mut state.changed_auxiliary) {
+            let vdevs = all.iter().filter(|vdev| vdev.kind == kind).map(|vdev| &vdev.config);
+            config::write_auxiliary(mos, kind, vdevs)?;
+        }
+        Ok(())
+    }
+
     /// Stores what leaves lack by now.
-    fn store_dirty_times(&self, state: &mut SyncState, mos: MosTx<'_>) -> Result<(), LiveError> {
+    fn store_dirty_times(
+        &self,
+        state: &mut SyncState,
+        mos: MosTx<'_>,
+        vdevs: &VdevTree,
+    ) -> Result<(), LiveError> {
         let maps = space_features(&state.features).maps;
-        let mut store = LiveStore { mos, features: &mut state.features, vdevs: &self.vdevs };
-        self.vdevs.store_dirty_time_logs(&mut DirtyTimeStore::new(&mut store, maps))?;
+        let mut store = LiveStore { mos, features: &mut state.features, vdevs };
+        vdevs.store_dirty_time_logs(&mut DirtyTimeStore::new(&mut store, maps))?;
         Ok(())
     }
 
@@ -313,7 +338,7 @@ impl Inner {
                 continue;
             }
             let dsize = deflation.of(pointer).used.unsigned_abs();
-            state.clones.add(&mos, &mut state.features, &self.vdevs, (pointer, dsize))?;
+            state.clones.add(&mos, &mut state.features, deflation.vdevs(), (pointer, dsize))?;
         }
         Ok(())
     }

@@ -14,7 +14,6 @@ use rzfs_format::{ObjectId, Txg};
 use rzfs_metaslab::allocator::TrimBatch;
 use rzfs_metaslab::log::book::MetaslabId;
 use rzfs_vdev::{FreeRange, TrimLimits, TrimReport};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Txgs between two rounds of the trimmer (`zfs_trim_txg_batch`).
@@ -114,7 +113,7 @@ impl Inner {
             offset: range.start,
             size: range.end - range.start,
         });
-        self.vdevs.trim(&ranges.collect::<Vec<_>>(), limits)
+        self.vdevs().trim(&ranges.collect::<Vec<_>>(), limits)
     }
 }
 
@@ -153,7 +152,7 @@ impl LivePool {
     fn note_trim(&self, state: TrimState) -> Result<(), ChangeError> {
         self.administer(move |context| {
             let now = context.now();
-            let vdevs = Arc::clone(&context.pool.vdevs);
+            let vdevs = context.vdevs;
             for leaf in vdevs.leaves() {
                 let zap = leaf.own_config().leaf.zap.and_then(ObjectId::non_zero);
                 let Some(zap) = zap.filter(|_| leaf.health().is_usable()) else { continue };

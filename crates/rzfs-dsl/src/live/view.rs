@@ -10,14 +10,15 @@ use std::sync::Arc;
 impl LivePool {
     /// The pool as it is on disk at this moment.
     ///
-    /// Blocks that are freed afterwards keep their contents for two more txgs that change
-    /// something. Who reads for longer may find damage that there is not, and takes a new view.
+    /// Blocks that are freed afterwards keep their contents while the view, or anything opened
+    /// through it, exists, unless the pool gets short of space. So views are for looking, not for
+    /// keeping.
     ///
     /// # Errors
     /// [`PoolError`]: the object directory, the configuration or the features cannot be read.
     pub fn view(&self) -> Result<Pool, PoolError> {
         let inner = self.inner();
-        let Committed { uberblock, mos } = inner.committed.read().clone();
+        let (Committed { uberblock, mos }, hold) = inner.hold_committed();
         let directory = Attributes::open(&mos, DIRECTORY)?;
         let entry = |name| directory.object(name)?.ok_or(PoolError::NoEntry { name });
         let config_object = entry("config")?;
@@ -27,13 +28,13 @@ impl LivePool {
             name: inner.name.clone(),
             config: PoolConfig::from_list(&config_list).map_err(corrupt)?,
             config_list,
-            vdevs: Arc::clone(&inner.vdevs),
+            vdevs: inner.vdevs(),
             pipeline: Arc::clone(self.pipeline()),
             root_dataset: entry("root_dataset")?,
             features: FeatureStates::read(&mos, &directory, uberblock.version)?,
             salt: Some(self.pipeline().salt().clone()),
             checkpoint: inner.found.checkpoint.clone(),
-            auxiliary: inner.found.auxiliary.clone(),
+            auxiliary: inner.auxiliary.read().clone(),
             removal: inner.found.removal,
             rewound: None,
             uberblock,
@@ -41,7 +42,9 @@ impl LivePool {
             directory,
         };
         let (allocator, sharing) = (Arc::clone(&inner.allocator), Arc::clone(&inner.sharing));
-        let usable = move || usable_space(&allocator, &sharing, SpaceTier::Normal);
-        Ok(Pool::with_space(parts, usable))
+        Ok(Pool::with_space(parts, move || {
+            let _held = &hold;
+            usable_space(&allocator, &sharing, SpaceTier::Normal)
+        }))
     }
 }

@@ -11,7 +11,7 @@ use rzfs_vdev::{VdevConfig, VdevTree};
 use std::sync::Arc;
 
 /// What an auxiliary vdev is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AuxiliaryKind {
     /// A hot spare.
     Spare,

@@ -35,9 +35,10 @@ impl<T> Stored<T> {
 }
 
 /// What a pool does when a device that it cannot do without fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum FailMode {
     /// It waits for the device.
+    #[default]
     Wait,
     /// It answers with EIO.
     Continue,
@@ -46,6 +47,17 @@ pub enum FailMode {
 }
 
 impl FailMode {
+    /// The mode that a pool stores as this number.
+    #[must_use]
+    pub const fn from_number(number: u64) -> Option<Self> {
+        match number {
+            0 => Some(Self::Wait),
+            1 => Some(Self::Continue),
+            2 => Some(Self::Panic),
+            _ => None,
+        }
+    }
+
     /// The value that `zpool get` shows.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -162,12 +174,11 @@ impl PoolProperties {
             "autoexpand" => flag_of(&mut self.autoexpand),
             "autotrim" => flag_of(&mut self.autotrim),
             "multihost" => flag_of(&mut self.multihost),
-            "failmode" => match number {
-                0 => self.failmode = Stored::local(FailMode::Wait),
-                1 => self.failmode = Stored::local(FailMode::Continue),
-                2 => self.failmode = Stored::local(FailMode::Panic),
-                _ => {}
-            },
+            "failmode" => {
+                if let Some(mode) = FailMode::from_number(number) {
+                    self.failmode = Stored::local(mode);
+                }
+            }
             "bootfs" => self.bootfs = Stored::local(ObjectId(number).non_zero()),
             "dedup_table_quota" => {
                 self.dedup_table_quota =

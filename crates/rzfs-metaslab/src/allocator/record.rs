@@ -34,10 +34,25 @@ pub(crate) enum Recorded {
 /// Whether frees wait two txgs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deferral {
-    /// They do.
-    TwoTxgs,
+    /// They do, and for as long as an older txg is held.
+    TwoTxgs {
+        /// The oldest txg that is held.
+        held: Option<Txg>,
+    },
     /// They can be used at once: there is little space.
     None,
+}
+
+impl Deferral {
+    /// Whether what was freed in `freed` can be used when `txg` is on disk.
+    fn is_over(self, freed: Txg, txg: Txg) -> bool {
+        let is_held = match self {
+            // A txg has what was freed in a later one.
+            Self::TwoTxgs { held } => held.is_some_and(|held| held < freed),
+            Self::None => false,
+        };
+        freed.0.saturating_add(2) <= txg.0 && !is_held
+    }
 }
 
 /// Whether freed ranges are remembered for TRIM.
@@ -149,7 +164,7 @@ impl LiveMetaslab {
         self.state.lock().map = Some(map);
     }
 
-    /// The txg is on disk: what was freed two txgs ago can be used again.
+    /// The txg is on disk: what was freed two txgs ago, and no held txg has, can be used again.
     pub(crate) fn committed(
         &self,
         context: &Context,
@@ -167,7 +182,7 @@ impl LiveMetaslab {
         }
         let mut reusable = Vec::new();
         if let Some(transient) = &mut state.transient {
-            while transient.deferred.front().is_some_and(|old| old.txg.0 + 2 <= txg.0) {
+            while transient.deferred.front().is_some_and(|old| deferral.is_over(old.txg, txg)) {
                 reusable.extend(transient.deferred.pop_front().map(|old| old.segments));
             }
             let released: u64 = reusable.iter().map(RangeTree::space).sum();
@@ -178,7 +193,7 @@ impl LiveMetaslab {
             let counted = std::mem::replace(&mut transient.counted, [0; HISTOGRAM_BUCKETS]);
             match deferral {
                 _ if freed.is_empty() => {}
-                Deferral::TwoTxgs => {
+                Deferral::TwoTxgs { .. } => {
                     change.deferred += freed.space().cast_signed();
                     transient.deferred.push_back(Deferred { txg, segments: freed, counted });
                 }

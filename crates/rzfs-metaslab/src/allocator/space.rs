@@ -168,7 +168,10 @@ impl Allocator {
     /// could keep the pool from freeing anything.
     pub(crate) fn deferral(&self, topology: &Topology) -> Deferral {
         let normal = topology.totals(ClassKind::Normal);
-        if normal.free() <= self.usage().slop { Deferral::None } else { Deferral::TwoTxgs }
+        if normal.free() <= self.usage().slop {
+            return Deferral::None;
+        }
+        Deferral::TwoTxgs { held: self.holds.oldest() }
     }
 
     /// Finds out anew which groups are avoided, and shares out turns.

@@ -65,7 +65,7 @@ impl VdevTree {
     /// Whether logs have changed since they were stored.
     #[must_use]
     pub fn has_changed_dirty_times(&self) -> bool {
-        self.nodes.iter().filter_map(log).any(DirtyTimeLog::is_changed)
+        self.nodes.iter().filter_map(|node| log(node)).any(DirtyTimeLog::is_changed)
     }
 
     /// Stores all logs that have changed. Returns whether there were any: then this is not the

@@ -139,16 +139,22 @@ impl<'t> ConfigSync<'t> {
     /// Begins the txg that syncs now.
     #[must_use]
     pub fn begin(tree: &'t VdevTree) -> Self {
-        let turn = tree.label_turn.lock();
+        let turn = tree.labels.turn.lock();
         let mut sync = Self { tree, dirty: BTreeSet::new(), failures: Vec::new(), _turn: turn };
         sync.absorb();
         sync
     }
 
+    /// The vdevs whose labels it writes: those that the pool has in this txg.
+    #[must_use]
+    pub const fn tree(&self) -> &'t VdevTree {
+        self.tree
+    }
+
     /// Takes marks that came meanwhile. Returns whether there were any: then the configuration in
     /// the MOS has to be written again in this txg.
     pub fn absorb(&mut self) -> bool {
-        let new = std::mem::take(&mut *self.tree.dirty.lock());
+        let new = std::mem::take(&mut *self.tree.labels.dirty.lock());
         let has_new = !new.is_empty();
         self.dirty.extend(new);
         has_new
@@ -164,8 +170,8 @@ impl<'t> ConfigSync<'t> {
     /// Commits the txg: makes its blocks durable and then the uberblock and the labels.
     ///
     /// # Errors
-    /// [`CommitError`]; the pool has to be suspended, or the commit tried again.
-    pub fn commit(mut self, commit: &Commit<'_>) -> Result<CommitReport, CommitError> {
+    /// [`CommitError`]; the pool has to be suspended, and the commit can be tried again.
+    pub fn commit(&mut self, commit: &Commit<'_>) -> Result<CommitReport, CommitError> {
         let labels = self.encode(commit)?;
         self.flush_blocks(commit)?;
         self.write_labels(&labels, EVEN, false)?;
@@ -207,7 +213,6 @@ impl<'t> ConfigSync<'t> {
         for LeafFailure { leaf, error } in self.tree.flush() {
             let Some(id) = self.tree.by_guid.get(&leaf).copied() else { continue };
             if let Some(state) = self.tree.leaf(id) {
-                state.missing().add(commit.uberblock.txg);
                 lost.push((id, state.health().after(LeafEvent::ProbeFailed)));
             }
             self.blame(id, &error);
@@ -221,6 +226,9 @@ impl<'t> ConfigSync<'t> {
                 let (name, txg) = (self.tree.node(id).name.clone(), commit.uberblock.txg);
                 return Err(CommitError::Flush { name, txg, source });
             }
+        }
+        for state in lost.iter().filter_map(|(id, _)| self.tree.leaf(*id)) {
+            state.missing().add(commit.uberblock.txg);
         }
         Ok(())
     }
@@ -390,7 +398,7 @@ struct LabelParts<'p, B> {
 impl Drop for ConfigSync<'_> {
     fn drop(&mut self) {
         if !self.dirty.is_empty() {
-            self.tree.dirty.lock().append(&mut self.dirty);
+            self.tree.labels.dirty.lock().append(&mut self.dirty);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! From a configuration to a tree: every rule of spec 07, section 2.
 
 use super::changes::ConfigRecord;
-use super::{DistributedSpare, Node, NodeId, Role, Space, TreeOptions};
+use super::{DistributedSpare, Node, NodeId, Role, Space, TreeOptions, VdevTree};
 use crate::config::{DraidRecord, VdevConfig, VdevKind};
 use crate::draid::{self, DraidGeometry, DraidProblem, DraidShape};
 use crate::dtl::DirtyTimeLog;
@@ -26,7 +26,7 @@ const VERSION_RAIDZ3: u64 = 17;
 /// First pool version with holes.
 const VERSION_HOLE: u64 = 19;
 
-type Nodes = (Vec<Node>, HashMap<Guid, NodeId>);
+type Nodes = (Vec<Arc<Node>>, HashMap<Guid, NodeId>);
 
 /// Builds the nodes, root first.
 pub(super) fn build(
@@ -37,10 +37,52 @@ pub(super) fn build(
     if config.kind != VdevKind::Root {
         return Err(fault(&config, ConfigProblem::NotRoot));
     }
-    let mut builder = Builder { devices, options, nodes: Vec::new(), by_guid: HashMap::new() };
+    let mut builder =
+        Builder { devices, options, first: 0, nodes: Vec::new(), by_guid: HashMap::new() };
     builder.add(config, Place { parent: None, position: 0, depth: 0, needs: Needs::default() })?;
     builder.connect_distributed_spares()?;
-    Ok((builder.nodes, builder.by_guid))
+    Ok((builder.nodes.into_iter().map(Arc::new).collect(), builder.by_guid))
+}
+
+/// The nodes of a tree with more top-level vdevs: the same ones, but for the root, and the new
+/// ones behind them.
+pub(super) fn extend(
+    tree: &VdevTree,
+    tops: Vec<VdevConfig>,
+    devices: &dyn LeafDevices,
+) -> Result<Nodes, ConfigError> {
+    let old = tree.node(NodeId::ROOT);
+    let mut builder = Builder {
+        devices,
+        options: tree.options(),
+        first: tree.nodes.len(),
+        nodes: Vec::new(),
+        by_guid: tree.by_guid.clone(),
+    };
+    let mut children = old.children.clone();
+    for top in tops {
+        let (parent, position) = (Some((NodeId::ROOT, old.kind)), children.len() as u64);
+        let place = Place { parent, position, depth: 1, needs: Needs::default() };
+        children.push(builder.add(top, place)?);
+    }
+    builder.connect_distributed_spares()?;
+    let root = Node {
+        kind: old.kind,
+        guid: old.guid,
+        id: old.id,
+        is_log: old.is_log,
+        config: old.config.clone(),
+        name: Arc::clone(&old.name),
+        parent: None,
+        children,
+        role: Role::Root,
+        space: None,
+        bias: OnceLock::new(),
+        counters: Arc::clone(&old.counters),
+    };
+    let kept = tree.nodes.iter().skip(1).cloned();
+    let nodes = std::iter::once(Arc::new(root)).chain(kept);
+    Ok((nodes.chain(builder.nodes.into_iter().map(Arc::new)).collect(), builder.by_guid))
 }
 
 fn fault(config: &VdevConfig, problem: ConfigProblem) -> ConfigError {
@@ -66,6 +108,8 @@ struct Place {
 struct Builder<'a> {
     devices: &'a dyn LeafDevices,
     options: &'a TreeOptions,
+    /// Index of the first of the nodes.
+    first: usize,
     nodes: Vec<Node>,
     by_guid: HashMap<Guid, NodeId>,
 }
@@ -87,14 +131,15 @@ impl Builder<'_> {
         let role = self.role(&config, needs)?;
         let child_needs = Needs { asize: child_asize(&role, &config, needs.asize), ..needs };
         let children = std::mem::take(&mut config.children);
-        let id = NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
+        let index = self.nodes.len();
+        let id = NodeId(u32::try_from(self.first.saturating_add(index)).unwrap_or(u32::MAX));
         if config.guid != Guid(0) && self.by_guid.insert(config.guid, id).is_some() {
             return Err(fault(&config, ConfigProblem::DuplicateGuid));
         }
         let kind = config.kind;
         let name = display_name(&config, children.len());
         let parent = place.parent.map(|(id, _)| id);
-        let counters = Counters::default();
+        let counters = Arc::new(Counters::default());
         let is_top_level = parent == Some(NodeId::ROOT);
         self.nodes.push(Node {
             kind,
@@ -116,7 +161,7 @@ impl Builder<'_> {
             let parent = Some((id, kind));
             ids.push(self.add(child, Place { parent, position, depth, needs: child_needs })?);
         }
-        if let Some(node) = self.nodes.get_mut(id.0 as usize) {
+        if let Some(node) = self.nodes.get_mut(index) {
             node.children = ids;
         }
         Ok(id)
@@ -255,7 +300,8 @@ impl Builder<'_> {
             let config = &config.get();
             let top = config.top_guid.ok_or_else(|| fault(config, absent))?;
             let draid = self.by_guid.get(&top).copied();
-            let spares = draid.and_then(|id| match &self.nodes.get(id.0 as usize)?.role {
+            let node = |id: NodeId| self.nodes.get((id.0 as usize).checked_sub(self.first)?);
+            let spares = draid.and_then(|id| match &node(id)?.role {
                 Role::Draid(geometry) => Some(geometry.shape().spares),
                 _ => None,
             });

@@ -1,7 +1,7 @@
 //! Changes of configurations, and which labels have to follow.
 //!
-//! The shape of a tree never changes while it exists. What its vdevs are remembered by does:
-//! objects in the MOS, paths, states. A change is made in one place, [`VdevTree::change`] or
+//! The shape of a tree never changes. What its vdevs are remembered by does: objects in the MOS,
+//! paths, states. A change is made in one place, [`VdevTree::change`] or
 //! [`VdevTree::apply`], and marks the top-level vdev, whose labels are all rewritten with the
 //! next txg (see [`crate::ConfigSync`]).
 
@@ -15,12 +15,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a vdev is remembered by, without its children.
-#[derive(Debug)]
-pub(crate) struct ConfigRecord(RwLock<Arc<VdevConfig>>);
+///
+/// The root of a tree that has grown has it in common with the root of the tree before.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigRecord(Arc<RwLock<Arc<VdevConfig>>>);
 
 impl ConfigRecord {
     pub(super) fn new(config: VdevConfig) -> Self {
-        Self(RwLock::new(Arc::new(config)))
+        Self(Arc::new(RwLock::new(Arc::new(config))))
     }
 
     pub(crate) fn get(&self) -> Arc<VdevConfig> {
@@ -125,7 +127,7 @@ impl VdevTree {
     /// the MOS.
     pub fn mark_config_dirty(&self, vdev: VdevId) {
         if self.top_node(vdev).is_some_and(|id| self.has_labels(id)) {
-            self.dirty.lock().insert(vdev);
+            self.labels.dirty.lock().insert(vdev);
         }
     }
 
@@ -140,7 +142,7 @@ impl VdevTree {
     /// Top-level vdevs whose labels are to be rewritten.
     #[must_use]
     pub fn dirty_configs(&self) -> BTreeSet<VdevId> {
-        self.dirty.lock().clone()
+        self.labels.dirty.lock().clone()
     }
 
     /// Whether a top-level vdev has leaves of its own, and labels on them.

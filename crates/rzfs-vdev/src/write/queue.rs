@@ -33,6 +33,14 @@ pub(super) struct LeafWrite {
 struct Span {
     leaf: NodeId,
     members: Vec<LeafWrite>,
+    attempt: Attempt,
+}
+
+/// A write that fails is tried once more, at the same place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Attempt {
+    First,
+    Second,
 }
 
 /// The writes of a batch.
@@ -107,10 +115,10 @@ impl<'t> WriteQueue<'t> {
                         self.tree.node(span.leaf).counters.count_write(bytes);
                     }
                     // One bad sector must not take its neighbours along: each on its own.
-                    Err(error) if span.members.len() > 1 && !is_gone(&error) => {
+                    Err(error) if span.attempt == Attempt::First && !is_gone(&error) => {
                         for write in span.members.into_iter().rev() {
-                            let leaf = write.leaf;
-                            queue.spans.push_front(Span { leaf, members: vec![write] });
+                            let (leaf, attempt) = (write.leaf, Attempt::Second);
+                            queue.spans.push_front(Span { leaf, members: vec![write], attempt });
                         }
                     }
                     Err(error) => self.fail(span, &error),
@@ -258,7 +266,8 @@ fn join(writes: Vec<LeafWrite>, limit: impl Fn(NodeId) -> usize) -> Vec<Span> {
             span.members.push(write);
             continue;
         }
-        spans.push(Span { leaf: write.leaf, members: vec![write] });
+        let (leaf, attempt) = (write.leaf, Attempt::First);
+        spans.push(Span { leaf, members: vec![write], attempt });
     }
     spans
 }
@@ -300,7 +309,7 @@ mod tests {
         let members = vec![write(0, SHORT), write(1, 512), write(2, 512), write(3, SHORT + 1)];
         let originals: Vec<Bytes> = members.iter().map(|member| member.data.clone()).collect();
         let IoOperation::Gather(pieces) =
-            (Span { leaf: NodeId::ROOT, members }).operation().unwrap()
+            (Span { leaf: NodeId::ROOT, members, attempt: Attempt::First }).operation().unwrap()
         else {
             panic!("not one piece");
         };

@@ -96,7 +96,7 @@ fn check_pool(name: &str, images: &[FileDevice]) {
     let uberblock = uberblock(labels[0].0, ring, slot);
     assert_eq!(uberblock.txg, newest.txg, "{name}");
     let pool = PoolConfig { vdev_tree: NvList::new(), ..newest.clone() };
-    let sync = ConfigSync::begin(&tree);
+    let mut sync = ConfigSync::begin(&tree);
     let report = sync
         .commit(&Commit {
             pool: &pool,

@@ -6,6 +6,7 @@ mod damage;
 mod device;
 mod dirty_times;
 mod fields;
+mod growth;
 mod hostile;
 mod indirect;
 mod labels;

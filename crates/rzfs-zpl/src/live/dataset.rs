@@ -2,8 +2,8 @@
 
 use super::file_system::LiveFileSystem;
 use super::options::{
-    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal, SyncMode,
-    XattrStore,
+    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal,
+    SyncMode, XattrStore,
 };
 use crate::error::ZplError;
 use crate::options::{AclType, SnapshotDirectory, SpaceUse, XattrUse};

@@ -36,7 +36,9 @@ pub(super) fn carry_out(
         Change::Unmount { target, force } => mounts::unmount(open, &target, force),
         Change::UnmountAll { force } => mounts::unmount_all(open, force),
         Change::SetPool { property } => pool::set(open, &property),
+        Change::Add(request) => pool::add(open, &request),
         Change::Upgrade => pool::upgrade(open),
+        Change::Clear { vdev } => pool::clear(open, vdev.as_deref()),
         Change::Reguid => pool::reguid(open),
         Change::Sync => pool::sync(open),
     }?;

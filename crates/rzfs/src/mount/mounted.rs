@@ -21,9 +21,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Views of a pool that changes may get too old while they are read.
-const ATTEMPTS: usize = 4;
-
 /// How long somebody may still use a pool that is about to be exported.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -211,22 +208,19 @@ impl Open {
             Contents::Reading(service) => return service.answer(request, &mounts),
             Contents::Writing(pool, opening) => (pool, opening),
         };
-        let mut answer = Answer::Mounts(Vec::new());
-        for _ in 0..ATTEMPTS {
-            answer = match pool.view() {
-                Ok(view) => PoolService::of_view(view, opening.clone()).answer(request, &mounts),
-                Err(error) => Answer::Failed(Refusal { message: error.to_string() }),
+        let refused = |error: PoolError| Answer::Failed(Refusal { message: error.to_string() });
+        let view = match pool.view() {
+            Ok(view) => view,
+            Err(error) => return refused(error),
+        };
+        let mut opening = opening.clone();
+        if pool.live().is_suspended() {
+            opening.suspended = match view.properties() {
+                Ok(properties) => Some(properties.failmode.value),
+                Err(error) => return refused(error),
             };
-            let is_whole = match &answer {
-                Answer::Failed(_) => false,
-                Answer::Datasets(listing) => listing.failures.is_empty(),
-                _ => true,
-            };
-            if is_whole {
-                break;
-            }
         }
-        answer
+        PoolService::of_view(view, opening).answer(request, &mounts)
     }
 
     /// What is to be mounted where, of these file systems or of all.
@@ -263,6 +257,20 @@ impl Open {
         let names: BTreeSet<_> = table.reports().into_iter().map(|one| one.dataset).collect();
         table.unmount_all(in_use)?;
         self.close_file_systems(&names);
+        Ok(())
+    }
+
+    /// Has nobody wait any more for devices of a suspended pool: what was not written is lost then.
+    fn end_waiting(&self, force: bool) -> Result<(), Refusal> {
+        let Some(pool) = self.contents.writable().filter(|pool| pool.live().is_suspended()) else {
+            return Ok(());
+        };
+        if !force {
+            let message =
+                format!("cannot export '{}': pool I/O is currently suspended", pool.name());
+            return Err(Refusal { message });
+        }
+        pool.live().give_up_waiting();
         Ok(())
     }
 
@@ -333,6 +341,7 @@ impl Mounted for MountedPool {
     fn end(&self, ending: Ending) -> Result<(), Refusal> {
         let mut state = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = state.as_ref() {
+            open.end_waiting(ending.force)?;
             open.unmount_all(if ending.force { InUse::Detach } else { InUse::Refuse })?;
         }
         state.take().map_or(Ok(()), |open| open.close(&ending.manner))

@@ -73,8 +73,15 @@ pub enum Change {
         /// The property and its value.
         property: Pair,
     },
+    /// Vdevs are added to the pool.
+    Add(AddRequest),
     /// All features are enabled that the property `compatibility` allows.
     Upgrade,
+    /// Errors of devices are forgotten, and a suspended pool tries again what failed.
+    Clear {
+        /// Name, path or guid of a vdev; all of them otherwise.
+        vdev: Option<String>,
+    },
     /// The pool gets another guid.
     Reguid,
     /// Everything that was changed so far is written.
@@ -92,6 +99,40 @@ pub struct NewFileSystem {
     pub ancestors: bool,
     /// Do not mount it.
     pub leave_unmounted: bool,
+}
+
+/// Whether something is done or only shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// It is done.
+    #[default]
+    Change,
+    /// It is checked, and told line by line what would be.
+    DryRun,
+}
+
+/// Vdevs that are to be added.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AddRequest {
+    /// The words of `zpool add`.
+    pub vdevs: Vec<String>,
+    /// Whether they are added.
+    pub purpose: Purpose,
+    /// log2 of their sector size, if it is given.
+    pub ashift: Option<u64>,
+    /// The size in bytes of files that are to be made.
+    pub missing_file_size: Option<u64>,
+    /// Take devices that seem to hold something else.
+    pub allow_in_use: bool,
+    /// Take vdevs of another redundancy than the pool's.
+    pub allow_replication_mismatch: bool,
+    /// Take vdevs of another sector size than the pool's.
+    pub allow_ashift_mismatch: bool,
+    /// Guids of the pools that the user has imported.
+    pub imported: Vec<u64>,
+    /// Guids of their spares and cache devices, with the names of the pools.
+    pub auxiliary: Vec<(u64, String)>,
 }
 
 /// Something that happened to a pool since it was opened.

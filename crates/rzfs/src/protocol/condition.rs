@@ -43,6 +43,10 @@ pub enum Condition {
     CorruptLabel,
     /// Devices made errors that were repaired.
     Failing,
+    /// Devices fail that the pool cannot do without; writers wait.
+    IoFailureWait,
+    /// Devices fail that the pool cannot do without; writers get errors.
+    IoFailureContinue,
     /// Devices were taken offline.
     Offline,
     /// Devices were taken out.
@@ -62,6 +66,12 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// Whether the pool waits for its devices.
+    #[must_use]
+    pub const fn is_suspended(self) -> bool {
+        matches!(self, Self::IoFailureWait | Self::IoFailureContinue)
+    }
+
     /// Whether `zpool status -x` shows a pool in this condition.
     #[must_use]
     pub const fn is_trouble(self) -> bool {

@@ -6,7 +6,7 @@ use crate::protocol::{
     RemovalReport, ScanFunction, ScanReport, ScanState,
 };
 use rzfs_dsl::pool::{
-    AuxiliaryKind, ErrorLogEntry, PoolStatus, ScanStatus, UnknownFeature, VdevSpace,
+    AuxiliaryKind, ErrorLogEntry, FailMode, PoolStatus, ScanStatus, UnknownFeature, VdevSpace,
 };
 use rzfs_dsl::{Pool, PoolError, pool};
 use rzfs_format::ObjsetId;
@@ -31,7 +31,11 @@ pub(super) fn report(pool: &Pool, opening: &Opening) -> Result<PoolReport, PoolE
         txg: pool.txg().get(),
         version: pool.version(),
         label_state: config.state.number(),
-        condition: condition(pool.status()?),
+        condition: match opening.suspended {
+            Some(FailMode::Continue) => Condition::IoFailureContinue,
+            Some(FailMode::Wait | FailMode::Panic) => Condition::IoFailureWait,
+            None => condition(pool.status()?),
+        },
         comment: config.comment.clone(),
         properties: Vec::new(),
         root,

@@ -124,6 +124,9 @@ fn some(bytes: u64) -> PropertyValue {
 }
 
 fn health(report: &PoolReport) -> PropertyValue {
+    if report.condition.is_suspended() {
+        return Text("SUSPENDED".to_owned());
+    }
     let state = VdevState::ALL.get(usize::from(report.root.state)).copied();
     let aux = AuxReason::ALL.get(usize::from(report.root.aux)).copied();
     let health =

@@ -1,4 +1,4 @@
-//! `zpool set`, `sync`, `reguid` and `upgrade` (spec 09, sections 2 and 2.4).
+//! `zpool set`, `sync`, `reguid`, `clear` and `upgrade` (spec 09, sections 2 and 2.4).
 
 use super::{imported, operands};
 use crate::console::{Console, Failure, Outcome};
@@ -55,6 +55,21 @@ pub(super) fn reguid(words: &[String]) -> Outcome {
         }
         _ => Err(Failure::Usage("too many arguments".to_owned())),
     }
+}
+
+/// Runs `zpool clear`.
+pub(super) fn clear(words: &[String]) -> Outcome {
+    let line = command_line("zpool clear", words);
+    let operands = operands(&super::parse(&NONE, words)?);
+    let (pool, vdev) = match operands.as_slice() {
+        [] => return Err(Failure::Usage("missing pool name".to_owned())),
+        [pool] => (pool, None),
+        [pool, vdev] => (pool, Some(vdev.clone())),
+        _ => return Err(Failure::Usage("too many arguments".to_owned())),
+    };
+    let mut client = imported(pool)?;
+    source::change(&mut client, Change::Clear { vdev }, Some(&line))?;
+    Ok(())
 }
 
 /// Runs `zpool upgrade`.

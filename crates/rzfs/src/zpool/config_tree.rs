@@ -235,6 +235,11 @@ pub(crate) fn word(vdev: &VdevReport) -> String {
     Health { state: state(vdev), aux: reason(vdev) }.to_string()
 }
 
+/// The word for the state of a pool.
+pub(crate) fn pool_word(pool: &PoolReport) -> String {
+    if pool.condition.is_suspended() { "SUSPENDED".to_owned() } else { word(&pool.root) }
+}
+
 /// The word for a spare's state.
 pub(crate) fn spare_word(vdev: &VdevReport) -> String {
     match (state(vdev), reason(vdev)) {

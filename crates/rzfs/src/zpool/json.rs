@@ -3,7 +3,7 @@
 mod activity;
 
 use super::condition::{for_status, state};
-use super::config_tree::{TreeStyle, is_shown, spare_word, word};
+use super::config_tree::{TreeStyle, is_shown, pool_word, spare_word};
 use super::list::{JSON_FLAT, JSON_GUID, JSON_INT, PoolColumn};
 use super::status_text::StatusStyle;
 use super::vdev_name::NameStyle;
@@ -71,7 +71,7 @@ impl PoolJson {
     pub(crate) fn head(&self, pool: &PoolReport, with_type: bool) -> Map<String, Value> {
         let kind = with_type.then(|| ("type", Value::from("POOL")));
         let members = [("name", Value::from(pool.name.as_str()))].into_iter().chain(kind).chain([
-            ("state", word(&pool.root).into()),
+            ("state", pool_word(pool).into()),
             ("pool_guid", self.numbers.exact(pool.guid)),
             ("spa_version", self.numbers.exact(SPA_VERSION)),
             ("zpl_version", self.numbers.exact(ZPL_VERSION)),

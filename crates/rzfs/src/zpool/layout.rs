@@ -1,58 +1,112 @@
-//! The vdevs of a pool that is not there yet, as `-n` shows them (spec 09, section 3.5).
+//! The vdevs of a pool as they would be, as `-n` shows them (spec 09, section 3.5).
 
+use rzfs::Pool;
+use rzfs_dsl::pool::AuxiliaryKind;
 use rzfs_vdev::config::{AllocationBias, VdevKind};
 use rzfs_vdev::create::{NewDevice, TopLayout, TopSpec, VdevSpec};
+use rzfs_vdev::{Vdev, VdevConfig};
 use std::io::{self, Write};
 
+/// Sections of top-level vdevs below the one of ordinary data, in the order in which they are
+/// shown.
+const CLASSES: [(&str, AllocationBias); 3] = [
+    ("dedup", AllocationBias::Dedup),
+    ("special", AllocationBias::Special),
+    ("logs", AllocationBias::Log),
+];
+
 /// A tree of names.
-pub(super) struct Layout {
+#[derive(Default)]
+pub(crate) struct Layout {
     /// Names and how deep they are indented.
     lines: Vec<(usize, String)>,
 }
 
 impl Layout {
     /// The layout of a pool of these devices.
-    pub(super) fn of_plan(pool: &str, devices: &VdevSpec<NewDevice>) -> Self {
-        let mut layout = Self { lines: Vec::new() };
-        layout.section(pool, devices.tops.iter().filter(|top| top.bias.is_none()));
-        for (name, bias) in [
-            ("dedup", AllocationBias::Dedup),
-            ("special", AllocationBias::Special),
-            ("logs", AllocationBias::Log),
-        ] {
-            layout.section(name, devices.tops.iter().filter(|top| top.bias == Some(bias)));
+    pub(crate) fn of_plan(pool: &str, devices: &VdevSpec<NewDevice>) -> Self {
+        let mut layout = Self::default();
+        layout.section(pool, Self::new_tops(devices, None));
+        for (name, bias) in CLASSES {
+            layout.section(name, Self::new_tops(devices, Some(bias)));
         }
         for (name, devices) in [("cache", &devices.caches), ("spares", &devices.spares)] {
-            if !devices.is_empty() {
-                layout.lines.push((0, name.to_owned()));
-                layout.lines.extend(devices.iter().map(|device| (1, shown(device))));
-            }
+            layout.section(name, devices.iter().map(|device| (1, shown(device))).collect());
         }
         layout
     }
 
-    fn section<'d>(&mut self, name: &str, tops: impl Iterator<Item = &'d TopSpec<NewDevice>>) {
-        let mut tops = tops.peekable();
-        if tops.peek().is_some() {
-            self.lines.push((0, name.to_owned()));
-        }
-        for top in tops {
-            let depth = match group(top) {
-                Some(name) => {
-                    self.lines.push((1, name));
-                    2
-                }
-                None => 1,
+    /// The layout of a pool that gets these devices.
+    pub(crate) fn of_growth(pool: &Pool, devices: &VdevSpec<NewDevice>) -> Self {
+        let present = |bias| -> Vec<(usize, String)> {
+            let is_there = |top: &Vdev<'_>| {
+                !matches!(top.kind(), VdevKind::Hole | VdevKind::Indirect | VdevKind::Missing)
             };
-            self.lines.extend(top.devices.iter().map(|device| (depth, shown(device))));
+            let tops = pool.vdevs().top_levels().filter(is_there);
+            tops.filter(|top| top.allocation_bias() == bias).flat_map(|top| below(top, 1)).collect()
+        };
+        let auxiliary = |kind| -> Vec<(usize, String)> {
+            let vdevs = pool.auxiliary().iter().filter(|vdev| vdev.kind == kind);
+            vdevs.map(|vdev| (1, path(&vdev.config))).collect()
+        };
+        let mut layout = Self::default();
+        let both = |old: Vec<_>, new| old.into_iter().chain(new).collect();
+        layout.section(pool.name(), both(present(None), Self::new_tops(devices, None)));
+        for (name, bias) in CLASSES {
+            let (old, new) = (present(Some(bias)), Self::new_tops(devices, Some(bias)));
+            layout.section(name, both(old, new));
+        }
+        for (name, kind, new) in [
+            ("cache", AuxiliaryKind::Cache, &devices.caches),
+            ("spares", AuxiliaryKind::Spare, &devices.spares),
+        ] {
+            let new = new.iter().map(|device| (1, shown(device))).collect();
+            layout.section(name, both(auxiliary(kind), new));
+        }
+        layout
+    }
+
+    fn new_tops(
+        devices: &VdevSpec<NewDevice>,
+        bias: Option<AllocationBias>,
+    ) -> Vec<(usize, String)> {
+        let mut lines = Vec::new();
+        for top in devices.tops.iter().filter(|top| top.bias == bias) {
+            let group = group(top);
+            let depth = if group.is_some() { 2 } else { 1 };
+            lines.extend(group.map(|name| (1, name)));
+            lines.extend(top.devices.iter().map(|device| (depth, shown(device))));
+        }
+        lines
+    }
+
+    /// Adds a heading and what is below it, if there is anything.
+    fn section(&mut self, name: &str, lines: Vec<(usize, String)>) {
+        if !lines.is_empty() {
+            self.lines.push((0, name.to_owned()));
+            self.lines.extend(lines);
         }
     }
 
-    pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.lines.iter().try_for_each(|(depth, name)| {
-            writeln!(out, "\t{:indent$}{name}", "", indent = depth * 2)
-        })
+    /// Line by line.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let line = |(depth, name): &(usize, String)| format!("\t{:1$}{name}", "", depth * 2);
+        self.lines.iter().map(line).collect()
     }
+
+    pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.lines().iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+}
+
+/// A vdev of the pool and those below it.
+fn below(vdev: Vdev<'_>, depth: usize) -> Vec<(usize, String)> {
+    let name = match vdev.kind().is_device() {
+        true => path(&vdev.own_config()),
+        false => vdev.name().to_owned(),
+    };
+    let children = vdev.children().flat_map(|child| below(child, depth + 1));
+    std::iter::once((depth, name)).chain(children).collect()
 }
 
 /// The name of a vdev that has others; it has no number yet.
@@ -69,8 +123,18 @@ fn group(top: &TopSpec<NewDevice>) -> Option<String> {
 
 /// Disks by their names below `/dev`, files by their paths.
 fn shown(device: &NewDevice) -> String {
-    match device.kind {
-        VdevKind::Disk => device.path.strip_prefix("/dev/").unwrap_or(&device.path).to_owned(),
-        _ => device.path.clone(),
+    short(device.kind, &device.path)
+}
+
+/// The same for a vdev that the pool has.
+fn path(vdev: &VdevConfig) -> String {
+    match &vdev.hints.path {
+        Some(path) => short(vdev.kind, &path.to_text()),
+        None => vdev.guid.to_string(),
     }
+}
+
+fn short(kind: VdevKind, path: &str) -> String {
+    let name = path.strip_prefix("/dev/").filter(|_| kind == VdevKind::Disk);
+    name.unwrap_or(path).to_owned()
 }

@@ -1,7 +1,7 @@
 //! The sections of `zpool status` (spec 09, section 2.2).
 
 use super::condition::for_status;
-use super::config_tree::{ConfigTree, TreeStyle, word};
+use super::config_tree::{ConfigTree, TreeStyle, pool_word};
 use crate::calendar::Calendar;
 use crate::dedup_text;
 use crate::quantity::{duration, nicebytes, nicenum};
@@ -28,7 +28,7 @@ impl StatusStyle {
     /// Everything about one pool.
     pub(crate) fn print(&self, pool: &PoolReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  pool: {}", pool.name)?;
-        writeln!(out, " state: {}", word(&pool.root))?;
+        writeln!(out, " state: {}", pool_word(pool))?;
         if let Some(explanation) = for_status(pool.condition) {
             explanation.print(&pool.load.unsupported_features, out)?;
         }

@@ -3,7 +3,7 @@
 use rzfs::setting::POOL_PROPERTIES;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 20] = [
+const COMMANDS: [(&str, &str); 23] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     (
@@ -13,6 +13,12 @@ const COMMANDS: [(&str, &str); 20] = [
          \t    [-m mountpoint] [-R root] [--size size] [--export] <pool> <vdev> ...\n",
     ),
     ("destroy", "\tdestroy [-f] <pool>\n"),
+    ("", ""),
+    (
+        "add",
+        "\tadd [-fn] [--allow-in-use --allow-replication-mismatch --allow-ashift-mismatch]\n\
+         \t    [-o property=value] [--size size] <pool> <vdev> ...\n",
+    ),
     ("", ""),
     ("labelclear", "\tlabelclear [-f] <vdev>\n"),
     ("", ""),
@@ -36,6 +42,7 @@ const COMMANDS: [(&str, &str); 20] = [
     ),
     ("export", "\texport [-af] <pool> ...\n"),
     ("upgrade", "\tupgrade\n\tupgrade -v\n\tupgrade <-a | pool ...>\n"),
+    ("clear", "\tclear <pool> [vdev]\n"),
     ("reguid", "\treguid <pool>\n"),
     ("history", "\thistory [-il] [<pool>] ...\n"),
     ("events", "\tevents [-vH] [pool]\n\tevents -c\n"),

@@ -1,68 +1,9 @@
 //! Pools that are made, mounted, changed and exported by commands, and what OpenZFS's zdb says of
 //! them.
 
-use crate::harness::{Outcome, Rzfs, is_mounted};
+use crate::harness::is_mounted;
+use crate::workshop::Workshop;
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
-
-/// A place for pools.
-struct Workshop {
-    rzfs: Rzfs,
-}
-
-impl Workshop {
-    fn new() -> Self {
-        let rzfs = Rzfs::new();
-        fs::create_dir(rzfs.path("images")).unwrap();
-        Self { rzfs }
-    }
-
-    fn image(&self, name: &str) -> String {
-        self.rzfs.path("images").join(name).to_str().unwrap().to_owned()
-    }
-
-    /// Where the pool `tank` is mounted.
-    fn root(&self) -> PathBuf {
-        self.rzfs.path("root").join("tank")
-    }
-
-    /// Runs a line; words in capital letters are images, `ROOT` is the alternate root.
-    fn run(&self, line: &str) -> Outcome {
-        let word = |word: &str| match word {
-            "ROOT" => self.rzfs.path("root").to_str().unwrap().to_owned(),
-            "IMAGES" => self.rzfs.path("images").to_str().unwrap().to_owned(),
-            _ if word.starts_with(|c: char| c.is_ascii_uppercase()) => self.image(word),
-            _ => word.to_owned(),
-        };
-        self.rzfs.run(line.split(' ').map(word))
-    }
-
-    fn succeed(&self, line: &str) -> String {
-        let outcome = self.run(line);
-        assert_eq!((outcome.status, outcome.err.as_str()), (0, ""), "{line}: {outcome:?}");
-        outcome.out
-    }
-
-    fn refuse(&self, line: &str, status: i32) -> String {
-        let outcome = self.run(line);
-        assert_eq!((outcome.status, outcome.out.as_str()), (status, ""), "{line}: {outcome:?}");
-        let images = format!("{}/", self.rzfs.path("images").display());
-        outcome.err.replace(&images, "")
-    }
-
-    /// Asks OpenZFS whether the exported pool `tank` is whole.
-    fn judge(&self) {
-        let mut zdb = Command::new("zdb");
-        let output = zdb.args(["-bcc", "-e", "-p"]).arg(self.rzfs.path("images")).arg("tank");
-        let Ok(output) = output.output() else {
-            eprintln!("SKIPPED: zdb of OpenZFS is not installed");
-            return;
-        };
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("No leaks"), "{output:?}");
-    }
-}
 
 #[test]
 fn a_pool_is_made_filled_changed_and_imported_again() {

@@ -2,6 +2,9 @@
 
 use crate::live::LiveError;
 use crate::{PoolError, dataset::DatasetError};
+use rzfs_vdev::ConfigError;
+use rzfs_vdev::create::PlanError;
+use rzfs_vdev::label::LabelError;
 use std::sync::Arc;
 
 /// Why a change that an administrator asked for was not made. Nothing has changed then.
@@ -164,9 +167,36 @@ pub enum ChangeError {
     /// The pool has a checkpoint, which would be lost.
     #[error("checkpoint exists")]
     CheckpointExists,
+    /// The pool has no such device.
+    #[error("no such device in pool")]
+    NoSuchDevice,
     /// A device of the pool is missing.
     #[error("one or more devices is currently unavailable")]
     DeviceMissing,
+    /// Devices cannot become vdevs.
+    #[error(transparent)]
+    Vdevs(#[from] PlanError),
+    /// New vdevs make no tree.
+    #[error(transparent)]
+    Tree(#[from] ConfigError),
+    /// The labels of new vdevs cannot be written.
+    #[error(transparent)]
+    Labels(#[from] LabelError),
+    /// New vdevs need a later version or a feature.
+    #[error("pool must be upgraded to add these vdevs")]
+    PoolTooOld,
+    /// Blocks of vdevs that were removed may be anywhere, but on a vdev with parity.
+    #[error(
+        "invalid config; a pool with removing/removed vdevs does not support adding raidz or \
+         dRAID vdevs"
+    )]
+    RemovedVdevs,
+    /// New vdevs have another sector size than the pool.
+    #[error(
+        "new device has a different optimal sector size; use the option '-o ashift=N' to \
+         override the optimal size"
+    )]
+    SectorSize,
     /// The pool is full.
     #[error("out of space")]
     NoSpace,
@@ -210,8 +240,9 @@ impl ChangeError {
         const ENOTSUP: i32 = 95;
         const EDQUOT: i32 = 122;
         const ZFS_ERR_CHECKPOINT_EXISTS: i32 = 1024;
+        const ZFS_ERR_ASHIFT_MISMATCH: i32 = 1054;
         match self {
-            Self::NotFound { .. } | Self::NoParent { .. } => ENOENT,
+            Self::NotFound { .. } | Self::NoParent { .. } | Self::NoSuchDevice => ENOENT,
             Self::Exists { .. } | Self::HasChildren { .. } => EEXIST,
             Self::Busy { .. } | Self::HasSnapshots { .. } => EBUSY,
             Self::NameTooLong { .. } | Self::TooDeep { .. } | Self::PropertyNameTooLong { .. } => {
@@ -233,6 +264,11 @@ impl ChangeError {
             Self::QuotaTooSmall { .. } | Self::ReservationTooLarge { .. } | Self::NoSpace => ENOSPC,
             Self::CheckpointExists => ZFS_ERR_CHECKPOINT_EXISTS,
             Self::DeviceMissing => ENXIO,
+            Self::Vdevs(source) => source.errno(),
+            Self::Labels(source) => source.errno(),
+            Self::Tree(_) | Self::RemovedVdevs => EINVAL,
+            Self::PoolTooOld => ENOTSUP,
+            Self::SectorSize => ZFS_ERR_ASHIFT_MISMATCH,
             Self::Quota { .. } => EDQUOT,
             Self::Unreadable(source) => source.errno(),
             Self::Dataset(source) => source.errno(),

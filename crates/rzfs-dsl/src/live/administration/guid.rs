@@ -22,7 +22,7 @@ impl TaskContext<'_> {
         if self.state.features.is_active(Feature::PoolCheckpoint) {
             return Err(ChangeError::CheckpointExists.into());
         }
-        let vdevs = &self.pool.vdevs;
+        let vdevs = self.vdevs;
         let is_whole = vdevs.leaves().all(|leaf| leaf.health().is_usable());
         if !is_whole {
             return Err(ChangeError::DeviceMissing.into());

@@ -4,7 +4,7 @@ use super::{ChangeError, TaskContext, TaskError};
 use crate::live::history::Event;
 use crate::live::space::SpaceTier;
 use crate::live::{LiveError, LivePool};
-use crate::pool::{OBJECT_DIRECTORY as DIRECTORY, text};
+use crate::pool::{FailMode, OBJECT_DIRECTORY as DIRECTORY, text};
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
 use rzfs_metaslab::allocator::Autotrim;
@@ -91,6 +91,10 @@ impl TaskContext<'_> {
                 if property == "dedup_table_quota" {
                     self.state.dedup.set_quota(Some(number).filter(|bytes| *bytes != u64::MAX));
                 }
+                if property == "failmode" {
+                    let mode = FailMode::from_number(number).unwrap_or_default();
+                    self.pool.suspension.set_fail_mode(mode);
+                }
                 if property == "autotrim" {
                     let autotrim = if number == 0 { Autotrim::Off } else { Autotrim::On };
                     self.pool.allocator.set_autotrim(autotrim);
@@ -130,7 +134,7 @@ impl TaskContext<'_> {
             _ => return self.store_pool_property(name, given.as_deref().map(ZapValue::from)),
         }
         self.state.is_config_dirty = true;
-        self.pool.vdevs.mark_all_configs_dirty();
+        self.vdevs.mark_all_configs_dirty();
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use rzfs_dmu::live::Transaction;
 use rzfs_dmu::txg::OpenTx;
 use rzfs_format::{BlockPointer, ObjectId};
 use rzfs_metaslab::allocator::SyncPass;
+use rzfs_vdev::VdevTree;
 use std::sync::Arc;
 
 /// What a task writes, about: a few blocks of the MOS.
@@ -45,6 +46,8 @@ impl From<LiveError> for TaskError {
 /// What a task works with.
 pub(crate) struct TaskContext<'a> {
     pub(crate) pool: &'a Inner,
+    /// The vdevs that the pool has in this txg.
+    pub(crate) vdevs: &'a VdevTree,
     pub(crate) state: &'a mut SyncState,
     pub(crate) mos: MosTx<'a>,
     pub(crate) space: &'a SyncPass<'a>,
@@ -72,12 +75,15 @@ impl LivePool {
             Ok(())
         });
         let engine = &self.inner().engine;
+        if engine.is_suspended() {
+            return Err(suspended());
+        }
         // The transaction keeps the group open until the task is in its list.
         let tx: OpenTx = engine.begin_unthrottled(&[]).map_err(|_| suspended())?;
         let txg = tx.txg();
         self.inner().tasks.lock().push(task);
         drop(tx);
-        engine.wait_synced(txg).map_err(|_| suspended())?;
+        engine.wait_synced_unless_suspended(txg).map_err(|_| suspended())?;
         let answer = answer.lock().take();
         answer.unwrap_or_else(|| Err(suspended()))
     }
@@ -122,7 +128,7 @@ impl TaskContext<'_> {
     }
 
     pub(crate) fn deflation(&self) -> Deflation<'_> {
-        Deflation::new(&self.pool.vdevs, self.state.is_deflated)
+        Deflation::new(self.vdevs, self.state.is_deflated)
     }
 
     /// Gives the space of a block back at once.

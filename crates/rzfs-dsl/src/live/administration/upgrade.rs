@@ -76,7 +76,7 @@ impl TaskContext<'_> {
         self.state.features.create_tables(&self.mos)?;
         self.state.config.version = version;
         self.state.is_config_dirty = true;
-        self.pool.vdevs.mark_all_configs_dirty();
+        self.vdevs.mark_all_configs_dirty();
         let (operation, text) = ("upgrade", format!("from {old} to {version}"));
         Ok(self.log(&Event::Internal { operation, text, dataset: None })?)
     }

@@ -25,6 +25,7 @@ use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg, VdevId};
 use rzfs_metaslab::allocator::{AllocationRequest, ClassKind, Content, Placement};
 use rzfs_vdev::{BlockWrite, WriteClass};
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 /// More than this is written sooner by syncing the txg, which writes it once.
 const MOST_BYTES: u64 = 8 << 20;
@@ -119,7 +120,7 @@ impl HeadLog {
             return Err(NotLogged::TooLong);
         }
         let vdevs = self.write_blocks(&mut queue)?;
-        match self.inner.vdevs.flush_below(&vdevs).len() {
+        match self.inner.vdevs().flush_below(&vdevs).len() {
             0 => Ok(()),
             leaves => {
                 self.log().chain.lock().break_off();
@@ -190,7 +191,8 @@ impl HeadLog {
         if own.iter().any(|free| *free >= PLENTY) {
             return Ok(());
         }
-        let bytes = bytes.saturating_mul(self.inner.inflation) / super::super::budget::ONE;
+        let inflation = self.inner.inflation.load(Ordering::Relaxed);
+        let bytes = bytes.saturating_mul(inflation) / super::super::budget::ONE;
         let admitted = self.inner.ledger.lock().admit_log(txg, bytes);
         admitted.map_err(|_| NotLogged::NoSpace)
     }
@@ -239,7 +241,7 @@ impl HeadLog {
         drop(writing);
         let vdevs = writes.iter().map(|write| write.dva.vdev()).collect();
         let dvas: Vec<Dva> = writes.iter().map(|write| write.dva).collect();
-        let results = self.inner.vdevs.write_as(WriteClass::Sync, writes);
+        let results = self.inner.vdevs().write_as(WriteClass::Sync, writes);
         self.inner.allocator.written(&dvas);
         let mut chain = self.log().chain.lock();
         if results.iter().any(Result::is_err) {
@@ -269,7 +271,7 @@ impl HeadLog {
             size
         } else {
             let used = (CHAIN_SIZE + records.len()) as u64;
-            let unit = self.inner.vdevs.min_allocation(dva.vdev()).unwrap_or(UNIT).max(UNIT);
+            let unit = self.inner.vdevs().min_allocation(dva.vdev()).unwrap_or(UNIT).max(UNIT);
             used.next_multiple_of(unit).min(size)
         };
         let mut data = vec![0; stored as usize];

@@ -33,28 +33,55 @@ fn copies_on_one_vdev_are_in_different_metaslabs() {
 
 #[test]
 fn freed_space_is_not_reused_before_two_txgs() {
-    let vdevs = [vdev(0, 12, 24, 12)];
-    let mut world = World::create(&vdevs, SpaceTunables::default(), SpaceFeatures::NEW_POOL);
-    let filled: Vec<Dva> = std::iter::from_fn(|| world.allocate(1 << 20, 1).ok())
-        .take(12 * 16 - 140)
-        .flatten()
-        .collect();
-    world.sync(&[]);
+    let (mut world, blocks) = nearly_full();
     let freed_in = world.txg;
-    let dead = filled[3];
+    let dead = blocks[3];
     world.sync(&[dead]);
-    let reuse = |world: &World| {
-        let dvas: Vec<Dva> =
-            std::iter::from_fn(|| world.allocate(1 << 20, 1).ok()).flatten().collect();
-        let found = dvas.iter().any(|dva| dva.offset() == dead.offset());
-        world.allocator.unallocate(&dvas, world.txg);
-        found
-    };
     while world.txg.0 <= freed_in.0 + 2 {
-        assert!(!reuse(&world), "in {}", world.txg);
+        assert!(!is_free(&world, dead), "in {}", world.txg);
         world.sync(&[]);
     }
-    assert!(reuse(&world));
+    assert!(is_free(&world, dead));
+}
+
+/// A pool with 140 MiB left, and its blocks.
+fn nearly_full() -> (World, Vec<Dva>) {
+    let vdevs = [vdev(0, 12, 24, 12)];
+    let mut world = World::create(&vdevs, SpaceTunables::default(), SpaceFeatures::NEW_POOL);
+    let blocks = std::iter::from_fn(|| world.allocate(1 << 20, 1).ok()).take(12 * 16 - 140);
+    let blocks = blocks.flatten().collect();
+    world.sync(&[]);
+    (world, blocks)
+}
+
+/// Whether space can be had at an address.
+fn is_free(world: &World, dva: Dva) -> bool {
+    let dvas: Vec<Dva> = std::iter::from_fn(|| world.allocate(1 << 20, 1).ok()).flatten().collect();
+    let found = dvas.iter().any(|found| found.offset() == dva.offset());
+    world.allocator.unallocate(&dvas, world.txg);
+    found
+}
+
+#[test]
+fn what_a_held_txg_has_is_not_reused() {
+    let (mut world, blocks) = nearly_full();
+    // Freed before the held txg, which has it no more.
+    world.sync(&[blocks[1]]);
+    let held = Txg(world.txg.0 - 1);
+    let hold = world.allocator.hold(held);
+    let again = world.allocator.hold(held);
+    world.sync(&[blocks[3]]);
+    for _ in 0..6 {
+        world.sync(&[]);
+        assert!(!is_free(&world, blocks[3]));
+    }
+    assert!(is_free(&world, blocks[1]));
+    drop(hold);
+    world.sync(&[]);
+    assert!(!is_free(&world, blocks[3]), "somebody else holds it");
+    drop(again);
+    world.sync(&[]);
+    assert!(is_free(&world, blocks[3]));
 }
 
 #[test]

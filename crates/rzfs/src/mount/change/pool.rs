@@ -2,12 +2,17 @@
 
 use super::super::mounted::Open;
 use super::refusal;
-use rzfs::protocol::{Pair, Refusal};
+use crate::zpool::layout::Layout;
+use rzfs::protocol::{AddRequest, Pair, Purpose, Refusal};
 use rzfs::setting::PoolSetting;
+use rzfs::{AddError, AddedVdevs, Allowance};
 use rzfs_dsl::live::ChangeError;
 use rzfs_dsl::pool::compatibility;
+use rzfs_format::Guid;
 use rzfs_format::features::{Feature, Release};
 use rzfs_format::uberblock::FEATURES_VERSION;
+use rzfs_vdev::Vdev;
+use rzfs_vdev::create::LocalPools;
 
 /// `zpool set`.
 pub(super) fn set(open: &Open, (name, word): &Pair) -> Result<Vec<String>, Refusal> {
@@ -34,6 +39,42 @@ pub(super) fn set(open: &Open, (name, word): &Pair) -> Result<Vec<String>, Refus
     changed.map(|()| Vec::new()).map_err(|error| cannot(&error))
 }
 
+/// `zpool add`; a dry run tells the layout line by line.
+pub(super) fn add(open: &Open, request: &AddRequest) -> Result<Vec<String>, Refusal> {
+    let pool = open.writable()?;
+    let refused = |error: AddError| Refusal { message: error.to_string() };
+    let allowances = [
+        (request.allow_in_use, Allowance::InUse),
+        (request.allow_replication_mismatch, Allowance::ReplicationMismatch),
+        (request.allow_ashift_mismatch, Allowance::AshiftMismatch),
+    ];
+    let mut added = AddedVdevs::new()
+        .vdevs(&request.vdevs)
+        .allow(allowances.into_iter().filter(|(allowed, _)| *allowed).map(|(_, one)| one))
+        .local_pools(LocalPools {
+            imported: request.imported.iter().map(|guid| Guid(*guid)).collect(),
+            auxiliary: request
+                .auxiliary
+                .iter()
+                .map(|(guid, one)| (Guid(*guid), one.clone()))
+                .collect(),
+        });
+    if let Some(ashift) = request.ashift {
+        added = added.ashift(ashift);
+    }
+    if let Some(size) = request.missing_file_size {
+        added = added.missing_file_size(size);
+    }
+    let plan = added.plan(pool).map_err(refused)?;
+    if request.purpose == Purpose::DryRun {
+        let view = open.view().map_err(|error| refused(error.into()))?;
+        return Ok(Layout::of_growth(&view, plan.devices()).lines());
+    }
+    plan.add_to(pool).map_err(refused)?;
+    open.events.note("vdev_add", []);
+    Ok(Vec::new())
+}
+
 /// `zpool upgrade`; what was enabled is told line by line.
 pub(super) fn upgrade(open: &Open) -> Result<Vec<String>, Refusal> {
     let pool = open.writable()?;
@@ -56,6 +97,34 @@ pub(super) fn upgrade(open: &Open) -> Result<Vec<String>, Refusal> {
     let missing: Vec<Feature> = Feature::ALL.iter().copied().filter(is_missing).collect();
     pool.live().enable_features(&missing).map_err(|error| cannot(&error))?;
     Ok(missing.iter().map(|feature| feature.name().to_owned()).collect())
+}
+
+/// `zpool clear`.
+pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refusal> {
+    let pool = open.writable()?;
+    let guid = vdev.map(|name| {
+        let vdevs = pool.live().vdevs();
+        let found = vdevs.vdevs().find(|vdev| is_named(*vdev, name)).map(Vdev::guid);
+        let what = || format!("cannot clear errors for {name}");
+        found.ok_or_else(|| refusal(what(), "no such device in pool"))
+    });
+    let cleared = pool.live().clear(guid.transpose()?);
+    let what = vdev.unwrap_or_else(|| pool.name());
+    cleared.map_err(|error| {
+        let what = format_args!("cannot clear errors for {what}");
+        match error {
+            ChangeError::Suspended { .. } => refusal(what, "I/O error"),
+            error => refusal(what, error),
+        }
+    })?;
+    open.events.note("vdev_clear", []);
+    Ok(Vec::new())
+}
+
+/// Whether somebody means this vdev: by guid, path, or the name that `zpool status` shows.
+fn is_named(vdev: Vdev<'_>, name: &str) -> bool {
+    let is_path = |path: &str| path == name || path.strip_prefix("/dev/") == Some(name);
+    is_path(vdev.name()) || vdev.guid().to_string() == name
 }
 
 /// `zpool reguid`.

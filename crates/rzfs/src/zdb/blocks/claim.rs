@@ -10,6 +10,7 @@ use rzfs_metaslab::{MetaslabError, RangeError, RangeTree, VdevGeometry};
 use rzfs_vdev::VdevTree;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -80,7 +81,7 @@ impl<'a> Claims<'a> {
         Ok(Self { pipeline: pool.pipeline(), vdevs })
     }
 
-    fn tree(&self) -> &VdevTree {
+    fn tree(&self) -> Arc<VdevTree> {
         self.pipeline.vdevs()
     }
 

@@ -95,6 +95,14 @@ const fn of_devices(condition: Condition) -> Option<Explanation> {
             "Replace the faulted device, or use 'zpool clear' to mark the device\nrepaired.",
             None,
         ),
+        Condition::IoFailureWait | Condition::IoFailureContinue => explain(
+            "One or more devices are faulted in response to IO failures.",
+            "Make sure the affected devices are connected, then run 'zpool clear'.",
+            Some(match condition {
+                Condition::IoFailureWait => "ZFS-8000-HC",
+                _ => "ZFS-8000-JQ",
+            }),
+        ),
         Condition::FaultedNoReplicas => explain(
             "One or more devices are faulted in response to persistent errors.  There are \
              insufficient replicas for the pool to\ncontinue functioning.",

@@ -1,0 +1,127 @@
+//! Waiting for devices that fail: a pool that cannot write is suspended until somebody has mended
+//! it, and then goes on where it was (property `failmode`, `zpool clear`).
+//!
+//! ```text
+//! running ── write of a txg fails, also when tried again ──> suspended ── clear ──> tried again
+//!                                                               └── pool is let go of ──> given up
+//! ```
+
+use super::LiveError;
+use super::administration::ChangeError;
+use super::pool::{Inner, LivePool};
+use crate::pool::FailMode;
+use parking_lot::{Condvar, Mutex};
+use rzfs_dmu::txg::WhileSuspended;
+use rzfs_format::Guid;
+use std::sync::Arc;
+
+/// Whether the thread that syncs may go on.
+#[derive(Debug)]
+pub(super) struct Suspension {
+    state: Mutex<State>,
+    changed: Condvar,
+    fail_mode: Mutex<FailMode>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Running,
+    Suspended,
+    /// Nobody will mend the pool any more.
+    GivenUp,
+}
+
+impl Suspension {
+    pub(super) fn new(fail_mode: FailMode) -> Self {
+        let state = Mutex::new(State::Running);
+        Self { state, changed: Condvar::new(), fail_mode: Mutex::new(fail_mode) }
+    }
+
+    /// What becomes of writers while the pool is suspended.
+    pub(super) fn set_fail_mode(&self, fail_mode: FailMode) {
+        *self.fail_mode.lock() = fail_mode;
+    }
+
+    /// Ends all waiting, now and later.
+    pub(super) fn give_up(&self) {
+        *self.state.lock() = State::GivenUp;
+        self.changed.notify_all();
+    }
+}
+
+impl Inner {
+    /// Suspends the pool until what failed is to be tried again.
+    ///
+    /// # Errors
+    /// The error itself, when the pool is let go of instead.
+    pub(super) fn suspend(&self, error: LiveError) -> Result<(), LiveError> {
+        let mut state = self.suspension.state.lock();
+        if *state == State::GivenUp {
+            return Err(error);
+        }
+        tracing::error!(%error, pool = self.name, "the pool is suspended");
+        let fail_mode = *self.suspension.fail_mode.lock();
+        let meanwhile = match fail_mode {
+            FailMode::Wait => WhileSuspended::Wait,
+            FailMode::Continue => WhileSuspended::Refuse,
+            FailMode::Panic => {
+                self.environment.halt(&format!("pool '{}': {error}", self.name));
+                return Err(error);
+            }
+        };
+        let reason = Arc::new(error);
+        *self.failure.lock() = Some(Arc::clone(&reason));
+        *state = State::Suspended;
+        self.engine.suspend(meanwhile);
+        while *state == State::Suspended {
+            self.suspension.changed.wait(&mut state);
+        }
+        if *state == State::GivenUp {
+            return Err(LiveError::Suspended { reason: Some(reason) });
+        }
+        tracing::info!(pool = self.name, "what failed is tried again");
+        Ok(())
+    }
+
+    /// Lets a suspended pool try again what failed. Returns whether it was suspended.
+    fn resume(&self) -> bool {
+        let mut state = self.suspension.state.lock();
+        let was_suspended = *state == State::Suspended;
+        if was_suspended {
+            *self.failure.lock() = None;
+            self.engine.resume();
+            *state = State::Running;
+            self.suspension.changed.notify_all();
+        }
+        was_suspended
+    }
+}
+
+impl LivePool {
+    /// Whether the pool waits for its devices.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.engine().is_suspended()
+    }
+
+    /// Forgets the errors of a vdev and of those below it, or of all; uses devices again that
+    /// answer, and lets a suspended pool go on.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: there is no such vdev, or the pool is suspended again, or for good.
+    pub fn clear(&self, vdev: Option<Guid>) -> Result<(), ChangeError> {
+        if !self.vdevs().clear(vdev) {
+            return Err(ChangeError::NoSuchDevice);
+        }
+        if self.inner().resume() || self.failure().is_some() {
+            self.sync().map_err(|_| ChangeError::Suspended { reason: self.failure() })?;
+        }
+        Ok(())
+    }
+
+    /// Ends the wait for devices: whoever waits gets an error, and nothing is written any more. A
+    /// pool that is not suspended does not wait later either.
+    pub fn give_up_waiting(&self) {
+        self.inner().suspension.give_up();
+    }
+}

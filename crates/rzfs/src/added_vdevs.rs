@@ -1,0 +1,191 @@
+//! Adding vdevs to a pool that is open for writing: what `zpool add` does, for programs.
+//!
+//! ```no_run
+//! let pool = rzfs::PoolOptions::new().device_paths(["a.img"]).open_writable()?;
+//! rzfs::AddedVdevs::new()
+//!     .vdevs(["/srv/b.img", "log", "/srv/c.img"])
+//!     .missing_file_size(1 << 30)
+//!     .plan(&pool)?
+//!     .add_to(&pool)?;
+//! pool.export()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::WritablePool;
+use rzfs_blockdev::OpenOptions;
+use rzfs_dsl::PoolError;
+use rzfs_dsl::live::{self, ChangeError, SectorSizes};
+use rzfs_vdev::create::{
+    DeviceOpener, LocalPools, NewDevice, Objection, Objections, OpenFailure, PlanError, SpecError,
+    VdevSpec,
+};
+use std::collections::BTreeSet;
+
+/// What stays allowed although it speaks against adding vdevs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Allowance {
+    /// Devices that seem to hold something else.
+    InUse,
+    /// Vdevs of another redundancy than the pool's.
+    ReplicationMismatch,
+    /// Another sector size than the pool's.
+    AshiftMismatch,
+}
+
+impl Allowance {
+    /// All of them: what `-f` means.
+    pub const ALL: [Self; 3] = [Self::InUse, Self::ReplicationMismatch, Self::AshiftMismatch];
+
+    /// Whether this objection does not count.
+    fn covers(self, objection: &Objection) -> bool {
+        match objection {
+            Objection::Replication(_) => self == Self::ReplicationMismatch,
+            other => self == Self::InUse && other.is_overridable(),
+        }
+    }
+}
+
+/// Why vdevs are not added; the messages are those of `zpool add`.
+#[derive(Debug, thiserror::Error)]
+pub enum AddError {
+    /// The words do not describe vdevs.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A device cannot be had.
+    #[error(transparent)]
+    Open(#[from] OpenFailure),
+    /// Something speaks against using the devices.
+    #[error(transparent)]
+    Objections(#[from] Objections),
+    /// No vdev has this sector size.
+    #[error(transparent)]
+    Ashift(PlanError),
+    /// The pool cannot be looked at.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The pool does not take them.
+    #[error("cannot add to '{pool}': {source}")]
+    Refused {
+        /// The pool.
+        pool: String,
+        /// Why not.
+        source: ChangeError,
+    },
+}
+
+/// Vdevs to be added.
+#[derive(Clone, Default, Debug)]
+pub struct AddedVdevs {
+    words: Vec<String>,
+    devices: Option<VdevSpec<NewDevice>>,
+    missing_file_size: Option<u64>,
+    ashift: Option<u64>,
+    allowed: BTreeSet<Allowance>,
+    local: LocalPools,
+}
+
+impl AddedVdevs {
+    /// No vdevs yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The vdevs, in the words of `zpool add`: `mirror A B`, `log A`, `spare A`, ...
+    #[must_use]
+    pub fn vdevs<W: AsRef<str>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        self.words.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
+        self
+    }
+
+    /// The vdevs, of devices that are open already.
+    #[must_use]
+    pub fn open_vdevs(mut self, devices: VdevSpec<NewDevice>) -> Self {
+        self.devices = Some(devices);
+        self
+    }
+
+    /// Files that do not exist are made with this size in bytes, sparse; they are removed again if
+    /// they are not added.
+    #[must_use]
+    pub const fn missing_file_size(mut self, bytes: u64) -> Self {
+        self.missing_file_size = Some(bytes);
+        self
+    }
+
+    /// log2 of their sector size (`-o ashift`); otherwise the pool's property says it, or the
+    /// devices.
+    #[must_use]
+    pub const fn ashift(mut self, ashift: u64) -> Self {
+        self.ashift = Some(ashift);
+        self
+    }
+
+    /// Adds them although something speaks against it.
+    #[must_use]
+    pub fn allow(mut self, allowances: impl IntoIterator<Item = Allowance>) -> Self {
+        self.allowed.extend(allowances);
+        self
+    }
+
+    /// Pools that are in use on this host; their devices are not taken.
+    #[must_use]
+    pub fn local_pools(mut self, local: LocalPools) -> Self {
+        self.local = local;
+        self
+    }
+
+    /// Opens the devices and checks whether they may be added to a pool; nothing is written yet.
+    ///
+    /// # Errors
+    /// [`AddError`].
+    pub fn plan(self, pool: &WritablePool) -> Result<PlannedVdevs, AddError> {
+        if let Some(ashift) = self.ashift.filter(|ashift| !matches!(ashift, 0 | 9..=16)) {
+            return Err(AddError::Ashift(PlanError::Ashift(ashift)));
+        }
+        let mut opener = DeviceOpener::new(OpenOptions::new(), self.missing_file_size);
+        let devices = match self.devices {
+            Some(devices) => devices,
+            None => VdevSpec::parse(&self.words)?.open(&mut opener)?,
+        };
+        let tree = pool.live().vdevs();
+        let Objections(all) = devices.objections(Some(&tree), &self.local);
+        let counts = |objection: &Objection| !self.allowed.iter().any(|one| one.covers(objection));
+        Objections(all.into_iter().filter(counts).collect()).into_result()?;
+        let ashift = match self.ashift {
+            Some(ashift) => ashift,
+            None => pool.view()?.properties()?.ashift.value,
+        };
+        let sectors = match self.allowed.contains(&Allowance::AshiftMismatch) {
+            true => SectorSizes::Any,
+            false => SectorSizes::Same,
+        };
+        Ok(PlannedVdevs { opener, added: live::AddedVdevs { devices, ashift, sectors } })
+    }
+}
+
+/// Vdevs whose devices are open.
+#[derive(Debug)]
+pub struct PlannedVdevs {
+    opener: DeviceOpener,
+    added: live::AddedVdevs,
+}
+
+impl PlannedVdevs {
+    /// Their devices.
+    #[must_use]
+    pub const fn devices(&self) -> &VdevSpec<NewDevice> {
+        &self.added.devices
+    }
+
+    /// Adds them; they are part of the pool on disk when this returns.
+    ///
+    /// # Errors
+    /// [`AddError::Refused`].
+    pub fn add_to(mut self, pool: &WritablePool) -> Result<(), AddError> {
+        let refused = |source| AddError::Refused { pool: pool.name().to_owned(), source };
+        pool.live().add_vdevs(self.added).map_err(refused)?;
+        self.opener.keep_files();
+        Ok(())
+    }
+}

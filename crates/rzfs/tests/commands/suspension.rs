@@ -1,0 +1,101 @@
+//! Pools whose devices fail.
+
+use crate::harness::wait_until;
+use crate::workshop::Workshop;
+use std::fs;
+use std::process::Command;
+
+/// A host file system of so many bytes, which goes with the value.
+struct SmallHost(std::path::PathBuf);
+
+impl SmallHost {
+    /// Mounts it below the images; not where nobody may mount.
+    fn mount(place: std::path::PathBuf, size: &str) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&place);
+        if mount.output().is_ok_and(|output| output.status.success()) {
+            return Some(Self(place));
+        }
+        eprintln!("SKIPPED: this user may not mount a file system");
+        None
+    }
+
+    fn resize(&self, size: &str) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("remount,size={size}")]).arg(&self.0);
+        assert!(mount.status().unwrap().success());
+    }
+}
+
+impl Drop for SmallHost {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_pool_waits_while_its_host_is_full_and_goes_on_after_clear() {
+    let shop = Workshop::new();
+    let Some(host) = SmallHost::mount(shop.rzfs.path("images"), "48M") else { return };
+    shop.succeed("zpool create --size 256M -R ROOT -O compression=off tank A");
+    let file = shop.root().join("large");
+    let writer = {
+        let file = file.clone();
+        std::thread::spawn(move || fs::write(file, vec![7; 64 << 20]))
+    };
+    wait_until("the pool is suspended", || {
+        shop.run("zpool get -Ho value health tank").out == "SUSPENDED\n"
+    });
+    let status = shop.succeed("zpool status tank");
+    for text in [" state: SUSPENDED\n", "in response to IO failures", "ZFS-8000-HC"] {
+        assert!(status.contains(text), "{text}: {status}");
+    }
+    assert!(!shop.succeed("zpool status -x").contains("healthy"));
+    assert_eq!(
+        shop.refuse("zpool export tank", 1),
+        "cannot export 'tank': pool I/O is currently suspended\n"
+    );
+    assert!(shop.refuse("zfs create tank/x", 1).contains("pool I/O is currently suspended"));
+    assert_eq!(
+        shop.refuse("zpool clear tank", 1),
+        "cannot clear errors for tank: I/O error\n",
+        "the host is still full"
+    );
+    assert_eq!(
+        shop.refuse("zpool clear tank nothing", 1),
+        "cannot clear errors for nothing: no such device in pool\n"
+    );
+    host.resize("400M");
+    shop.succeed("zpool clear tank");
+    writer.join().unwrap().unwrap();
+    assert_eq!(fs::read(&file).unwrap(), vec![7; 64 << 20]);
+    assert_eq!(shop.succeed("zpool get -Ho value health tank"), "ONLINE\n");
+    assert!(shop.succeed("zpool events").contains("sysevent.fs.zfs.vdev_clear"));
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn a_suspended_pool_can_be_given_up() {
+    let shop = Workshop::new();
+    let Some(host) = SmallHost::mount(shop.rzfs.path("images"), "48M") else { return };
+    shop.succeed("zpool create --size 256M -R ROOT -O compression=off tank A");
+    fs::write(shop.root().join("kept"), "kept").unwrap();
+    shop.succeed("zpool sync");
+    shop.succeed("zpool set failmode=continue tank");
+    let file = shop.root().join("large");
+    // Some of it gets in before the host is found full.
+    let written = fs::write(&file, vec![7; 64 << 20]);
+    wait_until("the pool is suspended", || {
+        shop.run("zpool get -Ho value health tank").out == "SUSPENDED\n"
+    });
+    assert!(written.is_err() || fs::write(&file, "more").is_err(), "writers are told");
+    assert_eq!(fs::read_to_string(shop.root().join("kept")).unwrap(), "kept");
+    // Nothing waits for ever.
+    assert_ne!(shop.run("zpool export -f tank").status, 0);
+    host.resize("400M");
+    shop.succeed("zpool import -f -d IMAGES -R ROOT tank");
+    assert_eq!(fs::read_to_string(shop.root().join("kept")).unwrap(), "kept");
+    shop.succeed("zpool export tank");
+    shop.judge();
+}

@@ -1,0 +1,72 @@
+//! A directory with images, the commands on them, and the judge.
+
+use crate::harness::{Outcome, Rzfs};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A place for pools.
+pub(crate) struct Workshop {
+    pub(crate) rzfs: Rzfs,
+}
+
+impl Workshop {
+    pub(crate) fn new() -> Self {
+        let rzfs = Rzfs::new();
+        fs::create_dir(rzfs.path("images")).unwrap();
+        Self { rzfs }
+    }
+
+    pub(crate) fn image(&self, name: &str) -> String {
+        self.rzfs.path("images").join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Where the pool `tank` is mounted.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.rzfs.path("root").join("tank")
+    }
+
+    /// Runs a line; words in capital letters are images, `ROOT` is the alternate root.
+    pub(crate) fn run(&self, line: &str) -> Outcome {
+        let word = |word: &str| match word {
+            "ROOT" => self.rzfs.path("root").to_str().unwrap().to_owned(),
+            "IMAGES" => self.rzfs.path("images").to_str().unwrap().to_owned(),
+            _ if word.starts_with(|c: char| c.is_ascii_uppercase()) => self.image(word),
+            _ => word.to_owned(),
+        };
+        self.rzfs.run(line.split(' ').map(word))
+    }
+
+    pub(crate) fn succeed(&self, line: &str) -> String {
+        let outcome = self.run(line);
+        assert_eq!((outcome.status, outcome.err.as_str()), (0, ""), "{line}: {outcome:?}");
+        outcome.out
+    }
+
+    pub(crate) fn refuse(&self, line: &str, status: i32) -> String {
+        let outcome = self.run(line);
+        assert_eq!((outcome.status, outcome.out.as_str()), (status, ""), "{line}: {outcome:?}");
+        let images = format!("{}/", self.rzfs.path("images").display());
+        outcome.err.replace(&images, "")
+    }
+
+    /// Asks OpenZFS whether the exported pool `tank` is whole.
+    pub(crate) fn judge(&self) {
+        if let Some(text) = self.zdb(&["-bcc"]) {
+            assert!(text.contains("No leaks"), "{text}");
+        }
+    }
+
+    /// What OpenZFS's zdb says about the exported pool `tank`, which has to be good; nothing where
+    /// it is not installed.
+    pub(crate) fn zdb(&self, options: &[&str]) -> Option<String> {
+        let mut zdb = Command::new("zdb");
+        let output = zdb.args(options).args(["-e", "-p"]).arg(self.rzfs.path("images")).arg("tank");
+        let Ok(output) = output.output() else {
+            eprintln!("SKIPPED: zdb of OpenZFS is not installed");
+            return None;
+        };
+        assert!(output.status.success(), "{output:?}");
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
