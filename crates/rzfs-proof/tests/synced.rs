@@ -8,6 +8,8 @@ fn keeps_its_word(workload: Workload) {
     let recording = SyncedRecording::make(workload, 5).unwrap();
     assert!(recording.moments() > 100, "{} moments", recording.moments());
     assert!(recording.waits() > 30, "{} waits", recording.waits());
+    let needs_its_log = |number| recording.needs_its_log(number).unwrap();
+    assert!((0..CRASHES).any(needs_its_log), "nothing was in the log only");
     for number in 0..CRASHES {
         assert_eq!(recording.finding(number), None, "{} {number}", workload.name());
     }

@@ -12,7 +12,7 @@
 use super::workload::Workload;
 use crate::fill::noise;
 use crate::view::{differences, record};
-use crate::{Files, OpenPool, ProofError, open_for_reading, walk};
+use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk};
 use rzfs_blockdev::simulated::{CompletionOrder, History, Loss, Moment};
 use rzfs_blockdev::{Access, BlockDevice, MemoryDevice, SimulatedDevice, Simulation};
 use rzfs_dsl::import::DeviceSource;
@@ -63,11 +63,13 @@ pub struct SyncedRecording {
 }
 
 /// What users see, but for the times of changes, which logs do not tell.
-fn see(open: &OpenPool) -> Result<FileSystemManifest, ProofError> {
-    let (_, fs) = open.root()?;
-    let mut seen = record(&**fs)?;
+fn timeless(mut seen: FileSystemManifest) -> FileSystemManifest {
     seen.entries.values_mut().for_each(|entry| entry.mtime = 0);
-    Ok(seen)
+    seen
+}
+
+fn see(open: &OpenPool) -> Result<FileSystemManifest, ProofError> {
+    Ok(timeless(record(&**open.root()?.1)?))
 }
 
 impl SyncedRecording {
@@ -158,7 +160,8 @@ impl SyncedRecording {
         }
     }
 
-    fn examine(&self, number: u64) -> Result<Option<String>, ProofError> {
+    /// The moment of a crash, and what it leaves on the devices.
+    fn crash(&self, number: u64) -> (Moment, Vec<DeviceSource>) {
         let mut random = Random::of_place(self.seed, &[0x0005_1ced, number]);
         let chosen = random.below(self.moments.len() as u64) as usize;
         let moment = self.moments.get(chosen).copied().unwrap_or(Moment(0));
@@ -173,7 +176,24 @@ impl SyncedRecording {
             let device = MemoryDevice::new(name.clone(), content, Access::ReadWrite);
             DeviceSource::Device(Arc::new(device) as Arc<dyn BlockDevice>)
         });
-        let sources: Vec<_> = devices.collect();
+        (moment, devices.collect())
+    }
+
+    /// Whether something that was waited for is in the intent log only, after crash `number`.
+    ///
+    /// # Errors
+    /// What the crash left cannot be read.
+    pub fn needs_its_log(&self, number: u64) -> Result<bool, ProofError> {
+        let (moment, sources) = self.crash(number);
+        let settings = self.workload.settings(self.seed ^ number);
+        let name = self.workload.shape().name;
+        let pool = open_for_reading(&sources, name, &settings)?;
+        let seen = timeless(record(&read_dataset(&pool, name)?)?);
+        Ok(self.compare(moment, &seen).is_some())
+    }
+
+    fn examine(&self, number: u64) -> Result<Option<String>, ProofError> {
+        let (moment, sources) = self.crash(number);
         let settings = self.workload.settings(self.seed ^ number);
         let name = self.workload.shape().name;
         let open = OpenPool::open(&sources, name, &settings)?;
