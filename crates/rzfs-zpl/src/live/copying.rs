@@ -169,6 +169,9 @@ impl LiveFileSystem {
                 Err(_) => break,
             }
         }
+        if done > 0 {
+            self.commit_always(to.object)?;
+        }
         Ok(done)
     }
 
