@@ -2,7 +2,7 @@
 
 use rzfs_proof::crash::{SyncedRecording, Workload};
 
-const CRASHES: u64 = 30;
+const CRASHES: u64 = 15;
 
 fn keeps_its_word(workload: Workload) {
     let recording = SyncedRecording::make(workload, 5).unwrap();
