@@ -159,6 +159,7 @@ fn ranges_of_files_are_copied() {
     source.sync_all().unwrap();
     // What is not on disk yet.
     source.write_all_at(b"dirty", 2 * BLOCK).unwrap();
+    drop(source);
     let source = File::open(mounted.path("source")).unwrap();
     let expected = fs::read(mounted.path("source")).unwrap();
     let end = expected.len();
