@@ -149,6 +149,7 @@ fn a_pool_goes_on_when_its_device_is_mended() {
     waits(|device| {
         device.inject(Fault::new(FaultKind::FailFlush(EIO)));
     });
+    waits(SimulatedDevice::detach);
     for spared in [2, 5, 9, 14] {
         waits(|device| {
             device.inject(Fault::new(FaultKind::FailWrite(EIO)).after(spared));

@@ -28,6 +28,7 @@ mod name;
 mod node;
 mod object;
 mod options;
+mod quota;
 mod read_ahead;
 mod schema;
 mod snapshots;
@@ -48,6 +49,7 @@ pub use node::Attributes;
 pub use options::{
     AclType, CacheBudget, FileCaches, FileSystemOptions, SnapshotDirectory, SpaceUse, XattrUse,
 };
+pub use quota::{QuotaOwner, QuotaUnit, stored_quota, stored_usage};
 pub use read_ahead::ReadAhead;
 pub use rzfs_dsl::accounting;
 pub use snapshots::DatasetSnapshots;

@@ -38,6 +38,7 @@ mod values;
 mod xattr;
 mod xattr_change;
 
+pub use crate::quota::{QuotaOwner, QuotaUnit};
 pub use attributes::{AttributeChange, FlagChange, TimeChange};
 pub use contents::{Allocation, WriteAt};
 pub use copying::{CopySource, FilePlace};
@@ -48,7 +49,6 @@ pub use options::{
     AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal,
     SyncMode, SystemClock, UnboundedSpace, WallClock, XattrStore,
 };
-pub use quota::{QuotaOwner, QuotaUnit};
 pub use renaming::{Named, RenameMode};
 pub use replay::{ReplayFailure, ReplaySummary};
 pub use unlinked::Hold;

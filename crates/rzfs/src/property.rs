@@ -21,6 +21,8 @@ pub(crate) enum Form {
     Scaled,
     /// Bytes with `none` for 0.
     BytesOrNone,
+    /// A count with `none` for 0.
+    ScaledOrNone,
     /// A count with `none` for the greatest number.
     CountOrNone,
     /// A number as it is.
@@ -86,9 +88,9 @@ impl Writer {
             Form::CountOrNone if number == u64::MAX => "none".to_owned(),
             Form::Ratio if exact => plain_ratio(number),
             _ if exact => number.to_string(),
-            Form::BytesOrNone if number == 0 => "none".to_owned(),
+            Form::BytesOrNone | Form::ScaledOrNone if number == 0 => "none".to_owned(),
             Form::Bytes | Form::BytesOrNone => nicebytes(number),
-            Form::Scaled => nicenum(number),
+            Form::Scaled | Form::ScaledOrNone => nicenum(number),
             Form::Ratio => ratio(number),
             Form::Percent => format!("{number}%"),
             Form::Creation => self.calendar.creation(number),

@@ -5,10 +5,12 @@
 //! values; they are read here, so that messages and usage agree.
 
 mod dataset;
+mod owner;
 mod pool;
 mod rules;
 
 pub use dataset::{DatasetSetting, NewDatasetProperties, Occasion};
+pub use owner::{OwnerAspect, OwnerProperty};
 pub use pool::{DefaultFeatures, NewPoolProperties, PoolSetting};
 
 use crate::quantity::SizeError;
@@ -78,6 +80,9 @@ pub enum SettingError {
     /// A name of a user property with characters that it cannot have.
     #[error("invalid property '{0}'")]
     UserName(String),
+    /// A property about somebody whom nobody knows.
+    #[error("'{0}' has an invalid user/group name")]
+    OwnerName(String),
     /// The feature that the value needs is not enabled.
     #[error("pool and or dataset must be upgraded to set this property or value")]
     NeedsUpgrade,

@@ -122,8 +122,12 @@ impl Devices for TopLevels {
         let vdevs = self.0.get();
         let Some(top) = vdevs.top_level(vdev) else { return Writability::None };
         let is_single = top.kind().is_device();
+        let is_usable = |top: Vdev<'_>| top.health().is_usable();
+        let mut normal = vdevs.top_levels().filter(|top| top.allocation_bias().is_none());
         match top.health() {
-            health if !health.is_usable() => Writability::None,
+            health if !health.is_usable() && normal.any(is_usable) => Writability::None,
+            // Without any vdev the pool is not full: writing fails, and waits for the devices.
+            health if !health.is_usable() => Writability::Doubtful,
             health if is_single && health.state != VdevState::Healthy => Writability::Doubtful,
             _ => Writability::Ready,
         }

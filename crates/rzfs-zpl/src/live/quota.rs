@@ -8,6 +8,7 @@ use super::options::SpaceDemand;
 use super::tables::Table;
 use crate::error::ZplError;
 use crate::master::MASTER_NODE;
+use crate::quota::{QuotaOwner, QuotaUnit, entry_name, usage_key};
 use crate::space::ProjectQuota;
 use crate::sync::{Mutex, RwLock};
 use rzfs_dmu::live::LiveObjset;
@@ -18,62 +19,19 @@ use rzfs_format::znode::Znode;
 use rzfs_format::{BlockPointer, ObjectId};
 use rzfs_zap::Zap;
 
-/// Whose quota.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum QuotaOwner {
-    /// A user's.
-    User,
-    /// A group's.
-    Group,
-    /// A project's.
-    Project,
-}
-
-/// Of what.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum QuotaUnit {
-    /// Of space, in bytes.
-    Bytes,
-    /// Of objects.
-    Objects,
-}
-
 const OWNERS: [QuotaOwner; 3] = [QuotaOwner::User, QuotaOwner::Group, QuotaOwner::Project];
 const UNITS: [QuotaUnit; 2] = [QuotaUnit::Bytes, QuotaUnit::Objects];
 
-impl QuotaOwner {
-    /// The object with what is used.
-    const fn used(self) -> ObjectId {
-        match self {
-            Self::User => ObjectId::USER_USED,
-            Self::Group => ObjectId::GROUP_USED,
-            Self::Project => ObjectId::PROJECT_USED,
-        }
-    }
-
-    const fn index(self) -> usize {
-        match self {
-            Self::User => 0,
-            Self::Group => 1,
-            Self::Project => 2,
-        }
-    }
-}
-
-/// The entry of the master node that names the table of these quotas.
-const fn entry_name(owner: QuotaOwner, unit: QuotaUnit) -> &'static str {
-    match (owner, unit) {
-        (QuotaOwner::User, QuotaUnit::Bytes) => "userquota@",
-        (QuotaOwner::Group, QuotaUnit::Bytes) => "groupquota@",
-        (QuotaOwner::Project, QuotaUnit::Bytes) => "projectquota@",
-        (QuotaOwner::User, QuotaUnit::Objects) => "userobjquota@",
-        (QuotaOwner::Group, QuotaUnit::Objects) => "groupobjquota@",
-        (QuotaOwner::Project, QuotaUnit::Objects) => "projectobjquota@",
+const fn index(owner: QuotaOwner) -> usize {
+    match owner {
+        QuotaOwner::User => 0,
+        QuotaOwner::Group => 1,
+        QuotaOwner::Project => 2,
     }
 }
 
 const fn slot(owner: QuotaOwner, unit: QuotaUnit) -> usize {
-    2 * owner.index() + matches!(unit, QuotaUnit::Objects) as usize
+    2 * index(owner) + matches!(unit, QuotaUnit::Objects) as usize
 }
 
 /// Who is to be charged.
@@ -170,11 +128,10 @@ impl Quotas {
         if used.as_ref().is_none_or(|used| used.root != *synced.root()) {
             *used = Some(Used::open(&synced)?);
         }
-        let zap = used.as_ref().and_then(|used| used.zaps.get(owner.index())?.as_ref());
+        let zap = used.as_ref().and_then(|used| used.zaps.get(index(owner))?.as_ref());
         let Some(zap) = zap else { return Ok(0) };
-        let key = Fuid(id).accounting_key();
-        let key = if unit == QuotaUnit::Objects { format!("obj-{key}") } else { key };
-        let value = zap.lookup(&key).map_err(|source| zap.blocks().zap_error(source))?;
+        let value =
+            zap.lookup(&usage_key(unit, id)).map_err(|source| zap.blocks().zap_error(source))?;
         Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
     }
 

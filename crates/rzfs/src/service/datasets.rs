@@ -4,8 +4,11 @@ use crate::protocol::{
     DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, MountReport,
     PropertyReport, PropertySource, PropertyValue, Selection,
 };
+use crate::setting::{OwnerAspect, OwnerProperty};
 use rzfs_dsl::dataset::property::{self, Property};
 use rzfs_dsl::dataset::{self, Bookmark, Dataset, DatasetError, DatasetTree};
+use rzfs_format::objset::ObjsetType;
+use rzfs_zpl::{stored_quota, stored_usage};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -142,7 +145,10 @@ impl Walk<'_> {
                     match name.as_str() {
                         "mounted" => reports.extend(self.mounted(dataset, kind)),
                         "name" => reports.push(computed("name", text(dataset.name()))),
-                        name => reports.extend(dataset.property(name)?.map(report)),
+                        name => match OwnerProperty::parse(name) {
+                            Ok(Some(property)) => reports.extend(owned(dataset, name, property)),
+                            _ => reports.extend(dataset.property(name)?.map(report)),
+                        },
                     }
                 }
             }
@@ -186,6 +192,23 @@ impl Walk<'_> {
         };
         self.listing.failures.push(DatasetFailure { name: name.to_owned(), reason });
     }
+}
+
+/// What somebody uses of a file system or snapshot, or may use. What cannot be read, because it is
+/// no file system or its key is not loaded, has no value.
+fn owned(dataset: &Dataset, name: &str, property: OwnerProperty) -> Option<PropertyReport> {
+    let OwnerProperty { aspect, owner, unit, id } = property;
+    let objset = dataset.open_objset().ok()?;
+    if objset.objset_type() != ObjsetType::Zfs {
+        return None;
+    }
+    let number = match aspect {
+        OwnerAspect::Used => stored_usage(&objset, owner, unit, id),
+        OwnerAspect::Quota => stored_quota(&objset, owner, unit, id).map(Option::unwrap_or_default),
+    };
+    let value = PropertyValue::Number(number.ok()?);
+    let source = PropertySource::Local;
+    Some(PropertyReport { name: name.to_owned(), value, source, received: None })
 }
 
 fn text(text: &str) -> PropertyValue {

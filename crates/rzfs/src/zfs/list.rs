@@ -112,11 +112,11 @@ const PARAMETRIC: [(&str, Form); 14] = [
     ("projectused@", Form::Bytes),
     ("projectquota@", Form::BytesOrNone),
     ("userobjused@", Form::Scaled),
-    ("userobjquota@", Form::Scaled),
+    ("userobjquota@", Form::ScaledOrNone),
     ("groupobjused@", Form::Scaled),
-    ("groupobjquota@", Form::Scaled),
+    ("groupobjquota@", Form::ScaledOrNone),
     ("projectobjused@", Form::Scaled),
-    ("projectobjquota@", Form::Scaled),
+    ("projectobjquota@", Form::ScaledOrNone),
 ];
 
 impl DatasetColumn {

@@ -3,6 +3,9 @@
 use crate::workshop::Workshop;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::chown;
+
+const EDQUOT: i32 = 122;
 
 #[test]
 fn a_mount_in_use_follows_readonly() {
@@ -40,4 +43,45 @@ fn files_that_are_open_for_writing_become_read_only() {
     drop(file);
     shop.succeed("zfs inherit readonly tank");
     fs::write(shop.root().join("file"), "three").unwrap();
+}
+
+#[test]
+fn quotas_of_users_groups_and_projects_are_set_and_kept() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 128M -R ROOT -O compression=off tank A");
+    let file = shop.root().join("file");
+    fs::write(&file, vec![1; 3 << 20]).unwrap();
+    chown(&file, Some(4711), Some(4712)).unwrap();
+    shop.succeed("zpool sync");
+    let used = shop.succeed("zfs get -Hpo value userused@4711 tank");
+    assert!(used.trim().parse::<u64>().unwrap() > 3 << 20, "{used}");
+    assert_eq!(shop.succeed("zfs get -Ho value userobjused@4711 tank"), "1\n");
+    assert_eq!(shop.succeed("zfs get -Ho value,source userquota@4711 tank"), "none\tlocal\n");
+    shop.succeed("zfs set userquota@4711=2M groupobjquota@4712=7 tank");
+    assert_eq!(shop.succeed("zfs get -Ho value userquota@4711 tank"), "2M\n");
+    assert_eq!(shop.succeed("zfs get -Hpo value groupobjquota@4712 tank"), "7\n");
+    let more = File::options().append(true).open(&file).unwrap().write_all(&vec![2; 1 << 20]);
+    assert_eq!(more.unwrap_err().raw_os_error(), Some(EDQUOT));
+    shop.succeed("zfs set userquota@4711=none tank");
+    File::options().append(true).open(&file).unwrap().write_all(&vec![2; 1 << 20]).unwrap();
+    for (line, text) in [
+        (
+            "zfs set userquota@no-such-user=1G tank",
+            "cannot set property for 'tank': 'userquota@no-such-user' has an invalid user/group name\n",
+        ),
+        (
+            "zfs set userquota@4711=0 tank",
+            "cannot set property for 'tank': use 'none' to disable userquota/groupquota/projectquota\n",
+        ),
+        (
+            "zfs set userused@4711=1 tank",
+            "cannot set property for 'tank': 'userused@4711' is readonly\n",
+        ),
+    ] {
+        assert_eq!(shop.refuse(line, 255), text, "{line}");
+    }
+    shop.succeed("zpool export tank");
+    shop.judge();
+    shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    assert_eq!(shop.succeed("zfs get -Hpo value groupobjquota@4712 tank"), "7\n");
 }

@@ -6,7 +6,7 @@ use super::super::table::MountTable;
 use super::mounts::{in_use, mount_more};
 use super::refusal;
 use rzfs::protocol::{self, Pair, Refusal};
-use rzfs::setting::{DatasetSetting, NewDatasetProperties, Occasion, SettingError};
+use rzfs::setting::{DatasetSetting, NewDatasetProperties, Occasion, OwnerProperty, SettingError};
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind};
@@ -231,10 +231,49 @@ pub(super) fn set(
     let dataset = view.datasets().open(name);
     let dataset =
         dataset.map_err(|error| refusal(format_args!("cannot open '{name}'"), reason(&error)))?;
-    let settings = settings(&view, &dataset, properties).map_err(|error| cannot(&error))?;
+    let (quotas, others) = quotas(&dataset, properties).map_err(|error| cannot(&error))?;
+    let settings = settings(&view, &dataset, &others).map_err(|error| cannot(&error))?;
+    set_quotas(pool, name, &quotas).map_err(|error| cannot(&error))?;
+    if settings.is_empty() {
+        return Ok(Vec::new());
+    }
     let changed: Vec<String> = settings.iter().map(|(name, _)| name.clone()).collect();
     let action = || pool.live().set_properties(name, &settings);
     remounted(open, name, &changed, leave_mounted, action, &cannot)
+}
+
+/// A quota, and who has it; `None` for none.
+type Quota = (OwnerProperty, Option<u64>);
+
+/// Takes the quotas of users, groups and projects out of properties.
+fn quotas(dataset: &Dataset, properties: &[Pair]) -> Result<(Vec<Quota>, Vec<Pair>), Problem> {
+    let (mut quotas, mut others) = (Vec::new(), Vec::new());
+    for (name, word) in properties {
+        match OwnerProperty::parse(name)? {
+            Some(_) if dataset.kind()? != DatasetKind::FileSystem => {
+                return Err(SettingError::NotApplicable(name.clone()).into());
+            }
+            Some(property) => quotas.push((property, property.parse_quota(name, word)?)),
+            None => others.push((name.clone(), word.clone())),
+        }
+    }
+    Ok((quotas, others))
+}
+
+/// Sets quotas; they are on disk when this returns.
+fn set_quotas(
+    pool: &WritablePool,
+    name: &str,
+    quotas: &[Quota],
+) -> Result<(), Box<dyn std::error::Error>> {
+    if quotas.is_empty() {
+        return Ok(());
+    }
+    let file_system = pool.file_system(name)?;
+    for (property, quota) in quotas {
+        file_system.set_quota(property.owner, property.unit, property.id, *quota)?;
+    }
+    Ok(pool.sync()?)
 }
 
 fn settings(
