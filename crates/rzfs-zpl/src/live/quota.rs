@@ -131,7 +131,7 @@ impl Quotas {
         let zap = used.as_ref().and_then(|used| used.zaps.get(index(owner))?.as_ref());
         let Some(zap) = zap else { return Ok(0) };
         let value =
-            zap.lookup(&usage_key(unit, id)).map_err(|source| zap.blocks().zap_error(source))?;
+            zap.lookup(usage_key(unit, id)).map_err(|source| zap.blocks().zap_error(source))?;
         Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
     }
 
