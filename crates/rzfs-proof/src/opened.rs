@@ -259,6 +259,8 @@ impl OpenPool {
     /// # Errors
     /// The pool is suspended.
     pub fn export(self) -> Result<(), ProofError> {
+        // Nobody mends the devices of a suspended pool any more.
+        self.pool.give_up_waiting();
         for (name, fs) in self.file_systems {
             fs.flush_access_times().map_err(|source| ProofError::at(&name, source))?;
         }

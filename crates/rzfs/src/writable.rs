@@ -170,8 +170,9 @@ impl WritablePool {
         self.live.destroy()
     }
 
-    /// Ends the use of all file systems.
+    /// Ends the use of all file systems. Nobody waits any more for devices that fail.
     fn close(&self) {
+        self.live.give_up_waiting();
         for (_, one) in std::mem::take(&mut *self.open_file_systems()) {
             one.close();
         }
