@@ -21,6 +21,7 @@ use super::trim::TrimSignal;
 use super::{LiveDataset, LiveError, LiveOptions, budget, policy};
 use crate::accounting::AccountingScope;
 use crate::dataset::{Dataset, DatasetError};
+use crate::import::HostIdentity;
 use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
 use parking_lot::{Mutex, RwLock};
 use rzfs_dmu::DmuError;
@@ -210,33 +211,20 @@ impl Inner {
             Arc::new(VdevWriter(Arc::clone(pipeline.current_vdevs())));
         let has_lz4 = features.is_active(Feature::Lz4Compress);
         let inflation = AtomicU64::new(budget::inflation(vdevs));
-        let special = |name| -> Result<Option<ObjectId>, NotWritable> {
-            let root = pool.mos().object(pool.root_dataset_dir()).map_err(PoolError::from)?;
-            let corrupt = PoolError::corrupt(root.id());
-            let root = DslDir::decode(root.bonus(), root.order()).map_err(corrupt)?;
-            let Some(children) = root.children else { return Ok(None) };
-            Ok(Attributes::open(pool.mos(), children)?.object(name)?)
-        };
         let name = "config";
         let config_object = pool.directory().object(name)?.ok_or(PoolError::NoEntry { name })?;
-        let host = environment.host();
-        let config = PoolConfig {
-            name: pool.name().to_owned(),
-            state: PoolState::Active,
-            host: LastHost { id: host.id.into(), name: host.name.clone() },
-            ..pool.pool_config().clone()
-        };
+        let config = active_config(pool, environment.host());
         vdevs.mark_all_configs_dirty();
         let state = SyncState {
             config,
             dirs: Directories::default(),
-            frees: FreeLists::open(pool.directory(), special("$FREE")?)?,
+            frees: FreeLists::open(pool.directory(), special_dir(pool, "$FREE")?)?,
             clones: CloneTables::open(pool.mos(), pool.directory(), vdevs)?,
             dedup,
             features,
             config_object,
             history: pool.directory().object("history")?,
-            mos_dir: special("$MOS")?,
+            mos_dir: special_dir(pool, "$MOS")?,
             mos_delta: SpaceDelta::default(),
             is_deflated: pool.directory().number("deflate")?.is_some_and(|deflate| deflate != 0),
             is_config_dirty: true,
@@ -275,4 +263,23 @@ impl Inner {
             suspension: Suspension::new(pool.properties()?.failmode.value),
         })
     }
+}
+
+/// The configuration of a pool that this host opens.
+fn active_config(pool: &Pool, host: &HostIdentity) -> PoolConfig {
+    PoolConfig {
+        name: pool.name().to_owned(),
+        state: PoolState::Active,
+        host: LastHost { id: host.id.into(), name: host.name.clone() },
+        ..pool.pool_config().clone()
+    }
+}
+
+/// The directory of a dataset that no user has, such as `$MOS`; old pools lack some.
+fn special_dir(pool: &Pool, name: &str) -> Result<Option<ObjectId>, NotWritable> {
+    let root = pool.mos().object(pool.root_dataset_dir()).map_err(PoolError::from)?;
+    let corrupt = PoolError::corrupt(root.id());
+    let root = DslDir::decode(root.bonus(), root.order()).map_err(corrupt)?;
+    let Some(children) = root.children else { return Ok(None) };
+    Ok(Attributes::open(pool.mos(), children)?.object(name)?)
 }
