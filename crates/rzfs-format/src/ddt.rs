@@ -37,6 +37,14 @@ pub const FLAG_FLAT: u64 = 1;
 pub const FLAG_LOG: u64 = 2;
 /// The only known version with a directory of its own.
 pub const VERSION_FDT: u64 = 1;
+/// The checksum functions that can have tables.
+pub const FUNCTIONS: [ChecksumFunction; 5] = [
+    ChecksumFunction::Sha256,
+    ChecksumFunction::Sha512,
+    ChecksumFunction::Skein,
+    ChecksumFunction::EdonR,
+    ChecksumFunction::Blake3,
+];
 
 /// The storage object in which an entry belongs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -26,8 +26,7 @@ use rzfs_dmu::write::{
     DedupCandidate, DedupIndex, DedupPlace, DedupPolicy, DedupWriter, Sameness, WriteError,
 };
 use rzfs_format::BlockPointer;
-use rzfs_format::checksum::ChecksumFunction;
-use rzfs_format::ddt::{DdtKey, DdtLayout};
+use rzfs_format::ddt::{self, DdtKey, DdtLayout};
 use rzfs_format::features::Feature;
 use rzfs_vdev::CurrentTree;
 use std::collections::BTreeMap;
@@ -35,15 +34,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use table::Table;
-
-/// The functions that can have tables.
-const FUNCTIONS: [ChecksumFunction; 5] = [
-    ChecksumFunction::Sha256,
-    ChecksumFunction::Sha512,
-    ChecksumFunction::Skein,
-    ChecksumFunction::EdonR,
-    ChecksumFunction::Blake3,
-];
 
 /// The dedup tables of a pool.
 pub(crate) struct DedupTables {
@@ -85,7 +75,7 @@ impl DedupTables {
     /// Reads what is to be known of the tables of a pool, and their logs.
     pub(crate) fn load(&self, pool: &Pool) -> Result<(), PoolError> {
         let mut tables = self.tables.lock();
-        for function in FUNCTIONS {
+        for function in ddt::FUNCTIONS {
             if let Some(table) = store::load(pool, function)? {
                 tables.insert(function.number(), table);
             }

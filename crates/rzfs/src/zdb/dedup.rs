@@ -15,15 +15,6 @@ use rzfs_format::ddt::{
 use rzfs_format::{FormatError, ObjectId};
 use std::collections::BTreeMap;
 
-/// Checksum functions that can have a table.
-const FUNCTIONS: [ChecksumFunction; 5] = [
-    ChecksumFunction::Sha256,
-    ChecksumFunction::Sha512,
-    ChecksumFunction::Skein,
-    ChecksumFunction::EdonR,
-    ChecksumFunction::Blake3,
-];
-
 /// Blocks of a log that are read together.
 const LOG_BLOCKS: u64 = 8;
 
@@ -60,7 +51,7 @@ impl DedupTables {
     /// Finds the tables of a pool.
     pub(crate) fn open(pool: &Pool) -> Result<Self, ZdbError> {
         let mut tables = Vec::new();
-        for checksum in FUNCTIONS {
+        for checksum in ddt::FUNCTIONS {
             tables.extend(DedupTable::open(pool, checksum)?);
         }
         Ok(Self { tables })
