@@ -12,6 +12,7 @@
 //! ```
 //! A workload, a seed and the number of a point determine a case.
 
+mod devices;
 mod environment;
 mod point;
 mod recording;

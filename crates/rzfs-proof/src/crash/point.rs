@@ -97,7 +97,7 @@ impl CrashCase<'_> {
         let _ = random.draw();
         let (moment, fate) = (self.moment(), random.below(8));
         let histories = &self.recording.histories;
-        let writes = histories.iter().map(|(_, _, history)| {
+        let writes = histories.iter().map(|(_, history)| {
             let loss = match fate {
                 0 => Loss::Nothing,
                 1 => Loss::Everything,
@@ -107,8 +107,8 @@ impl CrashCase<'_> {
         });
         CrashImages {
             writes: writes.collect(),
-            sizes: histories.iter().map(|(_, size, _)| *size).collect(),
-            names: histories.iter().map(|(name, ..)| name.clone()).collect(),
+            sizes: vec![self.recording.workload.shape().device_size; histories.len()],
+            names: histories.iter().map(|(name, _)| name.clone()).collect(),
         }
     }
 

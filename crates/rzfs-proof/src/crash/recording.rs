@@ -1,9 +1,10 @@
 //! A run of a workload, with every write that it made.
 
+use super::devices::{SimulatedDevices, moments_since};
 use super::workload::Workload;
 use crate::{OpenPool, ProofError};
-use rzfs_blockdev::simulated::{CompletionOrder, Fault, FaultKind, History, Moment};
-use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation};
+use rzfs_blockdev::simulated::{Fault, FaultKind, History, Moment};
+use rzfs_blockdev::{SimulatedDevice, Simulation};
 use rzfs_format::Txg;
 use rzfs_hostile::Random;
 use rzfs_testkit::FileSystemManifest;
@@ -42,7 +43,7 @@ pub struct Recording {
     pub workload: Workload,
     /// The seed that it followed from.
     pub seed: u64,
-    pub(super) histories: Vec<(String, u64, History)>,
+    pub(super) histories: Vec<(String, History)>,
     pub(super) ends: Vec<GroupEnd>,
     pub(super) moments: Vec<Moment>,
 }
@@ -73,19 +74,9 @@ impl Recording {
     ) -> Result<Self, ProofError> {
         let (shape, settings) = (workload.shape(), workload.settings(seed));
         let simulation = Simulation::new(seed);
-        let size = usize::try_from(shape.device_size).unwrap_or(0);
-        let devices: BTreeMap<_, Arc<SimulatedDevice>> = shape
-            .devices()
-            .map(|letter| (letter, Arc::new(simulation.device(letter, vec![0; size]))))
-            .collect();
-        for device in devices.values() {
-            device.set_order(CompletionOrder::Shuffled);
-            prepare(device);
-        }
-        let as_blocks = devices
-            .iter()
-            .map(|(letter, device)| (*letter, Arc::clone(device) as Arc<dyn BlockDevice>));
-        let mut open = OpenPool::create(&shape, &as_blocks.collect(), &settings)?;
+        let devices = SimulatedDevices::new(&shape, &simulation);
+        devices.iter().for_each(prepare);
+        let mut open = OpenPool::create(&shape, &devices.as_blocks(), &settings)?;
         workload.prepare(&open)?;
         let first = GroupEnd {
             first: open.pool.synced_txg(),
@@ -100,18 +91,9 @@ impl Recording {
             _ => play(&open, workload, &simulation, seed, &mut ends)?,
         }
         open.export()?;
-        let histories: Vec<_> = devices
-            .into_iter()
-            .map(|(letter, device)| (letter.to_owned(), shape.device_size, device.history()))
-            .collect();
+        let histories = devices.histories();
         let first = ends.first().map_or(Moment(0), |end| end.durable);
-        let mut moments: Vec<Moment> = histories
-            .iter()
-            .flat_map(|(_, _, history)| history.moments())
-            .filter(|moment| *moment >= first)
-            .collect();
-        moments.sort_unstable();
-        moments.dedup();
+        let moments = moments_since(first, &histories);
         Ok(Self { workload, seed, histories, ends, moments })
     }
 

@@ -9,16 +9,17 @@
 //! After a crash each file is as it was when it was acknowledged the last time, but for those that
 //! were changed since.
 
+use super::devices::{SimulatedDevices, moments_since};
 use super::workload::Workload;
 use crate::fill::noise;
 use crate::view::{differences, record};
 use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk};
-use rzfs_blockdev::simulated::{CompletionOrder, History, Loss, Moment};
-use rzfs_blockdev::{Access, BlockDevice, MemoryDevice, SimulatedDevice, Simulation};
+use rzfs_blockdev::simulated::{History, Loss, Moment};
+use rzfs_blockdev::{Access, BlockDevice, MemoryDevice, Simulation};
 use rzfs_dsl::import::DeviceSource;
 use rzfs_hostile::Random;
 use rzfs_testkit::FileSystemManifest;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Changes of one run.
@@ -80,18 +81,8 @@ impl SyncedRecording {
     pub fn make(workload: Workload, seed: u64) -> Result<Self, ProofError> {
         let (shape, settings) = (workload.shape(), workload.settings(seed));
         let simulation = Simulation::new(seed);
-        let size = usize::try_from(shape.device_size).unwrap_or(0);
-        let devices: BTreeMap<_, Arc<SimulatedDevice>> = shape
-            .devices()
-            .map(|letter| (letter, Arc::new(simulation.device(letter, vec![0; size]))))
-            .collect();
-        for device in devices.values() {
-            device.set_order(CompletionOrder::Shuffled);
-        }
-        let as_blocks = devices
-            .iter()
-            .map(|(letter, device)| (*letter, Arc::clone(device) as Arc<dyn BlockDevice>));
-        let open = OpenPool::create(&shape, &as_blocks.collect(), &settings)?;
+        let devices = SimulatedDevices::new(&shape, &simulation);
+        let open = OpenPool::create(&shape, &devices.as_blocks(), &settings)?;
         let files = Files(open.root()?.1);
         for directory in 0..DIRECTORIES {
             files.mkdir(&format!("d{directory}"))?;
@@ -109,14 +100,8 @@ impl SyncedRecording {
         };
         run.play(&open, &simulation)?;
         drop(open);
-        run.histories = devices
-            .into_iter()
-            .map(|(letter, device)| (letter.to_owned(), device.history()))
-            .collect();
-        run.moments = run.histories.iter().flat_map(|(_, history)| history.moments()).collect();
-        run.moments.retain(|moment| *moment >= begun);
-        run.moments.sort_unstable();
-        run.moments.dedup();
+        run.histories = devices.histories();
+        run.moments = moments_since(begun, &run.histories);
         Ok(run)
     }
 
