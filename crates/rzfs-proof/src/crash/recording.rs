@@ -79,8 +79,8 @@ impl Recording {
         let mut open = OpenPool::create(&shape, &devices.as_blocks(), &settings)?;
         workload.prepare(&open)?;
         let first = GroupEnd {
-            first: open.pool.synced_txg(),
-            txg: open.pool.synced_txg(),
+            first: open.pool.uberblock().txg,
+            txg: open.pool.uberblock().txg,
             durable: simulation.now(),
             between: Between::Either,
             seen: open.record()?,
@@ -195,13 +195,15 @@ fn administer(
             workload.step(fs, step, &mut random)?;
         }
         let seen = open.record()?;
-        let txg = open.pool.engine().open_txg();
         open.sync()?;
+        // The engine may have written all of it in an earlier group; then the last one is empty,
+        // and has no uberblock.
+        let txg = open.pool.uberblock().txg;
         let (durable, between) = (simulation.now(), Between::Some);
         ends.push(GroupEnd { first, txg, durable, between, seen });
         let first = open.pool.engine().open_txg();
         workload.administer(open, step, &mut random)?;
-        let txg = open.pool.synced_txg();
+        let txg = open.pool.uberblock().txg;
         let (durable, between) = (simulation.now(), Between::Either);
         ends.push(GroupEnd { first, txg, durable, between, seen: open.record()? });
     }
