@@ -78,6 +78,18 @@ impl Files<'_> {
         self.make(path, NewKind::Directory)
     }
 
+    /// Makes a directory, unless there is something of that name.
+    ///
+    /// # Errors
+    /// As [`LiveFileSystem::create`].
+    pub fn mkdir_if_missing(&self, path: &str) -> Result<(), ProofError> {
+        const EEXIST: i32 = 17;
+        match self.mkdir(path) {
+            Err(ProofError::File { source, .. }) if source.errno() == EEXIST => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
     /// Makes a regular file with these contents.
     ///
     /// # Errors

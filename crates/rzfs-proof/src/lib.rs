@@ -11,19 +11,23 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::result_large_err, reason = "errors of rzfs-zpl are handed on as they are")]
 
+mod accounts;
 pub mod crash;
 mod error;
 mod files;
 mod fill;
+mod habit;
 pub mod killed;
 mod opened;
 mod shape;
 mod view;
 mod walk;
 
+pub use accounts::wrong_accounts;
 pub use error::ProofError;
 pub use files::Files;
 pub use fill::{Changes, change, fill};
+pub use habit::{Habit, LIMITS, QUOTAS};
 pub use opened::{OpenPool, PoolFiles, Settings, open_for_reading, read_dataset};
 pub use shape::{FeatureSet, SHAPES, Shape};
 pub use view::{Names, View, differences, record};

@@ -143,7 +143,9 @@ impl OpenPool {
             command: (format!("zpool create {} {}", shape.name, shape.vdevs), 0),
         };
         let pool = LivePool::create(new_pool, Arc::clone(environment), &settings.pool)?;
-        Self::of_pool(pool, settings)
+        let open = Self::of_pool(pool, settings)?;
+        shape.habit.prepare(&open)?;
+        Ok(open)
     }
 
     /// Opens a pool for changes.

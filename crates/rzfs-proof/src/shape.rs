@@ -1,5 +1,6 @@
 //! Shapes of pools that are put to the proof.
 
+use crate::Habit;
 use rzfs_format::features::{Feature, Release};
 
 /// Which features a new pool has.
@@ -11,6 +12,8 @@ pub enum FeatureSet {
     None,
     /// All that `zpool create` enables, but log space maps.
     NoLogSpaceMap,
+    /// All that `zpool create` enables, but flat dedup tables.
+    NoFastDedup,
 }
 
 impl FeatureSet {
@@ -24,6 +27,7 @@ impl FeatureSet {
             Self::Default => all.collect(),
             Self::None => Vec::new(),
             Self::NoLogSpaceMap => all.filter(|it| *it != Feature::LogSpaceMap).collect(),
+            Self::NoFastDedup => all.filter(|it| *it != Feature::FastDedup).collect(),
         }
     }
 }
@@ -39,6 +43,8 @@ pub struct Shape {
     pub ashift: u64,
     /// Its features.
     pub features: FeatureSet,
+    /// What its users do that not all do.
+    pub habit: Habit,
     /// Bytes of each device.
     pub device_size: u64,
 }
@@ -48,11 +54,12 @@ pub struct Shape {
 const DEVICE_SIZE: u64 = 320 << 20;
 
 const fn shape(name: &'static str, vdevs: &'static str, ashift: u64) -> Shape {
-    Shape { name, vdevs, ashift, features: FeatureSet::Default, device_size: DEVICE_SIZE }
+    let (features, habit) = (FeatureSet::Default, Habit::Plain);
+    Shape { name, vdevs, ashift, features, habit, device_size: DEVICE_SIZE }
 }
 
-/// Every layout of vdevs, every ashift, and pools without features.
-pub const SHAPES: [Shape; 13] = [
+/// Every layout of vdevs, every ashift, pools without features, shared blocks, and quotas.
+pub const SHAPES: [Shape; 16] = [
     shape("single", "A", 12),
     shape("single9", "A", 9),
     shape("stripe", "A B C", 12),
@@ -66,6 +73,13 @@ pub const SHAPES: [Shape; 13] = [
     Shape { features: FeatureSet::None, ..shape("nofeatures", "A", 12) },
     Shape { features: FeatureSet::NoLogSpaceMap, ..shape("nologs", "mirror A B", 12) },
     shape("single13", "A", 13),
+    Shape { habit: Habit::Sharing, ..shape("sharing", "mirror A B", 12) },
+    Shape {
+        habit: Habit::Sharing,
+        features: FeatureSet::NoFastDedup,
+        ..shape("sharing-legacy", "raidz1 A B C", 12)
+    },
+    Shape { habit: Habit::Limits, ..shape("limits", "A", 12) },
 ];
 
 impl Shape {

@@ -1,9 +1,10 @@
 //! A pool that rzfs and the kernel change in turns.
 
 use crate::process::{Failure, outcome, run};
+use rzfs_hostile::Random;
 use rzfs_proof::{
-    OpenPool, PoolFiles, ProofError, Settings, Shape, change, differences, fill, read_dataset,
-    record,
+    Habit, LIMITS, OpenPool, PoolFiles, ProofError, QUOTAS, Settings, Shape, change, differences,
+    fill, read_dataset, record, wrong_accounts,
 };
 use rzfs_testkit::{FileSystemManifest, Manifest, ReferencePool};
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ pub(super) struct Contest {
     directory: PathBuf,
     files: PoolFiles,
     seed: u64,
+    habit: Habit,
     stage: Stage,
     /// What was seen last of every file system and snapshot.
     seen: BTreeMap<String, FileSystemManifest>,
@@ -68,6 +70,7 @@ impl Contest {
             files: PoolFiles::new(&images, pool),
             directory,
             seed,
+            habit: Habit::Plain,
             stage,
             seen: BTreeMap::new(),
             findings: Vec::new(),
@@ -78,7 +81,8 @@ impl Contest {
 
     /// A pool that rzfs makes.
     pub(super) fn of_shape(shape: Shape, directory: &Path, seed: u64) -> Result<Self, Failure> {
-        Self::new(shape.name, shape.name, directory, seed, Stage::New(shape))
+        let this = Self::new(shape.name, shape.name, directory, seed, Stage::New(shape))?;
+        Ok(Self { habit: shape.habit, ..this })
     }
 
     /// A copy of a pool that OpenZFS made.
@@ -151,6 +155,9 @@ impl Contest {
         };
         self.turns += 1;
         self.ask_zdb(round);
+        if let Err(error) = self.compare_all("after rzfs' turn", &Settings::default()) {
+            self.lose(format!("after rzfs' turn {round}: {error}"));
+        }
         copy
     }
 
@@ -173,6 +180,8 @@ impl Contest {
             change(fs, seed)?;
             if number < FILLED {
                 fill(fs, &format!("rzfs-{round}"), seed)?;
+                let mut random = Random::of_place(seed, &[number as u64]);
+                self.habit.follow(fs, round.into(), &mut random)?;
             }
         }
         self.see(&pool)?;
@@ -200,7 +209,7 @@ impl Contest {
             for image in images.flatten() {
                 copy_image(&image.path(), copied.files.dir())?;
             }
-            Ok(Self { seen: self.seen.clone(), ..copied })
+            Ok(Self { seen: self.seen.clone(), habit: self.habit, ..copied })
         });
         match copied {
             Ok(mut copied) => {
@@ -218,8 +227,14 @@ impl Contest {
     fn compare_all(&mut self, when: &str, settings: &Settings) -> Result<(), ProofError> {
         let pool = self.files.read(settings)?;
         for (name, expected) in std::mem::take(&mut self.seen) {
-            match read_dataset(&pool, &name).and_then(|fs| record(&fs)) {
-                Ok(found) => self.compare(when, &name, &expected, &found),
+            let looked =
+                read_dataset(&pool, &name).and_then(|fs| Ok((record(&fs)?, wrong_accounts(&fs)?)));
+            match looked {
+                Ok((found, wrong)) => {
+                    self.compare(when, &name, &expected, &found);
+                    let wrong = wrong.iter().map(|wrong| format!("{when}: {name}: {wrong}"));
+                    self.findings.extend(wrong);
+                }
                 Err(error) => self.findings.push(format!("{when}: {name}: {error}")),
             }
             self.seen.insert(name, expected);
@@ -290,6 +305,10 @@ impl Contest {
                 None => self.findings.push(format!("the kernel does not see {name}")),
             }
         }
+        let limits = text("limits");
+        if self.habit == Habit::Limits && limits != expected_limits() {
+            self.findings.push(format!("the kernel sees the limits {}", tail(&limits)));
+        }
         let status = text("status");
         let is_scrubbed = status.contains("with 0 errors");
         if !is_scrubbed || !status.contains("errors: No known data errors") {
@@ -317,6 +336,19 @@ impl Contest {
         }
         self.stage = Stage::Over;
     }
+}
+
+/// What `zfs get -Hp -o property,value` says of the limits of [`Habit::Limits`].
+fn expected_limits() -> String {
+    let quotas = QUOTAS.into_iter().map(|(name, _, _, limit)| (name, limit));
+    let line = |(name, limit)| format!("{name}\t{limit}\n");
+    LIMITS.into_iter().chain(quotas).map(line).collect()
+}
+
+/// The properties of [`Habit::Limits`], as `zfs get` takes them.
+pub(super) fn limits() -> String {
+    let quotas = QUOTAS.into_iter().map(|(name, ..)| name);
+    LIMITS.into_iter().map(|(name, _)| name).chain(quotas).collect::<Vec<_>>().join(",")
 }
 
 /// The last lines of a text.

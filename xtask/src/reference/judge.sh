@@ -1,7 +1,7 @@
 # Runs on the reference machine, with OpenZFS's kernel module: takes over the pools that rzfs has
 # left, judges and changes them, and leaves them to rzfs again.
-#   /dev/vdc  a tar of NAME/{pool,round,images/...}      /dev/vdd  the same, afterwards
-#   /out/NAME/{import,before,scrub,status,change,after,space,export}, and `left` when all is well
+#   /dev/vdc  a tar of NAME/{pool,round,limits,images/...}      /dev/vdd  the same, afterwards
+#   /out/NAME/{import,limits,before,scrub,status,change,after,space,export}, and `left` when all is well
 # usage: judge.sh SECONDS: no pool is begun later than that.
 set -u
 export TZ=UTC LC_ALL=C
@@ -45,6 +45,14 @@ change_files() { # change_files DIR ROUND: changes what rzfs wrote, and adds fil
     setfattr -n user.kernel -v "$2" "$old/b511"; setfattr -x user.big "$old/one" 2>/dev/null
     setfattr -n user.huge -v short "$old/b512" 2>/dev/null
   done
+  if [ -d shared ]; then
+    i=0
+    for old in shared/n*; do
+      i=$((i + 1)); cp --reflink=auto "$old" "shared/kernel-$2-$i"
+      cat "$old" >"shared/again-$2-$i"
+    done
+    rm -f shared/c*-1 shared/n*-0; printf changed | dd of="$old" bs=1 seek=140000 conv=notrunc 2>/dev/null
+  fi
   mkdir -p "$new/dir" "$new/many"
   for i in $(seq 1 60); do : >"$new/many/a name that is long enough for a fat directory, number $i"; done
   printf 1 >"$new/one"; noise "$new/b200k" 200000; text "$new/t300k" 300000; noise "$new/dir/b5000" 5000
@@ -76,6 +84,7 @@ change() { # change POOL ROUND: files, a new file system, snapshots, and changes
 judge() { # judge NAME POOL ROUND
   local out=/out/$1
   zpool import -f -d "$pools/$1/images" "$2" >"$out/import" 2>&1 || { echo "$1: not imported: $(head -3 "$out/import")"; return; }
+  zfs get -Hp -o property,value "$(cat "$pools/$1/limits")" "$2" >"$out/limits"
   manifests "$2" >"$out/before"
   zpool scrub -w "$2" >"$out/scrub" 2>&1
   zpool status -v "$2" >"$out/status" 2>&1

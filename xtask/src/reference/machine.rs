@@ -1,6 +1,6 @@
 //! The reference machine: a kernel with OpenZFS's module, which judges all pools of a round.
 
-use super::contest::Contest;
+use super::contest::{Contest, limits};
 use crate::process::{Failure, repository, run};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -42,6 +42,7 @@ pub(super) fn judge(
         };
         note("pool", contest.pool())?;
         note("round", &round.to_string())?;
+        note("limits", &limits())?;
         pack.arg(contest.name());
     }
     run(&mut pack)?;

@@ -77,7 +77,6 @@ impl Recording {
         let devices = SimulatedDevices::new(&shape, &simulation);
         devices.iter().for_each(prepare);
         let mut open = OpenPool::create(&shape, &devices.as_blocks(), &settings)?;
-        workload.prepare(&open)?;
         let first = GroupEnd {
             first: open.pool.uberblock().txg,
             txg: open.pool.uberblock().txg,

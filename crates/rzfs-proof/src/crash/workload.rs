@@ -2,7 +2,7 @@
 
 use super::environment::ReplayedEnvironment;
 use crate::fill::{change, noise, text};
-use crate::{FeatureSet, Files, OpenPool, ProofError, Settings, Shape};
+use crate::{FeatureSet, Files, Habit, OpenPool, ProofError, Settings, Shape};
 use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_hostile::Random;
 use rzfs_metaslab::log::summary::LogLimits;
@@ -16,8 +16,6 @@ const DEVICE_SIZE: u64 = 64 << 20;
 const ARC_MAX: u64 = 32 << 20;
 /// Longer than any run: groups end when the workload says so.
 const NEVER: Duration = Duration::from_secs(86_400);
-/// Linux's EEXIST.
-const EEXIST: i32 = 17;
 
 /// What is done to a pool before it crashes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -83,7 +81,8 @@ impl Workload {
             Self::Logs => ("A", 9, FeatureSet::Default),
             Self::NoLogs => ("A", 9, FeatureSet::NoLogSpaceMap),
         };
-        Shape { name: "crash", vdevs, ashift, features, device_size: DEVICE_SIZE }
+        let habit = if matches!(self, Self::Shared) { Habit::Sharing } else { Habit::Plain };
+        Shape { name: "crash", vdevs, ashift, features, habit, device_size: DEVICE_SIZE }
     }
 
     /// How its pool is opened.
@@ -109,16 +108,6 @@ impl Workload {
 
     const fn is_about_space(self) -> bool {
         matches!(self, Self::Logs | Self::NoLogs)
-    }
-
-    /// Makes the properties of its pool.
-    pub(super) fn prepare(self, open: &OpenPool) -> Result<(), ProofError> {
-        const SHA256: u64 = 8;
-        if self == Self::Shared {
-            let (name, _) = open.root()?;
-            open.pool.set_property(name, "dedup", SHA256.into())?;
-        }
-        Ok(())
     }
 
     /// How many groups it changes something in.
@@ -157,7 +146,7 @@ impl Workload {
     ) -> Result<(), ProofError> {
         let files = Files(fs);
         let directory = format!("d{}", step % 4);
-        make_directory(&files, &directory)?;
+        files.mkdir_if_missing(&directory)?;
         let (count, largest) = if self.is_about_space() { (10, 40_000) } else { (6, 400_000) };
         for number in 0..count {
             let (path, seed) = (format!("{directory}/s{step}-{number}"), random.draw());
@@ -173,38 +162,10 @@ impl Workload {
                 files.make(&name, NewKind::Symlink(b"somewhere"))?;
             }
         }
-        if self == Self::Shared {
-            share(&files, step, random)?;
-        }
+        self.shape().habit.follow(fs, step, random)?;
         change(fs, random.draw())?;
         Ok(())
     }
-}
-
-/// Blocks that are shared in one way or the other.
-const SHARED: usize = 300_000;
-
-/// Copies files of earlier steps, writes what is there already, and removes some of it.
-fn share(files: &Files<'_>, step: u64, random: &mut Random) -> Result<(), ProofError> {
-    make_directory(files, "shared")?;
-    let names = files.names("shared")?;
-    for (number, name) in names.iter().enumerate() {
-        match random.below(4) {
-            0 => {
-                let len = 1 + random.below(2 * SHARED as u64);
-                let copy = format!("shared/c{step}-{number}");
-                files.copy(&format!("shared/{name}"), &copy, len)?;
-            }
-            1 if names.len() > 4 => files.unlink(&format!("shared/{name}"))?,
-            2 => files.write(&format!("shared/{name}"), random.below(200_000), b"changed")?,
-            _ => {}
-        }
-    }
-    for number in 0..3 {
-        let contents = noise(random.below(3), SHARED);
-        files.put(&format!("shared/n{step}-{number}"), &contents)?;
-    }
-    Ok(())
 }
 
 /// Small sizes are as likely as large ones.
@@ -213,12 +174,5 @@ const fn random_bound(seed: u64, largest: u64) -> u64 {
         0 => 200,
         1 => 6000,
         _ => largest,
-    }
-}
-
-fn make_directory(files: &Files<'_>, path: &str) -> Result<(), ProofError> {
-    match files.mkdir(path) {
-        Err(ProofError::File { source, .. }) if source.errno() == EEXIST => Ok(()),
-        result => result.map(drop),
     }
 }

@@ -1,0 +1,131 @@
+//! What the users of a pool do that not all users do.
+
+use crate::fill::noise;
+use crate::{Files, OpenPool, ProofError};
+use rzfs_hostile::Random;
+use rzfs_zpl::live::{AttributeChange, LiveFileSystem, QuotaOwner, QuotaUnit};
+
+/// The property value `dedup=sha256`.
+const SHA256: u64 = 8;
+/// Blocks that are shared in one way or the other.
+const SHARED: usize = 300_000;
+/// Files of each user that has quotas.
+const OWNED: u32 = 3;
+
+/// Limits of the root file system, in bytes; far enough away for everything that is done.
+pub const LIMITS: [(&str, u64); 4] = [
+    ("quota", 290 << 20),
+    ("refquota", 280 << 20),
+    ("reservation", 40 << 20),
+    ("refreservation", 16 << 20),
+];
+
+/// Quotas of users, groups and projects, as `zfs get` calls them.
+pub const QUOTAS: [(&str, QuotaOwner, QuotaUnit, u64); 6] = [
+    ("userquota@1001", QuotaOwner::User, QuotaUnit::Bytes, 1 << 20),
+    ("groupquota@1001", QuotaOwner::Group, QuotaUnit::Bytes, 2 << 20),
+    ("projectquota@1001", QuotaOwner::Project, QuotaUnit::Bytes, 3 << 20),
+    ("userobjquota@1001", QuotaOwner::User, QuotaUnit::Objects, 500),
+    ("groupobjquota@1001", QuotaOwner::Group, QuotaUnit::Objects, 600),
+    ("projectobjquota@1001", QuotaOwner::Project, QuotaUnit::Objects, 700),
+];
+/// The id that they are about.
+const LIMITED: u32 = 1001;
+
+/// What the users of a pool do that not all users do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Habit {
+    /// Nothing.
+    Plain,
+    /// Files share blocks: copies of each other, and equal ones with `dedup=sha256`.
+    Sharing,
+    /// Datasets, users, groups and projects have limits, and run into some of them.
+    Limits,
+}
+
+impl Habit {
+    /// Makes a new pool one for it.
+    ///
+    /// # Errors
+    /// A property cannot be set.
+    pub fn prepare(self, open: &OpenPool) -> Result<(), ProofError> {
+        let (name, fs) = open.root()?;
+        match self {
+            Self::Plain => {}
+            Self::Sharing => open.pool.set_property(name, "dedup", SHA256.into())?,
+            Self::Limits => {
+                for (property, value) in LIMITS {
+                    open.pool.set_property(name, property, value.into())?;
+                }
+                for (property, owner, unit, limit) in QUOTAS {
+                    let set = fs.set_quota(owner, unit, LIMITED.into(), Some(limit));
+                    set.map_err(|source| ProofError::at(property, source))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what they do, to the files of one file system.
+    ///
+    /// # Errors
+    /// Something fails that should not.
+    pub fn follow(
+        self,
+        fs: &LiveFileSystem,
+        step: u64,
+        random: &mut Random,
+    ) -> Result<(), ProofError> {
+        match self {
+            Self::Plain => Ok(()),
+            Self::Sharing => share(&Files(fs), step, random),
+            Self::Limits => run_into_limits(&Files(fs), step, random),
+        }
+    }
+}
+
+/// Copies files of earlier steps, writes what is there already, and removes some of it.
+fn share(files: &Files<'_>, step: u64, random: &mut Random) -> Result<(), ProofError> {
+    files.mkdir_if_missing("shared")?;
+    let names = files.names("shared")?;
+    for (number, name) in names.iter().enumerate() {
+        match random.below(4) {
+            0 => {
+                let len = 1 + random.below(2 * SHARED as u64);
+                let copy = format!("shared/c{step}-{number}");
+                files.copy(&format!("shared/{name}"), &copy, len)?;
+            }
+            1 if names.len() > 4 => files.unlink(&format!("shared/{name}"))?,
+            2 => files.write(&format!("shared/{name}"), random.below(200_000), b"changed")?,
+            _ => {}
+        }
+    }
+    for number in 0..3 {
+        let contents = noise(random.below(3), SHARED);
+        files.put(&format!("shared/n{step}-{number}"), &contents)?;
+    }
+    Ok(())
+}
+
+/// Writes as a user, a group and a project until they may not, or have enough.
+fn run_into_limits(files: &Files<'_>, step: u64, random: &mut Random) -> Result<(), ProofError> {
+    const EDQUOT: i32 = 122;
+    files.mkdir_if_missing("limited")?;
+    for number in 0..OWNED {
+        let name = format!("limited/l{step}-{number}");
+        files.put(&name, b"")?;
+        let (id, project) = (Some(LIMITED), (number == 2).then_some(LIMITED));
+        let (uid, gid) = match number {
+            0 => (id, None),
+            1 => (None, id),
+            _ => (None, None),
+        };
+        files.set(&name, AttributeChange { uid, gid, project, ..AttributeChange::default() })?;
+        let contents = noise(random.draw(), 900_000);
+        match files.write(&name, 0, &contents) {
+            Err(ProofError::File { source, .. }) if source.errno() == EDQUOT => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
