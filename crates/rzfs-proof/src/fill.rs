@@ -86,10 +86,10 @@ fn sizes(files: &Files<'_>, directory: &str, seed: u64) -> Result<(), ProofError
     files.put(&path("text1m"), &text(seed + 1, 1 << 20))?;
     files.put(&path("dir/text300k"), &text(seed + 2, 300_000))?;
     files.put(&path("sparse"), b"")?;
-    files.write(&path("sparse"), 2000 * 4096, &noise(seed, 4096))?;
-    files.put(&path("hole4m"), b"")?;
-    files.write(&path("hole4m"), 3 << 20, b"end")?;
-    files.truncate(&path("hole4m"), 4 << 20)?;
+    files.write(&path("sparse"), 250 * 4096, &noise(seed, 4096))?;
+    files.put(&path("hole1m"), b"")?;
+    files.write(&path("hole1m"), 700_000, b"end")?;
+    files.truncate(&path("hole1m"), 1 << 20)?;
     files.put(&path("punched"), &text(seed + 3, 400_000))?;
     files.punch(&path("punched"), 131_072, 131_072)?;
     files.put(&path("zeros"), &vec![0; 300_000])

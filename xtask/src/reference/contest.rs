@@ -318,7 +318,11 @@ impl Contest {
             self.lose(format!("the kernel does not export it: {}", tail(&text("export"))));
             return;
         }
-        self.seen = after.datasets().map(|(name, it)| (name.to_owned(), it.clone())).collect();
+        // Snapshots that were there before are as they were seen then.
+        let snapshots = text("snapshots");
+        let is_left = |name: &String| snapshots.lines().any(|snapshot| snapshot == name);
+        self.seen = expected.into_iter().filter(|(name, _)| is_left(name)).collect();
+        self.seen.extend(after.datasets().map(|(name, it)| (name.to_owned(), it.clone())));
         self.turns += 1;
         if let Stage::Copied = self.stage {
             self.end();

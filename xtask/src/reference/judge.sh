@@ -1,7 +1,7 @@
 # Runs on the reference machine, with OpenZFS's kernel module: takes over the pools that rzfs has
 # left, judges and changes them, and leaves them to rzfs again.
 #   /dev/vdc  a tar of NAME/{pool,round,limits,images/...}      /dev/vdd  the same, afterwards
-#   /out/NAME/{import,limits,before,scrub,status,change,after,space,export}, and `left` when all is well
+#   /out/NAME/{import,limits,before,scrub,status,change,after,snapshots,space,export}, and `left` when all is well
 # usage: judge.sh SECONDS: no pool is begun later than that.
 set -u
 export TZ=UTC LC_ALL=C
@@ -14,13 +14,14 @@ manifest() { # manifest DIR: F = attributes, S = contents, R = device numbers, X
    getfattr -h -d -m - -e hex -R . 2>/dev/null | sed 's/^/X\t/')
 }
 
-manifests() { # manifests POOL: of every file system that is mounted, and every snapshot
+manifests() { # manifests POOL [SNAPSHOT]: of every file system that is mounted, and every snapshot, or all of that name
   local dataset mount mounted snapshot
   zfs list -H -o name,mountpoint,mounted -t filesystem -r "$1" | while IFS="$(printf '\t')" read -r dataset mount mounted; do
     [ "$mounted" = yes ] || continue
     echo "# dataset $dataset"; manifest "$mount"
     for snapshot in $(zfs list -H -o name -t snapshot -d 1 "$dataset"); do
       snapshot=${snapshot#*@}
+      [ "$snapshot" = "${2:-$snapshot}" ] || continue
       ls "$mount/.zfs/snapshot/$snapshot/" >/dev/null 2>&1 || continue
       echo "# snapshot $dataset@$snapshot"; manifest "$mount/.zfs/snapshot/$snapshot"
       umount -l "$mount/.zfs/snapshot/$snapshot" 2>/dev/null
@@ -56,7 +57,7 @@ change_files() { # change_files DIR ROUND: changes what rzfs wrote, and adds fil
   mkdir -p "$new/dir" "$new/many"
   for i in $(seq 1 60); do : >"$new/many/a name that is long enough for a fat directory, number $i"; done
   printf 1 >"$new/one"; noise "$new/b200k" 200000; text "$new/t300k" 300000; noise "$new/dir/b5000" 5000
-  dd if=/dev/urandom of="$new/sparse" bs=4k count=1 seek=900 2>/dev/null
+  dd if=/dev/urandom of="$new/sparse" bs=4k count=1 seek=200 2>/dev/null
   ln -s one "$new/sym"; ln "$new/one" "$new/dir/link"; mkfifo "$new/fifo"; mknod "$new/chr" c 4 5
   setfattr -n user.a -v b "$new/one"; setfattr -n user.long -v "$(head -c 3000 /dev/zero | tr '\0' q)" "$new/b200k"
   cd /
@@ -89,7 +90,8 @@ judge() { # judge NAME POOL ROUND
   zpool scrub -w "$2" >"$out/scrub" 2>&1
   zpool status -v "$2" >"$out/status" 2>&1
   change "$2" "$3" >"$out/change" 2>&1
-  manifests "$2" >"$out/after"
+  manifests "$2" "k$3" >"$out/after"
+  zfs list -H -t snapshot -r -o name "$2" >"$out/snapshots"
   zfs list -Hp -t all -r -o name,type,used,available,referenced,logicalreferenced,written "$2" >"$out/space"
   cd /; zpool export "$2" >"$out/export" 2>&1 || { echo "$1: not exported: $(head -3 "$out/export")"; return; }
   : >"$out/left"
