@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod damage;
 mod error;
 mod gang;
 mod in_flight;
@@ -27,6 +28,7 @@ pub mod txg;
 pub mod write;
 
 pub use block::Block;
+pub use damage::{Damage, DamagedBlock};
 pub use error::{BlockError, DmuError};
 pub use object::{Object, ObjectRead};
 pub use objset::{DnodeEntry, Objset};

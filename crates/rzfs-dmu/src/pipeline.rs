@@ -21,7 +21,7 @@ pub use batch::Batch;
 
 use crate::gang::GangReader;
 use crate::in_flight::InFlight;
-use crate::{Block, BlockError};
+use crate::{Block, BlockError, Damage};
 use batch::{Pending, Wanted, is_like};
 use bytes::Bytes;
 use decode::{decompress, is_dnode_block};
@@ -96,6 +96,7 @@ pub struct BlockPipeline {
     workers: Workers,
     prefetching: Arc<PrefetchActivity>,
     in_flight: Arc<InFlight>,
+    damage: Damage,
 }
 
 impl fmt::Debug for BlockPipeline {
@@ -117,6 +118,7 @@ impl BlockPipeline {
             workers: Workers::default(),
             prefetching: PrefetchActivity::new(prefetch_tunables(options.arc_max), options.arc_max),
             in_flight: Arc::default(),
+            damage: Damage::default(),
         })
     }
 
@@ -148,6 +150,12 @@ impl BlockPipeline {
     #[must_use]
     pub fn salt(&self) -> &Salt {
         &self.salt
+    }
+
+    /// The blocks that somebody wanted and could not get, but for those that were only prefetched.
+    #[must_use]
+    pub const fn damage(&self) -> &Damage {
+        &self.damage
     }
 
     /// The blocks that are being written.
@@ -182,7 +190,7 @@ impl BlockPipeline {
 
     fn batch(&self, requests: &[BlockRequest<'_>], purpose: Purpose) -> Batch<'_> {
         let blocks = requests.iter().map(|request| self.pending(request, purpose)).collect();
-        Batch { pipeline: self, blocks }
+        Batch { pipeline: self, blocks, purpose }
     }
 
     /// Reads blocks as they are stored, compressed and encrypted, bypassing the cache. Checksums

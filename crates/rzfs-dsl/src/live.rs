@@ -27,6 +27,7 @@ mod dir;
 mod dirty_time;
 mod environment;
 mod error;
+mod error_log;
 mod export;
 mod features;
 mod found;

@@ -29,6 +29,7 @@ mod status;
 pub use attributes::Attributes;
 pub use auxiliary::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
 pub use error::PoolError;
+pub(crate) use error_log::bookmark_of as bookmark_of_error;
 pub use error_log::{ErrorLog, ErrorLogEntry};
 pub use features::{FeatureNeed, FeatureState, FeatureStates, UnknownFeature, is_supported};
 pub use history::{History, HistoryEvent, HistoryRecord};

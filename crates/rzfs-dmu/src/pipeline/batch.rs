@@ -4,7 +4,7 @@
 use super::BlockPipeline;
 use super::decode::Encoded;
 use crate::{Block, BlockError};
-use rzfs_cache::{AccessOutcome, Arrival, Ticket};
+use rzfs_cache::{AccessOutcome, Arrival, Purpose, Ticket};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::BlockPointer;
 use rzfs_format::units::Bookmark;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 pub struct Batch<'a> {
     pub(super) pipeline: &'a BlockPipeline,
     pub(super) blocks: Vec<Pending>,
+    pub(super) purpose: Purpose,
 }
 
 /// What is known of a block.
@@ -102,9 +103,13 @@ impl Batch<'_> {
     }
 
     fn set(&mut self, index: usize, result: Result<Block, BlockError>) {
-        if let Some(block) = self.blocks.get_mut(index) {
-            *block = Pending::Done(result);
+        let Some(block) = self.blocks.get_mut(index) else { return };
+        if let (Pending::Missing(wanted, _), Err(error)) = (&*block, &result)
+            && self.purpose == Purpose::Demand
+        {
+            self.pipeline.damage.note(wanted.bookmark, &wanted.pointer, error);
         }
+        *block = Pending::Done(result);
     }
 }
 
@@ -116,9 +121,10 @@ pub(super) fn is_like(pointer: &BlockPointer, block: &Block) -> bool {
 impl BlockPipeline {
     /// Reads one block past the cache.
     fn read_alone(&self, wanted: Wanted) -> Result<Block, BlockError> {
-        let stored = self.read_stored(&[&wanted.pointer]).pop();
-        let stored = stored.unwrap_or(Err(BlockError::NoCopy))?;
-        self.encoded(wanted, stored, None).decode()
+        let (bookmark, pointer) = (wanted.bookmark, wanted.pointer);
+        let stored = self.read_stored(&[&pointer]).pop().unwrap_or(Err(BlockError::NoCopy));
+        let block = stored.and_then(|stored| self.encoded(wanted, stored, None).decode());
+        block.inspect_err(|error| self.damage.note(bookmark, &pointer, error))
     }
 
     fn encoded(

@@ -207,6 +207,7 @@ impl Inner {
         let is_first = tx.pass() == 1;
         if is_first {
             self.sync_logs(state, &mos)?;
+            self.log_damage(state, &mos)?;
         } else {
             self.write_config(state, &mos, labels)?;
         }

@@ -80,17 +80,27 @@ fn entry_of(
     key: &[u8],
     head: Option<ObjsetId>,
 ) -> Result<ErrorLogEntry, PoolError> {
-    let numbers = numbers::<4>(key).ok_or_else(|| bad_key(zap, key))?;
-    let (objset, [object, level, block], birth) = match (head, numbers) {
-        (Some(head), [object, level, block, birth]) => {
-            (head, [object, level, block], Some(Txg(birth)))
-        }
-        (None, [objset, object, level, block]) => (ObjsetId(objset), [object, level, block], None),
+    let bad = || bad_key(zap, key);
+    let Some(head) = head else {
+        return Ok(ErrorLogEntry { log, bookmark: bookmark_of(key).ok_or_else(bad)?, birth: None });
     };
-    let level = i8::try_from(level.cast_signed()).map_err(|_| bad_key(zap, key))?;
-    let bookmark =
-        Bookmark { objset, object: ObjectId(object), level: Level(level), block: BlockId(block) };
-    Ok(ErrorLogEntry { log, bookmark, birth })
+    let [object, level, block, birth] = numbers(key).ok_or_else(bad)?;
+    let bookmark = bookmark([head.get(), object, level, block]).ok_or_else(bad)?;
+    Ok(ErrorLogEntry { log, bookmark, birth: Some(Txg(birth)) })
+}
+
+/// The block that a key names without `head_errlog`.
+pub(crate) fn bookmark_of(key: &[u8]) -> Option<Bookmark> {
+    bookmark(numbers(key)?)
+}
+
+fn bookmark([objset, object, level, block]: [u64; 4]) -> Option<Bookmark> {
+    Some(Bookmark {
+        objset: ObjsetId(objset),
+        object: ObjectId(object),
+        level: Level(i8::try_from(level.cast_signed()).ok()?),
+        block: BlockId(block),
+    })
 }
 
 /// `N` numbers in hex, joined by colons.

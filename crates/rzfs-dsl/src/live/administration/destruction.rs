@@ -6,6 +6,7 @@ use super::{ChangeError, TaskContext, TaskError};
 use crate::live::bptree::{self, DestroyedList};
 use crate::live::deadlist;
 use crate::live::dir::SpaceClass;
+use crate::live::error_log;
 use crate::live::head::is_extended;
 use crate::live::livelist;
 use crate::live::mos::number_key;
@@ -205,7 +206,7 @@ impl TaskContext<'_> {
         if let Some(names) = head.snapshot_names {
             mos.destroy(names)?;
         }
-        self.forget_errors(place.head)?;
+        error_log::forget(&self.mos, &self.state.features, place.head)?;
         if let Some(properties) = mos.object_of(DIRECTORY, "pool_props")?
             && mos.number(properties, "bootfs")? == Some(place.head.get())
         {
@@ -247,23 +248,6 @@ impl TaskContext<'_> {
         }
         mos.destroy(zap)?;
         Ok(self.state.features.add(&mos, Feature::Bookmarks, -1)?)
-    }
-
-    /// Removes the dataset's part of the error logs (spec 01, section 7.3).
-    fn forget_errors(&mut self, head: ObjectId) -> Result<(), TaskError> {
-        let mos = self.mos;
-        if !self.state.features.is_enabled(Feature::HeadErrorLog) {
-            return Ok(());
-        }
-        for log in ["errlog_last", "errlog_scrub"] {
-            let Some(zap) = mos.object_of(DIRECTORY, log)? else { continue };
-            let key = number_key(head.get());
-            if let Some(errors) = mos.object_of(zap, &key)? {
-                mos.destroy(errors)?;
-                mos.remove(zap, key.as_str())?;
-            }
-        }
-        Ok(())
     }
 
     /// Destroys a directory whose head is gone.

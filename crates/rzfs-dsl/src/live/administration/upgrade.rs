@@ -2,7 +2,7 @@
 
 use super::{ChangeError, TaskContext, TaskError};
 use crate::live::history::Event;
-use crate::live::{LivePool, allocation};
+use crate::live::{LivePool, allocation, error_log};
 use crate::pool::is_supported;
 use rzfs_format::features::Feature;
 use rzfs_format::uberblock::FEATURES_VERSION;
@@ -53,6 +53,9 @@ impl TaskContext<'_> {
                 continue;
             }
             self.state.features.enable(&self.mos, *feature, txg)?;
+            if *feature == Feature::HeadErrorLog {
+                error_log::convert(&self.mos, &self.state.features)?;
+            }
             let (operation, text) = ("set", format!("feature@{}=enabled", feature.name()));
             self.log(&Event::Internal { operation, text, dataset: None })?;
         }

@@ -1,0 +1,44 @@
+//! Blocks that turned out to be damaged, for the pool's error log.
+
+use crate::BlockError;
+use parking_lot::Mutex;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockPointer, Txg};
+use std::collections::BTreeSet;
+
+/// More blocks than this are not remembered at a time.
+const MOST: usize = 1 << 16;
+
+/// A block of which no copy can be read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DamagedBlock {
+    /// The block.
+    pub bookmark: Bookmark,
+    /// When its copies were written.
+    pub birth: Txg,
+}
+
+/// The damaged blocks that somebody wanted to read since they were last taken away.
+#[derive(Debug, Default)]
+pub struct Damage {
+    blocks: Mutex<BTreeSet<DamagedBlock>>,
+}
+
+impl Damage {
+    /// Remembers a block that was wanted and cannot be read, if that is because of damage.
+    pub(crate) fn note(&self, bookmark: Bookmark, pointer: &BlockPointer, error: &BlockError) {
+        if matches!(error, BlockError::KeyNotLoaded | BlockError::Redacted) {
+            return;
+        }
+        let mut blocks = self.blocks.lock();
+        if blocks.len() < MOST {
+            blocks.insert(DamagedBlock { bookmark, birth: pointer.physical_birth() });
+        }
+    }
+
+    /// The blocks, which are forgotten.
+    #[must_use]
+    pub fn take(&self) -> BTreeSet<DamagedBlock> {
+        std::mem::take(&mut *self.blocks.lock())
+    }
+}
