@@ -139,6 +139,26 @@ impl Objset {
         Some(Object::new(self.clone(), ObjectId::META_DNODE, Arc::new(dnode)))
     }
 
+    /// The pointer to a block of this object set.
+    ///
+    /// # Errors
+    /// There is no such object or no such place in it, or the way there cannot be read.
+    pub fn pointer_at(&self, bookmark: &Bookmark) -> Result<BlockPointer, DmuError> {
+        if *bookmark == Bookmark::root(self.inner.id) {
+            return Ok(self.inner.root);
+        }
+        let object = bookmark.object;
+        let missing = || DmuError::NotAllocated { objset: self.inner.id, object };
+        let object = match object {
+            ObjectId::META_DNODE => self.meta_object().ok_or_else(missing)?,
+            object => self.object(object)?,
+        };
+        let level = u8::try_from(bookmark.level.0).map_err(|_| missing())?;
+        let block = bookmark.block.0;
+        let pointers = object.pointers(level, block..block.saturating_add(1));
+        pointers.into_iter().next().unwrap_or_else(|| Err(missing()))
+    }
+
     fn meta_tree(&self) -> Option<Tree<'_>> {
         Some(Tree {
             pipeline: &self.inner.pipeline,

@@ -28,6 +28,7 @@ mod name;
 mod node;
 mod object;
 mod options;
+mod path;
 mod quota;
 mod read_ahead;
 mod schema;

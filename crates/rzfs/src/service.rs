@@ -1,6 +1,7 @@
 //! Answers about an open pool: the one place that turns a pool into the plain data of the
 //! [`crate::protocol`].
 
+mod damage;
 mod datasets;
 mod history;
 mod importable;
@@ -85,7 +86,7 @@ impl PoolService {
                 guid: self.pool.guid().get(),
                 process: std::process::id(),
             }),
-            Request::Pool => match pool::report(&self.pool, &self.opening) {
+            Request::Pool => match pool::report(&self.pool, &self.opening, mounts) {
                 Ok(report) => Answer::Pool(Box::new(report)),
                 Err(error) => self.failed(&error),
             },

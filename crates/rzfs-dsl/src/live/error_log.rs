@@ -9,12 +9,12 @@ use super::mos::{MosTx, number_key};
 use super::pool::Inner;
 use super::sync::SyncState;
 use crate::pool::{OBJECT_DIRECTORY as DIRECTORY, bookmark_of_error};
-use rzfs_dmu::{DamagedBlock, DmuError, Objset};
+use rzfs_dmu::{DamagedBlock, Objset};
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockPointer, ObjectId, ObjsetId};
+use rzfs_format::{ObjectId, ObjsetId};
 use std::collections::BTreeSet;
 
 /// The names of both logs in the object directory.
@@ -70,26 +70,10 @@ pub(super) fn convert(mos: &MosTx<'_>, features: &Features) -> Result<(), LiveEr
 /// The block that is at a place now.
 fn damaged_block(mos: &MosTx<'_>, bookmark: Bookmark) -> Option<DamagedBlock> {
     let dataset: DslDataset = mos.record(ObjectId(bookmark.objset.get())).ok()?;
-    let pointer = if bookmark == Bookmark::root(bookmark.objset) {
-        Ok(dataset.root)
-    } else {
-        let pipeline = mos.objset().synced().pipeline().clone();
-        let objset = Objset::open(&pipeline, bookmark.objset, &dataset.root, None);
-        objset.and_then(|objset| pointer(&objset, &bookmark))
-    };
-    let birth = pointer.ok().filter(|pointer| !pointer.is_hole())?.physical_birth();
-    Some(DamagedBlock { bookmark, birth })
-}
-
-fn pointer(objset: &Objset, at: &Bookmark) -> Result<BlockPointer, DmuError> {
-    let missing = || DmuError::NotAllocated { objset: at.objset, object: at.object };
-    let object = match at.object {
-        ObjectId::META_DNODE => objset.meta_object().ok_or_else(missing)?,
-        object => objset.object(object)?,
-    };
-    let level = u8::try_from(at.level.0).map_err(|_| missing())?;
-    let pointers = object.pointers(level, at.block.0..at.block.0.saturating_add(1));
-    pointers.into_iter().next().unwrap_or_else(|| Err(missing()))
+    let pipeline = mos.objset().synced().pipeline().clone();
+    let objset = Objset::open(&pipeline, bookmark.objset, &dataset.root, None).ok()?;
+    let pointer = objset.pointer_at(&bookmark).ok().filter(|pointer| !pointer.is_hole())?;
+    Some(DamagedBlock { bookmark, birth: pointer.physical_birth() })
 }
 
 /// Adds blocks to a log.

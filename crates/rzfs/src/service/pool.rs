@@ -1,18 +1,14 @@
 //! A pool as plain data.
 
-use super::{Opening, properties, vdevs};
+use super::{Opening, damage, properties, vdevs};
 use crate::protocol::{
-    CheckpointReport, Condition, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
+    CheckpointReport, Condition, DedupReport, ExpansionReport, LoadReport, MountReport, PoolReport,
     RemovalReport, ScanFunction, ScanReport, ScanState,
 };
-use rzfs_dsl::pool::{
-    AuxiliaryKind, ErrorLogEntry, FailMode, PoolStatus, ScanStatus, UnknownFeature, VdevSpace,
-};
+use rzfs_dsl::pool::{AuxiliaryKind, FailMode, PoolStatus, ScanStatus, UnknownFeature, VdevSpace};
 use rzfs_dsl::{Pool, PoolError, pool};
-use rzfs_format::ObjsetId;
 use rzfs_format::ddt::DdtStats;
 use rzfs_format::indirect::RemovalStatus;
-use std::collections::BTreeSet;
 
 /// Bytes of an entry of a removed vdev's mapping in memory.
 const MAPPING_ENTRY: u64 = 24;
@@ -21,7 +17,11 @@ const MAPPING_ENTRY: u64 = 24;
 const DDT_CORE_UNIT: u64 = 64 << 10;
 
 /// Everything that `zpool` shows of a pool.
-pub(super) fn report(pool: &Pool, opening: &Opening) -> Result<PoolReport, PoolError> {
+pub(super) fn report(
+    pool: &Pool,
+    opening: &Opening,
+    mounts: &[MountReport],
+) -> Result<PoolReport, PoolError> {
     let config = pool.pool_config();
     let space = pool.space()?;
     let root = vdevs::tree(pool.vdevs(), &space);
@@ -46,7 +46,7 @@ pub(super) fn report(pool: &Pool, opening: &Opening) -> Result<PoolReport, PoolE
         expansion: expansion(pool)?,
         checkpoint: checkpoint(pool, &space),
         dedup: dedup(pool)?,
-        damage: damage(pool)?,
+        damage: damage::files(pool, mounts)?,
         load: LoadReport {
             unsupported_features: pool.features().unknown().map(|one| feature(&one)).collect(),
             refused: false,
@@ -206,27 +206,4 @@ fn dedup(pool: &Pool) -> Result<Option<DedupReport>, PoolError> {
         core_bytes: DDT_CORE_UNIT,
         histogram: histogram.buckets.iter().map(row).collect(),
     }))
-}
-
-/// The error log by name, as far as datasets have names.
-fn damage(pool: &Pool) -> Result<Vec<DamagedFile>, PoolError> {
-    let objects: BTreeSet<_> = pool.errors()?.iter().map(object_of).collect();
-    let name = |(objset, object): (ObjsetId, u64)| {
-        let dataset = match objset {
-            ObjsetId::MOS => "<metadata>".to_owned(),
-            objset => {
-                let dataset = pool.datasets().by_object(rzfs_format::ObjectId(objset.get()));
-                dataset.map_or_else(
-                    |_| format!("<{:#x}>", objset.get()),
-                    |dataset| dataset.name().to_owned(),
-                )
-            }
-        };
-        DamagedFile { name: format!("{dataset}:<{object:#x}>") }
-    };
-    Ok(objects.into_iter().map(name).collect())
-}
-
-fn object_of(entry: &ErrorLogEntry) -> (ObjsetId, u64) {
-    (entry.bookmark.objset, entry.bookmark.object.get())
 }
