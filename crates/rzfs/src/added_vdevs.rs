@@ -12,12 +12,11 @@
 //! ```
 
 use crate::WritablePool;
-use rzfs_blockdev::OpenOptions;
+use crate::vdev_request::{VdevRequest, VdevRequestError};
 use rzfs_dsl::PoolError;
 use rzfs_dsl::live::{self, ChangeError, SectorSizes};
 use rzfs_vdev::create::{
-    DeviceOpener, LocalPools, NewDevice, Objection, Objections, OpenFailure, PlanError, SpecError,
-    VdevSpec,
+    DeviceOpener, LocalPools, NewDevice, Objection, Objections, PlanError, VdevSpec,
 };
 use std::collections::BTreeSet;
 
@@ -48,15 +47,9 @@ impl Allowance {
 /// Why vdevs are not added; the messages are those of `zpool add`.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    /// The words do not describe vdevs.
+    /// The devices do not become vdevs.
     #[error(transparent)]
-    Spec(#[from] SpecError),
-    /// A device cannot be had.
-    #[error(transparent)]
-    Open(#[from] OpenFailure),
-    /// Something speaks against using the devices.
-    #[error(transparent)]
-    Objections(#[from] Objections),
+    Vdevs(#[from] VdevRequestError),
     /// No vdev has this sector size.
     #[error(transparent)]
     Ashift(PlanError),
@@ -76,12 +69,9 @@ pub enum AddError {
 /// Vdevs to be added.
 #[derive(Clone, Default, Debug)]
 pub struct AddedVdevs {
-    words: Vec<String>,
-    devices: Option<VdevSpec<NewDevice>>,
-    missing_file_size: Option<u64>,
+    request: VdevRequest,
     ashift: Option<u64>,
     allowed: BTreeSet<Allowance>,
-    local: LocalPools,
 }
 
 impl AddedVdevs {
@@ -94,14 +84,14 @@ impl AddedVdevs {
     /// The vdevs, in the words of `zpool add`: `mirror A B`, `log A`, `spare A`, ...
     #[must_use]
     pub fn vdevs<W: AsRef<str>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
-        self.words.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
+        self.request.extend(words);
         self
     }
 
     /// The vdevs, of devices that are open already.
     #[must_use]
     pub fn open_vdevs(mut self, devices: VdevSpec<NewDevice>) -> Self {
-        self.devices = Some(devices);
+        self.request.devices = Some(devices);
         self
     }
 
@@ -109,7 +99,7 @@ impl AddedVdevs {
     /// they are not added.
     #[must_use]
     pub const fn missing_file_size(mut self, bytes: u64) -> Self {
-        self.missing_file_size = Some(bytes);
+        self.request.missing_file_size = Some(bytes);
         self
     }
 
@@ -131,7 +121,7 @@ impl AddedVdevs {
     /// Pools that are in use on this host; their devices are not taken.
     #[must_use]
     pub fn local_pools(mut self, local: LocalPools) -> Self {
-        self.local = local;
+        self.request.local = local;
         self
     }
 
@@ -143,15 +133,12 @@ impl AddedVdevs {
         if let Some(ashift) = self.ashift.filter(|ashift| !matches!(ashift, 0 | 9..=16)) {
             return Err(AddError::Ashift(PlanError::Ashift(ashift)));
         }
-        let mut opener = DeviceOpener::new(OpenOptions::new(), self.missing_file_size);
-        let devices = match self.devices {
-            Some(devices) => devices,
-            None => VdevSpec::parse(&self.words)?.open(&mut opener)?,
-        };
+        let (opener, devices) = self.request.open(|_| Ok(()))?;
         let tree = pool.live().vdevs();
-        let Objections(all) = devices.objections(Some(&tree), &self.local);
+        let Objections(all) = devices.objections(Some(&tree), &self.request.local);
         let counts = |objection: &Objection| !self.allowed.iter().any(|one| one.covers(objection));
-        Objections(all.into_iter().filter(counts).collect()).into_result()?;
+        let counting = Objections(all.into_iter().filter(counts).collect());
+        counting.into_result().map_err(VdevRequestError::from)?;
         let ashift = match self.ashift {
             Some(ashift) => ashift,
             None => pool.view()?.properties()?.ashift.value,

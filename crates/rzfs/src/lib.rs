@@ -32,6 +32,7 @@ pub mod protocol;
 pub mod quantity;
 pub mod service;
 pub mod setting;
+mod vdev_request;
 mod writable;
 #[cfg(feature = "zdb")]
 pub mod zdb;
@@ -52,4 +53,5 @@ pub use rzfs_format as format;
 pub use rzfs_vdev as vdev;
 pub use rzfs_zap as zap;
 pub use rzfs_zpl as zpl;
+pub use vdev_request::VdevRequestError;
 pub use writable::{FileSystemError, WritablePool};

@@ -19,8 +19,8 @@ pub use name::{PoolNameError, check_pool_name};
 
 use crate::WritablePool;
 use crate::setting::{DefaultFeatures, NewDatasetProperties, NewPoolProperties, SettingError};
+use crate::vdev_request::{VdevRequest, VdevRequestError};
 use crate::writable::PoolLock;
-use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::import::HostIdentity;
 use rzfs_dsl::live::{self, Environment, LiveOptions, LivePool, SystemEnvironment};
 use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
@@ -46,14 +46,11 @@ const FIRST_TXG: Txg = Txg(4);
 #[derive(Debug, Default)]
 pub struct NewPool {
     name: String,
-    words: Vec<String>,
-    devices: Option<VdevSpec<NewDevice>>,
-    missing_file_size: Option<u64>,
+    request: VdevRequest,
     insistence: Insistence,
     features: DefaultFeatures,
     properties: Vec<(String, String)>,
     root_properties: Vec<(String, String)>,
-    local: LocalPools,
     live: LiveOptions,
     command: Option<String>,
 }
@@ -78,14 +75,14 @@ impl NewPool {
     /// Files have to exist, unless [`NewPool::missing_file_size`] is given.
     #[must_use]
     pub fn vdevs<W: AsRef<str>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
-        self.words.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
+        self.request.extend(words);
         self
     }
 
     /// Its vdevs, of devices that are open already: memory, say.
     #[must_use]
     pub fn open_vdevs(mut self, devices: VdevSpec<NewDevice>) -> Self {
-        self.devices = Some(devices);
+        self.request.devices = Some(devices);
         self
     }
 
@@ -93,7 +90,7 @@ impl NewPool {
     /// the pool is not made.
     #[must_use]
     pub const fn missing_file_size(mut self, bytes: u64) -> Self {
-        self.missing_file_size = Some(bytes);
+        self.request.missing_file_size = Some(bytes);
         self
     }
 
@@ -128,7 +125,7 @@ impl NewPool {
     /// Pools that are in use on this host; their devices are not taken.
     #[must_use]
     pub fn local_pools(mut self, local: LocalPools) -> Self {
-        self.local = local;
+        self.request.local = local;
         self
     }
 
@@ -170,21 +167,13 @@ impl NewPool {
         if root.features().any(|feature| !properties.features.contains(&feature)) {
             return Err(fail(SettingError::NeedsUpgrade));
         }
-        let mut opener = DeviceOpener::new(OpenOptions::new(), self.missing_file_size);
-        let devices = match self.devices.clone() {
-            Some(devices) => devices,
-            None => {
-                let spec = VdevSpec::parse(&self.words)?;
-                spec.check_new_pool()?;
-                spec.open(&mut opener)?
-            }
-        };
-        let objections = devices.objections(None, &self.local);
-        match self.insistence {
+        let (opener, devices) = self.request.open(VdevSpec::check_new_pool)?;
+        let objections = devices.objections(None, &self.request.local);
+        let counting = match self.insistence {
             Insistence::Insisting => objections.overridden(),
             Insistence::Careful => objections,
-        }
-        .into_result()?;
+        };
+        counting.into_result().map_err(VdevRequestError::from)?;
         if let Some(feature) = needed(&devices).find(|one| !properties.features.contains(one)) {
             return Err(CreateError::MissingFeature { pool: self.name, feature });
         }
@@ -296,7 +285,8 @@ impl PlannedPool {
 
     /// The command for the history.
     fn command(&self) -> String {
-        let made_up = || format!("zpool create {} {}", self.new.name, self.new.words.join(" "));
+        let made_up =
+            || format!("zpool create {} {}", self.new.name, self.new.request.words.join(" "));
         self.new.command.clone().unwrap_or_else(made_up)
     }
 }

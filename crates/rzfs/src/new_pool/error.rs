@@ -2,25 +2,20 @@
 
 use super::PoolNameError;
 use crate::setting::SettingError;
+use crate::vdev_request::VdevRequestError;
 use rzfs_blockdev::DeviceError;
 use rzfs_dsl::live::LiveError;
 use rzfs_format::features::Feature;
 use rzfs_vdev::ConfigError;
-use rzfs_vdev::create::{Objections, OpenFailure, PlanError, SpecError};
+use rzfs_vdev::create::PlanError;
 use rzfs_vdev::label::LabelError;
 
 /// Why a pool is not made; the messages are those of `zpool create`.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The words do not describe vdevs.
+    /// The devices do not become vdevs.
     #[error(transparent)]
-    Spec(#[from] SpecError),
-    /// A device cannot be had.
-    #[error(transparent)]
-    Open(#[from] OpenFailure),
-    /// Something speaks against using the devices.
-    #[error(transparent)]
-    Objections(#[from] Objections),
+    Vdevs(#[from] VdevRequestError),
     /// The pool cannot have the name.
     #[error("cannot create '{pool}': {source}")]
     Name {
