@@ -25,6 +25,7 @@ mod sharing;
 mod space;
 mod space_store;
 mod status;
+mod sweep;
 
 pub use attributes::Attributes;
 pub use auxiliary::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
@@ -39,6 +40,7 @@ pub use sharing::{CloneSavings, DedupTable};
 pub use space::VdevSpace;
 pub use space_store::MosStore;
 pub use status::PoolStatus;
+pub use sweep::{LeafSweep, SweepKind, SweepRecord, SweepState};
 
 pub(crate) use attributes::text;
 pub(crate) use auxiliary::read_configs as read_auxiliary_configs;
@@ -46,6 +48,7 @@ pub(crate) use packed_list::read as read_packed_list;
 pub(crate) use sharing::entry_statistics;
 pub(crate) use space::{geometry, top_attributes};
 pub(crate) use status::Symptoms;
+pub(crate) use sweep::{TRIM_PARTIAL, TRIM_RATE, TRIM_SECURE, columns, leaf_zap};
 
 use crate::dataset::DatasetTree;
 use crate::import::RewindInfo;

@@ -51,6 +51,7 @@ mod place;
 mod record;
 mod removal;
 mod request;
+mod rest;
 mod space;
 mod sync;
 mod throttle;
@@ -70,7 +71,7 @@ pub use space::{LogStatus, PoolUsage, VdevUsage};
 pub use sync::{Activity, FinishedTxg, SyncPass};
 pub use throttle::Reservation;
 pub use topology::Allocating;
-pub use trim::TrimBatch;
+pub use trim::{FreePart, FreeStep, TrimBatch};
 pub use tunables::{LogFeature, ObsoleteFeature, SpaceFeatures, SpaceTunables};
 pub use vdevs::{Availability, Bias, VdevRole};
 

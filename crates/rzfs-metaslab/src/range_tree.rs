@@ -268,6 +268,16 @@ impl RangeTree {
         segments.map(|segment| self.bytes_of(segment))
     }
 
+    /// The segments that end after a byte, in ascending order.
+    pub fn iter_from(&self, at: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+        let unit = at.saturating_sub(self.area.start) >> self.shift;
+        let segments: Box<dyn Iterator<Item = Segment> + '_> = match &self.tree {
+            Tree::Narrow(segments) => Box::new(segments.iter_from(segments.first_after(unit))),
+            Tree::Wide(segments) => Box::new(segments.iter_from(segments.first_after(unit))),
+        };
+        segments.map(|segment| self.bytes_of(segment))
+    }
+
     /// Empties the tree; an order by size stays.
     pub fn reset(&mut self) {
         let floor = self.by_size.as_ref().map(BySize::floor);

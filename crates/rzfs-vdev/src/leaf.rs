@@ -7,8 +7,8 @@ use rzfs_blockdev::BlockDevice;
 use rzfs_format::Guid;
 use rzfs_format::label::LeafSize;
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Where a [`crate::VdevTree`] gets the devices of its leaves from.
 pub trait LeafDevices {
@@ -29,10 +29,72 @@ impl<S: std::hash::BuildHasher> LeafDevices for HashMap<Guid, Arc<dyn BlockDevic
 /// Distance below which a seek of a rotating disk is a short one.
 const SHORT_SEEK: u64 = 1 << 20;
 
+/// Most devices that a leaf can have one after the other while its pool is open.
+const MAX_DEVICES: usize = 16;
+
+/// The devices that a leaf has had: the last one is in use, the others are kept, as somebody may
+/// be looking at them.
+#[derive(Debug, Default)]
+struct Devices {
+    all: [OnceLock<Arc<dyn BlockDevice>>; MAX_DEVICES],
+    count: AtomicUsize,
+}
+
+impl Devices {
+    fn of(device: Option<Arc<dyn BlockDevice>>) -> Self {
+        let devices = Self::default();
+        if let Some(device) = device {
+            devices.push(device);
+        }
+        devices
+    }
+
+    fn last(&self) -> Option<&Arc<dyn BlockDevice>> {
+        let last = self.count.load(Ordering::Acquire).checked_sub(1)?;
+        self.all.get(last)?.get()
+    }
+
+    /// Has a device take the place of the last one; `false` if there were too many before.
+    fn push(&self, device: Arc<dyn BlockDevice>) -> bool {
+        let free = self.all.iter().position(|slot| slot.get().is_none());
+        let Some((index, slot)) = free.and_then(|index| Some((index, self.all.get(index)?))) else {
+            return false;
+        };
+        let is_first = slot.set(device).is_ok();
+        if is_first {
+            self.count.fetch_max(index + 1, Ordering::AcqRel);
+        }
+        is_first
+    }
+}
+
+/// What a leaf demands of its device.
+#[derive(Clone, Copy, Debug)]
+struct Demands {
+    /// Allocatable bytes.
+    asize: u64,
+    /// log2 of the smallest I/O, if known.
+    ashift: Option<u32>,
+}
+
+impl Demands {
+    /// Why a device does not do.
+    fn check(self, device: &dyn BlockDevice) -> Result<(), AuxReason> {
+        let geometry = device.geometry();
+        let size = LeafSize::of_device(geometry.size).ok_or(AuxReason::TooSmall)?;
+        let coarse = |ashift: u32| u64::from(geometry.logical_sector) > 1 << ashift;
+        if size.allocatable() < self.asize || self.ashift.is_some_and(coarse) {
+            return Err(AuxReason::BadLabel);
+        }
+        Ok(())
+    }
+}
+
 /// The state of a leaf that is a device.
 #[derive(Debug)]
 pub(crate) struct Leaf {
-    device: Option<Arc<dyn BlockDevice>>,
+    devices: Box<Devices>,
+    demands: Demands,
     health: HealthCell,
     missing: DirtyTimeLog,
     rotational: bool,
@@ -54,9 +116,11 @@ impl Leaf {
         min_asize: u64,
         ashift: Option<u32>,
     ) -> Self {
-        let (device, event) = Self::find(config, devices, min_asize, ashift);
+        let demands = Demands { asize: min_asize, ashift };
+        let (device, event) = Self::find(config, devices, demands);
         Self {
-            device,
+            devices: Box::new(Devices::of(device)),
+            demands,
             health: HealthCell::new(Health::UNKNOWN.after(event)),
             missing: DirtyTimeLog::unloaded(config.leaf.waits_for_resilver()),
             rotational: config.hints.rotational.is_some_and(|rotational| rotational != 0),
@@ -71,8 +135,7 @@ impl Leaf {
     fn find(
         config: &VdevConfig,
         devices: &dyn LeafDevices,
-        min_asize: u64,
-        ashift: Option<u32>,
+        demands: Demands,
     ) -> (Option<Arc<dyn BlockDevice>>, LeafEvent) {
         let flags = &config.flags;
         if flags.offline {
@@ -88,25 +151,30 @@ impl Leaf {
             Err(AuxReason::OpenFailed) if flags.removed => return (None, LeafEvent::Vanished),
             Err(aux) => return (None, LeafEvent::OpenFailed(aux)),
         };
-        let geometry = device.geometry();
-        let Some(size) = LeafSize::of_device(geometry.size) else {
-            return (None, LeafEvent::OpenFailed(AuxReason::TooSmall));
-        };
-        let coarse = |ashift: u32| u64::from(geometry.logical_sector) > 1 << ashift;
-        if size.allocatable() < min_asize || ashift.is_some_and(coarse) {
-            return (None, LeafEvent::OpenFailed(AuxReason::BadLabel));
+        match demands.check(&*device) {
+            Ok(()) => (Some(device), LeafEvent::Opened { degraded: flags.degraded }),
+            Err(aux) => (None, LeafEvent::OpenFailed(aux)),
         }
-        (Some(device), LeafEvent::Opened { degraded: flags.degraded })
+    }
+
+    /// Takes another device in place of the one that it had, if it had one; whether that is
+    /// possible.
+    pub(crate) fn take_device(&self, device: Arc<dyn BlockDevice>) -> bool {
+        let is_taken = self.demands.check(&*device).is_ok() && self.devices.push(device);
+        if is_taken {
+            self.keeps_everything.store(false, Ordering::Relaxed);
+        }
+        is_taken
     }
 
     /// The device, if I/O may be sent to it.
     pub(crate) fn usable_device(&self) -> Option<&Arc<dyn BlockDevice>> {
-        self.device.as_ref().filter(|_| self.health.get().is_usable())
+        self.devices.last().filter(|_| self.health.get().is_usable())
     }
 
     /// The device, whatever its state.
     pub(crate) fn device(&self) -> Option<&Arc<dyn BlockDevice>> {
-        self.device.as_ref()
+        self.devices.last()
     }
 
     pub(crate) fn health(&self) -> Health {

@@ -151,10 +151,21 @@ impl VdevTree {
     /// Nothing may be allocated in the ranges meanwhile.
     #[must_use]
     pub fn trim(&self, ranges: &[FreeRange], limits: &TrimLimits) -> TrimReport {
-        let mut report = TrimReport::default();
         let all = ranges.iter().filter_map(|range| self.node_ranges(range).ok()).flatten();
+        self.trim_nodes(join(all.collect()), limits)
+    }
+
+    /// As [`VdevTree::trim`], with ranges of leaves.
+    #[must_use]
+    pub fn trim_leaves(&self, ranges: &[LeafRange], limits: &TrimLimits) -> TrimReport {
+        let of_node = |range: &LeafRange| Some((self.find(range.leaf)?, range.position, range.len));
+        self.trim_nodes(join(ranges.iter().filter_map(of_node).collect()), limits)
+    }
+
+    fn trim_nodes(&self, ranges: NodeRanges, limits: &TrimLimits) -> TrimReport {
+        let mut report = TrimReport::default();
         let mut waiting: BTreeMap<NodeId, VecDeque<(u64, u64)>> = BTreeMap::new();
-        for (leaf, position, len) in join(all.collect()) {
+        for (leaf, position, len) in ranges {
             let can_trim = self.leaf(leaf).is_some_and(|state| state.can_trim());
             if !can_trim {
                 continue;

@@ -102,7 +102,7 @@ impl FileSystem {
         directory: &Node,
         name: &[u8],
     ) -> Result<Option<DirectoryEntry>, ZplError> {
-        self.names.check(directory.place(), name)?;
+        self.names.check(directory.place(), name, self.options.max_name)?;
         let zap = self.directory_zap(directory)?;
         let value = match self.names.lookup(&zap, name) {
             Ok(value) => value,

@@ -42,7 +42,7 @@ impl FileSystem {
         let master = MasterNode::read(&objset, options.pool_version)?;
         let schema = schema::read(&objset, &master)?;
         let file_system = Self {
-            names: NameRules::new(&master, options.max_name),
+            names: NameRules::new(&master),
             streams: Streams::new(options.read_ahead.clone(), &options.caches),
             nodes: options.caches.nodes.part(),
             directories: options.caches.directories.part(),

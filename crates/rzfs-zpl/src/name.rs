@@ -10,22 +10,16 @@ use rzfs_zap::{Matching, Zap, ZapBlocks, ZapError};
 pub(crate) struct NameRules {
     matching: Matching,
     utf8_only: bool,
-    max: usize,
 }
 
 impl NameRules {
-    pub(crate) fn new(master: &MasterNode, max: usize) -> Self {
+    pub(crate) fn new(master: &MasterNode) -> Self {
         let matching = match master.case {
             CaseSensitivity::Sensitive if master.normalization.is_none() => Matching::Exact,
             CaseSensitivity::Sensitive | CaseSensitivity::Insensitive => Matching::Normalized,
             CaseSensitivity::Mixed => Matching::NormalizedCase,
         };
-        Self { matching, utf8_only: master.utf8_only, max }
-    }
-
-    /// Longest name in bytes.
-    pub(crate) const fn max(&self) -> usize {
-        self.max
+        Self { matching, utf8_only: master.utf8_only }
     }
 
     /// When names match in a directory: one without rules of its own compares bytes, whatever the
@@ -34,9 +28,9 @@ impl NameRules {
         if zap.normalization().is_none() { Matching::Exact } else { self.matching }
     }
 
-    /// Refuses names that no entry can have.
-    pub(crate) fn check(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
-        if name.len() > self.max {
+    /// Refuses names that no entry can have, and those of more than `max` bytes.
+    pub(crate) fn check(&self, directory: Place, name: &[u8], max: usize) -> Result<(), ZplError> {
+        if name.len() > max {
             return Err(ZplError::NameTooLong { directory, length: name.len() });
         }
         if self.utf8_only && std::str::from_utf8(name).is_err() {

@@ -12,9 +12,9 @@ use rzfs_dsl::dataset::Dataset;
 use rzfs_zap::Zap;
 
 /// Longest name in bytes.
-const MAX_NAME: usize = 255;
+pub(crate) const MAX_NAME: usize = 255;
 /// Longest name in bytes with the property `longname`.
-const MAX_LONG_NAME: usize = 1023;
+pub(crate) const MAX_LONG_NAME: usize = 1023;
 /// Default of the property `recordsize`.
 const DEFAULT_RECORD_SIZE: u32 = 128 << 10;
 

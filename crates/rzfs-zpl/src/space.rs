@@ -90,7 +90,7 @@ impl FileSystem {
         let used = self.objset.root().fill();
         let options = &self.options;
         let mut statistics =
-            Statistics::new(options.space, options.record_size, used, self.names.max());
+            Statistics::new(options.space, options.record_size, used, options.max_name);
         if let Some(project) = Statistics::quota_project(node.znode()) {
             statistics.apply_quota(&self.project_quota(project)?);
         }

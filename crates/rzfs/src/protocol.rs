@@ -13,6 +13,7 @@ mod condition;
 mod dataset;
 mod history;
 mod pool;
+mod sweep;
 mod wire;
 
 pub use change::{AddRequest, Change, EventDetail, EventReport, NewFileSystem, Pair, Purpose};
@@ -26,12 +27,13 @@ pub use pool::{
     CheckpointReport, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
     RemovalReport, ScanFunction, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
 };
+pub use sweep::{Erasure, SweepKind, SweepOrder, SweepReport, SweepRequest, SweepState};
 pub use wire::{MAX_ANSWER, MAX_REQUEST, WireError, decode, encode, receive, send};
 
 use serde::{Deserialize, Serialize};
 
 /// Version of requests and answers; it changes whenever an older peer would misunderstand.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A message and the version of the language that it is in.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -17,9 +17,11 @@ pub(crate) mod list;
 mod selection;
 mod status;
 mod status_text;
+mod sweep;
 mod usage;
 pub(crate) mod vdev_name;
 mod vdev_property;
+mod wait;
 
 pub(crate) use create::CreateRequest;
 
@@ -51,6 +53,9 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "sync" => change::sync(rest),
         "reguid" => change::reguid(rest),
         "clear" => change::clear(rest),
+        "initialize" => sweep::initialize(rest),
+        "trim" => sweep::trim(rest),
+        "wait" => wait::run(rest, console),
         "upgrade" => change::upgrade(rest, console),
         "events" => events::run(rest, console),
         "labelclear" => labelclear::run(rest),

@@ -27,6 +27,7 @@ impl LivePool {
 
     fn end(self, state: PoolState) -> Result<(), NotExported> {
         let end = || -> Result<(), ChangeError> {
+            self.inner().sweeps.end();
             self.sync().map_err(|Stopped| ChangeError::Suspended { reason: self.failure() })?;
             // Importing is faster without logs to replay.
             if state == PoolState::Exported {

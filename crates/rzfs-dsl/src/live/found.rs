@@ -19,6 +19,7 @@ use super::policy;
 use super::pool::{Committed, Found, Inner, LivePool};
 use super::space::SpaceDelta;
 use super::suspension::Suspension;
+use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
 use super::{LiveError, LiveOptions};
@@ -167,6 +168,7 @@ impl Inner {
             inflation: AtomicU64::new(budget::inflation(vdevs)),
             ledger: Mutex::default(),
             trim_signal: TrimSignal::default(),
+            sweeps: Sweeps::default(),
             heads: Mutex::default(),
             tasks: Mutex::default(),
             growths: Mutex::default(),

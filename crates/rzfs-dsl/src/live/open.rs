@@ -16,6 +16,7 @@ use super::pool::{Committed, Found, Inner, LivePool};
 use super::sharing::Sharing;
 use super::space::SpaceDelta;
 use super::suspension::Suspension;
+use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
 use super::{LiveDataset, LiveError, LiveOptions, budget, policy};
@@ -114,6 +115,7 @@ impl LivePool {
         let live = Self::start(Arc::new(inner));
         live.inner().heart.follow(pool.properties()?.multihost.value);
         let operation = "open";
+        live.inner().resume_sweeps();
         let text = format!("pool version {}; software rzfs", pool.version());
         let event = Event::Internal { operation, text, dataset: None };
         live.log(event).map_err(|_| live.why_stopped())?;
@@ -255,6 +257,7 @@ impl Inner {
             inflation,
             ledger: Mutex::default(),
             trim_signal: TrimSignal::default(),
+            sweeps: Sweeps::open(pool.mos(), vdevs)?,
             heads: Mutex::default(),
             tasks: Mutex::default(),
             growths: Mutex::default(),

@@ -13,6 +13,7 @@ use super::mos::{LiveMos, MosTx};
 use super::sharing::Sharing;
 use super::space::SpaceTier;
 use super::suspension::Suspension;
+use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
 use crate::dataset::{DatasetError, DatasetTree};
@@ -56,6 +57,7 @@ pub(crate) struct Inner {
     pub(super) inflation: AtomicU64,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) trim_signal: TrimSignal,
+    pub(super) sweeps: Sweeps,
     pub(super) engine: Arc<TxgEngine>,
     pub(super) committed: RwLock<Committed>,
     pub(super) heart: Heart,
@@ -165,6 +167,7 @@ impl Inner {
         (vdevs, space): (&VdevTree, &SyncPass<'_>),
     ) -> Result<(), LiveError> {
         let tasks = std::mem::take(&mut *self.tasks.lock());
+        self.sweeps.store(&mos, vdevs)?;
         let mut context = TaskContext { pool: self, vdevs, state, mos, space };
         tasks.into_iter().try_for_each(|task| task(&mut context))
     }
@@ -309,6 +312,7 @@ impl LivePool {
     /// Ends the threads, after the groups that are wanted.
     pub(super) fn stop(&self) {
         self.inner.suspension.give_up();
+        self.inner.sweeps.end();
         self.inner.engine.finish();
         self.inner.trim_signal.end();
         for thread in std::mem::take(&mut *self.threads.lock()) {

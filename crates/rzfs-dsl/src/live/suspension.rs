@@ -11,8 +11,11 @@ use super::administration::ChangeError;
 use super::pool::{Inner, LivePool};
 use crate::pool::FailMode;
 use parking_lot::{Condvar, Mutex};
+use rzfs_blockdev::BlockDevice;
 use rzfs_dmu::txg::WhileSuspended;
 use rzfs_format::Guid;
+use rzfs_vdev::LeafDevices;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Whether the thread that syncs may go on.
@@ -110,12 +113,26 @@ impl LivePool {
     /// # Errors
     /// [`ChangeError`]: there is no such vdev, or the pool is suspended again, or for good.
     pub fn clear(&self, vdev: Option<Guid>) -> Result<(), ChangeError> {
-        if !self.vdevs().clear(vdev) {
+        self.clear_with(vdev, &HashMap::<Guid, Arc<dyn BlockDevice>>::new())
+    }
+
+    /// As [`LivePool::clear`]; devices that were missing, or went away and have come back, are
+    /// opened by `devices`.
+    ///
+    /// # Errors
+    /// As [`LivePool::clear`].
+    pub fn clear_with(
+        &self,
+        vdev: Option<Guid>,
+        devices: &dyn LeafDevices,
+    ) -> Result<(), ChangeError> {
+        if !self.vdevs().clear(vdev, devices) {
             return Err(ChangeError::NoSuchDevice);
         }
         if self.inner().resume() || self.failure().is_some() {
             self.sync().map_err(|_| ChangeError::Suspended { reason: self.failure() })?;
         }
+        self.inner().resume_sweeps();
         Ok(())
     }
 

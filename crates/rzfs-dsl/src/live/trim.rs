@@ -1,27 +1,20 @@
-//! Telling devices which of their space is free: when it was freed (`autotrim`), and all of it
-//! (`zpool trim`) (spec 06, section 16; spec 07, section 17).
+//! Telling devices which of their space was freed (`autotrim`; spec 06, section 16). All that is
+//! free is the business of [`super::sweep`].
 //!
 //! ```text
 //! sync: txg is durable ── every few txgs ──> trimmer: ranges that can be allocated again
 //!                                              the metaslab rests, the device discards
 //! ```
 
-use super::LiveError;
-use super::administration::{ChangeError, TaskError};
 use super::pool::{Inner, LivePool};
 use parking_lot::{Condvar, Mutex};
-use rzfs_format::{ObjectId, Txg};
+use rzfs_format::Txg;
 use rzfs_metaslab::allocator::TrimBatch;
 use rzfs_metaslab::log::book::MetaslabId;
 use rzfs_vdev::{FreeRange, TrimLimits, TrimReport};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Txgs between two rounds of the trimmer (`zfs_trim_txg_batch`).
 const TXG_BATCH: u64 = 32;
-
-const STATE: &str = "org.zfsonlinux:vdev_trim_state";
-const ACTION_TIME: &str = "org.zfsonlinux:vdev_trim_action_time";
-const NEXT_OFFSET: &str = "org.zfsonlinux:next_offset_to_trim";
 
 /// What the thread that trims waits for.
 #[derive(Debug, Default)]
@@ -75,14 +68,6 @@ impl TrimSignal {
     }
 }
 
-/// State of a trim on disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum TrimState {
-    Active = 1,
-    Cancelled = 2,
-    Complete = 4,
-}
-
 impl Inner {
     /// Trims what was freed, round by round.
     pub(super) fn trim_forever(&self) {
@@ -122,54 +107,6 @@ impl LivePool {
     /// for the time of it.
     pub fn trim_freed(&self) -> TrimReport {
         self.inner().trim_freed()
-    }
-
-    /// Tells all devices which of their space is free, until `cancel` is set; whoever reads the
-    /// pool's status sees that it was done.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the pool is suspended.
-    pub fn trim(&self, cancel: &AtomicBool) -> Result<TrimReport, ChangeError> {
-        self.note_trim(TrimState::Active)?;
-        let inner = self.inner();
-        let limits = TrimLimits::default();
-        let mut report = TrimReport::default();
-        let mut end = TrimState::Complete;
-        for metaslab in inner.allocator.metaslabs() {
-            if cancel.load(Ordering::Relaxed) {
-                end = TrimState::Cancelled;
-                break;
-            }
-            if let Some(batch) = inner.allocator.take_free(metaslab, limits.extent_bytes_min) {
-                add(&mut report, inner.trim_batch(&batch, &limits));
-            }
-        }
-        self.note_trim(end)?;
-        Ok(report)
-    }
-
-    /// Remembers how far a trim is with every leaf.
-    fn note_trim(&self, state: TrimState) -> Result<(), ChangeError> {
-        self.administer(move |context| {
-            let now = context.now();
-            let vdevs = context.vdevs;
-            for leaf in vdevs.leaves() {
-                let zap = leaf.own_config().leaf.zap.and_then(ObjectId::non_zero);
-                let Some(zap) = zap.filter(|_| leaf.health().is_usable()) else { continue };
-                let set = |key: &str, value: u64| -> Result<(), LiveError> {
-                    context.mos.set(zap, key, value)
-                };
-                set(STATE, state as u64)?;
-                set(ACTION_TIME, now)?;
-                let offset = match state {
-                    TrimState::Active => 0,
-                    TrimState::Cancelled => continue,
-                    TrimState::Complete => leaf.asize().unwrap_or(0),
-                };
-                set(NEXT_OFFSET, offset)?;
-            }
-            Ok::<(), TaskError>(())
-        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::devices::Devices;
 use super::metaslab::slot;
+use super::rest::Rests;
 use super::tunables::{SpaceFeatures, SpaceTunables};
 use crate::log::book::MetaslabId;
 use crate::store::SpaceMapStore;
@@ -28,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) loaded_bytes: AtomicU64,
     /// The last txg that is on disk.
     committed: AtomicU64,
+    /// Metaslabs whose free space is being worked on.
+    pub(crate) rests: Arc<Rests>,
 }
 
 impl Context {
@@ -46,6 +49,7 @@ impl Context {
             loaded: Mutex::default(),
             loaded_bytes: AtomicU64::new(0),
             committed: AtomicU64::new(0),
+            rests: Arc::default(),
         }
     }
 

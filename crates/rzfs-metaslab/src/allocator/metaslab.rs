@@ -126,7 +126,7 @@ pub(crate) struct State {
     pub(crate) frees_logged: bool,
     /// Its space can be used: its vdev is not new in the txg that is syncing.
     pub(crate) available: bool,
-    /// Users of its free space that keep allocations away (TRIM).
+    /// Users of its free space that keep allocations away: it rests.
     pub(crate) disabled: u32,
     pub(crate) active: Option<Active>,
     pub(crate) weight: Weight,

@@ -50,11 +50,24 @@ impl Allocator {
         if request.size == 0 || !(1..=3).contains(&request.copies) || self.forces_gang(request) {
             return Err(no_space);
         }
+        let rests = &self.context.rests;
+        let before = rests.now();
         let topology = self.topology();
-        let classes = class::candidates(&topology, &self.context.tunables, request);
-        let mut places =
-            classes.into_iter().filter_map(|class| self.place(&topology, class, request, txg));
-        places.next().ok_or(no_space)
+        let found = self.find(&topology, request, txg);
+        if found.is_some() || rests.was_quiet(before) {
+            return found.ok_or(no_space);
+        }
+        let again = rests.without(|| {
+            let members = ClassKind::ALL.into_iter().flat_map(|class| topology.ring(class));
+            members.for_each(|member| member.group.full.store(false, Ordering::Relaxed));
+            self.find(&topology, request, txg)
+        });
+        again.ok_or(no_space)
+    }
+
+    fn find(&self, topology: &Topology, request: &AllocationRequest, txg: Txg) -> Option<[Dva; 3]> {
+        let classes = class::candidates(topology, &self.context.tunables, request);
+        classes.into_iter().find_map(|class| self.place(topology, class, request, txg))
     }
 
     /// Whether the allocation fails so that gang blocks are tested.

@@ -1,27 +1,58 @@
-//! Freed ranges worth a TRIM (spec 06, section 16).
+//! Free space that devices are told about (TRIM) or that is overwritten (initialization): spec 06,
+//! section 16.
 //!
-//! A range gets here when it can be allocated again, so no uberblock that could still be used
-//! refers to it, and leaves when it is allocated. While somebody trims, the metaslab gives no
-//! space away.
+//! A freed range gets here when it can be allocated again, so no uberblock that could still be
+//! used refers to it, and leaves when it is allocated. While somebody works on free space, its
+//! metaslab rests.
 
 use super::Allocator;
-use super::metaslab::LiveMetaslab;
+use super::metaslab::{FreeTree, LiveMetaslab};
+use super::rest::Rests;
 use crate::RangeTree;
 use crate::log::book::MetaslabId;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Free ranges of one metaslab, which nobody allocates until this is dropped.
+/// Free ranges of one metaslab, which nobody allocates until this is dropped. Whoever has it waits
+/// for devices only, never for a txg.
 ///
-/// Blocks that are allocated afterwards may be written at once: the TRIM of their space has
+/// Blocks that are allocated afterwards may be written at once: the work on their space has
 /// ended.
 #[derive(Debug)]
 pub struct TrimBatch {
     metaslab: Arc<LiveMetaslab>,
+    rests: Arc<Rests>,
     ranges: Vec<Range<u64>>,
 }
 
+/// Which part of a metaslab's free space is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreePart {
+    /// Shorter ranges are left out.
+    pub smallest: u64,
+    /// Where it begins, in bytes on the vdev.
+    pub from: u64,
+    /// About how much there may be.
+    pub most: u64,
+    /// What is cut is cut at multiples of this from where a range begins.
+    pub unit: u64,
+}
+
+/// A part of the free space of a metaslab, and where the next one begins.
+#[derive(Debug)]
+pub struct FreeStep {
+    /// What there is.
+    pub batch: TrimBatch,
+    /// Where to go on; `None` if nothing is left.
+    pub next: Option<u64>,
+}
+
 impl TrimBatch {
+    /// Of a metaslab that rests already.
+    fn of(metaslab: &Arc<LiveMetaslab>, rests: &Arc<Rests>, ranges: Vec<Range<u64>>) -> Self {
+        Self { metaslab: Arc::clone(metaslab), rests: Arc::clone(rests), ranges }
+    }
+
     /// The metaslab.
     #[must_use]
     pub fn metaslab(&self) -> MetaslabId {
@@ -39,16 +70,18 @@ impl Drop for TrimBatch {
     fn drop(&mut self) {
         let mut state = self.metaslab.state.lock();
         state.disabled = state.disabled.saturating_sub(1);
+        drop(state);
+        self.rests.end();
     }
 }
 
 impl Allocator {
-    /// All metaslabs.
+    /// All metaslabs, with where they lie on their vdevs.
     #[must_use]
-    pub fn metaslabs(&self) -> Vec<MetaslabId> {
+    pub fn metaslabs(&self) -> Vec<(MetaslabId, Range<u64>)> {
         let topology = self.topology();
         let metaslabs = topology.vdevs.values().flat_map(|vdev| &vdev.metaslabs);
-        metaslabs.map(|metaslab| metaslab.id).collect()
+        metaslabs.map(|metaslab| (metaslab.id, metaslab.range.clone())).collect()
     }
 
     /// The metaslabs that have ranges to trim (the property `autotrim` is on).
@@ -66,39 +99,108 @@ impl Allocator {
     pub fn take_trims(&self, metaslab: MetaslabId, smallest: u64) -> Option<TrimBatch> {
         let topology = self.topology();
         let metaslab = topology.metaslab(metaslab)?;
+        let rests = &self.context.rests;
+        rests.begin();
         let mut state = metaslab.state.lock();
-        let trim = state.trim.take()?;
-        let ranges = worth_it(&trim, smallest);
-        if ranges.is_empty() {
-            return None;
-        }
         state.disabled += 1;
+        let ranges = state.trim.take().map_or_else(Vec::new, |trim| worth_it(&trim, smallest));
         drop(state);
-        Some(TrimBatch { metaslab: Arc::clone(metaslab), ranges })
+        let batch = TrimBatch::of(metaslab, rests, ranges);
+        (!batch.ranges.is_empty()).then_some(batch)
     }
 
-    /// All that can be allocated in a metaslab, in ranges of at least `smallest` bytes, for a
-    /// TRIM or an initialization that was asked for. `None` if there is nothing, or if the
-    /// metaslab cannot be loaded.
+    /// What can be allocated in a part of a metaslab, for a TRIM or an initialization that was
+    /// asked for. `None` if there is nothing, or if the metaslab cannot be loaded.
     #[must_use]
-    pub fn take_free(&self, metaslab: MetaslabId, smallest: u64) -> Option<TrimBatch> {
+    pub fn take_free(&self, metaslab: MetaslabId, part: FreePart) -> Option<FreeStep> {
         let topology = self.topology();
         let metaslab = topology.metaslab(metaslab)?;
-        let mut state = metaslab.state.lock();
-        state.disabled += 1;
-        let loaded = metaslab.load(&mut state, &self.context);
-        let ranges = match &state.free {
-            super::metaslab::FreeTree::Loaded(free) if loaded => {
-                worth_it(free.segments(), smallest)
+        let rests = &self.context.rests;
+        loop {
+            let mut state = metaslab.state.lock();
+            // Loading may wait for a txg, so it comes first.
+            if !state.available || !metaslab.load(&mut state, &self.context) {
+                return None;
             }
-            _ => Vec::new(),
-        };
-        drop(state);
-        let batch = TrimBatch { metaslab: Arc::clone(metaslab), ranges };
-        (!batch.ranges.is_empty()).then_some(batch)
+            let FreeTree::Loaded(free) = &state.free else { return None };
+            if rests.try_begin() {
+                let (ranges, next) = cut_out(free.segments(), part);
+                state.disabled += 1;
+                drop(state);
+                let batch = TrimBatch::of(metaslab, rests, ranges);
+                let is_worth_it = !batch.ranges.is_empty();
+                return is_worth_it.then_some(FreeStep { batch, next });
+            }
+            drop(state);
+            rests.wait();
+        }
     }
 }
 
 fn worth_it(tree: &RangeTree, smallest: u64) -> Vec<Range<u64>> {
     tree.iter().filter(|range| range.end - range.start >= smallest).collect()
+}
+
+/// A part of a tree, and where the next one begins.
+fn cut_out(tree: &RangeTree, part: FreePart) -> (Vec<Range<u64>>, Option<u64>) {
+    let mut ranges = Vec::new();
+    let mut room = part.most;
+    for segment in tree.iter_from(part.from) {
+        let range = segment.start.max(part.from)..segment.end;
+        let len = range.end.saturating_sub(range.start);
+        if len == 0 || segment.end - segment.start < part.smallest {
+            continue;
+        }
+        if len <= room {
+            room -= len;
+            ranges.push(range);
+            continue;
+        }
+        let unit = part.unit.max(1);
+        let mut now = room - room % unit;
+        if now == 0 && ranges.is_empty() {
+            now = unit.min(len);
+        }
+        let cut = range.start + now;
+        if now > 0 {
+            ranges.push(range.start..cut);
+        }
+        return (ranges, Some(cut));
+    }
+    (ranges, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_space_comes_in_parts() {
+        let mut tree = RangeTree::new(0..1 << 20, 12);
+        for range in [0..0x3000, 0x8000..0x9000, 0x10000..0x20000] {
+            tree.add(range).unwrap();
+        }
+        let part = FreePart { smallest: 0x2000, from: 0, most: 0x5000, unit: 0x2000 };
+        let ends = |ranges: Vec<Range<u64>>| -> Vec<(u64, u64)> {
+            ranges.into_iter().map(|range| (range.start, range.end)).collect()
+        };
+        let mut from = Some(0);
+        let mut parts = Vec::new();
+        while let Some(start) = from {
+            let (ranges, next) = cut_out(&tree, FreePart { from: start, ..part });
+            parts.push(ends(ranges));
+            from = next;
+        }
+        let expected = [
+            vec![(0, 0x3000), (0x10000, 0x12000)],
+            vec![(0x12000, 0x16000)],
+            vec![(0x16000, 0x1a000)],
+            vec![(0x1a000, 0x1e000)],
+            vec![(0x1e000, 0x20000)],
+        ];
+        assert_eq!(parts, expected);
+        // Never nothing: a unit at least.
+        let (ranges, next) = cut_out(&tree, FreePart { most: 0, ..part });
+        assert_eq!((ends(ranges), next), (vec![(0, 0x2000)], Some(0x2000)));
+    }
 }

@@ -4,14 +4,19 @@
 use super::{NodeId, Vdev, VdevTree};
 use crate::health::{LeafEvent, VdevState};
 use crate::label::{DeviceUse, PoolUse};
+use crate::leaf::LeafDevices;
+use rzfs_blockdev::BlockDevice;
 use rzfs_format::Guid;
+use std::sync::Arc;
 
 impl VdevTree {
     /// Forgets the errors of a vdev and of those below it, of all for `None`. Devices that were
     /// given up because of errors, or had vanished, are used again if their labels say that they
     /// are what they were; what they lack meanwhile stays in their dirty time logs. Returns whether
     /// there is such a vdev.
-    pub fn clear(&self, vdev: Option<Guid>) -> bool {
+    ///
+    /// Where a device does not answer, or there was none, `devices` are asked for another one.
+    pub fn clear(&self, vdev: Option<Guid>, devices: &dyn LeafDevices) -> bool {
         let start = match vdev {
             None => Some(NodeId::ROOT),
             Some(guid) => self.find(guid),
@@ -20,29 +25,37 @@ impl VdevTree {
         let mut waiting = vec![Vdev::new(self, start)];
         while let Some(vdev) = waiting.pop() {
             vdev.clear_errors();
-            self.give_another_chance(vdev);
+            self.give_another_chance(vdev, devices);
             waiting.extend(vdev.children());
         }
         true
     }
 
     /// Uses a leaf again that answers as it should.
-    fn give_another_chance(&self, vdev: Vdev<'_>) {
-        let health = vdev.health();
+    fn give_another_chance(&self, vdev: Vdev<'_>, devices: &dyn LeafDevices) {
         let may_return = matches!(
-            health.state,
+            vdev.health().state,
             VdevState::Faulted | VdevState::Removed | VdevState::Degraded | VdevState::CantOpen
         );
-        let Some(device) = vdev.device().filter(|_| may_return) else { return };
-        let is_ours = match DeviceUse::of(device.as_ref()) {
+        let Some(leaf) = self.leaf(vdev.node_id()).filter(|_| may_return) else { return };
+        let is_back = vdev.device().is_some_and(|device| self.is_of(vdev, device)) || {
+            let other = devices.device(&vdev.own_config()).ok();
+            let other = other.filter(|device| self.is_of(vdev, device));
+            other.is_some_and(|device| leaf.take_device(device))
+        };
+        if is_back {
+            self.happen(vdev.node_id(), LeafEvent::Opened { degraded: false });
+        }
+    }
+
+    /// Whether a device is what its labels should say.
+    fn is_of(&self, vdev: Vdev<'_>, device: &Arc<dyn BlockDevice>) -> bool {
+        match DeviceUse::of(device.as_ref()) {
             DeviceUse::Member { pool, state, guid } => {
                 let is_alive = state != PoolUse::Destroyed;
                 guid == vdev.guid() && pool.guid == self.root().guid() && is_alive
             }
             _ => false,
-        };
-        if is_ours {
-            self.happen(vdev.node_id(), LeafEvent::Opened { degraded: false });
         }
     }
 }

@@ -164,6 +164,12 @@ impl<'a> Vdev<'a> {
         self.tree.leaf(self.id)?.device()
     }
 
+    /// Whether a leaf can be written, and has not said that it cannot discard.
+    #[must_use]
+    pub fn can_trim(self) -> bool {
+        self.tree.leaf(self.id).is_some_and(super::super::leaf::Leaf::can_trim)
+    }
+
     /// Whether a leaf is known to lack what was born in `txg`.
     #[must_use]
     pub fn lacks(self, txg: rzfs_format::Txg) -> bool {

@@ -6,7 +6,7 @@ use crate::device::Damage;
 use crate::pool::{Layout, Pool, child_guid, contents};
 use proptest::prelude::*;
 use rzfs_format::{Txg, VdevId};
-use rzfs_vdev::{AddressProblem, BlockWrite, FreeRange, TrimLimits, TxgSet};
+use rzfs_vdev::{AddressProblem, BlockWrite, FreeRange, InitialPattern, TrimLimits, TxgSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 const START: u64 = 4 << 20;
@@ -105,6 +105,36 @@ proptest! {
         blocks.push(middle);
         crate::pool::assert_readable(&tree, &blocks);
         prop_assert!(pool.devices.iter().map(|device| device.pages().len()).sum::<usize>() > held);
+    }
+}
+
+#[test]
+fn what_lies_around_an_initialized_range_stays() {
+    for layout in [
+        Layout::Mirror { children: 2 },
+        Layout::Raidz { parity: 1, children: 3, expansions: Vec::new(), reflow: None },
+    ] {
+        let mut pool = Pool::new(&layout, 12);
+        let mut blocks: Vec<_> = (0..3)
+            .map(|seed| pool.write(contents(seed, if seed == 1 { 3 << 20 } else { 4096 }), Txg(30)))
+            .collect();
+        let middle = blocks.remove(1);
+        let range =
+            FreeRange { vdev: VdevId(0), offset: middle.dva.offset(), size: middle.dva.asize() };
+        let tree = pool.open();
+        let ranges = tree.leaf_ranges(&range).unwrap();
+        let report = tree.initialize(&ranges, &InitialPattern::new().unwrap());
+        assert!(report.failures.is_empty());
+        assert_eq!(report.written, ranges.iter().map(|part| part.len).sum::<u64>());
+        crate::pool::assert_readable(&tree, &blocks);
+        for part in &ranges {
+            let leaf = tree.by_guid(part.leaf).unwrap();
+            let len = usize::try_from(part.len).unwrap();
+            let device = leaf.device().unwrap();
+            let bytes = rzfs_blockdev::read_exact_at(device.as_ref(), part.position, len).unwrap();
+            let pattern = 0xdead_beef_dead_beee_u64.to_ne_bytes();
+            assert!(bytes.chunks(8).all(|word| word == pattern), "{layout:?}");
+        }
     }
 }
 

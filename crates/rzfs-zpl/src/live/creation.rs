@@ -119,7 +119,7 @@ impl LiveFileSystem {
         if is_bad {
             return Err(ZplError::BadName { directory });
         }
-        self.name_rules.check(directory, name)?;
+        self.check_name(directory, name)?;
         let is_root = directory.object == self.root();
         if name == CONTROL_NAME && is_root && self.has_control_directory() {
             return Err(ZplError::Exists { place: directory });

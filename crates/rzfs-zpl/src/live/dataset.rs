@@ -6,7 +6,7 @@ use super::options::{
     SyncMode, XattrStore,
 };
 use crate::error::ZplError;
-use crate::options::{AclType, SnapshotDirectory, SpaceUse, XattrUse};
+use crate::options::{AclType, MAX_LONG_NAME, MAX_NAME, SnapshotDirectory, SpaceUse, XattrUse};
 use crate::sync::Arc;
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_dsl::live::{
@@ -120,6 +120,9 @@ fn follow(options: &mut LiveOptions, settings: &DatasetSettings) {
             2 => AclType::Nfsv4,
             _ => AclType::Off,
         };
+    }
+    if let Some(longname) = number("longname") {
+        options.reading.max_name = if longname == 0 { MAX_NAME } else { MAX_LONG_NAME };
     }
     if let Some(snapdir) = number("snapdir") {
         options.reading.snapshot_directory = match snapdir {

@@ -80,7 +80,7 @@ impl LiveFileSystem {
         let unlinked = Table::open(&objset, master.delete_queue, ObjectType::UNLINKED_SET)?;
         let reading = &options.reading;
         let this = Self {
-            name_rules: NameRules::new(&master, reading.max_name),
+            name_rules: NameRules::new(&master),
             streams: Streams::new(reading.read_ahead.clone(), &reading.caches),
             quotas: Quotas::open(&objset)?,
             replay: Replay::default(),
@@ -118,7 +118,7 @@ impl LiveFileSystem {
         Arc::clone(&self.options.read())
     }
 
-    /// Changes what it was opened with; name rules and caches stay as they are.
+    /// Changes what it was opened with; caches stay as they are.
     pub fn change_options(&self, change: impl FnOnce(&mut LiveOptions)) {
         let mut options = self.options.write();
         change(Arc::make_mut(&mut options));
@@ -253,6 +253,12 @@ impl LiveFileSystem {
         Ok(Found::Object(found))
     }
 
+    /// Refuses names that no entry can have.
+    pub(super) fn check_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
+        let max = self.options.read().reading.max_name;
+        self.name_rules.check(directory, name, max)
+    }
+
     /// The entry with this name.
     pub(super) fn entry(
         &self,
@@ -260,7 +266,7 @@ impl LiveFileSystem {
         name: &[u8],
     ) -> Result<Option<DirectoryEntry>, ZplError> {
         let place = directory.node.place();
-        self.name_rules.check(place, name)?;
+        self.check_name(place, name)?;
         let value = self.name_rules.lookup(directory.names()?, name);
         let value = value.map_err(|source| directory.object().zap_failure(source))?;
         Ok(value.map(DirectoryEntry::decode))
@@ -330,12 +336,8 @@ impl LiveFileSystem {
         let used = self.objset.synced().root().fill();
         let options = self.options();
         let reading = &options.reading;
-        let mut statistics = Statistics::new(
-            options.space.usage(),
-            reading.record_size,
-            used,
-            self.name_rules.max(),
-        );
+        let mut statistics =
+            Statistics::new(options.space.usage(), reading.record_size, used, reading.max_name);
         if let Some(project) = Statistics::quota_project(&znode) {
             statistics.apply_quota(&self.quotas.of_project(&self.objset, project)?);
         }

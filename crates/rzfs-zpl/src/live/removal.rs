@@ -162,7 +162,7 @@ impl LiveFileSystem {
             }
             b".." => Err(ZplError::NotEmpty { place: directory }),
             _ if is_control => Err(ZplError::NotPermitted { place: directory }),
-            _ => self.name_rules.check(directory, name),
+            _ => self.check_name(directory, name),
         }
     }
 

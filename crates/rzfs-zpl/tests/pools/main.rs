@@ -8,6 +8,7 @@ mod intent_log;
 mod records;
 mod replay;
 mod space;
+mod sweeps;
 #[path = "../golden/tree.rs"]
 mod tree;
 #[allow(dead_code, reason = "the tests of rzfs-fuse use the rest")]

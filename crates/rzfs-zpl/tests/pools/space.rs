@@ -147,6 +147,14 @@ fn an_open_file_system_does_as_its_properties_say() {
     assert_eq!(fs.options().reading.record_size, 64 << 10);
     session.pool.inherit_property("made/a", "recordsize", rzfs_dsl::live::Inherit::Parent).unwrap();
     assert_eq!(fs.options().reading.record_size, 32 << 10);
+    let long = "n".repeat(600);
+    let new =
+        NewFile { kind: NewKind::Regular, permissions: 0o644, umask: 0, caller: Caller::SUPERUSER };
+    let refused = fs.create(fs.root(), long.as_bytes(), &new);
+    assert!(matches!(refused, Err(ZplError::NameTooLong { length: 600, .. })));
+    session.pool.set_property("made/a", "longname", 1.into()).unwrap();
+    fs.create(fs.root(), long.as_bytes(), &new).unwrap();
+    assert_eq!(fs.statistics(fs.root()).unwrap().max_name, 1023);
     drop(fs);
     session.export();
     world.judge();
@@ -171,8 +179,6 @@ fn freed_space_is_given_back_to_devices() {
     let report = session.pool.trim_freed();
     assert!(report.trimmed > 40 * RECORD, "{report:?}");
     assert!(report.failures.is_empty(), "{report:?}");
-    let report = session.pool.trim(&false.into()).unwrap();
-    assert!(report.trimmed > 100 << 20, "{report:?}");
     drop(fs);
     session.export();
     world.judge();

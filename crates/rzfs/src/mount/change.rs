@@ -3,6 +3,9 @@
 mod datasets;
 mod mounts;
 mod pool;
+mod sweep;
+
+pub(super) use sweep::observe as observe_sweeps;
 
 use super::mounted::Open;
 use crate::daemon::Caller;
@@ -39,6 +42,7 @@ pub(super) fn carry_out(
         Change::Add(request) => pool::add(open, &request),
         Change::Upgrade => pool::upgrade(open),
         Change::Clear { vdev } => pool::clear(open, vdev.as_deref()),
+        Change::Sweep(request) => sweep::sweep(open, &request),
         Change::Reguid => pool::reguid(open),
         Change::Sync => pool::sync(open),
     }?;

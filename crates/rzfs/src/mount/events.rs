@@ -1,6 +1,7 @@
 //! What happened to a pool since it was opened (spec 09, section 2.7).
 
 use rzfs::protocol::{EventDetail, EventReport};
+use rzfs_vdev::Vdev;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -33,6 +34,18 @@ impl Events {
 
     /// Remembers an event: `pool_import`, `history_event`, ...
     pub(super) fn note(&self, name: &str, more: impl IntoIterator<Item = (&'static str, String)>) {
+        let more = more.into_iter().map(|(name, about)| (name, EventDetail::Text(about)));
+        self.push(name, more.collect());
+    }
+
+    /// Remembers an event of a leaf: `trim_start`, ...
+    pub(super) fn note_leaf(&self, name: &str, leaf: Vdev<'_>) {
+        let path = EventDetail::Text(leaf.name().to_owned());
+        let guid = EventDetail::Number(leaf.guid().get());
+        self.push(name, vec![("vdev_guid", guid), ("vdev_path", path)]);
+    }
+
+    fn push(&self, name: &str, more: Vec<(&'static str, EventDetail)>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let class = format!("sysevent.fs.zfs.{name}");
         let text = |name: &str, text: &str| (name.to_owned(), EventDetail::Text(text.to_owned()));
@@ -45,7 +58,7 @@ impl Events {
             text("pool", &self.pool),
             number("pool_guid", self.guid),
         ];
-        details.extend(more.into_iter().map(|(name, about)| text(name, &about)));
+        details.extend(more.into_iter().map(|(name, about)| (name.to_owned(), about)));
         details.push(number("eid", ring.count));
         let (seconds, nanoseconds) = (now.as_secs(), now.subsec_nanos());
         ring.events.push_back(EventReport { class, seconds, nanoseconds, details });

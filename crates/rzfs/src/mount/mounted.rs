@@ -127,7 +127,7 @@ pub(super) struct Open {
     contents: Contents,
     mounter: Mounter,
     mounts: Mutex<MountTable>,
-    pub(super) events: Events,
+    pub(super) events: Arc<Events>,
     /// What makes the process go on without mounts.
     _stays: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -144,8 +144,11 @@ impl MountedPool {
     ) -> Result<Self, Failure> {
         let (options, placement, lifetime) = how;
         let view = contents.view().map_err(super::failed)?;
-        let events = Events::new(view.name(), view.guid().get());
+        let events = Arc::new(Events::new(view.name(), view.guid().get()));
         let writable = contents.writable();
+        if let Some(pool) = writable {
+            change::observe_sweeps(pool, &events);
+        }
         let mounter = Mounter::new(view.version(), writable, options, placement, &while_mounted);
         let mounter = mounter.map_err(super::failed)?;
         let (mounts, failures) = mounter.mount_all(planned);

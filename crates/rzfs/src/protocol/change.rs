@@ -1,5 +1,6 @@
 //! What commands have changed of a pool that is imported for writing.
 
+use super::SweepRequest;
 use serde::{Deserialize, Serialize};
 
 /// A property and its value, as typed.
@@ -82,6 +83,8 @@ pub enum Change {
         /// Name, path or guid of a vdev; all of them otherwise.
         vdev: Option<String>,
     },
+    /// Free space of devices is initialized or trimmed, or that ends.
+    Sweep(SweepRequest),
     /// The pool gets another guid.
     Reguid,
     /// Everything that was changed so far is written.

@@ -1,6 +1,6 @@
 //! The state of a pool, as `zpool` shows it.
 
-use super::{Condition, PropertyReport};
+use super::{Condition, PropertyReport, SweepReport};
 use serde::{Deserialize, Serialize};
 
 /// Everything that `zpool list`, `status` and `get` show of a pool.
@@ -128,6 +128,12 @@ pub struct VdevReport {
     pub statistics: VdevStatistics,
     /// Bytes that can be used, with parity.
     pub asize: u64,
+    /// The initialization of a leaf, if there was one.
+    pub initialize: Option<SweepReport>,
+    /// The TRIM of a leaf, if there was one.
+    pub trim: Option<SweepReport>,
+    /// A leaf that cannot discard.
+    pub keeps_everything: bool,
     /// Children in order.
     pub children: Vec<VdevReport>,
 }

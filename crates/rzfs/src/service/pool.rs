@@ -24,7 +24,8 @@ pub(super) fn report(
 ) -> Result<PoolReport, PoolError> {
     let config = pool.pool_config();
     let space = pool.space()?;
-    let root = vdevs::tree(pool.vdevs(), &space);
+    let mut root = vdevs::tree(pool.vdevs(), &space);
+    vdevs::add_sweeps(&mut root, &pool.sweeps()?);
     let mut report = PoolReport {
         name: pool.name().to_owned(),
         guid: pool.guid().get(),

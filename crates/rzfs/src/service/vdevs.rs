@@ -1,7 +1,9 @@
 //! Vdevs as plain data.
 
-use crate::protocol::{VdevReport, VdevRole, VdevStatistics};
-use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev, VdevSpace};
+use crate::protocol::{SweepReport, SweepState, VdevReport, VdevRole, VdevStatistics};
+use rzfs_dsl::pool::{
+    self, AuxiliaryKind, AuxiliaryState, AuxiliaryVdev, LeafSweep, SweepKind, VdevSpace,
+};
 use rzfs_format::{Txg, VdevId};
 use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::{AuxReason, Health, Vdev, VdevConfig, VdevKind, VdevState, VdevTree};
@@ -62,6 +64,7 @@ fn vdev(tree: &VdevTree, one: Vdev<'_>, space: &[VdevSpace]) -> VdevReport {
     };
     let size = one.device().map_or(0, |device| device.geometry().size);
     report.asize = one.asize().unwrap_or((size & !(LABEL_SIZE - 1)).saturating_sub(LABELS));
+    report.keeps_everything = one.device().is_some() && !one.can_trim();
     report.children = one.children().map(|child| vdev(tree, child, space)).collect();
     let (errors, io) = (one.errors(), one.io());
     let own = one.vdev_id().and_then(|id| space.iter().find(|space| space.vdev == id));
@@ -148,6 +151,26 @@ fn replaceable_size(one: Vdev<'_>, space: &[VdevSpace]) -> u64 {
         _ => (1, 0),
     };
     size.div_ceil(columns.max(1)).saturating_add(reserve + LABELS)
+}
+
+/// Adds what is known of initializations and TRIMs to a tree.
+pub(super) fn add_sweeps(report: &mut VdevReport, sweeps: &[LeafSweep]) {
+    for sweep in sweeps.iter().filter(|sweep| sweep.leaf.get() == report.guid) {
+        let state = match sweep.record.state {
+            pool::SweepState::Never => continue,
+            pool::SweepState::Active => SweepState::Active,
+            pool::SweepState::Cancelled => SweepState::Canceled,
+            pool::SweepState::Suspended => SweepState::Suspended,
+            pool::SweepState::Complete => SweepState::Complete,
+        };
+        let LeafSweep { done, total, record, .. } = *sweep;
+        let one = Some(SweepReport { state, action_time: record.action_time, done, total });
+        match sweep.kind {
+            SweepKind::Initialize => report.initialize = one,
+            SweepKind::Trim => report.trim = one,
+        }
+    }
+    report.children.iter_mut().for_each(|child| add_sweeps(child, sweeps));
 }
 
 /// The hot spares or the cache devices.

@@ -3,8 +3,9 @@
 
 use super::condition::{reason, state};
 use super::vdev_name::NameStyle;
+use crate::calendar::Calendar;
 use crate::quantity::nicenum;
-use rzfs::protocol::{PoolReport, VdevReport, VdevRole};
+use rzfs::protocol::{PoolReport, SweepReport, SweepState, VdevReport, VdevRole};
 use rzfs_vdev::{AuxReason, Health, VdevState};
 use std::io::{self, Write};
 
@@ -57,7 +58,7 @@ impl<'a> ConfigTree<'a> {
     }
 
     /// The tree with state and counters of each vdev.
-    pub(crate) fn print_status(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print_status(&self, calendar: &Calendar, out: &mut dyn Write) -> io::Result<()> {
         let mut header = format!("\t{:<1$}  STATE     READ WRITE CKSUM", "NAME", self.width);
         if self.style.slow {
             header.push_str("  SLOW");
@@ -67,13 +68,13 @@ impl<'a> ConfigTree<'a> {
         }
         writeln!(out, "{header}")?;
         let line = |vdev: &VdevReport, name: &str, depth: usize, out: &mut dyn Write| {
-            self.status_line(vdev, name, depth, out)
+            self.status_line(vdev, (name, depth), calendar, out)
         };
         self.pool_and_normal(out, &line, is_shown)?;
         self.classes(out, &line)?;
         let spares: Vec<_> = self.pool.spares.iter().collect();
-        self.auxiliary("cache", &self.pool.caches.iter().collect::<Vec<_>>(), out)?;
-        self.auxiliary("spares", &spares, out)
+        self.auxiliary("cache", &self.pool.caches.iter().collect::<Vec<_>>(), calendar, out)?;
+        self.auxiliary("spares", &spares, calendar, out)
     }
 
     /// The tree with the state of each vdev, for a pool that is not imported.
@@ -137,8 +138,8 @@ impl<'a> ConfigTree<'a> {
     fn status_line(
         &self,
         vdev: &VdevReport,
-        name: &str,
-        depth: usize,
+        (name, depth): (&str, usize),
+        calendar: &Calendar,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let counts = &vdev.statistics;
@@ -161,7 +162,7 @@ impl<'a> ConfigTree<'a> {
         if self.style.direct {
             write!(out, " {:>5}", self.count(0))?;
         }
-        writeln!(out, "{}", self.remarks(vdev, depth))
+        writeln!(out, "{}", self.remarks(vdev, depth, calendar))
     }
 
     fn count(&self, count: u64) -> String {
@@ -169,7 +170,7 @@ impl<'a> ConfigTree<'a> {
     }
 
     /// What follows the counters.
-    fn remarks(&self, vdev: &VdevReport, depth: usize) -> String {
+    fn remarks(&self, vdev: &VdevReport, depth: usize, calendar: &Calendar) -> String {
         let aux = reason(vdev);
         let mut remarks = String::new();
         if vdev.not_present {
@@ -180,10 +181,16 @@ impl<'a> ConfigTree<'a> {
         let leaf = vdev.children.is_empty() && matches!(vdev.kind.as_str(), "disk" | "file");
         if depth > 0 && leaf && state(vdev) >= VdevState::Degraded {
             if self.style.initialize {
-                remarks.push_str("  (uninitialized)");
+                let swept = vdev.initialize.and_then(|one| progress(&one, "initialized", calendar));
+                remarks.push_str(swept.as_deref().unwrap_or("  (uninitialized)"));
             }
             if self.style.trim {
-                remarks.push_str("  (untrimmed)");
+                let swept = vdev.trim.and_then(|one| progress(&one, "trimmed", calendar));
+                let never = match vdev.keeps_everything {
+                    true => "  (trim unsupported)",
+                    false => "  (untrimmed)",
+                };
+                remarks.push_str(swept.as_deref().unwrap_or(never));
             }
         }
         remarks
@@ -208,6 +215,7 @@ impl<'a> ConfigTree<'a> {
         &self,
         heading: &str,
         vdevs: &[&VdevReport],
+        calendar: &Calendar,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         if vdevs.is_empty() {
@@ -217,7 +225,7 @@ impl<'a> ConfigTree<'a> {
         for vdev in vdevs {
             let name = self.style.names.name(vdev);
             if vdev.role == VdevRole::Cache {
-                self.status_line(vdev, &name, 1, out)?;
+                self.status_line(vdev, (&name, 1), calendar, out)?;
                 continue;
             }
             write!(out, "\t  {0:<1$}  {2:<8}", name, self.width - 2, spare_word(vdev))?;
@@ -228,6 +236,18 @@ impl<'a> ConfigTree<'a> {
         }
         Ok(())
     }
+}
+
+/// How far a sweep of a leaf is; nothing for one that was given up.
+fn progress(sweep: &SweepReport, done: &str, calendar: &Calendar) -> Option<String> {
+    let when = match sweep.state {
+        SweepState::Active => "started",
+        SweepState::Suspended => "suspended, started",
+        SweepState::Complete => "completed",
+        SweepState::Canceled => return None,
+    };
+    let time = calendar.ctime(sweep.action_time);
+    Some(format!("  ({}% {done}, {when} at {time})", sweep.percent()))
 }
 
 /// The word for a vdev's state.

@@ -11,7 +11,7 @@ use crate::getopt::Word;
 use crate::json::{Numbers, object};
 use crate::property::{Precision, Writer};
 use crate::quantity::nicenum;
-use rzfs::protocol::{DedupReport, PoolReport, VdevReport, VdevRole};
+use rzfs::protocol::{DedupReport, PoolReport, SweepReport, SweepState, VdevReport, VdevRole};
 use rzfs_vdev::VdevState;
 use serde_json::{Map, Value};
 
@@ -241,11 +241,19 @@ impl PoolJson {
         }
         let is_device = matches!(vdev.kind.as_str(), "disk" | "file") && depth > 0;
         if style.initialize && is_device {
-            add("init_state", "UNINITIALIZED".into());
+            let names = ["init_state", "initialized", "to_initialize", "init_time", "init_errors"];
+            match &vdev.initialize {
+                Some(sweep) => self.add_sweep(names, sweep, &mut add),
+                None => add("init_state", "UNINITIALIZED".into()),
+            }
         }
         if style.trim && is_device {
-            add("trim_state", "UNTRIMMED".into());
-            add("trim_notsup", self.numbers.exact(0));
+            let names = ["trim_state", "trimmed", "to_trim", "trim_time", "trim_errors"];
+            match &vdev.trim {
+                Some(sweep) => self.add_sweep(names, sweep, &mut add),
+                None => add("trim_state", "UNTRIMMED".into()),
+            }
+            add("trim_notsup", self.numbers.exact(vdev.keeps_everything.into()));
         }
         if style.direct {
             add("dio_verify_errors", self.numbers.exact(0));
@@ -255,6 +263,26 @@ impl PoolJson {
             add("was", vdev.path.as_deref().unwrap_or_default().into());
         }
         members
+    }
+
+    /// The members for a sweep under their names.
+    fn add_sweep(
+        &self,
+        [state, done, total, time, errors]: [&str; 5],
+        sweep: &SweepReport,
+        add: &mut dyn FnMut(&str, Value),
+    ) {
+        let word = match sweep.state {
+            SweepState::Active => "ACTIVE",
+            SweepState::Canceled => "CANCELED",
+            SweepState::Suspended => "SUSPENDED",
+            SweepState::Complete => "COMPLETE",
+        };
+        add(state, word.into());
+        add(done, self.bytes(sweep.done));
+        add(total, self.bytes(sweep.total));
+        add(time, self.time(sweep.action_time));
+        add(errors, self.numbers.exact(0));
     }
 
     /// A pool as `zpool status` has it.

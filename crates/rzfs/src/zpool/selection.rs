@@ -103,7 +103,7 @@ impl Selection {
                 .iter_mut()
                 .map(|pool| source::pool_report(pool.as_mut()))
                 .collect::<Result<Vec<_>, _>>()?;
-            self.print_stamp(console)?;
+            print_stamp(self.stamp, console)?;
             print(&reports, printed == 0, console)?;
             console.out.flush()?;
             printed += 1;
@@ -115,20 +115,21 @@ impl Selection {
             }
         }
     }
-
-    fn print_stamp(&self, console: &mut Console<'_>) -> Outcome {
-        let now =
-            || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        match self.stamp {
-            None => {}
-            Some(Stamp::Date) => writeln!(console.out, "{}", console.calendar.date(now()))?,
-            Some(Stamp::Seconds) => writeln!(console.out, "{}", now())?,
-        }
-        Ok(())
-    }
 }
 
-fn parse_stamp(text: &str) -> Result<Stamp, Failure> {
+/// Prints the time of a report.
+pub(super) fn print_stamp(stamp: Option<Stamp>, console: &mut Console<'_>) -> Outcome {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    match stamp {
+        None => {}
+        Some(Stamp::Date) => writeln!(console.out, "{}", console.calendar.date(now()))?,
+        Some(Stamp::Seconds) => writeln!(console.out, "{}", now())?,
+    }
+    Ok(())
+}
+
+/// Understands the value of `-T`.
+pub(super) fn parse_stamp(text: &str) -> Result<Stamp, Failure> {
     match text {
         "d" => Ok(Stamp::Date),
         "u" => Ok(Stamp::Seconds),

@@ -45,7 +45,7 @@ impl StatusStyle {
             writeln!(out, "checkpoint: {}", self.checkpoint(checkpoint))?;
         }
         writeln!(out, "config:\n")?;
-        ConfigTree::new(pool, self.tree).print_status(out)?;
+        ConfigTree::new(pool, self.tree).print_status(&self.calendar, out)?;
         writeln!(out)?;
         self.print_errors(pool, out)?;
         if self.dedup {

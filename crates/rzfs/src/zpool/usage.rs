@@ -3,7 +3,7 @@
 use rzfs::setting::POOL_PROPERTIES;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 23] = [
+const COMMANDS: [(&str, &str); 27] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     (
@@ -34,6 +34,9 @@ const COMMANDS: [(&str, &str); 23] = [
          \t    [-T d|u] [pool] [interval [count]]\n",
     ),
     ("", ""),
+    ("initialize", "\tinitialize [-c | -s | -u] [-w] <-a | pool> [<device> ...]\n"),
+    ("trim", "\ttrim [-dw] [-r <rate>] [-c | -s] <-a | pool> [<device> ...]\n"),
+    ("", ""),
     (
         "import",
         "\timport [-d dir] [-D]\n\
@@ -54,6 +57,7 @@ const COMMANDS: [(&str, &str); 23] = [
     ),
     ("set", "\tset <property=value> <pool>\n"),
     ("sync", "\tsync [pool] ...\n"),
+    ("wait", "\twait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]\n"),
 ];
 
 /// What rzfs adds to every subcommand.

@@ -8,6 +8,7 @@ mod harness;
 mod mounts;
 mod properties;
 mod suspension;
+mod sweeps;
 mod transcripts;
 mod vdevs;
 mod workshop;

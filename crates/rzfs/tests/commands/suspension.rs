@@ -99,3 +99,60 @@ fn a_suspended_pool_can_be_given_up() {
     shop.succeed("zpool export tank");
     shop.judge();
 }
+
+#[test]
+fn a_pool_that_is_to_panic_takes_its_process_along_and_nothing_else() {
+    let shop = Workshop::new();
+    let Some(host) = SmallHost::mount(shop.rzfs.path("images"), "48M") else { return };
+    shop.succeed("zpool create --size 256M -R ROOT -O compression=off tank A");
+    fs::write(shop.root().join("kept"), "kept").unwrap();
+    shop.succeed("zpool sync");
+    shop.succeed("zpool set failmode=panic tank");
+    assert_eq!(shop.succeed("zpool get -Ho value failmode tank"), "panic\n");
+    // It may all fit into memory; then the next group finds the host full.
+    let _ = fs::write(shop.root().join("large"), vec![7; 64 << 20]);
+    wait_until("the process is gone", || shop.run("zpool list -Ho name").out.is_empty());
+    let mut umount = Command::new("umount");
+    assert!(umount.arg("-l").arg(shop.root()).status().unwrap().success());
+    host.resize("400M");
+    shop.succeed("zpool import -f -d IMAGES -R ROOT tank");
+    assert_eq!(fs::read_to_string(shop.root().join("kept")).unwrap(), "kept");
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn a_device_that_was_missing_is_used_again_after_clear() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 128M -R ROOT tank mirror A B");
+    fs::write(shop.root().join("before"), "both have it").unwrap();
+    shop.succeed("zpool export tank");
+    let (here, away) = (shop.image("B"), shop.rzfs.path("B"));
+    fs::copy(&here, &away).unwrap();
+    fs::remove_file(&here).unwrap();
+    shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    assert_eq!(shop.succeed("zpool get -Ho value health tank"), "DEGRADED\n");
+    fs::write(shop.root().join("meanwhile"), "one has it").unwrap();
+    shop.succeed("zpool sync");
+    // Nothing is there, so nothing comes back.
+    shop.succeed("zpool clear tank");
+    assert_eq!(shop.succeed("zpool get -Ho value health tank"), "DEGRADED\n");
+    // A device of another pool is none of this one.
+    let other = shop.image("C");
+    shop.succeed("zpool create --size 128M --export other C");
+    fs::copy(&other, &here).unwrap();
+    shop.succeed("zpool clear tank");
+    assert_eq!(shop.succeed("zpool get -Ho value health tank"), "DEGRADED\n");
+    fs::remove_file(&here).unwrap();
+    fs::copy(&away, &here).unwrap();
+    shop.succeed("zpool clear tank");
+    assert_eq!(shop.succeed("zpool get -Ho value health tank"), "ONLINE\n");
+    fs::write(shop.root().join("after"), vec![9; 4 << 20]).unwrap();
+    shop.succeed("zpool export tank");
+    fs::remove_file(other).unwrap();
+    shop.judge();
+    shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    assert_eq!(fs::read_to_string(shop.root().join("meanwhile")).unwrap(), "one has it");
+    assert_eq!(fs::read(shop.root().join("after")).unwrap(), vec![9; 4 << 20]);
+    shop.succeed("zpool export tank");
+}

@@ -1,6 +1,7 @@
 //! Why a pool's datasets or properties are not changed.
 
 use crate::live::LiveError;
+use crate::pool::SweepKind;
 use crate::{PoolError, dataset::DatasetError};
 use rzfs_vdev::ConfigError;
 use rzfs_vdev::create::PlanError;
@@ -170,6 +171,18 @@ pub enum ChangeError {
     /// The pool has no such device.
     #[error("no such device in pool")]
     NoSuchDevice,
+    /// The vdev is made of others.
+    #[error("invalid device")]
+    NotALeaf,
+    /// The leaf's free space is being swept already.
+    #[error("currently {}", match .0 { SweepKind::Initialize => "initializing", SweepKind::Trim => "trimming" })]
+    SweepActive(SweepKind),
+    /// The leaf's free space is not being swept.
+    #[error("there is no active {}", match .0 { SweepKind::Initialize => "initialization", SweepKind::Trim => "trim" })]
+    NoSweep(SweepKind),
+    /// The device cannot discard.
+    #[error("trim operations are not supported by this device")]
+    TrimUnsupported,
     /// A device of the pool is missing.
     #[error("one or more devices is currently unavailable")]
     DeviceMissing,
@@ -227,6 +240,7 @@ impl ChangeError {
     #[must_use]
     pub fn errno(&self) -> i32 {
         const ENOENT: i32 = 2;
+        const ESRCH: i32 = 3;
         const EIO: i32 = 5;
         const ENXIO: i32 = 6;
         const E2BIG: i32 = 7;
@@ -264,6 +278,10 @@ impl ChangeError {
             Self::QuotaTooSmall { .. } | Self::ReservationTooLarge { .. } | Self::NoSpace => ENOSPC,
             Self::CheckpointExists => ZFS_ERR_CHECKPOINT_EXISTS,
             Self::DeviceMissing => ENXIO,
+            Self::NotALeaf => EINVAL,
+            Self::SweepActive(_) => EBUSY,
+            Self::NoSweep(_) => ESRCH,
+            Self::TrimUnsupported => ENOTSUP,
             Self::Vdevs(source) => source.errno(),
             Self::Labels(source) => source.errno(),
             Self::Tree(_) | Self::RemovedVdevs => EINVAL,

@@ -10,7 +10,7 @@ use crate::live::space::{Deflation, SpaceTier};
 use crate::live::sync::SyncState;
 use parking_lot::Mutex;
 use rzfs_dmu::live::Transaction;
-use rzfs_dmu::txg::OpenTx;
+use rzfs_dmu::txg::{OpenTx, Stopped};
 use rzfs_format::{BlockPointer, ObjectId};
 use rzfs_metaslab::allocator::SyncPass;
 use rzfs_vdev::VdevTree;
@@ -86,6 +86,19 @@ impl LivePool {
         engine.wait_synced_unless_suspended(txg).map_err(|_| suspended())?;
         let answer = answer.lock().take();
         answer.unwrap_or_else(|| Err(suspended()))
+    }
+}
+
+impl Inner {
+    /// Has a task done in the next txg, without waiting for it.
+    ///
+    /// # Errors
+    /// [`Stopped`]: the pool takes no changes any more.
+    pub(crate) fn post(&self, task: Task) -> Result<(), Stopped> {
+        let tx = self.engine.begin_unthrottled(&[])?;
+        self.tasks.lock().push(task);
+        self.engine.request(tx.txg());
+        Ok(())
     }
 }
 

@@ -407,9 +407,36 @@ fn trims_are_what_can_be_allocated_and_keep_allocations_away() {
     let index = |dva: Dva| dva.offset() >> 24;
     assert_ne!(index(world.allocate(0x10000, 1).unwrap()[0]), batch.metaslab().index);
     drop(batch);
-    let whole = world.allocator.take_free(metaslab, 0x1000).unwrap();
-    let free: u64 = whole.ranges().iter().map(|range| range.end - range.start).sum();
-    assert_eq!(free, (16 << 20) - 0x10000);
+    let part = FreePart { smallest: 0x1000, from: 0, most: u64::MAX, unit: 0x1000 };
+    let whole = world.allocator.take_free(metaslab, part).unwrap();
+    let free: u64 = whole.batch.ranges().iter().map(|range| range.end - range.start).sum();
+    assert_eq!((free, whole.next), ((16 << 20) - 0x10000, None));
+}
+
+#[test]
+fn nobody_is_told_that_a_pool_is_full_because_its_metaslabs_rest() {
+    let vdevs = [vdev(0, 1, 24, 12)];
+    let world = World::create(&vdevs, SpaceTunables::default(), SpaceFeatures::NEW_POOL);
+    let allocator = &world.allocator;
+    let (metaslab, _) = allocator.metaslabs()[0].clone();
+    let part = FreePart { smallest: 0x1000, from: 0, most: 1 << 20, unit: 0x1000 };
+    let step = allocator.take_free(metaslab, part).unwrap();
+    let whole: u64 = step.batch.ranges().iter().map(|range| range.end - range.start).sum();
+    assert_eq!((whole, step.next), (1 << 20, Some(1 << 20)));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| world.allocate(0x10000, 1).unwrap());
+        // Who sweeps lets the one who waits pass.
+        let next = scope.spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            drop(step);
+            drop(allocator.take_free(metaslab, FreePart { from: 1 << 20, ..part }));
+        });
+        assert_eq!(waits.join().unwrap()[0].asize(), 0x10000);
+        next.join().unwrap();
+    });
+    // A pool that is full is full at once, also while it is swept.
+    while world.allocate(0x1000, 1).is_ok() {}
+    assert!(allocator.take_free(metaslab, part).is_none());
 }
 
 #[test]

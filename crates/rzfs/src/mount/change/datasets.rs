@@ -20,8 +20,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Properties that a mounted file system has to be mounted again for.
-const OF_MOUNTS: [&str; 8] =
-    ["mountpoint", "canmount", "readonly", "devices", "exec", "setuid", "acltype", "longname"];
+const OF_MOUNTS: [&str; 7] =
+    ["mountpoint", "canmount", "readonly", "devices", "exec", "setuid", "acltype"];
 
 /// Those of them that a mount can follow while it is in use.
 const FOLLOWED: [&str; 4] = ["readonly", "devices", "exec", "setuid"];

@@ -6,13 +6,18 @@ use crate::zpool::layout::Layout;
 use rzfs::protocol::{AddRequest, Pair, Purpose, Refusal};
 use rzfs::setting::PoolSetting;
 use rzfs::{AddError, AddedVdevs, Allowance};
+use rzfs_blockdev::{Access as BlockAccess, BlockDevice, FileDevice, OpenOptions};
 use rzfs_dsl::live::ChangeError;
 use rzfs_dsl::pool::compatibility;
 use rzfs_format::Guid;
 use rzfs_format::features::{Feature, Release};
 use rzfs_format::uberblock::FEATURES_VERSION;
-use rzfs_vdev::Vdev;
 use rzfs_vdev::create::LocalPools;
+use rzfs_vdev::{AuxReason, LeafDevices, Vdev, VdevConfig};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
 
 /// `zpool set`.
 pub(super) fn set(open: &Open, (name, word): &Pair) -> Result<Vec<String>, Refusal> {
@@ -108,7 +113,7 @@ pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refu
         let what = || format!("cannot clear errors for {name}");
         found.ok_or_else(|| refusal(what(), "no such device in pool"))
     });
-    let cleared = pool.live().clear(guid.transpose()?);
+    let cleared = pool.live().clear_with(guid.transpose()?, &ByPath);
     let what = vdev.unwrap_or_else(|| pool.name());
     cleared.map_err(|error| {
         let what = format_args!("cannot clear errors for {what}");
@@ -121,8 +126,24 @@ pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refu
     Ok(Vec::new())
 }
 
+/// Opens devices where they were last.
+#[derive(Debug)]
+struct ByPath;
+
+impl LeafDevices for ByPath {
+    fn device(&self, leaf: &VdevConfig) -> Result<Arc<dyn BlockDevice>, AuxReason> {
+        let path = leaf.hints.path.as_ref().ok_or(AuxReason::OpenFailed)?;
+        let path = Path::new(OsStr::from_bytes(path.as_bytes()));
+        let options = OpenOptions::new().access(BlockAccess::ReadWrite);
+        match FileDevice::open(path, &options) {
+            Ok(device) => Ok(Arc::new(device)),
+            Err(_) => Err(AuxReason::OpenFailed),
+        }
+    }
+}
+
 /// Whether somebody means this vdev: by guid, path, or the name that `zpool status` shows.
-fn is_named(vdev: Vdev<'_>, name: &str) -> bool {
+pub(super) fn is_named(vdev: Vdev<'_>, name: &str) -> bool {
     let is_path = |path: &str| path == name || path.strip_prefix("/dev/") == Some(name);
     is_path(vdev.name()) || vdev.guid().to_string() == name
 }

@@ -32,7 +32,7 @@ impl PoolJson {
         self.writer.precision == Precision::Exact
     }
 
-    fn time(&self, seconds: u64) -> Value {
+    pub(super) fn time(&self, seconds: u64) -> Value {
         match (seconds, self.is_exact()) {
             (0, false) => "-".into(),
             (seconds, false) => self.writer.calendar.date(seconds).into(),

@@ -1,0 +1,91 @@
+//! `zpool initialize` and `zpool trim`.
+
+use super::super::events::Events;
+use super::super::mounted::Open;
+use super::pool::is_named;
+use rzfs::WritablePool;
+use rzfs::protocol::{Erasure, Refusal, SweepKind, SweepOrder, SweepRequest};
+use rzfs_dsl::live::{self, ChangeError, SweepNews};
+use rzfs_dsl::pool;
+use rzfs_format::Guid;
+use rzfs_vdev::{Vdev, VdevTree};
+use std::fmt::Display;
+use std::sync::Arc;
+
+/// Carries out an order. What is refused for some devices is told device by device, and the
+/// others do as they should.
+pub(super) fn sweep(open: &Open, request: &SweepRequest) -> Result<Vec<String>, Refusal> {
+    let live = open.writable()?.live();
+    let vdevs = live.vdevs();
+    let verb = match request.kind {
+        SweepKind::Initialize => "initialize",
+        SweepKind::Trim => "trim",
+    };
+    let line = |device: &str, reason: &dyn Display| format!("cannot {verb} '{device}': {reason}");
+    let kind = match request.kind {
+        SweepKind::Initialize => pool::SweepKind::Initialize,
+        SweepKind::Trim => pool::SweepKind::Trim,
+    };
+    let order = match request.order {
+        SweepOrder::Start { rate } => live::SweepOrder::Start { rate },
+        SweepOrder::Suspend => live::SweepOrder::Suspend,
+        SweepOrder::Cancel => live::SweepOrder::Cancel,
+        SweepOrder::Forget => live::SweepOrder::Forget,
+    };
+    let mut complaints = Vec::new();
+    let mut leaves: Vec<Guid> = Vec::new();
+    for device in &request.devices {
+        match vdevs.vdevs().find(|vdev| is_named(*vdev, device)) {
+            Some(vdev) => leaves.push(vdev.guid()),
+            None => complaints.push(line(device, &ChangeError::NoSuchDevice)),
+        }
+    }
+    if request.devices.is_empty() {
+        leaves = vdevs.leaves().map(Vdev::guid).collect();
+    }
+    let name = |guid: Guid| name(&vdevs, guid);
+    if complaints.is_empty() {
+        let refused = match request.erasure {
+            // No device that rzfs knows promises that.
+            Erasure::Secure => {
+                leaves.iter().map(|leaf| (*leaf, ChangeError::TrimUnsupported)).collect()
+            }
+            Erasure::Plain => live.sweep(kind, &leaves, order).map_err(|error| Refusal {
+                message: format!("cannot {verb} '{}': {error}", live.name()),
+            })?,
+        };
+        // Of a whole pool those devices are trimmed that can be.
+        let is_whole = request.devices.is_empty() && refused.len() < leaves.len();
+        let counts =
+            |error: &ChangeError| !(is_whole && matches!(error, ChangeError::TrimUnsupported));
+        let counting = refused.iter().filter(|(_, error)| counts(error));
+        complaints.extend(counting.map(|(leaf, error)| line(&name(*leaf), error)));
+    }
+    match complaints.is_empty() {
+        true => Ok(complaints),
+        false => Err(Refusal { message: complaints.join("\n") }),
+    }
+}
+
+fn name(vdevs: &VdevTree, guid: Guid) -> String {
+    vdevs.by_guid(guid).map_or_else(|| guid.to_string(), |leaf| leaf.name().to_owned())
+}
+
+/// Has events tell what happens to the sweeps of a pool.
+pub(in super::super) fn observe(pool: &WritablePool, events: &Arc<Events>) {
+    let events = Arc::clone(events);
+    pool.live().observe_sweeps(Box::new(move |kind, news, leaf| {
+        // Nobody is told about initializations.
+        if kind == pool::SweepKind::Initialize {
+            return;
+        }
+        let what = match news {
+            SweepNews::Started => "start",
+            SweepNews::Resumed => "resume",
+            SweepNews::Suspended => "suspend",
+            SweepNews::Cancelled => "cancel",
+            SweepNews::Finished => "finish",
+        };
+        events.note_leaf(&format!("trim_{what}"), leaf);
+    }));
+}
