@@ -8,8 +8,8 @@ use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetKind};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, HostIdentity, ImportOptions};
 use rzfs_dsl::live::{
-    Environment, HeadBudget, LiveOptions as PoolOptions, LivePool, NewDataset, NewPool,
-    SystemEnvironment,
+    AddedVdevs, Environment, HeadBudget, LiveOptions as PoolOptions, LivePool, NewDataset, NewPool,
+    SectorSizes, SystemEnvironment,
 };
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::nvlist::NvList;
@@ -78,22 +78,22 @@ impl OpenPool {
     ) -> Result<Self, ProofError> {
         let spec = VdevSpec::parse(&shape.words(str::to_owned))?;
         spec.check_new_pool()?;
-        let mut identity = 0;
-        let mut open = |letters: Vec<String>| -> Result<Vec<NewDevice>, ProofError> {
-            let device = |letter: String| {
-                let device = devices.get(&*letter).ok_or(ProofError::NoPool(letter))?;
-                identity += 1;
-                let path = device.name().to_owned();
-                Ok(NewDevice { path, kind: VdevKind::File, identity, device: Arc::clone(device) })
-            };
-            letters.into_iter().map(device).collect()
-        };
-        let mut tops = Vec::new();
-        for TopSpec { layout, bias, devices } in spec.tops {
-            tops.push(TopSpec { layout, bias, devices: open(devices)? });
-        }
-        let spec = VdevSpec { tops, spares: open(spec.spares)?, caches: open(spec.caches)? };
-        Self::of_spec(shape, spec, settings)
+        Self::of_spec(shape, with_devices(spec, devices)?, settings)
+    }
+
+    /// Adds vdevs, in the words of `zpool add`.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn add_vdevs(
+        &self,
+        words: &str,
+        devices: &BTreeMap<&'static str, Arc<dyn BlockDevice>>,
+    ) -> Result<(), ProofError> {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let devices = with_devices(VdevSpec::parse(&words)?, devices)?;
+        let (ashift, sectors) = (0, SectorSizes::Any);
+        Ok(self.pool.add_vdevs(AddedVdevs { devices, ashift, sectors })?)
     }
 
     fn of_spec(
@@ -268,6 +268,28 @@ impl OpenPool {
         }
         Ok(self.pool.export()?)
     }
+}
+
+/// The vdevs that a specification names by the letters of their devices.
+fn with_devices(
+    spec: VdevSpec<String>,
+    devices: &BTreeMap<&'static str, Arc<dyn BlockDevice>>,
+) -> Result<VdevSpec<NewDevice>, ProofError> {
+    let open = |letters: Vec<String>| -> Result<Vec<NewDevice>, ProofError> {
+        let device = |letter: String| {
+            let identity = devices.keys().position(|known| **known == *letter);
+            let device = devices.get(&*letter).ok_or(ProofError::NoPool(letter))?;
+            let (path, kind) = (device.name().to_owned(), VdevKind::File);
+            let identity = identity.map_or(0, |position| position as u128 + 1);
+            Ok(NewDevice { path, kind, identity, device: Arc::clone(device) })
+        };
+        letters.into_iter().map(device).collect()
+    };
+    let mut tops = Vec::new();
+    for TopSpec { layout, bias, devices } in spec.tops {
+        tops.push(TopSpec { layout, bias, devices: open(devices)? });
+    }
+    Ok(VdevSpec { tops, spares: open(spec.spares)?, caches: open(spec.caches)? })
 }
 
 /// No bounds but those of the devices; blocks are shared as the dataset allows it.

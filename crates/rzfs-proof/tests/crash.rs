@@ -41,6 +41,11 @@ fn blocks_that_files_share_survive_crashes() {
 }
 
 #[test]
+fn vdevs_are_added_or_not_whenever_a_crash_comes() {
+    survives(Workload::Add);
+}
+
+#[test]
 fn a_device_that_ignores_flushes_is_found_out() {
     let recording = Recording::without_flushes(Workload::Single, 7).unwrap();
     let survives = |number| {

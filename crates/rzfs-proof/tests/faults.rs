@@ -3,15 +3,16 @@
 
 use rzfs_blockdev::simulated::{Fault, FaultKind};
 use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation};
-use rzfs_dsl::import::DeviceSource;
+use rzfs_dsl::import::{DeviceSource, HostIdentity};
+use rzfs_dsl::live::Environment;
 use rzfs_proof::crash::Workload;
 use rzfs_proof::{
     Files, OpenPool, Settings, differences, open_for_reading, read_dataset, record, walk,
 };
 use rzfs_testkit::FileSystemManifest;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const EIO: i32 = 5;
@@ -158,6 +159,60 @@ fn a_pool_goes_on_when_its_device_is_mended() {
             device.inject(Fault::new(FaultKind::FailWrite(EIO)).after(spared));
         });
     }
+}
+
+/// An environment that notes why the machine was to be stopped.
+#[derive(Debug)]
+struct Stopped {
+    inner: Arc<dyn Environment>,
+    reason: Mutex<Option<String>>,
+}
+
+impl Environment for Stopped {
+    fn now(&self) -> u64 {
+        self.inner.now()
+    }
+
+    fn random(&self) -> u64 {
+        self.inner.random()
+    }
+
+    fn host(&self) -> &HostIdentity {
+        self.inner.host()
+    }
+
+    fn halt(&self, reason: &str) {
+        *self.reason.lock().unwrap() = Some(reason.to_owned());
+    }
+}
+
+#[test]
+fn a_pool_that_is_to_panic_stops_the_machine_and_writes_nothing_more() {
+    let mut rig = Rig::new(Workload::Single);
+    let inner = Arc::clone(&rig.settings.environment);
+    let stopped = Arc::new(Stopped { inner, reason: Mutex::default() });
+    rig.settings.environment = Arc::clone(&stopped) as _;
+    let open = rig.create();
+    open.pool.set_pool_property("failmode", 2_u64.into()).unwrap();
+    write(&open, "before");
+    open.pool.sync().unwrap();
+    let before = record(&**open.root().unwrap().1).unwrap();
+    assert_eq!(*stopped.reason.lock().unwrap(), None);
+    write(&open, "lost");
+    rig.devices.values().for_each(|device| {
+        device.inject(Fault::new(FaultKind::FailWrite(EIO)));
+    });
+    let open = in_time("sync", move || {
+        assert!(open.pool.sync().is_err());
+        open
+    });
+    let reason = stopped.reason.lock().unwrap().clone().unwrap();
+    assert!(reason.starts_with("pool 'crash': "), "{reason}");
+    // Whoever goes on nevertheless changes nothing, not even when the devices are mended.
+    rig.devices.values().for_each(|device| device.heal_all());
+    assert!(open.pool.clear(None).is_err());
+    in_time("export", move || assert!(open.export().is_err()));
+    rig.check(&before);
 }
 
 #[test]

@@ -10,14 +10,19 @@ use std::sync::Arc;
 pub(super) struct SimulatedDevices(BTreeMap<&'static str, Arc<SimulatedDevice>>);
 
 impl SimulatedDevices {
-    pub(super) fn new(shape: &Shape, simulation: &Simulation) -> Self {
+    /// The devices of a shape, and others that its pool gets later.
+    pub(super) fn new(
+        shape: &Shape,
+        more: impl IntoIterator<Item = &'static str>,
+        simulation: &Simulation,
+    ) -> Self {
         let size = usize::try_from(shape.device_size).unwrap_or(0);
         let device = |letter| {
             let device = simulation.device(letter, vec![0; size]);
             device.set_order(CompletionOrder::Shuffled);
             (letter, Arc::new(device))
         };
-        Self(shape.devices().map(device).collect())
+        Self(shape.devices().chain(more).map(device).collect())
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &SimulatedDevice> {

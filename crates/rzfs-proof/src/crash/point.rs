@@ -1,6 +1,6 @@
 //! What a crash leaves, and whether that is as it should be.
 
-use super::recording::{Recording, Seen};
+use super::recording::{GroupEnd, Recording, Seen};
 use crate::view::{differences, record};
 use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk};
 use bytes::Bytes;
@@ -134,8 +134,12 @@ impl CrashCase<'_> {
         }
         let found = see(&pool)?;
         let ends = recording.ends_of(txg);
-        let findings: Vec<_> =
-            ends.iter().map(|end| compare(&format!("txg {txg}"), &end.seen, &found)).collect();
+        let vdevs = pool.vdevs().top_levels().count();
+        let finding = |end: &GroupEnd| match end.vdevs == vdevs {
+            true => compare(&format!("txg {txg}"), &end.seen, &found),
+            false => Some(format!("txg {txg}: {vdevs} vdevs instead of {}", end.vdevs)),
+        };
+        let findings: Vec<_> = ends.iter().map(|end| finding(end)).collect();
         if !recording.cuts_a_step(txg) && !findings.iter().any(Option::is_none) {
             let finding = findings.into_iter().flatten().next();
             return Ok(finding.or_else(|| Some(format!("txg {txg} was never written"))));

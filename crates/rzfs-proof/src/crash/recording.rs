@@ -4,7 +4,7 @@ use super::devices::{SimulatedDevices, moments_since};
 use super::workload::Workload;
 use crate::{OpenPool, ProofError};
 use rzfs_blockdev::simulated::{Fault, FaultKind, History, Moment};
-use rzfs_blockdev::{SimulatedDevice, Simulation};
+use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation};
 use rzfs_format::Txg;
 use rzfs_hostile::Random;
 use rzfs_testkit::FileSystemManifest;
@@ -13,6 +13,9 @@ use std::sync::Arc;
 
 /// What users see of each file system.
 pub(super) type Seen = BTreeMap<String, FileSystemManifest>;
+
+/// Devices by their letters.
+type Devices = BTreeMap<&'static str, Arc<dyn BlockDevice>>;
 
 /// What users saw at the end of a transaction group.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub(super) struct GroupEnd {
     durable: Moment,
     between: Between,
     pub(super) seen: Seen,
+    /// How many top-level vdevs there were.
+    pub(super) vdevs: usize,
 }
 
 /// What may be found at the end of a group that is neither before a change nor after it.
@@ -74,19 +79,23 @@ impl Recording {
     ) -> Result<Self, ProofError> {
         let (shape, settings) = (workload.shape(), workload.settings(seed));
         let simulation = Simulation::new(seed);
-        let devices = SimulatedDevices::new(&shape, &simulation);
+        let devices = SimulatedDevices::new(&shape, workload.more_devices(), &simulation);
         devices.iter().for_each(prepare);
-        let mut open = OpenPool::create(&shape, &devices.as_blocks(), &settings)?;
+        let as_blocks = devices.as_blocks();
+        let mut open = OpenPool::create(&shape, &as_blocks, &settings)?;
         let first = GroupEnd {
             first: open.pool.uberblock().txg,
             txg: open.pool.uberblock().txg,
             durable: simulation.now(),
             between: Between::Either,
             seen: open.record()?,
+            vdevs: vdevs(&open),
         };
         let mut ends = vec![first];
         match workload {
-            Workload::Datasets => administer(&mut open, &simulation, seed, &mut ends)?,
+            Workload::Datasets | Workload::Add => {
+                administer(&mut open, (workload, seed), &simulation, &as_blocks, &mut ends)?;
+            }
             _ => play(&open, workload, &simulation, seed, &mut ends)?,
         }
         open.export()?;
@@ -158,7 +167,8 @@ fn play(
         }
         assert_eq!(engine.open_txg(), txg, "a step is in one transaction group");
         let (durable, between) = (Moment(u64::MAX), Between::Either);
-        ends.push(GroupEnd { first: txg, txg, durable, between, seen });
+        let vdevs = vdevs(open);
+        ends.push(GroupEnd { first: txg, txg, durable, between, seen, vdevs });
         close_group(open, txg);
     }
     open.sync()?;
@@ -179,14 +189,18 @@ fn close_group(open: &OpenPool, txg: Txg) {
     }
 }
 
-/// Makes, fills, renames and destroys file systems.
+fn vdevs(open: &OpenPool) -> usize {
+    open.pool.vdevs().top_levels().count()
+}
+
+/// Changes files, and between that the pool or its file systems.
 fn administer(
     open: &mut OpenPool,
+    (workload, seed): (Workload, u64),
     simulation: &Simulation,
-    seed: u64,
+    devices: &Devices,
     ends: &mut Vec<GroupEnd>,
 ) -> Result<(), ProofError> {
-    let workload = Workload::Datasets;
     for step in 0..workload.steps() {
         let mut random = Random::of_place(seed, &[step]);
         let first = open.pool.engine().open_txg();
@@ -199,12 +213,13 @@ fn administer(
         // and has no uberblock.
         let txg = open.pool.uberblock().txg;
         let (durable, between) = (simulation.now(), Between::Some);
-        ends.push(GroupEnd { first, txg, durable, between, seen });
+        ends.push(GroupEnd { first, txg, durable, between, seen, vdevs: vdevs(open) });
         let first = open.pool.engine().open_txg();
-        workload.administer(open, step, &mut random)?;
+        workload.administer(open, step, &mut random, devices)?;
         let txg = open.pool.uberblock().txg;
         let (durable, between) = (simulation.now(), Between::Either);
-        ends.push(GroupEnd { first, txg, durable, between, seen: open.record()? });
+        let (seen, vdevs) = (open.record()?, vdevs(open));
+        ends.push(GroupEnd { first, txg, durable, between, seen, vdevs });
     }
     Ok(())
 }

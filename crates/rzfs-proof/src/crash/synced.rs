@@ -81,7 +81,7 @@ impl SyncedRecording {
     pub fn make(workload: Workload, seed: u64) -> Result<Self, ProofError> {
         let (shape, settings) = (workload.shape(), workload.settings(seed));
         let simulation = Simulation::new(seed);
-        let devices = SimulatedDevices::new(&shape, &simulation);
+        let devices = SimulatedDevices::new(&shape, [], &simulation);
         let open = OpenPool::create(&shape, &devices.as_blocks(), &settings)?;
         let files = Files(open.root()?.1);
         for directory in 0..DIRECTORIES {

@@ -3,10 +3,12 @@
 use super::environment::ReplayedEnvironment;
 use crate::fill::{change, noise, text};
 use crate::{FeatureSet, Files, Habit, OpenPool, ProofError, Settings, Shape};
+use rzfs_blockdev::BlockDevice;
 use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_hostile::Random;
 use rzfs_metaslab::log::summary::LogLimits;
 use rzfs_zpl::live::{LiveFileSystem, NewKind};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use std::time::Duration;
 const DEVICE_SIZE: u64 = 64 << 20;
 /// Memory for block contents.
 const ARC_MAX: u64 = 32 << 20;
+/// What is added to a pool, one after the other.
+const ADDED: [&str; 4] = ["B", "mirror C D", "log E", "special mirror F G"];
 /// Longer than any run: groups end when the workload says so.
 const NEVER: Duration = Duration::from_secs(86_400);
 
@@ -37,11 +41,13 @@ pub enum Workload {
     Datasets,
     /// Files that share blocks: copies of each other, and equal ones with `dedup=on`.
     Shared,
+    /// A pool that gets more vdevs of several kinds.
+    Add,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Single,
         Self::Mirror,
         Self::Raidz2,
@@ -50,6 +56,7 @@ impl Workload {
         Self::NoLogs,
         Self::Datasets,
         Self::Shared,
+        Self::Add,
     ];
 
     /// Those whose pools are put to the proof by programs that wait for what they do.
@@ -67,6 +74,7 @@ impl Workload {
             Self::NoLogs => "nologs",
             Self::Datasets => "datasets",
             Self::Shared => "shared",
+            Self::Add => "add",
         }
     }
 
@@ -74,7 +82,9 @@ impl Workload {
     #[must_use]
     pub const fn shape(self) -> Shape {
         let (vdevs, ashift, features) = match self {
-            Self::Single | Self::Datasets | Self::Shared => ("A", 12, FeatureSet::Default),
+            Self::Single | Self::Datasets | Self::Shared | Self::Add => {
+                ("A", 12, FeatureSet::Default)
+            }
             Self::Mirror => ("mirror A B", 12, FeatureSet::Default),
             Self::Raidz2 => ("raidz2 A B C D", 9, FeatureSet::Default),
             Self::Classes => ("mirror A B special mirror C D log E", 12, FeatureSet::Default),
@@ -115,13 +125,28 @@ impl Workload {
         if self.is_about_space() { 24 } else { 10 }
     }
 
-    /// Makes, renames or destroys a file system.
+    /// Devices that its pool gets on the way.
+    pub(super) fn more_devices(self) -> impl Iterator<Item = &'static str> {
+        let words = match self {
+            Self::Add => ADDED.as_slice(),
+            _ => &[],
+        };
+        let letters = words.iter().flat_map(|words| words.split(' '));
+        letters.filter(|word| word.starts_with(|c: char| c.is_ascii_uppercase()))
+    }
+
+    /// Makes, renames or destroys a file system, or adds vdevs.
     pub(super) fn administer(
         self,
         open: &mut OpenPool,
         step: u64,
         random: &mut Random,
+        devices: &BTreeMap<&'static str, Arc<dyn BlockDevice>>,
     ) -> Result<(), ProofError> {
+        if self == Self::Add {
+            let added = ADDED.get((step / 2) as usize).filter(|_| step % 2 == 1);
+            return added.map_or(Ok(()), |words| open.add_vdevs(words, devices));
+        }
         let names: Vec<String> = open.file_systems.keys().cloned().collect();
         let root = names.first().cloned().unwrap_or_default();
         let is_leaf = |name: &&String| {
