@@ -131,9 +131,14 @@ impl Contest {
     }
 
     fn lose(&mut self, finding: String) {
+        self.find(finding);
+        self.stage = Stage::Lost;
+    }
+
+    /// Something is not as it should be.
+    fn find(&mut self, finding: String) {
         println!("{}: {finding}", self.name);
         self.findings.push(finding);
-        self.stage = Stage::Lost;
     }
 
     /// rzfs' turn; it may leave a copy that was taken in the middle of it.
@@ -217,7 +222,7 @@ impl Contest {
                 Some(copied)
             }
             Err(failure) => {
-                self.findings.push(failure.to_string());
+                self.find(failure.to_string());
                 None
             }
         }
@@ -232,10 +237,11 @@ impl Contest {
             match looked {
                 Ok((found, wrong)) => {
                     self.compare(when, &name, &expected, &found);
-                    let wrong = wrong.iter().map(|wrong| format!("{when}: {name}: {wrong}"));
-                    self.findings.extend(wrong);
+                    for wrong in wrong {
+                        self.find(format!("{when}: {name}: {wrong}"));
+                    }
                 }
-                Err(error) => self.findings.push(format!("{when}: {name}: {error}")),
+                Err(error) => self.find(format!("{when}: {name}: {error}")),
             }
             self.seen.insert(name, expected);
         }
@@ -252,10 +258,10 @@ impl Contest {
         let differences = differences(expected, found);
         self.compared += 1;
         for difference in differences.iter().take(TOLD) {
-            self.findings.push(format!("{when}: {name}: {difference}"));
+            self.find(format!("{when}: {name}: {difference}"));
         }
         if differences.len() > TOLD {
-            self.findings.push(format!("{when}: {name}: {} more", differences.len() - TOLD));
+            self.find(format!("{when}: {name}: {} more", differences.len() - TOLD));
         }
     }
 
@@ -281,7 +287,7 @@ impl Contest {
             }
         };
         if let Some(finding) = finding {
-            self.findings.push(format!("{when}: {finding}"));
+            self.find(format!("{when}: {finding}"));
         }
     }
 
@@ -302,17 +308,17 @@ impl Contest {
         for (name, expected) in &expected {
             match before.get(name) {
                 Some(found) => self.compare("the kernel sees", name, expected, found),
-                None => self.findings.push(format!("the kernel does not see {name}")),
+                None => self.find(format!("the kernel does not see {name}")),
             }
         }
         let limits = text("limits");
         if self.habit == Habit::Limits && limits != expected_limits() {
-            self.findings.push(format!("the kernel sees the limits {}", tail(&limits)));
+            self.find(format!("the kernel sees the limits {}", tail(&limits)));
         }
         let status = text("status");
         let is_scrubbed = status.contains("with 0 errors");
         if !is_scrubbed || !status.contains("errors: No known data errors") {
-            self.findings.push(format!("scrub: {}", tail(&status)));
+            self.find(format!("scrub: {}", tail(&status)));
         }
         if !said.join("left").exists() {
             self.lose(format!("the kernel does not export it: {}", tail(&text("export"))));
