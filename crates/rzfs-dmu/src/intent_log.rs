@@ -254,8 +254,9 @@ impl Iterator for LogChain<'_> {
     }
 }
 
-/// All blocks that a log has to itself: its own, and those that its records point to if they
-/// were claimed with it. Each is there once.
+/// All blocks that a log has: its own, those that its records point to, and its references to
+/// those that its records share, if they were claimed with it. The first two kinds are there once
+/// each, the others as often as they were counted.
 #[must_use]
 pub fn owned_blocks(
     pipeline: &BlockPipeline,
@@ -263,12 +264,15 @@ pub fn owned_blocks(
     header: &ZilHeader,
 ) -> Vec<BlockPointer> {
     let mut owned = OwnedBlocks::default();
+    let mut shared = Vec::new();
     for block in LogChain::new(pipeline, objset, header) {
         owned.add(&block.pointer);
         let Some(claimed) = header.claim_txg else { continue };
         let data = block.records().filter_map(|record| record.data_pointer());
         data.filter(|data| data.logical_birth() >= claimed).for_each(|data| owned.add(&data));
+        shared.extend(block.records().flat_map(|record| record.shared_pointers()));
     }
+    owned.blocks.append(&mut shared);
     owned.blocks
 }
 

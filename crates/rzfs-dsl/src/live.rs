@@ -69,7 +69,8 @@ pub use head::LiveDataset;
 pub use heartbeat::HeartbeatOptions;
 pub use history::Event;
 pub use intent_log::{
-    CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedWrite, UnreadableWrite,
+    CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedPart, LoggedWrite,
+    UnreadableWrite,
 };
 pub use ledger::{HeadSpace, SpaceClaim, SpaceShortage};
 pub use open::NotWritable;

@@ -34,6 +34,11 @@ impl DirtyBuffer {
         Bytes::from_owner(Shared(Arc::clone(&self.0)))
     }
 
+    /// Whether both are the same contents in memory, not only equal ones.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The contents to change.
     pub(super) fn make_mut(&mut self) -> io::Result<&mut [u8]> {
         if Arc::get_mut(&mut self.0).is_none() {

@@ -8,12 +8,13 @@ use crate::tree::Tree;
 use crate::txg::Gate;
 use crate::{Block, DmuError, Object};
 use bytes::Bytes;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level, ObjectId, Txg};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// An object of a live object set; a handle that can be cloned and shared.
@@ -206,6 +207,25 @@ impl LiveObject {
 
     pub(super) fn state(&self) -> RwLockReadGuard<'_, ObjectState> {
         self.core.state.read()
+    }
+
+    /// Whether something of it is dirty in a txg.
+    #[must_use]
+    pub fn is_dirty_in(&self, txg: Txg) -> bool {
+        self.core.state.read().versions.iter().any(|version| version.txg == txg)
+    }
+
+    /// Bytes of those of its blocks that are dirty in a txg.
+    #[must_use]
+    pub fn dirty_bytes(&self, txg: Txg, blocks: Range<u64>) -> u64 {
+        let state = self.core.state.read();
+        let version = state.versions.iter().find(|version| version.txg == txg);
+        let dirty = version.into_iter().flat_map(|version| version.blocks.range(blocks.clone()));
+        dirty.map(|(_, buffer)| buffer.len() as u64).sum()
+    }
+
+    pub(super) fn state_mut(&self) -> RwLockWriteGuard<'_, ObjectState> {
+        self.core.state.write()
     }
 
     /// Size of a data block in bytes.

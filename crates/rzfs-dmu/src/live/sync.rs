@@ -1,7 +1,9 @@
 //! Syncing a live object set in one pass of a txg.
 
+use super::buffer::DirtyBuffer;
 use super::object::ObjectCore;
 use super::objset::{DirtyObjects, LiveObjset};
+use super::placing::Placements;
 use super::transaction::{SyncTx, Transaction};
 use super::version::{Existence, SpillChange};
 use crate::sync::{
@@ -57,6 +59,8 @@ struct Work {
     spill: SpillWork,
     slots: u8,
     dirtied: u64,
+    /// Blocks that were placed and are not needed.
+    unused: Vec<BlockPointer>,
 }
 
 enum SpillWork {
@@ -137,6 +141,10 @@ impl LiveObjset {
             work.tree = trees.next_if(|tree| tree.object == work.core.id);
         }
         write_spills(&mut context, &mut works)?;
+        for pointer in works.iter().flat_map(|work| &work.unused) {
+            owner.born(pointer);
+            owner.killed(pointer);
+        }
         for work in &works {
             let new = work.tree.as_ref().map(|tree| &tree.new);
             if work.core.id < ObjectId::END {
@@ -161,10 +169,11 @@ impl LiveObjset {
             new.order = ByteOrder::NATIVE;
             let on_disk = old.as_deref().cloned().unwrap_or_else(|| empty_dnode(&new));
             let mut tree = DirtyTree::new(self.id(), core.id, on_disk, new);
-            let leaf =
-                |buffer: &super::buffer::DirtyBuffer| LeafBlock { data: buffer.bytes(), fill: 1 };
-            tree.blocks =
-                version.blocks.iter().map(|(block, buffer)| (*block, leaf(buffer))).collect();
+            let leaf = |(block, buffer): (&u64, &DirtyBuffer)| {
+                let placed = version.placements.of(*block, buffer);
+                (*block, LeafBlock { data: buffer.bytes(), fill: 1, placed })
+            };
+            tree.blocks = version.blocks.iter().map(leaf).collect();
             tree.clones.clone_from(&version.clones);
             tree.freed = version.freed.iter().collect();
             tree
@@ -174,9 +183,10 @@ impl LiveObjset {
             SpillChange::Written(buffer) => SpillWork::Written(buffer.bytes()),
             SpillChange::Removed => SpillWork::Removed,
         };
+        let unused = Placements::unused(version);
         let (slots, dirtied) = (shape.slots, version.dirtied);
         drop(state);
-        Some(Work { core, old, tree, spill, slots, dirtied })
+        Some(Work { core, old, tree, spill, slots, dirtied, unused })
     }
 
     /// Writes the blocks of dnodes, and the dnodes that are in the root block into `block`.
@@ -254,7 +264,7 @@ impl LiveObjset {
         }
         let dnodes = dnode::slots(&bytes, ByteOrder::NATIVE);
         let fill = dnodes.filter(|(_, dnode)| !matches!(dnode, Ok(None))).count() as u64;
-        Ok(LeafBlock { data: bytes.into(), fill })
+        Ok(LeafBlock { data: bytes.into(), fill, placed: None })
     }
 
     fn write_root(

@@ -1,6 +1,7 @@
 //! What one txg changes about an object.
 
 use super::buffer::DirtyBuffer;
+use super::placing::Placements;
 use super::ranges::RangeSet;
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
@@ -101,6 +102,8 @@ pub(super) struct Version {
     /// The object's shape as of this txg.
     pub(super) shape: Shape,
     pub(super) blocks: BTreeMap<u64, DirtyBuffer>,
+    /// Blocks of `blocks` that are on disk already.
+    pub(super) placements: Placements,
     /// Blocks that became those of others, none of which is in `blocks`.
     pub(super) clones: BTreeMap<u64, BlockPointer>,
     /// Blocks that became holes, unless they are in `blocks` or `clones`.
@@ -118,12 +121,20 @@ impl Version {
             txg,
             shape,
             blocks: BTreeMap::new(),
+            placements: Placements::default(),
             clones: BTreeMap::new(),
             freed: RangeSet::default(),
             spill: SpillChange::Kept,
             existence: Existence::Alive,
             dirtied: 0,
         }
+    }
+
+    /// Whether a block that is not in `blocks` is another one than before this txg.
+    pub(super) fn hides(&self, block: u64) -> bool {
+        self.clones.contains_key(&block)
+            || self.freed.contains(block)
+            || self.existence == Existence::Freed
     }
 
     /// Makes a block dirty.

@@ -18,6 +18,8 @@ pub(crate) struct LeafBlock {
     pub(crate) data: Bytes,
     /// What the block counts for: 1, or the dnodes in it.
     pub(crate) fill: u64,
+    /// Where it is already.
+    pub(crate) placed: Option<BlockPointer>,
 }
 
 /// An object to be synced.

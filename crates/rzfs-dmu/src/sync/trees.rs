@@ -2,7 +2,7 @@
 
 use super::tree::{DirtyTree, Group};
 use super::{BATCH_BYTES, BATCH_GROUPS, SyncContext, SyncError};
-use crate::write::{HoleRequest, WriteRequest};
+use crate::write::{Change, HoleRequest, WriteRequest};
 use rzfs_format::BlockPointer;
 
 /// A group to make: the index of its tree, its number.
@@ -76,7 +76,8 @@ fn sync_leaves(
         free_leaves(context, tree, &mut group);
         share_leaves(context, tree, &mut group);
         let first = first_child(tree, block);
-        for (number, leaf) in blocks_of(tree, block) {
+        adopt_leaves(context, tree, &mut group);
+        for (number, leaf) in blocks_of(tree, block).filter(|(_, leaf)| leaf.placed.is_none()) {
             let child = (number - first) as usize;
             targets.push((index, groups.len(), child));
             requests.push(WriteRequest {
@@ -104,6 +105,21 @@ fn sync_leaves(
         }
     }
     write_groups(context, trees, 1, groups)
+}
+
+/// Takes the blocks of a group over that are on disk already.
+fn adopt_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut Group) {
+    let first = first_child(tree, group.block);
+    let placed = blocks_of(tree, group.block);
+    let placed: Vec<_> =
+        placed.filter_map(|(number, leaf)| Some((*number, leaf.placed?))).collect();
+    for (number, pointer) in placed {
+        if let Some(slot) = group.children.get_mut((number - first) as usize) {
+            tree.apply(context, slot, Change::Replaced(pointer));
+            *slot = pointer;
+            group.is_changed = true;
+        }
+    }
 }
 
 /// The pointers above data: of an indirect block, or of the dnode if there is none.

@@ -186,6 +186,15 @@ impl BlockWriter {
         context: WriteContext<'_>,
         requests: &[WriteRequest],
     ) -> Result<Vec<Change>, WriteError> {
+        self.write_each(context, requests).into_iter().collect()
+    }
+
+    /// The same, for those who can go on without some of the blocks.
+    pub(crate) fn write_each(
+        &self,
+        context: WriteContext<'_>,
+        requests: &[WriteRequest],
+    ) -> Vec<Result<Change, WriteError>> {
         let bytes: usize = requests.iter().map(|request| request.data.len()).sum();
         let threads = self.threads.min(bytes / BYTES_PER_THREAD + 1).min(requests.len().max(1));
         if threads == 1 {
@@ -214,7 +223,7 @@ impl BlockWriter {
                 }
             }
         });
-        changes.into_iter().collect()
+        changes
     }
 
     fn write_one(

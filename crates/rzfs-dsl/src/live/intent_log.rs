@@ -11,11 +11,13 @@
 //! it begins a chain, to which the header in the set's root block has to point first.
 
 mod chain;
+mod contents;
 mod layout;
 mod pending;
 mod turns;
 mod writing;
 
+pub use contents::{LoggedContents, LoggedPart, UnreadableWrite};
 pub use pending::{CommitScope, LogOrder, LogRecord, LoggedWrite};
 
 use super::LiveError;
@@ -23,7 +25,6 @@ use super::features::Features;
 use super::head::{LiveDataset, activate};
 use super::mos::MosTx;
 use super::pool::{Inner, LivePool};
-use bytes::Bytes;
 use chain::{Chain, ChainState};
 use layout::SizeGuess;
 use parking_lot::Mutex;
@@ -37,21 +38,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use turns::Turns;
-
-/// The data of a write cannot be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the data of a write cannot be read")]
-pub struct UnreadableWrite;
-
-/// Whose records a log has: it reads the data of writes when they are committed.
-pub trait LoggedContents {
-    /// The data of a write as it is now, as parts that follow each other; less when the file ends
-    /// before, nothing when it ends before all of it, or is gone.
-    ///
-    /// # Errors
-    /// [`UnreadableWrite`]: the commit waits for the txg then.
-    fn read(&self, write: &LoggedWrite) -> Result<Vec<Bytes>, UnreadableWrite>;
-}
 
 /// What only the thread that writes needs.
 #[derive(Default, Debug)]

@@ -16,6 +16,8 @@ pub(super) const HEADER_SIZE: usize = 32;
 const WHAT: &str = "log record";
 /// Where the pointer of a write is.
 const WRITE_POINTER: usize = 64;
+/// Where the pointers of a cloning are, behind their number.
+const CLONE_POINTERS: usize = 72;
 const CASE_INSENSITIVE: u64 = 1 << 63;
 
 macro_rules! kinds {
@@ -159,6 +161,20 @@ impl<'a> Record<'a> {
         }
         let bytes = self.bytes.get(WRITE_POINTER..)?.get(..BlockPointer::SIZE)?;
         BlockPointer::decode(bytes, self.order).ok().filter(|pointer| !pointer.is_hole())
+    }
+
+    /// The blocks that a cloning shares, without holes and what is stored in its pointer; none for
+    /// all other records. They can be read in an encrypted log, too.
+    pub fn shared_pointers(&self) -> impl Iterator<Item = BlockPointer> + use<'a> {
+        let is_clone = self.kind == Some(RecordKind::CloneRange);
+        let pointers = self.bytes.get(CLONE_POINTERS..).filter(|_| is_clone).unwrap_or_default();
+        let count = Fields::new(WHAT, self.bytes, self.order).u64(CLONE_POINTERS - 8);
+        let count = count.ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        let order = self.order;
+        let pointers = pointers.chunks_exact(BlockPointer::SIZE).take(count);
+        pointers
+            .filter_map(move |bytes| BlockPointer::decode(bytes, order).ok())
+            .filter(|pointer| !pointer.is_hole() && !pointer.is_embedded())
     }
 
     /// Decodes the body. In an encrypted log it must have been decrypted first.

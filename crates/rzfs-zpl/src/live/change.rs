@@ -19,6 +19,7 @@ use crate::node::{Node, decode_znode};
 use crate::sync::Arc;
 use rzfs_dmu::live::{LiveObject, Transaction};
 use rzfs_dmu::txg::OpenTx;
+use rzfs_format::Txg;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::znode::FileFlags;
@@ -26,6 +27,12 @@ use rzfs_format::znode::FileFlags;
 /// What changing a dnode writes: its block, the blocks above it, and a spill block, each with a
 /// copy of its own.
 pub(super) const DNODE_BYTES: u64 = 2 * ((16 << 10) + (2 << 10) + (16 << 10));
+
+/// What changing these dnodes takes, as far as it is claimed in a txg: they have changed in it
+/// already.
+pub(super) fn claimed_dnodes(objects: &[&LiveObject], txg: Txg) -> u64 {
+    objects.iter().filter(|object| object.is_dirty_in(txg)).count() as u64 * DNODE_BYTES
+}
 
 /// What a file's attributes become.
 #[derive(Debug)]
@@ -43,10 +50,21 @@ impl LiveFileSystem {
         objects: &[&LiveObject],
         demand: SpaceDemand,
     ) -> Result<OpenTx, ZplError> {
+        self.begin_unless_claimed(objects, demand, |_| 0)
+    }
+
+    /// The same for a change some of whose blocks may be dirty already: `claimed` says how many
+    /// bytes of what is demanded another transaction of a txg has claimed.
+    pub(super) fn begin_unless_claimed(
+        &self,
+        objects: &[&LiveObject],
+        demand: SpaceDemand,
+        claimed: impl Fn(Txg) -> u64,
+    ) -> Result<OpenTx, ZplError> {
         if self.is_read_only() {
             return Err(ZplError::ReadOnly { objset: self.objset.id() });
         }
-        self.begin_administration(objects, demand)
+        self.admitted(objects, demand, claimed)
     }
 
     /// Whether files cannot be changed.
@@ -61,12 +79,22 @@ impl LiveFileSystem {
         objects: &[&LiveObject],
         demand: SpaceDemand,
     ) -> Result<OpenTx, ZplError> {
+        self.admitted(objects, demand, |_| 0)
+    }
+
+    fn admitted(
+        &self,
+        objects: &[&LiveObject],
+        demand: SpaceDemand,
+        claimed: impl Fn(Txg) -> u64,
+    ) -> Result<OpenTx, ZplError> {
         loop {
             let tx = match demand {
                 SpaceDemand::Takes(_) | SpaceDemand::Shares { .. } => self.engine.begin(objects)?,
                 SpaceDemand::Frees(_) => self.engine.begin_unthrottled(objects)?,
             };
             let objset = self.objset.id();
+            let demand = demand.less(claimed(tx.txg()));
             match self.options().space.admit(tx.txg(), demand) {
                 Ok(()) => {
                     self.replay.note(&self.objset, &tx);

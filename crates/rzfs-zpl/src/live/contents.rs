@@ -1,7 +1,7 @@
 //! The contents of regular files: reading, writing, changing their lengths (spec 05, sections 5.5
 //! to 5.7 and 9.2).
 
-use super::change::{DNODE_BYTES, Prepared, Touch};
+use super::change::{DNODE_BYTES, Prepared, Touch, claimed_dnodes};
 use super::creation::{Caller, Privilege, SET_GROUP_ID, SET_USER_ID};
 use super::file_system::LiveFileSystem;
 use super::log::LoggedAttributes;
@@ -70,7 +70,32 @@ fn grown_block(block_size: u64, record_size: u64, end: u64) -> Option<u64> {
     Some(wanted.min(most)).filter(|size| *size > block_size)
 }
 
+/// Bytes of the blocks that a write of `offset..end` changes. `grown` is the size that the first
+/// block gets, if it does not stay.
+fn written_bytes(block_size: u64, grown: Option<u64>, offset: u64, end: u64) -> u64 {
+    let size = grown.unwrap_or(block_size).max(1);
+    let covered = end.next_multiple_of(size) - offset / size * size;
+    // The first block is written anew wherever the data is.
+    if grown.is_some() && offset >= size { covered + size } else { covered }
+}
+
 impl LiveFileSystem {
+    /// The size that the only block of a file of `size` bytes gets so that it can reach to `end`;
+    /// `None` if it stays.
+    fn grown_size(
+        &self,
+        object: &LiveObject,
+        size: u64,
+        end: u64,
+    ) -> Result<Option<u64>, ZplError> {
+        let block_size = u64::from(object.data_block_size()?);
+        if object.max_block_id()?.0 > 0 || size > block_size {
+            return Ok(None);
+        }
+        let record_size = u64::from(self.options().reading.record_size);
+        Ok(grown_block(block_size, record_size, end.max(size)))
+    }
+
     /// Makes the only block of a file of `size` bytes large enough to reach to `end`, as far as
     /// blocks grow.
     pub(super) fn grow_block(
@@ -80,12 +105,7 @@ impl LiveFileSystem {
         size: u64,
         end: u64,
     ) -> Result<(), ZplError> {
-        let block_size = u64::from(object.data_block_size()?);
-        if object.max_block_id()?.0 > 0 || size > block_size {
-            return Ok(());
-        }
-        let record_size = u64::from(self.options().reading.record_size);
-        if let Some(grown) = grown_block(block_size, record_size, end.max(size)) {
+        if let Some(grown) = self.grown_size(object, size, end)? {
             object.set_data_block_size(tx, u32::try_from(grown).unwrap_or(u32::MAX))?;
         }
         Ok(())
@@ -306,8 +326,15 @@ impl LiveFileSystem {
             self.clear_set_id(state, values, schema, caller);
         })?;
         read_edges(&object, offset, end)?;
-        let demand = DNODE_BYTES + len.next_multiple_of(record_size) + record_size;
-        let tx = self.begin(&[&object], SpaceDemand::Takes(demand))?;
+        let grown = self.grown_size(&object, size, end)?;
+        let written = written_bytes(block_size, grown, offset, end);
+        let blocks = offset / block_size.max(1)..end.div_ceil(block_size.max(1));
+        let claimed = |txg| {
+            let data = if grown.is_none() { object.dirty_bytes(txg, blocks.clone()) } else { 0 };
+            data + claimed_dnodes(&[&object], txg)
+        };
+        let demand = SpaceDemand::Takes(DNODE_BYTES + written);
+        let tx = self.begin_unless_claimed(&[&object], demand, claimed)?;
         self.grow_block(&tx, &object, size, end)?;
         object.write(&tx, offset, data)?;
         let mode = state.znode().mode;
@@ -510,11 +537,7 @@ fn read_edges(object: &LiveObject, offset: u64, end: u64) -> Result<(), ZplError
 }
 
 /// Parts of blocks that may not be on disk.
-pub(super) fn live_segments(
-    object: &LiveObject,
-    offset: u64,
-    len: u64,
-) -> Result<Vec<Bytes>, ZplError> {
+fn live_segments(object: &LiveObject, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError> {
     let block_size = u64::from(object.data_block_size()?);
     let end = offset.saturating_add(len);
     let mut segments = Vec::new();
@@ -535,6 +558,21 @@ pub(super) fn live_segments(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_write_claims_the_blocks_that_it_changes() {
+        const BLOCK: u64 = 4096;
+        for (grown, offset, end, expected) in [
+            (None, 0, 1, BLOCK),
+            (None, 100, BLOCK, BLOCK),
+            (None, BLOCK - 1, BLOCK + 1, 2 * BLOCK),
+            (None, 5 * BLOCK, 7 * BLOCK, 2 * BLOCK),
+            (Some(3 * BLOCK), 2 * BLOCK, 3 * BLOCK, 3 * BLOCK),
+            (Some(8 * BLOCK), 16 * BLOCK, 17 * BLOCK, 16 * BLOCK),
+        ] {
+            assert_eq!(written_bytes(BLOCK, grown, offset, end), expected, "{offset} {end}");
+        }
+    }
 
     #[test]
     fn only_blocks_grow_as_the_spec_says() {

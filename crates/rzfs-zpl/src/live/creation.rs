@@ -1,7 +1,7 @@
 //! Making files and giving them further names (spec 05, sections 3.4 and 5).
 
 use super::acl::Inherited;
-use super::change::{DNODE_BYTES, Touch};
+use super::change::{DNODE_BYTES, Touch, claimed_dnodes};
 use super::draft::NodeSeed;
 use super::file_system::LiveFileSystem;
 use super::node::{LiveNode, NodeState, lock_in_order};
@@ -212,7 +212,8 @@ impl LiveFileSystem {
         if naming == Naming::Unnamed {
             objects = vec![&unlinked];
         }
-        let tx = self.begin(&objects, SpaceDemand::Takes(demand))?;
+        let claimed = |txg| claimed_dnodes(&objects, txg);
+        let tx = self.begin_unless_claimed(&objects, SpaceDemand::Takes(demand), claimed)?;
         let object = draft.allocate(self, &tx)?;
         let mut make = || {
             attached.make(self, &tx, object.id(), &mut draft)?;

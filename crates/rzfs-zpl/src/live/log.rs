@@ -4,7 +4,6 @@
 //! concerns names is kept in order with all other names; the rest belongs to one file. Nothing is
 //! logged for files without names: they are gone after a crash anyway.
 
-use super::contents::live_segments;
 use super::creation::Caller;
 use super::draft::NodeSeed;
 use super::file_system::LiveFileSystem;
@@ -12,14 +11,11 @@ use super::node::NodeState;
 use super::options::SyncMode;
 use super::renaming::{Named, RenameMode};
 use crate::error::ZplError;
-use bytes::Bytes;
 use rzfs_dmu::live::{LiveObject, Transaction};
 use rzfs_dsl::live::{
-    CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedWrite, UnreadableWrite,
+    CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedPart, LoggedWrite,
+    UnreadableWrite,
 };
-use rzfs_format::ByteOrder;
-use rzfs_format::ObjectId;
-use rzfs_format::Txg;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::fuid::Fuid;
 use rzfs_format::zil::{
@@ -27,6 +23,7 @@ use rzfs_format::zil::{
     XattrBits,
 };
 use rzfs_format::znode::{DeviceNumber, FileFlags, Timestamp};
+use rzfs_format::{BlockId, ByteOrder, ObjectId, Txg};
 
 /// What a change of attributes says, in the bits of a record.
 #[derive(Clone, Copy, Default, Debug)]
@@ -374,7 +371,7 @@ impl LiveFileSystem {
 }
 
 impl LoggedContents for LiveFileSystem {
-    fn read(&self, write: &LoggedWrite) -> Result<Vec<Bytes>, UnreadableWrite> {
+    fn read(&self, write: &LoggedWrite) -> Result<Vec<LoggedPart>, UnreadableWrite> {
         let node = match self.node(write.object) {
             Ok(node) => node,
             Err(error) if error.is_missing() => return Ok(Vec::new()),
@@ -386,6 +383,25 @@ impl LoggedContents for LiveFileSystem {
             return Ok(Vec::new());
         }
         let length = znode.size.saturating_sub(write.offset).min(write.length);
-        live_segments(state.object(), write.offset, length).map_err(|_| UnreadableWrite)
+        logged_parts(state.object(), write.offset, length).map_err(|_| UnreadableWrite)
     }
+}
+
+/// Parts of blocks: those that are dirty as such.
+fn logged_parts(object: &LiveObject, offset: u64, len: u64) -> Result<Vec<LoggedPart>, ZplError> {
+    let block_size = u64::from(object.data_block_size()?).max(1);
+    let end = offset.saturating_add(len);
+    let (mut parts, mut at) = (Vec::new(), offset);
+    while at < end {
+        let from = at % block_size;
+        let to = block_size.min(from + (end - at));
+        let range = from as usize..to as usize;
+        let block = BlockId(at / block_size);
+        parts.push(match object.dirty_block(block) {
+            Some(block) => LoggedPart::Block { block, range },
+            None => LoggedPart::Bytes(object.read_block(block)?.data.slice(range)),
+        });
+        at += to - from;
+    }
+    Ok(parts)
 }

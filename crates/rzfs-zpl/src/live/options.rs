@@ -49,6 +49,19 @@ pub enum SpaceDemand {
     Frees(u64),
 }
 
+impl SpaceDemand {
+    /// The same without bytes to be written that were admitted before.
+    pub(super) const fn less(self, bytes: u64) -> Self {
+        match self {
+            Self::Takes(all) => Self::Takes(all.saturating_sub(bytes)),
+            Self::Shares { shared, written } => {
+                Self::Shares { shared, written: written.saturating_sub(bytes) }
+            }
+            Self::Frees(all) => Self::Frees(all.saturating_sub(bytes)),
+        }
+    }
+}
+
 /// Why a change is not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceRefusal {

@@ -1,6 +1,6 @@
 //! Taking names away (spec 05, sections 3.4 and 3.6).
 
-use super::change::{DNODE_BYTES, Prepared, Touch};
+use super::change::{DNODE_BYTES, Prepared, Touch, claimed_dnodes};
 use super::file_system::LiveFileSystem;
 use super::node::{LiveNode, Locked, NodeState, lock_in_order};
 use super::options::SpaceDemand;
@@ -197,7 +197,10 @@ impl LiveFileSystem {
         if is_last {
             objects.push(&unlinked);
         }
-        let tx = self.begin(&objects, SpaceDemand::Frees(3 * DNODE_BYTES))?;
+        // A block of the directory takes no more than a dnode does.
+        let demand = SpaceDemand::Frees(4 * DNODE_BYTES);
+        let claimed = |txg| claimed_dnodes(&objects, txg);
+        let tx = self.begin_unless_claimed(&objects, demand, claimed)?;
         if is_last {
             self.queue(&tx, object)?;
         }

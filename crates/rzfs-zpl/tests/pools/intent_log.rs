@@ -20,7 +20,7 @@ use std::time::Duration;
 const ROOT: Caller = Caller::SUPERUSER;
 
 /// A pool that syncs only when it is told to.
-fn quiet() -> PoolOptions {
+pub(crate) fn quiet() -> PoolOptions {
     let options = PoolOptions::default();
     let txg = TxgOptions { timeout: Duration::from_secs(3600), ..options.txg };
     PoolOptions { txg, ..options }
@@ -38,7 +38,7 @@ fn open(world: &World) -> Session {
 }
 
 /// Opens a new pool of this shape.
-fn new(shape: &str) -> (World, Session) {
+pub(crate) fn new(shape: &str) -> (World, Session) {
     let world = World::new(shape);
     world.create().export();
     let session = open(&world);
@@ -98,7 +98,7 @@ fn kinds(records: &[(u64, Logged)]) -> Vec<RecordKind> {
 }
 
 /// Has OpenZFS look at the log and at all space of a copy.
-fn judge(world: &World, expected: &[&str]) {
+pub(crate) fn judge(world: &World, expected: &[&str]) {
     let Some(listing) = zdb(world.directory(), &["-iiiii", "-e"]) else {
         eprintln!("SKIPPED: zdb of OpenZFS is not installed");
         return;
@@ -113,7 +113,7 @@ fn judge(world: &World, expected: &[&str]) {
 }
 
 /// The first commit begins the log: its records are on disk with their txg.
-fn begin(session: &Session) -> ObjectId {
+pub(crate) fn begin(session: &Session) -> ObjectId {
     let fs = &session.fs;
     let file = make(fs, fs.root(), "first", NewKind::Regular);
     let before = session.pool.synced_txg();
@@ -240,7 +240,8 @@ fn the_space_of_logs_is_accounted_for_at_any_moment() {
 
 #[test]
 fn large_commits_are_split_and_very_large_ones_go_with_the_txg() {
-    let (world, session) = new("A");
+    // With a log device, all data goes there.
+    let (world, session) = new("A log B");
     let fs = &session.fs;
     let file = begin(&session);
     let data: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
@@ -263,7 +264,7 @@ fn large_commits_are_split_and_very_large_ones_go_with_the_txg() {
     });
     assert!(end == 3_000_000 && pieces.len() > 20, "{pieces:?}");
     judge(&copy, &["TX_WRITE"]);
-    for piece in 0..9 {
+    for piece in 0..33 {
         put(fs, file, piece << 20, &vec![9; 1 << 20]);
     }
     fs.commit(&[file]).unwrap();
@@ -344,6 +345,24 @@ fn the_property_sync_decides() {
 }
 
 #[test]
+fn small_writes_do_not_fill_a_small_pool() {
+    let (_world, session) = new("A");
+    let fs = &session.fs;
+    begin(&session);
+    let synced = session.pool.synced_txg();
+    let files: Vec<ObjectId> =
+        (0..20).map(|n| make(fs, fs.root(), &format!("file-{n}"), NewKind::Regular)).collect();
+    for round in 0..30 {
+        for file in &files {
+            put(fs, *file, round * 512, &[round as u8; 512]);
+        }
+        fs.commit(&[files[round as usize % files.len()]]).unwrap();
+    }
+    assert_eq!(session.pool.synced_txg(), synced, "it waited for room");
+    session.export();
+}
+
+#[test]
 fn what_has_no_record_waits_for_its_txg() {
     let (world, session) = new("A");
     let fs = &session.fs;
@@ -361,7 +380,7 @@ fn what_has_no_record_waits_for_its_txg() {
 }
 
 /// What does not compress.
-fn noise(len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let next = || {
         state ^= state << 13;

@@ -5,6 +5,7 @@ mod datasets;
 mod dedup;
 mod golden;
 mod intent_log;
+mod placed;
 mod records;
 mod replay;
 mod space;

@@ -10,10 +10,11 @@
 //! points to them is written. Data is read before: a file that is being changed may wait for the
 //! txg.
 
+use super::HeadLog;
 use super::chain::ChainState;
-use super::layout::{MAX_BLOCK, Queue, Ready, ReadyWrite, UNIT, fill};
+use super::contents::{LoggedContents, Parted, Placing};
+use super::layout::{MAX_BLOCK, Queue, Ready, UNIT, fill};
 use super::pending::{LogRecord, Scopes};
-use super::{HeadLog, LoggedContents};
 use bytes::Bytes;
 use rzfs_codec::checksum::{EmbeddedVerifier, generate_embedded};
 use rzfs_dmu::DmuError;
@@ -27,20 +28,16 @@ use rzfs_vdev::{BlockWrite, WriteClass};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-/// More than this is written sooner by syncing the txg, which writes it once.
+/// More than this in log blocks is written sooner by syncing the txg, which writes it once.
 const MOST_BYTES: u64 = 8 << 20;
 /// The same with a log device.
 const MOST_BYTES_ON_LOG_DEVICE: u64 = 32 << 20;
-/// The same where throughput counts (property `logbias`): `zfs_immediate_write_sz`.
-const MOST_BYTES_FOR_THROUGHPUT: u64 = 32 << 10;
 /// Free space of the log's own classes with which nobody asks for room in the others.
 const PLENTY: u64 = 64 << 20;
-/// Value of the property `logbias`.
-const THROUGHPUT: u64 = 1;
 
 /// Why records do not go to the log. What they say is durable when their txg is on disk.
 #[derive(Debug, thiserror::Error)]
-enum NotLogged {
+pub(super) enum NotLogged {
     #[error("the chain was begun just now")]
     NewChain,
     #[error("a block of the chain could not be written")]
@@ -65,6 +62,12 @@ enum NotLogged {
     Flush { leaves: usize },
     #[error(transparent)]
     Stopped(#[from] Stopped),
+}
+
+/// A record whose data is known.
+enum Prepared {
+    Encoded(Vec<u8>),
+    Write(Parted),
 }
 
 impl HeadLog {
@@ -98,28 +101,25 @@ impl HeadLog {
         records: Vec<(Txg, LogRecord)>,
         contents: &dyn LoggedContents,
     ) -> Result<(), NotLogged> {
+        let placing = self.placing();
         let bytes = records.iter().map(|(_, record)| record.size()).fold(0, u64::saturating_add);
-        if bytes > self.most_bytes() {
-            return Err(NotLogged::Large { bytes });
+        if placing == Placing::Never {
+            self.check_size(bytes)?;
         }
         self.require_chain()?;
         let has_xattrs = records.iter().any(|(_, record)| matches!(record, LogRecord::Xattr(_)));
         if has_xattrs && !self.log().may_write_xattrs(self.inner.engine.synced_txg()) {
             return Err(NotLogged::Feature);
         }
-        let mut queue = Queue::default();
-        for (txg, record) in records {
-            if let Some(ready) = ready(record, contents)? {
-                queue.push(txg, ready);
-            }
-        }
+        let (mut queue, mut vdevs) = self.prepare(records, contents, placing)?;
         if queue.is_empty() {
             return Ok(());
         }
         if !queue.fits_blocks() {
             return Err(NotLogged::TooLong);
         }
-        let vdevs = self.write_blocks(&mut queue)?;
+        self.check_size(queue.size())?;
+        vdevs.append(&mut self.write_blocks(&mut queue)?);
         match self.inner.vdevs().flush_below(&vdevs).len() {
             0 => Ok(()),
             leaves => {
@@ -129,15 +129,50 @@ impl HeadLog {
         }
     }
 
-    fn most_bytes(&self) -> u64 {
-        let has_device = self.inner.allocator.usage().class(ClassKind::Log).space > 0;
-        if self.dataset.settings().number("logbias") == Some(THROUGHPUT) {
-            MOST_BYTES_FOR_THROUGHPUT
-        } else if has_device {
-            MOST_BYTES_ON_LOG_DEVICE
-        } else {
-            MOST_BYTES
+    /// Reads the data of writes, and places what is to be placed: answers with the records, and
+    /// with the vdevs that were written.
+    fn prepare(
+        &self,
+        records: Vec<(Txg, LogRecord)>,
+        contents: &dyn LoggedContents,
+        placing: Placing,
+    ) -> Result<(Queue, BTreeSet<VdevId>), NotLogged> {
+        let mut parted = Vec::with_capacity(records.len());
+        for (txg, record) in records {
+            parted.push((
+                txg,
+                match record {
+                    LogRecord::Encoded(bytes) | LogRecord::Xattr(bytes) => Prepared::Encoded(bytes),
+                    LogRecord::Write(write) => {
+                        let read = Parted::read(write, contents, placing);
+                        Prepared::Write(read.map_err(|_| NotLogged::Unreadable)?)
+                    }
+                },
+            ));
         }
+        let writes = parted.iter().filter_map(|(_, one)| match one {
+            Prepared::Write(write) => Some(write),
+            Prepared::Encoded(_) => None,
+        });
+        let placed = self.place(writes.flat_map(Parted::blocks))?;
+        let mut queue = Queue::default();
+        for (txg, one) in parted {
+            match one {
+                Prepared::Encoded(bytes) => queue.push(txg, Ready::Encoded(bytes)),
+                Prepared::Write(write) => {
+                    let records = write.records(&placed);
+                    records.into_iter().for_each(|record| queue.push(txg, record));
+                }
+            }
+        }
+        Ok((queue, placed.vdevs()))
+    }
+
+    /// Refuses so many bytes of records that the txg takes no longer.
+    fn check_size(&self, bytes: u64) -> Result<(), NotLogged> {
+        let has_device = self.inner.allocator.usage().class(ClassKind::Log).space > 0;
+        let most = if has_device { MOST_BYTES_ON_LOG_DEVICE } else { MOST_BYTES };
+        if bytes > most { Err(NotLogged::Large { bytes }) } else { Ok(()) }
     }
 
     /// Sees to it that there is a chain. A new one can be used when its header is on disk.
@@ -191,6 +226,11 @@ impl HeadLog {
         if own.iter().any(|free| *free >= PLENTY) {
             return Ok(());
         }
+        self.claim(txg, bytes)
+    }
+
+    /// Asks for room where everything goes.
+    pub(super) fn claim(&self, txg: Txg, bytes: u64) -> Result<(), NotLogged> {
         let inflation = self.inner.inflation.load(Ordering::Relaxed);
         let bytes = bytes.saturating_mul(inflation) / super::super::budget::ONE;
         let admitted = self.inner.ledger.lock().admit_log(txg, bytes);
@@ -296,19 +336,4 @@ fn is_set_aside(header: &ZilHeader, form: BlockForm, synced: Txg) -> bool {
         && first.logical_size() <= MAX_BLOCK
         && first.checksum_function() == Ok(form.checksum_function())
         && first.order() == ByteOrder::NATIVE
-}
-
-/// A record with its data; `None` if there is nothing to say any more.
-fn ready(record: LogRecord, contents: &dyn LoggedContents) -> Result<Option<Ready>, NotLogged> {
-    let write = match record {
-        LogRecord::Encoded(bytes) | LogRecord::Xattr(bytes) => {
-            return Ok(Some(Ready::Encoded(bytes)));
-        }
-        LogRecord::Write(write) => write,
-    };
-    let data = contents.read(&write).map_err(|_| NotLogged::Unreadable)?;
-    let data: std::collections::VecDeque<_> =
-        data.into_iter().filter(|part| !part.is_empty()).collect();
-    let ready = ReadyWrite { object: write.object, offset: write.offset, data };
-    Ok((!ready.data.is_empty()).then_some(Ready::Write(ready)))
 }

@@ -1,0 +1,205 @@
+//! Dirty blocks that are written to their final places before their txg is synced (spec 05,
+//! section 11.2): the intent log needs them on disk earlier.
+//!
+//! ```text
+//! dirty ── place ──> written, has a pointer ──┬─ the same when the txg is synced: the object's
+//!                                             └─ changed, or gone: born and freed in the txg
+//! ```
+//! The placement shares the buffer of the block. So whoever changes the block changes a copy, and
+//! whether it is still the same is a comparison of two addresses: nobody else has to know of
+//! placements.
+
+use super::buffer::DirtyBuffer;
+use super::object::LiveObject;
+use super::version::Version;
+use crate::txg::OpenTx;
+use crate::write::{
+    BlockWriter, Change, ObjsetPolicy, Part, WriteContext, WriteRequest, WriteStream,
+};
+use bytes::Bytes;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, BlockPointer, Level, Txg};
+
+/// The contents of a block that is dirty, as they were at one moment.
+#[derive(Clone, Debug)]
+pub struct DirtyBlock {
+    object: LiveObject,
+    block: BlockId,
+    txg: Txg,
+    buffer: DirtyBuffer,
+    placed: Option<BlockPointer>,
+}
+
+/// Where a version of a block was written.
+#[derive(Clone, Debug)]
+struct Placed {
+    buffer: DirtyBuffer,
+    pointer: BlockPointer,
+}
+
+/// The placed blocks of an object in one txg.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Placements {
+    current: std::collections::BTreeMap<u64, Placed>,
+    /// Blocks that were placed once more since, or whose writes failed.
+    replaced: Vec<BlockPointer>,
+}
+
+impl Placements {
+    /// Where the block with these contents is.
+    pub(super) fn of(&self, block: u64, buffer: &DirtyBuffer) -> Option<BlockPointer> {
+        let placed = self.current.get(&block).filter(|placed| placed.buffer.is_same(buffer))?;
+        Some(placed.pointer)
+    }
+
+    fn set(&mut self, block: u64, placed: Placed) {
+        let before = self.current.insert(block, placed);
+        self.replaced.extend(before.map(|before| before.pointer));
+    }
+
+    /// The blocks that nobody needs: what is synced is in `version`.
+    pub(super) fn unused(version: &Version) -> Vec<BlockPointer> {
+        let Self { current, replaced } = &version.placements;
+        let is_used = |block: &u64, placed: &Placed| {
+            let synced = version.blocks.get(block);
+            synced.is_some_and(|buffer| placed.buffer.is_same(buffer))
+        };
+        let changed = current.iter().filter(|(block, placed)| !is_used(block, placed));
+        changed.map(|(_, placed)| placed.pointer).chain(replaced.iter().copied()).collect()
+    }
+}
+
+impl LiveObject {
+    /// A block as it is now, if it is dirty.
+    #[must_use]
+    pub fn dirty_block(&self, block: BlockId) -> Option<DirtyBlock> {
+        let state = self.state();
+        for version in state.versions.iter().rev() {
+            if let Some(buffer) = version.blocks.get(&block.0) {
+                return Some(DirtyBlock {
+                    object: self.clone(),
+                    block,
+                    txg: version.txg,
+                    buffer: buffer.clone(),
+                    placed: version.placements.of(block.0, buffer),
+                });
+            }
+            if version.hides(block.0) {
+                return None;
+            }
+        }
+        None
+    }
+}
+
+impl DirtyBlock {
+    /// The file's number and the block's.
+    #[must_use]
+    pub fn bookmark(&self) -> Bookmark {
+        Bookmark {
+            objset: self.object.objset().id(),
+            object: self.object.id(),
+            level: Level::DATA,
+            block: self.block,
+        }
+    }
+
+    /// The txg that has changed it last.
+    #[must_use]
+    pub const fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    /// Its contents.
+    #[must_use]
+    pub fn data(&self) -> Bytes {
+        self.buffer.bytes()
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Where it was placed before, if it has not changed since.
+    #[must_use]
+    pub const fn placed(&self) -> Option<BlockPointer> {
+        self.placed
+    }
+
+    /// Whether another one is the same block with the same contents.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.block == other.block && self.buffer.is_same(&other.buffer)
+    }
+
+    fn request(&self, policy: ObjsetPolicy) -> Option<WriteRequest> {
+        let object_type = self.object.object_type().ok()?;
+        Some(WriteRequest {
+            data: self.data(),
+            policy: policy.block(object_type, Level::DATA, Part::Contents),
+            old: BlockPointer::HOLE,
+            bookmark: self.bookmark(),
+            fill: 1,
+        })
+    }
+
+    /// Has the txg take over the block, or free it.
+    fn note(&self, outcome: Outcome, pointer: BlockPointer) {
+        let mut state = self.object.state_mut();
+        let version = state.versions.iter_mut().find(|version| version.txg == self.txg);
+        let Some(version) = version else { return };
+        match outcome {
+            Outcome::Written => {
+                let placed = Placed { buffer: self.buffer.clone(), pointer };
+                version.placements.set(self.block.0, placed);
+            }
+            Outcome::Failed => version.placements.replaced.push(pointer),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Outcome {
+    Written,
+    Failed,
+}
+
+/// Writes blocks of the transaction's txg to where they will stay, and waits for the devices but
+/// not for their caches. Answers for each where it is; `None` if it has no place: it belongs to
+/// another txg, is stored in its pointer, there is no space, or a device has failed.
+///
+/// `stream` starts when there is something to write.
+pub fn place_blocks(
+    tx: &OpenTx,
+    (writer, policy): (&BlockWriter, ObjsetPolicy),
+    stream: WriteStream,
+    blocks: &[DirtyBlock],
+) -> Vec<Option<BlockPointer>> {
+    let mut places: Vec<Option<BlockPointer>> = vec![None; blocks.len()];
+    let (mut requests, mut targets) = (Vec::new(), Vec::new());
+    for (block, place) in blocks.iter().zip(&mut places) {
+        match block.placed {
+            Some(placed) => *place = Some(placed),
+            None if block.txg == tx.txg() => {
+                let Some(request) = block.request(policy) else { continue };
+                requests.push(request);
+                targets.push((block, place));
+            }
+            None => {}
+        }
+    }
+    let context = WriteContext { txg: tx.txg(), pass: 1, stream: &stream };
+    let changes = writer.write_each(context, &requests);
+    let outcome = if stream.finish().is_empty() { Outcome::Written } else { Outcome::Failed };
+    for ((block, place), change) in targets.into_iter().zip(changes) {
+        let Ok(Change::Replaced(pointer)) = change else { continue };
+        if pointer.is_hole() || pointer.is_embedded() {
+            continue;
+        }
+        block.note(outcome, pointer);
+        *place = Some(pointer).filter(|_| matches!(outcome, Outcome::Written));
+    }
+    places
+}
