@@ -41,7 +41,7 @@ mod intent_log;
 mod ledger;
 mod livelist;
 mod log_claim;
-mod log_frees;
+mod log_space;
 mod mos;
 mod open;
 mod options;

@@ -23,6 +23,23 @@ pub enum CloneSource {
     Dirty,
 }
 
+impl CloneSource {
+    /// The pointer that stands for it in records.
+    #[must_use]
+    pub const fn pointer(&self) -> BlockPointer {
+        match self {
+            Self::Block(pointer) => *pointer,
+            Self::Hole | Self::Dirty => BlockPointer::HOLE,
+        }
+    }
+
+    /// What a pointer in a record stands for.
+    #[must_use]
+    pub fn of_record(pointer: BlockPointer) -> Self {
+        of(pointer)
+    }
+}
+
 impl LiveObject {
     /// What the blocks of a range are, as far as they can be cloned: with the first one that is
     /// dirty the list ends. It stays true while the caller keeps others from changing the object.

@@ -9,7 +9,7 @@ use super::dir::{Directories, SpaceClass};
 use super::features::Features;
 use super::intent_log::IntentLog;
 use super::livelist::{self, LivelistChanges};
-use super::log_frees::LogFrees;
+use super::log_space::{LogSpace, LogSpaceChange};
 use super::mos::{BonusRecord, MosTx};
 use super::policy;
 use super::settings::{DatasetSettings, SettingsObserver};
@@ -59,7 +59,7 @@ pub struct LiveDataset {
     settings: Mutex<Arc<DatasetSettings>>,
     observers: Mutex<Vec<Weak<dyn SettingsObserver>>>,
     log: IntentLog,
-    log_frees: LogFrees,
+    log_space: LogSpace,
 }
 
 impl fmt::Debug for LiveDataset {
@@ -84,7 +84,7 @@ impl LiveDataset {
             settings: Mutex::default(),
             observers: Mutex::default(),
             log: IntentLog::default(),
-            log_frees: LogFrees::default(),
+            log_space: LogSpace::default(),
         }
     }
 
@@ -138,9 +138,9 @@ impl LiveDataset {
         &self.log
     }
 
-    /// Blocks of its intent log that txgs free.
-    pub(super) const fn log_frees(&self) -> &LogFrees {
-        &self.log_frees
+    /// What txgs do to the blocks of its intent log.
+    pub(super) const fn log_space(&self) -> &LogSpace {
+        &self.log_space
     }
 
     /// How its blocks are written from the next txg on.
@@ -292,7 +292,9 @@ impl LiveDataset {
         self.bury(around, &mut phys, &dead)?;
         around.frees.append(&mut frees);
         around.shared.append(&mut shared);
-        around.frees.append(&mut self.log_frees.take(mos.tx().txg()));
+        let LogSpaceChange { mut frees, mut shared } = self.log_space.take(mos.tx().txg());
+        around.frees.append(&mut frees);
+        around.shared.append(&mut shared);
         mos.set_record(self.id, &phys)?;
         self.activate(around, &features)?;
         around.written.insert(self.id, phys);

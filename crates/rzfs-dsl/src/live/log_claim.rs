@@ -8,10 +8,11 @@
 use super::pool::Inner;
 use super::{LivePool, NotWritable};
 use crate::dataset::Dataset;
-use crate::pool::Pool;
+use crate::pool::{FeatureState, Pool};
 use rzfs_dmu::BlockError;
 use rzfs_dmu::intent_log::{ChainEnd, LogBlock, LogChain, OwnedBlocks, owned_blocks};
-use rzfs_format::zil::{RecordKind, ZilFlags, ZilHeader};
+use rzfs_format::features::Feature;
+use rzfs_format::zil::{Record, ZilFlags, ZilHeader};
 use rzfs_format::{BlockPointer, Dva, ObjsetId, Txg};
 use rzfs_vdev::VdevError;
 use rzfs_vdev::config::AllocationBias;
@@ -37,6 +38,8 @@ struct HeadClaim {
     header: ZilHeader,
     /// Space that is to be allocated.
     claimed: Vec<Dva>,
+    /// Blocks of files that its records share.
+    shared: Vec<BlockPointer>,
     /// Blocks of a log that is dropped.
     frees: Vec<BlockPointer>,
 }
@@ -57,6 +60,7 @@ struct Claimant<'a> {
     first: Txg,
     owned: OwnedBlocks,
     claimed: Vec<Dva>,
+    shared: Vec<BlockPointer>,
     last_birth: Txg,
     extent: Extent,
 }
@@ -67,8 +71,6 @@ enum Stop {
     Ends,
     /// A device is missing.
     MissingDevice,
-    /// It says something that this software does not replay.
-    Unsupported(RecordKind),
 }
 
 impl LogClaims {
@@ -129,7 +131,7 @@ fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader
     frees.retain(|pointer| pointer.logical_birth() <= synced && is_there(pointer));
     tracing::warn!(dataset = dataset.name(), "the intent log is dropped: a log device is missing");
     let (dataset, header) = (dataset.clone(), ZilHeader::default());
-    HeadClaim { dataset, header, claimed: Vec::new(), frees }
+    HeadClaim { dataset, header, claimed: Vec::new(), shared: Vec::new(), frees }
 }
 
 /// Follows a log that nobody has claimed; `None` if it is but a block that was set aside for the
@@ -145,6 +147,7 @@ fn claim_log(
         first: pool.txg().next(),
         owned: OwnedBlocks::default(),
         claimed: Vec::new(),
+        shared: Vec::new(),
         last_birth: Txg(0),
         extent: Extent::default(),
     };
@@ -159,9 +162,6 @@ fn claim_log(
     let name = dataset.name().to_owned();
     match (stop, chain.end()) {
         (Some(Stop::MissingDevice), _) => return Err(NotWritable::MissingLog { dataset: name }),
-        (Some(Stop::Unsupported(kind)), _) => {
-            return Err(NotWritable::LogRecord { dataset: name, kind: kind.name() });
-        }
         (_, Some(ChainEnd::Unreadable { source, .. })) if is_missing(source) => {
             return Err(NotWritable::MissingLog { dataset: name });
         }
@@ -170,14 +170,14 @@ fn claim_log(
         }
         _ => {}
     }
-    let Claimant { first, claimed, last_birth, extent, .. } = claimant;
+    let Claimant { first, claimed, shared, last_birth, extent, .. } = claimant;
     let is_idle = extent.records == 0 && extent.blocks == 1 && claimed.is_empty();
     if is_idle && !header.flags.has(ZilFlags::REPLAY_NEEDED) {
         return Ok(None);
     }
     let header = extent.header(header, first);
     Ok(Some((
-        HeadClaim { dataset: dataset.clone(), header, claimed, frees: Vec::new() },
+        HeadClaim { dataset: dataset.clone(), header, claimed, shared, frees: Vec::new() },
         last_birth,
     )))
 }
@@ -206,9 +206,7 @@ impl Claimant<'_> {
         self.extent.blocks += 1;
         self.extent.block_seq = block.seq();
         for record in block.records() {
-            if record.kind == Some(RecordKind::CloneRange) {
-                return Err(Stop::Unsupported(RecordKind::CloneRange));
-            }
+            self.take_shared(&record)?;
             if let Some(data) = record.data_pointer() {
                 self.take_data(&data)?;
             }
@@ -216,6 +214,24 @@ impl Claimant<'_> {
             self.extent.record_seq = self.extent.record_seq.max(record.seq);
         }
         Ok(())
+    }
+
+    /// Takes references to the blocks that a record shares. They were on disk before it was
+    /// written, so they are in what the pool has; if not, the log ends here.
+    fn take_shared(&mut self, record: &Record<'_>) -> Result<(), Stop> {
+        let known = self.shared.len();
+        self.shared.extend(record.shared_pointers());
+        let new = self.shared.get(known..).unwrap_or_default();
+        let is_sound = |pointer: &BlockPointer| {
+            pointer.validate().is_ok() && pointer.physical_birth() < self.first
+        };
+        let state = self.pool.features().state(Feature::BlockCloning);
+        let can_share = state != FeatureState::Disabled;
+        if new.iter().all(is_sound) && (new.is_empty() || can_share) {
+            return Ok(());
+        }
+        self.shared.truncate(known);
+        Err(Stop::Ends)
     }
 
     /// Takes the data of a write that lies outside of the log: without it the log ends here.
@@ -284,7 +300,9 @@ impl Inner {
             }
             let head = LivePool::open_head(&claim.dataset, self.has_lz4)?;
             self.open_account(&claim.dataset)?;
-            self.add_dataset(head).change_log(&tx, claim.header, &claim.frees);
+            let head = self.add_dataset(head);
+            head.share_with_log(&tx, &claim.shared);
+            head.change_log(&tx, claim.header, &claim.frees);
         }
         Ok(())
     }

@@ -70,14 +70,6 @@ pub enum NotWritable {
         /// The dataset.
         dataset: String,
     },
-    /// An intent log says something that cannot be replayed.
-    #[error("the intent log of {dataset} has records that cannot be replayed: {kind}")]
-    LogRecord {
-        /// The dataset.
-        dataset: String,
-        /// The kind of the record.
-        kind: &'static str,
-    },
     /// The blocks of an intent log are in use by something else.
     #[error("the intent log of {dataset} cannot be claimed: {source}")]
     LogSpace {

@@ -85,6 +85,19 @@ impl CopySource<'_> {
     }
 }
 
+/// Blocks that a file is to share, from a boundary of its blocks on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SharedRange<'a> {
+    /// First byte.
+    pub(super) offset: u64,
+    /// Bytes: all of the blocks but the end of the last one.
+    pub(super) len: u64,
+    /// Size of each block.
+    pub(super) block_size: u64,
+    /// The blocks: none is dirty.
+    pub(super) sources: &'a [CloneSource],
+}
+
 /// A file as far as sharing its blocks depends on it.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
@@ -288,9 +301,23 @@ impl LiveFileSystem {
             return Ok(0);
         }
         self.check_bytes(&Charged::of(state.znode()))?;
+        let shared = SharedRange { offset: to.offset, len, block_size, sources: &sources };
+        self.share_locked(state, &shared, caller)?;
+        Ok(len)
+    }
+
+    /// Makes blocks those of a file that is locked: everything is checked already.
+    pub(super) fn share_locked(
+        &self,
+        state: &mut NodeState,
+        shared: &SharedRange<'_>,
+        caller: Caller,
+    ) -> Result<(), ZplError> {
+        let SharedRange { offset, len, block_size, sources } = *shared;
+        let (target, size, mode) = (state.object().clone(), state.znode().size, state.znode().mode);
         self.drop_capabilities(state)?;
         let changed = self.prepare(state, |values, schema| {
-            values.set_u64(schema, Attribute::Size, size.max(to.offset + len));
+            values.set_u64(schema, Attribute::Size, size.max(offset.saturating_add(len)));
             self.touch(values, schema, Touch::Contents);
             self.clear_set_id(state, values, schema, caller);
         })?;
@@ -299,16 +326,21 @@ impl LiveFileSystem {
             // What it has is read now: nothing may fail later.
             target.read_block(BlockId(0))?;
         }
-        let (shared, written) = (len.next_multiple_of(block_size), DNODE_BYTES + CLONE_METADATA);
-        let tx = self.begin(&[&target], SpaceDemand::Shares { shared, written })?;
+        let demand = SpaceDemand::Shares {
+            shared: block_size.saturating_mul(sources.len() as u64),
+            written: DNODE_BYTES + CLONE_METADATA,
+        };
+        let tx = self.begin(&[&target], demand)?;
         if grows {
             target.set_data_block_size(&tx, u32::try_from(block_size).unwrap_or(u32::MAX))?;
         }
-        target.clone_blocks(&tx, BlockId(to.offset / block_size), &sources)?;
+        target.clone_blocks(&tx, BlockId(offset / block_size.max(1)), sources)?;
         changed.apply(&tx, state)?;
-        // Who waits for the copy waits for its txg.
-        self.log_nothing(&tx);
-        Ok(len)
+        self.log_sharing(&tx, state, shared);
+        if state.znode().mode != mode {
+            self.log_mode(&tx, state);
+        }
+        Ok(())
     }
 
     /// Checks that a file can be written to from `offset` on.

@@ -4,6 +4,7 @@
 //! concerns names is kept in order with all other names; the rest belongs to one file. Nothing is
 //! logged for files without names: they are gone after a crash anyway.
 
+use super::copying::SharedRange;
 use super::creation::Caller;
 use super::draft::NodeSeed;
 use super::file_system::LiveFileSystem;
@@ -11,7 +12,7 @@ use super::node::NodeState;
 use super::options::SyncMode;
 use super::renaming::{Named, RenameMode};
 use crate::error::ZplError;
-use rzfs_dmu::live::{LiveObject, Transaction};
+use rzfs_dmu::live::{CloneSource, LiveObject, Transaction};
 use rzfs_dsl::live::{
     CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedPart, LoggedWrite,
     UnreadableWrite,
@@ -19,11 +20,14 @@ use rzfs_dsl::live::{
 use rzfs_format::dirent::FileKind;
 use rzfs_format::fuid::Fuid;
 use rzfs_format::zil::{
-    Body, Create, ExtendedAttributes, NewObject, RecordKind, Rename, SetAttr, SetXattr, Whiteout,
-    XattrBits,
+    Body, CloneRange, Create, ExtendedAttributes, NewObject, RecordKind, Rename, SetAttr, SetXattr,
+    Whiteout, Write, XattrBits,
 };
 use rzfs_format::znode::{DeviceNumber, FileFlags, Timestamp};
-use rzfs_format::{BlockId, ByteOrder, ObjectId, Txg};
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, ObjectId, Txg};
+
+/// Blocks that a record of shared ones says: a log block has room for so many.
+const POINTERS_PER_RECORD: usize = 1000;
 
 /// What a change of attributes says, in the bits of a record.
 #[derive(Clone, Copy, Default, Debug)]
@@ -167,6 +171,51 @@ impl LiveFileSystem {
         Ok(())
     }
 
+    /// The directory of a file's extended attributes was made, or a file in it, by this name.
+    pub(super) fn log_attribute_node(
+        &self,
+        tx: &dyn Transaction,
+        parent: ObjectId,
+        name: &[u8],
+        made: &NodeState,
+    ) -> Result<(), ZplError> {
+        if self.log().is_none() {
+            return Ok(());
+        }
+        let (znode, object) = (made.znode(), made.object());
+        let kind = if znode.is_directory() { RecordKind::MkXattr } else { RecordKind::Create };
+        let create = Create {
+            directory: parent,
+            new: NewObject {
+                object: object.id(),
+                slots: object.slots()?.into(),
+                mode: znode.mode.into(),
+                uid: znode.uid,
+                gid: znode.gid,
+                generation: znode.generation,
+                create_time: znode.crtime,
+                device: DeviceNumber::default(),
+            },
+            attributes: None,
+            domains: Vec::new(),
+            name,
+            target: b"",
+        };
+        self.add(tx, LogOrder::Names, kind, &Body::Create(create));
+        Ok(())
+    }
+
+    /// The file of an extended attribute has this value now, whatever it had before.
+    pub(super) fn log_attribute_value(&self, tx: &dyn Transaction, object: ObjectId, value: &[u8]) {
+        let body = Body::Truncate { object, offset: 0, length: 0 };
+        self.add(tx, LogOrder::Names, RecordKind::Truncate, &body);
+        if !value.is_empty() {
+            let (length, pointer) = (value.len() as u64, BlockPointer::HOLE);
+            let write = Write { object, offset: 0, length, pointer, data: value };
+            self.add(tx, LogOrder::Names, RecordKind::Write, &Body::Write(write));
+        }
+    }
+
     /// A file got another name.
     pub(super) fn log_link(
         &self,
@@ -258,6 +307,30 @@ impl LiveFileSystem {
         let generation = state.znode().generation;
         let write = LoggedWrite { object, generation, offset, length };
         log.add(tx, LogOrder::File(object), LogRecord::Write(write));
+    }
+
+    /// Blocks of a file became those of others.
+    pub(super) fn log_sharing(
+        &self,
+        tx: &dyn Transaction,
+        state: &NodeState,
+        shared: &SharedRange<'_>,
+    ) {
+        if self.log().is_none() || state.znode().links == 0 {
+            return;
+        }
+        let object = state.object().id();
+        let (mut offset, mut rest) = (shared.offset, shared.len);
+        for sources in shared.sources.chunks(POINTERS_PER_RECORD) {
+            let pointers: Vec<_> = sources.iter().map(CloneSource::pointer).collect();
+            let length = rest.min(shared.block_size.saturating_mul(pointers.len() as u64));
+            let block_size = shared.block_size;
+            let body =
+                Body::CloneRange(CloneRange { object, offset, length, block_size, pointers });
+            self.add(tx, LogOrder::File(object), RecordKind::CloneRange, &body);
+            offset = offset.saturating_add(length);
+            rest = rest.saturating_sub(length);
+        }
     }
 
     /// A range of a file became a hole.

@@ -111,7 +111,7 @@ impl Attached {
         let mut state = directory.make(file_system, tx, object.clone())?;
         for (name, value, draft) in files {
             let file = file_system.make_xattr_file(tx, &mut state, name, value, draft)?;
-            self.made.push(file);
+            self.made.push(file.object().clone());
         }
         Ok(())
     }
@@ -203,14 +203,14 @@ impl LiveFileSystem {
         name: &[u8],
         value: &[u8],
         draft: &mut Draft,
-    ) -> Result<LiveObject, ZplError> {
+    ) -> Result<NodeState, ZplError> {
         let object = draft.allocate(self, tx)?;
         draft.set_u64(Attribute::Parent, directory.object().id().0);
-        draft.make(self, tx, object.clone())?;
+        let file = draft.make(self, tx, object.clone())?;
         self.fill(tx, &object, value)?;
         let entry = DirectoryEntry { object: object.id(), kind: Some(FileKind::Regular) };
         self.add_name(tx, directory, name, entry)?;
-        Ok(object)
+        Ok(file)
     }
 
     /// Writes the contents of an empty file.
@@ -271,8 +271,16 @@ impl LiveFileSystem {
             }
         })?;
         state.has_capabilities = OnceLock::new();
-        self.perform(state, owner, plan, change)
+        let was_listed = if was_listed { Listed::Gone } else { Listed::Never };
+        self.perform(state, owner, plan, (change, was_listed))
     }
+}
+
+/// Whether an attribute that goes into a file was among the system attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Listed {
+    Gone,
+    Never,
 }
 
 /// The directory of attributes that a change needs.
@@ -374,7 +382,7 @@ impl LiveFileSystem {
         state: &mut NodeState,
         mut owner: Prepared,
         plan: DirectoryChange,
-        change: XattrChange<'_>,
+        (change, listed): (XattrChange<'_>, Listed),
     ) -> Result<(), ZplError> {
         let name = change.name;
         let mode = state.znode().mode;
@@ -404,6 +412,14 @@ impl LiveFileSystem {
             _ => SpaceDemand::Takes(demand),
         };
         let tx = self.begin(&objects, demand)?;
+        // What is done to the files keeps its order with what was done to the attributes before.
+        let logs = state.znode().links > 0;
+        if logs && !matches!(directory, Target::Absent) {
+            self.promote_records(owner_object.id());
+            if listed == Listed::Gone {
+                self.log_xattr(&tx, LogOrder::Names, owner_object.id(), name, None);
+            }
+        }
         let (mut directory, changed) = match directory {
             Target::Absent => {
                 owner.apply(&tx, state)?;
@@ -414,30 +430,47 @@ impl LiveFileSystem {
             Target::New(mut draft) => {
                 let object = draft.allocate(self, &tx)?;
                 owner.set_u64(Attribute::Xattr, object.id().0);
-                (draft.make(self, &tx, object)?, None)
+                let made = draft.make(self, &tx, object)?;
+                if logs {
+                    self.log_attribute_node(&tx, owner_object.id(), b"", &made)?;
+                }
+                (made, None)
             }
         };
         match comes {
             Some(Comes::New(mut draft, value)) => {
-                self.make_xattr_file(&tx, &mut directory, name, &value, &mut draft)?;
+                let file = self.make_xattr_file(&tx, &mut directory, name, &value, &mut draft)?;
+                if logs {
+                    let id = directory.object().id();
+                    self.log_attribute_node(&tx, id, name, &file)?;
+                    self.log_attribute_value(&tx, file.object().id(), &value);
+                }
             }
             Some(Comes::Over(over, value)) => {
                 let (mut file, prepared) = *over;
                 file.object().free(&tx, 0, Extent::ToEnd)?;
                 self.fill(&tx, file.object(), &value)?;
                 prepared.apply(&tx, &mut file)?;
+                if logs {
+                    self.log_attribute_value(&tx, file.object().id(), &value);
+                }
             }
             None => {}
         }
         for (stored, object) in goes {
             self.remove_name(&tx, &mut directory, &stored)?;
             object.destroy(&tx)?;
+            if logs {
+                self.log_removal(&tx, directory.object().id(), &stored, FileKind::Regular);
+            }
         }
         if let Some(changed) = changed {
             changed.apply(&tx, &mut directory)?;
         }
         owner.apply(&tx, state)?;
-        self.log_nothing(&tx);
+        if state.znode().mode != mode {
+            self.log_mode(&tx, state);
+        }
         Ok(())
     }
 

@@ -12,8 +12,8 @@ use rzfs_format::{ObjectId, ObjsetId};
 use rzfs_zpl::FileSystemOptions;
 use rzfs_zpl::ZplError;
 use rzfs_zpl::live::{
-    Allocation, AttributeChange, Caller, LiveFileSystem, LiveOptions, Named, NewKind, RenameMode,
-    SyncMode, WriteAt, XattrMode,
+    Allocation, AttributeChange, Caller, LiveFileSystem, LiveOptions, Named, NewFile, NewKind,
+    RenameMode, SyncMode, WriteAt, XattrMode,
 };
 use std::time::Duration;
 
@@ -368,8 +368,11 @@ fn what_has_no_record_waits_for_its_txg() {
     let fs = &session.fs;
     let file = begin(&session);
     let synced = session.pool.synced_txg();
-    // Too long for the system attributes: it goes into a file of its own.
-    fs.set_xattr(file, b"user.long", &[7; 40_000], XattrMode::Any).unwrap();
+    // What a file was before it had a name is in no record.
+    let new = NewFile { kind: NewKind::Regular, permissions: 0o600, umask: 0, caller: ROOT };
+    let unnamed = fs.create_unnamed(fs.root(), &new).unwrap();
+    put(fs, unnamed.object(), 0, b"before");
+    fs.link(unnamed.object(), fs.root(), b"named").unwrap();
     fs.commit(&[file]).unwrap();
     assert!(session.pool.synced_txg() > synced);
     let synced = session.pool.synced_txg();

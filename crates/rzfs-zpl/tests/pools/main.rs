@@ -5,6 +5,8 @@ mod datasets;
 mod dedup;
 mod golden;
 mod intent_log;
+mod logged_sharing;
+mod logged_xattrs;
 mod placed;
 mod records;
 mod replay;

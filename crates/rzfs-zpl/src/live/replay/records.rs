@@ -2,6 +2,7 @@
 
 use super::super::attributes::AttributeChange;
 use super::super::contents::{Allocation, WriteAt};
+use super::super::copying::SharedRange;
 use super::super::creation::Caller;
 use super::super::file_system::LiveFileSystem;
 use super::super::renaming::{Named, RenameMode};
@@ -10,10 +11,11 @@ use crate::error::ZplError;
 use bytes::Bytes;
 use rzfs_dmu::BlockRequest;
 use rzfs_dmu::DmuError;
+use rzfs_dmu::live::CloneSource;
 use rzfs_format::units::Bookmark;
-use rzfs_format::zil::{Body, RecordKind, Rename, Write};
+use rzfs_format::zil::{Body, CloneRange, RecordKind, Rename, Write};
 use rzfs_format::znode::Timestamp;
-use rzfs_format::{Level, ObjectId};
+use rzfs_format::{BlockPointer, Level, ObjectId};
 
 /// Whether doing a record twice is the same as doing it once. Then it may take several
 /// transactions, and is noted as done after the last of them.
@@ -81,12 +83,38 @@ impl LiveFileSystem {
             }
             Body::SetAttr(change) => self.replay_set_attributes(change)?,
             Body::SetXattr(change) => self.replay_set_xattr(change)?,
-            Body::CloneRange(clone) => {
-                let place = self.place(clone.object);
-                return Err(ZplError::Unsupported { place, what: "cloning blocks from a log" });
-            }
+            Body::CloneRange(clone) => self.replay_sharing(clone)?,
         }
         Ok(Outcome::Done)
+    }
+
+    /// Shares blocks again; the log's own references to them keep them until it is given up.
+    fn replay_sharing(&self, clone: &CloneRange) -> Result<(), ZplError> {
+        let node = self.node(clone.object)?;
+        let mut state = node.write();
+        self.require_regular(&state)?;
+        let invalid = |problem| ZplError::Invalid { place: state.node.place(), problem };
+        let object = state.object();
+        let own_size = u64::from(object.data_block_size()?);
+        let is_single = object.max_block_id()?.0 == 0 && state.znode().size <= own_size;
+        if own_size != clone.block_size && !(is_single && own_size < clone.block_size) {
+            return Err(invalid("shared blocks of another size"));
+        }
+        let fits = |pointer: &BlockPointer| {
+            pointer.is_hole()
+                || (pointer.level() == Level::DATA && pointer.logical_size() == clone.block_size)
+        };
+        let sources: Vec<_> = clone.pointers.iter().copied().map(CloneSource::of_record).collect();
+        if !clone.pointers.iter().all(fits) || sources.contains(&CloneSource::Dirty) {
+            return Err(invalid("blocks that cannot be shared"));
+        }
+        let shared = SharedRange {
+            offset: clone.offset,
+            len: clone.length,
+            block_size: clone.block_size,
+            sources: &sources,
+        };
+        self.share_locked(&mut state, &shared, Caller::SUPERUSER)
     }
 
     fn replay_rename(&self, kind: RecordKind, rename: &Rename<'_>) -> Result<(), ZplError> {

@@ -1,0 +1,82 @@
+//! Extended attributes that are files, in intent logs.
+
+use super::intent_log::{begin, judge, new, noise, quiet};
+use super::make;
+use super::world::{Session, World};
+use rzfs_format::ObjectId;
+use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewKind, XattrMode, XattrStore};
+use rzfs_zpl::{FileSystemOptions, Found};
+
+fn named(session: &Session, name: &str) -> ObjectId {
+    match session.fs.lookup(session.fs.root(), name.as_bytes()).unwrap() {
+        Found::Object(object) => object,
+        Found::Control => panic!("{name}"),
+    }
+}
+
+fn set(fs: &LiveFileSystem, file: ObjectId, name: &str, value: &[u8]) {
+    fs.set_xattr(file, name.as_bytes(), value, XattrMode::Any).unwrap();
+}
+
+/// What a file has after a crash.
+fn after_a_crash(world: &World, names: &[&str]) -> Vec<Option<Vec<u8>>> {
+    let crash = world.copy();
+    judge(&crash, &[]);
+    let session = crash.open_logged(LiveOptions::new(FileSystemOptions::default(), 42), &quiet());
+    let file = named(&session, "file");
+    let get = |name: &&str| session.fs.xattr(file, name.as_bytes()).ok();
+    let found = names.iter().map(get).collect();
+    session.export();
+    crash.judge();
+    found
+}
+
+#[test]
+fn attributes_that_are_files_are_there_after_a_crash() {
+    let (world, session) = new("A");
+    begin(&session);
+    let fs = &session.fs;
+    fs.change_options(|options| options.xattr_store = XattrStore::Directory);
+    let file = make(fs, fs.root(), "file", NewKind::Regular);
+    let synced = session.pool.synced_txg();
+    for (name, value) in [("user.a", &b"one"[..]), ("user.b", b"two"), ("user.c", b"three")] {
+        set(fs, file, name, value);
+    }
+    fs.commit(&[file]).unwrap();
+    assert_eq!(session.pool.synced_txg(), synced, "it waited for a txg");
+    judge(&world.copy(), &["TX_CREATE", "TX_MKXATTR", "TX_CREATE", "TX_TRUNCATE", "TX_WRITE"]);
+    let names = ["user.a", "user.b", "user.c"];
+    let value = |bytes: &[u8]| Some(bytes.to_vec());
+    assert_eq!(after_a_crash(&world, &names), [value(b"one"), value(b"two"), value(b"three")]);
+    // In another txg: longer, empty, and gone.
+    session.pool.sync().unwrap();
+    let synced = session.pool.synced_txg();
+    let long = noise(60_000, 5);
+    set(fs, file, "user.a", &long);
+    set(fs, file, "user.b", b"");
+    fs.remove_xattr(file, b"user.c").unwrap();
+    fs.commit(&[file]).unwrap();
+    assert_eq!(session.pool.synced_txg(), synced, "it waited for a txg");
+    assert_eq!(after_a_crash(&world, &names), [value(&long), value(b""), None]);
+    session.export();
+    world.judge();
+}
+
+#[test]
+fn an_attribute_that_becomes_a_file_is_one_after_a_crash() {
+    let (world, session) = new("A");
+    begin(&session);
+    let fs = &session.fs;
+    let file = make(fs, fs.root(), "file", NewKind::Regular);
+    set(fs, file, "user.a", b"short");
+    set(fs, file, "user.b", b"stays");
+    let long = noise(40_000, 3);
+    set(fs, file, "user.a", &long);
+    let synced = session.pool.synced_txg();
+    fs.commit(&[file]).unwrap();
+    assert_eq!(session.pool.synced_txg(), synced, "it waited for a txg");
+    let found = after_a_crash(&world, &["user.a", "user.b"]);
+    assert_eq!(found, [Some(long), Some(b"stays".to_vec())]);
+    session.export();
+    world.judge();
+}
