@@ -176,13 +176,17 @@ fn destroyed_datasets_give_their_space_back() {
     fill(&session, "made/a/b", "file", 20);
     check_sums(&session.pool.dataset_tree().unwrap());
     session.export();
-    // A few blocks in each txg, so that the walk goes on again and again.
-    let options = PoolOptions { async_free_blocks: 7, ..PoolOptions::default() };
-    let session = world.open_with(&options);
+    // Nothing is freed in the background, however many txgs there are until somebody looks.
+    let session = world.open_with(&PoolOptions { async_free_blocks: 0, ..PoolOptions::default() });
     session.pool.destroy_dataset("made/a/b").unwrap();
     session.pool.destroy_dataset("made/a").unwrap();
     check_sums(&session.pool.dataset_tree().unwrap());
     assert!(freeing(&session));
+    session.abandon();
+    world.judge();
+    // A few blocks in each txg, so that the walk goes on again and again, also in another process.
+    let options = PoolOptions { async_free_blocks: 7, ..PoolOptions::default() };
+    let session = world.open_with(&options);
     session.pool.sync().unwrap();
     session.abandon();
     world.judge();
