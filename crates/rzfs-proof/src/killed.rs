@@ -1,13 +1,15 @@
 //! Writers that are killed, and what has to be there afterwards.
 //!
 //! Each writer has a directory. Its step `n` makes the file `n`, writes it, and removes the file
-//! `n - KEPT`. So whatever a crash leaves, a directory has the files of successive steps, all of
-//! them whole but the last one. What was on disk when the pool said so is in a journal outside of
-//! it, and has to be there. The first writer waits for each of its steps, which makes it durable by
-//! the intent log, and notes it there itself.
+//! `n - KEPT`. So whatever a crash leaves, a directory has the files of successive steps. What was on
+//! disk when the pool said so is in a journal outside of it, and has to be there. The first writer
+//! waits for each of its steps, which makes it durable by the intent log, and notes it there itself.
+//!
+//! What nobody has waited for may be cut off anywhere: the intent log has all names before the
+//! contents of files, so a file of such a step has any first part of what was written.
 
 use crate::fill::noise;
-use crate::view::{View, record};
+use crate::view::record;
 use crate::{Files, OpenPool, PoolFiles, ProofError, Settings, walk};
 use rzfs_hostile::Random;
 use rzfs_testkit::{EntryKind, FileSystemManifest};
@@ -67,20 +69,30 @@ pub fn write_until_killed(files: &PoolFiles, journal: &Path) -> Result<(), Proof
     })
 }
 
-/// The step after the last one whose file is there.
+/// The step after the last one whose file is there. What was cut off is written again, and what
+/// steps should have removed is removed.
 fn first_step(fs: &LiveFileSystem, writer: u64) -> Result<u64, ProofError> {
     let files = Files(fs);
-    let Ok(directory) = files.find(&directory(writer)) else {
+    if files.find(&directory(writer)).is_err() {
         files.mkdir(&directory(writer))?;
-        return Ok(0);
-    };
-    let names = fs.names(directory).map_err(|source| ProofError::at("a writer", source))?;
-    let steps = names.iter().filter_map(|(name, _)| std::str::from_utf8(name).ok()?.parse().ok());
-    let last: Option<u64> = steps.max();
-    // The last file may be without its contents.
-    let Some(last) = last else { return Ok(0) };
-    files.unlink(&format!("{}/{last}", self::directory(writer)))?;
-    Ok(last)
+    }
+    let names = files.names(&directory(writer))?;
+    let steps: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    let next = steps.iter().max().map_or(0, |last| last + 1);
+    for step in steps {
+        let path = format!("{}/{step}", directory(writer));
+        if step + KEPT < next {
+            files.unlink(&path)?;
+            continue;
+        }
+        let attributes = fs.attributes(files.find(&path)?);
+        let size = attributes.map_err(|source| ProofError::at(&path, source))?.size;
+        let wanted = contents(writer, step);
+        if size != wanted.len() as u64 {
+            files.write(&path, 0, &wanted)?;
+        }
+    }
+    Ok(next)
 }
 
 /// Makes step after step; notes each of them when it is durable, if there is a journal for that.
@@ -175,9 +187,15 @@ fn wrong_with(writer: u64, seen: &FileSystemManifest, noted: u64) -> Option<Stri
         return Some(format!("{count} files, from {first} to {last}"));
     }
     steps.into_iter().find_map(|(step, entry)| {
+        let wanted = contents(writer, step);
+        let there = usize::try_from(entry.size).ok().and_then(|size| wanted.get(..size));
+        let may_be_cut_off = step >= noted;
         let is_right = entry.kind == EntryKind::Regular
-            && entry.sha256 == Some(Sha256::digest(contents(writer, step)).into());
-        let is_cut_off = step == last && step >= noted && entry.size == 0;
-        (!is_right && !is_cut_off).then(|| format!("file {step} is not what was written"))
+            && there.is_some_and(|there| {
+                (may_be_cut_off || there.len() == wanted.len())
+                    && entry.sha256 == Some(Sha256::digest(there).into())
+            });
+        let size = entry.size;
+        (!is_right).then(|| format!("file {step} of {size} bytes is not what was written"))
     })
 }
