@@ -6,6 +6,7 @@ mod checks;
 mod crash;
 mod demo;
 mod docs_check;
+mod full;
 mod fuzz;
 mod golden;
 mod hostile;
@@ -43,6 +44,8 @@ enum Chore {
     Demo,
     /// Run every command in the documentation, on the sample pool.
     DocsCheck,
+    /// Fill pools to the last byte in ten ways and empty them, again and again.
+    Full(full::Full),
     /// Fuzz the decoders and whole pools, with a nightly toolchain and cargo-fuzz.
     Fuzz(fuzz::Fuzz),
     /// Mount the reference pools of OpenZFS and compare every file.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Chore::Crash(crash) => crash::run(&crash),
         Chore::Demo => demo::run(),
         Chore::DocsCheck => docs_check::run(),
+        Chore::Full(full) => full::run(&full),
         Chore::Fuzz(fuzz) => fuzz::run(&fuzz),
         Chore::Golden { filter, damage } => golden::run(&filter, damage),
         Chore::Hostile(hostile) => hostile::run(&hostile),

@@ -54,6 +54,9 @@ pub enum ProofError {
     /// What is on disk cannot be noted.
     #[error("the journal: {0}")]
     Journal(std::io::Error),
+    /// Images of a golden pool cannot be copied.
+    #[error("images of a golden pool: {0}")]
+    Image(std::io::Error),
     /// The walk over all blocks cannot be made.
     #[error(transparent)]
     Walk(Box<ZdbError>),

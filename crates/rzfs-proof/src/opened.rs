@@ -34,6 +34,15 @@ const FEATURES_VERSION: u64 = 5000;
 /// When root directories of new pools are made.
 const CREATION: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
 
+/// What bounds the files of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bounds {
+    /// Its devices. Changes decide themselves when a group ends: none waits for room.
+    Devices,
+    /// Quotas, reservations, and what the pool has for datasets, as for users.
+    Accounts,
+}
+
 /// How pools are opened.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -43,6 +52,8 @@ pub struct Settings {
     pub environment: Arc<dyn Environment>,
     /// The clock of files.
     pub clock: Arc<dyn WallClock>,
+    /// What bounds the files.
+    pub bounds: Bounds,
 }
 
 impl Default for Settings {
@@ -52,6 +63,7 @@ impl Default for Settings {
             pool: PoolOptions::default(),
             environment: Arc::new(SystemEnvironment::new(host)),
             clock: Arc::new(SystemClock),
+            bounds: Bounds::Devices,
         }
     }
 }
@@ -186,9 +198,10 @@ impl OpenPool {
             Err(ZplError::Version { .. }) => return Ok(()),
             result => result.map_err(at)?,
         };
-        // Changes decide themselves when a group ends: none waits for room.
-        let space = Arc::new(AnySpace(self.pool.budget(&live)));
-        fs.change_options(|options| options.space = space);
+        if self.settings.bounds == Bounds::Devices {
+            let space = Arc::new(AnySpace(self.pool.budget(&live)));
+            fs.change_options(|options| options.space = space);
+        }
         fs.drain_unlinked().map_err(at)?;
         self.file_systems.insert(dataset.name().to_owned(), fs);
         Ok(())

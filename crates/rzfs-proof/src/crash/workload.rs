@@ -2,7 +2,7 @@
 
 use super::environment::ReplayedEnvironment;
 use crate::fill::{change, noise, text};
-use crate::{FeatureSet, Files, Habit, OpenPool, ProofError, Settings, Shape};
+use crate::{Bounds, FeatureSet, Files, Habit, OpenPool, ProofError, Settings, Shape};
 use rzfs_blockdev::BlockDevice;
 use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_hostile::Random;
@@ -113,7 +113,8 @@ impl Workload {
             pool.space.unload_delay = 2;
         }
         let environment = Arc::new(ReplayedEnvironment::new(seed));
-        Settings { pool, environment: environment.clone(), clock: environment }
+        let bounds = Bounds::Devices;
+        Settings { pool, environment: environment.clone(), clock: environment, bounds }
     }
 
     const fn is_about_space(self) -> bool {
