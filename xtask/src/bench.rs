@@ -7,6 +7,8 @@ mod process_use;
 mod work;
 mod zfs_fuse;
 
+pub(crate) use process_use::ProcessUse;
+
 use crate::process::Failure;
 use clap::Subcommand;
 
