@@ -22,7 +22,8 @@ pub(crate) struct Crash {
     /// Which ones.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What is done to the pool: single, mirror, raidz2, classes, logs, nologs, datasets or shared;
+    /// What is done to the pool: single, mirror, raidz2, classes, logs, nologs, datasets, shared or
+    /// encrypted;
     /// all of them in turn when this is not given.
     #[arg(long)]
     workload: Option<String>,

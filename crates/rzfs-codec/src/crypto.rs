@@ -20,6 +20,7 @@ mod aead;
 mod ccm;
 mod dataset_key;
 mod layout;
+mod nonce;
 mod objset;
 mod record;
 mod wrapping_key;
@@ -66,6 +67,9 @@ pub enum CryptoError {
         /// Bytes of the message.
         length: usize,
     },
+    /// The system has no random numbers for a salt or an IV.
+    #[error("no random numbers")]
+    NoRandomNumbers,
     /// The block's structure does not tell which parts are encrypted.
     #[error(transparent)]
     Format(#[from] FormatError),

@@ -10,6 +10,8 @@
 
 use crate::{BlockError, BlockPipeline};
 use bytes::Bytes;
+use rzfs_codec::crypto::DatasetKey;
+use rzfs_format::block_pointer::Protection;
 use rzfs_format::units::Bookmark;
 use rzfs_format::zil::{BlockForm, Chain, Record, Verifier, ZilHeader};
 use rzfs_format::{BlockId, BlockPointer, FormatError, Level, ObjectId, ObjsetId, Txg, VdevId};
@@ -109,7 +111,7 @@ impl LogBlock {
 /// The contents of a log block.
 #[derive(Clone, Debug)]
 pub struct LogContents {
-    /// The block, encrypted if the log is.
+    /// The block; encrypted if the log is and its key was not given.
     pub data: Bytes,
     /// Its place in the chain.
     pub chain: Chain,
@@ -141,6 +143,7 @@ struct Limits {
 pub struct LogChain<'a> {
     pipeline: &'a BlockPipeline,
     objset: ObjsetId,
+    key: Option<&'a DatasetKey>,
     pointer: BlockPointer,
     limits: Limits,
     /// Number of the last record so far.
@@ -163,12 +166,21 @@ impl<'a> LogChain<'a> {
         Self {
             pipeline,
             objset,
+            key: None,
             pointer: header.first,
             limits,
             record_seq: 0,
             visited: HashSet::new(),
             end: None,
         }
+    }
+
+    /// Decrypts the log. Without its key all there is to know of records is their kinds and the
+    /// pointers to data outside of the log.
+    #[must_use]
+    pub const fn with_key(mut self, key: Option<&'a DatasetKey>) -> Self {
+        self.key = key;
+        self
     }
 
     /// Ends the walk before the first block that was allocated after `txg`.
@@ -210,6 +222,7 @@ impl<'a> LogChain<'a> {
         let data = read
             .unwrap_or(Err(BlockError::NoCopy))
             .map_err(|source| ChainEnd::Unreadable { seq, source })?;
+        let data = self.decrypted(data).map_err(|source| ChainEnd::Unreadable { seq, source })?;
         let damaged = |source| ChainEnd::Damaged { seq, source };
         let form = self.pointer.checksum_function().and_then(BlockForm::of).map_err(damaged)?;
         let chain = Chain::decode(&data, form, self.pointer.order()).map_err(damaged)?;
@@ -218,6 +231,19 @@ impl<'a> LogChain<'a> {
             return Err(ChainEnd::Broken { seq });
         }
         Ok(LogContents { data, chain, last_seq: self.limits.record_seq })
+    }
+}
+
+impl LogChain<'_> {
+    fn decrypted(&self, data: Bytes) -> Result<Bytes, BlockError> {
+        match self.key {
+            Some(key) if self.pointer.protection() == Protection::Encrypted => {
+                let mut data = Vec::from(data);
+                key.decrypt_block(&self.pointer, &mut data)?;
+                Ok(data.into())
+            }
+            _ => Ok(data),
+        }
     }
 }
 

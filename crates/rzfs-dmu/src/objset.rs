@@ -64,15 +64,22 @@ impl Objset {
         Ok(Self { inner: Arc::new(Inner { pipeline, id, root: *root, block, key }) })
     }
 
-    /// An object set of which the root block is known already.
-    pub(crate) fn of_block(
+    /// An object set that is not on disk.
+    pub(crate) fn unwritten(
         pipeline: &Arc<BlockPipeline>,
         id: ObjsetId,
-        root: BlockPointer,
         block: ObjsetBlock,
+        key: Option<Arc<DatasetKey>>,
     ) -> Self {
         let pipeline = Arc::clone(pipeline);
-        Self { inner: Arc::new(Inner { pipeline, id, root, block, key: None }) }
+        Self { inner: Arc::new(Inner { pipeline, id, root: BlockPointer::HOLE, block, key }) }
+    }
+
+    /// The set after its root block was written.
+    pub(crate) fn rewritten(&self, root: BlockPointer, block: ObjsetBlock) -> Self {
+        let Inner { pipeline, id, key, .. } = &*self.inner;
+        let (pipeline, id, key) = (Arc::clone(pipeline), *id, key.clone());
+        Self { inner: Arc::new(Inner { pipeline, id, root, block, key }) }
     }
 
     /// Its number.

@@ -6,6 +6,7 @@
 //!             │ zeros?  │ rewrite?   └─> devices (through a WriteStream, not waited for)
 //!             │ embed?  │ same block?
 //!             │ compress└ gang if there is no piece of that size
+//!             │ encrypt
 //!             └ checksum
 //! ```
 //! [`BlockWriter`] is the only place that makes block pointers. A batch is encoded on all cores;
@@ -17,6 +18,7 @@ mod dedup;
 mod encode;
 mod gang;
 mod policy;
+mod sealing;
 mod stream;
 mod writer;
 
@@ -24,6 +26,7 @@ pub use dedup::{DedupCandidate, DedupIndex, DedupPlace, DedupWriter};
 pub use encode::EncodeOptions;
 pub(crate) use encode::is_zeros;
 pub use policy::{BlockPolicy, DedupPolicy, ObjsetPolicy, Part, RedundantMetadata, Sameness};
+pub use sealing::Sealing;
 pub(crate) use writer::HoleRequest;
 
 pub use stream::{DeviceWrite, DeviceWriter, FailedWrite, WriteStream, write_again};

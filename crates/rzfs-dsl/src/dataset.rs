@@ -15,6 +15,7 @@ mod hold;
 mod keyring;
 mod name;
 pub mod property;
+mod root_key;
 mod written;
 
 pub use bookmark::Bookmark;
@@ -23,7 +24,8 @@ pub use hold::Hold;
 pub use keyring::KeyStatus;
 pub use name::DatasetName;
 
-use keyring::Keyring;
+pub(crate) use keyring::{KEY_OBJECT_FIELD, Keyring};
+pub use root_key::{DEFAULT_ITERATIONS, MIN_ITERATIONS, RootKey, is_key_location};
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::object_type::ObjectType;
@@ -77,7 +79,7 @@ struct Inner {
     pool: String,
     root: ObjectId,
     usable_space: UsableSpace,
-    keyring: Keyring,
+    keyring: Arc<Keyring>,
 }
 
 impl DatasetTree {
@@ -90,7 +92,16 @@ impl DatasetTree {
         root: ObjectId,
         usable_space: impl FnOnce() -> u64 + Send + 'static,
     ) -> Self {
-        let keyring = Keyring::default();
+        Self::with_keyring(mos, (pool, root), usable_space, Arc::default())
+    }
+
+    /// The same with keys that others load and use, too.
+    pub(crate) fn with_keyring(
+        mos: Objset,
+        (pool, root): (String, ObjectId),
+        usable_space: impl FnOnce() -> u64 + Send + 'static,
+        keyring: Arc<Keyring>,
+    ) -> Self {
         let usable_space: UsableSpace = LazyLock::new(Box::new(usable_space));
         Self { inner: Arc::new(Inner { mos, pool, root, usable_space, keyring }) }
     }
@@ -107,7 +118,7 @@ impl DatasetTree {
         &self.inner.mos
     }
 
-    fn keyring(&self) -> &Keyring {
+    pub(crate) fn keyring(&self) -> &Arc<Keyring> {
         &self.inner.keyring
     }
 

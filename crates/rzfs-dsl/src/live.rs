@@ -38,6 +38,8 @@ mod heads;
 mod heartbeat;
 mod history;
 mod intent_log;
+mod key_object;
+mod keys;
 mod ledger;
 mod livelist;
 mod log_claim;
@@ -57,7 +59,10 @@ mod sync;
 mod trim;
 mod view;
 
-pub use administration::{ChangeError, Inherit, NewDataset};
+pub use administration::{
+    ChangeError, EncryptionProblem, Inherit, KeyChange, NewDataset, NewEncryption, NewRoot,
+    SuiteChoice,
+};
 pub use budget::HeadBudget;
 pub use create::{ContentsError, NameLookup, NewContents};
 pub use environment::{Environment, SystemEnvironment};
@@ -72,6 +77,7 @@ pub use intent_log::{
     CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedPart, LoggedWrite,
     UnreadableWrite,
 };
+pub(crate) use key_object::NewKeys;
 pub use ledger::{HeadSpace, SpaceClaim, SpaceShortage};
 pub use open::NotWritable;
 pub use options::LiveOptions;

@@ -50,7 +50,7 @@ pub(crate) use space::{geometry, top_attributes};
 pub(crate) use status::Symptoms;
 pub(crate) use sweep::{TRIM_PARTIAL, TRIM_RATE, TRIM_SECURE, columns, leaf_zap};
 
-use crate::dataset::DatasetTree;
+use crate::dataset::{DatasetTree, Keyring};
 use crate::import::RewindInfo;
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::{BlockPipeline, Objset};
@@ -114,6 +114,7 @@ pub(crate) struct Parts {
     pub(crate) auxiliary: Vec<AuxiliaryVdev>,
     pub(crate) removal: Option<RemovalState>,
     pub(crate) rewound: Option<RewindInfo>,
+    pub(crate) keyring: Arc<Keyring>,
 }
 
 impl Parts {
@@ -215,7 +216,9 @@ impl<Mode> Pool<Mode> {
         usable_space: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Self {
         let (mos, name) = (inner.mos.clone(), inner.name.clone());
-        let datasets = DatasetTree::new(mos, name, inner.root_dataset, usable_space);
+        let place = (name, inner.root_dataset);
+        let keyring = Arc::clone(&inner.keyring);
+        let datasets = DatasetTree::with_keyring(mos, place, usable_space, keyring);
         Self { inner, datasets, mode: PhantomData }
     }
 

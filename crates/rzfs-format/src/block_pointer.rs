@@ -126,6 +126,19 @@ pub enum Protection {
     IndirectMac,
 }
 
+impl Protection {
+    /// How an encrypted objset protects its blocks of a type; `None`: a type that nobody knows.
+    #[must_use]
+    pub fn in_encrypted_objset(object_type: Option<ObjectType>, level: Level) -> Self {
+        match object_type {
+            _ if level.0 > 0 => Self::IndirectMac,
+            Some(ObjectType::OBJSET) => Self::Objset,
+            Some(kind) if kind.is_encrypted() => Self::Encrypted,
+            _ => Self::Authenticated,
+        }
+    }
+}
+
 /// A pointer to a block: where its copies are, how big it is, how to check and decode it.
 ///
 /// In memory it is the sixteen words of the format in host order; all accessors take them apart.
@@ -135,6 +148,8 @@ pub struct BlockPointer {
     words: [u64; 16],
 }
 
+/// Of an encrypted block; the first part of the IV follows.
+const SALT: usize = 4;
 const PROP: usize = 6;
 const PHYSICAL_BIRTH: usize = 9;
 const LOGICAL_BIRTH: usize = 10;
@@ -385,12 +400,7 @@ impl BlockPointer {
         if !self.has_crypt_bit() || self.is_embedded_layout() {
             return Protection::None;
         }
-        match self.object_type() {
-            _ if self.level().0 > 0 => Protection::IndirectMac,
-            Ok(ObjectType::OBJSET) => Protection::Objset,
-            Ok(kind) if kind.is_encrypted() => Protection::Encrypted,
-            _ => Protection::Authenticated,
-        }
+        Protection::in_encrypted_objset(self.object_type().ok(), self.level())
     }
 
     /// Salt, IV and MAC as byte strings (spec 02, section 2.9).

@@ -13,6 +13,7 @@
 
 mod accounts;
 pub mod crash;
+mod encrypted;
 mod error;
 mod files;
 mod fill;
@@ -25,6 +26,7 @@ mod view;
 mod walk;
 
 pub use accounts::wrong_accounts;
+pub use encrypted::Encrypted;
 pub use error::ProofError;
 pub use files::Files;
 pub use fill::{Changes, change, fill};

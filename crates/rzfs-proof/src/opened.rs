@@ -5,11 +5,11 @@ use crate::{ProofError, Shape};
 use rzfs_blockdev::{Access, BlockDevice, OpenOptions};
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_dsl::Pool;
-use rzfs_dsl::dataset::{Dataset, DatasetKind};
+use rzfs_dsl::dataset::{Dataset, DatasetKind, KeyStatus};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, HostIdentity, ImportOptions};
 use rzfs_dsl::live::{
-    AddedVdevs, Environment, HeadBudget, LiveOptions as PoolOptions, LivePool, NewDataset, NewPool,
-    SectorSizes, SystemEnvironment,
+    AddedVdevs, Environment, HeadBudget, LiveOptions as PoolOptions, LivePool, NewDataset,
+    NewEncryption, NewPool, SectorSizes, SystemEnvironment,
 };
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::nvlist::NvList;
@@ -54,6 +54,9 @@ pub struct Settings {
     pub clock: Arc<dyn WallClock>,
     /// What bounds the files.
     pub bounds: Bounds,
+    /// Keys of encrypted datasets: each is tried with all that lack one. The first is that of new
+    /// ones.
+    pub keys: Vec<Vec<u8>>,
 }
 
 impl Default for Settings {
@@ -64,6 +67,7 @@ impl Default for Settings {
             environment: Arc::new(SystemEnvironment::new(host)),
             clock: Arc::new(SystemClock),
             bounds: Bounds::Devices,
+            keys: Vec::new(),
         }
     }
 }
@@ -73,7 +77,8 @@ impl Default for Settings {
 pub struct OpenPool {
     /// The pool.
     pub pool: LivePool,
-    /// Its file systems by name, but those whose version is too old for changes.
+    /// Its file systems by name, but those whose version is too old for changes and those whose
+    /// key is not known.
     pub file_systems: BTreeMap<String, Arc<LiveFileSystem>>,
     settings: Settings,
 }
@@ -151,11 +156,13 @@ impl OpenPool {
             vdevs,
             properties: vec![("ashift".to_owned(), shape.ashift.into())],
             root_properties: Vec::new(),
+            encryption: shape.encrypted.root(settings)?,
             root: &NewFileSystem::new(CREATION, environment.random()),
             command: (format!("zpool create {} {}", shape.name, shape.vdevs), 0),
         };
         let pool = LivePool::create(new_pool, Arc::clone(environment), &settings.pool)?;
-        let open = Self::of_pool(pool, settings)?;
+        let mut open = Self::of_pool(pool, settings)?;
+        shape.encrypted.fill(&mut open, settings)?;
         shape.habit.prepare(&open)?;
         Ok(open)
     }
@@ -179,7 +186,8 @@ impl OpenPool {
         let root = pool.dataset_tree()?.root()?;
         let mut this = Self { pool, file_systems: BTreeMap::new(), settings: settings.clone() };
         for dataset in root.descendants()? {
-            if dataset.kind()? == DatasetKind::FileSystem {
+            let has_key = dataset.key_status()? != KeyStatus::Unavailable;
+            if has_key && dataset.kind()? == DatasetKind::FileSystem {
                 this.open_file_system(&dataset)?;
             }
         }
@@ -212,9 +220,19 @@ impl OpenPool {
     /// # Errors
     /// As [`LivePool::create_dataset`].
     pub fn create_file_system(&mut self, name: &str) -> Result<(), ProofError> {
+        self.create_encrypted(name, NewEncryption::default())
+    }
+
+    /// Makes a file system that is encrypted in this way.
+    pub(crate) fn create_encrypted(
+        &mut self,
+        name: &str,
+        encryption: NewEncryption,
+    ) -> Result<(), ProofError> {
         let seed = self.settings.environment.random();
         let contents = Arc::new(NewFileSystem::new(CREATION, seed));
-        self.pool.create_dataset(name, NewDataset { contents, properties: Vec::new() })?;
+        self.pool
+            .create_dataset(name, NewDataset::new(contents, Vec::new()).encrypted(encryption))?;
         let dataset = self.pool.dataset_tree()?.open(name)?;
         self.open_file_system(&dataset)
     }
@@ -358,7 +376,23 @@ fn import(
         arc_max: settings.pool.arc_max,
         ..ImportOptions::default()
     };
-    Ok(Pool::import(found, &options)?)
+    let pool = Pool::import(found, &options)?;
+    load_keys(&pool, &settings.keys)?;
+    Ok(pool)
+}
+
+/// Loads the keys that fit.
+fn load_keys(pool: &Pool, keys: &[Vec<u8>]) -> Result<(), ProofError> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    for dataset in pool.datasets().root()?.descendants()? {
+        if dataset.key_status()? == KeyStatus::Unavailable {
+            // Most keys do not fit.
+            let _ = keys.iter().find(|key| dataset.load_key(key).is_ok());
+        }
+    }
+    Ok(())
 }
 
 /// Opens a pool for reading.

@@ -1,6 +1,6 @@
 //! Shapes of pools that are put to the proof.
 
-use crate::Habit;
+use crate::{Encrypted, Habit};
 use rzfs_format::features::{Feature, Release};
 
 /// Which features a new pool has.
@@ -47,6 +47,8 @@ pub struct Shape {
     pub habit: Habit,
     /// Bytes of each device.
     pub device_size: u64,
+    /// Which file systems are encrypted.
+    pub encrypted: Encrypted,
 }
 
 /// Room for what all turns leave in snapshots: a pool that is nearly full waits for a txg at every
@@ -55,11 +57,13 @@ const DEVICE_SIZE: u64 = 320 << 20;
 
 const fn shape(name: &'static str, vdevs: &'static str, ashift: u64) -> Shape {
     let (features, habit) = (FeatureSet::Default, Habit::Plain);
-    Shape { name, vdevs, ashift, features, habit, device_size: DEVICE_SIZE }
+    let (device_size, encrypted) = (DEVICE_SIZE, Encrypted::Nothing);
+    Shape { name, vdevs, ashift, features, habit, device_size, encrypted }
 }
 
-/// Every layout of vdevs, every ashift, pools without features, shared blocks, and quotas.
-pub const SHAPES: [Shape; 16] = [
+/// Every layout of vdevs, every ashift, pools without features, shared blocks, quotas, and
+/// encrypted ones.
+pub const SHAPES: [Shape; 18] = [
     shape("single", "A", 12),
     shape("single9", "A", 9),
     shape("stripe", "A B C", 12),
@@ -80,6 +84,12 @@ pub const SHAPES: [Shape; 16] = [
         ..shape("sharing-legacy", "raidz1 A B C", 12)
     },
     Shape { habit: Habit::Limits, ..shape("limits", "A", 12) },
+    Shape {
+        device_size: 2 * DEVICE_SIZE,
+        encrypted: Encrypted::Suites,
+        ..shape("encrypted", "A", 12)
+    },
+    Shape { encrypted: Encrypted::Everything, ..shape("encrypted-rz1", "raidz1 A B C log D", 9) },
 ];
 
 impl Shape {

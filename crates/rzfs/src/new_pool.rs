@@ -22,7 +22,7 @@ use crate::setting::{DefaultFeatures, NewDatasetProperties, NewPoolProperties, S
 use crate::vdev_request::{VdevRequest, VdevRequestError};
 use crate::writable::PoolLock;
 use rzfs_dsl::import::HostIdentity;
-use rzfs_dsl::live::{self, Environment, LiveOptions, LivePool, SystemEnvironment};
+use rzfs_dsl::live::{self, Environment, LiveOptions, LivePool, NewEncryption, SystemEnvironment};
 use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::features::Feature;
@@ -251,6 +251,7 @@ impl PlannedPool {
             auxiliary: auxiliary(&new),
             properties: std::mem::take(&mut self.properties.stored),
             root_properties: stored.map(|one| (one.name.clone(), one.value.clone())).collect(),
+            encryption: NewEncryption::default(),
             root: &contents,
             command: (self.command(), owner.uid.into()),
         };

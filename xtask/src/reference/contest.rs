@@ -21,6 +21,9 @@ const FILLED: usize = 6;
 /// Shapes of which the kernel gets a copy too that was taken while rzfs had the pool.
 const COPIED: [&str; 4] = ["single9", "two-sided", "rz2", "nologs"];
 
+/// The passphrase of encrypted file systems: what golden pools have, too.
+const PASSPHRASE: &[u8] = b"correct horse battery\n";
+
 /// Where a contest stands.
 #[derive(Debug, Clone)]
 enum Stage {
@@ -64,7 +67,12 @@ impl Contest {
     ) -> Result<Self, Failure> {
         let directory = directory.join("pools").join(name);
         let images = directory.join("images");
-        fs::create_dir_all(&images).map_err(Failure::file(&images))?;
+        let keys = directory.join("keys");
+        for directory in [&images, &keys] {
+            fs::create_dir_all(directory).map_err(Failure::file(directory))?;
+        }
+        let passphrase = keys.join("passphrase");
+        fs::write(&passphrase, PASSPHRASE).map_err(Failure::file(&passphrase))?;
         Ok(Self {
             name: name.to_owned(),
             files: PoolFiles::new(&images, pool),
@@ -95,9 +103,28 @@ impl Contest {
         for image in pool.images().map_err(Failure::file(pool.dir()))? {
             copy_image(&image, this.files.dir())?;
         }
+        for name in ["raw.key", "hex.key"] {
+            if let Ok(key) = pool.text(name) {
+                let path = this.keys().join(name);
+                fs::write(&path, key).map_err(Failure::file(&path))?;
+            }
+        }
         let manifest = pool.manifest().map_err(Failure::file(pool.dir()))?;
         let seen = manifest.datasets().map(|(name, files)| (name.to_owned(), files.clone()));
         Ok(Self { seen: seen.collect(), ..this })
+    }
+
+    /// The directory with the keys of encrypted file systems, which the kernel gets, too.
+    fn keys(&self) -> PathBuf {
+        self.directory.join("keys")
+    }
+
+    fn settings(&self) -> Settings {
+        let files = fs::read_dir(self.keys()).into_iter().flatten().flatten();
+        let others = files.filter(|file| file.file_name() != "passphrase");
+        let others = others.filter_map(|file| fs::read(file.path()).ok());
+        let keys = std::iter::once(PASSPHRASE.to_vec()).chain(others).collect();
+        Settings { keys, ..Settings::default() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -167,7 +194,7 @@ impl Contest {
     }
 
     fn play(&mut self, round: u32) -> Result<Option<Self>, ProofError> {
-        let settings = Settings::default();
+        let settings = self.settings();
         let seed = self.seed + u64::from(round);
         let is_copied = matches!(self.stage, Stage::New(shape) if COPIED.contains(&shape.name));
         let pool = match &self.stage {
@@ -340,7 +367,8 @@ impl Contest {
         if !self.is_playing() {
             return;
         }
-        if let Err(error) = self.compare_all("in the end", &Settings::default()) {
+        let settings = self.settings();
+        if let Err(error) = self.compare_all("in the end", &settings) {
             self.lose(format!("in the end: {error}"));
             return;
         }

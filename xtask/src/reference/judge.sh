@@ -82,10 +82,22 @@ change() { # change POOL ROUND: files, a new file system, snapshots, and changes
   zpool sync "$1"
 }
 
+unlock() { # unlock NAME POOL: loads the keys of encrypted file systems, and mounts these
+  local root key
+  zfs list -H -o name,encryptionroot,keystatus -t filesystem,volume -r "$2" | while IFS="$(printf '\t')" read -r name root status; do
+    [ "$name" = "$root" ] && [ "$status" = unavailable ] || continue
+    for key in "$pools/$1"/keys/*; do
+      zfs load-key -L "file://$key" "$root" 2>/dev/null && break
+    done
+  done
+  zfs mount -a
+}
+
 judge() { # judge NAME POOL ROUND
   local out=/out/$1
   zpool import -f -d "$pools/$1/images" "$2" >"$out/import" 2>&1 || { echo "$1: not imported: $(head -3 "$out/import")"; return; }
   zfs get -Hp -o property,value "$(cat "$pools/$1/limits")" "$2" >"$out/limits"
+  unlock "$1" "$2" >>"$out/import" 2>&1
   manifests "$2" >"$out/before"
   zpool scrub -w "$2" >"$out/scrub" 2>&1
   zpool status -v "$2" >"$out/status" 2>&1

@@ -2,6 +2,7 @@
 
 use super::aead::Aead;
 use super::layout::{LOG_MAC, Layout};
+use super::nonce::{self, Nonces};
 use super::{CryptoError, CryptoVersion, MAC_SIZE, WrappingKey};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use hkdf::Hkdf;
@@ -71,6 +72,7 @@ pub struct DatasetKey {
     /// The lock protects the block keys kept; it is held for a look-up or an insertion, never
     /// while a block is processed.
     block_keys: RwLock<BlockKeys>,
+    nonces: Nonces,
 }
 
 /// Block keys by salt; the oldest makes room.
@@ -133,6 +135,16 @@ impl DatasetKey {
         key
     }
 
+    /// New keys that nobody can guess.
+    ///
+    /// # Errors
+    /// [`CryptoError::NoRandomNumbers`].
+    pub fn generate(suite: EncryptionSuite) -> Result<Self, CryptoError> {
+        let master = Zeroizing::new(nonce::random()?);
+        let hmac = Zeroizing::new(nonce::random()?);
+        Ok(Self::from_random(suite, &master, &hmac))
+    }
+
     fn empty(suite: EncryptionSuite, version: CryptoVersion) -> Self {
         Self {
             suite,
@@ -140,10 +152,24 @@ impl DatasetKey {
             master: Zeroizing::new([0; MASTER_SIZE]),
             hmac: Zeroizing::new([0; HMAC_SIZE]),
             block_keys: RwLock::default(),
+            nonces: Nonces::default(),
         }
     }
 
     /// The keys as they are stored, wrapped under a new random IV.
+    ///
+    /// # Errors
+    /// [`CryptoError::NoRandomNumbers`].
+    pub fn wrap_anew(
+        &self,
+        wrapping: &WrappingKey,
+        guid: Guid,
+    ) -> Result<WrappedKeys, CryptoError> {
+        self.wrap(wrapping, guid, nonce::random()?)
+    }
+
+    /// The keys as they are stored, wrapped under an IV that was not used with this wrapping key
+    /// before.
     ///
     /// # Errors
     /// Never in practice: the message has at most 96 bytes.
@@ -256,6 +282,24 @@ impl DatasetKey {
             place.copy_from_slice(&mac);
         }
         Ok(mac)
+    }
+
+    /// Salt and IV of a block that is written now: the IV is random and the salt is changed after
+    /// many blocks, so that no pair comes twice.
+    ///
+    /// # Errors
+    /// [`CryptoError::NoRandomNumbers`].
+    pub fn next_salt_and_iv(&self) -> Result<([u8; 8], [u8; 12]), CryptoError> {
+        self.nonces.next()
+    }
+
+    /// Whether the same keys encrypt the blocks of both, so that they can have blocks in common.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.suite == other.suite
+            && self.version == other.version
+            && verify_slices_are_equal(self.master.as_slice(), other.master.as_slice()).is_ok()
+            && verify_slices_are_equal(self.hmac.as_slice(), other.hmac.as_slice()).is_ok()
     }
 
     /// Salt and IV of a block that may be deduplicated: equal blocks get equal ones.

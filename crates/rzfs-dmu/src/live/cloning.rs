@@ -108,7 +108,7 @@ impl LiveObject {
     ) -> Result<Block, DmuError> {
         let (objset, object) = (self.objset().id(), self.id());
         let bookmark = Bookmark { objset, object, level: Level::DATA, block };
-        let request = BlockRequest { pointer, bookmark, key: None };
+        let request = BlockRequest { pointer, bookmark, key: self.objset().key() };
         let block = self.objset().pipeline().read(request);
         block.map_err(|source| DmuError::Block { bookmark, source })
     }

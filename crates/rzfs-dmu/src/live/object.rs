@@ -252,7 +252,7 @@ impl LiveObject {
 
     pub(super) fn tree<'a>(&'a self, dnode: &'a Dnode) -> Tree<'a> {
         let (pipeline, objset) = (self.objset.pipeline(), self.objset.id());
-        Tree { pipeline, key: None, objset, object: self.core.id, dnode }
+        Tree { pipeline, key: self.objset.key(), objset, object: self.core.id, dnode }
     }
 
     /// Reads a data block as it is now; holes and blocks beyond the end are zeros.

@@ -7,9 +7,10 @@ use super::transaction::Transaction;
 use super::version::{Shape, Version};
 use crate::{BlockPipeline, DmuError, Objset};
 use parking_lot::{Mutex, RwLock};
+use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::Dnode;
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
-use rzfs_format::{BlockId, BlockPointer, ByteOrder, ObjectId, ObjsetId, Txg};
+use rzfs_format::{BlockId, ByteOrder, ObjectId, ObjsetId, Txg};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
@@ -31,6 +32,7 @@ pub struct LiveObjset {
 pub(super) struct Inner {
     pipeline: Arc<BlockPipeline>,
     id: ObjsetId,
+    key: Option<Arc<DatasetKey>>,
     /// What is on disk.
     pub(super) synced: RwLock<Objset>,
     objects: Mutex<HashMap<ObjectId, Weak<ObjectCore>>>,
@@ -48,6 +50,7 @@ impl LiveObjset {
             inner: Arc::new(Inner {
                 pipeline,
                 id,
+                key: synced.shared_key().cloned(),
                 synced: RwLock::new(synced),
                 objects: Mutex::default(),
                 dirty: Default::default(),
@@ -57,13 +60,14 @@ impl LiveObjset {
         }
     }
 
-    /// A new set without objects; nothing of it is on disk before it is synced.
+    /// A new set without objects; nothing of it is on disk before it is synced. With a key it is
+    /// encrypted.
     #[must_use]
     pub fn create(
         pipeline: &Arc<BlockPipeline>,
         id: ObjsetId,
-        objset_type: ObjsetType,
-        flags: u64,
+        (objset_type, flags): (ObjsetType, u64),
+        key: Option<Arc<DatasetKey>>,
     ) -> Self {
         let block = ObjsetBlock {
             meta_dnode: None,
@@ -75,7 +79,7 @@ impl LiveObjset {
             accounting: [None, None, None],
             order: ByteOrder::NATIVE,
         };
-        Self::open(Objset::of_block(pipeline, id, BlockPointer::HOLE, block))
+        Self::open(Objset::unwritten(pipeline, id, block, key))
     }
 
     /// Its number.
@@ -88,6 +92,19 @@ impl LiveObjset {
     #[must_use]
     pub fn pipeline(&self) -> &Arc<BlockPipeline> {
         &self.inner.pipeline
+    }
+
+    /// The key of its blocks, if it is encrypted and the key was loaded when it was opened.
+    #[must_use]
+    pub fn key(&self) -> Option<&Arc<DatasetKey>> {
+        self.inner.key.as_ref()
+    }
+
+    /// Whether it is encrypted and was opened without the key: nothing of it can be changed but
+    /// the header of its intent log.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.synced().is_locked()
     }
 
     /// The set as it is on disk.

@@ -14,7 +14,7 @@ use super::object::LiveObject;
 use super::version::Version;
 use crate::txg::OpenTx;
 use crate::write::{
-    BlockWriter, Change, ObjsetPolicy, Part, WriteContext, WriteRequest, WriteStream,
+    BlockWriter, Change, ObjsetPolicy, Part, Sealing, WriteContext, WriteRequest, WriteStream,
 };
 use bytes::Bytes;
 use rzfs_format::units::Bookmark;
@@ -166,7 +166,7 @@ enum Outcome {
     Failed,
 }
 
-/// Writes blocks of the transaction's txg to where they will stay, and waits for the devices but
+/// Writes blocks of one set and of the transaction's txg to where they will stay, and waits for the devices but
 /// not for their caches. Answers for each where it is; `None` if it has no place: it belongs to
 /// another txg, is stored in its pointer, there is no space, or a device has failed.
 ///
@@ -178,6 +178,9 @@ pub fn place_blocks(
     blocks: &[DirtyBlock],
 ) -> Vec<Option<BlockPointer>> {
     let mut places: Vec<Option<BlockPointer>> = vec![None; blocks.len()];
+    let key = blocks.first().and_then(|block| block.object.objset().key());
+    let policy = ObjsetPolicy { is_encrypted: key.is_some(), ..policy };
+    let sealing = key.map_or(Sealing::Plain, |key| Sealing::Key(key));
     let (mut requests, mut targets) = (Vec::new(), Vec::new());
     for (block, place) in blocks.iter().zip(&mut places) {
         match block.placed {
@@ -190,7 +193,7 @@ pub fn place_blocks(
             None => {}
         }
     }
-    let context = WriteContext { txg: tx.txg(), pass: 1, stream: &stream };
+    let context = WriteContext { txg: tx.txg(), pass: 1, stream: &stream, sealing };
     let changes = writer.write_each(context, &requests);
     let outcome = if stream.finish().is_empty() { Outcome::Written } else { Outcome::Failed };
     for ((block, place), change) in targets.into_iter().zip(changes) {

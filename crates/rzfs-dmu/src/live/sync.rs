@@ -10,14 +10,14 @@ use crate::sync::{
     BlockAccounting, DirtyTree, LeafBlock, SyncContext, SyncError, empty_dnode, kill_object,
     sync_trees,
 };
-use crate::write::{Change, ObjsetPolicy, Part, WriteRequest, is_zeros};
+use crate::write::{Change, ObjsetPolicy, Part, Sealing, WriteContext, WriteRequest, is_zeros};
 use crate::{DmuError, Objset};
 use bytes::Bytes;
 use rzfs_format::dnode::{self, Dnode, DnodeFlags, SLOT_SIZE, SLOTS_PER_BLOCK};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetBlock;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, ByteOrder, FormatError, Level, ObjectId, Txg};
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, FormatError, Level, ObjectId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -48,6 +48,38 @@ pub trait SpaceOwner: BlockAccounting {
 pub struct SyncedObjset {
     /// The pointer to its new root block.
     pub root: BlockPointer,
+}
+
+/// How a set is synced.
+#[derive(Clone, Copy)]
+struct How<'a> {
+    tx: &'a SyncTx<'a>,
+    policy: ObjsetPolicy,
+    /// What is on disk.
+    synced: &'a Objset,
+    sealing: Sealing<'a>,
+}
+
+impl<'a> How<'a> {
+    const fn write_context(self) -> WriteContext<'a> {
+        self.tx.write_context(self.sealing)
+    }
+
+    const fn context<'b>(self, accounting: &'b mut dyn SpaceOwner) -> SyncContext<'b>
+    where
+        'a: 'b,
+    {
+        let (writer, write) = (self.tx.writer(), self.write_context());
+        SyncContext { writer, write, policy: self.policy, accounting }
+    }
+}
+
+fn sealing_of(set: &Objset) -> Sealing<'_> {
+    match set.key() {
+        Some(key) => Sealing::Key(key),
+        None if set.is_locked() => Sealing::Locked,
+        None => Sealing::Plain,
+    }
 }
 
 /// An object with what is synced of it.
@@ -86,10 +118,14 @@ impl LiveObjset {
             return Ok(None);
         }
         let synced = self.synced();
-        let mut works = self.write_objects(tx, policy, owner, dirty)?;
+        let sealing = sealing_of(&synced);
+        let is_encrypted = !matches!(sealing, Sealing::Plain);
+        let how =
+            How { tx, policy: ObjsetPolicy { is_encrypted, ..policy }, synced: &synced, sealing };
+        let mut works = self.write_objects(how, owner, dirty)?;
         owner.write_accounting(self, tx)?;
         let special = std::mem::take(&mut *self.dirty(tx.txg()).lock());
-        works.extend(self.write_objects(tx, policy, owner, special)?);
+        works.extend(self.write_objects(how, owner, special)?);
 
         let mut block = synced.block().clone();
         block.order = ByteOrder::NATIVE;
@@ -97,9 +133,11 @@ impl LiveObjset {
             Some(header) => header.encode(ByteOrder::NATIVE),
             None => synced.log_header()?.encode(ByteOrder::NATIVE),
         };
-        self.write_dnodes(tx, policy, owner, &synced, &works, &mut block)?;
-        let root = self.write_root(tx, policy, owner, &synced, &block)?;
-        *self.inner.synced.write() = Objset::of_block(self.pipeline(), self.id(), root, block);
+        if !works.is_empty() {
+            self.write_dnodes(how, owner, &works, &mut block)?;
+        }
+        let root = self.write_root(how, owner, &mut block)?;
+        *self.inner.synced.write() = synced.rewritten(root, block);
         if let Some(header) = &header {
             self.inner.headers.settle(tx.txg(), header);
         }
@@ -110,28 +148,22 @@ impl LiveObjset {
     /// Writes the blocks of objects; then their new dnodes are known.
     fn write_objects(
         &self,
-        tx: &SyncTx<'_>,
-        policy: ObjsetPolicy,
+        how: How<'_>,
         owner: &mut dyn SpaceOwner,
         dirty: DirtyObjects,
     ) -> Result<Vec<Work>, SyncError> {
         let flags = owner.dnode_flags();
-        let works = dirty.into_values().filter_map(|core| self.work(core, tx.txg(), flags));
+        let works = dirty.into_values().filter_map(|core| work(how, core, flags));
         let mut works: Vec<Work> = works.collect();
-        let mut context = SyncContext {
-            writer: tx.writer(),
-            write: tx.write_context(),
-            policy,
-            accounting: owner,
-        };
+        let mut context = how.context(owner);
         let mut trees = Vec::with_capacity(works.len());
         for work in &mut works {
             trees.extend(work.tree.take());
             if let (None, Some(old)) =
                 (trees.last().filter(|tree| tree.object == work.core.id), &work.old)
             {
-                let mut tree =
-                    DirtyTree::new(self.id(), work.core.id, (**old).clone(), (**old).clone());
+                let (before, after) = ((**old).clone(), (**old).clone());
+                let mut tree = DirtyTree::new(how.synced, work.core.id, before, after);
                 kill_object(&mut context, &mut tree)?;
             }
         }
@@ -154,48 +186,11 @@ impl LiveObjset {
         Ok(works)
     }
 
-    /// What there is to do for an object; `None` if it is not dirty in this txg.
-    fn work(&self, core: Arc<ObjectCore>, txg: Txg, flags: DnodeFlags) -> Option<Work> {
-        let state = core.state.read();
-        let version = state.versions.front().filter(|version| version.txg == txg)?;
-        let old = state.synced.clone();
-        let shape = &version.shape;
-        let is_alive = version.existence == Existence::Alive;
-        let tree = is_alive.then(|| {
-            let mut new = shape.dnode(old.as_deref());
-            // The accounts are in no account.
-            let accounted = if ObjectId::ACCOUNTING.contains(&core.id) { 0 } else { flags.0 };
-            new.flags = DnodeFlags(new.flags.0 | accounted | DnodeFlags::USED_BYTES);
-            new.order = ByteOrder::NATIVE;
-            let on_disk = old.as_deref().cloned().unwrap_or_else(|| empty_dnode(&new));
-            let mut tree = DirtyTree::new(self.id(), core.id, on_disk, new);
-            let leaf = |(block, buffer): (&u64, &DirtyBuffer)| {
-                let placed = version.placements.of(*block, buffer);
-                (*block, LeafBlock { data: buffer.bytes(), fill: 1, placed })
-            };
-            tree.blocks = version.blocks.iter().map(leaf).collect();
-            tree.clones.clone_from(&version.clones);
-            tree.freed = version.freed.iter().collect();
-            tree
-        });
-        let spill = match &version.spill {
-            SpillChange::Kept => SpillWork::Kept,
-            SpillChange::Written(buffer) => SpillWork::Written(buffer.bytes()),
-            SpillChange::Removed => SpillWork::Removed,
-        };
-        let unused = Placements::unused(version);
-        let (slots, dirtied) = (shape.slots, version.dirtied);
-        drop(state);
-        Some(Work { core, old, tree, spill, slots, dirtied, unused })
-    }
-
     /// Writes the blocks of dnodes, and the dnodes that are in the root block into `block`.
     fn write_dnodes(
         &self,
-        tx: &SyncTx<'_>,
-        policy: ObjsetPolicy,
+        how: How<'_>,
         owner: &mut dyn SpaceOwner,
-        synced: &Objset,
         works: &[Work],
         block: &mut ObjsetBlock,
     ) -> Result<(), SyncError> {
@@ -212,21 +207,16 @@ impl LiveObjset {
                 }
             }
         }
-        let meta = block.meta_dnode.clone().unwrap_or_else(|| new_meta_dnode(synced));
+        let meta = block.meta_dnode.clone().unwrap_or_else(|| new_meta_dnode(how.synced));
         let mut new = meta.clone();
         let last = by_block.keys().next_back().copied().unwrap_or_default();
         new.max_block_id = new.max_block_id.max(BlockId(last));
         new.flags = DnodeFlags(new.flags.0 | DnodeFlags::USED_BYTES);
-        let mut tree = DirtyTree::new(self.id(), ObjectId::META_DNODE, meta, new);
+        let mut tree = DirtyTree::new(how.synced, ObjectId::META_DNODE, meta, new);
         for (number, works) in by_block {
-            tree.blocks.insert(number, self.dnode_block(synced, number, &works)?);
+            tree.blocks.insert(number, self.dnode_block(how.synced, number, &works)?);
         }
-        let mut context = SyncContext {
-            writer: tx.writer(),
-            write: tx.write_context(),
-            policy,
-            accounting: owner,
-        };
+        let mut context = how.context(owner);
         sync_trees(&mut context, std::slice::from_mut(&mut tree))?;
         block.meta_dnode = Some(tree.new);
         Ok(())
@@ -267,25 +257,31 @@ impl LiveObjset {
         Ok(LeafBlock { data: bytes.into(), fill, placed: None })
     }
 
+    /// Writes the root block, with its MACs if the set is encrypted.
     fn write_root(
         &self,
-        tx: &SyncTx<'_>,
-        policy: ObjsetPolicy,
+        how: How<'_>,
         owner: &mut dyn SpaceOwner,
-        synced: &Objset,
-        block: &ObjsetBlock,
+        block: &mut ObjsetBlock,
     ) -> Result<BlockPointer, SyncError> {
-        let old = *synced.root();
+        let bookmark = Bookmark::root(self.id());
+        let old = *how.synced.root();
         let size = if old.is_hole() { OBJSET_BLOCK_SIZE } else { old.logical_size() as usize };
+        if let Sealing::Key(key) = how.sealing {
+            let bytes = block.encode(size, ByteOrder::NATIVE);
+            let macs = key.objset_macs(&bytes, ByteOrder::NATIVE);
+            let macs = macs.map_err(|source| DmuError::Corrupt { bookmark, source })?;
+            (block.portable_mac, block.local_mac) = (macs.portable, macs.local);
+        }
         let pointers = block.meta_dnode.iter().flat_map(|meta| &meta.pointers);
         let request = WriteRequest {
             data: block.encode(size, ByteOrder::NATIVE).into(),
-            policy: policy.block(ObjectType::OBJSET, Level::DATA, Part::Contents),
+            policy: how.policy.block(ObjectType::OBJSET, Level::DATA, Part::Contents),
             old,
-            bookmark: Bookmark::root(self.id()),
+            bookmark,
             fill: pointers.map(BlockPointer::fill).fold(0, u64::saturating_add),
         };
-        let change = tx.writer().write(tx.write_context(), &[request])?.pop();
+        let change = how.tx.writer().write(how.write_context(), &[request])?.pop();
         Ok(match change.unwrap_or(Change::Unchanged) {
             Change::Unchanged => old,
             Change::Rewritten(root) => root,
@@ -316,6 +312,41 @@ impl LiveObjset {
         }
         tx.context().remove_dirty(written);
     }
+}
+
+/// What there is to do for an object; `None` if it is not dirty in this txg.
+fn work(how: How<'_>, core: Arc<ObjectCore>, flags: DnodeFlags) -> Option<Work> {
+    let state = core.state.read();
+    let version = state.versions.front().filter(|version| version.txg == how.tx.txg())?;
+    let old = state.synced.clone();
+    let shape = &version.shape;
+    let is_alive = version.existence == Existence::Alive;
+    let tree = is_alive.then(|| {
+        let mut new = shape.dnode(old.as_deref());
+        // The accounts are in no account.
+        let accounted = if ObjectId::ACCOUNTING.contains(&core.id) { 0 } else { flags.0 };
+        new.flags = DnodeFlags(new.flags.0 | accounted | DnodeFlags::USED_BYTES);
+        new.order = ByteOrder::NATIVE;
+        let on_disk = old.as_deref().cloned().unwrap_or_else(|| empty_dnode(&new));
+        let mut tree = DirtyTree::new(how.synced, core.id, on_disk, new);
+        let leaf = |(block, buffer): (&u64, &DirtyBuffer)| {
+            let placed = version.placements.of(*block, buffer);
+            (*block, LeafBlock { data: buffer.bytes(), fill: 1, placed })
+        };
+        tree.blocks = version.blocks.iter().map(leaf).collect();
+        tree.clones.clone_from(&version.clones);
+        tree.freed = version.freed.iter().collect();
+        tree
+    });
+    let spill = match &version.spill {
+        SpillChange::Kept => SpillWork::Kept,
+        SpillChange::Written(buffer) => SpillWork::Written(buffer.bytes()),
+        SpillChange::Removed => SpillWork::Removed,
+    };
+    let unused = Placements::unused(version);
+    let (slots, dirtied) = (shape.slots, version.dirtied);
+    drop(state);
+    Some(Work { core, old, tree, spill, slots, dirtied, unused })
 }
 
 /// Writes and frees spill blocks.

@@ -1,7 +1,7 @@
 //! In which context objects are changed.
 
 use crate::txg::{OpenTx, QuiescedTxg};
-use crate::write::{BlockWriter, WriteContext, WriteStream};
+use crate::write::{BlockWriter, Sealing, WriteContext, WriteStream};
 use rzfs_format::Txg;
 
 /// The right to change objects in one txg: a transaction of the open group, or the syncing one.
@@ -81,10 +81,13 @@ impl<'a> SyncTx<'a> {
         self.writer
     }
 
-    /// When blocks are written, and through which stream.
+    /// When blocks of a set are written, through which stream and how protected.
     #[must_use]
-    pub const fn write_context(&self) -> WriteContext<'a> {
-        WriteContext { txg: self.txg.txg(), pass: self.pass, stream: self.stream }
+    pub(super) const fn write_context<'b>(&self, sealing: Sealing<'b>) -> WriteContext<'b>
+    where
+        'a: 'b,
+    {
+        WriteContext { txg: self.txg.txg(), pass: self.pass, stream: self.stream, sealing }
     }
 }
 

@@ -3,14 +3,16 @@
 use super::SyncContext;
 use crate::tree::{Seek, Tree};
 use crate::write::{BlockPolicy, Change, Part};
-use crate::{BlockPipeline, DmuError};
+use crate::{BlockPipeline, DmuError, Objset};
 use bytes::Bytes;
+use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::{Bookmark, SECTOR_SHIFT};
 use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level, ObjectId, ObjsetId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A data block to write.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub(crate) struct LeafBlock {
 #[derive(Debug)]
 pub(crate) struct DirtyTree {
     pub(crate) objset: ObjsetId,
+    /// The key of the set, if it has one.
+    key: Option<Arc<DatasetKey>>,
     pub(crate) object: ObjectId,
     /// What is on disk; without any pointer if nothing is.
     pub(crate) old: Dnode,
@@ -54,7 +58,7 @@ pub(super) struct Group {
 
 impl DirtyTree {
     /// A tree whose `new` has the levels that its last block needs.
-    pub(crate) fn new(objset: ObjsetId, object: ObjectId, old: Dnode, mut new: Dnode) -> Self {
+    pub(crate) fn new(set: &Objset, object: ObjectId, old: Dnode, mut new: Dnode) -> Self {
         new.levels = old.levels;
         while new.capacity_blocks() <= new.max_block_id.0 {
             new.levels += 1;
@@ -62,7 +66,8 @@ impl DirtyTree {
         new.pointers.clone_from(&old.pointers);
         new.used = old.used;
         Self {
-            objset,
+            objset: set.id(),
+            key: set.shared_key().cloned(),
             object,
             old,
             new,
@@ -88,7 +93,8 @@ impl DirtyTree {
     }
 
     pub(super) fn on_disk<'a>(&'a self, pipeline: &'a BlockPipeline) -> Tree<'a> {
-        Tree { pipeline, key: None, objset: self.objset, object: self.object, dnode: &self.old }
+        let key = self.key.as_ref();
+        Tree { pipeline, key, objset: self.objset, object: self.object, dnode: &self.old }
     }
 
     /// Whether there is anything below the dnode on disk.

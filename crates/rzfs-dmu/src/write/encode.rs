@@ -1,10 +1,12 @@
 //! From a block's contents to what is stored of it (spec 02, sections 5.3 and 6).
 
 use super::policy::BlockPolicy;
+use super::sealing::{Seal, Sealing};
 use bytes::Bytes;
 use rzfs_blockdev::IoBuffer;
 use rzfs_codec::checksum::{Salt, checksum};
 use rzfs_codec::compress::compress;
+use rzfs_codec::crypto::CryptoError;
 use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
@@ -51,6 +53,19 @@ pub(super) struct Stored {
     pub(super) data: Bytes,
     pub(super) compression: CompressionFunction,
     pub(super) checksum: ChecksumValue,
+    /// What the pointer says about its encryption.
+    pub(super) seal: Seal,
+}
+
+/// Why a block has no stored form.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EncodeError {
+    #[error("no memory: {0}")]
+    Memory(#[from] io::Error),
+    #[error(transparent)]
+    Crypto(#[from] CryptoError),
+    #[error("the key is not loaded")]
+    Locked,
 }
 
 thread_local! {
@@ -61,34 +76,46 @@ thread_local! {
 pub(super) fn encode(
     options: &EncodeOptions,
     policy: &BlockPolicy,
+    sealing: Sealing<'_>,
     effort: Effort,
     birth: Txg,
     data: Bytes,
-) -> io::Result<Encoded> {
+) -> Result<Encoded, EncodeError> {
     let function = policy.compression;
     // Tables do not have zeros.
     if policy.dedup.is_some() && function == CompressionFunction::Off && is_zeros(&data) {
         return Ok(Encoded::Hole);
     }
-    if function != CompressionFunction::Off && effort == Effort::Compress {
+    let plain = CompressionFunction::Off;
+    if function != plain && effort == Effort::Compress {
         if is_zeros(&data) {
             return Ok(Encoded::Hole);
         }
+        if function == CompressionFunction::Empty {
+            return Ok(Encoded::Stored(store(options, policy, sealing, (&data, plain, None))?));
+        }
+        let has_own_fill = matches!(policy.object_type, ObjectType::DNODE | ObjectType::OBJSET);
+        let may_embed = options.embedded_data
+            && sealing.is_plain()
+            && policy.level == Level::DATA
+            && !has_own_fill;
+        let embedded = may_embed.then_some(birth);
         let compressed = SCRATCH.with_borrow_mut(|scratch| {
             let room = compressed_limit(options, function, data.len() as u64) as usize;
             scratch.resize(room, 0);
             let len = compress(function, policy.zstd_level, &data, scratch)?;
-            Some(compressed_form(options, policy, birth, &data, scratch.get(..len)?))
+            Some(compressed_form(options, policy, embedded, &data, scratch.get(..len)?))
         });
         match compressed {
             Some(Form::Embedded(pointer)) => return Ok(Encoded::Embedded(pointer)),
             Some(Form::Padded(buffer)) => {
-                return Ok(Encoded::Stored(store(options, policy, function, buffer?.freeze())));
+                let form = (&data, function, Some(buffer?));
+                return Ok(Encoded::Stored(store(options, policy, sealing, form)?));
             }
             Some(Form::TooBig) | None => {}
         }
     }
-    Ok(Encoded::Stored(store(options, policy, CompressionFunction::Off, data)))
+    Ok(Encoded::Stored(store(options, policy, sealing, (&data, plain, None))?))
 }
 
 /// What a compressed block is good for.
@@ -98,16 +125,16 @@ enum Form {
     TooBig,
 }
 
+/// The form of compressed contents, which may be put into a pointer that is born in `embedded`.
 fn compressed_form(
     options: &EncodeOptions,
     policy: &BlockPolicy,
-    birth: Txg,
+    embedded: Option<Txg>,
     data: &Bytes,
     compressed: &[u8],
 ) -> Form {
     let size = data.len() as u64;
-    let has_own_fill = matches!(policy.object_type, ObjectType::DNODE | ObjectType::OBJSET);
-    if options.embedded_data && policy.level == Level::DATA && !has_own_fill {
+    if let Some(birth) = embedded {
         let (kind, function) = (policy.object_type, policy.compression);
         let pointer = BlockPointer::embedded(kind, size, function, compressed, birth);
         if let Some(pointer) = pointer {
@@ -141,14 +168,16 @@ fn rounded_allocation(options: &EncodeOptions, size: u64) -> u64 {
     }
 }
 
+/// The stored form of `contents`, which are compressed as `function` says if there is a buffer.
 fn store(
     options: &EncodeOptions,
     policy: &BlockPolicy,
-    compression: CompressionFunction,
-    data: Bytes,
-) -> Stored {
+    sealing: Sealing<'_>,
+    (contents, compression, compressed): (&Bytes, CompressionFunction, Option<IoBuffer>),
+) -> Result<Stored, EncodeError> {
+    let (data, seal) = sealing.seal(policy, contents, compressed)?;
     let checksum = checksum(policy.checksum, ByteOrder::NATIVE, &data, &options.salt);
-    Stored { data, compression, checksum }
+    Ok(Stored { data, compression, checksum, seal })
 }
 
 /// The checksum of a gang's member.
@@ -187,7 +216,8 @@ mod tests {
         let mos = ObjsetPolicy::mos(CompressionFunction::Lz4);
         let policy = ObjsetPolicy { compression, ..mos };
         let policy = policy.block(ObjectType::PLAIN_FILE_CONTENTS, Level::DATA, Part::Contents);
-        encode(&options(ashift), &policy, Effort::Compress, Txg(4), data.into()).unwrap()
+        let (options, data) = (options(ashift), data.into());
+        encode(&options, &policy, Sealing::Plain, Effort::Compress, Txg(4), data).unwrap()
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct ObjsetPolicy {
     pub special_small_blocks: u64,
     /// Whether data is written only once.
     pub dedup: Option<DedupPolicy>,
+    /// Whether the set is encrypted.
+    pub is_encrypted: bool,
 }
 
 /// The property `dedup`.
@@ -75,6 +77,7 @@ impl ObjsetPolicy {
             redundant_metadata: RedundantMetadata::All,
             special_small_blocks: 0,
             dedup: None,
+            is_encrypted: false,
         }
     }
 
@@ -94,7 +97,8 @@ impl ObjsetPolicy {
     #[must_use]
     pub fn block(&self, object_type: ObjectType, level: Level, part: Part) -> BlockPolicy {
         let metadata = level.0 > 0 || object_type.is_metadata() || part == Part::Spill;
-        let dedup = self.dedup.filter(|_| !metadata);
+        let has_ciphertext = self.is_encrypted && object_type.is_encrypted();
+        let dedup = self.dedup.filter(|_| !metadata && (has_ciphertext || !self.is_encrypted));
         let checksum = match dedup {
             Some(dedup) => dedup.checksum,
             None if metadata && !is_for_metadata(self.checksum) => ChecksumFunction::Fletcher4,
@@ -113,9 +117,20 @@ impl ObjsetPolicy {
             object_type,
             level,
             checksum,
-            compression: if metadata { self.metadata_compression } else { self.compression },
+            compression: match metadata {
+                // Of dnodes and the objset block a part has to be readable without a key.
+                true if self.is_encrypted && level == Level::DATA && is_laid_bare(object_type) => {
+                    CompressionFunction::Empty
+                }
+                true => self.metadata_compression,
+                false => self.compression,
+            },
             zstd_level: self.zstd_level,
-            copies: (self.copies + u8::from(extra)).min(MAX_COPIES),
+            copies: (self.copies + u8::from(extra)).min(match has_ciphertext {
+                // The third address is salt and IV.
+                true => MAX_COPIES - 1,
+                false => MAX_COPIES,
+            }),
             special_small_blocks: if metadata { 0 } else { self.special_small_blocks },
             dedup,
         }
@@ -178,6 +193,11 @@ impl BlockPolicy {
     }
 }
 
+/// Whether encrypted sets have blocks of this type of which a part is readable without a key.
+fn is_laid_bare(object_type: ObjectType) -> bool {
+    matches!(object_type, ObjectType::DNODE | ObjectType::OBJSET)
+}
+
 /// Whether a checksum function is good enough for metadata.
 const fn is_for_metadata(function: ChecksumFunction) -> bool {
     matches!(
@@ -224,6 +244,28 @@ mod tests {
         assert_eq!(copies(RedundantMetadata::None, 1), [1, 1, 1, 1, 1]);
         assert_eq!(copies(RedundantMetadata::All, 2), [2, 3, 3, 3, 3]);
         assert_eq!(copies(RedundantMetadata::All, 3), [3, 3, 3, 3, 3]);
+    }
+
+    #[test]
+    fn encrypted_sets_have_room_for_salt_and_iv() {
+        let mos = ObjsetPolicy::mos(CompressionFunction::Lz4);
+        let dedup =
+            DedupPolicy { checksum: ChecksumFunction::Sha256, sameness: Sameness::Checksum };
+        let policy = ObjsetPolicy { is_encrypted: true, dedup: Some(dedup), ..mos };
+        let of = |object_type, level| policy.block(object_type, Level(level), Part::Contents);
+        let file = of(ObjectType::PLAIN_FILE_CONTENTS, 0);
+        assert_eq!((file.copies, file.dedup), (2, Some(dedup)));
+        assert_eq!(of(ObjectType::PLAIN_FILE_CONTENTS, 1).copies, 2);
+        assert_eq!(
+            (of(ObjectType::MASTER_NODE, 0).copies, of(ObjectType::OBJSET, 0).copies),
+            (3, 3)
+        );
+        let lz4 = CompressionFunction::Lz4;
+        let compressions = [(0, ObjectType::DNODE), (1, ObjectType::DNODE), (0, ObjectType::SA)];
+        assert_eq!(
+            compressions.map(|(level, kind)| of(kind, level).compression),
+            [CompressionFunction::Empty, lz4, lz4]
+        );
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Making block pointers: encoding, space, gang fallback, rewriting in place.
 
 use super::dedup::DedupIndex;
-use super::encode::{self, Effort, EncodeOptions, Encoded, Stored};
+use super::encode::{self, Effort, EncodeError, EncodeOptions, Encoded, Stored};
 use super::policy::BlockPolicy;
+use super::sealing::{Seal, Sealing};
 use super::stream::{DeviceWrite, WriteStream};
 use crate::{Block, BlockError, BlockPipeline};
 use bytes::Bytes;
+use rzfs_codec::crypto::CryptoError;
 use rzfs_format::block_pointer::StoredBlock;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg};
@@ -49,11 +51,35 @@ pub enum WriteError {
     /// There is no memory for the stored form.
     #[error("no memory for a block: {0}")]
     Memory(Arc<io::Error>),
+    /// The block cannot be encrypted or authenticated.
+    #[error("{bookmark}: {source}")]
+    Crypto {
+        /// The block.
+        bookmark: Bookmark,
+        /// Why.
+        source: CryptoError,
+    },
+    /// The block belongs to an encrypted set, whose key is not loaded.
+    #[error("{bookmark}: the key is not loaded")]
+    Locked {
+        /// The block.
+        bookmark: Bookmark,
+    },
 }
 
 impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> Self {
         Self::Memory(Arc::new(error))
+    }
+}
+
+impl WriteError {
+    fn of_encoding(error: EncodeError, bookmark: Bookmark) -> Self {
+        match error {
+            EncodeError::Memory(error) => error.into(),
+            EncodeError::Crypto(source) => Self::Crypto { bookmark, source },
+            EncodeError::Locked => Self::Locked { bookmark },
+        }
     }
 }
 
@@ -130,6 +156,8 @@ pub struct WriteContext<'a> {
     pub pass: u32,
     /// Where device writes go.
     pub stream: &'a WriteStream,
+    /// How the blocks of the set are protected.
+    pub sealing: Sealing<'a>,
 }
 
 /// Writes the blocks of one pool.
@@ -236,14 +264,19 @@ impl BlockWriter {
         let effort =
             if is_new && context.pass >= STORE_PASS { Effort::Store } else { Effort::Compress };
         let data = request.data.clone();
-        match encode::encode(&self.options, &request.policy, effort, context.txg, data)? {
+        let (policy, sealing) = (&request.policy, context.sealing);
+        let encoded = encode::encode(&self.options, policy, sealing, effort, context.txg, data)
+            .map_err(|error| WriteError::of_encoding(error, request.bookmark))?;
+        match encoded {
             Encoded::Hole if old.is_hole() => Ok(Change::Unchanged),
             Encoded::Hole => Ok(Change::Replaced(self.hole(request, context.txg))),
             Encoded::Embedded(pointer) => Ok(Change::Replaced(pointer)),
             Encoded::Stored(stored) if is_unchanged(request, &stored) => Ok(Change::Unchanged),
             Encoded::Stored(stored) => {
+                // What is encrypted anew looks like another block.
                 let in_place = is_new
                     && !old.is_dedup()
+                    && sealing.is_plain()
                     && context.pass >= REWRITE_PASS
                     && old.physical_size() == stored.data.len() as u64;
                 let change = if in_place {
@@ -376,6 +409,7 @@ fn is_unchanged(request: &WriteRequest, stored: &Stored) -> bool {
     request.policy.allows_unchanged()
         && !old.is_hole()
         && !old.is_embedded()
+        && stored.seal == Seal::None
         && !old.has_crypt_bit()
         && !old.is_dedup()
         && old.checksum_function() == Ok(request.policy.checksum)
@@ -393,16 +427,16 @@ pub(super) fn pointer(
     stored: &Stored,
     dvas: [Dva; 3],
 ) -> BlockPointer {
-    BlockPointer::stored(&StoredBlock {
+    let pointer = BlockPointer::stored(&StoredBlock {
         object_type: request.policy.object_type,
         level: request.policy.level,
         logical_size: request.data.len() as u64,
         physical_size: stored.data.len() as u64,
         compression: stored.compression,
         checksum_function: request.policy.checksum,
-        checksum: stored.checksum,
+        checksum: stored.seal.checksum(request.policy.checksum, stored.checksum),
         dvas,
         birth: txg,
-    })
-    .with_fill(request.fill)
+    });
+    stored.seal.apply(pointer.with_fill(request.fill))
 }

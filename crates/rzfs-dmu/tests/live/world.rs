@@ -173,7 +173,7 @@ impl World {
                 timeout: Duration::from_secs(3600),
             },
         );
-        let objset = LiveObjset::create(&pipeline, options.id, ObjsetType::Other, 0);
+        let objset = LiveObjset::create(&pipeline, options.id, (ObjsetType::Other, 0), None);
         let policy = ObjsetPolicy {
             compression: options.compression,
             copies: 1,

@@ -30,6 +30,12 @@ pub enum DatasetError {
         /// The encryption root.
         root: String,
     },
+    /// The dataset was encrypted by a development version, whose MACs nobody writes any more.
+    #[error("'{name}' has an encryption that can only be read")]
+    OldEncryption {
+        /// The dataset.
+        name: String,
+    },
     /// A key was offered for a dataset that is not encrypted.
     #[error("'{name}' is not encrypted")]
     NotEncrypted {
@@ -60,12 +66,14 @@ impl DatasetError {
         const EIO: i32 = 5;
         const EACCES: i32 = 13;
         const EINVAL: i32 = 22;
+        const EROFS: i32 = 30;
         match self {
             Self::Dmu(source) => source.errno(),
             Self::NotFound { .. } => ENOENT,
             Self::Corrupt { .. } | Self::IncompleteKey { .. } => EIO,
             Self::KeyNotLoaded { .. } | Self::WrongKey { .. } => EACCES,
             Self::NotEncrypted { .. } => EINVAL,
+            Self::OldEncryption { .. } => EROFS,
         }
     }
 }

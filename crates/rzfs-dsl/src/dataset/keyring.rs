@@ -5,8 +5,9 @@
 //! 19). Loading a key unwraps the root's key object to see whether the key is right; the others
 //! are unwrapped when they are needed, and kept by key object.
 
-use super::{Dataset, DatasetError};
-use rzfs_codec::crypto::{CryptoVersion, DatasetKey, KeyFormat, Pbkdf2, WrappedKeys, WrappingKey};
+use super::{Dataset, DatasetError, RootKey};
+use crate::live::NewKeys;
+use rzfs_codec::crypto::{CryptoVersion, DatasetKey, KeyFormat, Pbkdf2, WrappedKeys};
 use rzfs_dmu::Object;
 use rzfs_format::encryption::EncryptionSuite;
 use rzfs_format::{Guid, ObjectId};
@@ -15,25 +16,25 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The field of a directory's ZAP that has its key object.
-const KEY_OBJECT_FIELD: &str = "com.datto:crypto_key_obj";
+pub(crate) const KEY_OBJECT_FIELD: &str = "com.datto:crypto_key_obj";
 
 /// The keys that were loaded. The lock protects the tables; it is never held over I/O.
 #[derive(Debug, Default)]
-pub(super) struct Keyring {
+pub(crate) struct Keyring {
     tables: RwLock<Tables>,
 }
 
 #[derive(Default)]
 struct Tables {
     /// By the directory of the encryption root.
-    wrapping: HashMap<ObjectId, WrappingKey>,
+    roots: HashMap<ObjectId, RootKey>,
     /// By key object.
     unwrapped: HashMap<ObjectId, Arc<DatasetKey>>,
 }
 
 impl std::fmt::Debug for Tables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let roots: Vec<_> = self.wrapping.keys().collect();
+        let roots: Vec<_> = self.roots.keys().collect();
         f.debug_struct("Tables").field("roots", &roots).finish_non_exhaustive()
     }
 }
@@ -47,8 +48,34 @@ impl Keyring {
         write(&mut self.tables.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn wrapping(&self, root: ObjectId) -> Option<WrappingKey> {
-        self.read(|tables| tables.wrapping.get(&root).cloned())
+    /// The key of an encryption root, by its directory.
+    pub(crate) fn root_key(&self, root: ObjectId) -> Option<RootKey> {
+        self.read(|tables| tables.roots.get(&root).cloned())
+    }
+
+    /// Remembers the key of an encryption root, in place of the one that it had.
+    pub(crate) fn insert_root(&self, root: ObjectId, key: RootKey) {
+        self.write(|tables| tables.roots.insert(root, key));
+    }
+
+    /// Forgets the key of an encryption root that is none any more.
+    pub(crate) fn forget_root(&self, root: ObjectId) {
+        self.write(|tables| tables.roots.remove(&root));
+    }
+
+    /// Forgets the keys in a key object that does not exist any more.
+    pub(crate) fn forget_key(&self, key_object: ObjectId) {
+        self.write(|tables| tables.unwrapped.remove(&key_object));
+    }
+
+    /// Remembers the keys of a new directory.
+    pub(crate) fn insert_new(&self, dir: ObjectId, key_object: ObjectId, keys: &NewKeys) {
+        self.write(|tables| {
+            tables.unwrapped.insert(key_object, Arc::clone(&keys.key));
+            if keys.root.is_none() {
+                tables.roots.insert(dir, keys.root_key.clone());
+            }
+        });
     }
 
     fn unwrapped(&self, key_object: ObjectId) -> Option<Arc<DatasetKey>> {
@@ -160,7 +187,7 @@ impl Dataset {
     pub fn key_status(&self) -> Result<KeyStatus, DatasetError> {
         let Some(key) = self.open_key_object()? else { return Ok(KeyStatus::None) };
         let root = key.root()?;
-        Ok(match self.tree().keyring().read(|tables| tables.wrapping.contains_key(&root)) {
+        Ok(match self.tree().keyring().read(|tables| tables.roots.contains_key(&root)) {
             true => KeyStatus::Available,
             false => KeyStatus::Unavailable,
         })
@@ -175,16 +202,33 @@ impl Dataset {
     pub fn load_key(&self, input: &[u8]) -> Result<(), DatasetError> {
         let not_encrypted = || DatasetError::NotEncrypted { name: self.name().to_owned() };
         let root = self.encryption_root()?.ok_or_else(not_encrypted)?;
-        let key = root.open_key_object()?.ok_or_else(not_encrypted)?;
-        let wrong = |source| DatasetError::WrongKey { root: root.name().to_owned(), source };
-        let wrapping =
-            WrappingKey::from_input(key.format()?, input, key.derivation()?).map_err(wrong)?;
-        let unwrapped = DatasetKey::unwrap(&wrapping, &key.wrapped_keys()?).map_err(wrong)?;
+        let (root_key, object, unwrapped) = root.unwrap_with(input)?;
         self.tree().keyring().write(|tables| {
-            tables.wrapping.insert(root.directory_object(), wrapping);
-            tables.unwrapped.insert(key.object.id(), Arc::new(unwrapped));
+            tables.roots.insert(root.directory_object(), root_key);
+            tables.unwrapped.insert(object, Arc::new(unwrapped));
         });
         Ok(())
+    }
+
+    /// Says whether this is the key of its encryption root, without keeping it.
+    ///
+    /// # Errors
+    /// As [`Dataset::load_key`].
+    pub fn check_key(&self, input: &[u8]) -> Result<(), DatasetError> {
+        let not_encrypted = || DatasetError::NotEncrypted { name: self.name().to_owned() };
+        let root = self.encryption_root()?.ok_or_else(not_encrypted)?;
+        root.unwrap_with(input).map(drop)
+    }
+
+    /// Unwraps the keys of an encryption root.
+    fn unwrap_with(&self, input: &[u8]) -> Result<(RootKey, ObjectId, DatasetKey), DatasetError> {
+        let not_encrypted = || DatasetError::NotEncrypted { name: self.name().to_owned() };
+        let key = self.open_key_object()?.ok_or_else(not_encrypted)?;
+        let wrong = |source| DatasetError::WrongKey { root: self.name().to_owned(), source };
+        let root_key =
+            RootKey::from_input(key.format()?, input, key.derivation()?).map_err(wrong)?;
+        let unwrapped = DatasetKey::unwrap(&root_key.wrapping, &key.wrapped_keys()?);
+        Ok((root_key, key.object.id(), unwrapped.map_err(wrong)?))
     }
 
     /// Forgets the key of its encryption root; what is open stays open.
@@ -192,7 +236,7 @@ impl Dataset {
         let Some(key) = self.open_key_object()? else { return Ok(()) };
         let root = key.root()?;
         self.tree().keyring().write(|tables| {
-            tables.wrapping.remove(&root);
+            tables.roots.remove(&root);
             tables.unwrapped.clear();
         });
         Ok(())
@@ -206,10 +250,10 @@ impl Dataset {
             return Ok(Some(unwrapped));
         }
         let root_name = || self.tree().directory_name(root);
-        let Some(wrapping) = keyring.wrapping(root) else {
+        let Some(root_key) = keyring.root_key(root) else {
             return Err(DatasetError::KeyNotLoaded { root: root_name()? });
         };
-        let unwrapped = match DatasetKey::unwrap(&wrapping, &key.wrapped_keys()?) {
+        let unwrapped = match DatasetKey::unwrap(&root_key.wrapping, &key.wrapped_keys()?) {
             Ok(unwrapped) => Arc::new(unwrapped),
             Err(source) => return Err(DatasetError::WrongKey { root: root_name()?, source }),
         };

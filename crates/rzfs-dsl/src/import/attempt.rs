@@ -327,6 +327,7 @@ impl<'a> Attempt<'a> {
             checkpoint,
             removal,
             rewound,
+            keyring: Arc::default(),
         })
     }
 

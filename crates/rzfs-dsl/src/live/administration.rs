@@ -11,6 +11,7 @@
 mod counts;
 mod creation;
 mod destruction;
+mod encryption;
 mod error;
 mod guid;
 mod place;
@@ -23,7 +24,8 @@ mod upgrade;
 mod values;
 
 pub use creation::NewDataset;
-pub use error::ChangeError;
+pub use encryption::{KeyChange, NewEncryption, NewRoot, SuiteChoice};
+pub use error::{ChangeError, EncryptionProblem};
 pub use property::Inherit;
 pub(crate) use task::{Task, TaskContext, TaskError};
 pub(crate) use values::{in_force, policy_of_dir};

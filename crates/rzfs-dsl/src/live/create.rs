@@ -11,6 +11,7 @@ use super::head::{LiveDataset, activate};
 use super::mos::{MosTx, number_key};
 use crate::accounting::AccountingScope;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use rzfs_codec::crypto::DatasetKey;
 use rzfs_dmu::live::{LiveObjset, NewObject, Transaction};
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::dsl::DslDataset;
@@ -19,6 +20,7 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId, Txg};
 use rzfs_zap::{NewZap, Normalization};
+use std::sync::Arc;
 
 /// The first txg of a pool; what is made in it says that it was made in txg 1.
 pub(crate) const FIRST_TXG: Txg = Txg(4);
@@ -68,6 +70,7 @@ pub(crate) struct Maker<'a> {
 /// The objects of a new pool that others refer to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Foundation {
+    pub(crate) root_dir: ObjectId,
     pub(crate) root_head: ObjectId,
     /// The directories that the MOS and blocks to be freed are charged to.
     pub(crate) mos_dir: ObjectId,
@@ -97,7 +100,7 @@ impl Maker<'_> {
         let origin_head = self.create_head(origin_dir, None, NameLookup::CaseSensitive)?;
         let origin = self.snapshot_origin(origin_head)?;
         let root_head = self.create_head(root_dir, Some(origin), root)?;
-        Ok(Foundation { root_head, mos_dir, free_dir, free_list })
+        Ok(Foundation { root_dir, root_head, mos_dir, free_dir, free_list })
     }
 
     /// Makes the list of frees that are put off, not compressed.
@@ -235,12 +238,13 @@ impl Maker<'_> {
         Ok(id)
     }
 
-    /// Makes the object set of a new head.
+    /// Makes the object set of a new head, encrypted if there is a key.
     pub(crate) fn create_objset(
         &mut self,
         (name, head): (&str, ObjectId),
         contents: &dyn NewContents,
         policy: ObjsetPolicy,
+        key: Option<Arc<DatasetKey>>,
     ) -> Result<LiveDataset, LiveError> {
         let mos = self.mos;
         let scope = self.accounting_scope(contents.objset_type());
@@ -258,7 +262,7 @@ impl Maker<'_> {
         };
         let pipeline = mos.objset().pipeline();
         let id = ObjsetId(head.get());
-        let objset = LiveObjset::create(pipeline, id, contents.objset_type(), flags);
+        let objset = LiveObjset::create(pipeline, id, (contents.objset_type(), flags), key);
         contents.populate(&objset, mos.tx()).map_err(LiveError::Contents)?;
         for (feature, flag) in [
             (Feature::UserObjAccounting, ObjsetBlock::FLAG_OBJECT_ACCOUNTING),

@@ -25,9 +25,10 @@ use parking_lot::Mutex;
 use rzfs_dmu::write::{
     DedupCandidate, DedupIndex, DedupPlace, DedupPolicy, DedupWriter, Sameness, WriteError,
 };
-use rzfs_format::BlockPointer;
+use rzfs_format::block_pointer::Protection;
 use rzfs_format::ddt::{self, DdtKey, DdtLayout};
 use rzfs_format::features::Feature;
+use rzfs_format::{BlockPointer, Dva};
 use rzfs_vdev::CurrentTree;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -184,7 +185,8 @@ impl DedupIndex for DedupTables {
             if is_full {
                 return Ok(None);
             }
-            let place = DedupPlace { dvas: writer.place(candidate.copies)?, birth: candidate.txg };
+            let dvas = with_salt(writer.place(candidate.copies)?, candidate.pointer);
+            let place = DedupPlace { dvas, birth: candidate.txg };
             table.insert(key, place, copies, now);
             return Ok(Some(place));
         }
@@ -199,10 +201,10 @@ impl DedupIndex for DedupTables {
         }
         let Some(slot) = entry.slot_of(copies) else { return Ok(None) };
         if slot.is_empty() {
-            slot.dvas = writer.place(candidate.copies)?;
+            slot.dvas = with_salt(writer.place(candidate.copies)?, candidate.pointer);
             slot.birth = candidate.txg;
-        } else if slot.dvas.iter().filter(|dva| dva.is_valid()).count() < copies
-            && !slot.dvas.iter().any(|dva| dva.is_gang())
+        } else if slot.pointer(function, &key).dvas().count() < copies
+            && !slot.pointer(function, &key).is_gang()
         {
             // A flat entry with fewer copies than are wanted: the block is written for itself.
             return Ok(None);
@@ -211,5 +213,16 @@ impl DedupIndex for DedupTables {
         let place = DedupPlace { dvas: slot.dvas, birth: slot.birth };
         entry.touch(now);
         Ok(Some(place))
+    }
+}
+
+/// The addresses of a block, and of an encrypted one the salt and the IV in the place of the third.
+fn with_salt(dvas: [Dva; 3], pointer: &BlockPointer) -> [Dva; 3] {
+    match (pointer.protection(), dvas) {
+        (Protection::Encrypted, [first, second, _]) => {
+            let [.., salt, iv] = *pointer.words().first_chunk::<6>().unwrap_or(&[0; 6]);
+            [first, second, Dva([salt, iv])]
+        }
+        _ => dvas,
     }
 }

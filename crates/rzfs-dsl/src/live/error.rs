@@ -1,7 +1,9 @@
 //! Why a pool cannot be changed.
 
+use super::administration::EncryptionProblem;
 use super::create::ContentsError;
 use crate::PoolError;
+use rzfs_codec::crypto::CryptoError;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::sync::SyncError;
 use rzfs_format::{FormatError, ObjectId, Txg};
@@ -39,6 +41,12 @@ pub enum LiveError {
     /// The first objects of a new set cannot be made.
     #[error("a new object set: {0}")]
     Contents(ContentsError),
+    /// Keys cannot be wrapped.
+    #[error(transparent)]
+    Crypto(#[from] CryptoError),
+    /// A new pool cannot be encrypted as it should be.
+    #[error(transparent)]
+    Encryption(#[from] EncryptionProblem),
     /// The pool was suspended before.
     #[error("the pool is suspended{}", reason.as_ref().map_or_else(String::new, |r| format!(": {r}")))]
     Suspended {

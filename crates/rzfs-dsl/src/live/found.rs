@@ -1,11 +1,11 @@
 //! Making a pool (spec 01, section 11).
 
-use super::administration::TaskContext;
+use super::administration::{EncryptionProblem, NewEncryption, TaskContext};
 use super::allocation;
 use super::budget;
 use super::clone_table::CloneTables;
 use super::config;
-use super::create::{FIRST_TXG, Maker, NewContents, create_directory};
+use super::create::{FIRST_TXG, Foundation, Maker, NewContents, create_directory};
 use super::dedup::DedupTables;
 use super::devices::VdevWriter;
 use super::dir::Directories;
@@ -23,9 +23,11 @@ use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
 use super::{LiveError, LiveOptions};
+use crate::dataset::Keyring;
 use crate::pool::{AuxiliaryKind, AuxiliaryVdev, FailMode, OBJECT_DIRECTORY as DIRECTORY};
 use parking_lot::{Mutex, RwLock};
 use rzfs_codec::checksum::Salt;
+use rzfs_codec::crypto::DatasetKey;
 use rzfs_dmu::live::{LiveObjset, SyncTx};
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_dmu::write::{DedupIndex, DeviceWriter, ObjsetPolicy, WriteStream};
@@ -62,6 +64,8 @@ pub struct NewPool<'a> {
     pub root_properties: Vec<(String, ZapValue)>,
     /// What the root file system holds.
     pub root: &'a dyn NewContents,
+    /// How it is encrypted.
+    pub encryption: NewEncryption,
     /// The command that is remembered as the one that made the pool, and who gave it.
     pub command: (String, u64),
 }
@@ -122,9 +126,10 @@ impl Inner {
         );
         let synced = Txg(FIRST_TXG.get() - 1);
         let engine = TxgEngine::new(synced, options.txg);
-        let mos = LiveObjset::create(&pipeline, ObjsetId::MOS, ObjsetType::Meta, 0);
+        let mos = LiveObjset::create(&pipeline, ObjsetId::MOS, (ObjsetType::Meta, 0), None);
         let allocator = allocation::of_new_pool(&mos, options.space)?;
         let mos = Arc::new(LiveMos::new(mos));
+        let keyring: Arc<Keyring> = Arc::default();
         let dedup = Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment));
         let writer = options.writer(&pipeline, &allocator, has);
         let writer = writer.with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>);
@@ -135,7 +140,7 @@ impl Inner {
         let (state, root) = {
             let stream = WriteStream::start(&devices);
             let tx = SyncTx::new(&txg, 1, &writer, &stream);
-            let founded = found(new, (&mos, &dedup), &tx, &*environment, &salt, metadata);
+            let founded = found(new, (&mos, &dedup, &keyring), &tx, &*environment, &salt, metadata);
             stream.finish();
             founded?
         };
@@ -161,6 +166,7 @@ impl Inner {
             mos_policy: ObjsetPolicy::mos(metadata),
             has_lz4: has(Feature::Lz4Compress),
             sharing: Arc::default(),
+            keyring,
             engine,
             committed: RwLock::new(committed),
             async_free_blocks: options.async_free_blocks,
@@ -185,7 +191,7 @@ impl Inner {
 /// Makes the first objects (spec 01, section 11.2).
 fn found(
     new: &NewPool<'_>,
-    (mos, dedup): (&LiveMos, &Arc<DedupTables>),
+    (mos, dedup, keyring): (&LiveMos, &Arc<DedupTables>, &Keyring),
     tx: &SyncTx<'_>,
     environment: &dyn Environment,
     salt: &[u8; Salt::SIZE],
@@ -204,8 +210,10 @@ fn found(
         features.enable(&mos, *feature, FIRST_TXG)?;
     }
     let mut maker = Maker { mos, dirs: &mut dirs, features: &mut features, environment };
+    let key = encrypt_root(&mut maker, &foundation, &new.encryption, keyring)?;
     let policy = ObjsetPolicy { copies: 1, ..ObjsetPolicy::mos(metadata) };
-    let root = maker.create_objset((&new.config.name, foundation.root_head), new.root, policy)?;
+    let place = (new.config.name.as_str(), foundation.root_head);
+    let root = maker.create_objset(place, new.root, policy, key)?;
     let deferred = maker.create_deferred_list()?;
     let history = history::create(&mos, normal_space(&new.vdevs))?;
     let config_object = config::create(&mos)?;
@@ -251,6 +259,29 @@ fn found(
         written: BTreeMap::new(),
     };
     Ok((state, root))
+}
+
+/// Gives the root file system its keys, if it is to be encrypted.
+fn encrypt_root(
+    maker: &mut Maker<'_>,
+    foundation: &Foundation,
+    encryption: &NewEncryption,
+    keyring: &Keyring,
+) -> Result<Option<Arc<DatasetKey>>, LiveError> {
+    let Some(keys) = encryption.of_root(maker.environment.guid())? else { return Ok(None) };
+    for feature in [Feature::Encryption, Feature::BookmarkV2] {
+        if !maker.features.is_enabled(feature) {
+            return Err(EncryptionProblem::Feature.into());
+        }
+    }
+    let dir = foundation.root_dir;
+    let object = maker.encrypt((dir, foundation.root_head), &keys)?;
+    keyring.insert_new(dir, object, &keys);
+    if let (Some(zap), Some(root)) = (maker.dirs.get(&maker.mos, dir)?.properties, &encryption.root)
+    {
+        maker.mos.set(zap, "keylocation", root.location.as_str())?;
+    }
+    Ok(Some(keys.key))
 }
 
 /// Bytes of the vdevs that hold data, without what RAID-Z takes of them.

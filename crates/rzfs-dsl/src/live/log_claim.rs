@@ -7,7 +7,7 @@
 
 use super::pool::Inner;
 use super::{LivePool, NotWritable};
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, KeyStatus};
 use crate::pool::{FeatureState, Pool};
 use rzfs_dmu::BlockError;
 use rzfs_dmu::intent_log::{ChainEnd, LogBlock, LogChain, OwnedBlocks, owned_blocks};
@@ -298,7 +298,12 @@ impl Inner {
                     source: Box::new(source),
                 })?;
             }
-            let head = LivePool::open_head(&claim.dataset, self.has_lz4)?;
+            // What is not known without the key is not needed.
+            let objset = match claim.dataset.key_status()? {
+                KeyStatus::Unavailable => claim.dataset.open_locked()?,
+                KeyStatus::None | KeyStatus::Available => claim.dataset.open_objset()?,
+            };
+            let head = LivePool::open_head(&claim.dataset, objset, self.has_lz4)?;
             self.open_account(&claim.dataset)?;
             let head = self.add_dataset(head);
             head.share_with_log(&tx, &claim.shared);

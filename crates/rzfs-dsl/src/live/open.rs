@@ -25,10 +25,11 @@ use crate::dataset::{Dataset, DatasetError};
 use crate::import::HostIdentity;
 use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
 use parking_lot::{Mutex, RwLock};
-use rzfs_dmu::DmuError;
+use rzfs_codec::crypto::CryptoVersion;
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_dmu::write::{DedupIndex, DeviceWriter, ObjsetPolicy};
+use rzfs_dmu::{DmuError, Objset};
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::dsl::DslDir;
 use rzfs_format::features::Feature;
@@ -42,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// Features whose structures are not kept up yet: a pool that uses one is read only.
-const NOT_WRITTEN: [Feature; 2] = [Feature::Encryption, Feature::RedactedDatasets];
+const NOT_WRITTEN: [Feature; 1] = [Feature::RedactedDatasets];
 
 /// Why a pool can be read but not written.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +122,7 @@ impl LivePool {
     pub fn open_dataset(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
         let inner = self.inner();
         let mut heads = inner.heads.lock();
-        if let Some(open) = heads.get(dataset.object()) {
+        if let Some(open) = heads.get(dataset.object()).filter(|open| !open.objset().is_locked()) {
             return Ok(Arc::clone(open));
         }
         // What the caller saw may have been changed and closed since.
@@ -129,13 +130,20 @@ impl LivePool {
         if current.object() != dataset.object() || heads.is_destroyed(dataset.object()) {
             return Err(DatasetError::NotFound { name: dataset.name().to_owned() });
         }
-        let open = Self::open_head(&current, inner.has_lz4)?;
+        let objset = current.open_objset()?;
+        if objset.key().is_some_and(|key| key.version() == CryptoVersion::Zero) {
+            return Err(DatasetError::OldEncryption { name: dataset.name().to_owned() });
+        }
+        let open = Self::open_head(&current, objset, inner.has_lz4)?;
         inner.open_account(&current)?;
         Ok(heads.insert(open))
     }
 
-    pub(super) fn open_head(dataset: &Dataset, has_lz4: bool) -> Result<LiveDataset, DatasetError> {
-        let objset = dataset.open_objset()?;
+    pub(super) fn open_head(
+        dataset: &Dataset,
+        objset: Objset,
+        has_lz4: bool,
+    ) -> Result<LiveDataset, DatasetError> {
         let flags = objset.block().flags;
         let scope = match objset.objset_type() {
             ObjsetType::Zfs if flags & ObjsetBlock::FLAG_PROJECT_QUOTA != 0 => {
@@ -242,6 +250,7 @@ impl Inner {
             mos_policy: ObjsetPolicy::mos(policy::default_compression(has_lz4)),
             has_lz4,
             sharing: Arc::new(Sharing::of_state(&state)),
+            keyring: Arc::clone(pool.datasets().keyring()),
             engine: TxgEngine::new(last_txg, options.txg),
             committed: RwLock::new(committed),
             async_free_blocks: options.async_free_blocks,

@@ -40,6 +40,8 @@ pub(crate) fn of_properties<E>(
         },
         special_small_blocks: number("special_small_blocks")?,
         dedup: dedup(number("dedup")?),
+        // The object set knows.
+        is_encrypted: false,
     })
 }
 

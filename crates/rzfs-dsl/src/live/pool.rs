@@ -16,7 +16,7 @@ use super::suspension::Suspension;
 use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
-use crate::dataset::{DatasetError, DatasetTree};
+use crate::dataset::{DatasetError, DatasetTree, Keyring};
 use crate::pool::AuxiliaryVdev;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use parking_lot::{Mutex, RwLock};
@@ -52,6 +52,8 @@ pub(crate) struct Inner {
     pub(super) mos_policy: ObjsetPolicy,
     pub(super) has_lz4: bool,
     pub(super) sharing: Arc<Sharing>,
+    /// The keys that are loaded.
+    pub(super) keyring: Arc<Keyring>,
     pub(super) async_free_blocks: usize,
     /// How much more than their contents blocks can take.
     pub(super) inflation: AtomicU64,
@@ -146,7 +148,8 @@ impl Inner {
             let _held = &hold;
             usable_space(&allocator, &sharing, SpaceTier::Normal)
         };
-        Ok(DatasetTree::new(mos, self.name.clone(), root, usable_space))
+        let (place, keyring) = ((self.name.clone(), root), Arc::clone(&self.keyring));
+        Ok(DatasetTree::with_keyring(mos, place, usable_space, keyring))
     }
 
     /// Bytes that the pool has for datasets, used or not, when a change may go so far.

@@ -37,6 +37,7 @@ impl LivePool {
             auxiliary: inner.auxiliary.read().clone(),
             removal: inner.found.removal,
             rewound: None,
+            keyring: Arc::clone(&inner.keyring),
             uberblock,
             mos,
             directory,

@@ -4,7 +4,7 @@ use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenOptions};
 use rzfs_dmu::live::{LiveObjset, NewObject, Transaction};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostIdentity, ImportFailure, ImportOptions};
 use rzfs_dsl::live::{
-    ContentsError, LiveOptions, LivePool, NewContents, NewPool, SystemEnvironment,
+    ContentsError, LiveOptions, LivePool, NewContents, NewEncryption, NewPool, SystemEnvironment,
 };
 use rzfs_dsl::{Pool, ReadOnly};
 use rzfs_format::config::{LastHost, PoolConfig};
@@ -152,6 +152,7 @@ impl World {
             vdevs,
             properties: vec![("ashift".to_owned(), ASHIFT.into())],
             root_properties: vec![("mountpoint".to_owned(), "none".into())],
+            encryption: NewEncryption::default(),
             root: &Bare,
             command: ("zpool create made".to_owned(), 0),
         };

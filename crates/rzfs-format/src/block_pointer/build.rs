@@ -1,7 +1,7 @@
 //! Making block pointers.
 
 use super::{
-    BlockPointer, CHECKSUM, Dva, EMBEDDED_WORDS, FILL, LOGICAL_BIRTH, PHYSICAL_BIRTH, PROP,
+    BlockPointer, CHECKSUM, Dva, EMBEDDED_WORDS, FILL, LOGICAL_BIRTH, PHYSICAL_BIRTH, PROP, SALT,
 };
 use crate::Level;
 use crate::checksum::{ChecksumFunction, ChecksumValue};
@@ -38,6 +38,8 @@ const LITTLE: u64 = match ByteOrder::NATIVE {
     ByteOrder::Big => 0,
 };
 
+/// The bit of the word of properties that says that a block belongs to an encrypted objset.
+const CRYPT: u64 = 1 << 61;
 /// The bit of the word of properties that says that a block is in a dedup table.
 const DEDUP: u64 = 1 << 62;
 
@@ -119,6 +121,36 @@ impl BlockPointer {
         self
     }
 
+    /// Says that the block belongs to an encrypted objset.
+    #[must_use]
+    pub const fn with_crypt_bit(mut self) -> Self {
+        self.words[PROP] |= CRYPT;
+        self
+    }
+
+    /// Salt and IV of an encrypted block, in the place of the third address and of the high half
+    /// of the fill, which has to be set.
+    #[must_use]
+    pub fn with_salt_and_iv(mut self, salt: [u8; 8], iv: [u8; 12]) -> Self {
+        let order = ByteOrder::NATIVE;
+        let [a, b, c, d, e, f, g, h, rest @ ..] = iv;
+        self.words[SALT] = order.u64(salt);
+        self.words[SALT + 1] = order.u64([a, b, c, d, e, f, g, h]);
+        self.words[FILL] =
+            self.words[FILL] & u64::from(u32::MAX) | u64::from(order.u32(rest)) << 32;
+        self
+    }
+
+    /// The MAC of a block of an encrypted objset, in the place of the last words of the checksum.
+    #[must_use]
+    pub fn with_mac(mut self, mac: [u8; 16]) -> Self {
+        let (halves, _) = mac.as_chunks::<8>();
+        for (word, half) in self.words.iter_mut().skip(CHECKSUM + 2).zip(halves) {
+            *word = ByteOrder::NATIVE.u64(*half);
+        }
+        self
+    }
+
     /// Says that the block is in the dedup table of its checksum.
     #[must_use]
     pub const fn with_dedup(mut self) -> Self {
@@ -169,6 +201,32 @@ mod tests {
         assert_eq!(pointer.checksum(), ChecksumValue([1, 2, 3, 4]));
         let older = pointer.with_births(Txg(9), Txg(7));
         assert_eq!((older.logical_birth(), older.physical_birth()), (Txg(9), Txg(7)));
+    }
+
+    #[test]
+    fn crypt_params_come_back() {
+        use crate::block_pointer::Protection;
+        use crate::encryption::BlockCryptParams;
+
+        let bytes: [u8; 16] = std::array::from_fn(|at| at as u8 + 1);
+        let params = BlockCryptParams { salt: [7; 8], iv: [9; 12], mac: bytes };
+        let params = BlockCryptParams { iv: bytes[..12].try_into().unwrap(), ..params };
+        let pointer = BlockPointer::stored(&StoredBlock {
+            object_type: ObjectType::PLAIN_FILE_CONTENTS,
+            level: Level::DATA,
+            logical_size: 4096,
+            physical_size: 4096,
+            compression: CompressionFunction::Off,
+            checksum_function: ChecksumFunction::Fletcher4,
+            checksum: ChecksumValue([1, 2, 3, 4]),
+            dvas: [Dva::new(VdevId(0), 0x15_7400, 512, false), Dva::default(), Dva::default()],
+            birth: Txg(108),
+        });
+        let pointer = pointer.with_fill(1).with_crypt_bit();
+        let pointer = pointer.with_salt_and_iv(params.salt, params.iv).with_mac(params.mac);
+        assert_eq!((pointer.protection(), pointer.crypt_params()), (Protection::Encrypted, params));
+        assert_eq!((pointer.fill(), pointer.dvas().count()), (1, 1));
+        assert_eq!(pointer.words()[12..14], [1, 2]);
     }
 
     #[test]

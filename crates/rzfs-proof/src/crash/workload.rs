@@ -2,7 +2,7 @@
 
 use super::environment::ReplayedEnvironment;
 use crate::fill::{change, noise, text};
-use crate::{Bounds, FeatureSet, Files, Habit, OpenPool, ProofError, Settings, Shape};
+use crate::{Bounds, Encrypted, FeatureSet, Files, Habit, OpenPool, ProofError, Settings, Shape};
 use rzfs_blockdev::BlockDevice;
 use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_hostile::Random;
@@ -20,6 +20,8 @@ const ARC_MAX: u64 = 32 << 20;
 const ADDED: [&str; 4] = ["B", "mirror C D", "log E", "special mirror F G"];
 /// Longer than any run: groups end when the workload says so.
 const NEVER: Duration = Duration::from_secs(86_400);
+/// The key of encrypted pools.
+const RAW_KEY: [u8; 32] = *b"thirty-two bytes that nobody has";
 
 /// What is done to a pool before it crashes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,11 +45,13 @@ pub enum Workload {
     Shared,
     /// A pool that gets more vdevs of several kinds.
     Add,
+    /// Files of all sizes, encrypted.
+    Encrypted,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Single,
         Self::Mirror,
         Self::Raidz2,
@@ -57,10 +61,12 @@ impl Workload {
         Self::Datasets,
         Self::Shared,
         Self::Add,
+        Self::Encrypted,
     ];
 
     /// Those whose pools are put to the proof by programs that wait for what they do.
-    pub const SYNCED: [Self; 4] = [Self::Single, Self::Mirror, Self::Raidz2, Self::Classes];
+    pub const SYNCED: [Self; 5] =
+        [Self::Single, Self::Mirror, Self::Raidz2, Self::Classes, Self::Encrypted];
 
     /// Its name on command lines.
     #[must_use]
@@ -75,6 +81,7 @@ impl Workload {
             Self::Datasets => "datasets",
             Self::Shared => "shared",
             Self::Add => "add",
+            Self::Encrypted => "encrypted",
         }
     }
 
@@ -82,7 +89,7 @@ impl Workload {
     #[must_use]
     pub const fn shape(self) -> Shape {
         let (vdevs, ashift, features) = match self {
-            Self::Single | Self::Datasets | Self::Shared | Self::Add => {
+            Self::Single | Self::Datasets | Self::Shared | Self::Add | Self::Encrypted => {
                 ("A", 12, FeatureSet::Default)
             }
             Self::Mirror => ("mirror A B", 12, FeatureSet::Default),
@@ -92,7 +99,12 @@ impl Workload {
             Self::NoLogs => ("A", 9, FeatureSet::NoLogSpaceMap),
         };
         let habit = if matches!(self, Self::Shared) { Habit::Sharing } else { Habit::Plain };
-        Shape { name: "crash", vdevs, ashift, features, habit, device_size: DEVICE_SIZE }
+        let encrypted = match self {
+            Self::Encrypted => Encrypted::Everything,
+            _ => Encrypted::Nothing,
+        };
+        let device_size = DEVICE_SIZE;
+        Shape { name: "crash", vdevs, ashift, features, habit, device_size, encrypted }
     }
 
     /// How its pool is opened.
@@ -113,8 +125,8 @@ impl Workload {
             pool.space.unload_delay = 2;
         }
         let environment = Arc::new(ReplayedEnvironment::new(seed));
-        let bounds = Bounds::Devices;
-        Settings { pool, environment: environment.clone(), clock: environment, bounds }
+        let (bounds, keys) = (Bounds::Devices, vec![RAW_KEY.to_vec()]);
+        Settings { pool, environment: environment.clone(), clock: environment, bounds, keys }
     }
 
     const fn is_about_space(self) -> bool {

@@ -261,14 +261,20 @@ impl LiveFileSystem {
     }
 
     /// Whether blocks of another file system can be those of this one, too: they are in one pool,
-    /// and would be written in the same way.
+    /// have the same key if they are encrypted, and would be written in the same way.
     fn shares_blocks_with(&self, source: &Self) -> bool {
         if !Arc::ptr_eq(&self.engine, &source.engine) {
             return false;
         }
         let policies = (self.options().space.sharing(), source.options().space.sharing());
         let (Some(own), Some(of_source)) = policies else { return false };
-        self.objset.id() == source.objset.id() || own.writes_data_like(&of_source)
+        let has_same_key = match (self.objset.key(), source.objset.key()) {
+            (None, None) => true,
+            (Some(own), Some(of_source)) => own.is_same(of_source),
+            _ => false,
+        };
+        let is_same = self.objset.id() == source.objset.id();
+        is_same || (has_same_key && own.writes_data_like(&of_source))
     }
 
     /// Shares blocks of a file that is locked, as the target is.

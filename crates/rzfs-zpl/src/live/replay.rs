@@ -192,7 +192,10 @@ impl LiveFileSystem {
         let mut frees = Vec::new();
         let blocks = owned_blocks(self.objset.pipeline(), self.objset.id(), &old);
         match blocks.as_slice() {
-            [first] if first.order() == rzfs_format::ByteOrder::NATIVE => {
+            // One that is encrypted was written with its IV.
+            [first]
+                if first.order() == rzfs_format::ByteOrder::NATIVE && !first.has_crypt_bit() =>
+            {
                 let mut words = *first.words();
                 let guid = [self.salt(), self.salt()];
                 let verifier = Verifier { guid, objset: self.objset.id(), seq: 1 };
@@ -213,7 +216,9 @@ impl LiveFileSystem {
     ) -> Result<ReplaySummary, ZplError> {
         let mut summary = ReplaySummary::default();
         let mut last = header.replayed_seq;
-        for block in LogChain::new(self.objset.pipeline(), self.objset.id(), header) {
+        let key = self.objset.key().map(|key| &**key);
+        let chain = LogChain::new(self.objset.pipeline(), self.objset.id(), header).with_key(key);
+        for block in chain {
             for record in block.records() {
                 last = last.max(record.seq);
                 let is_synced = header.claim_txg.is_some_and(|claimed| record.txg < claimed);

@@ -132,7 +132,7 @@ fn transplant(name: &str, fill: impl FnOnce(&Arc<LiveFileSystem>)) -> Option<Pat
     let engine =
         TxgEngine::new(pool.txg(), TxgOptions { limits, timeout: Duration::from_secs(3600) });
     let id = ObjsetId(dataset.object().get());
-    let objset = LiveObjset::create(&pipeline, id, ObjsetType::Zfs, 7);
+    let objset = LiveObjset::create(&pipeline, id, (ObjsetType::Zfs, 7), None);
     let tx = engine.begin(&[]).unwrap();
     NewFileSystem::new(StepClock::default().now(), 9).create(&objset, &tx).unwrap();
     drop(tx);

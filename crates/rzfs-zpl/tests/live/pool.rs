@@ -228,7 +228,8 @@ impl Pool {
         let limits = DirtyLimits::of_memory(1 << 30);
         let timeout = Duration::from_secs(3600);
         let engine = TxgEngine::new(Txg(3), TxgOptions { limits, timeout });
-        let objset = LiveObjset::create(&pipeline, ObjsetId(54), ObjsetType::Zfs, ACCOUNTED);
+        let objset =
+            LiveObjset::create(&pipeline, ObjsetId(54), (ObjsetType::Zfs, ACCOUNTED), None);
         let policy = ObjsetPolicy { copies: 1, ..ObjsetPolicy::mos(CompressionFunction::Lz4) };
         let disk = Arc::new(Disk(device));
         let accounts = Mutex::default();

@@ -21,7 +21,7 @@ pub(crate) fn dataset(
     let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
     let properties =
         properties.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    let new = NewDataset { contents: Arc::new(NewFileSystem::new(now, 7)), properties };
+    let new = NewDataset::new(Arc::new(NewFileSystem::new(now, 7)), properties);
     let live = session.pool.create_dataset(name, new).unwrap();
     let options = LiveOptions::new(FileSystemOptions::default(), 42);
     LiveFileSystem::open_dataset(&session.pool, &live, options).unwrap()

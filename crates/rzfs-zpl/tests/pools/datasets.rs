@@ -17,7 +17,7 @@ fn new(properties: &[(&str, ZapValue)]) -> NewDataset {
     let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
     let properties =
         properties.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    NewDataset { contents: Arc::new(NewFileSystem::new(now, 7)), properties }
+    NewDataset::new(Arc::new(NewFileSystem::new(now, 7)), properties)
 }
 
 fn mount(session: &Session, dataset: &LiveDataset) -> Arc<LiveFileSystem> {

@@ -4,7 +4,7 @@ use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::Pool;
 use rzfs_dsl::import::{DeviceSource, Discovery, HostIdentity, ImportOptions};
 use rzfs_dsl::live::{
-    Environment, LiveOptions as PoolOptions, LivePool, NewPool, SystemEnvironment,
+    Environment, LiveOptions as PoolOptions, LivePool, NewEncryption, NewPool, SystemEnvironment,
 };
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::features::{Feature, Release};
@@ -150,6 +150,7 @@ impl World {
                 auxiliary: Vec::new(),
                 properties: vec![("ashift".to_owned(), 12.into())],
                 root_properties: self.properties.clone(),
+                encryption: NewEncryption::default(),
                 root: &NewFileSystem::new(now, environment.random()),
                 command: ("zpool create made".to_owned(), 0),
             },

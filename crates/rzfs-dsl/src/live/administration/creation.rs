@@ -3,7 +3,7 @@
 use super::counts::Counted;
 use super::place::{Place, check_new_name};
 use super::property::PropertyChange;
-use super::{ChangeError, TaskContext, TaskError, policy_of_dir};
+use super::{ChangeError, NewEncryption, TaskContext, TaskError, policy_of_dir};
 use crate::dataset::DatasetKind;
 use crate::live::create::{Maker, NewContents};
 use crate::live::space::SpaceTier;
@@ -20,6 +20,25 @@ pub struct NewDataset {
     pub contents: Arc<dyn NewContents + Send + Sync>,
     /// Properties that it has of its own, in the form in which they are stored.
     pub properties: Vec<(String, ZapValue)>,
+    /// How it is encrypted.
+    pub encryption: NewEncryption,
+}
+
+impl NewDataset {
+    /// A dataset that is encrypted as the one above it is.
+    #[must_use]
+    pub fn new(
+        contents: Arc<dyn NewContents + Send + Sync>,
+        properties: Vec<(String, ZapValue)>,
+    ) -> Self {
+        Self { contents, properties, encryption: NewEncryption::default() }
+    }
+
+    /// The same, encrypted in this way.
+    #[must_use]
+    pub fn encrypted(self, encryption: NewEncryption) -> Self {
+        Self { encryption, ..self }
+    }
 }
 
 impl fmt::Debug for NewDataset {
@@ -60,7 +79,7 @@ impl TaskContext<'_> {
         };
         let changes = PropertyChange::of_new(kind, &new.properties)?;
         self.require_space(SpaceTier::Normal)?;
-        let parent = self.check(|this| {
+        let (parent, keys) = self.check(|this| {
             let parent = this.parent_of_new(name, parent_name)?;
             if this.child_dir(parent.dir, last)?.is_some() {
                 return Err(ChangeError::Exists { name: name.to_owned() }.into());
@@ -68,7 +87,8 @@ impl TaskContext<'_> {
             for change in &changes {
                 this.check_new_value(parent.dir, change)?;
             }
-            Ok(parent)
+            let keys = this.keys_of_new(parent.dir, &new.encryption)?;
+            Ok((parent, keys))
         })?;
         let origin = self.check(|this| this.empty_origin())?;
         let now = self.now();
@@ -81,9 +101,16 @@ impl TaskContext<'_> {
             environment: &*self.pool.environment,
         };
         let head = maker.create_head(dir, origin, new.contents.names())?;
+        let key_object = match &keys {
+            Some(keys) => Some(maker.encrypt((dir, head), keys)?),
+            None => None,
+        };
         let place = Place { name: name.to_owned(), dir, head };
         self.start_counting_new(dir)?;
         self.log_dataset("create", (name, head), " ".to_owned())?;
+        if let Some(root) = new.encryption.root.as_ref().filter(|_| keys.is_some()) {
+            self.set_key_location(&place, Some(&root.location))?;
+        }
         for change in &changes {
             self.change_property(&place, change)?;
         }
@@ -94,7 +121,11 @@ impl TaskContext<'_> {
             features: &mut self.state.features,
             environment: &*self.pool.environment,
         };
-        let live = maker.create_objset((name, head), new.contents.as_ref(), policy)?;
+        let key = keys.as_ref().map(|keys| Arc::clone(&keys.key));
+        let live = maker.create_objset((name, head), new.contents.as_ref(), policy, key)?;
+        if let Some((keys, object)) = keys.zip(key_object) {
+            self.pool.keyring.insert_new(dir, object, &keys);
+        }
         self.state.changed.push(name.to_owned());
         Ok(self.pool.add_dataset(live))
     }

@@ -280,6 +280,7 @@ impl TaskContext<'_> {
         }
         self.state.dirs.forget(place.dir);
         self.pool.ledger.lock().close_dir(place.dir);
+        self.leave_key(place.dir)?;
         self.destroy_extended(place.dir)
     }
 

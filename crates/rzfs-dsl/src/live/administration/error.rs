@@ -3,10 +3,68 @@
 use crate::live::LiveError;
 use crate::pool::SweepKind;
 use crate::{PoolError, dataset::DatasetError};
+use rzfs_codec::crypto::CryptoError;
 use rzfs_vdev::ConfigError;
 use rzfs_vdev::create::PlanError;
 use rzfs_vdev::label::LabelError;
 use std::sync::Arc;
+
+/// Why a dataset is not encrypted as it should be, in OpenZFS's words.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EncryptionProblem {
+    /// The pool does not have the feature.
+    #[error("Encryption feature not enabled.")]
+    Feature,
+    /// There is a key but nothing to encrypt with it.
+    #[error("Encryption must be turned on to set encryption properties.")]
+    Off,
+    /// Nobody says how the key is given, and there is none above.
+    #[error("Keyformat required for new encryption root.")]
+    NoKeyFormat,
+    /// The key of the dataset above is not there.
+    #[error("encryption root's key is not loaded or provided")]
+    KeyNotLoaded,
+    /// A key cannot be where it is said to be.
+    #[error("Invalid keylocation.")]
+    KeyLocation,
+    /// What has no key of its own has it nowhere.
+    #[error("keylocation may only be set on encryption roots")]
+    LocationOfNoRoot,
+    /// There is no key to change.
+    #[error("Dataset not encrypted.")]
+    NotEncrypted,
+    /// The keys of a clone are those of its origin.
+    #[error("Clones use the encryption key of their origin.")]
+    Clone,
+    /// The key that is to be changed is not there.
+    #[error("Key must be loaded.")]
+    OldKeyNotLoaded,
+    /// What has no key of its own cannot lose it.
+    #[error("Key inheriting can only be performed on encryption roots.")]
+    NotRoot,
+    /// There is no key to inherit.
+    #[error("Parent must be encrypted.")]
+    ParentNotEncrypted,
+    /// The key to inherit is not there.
+    #[error("Parent key must be loaded.")]
+    ParentKeyNotLoaded,
+    /// Keys cannot be made, or those that are stored are not what they should be.
+    #[error(transparent)]
+    Key(CryptoError),
+}
+
+impl EncryptionProblem {
+    const fn errno(&self) -> i32 {
+        const EACCES: i32 = 13;
+        const EINVAL: i32 = 22;
+        const ENOTSUP: i32 = 95;
+        match self {
+            Self::Feature => ENOTSUP,
+            Self::KeyNotLoaded | Self::OldKeyNotLoaded | Self::ParentKeyNotLoaded => EACCES,
+            _ => EINVAL,
+        }
+    }
+}
 
 /// Why a change that an administrator asked for was not made. Nothing has changed then.
 ///
@@ -221,6 +279,21 @@ pub enum ChangeError {
         /// What it has.
         what: &'static str,
     },
+    /// Encryption does not allow it.
+    #[error("{0}")]
+    Encryption(EncryptionProblem),
+    /// The dataset has its key from what is above it, and would not have it any more.
+    #[error("cannot move encrypted child outside of its encryption root")]
+    OtherEncryptionRoot {
+        /// The dataset.
+        name: String,
+    },
+    /// The key is in use.
+    #[error("'{name}' is busy.")]
+    KeyInUse {
+        /// The encryption root.
+        name: String,
+    },
     /// Something of the pool cannot be read.
     #[error("{0}")]
     Unreadable(Arc<LiveError>),
@@ -245,6 +318,7 @@ impl ChangeError {
         const ENXIO: i32 = 6;
         const E2BIG: i32 = 7;
         const EAGAIN: i32 = 11;
+        const EACCES: i32 = 13;
         const EBUSY: i32 = 16;
         const EEXIST: i32 = 17;
         const EXDEV: i32 = 18;
@@ -288,6 +362,9 @@ impl ChangeError {
             Self::PoolTooOld => ENOTSUP,
             Self::SectorSize => ZFS_ERR_ASHIFT_MISMATCH,
             Self::Quota { .. } => EDQUOT,
+            Self::Encryption(problem) => problem.errno(),
+            Self::OtherEncryptionRoot { .. } => EACCES,
+            Self::KeyInUse { .. } => EBUSY,
             Self::Unreadable(source) => source.errno(),
             Self::Dataset(source) => source.errno(),
             Self::Suspended { reason: Some(_) } => EIO,

@@ -209,6 +209,10 @@ impl TaskContext<'_> {
         together: &[PropertyChange],
     ) -> Result<(), TaskError> {
         change.check_features(self)?;
+        if change.name == "keylocation" {
+            let location = change.value.as_ref().and_then(ZapValue::as_bytes).map(text);
+            return self.check_key_location(place, location.as_deref());
+        }
         let Some(limit) = change.limit() else { return Ok(()) };
         let new = change.number().unwrap_or(0);
         let property = change.name.clone();

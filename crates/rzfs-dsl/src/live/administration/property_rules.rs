@@ -19,7 +19,7 @@ const OLD_MAX_BLOCK: u64 = 128 << 10;
 const OLD_DNODE: u64 = 0;
 
 /// Properties that are kept in other structures, and so are not in property ZAPs.
-const KEPT_ELSEWHERE: [&str; 10] = [
+const KEPT_ELSEWHERE: [&str; 9] = [
     "volsize",
     "volblocksize",
     "version",
@@ -29,7 +29,6 @@ const KEPT_ELSEWHERE: [&str; 10] = [
     "encryption",
     "keyformat",
     "pbkdf2iters",
-    "keylocation",
 ];
 
 /// A property that can be kept in a ZAP of properties.

@@ -74,6 +74,7 @@ impl TaskContext<'_> {
         if self.child_dir(new_parent, last)?.is_some() {
             return Err(ChangeError::Exists { name: to.to_owned() }.into());
         }
+        self.check_key_of_moved(from, place.dir, new_parent)?;
         let nesting = to.matches('/').count();
         self.check_names_below(place.dir, to.len(), nesting, 0)?;
         if old_parent != new_parent {

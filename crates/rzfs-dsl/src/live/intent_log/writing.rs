@@ -17,8 +17,11 @@ use super::layout::{MAX_BLOCK, Queue, Ready, UNIT, fill};
 use super::pending::{LogRecord, Scopes};
 use bytes::Bytes;
 use rzfs_codec::checksum::{EmbeddedVerifier, generate_embedded};
+use rzfs_codec::crypto::CryptoError;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::txg::{OpenTx, Stopped};
+use rzfs_format::encryption::BlockCryptParams;
+use rzfs_format::object_type::ObjectType;
 use rzfs_format::zil::{
     BlockForm, CHAIN_SIZE, Chain as ChainStructure, Verifier, ZilFlags, ZilHeader,
 };
@@ -54,6 +57,8 @@ pub(super) enum NotLogged {
     NoSpace,
     #[error("the data of a write cannot be read")]
     Unreadable,
+    #[error("the log cannot be encrypted: {0}")]
+    Crypto(#[from] CryptoError),
     #[error("the header cannot be read: {0}")]
     Header(#[from] DmuError),
     #[error("a block cannot be written")]
@@ -254,7 +259,14 @@ impl HeadLog {
         };
         let dvas = self.inner.allocator.allocate(&request, txg).map_err(|_| NotLogged::NoSpace)?;
         let dva = dvas.first().copied().unwrap_or_default();
-        Ok(verifier.pointer(self.form(), dva, size, txg))
+        let pointer = verifier.pointer(self.form(), dva, size, txg);
+        match self.dataset.objset().key() {
+            Some(key) => {
+                let (salt, iv) = key.next_salt_and_iv()?;
+                Ok(pointer.with_crypt_bit().with_salt_and_iv(salt, iv))
+            }
+            None => Ok(pointer),
+        }
     }
 
     /// Writes records into the tail and into as many new blocks as they need; tells where.
@@ -319,7 +331,16 @@ impl HeadLog {
         let place = data.get_mut(at..at + records.len()).ok_or(NotLogged::TooLong)?;
         place.copy_from_slice(records);
         ChainStructure::encode(&mut data, form, next, records.len(), ByteOrder::NATIVE);
-        let verifier = EmbeddedVerifier::Zil(Verifier::of(block).words());
+        let words = Verifier::of(block).words();
+        let verifier = match self.dataset.objset().key() {
+            Some(key) => {
+                let BlockCryptParams { salt, iv, .. } = block.crypt_params();
+                let kind = ObjectType::INTENT_LOG;
+                key.encrypt_block(kind, ByteOrder::NATIVE, salt, iv, &mut data)?;
+                EmbeddedVerifier::EncryptedZil(words)
+            }
+            None => EmbeddedVerifier::Zil(words),
+        };
         generate_embedded(form.checksum_function(), &mut data, verifier, ByteOrder::NATIVE)
             .map_err(|_| NotLogged::TooLong)?;
         Ok(BlockWrite { dva, birth: block.physical_birth(), data: Bytes::from(data) })
@@ -327,7 +348,8 @@ impl HeadLog {
 }
 
 /// Whether the header points to a block that was set aside for the first record of a log, and
-/// says nothing else.
+/// says nothing else. One that is encrypted may have been written by somebody who crashed, and must
+/// not be once more with its IV.
 fn is_set_aside(header: &ZilHeader, form: BlockForm, synced: Txg) -> bool {
     let first = header.first;
     !first.is_hole()
@@ -336,4 +358,5 @@ fn is_set_aside(header: &ZilHeader, form: BlockForm, synced: Txg) -> bool {
         && first.logical_size() <= MAX_BLOCK
         && first.checksum_function() == Ok(form.checksum_function())
         && first.order() == ByteOrder::NATIVE
+        && !first.has_crypt_bit()
 }

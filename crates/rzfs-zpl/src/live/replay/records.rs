@@ -173,7 +173,7 @@ impl LiveFileSystem {
             let len = usize::try_from(write.length).ok().filter(|len| *len <= MAX_HOLE);
             return Ok((write.offset, vec![0; len.ok_or(invalid)?].into()));
         }
-        let request = BlockRequest { pointer, bookmark, key: None };
+        let request = BlockRequest { pointer, bookmark, key: self.objset.key() };
         let read = self.objset.pipeline().read(request);
         let data = read.map_err(|source| DmuError::Block { bookmark, source })?.data;
         if write.length >= block_size {

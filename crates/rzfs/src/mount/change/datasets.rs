@@ -101,7 +101,7 @@ fn create_one(pool: &WritablePool, name: &str, properties: &[Pair]) -> Result<()
     let parent = parent(&view, name)?;
     let contents = properties.contents(&parent, now, environment.random());
     let stored = properties.stored.into_iter().map(|one| (one.name, one.value));
-    let new = NewDataset { contents: Arc::new(contents), properties: stored.collect() };
+    let new = NewDataset::new(Arc::new(contents), stored.collect());
     pool.live().create_dataset(name, new)?;
     Ok(())
 }

@@ -1,0 +1,353 @@
+//! Making encrypted datasets, and changing the keys of encryption roots (spec 04, sections 19.4,
+//! 19.5 and 19.14).
+
+use super::place::Place;
+use super::{ChangeError, EncryptionProblem, TaskContext, TaskError};
+use crate::dataset::{RootKey, is_key_location};
+use crate::live::dir::MAX_DEPTH;
+use crate::live::key_object::{self, NewKeys};
+use crate::live::space::SpaceTier;
+use crate::live::{LiveError, LivePool};
+use rzfs_codec::crypto::{CryptoError, DatasetKey};
+use rzfs_format::encryption::EncryptionSuite;
+use rzfs_format::features::Feature;
+use rzfs_format::{FormatError, ObjectId};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const KEY_LOCATION: &str = "keylocation";
+
+/// How a new dataset is encrypted.
+#[derive(Clone, Default, Debug)]
+pub struct NewEncryption {
+    /// With which cipher, if at all.
+    pub suite: SuiteChoice,
+    /// Its own key, which makes it an encryption root; else it has that of the dataset above.
+    pub root: Option<NewRoot>,
+}
+
+/// The property `encryption` of a new dataset.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum SuiteChoice {
+    /// That of the dataset above.
+    #[default]
+    Inherited,
+    /// None.
+    Off,
+    /// This one.
+    Suite(EncryptionSuite),
+}
+
+/// What makes a dataset an encryption root.
+#[derive(Clone, Debug)]
+pub struct NewRoot {
+    /// Its key.
+    pub key: RootKey,
+    /// Where the key is (property `keylocation`).
+    pub location: String,
+}
+
+/// What becomes of the key of a dataset.
+#[derive(Clone, Debug)]
+pub enum KeyChange {
+    /// It has a key of its own, and is an encryption root.
+    New(NewRoot),
+    /// It has the key of the dataset above.
+    Inherit,
+}
+
+impl NewRoot {
+    fn check(&self) -> Result<(), EncryptionProblem> {
+        match is_key_location(&self.location) {
+            true => Ok(()),
+            false => Err(EncryptionProblem::KeyLocation),
+        }
+    }
+}
+
+impl NewEncryption {
+    /// The keys of a dataset with nothing above it; `None` if it is not to be encrypted.
+    pub(crate) fn of_root(
+        &self,
+        guid: rzfs_format::Guid,
+    ) -> Result<Option<NewKeys>, EncryptionProblem> {
+        let suite = match (self.suite, &self.root) {
+            (SuiteChoice::Suite(suite), _) => suite,
+            (_, Some(_)) => return Err(EncryptionProblem::Off),
+            (_, None) => return Ok(None),
+        };
+        let root = self.root.as_ref().ok_or(EncryptionProblem::NoKeyFormat)?;
+        root.check()?;
+        let key = Arc::new(DatasetKey::generate(suite)?);
+        Ok(Some(NewKeys { key, guid, root_key: root.key.clone(), root: None }))
+    }
+}
+
+impl LivePool {
+    /// Gives an encrypted dataset another key: the keys of its blocks are wrapped anew, here and
+    /// in all datasets below that have their key from it. Their contents stay as they are.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: the dataset is not encrypted or a clone, a key that is needed is not
+    /// loaded, or there is none to inherit.
+    pub fn change_key(&self, name: &str, change: KeyChange) -> Result<(), ChangeError> {
+        let name = name.to_owned();
+        self.administer(move |context| context.change_key(&name, &change))
+    }
+}
+
+/// Key objects that get another root or another key.
+struct Rewrapping {
+    /// The root that they have so far.
+    old: ObjectId,
+    old_key: RootKey,
+    new: ObjectId,
+    new_key: RootKey,
+    seen: BTreeSet<ObjectId>,
+    /// Found so far, with their unwrapped keys.
+    found: Vec<(ObjectId, DatasetKey, rzfs_format::Guid)>,
+}
+
+impl TaskContext<'_> {
+    /// Finds the keys for a new dataset; `None` if it is not to be encrypted.
+    pub(super) fn keys_of_new(
+        &mut self,
+        parent: ObjectId,
+        new: &NewEncryption,
+    ) -> Result<Option<NewKeys>, TaskError> {
+        let above = key_object::of_dir(&self.mos, parent)?;
+        let inherited = match above {
+            Some(key) => Some(key_object::suite(&self.mos, key)?),
+            None => None,
+        };
+        let suite = match new.suite {
+            SuiteChoice::Inherited => inherited,
+            SuiteChoice::Off => None,
+            SuiteChoice::Suite(suite) => Some(suite),
+        };
+        let Some(suite) = suite else {
+            return match new.root {
+                Some(_) => Err(EncryptionProblem::Off.into()),
+                None => Ok(None),
+            };
+        };
+        for feature in [Feature::Encryption, Feature::BookmarkV2] {
+            if !self.state.features.is_enabled(feature) {
+                return Err(EncryptionProblem::Feature.into());
+            }
+        }
+        let (root, root_key) = match (&new.root, above) {
+            (Some(root), _) => {
+                root.check()?;
+                (None, root.key.clone())
+            }
+            (None, Some(key)) => {
+                let root = key_object::root(&self.mos, key)?;
+                let key = self.pool.keyring.root_key(root);
+                (Some(root), key.ok_or(EncryptionProblem::KeyNotLoaded)?)
+            }
+            (None, None) => return Err(EncryptionProblem::NoKeyFormat.into()),
+        };
+        let key = DatasetKey::generate(suite).map_err(EncryptionProblem::Key)?;
+        let guid = self.pool.environment.guid();
+        Ok(Some(NewKeys { key: Arc::new(key), guid, root_key, root }))
+    }
+
+    /// Notes where the key of a new encryption root is.
+    pub(super) fn set_key_location(
+        &mut self,
+        place: &Place,
+        location: Option<&str>,
+    ) -> Result<(), TaskError> {
+        let properties = self.dir(place.dir)?.properties;
+        let missing = || FormatError::invalid("DSL directory", "it has no properties");
+        let zap = properties.ok_or_else(missing).map_err(LiveError::corrupt(place.dir))?;
+        match location {
+            Some(location) => {
+                self.mos.set(zap, KEY_LOCATION, location)?;
+                let text = format!("{KEY_LOCATION}={location}");
+                self.log_dataset("set", (&place.name, place.head), text)?;
+            }
+            None => {
+                self.mos.remove(zap, KEY_LOCATION)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks where the key of a dataset is to be; only encryption roots have one.
+    pub(super) fn check_key_location(
+        &mut self,
+        place: &Place,
+        location: Option<&str>,
+    ) -> Result<(), TaskError> {
+        let location = location.unwrap_or_default();
+        let is_root = match key_object::of_dir(&self.mos, place.dir)? {
+            Some(key) => key_object::root(&self.mos, key)? == place.dir,
+            None if location == "none" => return Ok(()),
+            None => false,
+        };
+        match (is_root, is_key_location(location)) {
+            (false, _) => Err(EncryptionProblem::LocationOfNoRoot.into()),
+            (true, false) => Err(EncryptionProblem::KeyLocation.into()),
+            (true, true) => Ok(()),
+        }
+    }
+
+    /// Checks that a directory may go to another parent as far as its key goes.
+    pub(super) fn check_key_of_moved(
+        &mut self,
+        name: &str,
+        dir: ObjectId,
+        new_parent: ObjectId,
+    ) -> Result<(), TaskError> {
+        let mos = self.mos;
+        let Some(key) = key_object::of_dir(&mos, dir)? else { return Ok(()) };
+        let root = key_object::root(&mos, key)?;
+        if root == dir {
+            return Ok(());
+        }
+        let above = match key_object::of_dir(&mos, new_parent)? {
+            Some(key) => Some(key_object::root(&mos, key)?),
+            None => None,
+        };
+        match above == Some(root) {
+            true => Ok(()),
+            false => Err(ChangeError::OtherEncryptionRoot { name: name.to_owned() }.into()),
+        }
+    }
+
+    fn change_key(&mut self, name: &str, change: &KeyChange) -> Result<(), TaskError> {
+        let (place, rewrapping) = self.check(|this| this.check_key_change(name, change))?;
+        self.require_space(SpaceTier::Reserved)?;
+        let Rewrapping { old, new, new_key, found, .. } = rewrapping;
+        for (object, key, guid) in &found {
+            let wrapped = key.wrap_anew(&new_key.wrapping, *guid).map_err(LiveError::from)?;
+            key_object::store(&self.mos, *object, &wrapped, (new, &new_key))?;
+        }
+        match change {
+            KeyChange::New(root) => self.set_key_location(&place, Some(&root.location))?,
+            KeyChange::Inherit => self.set_key_location(&place, None)?,
+        }
+        if old == place.dir && new != place.dir {
+            self.pool.keyring.forget_root(old);
+        }
+        self.pool.keyring.insert_root(new, new_key);
+        self.state.changed.push(name.to_owned());
+        let operation = match change {
+            KeyChange::New(_) => "change key",
+            KeyChange::Inherit => "inherit key",
+        };
+        Ok(self.log_dataset(operation, (name, place.head), " ".to_owned())?)
+    }
+
+    fn check_key_change(
+        &mut self,
+        name: &str,
+        change: &KeyChange,
+    ) -> Result<(Place, Rewrapping), TaskError> {
+        let mos = self.mos;
+        let place = self.head(name)?;
+        let key = key_object::of_dir(&mos, place.dir)?.ok_or(EncryptionProblem::NotEncrypted)?;
+        if self.is_clone(place.dir)? {
+            return Err(EncryptionProblem::Clone.into());
+        }
+        let old = key_object::root(&mos, key)?;
+        let loaded = |root| self.pool.keyring.root_key(root);
+        let old_key = loaded(old).ok_or(EncryptionProblem::OldKeyNotLoaded)?;
+        let (new, new_key) = match change {
+            KeyChange::New(root) => {
+                root.check()?;
+                (place.dir, root.key.clone())
+            }
+            KeyChange::Inherit => {
+                if old != place.dir {
+                    return Err(EncryptionProblem::NotRoot.into());
+                }
+                let above = match self.state.dirs.get(&mos, place.dir)?.parent {
+                    Some(parent) => key_object::of_dir(&mos, parent)?,
+                    None => None,
+                };
+                let above = above.ok_or(EncryptionProblem::ParentNotEncrypted)?;
+                let root = key_object::root(&mos, above)?;
+                (root, loaded(root).ok_or(EncryptionProblem::ParentKeyNotLoaded)?)
+            }
+        };
+        let (seen, found) = (BTreeSet::new(), Vec::new());
+        let mut rewrapping = Rewrapping { old, old_key, new, new_key, seen, found };
+        self.collect_keys(&mut rewrapping, place.dir, 0)?;
+        Ok((place, rewrapping))
+    }
+
+    /// Unwraps the keys of a directory and all below it that have their key from the old root.
+    /// Those below clones belong to it, wherever the clones are.
+    fn collect_keys(
+        &mut self,
+        rewrapping: &mut Rewrapping,
+        dir: ObjectId,
+        depth: usize,
+    ) -> Result<(), TaskError> {
+        let mos = self.mos;
+        if depth == MAX_DEPTH {
+            let problem = FormatError::invalid("DSL directory", "the tree is too deep");
+            return Err(LiveError::corrupt(dir)(problem).into());
+        }
+        let Some(key) = key_object::of_dir(&mos, dir)? else { return Ok(()) };
+        if key_object::root(&mos, key)? != rewrapping.old || !rewrapping.seen.insert(dir) {
+            return Ok(());
+        }
+        if rewrapping.found.iter().all(|(object, ..)| *object != key) {
+            let wrapped = key_object::wrapped(&mos, key)?;
+            let unwrapped = DatasetKey::unwrap(&rewrapping.old_key.wrapping, &wrapped);
+            let unwrapped = unwrapped.map_err(EncryptionProblem::Key)?;
+            rewrapping.found.push((key, unwrapped, wrapped.guid));
+        }
+        for (_, child) in self.children(dir)? {
+            self.collect_keys(rewrapping, child, depth + 1)?;
+        }
+        if let Some(clones) = self.dir(dir)?.clones {
+            for entry in mos.entries(clones)? {
+                let Some(head) = entry.value.first_u64() else { continue };
+                let clone = self.dataset(ObjectId(head))?.dir;
+                self.collect_keys(rewrapping, clone, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a directory is a clone of a snapshot that a user made.
+    fn is_clone(&mut self, dir: ObjectId) -> Result<bool, TaskError> {
+        let origin = self.dir(dir)?.origin;
+        Ok(origin.is_some() && origin != self.empty_origin()?)
+    }
+
+    /// Ends the use of keys by a directory that is destroyed.
+    pub(super) fn leave_key(&mut self, dir: ObjectId) -> Result<(), TaskError> {
+        self.pool.keyring.forget_root(dir);
+        if let Some(key) = key_object::of_dir(&self.mos, dir)? {
+            if key_object::references(&self.mos, key)? <= 1 {
+                self.pool.keyring.forget_key(key);
+            }
+            key_object::release(&self.mos, key)?;
+        }
+        Ok(())
+    }
+}
+
+impl From<EncryptionProblem> for ChangeError {
+    fn from(problem: EncryptionProblem) -> Self {
+        Self::Encryption(problem)
+    }
+}
+
+impl From<EncryptionProblem> for TaskError {
+    fn from(problem: EncryptionProblem) -> Self {
+        Self::Refused(problem.into())
+    }
+}
+
+impl From<CryptoError> for EncryptionProblem {
+    fn from(error: CryptoError) -> Self {
+        Self::Key(error)
+    }
+}
