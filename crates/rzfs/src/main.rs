@@ -9,6 +9,7 @@ mod files;
 mod getopt;
 mod history;
 mod json;
+mod key_input;
 mod mount;
 mod property;
 mod source;

@@ -18,11 +18,15 @@ pub use error::CreateError;
 pub use name::{PoolNameError, check_pool_name};
 
 use crate::WritablePool;
+use crate::protocol::Secret;
 use crate::setting::{DefaultFeatures, NewDatasetProperties, NewPoolProperties, SettingError};
 use crate::vdev_request::{VdevRequest, VdevRequestError};
 use crate::writable::PoolLock;
 use rzfs_dsl::import::HostIdentity;
-use rzfs_dsl::live::{self, Environment, LiveOptions, LivePool, NewEncryption, SystemEnvironment};
+use rzfs_dsl::live::{
+    self, EncryptionProblem, Environment, LiveOptions, LivePool, NewEncryption, SuiteChoice,
+    SystemEnvironment,
+};
 use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::features::Feature;
@@ -51,6 +55,7 @@ pub struct NewPool {
     features: DefaultFeatures,
     properties: Vec<(String, String)>,
     root_properties: Vec<(String, String)>,
+    root_key: Option<Secret>,
     live: LiveOptions,
     command: Option<String>,
 }
@@ -119,6 +124,14 @@ impl NewPool {
     #[must_use]
     pub fn root_property(mut self, name: &str, value: &str) -> Self {
         self.root_properties.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The key of its root file system: a passphrase, hexadecimal digits or 32 bytes, as the
+    /// property `keyformat` says.
+    #[must_use]
+    pub fn root_key(mut self, key: Secret) -> Self {
+        self.root_key = Some(key);
         self
     }
 
@@ -227,6 +240,7 @@ impl PlannedPool {
     /// [`CreateError`].
     pub fn create(mut self) -> Result<WritablePool, CreateError> {
         let environment = Arc::new(SystemEnvironment::new(HostIdentity::of_system()));
+        let encryption = self.encryption(&*environment)?;
         let plan = PlanOptions { ashift: self.properties.ashift, ..PlanOptions::default() };
         let fail = |source| CreateError::Plan { pool: self.new.name.clone(), source };
         let mut new = self.devices.plan(&plan, &mut || environment.random()).map_err(fail)?;
@@ -251,7 +265,7 @@ impl PlannedPool {
             auxiliary: auxiliary(&new),
             properties: std::mem::take(&mut self.properties.stored),
             root_properties: stored.map(|one| (one.name.clone(), one.value.clone())).collect(),
-            encryption: NewEncryption::default(),
+            encryption,
             root: &contents,
             command: (self.command(), owner.uid.into()),
         };
@@ -261,6 +275,26 @@ impl PlannedPool {
         self.opener.keep_files();
         let pool = WritablePool::new(pool, environment, lock);
         Ok(pool.with_alternate_root(self.properties.alternate_root))
+    }
+
+    /// How the root file system is encrypted.
+    fn encryption(&self, environment: &dyn Environment) -> Result<NewEncryption, CreateError> {
+        let fail = |source| CreateError::Setting { pool: self.new.name.clone(), source };
+        let key = self.new.root_key.as_ref().map(Secret::bytes);
+        let salt = environment.random_nonzero();
+        let encryption = self.root.encryption.encryption(key, salt).map_err(fail)?;
+        let needed = [Feature::Encryption, Feature::BookmarkV2];
+        let is_possible = needed.iter().all(|one| self.properties.features.contains(one));
+        match (encryption.suite, &encryption.root) {
+            (SuiteChoice::Suite(_), _) if !is_possible => {
+                Err(fail(EncryptionProblem::Feature.into()))
+            }
+            (SuiteChoice::Suite(_), None) => Err(fail(EncryptionProblem::NoKeyFormat.into())),
+            (SuiteChoice::Inherited | SuiteChoice::Off, Some(_)) => {
+                Err(fail(EncryptionProblem::Off.into()))
+            }
+            _ => Ok(encryption),
+        }
     }
 
     /// What labels say of the pool.

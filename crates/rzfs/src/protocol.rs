@@ -13,10 +13,13 @@ mod condition;
 mod dataset;
 mod history;
 mod pool;
+mod secret;
 mod sweep;
 mod wire;
 
-pub use change::{AddRequest, Change, EventDetail, EventReport, NewFileSystem, Pair, Purpose};
+pub use change::{
+    AddRequest, Change, EventDetail, EventReport, KeyRequest, NewFileSystem, Pair, Purpose,
+};
 pub use condition::Condition;
 pub use dataset::{
     DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, MountReport,
@@ -27,6 +30,7 @@ pub use pool::{
     CheckpointReport, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
     RemovalReport, ScanFunction, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
 };
+pub use secret::{MAX_SECRET, Secret};
 pub use sweep::{Erasure, SweepKind, SweepOrder, SweepReport, SweepRequest, SweepState};
 pub use wire::{MAX_ANSWER, MAX_REQUEST, WireError, decode, encode, receive, send};
 

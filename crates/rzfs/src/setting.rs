@@ -5,11 +5,13 @@
 //! values; they are read here, so that messages and usage agree.
 
 mod dataset;
+mod encryption;
 mod owner;
 mod pool;
 mod rules;
 
 pub use dataset::{DatasetSetting, NewDatasetProperties, Occasion};
+pub use encryption::EncryptionProperties;
 pub use owner::{OwnerAspect, OwnerProperty};
 pub use pool::{DefaultFeatures, NewPoolProperties, PoolSetting};
 
@@ -68,9 +70,18 @@ pub enum SettingError {
     /// Not a place to mount at.
     #[error("'{0}' must be an absolute path, 'none', or 'legacy'")]
     MountPoint(String),
-    /// `keylocation` where there is no key.
-    #[error("keylocation may only be set on encryption roots")]
+    /// A place where no key can be.
+    #[error("invalid keylocation")]
     KeyLocation,
+    /// Iterations that make nothing but guessing easier.
+    #[error("minimum pbkdf2 iterations is 100000")]
+    FewIterations,
+    /// Iterations without a passphrase.
+    #[error("pbkdf2iters may only be specified with keyformat=passphrase")]
+    IterationsOfNothing,
+    /// Properties about encryption that do not fit together.
+    #[error(transparent)]
+    Encryption(rzfs_dsl::live::EncryptionProblem),
     /// A text of more than 8191 bytes.
     #[error("property value too long")]
     ValueTooLong,

@@ -5,6 +5,7 @@ mod create;
 mod destroy;
 pub(crate) mod get;
 mod json;
+mod keys;
 mod list;
 mod mount;
 pub(crate) mod name;
@@ -33,6 +34,9 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "set" => set::set(rest, console),
         "inherit" => set::inherit(rest, console),
         "mount" => mount::run(rest, console),
+        "load-key" => keys::load(rest, console),
+        "unload-key" => keys::unload(rest, console),
+        "change-key" => keys::change(rest, console),
         "unmount" | "umount" => unmount::run(rest, console),
         "version" | "-V" | "--version" => crate::version::run("zfs", rest, console),
         "help" | "-?" | "--help" => {

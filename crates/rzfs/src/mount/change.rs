@@ -1,6 +1,7 @@
 //! Carrying out what commands have changed of a pool.
 
 mod datasets;
+mod keys;
 mod mounts;
 mod pool;
 mod sweep;
@@ -38,6 +39,9 @@ pub(super) fn carry_out(
         Change::MountAll => mounts::mount_all(open),
         Change::Unmount { target, force } => mounts::unmount(open, &target, force),
         Change::UnmountAll { force } => mounts::unmount_all(open, force),
+        Change::LoadKey { name, key, purpose } => keys::load(open, &name, &key, purpose),
+        Change::UnloadKey { name } => keys::unload(open, &name),
+        Change::ChangeKey { name, request } => keys::change(open, &name, &request),
         Change::SetPool { property } => pool::set(open, &property),
         Change::Add(request) => pool::add(open, &request),
         Change::Upgrade => pool::upgrade(open),

@@ -3,7 +3,7 @@
 use super::change;
 use super::events::Events;
 use super::mounter::{Mounter, Planned};
-use super::plan::{Candidate, Choice, Placement, PlannedMount, plan};
+use super::plan::{Candidate, Choice, Placement, plan};
 use super::request::MountOptions;
 use super::table::MountTable;
 use crate::console::{Console, Failure};
@@ -12,7 +12,7 @@ use rzfs::protocol::{Answer, Refusal, Request};
 use rzfs::service::{Access, Opening, PoolService};
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
-use rzfs_dsl::dataset::{DatasetError, DatasetKind, DatasetTree};
+use rzfs_dsl::dataset::{DatasetError, DatasetKind, DatasetTree, KeyStatus};
 use rzfs_dsl::live::Event;
 use rzfs_fuse::InUse;
 use std::any::Any;
@@ -237,8 +237,16 @@ impl Open {
         candidates.retain(|one| names.is_none_or(|names| names.contains(&one.name)));
         let root = datasets.root()?;
         let planned = plan(root.name(), &candidates, self.mounter.placement(), choice);
-        let open = |plan: PlannedMount| Ok((datasets.open(&plan.dataset)?, plan));
-        planned.into_iter().map(open).collect()
+        let mut possible = Vec::with_capacity(planned.len());
+        for plan in planned {
+            let dataset = datasets.open(&plan.dataset)?;
+            // Whoever does not name a file system does not miss one without its key.
+            let is_locked = dataset.key_status()? == KeyStatus::Unavailable;
+            if !is_locked || choice == Choice::All {
+                possible.push((dataset, plan));
+            }
+        }
+        Ok(possible)
     }
 
     /// Lets go of the file systems that are not mounted any more.

@@ -1,6 +1,6 @@
 //! What commands have changed of a pool that is imported for writing.
 
-use super::SweepRequest;
+use super::{Secret, SweepRequest};
 use serde::{Deserialize, Serialize};
 
 /// A property and its value, as typed.
@@ -69,6 +69,27 @@ pub enum Change {
         /// Detach what is in use.
         force: bool,
     },
+    /// The key of an encryption root is loaded.
+    LoadKey {
+        /// The encryption root.
+        name: String,
+        /// Its key.
+        key: Secret,
+        /// Whether it is loaded, or only checked.
+        purpose: Purpose,
+    },
+    /// The key of an encryption root is forgotten.
+    UnloadKey {
+        /// The encryption root.
+        name: String,
+    },
+    /// An encrypted dataset gets another key.
+    ChangeKey {
+        /// The dataset.
+        name: String,
+        /// Which one.
+        request: KeyRequest,
+    },
     /// A property of the pool is set.
     SetPool {
         /// The property and its value.
@@ -102,6 +123,23 @@ pub struct NewFileSystem {
     pub ancestors: bool,
     /// Do not mount it.
     pub leave_unmounted: bool,
+    /// Its key, if it is to be an encryption root.
+    pub key: Option<Secret>,
+}
+
+/// The key that an encrypted dataset is to have.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyRequest {
+    /// Its own.
+    New {
+        /// How it is given, and where it is.
+        properties: Vec<Pair>,
+        /// The key.
+        key: Secret,
+    },
+    /// That of the dataset above.
+    Inherit,
 }
 
 /// Whether something is done or only shown.

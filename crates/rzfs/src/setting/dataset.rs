@@ -1,5 +1,6 @@
 //! Settings of datasets.
 
+use super::encryption::{self, EncryptionProperties};
 use super::rules::stored;
 use super::{DATASET_PROPERTIES, SettingError, row};
 use rzfs_dsl::dataset::DatasetKind;
@@ -107,10 +108,7 @@ fn native(name: &str) -> Option<&'static NativeProperty> {
 
 /// Whether this software reads what comes of a value but cannot make it.
 fn is_only_read(name: &str, value: &ZapValue) -> bool {
-    const OFF: u64 = 2;
     match name {
-        "encryption" => value.first_u64() != Some(OFF),
-        "keyformat" | "pbkdf2iters" => value.first_u64() != Some(0),
         "version" => value.first_u64() != Some(5),
         _ => false,
     }
@@ -142,6 +140,8 @@ pub struct NewDatasetProperties {
     pub normalization: Option<Normalization>,
     /// Whether names must be UTF-8; else as in its parent.
     pub utf8_only: Option<bool>,
+    /// How it is encrypted.
+    pub encryption: EncryptionProperties,
 }
 
 impl NewDatasetProperties {
@@ -156,12 +156,13 @@ impl NewDatasetProperties {
         for (name, word) in pairs {
             let kind = DatasetKind::FileSystem;
             let setting = DatasetSetting::parse(name, word, kind, Occasion::Creation)?;
-            properties.take(setting);
+            properties.take(setting)?;
         }
+        properties.encryption.key()?;
         Ok(properties)
     }
 
-    fn take(&mut self, setting: DatasetSetting) {
+    fn take(&mut self, setting: DatasetSetting) -> Result<(), SettingError> {
         let number = setting.value.first_u64().unwrap_or(0);
         match setting.name.as_str() {
             "casesensitivity" => {
@@ -174,10 +175,12 @@ impl NewDatasetProperties {
             "normalization" => self.normalization = Normalization::from_flags(number).ok(),
             "utf8only" => self.utf8_only = Some(number != 0),
             name if OF_CONTENTS.contains(&name) => {}
-            // What is off already is not stored.
-            "encryption" | "keyformat" | "keylocation" | "pbkdf2iters" => {}
+            name if encryption::NAMES.contains(&name) => {
+                self.encryption.take(name, &setting.value)?;
+            }
             _ => self.stored.push(setting),
         }
+        Ok(())
     }
 
     /// The first objects of the file system. `parent` gives what was not said.
@@ -216,8 +219,9 @@ mod tests {
         assert_eq!(message("volsize", "1G"), "'volsize' does not apply to datasets of this type");
         assert_eq!(message("Has:Capitals", ""), "invalid property 'Has:Capitals'");
         let (kind, when) = (DatasetKind::FileSystem, Occasion::Creation);
-        let encrypted = DatasetSetting::parse("encryption", "on", kind, when);
-        assert!(matches!(encrypted, Err(SettingError::NotWritten { .. })));
+        assert!(DatasetSetting::parse("encryption", "on", kind, when).is_ok());
+        assert_eq!(message("encryption", "on"), "'encryption' is readonly");
+        assert_eq!(message("keylocation", "file:key"), "invalid keylocation");
         assert_eq!(change("dedup", "off").unwrap().value, 2.into());
         assert_eq!(change("dedup", "blake3,verify").unwrap().value, 0x10e.into());
         assert_eq!(change("org.example:note", "a b").unwrap().value, "a b".into());

@@ -93,7 +93,7 @@ fn text<'w>(name: &str, word: &'w str) -> Result<&'w str, SettingError> {
         "mountpoint" if !word.starts_with('/') && !matches!(word, "none" | "legacy") => {
             Err(SettingError::MountPoint(name.to_owned()))
         }
-        "keylocation" if word != "none" => Err(SettingError::KeyLocation),
+        "keylocation" => super::encryption::check_location(word).map(|()| word),
         "mountpoint" if word.len() > 1 => Ok(word.trim_end_matches('/')),
         _ if word.len() > super::dataset::MAX_VALUE => Err(SettingError::ValueTooLong),
         _ => Ok(word),

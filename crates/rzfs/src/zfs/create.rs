@@ -5,6 +5,7 @@ use super::name::pool_of;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
+use crate::key_input;
 use rzfs::protocol::{Change, DatasetKind, NewFileSystem};
 use rzfs::setting::NewDatasetProperties;
 use std::io::Write;
@@ -57,7 +58,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         return Err(refused(&reason));
     }
     let pairs = properties.iter().map(|(name, word)| (&**name, &**word));
-    NewDatasetProperties::parse(pairs).map_err(|error| refused(&error))?;
+    let parsed = NewDatasetProperties::parse(pairs).map_err(|error| refused(&error))?;
     if flag('v') || flag('P') || flag('n') {
         let known = super::change::tree(&mut client, pool_of(name), &[DatasetKind::Filesystem])?;
         let above = name.rsplit_once('/').map_or("", |(above, _)| above);
@@ -67,7 +68,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     if flag('n') {
         return Ok(());
     }
+    let key = key_input::of_new(name, &parsed.encryption)?;
     let new = NewFileSystem {
+        key,
         name: name.clone(),
         properties,
         ancestors: flag('p'),

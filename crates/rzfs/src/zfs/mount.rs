@@ -10,9 +10,17 @@ use rzfs::protocol::{Change, DatasetKind, DatasetQuery, Selection};
 use serde_json::{Map, Value as Json};
 
 const GRAMMAR: Grammar = Grammar {
-    letters: &[('j', Value::None), ('a', Value::None), ('d', Value::Devices)],
+    letters: &[('j', Value::None), ('a', Value::None), ('l', Value::None), ('d', Value::Devices)],
     names: &[],
 };
+
+/// Whether keys are loaded that file systems lack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    AsTheyAre,
+    /// `-l`
+    Load,
+}
 
 /// Runs `zfs mount`. Without `-d` it asks the pools that are mounted; pools on devices have no
 /// mounts.
@@ -29,8 +37,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             _ => None,
         })
         .collect();
+    let keys = if words.contains(&Word::Flag('l')) { Keys::Load } else { Keys::AsTheyAre };
     if words.contains(&Word::Flag('a')) {
-        return mount_all(console);
+        return mount_all(keys, console);
     }
     let mut found = source::respondents(&devices, &[], console)?;
     let mut mounts = Vec::new();
@@ -42,7 +51,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         return Err(Failure::Failed(match problem_with(name, &mut found.pools)? {
             Some(problem) => format!("cannot open '{name}': {problem}"),
             None if is_mounted => format!("cannot mount '{name}': filesystem already mounted"),
-            None => return mount_one(name),
+            None => return mount_one(name, keys),
         }));
     }
     if words.contains(&Word::Flag('j')) {
@@ -70,18 +79,24 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     found.outcome
 }
 
-/// Has an imported pool mount a file system.
-fn mount_one(name: &str) -> Outcome {
+/// Has an imported pool mount a file system, whose key may be loaded first.
+fn mount_one(name: &str, keys: Keys) -> Outcome {
     let mut client = super::change::pool_with(name)?;
+    if keys == Keys::Load {
+        super::keys::load_for_mount(&mut client, name)?;
+    }
     source::change(&mut client, Change::Mount { name: name.to_owned() }, None)?;
     Ok(())
 }
 
 /// Has all imported pools mount what is mounted by itself.
-fn mount_all(console: &mut Console<'_>) -> Outcome {
+fn mount_all(keys: Keys, console: &mut Console<'_>) -> Outcome {
     let clients = ControlDirectory::of_user().mounted();
     let mut outcome = Ok(());
     for mut client in clients.map_err(|error| Failure::Failed(error.to_string()))? {
+        if keys == Keys::Load {
+            super::keys::load_all_for_mount(&mut client, console)?;
+        }
         for complaint in source::change(&mut client, Change::MountAll, None)? {
             console.complain(complaint);
             outcome = Err(Failure::Told);

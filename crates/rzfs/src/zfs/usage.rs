@@ -3,7 +3,7 @@
 use rzfs::setting::DATASET_PROPERTIES;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 14] = [
+const COMMANDS: [(&str, &str); 18] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     ("create", "\tcreate [-Pnpuv] [-o property=value] ... <filesystem>\n"),
@@ -25,8 +25,18 @@ const COMMANDS: [(&str, &str); 14] = [
     ("set", "\tset [-u] <property=value> ... <filesystem|volume> ...\n"),
     ("inherit", "\tinherit [-rS] <property> <filesystem|volume> ...\n"),
     ("", ""),
-    ("mount", "\tmount [-j]\n\tmount <-a | filesystem>\n"),
+    ("mount", "\tmount [-j]\n\tmount [-l] <-a | filesystem>\n"),
     ("unmount", "\tunmount [-f] <-a | filesystem|mountpoint>\n"),
+    ("", ""),
+    ("load-key", "\tload-key [-rn] [-L <keylocation>] <-a | filesystem|volume>\n"),
+    ("unload-key", "\tunload-key [-r] <-a | filesystem|volume>\n"),
+    (
+        "change-key",
+        "\tchange-key [-l] [-o keyformat=<value>]\n\
+         \t    [-o keylocation=<value>] [-o pbkdf2iters=<value>]\n\
+         \t    <filesystem|volume>\n\
+         \tchange-key -i [-l] <filesystem|volume>\n",
+    ),
 ];
 
 /// What rzfs adds, and where to read on.

@@ -4,10 +4,12 @@ use super::layout::Layout;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
+use crate::key_input;
 use crate::mount::{self, ServeRequest};
 use crate::quantity::parse_size;
 use crate::source::local_pools;
-use rzfs::setting::SettingError;
+use rzfs::protocol::Secret;
+use rzfs::setting::{NewDatasetProperties, SettingError};
 use rzfs::{CreateError, NewPool, PlannedPool, WritablePool};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -40,6 +42,8 @@ pub(crate) struct CreateRequest {
     properties: Vec<(String, String)>,
     root_properties: Vec<(String, String)>,
     size: Option<u64>,
+    /// The key of the root file system.
+    key: Option<Secret>,
     /// The line for the pool's history.
     command: String,
 }
@@ -109,6 +113,13 @@ fn parse(words: &[String]) -> Result<(CreateRequest, Purpose), Failure> {
     if request.vdevs.is_empty() {
         return Err(missing("vdev specification"));
     }
+    if purpose != Purpose::DryRun {
+        let pairs = request.root_properties.iter().map(|(name, word)| (&**name, &**word));
+        // What is wrong with properties is told when the pool is planned.
+        if let Ok(properties) = NewDatasetProperties::parse(pairs) {
+            request.key = key_input::of_new(&request.pool, &properties.encryption)?;
+        }
+    }
     Ok((request, purpose))
 }
 
@@ -139,6 +150,9 @@ impl CreateRequest {
         }
         if let Some(size) = self.size {
             new = new.missing_file_size(size);
+        }
+        if let Some(key) = &self.key {
+            new = new.root_key(key.clone());
         }
         for (name, value) in &self.properties {
             new = new.property(name, value);

@@ -5,7 +5,7 @@ use super::super::plan::Choice;
 use super::super::table::MountTable;
 use super::mounts::{in_use, mount_more};
 use super::refusal;
-use rzfs::protocol::{self, Pair, Refusal};
+use rzfs::protocol::{self, Pair, Refusal, Secret};
 use rzfs::setting::{DatasetSetting, NewDatasetProperties, Occasion, OwnerProperty, SettingError};
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
@@ -39,14 +39,14 @@ pub(super) fn create(open: &Open, new: &protocol::NewFileSystem) -> Result<Vec<S
     if new.ancestors {
         let above = new.name.match_indices('/').map(|(end, _)| new.name.split_at(end).0);
         for name in above.skip(1) {
-            match create_one(pool, name, &[]) {
+            match create_one(pool, name, &[], None) {
                 Ok(()) => made.insert(name.to_owned()),
                 Err(Problem::Change(ChangeError::Exists { .. })) => continue,
                 Err(error) => return Err(cannot(&error)),
             };
         }
     }
-    match create_one(pool, &new.name, &new.properties) {
+    match create_one(pool, &new.name, &new.properties, new.key.as_ref()) {
         Ok(()) => {}
         Err(Problem::Change(ChangeError::Exists { .. })) if new.ancestors => {
             return Ok(Vec::new());
@@ -88,7 +88,12 @@ fn reason(error: &DatasetError) -> String {
     }
 }
 
-fn create_one(pool: &WritablePool, name: &str, properties: &[Pair]) -> Result<(), Problem> {
+fn create_one(
+    pool: &WritablePool,
+    name: &str,
+    properties: &[Pair],
+    key: Option<&Secret>,
+) -> Result<(), Problem> {
     let pairs = properties.iter().map(|(name, word)| (&**name, &**word));
     let properties = NewDatasetProperties::parse(pairs)?;
     let view = pool.view()?;
@@ -100,8 +105,10 @@ fn create_one(pool: &WritablePool, name: &str, properties: &[Pair]) -> Result<()
     let now = Timestamp { seconds: now, nanoseconds: 0 };
     let parent = parent(&view, name)?;
     let contents = properties.contents(&parent, now, environment.random());
+    let salt = environment.random_nonzero();
+    let encryption = properties.encryption.encryption(key.map(Secret::bytes), salt)?;
     let stored = properties.stored.into_iter().map(|one| (one.name, one.value));
-    let new = NewDataset::new(Arc::new(contents), stored.collect());
+    let new = NewDataset::new(Arc::new(contents), stored.collect()).encrypted(encryption);
     pool.live().create_dataset(name, new)?;
     Ok(())
 }
@@ -167,6 +174,7 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
             properties: Vec::new(),
             ancestors: true,
             leave_unmounted: false,
+            key: None,
         };
         create(open, &new)?;
     }

@@ -5,7 +5,7 @@ use super::super::mounter::{Nesting, Planned};
 use super::super::plan::Choice;
 use super::super::table::MountTable;
 use rzfs::protocol::Refusal;
-use rzfs_dsl::dataset::{DatasetError, DatasetKind};
+use rzfs_dsl::dataset::{DatasetError, DatasetKind, KeyStatus};
 use rzfs_fuse::InUse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,9 @@ pub(super) fn mount(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
     }
     if dataset.text("canmount").map_err(fail)? == "off" {
         return Err(cannot("mount", "'canmount' property is set to 'off'"));
+    }
+    if dataset.key_status().map_err(fail)? == KeyStatus::Unavailable {
+        return Err(cannot("mount", "encryption key not loaded"));
     }
     let mut table = open.table();
     open.forget_finished(&mut table);

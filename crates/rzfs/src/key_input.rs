@@ -1,0 +1,159 @@
+//! Keys as users give them: typed, piped, or in files; with OpenZFS's words about what is wrong
+//! with them.
+
+use crate::console::Failure;
+use rzfs::protocol::{MAX_SECRET, Secret};
+use rzfs_codec::crypto::KeyFormat;
+use std::fs::File;
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::path::Path;
+use zeroize::Zeroizing;
+
+const RAW_SIZE: usize = 32;
+const HEX_DIGITS: usize = 64;
+const PASSPHRASE: std::ops::RangeInclusive<usize> = 8..=512;
+
+/// Whether a key is made up or known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Occasion {
+    /// It is new: who types it types it twice.
+    New,
+    /// It is one that a dataset has.
+    Known,
+}
+
+/// Gets the key of a dataset from where property `keylocation` says.
+///
+/// # Errors
+/// Why there is none, without the name of the dataset or what it was for.
+pub(crate) fn get(
+    dataset: &str,
+    format: KeyFormat,
+    location: &str,
+    occasion: Occasion,
+) -> Result<Secret, String> {
+    let key = if let Some(path) = location.strip_prefix("file://") {
+        let fail = |error: io::Error| {
+            let reason = match error.kind() {
+                io::ErrorKind::NotFound => "No such file or directory".to_owned(),
+                _ => error.to_string(),
+            };
+            format!("Failed to open key material file: {reason}")
+        };
+        read(Path::new(path)).map_err(fail)?
+    } else if location != "prompt" {
+        return Err("keys are not fetched from the network by this software".to_owned());
+    } else if io::stdin().is_terminal() {
+        typed(dataset, format, occasion)?
+    } else {
+        piped(format).map_err(|error| format!("standard input: {error}"))?
+    };
+    check(format, key.bytes())?;
+    Ok(key)
+}
+
+/// What a key file holds.
+pub(crate) fn read(path: &Path) -> io::Result<Secret> {
+    let mut input = Vec::new();
+    File::open(path)?.take(MAX_SECRET as u64).read_to_end(&mut input)?;
+    Ok(Secret::new(input))
+}
+
+/// A line of standard input, or as many bytes as a raw key has.
+fn piped(format: KeyFormat) -> io::Result<Secret> {
+    let mut input = Zeroizing::new(Vec::new());
+    let stdin = io::stdin().lock();
+    match format {
+        KeyFormat::Raw => stdin.take(RAW_SIZE as u64).read_to_end(&mut input)?,
+        _ => stdin.take(MAX_SECRET as u64).read_until(b'\n', &mut input)?,
+    };
+    Ok(Secret::new(std::mem::take(&mut *input)))
+}
+
+/// Asks at the terminal, without echo.
+fn typed(dataset: &str, format: KeyFormat, occasion: Occasion) -> Result<Secret, String> {
+    let what = match format {
+        KeyFormat::Raw => return Err("Cannot enter raw keys on the terminal".to_owned()),
+        KeyFormat::Hex => "hex key",
+        KeyFormat::Passphrase => "passphrase",
+    };
+    let ask = |prompt: String| {
+        let typed = rpassword::prompt_password(prompt).map_err(|error| error.to_string())?;
+        Ok::<_, String>(Secret::new(typed.into_bytes()))
+    };
+    match occasion {
+        Occasion::Known => ask(format!("Enter {what} for '{dataset}':")),
+        Occasion::New => {
+            let key = ask(format!("Enter new {what}:"))?;
+            check(format, key.bytes())?;
+            match ask(format!("Re-enter new {what}:"))? == key {
+                true => Ok(key),
+                false => Err("Provided keys do not match.".to_owned()),
+            }
+        }
+    }
+}
+
+/// Whether this can be a key.
+fn check(format: KeyFormat, input: &[u8]) -> Result<(), String> {
+    let line = input.strip_suffix(b"\n").unwrap_or(input);
+    let size = |what: &str, len: usize, expected: usize| match len.cmp(&expected) {
+        std::cmp::Ordering::Less => Err(format!("{what} key too short (expected {expected}).")),
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => Err(format!("{what} key too long (expected {expected}).")),
+    };
+    match format {
+        KeyFormat::Raw => size("Raw", input.len(), RAW_SIZE),
+        KeyFormat::Hex => {
+            size("Hex", line.len(), HEX_DIGITS)?;
+            match line.iter().all(u8::is_ascii_hexdigit) {
+                true => Ok(()),
+                false => Err("Invalid hex character detected.".to_owned()),
+            }
+        }
+        KeyFormat::Passphrase if line.len() < *PASSPHRASE.start() => {
+            Err(format!("Passphrase too short (min {}).", PASSPHRASE.start()))
+        }
+        KeyFormat::Passphrase if line.len() > *PASSPHRASE.end() => {
+            Err(format!("Passphrase too long (max {}).", PASSPHRASE.end()))
+        }
+        KeyFormat::Passphrase => Ok(()),
+    }
+}
+
+/// The key of a dataset that is to be made, if its properties ask for one.
+pub(crate) fn of_new(
+    dataset: &str,
+    encryption: &rzfs::setting::EncryptionProperties,
+) -> Result<Option<Secret>, Failure> {
+    let refused = |reason: &dyn std::fmt::Display| {
+        Failure::Failed(format!("cannot create '{dataset}': {reason}"))
+    };
+    match encryption.key().map_err(|error| refused(&error))? {
+        None => Ok(None),
+        Some((format, location)) => {
+            let key = get(dataset, format, location, Occasion::New);
+            key.map(Some).map_err(|error| refused(&error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_key_is_told() {
+        use KeyFormat::{Hex, Passphrase, Raw};
+        let said = |format, input: &[u8]| check(format, input).unwrap_err();
+        assert_eq!(said(Raw, &[0; 31]), "Raw key too short (expected 32).");
+        assert_eq!(said(Raw, &[0; 33]), "Raw key too long (expected 32).");
+        assert_eq!(said(Hex, b"00\n"), "Hex key too short (expected 64).");
+        assert_eq!(said(Hex, &[b'g'; 64]), "Invalid hex character detected.");
+        assert_eq!(said(Passphrase, b"seven77\n"), "Passphrase too short (min 8).");
+        assert_eq!(said(Passphrase, &[b'x'; 513]), "Passphrase too long (max 512).");
+        check(Hex, &[&[b'a'; 64][..], b"\n"].concat()).unwrap();
+        check(Passphrase, b"eight888\n").unwrap();
+        check(Raw, &[b'\n'; 32]).unwrap();
+    }
+}
