@@ -3,6 +3,7 @@
 mod cloning;
 mod datasets;
 mod dedup;
+mod encryption;
 mod golden;
 mod intent_log;
 mod logged_sharing;
