@@ -37,7 +37,7 @@ pub use wire::{MAX_ANSWER, MAX_REQUEST, WireError, decode, encode, receive, send
 use serde::{Deserialize, Serialize};
 
 /// Version of requests and answers; it changes whenever an older peer would misunderstand.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A message and the version of the language that it is in.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
