@@ -1,6 +1,7 @@
 //! Encryption suites (spec 04, section 19.1).
 
 use crate::FormatError;
+use crate::units::MAX_BLOCK_SIZE;
 
 /// An authenticated cipher and its key size, by on-disk number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -53,6 +54,15 @@ impl EncryptionSuite {
             Self::Aes128Ccm | Self::Aes128Gcm => 16,
             Self::Aes192Ccm | Self::Aes192Gcm => 24,
             Self::Aes256Ccm | Self::Aes256Gcm => 32,
+        }
+    }
+
+    /// The largest block that it can encrypt, in bytes: messages of CCM are shorter than 16 MiB.
+    #[must_use]
+    pub const fn max_block_size(self) -> u64 {
+        match self {
+            Self::Aes128Ccm | Self::Aes192Ccm | Self::Aes256Ccm => MAX_BLOCK_SIZE / 2,
+            Self::Aes128Gcm | Self::Aes192Gcm | Self::Aes256Gcm => MAX_BLOCK_SIZE,
         }
     }
 

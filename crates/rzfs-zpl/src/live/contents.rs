@@ -93,6 +93,9 @@ impl LiveFileSystem {
             return Ok(None);
         }
         let record_size = u64::from(self.options().reading.record_size);
+        // Contents that do not compress have to be encrypted as they are.
+        let most = self.objset.key().map_or(record_size, |key| key.suite().max_block_size());
+        let record_size = record_size.min(most);
         Ok(grown_block(block_size, record_size, end.max(size)))
     }
 
