@@ -3,7 +3,7 @@
 use super::is_full;
 use crate::fill::noise;
 use crate::shape::FeatureSet;
-use crate::{Files, Habit, OpenPool, PoolFiles, ProofError, Settings, Shape};
+use crate::{Encrypted, Files, Habit, OpenPool, PoolFiles, ProofError, Settings, Shape};
 use rzfs_hostile::Random;
 use rzfs_testkit::ReferencePool;
 use rzfs_zpl::live::{LiveFileSystem, NewKind};
@@ -102,6 +102,7 @@ impl Pattern {
             features: FeatureSet::Default,
             device_size: DEVICE_SIZE,
             habit: Habit::Plain,
+            encrypted: Encrypted::Nothing,
         };
         let mut open = files.create(&shape, settings)?;
         let mut make = |name: &str, properties: &[(&str, u64)]| {
