@@ -13,6 +13,7 @@
 
 mod accounts;
 pub mod crash;
+mod durable;
 mod encrypted;
 mod error;
 mod files;
@@ -26,6 +27,7 @@ mod view;
 mod walk;
 
 pub use accounts::wrong_accounts;
+pub use durable::change_durably;
 pub use encrypted::Encrypted;
 pub use error::ProofError;
 pub use files::Files;

@@ -3,14 +3,15 @@
 use crate::process::{Failure, outcome, run};
 use rzfs_hostile::Random;
 use rzfs_proof::{
-    Habit, LIMITS, OpenPool, PoolFiles, ProofError, QUOTAS, Settings, Shape, change, differences,
-    fill, read_dataset, record, wrong_accounts,
+    Files, Habit, LIMITS, OpenPool, PoolFiles, ProofError, QUOTAS, Settings, Shape, change,
+    change_durably, differences, fill, read_dataset, record, wrong_accounts,
 };
 use rzfs_testkit::{FileSystemManifest, Manifest, ReferencePool};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Most differences that are told of one file system.
 const TOLD: usize = 8;
@@ -19,7 +20,10 @@ const TOLD: usize = 8;
 const FILLED: usize = 6;
 
 /// Shapes of which the kernel gets a copy too that was taken while rzfs had the pool.
-const COPIED: [&str; 4] = ["single9", "two-sided", "rz2", "nologs"];
+const COPIED: [&str; 5] = ["single9", "two-sided", "rz2", "classes", "nologs"];
+
+/// Longer than any turn: groups end when somebody says so.
+const NEVER: Duration = Duration::from_secs(86_400);
 
 /// The passphrase of encrypted file systems: what golden pools have, too.
 const PASSPHRASE: &[u8] = b"correct horse battery\n";
@@ -31,7 +35,8 @@ enum Stage {
     New(Shape),
     /// The pool is there.
     Playing,
-    /// A copy that was taken while rzfs had the pool: it ends with the kernel's turn.
+    /// A copy that was taken while rzfs had the pool, with changes that are in intent logs only: it
+    /// ends with the kernel's turn.
     Copied,
     /// Something failed.
     Lost,
@@ -194,9 +199,12 @@ impl Contest {
     }
 
     fn play(&mut self, round: u32) -> Result<Option<Self>, ProofError> {
-        let settings = self.settings();
+        let mut settings = self.settings();
         let seed = self.seed + u64::from(round);
         let is_copied = matches!(self.stage, Stage::New(shape) if COPIED.contains(&shape.name));
+        if is_copied {
+            settings.pool.txg.timeout = NEVER;
+        }
         let pool = match &self.stage {
             Stage::New(shape) => {
                 let pool = self.files.create(shape, &settings)?;
@@ -218,7 +226,7 @@ impl Contest {
         }
         self.see(&pool)?;
         let _ = pool.pool.sync();
-        let copy = if is_copied { self.copy() } else { None };
+        let copy = if is_copied { self.copy_with_logs(&pool, seed)? } else { None };
         pool.export()?;
         Ok(copy)
     }
@@ -231,6 +239,23 @@ impl Contest {
         Ok(())
     }
 
+    /// Copies the images while changes that somebody has waited for are in intent logs only.
+    fn copy_with_logs(&mut self, pool: &OpenPool, seed: u64) -> Result<Option<Self>, ProofError> {
+        for fs in pool.file_systems.values() {
+            // The first wait begins a log, and is one for a group.
+            Files(fs).mkdir("waited")?;
+            fs.commit_all().map_err(|source| ProofError::File {
+                path: "waited".to_owned(),
+                source: Box::new(source),
+            })?;
+        }
+        for fs in pool.file_systems.values() {
+            change_durably(fs, "waited/for", "rzfs-1/text1m", seed)?;
+        }
+        self.see(pool)?;
+        Ok(self.copy())
+    }
+
     /// Copies the images as they are while the pool is open.
     fn copy(&mut self) -> Option<Self> {
         let parent = self.directory.parent().and_then(Path::parent)?;
@@ -241,17 +266,38 @@ impl Contest {
             for image in images.flatten() {
                 copy_image(&image.path(), copied.files.dir())?;
             }
-            Ok(Self { seen: self.seen.clone(), habit: self.habit, ..copied })
+            let seen = self.seen.iter().map(|(name, it)| (name.clone(), timeless(it.clone())));
+            Ok(Self { seen: seen.collect(), habit: self.habit, ..copied })
         });
         match copied {
             Ok(mut copied) => {
                 copied.zdb(&["-m"], "copied while open");
+                copied.zdb(&["-iiii"], "copied while open");
+                copied.require_logs();
                 Some(copied)
             }
             Err(failure) => {
                 self.find(failure.to_string());
                 None
             }
+        }
+    }
+
+    /// Sees to it that something is in intent logs only.
+    fn require_logs(&mut self) {
+        let found = self.files.read(&Settings::default()).and_then(|pool| {
+            let all = self
+                .seen
+                .iter()
+                .map(|(name, seen)| Ok(timeless(record(&read_dataset(&pool, name)?)?) == *seen));
+            all.collect::<Result<Vec<bool>, ProofError>>()
+        });
+        match found {
+            Ok(equal) if equal.contains(&true) => {
+                self.find("the intent log of a file system has nothing to tell".to_owned());
+            }
+            Ok(_) => {}
+            Err(error) => self.find(format!("copied while open: {error}")),
         }
     }
 
@@ -332,8 +378,13 @@ impl Contest {
             return;
         };
         let expected = std::mem::take(&mut self.seen);
+        let is_copied = matches!(self.stage, Stage::Copied);
         for (name, expected) in &expected {
             match before.get(name) {
+                Some(found) if is_copied => {
+                    let found = timeless(found.clone());
+                    self.compare("the kernel sees", name, expected, &found);
+                }
                 Some(found) => self.compare("the kernel sees", name, expected, found),
                 None => self.find(format!("the kernel does not see {name}")),
             }
@@ -374,6 +425,12 @@ impl Contest {
         }
         self.stage = Stage::Over;
     }
+}
+
+/// What users see, but for the times of changes, which logs do not tell.
+fn timeless(mut seen: FileSystemManifest) -> FileSystemManifest {
+    seen.entries.values_mut().for_each(|entry| entry.mtime = 0);
+    seen
 }
 
 /// What `zfs get -Hp -o property,value` says of the limits of [`Habit::Limits`].

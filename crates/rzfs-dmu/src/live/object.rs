@@ -8,7 +8,7 @@ use crate::tree::Tree;
 use crate::txg::Gate;
 use crate::{Block, DmuError, Object};
 use bytes::Bytes;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
@@ -66,6 +66,18 @@ pub enum Extent {
     ToEnd,
 }
 
+/// What is asked for often of the newest shape: it is copied without an allocation.
+#[derive(Clone, Copy)]
+struct Outline {
+    object_type: ObjectType,
+    bonus_type: ObjectType,
+    data_block_size: u32,
+    indirect_shift: u8,
+    slots: u8,
+    max_block_id: BlockId,
+    has_spill: bool,
+}
+
 impl ObjectState {
     /// The newest shape; `None` when the object does not exist.
     fn shape(&self) -> Option<Shape> {
@@ -74,6 +86,31 @@ impl ObjectState {
             Some(version) => Some(version.shape.clone()),
             None => self.synced.as_deref().map(Shape::of),
         }
+    }
+
+    /// Most of it; `None` when the object does not exist.
+    fn outline(&self) -> Option<Outline> {
+        let Some(Version { shape, existence, .. }) = self.versions.back() else {
+            let dnode = self.synced.as_deref()?;
+            return Some(Outline {
+                object_type: dnode.object_type,
+                bonus_type: dnode.bonus_type,
+                data_block_size: dnode.data_block_size,
+                indirect_shift: dnode.indirect_shift,
+                slots: dnode.slots,
+                max_block_id: dnode.max_block_id,
+                has_spill: dnode.spill.is_some(),
+            });
+        };
+        (*existence == Existence::Alive).then_some(Outline {
+            object_type: shape.object_type,
+            bonus_type: shape.bonus_type,
+            data_block_size: shape.data_block_size,
+            indirect_shift: shape.indirect_shift,
+            slots: shape.slots,
+            max_block_id: shape.max_block_id,
+            has_spill: shape.has_spill,
+        })
     }
 
     /// What memory knows about a block.
@@ -137,8 +174,8 @@ impl LiveObject {
         DmuError::NotAllocated { objset: self.objset.id(), object: self.core.id }
     }
 
-    fn shape(&self) -> Result<Shape, DmuError> {
-        self.core.state.read().shape().ok_or_else(|| self.not_allocated())
+    fn outline(&self) -> Result<Outline, DmuError> {
+        self.core.state.read().outline().ok_or_else(|| self.not_allocated())
     }
 
     /// Its type.
@@ -146,7 +183,7 @@ impl LiveObject {
     /// # Errors
     /// The object does not exist any more.
     pub fn object_type(&self) -> Result<ObjectType, DmuError> {
-        Ok(self.shape()?.object_type)
+        Ok(self.outline()?.object_type)
     }
 
     /// The bonus, in the order [`LiveObject::bonus_order`].
@@ -154,7 +191,8 @@ impl LiveObject {
     /// # Errors
     /// The object does not exist any more.
     pub fn bonus(&self) -> Result<Arc<[u8]>, DmuError> {
-        Ok(self.shape()?.bonus)
+        let shape = self.core.state.read().shape();
+        Ok(shape.ok_or_else(|| self.not_allocated())?.bonus)
     }
 
     /// log2 of the size of its indirect blocks.
@@ -162,7 +200,7 @@ impl LiveObject {
     /// # Errors
     /// The object does not exist any more.
     pub fn indirect_shift(&self) -> Result<u8, DmuError> {
-        Ok(self.shape()?.indirect_shift)
+        Ok(self.outline()?.indirect_shift)
     }
 
     /// The byte order of the bonus.
@@ -177,7 +215,7 @@ impl LiveObject {
     /// # Errors
     /// The object does not exist any more.
     pub fn bonus_type(&self) -> Result<ObjectType, DmuError> {
-        Ok(self.shape()?.bonus_type)
+        Ok(self.outline()?.bonus_type)
     }
 
     /// 512-byte slots of its dnode.
@@ -185,7 +223,7 @@ impl LiveObject {
     /// # Errors
     /// The object does not exist any more.
     pub fn slots(&self) -> Result<u8, DmuError> {
-        Ok(self.shape()?.slots)
+        Ok(self.outline()?.slots)
     }
 
     /// Whether it has a spill block.
@@ -193,7 +231,7 @@ impl LiveObject {
     /// # Errors
     /// The object does not exist any more.
     pub fn has_spill(&self) -> Result<bool, DmuError> {
-        Ok(self.shape()?.has_spill)
+        Ok(self.outline()?.has_spill)
     }
 
     /// The object as it is on disk, when that is all there is: nothing of it is dirty. It stays
@@ -233,7 +271,7 @@ impl LiveObject {
     /// # Errors
     /// The object does not exist any more.
     pub fn data_block_size(&self) -> Result<u32, DmuError> {
-        Ok(self.shape()?.data_block_size)
+        Ok(self.outline()?.data_block_size)
     }
 
     /// The last block; also 0 for an empty object.
@@ -241,7 +279,7 @@ impl LiveObject {
     /// # Errors
     /// The object does not exist any more.
     pub fn max_block_id(&self) -> Result<BlockId, DmuError> {
-        Ok(self.shape()?.max_block_id)
+        Ok(self.outline()?.max_block_id)
     }
 
     /// Space used by what is on disk, in bytes.
@@ -262,8 +300,9 @@ impl LiveObject {
     pub fn read_block(&self, block: BlockId) -> Result<Block, DmuError> {
         loop {
             let state = self.core.state.read();
-            let shape = state.shape().ok_or_else(|| self.not_allocated())?;
-            let zeros = || Block::zeros(shape.data_block_size as usize);
+            let outline = state.outline().ok_or_else(|| self.not_allocated())?;
+            let size = outline.data_block_size as usize;
+            let zeros = || Block::zeros(size);
             let dnode = match state.in_memory(block.0) {
                 Found::Buffer(buffer) => {
                     return Ok(Block { data: buffer.bytes(), order: ByteOrder::NATIVE });
@@ -324,12 +363,15 @@ impl LiveObject {
         change: impl FnOnce(&mut Version) -> R,
     ) -> Result<R, DmuError> {
         let txg = tx.txg();
-        let state = self.core.state.upgradable_read();
-        let shape = state.shape().ok_or_else(|| self.not_allocated())?;
-        let mut state = RwLockUpgradableReadGuard::upgrade(state);
-        let is_first = state.versions.back().is_none_or(|version| version.txg != txg);
+        let mut state = self.core.state.write();
+        let newest = state.versions.back();
+        let is_first = newest.is_none_or(|version| version.txg != txg);
+        if newest.is_some_and(|version| version.existence == Existence::Freed) {
+            return Err(self.not_allocated());
+        }
         if is_first {
-            debug_assert!(state.versions.back().is_none_or(|version| version.txg < txg));
+            debug_assert!(newest.is_none_or(|version| version.txg < txg));
+            let shape = state.shape().ok_or_else(|| self.not_allocated())?;
             state.versions.push_back(Version::new(txg, shape));
         }
         let Some(version) = state.versions.back_mut() else { return Err(self.not_allocated()) };
@@ -459,9 +501,9 @@ impl LiveObject {
     /// # Errors
     /// A block that is only partly freed cannot be read, or the object does not exist.
     pub fn free(&self, tx: &dyn Transaction, offset: u64, len: Extent) -> Result<(), DmuError> {
-        let shape = self.shape()?;
-        let block_size = u64::from(shape.data_block_size);
-        let extent = shape.max_block_id.0.saturating_add(1).saturating_mul(block_size);
+        let outline = self.outline()?;
+        let block_size = u64::from(outline.data_block_size);
+        let extent = outline.max_block_id.0.saturating_add(1).saturating_mul(block_size);
         let end = match len {
             Extent::Bytes(len) => offset.saturating_add(len).min(extent),
             Extent::ToEnd => extent,
@@ -517,8 +559,7 @@ impl LiveObject {
     /// # Errors
     /// The object has several blocks, its only one cannot be read, or it does not exist.
     pub fn set_data_block_size(&self, tx: &dyn Transaction, size: u32) -> Result<(), DmuError> {
-        let shape = self.shape()?;
-        if shape.max_block_id.0 > 0 {
+        if self.max_block_id()?.0 > 0 {
             let (objset, object) = (self.objset.id(), self.core.id);
             return Err(DmuError::SeveralBlocks { objset, object });
         }

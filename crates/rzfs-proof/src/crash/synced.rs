@@ -30,6 +30,8 @@ const GROUP_EVERY: u64 = 17;
 const DIRECTORIES: u64 = 3;
 /// Files of a directory.
 const FILES: u64 = 6;
+/// More than any file has.
+const LONGEST: u64 = 1 << 30;
 /// Most differences that are told.
 const TOLD: usize = 5;
 
@@ -230,7 +232,7 @@ fn change(
         files.put(&file, &noise(random.draw(), size + 1))?;
         return Ok(touched);
     }
-    match random.below(8) {
+    match random.below(12) {
         0 | 1 => files.write(&file, random.below(20_000), &noise(random.draw(), 3000))?,
         2 => files.truncate(&file, random.below(9000))?,
         3 => files.chmod(&file, 0o600 + random.below(0o177) as u32)?,
@@ -239,6 +241,21 @@ fn change(
         6 if file != other => {
             files.rename(&file, &other)?;
             touched.extend([other, other_parent].map(String::into_bytes));
+        }
+        // So long that its blocks are written to where they stay.
+        7 | 8 => {
+            let size = 32 << 10 | random.below(300_000) as usize;
+            files.write(&file, random.below(200_000), &noise(random.draw(), size))?;
+        }
+        // What is on disk of it is shared.
+        9 if files.find(&other).is_err() => {
+            files.copy(&file, &other, LONGEST)?;
+            touched.extend([other, other_parent].map(String::into_bytes));
+        }
+        // So long that it is a file.
+        10 => {
+            let size = 33_000 + random.below(20_000) as usize;
+            files.set_xattr(&file, "user.long", &noise(random.draw(), size))?;
         }
         _ => files.unlink(&file)?,
     }

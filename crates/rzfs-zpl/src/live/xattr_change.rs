@@ -11,6 +11,7 @@ use super::quota::Charged;
 use super::values::{ModeChange, Values};
 use crate::error::ZplError;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};
+use rzfs_dmu::txg::OpenTx;
 use rzfs_dsl::live::LogOrder;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::{DirectoryEntry, FileKind};
@@ -386,39 +387,17 @@ impl LiveFileSystem {
     ) -> Result<(), ZplError> {
         let name = change.name;
         let mode = state.znode().mode;
-        let DirectoryChange { directory, goes, comes } = plan;
-        let mut demand = 3 * DNODE_BYTES;
         let owner_object = state.object().clone();
-        let mut objects = vec![&owner_object];
-        let directory_object;
-        if let Target::Present(present) = &directory {
-            demand += self.naming_bytes(&present.0, Naming::Name(name))?;
-            directory_object = present.0.object().clone();
-            objects.push(&directory_object);
-        }
-        objects.extend(goes.iter().map(|(_, object)| object));
-        let over_object;
-        match &comes {
-            Some(Comes::Over(over, value)) => {
-                demand += value.len() as u64;
-                over_object = over.0.object().clone();
-                objects.push(&over_object);
-            }
-            Some(Comes::New(_, value)) => demand += value.len() as u64,
-            None => {}
-        }
-        let demand = match comes {
-            None if !goes.is_empty() => SpaceDemand::Frees(demand),
-            _ => SpaceDemand::Takes(demand),
-        };
-        let tx = self.begin(&objects, demand)?;
-        // What is done to the files keeps its order with what was done to the attributes before.
+        let tx = self.begin_change(&owner_object, &plan, name)?;
+        let DirectoryChange { directory, goes, comes } = plan;
         let logs = state.znode().links > 0;
-        if logs && !matches!(directory, Target::Absent) {
+        let (comes_file, goes_file) = (comes.is_some(), !goes.is_empty());
+        if logs && (comes_file || goes_file) {
+            // It keeps its order with what was done to the attributes before.
             self.promote_records(owner_object.id());
-            if listed == Listed::Gone {
-                self.log_xattr(&tx, LogOrder::Names, owner_object.id(), name, None);
-            }
+        }
+        if logs && comes_file && listed == Listed::Gone {
+            self.log_xattr(&tx, LogOrder::Names, owner_object.id(), name, None);
         }
         let (mut directory, changed) = match directory {
             Target::Absent => {
@@ -468,10 +447,44 @@ impl LiveFileSystem {
             changed.apply(&tx, &mut directory)?;
         }
         owner.apply(&tx, state)?;
+        if logs && !comes_file && (change.value.is_some() || listed == Listed::Gone) {
+            let id = owner_object.id();
+            let order = if goes_file { LogOrder::Names } else { LogOrder::File(id) };
+            self.log_xattr(&tx, order, id, name, change.value);
+        }
         if state.znode().mode != mode {
             self.log_mode(&tx, state);
         }
         Ok(())
+    }
+
+    /// Begins the transaction of a change.
+    fn begin_change(
+        &self,
+        owner: &LiveObject,
+        plan: &DirectoryChange,
+        name: &[u8],
+    ) -> Result<OpenTx, ZplError> {
+        let mut demand = 3 * DNODE_BYTES;
+        let mut objects = vec![owner];
+        if let Target::Present(present) = &plan.directory {
+            demand += self.naming_bytes(&present.0, Naming::Name(name))?;
+            objects.push(present.0.object());
+        }
+        objects.extend(plan.goes.iter().map(|(_, object)| object));
+        match &plan.comes {
+            Some(Comes::Over(over, value)) => {
+                demand += value.len() as u64;
+                objects.push(over.0.object());
+            }
+            Some(Comes::New(_, value)) => demand += value.len() as u64,
+            None => {}
+        }
+        let demand = match plan.comes {
+            None if !plan.goes.is_empty() => SpaceDemand::Frees(demand),
+            _ => SpaceDemand::Takes(demand),
+        };
+        self.begin(&objects, demand)
     }
 
     /// Logs a change of the attributes in the system attributes, and of the mode if it was

@@ -80,3 +80,31 @@ fn an_attribute_that_becomes_a_file_is_one_after_a_crash() {
     session.export();
     world.judge();
 }
+
+#[test]
+fn attributes_of_both_kinds_are_there_after_a_crash() {
+    let (world, session) = new("A");
+    begin(&session);
+    let fs = &session.fs;
+    let file = make(fs, fs.root(), "file", NewKind::Regular);
+    let long = noise(40_001, 3);
+    set(fs, file, "user.long", &long);
+    set(fs, file, "user.short", b"one");
+    set(fs, file, "user.becomes", &long);
+    set(fs, file, "user.goes", b"soon");
+    session.pool.sync().unwrap();
+    let synced = session.pool.synced_txg();
+    // Among the system attributes of a file that has others as files.
+    set(fs, file, "user.short", b"two");
+    set(fs, file, "user.new", b"three");
+    set(fs, file, "user.becomes", b"short");
+    fs.remove_xattr(file, b"user.goes").unwrap();
+    fs.commit(&[file]).unwrap();
+    assert_eq!(session.pool.synced_txg(), synced, "it waited for a txg");
+    let names = ["user.long", "user.short", "user.new", "user.becomes", "user.goes"];
+    let value = |bytes: &[u8]| Some(bytes.to_vec());
+    let expected = [Some(long), value(b"two"), value(b"three"), value(b"short"), None];
+    assert_eq!(after_a_crash(&world, &names), expected);
+    session.export();
+    world.judge();
+}
