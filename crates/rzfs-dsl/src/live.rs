@@ -65,6 +65,7 @@ pub use administration::{
 };
 pub use budget::HeadBudget;
 pub use create::{ContentsError, NameLookup, NewContents};
+pub use dedup::PruneLimit;
 pub use environment::{Environment, SystemEnvironment};
 pub use error::LiveError;
 pub use export::NotExported;

@@ -67,7 +67,7 @@ pub use group::SpaceTotals;
 pub use hold::TxgHold;
 pub use record::Autotrim;
 pub use request::{AllocationRequest, ClassKind, Content, NoSpace, Placement};
-pub use space::{LogStatus, PoolUsage, VdevUsage};
+pub use space::{DedupRoom, LogStatus, PoolUsage, VdevUsage};
 pub use sync::{Activity, FinishedTxg, SyncPass};
 pub use throttle::Reservation;
 pub use topology::Allocating;

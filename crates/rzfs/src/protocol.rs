@@ -18,7 +18,8 @@ mod sweep;
 mod wire;
 
 pub use change::{
-    AddRequest, Change, EventDetail, EventReport, KeyRequest, NewFileSystem, Pair, Purpose,
+    AddRequest, Change, EventDetail, EventReport, KeyRequest, NewFileSystem, Pair, PruneLimit,
+    Purpose,
 };
 pub use condition::Condition;
 pub use dataset::{

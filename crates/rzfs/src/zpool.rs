@@ -5,6 +5,7 @@ mod change;
 pub(crate) mod condition;
 pub(crate) mod config_tree;
 mod create;
+mod dedup;
 mod end;
 mod events;
 mod get;
@@ -53,6 +54,8 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "sync" => change::sync(rest),
         "reguid" => change::reguid(rest),
         "clear" => change::clear(rest),
+        "ddtprune" => dedup::prune(rest),
+        "prefetch" => dedup::prefetch(rest),
         "initialize" => sweep::initialize(rest),
         "trim" => sweep::trim(rest),
         "wait" => wait::run(rest, console),

@@ -4,15 +4,19 @@
 //! ```text
 //! blocks are written ──> find_or_place: a reference more, or a new entry
 //! blocks are freed ────> release: a reference less
-//! end of a pass ───────> changed entries go to the ZAPs, what has no reference is freed
+//! end of a pass ───────> changed entries go to the ZAPs, or to the log of a flat table and from
+//!                        there to the ZAPs; what has no reference then is freed
 //! ```
-//! Entries that a txg has to do with are in memory until the end of the pass that changes them.
-//! Logs, in pools that have them, are read when the pool is opened and moved to the ZAPs with the
-//! first txg; from then on they stay empty.
+//! Entries that a txg has to do with are in memory until the end of the pass that changes them,
+//! those in logs until they are in the ZAPs.
 
 mod codec;
+mod log;
+mod prune;
 mod store;
 mod table;
+
+pub use prune::PruneLimit;
 
 use super::LiveError;
 use super::environment::Environment;
@@ -28,7 +32,8 @@ use rzfs_dmu::write::{
 use rzfs_format::block_pointer::Protection;
 use rzfs_format::ddt::{self, DdtKey, DdtLayout};
 use rzfs_format::features::Feature;
-use rzfs_format::{BlockPointer, Dva};
+use rzfs_format::{BlockPointer, Dva, Txg};
+use rzfs_metaslab::allocator::{Allocator, DedupRoom};
 use rzfs_vdev::CurrentTree;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,9 +51,14 @@ pub(crate) struct DedupTables {
     tables: Mutex<BTreeMap<u8, Table>>,
     /// Whether new tables are flat.
     has_flat: AtomicBool,
-    /// Bytes of the tables from which on they get no new entries; 0 for none.
+    /// Bytes of the tables from which on they get no new entries; 0 for any number, [`AUTOMATIC`]
+    /// for as many as their vdevs hold.
     quota: AtomicU64,
+    allocator: Arc<Allocator>,
 }
+
+/// A quota that depends on the vdevs for dedup tables.
+const AUTOMATIC: u64 = u64::MAX;
 
 impl fmt::Debug for DedupTables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,14 +72,16 @@ impl DedupTables {
         mos: &Arc<LiveMos>,
         vdevs: &Arc<CurrentTree>,
         environment: &Arc<dyn Environment>,
+        allocator: &Arc<Allocator>,
     ) -> Self {
         Self {
+            allocator: Arc::clone(allocator),
             mos: Arc::clone(mos),
             vdevs: Arc::clone(vdevs),
             environment: Arc::clone(environment),
             tables: Mutex::default(),
             has_flat: AtomicBool::new(false),
-            quota: AtomicU64::new(0),
+            quota: AtomicU64::new(AUTOMATIC),
         }
     }
 
@@ -90,10 +102,16 @@ impl DedupTables {
         self.has_flat.store(features.is_enabled(Feature::FastDedup), Ordering::Relaxed);
     }
 
-    /// Bytes of the tables from which on they get no new entries. An automatic quota is none
-    /// here: OpenZFS's depends on vdevs for dedup tables.
+    /// Bytes of the tables from which on they get no new entries, 0 for any number; `None` is as
+    /// many as the vdevs for them hold.
     pub(crate) fn set_quota(&self, bytes: Option<u64>) {
-        self.quota.store(bytes.unwrap_or(0), Ordering::Relaxed);
+        self.quota.store(bytes.unwrap_or(AUTOMATIC), Ordering::Relaxed);
+    }
+
+    /// Whether a txg has to move something of the logs even if nothing else changes.
+    pub(crate) fn has_work(&self, txg: Txg) -> bool {
+        let tables = self.tables.lock();
+        tables.values().filter_map(|table| table.log.as_ref()).any(|log| log.has_work(txg))
     }
 
     /// Deflated bytes that datasets have more than the pool has allocated for them.
@@ -136,8 +154,10 @@ impl DedupTables {
     /// Whether the tables get no new entries.
     fn is_full(&self, tables: &BTreeMap<u8, Table>) -> Result<bool, LiveError> {
         let quota = self.quota.load(Ordering::Relaxed);
-        if quota == 0 {
-            return Ok(false);
+        match quota {
+            0 => return Ok(false),
+            AUTOMATIC => return Ok(self.allocator.dedup_room() == DedupRoom::Full),
+            _ => {}
         }
         let mut size = 0_u64;
         for table in tables.values() {

@@ -130,7 +130,8 @@ impl Inner {
         let allocator = allocation::of_new_pool(&mos, options.space)?;
         let mos = Arc::new(LiveMos::new(mos));
         let keyring: Arc<Keyring> = Arc::default();
-        let dedup = Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment));
+        let dedup =
+            Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment, &allocator));
         let writer = options.writer(&pipeline, &allocator, has);
         let writer = writer.with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>);
         let devices: Arc<dyn DeviceWriter> =

@@ -205,7 +205,8 @@ impl Inner {
         }
         allocator.set_checkpoint(pool.checkpoint().map(|uberblock| uberblock.txg));
         let mos = Arc::new(LiveMos::new(mos));
-        let dedup = Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment));
+        let dedup =
+            Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment, &allocator));
         dedup.load(pool)?;
         let writer = options.writer(pipeline, &allocator, |feature| features.is_enabled(feature));
         let writer = writer.with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>);

@@ -227,7 +227,8 @@ impl Inner {
         // Blocks of intent logs are allocated without anything else being dirty.
         let is_idle = !self.is_dirty(tx.txg())
             && !self.has_changed(tx.txg(), labels)
-            && !self.allocator.has_changes(tx.txg());
+            && !self.allocator.has_changes(tx.txg())
+            && !state.dedup.has_work(tx.txg());
         let activity = if is_idle { Activity::Idle } else { Activity::Busy };
         let mut store = LiveStore { mos, features: &mut state.features, vdevs };
         let space = space.sync(&mut store, activity)?;

@@ -29,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) loaded_bytes: AtomicU64,
     /// The last txg that is on disk.
     committed: AtomicU64,
+    /// The last txg in which a block of a dedup table found no place on the vdevs for it.
+    dedup_spill: AtomicU64,
     /// Metaslabs whose free space is being worked on.
     pub(crate) rests: Arc<Rests>,
 }
@@ -49,6 +51,7 @@ impl Context {
             loaded: Mutex::default(),
             loaded_bytes: AtomicU64::new(0),
             committed: AtomicU64::new(0),
+            dedup_spill: AtomicU64::new(0),
             rests: Arc::default(),
         }
     }
@@ -64,6 +67,16 @@ impl Context {
 
     pub(crate) fn set_committed(&self, txg: Txg) {
         self.committed.store(txg.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_dedup_spill(&self, txg: Txg) {
+        self.dedup_spill.fetch_max(txg.0, Ordering::Relaxed);
+    }
+
+    /// The last txg in which a block of a dedup table found no place on the vdevs for it; 0 if
+    /// there was none.
+    pub(crate) fn dedup_spill(&self) -> Txg {
+        Txg(self.dedup_spill.load(Ordering::Relaxed))
     }
 
     pub(crate) fn mark_dirty(&self, txg: Txg, metaslab: MetaslabId) {

@@ -67,7 +67,13 @@ impl Allocator {
 
     fn find(&self, topology: &Topology, request: &AllocationRequest, txg: Txg) -> Option<[Dva; 3]> {
         let classes = class::candidates(topology, &self.context.tunables, request);
-        classes.into_iter().find_map(|class| self.place(topology, class, request, txg))
+        let first = classes.first().copied();
+        let place = |class| Some((class, self.place(topology, class, request, txg)?));
+        let (class, dvas) = classes.into_iter().find_map(place)?;
+        if request.content == Content::DedupTable && Some(class) != first {
+            self.context.note_dedup_spill(txg);
+        }
+        Some(dvas)
     }
 
     /// Whether the allocation fails so that gang blocks are tested.

@@ -83,7 +83,42 @@ const fn deflated(bytes: u64, ratio: u64) -> u64 {
     (bytes / SECTOR_SIZE).saturating_mul(ratio)
 }
 
+/// Whether the vdevs for dedup tables have room for more of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DedupRoom {
+    /// They have, or there are none: tables are where everything is.
+    Left,
+    /// They are nearly full, or were full not long ago.
+    Full,
+}
+
+/// Percent of the vdevs for dedup tables that these may fill ...
+const DEDUP_PERCENT: u64 = 85;
+/// ... or all but this, if that is more.
+const DEDUP_RESERVE: u64 = 8 << 30;
+/// Txgs for which vdevs that were full count as such.
+const SPILL_TXGS: u64 = 5;
+
 impl Allocator {
+    /// Whether dedup tables may grow when their quota is automatic (spec 02, section 9.7).
+    #[must_use]
+    pub fn dedup_room(&self) -> DedupRoom {
+        let topology = self.topology();
+        let special = self.context.tunables.ddt_data_is_special.then_some(ClassKind::Special);
+        let classes = [Some(ClassKind::Dedup), special].into_iter().flatten();
+        let mut totals = classes.map(|class| topology.totals(class));
+        let Some(totals) = totals.find(|totals| totals.space > 0) else { return DedupRoom::Left };
+        let percent = totals.space / 100 * DEDUP_PERCENT;
+        let limit = percent.max(totals.space.saturating_sub(DEDUP_RESERVE));
+        let spill = self.context.dedup_spill().get();
+        let was_full =
+            spill > 0 && self.context.committed().get().saturating_sub(spill) < SPILL_TXGS;
+        match totals.allocated >= limit || was_full {
+            true => DedupRoom::Full,
+            false => DedupRoom::Left,
+        }
+    }
+
     /// The space of the pool.
     #[must_use]
     pub fn usage(&self) -> PoolUsage {

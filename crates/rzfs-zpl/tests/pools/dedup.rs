@@ -3,6 +3,9 @@
 use crate::cloning::{RECORD, contents, copy, dataset, settle, write};
 use crate::world::{Session, World};
 use crate::{block, make, put};
+use rzfs_dsl::live::PruneLimit;
+use rzfs_dsl::pool::Attributes;
+use rzfs_format::ddt::log::LogHeader;
 use rzfs_format::features::Feature;
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{Caller, NewKind};
@@ -18,6 +21,39 @@ fn counts(session: &Session) -> (u64, u64) {
     let tables = session.pool.view().unwrap().dedup_tables().unwrap();
     let totals = tables.iter().map(|table| table.histogram.total());
     totals.fold((0, 0), |(blocks, all), sum| (blocks + sum.blocks, all + sum.ref_blocks))
+}
+
+/// The headers of the logs of the table for SHA-256.
+fn logs(session: &Session) -> Vec<LogHeader> {
+    let view = session.pool.view().unwrap();
+    let Some(own) = view.directory().object("DDT-sha256").unwrap() else { return Vec::new() };
+    let own = Attributes::open(view.mos(), own).unwrap();
+    let log = |index| {
+        let log = own.object(&format!("DDT-log-sha256-{index}")).unwrap().unwrap();
+        let object = view.mos().object(log).unwrap();
+        LogHeader::decode(object.bonus(), object.order()).unwrap()
+    };
+    vec![log(0), log(1)]
+}
+
+/// Entries in the ZAPs of that table.
+fn stored(session: &Session) -> u64 {
+    let view = session.pool.view().unwrap();
+    let Some(own) = view.directory().object("DDT-sha256").unwrap() else { return 0 };
+    let own = Attributes::open(view.mos(), own).unwrap();
+    let zaps = ["unique", "duplicate"].map(|class| format!("DDT-sha256-zap-{class}"));
+    let zaps = zaps.iter().filter_map(|name| own.object(name).unwrap());
+    zaps.map(|zap| view.mos().object(zap).unwrap().zap().unwrap().entry_count()).sum()
+}
+
+/// Has everything go from the logs to the ZAPs.
+fn drain(session: &Session) {
+    // One log after the other becomes old enough, and is moved.
+    for _ in 0..24 {
+        session.pool.sync().unwrap();
+    }
+    let logs = logs(session);
+    assert!(logs.iter().all(|log| log.length == 0), "{logs:?}");
 }
 
 fn properties(dedup: u64) -> [(&'static str, ZapValue); 2] {
@@ -90,6 +126,7 @@ fn equal_blocks_are_written_once() {
             session.pool.destroy_dataset("made/a").unwrap();
             settle(&session);
             assert_eq!(counts(&session), (0, 0));
+            drain(&session);
             assert!(session.pool.view().unwrap().dedup_tables().unwrap().is_empty());
             session.export();
             world.judge();
@@ -140,6 +177,88 @@ fn a_quota_keeps_new_blocks_out_of_the_tables() {
     assert_eq!(counts(&session), (4, 8));
     assert!(contents(&fs, file)[5 * RECORD as usize..][..RECORD as usize] == block(6));
     drop(fs);
+    session.export();
+    world.judge();
+}
+
+#[test]
+fn entries_that_only_a_log_has_are_found_also_after_a_crash() {
+    let world = World::new("A");
+    let session = world.create();
+    let fs = dataset(&session, "made/a", &properties(8));
+    write(&fs, "first", 20);
+    session.pool.sync().unwrap();
+    assert!(logs(&session).iter().any(|log| log.length > 0), "{:?}", logs(&session));
+    assert_eq!((stored(&session), counts(&session)), (0, (20, 20)));
+    drop(fs);
+    session.abandon();
+    world.judge();
+    let session = world.open();
+    assert_eq!((stored(&session), counts(&session)), (0, (20, 20)));
+    let fs = dataset(&session, "made/b", &properties(8));
+    let before = allocated(&session);
+    write(&fs, "second", 20);
+    session.pool.sync().unwrap();
+    assert_eq!(counts(&session), (20, 40));
+    assert!(allocated(&session) < before + 8 * RECORD);
+    drain(&session);
+    assert_eq!((stored(&session), counts(&session)), (20, (20, 40)));
+    // What changes between the two is there once.
+    let third = write(&fs, "third", 30);
+    session.pool.sync().unwrap();
+    fs.truncate(third, 25 * RECORD, Caller::SUPERUSER).unwrap();
+    session.pool.sync().unwrap();
+    assert_eq!(counts(&session), (25, 65));
+    drop(fs);
+    session.export();
+    world.judge();
+    if let Some(text) = world.zdb(&["-DD", "-e"]) {
+        assert!(text.contains("DDT-log"), "{text}");
+    }
+    let session = world.open();
+    assert_eq!(counts(&session), (25, 65));
+    drain(&session);
+    assert_eq!((stored(&session), counts(&session)), (25, (25, 65)));
+    session.export();
+    world.judge();
+}
+
+#[test]
+fn tables_forget_blocks_that_there_are_once() {
+    let world = World::new("mirror A B");
+    let session = world.create();
+    let fs = dataset(&session, "made/a", &properties(8));
+    let first = write(&fs, "first", 40);
+    write(&fs, "second", 10);
+    settle(&session);
+    // What is in the logs stays.
+    assert_eq!(session.pool.prune_dedup(PruneLimit::Percent(100)).unwrap(), 0);
+    drain(&session);
+    assert_eq!(counts(&session), (40, 50));
+    assert_eq!(session.pool.prune_dedup(PruneLimit::Age(3600)).unwrap(), 0);
+    assert_eq!(session.pool.prune_dedup(PruneLimit::Percent(50)).unwrap(), 15);
+    assert_eq!((stored(&session), counts(&session)), (25, (25, 35)));
+    let bytes = contents(&fs, first);
+    for number in 0..40_usize {
+        let at = number * RECORD as usize;
+        assert!(bytes[at..at + RECORD as usize] == block(number as u64 + 1), "{number}");
+    }
+    // Blocks that are forgotten are written again, and the old ones are nobody else's.
+    write(&fs, "third", 40);
+    settle(&session);
+    assert_eq!(counts(&session), (40, 75));
+    let before = allocated(&session);
+    fs.unlink(fs.root(), b"first").unwrap();
+    settle(&session);
+    assert!(allocated(&session) + 12 * RECORD < before);
+    assert_eq!(counts(&session), (40, 50));
+    drop(fs);
+    session.export();
+    world.judge();
+    let session = world.open();
+    session.pool.destroy_dataset("made/a").unwrap();
+    drain(&session);
+    assert_eq!(counts(&session), (0, 0));
     session.export();
     world.judge();
 }

@@ -47,6 +47,8 @@ pub(super) fn carry_out(
         Change::Upgrade => pool::upgrade(open),
         Change::Clear { vdev } => pool::clear(open, vdev.as_deref()),
         Change::Sweep(request) => sweep::sweep(open, &request),
+        Change::PruneDedup(limit) => pool::prune_dedup(open, limit),
+        Change::PrefetchDedup => pool::prefetch_dedup(open),
         Change::Reguid => pool::reguid(open),
         Change::Sync => pool::sync(open),
     }?;

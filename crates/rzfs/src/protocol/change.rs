@@ -106,10 +106,24 @@ pub enum Change {
     },
     /// Free space of devices is initialized or trimmed, or that ends.
     Sweep(SweepRequest),
+    /// Blocks that there are once only are forgotten by the dedup tables.
+    PruneDedup(PruneLimit),
+    /// The dedup tables are read into memory.
+    PrefetchDedup,
     /// The pool gets another guid.
     Reguid,
     /// Everything that was changed so far is written.
     Sync,
+}
+
+/// Which entries dedup tables forget.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PruneLimit {
+    /// Those that are older than so many seconds.
+    Age(u64),
+    /// So much of them in percent, the oldest.
+    Percent(u64),
 }
 
 /// A file system that is to be made.

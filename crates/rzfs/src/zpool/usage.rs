@@ -3,7 +3,7 @@
 use rzfs::setting::POOL_PROPERTIES;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 27] = [
+const COMMANDS: [(&str, &str); 29] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     (
@@ -57,6 +57,8 @@ const COMMANDS: [(&str, &str); 27] = [
     ),
     ("set", "\tset <property=value> <pool>\n"),
     ("sync", "\tsync [pool] ...\n"),
+    ("ddtprune", "\tddtprune -d|-p <amount> <pool>\n"),
+    ("prefetch", "\tprefetch -t <type> [<type opts>] <pool>\n\t    -t ddt <pool>\n"),
     ("wait", "\twait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]\n"),
 ];
 

@@ -2,6 +2,7 @@
 //! said about them.
 
 mod damage;
+mod dedup;
 mod encryption;
 mod failures;
 mod golden;

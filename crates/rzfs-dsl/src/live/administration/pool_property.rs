@@ -99,7 +99,8 @@ impl TaskContext<'_> {
                     let autotrim = if number == 0 { Autotrim::Off } else { Autotrim::On };
                     self.pool.allocator.set_autotrim(autotrim);
                 }
-                number.to_string()
+                // OpenZFS shows all numbers as signed ones.
+                number.cast_signed().to_string()
             }
             Kept::Dataset => {
                 let name = text(value.as_bytes().unwrap_or_default());

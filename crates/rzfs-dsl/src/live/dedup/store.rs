@@ -2,6 +2,7 @@
 //! sections 9.2 and 9.4).
 
 use super::codec;
+use super::log::{Logged, TableLog};
 use super::table::{Entry, Home, Table};
 use crate::PoolError;
 use crate::live::LiveError;
@@ -9,13 +10,13 @@ use crate::live::features::Features;
 use crate::live::frees::BlockFreer;
 use crate::live::mos::{BonusRecord, MosTx};
 use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool, entry_statistics};
-use rzfs_dmu::live::{Extent, Transaction};
+use rzfs_dmu::live::Transaction;
 use rzfs_format::checksum::ChecksumFunction;
-use rzfs_format::ddt::log::{LogHeader, LogRole, records};
-use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtSlot};
+use rzfs_format::ddt::log::{LogHeader, LogRecord, LogRole};
+use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtSlot, DdtValue};
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::{BlockId, ByteOrder, FormatError, ObjectId, Txg};
+use rzfs_format::{ByteOrder, FormatError, ObjectId};
 use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, NewZap, ZapFlags, ZapValue};
 use std::collections::BTreeSet;
@@ -24,8 +25,6 @@ use std::collections::BTreeSet;
 const ZAP_BLOCK: usize = 32 << 10;
 /// Bytes of the blocks of its logs.
 const LOG_BLOCK: u32 = 128 << 10;
-/// Most changes in the logs of a table.
-const MAX_LOGGED: usize = 1 << 24;
 
 impl BonusRecord for LogHeader {
     const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
@@ -53,7 +52,11 @@ pub(super) fn load(pool: &Pool, checksum: ChecksumFunction) -> Result<Option<Tab
         table.layout = DdtLayout::from_version_and_flags(version, flags)
             .map_err(PoolError::corrupt(own.id()))?;
         let log = |index| own.object(&ddt::log_name(checksum, index));
-        table.home = Some(Home::Own { directory: own.id(), logs: [log(0)?, log(1)?] });
+        let logs = [log(0)?, log(1)?];
+        table.home = Some(Home::Own { directory: own.id(), logs });
+        if let [Some(first), Some(second)] = logs {
+            table.log = Some(TableLog::load(pool, table.layout, [first, second])?);
+        }
     }
     let names = own.as_ref().unwrap_or_else(|| pool.directory());
     let statistics = match pool.directory().object(ddt::STATISTICS_KEY)? {
@@ -72,47 +75,13 @@ pub(super) fn load(pool: &Pool, checksum: ChecksumFunction) -> Result<Option<Tab
             table.histograms.insert(class, histogram.map_err(PoolError::corrupt(zap))?);
         }
     }
-    load_logs(pool, &mut table)?;
     Ok(table.home.is_some().then_some(table))
 }
 
-/// Reads the changes that are in a table's logs: what is being moved to the ZAPs first, as what is
-/// active is younger.
-fn load_logs(pool: &Pool, table: &mut Table) -> Result<(), PoolError> {
-    let Some(Home::Own { logs, .. }) = table.home else { return Ok(()) };
-    let mut found = Vec::new();
-    for log in logs.into_iter().flatten() {
-        let object = pool.mos().object(log)?;
-        let header = LogHeader::decode(object.bonus(), object.order());
-        found.push((header.map_err(PoolError::corrupt(log))?, object));
-    }
-    found.sort_by_key(|(header, _)| header.role == LogRole::Active);
-    for (header, object) in found {
-        table.has_logged |= header.length > 0;
-        let length = header.length.min(object.dnode().extent());
-        for block in 0..length.div_ceil(u64::from(object.block_size())) {
-            let block = object.read_block(BlockId(block))?;
-            for record in records(&block.data, block.order, table.layout) {
-                let record = record.map_err(PoolError::corrupt(object.id()))?;
-                if header.checkpoint.is_some_and(|flushed| record.key <= flushed) {
-                    continue;
-                }
-                let (value, stored) = (record.value, record.stored);
-                let entry = Entry { value, stored, counted: None, is_changed: true };
-                table.entries.insert(record.key, entry);
-                if table.entries.len() > MAX_LOGGED {
-                    let (what, limit) = ("logged entries of a dedup table", MAX_LOGGED);
-                    return Err(PoolError::TooMany { object: object.id(), what, limit });
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
 impl Table {
-    /// Writes the entries that have changed, frees what has no reference any more, and takes the
-    /// table away if nothing is left in it.
+    /// Writes the entries that have changed, to the ZAPs or to the log, whose older part moves on
+    /// with every txg; frees what has no reference any more, and takes the table away if nothing
+    /// is left in it.
     pub(super) fn write(
         &mut self,
         mos: &MosTx<'_>,
@@ -122,14 +91,70 @@ impl Table {
     ) -> Result<(), LiveError> {
         let entries = std::mem::take(&mut self.entries);
         let mut entries = entries.into_iter().filter(|(_, entry)| entry.is_changed).peekable();
-        if entries.peek().is_none() && !self.has_logged {
+        let moves = mos.tx().pass() == 1
+            && self.log.as_ref().is_some_and(|log| log.has_work(mos.tx().txg()));
+        if entries.peek().is_none() && !moves {
             return Ok(());
         }
         let home = self.home(mos, features)?;
         let mut classes = BTreeSet::new();
-        for (key, entry) in entries {
-            self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
+        match self.log.take() {
+            None => {
+                for (key, entry) in entries {
+                    self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
+                }
+            }
+            Some(mut log) => {
+                let mut changes = Vec::new();
+                for (key, entry) in entries {
+                    if entry.value.references() > 0 {
+                        changes.push(self.logged(key, &entry, vdevs, &mut classes));
+                        continue;
+                    }
+                    // Its block is freed now, so nothing may refer to it any more.
+                    self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
+                    if log.get(&key).is_some() {
+                        changes.push(LogRecord { stored: None, key, value: no_block(self.layout) });
+                    }
+                }
+                log.append(mos, vdevs, &changes)?;
+                if mos.tx().pass() == 1 {
+                    for (key, Logged { value, stored }) in log.take_part(vdevs) {
+                        let entry = Entry { value, stored, counted: None, is_changed: true };
+                        self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
+                    }
+                    log.settle(mos)?;
+                }
+                self.log = Some(log);
+            }
         }
+        self.write_statistics(mos, classes)?;
+        self.remove_if_empty(mos, features, home)
+    }
+
+    /// The record of a changed entry. The statistics of the ZAP that has an older form leave it
+    /// out from now on.
+    fn logged(
+        &mut self,
+        key: DdtKey,
+        entry: &Entry,
+        vdevs: &VdevTree,
+        classes: &mut BTreeSet<DdtClass>,
+    ) -> LogRecord {
+        if let (Some(class), Some(counted)) = (entry.stored, entry.counted) {
+            let (references, sums) = entry_statistics(vdevs, &key, &counted);
+            self.histograms.entry(class).or_default().forget(references, &sums);
+            classes.insert(class);
+        }
+        LogRecord { stored: entry.stored, key, value: entry.value }
+    }
+
+    /// Writes the statistics of ZAPs.
+    pub(super) fn write_statistics(
+        &mut self,
+        mos: &MosTx<'_>,
+        classes: impl IntoIterator<Item = DdtClass>,
+    ) -> Result<(), LiveError> {
         let statistics = statistics(mos)?;
         for class in classes {
             let histogram = self.histograms.entry(class).or_default().encode(ByteOrder::Little);
@@ -138,10 +163,7 @@ impl Table {
             let name = ddt::object_name(self.checksum, class);
             mos.set(statistics, &name, ZapValue::new(IntegerSize::Eight, &words))?;
         }
-        if std::mem::take(&mut self.has_logged) {
-            empty_logs(mos, home)?;
-        }
-        self.remove_if_empty(mos, features, home)
+        Ok(())
     }
 
     fn write_entry(
@@ -210,6 +232,10 @@ impl Table {
                     *log = Some(id);
                 }
                 features.add(mos, Feature::FastDedup, 1)?;
+                if let [Some(active), Some(flushing)] = logs {
+                    let log = TableLog::new(self.layout, [active, flushing], mos.tx().txg());
+                    self.log = Some(log);
+                }
                 Home::Own { directory, logs }
             }
         };
@@ -233,12 +259,15 @@ impl Table {
         Ok(zap)
     }
 
-    fn remove_if_empty(
+    pub(super) fn remove_if_empty(
         &mut self,
         mos: &MosTx<'_>,
         features: &mut Features,
         home: Home,
     ) -> Result<(), LiveError> {
+        if self.log.as_ref().is_some_and(|log| !log.is_empty()) {
+            return Ok(());
+        }
         for zap in self.zaps.values() {
             if mos.entry_count(*zap)? > 0 {
                 return Ok(());
@@ -260,8 +289,17 @@ impl Table {
             features.add(mos, Feature::FastDedup, -1)?;
         }
         self.histograms.clear();
+        self.log = None;
         self.home = None;
         Ok(())
+    }
+}
+
+/// The value of an entry that is gone.
+fn no_block(layout: DdtLayout) -> DdtValue {
+    match layout {
+        DdtLayout::Flat => DdtValue::Flat { slot: DdtSlot::default(), class_start: 0 },
+        DdtLayout::Traditional => DdtValue::Traditional(Default::default()),
     }
 }
 
@@ -280,19 +318,4 @@ fn statistics(mos: &MosTx<'_>) -> Result<ObjectId, LiveError> {
     let statistics = mos.create_zap(ObjectType::DDT_STATS)?;
     mos.insert(DIRECTORY, ddt::STATISTICS_KEY, statistics.get())?;
     Ok(statistics)
-}
-
-/// Takes everything out of the logs, whose entries are in the ZAPs now.
-fn empty_logs(mos: &MosTx<'_>, home: Home) -> Result<(), LiveError> {
-    let Home::Own { logs, .. } = home else { return Ok(()) };
-    for log in logs.into_iter().flatten() {
-        let header: LogHeader = mos.record(log)?;
-        mos.object(log)?.free(mos.tx(), 0, Extent::ToEnd)?;
-        let first_txg = match header.role {
-            LogRole::Active => mos.tx().txg(),
-            LogRole::Flushing => Txg(0),
-        };
-        mos.set_record(log, &LogHeader { length: 0, checkpoint: None, first_txg, ..header })?;
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! One dedup table in memory: the entries that the txg that is being synced has to do with.
 
 use super::codec;
+use super::log::{Logged, TableLog};
 use crate::live::LiveError;
 use crate::live::mos::LiveMos;
 use rzfs_dmu::write::DedupPlace;
@@ -68,8 +69,8 @@ pub(super) struct Table {
     pub(super) zaps: BTreeMap<DdtClass, ObjectId>,
     pub(super) histograms: BTreeMap<DdtClass, DdtHistogram>,
     pub(super) entries: BTreeMap<DdtKey, Entry>,
-    /// What its logs had when the pool was opened has to be moved to the ZAPs.
-    pub(super) has_logged: bool,
+    /// Its logs, if it has some.
+    pub(super) log: Option<TableLog>,
 }
 
 impl Table {
@@ -81,7 +82,7 @@ impl Table {
             zaps: BTreeMap::new(),
             histograms: BTreeMap::new(),
             entries: BTreeMap::new(),
-            has_logged: false,
+            log: None,
         }
     }
 
@@ -96,17 +97,29 @@ impl Table {
         mos: &LiveMos,
         key: DdtKey,
     ) -> Result<Option<&mut Entry>, LiveError> {
-        if !self.entries.contains_key(&key) {
-            for (class, zap) in &self.zaps {
-                let Some(value) = mos.lookup_words(*zap, &key.0)? else { continue };
-                let value = codec::decode(value.as_bytes().unwrap_or_default(), self.layout);
-                let value = value.map_err(LiveError::corrupt(*zap))?;
-                let (stored, counted) = (Some(*class), Some(value));
-                self.entries.insert(key, Entry { value, stored, counted, is_changed: false });
-                break;
-            }
+        if !self.entries.contains_key(&key)
+            && let Some(entry) = self.find(mos, &key)?
+        {
+            self.entries.insert(key, entry);
         }
         Ok(self.entries.get_mut(&key))
+    }
+
+    /// What the logs have of a key, or else the ZAPs.
+    fn find(&self, mos: &LiveMos, key: &DdtKey) -> Result<Option<Entry>, LiveError> {
+        if let Some(&Logged { value, stored }) = self.log.as_ref().and_then(|log| log.get(key)) {
+            // What the ZAPs have is older.
+            let entry = Entry { value, stored, counted: None, is_changed: false };
+            return Ok(value.used_slots().next().map(|_| entry));
+        }
+        for (class, zap) in &self.zaps {
+            let Some(value) = mos.lookup_words(*zap, &key.0)? else { continue };
+            let value = codec::decode(value.as_bytes().unwrap_or_default(), self.layout);
+            let value = value.map_err(LiveError::corrupt(*zap))?;
+            let (stored, counted) = (Some(*class), Some(value));
+            return Ok(Some(Entry { value, stored, counted, is_changed: false }));
+        }
+        Ok(None)
     }
 
     /// Adds an entry of a block with one reference.
@@ -126,11 +139,15 @@ impl Table {
         self.entries.insert(key, entry);
     }
 
-    /// Bytes that its ZAPs take.
+    /// Bytes that its ZAPs and logs take.
     pub(super) fn size_on_disk(&self, mos: &LiveMos) -> Result<u64, LiveError> {
+        let logs = match self.home {
+            Some(Home::Own { logs, .. }) => logs,
+            _ => [None, None],
+        };
         let mut size = 0_u64;
-        for zap in self.zaps.values() {
-            size = size.saturating_add(mos.objset().object(*zap)?.used());
+        for object in self.zaps.values().copied().chain(logs.into_iter().flatten()) {
+            size = size.saturating_add(mos.objset().object(object)?.used());
         }
         Ok(size)
     }
@@ -139,6 +156,7 @@ impl Table {
     pub(super) fn saved(&self) -> u64 {
         let mut total = DdtStats::default();
         self.histograms.values().for_each(|histogram| total.add(&histogram.total()));
+        self.log.iter().for_each(|log| total.add(&log.total()));
         total.ref_dsize.saturating_sub(total.dsize)
     }
 }

@@ -3,11 +3,11 @@
 use super::super::mounted::Open;
 use super::refusal;
 use crate::zpool::layout::Layout;
-use rzfs::protocol::{AddRequest, Pair, Purpose, Refusal};
+use rzfs::protocol::{AddRequest, Pair, PruneLimit, Purpose, Refusal};
 use rzfs::setting::PoolSetting;
 use rzfs::{AddError, AddedVdevs, Allowance};
 use rzfs_blockdev::{Access as BlockAccess, BlockDevice, FileDevice, OpenOptions};
-use rzfs_dsl::live::ChangeError;
+use rzfs_dsl::live::{self, ChangeError};
 use rzfs_dsl::pool::compatibility;
 use rzfs_format::Guid;
 use rzfs_format::features::{Feature, Release};
@@ -155,6 +155,26 @@ pub(super) fn reguid(open: &Open) -> Result<Vec<String>, Refusal> {
         refusal(format_args!("cannot reguid '{}'", pool.name()), error)
     };
     pool.live().change_guid().map(|_| Vec::new()).map_err(|error: ChangeError| cannot(&error))
+}
+
+/// `zpool ddtprune`.
+pub(super) fn prune_dedup(open: &Open, limit: PruneLimit) -> Result<Vec<String>, Refusal> {
+    let pool = open.writable()?;
+    let limit = match limit {
+        PruneLimit::Age(seconds) => live::PruneLimit::Age(seconds),
+        PruneLimit::Percent(percent) => live::PruneLimit::Percent(percent),
+    };
+    let cannot =
+        |error| refusal(format_args!("cannot prune dedup table on '{}'", pool.name()), error);
+    pool.live().prune_dedup(limit).map(|_| Vec::new()).map_err(cannot)
+}
+
+/// `zpool prefetch -t ddt`.
+pub(super) fn prefetch_dedup(open: &Open) -> Result<Vec<String>, Refusal> {
+    let pool = open.writable()?;
+    let cannot = |error| refusal(format_args!("cannot prefetch ddt in '{}'", pool.name()), error);
+    let fetched = pool.view().and_then(|view| view.prefetch_dedup_tables());
+    fetched.map(|()| Vec::new()).map_err(cannot)
 }
 
 /// `zpool sync`.

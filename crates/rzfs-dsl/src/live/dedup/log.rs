@@ -1,0 +1,270 @@
+//! The logs of a flat dedup table (spec 02, section 9.4).
+//!
+//! ```text
+//! changed entries ──> active log ── some txgs old, or large ──> flushing log ── a part each txg ──> ZAPs
+//!                         └──────── they change places when the flushing one is empty ──┘
+//! looking up: what the txg has changed, active log, flushing log, ZAPs
+//! ```
+//! Changes go to the end of one object, whatever their keys are, and reach the ZAPs in the order
+//! of these: many changes of neighbours are one change of a block. A block whose last reference
+//! goes is freed at once; a log that had its entry gets one without a block.
+
+use crate::PoolError;
+use crate::live::LiveError;
+use crate::live::mos::MosTx;
+use crate::pool::{Pool, entry_statistics};
+use rzfs_dmu::live::{Extent, Transaction};
+use rzfs_format::ddt::log::{LogHeader, LogRecord, LogRole, records};
+use rzfs_format::ddt::{DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtStats, DdtValue};
+use rzfs_format::{BlockId, ObjectId, Txg};
+use rzfs_vdev::VdevTree;
+use std::collections::BTreeMap;
+
+/// Txgs after which a log is moved to the ZAPs (`zfs_dedup_log_txg_max`), and in how many it is.
+const MAX_TXGS: u64 = 8;
+/// Fewest entries that are moved in a txg (`zfs_dedup_log_flush_entries_min`).
+const MIN_MOVED: usize = 200;
+/// Bytes of memory that an entry counts as.
+const ENTRY_MEMORY: u64 = 192;
+/// Least memory for the logs of a table.
+const MIN_MEMORY: u64 = 1 << 20;
+/// The part of the machine's memory that the logs of a table may take
+/// (`zfs_dedup_log_mem_max_percent`).
+const MEMORY_SHARE: u64 = 100;
+/// Most changes in the logs of a table.
+const MAX_LOGGED: usize = 1 << 24;
+
+/// An entry in a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Logged {
+    pub(super) value: DdtValue,
+    /// The ZAP that has an older form of it.
+    pub(super) stored: Option<DdtClass>,
+}
+
+/// One of the two logs.
+#[derive(Debug)]
+struct Log {
+    object: ObjectId,
+    header: LogHeader,
+    entries: BTreeMap<DdtKey, Logged>,
+}
+
+/// The logs of a table.
+#[derive(Debug)]
+pub(super) struct TableLog {
+    layout: DdtLayout,
+    active: Log,
+    flushing: Log,
+    /// Entries of the flushing log that are moved in a txg.
+    moved: usize,
+    /// Blocks of the entries in both by number of references.
+    histogram: DdtHistogram,
+    /// Entries in a log from which on it is moved whatever its age.
+    many: usize,
+}
+
+impl Log {
+    fn empty(object: ObjectId, role: LogRole, first_txg: Txg) -> Self {
+        let header = LogHeader { role, length: 0, first_txg, checkpoint: None };
+        Self { object, header, entries: BTreeMap::new() }
+    }
+
+    /// What the object has; of a log that is being moved what is left of it.
+    fn load(pool: &Pool, id: ObjectId, layout: DdtLayout) -> Result<Self, PoolError> {
+        let object = pool.mos().object(id)?;
+        let corrupt = PoolError::corrupt(id);
+        let header = LogHeader::decode(object.bonus(), object.order()).map_err(&corrupt)?;
+        let mut log = Self { object: id, header, entries: BTreeMap::new() };
+        let length = header.length.min(object.dnode().extent());
+        for block in 0..length.div_ceil(u64::from(object.block_size()).max(1)) {
+            let block = object.read_block(BlockId(block))?;
+            for record in records(&block.data, block.order, layout) {
+                let LogRecord { key, value, stored } = record.map_err(&corrupt)?;
+                if header.checkpoint.is_some_and(|flushed| key <= flushed) {
+                    continue;
+                }
+                log.entries.insert(key, Logged { value, stored });
+                if log.entries.len() > MAX_LOGGED {
+                    let (what, limit) = ("logged entries of a dedup table", MAX_LOGGED);
+                    return Err(PoolError::TooMany { object: id, what, limit });
+                }
+            }
+        }
+        Ok(log)
+    }
+
+    /// Makes it empty.
+    fn truncate(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        self.entries.clear();
+        (self.header.length, self.header.checkpoint) = (0, None);
+        Ok(mos.object(self.object)?.free(mos.tx(), 0, Extent::ToEnd)?)
+    }
+
+    fn store_header(&self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        mos.set_record(self.object, &self.header)
+    }
+}
+
+impl TableLog {
+    /// The empty logs of a new table.
+    pub(super) fn new(layout: DdtLayout, [active, flushing]: [ObjectId; 2], txg: Txg) -> Self {
+        let active = Log::empty(active, LogRole::Active, txg);
+        let flushing = Log::empty(flushing, LogRole::Flushing, Txg(0));
+        Self::of(layout, active, flushing)
+    }
+
+    fn of(layout: DdtLayout, active: Log, flushing: Log) -> Self {
+        let info = rustix::system::sysinfo();
+        let memory = (info.totalram as u64).saturating_mul(info.mem_unit.into()) / MEMORY_SHARE;
+        let many = memory.max(MIN_MEMORY) / 2 / ENTRY_MEMORY;
+        let many = usize::try_from(many).unwrap_or(usize::MAX);
+        let moved = moved_of(flushing.entries.len());
+        Self { layout, active, flushing, moved, histogram: DdtHistogram::default(), many }
+    }
+
+    /// The logs of a table on disk.
+    pub(super) fn load(
+        pool: &Pool,
+        layout: DdtLayout,
+        logs: [ObjectId; 2],
+    ) -> Result<Self, PoolError> {
+        let [first, second] = logs.map(|log| Log::load(pool, log, layout));
+        let (first, second) = (first?, second?);
+        // Of two that are alike, which no software writes, the second is taken for the older one.
+        let (mut active, mut flushing) = match second.header.role {
+            LogRole::Active if first.header.role == LogRole::Flushing => (second, first),
+            _ => (first, second),
+        };
+        active.header.role = LogRole::Active;
+        flushing.header.role = LogRole::Flushing;
+        flushing.entries.retain(|key, _| !active.entries.contains_key(key));
+        let mut log = Self::of(layout, active, flushing);
+        let all: Vec<_> = log.flushing.entries.iter().chain(&log.active.entries).collect();
+        let counted: Vec<_> = all
+            .into_iter()
+            .map(|(key, one)| entry_statistics(pool.vdevs(), key, &one.value))
+            .collect();
+        for (references, sums) in counted.into_iter().filter(|(references, _)| *references > 0) {
+            log.histogram.record(references, &sums);
+        }
+        Ok(log)
+    }
+
+    /// The newest form of an entry that is in a log: one that is gone has no block, one whose
+    /// block is still to be freed no reference.
+    pub(super) fn get(&self, key: &DdtKey) -> Option<&Logged> {
+        self.active.entries.get(key).or_else(|| self.flushing.entries.get(key))
+    }
+
+    /// Whether both are empty.
+    pub(super) fn is_empty(&self) -> bool {
+        self.active.entries.is_empty() && self.flushing.entries.is_empty()
+    }
+
+    /// The sums of the entries in the logs.
+    pub(super) fn total(&self) -> DdtStats {
+        self.histogram.total()
+    }
+
+    /// Whether something is to be moved in a txg even if nothing changes.
+    pub(super) fn has_work(&self, txg: Txg) -> bool {
+        self.flushing.header.length > 0 || self.is_due(txg)
+    }
+
+    /// Whether the active log is to be moved.
+    fn is_due(&self, txg: Txg) -> bool {
+        let age = txg.get().saturating_sub(self.active.header.first_txg.get());
+        self.active.header.length > 0 && (age >= MAX_TXGS || self.active.entries.len() >= self.many)
+    }
+
+    /// Appends changes to the active log.
+    pub(super) fn append(
+        &mut self,
+        mos: &MosTx<'_>,
+        vdevs: &VdevTree,
+        changes: &[LogRecord],
+    ) -> Result<(), LiveError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if self.active.header.length == 0 {
+            self.active.header.first_txg = mos.tx().txg();
+        }
+        let object = mos.object(self.active.object)?;
+        let block = usize::try_from(object.data_block_size()?).unwrap_or(0);
+        let size = LogRecord::size(self.layout);
+        for part in changes.chunks((block / size).max(1)) {
+            let mut bytes = vec![0; block.max(size)];
+            for (place, change) in bytes.chunks_exact_mut(size).zip(part) {
+                place.copy_from_slice(&change.encode(rzfs_format::ByteOrder::NATIVE));
+            }
+            object.write(mos.tx(), self.active.header.length, &bytes)?;
+            let length = self.active.header.length.saturating_add(bytes.len() as u64);
+            self.active.header.length = length;
+        }
+        self.active.store_header(mos)?;
+        for LogRecord { stored, key, value } in changes {
+            let older = self.flushing.entries.remove(key);
+            let logged = Logged { value: *value, stored: *stored };
+            let older = self.active.entries.insert(*key, logged).or(older);
+            if let Some(older) = older {
+                self.forget(vdevs, key, &older.value);
+            }
+            let (references, sums) = entry_statistics(vdevs, key, value);
+            if references > 0 {
+                self.histogram.record(references, &sums);
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, vdevs: &VdevTree, key: &DdtKey, value: &DdtValue) {
+        let (references, sums) = entry_statistics(vdevs, key, value);
+        if references > 0 {
+            self.histogram.forget(references, &sums);
+        }
+    }
+
+    /// Takes the entries that go to the ZAPs in this txg.
+    pub(super) fn take_part(&mut self, vdevs: &VdevTree) -> Vec<(DdtKey, Logged)> {
+        let is_late = self.active.entries.len() >= self.many;
+        let count = if is_late { usize::MAX } else { self.moved };
+        let mut part = Vec::new();
+        while part.len() < count
+            && let Some((key, logged)) = self.flushing.entries.pop_first()
+        {
+            self.forget(vdevs, &key, &logged.value);
+            self.flushing.header.checkpoint = Some(key);
+            part.push((key, logged));
+        }
+        part
+    }
+
+    /// Stores how far the flushing log is; lets the logs change places if it is empty and the
+    /// active one due.
+    pub(super) fn settle(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        let txg = mos.tx().txg();
+        if self.flushing.header.length > 0 {
+            if self.flushing.entries.is_empty() {
+                self.flushing.truncate(mos)?;
+            }
+            self.flushing.store_header(mos)?;
+        }
+        if self.flushing.header.length == 0 && self.is_due(txg) {
+            std::mem::swap(&mut self.active, &mut self.flushing);
+            self.active.header.role = LogRole::Active;
+            self.active.header.first_txg = txg;
+            self.flushing.header.role = LogRole::Flushing;
+            self.moved = moved_of(self.flushing.entries.len());
+            self.active.store_header(mos)?;
+            self.flushing.store_header(mos)?;
+        }
+        Ok(())
+    }
+}
+
+/// How many of so many entries are moved in a txg.
+fn moved_of(entries: usize) -> usize {
+    entries.div_ceil(MAX_TXGS as usize).max(MIN_MOVED)
+}
