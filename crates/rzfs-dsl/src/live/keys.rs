@@ -1,12 +1,10 @@
 //! The keys of a pool that is open for writing.
 
 use super::administration::{ChangeError, EncryptionProblem};
+use super::open::SYNCS_TO_CLOSE;
 use super::pool::{Inner, LivePool};
 use crate::dataset::{DatasetTree, KeyStatus};
 use rzfs_format::ObjectId;
-
-/// Txgs after which a head that nobody uses is closed: its log may need some.
-const SYNCS_TO_CLOSE: usize = 3;
 
 impl LivePool {
     /// Forgets the key of an encryption root. Nothing that was encrypted with it may be in use.

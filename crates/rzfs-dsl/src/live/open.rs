@@ -42,6 +42,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+/// Txgs after which a head that nobody uses is closed: its log may need some.
+pub(super) const SYNCS_TO_CLOSE: usize = 3;
+
 /// Features whose structures are not kept up yet: a pool that uses one is read only.
 const NOT_WRITTEN: [Feature; 1] = [Feature::RedactedDatasets];
 
@@ -121,9 +124,14 @@ impl LivePool {
     /// [`DatasetError`]: it cannot be read, or is a snapshot.
     pub fn open_dataset(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
         let inner = self.inner();
+        self.close_locked(dataset.object());
         let mut heads = inner.heads.lock();
-        if let Some(open) = heads.get(dataset.object()).filter(|open| !open.objset().is_locked()) {
-            return Ok(Arc::clone(open));
+        match heads.get(dataset.object()) {
+            Some(open) if open.objset().is_locked() => {
+                return Err(DatasetError::KeyNotLoaded { root: dataset.name().to_owned() });
+            }
+            Some(open) => return Ok(Arc::clone(open)),
+            None => {}
         }
         // What the caller saw may have been changed and closed since.
         let current = inner.dataset_tree()?.open(dataset.name())?;
@@ -137,6 +145,17 @@ impl LivePool {
         let open = Self::open_head(&current, objset, inner.has_lz4)?;
         inner.open_account(&current)?;
         Ok(heads.insert(open))
+    }
+
+    /// Has a head closed that was opened without its key, for its intent log.
+    fn close_locked(&self, id: ObjectId) {
+        for _ in 0..SYNCS_TO_CLOSE {
+            let open = self.inner().heads.lock().get(id).map(|open| open.objset().is_locked());
+            // What cannot be synced stays open.
+            if open != Some(true) || self.sync().is_err() {
+                return;
+            }
+        }
     }
 
     pub(super) fn open_head(

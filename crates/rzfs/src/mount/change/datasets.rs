@@ -9,8 +9,10 @@ use rzfs::protocol::{self, Pair, Refusal, Secret};
 use rzfs::setting::{DatasetSetting, NewDatasetProperties, Occasion, OwnerProperty, SettingError};
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
-use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind};
-use rzfs_dsl::live::{ChangeError, Environment, Inherit, NewDataset, SystemEnvironment};
+use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
+use rzfs_dsl::live::{
+    ChangeError, EncryptionProblem, Environment, Inherit, NewDataset, SystemEnvironment,
+};
 use rzfs_format::features::Feature;
 use rzfs_format::znode::Timestamp;
 use rzfs_fuse::InUse;
@@ -131,6 +133,9 @@ fn parent(pool: &Pool, name: &str) -> Result<NewFileSystem, Problem> {
         Ok(_) | Err(DatasetError::NotFound { .. }) => return Ok(owner),
         Err(error) => return Err(error.into()),
     };
+    if dataset.key_status()? == KeyStatus::Unavailable {
+        return Err(ChangeError::from(EncryptionProblem::KeyNotLoaded).into());
+    }
     let master = MasterNode::read(&dataset.open_objset()?, pool.version()).map_err(Box::new)?;
     let MasterNode { case, normalization, utf8_only, .. } = master;
     Ok(NewFileSystem { case, normalization, utf8_only, ..owner })
