@@ -22,7 +22,7 @@ pub(super) fn run_on(served: &Served) -> Result<(), Failure> {
             cargo
         };
         run(&mut cargo(&["build", "-q", "--offline", "-p", PACKAGE]))?;
-        run(&mut cargo(&["test", "-q", "--offline", "-p", PACKAGE, "--lib", "--", "-q"]))?;
+        run(&mut cargo(&["test", "-q", "--offline", "-p", PACKAGE, "--lib"]))?;
         let sums = "find . -name 'lib*.rlib' | sort | xargs sha256sum";
         made.push(output(Command::new("sh").args(["-c", sums]).current_dir(&target))?);
         run(&mut cargo(&["clean", "-q"]))?;
