@@ -23,6 +23,8 @@ pub(crate) enum Form {
     BytesOrNone,
     /// A count with `none` for 0.
     ScaledOrNone,
+    /// A word, or bytes with `none` for 0.
+    Quota,
     /// A count with `none` for the greatest number.
     CountOrNone,
     /// A number as it is.
@@ -88,9 +90,11 @@ impl Writer {
             Form::CountOrNone if number == u64::MAX => "none".to_owned(),
             Form::Ratio if exact => plain_ratio(number),
             _ if exact => number.to_string(),
-            Form::BytesOrNone | Form::ScaledOrNone if number == 0 => "none".to_owned(),
+            Form::BytesOrNone | Form::ScaledOrNone | Form::Quota if number == 0 => {
+                "none".to_owned()
+            }
             Form::Bytes | Form::BytesOrNone => nicebytes(number),
-            Form::Scaled | Form::ScaledOrNone => nicenum(number),
+            Form::Scaled | Form::ScaledOrNone | Form::Quota => nicenum(number),
             Form::Ratio => ratio(number),
             Form::Percent => format!("{number}%"),
             Form::Creation => self.calendar.creation(number),
@@ -116,7 +120,7 @@ impl Property {
     pub(crate) fn natural_width(&self) -> usize {
         match self.form {
             Form::Word(words) => words.iter().map(|word| word.len()).max().unwrap_or(0),
-            Form::Text | Form::Creation | Form::Change => 0,
+            Form::Text | Form::Quota | Form::Creation | Form::Change => 0,
             _ => 5,
         }
     }
@@ -129,7 +133,7 @@ impl Property {
     /// The column of `list`.
     pub(crate) fn column(&self) -> Column {
         let align = match self.form {
-            Form::Text | Form::Creation => Align::Left,
+            Form::Text | Form::Quota | Form::Creation => Align::Left,
             // The state of a pool is the one word that stands on the right.
             Form::Word(_) if self.name != "health" => Align::Left,
             _ => Align::Right,

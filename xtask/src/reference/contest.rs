@@ -17,7 +17,7 @@ use std::time::Duration;
 const TOLD: usize = 8;
 
 /// File systems of a pool that get new files.
-const FILLED: usize = 6;
+const FILLED: usize = 8;
 
 /// Shapes of which the kernel gets a copy too that was taken while rzfs had the pool.
 const COPIED: [&str; 5] = ["single9", "two-sided", "rz2", "classes", "nologs"];

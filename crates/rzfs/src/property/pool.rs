@@ -1,6 +1,6 @@
 //! Properties of pools and vdevs.
 
-use super::Form::{Percent, Plain, Ratio, Scaled, Text, Word};
+use super::Form::{Percent, Plain, Quota, Ratio, Scaled, Text, Word};
 use super::{Property, property};
 
 const ON_OFF: &[&str] = &["off", "on"];
@@ -41,7 +41,7 @@ pub(crate) const POOL_PROPERTIES: &[Property] = &[
     property("bclonesaved", "BCLONE_SAVED", Scaled),
     property("bcloneratio", "BCLONE_RATIO", Ratio),
     property("dedup_table_size", "DDTSIZE", Scaled),
-    property("dedup_table_quota", "DDTQUOTA", Text),
+    property("dedup_table_quota", "DDTQUOTA", Quota),
     property("last_scrubbed_txg", "LAST_SCRUBBED_TXG", Plain),
 ];
 
