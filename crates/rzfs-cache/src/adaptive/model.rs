@@ -425,3 +425,35 @@ proptest! {
         run(steps);
     }
 }
+
+/// A block that was not counted with its header had another one evicted.
+#[test]
+fn blocks_that_leave_no_ghost_free_their_headers() {
+    let read = |key, weight, purpose, retention| Step::Read {
+        key,
+        weight,
+        purpose,
+        retention,
+        succeeds: true,
+    };
+    let demanded = |key, weight| read(key, weight, Purpose::Demand, Retention::Cache);
+    let prefetched_once =
+        |key, weight| read(key, weight, Purpose::PredictivePrefetch, Retention::UseOnce);
+    run(vec![
+        Step::Insert(13, 16384),
+        prefetched_once(8, 4096),
+        demanded(6, 15621),
+        Step::Insert(0, 13927),
+        demanded(4, 4096),
+        prefetched_once(9, 16384),
+        demanded(14, 16384),
+        demanded(5, 16384),
+        demanded(11, 16384),
+        Step::Insert(10, 16384),
+        demanded(1, 4096),
+        Step::Insert(15, 4096),
+        Step::Insert(2, 37446),
+        demanded(12, 16384),
+        demanded(16, 4096),
+    ]);
+}

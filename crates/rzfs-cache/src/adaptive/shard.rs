@@ -277,12 +277,13 @@ impl<V: Weighted> Shard<V> {
         }
     }
 
+    /// Takes the oldest blocks of a class, which leave no ghosts, so that their headers are free too.
     fn evict_to_nothing(&mut self, class: Class, bytes: u64, taken: &mut Vec<(V, u64)>) {
         let mut freed = 0;
         for _ in 0..BATCH {
             let oldest = self.lists[class.index()].back().filter(|_| freed < bytes);
             let Some(entry) = oldest.and_then(|index| self.take_out(index, class)) else { return };
-            freed += entry.weight;
+            freed += entry.weight + header_size::<V>();
             self.stats.deleted += 1;
             taken.extend(entry.value.map(|value| (value, entry.weight)));
         }
