@@ -316,8 +316,10 @@ impl LiveFileSystem {
         state: &NodeState,
         shared: &SharedRange<'_>,
     ) {
-        if self.log().is_none() || state.znode().links == 0 {
-            return;
+        let Some(log) = self.log().filter(|_| state.znode().links > 0) else { return };
+        let mut births = shared.sources.iter().map(|it| it.pointer().physical_birth());
+        if !births.all(|birth| log.may_share(birth)) {
+            return log.add_unlogged(tx.txg());
         }
         let object = state.object().id();
         let (mut offset, mut rest) = (shared.offset, shared.len);
