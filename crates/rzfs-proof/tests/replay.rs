@@ -17,10 +17,12 @@ const LOGGED: &str = "g24/fs";
 const CRASHES: u64 = 20;
 const SEED: u64 = 11;
 
-/// Groups follow each other as fast as they can, so that replay takes several.
+/// Groups follow each other as fast as they can, and a change waits until the one before it is on
+/// disk, so that replay takes several.
 fn settings(seed: u64) -> Settings {
     let mut settings = Workload::Single.settings(seed);
     settings.pool.txg.timeout = Duration::ZERO;
+    settings.pool.txg.limits.max = 1;
     settings
 }
 
