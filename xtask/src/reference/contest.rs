@@ -192,7 +192,7 @@ impl Contest {
         };
         self.turns += 1;
         self.ask_zdb(round);
-        if let Err(error) = self.compare_all("after rzfs' turn", &Settings::default()) {
+        if let Err(error) = self.compare_all("after rzfs' turn", &self.settings()) {
             self.lose(format!("after rzfs' turn {round}: {error}"));
         }
         copy
