@@ -1,6 +1,6 @@
 # Runs on the reference machine, with OpenZFS's kernel module: takes over the pools that rzfs has
 # left, judges and changes them, and leaves them to rzfs again.
-#   /dev/vdc  a tar of NAME/{pool,round,limits,images/...}      /dev/vdd  the same, afterwards
+#   /dev/vdc  a tar of NAME/{pool,round,limits,leave,images/...}      /dev/vdd  the same, afterwards
 #   /out/NAME/{import,limits,before,scrub,status,change,after,snapshots,space,export}, and `left` when all is well
 # usage: judge.sh SECONDS: no pool is begun later than that.
 set -u
@@ -82,6 +82,30 @@ change() { # change POOL ROUND: files, a new file system, snapshots, and changes
   zpool sync "$1"
 }
 
+change_durably() { # change_durably DIR: changes of every kind, waited for
+  local new=$1/waited-by-kernel old=$1/kernel-1
+  mkdir "$new" && cd "$new" || return
+  printf a >created; dd if=/dev/urandom of=data bs=200k count=2 oflag=sync 2>/dev/null
+  ln "$old/one" link; mv "$old/dir/b5000" moved; rm "$old/sym"; rm "$old/many/"*"number 7"; ln -s target sym
+  truncate -s 1000 "$old/t300k"; fallocate -p -o 0 -l 4096 "$old/sparse"; fallocate -l 50000 "$old/one"
+  printf over | dd of="$old/sparse" bs=1 seek=819300 conv=notrunc 2>/dev/null
+  chmod 600 moved; chown 7:8 moved; touch -d @1234567890 created
+  setfattr -n user.z -v v moved; setfattr -x user.a "$old/one"
+  setfacl -m u:7:rw created 2>/dev/null; mkdir d; mkdir gone; rmdir gone; mknod chr c 1 3; mkfifo fifo
+  cp --reflink=auto "$1/rzfs-1/text1m" copy
+  dd if=/dev/zero of=last bs=4k count=1 oflag=sync 2>/dev/null
+  cd /; sync
+}
+
+leave_log() { # leave_log POOL IMAGES: copies of the images, with changes that are in intent logs only
+  local fs
+  zpool freeze "$1"
+  for fs in $(zfs list -H -o name -t filesystem -r "$1" | head -4); do
+    [ -d "/$fs/kernel-1" ] && change_durably "/$fs"
+  done
+  cp -r --sparse=always "$2" "$2-with-log"
+}
+
 unlock() { # unlock NAME POOL: loads the keys of encrypted file systems, and mounts these
   local root key
   zfs list -H -o name,encryptionroot,keystatus -t filesystem,volume -r "$2" | while IFS="$(printf '\t')" read -r name root status; do
@@ -102,10 +126,12 @@ judge() { # judge NAME POOL ROUND
   zpool scrub -w "$2" >"$out/scrub" 2>&1
   zpool status -v "$2" >"$out/status" 2>&1
   change "$2" "$3" >"$out/change" 2>&1
+  [ "$(cat "$pools/$1/leave")" = log ] && leave_log "$2" "$pools/$1/images" >>"$out/change" 2>&1
   manifests "$2" "k$3" >"$out/after"
   zfs list -H -t snapshot -r -o name "$2" >"$out/snapshots"
   zfs list -Hp -t all -r -o name,type,used,available,referenced,logicalreferenced,written "$2" >"$out/space"
   cd /; zpool export "$2" >"$out/export" 2>&1 || { echo "$1: not exported: $(head -3 "$out/export")"; return; }
+  [ -d "$pools/$1/images-with-log" ] && rm -rf "$pools/$1/images" && mv "$pools/$1/images-with-log" "$pools/$1/images"
   : >"$out/left"
 }
 

@@ -43,6 +43,7 @@ pub(super) fn judge(
         note("pool", contest.pool())?;
         note("round", &round.to_string())?;
         note("limits", &limits())?;
+        note("leave", if contest.leaves_log() { "log" } else { "export" })?;
         pack.arg(contest.name());
     }
     run(&mut pack)?;
