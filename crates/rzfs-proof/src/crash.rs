@@ -15,6 +15,7 @@
 mod devices;
 mod environment;
 mod point;
+mod power_cut;
 mod recording;
 mod synced;
 mod workload;

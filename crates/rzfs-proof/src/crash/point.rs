@@ -1,10 +1,10 @@
 //! What a crash leaves, and whether that is as it should be.
 
+use super::power_cut::PowerCut;
 use super::recording::{GroupEnd, Recording, Seen};
 use crate::view::{differences, record};
 use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk};
 use bytes::Bytes;
-use rzfs_blockdev::simulated::{Loss, Moment};
 use rzfs_blockdev::{Access, BlockDevice, MemoryDevice};
 use rzfs_dsl::Pool;
 use rzfs_dsl::import::DeviceSource;
@@ -82,31 +82,18 @@ impl CrashCase<'_> {
         Random::of_place(self.recording.seed, &[0x000c_4a54, self.number])
     }
 
-    /// The moment of the crash.
-    #[must_use]
-    pub fn moment(&self) -> Moment {
-        let moments = &self.recording.moments;
-        let chosen = self.random().below(moments.len() as u64);
-        moments.get(chosen as usize).copied().unwrap_or(Moment(0))
+    fn power_cut(&self) -> PowerCut {
+        let Recording { moments, histories, .. } = self.recording;
+        PowerCut::choose(self.random(), moments, histories)
     }
 
     /// What the crash leaves.
     #[must_use]
     pub fn images(&self) -> CrashImages {
-        let mut random = self.random();
-        let _ = random.draw();
-        let (moment, fate) = (self.moment(), random.below(8));
-        let histories = &self.recording.histories;
-        let writes = histories.iter().map(|(_, history)| {
-            let loss = match fate {
-                0 => Loss::Nothing,
-                1 => Loss::Everything,
-                _ => Loss::Random { seed: random.draw() },
-            };
-            history.crash_writes(moment, &loss)
-        });
+        let (cut, histories) = (self.power_cut(), &self.recording.histories);
+        let lost = cut.of(histories);
         CrashImages {
-            writes: writes.collect(),
+            writes: lost.map(|(_, history, loss)| history.crash_writes(cut.moment, loss)).collect(),
             sizes: vec![self.recording.workload.shape().device_size; histories.len()],
             names: histories.iter().map(|(name, _)| name.clone()).collect(),
         }
@@ -128,7 +115,7 @@ impl CrashCase<'_> {
         let settings = recording.workload.settings(recording.seed ^ self.number);
         let name = recording.workload.shape().name;
         let pool = open_for_reading(&sources, name, &settings)?;
-        let (txg, durable) = (pool.uberblock().txg, recording.durable_at(self.moment()));
+        let (txg, durable) = (pool.uberblock().txg, recording.durable_at(self.power_cut().moment));
         if txg < durable {
             return Ok(Some(format!("txg {txg} was imported, but txg {durable} was on disk")));
         }

@@ -10,11 +10,12 @@
 //! were changed since.
 
 use super::devices::{SimulatedDevices, moments_since};
+use super::power_cut::PowerCut;
 use super::workload::Workload;
 use crate::fill::noise;
 use crate::view::{differences, record};
 use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk};
-use rzfs_blockdev::simulated::{History, Loss, Moment};
+use rzfs_blockdev::simulated::{History, Moment};
 use rzfs_blockdev::{Access, BlockDevice, MemoryDevice, Simulation};
 use rzfs_dsl::import::DeviceSource;
 use rzfs_hostile::Random;
@@ -149,21 +150,14 @@ impl SyncedRecording {
 
     /// The moment of a crash, and what it leaves on the devices.
     fn crash(&self, number: u64) -> (Moment, Vec<DeviceSource>) {
-        let mut random = Random::of_place(self.seed, &[0x0005_1ced, number]);
-        let chosen = random.below(self.moments.len() as u64) as usize;
-        let moment = self.moments.get(chosen).copied().unwrap_or(Moment(0));
-        let fate = random.below(8);
-        let devices = self.histories.iter().map(|(name, history)| {
-            let loss = match fate {
-                0 => Loss::Nothing,
-                1 => Loss::Everything,
-                _ => Loss::Random { seed: random.draw() },
-            };
-            let content = history.crash_image(moment, &loss);
-            let device = MemoryDevice::new(name.clone(), content, Access::ReadWrite);
+        let random = Random::of_place(self.seed, &[0x0005_1ced, number]);
+        let cut = PowerCut::choose(random, &self.moments, &self.histories);
+        let devices = cut.of(&self.histories).map(|(name, history, loss)| {
+            let content = history.crash_image(cut.moment, loss);
+            let device = MemoryDevice::new(name, content, Access::ReadWrite);
             DeviceSource::Device(Arc::new(device) as Arc<dyn BlockDevice>)
         });
-        (moment, devices.collect())
+        (cut.moment, devices.collect())
     }
 
     /// Whether something that was waited for is in the intent log only, after crash `number`.
