@@ -35,12 +35,13 @@ pub(crate) fn run(full: &Full) -> Result<(), Failure> {
         let seconds = started.elapsed().as_secs();
         let finding = match result {
             Ok(result) => {
-                let [begun, left, end] =
-                    [result.available, result.left, result.afterwards].map(|bytes| bytes >> 10);
+                let [begun, left] = [result.available, result.left].map(|bytes| bytes >> 10);
+                let lost = |end: &u64| (result.available.saturating_sub(*end) >> 10).to_string();
+                let lost: Vec<_> = result.afterwards.iter().map(lost).collect();
                 println!(
-                    "{name}: {begun} KiB available, {left} KiB left when full, {end} KiB at the \
-                     end of {} rounds, {seconds} s",
-                    full.rounds
+                    "{name}: {begun} KiB available, {left} KiB left when full, {} KiB less than at \
+                     first after the rounds, {seconds} s",
+                    lost.join(", ")
                 );
                 result.finding.or_else(|| zdb(scratch.path(), pattern.pool()))
             }
