@@ -21,6 +21,16 @@ pub enum EncryptionSuite {
 }
 
 impl EncryptionSuite {
+    /// All of them, by number.
+    pub const ALL: [Self; 6] = [
+        Self::Aes128Ccm,
+        Self::Aes192Ccm,
+        Self::Aes256Ccm,
+        Self::Aes128Gcm,
+        Self::Aes192Gcm,
+        Self::Aes256Gcm,
+    ];
+
     /// The suite with this on-disk number, 3 to 8.
     pub fn from_number(number: u64) -> Result<Self, FormatError> {
         Ok(match number {

@@ -18,15 +18,6 @@ pub enum Encrypted {
     Suites,
 }
 
-/// All suites.
-const SUITES: [EncryptionSuite; 6] = [
-    EncryptionSuite::Aes128Ccm,
-    EncryptionSuite::Aes192Ccm,
-    EncryptionSuite::Aes256Ccm,
-    EncryptionSuite::Aes128Gcm,
-    EncryptionSuite::Aes192Gcm,
-    EncryptionSuite::Aes256Gcm,
-];
 /// The suite of root file systems, and of what has its key from others: not the usual one.
 const OF_ROOTS: EncryptionSuite = EncryptionSuite::Aes192Ccm;
 /// Bytes of a raw key.
@@ -47,7 +38,7 @@ impl Encrypted {
             return Ok(());
         }
         let root = open.pool.name().to_owned();
-        for suite in SUITES {
+        for suite in EncryptionSuite::ALL {
             let encryption = with_key(suite, settings)?;
             open.create_encrypted(&format!("{root}/{}", suite.name()), encryption)?;
         }

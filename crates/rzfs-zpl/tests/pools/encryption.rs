@@ -26,14 +26,6 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SUITES: [EncryptionSuite; 6] = [
-    EncryptionSuite::Aes128Ccm,
-    EncryptionSuite::Aes192Ccm,
-    EncryptionSuite::Aes256Ccm,
-    EncryptionSuite::Aes128Gcm,
-    EncryptionSuite::Aes192Gcm,
-    EncryptionSuite::Aes256Gcm,
-];
 const PASSPHRASE: &[u8] = b"open sesame, please";
 /// What must not be on the devices as it is.
 const SECRET: &[u8] = b"nobody may read these words on the device";
@@ -143,7 +135,7 @@ fn file_systems_of_every_suite_are_written_and_read() {
     let world = World::new("A");
     let Session { pool, fs } = world.create();
     drop(fs);
-    for suite in SUITES {
+    for suite in EncryptionSuite::ALL {
         let name = format!("made/{}", suite.name());
         fill(&create(&pool, &name, &[], with_key(suite, &raw)).unwrap(), "first");
         let below = create(&pool, &format!("{name}/below"), &[], NewEncryption::default());
@@ -152,7 +144,7 @@ fn file_systems_of_every_suite_are_written_and_read() {
     let open_one = NewEncryption { suite: SuiteChoice::Off, root: None };
     create(&pool, "made/aes-256-gcm/plain", &[], open_one).unwrap();
     pool.sync().unwrap();
-    for suite in SUITES {
+    for suite in EncryptionSuite::ALL {
         let fs = open(&pool, &format!("made/{}", suite.name()));
         fill(&fs, "second");
         fs.unlink(fs.root(), b"first").unwrap();
@@ -162,7 +154,7 @@ fn file_systems_of_every_suite_are_written_and_read() {
     assert!(!is_readable(&world, "A"));
     let pool = world.import(&OpenOptions::new());
     load(&pool, &[&raw]);
-    for suite in SUITES {
+    for suite in EncryptionSuite::ALL {
         for (name, file) in [("", "second"), ("/below", "first")] {
             let name = format!("made/{}{name}", suite.name());
             let dataset = pool.datasets().open(&name).unwrap();
