@@ -27,7 +27,7 @@ const FULL: [i32; 2] = [28, 122];
 /// shrink.
 const KEPT: u64 = 1 << 20;
 /// What it may keep of the rounds after the first one.
-const KEPT_LATER: u64 = 256 << 10;
+const KEPT_LATER: u64 = 512 << 10;
 /// Most txgs until what was removed is free: those that defer frees, and those that free what
 /// removed files had.
 const TXGS_TO_SETTLE: usize = 40;
