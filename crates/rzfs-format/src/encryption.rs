@@ -67,12 +67,21 @@ impl EncryptionSuite {
         }
     }
 
-    /// The largest block that it can encrypt, in bytes: messages of CCM are shorter than 16 MiB.
+    /// The largest block that files get, in bytes: messages of CCM are shorter than 16 MiB.
     #[must_use]
     pub const fn max_block_size(self) -> u64 {
         match self {
             Self::Aes128Ccm | Self::Aes192Ccm | Self::Aes256Ccm => MAX_BLOCK_SIZE / 2,
             Self::Aes128Gcm | Self::Aes192Gcm | Self::Aes256Gcm => MAX_BLOCK_SIZE,
+        }
+    }
+
+    /// Whether it can encrypt so many bytes of a block.
+    #[must_use]
+    pub const fn can_encrypt(self, bytes: u64) -> bool {
+        match self {
+            Self::Aes128Ccm | Self::Aes192Ccm | Self::Aes256Ccm => bytes < MAX_BLOCK_SIZE,
+            Self::Aes128Gcm | Self::Aes192Gcm | Self::Aes256Gcm => bytes <= MAX_BLOCK_SIZE,
         }
     }
 

@@ -14,6 +14,7 @@
 mod access_time;
 mod acl;
 mod attributes;
+mod block_size;
 mod change;
 mod contents;
 mod copying;

@@ -1,6 +1,7 @@
 //! The contents of regular files: reading, writing, changing their lengths (spec 05, sections 5.5
 //! to 5.7 and 9.2).
 
+use super::block_size::written_bytes;
 use super::change::{DNODE_BYTES, Prepared, Touch, claimed_dnodes};
 use super::creation::{Caller, Privilege, SET_GROUP_ID, SET_USER_ID};
 use super::file_system::LiveFileSystem;
@@ -23,7 +24,6 @@ use rzfs_format::{BlockId, ObjectId};
 const CHUNK: u64 = 1 << 20;
 /// Most bytes that are answered at once from blocks that are not on disk.
 const MAX_READ: u64 = 32 << 20;
-const SECTOR: u64 = 512;
 /// Longest file.
 const MAX_SIZE: u64 = i64::MAX as u64;
 /// Percentage of what a reservation asks for that has to be available
@@ -52,68 +52,7 @@ pub enum Allocation {
     Zero,
 }
 
-/// The size of a file's only block so that it can reach to `end`; `None` if it stays. A file with
-/// several blocks, or that is longer than its first one, is not asked for.
-///
-/// It grows up to the size of records. When it is larger and no power of two, because records
-/// were larger once, it grows to the next power of two.
-fn grown_block(block_size: u64, record_size: u64, end: u64) -> Option<u64> {
-    if end <= block_size {
-        return None;
-    }
-    let most = if block_size > record_size {
-        block_size.checked_next_power_of_two()?
-    } else {
-        record_size
-    };
-    let wanted = end.checked_next_multiple_of(SECTOR).unwrap_or(u64::MAX);
-    Some(wanted.min(most)).filter(|size| *size > block_size)
-}
-
-/// Bytes of the blocks that a write of `offset..end` changes. `grown` is the size that the first
-/// block gets, if it does not stay.
-fn written_bytes(block_size: u64, grown: Option<u64>, offset: u64, end: u64) -> u64 {
-    let size = grown.unwrap_or(block_size).max(1);
-    let covered = end.next_multiple_of(size) - offset / size * size;
-    // The first block is written anew wherever the data is.
-    if grown.is_some() && offset >= size { covered + size } else { covered }
-}
-
 impl LiveFileSystem {
-    /// The size that the only block of a file of `size` bytes gets so that it can reach to `end`;
-    /// `None` if it stays.
-    fn grown_size(
-        &self,
-        object: &LiveObject,
-        size: u64,
-        end: u64,
-    ) -> Result<Option<u64>, ZplError> {
-        let block_size = u64::from(object.data_block_size()?);
-        if object.max_block_id()?.0 > 0 || size > block_size {
-            return Ok(None);
-        }
-        let record_size = u64::from(self.options().reading.record_size);
-        // Contents that do not compress have to be encrypted as they are.
-        let most = self.objset.key().map_or(record_size, |key| key.suite().max_block_size());
-        let record_size = record_size.min(most);
-        Ok(grown_block(block_size, record_size, end.max(size)))
-    }
-
-    /// Makes the only block of a file of `size` bytes large enough to reach to `end`, as far as
-    /// blocks grow.
-    pub(super) fn grow_block(
-        &self,
-        tx: &dyn Transaction,
-        object: &LiveObject,
-        size: u64,
-        end: u64,
-    ) -> Result<(), ZplError> {
-        if let Some(grown) = self.grown_size(object, size, end)? {
-            object.set_data_block_size(tx, u32::try_from(grown).unwrap_or(u32::MAX))?;
-        }
-        Ok(())
-    }
-
     pub(super) fn require_regular(&self, state: &NodeState) -> Result<(), ZplError> {
         let place = state.node.place();
         match state.znode().kind {
@@ -330,6 +269,7 @@ impl LiveFileSystem {
         })?;
         read_edges(&object, offset, end)?;
         let grown = self.grown_size(&object, size, end)?;
+        self.check_storable(&object, grown.unwrap_or(block_size))?;
         let written = written_bytes(block_size, grown, offset, end);
         let blocks = offset / block_size.max(1)..end.div_ceil(block_size.max(1));
         let claimed = |txg| {
@@ -406,8 +346,10 @@ impl LiveFileSystem {
         })?;
         let object = state.object().clone();
         if size < old {
+            self.check_edges(&object, &[size])?;
             let tx = self.begin(&[&object], SpaceDemand::Frees(self.edge_bytes(&object)?))?;
             object.free(&tx, size, Extent::ToEnd)?;
+            self.shrink_empty(&tx, &object, size)?;
             let mode = state.znode().mode;
             changed.apply(&tx, state)?;
             self.log_size(&tx, state, mode);
@@ -431,6 +373,7 @@ impl LiveFileSystem {
     ) -> Result<(), ZplError> {
         let object = state.object().clone();
         let record_size = u64::from(self.options().reading.record_size);
+        self.grown_size(&object, old, size)?;
         let tx = self.begin(&[&object], SpaceDemand::Takes(DNODE_BYTES + record_size))?;
         self.grow_block(&tx, &object, old, size)?;
         let mode = state.znode().mode;
@@ -507,6 +450,10 @@ impl LiveFileSystem {
             return self.extend(state, changed, size, new_size);
         }
         let object = state.object().clone();
+        if offset < size {
+            self.check_edges(&object, &[offset, end.min(size)])?;
+        }
+        self.grown_size(&object, size, new_size)?;
         read_edges(&object, offset, end.min(size))?;
         let tx = self.begin(&[&object], SpaceDemand::Frees(self.edge_bytes(&object)?))?;
         if offset < size {
@@ -556,44 +503,4 @@ fn live_segments(object: &LiveObject, offset: u64, len: u64) -> Result<Vec<Bytes
         at += (to - from) as u64;
     }
     Ok(segments)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_write_claims_the_blocks_that_it_changes() {
-        const BLOCK: u64 = 4096;
-        for (grown, offset, end, expected) in [
-            (None, 0, 1, BLOCK),
-            (None, 100, BLOCK, BLOCK),
-            (None, BLOCK - 1, BLOCK + 1, 2 * BLOCK),
-            (None, 5 * BLOCK, 7 * BLOCK, 2 * BLOCK),
-            (Some(3 * BLOCK), 2 * BLOCK, 3 * BLOCK, 3 * BLOCK),
-            (Some(8 * BLOCK), 16 * BLOCK, 17 * BLOCK, 16 * BLOCK),
-        ] {
-            assert_eq!(written_bytes(BLOCK, grown, offset, end), expected, "{offset} {end}");
-        }
-    }
-
-    #[test]
-    fn only_blocks_grow_as_the_spec_says() {
-        const RECORD: u64 = 131_072;
-        for (block, record, end, expected) in [
-            (512, RECORD, 1000, Some(1024)),
-            (512, RECORD, 512, None),
-            (512, RECORD, 513, Some(1024)),
-            (1024, RECORD, 100_000, Some(100_352)),
-            (512, RECORD, 1_000_001, Some(RECORD)),
-            (100_352, RECORD, 300_000, Some(RECORD)),
-            (RECORD, RECORD, 300_000, None),
-            (100_352, 4096, 300_000, Some(RECORD)),
-            (RECORD, 4096, 300_000, None),
-            (512, 512, 5000, None),
-            (512, RECORD, u64::MAX, Some(RECORD)),
-        ] {
-            assert_eq!(grown_block(block, record, end), expected, "{block} {record} {end}");
-        }
-    }
 }

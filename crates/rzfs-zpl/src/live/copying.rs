@@ -108,7 +108,8 @@ struct Extent {
 
 /// How much of a range of `len` bytes, which ends within the source, can be shared from its
 /// beginning: whole blocks at whole blocks. The last block of the source may be a part of one
-/// when nothing of the target comes after it. `is_single`: the target has one block at most.
+/// when nothing of the target comes after it. `is_single`: the target has one block at most, which
+/// can be of the source's size.
 fn shareable(source: Extent, target: Extent, is_single: bool, len: u64) -> u64 {
     let block_size = source.block_size;
     if target.block_size != block_size {
@@ -292,7 +293,7 @@ impl LiveFileSystem {
         let len = shareable(
             Extent { offset: from, size: source_size, block_size },
             Extent { offset: to.offset, size, block_size: target.data_block_size()?.into() },
-            target.max_block_id()?.0 == 0,
+            target.max_block_id()?.0 == 0 && self.can_store(block_size),
             len.min(source_size.saturating_sub(from)),
         );
         let first = from / block_size;
@@ -329,6 +330,7 @@ impl LiveFileSystem {
         })?;
         let grows = u64::from(target.data_block_size()?) != block_size;
         if grows {
+            self.check_storable(&target, block_size)?;
             // What it has is read now: nothing may fail later.
             target.read_block(BlockId(0))?;
         }

@@ -428,6 +428,7 @@ impl LiveFileSystem {
             Some(Comes::Over(over, value)) => {
                 let (mut file, prepared) = *over;
                 file.object().free(&tx, 0, Extent::ToEnd)?;
+                self.shrink_empty(&tx, file.object(), 0)?;
                 self.fill(&tx, file.object(), &value)?;
                 prepared.apply(&tx, &mut file)?;
                 if logs {

@@ -7,6 +7,7 @@ use crate::{block, make, put};
 use rzfs_blockdev::OpenOptions;
 use rzfs_codec::crypto::{KeyFormat, Pbkdf2};
 use rzfs_dmu::Objset;
+use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgOptions;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{KeyStatus, RootKey};
@@ -14,14 +15,16 @@ use rzfs_dsl::live::{
     ChangeError, KeyChange, LiveOptions as PoolOptions, LivePool, NewDataset, NewEncryption,
     NewRoot, SuiteChoice,
 };
+use rzfs_format::ObjectId;
 use rzfs_format::encryption::EncryptionSuite;
 use rzfs_format::znode::Timestamp;
 use rzfs_testkit::ReferencePool;
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{
-    Caller, FilePlace, LiveFileSystem, LiveOptions, NewFileSystem, NewKind, XattrMode,
+    Allocation, Caller, FilePlace, LiveFileSystem, LiveOptions, NewFileSystem, NewKind, WriteAt,
+    XattrMode,
 };
-use rzfs_zpl::{FileSystem, FileSystemOptions, Files, Found};
+use rzfs_zpl::{FileSystem, FileSystemOptions, Files, Found, ZplError};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -327,6 +330,89 @@ fn blocks_of_one_key_are_shared() {
     for name in ["made/a", "made/b"] {
         read_everything(&pool.datasets().open(name).unwrap().open_objset().unwrap());
     }
+}
+
+/// Writes to a file past all that the file system does, in blocks of `block_size` bytes.
+fn put_in_blocks(pool: &LivePool, live: &LiveObjset, file: ObjectId, block_size: u32, len: usize) {
+    let object = live.object(file).unwrap();
+    let tx = pool.engine().begin(&[&object]).unwrap();
+    object.set_data_block_size(&tx, block_size).unwrap();
+    object.write(&tx, 0, &vec![7; len]).unwrap();
+    drop(tx);
+    pool.sync().unwrap();
+}
+
+/// Contents that do not compress.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// CCM takes no block of 16 MiB; one that compressed when it was written is there all the same.
+#[test]
+fn blocks_that_a_cipher_may_not_take_stay_what_they_are() {
+    const EFBIG: i32 = 27;
+    const LZ4: u64 = 15;
+    const LARGE: u64 = 16 << 20;
+    let world = World::new("A");
+    let Session { pool, fs } = world.create();
+    drop(fs);
+    for suite in [EncryptionSuite::Aes128Ccm, EncryptionSuite::Aes128Gcm] {
+        let takes_all = suite == EncryptionSuite::Aes128Gcm;
+        let name = format!("made/{}", suite.name());
+        let properties = [("compression", LZ4)];
+        let fs = create(&pool, &name, &properties, with_key(suite, &[7; 32])).unwrap();
+        let dataset = pool.dataset_tree().unwrap().open(&name).unwrap();
+        let live = pool.open_dataset(&dataset).unwrap();
+        let caller = Caller::SUPERUSER;
+        let answers = |result: Result<(), ZplError>| match result {
+            Ok(()) => assert!(takes_all),
+            Err(error) => assert_eq!((error.errno(), takes_all), (EFBIG, false)),
+        };
+        let [file, single, copy] = ["file", "single", "copy"].map(|name| {
+            let file = make(&fs, fs.root(), name, NewKind::Regular);
+            fs.truncate(file, if name == "file" { 3 * LARGE } else { 10 << 20 }, caller).unwrap();
+            file
+        });
+        put_in_blocks(&pool, live.objset(), file, 16 << 20, 3 << 24);
+        put_in_blocks(&pool, live.objset(), single, 10 << 20, 10 << 20);
+        let noise = noise(1 << 20);
+        let write = |file, at| fs.write(file, WriteAt::Offset(at), &noise, caller).map(drop);
+        answers(write(file, 0));
+        answers(write(file, 3 * LARGE));
+        answers(fs.allocate(file, 5, 10, Allocation::Punch, caller));
+        answers(fs.truncate(file, 3 * LARGE - 5, caller));
+        // A block that is smaller can be written, and grow up to there.
+        write(single, 9 << 20).unwrap();
+        write(single, 10 << 20).unwrap();
+        answers(write(single, LARGE));
+        answers(fs.truncate(single, LARGE + 1, caller));
+        answers(fs.allocate(single, LARGE, 1, Allocation::Zero, caller));
+        // Blocks go as a whole, and are shared where nothing has to be written.
+        let source = Files::Live(Arc::clone(&fs));
+        let place = |object, offset| FilePlace { object, offset };
+        put(&fs, copy, 0, b"a block of its own");
+        let from = (&source, place(file, LARGE));
+        let copied = fs.copy_range(place(copy, 0), from, LARGE, caller).unwrap();
+        assert!(copied == LARGE, "{copied}");
+        fs.allocate(file, 0, LARGE, Allocation::Punch, caller).unwrap();
+        fs.truncate(file, 2 * LARGE, caller).unwrap();
+        pool.sync().unwrap();
+        fs.truncate(file, 0, caller).unwrap();
+        write(file, 0).unwrap();
+        pool.sync().unwrap();
+        let mut bytes = vec![0; noise.len()];
+        for (file, at, contents) in [(file, 0, &noise), (copy, 5, &vec![7; noise.len()])] {
+            fs.read(file, at, &mut bytes).unwrap();
+            assert!(bytes == *contents, "{name}: {file}");
+        }
+    }
+    pool.export().unwrap();
+    world.judge();
 }
 
 /// A pool that syncs only when it is told to.
