@@ -5,10 +5,12 @@
 
 mod entry;
 mod legacy;
+mod mode;
 mod posix;
 mod trivial;
 
 pub use entry::{AccessMask, Ace, AceFlags, AceKind, MAX_ENTRIES, ObjectTypes, Who};
 pub use legacy::{AclStore, ZnodeAcl};
+pub use mode::mode_of;
 pub use posix::{PosixAcl, PosixEntry, PosixTag};
 pub use trivial::trivial;

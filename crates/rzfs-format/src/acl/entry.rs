@@ -268,6 +268,19 @@ impl Ace {
             .collect()
     }
 
+    /// The entry that a log says with these numbers, about a local user or group.
+    pub(crate) fn of_log(
+        (kind, flags, mask): (u16, u16, u32),
+        who: u32,
+        types: Option<[[u8; 16]; 2]>,
+    ) -> Result<Self, FormatError> {
+        let kind = AceKind::from_number(kind)?;
+        let flags = AceFlags(flags);
+        let object = types.map(|[object, inherited]| ObjectTypes { object, inherited });
+        let who = who_of(flags, Fuid::posix(who));
+        Ok(Self { kind, flags, mask: AccessMask(mask), who, object })
+    }
+
     /// The packed list of version 1.
     #[must_use]
     pub fn encode_list(list: &[Self], order: ByteOrder) -> Vec<u8> {

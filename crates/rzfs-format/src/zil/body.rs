@@ -5,7 +5,7 @@
 use super::attributes::ExtendedAttributes;
 use super::record::RecordKind;
 use crate::FormatError;
-use crate::acl::MAX_ENTRIES;
+use crate::acl::{Ace, MAX_ENTRIES};
 use crate::block_pointer::BlockPointer;
 use crate::endian::{ByteOrder, Fields};
 use crate::fuid::Fuid;
@@ -103,6 +103,20 @@ pub struct AclRecord<'a> {
     pub fuids: Vec<Fuid>,
     /// Domains of the FUIDs.
     pub domains: Vec<&'a [u8]>,
+}
+
+impl AclRecord<'_> {
+    /// The list; `None` when it names users or groups of other domains.
+    ///
+    /// # Errors
+    /// An entry is of no known type.
+    pub fn local_list(&self) -> Result<Option<Vec<Ace>>, FormatError> {
+        if !self.fuids.is_empty() || !self.domains.is_empty() {
+            return Ok(None);
+        }
+        let entry = |it: &LogAce| Ace::of_log((it.kind, it.flags, it.mask), it.who, it.object);
+        self.entries.iter().map(entry).collect::<Result<_, _>>().map(Some)
+    }
 }
 
 /// Creation of a file or directory with an ACL.

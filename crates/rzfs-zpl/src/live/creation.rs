@@ -199,7 +199,12 @@ impl LiveFileSystem {
         inherited: &Inherited,
     ) -> Result<Arc<LiveNode>, ZplError> {
         let mut attached = self.plan_xattrs(seed, inherited)?;
-        let mut draft = self.draft(seed, |values, schema| attached.complete(values, schema))?;
+        let mut draft = self.draft(seed, |values, schema| {
+            attached.complete(values, schema);
+            if let Some(list) = &inherited.list {
+                values.set_list(schema, seed.kind, seed.permissions, list);
+            }
+        })?;
         let named = match naming {
             Naming::Name(_) => Some(self.prepare(parent, |values, schema| {
                 self.change_names(parent, values, schema, 1, seed.kind);
@@ -239,11 +244,10 @@ impl LiveFileSystem {
         if let Some(named) = named {
             named.apply(&tx, parent)?;
         }
-        if attached.has_files() {
-            self.log_nothing(&tx);
-        }
         if let Naming::Name(name) = naming {
-            self.log_creation(&tx, name, seed, &object, &inherited.xattrs)?;
+            let listed = if attached.has_files() { &[][..] } else { &inherited.xattrs };
+            self.log_creation(&tx, name, seed, &object, listed)?;
+            attached.log_files(self, &tx, object.id())?;
         }
         Ok(self.nodes.insert(LiveNode::new(state)))
     }

@@ -10,6 +10,7 @@
 //! quotas and flags forbid nothing, and directories and files of extended attributes are files.
 //! Nobody else has the file system yet.
 
+mod acl;
 mod attributes;
 mod clock;
 mod creation;

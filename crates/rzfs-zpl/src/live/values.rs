@@ -1,6 +1,7 @@
 //! The system attributes of one object while they change: in order, and which of them go where
 //! (spec 05, section 2.4).
 
+use super::acl::AccessList;
 use super::draft::mode_flags;
 use crate::error::{Place, ZplError};
 use rzfs_dmu::live::LiveObject;
@@ -152,6 +153,25 @@ impl Values {
             let others = flags.without(FileFlags::NO_EXECS_DENIED);
             others.with(FileFlags::ACL_TRIVIAL).with(mode_flags(permissions))
         });
+    }
+
+    /// Changes the permission bits and the access control list to one that says more than they.
+    pub(super) fn set_list(
+        &mut self,
+        schema: &Schema,
+        kind: FileKind,
+        permissions: u32,
+        list: &AccessList,
+    ) {
+        self.set_permissions(schema, kind, permissions);
+        self.set_acl(schema, &list.entries);
+        let of_lists = AccessList::FLAGS
+            .with(FileFlags::INHERIT_ACE)
+            .with(FileFlags::ACL_TRIVIAL)
+            .with(FileFlags::ACL_OBJ_ACE)
+            .with(FileFlags::NO_EXECS_DENIED);
+        let new = list.all_flags(kind, permissions);
+        self.change_flags(schema, |flags| flags.without(of_lists).with(new));
     }
 
     /// Gives an attribute that is a time a value.

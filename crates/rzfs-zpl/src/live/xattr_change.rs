@@ -64,6 +64,8 @@ pub(super) struct Attached {
     directory: Option<AttachedDirectory>,
     /// What was made already.
     made: Vec<LiveObject>,
+    /// The same when all of it was: the directory, then the files.
+    nodes: Vec<NodeState>,
 }
 
 #[derive(Debug)]
@@ -81,6 +83,24 @@ impl Attached {
         if self.directory.is_some() {
             values.set_u64(schema, Attribute::Xattr, 0);
         }
+    }
+
+    /// Logs those that are files, after the file that has them.
+    pub(super) fn log_files(
+        &self,
+        file_system: &LiveFileSystem,
+        tx: &dyn Transaction,
+        owner: ObjectId,
+    ) -> Result<(), ZplError> {
+        let (Some(directory), [made, files @ ..]) = (&self.directory, &self.nodes[..]) else {
+            return Ok(());
+        };
+        file_system.log_attribute_node(tx, owner, b"", made)?;
+        for ((name, value, _), file) in directory.files.iter().zip(files) {
+            file_system.log_attribute_node(tx, made.object().id(), name, file)?;
+            file_system.log_attribute_value(tx, file.object().id(), value);
+        }
+        Ok(())
     }
 
     /// Whether some are files.
@@ -109,11 +129,15 @@ impl Attached {
         self.made.push(object.clone());
         draft.set_u64(Attribute::Xattr, object.id().0);
         directory.set_u64(Attribute::Parent, owner.0);
-        let mut state = directory.make(file_system, tx, object.clone())?;
+        let mut state = directory.make(file_system, tx, object)?;
+        let mut nodes = Vec::with_capacity(files.len() + 1);
         for (name, value, draft) in files {
             let file = file_system.make_xattr_file(tx, &mut state, name, value, draft)?;
             self.made.push(file.object().clone());
+            nodes.push(file);
         }
+        nodes.insert(0, state);
+        self.nodes = nodes;
         Ok(())
     }
 

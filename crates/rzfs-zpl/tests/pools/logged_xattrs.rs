@@ -4,8 +4,9 @@ use super::intent_log::{begin, judge, new, noise, quiet};
 use super::make;
 use super::world::{Session, World};
 use rzfs_format::ObjectId;
+use rzfs_format::acl::{PosixAcl, PosixEntry, PosixTag};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewKind, XattrMode, XattrStore};
-use rzfs_zpl::{FileSystemOptions, Found};
+use rzfs_zpl::{AclType, FileSystemOptions, Found};
 
 fn named(session: &Session, name: &str) -> ObjectId {
     match session.fs.lookup(session.fs.root(), name.as_bytes()).unwrap() {
@@ -105,6 +106,50 @@ fn attributes_of_both_kinds_are_there_after_a_crash() {
     let value = |bytes: &[u8]| Some(bytes.to_vec());
     let expected = [Some(long), value(b"two"), value(b"three"), value(b"short"), None];
     assert_eq!(after_a_crash(&world, &names), expected);
+    session.export();
+    world.judge();
+}
+
+/// What new files get from their directory, as files of their own, needs no txg either.
+#[test]
+fn inherited_attributes_are_there_after_a_crash() {
+    const DEFAULT: &str = "system.posix_acl_default";
+    const ACCESS: &str = "system.posix_acl_access";
+    let (world, session) = new("A");
+    begin(&session);
+    let fs = &session.fs;
+    fs.change_options(|options| {
+        options.xattr_store = XattrStore::Directory;
+        options.reading.acl_type = AclType::Posix;
+    });
+    let entry = |tag| PosixEntry { tag, permissions: 7 };
+    let tags = [PosixTag::UserObj, PosixTag::User(7), PosixTag::GroupObj, PosixTag::Mask];
+    let mut list = PosixAcl(tags.map(entry).to_vec());
+    list.0.push(PosixEntry { tag: PosixTag::Other, permissions: 0 });
+    let list = list.encode();
+    let dir = make(fs, fs.root(), "dir", NewKind::Directory);
+    set(fs, dir, DEFAULT, &list);
+    session.pool.sync().unwrap();
+    let synced = session.pool.synced_txg();
+    let file = make(fs, dir, "file", NewKind::Regular);
+    let below = make(fs, dir, "below", NewKind::Directory);
+    fs.commit(&[file, below]).unwrap();
+    assert_eq!(session.pool.synced_txg(), synced, "it waited for a txg");
+    let found = |fs: &LiveFileSystem| {
+        [(file, ACCESS), (file, DEFAULT), (below, ACCESS), (below, DEFAULT)]
+            .map(|(object, name)| fs.xattr(object, name.as_bytes()).ok())
+    };
+    let before = found(fs);
+    assert_eq!(before.each_ref().map(Option::is_some), [true, false, true, true]);
+    assert_eq!(before[3].as_ref(), Some(&list));
+    let crash = world.copy();
+    judge(&crash, &["TX_CREATE", "TX_MKXATTR", "TX_CREATE", "TX_TRUNCATE", "TX_WRITE", "TX_MKDIR"]);
+    let options = LiveOptions::new(FileSystemOptions::default(), 42);
+    let replayed = crash.open_logged(options, &quiet());
+    replayed.fs.change_options(|options| options.reading.acl_type = AclType::Posix);
+    assert_eq!(found(&replayed.fs), before);
+    replayed.export();
+    crash.judge();
     session.export();
     world.judge();
 }

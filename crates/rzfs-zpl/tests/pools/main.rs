@@ -6,6 +6,7 @@ mod dedup;
 mod encryption;
 mod golden;
 mod intent_log;
+mod logged_lists;
 mod logged_sharing;
 mod logged_xattrs;
 mod placed;

@@ -26,10 +26,12 @@ const DATA_START: u64 = 4 << 20;
 /// Space that no pool of these tests gets to.
 const FREE: u64 = 70 << 20;
 const LOG_BLOCK: u64 = 16 << 10;
+/// Bytes before the body of a record.
+const RECORD_HEADER: usize = 32;
 const TIME: Timestamp = Timestamp { seconds: 1_234_567_890, nanoseconds: 123 };
 
 /// A log under construction.
-struct Log {
+pub(crate) struct Log {
     objset: ObjsetId,
     /// The txg of all records and blocks: none that is on disk.
     txg: Txg,
@@ -43,8 +45,18 @@ fn dva(place: u64, size: u64) -> Dva {
 }
 
 impl Log {
-    fn add(&mut self, kind: RecordKind, body: &Body<'_>) {
+    pub(crate) fn add(&mut self, kind: RecordKind, body: &Body<'_>) {
         let mut record = body.encode(kind, ORDER).unwrap();
+        stamp(&mut record, self.txg, self.records.len() as u64 + 1, ORDER);
+        self.records.push(record);
+    }
+
+    /// Adds a record of a kind that this software does not write.
+    pub(crate) fn add_bytes(&mut self, kind: RecordKind, body: &[u8]) {
+        let len = (RECORD_HEADER + body.len()).next_multiple_of(8);
+        let mut record = [kind as u64, len as u64, 0, 0].map(u64::to_ne_bytes).concat();
+        record.extend(body);
+        record.resize(len, 0);
         stamp(&mut record, self.txg, self.records.len() as u64 + 1, ORDER);
         self.records.push(record);
     }
@@ -79,7 +91,7 @@ impl Log {
     }
 
     /// Writes blocks of a few records each into the image; says how many.
-    fn write(&self, image: &File, records_of_block: usize) -> u64 {
+    pub(crate) fn write(&self, image: &File, records_of_block: usize) -> u64 {
         let mut seq = 0;
         for records in self.records.chunks(records_of_block) {
             seq += 1;
@@ -101,14 +113,14 @@ impl Log {
 }
 
 /// A pool whose root file system is about to get a log.
-struct Logged {
-    world: World,
-    log: Log,
+pub(crate) struct Logged {
+    pub(crate) world: World,
+    pub(crate) log: Log,
 }
 
 impl Logged {
     /// Makes a pool, with what `prepare` makes in it.
-    fn new(prepare: impl FnOnce(&LiveFileSystem)) -> Self {
+    pub(crate) fn new(prepare: impl FnOnce(&LiveFileSystem)) -> Self {
         let world = World::new("A");
         let session = world.create();
         prepare(&session.fs);
@@ -129,12 +141,12 @@ impl Logged {
     }
 
     /// The root directory.
-    fn root(&self) -> ObjectId {
+    pub(crate) fn root(&self) -> ObjectId {
         self.world.read().root()
     }
 
     /// The number of a file in the root directory.
-    fn number(&self, name: &str) -> ObjectId {
+    pub(crate) fn number(&self, name: &str) -> ObjectId {
         let fs = self.world.read();
         match fs.lookup(fs.root(), name.as_bytes()) {
             Ok(Found::Object(object)) => object,
@@ -142,12 +154,12 @@ impl Logged {
         }
     }
 
-    fn image(&self) -> File {
+    pub(crate) fn image(&self) -> File {
         File::options().read(true).write(true).open(self.world.image("A")).unwrap()
     }
 
     /// Opens the pool, which replays the log.
-    fn replay(&self) -> Session {
+    pub(crate) fn replay(&self) -> Session {
         let mut options = LiveOptions::new(FileSystemOptions::default(), 42);
         options.xattr_store = XattrStore::SystemAttribute;
         self.world.open_logged(options, &PoolOptions::default())
@@ -168,7 +180,7 @@ impl Logged {
     }
 }
 
-fn new_object(object: u64, mode: u64) -> NewObject {
+pub(crate) fn new_object(object: u64, mode: u64) -> NewObject {
     NewObject {
         object: ObjectId(object),
         slots: 1,
@@ -181,7 +193,7 @@ fn new_object(object: u64, mode: u64) -> NewObject {
     }
 }
 
-fn create<'a>(directory: ObjectId, new: NewObject, name: &'a str) -> Body<'a> {
+pub(crate) fn create<'a>(directory: ObjectId, new: NewObject, name: &'a str) -> Body<'a> {
     let (attributes, domains, target) = (None, Vec::new(), &[][..]);
     Body::Create(Create { directory, new, attributes, domains, name: name.as_bytes(), target })
 }
@@ -211,7 +223,7 @@ fn set_attr(object: u64, mask: u64) -> SetAttr<'static> {
     }
 }
 
-fn find(fs: &LiveFileSystem, name: &str) -> Option<ObjectId> {
+pub(crate) fn find(fs: &LiveFileSystem, name: &str) -> Option<ObjectId> {
     match fs.lookup(fs.root(), name.as_bytes()) {
         Ok(Found::Object(object)) => Some(object),
         _ => None,

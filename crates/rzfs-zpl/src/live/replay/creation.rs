@@ -1,6 +1,6 @@
 //! Making files again, with the numbers that they had.
 
-use super::super::acl::Inherited;
+use super::super::acl::{AccessList, Inherited};
 use super::super::attributes::settable;
 use super::super::change::DNODE_BYTES;
 use super::super::creation::Naming;
@@ -13,7 +13,7 @@ use super::attributes::flag_changes;
 use crate::error::ZplError;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::sa::Attribute;
-use rzfs_format::zil::{Create, NewObject, RecordKind, XattrBits};
+use rzfs_format::zil::{Create, CreateAcl, NewObject, RecordKind, XattrBits};
 use rzfs_format::znode::FileFlags;
 
 const PERMISSION_BITS: u64 = 0o7777;
@@ -43,10 +43,43 @@ impl LiveFileSystem {
         if record == RecordKind::MkXattr {
             return self.replay_make_xattr_directory(create);
         }
+        self.replay_make(record, create, None)
+    }
+
+    /// Makes a file or directory with an access control list.
+    pub(super) fn replay_create_with_list(
+        &self,
+        record: RecordKind,
+        create: &CreateAcl<'_>,
+    ) -> Result<(), ZplError> {
+        let list = self.logged_list(create.directory, &create.acl)?;
+        let without = Create {
+            directory: create.directory,
+            new: create.new,
+            attributes: create.attributes,
+            domains: create.acl.domains.clone(),
+            name: create.name,
+            target: b"",
+        };
+        self.replay_make(record, &without, Some(list))
+    }
+
+    fn replay_make(
+        &self,
+        record: RecordKind,
+        create: &Create<'_>,
+        list: Option<AccessList>,
+    ) -> Result<(), ZplError> {
         let place = self.place(create.directory);
         let kind = FileKind::from_mode(create.new.mode as u32);
         let fits = match (record, kind) {
-            (RecordKind::Mkdir | RecordKind::MkdirAttr, kind) => kind == Some(FileKind::Directory),
+            (
+                RecordKind::Mkdir
+                | RecordKind::MkdirAttr
+                | RecordKind::MkdirAcl
+                | RecordKind::MkdirAclAttr,
+                kind,
+            ) => kind == Some(FileKind::Directory),
             (RecordKind::Symlink, kind) => kind == Some(FileKind::Symlink),
             (_, kind) => !matches!(kind, Some(FileKind::Directory | FileKind::Symlink)),
         };
@@ -60,7 +93,7 @@ impl LiveFileSystem {
             return Err(ZplError::Exists { place });
         }
         let seed = self.logged_seed(&parent, kind, create)?;
-        let inherited = Inherited { permissions: seed.permissions, xattrs: Vec::new() };
+        let inherited = Inherited { permissions: seed.permissions, xattrs: Vec::new(), list };
         self.make_seeded(&mut parent, Naming::Name(create.name), &seed, &inherited).map(drop)
     }
 

@@ -64,11 +64,8 @@ impl LiveFileSystem {
         }
         match body {
             Body::Create(create) => self.replay_create(kind, create)?,
-            Body::CreateAcl(_) | Body::Acl { .. } => {
-                let object = object_of(body).unwrap_or_default();
-                let what = "an access control list in a log";
-                return Err(ZplError::Unsupported { place: self.place(object), what });
-            }
+            Body::CreateAcl(create) => self.replay_create_with_list(kind, create)?,
+            Body::Acl { object, acl } => self.replay_list(*object, acl)?,
             Body::Remove { directory, name } => match kind {
                 RecordKind::Rmdir => self.rmdir(*directory, name)?,
                 _ => self.unlink(*directory, name)?,
