@@ -12,7 +12,7 @@ use rzfs_format::znode::FileFlags;
 
 impl FileSystem {
     /// The regular file with this number, if it may be read.
-    fn regular(&self, object: ObjectId) -> Result<Arc<Node>, ZplError> {
+    pub(crate) fn regular(&self, object: ObjectId) -> Result<Arc<Node>, ZplError> {
         let node = self.node(object)?;
         let place = node.place();
         match node.znode().kind {

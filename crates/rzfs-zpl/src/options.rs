@@ -9,6 +9,7 @@ use crate::sync::{Arc, Mutex};
 use rzfs_cache::PrefetchStreams;
 use rzfs_dmu::Object;
 use rzfs_dsl::dataset::Dataset;
+use rzfs_format::ObjsetId;
 use rzfs_zap::Zap;
 
 /// Longest name in bytes.
@@ -126,6 +127,8 @@ pub struct FileSystemOptions {
     pub caches: FileCaches,
     /// Who reads ahead; `None` = nobody.
     pub read_ahead: Option<Arc<ReadAhead>>,
+    /// The head that it is a snapshot of; `None` = it is none.
+    pub snapshot_of: Option<ObjsetId>,
 }
 
 impl Default for FileSystemOptions {
@@ -140,6 +143,7 @@ impl Default for FileSystemOptions {
             space: SpaceUse::default(),
             caches: FileCaches::default(),
             read_ahead: None,
+            snapshot_of: None,
         }
     }
 }
@@ -183,6 +187,7 @@ impl FileSystemOptions {
                 referenced: dataset.number("referenced")?,
                 available: head.number("available")?,
             },
+            snapshot_of: dataset.is_snapshot().then(|| ObjsetId(head.object().0)),
             ..defaults
         })
     }

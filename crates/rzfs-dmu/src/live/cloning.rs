@@ -7,7 +7,7 @@
 
 use super::object::{Found, LiveObject};
 use super::transaction::Transaction;
-use crate::{Block, BlockRequest, DmuError};
+use crate::{Block, BlockRequest, DmuError, Object};
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level};
 use std::ops::Range;
@@ -33,6 +33,23 @@ impl CloneSource {
         }
     }
 
+    /// What the blocks of a range of an object on disk are, up to the first that cannot be cloned.
+    /// They stay so long as the object does.
+    ///
+    /// # Errors
+    /// An indirect block cannot be read.
+    pub fn of_object(object: &Object, range: Range<u64>) -> Result<Vec<Self>, DmuError> {
+        let mut sources = Vec::new();
+        for pointer in object.pointers(0, range) {
+            let source = of(pointer?);
+            sources.push(source);
+            if source == Self::Dirty {
+                break;
+            }
+        }
+        Ok(sources)
+    }
+
     /// What a pointer in a record stands for.
     #[must_use]
     pub fn of_record(pointer: BlockPointer) -> Self {
@@ -48,8 +65,7 @@ impl LiveObject {
     /// An indirect block cannot be read, or the object does not exist.
     pub fn clone_sources(&self, range: Range<u64>) -> Result<Vec<CloneSource>, DmuError> {
         if let Some(clean) = self.clean() {
-            let pointers = self.tree(clean.dnode()).pointers(0, range);
-            return pointers.into_iter().map(|pointer| Ok(of(pointer?))).collect();
+            return CloneSource::of_object(&clean, range);
         }
         let mut sources = Vec::new();
         for block in range {

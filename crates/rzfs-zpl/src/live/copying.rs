@@ -14,10 +14,12 @@ use crate::files::Files;
 use crate::node::Attributes;
 use crate::sync::Arc;
 use bytes::Bytes;
+use rzfs_dmu::Object;
 use rzfs_dmu::live::{CloneSource, LiveObject};
 use rzfs_format::sa::Attribute;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
+use std::ops::Range;
 
 /// Bytes that are read and written within one request at most: it has to end some time.
 const MAX_COPY: u64 = 32 << 20;
@@ -81,6 +83,31 @@ impl CopySource<'_> {
         match self {
             Self::Fixed(fixed) => fixed.read_segments(from.object, from.offset, len),
             Self::Live(live) => live.read_segments(from.object, from.offset, len),
+        }
+    }
+}
+
+/// A file whose blocks are to be shared. It does not change meanwhile.
+#[derive(Clone, Copy, Debug)]
+enum SharedFile<'a> {
+    /// It belongs to a snapshot.
+    Fixed(&'a Object),
+    /// It is locked.
+    Live(&'a LiveObject),
+}
+
+impl SharedFile<'_> {
+    fn block_size(&self) -> Result<u64, ZplError> {
+        match self {
+            Self::Fixed(object) => Ok(object.block_size().into()),
+            Self::Live(object) => Ok(object.data_block_size()?.into()),
+        }
+    }
+
+    fn clone_sources(&self, blocks: Range<u64>) -> Result<Vec<CloneSource>, ZplError> {
+        match self {
+            Self::Fixed(object) => Ok(CloneSource::of_object(object, blocks)?),
+            Self::Live(object) => Ok(object.clone_sources(blocks)?),
         }
     }
 }
@@ -236,7 +263,10 @@ impl LiveFileSystem {
         len: u64,
         caller: Caller,
     ) -> Result<u64, ZplError> {
-        let CopySource::Live(source) = source else { return Ok(0) };
+        let source = match source {
+            CopySource::Live(source) => source,
+            CopySource::Fixed(fixed) => return self.clone_fixed(to, (fixed, from), len, caller),
+        };
         if !self.shares_blocks_with(source) {
             return Ok(0);
         }
@@ -245,7 +275,8 @@ impl LiveFileSystem {
             let mut state = changed.write();
             let (object, size) = (state.object().clone(), state.znode().size);
             source.require_readable(&state)?;
-            return self.clone_locked((&mut state, to), (&object, size, from.offset), len, caller);
+            let source = (SharedFile::Live(&object), size, from.offset);
+            return self.clone_locked((&mut state, to), source, len, caller);
         }
         // Files of several file systems are locked in the order of these.
         let is_first = (source.objset.id(), from.object) < (self.objset.id(), to.object);
@@ -257,8 +288,33 @@ impl LiveFileSystem {
             (read.state().read(), state)
         };
         source.require_readable(&read)?;
-        let (object, size) = (read.object().clone(), read.znode().size);
-        self.clone_locked((&mut state, to), (&object, size, from.offset), len, caller)
+        let source = (SharedFile::Live(read.object()), read.znode().size, from.offset);
+        self.clone_locked((&mut state, to), source, len, caller)
+    }
+
+    /// Shares blocks of a file in a snapshot.
+    fn clone_fixed(
+        &self,
+        to: FilePlace,
+        (source, from): (&FileSystem, FilePlace),
+        len: u64,
+        caller: Caller,
+    ) -> Result<u64, ZplError> {
+        if !self.shares_blocks_with_snapshot(source) {
+            return Ok(0);
+        }
+        let (read, changed) = (source.regular(from.object)?, self.node(to.object)?);
+        let mut state = changed.write();
+        let source = (SharedFile::Fixed(read.object()), read.znode().size, from.offset);
+        self.clone_locked((&mut state, to), source, len, caller)
+    }
+
+    /// Whether blocks of another file system can be those of this one, too: it is one of this
+    /// one's snapshots. These have its key, and nobody destroys them while the pool is open.
+    fn shares_blocks_with_snapshot(&self, source: &FileSystem) -> bool {
+        Arc::ptr_eq(self.objset.pipeline(), source.objset.pipeline())
+            && source.options.snapshot_of == Some(self.objset.id())
+            && self.options().space.sharing().is_some()
     }
 
     /// Whether blocks of another file system can be those of this one, too: they are in one pool,
@@ -282,14 +338,14 @@ impl LiveFileSystem {
     fn clone_locked(
         &self,
         (state, to): (&mut NodeState, FilePlace),
-        (source, source_size, from): (&LiveObject, u64, u64),
+        (source, source_size, from): (SharedFile<'_>, u64, u64),
         len: u64,
         caller: Caller,
     ) -> Result<u64, ZplError> {
         self.check_writable(state, to.offset)?;
         let target = state.object().clone();
         let size = state.znode().size;
-        let block_size = u64::from(source.data_block_size()?);
+        let block_size = source.block_size()?;
         let len = shareable(
             Extent { offset: from, size: source_size, block_size },
             Extent { offset: to.offset, size, block_size: target.data_block_size()?.into() },

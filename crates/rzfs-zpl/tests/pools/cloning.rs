@@ -1,6 +1,7 @@
 //! Files that share blocks: copies of ranges, their counts, and that each block is freed with its
 //! last owner.
 
+use crate::golden::Copy;
 use crate::world::{Session, World};
 use crate::{block, make, put};
 use rzfs_dsl::live::NewDataset;
@@ -8,7 +9,7 @@ use rzfs_format::ObjectId;
 use rzfs_format::znode::Timestamp;
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{Caller, FilePlace, LiveFileSystem, LiveOptions, NewFileSystem, NewKind};
-use rzfs_zpl::{FileSystemOptions, Files, ZplError};
+use rzfs_zpl::{FileSystem, FileSystemOptions, Files, Found, ZplError};
 use std::sync::Arc;
 
 pub(crate) const RECORD: u64 = 128 << 10;
@@ -245,4 +246,60 @@ fn shared_blocks_count_for_quotas_but_take_no_room() {
     drop((fs, bounded));
     session.export();
     world.judge();
+}
+
+/// Blocks of a snapshot of OpenZFS become those of the live file system again, and of no other.
+#[test]
+fn blocks_of_snapshots_are_shared_with_their_file_system() {
+    let Some(pool) = Copy::golden("g01-default") else { return };
+    let session = pool.open();
+    let view = session.view().unwrap();
+    let snapshots = view.datasets().open("g01").unwrap().snapshots().unwrap();
+    let snapshot = snapshots.first().unwrap();
+    let source = Files::Fixed(Arc::new(FileSystem::of_dataset(snapshot, 5000).unwrap()));
+    let Found::Object(file) = source.lookup(source.root(), b"text1m").unwrap() else {
+        panic!("a file of the root directory")
+    };
+    let size = source.attributes(file).unwrap().size;
+    let expected = source.read_segments(file, 0, size).unwrap().concat();
+    let saved = || session.view().unwrap().clone_savings().unwrap().saved;
+    let (before, mut found) = (saved(), Vec::new());
+    for name in ["g01", "g01/sa"] {
+        let dataset = session.dataset_tree().unwrap().open(name).unwrap();
+        let live = session.open_dataset(&dataset).unwrap();
+        let options = LiveOptions::new(FileSystemOptions::default(), 42);
+        let fs = LiveFileSystem::open_dataset(&session, &live, options).unwrap();
+        let restored = make(&fs, fs.root(), "restored", NewKind::Regular);
+        let place = |object| FilePlace { object, offset: 0 };
+        let copied =
+            fs.copy_range(place(restored), (&source, place(file)), size, Caller::SUPERUSER);
+        assert_eq!(copied.unwrap(), size);
+        for _ in 0..3 {
+            session.sync().unwrap();
+        }
+        assert!(contents(&fs, restored) == expected);
+        found.push(saved() - before);
+        if name == "g01" {
+            fs.unlink(fs.root(), b"text1m").unwrap();
+        }
+    }
+    let [own, with_another] = found[..] else { panic!("{found:?}") };
+    assert!(own > 0);
+    assert_eq!(with_another, own, "only the file system of the snapshot shares its blocks");
+    drop((view, snapshots, source));
+    session.export().unwrap();
+    pool.judge();
+    let session = pool.open();
+    let dataset = session.dataset_tree().unwrap().open("g01").unwrap();
+    let live = session.open_dataset(&dataset).unwrap();
+    let options = LiveOptions::new(FileSystemOptions::default(), 42);
+    let fs = LiveFileSystem::open_dataset(&session, &live, options).unwrap();
+    fs.unlink(fs.root(), b"restored").unwrap();
+    drop((fs, live));
+    for _ in 0..4 {
+        session.sync().unwrap();
+    }
+    assert_eq!(session.view().unwrap().clone_savings().unwrap().saved, before);
+    session.export().unwrap();
+    pool.judge();
 }

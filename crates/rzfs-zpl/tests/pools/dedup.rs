@@ -166,19 +166,28 @@ fn other_numbers_of_copies_are_other_blocks() {
 
 #[test]
 fn a_quota_keeps_new_blocks_out_of_the_tables() {
-    let world = World::new("A");
-    let session = world.create();
-    let fs = dataset(&session, "made/a", &properties(1));
-    write(&fs, "first", 4);
-    settle(&session);
-    session.pool.set_pool_property("dedup_table_quota", 1.into()).unwrap();
-    let file = write(&fs, "second", 8);
-    settle(&session);
-    assert_eq!(counts(&session), (4, 8));
-    assert!(contents(&fs, file)[5 * RECORD as usize..][..RECORD as usize] == block(6));
-    drop(fs);
-    session.export();
-    world.judge();
+    const AUTO: u64 = u64::MAX;
+    for shape in ["A", "A dedup B"] {
+        let world = World::new(shape);
+        let session = world.create();
+        let set = |quota: u64| session.pool.set_pool_property("dedup_table_quota", quota.into());
+        let fs = dataset(&session, "made/a", &properties(1));
+        write(&fs, "first", 4);
+        settle(&session);
+        set(1).unwrap();
+        let file = write(&fs, "second", 8);
+        settle(&session);
+        assert_eq!(counts(&session), (4, 8), "{shape}");
+        assert!(contents(&fs, file)[5 * RECORD as usize..][..RECORD as usize] == block(6));
+        // Room is what decides then, and there is enough.
+        set(AUTO).unwrap();
+        write(&fs, "third", 8);
+        settle(&session);
+        assert_eq!(counts(&session), (8, 16), "{shape}");
+        drop(fs);
+        session.export();
+        world.judge();
+    }
 }
 
 #[test]
