@@ -1,12 +1,13 @@
 //! Mounts reference pools with the `rzfs` binary and compares every file of every file system and
 //! snapshot with what OpenZFS had in it.
 
-use crate::process::Failure;
+use crate::process::{self, Failure};
 use crate::rzfs::{Mount, Rzfs};
 use rzfs_testkit::{Manifest, MountedTree, ReferencePool, differences};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// How a reference pool is treated.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +15,8 @@ struct Peculiarity {
     pool: &'static str,
     /// Files that `-k` gets; written from these texts, or taken from beside the images.
     keys: &'static [Key],
-    /// The manifest describes a state that only a replay of the intent log brings about.
+    /// The manifest describes a state that only a replay of the intent log brings about: a copy
+    /// of the images is mounted for writing.
     unreplayed: bool,
     /// How many of the first images can be lost.
     redundancy: usize,
@@ -99,22 +101,30 @@ fn check_pool(
     for key in key_files(pool, peculiarity.keys, scratch.path())? {
         arguments.extend(["-k".into(), key.into()]);
     }
-    if peculiarity.unreplayed {
-        // The host that had it never exported it.
-        arguments.push("--force".into());
-    }
-    arguments.extend(images.into_iter().map(OsString::from));
     let directory = scratch.path().join("mnt");
     fs::create_dir(&directory).map_err(Failure::file(&directory))?;
-    let mount = rzfs.mount(&arguments, &directory)?;
-    let result = if peculiarity.unreplayed {
-        println!("{}: mounts; its log was never replayed, so files are not compared", pool.name());
-        Ok(())
+    let mount = if peculiarity.unreplayed {
+        // The host that had it never exported it.
+        arguments.push("--force".into());
+        for image in images {
+            arguments.push(copied(&image, scratch.path())?.into());
+        }
+        rzfs.mount_for_writing(&arguments, &directory)?
     } else {
-        compare(pool, &mount)
+        arguments.extend(images.into_iter().map(OsString::from));
+        rzfs.mount(&arguments, &directory)?
     };
+    let result = compare(pool, &mount);
     mount.end()?;
     result
+}
+
+/// A copy of an image.
+fn copied(image: &Path, scratch: &Path) -> Result<PathBuf, Failure> {
+    let copy = scratch.join(image.file_name().unwrap_or_default());
+    let mut cp = Command::new("cp");
+    process::run(cp.arg("--sparse=always").arg(image).arg(&copy))?;
+    Ok(copy)
 }
 
 fn key_files(pool: &ReferencePool, keys: &[Key], scratch: &Path) -> Result<Vec<PathBuf>, Failure> {

@@ -23,13 +23,19 @@ impl Rzfs {
     /// Mounts a pool at a directory, read-only. The control socket goes beside the directory, so
     /// that mounts do not see each other.
     pub(crate) fn mount(&self, arguments: &[OsString], at: &Path) -> Result<Mount, Failure> {
+        let read_only = ["-o".into(), "ro".into()];
+        self.mount_for_writing(&[&read_only, arguments].concat(), at)
+    }
+
+    /// The same for writing: the images change.
+    pub(crate) fn mount_for_writing(
+        &self,
+        arguments: &[OsString],
+        at: &Path,
+    ) -> Result<Mount, Failure> {
         let runtime = at.with_extension("run");
         let mut command = Command::new(&self.binary);
-        command
-            .env("XDG_RUNTIME_DIR", &runtime)
-            .args(["mount", "-o", "ro"])
-            .args(arguments)
-            .arg(at);
+        command.env("XDG_RUNTIME_DIR", &runtime).arg("mount").args(arguments).arg(at);
         process::run(&mut command)?;
         Ok(Mount { rzfs: self.clone(), runtime, at: at.to_owned(), ended: false })
     }

@@ -25,6 +25,16 @@ impl SmallHost {
         mount.args(["-o", &format!("remount,size={size}")]).arg(&self.0);
         assert!(mount.status().unwrap().success());
     }
+
+    /// Gets room again. The pool `tank`, which nobody has any more, is imported, still has the
+    /// file `kept`, and is whole.
+    fn recover(&self, shop: &Workshop) {
+        self.resize("400M");
+        shop.succeed("zpool import -f -d IMAGES -R ROOT tank");
+        assert_eq!(fs::read_to_string(shop.root().join("kept")).unwrap(), "kept");
+        shop.succeed("zpool export tank");
+        shop.judge();
+    }
 }
 
 impl Drop for SmallHost {
@@ -93,11 +103,7 @@ fn a_suspended_pool_can_be_given_up() {
     assert_eq!(fs::read_to_string(shop.root().join("kept")).unwrap(), "kept");
     // Nothing waits for ever.
     assert_ne!(shop.run("zpool export -f tank").status, 0);
-    host.resize("400M");
-    shop.succeed("zpool import -f -d IMAGES -R ROOT tank");
-    assert_eq!(fs::read_to_string(shop.root().join("kept")).unwrap(), "kept");
-    shop.succeed("zpool export tank");
-    shop.judge();
+    host.recover(&shop);
 }
 
 #[test]
@@ -114,11 +120,7 @@ fn a_pool_that_is_to_panic_takes_its_process_along_and_nothing_else() {
     wait_until("the process is gone", || shop.run("zpool list -Ho name").out.is_empty());
     let mut umount = Command::new("umount");
     assert!(umount.arg("-l").arg(shop.root()).status().unwrap().success());
-    host.resize("400M");
-    shop.succeed("zpool import -f -d IMAGES -R ROOT tank");
-    assert_eq!(fs::read_to_string(shop.root().join("kept")).unwrap(), "kept");
-    shop.succeed("zpool export tank");
-    shop.judge();
+    host.recover(&shop);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Where blocks go, and when their space comes back.
 
 use super::*;
+use crate::allocator::DedupRoom;
 
 fn big_pool() -> World {
     let vdevs = [vdev(0, 16, 24, 12), vdev(1, 16, 24, 12), vdev(2, 16, 24, 12)];
@@ -212,6 +213,41 @@ fn data_leave_a_part_of_the_special_class_to_metadata() {
     assert_eq!(special, 64 * 75 / 100);
     let dvas = world.allocate_for(1 << 20, 1, Content::Metadata).unwrap();
     assert_eq!(class_of(&world, dvas[0]), ClassKind::Special);
+}
+
+/// The quota `auto` of dedup tables.
+#[test]
+fn dedup_tables_fill_a_part_of_their_vdevs() {
+    let mut world = classed();
+    let fill = |world: &mut World, count: u64| -> Vec<Dva> {
+        let table = (0..count).map(|_| world.allocate_for(1 << 20, 1, Content::DedupTable));
+        let dvas = table.map(|dvas| dvas.unwrap()[0]).collect();
+        world.sync(&[]);
+        dvas
+    };
+    let before = fill(&mut world, 64 * 85 / 100);
+    assert_eq!(world.allocator.dedup_room(), DedupRoom::Left);
+    let last = fill(&mut world, 1);
+    assert_eq!(world.allocator.dedup_room(), DedupRoom::Full);
+    world.sync(&last);
+    assert_eq!(world.allocator.dedup_room(), DedupRoom::Left);
+    // Who had to go elsewhere stays away for a few txgs.
+    let rest = fill(&mut world, 20);
+    assert_eq!(class_of(&world, rest[19]), ClassKind::Special);
+    world.sync(&[before, rest].concat());
+    for _ in 0..4 {
+        assert_eq!(world.allocator.dedup_room(), DedupRoom::Full);
+        world.sync(&[]);
+    }
+    assert_eq!(world.allocator.dedup_room(), DedupRoom::Left);
+}
+
+#[test]
+fn dedup_tables_without_vdevs_of_their_own_may_grow() {
+    let mut world = big_pool();
+    while world.allocate_for(1 << 20, 1, Content::DedupTable).is_ok() {}
+    world.sync(&[]);
+    assert_eq!(world.allocator.dedup_room(), DedupRoom::Left);
 }
 
 #[test]
