@@ -23,8 +23,8 @@ impl Rzfs {
     /// Mounts a pool at a directory, read-only. The control socket goes beside the directory, so
     /// that mounts do not see each other.
     pub(crate) fn mount(&self, arguments: &[OsString], at: &Path) -> Result<Mount, Failure> {
-        let read_only = ["-o".into(), "ro".into()];
-        self.mount_for_writing(&[&read_only, arguments].concat(), at)
+        let read_only = ["-o", "ro"].map(OsString::from);
+        self.mount_for_writing(&[&read_only[..], arguments].concat(), at)
     }
 
     /// The same for writing: the images change.
