@@ -53,6 +53,44 @@ pub trait Tree {
     fn xattr(&self, node: &Self::Node, name: &[u8]) -> Result<Vec<u8>, String>;
 }
 
+/// A tree without the times of changes.
+struct Timeless<T>(T);
+
+impl<T: Tree> Tree for Timeless<T> {
+    type Node = T::Node;
+
+    fn root(&self) -> Result<T::Node, String> {
+        self.0.root()
+    }
+
+    fn list(&self, directory: &T::Node) -> Result<Listing<T::Node>, String> {
+        self.0.list(directory)
+    }
+
+    fn observe(&self, node: &T::Node) -> Result<Observed, String> {
+        Ok(Observed { mtime: 0, ..self.0.observe(node)? })
+    }
+
+    fn target(&self, node: &T::Node) -> Result<Vec<u8>, String> {
+        self.0.target(node)
+    }
+
+    fn contents(&self, node: &T::Node, sink: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        self.0.contents(node, sink)
+    }
+
+    fn xattr(&self, node: &T::Node, name: &[u8]) -> Result<Vec<u8>, String> {
+        self.0.xattr(node, name)
+    }
+}
+
+/// The same as [`differences`] but for the times of changes, which intent logs do not tell.
+pub fn differences_but_times<T: Tree>(manifest: &FileSystemManifest, tree: T) -> Vec<String> {
+    let mut timeless = manifest.clone();
+    timeless.entries.values_mut().for_each(|entry| entry.mtime = 0);
+    differences(&timeless, &Timeless(tree))
+}
+
 /// What a tree has otherwise than the manifest says, a line each; empty when they agree.
 pub fn differences<T: Tree>(manifest: &FileSystemManifest, tree: &T) -> Vec<String> {
     let mut out = Vec::new();

@@ -5,8 +5,7 @@ use crate::tree::FileSystemTree;
 use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::import::{ImportError, MissingLogs};
 use rzfs_dsl::live::LivePool;
-use rzfs_format::ObjectId;
-use rzfs_testkit::{Listing, Observed, ReferencePool, Tree, differences};
+use rzfs_testkit::{ReferencePool, differences_but_times};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
 use rzfs_zpl::{FileSystem, FileSystemOptions};
 
@@ -22,37 +21,6 @@ fn open_all(pool: &LivePool) {
     }
 }
 
-/// A tree without the times of changes, which logs do not tell.
-struct Timeless<'a>(FileSystemTree<'a>);
-
-impl Tree for Timeless<'_> {
-    type Node = ObjectId;
-
-    fn root(&self) -> Result<ObjectId, String> {
-        self.0.root()
-    }
-
-    fn list(&self, directory: &ObjectId) -> Result<Listing<ObjectId>, String> {
-        self.0.list(directory)
-    }
-
-    fn observe(&self, node: &ObjectId) -> Result<Observed, String> {
-        Ok(Observed { mtime: 0, ..self.0.observe(node)? })
-    }
-
-    fn target(&self, node: &ObjectId) -> Result<Vec<u8>, String> {
-        self.0.target(node)
-    }
-
-    fn contents(&self, node: &ObjectId, sink: &mut dyn FnMut(&[u8])) -> Result<(), String> {
-        self.0.contents(node, sink)
-    }
-
-    fn xattr(&self, node: &ObjectId, name: &[u8]) -> Result<Vec<u8>, String> {
-        self.0.xattr(node, name)
-    }
-}
-
 /// What differs from what OpenZFS showed before the crash.
 fn differences_of(copy: &Copy) -> Vec<String> {
     let manifest = ReferencePool::golden("g24-zil").unwrap().manifest().unwrap();
@@ -61,9 +29,7 @@ fn differences_of(copy: &Copy) -> Vec<String> {
     for (name, expected) in manifest.datasets() {
         let dataset = pool.datasets().open(name).unwrap();
         let fs = FileSystem::of_dataset(&dataset, pool.version()).unwrap();
-        let mut expected = expected.clone();
-        expected.entries.values_mut().for_each(|entry| entry.mtime = 0);
-        found.extend(differences(&expected, &Timeless(FileSystemTree(&fs))));
+        found.extend(differences_but_times(expected, FileSystemTree(&fs)));
     }
     found
 }
