@@ -22,9 +22,8 @@ pub(crate) struct Crash {
     /// Which ones.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What is done to the pool: single, mirror, raidz2, classes, logs, nologs, datasets, shared or
-    /// encrypted;
-    /// all of them in turn when this is not given.
+    /// What is done to the pool: single, mirror, raidz2, classes, logs, nologs, datasets, shared,
+    /// add, encrypted or limits; all of them in turn when this is not given.
     #[arg(long)]
     workload: Option<String>,
     /// Of programs that wait for what they do, whose intent log has to be replayed.

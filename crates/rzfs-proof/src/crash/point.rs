@@ -3,12 +3,13 @@
 use super::power_cut::PowerCut;
 use super::recording::{GroupEnd, Recording, Seen};
 use crate::view::{differences, record};
-use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk};
+use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk, wrong_accounts};
 use bytes::Bytes;
 use rzfs_blockdev::{Access, BlockDevice, MemoryDevice};
 use rzfs_dsl::Pool;
 use rzfs_dsl::import::DeviceSource;
 use rzfs_hostile::Random;
+use rzfs_zpl::FileSystem;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -131,7 +132,7 @@ impl CrashCase<'_> {
             let finding = findings.into_iter().flatten().next();
             return Ok(finding.or_else(|| Some(format!("txg {txg} was never written"))));
         }
-        if let Some(finding) = walk(&pool)? {
+        if let Some(finding) = wrong_inside(&pool)? {
             return Ok(Some(format!("txg {txg}: {finding}")));
         }
         drop(pool);
@@ -161,16 +162,37 @@ impl CrashCase<'_> {
         if let Some(finding) = compare("after going on", &expected, &see(&pool)?) {
             return Ok(Some(finding));
         }
-        Ok(walk(&pool)?.map(|finding| format!("after going on: {finding}")))
+        Ok(wrong_inside(&pool)?.map(|finding| format!("after going on: {finding}")))
     }
+}
+
+/// All file systems of a pool.
+fn file_systems(pool: &Pool) -> Result<Vec<(String, FileSystem)>, ProofError> {
+    let root = pool.datasets().root()?;
+    let datasets = std::iter::once(root.clone()).chain(root.descendants()?);
+    let names = datasets.map(|dataset| dataset.name().to_owned());
+    names.map(|name| Ok((name.clone(), read_dataset(pool, &name)?))).collect()
 }
 
 /// What users see of all file systems of a pool.
 fn see(pool: &Pool) -> Result<Seen, ProofError> {
-    let root = pool.datasets().root()?;
-    let datasets = std::iter::once(root.clone()).chain(root.descendants()?);
-    let names = datasets.map(|dataset| dataset.name().to_owned());
-    names.map(|name| Ok((name.clone(), record(&read_dataset(pool, &name)?)?))).collect()
+    file_systems(pool)?.into_iter().map(|(name, fs)| Ok((name, record(&fs)?))).collect()
+}
+
+/// What is wrong with a pool's blocks, or with the accounts of users, groups and projects.
+///
+/// # Errors
+/// The pool cannot be read.
+pub(super) fn wrong_inside(pool: &Pool) -> Result<Option<String>, ProofError> {
+    if let Some(finding) = walk(pool)? {
+        return Ok(Some(finding));
+    }
+    for (name, fs) in file_systems(pool)? {
+        if let Some(wrong) = wrong_accounts(&fs)?.first() {
+            return Ok(Some(format!("{name}: {wrong}")));
+        }
+    }
+    Ok(None)
 }
 
 fn compare(when: &str, expected: &Seen, found: &Seen) -> Option<String> {

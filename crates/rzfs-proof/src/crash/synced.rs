@@ -10,11 +10,12 @@
 //! were changed since.
 
 use super::devices::{SimulatedDevices, moments_since};
+use super::point::wrong_inside;
 use super::power_cut::PowerCut;
 use super::workload::Workload;
 use crate::fill::noise;
 use crate::view::{differences, record};
-use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk};
+use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset};
 use rzfs_blockdev::simulated::{History, Moment};
 use rzfs_blockdev::{Access, BlockDevice, MemoryDevice, Simulation};
 use rzfs_dsl::import::DeviceSource;
@@ -185,7 +186,7 @@ impl SyncedRecording {
         Files(open.root()?.1).mkdir("after the crash")?;
         open.export()?;
         let pool = open_for_reading(&sources, name, &settings)?;
-        Ok(walk(&pool)?.map(|finding| format!("{moment:?}: {finding}")))
+        Ok(wrong_inside(&pool)?.map(|finding| format!("{moment:?}: {finding}")))
     }
 
     /// What is not as it was acknowledged the last time before `moment`.

@@ -47,11 +47,13 @@ pub enum Workload {
     Add,
     /// Files of all sizes, encrypted.
     Encrypted,
+    /// Users, groups and projects that run into their quotas, beside quotas and reservations.
+    Limits,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Single,
         Self::Mirror,
         Self::Raidz2,
@@ -62,11 +64,12 @@ impl Workload {
         Self::Shared,
         Self::Add,
         Self::Encrypted,
+        Self::Limits,
     ];
 
     /// Those whose pools are put to the proof by programs that wait for what they do.
-    pub const SYNCED: [Self; 5] =
-        [Self::Single, Self::Mirror, Self::Raidz2, Self::Classes, Self::Encrypted];
+    pub const SYNCED: [Self; 6] =
+        [Self::Single, Self::Mirror, Self::Raidz2, Self::Classes, Self::Encrypted, Self::Shared];
 
     /// Its name on command lines.
     #[must_use]
@@ -82,6 +85,7 @@ impl Workload {
             Self::Shared => "shared",
             Self::Add => "add",
             Self::Encrypted => "encrypted",
+            Self::Limits => "limits",
         }
     }
 
@@ -89,21 +93,32 @@ impl Workload {
     #[must_use]
     pub const fn shape(self) -> Shape {
         let (vdevs, ashift, features) = match self {
-            Self::Single | Self::Datasets | Self::Shared | Self::Add | Self::Encrypted => {
-                ("A", 12, FeatureSet::Default)
-            }
+            Self::Single
+            | Self::Datasets
+            | Self::Shared
+            | Self::Add
+            | Self::Encrypted
+            | Self::Limits => ("A", 12, FeatureSet::Default),
             Self::Mirror => ("mirror A B", 12, FeatureSet::Default),
             Self::Raidz2 => ("raidz2 A B C D", 9, FeatureSet::Default),
             Self::Classes => ("mirror A B special mirror C D log E", 12, FeatureSet::Default),
             Self::Logs => ("A", 9, FeatureSet::Default),
             Self::NoLogs => ("A", 9, FeatureSet::NoLogSpaceMap),
         };
-        let habit = if matches!(self, Self::Shared) { Habit::Sharing } else { Habit::Plain };
+        let habit = match self {
+            Self::Shared => Habit::Sharing,
+            Self::Limits => Habit::Limits,
+            _ => Habit::Plain,
+        };
         let encrypted = match self {
             Self::Encrypted => Encrypted::Everything,
             _ => Encrypted::Nothing,
         };
-        let device_size = DEVICE_SIZE;
+        let device_size = match self {
+            // There has to be room for what is reserved.
+            Self::Limits => 4 * DEVICE_SIZE,
+            _ => DEVICE_SIZE,
+        };
         Shape { name: "crash", vdevs, ashift, features, habit, device_size, encrypted }
     }
 
