@@ -107,9 +107,8 @@ fn share(files: &Files<'_>, step: u64, random: &mut Random) -> Result<(), ProofE
     Ok(())
 }
 
-/// Writes as a user, a group and a project until they may not, or have enough.
+/// Gives files to a user, a group and a project, and writes them, until these may not have more.
 fn run_into_limits(files: &Files<'_>, step: u64, random: &mut Random) -> Result<(), ProofError> {
-    const EDQUOT: i32 = 122;
     files.mkdir_if_missing("limited")?;
     for number in 0..OWNED {
         let name = format!("limited/l{step}-{number}");
@@ -120,12 +119,19 @@ fn run_into_limits(files: &Files<'_>, step: u64, random: &mut Random) -> Result<
             1 => (None, id),
             _ => (None, None),
         };
-        files.set(&name, AttributeChange { uid, gid, project, ..AttributeChange::default() })?;
+        let owners = AttributeChange { uid, gid, project, ..AttributeChange::default() };
+        unless_over_quota(files.set(&name, owners))?;
         let contents = noise(random.draw(), 900_000);
-        match files.write(&name, 0, &contents) {
-            Err(ProofError::File { source, .. }) if source.errno() == EDQUOT => {}
-            result => result?,
-        }
+        unless_over_quota(files.write(&name, 0, &contents))?;
     }
     Ok(())
+}
+
+/// Whoever has no room left is refused, which is as it should be.
+fn unless_over_quota(result: Result<(), ProofError>) -> Result<(), ProofError> {
+    const EDQUOT: i32 = 122;
+    match result {
+        Err(ProofError::File { source, .. }) if source.errno() == EDQUOT => Ok(()),
+        result => result,
+    }
 }

@@ -46,6 +46,11 @@ fn vdevs_are_added_or_not_whenever_a_crash_comes() {
 }
 
 #[test]
+fn crashes_leave_the_accounts_of_users_at_their_limits_right() {
+    survives(Workload::Limits);
+}
+
+#[test]
 fn a_device_that_ignores_flushes_is_found_out() {
     let recording = Recording::without_flushes(Workload::Single, 7).unwrap();
     let survives = |number| {
