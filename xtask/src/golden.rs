@@ -7,7 +7,6 @@ use rzfs_testkit::{Manifest, MountedTree, ReferencePool, differences, difference
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// How a reference pool is treated.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +106,7 @@ fn check_pool(
         // The host that had it never exported it.
         arguments.push("--force".into());
         for image in images {
-            arguments.push(copied(&image, scratch.path())?.into());
+            arguments.push(process::copy_image(&image, scratch.path())?.into());
         }
         rzfs.mount_for_writing(&arguments, &directory)?
     } else {
@@ -117,14 +116,6 @@ fn check_pool(
     let result = compare(pool, peculiarity, &mount);
     mount.end()?;
     result
-}
-
-/// A copy of an image.
-fn copied(image: &Path, scratch: &Path) -> Result<PathBuf, Failure> {
-    let copy = scratch.join(image.file_name().unwrap_or_default());
-    let mut cp = Command::new("cp");
-    process::run(cp.args(["--sparse=always", "--no-preserve=mode"]).arg(image).arg(&copy))?;
-    Ok(copy)
 }
 
 fn key_files(pool: &ReferencePool, keys: &[Key], scratch: &Path) -> Result<Vec<PathBuf>, Failure> {

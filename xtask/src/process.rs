@@ -29,6 +29,14 @@ impl Failure {
     }
 }
 
+/// Copies an image, holes and all, into a directory; says where it is then.
+pub(crate) fn copy_image(image: &Path, directory: &Path) -> Result<PathBuf, Failure> {
+    let copy = directory.join(image.file_name().unwrap_or_default());
+    let mut cp = Command::new("cp");
+    run(cp.args(["--sparse=always", "--no-preserve=mode"]).arg(image).arg(&copy))?;
+    Ok(copy)
+}
+
 /// The repository's root.
 pub(crate) fn repository() -> PathBuf {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -99,6 +99,15 @@ pub struct FileSystemManifest {
     pub covered: Vec<Vec<u8>>,
 }
 
+impl FileSystemManifest {
+    /// The same but for the times of changes, which intent logs do not tell.
+    #[must_use]
+    pub fn timeless(mut self) -> Self {
+        self.entries.values_mut().for_each(|entry| entry.mtime = 0);
+        self
+    }
+}
+
 /// The manifest of a pool.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Manifest {

@@ -86,9 +86,7 @@ impl<T: Tree> Tree for Timeless<T> {
 
 /// The same as [`differences`] but for the times of changes, which intent logs do not tell.
 pub fn differences_but_times<T: Tree>(manifest: &FileSystemManifest, tree: T) -> Vec<String> {
-    let mut timeless = manifest.clone();
-    timeless.entries.values_mut().for_each(|entry| entry.mtime = 0);
-    differences(&timeless, &Timeless(tree))
+    differences(&manifest.clone().timeless(), &Timeless(tree))
 }
 
 /// What a tree has otherwise than the manifest says, a line each; empty when they agree.

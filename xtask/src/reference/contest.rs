@@ -1,6 +1,6 @@
 //! A pool that rzfs and the kernel change in turns.
 
-use crate::process::{Failure, outcome, run};
+use crate::process::{Failure, copy_image, outcome};
 use rzfs_hostile::Random;
 use rzfs_proof::{
     Files, Habit, LIMITS, OpenPool, PoolFiles, ProofError, QUOTAS, Settings, Shape, change,
@@ -276,7 +276,7 @@ impl Contest {
             for image in images.flatten() {
                 copy_image(&image.path(), copied.files.dir())?;
             }
-            let seen = self.seen.iter().map(|(name, it)| (name.clone(), timeless(it.clone())));
+            let seen = self.seen.iter().map(|(name, it)| (name.clone(), it.clone().timeless()));
             Ok(Self { seen: seen.collect(), habit: self.habit, ..copied })
         });
         match copied {
@@ -301,7 +301,7 @@ impl Contest {
                 .seen
                 .iter()
                 .filter(|(_, seen)| seen.entries.contains_key(directory.as_bytes()))
-                .map(|(name, seen)| Ok(timeless(record(&read_dataset(&pool, name)?)?) == *seen));
+                .map(|(name, seen)| Ok(record(&read_dataset(&pool, name)?)?.timeless() == *seen));
             all.collect::<Result<Vec<bool>, ProofError>>()
         });
         match found {
@@ -321,7 +321,7 @@ impl Contest {
                 read_dataset(&pool, &name).and_then(|fs| Ok((record(&fs)?, wrong_accounts(&fs)?)));
             match looked {
                 Ok((found, wrong)) => {
-                    let found = if self.leaves_log() { timeless(found) } else { found };
+                    let found = if self.leaves_log() { found.timeless() } else { found };
                     self.compare(when, &name, &expected, &found);
                     for wrong in wrong {
                         self.find(format!("{when}: {name}: {wrong}"));
@@ -395,7 +395,7 @@ impl Contest {
         for (name, expected) in &expected {
             match before.get(name) {
                 Some(found) if is_copied => {
-                    let found = timeless(found.clone());
+                    let found = found.clone().timeless();
                     self.compare("the kernel sees", name, expected, &found);
                 }
                 Some(found) => self.compare("the kernel sees", name, expected, found),
@@ -430,7 +430,7 @@ impl Contest {
     fn replay(&mut self) -> Result<(), ProofError> {
         self.seen = std::mem::take(&mut self.seen)
             .into_iter()
-            .map(|(name, seen)| (name, timeless(seen)))
+            .map(|(name, seen)| (name, seen.timeless()))
             .collect();
         self.require_logs(WAITED_BY_KERNEL);
         self.files.open(&self.settings())?.export()?;
@@ -455,12 +455,6 @@ impl Contest {
     }
 }
 
-/// What users see, but for the times of changes, which logs do not tell.
-fn timeless(mut seen: FileSystemManifest) -> FileSystemManifest {
-    seen.entries.values_mut().for_each(|entry| entry.mtime = 0);
-    seen
-}
-
 /// What `zfs get -Hp -o property,value` says of the limits of [`Habit::Limits`].
 fn expected_limits() -> String {
     let quotas = QUOTAS.into_iter().map(|(name, _, _, limit)| (name, limit));
@@ -478,12 +472,4 @@ pub(super) fn limits() -> String {
 fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(6)..].join(" | ")
-}
-
-/// Copies an image, holes and all, into a directory.
-fn copy_image(image: &Path, directory: &Path) -> Result<(), Failure> {
-    run(Command::new("cp")
-        .args(["--sparse=always", "--no-preserve=mode"])
-        .arg(image)
-        .arg(directory))
 }

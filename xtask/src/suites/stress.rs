@@ -25,7 +25,7 @@ pub(super) fn run_on(served: &Served, seconds: u64) -> Result<(), Failure> {
         let text = String::from_utf8_lossy(&text);
         match output.status.code() {
             Some(0) => {}
-            // No resources, or not implemented.
+            // Short of resources, or nothing that this system has.
             Some(3 | 4) => println!("  {stressor}: not supported: {}", reason(&text)),
             code => {
                 println!("  {stressor}: {code:?}: {text}");

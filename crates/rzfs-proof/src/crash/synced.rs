@@ -67,14 +67,9 @@ pub struct SyncedRecording {
     acknowledged: Vec<Acknowledged>,
 }
 
-/// What users see, but for the times of changes, which logs do not tell.
-fn timeless(mut seen: FileSystemManifest) -> FileSystemManifest {
-    seen.entries.values_mut().for_each(|entry| entry.mtime = 0);
-    seen
-}
-
+/// What users see, but for the times of changes.
 fn see(open: &OpenPool) -> Result<FileSystemManifest, ProofError> {
-    Ok(timeless(record(&**open.root()?.1)?))
+    Ok(record(&**open.root()?.1)?.timeless())
 }
 
 impl SyncedRecording {
@@ -170,7 +165,7 @@ impl SyncedRecording {
         let settings = self.workload.settings(self.seed ^ number);
         let name = self.workload.shape().name;
         let pool = open_for_reading(&sources, name, &settings)?;
-        let seen = timeless(record(&read_dataset(&pool, name)?)?);
+        let seen = record(&read_dataset(&pool, name)?)?.timeless();
         Ok(self.compare(moment, &seen).is_some())
     }
 
