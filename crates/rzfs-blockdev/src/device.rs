@@ -1,6 +1,6 @@
 //! The device trait and its requests.
 
-use crate::{CompletionQueue, IoBuffer};
+use crate::{CompletionQueue, IoBuffer, IoCompletion};
 use bytes::Bytes;
 use std::fmt;
 use std::io;
@@ -136,6 +136,42 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Never waits for other requests: what does not fit into the device's queue at once stays
     /// with the device until there is room.
     fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>);
+
+    /// Does one thing and waits for it. Best where nothing else can be done meanwhile: a device may
+    /// do it in the calling thread, so that none has to wake up, neither for it nor after it.
+    ///
+    /// # Errors
+    /// What the completion of such a request would carry.
+    fn perform(
+        &self,
+        offset: u64,
+        operation: IoOperation,
+    ) -> Result<Option<IoBuffer>, DeviceError> {
+        let completions = CompletionQueue::new();
+        self.submit(vec![IoRequest { token: 0, offset, operation }], &completions);
+        completions.wait().result
+    }
+}
+
+/// Requests to one device.
+pub type Batch<'d> = (&'d dyn BlockDevice, Vec<IoRequest>);
+
+/// Starts requests on any number of devices, for a caller that does nothing but wait next, for
+/// `awaited` completions in all: these and what it has started before. If that is a single one, it
+/// is performed here and now.
+pub fn submit_awaited(batches: Vec<Batch<'_>>, awaited: usize, completions: &Arc<CompletionQueue>) {
+    for (device, mut requests) in batches {
+        match requests.pop() {
+            Some(IoRequest { token, offset, operation }) if awaited == 1 => {
+                let result = device.perform(offset, operation);
+                completions.push(IoCompletion { token, result });
+            }
+            last => {
+                requests.extend(last);
+                device.submit(requests, completions);
+            }
+        }
+    }
 }
 
 /// Reads `len` bytes at `offset` and waits for them.
@@ -155,10 +191,8 @@ pub fn read_exact_at(
         source: Arc::new(source),
     };
     let buffer = device.buffer(len).map_err(fail)?;
-    let completions = CompletionQueue::new();
-    let request = IoRequest { token: 0, offset, operation: IoOperation::Read(buffer) };
-    device.submit(vec![request], &completions);
-    completions.wait().result?.ok_or_else(|| fail(io::ErrorKind::UnexpectedEof.into()))
+    let read = device.perform(offset, IoOperation::Read(buffer))?;
+    read.ok_or_else(|| fail(io::ErrorKind::UnexpectedEof.into()))
 }
 
 /// Refuses what lies outside the device or, for writes and discards, is not whole sectors.

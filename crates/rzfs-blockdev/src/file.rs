@@ -8,8 +8,8 @@ pub use open::{Caching, OpenError};
 use crate::engine::transfer::{Progress, Step, Transfer};
 use crate::reply::Answer;
 use crate::{
-    Access, BlockDevice, CompletionQueue, DeviceGeometry, EngineOptions, IoBuffer, IoEngine,
-    IoRequest,
+    Access, BlockDevice, CompletionQueue, DeviceError, DeviceGeometry, EngineOptions, IoBuffer,
+    IoEngine, IoOperation, IoRequest,
 };
 use parking_lot::Mutex;
 use rustix::io::ReadWriteFlags;
@@ -197,6 +197,19 @@ impl BlockDevice for FileDevice {
         if !transfers.is_empty() {
             self.engine.submit(transfers);
         }
+    }
+
+    fn perform(
+        &self,
+        offset: u64,
+        operation: IoOperation,
+    ) -> Result<Option<IoBuffer>, DeviceError> {
+        let completions = CompletionQueue::new();
+        let request = IoRequest { token: 0, offset, operation };
+        if let Some(transfer) = Transfer::begin(&self.engine, &self.file, request, &completions) {
+            transfer.run();
+        }
+        completions.wait().result
     }
 }
 

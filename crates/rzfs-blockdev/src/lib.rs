@@ -2,7 +2,9 @@
 //!
 //! A [`BlockDevice`] takes batches of requests and answers on a [`CompletionQueue`], in any order,
 //! each answer carrying the token of its request. Whoever needs a plain blocking read uses
-//! [`read_exact_at`]; everything that is fast hands in many requests and waits once.
+//! [`read_exact_at`]; everything that is fast hands in many requests and waits once. Who has only
+//! one request, and waits for it, has it done in its own thread ([`BlockDevice::perform`],
+//! [`submit_awaited`]): waking another one and being woken takes longer than many a request.
 //!
 //! # Devices
 //! * [`FileDevice`]: a disk, partition or regular file, through an [`IoEngine`]: one io_uring, or
@@ -29,7 +31,10 @@ pub mod simulated;
 pub use access::Access;
 pub use buffer::{BUFFER_ALIGNMENT, IoBuffer};
 pub use completion::{CompletionQueue, IoCompletion};
-pub use device::{BlockDevice, DeviceError, DeviceGeometry, IoOperation, IoRequest, read_exact_at};
+pub use device::{
+    Batch, BlockDevice, DeviceError, DeviceGeometry, IoOperation, IoRequest, read_exact_at,
+    submit_awaited,
+};
 pub use engine::{BACKEND_VARIABLE, Backend, EngineOptions, IoEngine};
 pub use file::{CachedReads, Caching, FileDevice, OpenError, OpenOptions};
 pub use memory::MemoryDevice;

@@ -4,11 +4,13 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use rzfs_blockdev::{
     Access, Backend, BlockDevice, CachedReads, Caching, CompletionQueue, DeviceError,
-    EngineOptions, FileDevice, IoBuffer, IoEngine, IoOperation, IoRequest, MemoryDevice,
-    OpenOptions, Simulation, read_exact_at,
+    DeviceGeometry, EngineOptions, FileDevice, IoBuffer, IoCompletion, IoEngine, IoOperation,
+    IoRequest, MemoryDevice, OpenOptions, Simulation, read_exact_at, submit_awaited,
 };
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::NamedTempFile;
 
 const EIO: i32 = 5;
@@ -102,6 +104,29 @@ fn each_kind(content: &[u8], access: Access, test: impl Fn(&dyn BlockDevice)) {
     for kind in kinds() {
         println!("{}", kind.name);
         test(&*(kind.open)(content, access).device);
+        println!("{}, one by one in this thread", kind.name);
+        test(&Performing((kind.open)(content, access).device));
+    }
+}
+
+/// A device that does everything one by one in the thread that asks.
+#[derive(Debug)]
+struct Performing(Box<dyn BlockDevice>);
+
+impl BlockDevice for Performing {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn geometry(&self) -> DeviceGeometry {
+        self.0.geometry()
+    }
+
+    fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>) {
+        for IoRequest { token, offset, operation } in requests {
+            let result = self.0.perform(offset, operation);
+            completions.push(IoCompletion { token, result });
+        }
     }
 }
 
@@ -443,4 +468,65 @@ proptest! {
             run_batches(device, content.clone(), &batches);
         });
     }
+}
+
+/// A device that counts how often it is asked in which way.
+#[derive(Debug)]
+struct Counting {
+    device: MemoryDevice,
+    submitted: AtomicUsize,
+    performed: AtomicUsize,
+}
+
+impl BlockDevice for Counting {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn geometry(&self) -> DeviceGeometry {
+        self.device.geometry()
+    }
+
+    fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>) {
+        self.submitted.fetch_add(requests.len(), Ordering::Relaxed);
+        self.device.submit(requests, completions);
+    }
+
+    fn perform(
+        &self,
+        offset: u64,
+        operation: IoOperation,
+    ) -> Result<Option<IoBuffer>, DeviceError> {
+        self.performed.fetch_add(1, Ordering::Relaxed);
+        self.device.perform(offset, operation)
+    }
+}
+
+#[test]
+fn only_what_is_waited_for_alone_is_performed() {
+    let device = Counting {
+        device: MemoryDevice::new("memory", pattern(8192), Access::ReadOnly),
+        submitted: AtomicUsize::new(0),
+        performed: AtomicUsize::new(0),
+    };
+    let ask = |offsets: &[u64], awaited: usize| {
+        let completions = CompletionQueue::new();
+        let request = |offset: &u64| {
+            let operation = IoOperation::Read(IoBuffer::zeroed(512).unwrap());
+            IoRequest { token: *offset, offset: *offset, operation }
+        };
+        let requests = offsets.iter().map(request).collect();
+        submit_awaited(vec![(&device, requests)], awaited, &completions);
+        for _ in offsets {
+            let IoCompletion { token, result } = completions.wait();
+            let from = token as usize;
+            assert_eq!(result.unwrap().unwrap()[..], pattern(8192)[from..from + 512]);
+        }
+        assert!(completions.try_take().is_none());
+        let counts = [&device.submitted, &device.performed];
+        counts.map(|count| count.swap(0, Ordering::Relaxed))
+    };
+    assert_eq!(ask(&[1024], 1), [0, 1]);
+    assert_eq!(ask(&[0, 512], 2), [2, 0]);
+    assert_eq!(ask(&[512], 2), [1, 0], "another one is on its way");
 }

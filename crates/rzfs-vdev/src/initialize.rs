@@ -5,7 +5,7 @@ use crate::error::LeafFailure;
 use crate::tree::VdevTree;
 use crate::trim::LeafRange;
 use bytes::Bytes;
-use rzfs_blockdev::{BlockDevice, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest};
+use rzfs_blockdev::{BlockDevice, DeviceError, IoBuffer, IoOperation};
 use std::io;
 use std::sync::Arc;
 
@@ -70,8 +70,5 @@ impl VdevTree {
 }
 
 fn write(device: &Arc<dyn BlockDevice>, offset: u64, data: Bytes) -> Result<(), DeviceError> {
-    let completions = CompletionQueue::new();
-    let operation = IoOperation::Write(data);
-    device.submit(vec![IoRequest { token: 0, offset, operation }], &completions);
-    completions.wait().result.map(drop)
+    device.perform(offset, IoOperation::Write(data)).map(drop)
 }

@@ -1,6 +1,6 @@
 //! The engine that works everywhere: threads that read and write one request at a time.
 
-use super::transfer::{Progress, Transfer};
+use super::transfer::Transfer;
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 use std::fmt;
@@ -67,22 +67,10 @@ impl ThreadPool {
         let outstanding = Arc::clone(&self.outstanding);
         thread::Builder::new().name("rzfs-io".into()).spawn(move || {
             for transfer in receiver {
-                run(transfer);
+                transfer.run();
                 outstanding.fetch_sub(1, Ordering::Relaxed);
             }
         })
-    }
-}
-
-/// Does one request from beginning to end.
-fn run(mut transfer: Transfer) {
-    loop {
-        let file = Arc::clone(transfer.file());
-        let result = transfer.step().perform(file.fd());
-        match transfer.advance(result) {
-            Progress::Unfinished(unfinished) => transfer = unfinished,
-            Progress::Answered(answer) => return drop(answer),
-        }
     }
 }
 

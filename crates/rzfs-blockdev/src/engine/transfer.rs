@@ -1,7 +1,7 @@
 //! One request on its way: what to ask of the system next, and what its answer means.
 //!
-//! Both engines drive this state machine; it knows of short transfers, of interrupted calls and of
-//! the alignment that O_DIRECT wants, and does no I/O itself. A read that starts between two
+//! Both engines drive this state machine, and so do callers that wait for a single request; it knows
+//! of short transfers, of interrupted calls and of the alignment that O_DIRECT wants. A read that starts between two
 //! aligned offsets goes through a wider buffer:
 //!
 //! ```text
@@ -197,6 +197,18 @@ impl Transfer {
             Ok(false) => Progress::Unfinished(self),
             Ok(true) => Progress::Answered(self.finish()),
             Err(error) => Progress::Answered(self.reply.with(Err(error))),
+        }
+    }
+
+    /// Does the request from beginning to end in the calling thread, and answers it.
+    pub(crate) fn run(mut self) {
+        loop {
+            let file = Arc::clone(&self.file);
+            let result = self.step().perform(file.fd());
+            match self.advance(result) {
+                Progress::Unfinished(unfinished) => self = unfinished,
+                Progress::Answered(answer) => return drop(answer),
+            }
         }
     }
 

@@ -5,9 +5,7 @@ use super::spec::{TopLayout, TopSpec, VdevSpec};
 use crate::config::{AllocationBias, DraidRecord, VdevConfig, VdevKind};
 use crate::draid::{DraidGeometry, DraidShape};
 use crate::label::{AuxiliaryDevice, LabelError, LabelledDevice, NewLabel};
-use rzfs_blockdev::{
-    BlockDevice, CompletionQueue, DeviceError, DeviceGeometry, IoBuffer, IoOperation, IoRequest,
-};
+use rzfs_blockdev::{BlockDevice, DeviceError, DeviceGeometry, IoBuffer, IoOperation};
 use rzfs_format::config::AuxiliaryLabel;
 use rzfs_format::label::LeafSize;
 use rzfs_format::nvlist::NvString;
@@ -355,7 +353,6 @@ impl NewVdevs {
         let leaves = self.tops.iter().flat_map(|top| std::iter::once(top).chain(&top.children));
         let all = leaves.chain(&self.spares).chain(&self.caches);
         let disks = all.filter(|vdev| vdev.kind == VdevKind::Disk);
-        let completions = CompletionQueue::new();
         for device in disks.filter_map(|vdev| self.devices.get(&vdev.guid)) {
             let len = BOOT_BLOCK.max(device.geometry().logical_sector as usize);
             let failed = |source| DeviceError {
@@ -366,9 +363,7 @@ impl NewVdevs {
                 source: Arc::new(source),
             };
             let zeros = IoBuffer::zeroed(len).map_err(failed)?.freeze();
-            let operation = IoOperation::Write(zeros);
-            device.submit(vec![IoRequest { token: 0, offset: 0, operation }], &completions);
-            completions.wait().result?;
+            device.perform(0, IoOperation::Write(zeros))?;
         }
         Ok(())
     }

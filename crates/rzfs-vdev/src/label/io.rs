@@ -1,7 +1,9 @@
 //! Writes of parts of labels: sent together, each answered for itself.
 
 use bytes::Bytes;
-use rzfs_blockdev::{BlockDevice, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest};
+use rzfs_blockdev::{
+    BlockDevice, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest, submit_awaited,
+};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -41,13 +43,12 @@ fn run<'a>(
 ) -> Vec<Result<(), DeviceError>> {
     let completions = CompletionQueue::new();
     let mut answers = Vec::new();
-    let mut waiting = 0usize;
+    let mut batches = Vec::new();
     for (device, offset, operation) in operations {
         let token = answers.len() as u64;
         match operation {
             Ok(operation) => {
-                device.submit(vec![IoRequest { token, offset, operation }], &completions);
-                waiting += 1;
+                batches.push((device.as_ref(), vec![IoRequest { token, offset, operation }]));
                 answers.push(Ok(()));
             }
             Err(source) => answers.push(Err(DeviceError {
@@ -59,7 +60,9 @@ fn run<'a>(
             })),
         }
     }
-    for _ in 0..waiting {
+    let awaited = batches.len();
+    submit_awaited(batches, awaited, &completions);
+    for _ in 0..awaited {
         let completion = completions.wait();
         let index = usize::try_from(completion.token).unwrap_or(usize::MAX);
         if let (Err(error), Some(answer)) = (completion.result, answers.get_mut(index)) {

@@ -4,7 +4,9 @@ use crate::health::LeafEvent;
 use crate::leaf::Leaf;
 use crate::tree::{NodeId, VdevTree};
 use bytes::Bytes;
-use rzfs_blockdev::{CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest};
+use rzfs_blockdev::{
+    Batch, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest, submit_awaited,
+};
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -118,22 +120,25 @@ impl<'t> LeafQueue<'t> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.sort_unstable_by_key(|read| (read.leaf, read.position));
         let mut failed = Vec::new();
+        let mut batches = Vec::new();
         let mut rest = waiting.as_slice();
         while let Some(first) = rest.first() {
             let same = rest.partition_point(|read| read.leaf <= first.leaf);
             let (own, others) = rest.split_at(same);
             rest = others;
-            self.send_to_leaf(first.leaf, own, &mut failed);
+            batches.extend(self.batch(first.leaf, own, &mut failed));
         }
+        submit_awaited(batches, self.in_flight.len(), &self.completions);
         failed
     }
 
-    fn send_to_leaf(
+    /// What a leaf is asked for; reads that it cannot be asked for are among the failed.
+    fn batch(
         &mut self,
         id: NodeId,
         reads: &[LeafRead],
         failed: &mut Vec<(LeafRead, Outcome)>,
-    ) {
+    ) -> Option<Batch<'t>> {
         let tree = self.tree;
         let leaf = tree.leaf(id);
         let device = leaf.and_then(Leaf::usable_device);
@@ -166,9 +171,7 @@ impl<'t> LeafQueue<'t> {
                 }
             }
         }
-        if let Some(device) = device {
-            device.submit(requests, &self.completions);
-        }
+        device.map(|device| (device.as_ref(), requests))
     }
 
     fn complete(

@@ -7,7 +7,9 @@ use crate::leaf::Leaf;
 use crate::read::is_gone;
 use crate::tree::{NodeId, VdevTree};
 use bytes::Bytes;
-use rzfs_blockdev::{CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest};
+use rzfs_blockdev::{
+    Batch, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest, submit_awaited,
+};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -98,9 +100,8 @@ impl<'t> WriteQueue<'t> {
         }
         let mut leaves: Vec<NodeId> = self.pending.keys().copied().collect();
         loop {
-            for leaf in leaves.drain(..) {
-                self.send(leaf);
-            }
+            let batches = leaves.drain(..).filter_map(|leaf| self.batch(leaf)).collect();
+            submit_awaited(batches, self.in_flight.len(), &self.completions);
             if self.in_flight.is_empty() {
                 break;
             }
@@ -143,8 +144,8 @@ impl<'t> WriteQueue<'t> {
         }
     }
 
-    /// Sends as much to a leaf as it may have at a time.
-    fn send(&mut self, leaf: NodeId) {
+    /// What a leaf is to be sent: as much as it may have at a time.
+    fn batch(&mut self, leaf: NodeId) -> Option<Batch<'t>> {
         let mut batch = Vec::new();
         while let Some(queue) = self.pending.get_mut(&leaf)
             && queue.active < self.max_active
@@ -168,11 +169,8 @@ impl<'t> WriteQueue<'t> {
             }
         }
         // Whatever became of the leaf meanwhile, its device answers.
-        if let Some(device) = self.tree.leaf(leaf).and_then(Leaf::device)
-            && !batch.is_empty()
-        {
-            device.submit(batch, &self.completions);
-        }
+        let device = self.tree.leaf(leaf).and_then(Leaf::device)?;
+        (!batch.is_empty()).then_some((device.as_ref(), batch))
     }
 
     fn error(&self, span: &Span, source: std::io::Error) -> DeviceError {
