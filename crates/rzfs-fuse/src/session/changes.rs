@@ -9,7 +9,6 @@ use fuser::{
     Errno, FileAttr, INodeNo, OpenFlags, RenameFlags, ReplyAttr, ReplyEmpty, ReplyEntry,
     ReplyWrite, TimeOrNow,
 };
-use rustix::fs::OFlags;
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::{AttributeChange, Caller, LiveFileSystem};
 use std::ffi::OsStr;
@@ -17,9 +16,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether a file was opened so that writes are durable: `O_SYNC` is `O_DSYNC` and more.
-fn is_durable(flags: OpenFlags) -> bool {
-    OFlags::from_bits_retain(flags.0.cast_unsigned()).contains(OFlags::DSYNC)
+/// Whether a file was opened so that writes are durable: `O_SYNC` is `O_DSYNC` and more. (What
+/// rustix calls `DSYNC` is `O_SYNC` too.)
+const fn is_durable(flags: OpenFlags) -> bool {
+    flags.0 & libc::O_DSYNC != 0
 }
 
 /// Attributes that are to change, as FUSE says it.
@@ -184,5 +184,18 @@ impl Session {
         let (_, of_source, source) = self.inner(from.0)?;
         let (_, adapter, target) = self.inner(to.0)?;
         adapter.copy((of_source, source, from.1), (target, to.1), len, caller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_ask_for_durable_writes_are_understood() {
+        let appended = libc::O_WRONLY | libc::O_APPEND;
+        assert!(!is_durable(OpenFlags(appended)));
+        assert!(is_durable(OpenFlags(appended | libc::O_DSYNC)));
+        assert!(is_durable(OpenFlags(appended | libc::O_SYNC)));
     }
 }

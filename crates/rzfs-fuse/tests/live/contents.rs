@@ -1,12 +1,15 @@
 //! Writing, in all the ways that there are.
 
 use crate::mounted::Mounted;
-use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
+use rustix::fs::{
+    FallocateFlags, SeekFrom, XattrFlags, copy_file_range, fallocate, getxattr, seek, setxattr,
+};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const BLOCK: u64 = 128 << 10;
 
@@ -40,6 +43,82 @@ fn what_is_written_is_read_again() {
     assert!(fs::read(mounted.path("file")).unwrap() == expected);
     fs::copy(mounted.path("file"), mounted.path("copy")).unwrap();
     assert!(fs::read(mounted.path("copy")).unwrap() == expected);
+    mounted.finish();
+}
+
+/// The kernel's page cache is never behind what was written.
+#[test]
+fn readers_see_what_is_written_to_a_new_file() {
+    const READERS: usize = 2;
+    let mounted = Mounted::new();
+    let path = mounted.path("log");
+    let log = File::create(&path).unwrap();
+    let expected = pattern(400_000, 3);
+    let is_finished = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                let reader = File::open(&path).unwrap();
+                let mut seen = vec![0; expected.len()];
+                while !is_finished.load(Ordering::Relaxed) {
+                    let len = reader.read_at(&mut seen, 0).unwrap();
+                    assert!(seen[..len] == expected[..len], "stale pages below {len}");
+                }
+            });
+        }
+        let end = IsSet(&is_finished);
+        let reader = File::open(&path).unwrap();
+        for (index, piece) in expected.chunks(997).enumerate() {
+            let at = (index * 997) as u64;
+            log.write_all_at(piece, at).unwrap();
+            let mut seen = vec![0; piece.len()];
+            reader.read_exact_at(&mut seen, at).unwrap();
+            assert!(seen == piece, "stale pages at {at}");
+        }
+        drop(end);
+    });
+    // Other pages of the same file, mapped and written by somebody else meanwhile.
+    let other = File::options().read(true).write(true).open(&path).unwrap();
+    for round in 0..300_u32 {
+        let word = round.to_le_bytes();
+        log.write_all_at(&word, 8192).unwrap();
+        other.write_all_at(&word, 8196).unwrap();
+        let mut seen = [0; 8];
+        other.read_exact_at(&mut seen, 8192).unwrap();
+        assert_eq!(seen, [word, word].concat()[..]);
+    }
+    drop((log, other));
+    mounted.finish();
+}
+
+/// Sets a flag when it goes, also when an assertion fails.
+struct IsSet<'f>(&'f AtomicBool);
+
+impl Drop for IsSet<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_write_takes_capabilities_away() {
+    /// `cap_net_raw=ep`, as the kernel stores it: revision 2, little-endian words.
+    const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    const NAME: &str = "security.capability";
+    let mounted = Mounted::new();
+    let path = mounted.path("program");
+    let writer = File::create(&path).unwrap();
+    for file in [&writer, &File::options().append(true).open(&path).unwrap()] {
+        match setxattr(&path, NAME, &CAPABILITY, XattrFlags::empty()) {
+            Err(Errno::PERM) => return println!("skipped: needs the right to set capabilities"),
+            set => set.unwrap(),
+        }
+        let mut value = [0; 64];
+        assert_eq!(getxattr(&path, NAME, &mut value), Ok(CAPABILITY.len()));
+        file.write_all_at(b"other code", 0).unwrap();
+        assert_eq!(getxattr(&path, NAME, &mut value), Err(Errno::NODATA));
+    }
+    drop(writer);
     mounted.finish();
 }
 
