@@ -2,11 +2,16 @@
 
 use crate::world::{Session, World};
 use rzfs_dsl::live::LiveOptions as PoolOptions;
-use rzfs_fuse::{Access, Mount, MountOptions, Restrictions};
+use rzfs_fuse::{Access, InUse, Mount, MountOptions, Restrictions};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
 use rzfs_zpl::{AclType, FileSystemOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a mount may be in use by what is on its way to be another program.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A mount, the pool below it, and where both are.
 pub(crate) struct Mounted {
@@ -93,10 +98,24 @@ impl Mounted {
 
     fn end(self) -> World {
         let Self { world, session, mount, directory } = self;
-        mount.unmount().unwrap();
+        unmount(&mount);
+        drop(mount);
         assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none());
         session.export();
         world.judge();
         world
+    }
+}
+
+/// Unmounts. Other tests start programs: a child of this process that has not become another program
+/// yet has all files open that this one has.
+fn unmount(mount: &Mount) {
+    let begun = Instant::now();
+    while let Err(error) = mount.request_unmount(InUse::Refuse) {
+        assert!(error.is_in_use() && begun.elapsed() < PATIENCE, "{error}");
+        sleep(Duration::from_millis(10));
+    }
+    while !mount.is_finished() {
+        sleep(Duration::from_millis(1));
     }
 }
