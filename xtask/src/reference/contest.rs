@@ -230,11 +230,9 @@ impl Contest {
                 self.files.open(&settings)?
             }
         };
-        for (number, fs) in pool.file_systems.values().enumerate() {
+        for (number, (name, fs)) in pool.file_systems.iter().enumerate() {
             change(fs, seed)?;
-            // What is available is known after a sync; its error comes again with the next change.
-            let _ = pool.pool.sync();
-            if number < FILLED && fs.options().space.usage().available >= ROOM {
+            if number < FILLED && has_room(&pool, name) {
                 fill(fs, &format!("rzfs-{round}"), seed)?;
                 let mut random = Random::of_place(seed, &[number as u64]);
                 self.habit.follow(fs, round.into(), &mut random)?;
@@ -459,6 +457,14 @@ impl Contest {
         }
         self.stage = Stage::Over;
     }
+}
+
+/// Whether a file system may get new files.
+fn has_room(pool: &OpenPool, name: &str) -> bool {
+    // What is available is known after a sync; its error comes again with the next change.
+    let _ = pool.pool.sync();
+    let fs = pool.file_systems.get(name);
+    fs.is_some_and(|fs| fs.options().space.usage().available >= ROOM)
 }
 
 /// What `zfs get -Hp -o property,value` says of the limits of [`Habit::Limits`].

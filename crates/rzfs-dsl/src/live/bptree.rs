@@ -85,7 +85,8 @@ impl DestroyedList {
         mos.set_record(object, &header)
     }
 
-    /// Frees up to `limit` blocks; answers with their sums. The list is gone when it is empty.
+    /// Frees `limit` blocks, and those above that have nothing left below them; answers with their
+    /// sums. The list is gone when it is empty.
     pub(crate) fn work_off(
         list: &mut Option<Self>,
         mos: &MosTx<'_>,
@@ -172,11 +173,12 @@ impl Part<'_> {
 }
 
 impl PostOrderVisitor for Part<'_> {
-    fn leave(&mut self, _: Bookmark, pointer: &BlockPointer) -> ControlFlow<()> {
-        if self.left == 0 {
+    fn leave(&mut self, bookmark: Bookmark, pointer: &BlockPointer) -> ControlFlow<()> {
+        // OpenZFS does not go on at blocks above.
+        if self.left == 0 && bookmark.level == Level::DATA {
             return ControlFlow::Break(());
         }
-        self.left -= 1;
+        self.left = self.left.saturating_sub(1);
         if !pointer.is_embedded()
             && let Err(error) = (self.free)(pointer)
         {

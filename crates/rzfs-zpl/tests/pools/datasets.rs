@@ -6,11 +6,15 @@ use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::dataset::property::{PropertySource, PropertyValue};
 use rzfs_dsl::dataset::{Dataset, DatasetTree};
 use rzfs_dsl::live::{ChangeError, Inherit, LiveDataset, LiveOptions as PoolOptions, NewDataset};
+use rzfs_format::bpobj::{BptreeEntry, BptreeHeader};
 use rzfs_format::features::Feature;
+use rzfs_format::units::Bookmark;
 use rzfs_format::znode::Timestamp;
+use rzfs_format::{ByteOrder, Level, ObjectId};
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewFileSystem, NewKind};
 use rzfs_zpl::{FileSystem, FileSystemOptions, Found};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 fn new(properties: &[(&str, ZapValue)]) -> NewDataset {
@@ -74,8 +78,20 @@ fn used(session: &Session, name: &str) -> u64 {
 
 fn freeing(session: &Session) -> bool {
     let tree = session.pool.dataset_tree().unwrap();
-    let directory = tree.mos().object(rzfs_format::ObjectId(1)).unwrap();
+    let directory = tree.mos().object(ObjectId(1)).unwrap();
     directory.zap().unwrap().lookup_u64("bptree_obj").unwrap().is_some()
+}
+
+/// Where the destruction of the first dataset on the list goes on.
+fn resume_place(session: &Session) -> Option<Bookmark> {
+    let tree = session.pool.dataset_tree().unwrap();
+    let directory = tree.mos().object(ObjectId(1)).unwrap();
+    let list = directory.zap().unwrap().lookup_u64("bptree_obj").unwrap()?;
+    let list = tree.mos().object(ObjectId(list)).unwrap();
+    let header = BptreeHeader::decode(list.bonus(), ByteOrder::NATIVE).unwrap();
+    let mut entry = [0; BptreeEntry::SIZE];
+    list.read_at(header.begin * BptreeEntry::SIZE as u64, &mut entry).unwrap();
+    Some(BptreeEntry::decode(&entry, ByteOrder::NATIVE).unwrap().resume)
 }
 
 /// Waits until nothing is freed in the background any more.
@@ -196,6 +212,30 @@ fn destroyed_datasets_give_their_space_back() {
     check_sums(&tree);
     let after = used(&session, "made");
     assert!(after < before + (2 << 20), "{before} {after}");
+    session.export();
+    world.judge();
+}
+
+/// OpenZFS goes on at data blocks, and `zdb` aborts when the place is any other.
+#[test]
+fn destructions_rest_at_data_blocks() {
+    let world = World::new("A");
+    let session = world.create();
+    create(&session, "made/a", &[]);
+    fill(&session, "made/a", "large", 3);
+    fill(&session, "made/a", "small", 1);
+    session.export();
+    let options = PoolOptions { async_free_blocks: 1, ..PoolOptions::default() };
+    let session = world.open_with(&options);
+    session.pool.destroy_dataset("made/a").unwrap();
+    let mut places = Vec::new();
+    while freeing(&session) {
+        places.extend(resume_place(&session));
+        session.pool.sync().unwrap();
+    }
+    assert!(places.iter().all(|place| place.level == Level::DATA), "{places:?}");
+    let objects: BTreeSet<ObjectId> = places.iter().map(|place| place.object).collect();
+    assert!(objects.len() > 3, "{places:?}");
     session.export();
     world.judge();
 }
