@@ -31,6 +31,10 @@ const COPIED: [&str; 7] =
 const WAITED: &str = "waited";
 const WAITED_BY_KERNEL: &str = "waited-by-kernel";
 
+/// The golden pool with an intent log that was never replayed; its manifest is of what is there
+/// afterwards.
+const LOGGED: &str = "g24-zil";
+
 /// Longer than any turn: groups end when somebody says so.
 const NEVER: Duration = Duration::from_secs(86_400);
 
@@ -42,6 +46,8 @@ const PASSPHRASE: &[u8] = b"correct horse battery\n";
 enum Stage {
     /// The pool is to be made.
     New(Shape),
+    /// The pool has an intent log that rzfs replays before its first turn.
+    Logged,
     /// The pool is there.
     Playing,
     /// A copy that was taken while rzfs had the pool, with changes that are in intent logs only. The
@@ -113,7 +119,8 @@ impl Contest {
         directory: &Path,
         seed: u64,
     ) -> Result<Self, Failure> {
-        let this = Self::new(pool.name(), pool.pool_name(), directory, seed, Stage::Playing)?;
+        let stage = if pool.name() == LOGGED { Stage::Logged } else { Stage::Playing };
+        let this = Self::new(pool.name(), pool.pool_name(), directory, seed, stage)?;
         for image in pool.images().map_err(Failure::file(pool.dir()))? {
             copy_image(&image, this.files.dir())?;
         }
@@ -167,6 +174,11 @@ impl Contest {
         matches!(self.stage, Stage::Copied)
     }
 
+    /// Whether the next comparison is after a replay: logs do not tell the times of changes.
+    const fn is_replayed(&self) -> bool {
+        matches!(self.stage, Stage::Logged | Stage::Copied)
+    }
+
     pub(super) fn verdict(&self) -> String {
         let Self { name, turns, compared, .. } = self;
         match &self.stage {
@@ -189,7 +201,7 @@ impl Contest {
 
     /// rzfs' turn; it may leave a copy that was taken in the middle of it.
     pub(super) fn turn(&mut self, round: u32) -> Option<Self> {
-        if !matches!(self.stage, Stage::New(_) | Stage::Playing) {
+        if !matches!(self.stage, Stage::New(_) | Stage::Logged | Stage::Playing) {
             return None;
         }
         let copy = match self.play(round) {
@@ -224,6 +236,11 @@ impl Contest {
                 let pool = self.files.create(shape, &settings)?;
                 self.stage = Stage::Playing;
                 pool
+            }
+            Stage::Logged => {
+                self.replay()?;
+                self.stage = Stage::Playing;
+                self.files.open(&settings)?
             }
             _ => {
                 self.compare_all("before rzfs' turn", &settings)?;
@@ -305,7 +322,10 @@ impl Contest {
                 .seen
                 .iter()
                 .filter(|(_, seen)| seen.entries.contains_key(directory.as_bytes()))
-                .map(|(name, seen)| Ok(record(&read_dataset(&pool, name)?)?.timeless() == *seen));
+                .map(|(name, seen)| {
+                    let found = record(&read_dataset(&pool, name)?)?.timeless();
+                    Ok(found == seen.clone().timeless())
+                });
             all.collect::<Result<Vec<bool>, ProofError>>()
         });
         match found {
@@ -325,8 +345,13 @@ impl Contest {
                 read_dataset(&pool, &name).and_then(|fs| Ok((record(&fs)?, wrong_accounts(&fs)?)));
             match looked {
                 Ok((found, wrong)) => {
-                    let found = if self.leaves_log() { found.timeless() } else { found };
-                    self.compare(when, &name, &expected, &found);
+                    match self.is_replayed() {
+                        true => {
+                            let expected = expected.clone().timeless();
+                            self.compare(when, &name, &expected, &found.timeless());
+                        }
+                        false => self.compare(when, &name, &expected, &found),
+                    }
                     for wrong in wrong {
                         self.find(format!("{when}: {name}: {wrong}"));
                     }
@@ -425,24 +450,22 @@ impl Contest {
         self.seen = expected.into_iter().filter(|(name, _)| is_left(name)).collect();
         self.seen.extend(after.datasets().map(|(name, it)| (name.to_owned(), it.clone())));
         self.turns += 1;
-        if is_copied && let Err(error) = self.replay() {
-            self.lose(format!("replaying what the kernel left: {error}"));
+        if is_copied {
+            self.require_logs(WAITED_BY_KERNEL);
+            self.turns += 1;
+            if let Err(error) = self.replay() {
+                self.lose(format!("replaying what the kernel left: {error}"));
+                return;
+            }
+            self.ask_zdb(1);
+            self.stage = Stage::Over;
         }
     }
 
-    /// Has rzfs replay the intent logs that the kernel left, and looks at the outcome.
+    /// Has rzfs replay the intent logs that a kernel left, and looks at the outcome.
     fn replay(&mut self) -> Result<(), ProofError> {
-        self.seen = std::mem::take(&mut self.seen)
-            .into_iter()
-            .map(|(name, seen)| (name, seen.timeless()))
-            .collect();
-        self.require_logs(WAITED_BY_KERNEL);
         self.files.open(&self.settings())?.export()?;
-        self.turns += 1;
-        self.ask_zdb(1);
-        self.compare_all("after rzfs' replay", &self.settings())?;
-        self.stage = Stage::Over;
-        Ok(())
+        self.compare_all("after rzfs' replay", &self.settings())
     }
 
     /// Looks at what the kernel left in the end.
