@@ -22,7 +22,7 @@ use rzfs_vdev::label::NewLabel;
 use rzfs_vdev::{TreeOptions, VdevKind, VdevTree};
 use rzfs_zpl::live::{
     DatasetSpace, DnodeSize, LiveFileSystem, LiveOptions, NewFileSystem, SpaceDemand, SpaceRefusal,
-    SystemClock, UnboundedSpace, WallClock, XattrStore,
+    SystemClock, UnboundedSpace, WallClock, XattrStore, replay_volume,
 };
 use rzfs_zpl::{FileSystem, FileSystemOptions, SpaceUse, ZplError};
 use std::collections::BTreeMap;
@@ -186,9 +186,13 @@ impl OpenPool {
         let root = pool.dataset_tree()?.root()?;
         let mut this = Self { pool, file_systems: BTreeMap::new(), settings: settings.clone() };
         for dataset in root.descendants()? {
-            let has_key = dataset.key_status()? != KeyStatus::Unavailable;
-            if has_key && dataset.kind()? == DatasetKind::FileSystem {
-                this.open_file_system(&dataset)?;
+            if dataset.key_status()? == KeyStatus::Unavailable {
+                continue;
+            }
+            match dataset.kind()? {
+                DatasetKind::FileSystem => this.open_file_system(&dataset)?,
+                DatasetKind::Volume => this.replay_volume(&dataset)?,
+                DatasetKind::Snapshot => {}
             }
         }
         Ok(this)
@@ -213,6 +217,12 @@ impl OpenPool {
         fs.drain_unlinked().map_err(at)?;
         self.file_systems.insert(dataset.name().to_owned(), fs);
         Ok(())
+    }
+
+    fn replay_volume(&self, dataset: &Dataset) -> Result<(), ProofError> {
+        let live = self.pool.open_dataset(dataset)?;
+        let replayed = replay_volume(&self.pool, &live);
+        replayed.map_err(|source| ProofError::at(dataset.name(), source)).map(drop)
     }
 
     /// Makes a file system.

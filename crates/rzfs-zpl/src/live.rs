@@ -36,6 +36,7 @@ mod schema;
 mod tables;
 mod unlinked;
 mod values;
+mod volume;
 mod xattr;
 mod xattr_change;
 
@@ -53,4 +54,5 @@ pub use options::{
 pub use renaming::{Named, RenameMode};
 pub use replay::{ReplayFailure, ReplaySummary};
 pub use unlinked::Hold;
+pub use volume::replay_volume;
 pub use xattr::XattrMode;

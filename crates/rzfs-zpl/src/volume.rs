@@ -13,7 +13,8 @@ use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 
-const DATA: ObjectId = ObjectId(1);
+/// The object that has the contents.
+pub(crate) const DATA: ObjectId = ObjectId(1);
 const PROPERTIES: ObjectId = ObjectId(2);
 
 /// A volume, live or a snapshot, for reading.

@@ -4,11 +4,11 @@ mod lock;
 
 pub(crate) use lock::PoolLock;
 
-use rzfs_dsl::dataset::DatasetError;
+use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_dsl::live::{Environment, LiveDataset, LivePool, NotExported};
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::ObjectId;
-use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
+use rzfs_zpl::live::{LiveFileSystem, LiveOptions, replay_volume};
 use rzfs_zpl::{FileCaches, FileSystemOptions, ZplError};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -117,6 +117,29 @@ impl WritablePool {
             OpenFileSystem { name: name.to_owned(), files, _dataset: live },
         );
         Ok(shared)
+    }
+
+    /// Replays the intent logs of volumes whose keys are loaded, as far as that is needed: a volume
+    /// is in use as soon as its pool is. One that is damaged is passed over, and told of.
+    ///
+    /// # Errors
+    /// [`FileSystemError`]: the pool's datasets cannot be read.
+    pub fn replay_volumes(&self) -> Result<(), FileSystemError> {
+        for dataset in self.view()?.datasets().root()?.descendants()? {
+            let replayed = self.replay_if_volume(&dataset);
+            if let Err(error) = replayed {
+                tracing::warn!(dataset = dataset.name(), %error, "the intent log stays");
+            }
+        }
+        Ok(())
+    }
+
+    fn replay_if_volume(&self, dataset: &Dataset) -> Result<(), FileSystemError> {
+        let is_volume = dataset.kind()? == DatasetKind::Volume;
+        if is_volume && dataset.key_status()? != KeyStatus::Unavailable {
+            replay_volume(&self.live, &self.live.open_dataset(dataset)?)?;
+        }
+        Ok(())
     }
 
     fn open_file_systems(&self) -> MutexGuard<'_, BTreeMap<ObjectId, OpenFileSystem>> {

@@ -12,17 +12,17 @@
 use super::draft::bonus_capacity;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
-use super::options::{Changes, SpaceDemand, SpaceRefusal};
+use super::options::{Changes, DatasetSpace, LiveOptions, SpaceDemand, SpaceRefusal};
 use super::values::{Split, Values};
 use crate::error::ZplError;
 use crate::node::{Node, decode_znode};
 use crate::sync::Arc;
 use rzfs_dmu::live::{LiveObject, Transaction};
-use rzfs_dmu::txg::OpenTx;
-use rzfs_format::Txg;
+use rzfs_dmu::txg::{OpenTx, TxgEngine};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::znode::FileFlags;
+use rzfs_format::{ObjsetId, Txg};
 
 /// What changing a dnode writes: its block, the blocks above it, and a spill block, each with a
 /// copy of its own.
@@ -40,6 +40,47 @@ pub(super) struct Prepared {
     values: Values,
     split: Split,
     schema: Arc<Schema>,
+}
+
+/// What transactions of a dataset have to pass.
+pub(super) struct Admission<'a> {
+    pub(super) engine: &'a Arc<TxgEngine>,
+    pub(super) space: &'a dyn DatasetSpace,
+    pub(super) objset: ObjsetId,
+}
+
+impl Admission<'_> {
+    /// Begins a transaction once there is room for what it writes.
+    pub(super) fn begin(
+        &self,
+        objects: &[&LiveObject],
+        demand: SpaceDemand,
+        claimed: impl Fn(Txg) -> u64,
+    ) -> Result<OpenTx, ZplError> {
+        let objset = self.objset;
+        loop {
+            let tx = match demand {
+                SpaceDemand::Takes(_) | SpaceDemand::Shares { .. } => self.engine.begin(objects)?,
+                SpaceDemand::Frees(_) => self.engine.begin_unthrottled(objects)?,
+            };
+            let demand = demand.less(claimed(tx.txg()));
+            match self.space.admit(tx.txg(), demand) {
+                Ok(()) => return Ok(tx),
+                Err(SpaceRefusal::NoSpace) => return Err(ZplError::NoSpace { objset }),
+                Err(SpaceRefusal::Quota) => return Err(ZplError::Quota { objset }),
+                Err(SpaceRefusal::Later) => {
+                    let txg = tx.txg();
+                    drop(tx);
+                    self.engine.wait_synced(txg)?;
+                }
+            }
+        }
+    }
+
+    /// Waits until everything that was done so far is on disk.
+    pub(super) fn sync(&self) -> Result<(), ZplError> {
+        Ok(self.engine.wait_synced(self.engine.open_txg())?)
+    }
 }
 
 impl LiveFileSystem {
@@ -88,27 +129,14 @@ impl LiveFileSystem {
         demand: SpaceDemand,
         claimed: impl Fn(Txg) -> u64,
     ) -> Result<OpenTx, ZplError> {
-        loop {
-            let tx = match demand {
-                SpaceDemand::Takes(_) | SpaceDemand::Shares { .. } => self.engine.begin(objects)?,
-                SpaceDemand::Frees(_) => self.engine.begin_unthrottled(objects)?,
-            };
-            let objset = self.objset.id();
-            let demand = demand.less(claimed(tx.txg()));
-            match self.options().space.admit(tx.txg(), demand) {
-                Ok(()) => {
-                    self.replay.note(&self.objset, &tx);
-                    return Ok(tx);
-                }
-                Err(SpaceRefusal::NoSpace) => return Err(ZplError::NoSpace { objset }),
-                Err(SpaceRefusal::Quota) => return Err(ZplError::Quota { objset }),
-                Err(SpaceRefusal::Later) => {
-                    let txg = tx.txg();
-                    drop(tx);
-                    self.engine.wait_synced(txg)?;
-                }
-            }
-        }
+        let tx = self.admission(&self.options()).begin(objects, demand, claimed)?;
+        self.replay.note(&self.objset, &tx);
+        Ok(tx)
+    }
+
+    /// The way to transactions.
+    pub(super) fn admission<'a>(&'a self, options: &'a LiveOptions) -> Admission<'a> {
+        Admission { engine: &self.engine, space: &*options.space, objset: self.objset.id() }
     }
 
     /// Works out what a file's attributes become.

@@ -12,54 +12,27 @@
 
 mod acl;
 mod attributes;
+mod chain;
 mod clock;
 mod creation;
 mod records;
 
 use super::file_system::LiveFileSystem;
-use super::options::SpaceDemand;
+use super::options::{Changes, SpaceDemand};
 use crate::error::ZplError;
 use crate::sync::{Arc, Mutex};
 use clock::ReplayClock;
-use rzfs_dmu::intent_log::{LogChain, owned_blocks};
+use rzfs_dmu::intent_log::owned_blocks;
 use rzfs_dmu::live::{LiveObjset, Transaction};
 use rzfs_dsl::live::LiveDataset;
 use rzfs_format::ObjectId;
-use rzfs_format::zil::{Record, RecordKind, Verifier, ZilFlags, ZilHeader};
+use rzfs_format::zil::{Record, Verifier, ZilHeader};
 use rzfs_format::znode::Timestamp;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What came of replaying a log.
-#[derive(Debug, Default)]
-pub struct ReplaySummary {
-    /// Records that were done.
-    pub replayed: u64,
-    /// Records of files that were removed later.
-    pub skipped: u64,
-    /// Why the rest of the log was given up.
-    pub failure: Option<ReplayFailure>,
-}
-
-/// Why a log was not replayed to its end.
-#[derive(Debug)]
-pub enum ReplayFailure {
-    /// A record could not be done.
-    Record {
-        /// Its sequence number.
-        seq: u64,
-        /// The number of its kind.
-        kind: u64,
-        /// Why.
-        error: Box<ZplError>,
-    },
-    /// The log ends before the last record that was claimed.
-    Truncated {
-        /// The last record that is there.
-        seq: u64,
-        /// The last that was claimed.
-        claimed: u64,
-    },
-}
+pub(super) use chain::{Outcome, follow, give_up, needs_replay};
+pub use chain::{ReplayFailure, ReplaySummary};
+pub(super) use records::logged_data;
 
 /// What the log says about a file that is made again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,47 +117,33 @@ impl LiveFileSystem {
             // Nobody has claimed it, so nothing was ever written into it.
             return Ok(ReplaySummary::default());
         }
-        if !header.flags.has(ZilFlags::REPLAY_NEEDED) {
+        if !needs_replay(&header) {
             self.keep_first_block(dataset, header)?;
             return Ok(ReplaySummary::default());
         }
-        let clock = Arc::new(ReplayClock::new(Arc::clone(&self.options().clock)));
-        let before = Arc::clone(&self.options().clock);
-        self.change_options(|options| options.clock = clock.clone());
+        let before = self.options();
+        let clock = Arc::new(ReplayClock::new(Arc::clone(&before.clock)));
+        self.change_options(|options| {
+            options.clock = clock.clone();
+            // The changes are older than the property that may forbid them now.
+            options.changes = Changes::Allowed;
+        });
         self.replay.state.lock().header = header.clone();
         self.replay.is_on.store(true, Ordering::Relaxed);
-        let result = self.replay_chain(&header, &clock);
+        let admission = self.admission(&before);
+        let apply = |record: &Record<'_>| self.apply_record(record, &clock);
+        let result = follow(&self.objset, &header, &admission, apply);
         self.replay.is_on.store(false, Ordering::Relaxed);
-        self.change_options(|options| options.clock = before);
+        self.change_options(|options| {
+            options.clock = Arc::clone(&before.clock);
+            options.changes = before.changes;
+        });
         // Files of extended attributes are none from now on.
         self.nodes.all().iter().for_each(|node| self.nodes.remove(node.id()));
         let summary = result?;
-        self.report(dataset, &summary);
-        let frees = owned_blocks(self.objset.pipeline(), self.objset.id(), &header);
-        let tx = self.begin(&[], SpaceDemand::Frees(0))?;
-        dataset.change_log(&tx, ZilHeader::default(), &frees);
-        let txg = tx.txg();
-        drop(tx);
-        self.wait_synced(txg)?;
+        summary.report(&dataset.name());
+        give_up(dataset, &header, &admission)?;
         Ok(summary)
-    }
-
-    fn report(&self, dataset: &LiveDataset, summary: &ReplaySummary) {
-        let name = dataset.name();
-        let ReplaySummary { replayed, skipped, failure } = summary;
-        tracing::info!(dataset = name, replayed, skipped, "the intent log was replayed");
-        match failure {
-            Some(ReplayFailure::Record { seq, kind, error }) => {
-                let kind = RecordKind::from_number(*kind).map_or("of no known kind", |k| k.name());
-                let what = format!("record {seq} ({kind}): {error}");
-                tracing::warn!(dataset = name, what, "the rest of the intent log is lost");
-            }
-            Some(ReplayFailure::Truncated { seq, claimed }) => {
-                let what = format!("it ends after record {seq} of {claimed}");
-                tracing::warn!(dataset = name, what, "the rest of the intent log is lost");
-            }
-            None => {}
-        }
     }
 
     /// Makes a log without records a new one that begins with the block that it has.
@@ -205,57 +164,9 @@ impl LiveFileSystem {
             }
             _ => frees = blocks,
         }
-        let tx = self.begin(&[], SpaceDemand::Frees(0))?;
+        let tx = self.begin_administration(&[], SpaceDemand::Frees(0))?;
         dataset.change_log(&tx, header, &frees);
         Ok(())
-    }
-
-    fn replay_chain(
-        &self,
-        header: &ZilHeader,
-        clock: &ReplayClock,
-    ) -> Result<ReplaySummary, ZplError> {
-        let mut summary = ReplaySummary::default();
-        let mut last = header.replayed_seq;
-        let key = self.objset.key().map(|key| &**key);
-        let chain = LogChain::new(self.objset.pipeline(), self.objset.id(), header).with_key(key);
-        for block in chain {
-            for record in block.records() {
-                last = last.max(record.seq);
-                let is_synced = header.claim_txg.is_some_and(|claimed| record.txg < claimed);
-                if record.seq <= header.replayed_seq || is_synced {
-                    continue;
-                }
-                match self.replay_record(&record, clock) {
-                    Ok(Outcome::Done) => summary.replayed += 1,
-                    Ok(Outcome::Skipped) => summary.skipped += 1,
-                    Err(ZplError::Stopped(stopped)) => return Err(stopped.into()),
-                    Err(error) => {
-                        let (seq, kind) = (record.seq, record.kind_number);
-                        let error = Box::new(error);
-                        summary.failure = Some(ReplayFailure::Record { seq, kind, error });
-                        return Ok(summary);
-                    }
-                }
-            }
-        }
-        let claimed = header.claimed_record_seq;
-        if last < claimed {
-            summary.failure = Some(ReplayFailure::Truncated { seq: last, claimed });
-        }
-        Ok(summary)
-    }
-
-    /// Replays a record; once more when everything before it is on disk, as numbers of objects are
-    /// free only then.
-    fn replay_record(&self, record: &Record<'_>, clock: &ReplayClock) -> Result<Outcome, ZplError> {
-        match self.apply_record(record, clock) {
-            Ok(outcome) => Ok(outcome),
-            Err(_) => {
-                self.sync()?;
-                self.apply_record(record, clock)
-            }
-        }
     }
 
     fn apply_record(&self, record: &Record<'_>, clock: &ReplayClock) -> Result<Outcome, ZplError> {
@@ -274,13 +185,4 @@ impl LiveFileSystem {
         }
         Ok(outcome)
     }
-}
-
-/// What became of a record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
-    /// It was done.
-    Done,
-    /// Its file was removed later.
-    Skipped,
 }

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// A copy of a golden pool.
+/// A copy of a pool that OpenZFS has made.
 pub(crate) struct Copy {
     dir: tempfile::TempDir,
     name: String,
@@ -37,9 +37,28 @@ impl Copy {
                 .unwrap();
             assert!(copied.success(), "{}", image.display());
         }
+        Some(Self::in_directory(dir))
+    }
+
+    /// A copy of a sample of the repository.
+    pub(crate) fn sample(name: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+        let unpacked = Command::new("zstd")
+            .args(["-dq", "--sparse"])
+            .arg(sample.join(name).with_extension("img.zst"))
+            .arg("-o")
+            .arg(dir.path().join(name))
+            .status()
+            .unwrap();
+        assert!(unpacked.success(), "{name}");
+        Self::in_directory(dir)
+    }
+
+    fn in_directory(dir: tempfile::TempDir) -> Self {
         let copy = Self { dir, name: String::new() };
         let name = copy.import(&OpenOptions::new()).name().to_owned();
-        Some(Self { name, ..copy })
+        Self { name, ..copy }
     }
 
     pub(crate) fn import(&self, options: &OpenOptions) -> Pool {

@@ -16,6 +16,7 @@ mod space;
 mod sweeps;
 #[path = "../golden/tree.rs"]
 mod tree;
+mod volumes;
 #[allow(dead_code, reason = "the tests of rzfs-fuse use the rest")]
 mod world;
 

@@ -45,6 +45,18 @@ fn the_log_of_a_frozen_pool_is_replayed() {
     copy.judge();
 }
 
+/// What was logged is older than the property.
+#[test]
+fn logs_of_read_only_file_systems_are_replayed() {
+    let Some(copy) = Copy::golden("g24-zil") else { return };
+    let pool = copy.open();
+    pool.set_property("g24", "readonly", 1.into()).unwrap();
+    open_all(&pool);
+    pool.export().unwrap();
+    assert_eq!(differences_of(&copy), Vec::<String>::new());
+    copy.judge();
+}
+
 #[test]
 fn a_claimed_log_waits_for_whoever_opens_the_file_system() {
     let Some(copy) = Copy::golden("g24-zil") else { return };

@@ -155,6 +155,9 @@ impl MountedPool {
         for message in &failures {
             console.complain(message);
         }
+        if let Some(pool) = writable {
+            pool.replay_volumes().map_err(super::failed)?;
+        }
         let completeness = match failures.is_empty() {
             true => Completeness::Complete,
             false => Completeness::Partial,

@@ -13,5 +13,6 @@ mod suspension;
 mod sweeps;
 mod transcripts;
 mod vdevs;
+mod volumes;
 mod workshop;
 mod writing;

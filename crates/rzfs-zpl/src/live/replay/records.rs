@@ -7,11 +7,11 @@ use super::super::creation::Caller;
 use super::super::file_system::LiveFileSystem;
 use super::super::renaming::{Named, RenameMode};
 use super::Outcome;
-use crate::error::ZplError;
+use crate::error::{Place, ZplError};
 use bytes::Bytes;
 use rzfs_dmu::BlockRequest;
 use rzfs_dmu::DmuError;
-use rzfs_dmu::live::CloneSource;
+use rzfs_dmu::live::{CloneSource, LiveObjset};
 use rzfs_format::units::Bookmark;
 use rzfs_format::zil::{Body, CloneRange, RecordKind, Rename, Write};
 use rzfs_format::znode::Timestamp;
@@ -145,39 +145,11 @@ impl LiveFileSystem {
             return self.write_all(write.object, write.offset, write.data);
         }
         let size = self.attributes(write.object)?.size.max(end);
-        let (start, data) = self.logged_data(write)?;
+        let (start, data) = logged_data(&self.objset, write)?;
         // The block reaches beyond the end of the file, and has zeros there.
         let inside = usize::try_from(size.saturating_sub(start)).unwrap_or(usize::MAX);
         self.write_all(write.object, start, data.get(..inside).unwrap_or(&data))?;
         self.extend_to(write.object, end)
-    }
-
-    /// The data of a write that lies outside of the log, and where in the file it goes.
-    fn logged_data(&self, write: &Write<'_>) -> Result<(u64, Bytes), ZplError> {
-        let pointer = &write.pointer;
-        let bookmark = Bookmark {
-            objset: self.objset.id(),
-            object: write.object,
-            level: Level::ZIL,
-            ..Bookmark::default()
-        };
-        let invalid = ZplError::Invalid {
-            place: self.place(write.object),
-            problem: "a logged block that is too short",
-        };
-        let block_size = pointer.logical_size();
-        if pointer.is_hole() {
-            let len = usize::try_from(write.length).ok().filter(|len| *len <= MAX_HOLE);
-            return Ok((write.offset, vec![0; len.ok_or(invalid)?].into()));
-        }
-        let request = BlockRequest { pointer, bookmark, key: self.objset.key() };
-        let read = self.objset.pipeline().read(request);
-        let data = read.map_err(|source| DmuError::Block { bookmark, source })?.data;
-        if write.length >= block_size {
-            let len = usize::try_from(write.length).ok().filter(|len| *len <= data.len());
-            return Ok((write.offset, data.slice(..len.ok_or(invalid)?)));
-        }
-        Ok((write.offset - write.offset % block_size.max(1), data))
     }
 
     fn write_all(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ZplError> {
@@ -204,6 +176,35 @@ impl LiveFileSystem {
         }
         self.allocate(object, offset, length, Allocation::Punch, Caller::SUPERUSER)
     }
+}
+
+/// The data of a write that lies outside of the log, and where in its object it goes.
+pub(in crate::live) fn logged_data(
+    objset: &LiveObjset,
+    write: &Write<'_>,
+) -> Result<(u64, Bytes), ZplError> {
+    let pointer = &write.pointer;
+    let bookmark = Bookmark {
+        objset: objset.id(),
+        object: write.object,
+        level: Level::ZIL,
+        ..Bookmark::default()
+    };
+    let place = Place { objset: objset.id(), object: write.object };
+    let invalid = ZplError::Invalid { place, problem: "a logged block that is too short" };
+    let block_size = pointer.logical_size();
+    if pointer.is_hole() {
+        let len = usize::try_from(write.length).ok().filter(|len| *len <= MAX_HOLE);
+        return Ok((write.offset, vec![0; len.ok_or(invalid)?].into()));
+    }
+    let request = BlockRequest { pointer, bookmark, key: objset.key() };
+    let read = objset.pipeline().read(request);
+    let data = read.map_err(|source| DmuError::Block { bookmark, source })?.data;
+    if write.length >= block_size {
+        let len = usize::try_from(write.length).ok().filter(|len| *len <= data.len());
+        return Ok((write.offset, data.slice(..len.ok_or(invalid)?)));
+    }
+    Ok((write.offset - write.offset % block_size.max(1), data))
 }
 
 /// Longest run of zeros that a record can say: a record is of one block.

@@ -29,7 +29,12 @@ pub(super) fn load(
         Purpose::Change => root.load_key(key.bytes()),
     };
     match tried {
-        Ok(()) => Ok(Vec::new()),
+        Ok(()) => {
+            if let (Purpose::Change, Ok(pool)) = (purpose, open.writable()) {
+                pool.replay_volumes().map_err(|error| refusal(LOAD, error))?;
+            }
+            Ok(Vec::new())
+        }
         Err(DatasetError::WrongKey { .. }) => {
             Err(refusal(LOAD, format_args!("Incorrect key provided for '{name}'.")))
         }

@@ -1,0 +1,110 @@
+//! Volumes of a running pool: what was written to them and is in their intent logs only is
+//! replayed (spec 05, sections 12.3 and 13).
+
+use super::block_size::written_bytes;
+use super::change::{Admission, DNODE_BYTES};
+use super::options::SpaceDemand;
+use super::replay::{Outcome, ReplaySummary, follow, give_up, logged_data, needs_replay};
+use crate::error::{Place, ZplError};
+use crate::sync::Arc;
+use crate::volume::{DATA, Volume};
+use rzfs_dmu::live::{Extent, LiveObject, LiveObjset, Transaction};
+use rzfs_dsl::live::{LiveDataset, LivePool};
+use rzfs_format::zil::{Body, Record, Write, ZilHeader};
+
+/// Replays the intent log of a volume, if it has one that needs that, and gives it up.
+///
+/// # Errors
+/// It is no volume, its key is not loaded, or the pool takes no changes any more. A record that
+/// cannot be replayed is no error: it ends the log.
+pub fn replay_volume(
+    pool: &LivePool,
+    dataset: &Arc<LiveDataset>,
+) -> Result<ReplaySummary, ZplError> {
+    let objset = dataset.objset();
+    let header = objset.log_header()?;
+    if !needs_replay(&header) {
+        return Ok(ReplaySummary::default());
+    }
+    let size = Volume::open(&objset.synced())?.size();
+    let space = pool.budget(dataset);
+    let admission = Admission { engine: pool.engine(), space: &space, objset: objset.id() };
+    let replay = VolumeReplay {
+        objset,
+        object: objset.object(DATA)?,
+        size,
+        admission: &admission,
+        header: &header,
+    };
+    let summary = follow(objset, &header, &admission, |record| replay.perform(record))?;
+    summary.report(&dataset.name());
+    give_up(dataset, &header, &admission)?;
+    Ok(summary)
+}
+
+struct VolumeReplay<'a> {
+    objset: &'a LiveObjset,
+    object: LiveObject,
+    /// Bytes of the volume.
+    size: u64,
+    admission: &'a Admission<'a>,
+    header: &'a ZilHeader,
+}
+
+impl VolumeReplay<'_> {
+    fn perform(&self, record: &Record<'_>) -> Result<Outcome, ZplError> {
+        let place = self.place();
+        let body = record.body().map_err(|source| ZplError::Corrupt { place, source })?;
+        match body {
+            Body::Write(write) if write.object == DATA => self.write(record.seq, &write)?,
+            Body::Truncate { object: DATA, offset, length } => {
+                self.free(record.seq, offset, length)?;
+            }
+            _ => return Err(self.invalid("no record of a volume")),
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn write(&self, seq: u64, write: &Write<'_>) -> Result<(), ZplError> {
+        let logged;
+        let (start, data) = if write.is_indirect() {
+            logged = logged_data(self.objset, write)?;
+            (logged.0, &*logged.1)
+        } else {
+            (write.offset, write.data)
+        };
+        let end = start.checked_add(data.len() as u64).filter(|end| *end <= self.size);
+        let end = end.ok_or_else(|| self.invalid("a write beyond the end of the volume"))?;
+        let block_size = u64::from(self.object.data_block_size()?);
+        let bytes = DNODE_BYTES + written_bytes(block_size, None, start, end);
+        let tx = self.admission.begin(&[&self.object], SpaceDemand::Takes(bytes), |_| 0)?;
+        self.object.write(&tx, start, data)?;
+        self.note(&tx, seq);
+        Ok(())
+    }
+
+    /// Makes a hole.
+    fn free(&self, seq: u64, offset: u64, length: u64) -> Result<(), ZplError> {
+        let length = length.min(self.size.saturating_sub(offset));
+        let edges = 2 * u64::from(self.object.data_block_size()?);
+        let demand = SpaceDemand::Frees(DNODE_BYTES + edges);
+        let tx = self.admission.begin(&[&self.object], demand, |_| 0)?;
+        self.object.free(&tx, offset, Extent::Bytes(length))?;
+        self.note(&tx, seq);
+        Ok(())
+    }
+
+    /// Notes that a record was done, in the same txg.
+    fn note(&self, tx: &dyn Transaction, seq: u64) {
+        let header = ZilHeader { replayed_seq: seq, ..self.header.clone() };
+        self.objset.set_log_header(tx, header);
+    }
+
+    fn place(&self) -> Place {
+        Place { objset: self.objset.id(), object: DATA }
+    }
+
+    fn invalid(&self, problem: &'static str) -> ZplError {
+        ZplError::Invalid { place: self.place(), problem }
+    }
+}

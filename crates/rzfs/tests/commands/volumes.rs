@@ -1,0 +1,39 @@
+//! Pools with volumes that OpenZFS has left with intent logs.
+
+use crate::workshop::Workshop;
+use rzfs_format::ObjsetId;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Heads with records that nobody has replayed.
+fn logs(shop: &Workshop) -> Vec<ObjsetId> {
+    let pool = rzfs::PoolOptions::new().device_paths([shop.image("A")]).force().open().unwrap();
+    pool.unreplayed_logs().unwrap()
+}
+
+#[test]
+fn an_import_replays_logs_of_volumes_and_a_key_that_of_an_encrypted_one() {
+    let shop = Workshop::new();
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/volume-logs.img.zst");
+    let mut unpack = Command::new("zstd");
+    unpack.args(["-dq", "--sparse"]).arg(sample).arg("-o").arg(shop.image("A"));
+    assert!(unpack.status().unwrap().success());
+    assert_eq!(logs(&shop).len(), 3);
+
+    shop.succeed("zpool import -f -d IMAGES -R ROOT vols tank");
+    shop.succeed("zpool export tank");
+    assert_eq!(logs(&shop).len(), 1, "the encrypted volume's is left");
+    shop.judge();
+
+    let phrase = shop.image("Phrase");
+    fs::write(&phrase, "correct horse battery\n").unwrap();
+    shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    shop.succeed(&format!("zfs load-key -n -L file://{phrase} tank/secret"));
+    shop.succeed(&format!("zfs load-key -L file://{phrase} tank/secret"));
+    // Nobody uses the volume any more when it is replayed.
+    shop.succeed("zfs unload-key tank/secret");
+    shop.succeed("zpool export tank");
+    assert_eq!(logs(&shop), []);
+    shop.judge();
+}
