@@ -120,18 +120,21 @@ impl WritablePool {
     }
 
     /// Replays the intent logs of volumes whose keys are loaded, as far as that is needed: a volume
-    /// is in use as soon as its pool is. One that is damaged is passed over, and told of.
-    ///
-    /// # Errors
-    /// [`FileSystemError`]: the pool's datasets cannot be read.
-    pub fn replay_volumes(&self) -> Result<(), FileSystemError> {
-        for dataset in self.view()?.datasets().root()?.descendants()? {
-            let replayed = self.replay_if_volume(&dataset);
-            if let Err(error) = replayed {
+    /// is in use as soon as its pool is. What is damaged is passed over with a warning.
+    pub fn replay_volumes(&self) {
+        let all = match self.datasets() {
+            Ok(all) => all,
+            Err(error) => return tracing::warn!(%error, "intent logs of volumes stay"),
+        };
+        for dataset in all {
+            if let Err(error) = self.replay_if_volume(&dataset) {
                 tracing::warn!(dataset = dataset.name(), %error, "the intent log stays");
             }
         }
-        Ok(())
+    }
+
+    fn datasets(&self) -> Result<Vec<Dataset>, FileSystemError> {
+        Ok(self.view()?.datasets().root()?.descendants()?)
     }
 
     fn replay_if_volume(&self, dataset: &Dataset) -> Result<(), FileSystemError> {

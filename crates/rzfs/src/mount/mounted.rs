@@ -156,7 +156,7 @@ impl MountedPool {
             console.complain(message);
         }
         if let Some(pool) = writable {
-            pool.replay_volumes().map_err(super::failed)?;
+            pool.replay_volumes();
         }
         let completeness = match failures.is_empty() {
             true => Completeness::Complete,

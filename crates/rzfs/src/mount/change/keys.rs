@@ -31,7 +31,7 @@ pub(super) fn load(
     match tried {
         Ok(()) => {
             if let (Purpose::Change, Ok(pool)) = (purpose, open.writable()) {
-                pool.replay_volumes().map_err(|error| refusal(LOAD, error))?;
+                pool.replay_volumes();
             }
             Ok(Vec::new())
         }
