@@ -21,7 +21,7 @@ const FILLED: usize = 8;
 
 /// Bytes that have to be available for a file system to get new files: more than the kernel needs for
 /// its turn.
-const ROOM: u64 = 24 << 20;
+const ROOM: u64 = 34 << 20;
 
 /// Shapes of which the kernel gets a copy too that was taken while rzfs had the pool.
 const COPIED: [&str; 7] =
