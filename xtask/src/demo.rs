@@ -1,8 +1,9 @@
 //! The main job on the sample pool: mount it, look at it, unmount it.
 
-use crate::process::{self, Failure, repository};
+use crate::process::{self, Failure};
 use crate::rzfs::Rzfs;
 use crate::setup;
+use rzfs_testkit::unpack_sample;
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -13,8 +14,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let rzfs = Rzfs::build()?;
     let work = tempfile::tempdir().map_err(Failure::file(Path::new("temporary directory")))?;
     let (image, mounted) = (work.path().join("garden.img"), work.path().join("mounted"));
-    let sample = repository().join("samples/garden.img.zst");
-    process::run(Command::new("zstd").arg("-qdf").arg(sample).arg("-o").arg(&image))?;
+    unpack_sample("garden", &image).map_err(Failure::file(&image))?;
     println!("$ rzfs mount -o ro --force garden.img mounted");
     let mount = rzfs.mount(&["--force".into(), image.into()], &mounted)?;
     show(&mounted)?;

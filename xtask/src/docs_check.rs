@@ -7,6 +7,7 @@
 
 use crate::process::{self, Failure, repository};
 use crate::rzfs::Rzfs;
+use rzfs_testkit::unpack_sample;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -74,8 +75,7 @@ fn check(rzfs: &Rzfs, document: &Path, blocks: &[Block]) -> Result<(), Failure> 
     let scratch = tempfile::tempdir().map_err(Failure::file(Path::new("temporary directory")))?;
     let programs = programs(rzfs, scratch.path())?;
     let image = scratch.path().join("garden.img");
-    let sample = repository().join("samples/garden.img.zst");
-    process::run(Command::new("zstd").arg("-qdf").arg(sample).arg("-o").arg(&image))?;
+    unpack_sample("garden", &image).map_err(Failure::file(&image))?;
     let mut result = Ok(());
     for block in blocks {
         let mut command = Command::new("sh");

@@ -33,6 +33,8 @@ mod known;
 mod mount;
 mod mount_points;
 mod session;
+mod wakefulness;
 mod xattr;
 
 pub use mount::{Access, InUse, Mount, MountError, MountOptions, Nested, Restrictions};
+pub use wakefulness::{LATENCY_DEVICE, Wakefulness};

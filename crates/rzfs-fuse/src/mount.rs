@@ -1,6 +1,7 @@
 //! Mounting and unmounting.
 
 use crate::session::Session;
+use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -54,11 +55,28 @@ pub struct MountOptions {
     /// Threads that answer requests. Requests that wait for space in memory or for blocks from
     /// disk keep theirs; those that wait for changes to be on disk do not.
     pub threads: usize,
+    /// Keeps processors awake while requests follow each other closely.
+    pub wakefulness: Option<Arc<Wakefulness>>,
     /// Directories below the root, by their relative paths, on which others are to be mounted.
     /// Where the file system lacks them the mount has them all the same.
     pub mount_points: Vec<PathBuf>,
     /// Dropped when the mount has ended, whoever ended it.
     pub while_mounted: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl MountOptions {
+    /// A mount for its owner with the usual restrictions, two threads, and nothing besides.
+    pub fn new(source: impl Into<String>) -> Self {
+        Self {
+            source: source.into(),
+            access: Access::default(),
+            restrictions: Restrictions::default(),
+            threads: 2,
+            wakefulness: None,
+            mount_points: Vec::new(),
+            while_mounted: None,
+        }
+    }
 }
 
 /// A file system in another.
@@ -161,10 +179,8 @@ impl Mount {
         }
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
-        let while_mounted = options.while_mounted.clone();
-        let session =
-            Session::new(file_system, control, nested, &options.mount_points, while_mounted)
-                .and_then(|session| fuser::spawn_mount(session, directory, &config));
+        let session = Session::new(file_system, control, nested, options)
+            .and_then(|session| fuser::spawn_mount(session, directory, &config));
         Ok(Self {
             session: session.map_err(|source| failure("mount", directory, source))?,
             directory: directory.to_owned(),

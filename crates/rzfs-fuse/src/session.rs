@@ -7,8 +7,9 @@ use crate::adapter::{Adapter, Answer, NONE};
 use crate::attributes::Entry;
 use crate::durability::Durability;
 use crate::grafts::Grafts;
-use crate::mount::Nested;
+use crate::mount::{MountOptions, Nested};
 use crate::mount_points::MountPoints;
+use crate::wakefulness::Wakefulness;
 use fuser::{
     Errno, FileAttr, INodeNo, InitFlags, KernelConfig, ReplyDirectory, ReplyDirectoryPlus,
 };
@@ -63,12 +64,12 @@ pub(crate) struct Session {
     kernel: InitFlags,
     /// Requests that wait for the disk; of a mount in which something can change.
     durability: Option<Durability>,
+    wakefulness: Option<Arc<Wakefulness>>,
     _while_mounted: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Session {
-    /// A file system with others in it, and with directories at `mount_points` for other mounts.
-    /// `while_mounted` is dropped when the mount has ended.
+    /// A file system with others in it, and with directories for other mounts.
     ///
     /// # Errors
     /// A directory on the way to a mount point cannot be read, or the system has no thread.
@@ -76,8 +77,7 @@ impl Session {
         head: Files,
         control: Option<ControlTree>,
         mut nested: Vec<Nested>,
-        mount_points: &[PathBuf],
-        while_mounted: Option<Arc<dyn Any + Send + Sync>>,
+        options: &MountOptions,
     ) -> io::Result<Self> {
         nested.sort_by_key(|one| one.path.components().count());
         let places: Vec<PathBuf> = nested.iter().map(|one| one.path.clone()).collect();
@@ -88,7 +88,8 @@ impl Session {
             let inner = within.iter().filter(move |(index, _)| *index == file_system);
             inner.map(|(_, path)| *path)
         };
-        let paths: Vec<&Path> = of(0).chain(mount_points.iter().map(PathBuf::as_path)).collect();
+        let paths: Vec<&Path> =
+            of(0).chain(options.mount_points.iter().map(PathBuf::as_path)).collect();
         let directories = MountPoints::missing(&head, &paths)?;
         let mut file_systems = vec![Adapter::new(head, control, directories)];
         for (index, one) in nested.into_iter().enumerate() {
@@ -110,12 +111,22 @@ impl Session {
         let kernel = InitFlags::empty();
         let is_live = file_systems.iter().any(|one| one.head().live().is_some());
         let durability = if is_live { Some(Durability::start()?) } else { None };
-        Ok(Self { file_systems, grafts, kernel, durability, _while_mounted: while_mounted })
+        Ok(Self {
+            file_systems,
+            grafts,
+            kernel,
+            durability,
+            wakefulness: options.wakefulness.clone(),
+            _while_mounted: options.while_mounted.clone(),
+        })
     }
 
     /// The file system that a number of the mount belongs to, with its position, and the number
-    /// there.
+    /// there. Every request begins with it.
     fn inner(&self, outer: INodeNo) -> Answer<(usize, &Adapter, INodeNo)> {
+        if let Some(wakefulness) = &self.wakefulness {
+            wakefulness.note_request();
+        }
         let (index, inner) = self.grafts.inner(outer).ok_or(Errno::ESTALE)?;
         Ok((index, self.file_systems.get(index).ok_or(Errno::ESTALE)?, inner))
     }

@@ -47,14 +47,7 @@ fn mount_all(pool: &Pool, datasets: &[Dataset], root: &Path) -> Vec<Mount> {
         let (reader, caches) = (Some(Arc::clone(&read_ahead)), caches.clone());
         let snapshots = DatasetSnapshots::new(dataset.clone(), pool.version(), reader, caches);
         let control = ControlTree::new(Arc::clone(&file_system), Box::new(snapshots));
-        let options = MountOptions {
-            source: dataset.name().to_owned(),
-            access: rzfs_fuse::Access::Owner,
-            restrictions: rzfs_fuse::Restrictions::default(),
-            threads: 2,
-            mount_points: Vec::new(),
-            while_mounted: None,
-        };
+        let options = MountOptions::new(dataset.name());
         let directory = directory_of(root, dataset.name());
         mounts.push(Mount::new(file_system, Some(control), &directory, &options).unwrap());
     }

@@ -16,12 +16,8 @@ fn mount(dataset: &Dataset, pool: &Pool, directory: &Path, mount_points: &[&str]
     let options = FileSystemOptions::of_dataset(dataset, pool.version()).unwrap();
     let file_system = FileSystem::open(dataset.open_objset().unwrap(), options).unwrap();
     let options = MountOptions {
-        source: dataset.name().to_owned(),
-        access: rzfs_fuse::Access::Owner,
-        restrictions: rzfs_fuse::Restrictions::default(),
-        threads: 2,
         mount_points: mount_points.iter().map(Into::into).collect(),
-        while_mounted: None,
+        ..MountOptions::new(dataset.name())
     };
     Mount::new(Arc::new(file_system), None, directory, &options).unwrap()
 }

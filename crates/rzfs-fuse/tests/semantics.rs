@@ -5,7 +5,7 @@ use rzfs_dsl::Pool;
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, ImportOptions};
 use rzfs_format::ObjsetId;
 use rzfs_format::znode::Timestamp;
-use rzfs_fuse::{Access, Mount, MountOptions};
+use rzfs_fuse::{Mount, MountOptions};
 use rzfs_testkit::ReferencePool;
 use rzfs_zpl::{
     ControlTree, DatasetSnapshots, DirCookie, FileCaches, FileSystem, Found, SnapshotEntry,
@@ -82,14 +82,7 @@ fn mount(image: &Path, dataset: &str) -> Mounted {
     let dataset = pool.datasets().open(dataset).unwrap();
     let file_system = Arc::new(FileSystem::of_dataset(&dataset, pool.version()).unwrap());
     let searches = Arc::new(AtomicUsize::new(0));
-    let options = MountOptions {
-        source: dataset.name().to_owned(),
-        access: Access::Owner,
-        restrictions: rzfs_fuse::Restrictions::default(),
-        threads: 2,
-        mount_points: Vec::new(),
-        while_mounted: None,
-    };
+    let options = MountOptions::new(dataset.name());
     let snapshots = DatasetSnapshots::new(dataset, pool.version(), None, FileCaches::default());
     let counting = Counting { snapshots, searches: Arc::clone(&searches) };
     let control = ControlTree::new(Arc::clone(&file_system), Box::new(counting));

@@ -36,6 +36,6 @@ mod tree;
 
 pub use manifest::{Entry, EntryKind, FileSystemManifest, Manifest, parse_hex};
 pub use overlay::{Damage, OverlayDevice};
-pub use pool::{ReferencePool, unpacked_root};
+pub use pool::{ReferencePool, unpack_sample, unpacked_root};
 pub use transcript::Transcript;
 pub use tree::{Listing, MountedTree, Observed, Tree, differences, differences_but_times};

@@ -208,6 +208,15 @@ pub fn unpacked_root() -> PathBuf {
     build.join("golden")
 }
 
+/// Unpacks the sample pool `name` of the repository as `image`.
+///
+/// # Errors
+/// There is no such sample, or failure of `zstd`.
+pub fn unpack_sample(name: &str, image: &Path) -> io::Result<()> {
+    let packed = repository().join("samples").join(name).with_extension("img.zst");
+    run(Command::new("zstd").args(["-qdf", "--sparse"]).arg(packed).arg("-o").arg(image))
+}
+
 /// The repository's root.
 fn repository() -> PathBuf {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));

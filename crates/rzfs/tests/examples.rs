@@ -26,12 +26,9 @@ fn a_file_is_read_out_of_memory() {
 
 #[test]
 fn a_file_and_a_zap_are_read_from_an_image() {
-    let mut content = Vec::with_capacity(64 << 20);
-    let packed = std::fs::read(samples().join("garden.img.zst")).unwrap();
-    zstd_safe::decompress(&mut content, &packed).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("garden.img");
-    std::fs::write(&image, content).unwrap();
+    rzfs_testkit::unpack_sample("garden", &image).unwrap();
     let text = run("read_file", &[image.to_str().unwrap(), "garden/notes", "/today", "4"]);
     assert!(text.starts_with("garden\ngarden/disk\ngarden/notes\n"), "{text}");
     assert!(

@@ -31,10 +31,6 @@ const COPIED: [&str; 7] =
 const WAITED: &str = "waited";
 const WAITED_BY_KERNEL: &str = "waited-by-kernel";
 
-/// The golden pool with an intent log that was never replayed; its manifest is of what is there
-/// afterwards.
-const LOGGED: &str = "g24-zil";
-
 /// Longer than any turn: groups end when somebody says so.
 const NEVER: Duration = Duration::from_secs(86_400);
 
@@ -46,7 +42,8 @@ const PASSPHRASE: &[u8] = b"correct horse battery\n";
 enum Stage {
     /// The pool is to be made.
     New(Shape),
-    /// The pool has an intent log that rzfs replays before its first turn.
+    /// The pool has an intent log that rzfs replays before its first turn; its manifest is of what
+    /// is there afterwards.
     Logged,
     /// The pool is there.
     Playing,
@@ -119,8 +116,7 @@ impl Contest {
         directory: &Path,
         seed: u64,
     ) -> Result<Self, Failure> {
-        let stage = if pool.name() == LOGGED { Stage::Logged } else { Stage::Playing };
-        let this = Self::new(pool.name(), pool.pool_name(), directory, seed, stage)?;
+        let this = Self::new(pool.name(), pool.pool_name(), directory, seed, Stage::Playing)?;
         for image in pool.images().map_err(Failure::file(pool.dir()))? {
             copy_image(&image, this.files.dir())?;
         }
@@ -132,7 +128,11 @@ impl Contest {
         }
         let manifest = pool.manifest().map_err(Failure::file(pool.dir()))?;
         let seen = manifest.datasets().map(|(name, files)| (name.to_owned(), files.clone()));
-        Ok(Self { seen: seen.collect(), ..this })
+        let logs = this.files.read(&this.settings()).map(|pool| pool.unreplayed_logs());
+        // A pool that cannot be read says so in its first turn.
+        let has_logs = matches!(logs, Ok(Ok(logs)) if !logs.is_empty());
+        let stage = if has_logs { Stage::Logged } else { Stage::Playing };
+        Ok(Self { stage, seen: seen.collect(), ..this })
     }
 
     /// The directory with the keys of encrypted file systems, which the kernel gets, too.

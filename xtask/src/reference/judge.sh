@@ -63,6 +63,10 @@ change_files() { # change_files DIR ROUND: changes what rzfs wrote, and adds fil
   cd /
 }
 
+has_room() { # has_room POOL FILESYSTEM: whether changing it will not fill a small pool to the last byte
+  zpool sync "$1"; [ "$(zfs get -Hp -o value available "$2")" -ge 16777216 ]
+}
+
 change() { # change POOL ROUND: files, a new file system, snapshots, and changes after them
   local fs n=0
   if [ "$2" = 1 ]; then
@@ -71,7 +75,7 @@ change() { # change POOL ROUND: files, a new file system, snapshots, and changes
     zfs create -o dnodesize=auto -o xattr=sa -o compression=zstd -o recordsize=1M "$1/k1/large" 2>/dev/null
   fi
   for fs in $(zfs list -H -o name -t filesystem -r "$1" | head -8); do
-    [ -d "/$fs" ] && change_files "/$fs" "$2"
+    [ -d "/$fs" ] && has_room "$1" "$fs" && change_files "/$fs" "$2"
   done
   zfs snapshot -r "$1@k$2"
   for fs in $(zfs list -H -o name -t filesystem -r "$1" | head -8); do

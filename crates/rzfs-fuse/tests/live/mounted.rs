@@ -31,16 +31,13 @@ fn options() -> LiveOptions {
 
 fn serve(file_system: &Arc<LiveFileSystem>, directory: &Path) -> Mount {
     let options = MountOptions {
-        source: "made".to_owned(),
         access: Access::Everyone,
         restrictions: Restrictions {
             no_devices: false,
             no_set_id: false,
             ..Restrictions::default()
         },
-        threads: 2,
-        mount_points: Vec::new(),
-        while_mounted: None,
+        ..MountOptions::new("made")
     };
     Mount::new(Arc::clone(file_system), None, directory, &options).unwrap()
 }

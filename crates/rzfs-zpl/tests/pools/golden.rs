@@ -43,15 +43,7 @@ impl Copy {
     /// A copy of a sample of the repository.
     pub(crate) fn sample(name: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
-        let unpacked = Command::new("zstd")
-            .args(["-dq", "--sparse"])
-            .arg(sample.join(name).with_extension("img.zst"))
-            .arg("-o")
-            .arg(dir.path().join(name))
-            .status()
-            .unwrap();
-        assert!(unpacked.success(), "{name}");
+        rzfs_testkit::unpack_sample(name, &dir.path().join(name)).unwrap();
         Self::in_directory(dir)
     }
 

@@ -6,7 +6,7 @@ use super::snapshots::LiveSnapshots;
 use super::table::DatasetMount;
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
-use rzfs_fuse::{Access as Users, Mount, Nested, Restrictions};
+use rzfs_fuse::{Access as Users, LATENCY_DEVICE, Mount, Nested, Restrictions, Wakefulness};
 use rzfs_zpl::{
     ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, Files, ReadAhead,
     SnapshotSource, ZplError,
@@ -15,6 +15,10 @@ use std::any::Any;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+
+/// The environment variable with the device that keeps processors awake while many requests come, in
+/// place of [`LATENCY_DEVICE`]; an empty one lets them sleep.
+const LATENCY_VARIABLE: &str = "RZFS_LATENCY_DEVICE";
 
 /// A file system and where it goes.
 pub(super) type Planned = (Dataset, PlannedMount);
@@ -48,6 +52,7 @@ pub(super) struct Mounter {
     read_ahead: Arc<ReadAhead>,
     caches: FileCaches,
     threads: usize,
+    wakefulness: Option<Arc<Wakefulness>>,
     options: MountOptions,
     placement: Placement,
     nesting: Nesting,
@@ -70,6 +75,7 @@ impl Mounter {
             read_ahead: ReadAhead::start(threads).map_err(Box::new)?,
             caches: FileCaches::default(),
             threads,
+            wakefulness: wakefulness(),
             options: options.clone(),
             placement: placement.clone(),
             nesting: Nesting::possible(options),
@@ -118,12 +124,12 @@ impl Mounter {
         let restrictions = self.restrictions(dataset).map_err(|error| cannot(&error))?;
         let is_changed = file_system.live().is_some() && !restrictions.read_only;
         let mut options = rzfs_fuse::MountOptions {
-            source: name.to_owned(),
             access: if self.options.allow_other { Users::Everyone } else { Users::Owner },
             restrictions,
             threads: self.threads,
-            mount_points: Vec::new(),
+            wakefulness: self.wakefulness.clone(),
             while_mounted: self.while_mounted.upgrade(),
+            ..rzfs_fuse::MountOptions::new(name)
         };
         let (mut grafted, mut reports) = (Vec::new(), Vec::new());
         match self.nesting {
@@ -228,4 +234,16 @@ fn place(directory: &Path) -> std::io::Result<(PathBuf, bool)> {
         std::fs::create_dir_all(directory)?;
     }
     Ok((directory.canonicalize()?, is_missing))
+}
+
+/// What keeps processors awake while many requests come, if this user may do that.
+fn wakefulness() -> Option<Arc<Wakefulness>> {
+    let device = std::env::var_os(LATENCY_VARIABLE).unwrap_or_else(|| LATENCY_DEVICE.into());
+    if device.is_empty() {
+        return None;
+    }
+    let started = Wakefulness::start(Path::new(&device));
+    let tell =
+        |error: &_| tracing::debug!(%error, ?device, "processors may sleep between requests");
+    started.inspect_err(tell).ok().map(Arc::new)
 }

@@ -1,6 +1,7 @@
 //! What goes wrong, in which words, with which exit status.
 
-use crate::harness::{Rzfs, reference, sample};
+use crate::harness::{Rzfs, reference};
+use rzfs_testkit::unpack_sample;
 
 fn lines(text: &str) -> Vec<&str> {
     text.lines().collect()
@@ -57,7 +58,7 @@ fn pools_of_other_systems_need_force() {
 fn keys_that_do_not_fit_are_errors() {
     let rzfs = Rzfs::new();
     let (image, key, directory) = (rzfs.path("garden.img"), rzfs.path("key"), rzfs.path("m"));
-    sample(&image);
+    unpack_sample("garden", &image).unwrap();
     std::fs::write(&key, "let me in please").unwrap();
     let mount = |key: &str| {
         rzfs.run([

@@ -107,13 +107,6 @@ pub(crate) fn reference(name: &str) -> (ReferencePool, Vec<PathBuf>) {
     (pool, images)
 }
 
-/// The sample pool of the documentation, unpacked at `path`.
-pub(crate) fn sample(path: &Path) {
-    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/garden.img.zst");
-    let mut zstd = Command::new("zstd");
-    assert!(zstd.arg("-qdf").arg(packed).arg("-o").arg(path).status().unwrap().success());
-}
-
 /// Whether something is mounted at a directory.
 pub(crate) fn is_mounted(directory: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mounts").unwrap();

@@ -1,9 +1,10 @@
 //! Mounts in the background, and how they end.
 
-use crate::harness::{Outcome, Rzfs, is_mounted, outcome, reference, sample, wait_until};
+use crate::harness::{Outcome, Rzfs, is_mounted, outcome, reference, wait_until};
 use rustix::process::{Pid, Signal, getuid, kill_process};
-use rzfs_testkit::{MountedTree, differences};
-use std::ffi::OsString;
+use rzfs_testkit::{MountedTree, differences, unpack_sample};
+use std::cell::Cell;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -145,7 +146,7 @@ fn a_snapshot_can_be_all_there_is() {
 fn encrypted_file_systems_need_their_keys() {
     let rzfs = Rzfs::new();
     let (image, key, directory) = (rzfs.path("garden.img"), rzfs.path("key"), rzfs.path("mnt"));
-    sample(&image);
+    unpack_sample("garden", &image).unwrap();
     fs::write(&key, "open sesame\n").unwrap();
     let secret = directory.join("secret");
     let warnings = rzfs.mount([&image, &directory]);
@@ -176,6 +177,40 @@ fn the_foreground_lasts_until_the_end() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+#[test]
+fn processors_stay_awake_for_many_requests_only() {
+    let rzfs = Rzfs::new();
+    let (image, device, directory) = (rzfs.path("garden.img"), rzfs.path("dev"), rzfs.path("mnt"));
+    unpack_sample("garden", &image).unwrap();
+    fs::write(&device, "").unwrap();
+    let mount = |device: &OsStr| {
+        let mut command = rzfs.command();
+        command.env("RZFS_LATENCY_DEVICE", device).args(["mount", "-o", "ro"]);
+        let mounted = outcome(command.args([&image, &directory]));
+        assert_eq!(mounted.status, 0, "{mounted:?}");
+        format!("/proc/{}", rzfs.daemon("garden"))
+    };
+    let process = mount(device.as_os_str());
+    let is_awake = || {
+        let mut files = fs::read_dir(format!("{process}/fd")).unwrap().flatten();
+        files.any(|file| fs::read_link(file.path()).is_ok_and(|open| open == device))
+    };
+    let first = Cell::new(0);
+    wait_until("awake", || {
+        // The kernel asks for names that it does not know.
+        let names = first.replace(first.get() + 100)..first.get();
+        names.for_each(|name| assert!(!directory.join(name.to_string()).exists()));
+        is_awake()
+    });
+    wait_until("asleep", || !is_awake());
+    rzfs.succeed(["umount", "garden"]);
+
+    let process = mount(OsStr::new(""));
+    let threads = fs::read_dir(format!("{process}/task")).unwrap().flatten();
+    let names = threads.map(|thread| fs::read_to_string(thread.path().join("comm")).unwrap());
+    assert!(!names.into_iter().any(|name| name == "rzfs-awake\n"));
+}
+
 /// Runs the binary without the rights of root: as `nobody` if the tests have them.
 fn unprivileged(rzfs: &Rzfs, binary: &Path) -> Command {
     if !getuid().is_root() {
@@ -194,7 +229,7 @@ fn images_need_no_rights_of_root() {
     fs::create_dir(&home).unwrap();
     // Where others may not go the binary cannot be run.
     fs::copy(env!("CARGO_BIN_EXE_rzfs"), &binary).unwrap();
-    sample(&image);
+    unpack_sample("garden", &image).unwrap();
     fs::create_dir(&directory).unwrap();
     fs::create_dir(rzfs.path("run")).unwrap();
     fs::set_permissions(home.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();

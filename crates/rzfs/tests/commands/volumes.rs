@@ -3,8 +3,6 @@
 use crate::workshop::Workshop;
 use rzfs_format::ObjsetId;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 /// Heads with records that nobody has replayed.
 fn logs(shop: &Workshop) -> Vec<ObjsetId> {
@@ -15,10 +13,7 @@ fn logs(shop: &Workshop) -> Vec<ObjsetId> {
 #[test]
 fn an_import_replays_logs_of_volumes_and_a_key_that_of_an_encrypted_one() {
     let shop = Workshop::new();
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/volume-logs.img.zst");
-    let mut unpack = Command::new("zstd");
-    unpack.args(["-dq", "--sparse"]).arg(sample).arg("-o").arg(shop.image("A"));
-    assert!(unpack.status().unwrap().success());
+    rzfs_testkit::unpack_sample("volume-logs", shop.image("A").as_ref()).unwrap();
     assert_eq!(logs(&shop).len(), 3);
 
     shop.succeed("zpool import -f -d IMAGES -R ROOT vols tank");

@@ -37,12 +37,9 @@ pub(crate) fn golden(name: &str) -> (ReferencePool, Images) {
 
 /// The sample pool `garden`, in a file of its own that may be damaged.
 pub(crate) fn garden() -> Images {
-    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/garden.img.zst");
-    let mut content = Vec::with_capacity(64 << 20);
-    zstd_safe::decompress(&mut content, &std::fs::read(packed).unwrap()).unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let image = scratch.path().join("garden.img");
-    std::fs::write(&image, content).unwrap();
+    rzfs_testkit::unpack_sample("garden", &image).unwrap();
     Images { paths: vec![image], keys: Vec::new(), _scratch: Some(scratch) }
 }
 
