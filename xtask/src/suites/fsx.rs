@@ -5,8 +5,12 @@ use crate::process::{Failure, run};
 use std::fs;
 use std::process::Command;
 
-/// Every operation there is.
+/// Every operation there is. None is empty: Linux refuses an empty `posix_fallocate` of any file
+/// system, which fsx takes for one that cannot do it.
 const CONFIGURATION: &str = "
+[opsize]
+min = 1
+
 [weights]
 close_open = 1.0
 invalidate = 1.0
