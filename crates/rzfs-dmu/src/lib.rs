@@ -32,5 +32,8 @@ pub use damage::{Damage, DamagedBlock};
 pub use error::{BlockError, DmuError};
 pub use object::{Object, ObjectRead};
 pub use objset::{DnodeEntry, Objset};
-pub use pipeline::{Batch, BlockInjector, BlockPipeline, BlockRequest, PipelineOptions};
+pub use pipeline::{
+    Batch, BlockInjector, BlockPipeline, BlockRequest, DeviceWaiter, Patience, PatienceGuard,
+    PipelineOptions,
+};
 pub use traverse::{PostOrderTraversal, PostOrderVisitor, Traversal, Visitor};

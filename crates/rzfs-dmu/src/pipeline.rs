@@ -15,9 +15,11 @@
 
 mod batch;
 mod decode;
+mod patience;
 mod workers;
 
 pub use batch::Batch;
+pub use patience::{DeviceWaiter, Patience, PatienceGuard};
 
 use crate::gang::GangReader;
 use crate::in_flight::InFlight;
@@ -97,6 +99,7 @@ pub struct BlockPipeline {
     prefetching: Arc<PrefetchActivity>,
     in_flight: Arc<InFlight>,
     damage: Damage,
+    waiter: patience::Waiter,
 }
 
 impl fmt::Debug for BlockPipeline {
@@ -119,6 +122,7 @@ impl BlockPipeline {
             prefetching: PrefetchActivity::new(prefetch_tunables(options.arc_max), options.arc_max),
             in_flight: Arc::default(),
             damage: Damage::default(),
+            waiter: patience::Waiter::default(),
         })
     }
 
@@ -220,6 +224,19 @@ impl BlockPipeline {
         &self,
         pointers: &[&BlockPointer],
     ) -> Vec<Result<Bytes, BlockError>> {
+        let mut results = self.try_to_read(pointers);
+        while results.iter().filter_map(|it| it.as_ref().err()).any(|it| self.wait_for_devices(it))
+        {
+            let all = pointers.iter().copied().zip(&mut results);
+            let (missing, slots): (Vec<_>, Vec<_>) = all.filter(|(_, slot)| slot.is_err()).unzip();
+            for (slot, result) in slots.into_iter().zip(self.try_to_read(&missing)) {
+                *slot = result;
+            }
+        }
+        results
+    }
+
+    fn try_to_read(&self, pointers: &[&BlockPointer]) -> Vec<Result<Bytes, BlockError>> {
         let mut results: Vec<Result<Bytes, BlockError>> =
             pointers.iter().map(|_| Err(BlockError::NoCopy)).collect();
         let mut copies: Vec<Vec<Dva>> = pointers.iter().map(|bp| self.copies(bp)).collect();

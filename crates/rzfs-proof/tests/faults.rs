@@ -161,6 +161,86 @@ fn a_pool_goes_on_when_its_device_is_mended() {
     }
 }
 
+/// Files that are there before a pool is imported, and come later.
+const OLD: usize = 20;
+const LATER: usize = 8;
+
+/// A pool that was just imported, whose only device fails after so many reads while files are
+/// removed whose indirect blocks nobody has in memory; and how many files were removed.
+fn remove_unread(spared: u64) -> (Rig, OpenPool, usize) {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create();
+    let name = open.root().unwrap().0.to_owned();
+    let files = Files(open.root().unwrap().1);
+    (0..OLD).for_each(|number| files.put(&format!("old-{number}"), &vec![7; 600_000]).unwrap());
+    // An import reads what is new.
+    for number in 0..LATER {
+        files.put(&format!("later-{number}"), b"x").unwrap();
+        open.pool.sync().unwrap();
+    }
+    open.export().unwrap();
+    let open = OpenPool::open(&rig.sources(), &name, &rig.settings).unwrap();
+    rig.devices.values().for_each(|device| {
+        device.inject(Fault::new(FaultKind::FailRead(EIO)).after(spared));
+    });
+    let (open, removed) = in_time("a removal", move || {
+        let files = Files(open.root().unwrap().1);
+        let removed = (0..OLD).filter(|number| files.unlink(&format!("old-{number}")).is_ok());
+        let removed = removed.count();
+        (open, removed)
+    });
+    (rig, open, removed)
+}
+
+/// Whether a pool waits whose device fails after so many reads; it goes on when that is mended.
+fn waits_for_reads(spared: u64) -> bool {
+    let (rig, open, removed) = remove_unread(spared);
+    let (open, synced) = in_time("sync", move || {
+        let synced = open.pool.sync();
+        (open, synced)
+    });
+    let open = match synced {
+        Ok(()) => open,
+        Err(_) => in_time("a suspended pool", move || {
+            assert!(open.pool.is_suspended(), "{:?}", open.pool.failure());
+            assert!(open.pool.clear(None).is_err(), "nothing was mended");
+            assert!(open.pool.is_suspended());
+            // Others can still look at it, as far as it can be read.
+            let _ = open.pool.view().map(|pool| pool.datasets().root().map(drop));
+            open
+        }),
+    };
+    rig.devices.values().for_each(|device| device.heal_all());
+    let open = in_time("a pool that was mended", move || {
+        open.pool.clear(None).unwrap();
+        write(&open, "after");
+        open.pool.sync().unwrap();
+        open
+    });
+    let expected = record(&**open.root().unwrap().1).unwrap();
+    assert_eq!(expected.entries.len(), OLD - removed + LATER + 1);
+    in_time("export", move || open.export()).unwrap();
+    rig.check(&expected);
+    synced.is_err()
+}
+
+#[test]
+fn a_pool_goes_on_when_a_device_can_be_read_again() {
+    let waited = (0..24).filter(|spared| waits_for_reads(*spared)).count();
+    assert!(waited > 4, "{waited}");
+}
+
+#[test]
+fn a_pool_that_cannot_be_read_can_be_given_up() {
+    let (_rig, open, removed) = remove_unread(8);
+    assert_eq!(removed, OLD);
+    let exported = in_time("sync and export", move || {
+        assert!(open.pool.sync().is_err());
+        open.export()
+    });
+    assert!(exported.unwrap_err().to_string().contains("suspended"));
+}
+
 /// An environment that notes why the machine was to be stopped.
 #[derive(Debug)]
 struct Stopped {

@@ -23,6 +23,10 @@ const FILLED: usize = 8;
 /// its turn.
 const ROOM: u64 = 34 << 20;
 
+/// Bytes that have to be available for files to be changed, which snapshots have as they were: with
+/// none left the kernel has no place for a mount point.
+const ROOM_FOR_CHANGES: u64 = 10 << 20;
+
 /// Shapes of which the kernel gets a copy too that was taken while rzfs had the pool.
 const COPIED: [&str; 7] =
     ["single9", "two-sided", "rz2", "classes", "nologs", "sharing", "encrypted-rz1"];
@@ -248,8 +252,11 @@ impl Contest {
             }
         };
         for (number, (name, fs)) in pool.file_systems.iter().enumerate() {
-            change(fs, seed)?;
-            if number < FILLED && has_room(&pool, name) {
+            let available = available(&pool, name);
+            if available >= ROOM_FOR_CHANGES {
+                change(fs, seed)?;
+            }
+            if number < FILLED && available >= ROOM {
                 fill(fs, &format!("rzfs-{round}"), seed)?;
                 let mut random = Random::of_place(seed, &[number as u64]);
                 self.habit.follow(fs, round.into(), &mut random)?;
@@ -482,12 +489,12 @@ impl Contest {
     }
 }
 
-/// Whether a file system may get new files.
-fn has_room(pool: &OpenPool, name: &str) -> bool {
+/// Bytes that a file system may take.
+fn available(pool: &OpenPool, name: &str) -> u64 {
     // What is available is known after a sync; its error comes again with the next change.
     let _ = pool.pool.sync();
     let fs = pool.file_systems.get(name);
-    fs.is_some_and(|fs| fs.options().space.usage().available >= ROOM)
+    fs.map_or(0, |fs| fs.options().space.usage().available)
 }
 
 /// What `zfs get -Hp -o property,value` says of the limits of [`Habit::Limits`].

@@ -5,7 +5,7 @@ use super::encode::{self, Effort, EncodeError, EncodeOptions, Encoded, Stored};
 use super::policy::BlockPolicy;
 use super::sealing::{Seal, Sealing};
 use super::stream::{DeviceWrite, WriteStream};
-use crate::{Block, BlockError, BlockPipeline};
+use crate::{Block, BlockError, BlockPipeline, Patience};
 use bytes::Bytes;
 use rzfs_codec::crypto::CryptoError;
 use rzfs_format::block_pointer::StoredBlock;
@@ -238,9 +238,14 @@ impl BlockWriter {
             }
             done
         };
+        let patience = Patience::of_this_thread();
+        let help = || {
+            let _patience = patience.enter();
+            work()
+        };
         let mut changes = vec![Ok(Change::Unchanged); requests.len()];
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(help)).collect();
             let mut done = work();
             for other in others {
                 done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

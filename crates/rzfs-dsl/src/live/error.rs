@@ -4,8 +4,8 @@ use super::administration::EncryptionProblem;
 use super::create::ContentsError;
 use crate::PoolError;
 use rzfs_codec::crypto::CryptoError;
-use rzfs_dmu::DmuError;
 use rzfs_dmu::sync::SyncError;
+use rzfs_dmu::{BlockError, DmuError};
 use rzfs_format::{FormatError, ObjectId, Txg};
 use rzfs_metaslab::MetaslabError;
 use rzfs_vdev::{CommitError, VdevError};
@@ -29,6 +29,9 @@ pub enum LiveError {
     /// Blocks cannot be made.
     #[error(transparent)]
     Sync(Box<SyncError>),
+    /// Blocks cannot be read from the devices.
+    #[error(transparent)]
+    Read(Box<BlockError>),
     /// Blocks cannot be written to the devices.
     #[error(transparent)]
     Write(Box<VdevError>),
@@ -79,7 +82,10 @@ macro_rules! boxed {
     };
 }
 
-boxed! { PoolError: Pool, SyncError: Sync, VdevError: Write, CommitError: Commit, MetaslabError: Space }
+boxed! {
+    PoolError: Pool, SyncError: Sync, BlockError: Read, VdevError: Write, CommitError: Commit,
+    MetaslabError: Space
+}
 
 impl From<DmuError> for LiveError {
     fn from(error: DmuError) -> Self {

@@ -22,15 +22,15 @@ use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use parking_lot::{Mutex, RwLock};
 use rzfs_dmu::txg::{QuiescedTxg, Stopped, TxgEngine, Work};
 use rzfs_dmu::write::{BlockWriter, DeviceWriter, ObjsetPolicy};
-use rzfs_dmu::{BlockPipeline, Objset};
+use rzfs_dmu::{BlockPipeline, DeviceWaiter, Objset, Patience};
 use rzfs_format::indirect::RemovalState;
 use rzfs_format::uberblock::{RaidzReflow, Uberblock};
 use rzfs_format::{FormatError, ObjectId, Txg};
 use rzfs_metaslab::allocator::{Allocator, SyncPass, TxgHold};
 use rzfs_vdev::VdevTree;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -178,6 +178,8 @@ impl Inner {
     /// Syncs groups until the engine is stopped.
     fn sync_forever(&self) {
         let _guard = FailOnPanic(&self.engine);
+        // A txg cannot be given up.
+        let _patience = Patience::Endless.enter();
         loop {
             match self.engine.wait_for_work(Instant::now() + LONGEST_SLEEP) {
                 Work::Sync => {}
@@ -216,6 +218,8 @@ pub struct LivePool {
 impl LivePool {
     /// Starts the threads: one that syncs, and one that shows other hosts that the pool is in use.
     pub(super) fn start(inner: Arc<Inner>) -> Self {
+        let pipeline = inner.mos.objset().pipeline();
+        pipeline.set_device_waiter(Arc::downgrade(&inner) as Weak<dyn DeviceWaiter>);
         let spawn = |work: fn(&Inner)| {
             let shared = Arc::clone(&inner);
             std::thread::spawn(move || work(&shared))

@@ -1,8 +1,9 @@
-//! Waiting for devices that fail: a pool that cannot write is suspended until somebody has mended
-//! it, and then goes on where it was (property `failmode`, `zpool clear`).
+//! Waiting for devices that fail: a pool that cannot write, or read what it is about to change, is
+//! suspended until somebody has mended it, and then goes on where it was (property `failmode`,
+//! `zpool clear`).
 //!
 //! ```text
-//! running ── write of a txg fails, also when tried again ──> suspended ── clear ──> tried again
+//! running ── I/O of a txg fails, also when tried again ──> suspended ── clear ──> tried again
 //!                                                               └── pool is let go of ──> given up
 //! ```
 
@@ -13,6 +14,7 @@ use crate::pool::FailMode;
 use parking_lot::{Condvar, Mutex};
 use rzfs_blockdev::BlockDevice;
 use rzfs_dmu::txg::WhileSuspended;
+use rzfs_dmu::{BlockError, DeviceWaiter};
 use rzfs_format::Guid;
 use rzfs_vdev::LeafDevices;
 use std::collections::HashMap;
@@ -49,6 +51,12 @@ impl Suspension {
     pub(super) fn give_up(&self) {
         *self.state.lock() = State::GivenUp;
         self.changed.notify_all();
+    }
+}
+
+impl DeviceWaiter for Inner {
+    fn wait(&self, error: &BlockError) -> bool {
+        self.suspend(error.clone().into()).is_ok()
     }
 }
 
@@ -129,6 +137,7 @@ impl LivePool {
         if !self.vdevs().clear(vdev, devices) {
             return Err(ChangeError::NoSuchDevice);
         }
+        self.inner().allocator.retry_maps();
         if self.inner().resume() || self.failure().is_some() {
             self.sync().map_err(|_| ChangeError::Suspended { reason: self.failure() })?;
         }

@@ -4,12 +4,28 @@
 //! Reading happens without a lock. Meanwhile the metaslab is not flushed, and a txg that ends
 //! waits; its changes may be logged.
 
+use super::Allocator;
 use super::context::Context;
 use super::metaslab::{FreeTree, LiveMetaslab, State};
 use crate::free_space::FreeSpace;
 use crate::{MetaslabError, RangeTree};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
+
+impl Allocator {
+    /// Tries maps again that could not be loaded, when somebody wants their space: the devices may
+    /// answer again.
+    pub fn retry_maps(&self) {
+        let topology = self.topology();
+        for metaslab in topology.vdevs.values().flat_map(|live| &live.metaslabs) {
+            let mut state = metaslab.state.lock();
+            if matches!(state.free, FreeTree::Unusable) {
+                state.free = FreeTree::Unloaded;
+                metaslab.reweigh(&mut state, &self.context.features());
+            }
+        }
+    }
+}
 
 impl LiveMetaslab {
     /// Loads the metaslab if it is not; whether it is then. The lock is given up meanwhile.

@@ -175,6 +175,21 @@ fn metaslabs_join_when_the_feature_is_enabled() {
 }
 
 #[test]
+fn maps_that_could_not_be_loaded_are_tried_again_when_somebody_says_so() {
+    let features = SpaceFeatures { logs: LogFeature::Disabled, ..SpaceFeatures::NEW_POOL };
+    let mut world = World::create(&[vdev(0, 1, 22, 12)], SpaceTunables::default(), features);
+    world.allocate(0x2000, 1).unwrap();
+    world.sync(&[]);
+    let reopened = world.open(world.store.snapshot(), world.txg);
+    let maps = std::mem::take(&mut *reopened.store.lock());
+    assert!(reopened.allocate(0x2000, 1).is_err());
+    *reopened.store.lock() = maps;
+    assert!(reopened.allocate(0x2000, 1).is_err());
+    reopened.allocator.retry_maps();
+    assert!(reopened.allocate(0x2000, 1).is_ok());
+}
+
+#[test]
 fn maps_do_not_grow_without_bound() {
     let features = SpaceFeatures { logs: LogFeature::Disabled, ..SpaceFeatures::NEW_POOL };
     let mut world = World::create(

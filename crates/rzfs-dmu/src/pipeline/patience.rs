@@ -1,0 +1,87 @@
+//! Threads that may not fail because devices do: they wait until somebody has mended these.
+//!
+//! What a txg changes it has to read first, and a txg that is half made can neither be written nor
+//! be taken back. So where others get an error, the thread that syncs, and those that help it, wait
+//! and try again.
+
+use super::BlockPipeline;
+use crate::BlockError;
+use parking_lot::RwLock;
+use rzfs_vdev::VdevError;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Weak;
+
+/// Waits for the devices of a pool.
+pub trait DeviceWaiter: Send + Sync {
+    /// Waits until devices that failed are to be asked again; `false`: they never are.
+    fn wait(&self, error: &BlockError) -> bool;
+}
+
+/// What a thread does when devices fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Patience {
+    /// It gets an error.
+    #[default]
+    None,
+    /// It waits for them.
+    Endless,
+}
+
+thread_local! {
+    static PATIENCE: Cell<Patience> = const { Cell::new(Patience::None) };
+}
+
+/// A thread has another patience while this exists.
+#[derive(Debug)]
+#[must_use = "it ends when this is dropped"]
+pub struct PatienceGuard {
+    before: Patience,
+    /// It is of the thread that made it.
+    _of_thread: PhantomData<*const ()>,
+}
+
+impl Patience {
+    /// That of this thread, for threads that help it.
+    #[must_use]
+    pub fn of_this_thread() -> Self {
+        PATIENCE.get()
+    }
+
+    /// Makes it that of this thread.
+    pub fn enter(self) -> PatienceGuard {
+        PatienceGuard { before: PATIENCE.replace(self), _of_thread: PhantomData }
+    }
+}
+
+impl Drop for PatienceGuard {
+    fn drop(&mut self) {
+        PATIENCE.set(self.before);
+    }
+}
+
+/// Who waits, when the pool is one that is written.
+#[derive(Default)]
+pub(super) struct Waiter(RwLock<Option<Weak<dyn DeviceWaiter>>>);
+
+impl BlockPipeline {
+    /// Says who waits for the devices; without, and when it is gone, patient threads get errors
+    /// like others.
+    pub fn set_device_waiter(&self, waiter: Weak<dyn DeviceWaiter>) {
+        *self.waiter.0.write() = Some(waiter);
+    }
+
+    /// Waits for devices because of this error, if this thread is to; whether to try again then.
+    pub(super) fn wait_for_devices(&self, error: &BlockError) -> bool {
+        if Patience::of_this_thread() == Patience::None || !can_be_mended(error) {
+            return false;
+        }
+        let waiter = self.waiter.0.read().as_ref().and_then(Weak::upgrade);
+        waiter.is_some_and(|waiter| waiter.wait(error))
+    }
+}
+
+/// Whether a block can be had again when a device answers.
+const fn can_be_mended(error: &BlockError) -> bool {
+    matches!(error, BlockError::Device(VdevError::Io { .. } | VdevError::Unavailable { .. }))
+}
