@@ -25,7 +25,7 @@ const ROOM: u64 = 34 << 20;
 
 /// Bytes that have to be available for files to be changed, which snapshots have as they were: with
 /// none left the kernel has no place for a mount point.
-const ROOM_FOR_CHANGES: u64 = 10 << 20;
+const ROOM_FOR_CHANGES: u64 = 16 << 20;
 
 /// Shapes of which the kernel gets a copy too that was taken while rzfs had the pool.
 const COPIED: [&str; 7] =
