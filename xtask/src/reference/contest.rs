@@ -252,7 +252,7 @@ impl Contest {
             }
         };
         for (number, (name, fs)) in pool.file_systems.iter().enumerate() {
-            let available = available(&pool, name);
+            let available = available(&pool, name)?;
             if available >= ROOM_FOR_CHANGES {
                 change(fs, seed)?;
             }
@@ -489,12 +489,11 @@ impl Contest {
     }
 }
 
-/// Bytes that a file system may take.
-fn available(pool: &OpenPool, name: &str) -> u64 {
-    // What is available is known after a sync; its error comes again with the next change.
-    let _ = pool.pool.sync();
-    let fs = pool.file_systems.get(name);
-    fs.map_or(0, |fs| fs.options().space.usage().available)
+/// Bytes that a file system may take by its accounts, which do not bound what is done here.
+fn available(pool: &OpenPool, name: &str) -> Result<u64, ProofError> {
+    // They are of the last txg.
+    pool.sync()?;
+    Ok(pool.pool.dataset_tree()?.open(name)?.number("available")?)
 }
 
 /// What `zfs get -Hp -o property,value` says of the limits of [`Habit::Limits`].
