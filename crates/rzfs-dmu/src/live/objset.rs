@@ -185,8 +185,7 @@ impl LiveObjset {
         tx: &dyn Transaction,
         new: NewObject<'_>,
     ) -> Result<LiveObject, DmuError> {
-        let synced = self.synced();
-        let id = self.inner.numbers.lock().take(&synced, new.slots)?;
+        let id = self.with_numbers(|numbers, on_disk| numbers.take(on_disk, new.slots))?;
         Ok(self.insert(tx, id, new))
     }
 
@@ -200,9 +199,18 @@ impl LiveObjset {
         id: ObjectId,
         new: NewObject<'_>,
     ) -> Result<Option<LiveObject>, DmuError> {
-        let synced = self.synced();
-        let is_free = self.inner.numbers.lock().claim(&synced, id, new.slots)?;
+        let is_free =
+            self.with_numbers(|numbers, on_disk| numbers.claim(on_disk, id, new.slots))?;
         Ok(is_free.then(|| self.insert(tx, id, new)))
+    }
+
+    /// Lets `choose` look for numbers: what is on disk together with what is taken. A number that
+    /// is written counts as taken until whoever syncs has the lock, so only what is on disk once
+    /// the lock is held is sure to have those that do not count any more.
+    fn with_numbers<R>(&self, choose: impl FnOnce(&mut Numbers, &Objset) -> R) -> R {
+        let mut numbers = self.inner.numbers.lock();
+        let on_disk = self.synced();
+        choose(&mut numbers, &on_disk)
     }
 
     /// Makes an accounting object, whose dnode is in the set's root block.

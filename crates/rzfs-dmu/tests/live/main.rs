@@ -13,6 +13,7 @@ use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockId, ObjectId, ObjsetId};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use world::{World, WorldOptions};
 
 const ORDINARY: WorldOptions = WorldOptions {
@@ -241,4 +242,40 @@ fn numbers_are_found_past_full_blocks_and_used_again() {
     let on_disk = world.reopened();
     assert_eq!(on_disk.objects().count() as u64, on_disk.root().fill());
     assert_eq!(on_disk.root().fill(), 140);
+}
+
+#[test]
+fn no_number_is_given_twice_while_others_are_synced() {
+    const ROUNDS: u64 = 24;
+    const CLAIMERS: usize = 6;
+    const TOGETHER: u64 = 64;
+    let mut world = World::new(ORDINARY);
+    let (engine, objset) = (world.engine.clone(), world.objset.clone());
+    let next = AtomicU64::new(1);
+    let is_done = AtomicBool::new(false);
+    // All claim the same numbers: each has one owner, whatever is synced meanwhile.
+    let claim = || {
+        let mut claimed = Vec::new();
+        while !is_done.load(Ordering::Relaxed) {
+            let tx = engine.begin(&[]).unwrap();
+            let first = next.load(Ordering::Relaxed);
+            for number in first.saturating_sub(TOGETHER).max(1)..first {
+                claimed.extend(objset.claim(&tx, ObjectId(number), file()).unwrap());
+            }
+        }
+        claimed
+    };
+    let mut owners = std::thread::scope(|scope| {
+        let claimers: Vec<_> = (0..CLAIMERS).map(|_| scope.spawn(claim)).collect();
+        for _ in 0..ROUNDS {
+            next.fetch_add(TOGETHER / 4, Ordering::Relaxed);
+            world.sync(1, |_, _| {});
+        }
+        is_done.store(true, Ordering::Relaxed);
+        let claimed = claimers.into_iter().flat_map(|claimer| claimer.join().unwrap());
+        claimed.map(|object| object.id().0).collect::<Vec<_>>()
+    });
+    owners.sort_unstable();
+    let twice: Vec<_> = owners.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(twice.is_empty(), "given twice: {twice:?}");
 }
