@@ -42,6 +42,19 @@ pub enum BlockError {
 }
 
 impl BlockError {
+    /// Whether devices fail or are missing: the block may be there, and can be had when they work
+    /// again. Anything else will not change by waiting.
+    #[must_use]
+    pub const fn is_of_devices(&self) -> bool {
+        matches!(self, Self::Device(VdevError::Io { .. } | VdevError::Unavailable { .. }))
+    }
+
+    /// Whether devices answer, but not with the block: it is damaged, or was never written.
+    #[must_use]
+    pub const fn is_of_contents(&self) -> bool {
+        matches!(self, Self::Device(VdevError::Checksum { .. }) | Self::Gang { .. })
+    }
+
     /// The errno that a caller of ZFS expects.
     #[must_use]
     pub const fn errno(&self) -> i32 {
@@ -166,6 +179,18 @@ pub enum DmuError {
 }
 
 impl DmuError {
+    /// Whether it is because devices fail or are missing: [`BlockError::is_of_devices`].
+    #[must_use]
+    pub fn is_of_devices(&self) -> bool {
+        match self {
+            Self::Block { source, .. } => source.is_of_devices(),
+            Self::Zap { source, .. } => {
+                matches!(&**source, ZapError::Blocks(error) if error.is_of_devices())
+            }
+            _ => false,
+        }
+    }
+
     /// The errno that a caller of ZFS expects.
     #[must_use]
     pub fn errno(&self) -> i32 {

@@ -3,6 +3,7 @@
 //! The leader points to a header of pointers; each member is data or again a gang header. The
 //! members' data in order is the leader's data.
 
+use crate::pipeline::Expectation;
 use crate::{BlockError, BlockPipeline};
 use bytes::{Bytes, BytesMut};
 use rzfs_codec::checksum::{self, EmbeddedVerifier, verify_embedded};
@@ -23,18 +24,19 @@ impl BlockPipeline {
     /// [`BlockError`] when no copy of the header can be read or the header is damaged.
     pub fn gang_members(&self, parent: &BlockPointer) -> Result<Vec<BlockPointer>, BlockError> {
         let first = parent.dvas().next().ok_or(BlockError::NoCopy)?;
-        GangReader::new(self).header(parent, first)
+        GangReader::new(self, Expectation::Present).header(parent, first)
     }
 }
 
 /// Reads whole gang trees.
 pub(crate) struct GangReader<'a> {
     pipeline: &'a BlockPipeline,
+    expectation: Expectation,
 }
 
 impl<'a> GangReader<'a> {
-    pub(crate) fn new(pipeline: &'a BlockPipeline) -> Self {
-        Self { pipeline }
+    pub(crate) fn new(pipeline: &'a BlockPipeline, expectation: Expectation) -> Self {
+        Self { pipeline, expectation }
     }
 
     /// The stored bytes of the block that `leader` points to.
@@ -78,7 +80,7 @@ impl<'a> GangReader<'a> {
         }
         // Leaves of one header are read together.
         let leaves: Vec<&BlockPointer> = members.iter().filter(|bp| !bp.is_gang()).collect();
-        let mut leaves = self.pipeline.read_verified(&leaves).into_iter();
+        let mut leaves = self.pipeline.read_verified(&leaves, self.expectation).into_iter();
         for member in &members {
             if member.is_gang() {
                 self.append(member, depth, data)?;
@@ -108,7 +110,10 @@ impl<'a> GangReader<'a> {
             sizes.extend(dynamic.map(|size| size as usize));
         }
         let mut last = BlockError::NoCopy;
-        for size in sizes.into_iter().rev() {
+        while let Some(size) = sizes.pop() {
+            // Which size a header has is known only when it is read: the last try counts.
+            let expectation =
+                if sizes.is_empty() { self.expectation } else { Expectation::Possible };
             let verify =
                 |data: &[u8]| verify_embedded(ChecksumFunction::GangHeader, data, verifier).is_ok();
             let mut copies = self.pipeline.copies(parent);
@@ -119,7 +124,7 @@ impl<'a> GangReader<'a> {
                     birth: parent.physical_birth(),
                     verify: &verify,
                 };
-                match self.pipeline.read_copies(vec![read]).pop() {
+                match self.pipeline.read_copies(vec![read], expectation).pop() {
                     Some(Ok(header)) => {
                         let order =
                             verify_embedded(ChecksumFunction::GangHeader, &header, verifier)

@@ -86,6 +86,30 @@ pub enum ChainEnd {
     },
 }
 
+impl ChainEnd {
+    /// Whether logs end like this that nothing is wrong with. After any other end there may be
+    /// more of the log.
+    #[must_use]
+    pub const fn is_regular(&self) -> bool {
+        match self {
+            Self::Hole
+            | Self::Young { .. }
+            | Self::Claimed { .. }
+            | Self::Broken { .. }
+            | Self::Repeated { .. } => true,
+            // What was never written has no right checksum.
+            Self::Unreadable { source, .. } => source.is_of_contents(),
+            Self::Pointer(_) | Self::TooLong | Self::Damaged { .. } => false,
+        }
+    }
+
+    /// Whether it is because devices fail or are missing.
+    #[must_use]
+    pub const fn is_of_devices(&self) -> bool {
+        matches!(self, Self::Unreadable { source, .. } if source.is_of_devices())
+    }
+}
+
 /// A block of a log.
 #[derive(Clone, Debug)]
 pub struct LogBlock {
@@ -134,6 +158,8 @@ struct Limits {
     txg: Txg,
     block_seq: u64,
     record_seq: u64,
+    /// Whether the log was claimed.
+    is_claimed: bool,
 }
 
 /// Walks along a log.
@@ -162,6 +188,7 @@ impl<'a> LogChain<'a> {
             txg: Txg(u64::MAX),
             block_seq: claimed(header.claimed_block_seq),
             record_seq: claimed(header.claimed_record_seq),
+            is_claimed,
         };
         Self {
             pipeline,
@@ -218,10 +245,7 @@ impl<'a> LogChain<'a> {
         if seq == self.limits.block_seq && self.record_seq == self.limits.record_seq {
             return Err(ChainEnd::Claimed { seq });
         }
-        let read = self.pipeline.read_stored(&[&self.pointer]).pop();
-        let data = read
-            .unwrap_or(Err(BlockError::NoCopy))
-            .map_err(|source| ChainEnd::Unreadable { seq, source })?;
+        let data = self.read_block(seq).map_err(|source| ChainEnd::Unreadable { seq, source })?;
         let data = self.decrypted(data).map_err(|source| ChainEnd::Unreadable { seq, source })?;
         let damaged = |source| ChainEnd::Damaged { seq, source };
         let form = self.pointer.checksum_function().and_then(BlockForm::of).map_err(damaged)?;
@@ -235,6 +259,24 @@ impl<'a> LogChain<'a> {
 }
 
 impl LogChain<'_> {
+    /// The block at which the walk is. What was claimed, but for the last block, is known to have
+    /// been written; all others may miss.
+    fn read_block(&self, seq: u64) -> Result<Bytes, BlockError> {
+        let pointer = &self.pointer;
+        let must_exist = self.limits.is_claimed && seq < self.limits.block_seq;
+        let mut read = if must_exist {
+            self.pipeline.read_stored(&[pointer])
+        } else {
+            self.pipeline.read_speculative(&[pointer])
+        };
+        let read = read.pop().unwrap_or(Err(BlockError::NoCopy));
+        read.inspect_err(|error| {
+            if must_exist {
+                self.pipeline.damage().note(bookmark(self.objset, pointer), pointer, error);
+            }
+        })
+    }
+
     fn decrypted(&self, data: Bytes) -> Result<Bytes, BlockError> {
         match self.key {
             Some(key) if self.pointer.protection() == Protection::Encrypted => {

@@ -88,6 +88,15 @@ impl BlockRequest<'_> {
     }
 }
 
+/// Whether the blocks that are read have to be there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expectation {
+    /// Somebody wrote them: a device that does not have them has made an error.
+    Present,
+    /// They may never have been written, or be wanted by nobody: nothing is counted.
+    Possible,
+}
+
 /// Reads blocks of one pool.
 pub struct BlockPipeline {
     vdevs: Arc<CurrentTree>,
@@ -200,7 +209,21 @@ impl BlockPipeline {
     /// Reads blocks as they are stored, compressed and encrypted, bypassing the cache. Checksums
     /// are verified.
     pub fn read_stored(&self, pointers: &[&BlockPointer]) -> Vec<Result<Bytes, BlockError>> {
-        let mut results = self.read_verified(pointers);
+        self.read_as_stored(pointers, Expectation::Present)
+    }
+
+    /// The same of blocks that need not be there, like the next one of an intent log: no device
+    /// is to blame for those that are not.
+    pub fn read_speculative(&self, pointers: &[&BlockPointer]) -> Vec<Result<Bytes, BlockError>> {
+        self.read_as_stored(pointers, Expectation::Possible)
+    }
+
+    fn read_as_stored(
+        &self,
+        pointers: &[&BlockPointer],
+        expectation: Expectation,
+    ) -> Vec<Result<Bytes, BlockError>> {
+        let mut results = self.read_verified(pointers, expectation);
         if self.injector.is_some() {
             for (pointer, result) in pointers.iter().zip(&mut results) {
                 if let Ok(stored) = result {
@@ -223,20 +246,25 @@ impl BlockPipeline {
     pub(crate) fn read_verified(
         &self,
         pointers: &[&BlockPointer],
+        expectation: Expectation,
     ) -> Vec<Result<Bytes, BlockError>> {
-        let mut results = self.try_to_read(pointers);
+        let mut results = self.try_to_read(pointers, expectation);
         while results.iter().filter_map(|it| it.as_ref().err()).any(|it| self.wait_for_devices(it))
         {
             let all = pointers.iter().copied().zip(&mut results);
             let (missing, slots): (Vec<_>, Vec<_>) = all.filter(|(_, slot)| slot.is_err()).unzip();
-            for (slot, result) in slots.into_iter().zip(self.try_to_read(&missing)) {
+            for (slot, result) in slots.into_iter().zip(self.try_to_read(&missing, expectation)) {
                 *slot = result;
             }
         }
         results
     }
 
-    fn try_to_read(&self, pointers: &[&BlockPointer]) -> Vec<Result<Bytes, BlockError>> {
+    fn try_to_read(
+        &self,
+        pointers: &[&BlockPointer],
+        expectation: Expectation,
+    ) -> Vec<Result<Bytes, BlockError>> {
         let mut results: Vec<Result<Bytes, BlockError>> =
             pointers.iter().map(|_| Err(BlockError::NoCopy)).collect();
         let mut copies: Vec<Vec<Dva>> = pointers.iter().map(|bp| self.copies(bp)).collect();
@@ -246,7 +274,7 @@ impl BlockPipeline {
             .collect();
         for (slot, bp) in results.iter_mut().zip(pointers) {
             if bp.is_gang() {
-                *slot = GangReader::new(self).read(bp);
+                *slot = GangReader::new(self, expectation).read(bp);
             }
         }
         loop {
@@ -270,22 +298,34 @@ impl BlockPipeline {
             if batch.is_empty() {
                 return results;
             }
-            for (index, result) in indices.into_iter().zip(self.read_copies(batch)) {
-                if let Some(slot) = results.get_mut(index) {
-                    *slot = result.map_err(BlockError::Device);
+            for (index, result) in indices.into_iter().zip(self.read_copies(batch, expectation)) {
+                let result = result.map_err(BlockError::Device);
+                if let Some(slot) = results.get_mut(index)
+                    && is_news(slot, &result)
+                {
+                    *slot = result;
                 }
             }
         }
     }
 
     /// Reads copies of blocks from the devices, or from what is on its way there.
-    pub(crate) fn read_copies(&self, reads: Vec<BlockRead<'_>>) -> Vec<Result<Bytes, VdevError>> {
+    pub(crate) fn read_copies(
+        &self,
+        reads: Vec<BlockRead<'_>>,
+        expectation: Expectation,
+    ) -> Vec<Result<Bytes, VdevError>> {
         let in_flight = |read: &BlockRead<'_>| self.in_flight.get(read.dva, read.birth, read.size);
         let mut results: Vec<_> = reads.iter().map(|read| in_flight(read).map(Ok)).collect();
         let is_known = |result: &Option<_>| result.is_some();
         let rest = reads.into_iter().zip(results.iter().map(is_known));
         let rest: Vec<_> = rest.filter(|(_, known)| !known).map(|(read, _)| read).collect();
-        let mut read = self.vdevs.get().read(rest).into_iter();
+        let vdevs = self.vdevs.get();
+        let read = match expectation {
+            Expectation::Present => vdevs.read(rest),
+            Expectation::Possible => vdevs.read_speculative(rest),
+        };
+        let mut read = read.into_iter();
         results.iter_mut().filter(|result| result.is_none()).for_each(|slot| *slot = read.next());
         results.into_iter().flatten().collect()
     }
@@ -331,6 +371,14 @@ impl BlockPipeline {
         self.cache.remove(&key);
         self.cache.insert(key, kind, block);
     }
+}
+
+/// Whether what came of another copy says more than what is known: as long as one copy may be had
+/// when its devices work again, the block is not lost.
+fn is_news(known: &Result<Bytes, BlockError>, other: &Result<Bytes, BlockError>) -> bool {
+    let may_be_mended =
+        |result: &Result<_, BlockError>| result.as_ref().is_err_and(BlockError::is_of_devices);
+    other.is_ok() || !may_be_mended(known) || may_be_mended(other)
 }
 
 /// A hole, embedded data, or why the block cannot be read.

@@ -53,7 +53,7 @@ pub(crate) use sweep::{TRIM_PARTIAL, TRIM_RATE, TRIM_SECURE, columns, leaf_zap};
 use crate::dataset::{DatasetTree, Keyring};
 use crate::import::RewindInfo;
 use rzfs_codec::checksum::Salt;
-use rzfs_dmu::{BlockPipeline, Objset};
+use rzfs_dmu::{BlockError, BlockPipeline, Objset};
 use rzfs_format::bpobj::{BpobjHeader, BptreeHeader};
 use rzfs_format::config::PoolConfig;
 use rzfs_format::dsl::DslDir;
@@ -609,7 +609,7 @@ impl<Mode> Pool<Mode> {
     }
 
     /// Whether the objset of a head has log records. A log whose first block was set aside but
-    /// never written has none.
+    /// never written has none; one whose first block cannot be read now may have some.
     fn has_log(&self, id: ObjsetId, root: &BlockPointer) -> bool {
         if root.is_hole() {
             return false;
@@ -622,8 +622,12 @@ impl<Mode> Pool<Mode> {
             }
         };
         header.is_ok_and(|header| {
-            let written = || self.inner.pipeline.read_stored(&[&header.first]);
-            !header.first.is_hole() && written().iter().all(Result::is_ok)
+            let first = || self.inner.pipeline.read_speculative(&[&header.first]).pop();
+            let is_written = |read: Result<_, BlockError>| match read {
+                Ok(_) => true,
+                Err(error) => error.is_of_devices(),
+            };
+            !header.first.is_hole() && first().is_some_and(is_written)
         })
     }
 }

@@ -89,7 +89,7 @@ impl VdevTree {
     }
 
     /// Reads blocks that need not be there, like the next one of an intent log: the same as
-    /// [`Self::read`], but a block that does not verify is nobody's error.
+    /// [`Self::read`], but what is not found is counted as nobody's error.
     #[must_use]
     pub fn read_speculative(&self, reads: Vec<BlockRead<'_>>) -> Vec<Result<Bytes, VdevError>> {
         let outcomes = self.run(reads, Purpose::Speculative);

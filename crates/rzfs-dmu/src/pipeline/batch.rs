@@ -84,7 +84,11 @@ impl Batch<'_> {
         }
         let pointers: Vec<&BlockPointer> =
             missing.iter().map(|(_, wanted, _)| &wanted.pointer).collect();
-        let stored = self.pipeline.read_stored(&pointers);
+        let stored = match self.purpose {
+            // Whoever wants it then tries again, and counts.
+            Purpose::PredictivePrefetch => self.pipeline.read_speculative(&pointers),
+            _ => self.pipeline.read_stored(&pointers),
+        };
         let (mut indices, mut encoded) = (Vec::new(), Vec::new());
         for ((index, wanted, ticket), stored) in missing.into_iter().zip(stored) {
             match stored {

@@ -7,7 +7,6 @@
 use super::BlockPipeline;
 use crate::BlockError;
 use parking_lot::RwLock;
-use rzfs_vdev::VdevError;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Weak;
@@ -73,15 +72,10 @@ impl BlockPipeline {
 
     /// Waits for devices because of this error, if this thread is to; whether to try again then.
     pub(super) fn wait_for_devices(&self, error: &BlockError) -> bool {
-        if Patience::of_this_thread() == Patience::None || !can_be_mended(error) {
+        if Patience::of_this_thread() == Patience::None || !error.is_of_devices() {
             return false;
         }
         let waiter = self.waiter.0.read().as_ref().and_then(Weak::upgrade);
         waiter.is_some_and(|waiter| waiter.wait(error))
     }
-}
-
-/// Whether a block can be had again when a device answers.
-const fn can_be_mended(error: &BlockError) -> bool {
-    matches!(error, BlockError::Device(VdevError::Io { .. } | VdevError::Unavailable { .. }))
 }

@@ -8,6 +8,7 @@ use super::encode::member_checksum;
 use super::writer::{BlockWriter, SpacePart, SpaceRequest, WriteContext, WriteError};
 use crate::BlockError;
 use crate::gang::GangReader;
+use crate::pipeline::Expectation;
 use bytes::Bytes;
 use rzfs_blockdev::IoBuffer;
 use rzfs_codec::checksum::{EmbeddedVerifier, generate_embedded};
@@ -111,7 +112,7 @@ impl BlockWriter {
         leader: &BlockPointer,
         data: &Bytes,
     ) -> Result<(), BlockError> {
-        let mut members = GangReader::new(&self.pipeline).members(leader)?;
+        let mut members = GangReader::new(&self.pipeline, Expectation::Present).members(leader)?;
         let mut rest = data.clone();
         for member in &mut members {
             let part = rest.split_to((member.physical_size() as usize).min(rest.len()));

@@ -36,6 +36,8 @@ pub(crate) struct LeafRead {
     /// Whether it may be joined with others; not when joined it has failed.
     pub(crate) joinable: bool,
     pub(crate) fate: Fate,
+    /// Whether a failure is an error of the leaf.
+    pub(crate) blame: Blame,
 }
 
 /// What the task does with the bytes.
@@ -45,6 +47,15 @@ pub(crate) enum Fate {
     Copied,
     /// They are the block: the caller may keep them for long.
     Kept,
+}
+
+/// Whose fault it is when a read yields nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Blame {
+    /// The leaf's.
+    Leaf,
+    /// Nobody's: what was read may miss by design.
+    Nobody,
 }
 
 impl LeafRead {
@@ -232,7 +243,9 @@ impl<'t> LeafQueue<'t> {
             if leaf.usable_device().is_none() || error.source.kind() == ErrorKind::OutOfMemory {
                 continue;
             }
-            self.tree.node(read.leaf).counters.count_read_error();
+            if read.blame == Blame::Leaf {
+                self.tree.node(read.leaf).counters.count_read_error();
+            }
             if is_gone(error) {
                 self.tree.happen(read.leaf, LeafEvent::Vanished);
             } else if !self.suspects.contains(&read.leaf) {
@@ -319,6 +332,7 @@ mod tests {
                 len: *len,
                 joinable: *len != 7,
                 fate: Fate::Copied,
+                blame: Blame::Leaf,
             })
             .collect();
         let spans = join(&reads, Limits { span: 100, gap: 10 });

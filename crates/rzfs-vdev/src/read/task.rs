@@ -1,7 +1,7 @@
 //! The read of one block, from its plan to its bytes.
 
 use super::assembly::{Lookup, assemble, concatenate, expected_parity, place, place_of, rebuild};
-use super::leaf_io::{Fate, LeafQueue, LeafRead, Outcome, is_gone};
+use super::leaf_io::{Blame, Fate, LeafQueue, LeafRead, Outcome, is_gone};
 use super::search::{Combinations, Selections};
 use super::{BlockRead, Scrubbed};
 use crate::error::VdevError;
@@ -22,6 +22,16 @@ pub(crate) enum Purpose {
     Speculative,
     /// All of it is to be checked.
     Scrub,
+}
+
+impl Purpose {
+    /// Who is to blame for what such a read does not find.
+    const fn blame(self) -> Blame {
+        match self {
+            Self::Read | Self::Scrub => Blame::Leaf,
+            Self::Speculative => Blame::Nobody,
+        }
+    }
 }
 
 /// Something that is wrong with a part of a block on one leaf.
@@ -223,6 +233,7 @@ impl<'t> Task<'t> {
             len: column.len.saturating_add(filler),
             joinable: !self.retrying,
             fate: if self.plan.is_one_column() { Fate::Kept } else { Fate::Copied },
+            blame: self.purpose.blame(),
         });
         state.issued += 1;
         state.pending += 1;
@@ -473,6 +484,9 @@ impl<'t> Task<'t> {
     /// Counts one checksum error on each of these leaves, however many parts of the block it has.
     /// One that is known to lack the block has done nothing wrong.
     fn blame<'c>(&self, copies: impl Iterator<Item = &'c LeafCopy>) {
+        if self.purpose.blame() == Blame::Nobody {
+            return;
+        }
         let mut leaves: Vec<NodeId> =
             copies.filter(|copy| !copy.stale).map(|copy| copy.leaf).collect();
         leaves.sort_unstable();
@@ -485,7 +499,7 @@ impl<'t> Task<'t> {
     /// Notes that the plan has not yielded the block.
     fn fail(&mut self) {
         self.findings.extend(self.unreadable());
-        if self.purpose != Purpose::Speculative && self.attempts > 0 {
+        if self.attempts > 0 {
             self.blame_all();
         }
     }
@@ -510,7 +524,7 @@ impl<'t> Task<'t> {
             VdevError::Unavailable { name, guid, offset }
         };
         // A leaf that is a top-level vdev has counted already.
-        if self.purpose != Purpose::Speculative && !top.children.is_empty() {
+        if self.purpose.blame() == Blame::Leaf && !top.children.is_empty() {
             match &error {
                 VdevError::Io { .. } => top.counters.count_read_error(),
                 VdevError::Checksum { .. } => top.counters.count_checksum_error(),
