@@ -1,16 +1,13 @@
 //! Devices that fail while a pool is written: nobody waits for ever, a pool that cannot go on
 //! says why, and what was on disk stays there.
 
+use rzfs_blockdev::SimulatedDevice;
 use rzfs_blockdev::simulated::{Fault, FaultKind};
-use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation};
-use rzfs_dsl::import::{DeviceSource, HostIdentity};
+use rzfs_dsl::import::HostIdentity;
 use rzfs_dsl::live::Environment;
 use rzfs_proof::crash::Workload;
-use rzfs_proof::{
-    Files, OpenPool, Settings, differences, open_for_reading, read_dataset, record, walk,
-};
+use rzfs_proof::{Files, OpenPool, Rig, record};
 use rzfs_testkit::FileSystemManifest;
-use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,44 +16,9 @@ const EIO: i32 = 5;
 /// Longer than anything here takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A pool on simulated devices.
-struct Rig {
-    workload: Workload,
-    settings: Settings,
-    devices: BTreeMap<&'static str, Arc<SimulatedDevice>>,
-}
-
-impl Rig {
-    fn new(workload: Workload) -> Self {
-        let shape = workload.shape();
-        let simulation = Simulation::new(3);
-        let content = || vec![0; usize::try_from(shape.device_size).unwrap()];
-        let device = |letter| (letter, Arc::new(simulation.device(letter, content())));
-        let devices = shape.devices().map(device).collect();
-        Self { workload, settings: workload.settings(3), devices }
-    }
-
-    fn create(&self) -> OpenPool {
-        let as_block = |(letter, device): (&&'static str, &Arc<SimulatedDevice>)| {
-            (*letter, Arc::clone(device) as Arc<dyn BlockDevice>)
-        };
-        let devices = self.devices.iter().map(as_block).collect();
-        OpenPool::create(&self.workload.shape(), &devices, &self.settings).unwrap()
-    }
-
-    fn sources(&self) -> Vec<DeviceSource> {
-        let device = |device: &Arc<SimulatedDevice>| DeviceSource::Device(Arc::clone(device) as _);
-        self.devices.values().map(device).collect()
-    }
-
-    /// The pool is whole and has these files.
-    fn check(&self, expected: &FileSystemManifest) {
-        let name = self.workload.shape().name;
-        let pool = open_for_reading(&self.sources(), name, &self.settings).unwrap();
-        let found = record(&read_dataset(&pool, name).unwrap()).unwrap();
-        assert_eq!(differences(expected, &found), Vec::<String>::new());
-        assert_eq!(walk(&pool).unwrap(), None);
-    }
+/// The pool is whole and has these files.
+fn check(rig: &Rig, expected: &FileSystemManifest) {
+    assert_eq!(rig.findings(expected).unwrap(), Vec::<String>::new());
 }
 
 /// Fails when something takes too long.
@@ -74,7 +36,7 @@ fn write(open: &OpenPool, name: &str) {
 /// A pool that loses its only device in this way stops, says why, and is what it was.
 fn stops(fail: impl Fn(&SimulatedDevice)) {
     let rig = Rig::new(Workload::Single);
-    let open = rig.create();
+    let open = rig.create().unwrap();
     // Writers are told; otherwise they would wait.
     open.pool.set_pool_property("failmode", 1_u64.into()).unwrap();
     write(&open, "before");
@@ -99,14 +61,14 @@ fn stops(fail: impl Fn(&SimulatedDevice)) {
         device.heal_all();
         device.attach();
     }
-    rig.check(&before);
+    check(&rig, &before);
 }
 
 /// A pool that loses its only device in this way waits, with everybody who writes, and goes on
 /// where it was when the device is mended.
 fn waits(fail: impl Fn(&SimulatedDevice)) {
     let rig = Rig::new(Workload::Single);
-    let open = rig.create();
+    let open = rig.create().unwrap();
     write(&open, "before");
     open.pool.sync().unwrap();
     write(&open, "waits");
@@ -142,7 +104,7 @@ fn waits(fail: impl Fn(&SimulatedDevice)) {
     let expected = record(&**open.root().unwrap().1).unwrap();
     let open = Arc::into_inner(open).unwrap();
     in_time("export", move || open.export()).unwrap();
-    rig.check(&expected);
+    check(&rig, &expected);
 }
 
 #[test]
@@ -169,8 +131,7 @@ const LATER: usize = 8;
 /// removed whose indirect blocks nobody has in memory; and how many files were removed.
 fn remove_unread(spared: u64) -> (Rig, OpenPool, usize) {
     let rig = Rig::new(Workload::Single);
-    let open = rig.create();
-    let name = open.root().unwrap().0.to_owned();
+    let open = rig.create().unwrap();
     let files = Files(open.root().unwrap().1);
     (0..OLD).for_each(|number| files.put(&format!("old-{number}"), &vec![7; 600_000]).unwrap());
     // An import reads what is new.
@@ -179,7 +140,7 @@ fn remove_unread(spared: u64) -> (Rig, OpenPool, usize) {
         open.pool.sync().unwrap();
     }
     open.export().unwrap();
-    let open = OpenPool::open(&rig.sources(), &name, &rig.settings).unwrap();
+    let open = rig.open().unwrap();
     rig.devices.values().for_each(|device| {
         device.inject(Fault::new(FaultKind::FailRead(EIO)).after(spared));
     });
@@ -220,7 +181,7 @@ fn waits_for_reads(spared: u64) -> bool {
     let expected = record(&**open.root().unwrap().1).unwrap();
     assert_eq!(expected.entries.len(), OLD - removed + LATER + 1);
     in_time("export", move || open.export()).unwrap();
-    rig.check(&expected);
+    check(&rig, &expected);
     synced.is_err()
 }
 
@@ -272,7 +233,7 @@ fn a_pool_that_is_to_panic_stops_the_machine_and_writes_nothing_more() {
     let inner = Arc::clone(&rig.settings.environment);
     let stopped = Arc::new(Stopped { inner, reason: Mutex::default() });
     rig.settings.environment = Arc::clone(&stopped) as _;
-    let open = rig.create();
+    let open = rig.create().unwrap();
     open.pool.set_pool_property("failmode", 2_u64.into()).unwrap();
     write(&open, "before");
     open.pool.sync().unwrap();
@@ -292,13 +253,13 @@ fn a_pool_that_is_to_panic_stops_the_machine_and_writes_nothing_more() {
     rig.devices.values().for_each(|device| device.heal_all());
     assert!(open.pool.clear(None).is_err());
     in_time("export", move || assert!(open.export().is_err()));
-    rig.check(&before);
+    check(&rig, &before);
 }
 
 #[test]
 fn whoever_waits_for_a_device_is_told_when_the_pool_is_let_go_of() {
     let rig = Rig::new(Workload::Single);
-    let open = rig.create();
+    let open = rig.create().unwrap();
     write(&open, "before");
     open.pool.sync().unwrap();
     write(&open, "lost");
@@ -314,7 +275,7 @@ fn whoever_waits_for_a_device_is_told_when_the_pool_is_let_go_of() {
 #[test]
 fn a_write_that_fails_once_is_nobodys_business() {
     let rig = Rig::new(Workload::Single);
-    let open = rig.create();
+    let open = rig.create().unwrap();
     write(&open, "before");
     rig.devices.values().for_each(|device| {
         device.inject(Fault::new(FaultKind::FailWrite(EIO)).times(1));
@@ -324,7 +285,7 @@ fn a_write_that_fails_once_is_nobodys_business() {
     assert_eq!(errors, 0);
     let expected = record(&**open.root().unwrap().1).unwrap();
     open.export().unwrap();
-    rig.check(&expected);
+    check(&rig, &expected);
 }
 
 #[test]
@@ -366,7 +327,7 @@ fn a_device_that_goes_away_suspends_a_pool() {
 /// A redundant pool goes on without the first device, and has everything afterwards.
 fn goes_on(workload: Workload, fail: impl Fn(&SimulatedDevice)) {
     let rig = Rig::new(workload);
-    let open = rig.create();
+    let open = rig.create().unwrap();
     write(&open, "before");
     open.pool.sync().unwrap();
     let first = rig.devices.values().next().unwrap();
@@ -379,11 +340,11 @@ fn goes_on(workload: Workload, fail: impl Fn(&SimulatedDevice)) {
     assert!(open.pool.failure().is_none());
     let expected = record(&**open.root().unwrap().1).unwrap();
     in_time("export", move || open.export()).unwrap();
-    rig.check(&expected);
+    check(&rig, &expected);
     // What the first device lacks is not taken for data when it is back.
     first.heal_all();
     first.attach();
-    rig.check(&expected);
+    check(&rig, &expected);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Why a file operation fails.
 
 use rzfs_dmu::DmuError;
+use rzfs_dmu::intent_log::ChainEnd;
 use rzfs_dmu::txg::Stopped;
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_format::{FormatError, ObjectId, ObjsetId};
@@ -131,6 +132,14 @@ pub enum ZplError {
         directory: Place,
         /// Length in bytes.
         length: usize,
+    },
+    /// The intent log goes on where it cannot be read.
+    #[error("objset {objset}: the intent log cannot be read: {end}")]
+    UnreadableLog {
+        /// The object set.
+        objset: ObjsetId,
+        /// Where, and why.
+        end: Box<ChainEnd>,
     },
     /// The file system takes only names in UTF-8.
     #[error("{directory}: the name is not in UTF-8")]
@@ -297,7 +306,7 @@ impl ZplError {
             Self::Locked { .. } | Self::Quarantined { .. } => EACCES,
             Self::Version { .. } | Self::XattrNamespace { .. } => EOPNOTSUPP,
             Self::MasterEntry { .. } | Self::NotFound { .. } | Self::NoSnapshot { .. } => ENOENT,
-            Self::Corrupt { .. } | Self::DanglingEntry { .. } => EIO,
+            Self::Corrupt { .. } | Self::DanglingEntry { .. } | Self::UnreadableLog { .. } => EIO,
             Self::EntryValue { .. } | Self::BeyondEnd { .. } => ENXIO,
             Self::NotDirectory { .. } => ENOTDIR,
             Self::IsDirectory { .. } => EISDIR,
@@ -319,6 +328,17 @@ impl ZplError {
             Self::Unsupported { .. } => EOPNOTSUPP,
             Self::Quota { .. } => EDQUOT,
             Self::NoSpace { .. } => ENOSPC,
+        }
+    }
+
+    /// Whether it is because devices fail or are missing: the same may succeed when they work.
+    #[must_use]
+    pub fn is_of_devices(&self) -> bool {
+        match self {
+            Self::Dmu(error) => error.is_of_devices(),
+            Self::DanglingEntry { source, .. } => source.is_of_devices(),
+            Self::UnreadableLog { end, .. } => end.is_of_devices(),
+            _ => false,
         }
     }
 

@@ -125,7 +125,7 @@ impl PoolOptions {
         self
     }
 
-    /// Opens the pool even if its log devices are missing.
+    /// Opens the pool even if its log devices are missing, or its intent logs cannot be read.
     #[must_use]
     pub fn without_logs(mut self) -> Self {
         self.import.missing_logs = MissingLogs::Ignore;
@@ -243,7 +243,8 @@ impl PoolOptions {
         let again = again.ok_or_else(|| OpenError::NoPool(self.described()))?;
         let pool = Pool::import(again, &self.import)?;
         let environment = Arc::new(SystemEnvironment::new(self.import.host.clone()));
-        let options = LiveOptions { arc_max: self.import.arc_max, ..LiveOptions::default() };
+        let ImportOptions { arc_max, missing_logs, .. } = self.import;
+        let options = LiveOptions { arc_max, missing_logs, ..LiveOptions::default() };
         let shared = Arc::clone(&environment);
         let live = LivePool::open(&pool, shared, &options);
         let live =

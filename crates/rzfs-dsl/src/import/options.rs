@@ -55,13 +55,13 @@ pub enum ActivityCheck {
     Skip,
 }
 
-/// What to do without the log devices.
+/// What to do without the log devices, and with intent logs that devices do not deliver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissingLogs {
     /// Refuse.
     #[default]
     Refuse,
-    /// Import all the same (`-m`).
+    /// Import all the same, and give up what is in the logs (`-m`).
     Ignore,
 }
 

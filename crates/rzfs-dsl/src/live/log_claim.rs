@@ -8,6 +8,7 @@
 use super::pool::Inner;
 use super::{LivePool, NotWritable};
 use crate::dataset::{Dataset, KeyStatus};
+use crate::import::MissingLogs;
 use crate::pool::{FeatureState, Pool};
 use rzfs_dmu::BlockError;
 use rzfs_dmu::intent_log::{ChainEnd, LogBlock, LogChain, OwnedBlocks, owned_blocks};
@@ -69,13 +70,20 @@ struct Claimant<'a> {
 enum Stop {
     /// What comes next is not there: the log ends.
     Ends,
-    /// A device is missing.
+    /// What comes next cannot be read.
+    Unreadable(ChainEnd),
+}
+
+/// Why a log is dropped.
+#[derive(Clone, Copy, Debug)]
+enum DropReason {
     MissingDevice,
+    Unreadable,
 }
 
 impl LogClaims {
     /// Follows the logs of all heads.
-    pub(super) fn plan(pool: &Pool) -> Result<Self, NotWritable> {
+    pub(super) fn plan(pool: &Pool, missing_logs: MissingLogs) -> Result<Self, NotWritable> {
         let drops_logs = lacks_log_device(pool);
         let mut claims = Self { heads: Vec::new(), last_birth: pool.txg() };
         let root = pool.datasets().root()?;
@@ -90,13 +98,28 @@ impl LogClaims {
                 continue;
             }
             let claim = match (drops_logs, header.claim_txg) {
-                (true, _) => Some(drop_log(pool, &dataset, objset.id(), &header)),
-                (false, None) => {
-                    let claim = claim_log(pool, &dataset, objset.id(), header)?;
-                    claim.map(|(claim, birth)| {
+                (true, _) => {
+                    let reason = DropReason::MissingDevice;
+                    Some(drop_log(pool, &dataset, objset.id(), &header, reason))
+                }
+                (false, None) => match claim_log(pool, &dataset, objset.id(), header.clone()) {
+                    Err(NotWritable::UnreadableLog { .. })
+                        if missing_logs == MissingLogs::Ignore =>
+                    {
+                        let reason = DropReason::Unreadable;
+                        Some(drop_log(pool, &dataset, objset.id(), &header, reason))
+                    }
+                    claim => claim?.map(|(claim, birth)| {
                         claims.last_birth = claims.last_birth.max(birth);
                         claim
-                    })
+                    }),
+                },
+                (false, Some(_))
+                    if missing_logs == MissingLogs::Ignore
+                        && !is_readable(pool, objset.id(), &header) =>
+                {
+                    let reason = DropReason::Unreadable;
+                    Some(drop_log(pool, &dataset, objset.id(), &header, reason))
                 }
                 (false, Some(_)) => None,
             };
@@ -119,8 +142,29 @@ fn lacks_log_device(pool: &Pool) -> bool {
     logs.any(|top| !top.health().is_usable())
 }
 
+/// Whether devices deliver all of a log that was claimed, with the data that its records point to.
+fn is_readable(pool: &Pool, objset: ObjsetId, header: &ZilHeader) -> bool {
+    let pipeline = pool.pipeline();
+    let mut chain = LogChain::new(pipeline, objset, header);
+    let has_data = chain.by_ref().all(|block| {
+        let data = block.records().filter_map(|record| record.data_pointer());
+        let mut data = data.filter(|data| !data.is_hole() && !data.is_embedded());
+        data.all(|data| match pipeline.read_speculative(&[&data]).pop() {
+            Some(Err(error)) => !error.is_of_devices(),
+            _ => true,
+        })
+    });
+    has_data && !chain.end().is_some_and(ChainEnd::is_of_devices)
+}
+
 /// Drops a log. What was never claimed is free already.
-fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader) -> HeadClaim {
+fn drop_log(
+    pool: &Pool,
+    dataset: &Dataset,
+    objset: ObjsetId,
+    header: &ZilHeader,
+    reason: DropReason,
+) -> HeadClaim {
     let synced = pool.txg();
     let is_there = |pointer: &BlockPointer| {
         let vdevs = pool.vdevs();
@@ -129,7 +173,11 @@ fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader
     };
     let mut frees = owned_blocks(pool.pipeline(), objset, header);
     frees.retain(|pointer| pointer.logical_birth() <= synced && is_there(pointer));
-    tracing::warn!(dataset = dataset.name(), "the intent log is dropped: a log device is missing");
+    let why = match reason {
+        DropReason::MissingDevice => "a log device is missing",
+        DropReason::Unreadable => "it cannot be read",
+    };
+    tracing::warn!(dataset = dataset.name(), why, "the intent log is dropped");
     let (dataset, header) = (dataset.clone(), ZilHeader::default());
     HeadClaim { dataset, header, claimed: Vec::new(), shared: Vec::new(), frees }
 }
@@ -161,13 +209,8 @@ fn claim_log(
     }
     let name = dataset.name().to_owned();
     match (stop, chain.end()) {
-        (Some(Stop::MissingDevice), _) => return Err(NotWritable::MissingLog { dataset: name }),
-        (_, Some(ChainEnd::Unreadable { source, .. })) if is_missing(source) => {
-            return Err(NotWritable::MissingLog { dataset: name });
-        }
-        (_, Some(end @ (ChainEnd::Pointer(_) | ChainEnd::Damaged { .. } | ChainEnd::TooLong))) => {
-            tracing::warn!(dataset = name, %end, "the intent log is damaged");
-        }
+        (Some(Stop::Unreadable(end)), _) => return Err(unreadable(name, end)),
+        (None, Some(end)) if !end.is_regular() => return Err(unreadable(name, end.clone())),
         _ => {}
     }
     let Claimant { first, claimed, shared, last_birth, extent, .. } = claimant;
@@ -180,6 +223,16 @@ fn claim_log(
         HeadClaim { dataset: dataset.clone(), header, claimed, shared, frees: Vec::new() },
         last_birth,
     )))
+}
+
+/// Says why a pool is not imported whose log may go on.
+fn unreadable(dataset: String, end: ChainEnd) -> NotWritable {
+    match end {
+        ChainEnd::Unreadable { source, .. } if is_missing(&source) => {
+            NotWritable::MissingLog { dataset }
+        }
+        end => NotWritable::UnreadableLog { dataset, end: Box::new(end) },
+    }
 }
 
 impl Extent {
@@ -202,13 +255,13 @@ impl Extent {
 
 impl Claimant<'_> {
     fn take_block(&mut self, block: &LogBlock) -> Result<(), Stop> {
-        self.take(&block.pointer)?;
+        self.take(&block.pointer, block.seq())?;
         self.extent.blocks += 1;
         self.extent.block_seq = block.seq();
         for record in block.records() {
             self.take_shared(&record)?;
             if let Some(data) = record.data_pointer() {
-                self.take_data(&data)?;
+                self.take_data(&data, block.seq())?;
             }
             self.extent.records += 1;
             self.extent.record_seq = self.extent.record_seq.max(record.seq);
@@ -235,22 +288,23 @@ impl Claimant<'_> {
     }
 
     /// Takes the data of a write that lies outside of the log: without it the log ends here.
-    fn take_data(&mut self, pointer: &BlockPointer) -> Result<(), Stop> {
+    fn take_data(&mut self, pointer: &BlockPointer, seq: u64) -> Result<(), Stop> {
         if pointer.is_embedded() || pointer.logical_birth() < self.first {
             return Ok(());
         }
         if pointer.validate().is_err() {
             return Err(Stop::Ends);
         }
-        match self.pool.pipeline().read_stored(&[pointer]).pop() {
-            Some(Ok(_)) => self.take(pointer),
-            Some(Err(error)) if is_missing(&error) => Err(Stop::MissingDevice),
-            _ => Err(Stop::Ends),
+        // Where it was to go is nothing yet if the record was written first.
+        match self.pool.pipeline().read_speculative(&[pointer]).pop() {
+            Some(Ok(_)) => self.take(pointer, seq),
+            Some(Err(source)) => Err(Stop::of_error(seq, source)),
+            None => Err(Stop::Ends),
         }
     }
 
     /// Takes a block, if it is younger than the pool.
-    fn take(&mut self, pointer: &BlockPointer) -> Result<(), Stop> {
+    fn take(&mut self, pointer: &BlockPointer, seq: u64) -> Result<(), Stop> {
         let birth = pointer.logical_birth();
         if birth.get().saturating_sub(self.first.get()) > MAX_AHEAD {
             return Err(Stop::Ends);
@@ -261,20 +315,31 @@ impl Claimant<'_> {
         let known = self.owned.blocks().len();
         self.owned.add(pointer);
         if self.owned.blocks().len() > known {
-            self.claim(pointer, MAX_GANG_DEPTH)?;
+            self.claim(pointer, seq, MAX_GANG_DEPTH)?;
             self.last_birth = self.last_birth.max(birth);
         }
         Ok(())
     }
 
-    fn claim(&mut self, pointer: &BlockPointer, depth: u32) -> Result<(), Stop> {
+    fn claim(&mut self, pointer: &BlockPointer, seq: u64, depth: u32) -> Result<(), Stop> {
         self.claimed.extend(pointer.dvas());
         if !pointer.is_gang() {
             return Ok(());
         }
         let depth = depth.checked_sub(1).ok_or(Stop::Ends)?;
-        let members = self.pool.pipeline().gang_members(pointer).map_err(|_| Stop::Ends)?;
-        members.iter().try_for_each(|member| self.claim(member, depth))
+        let members = self.pool.pipeline().gang_members(pointer);
+        let members = members.map_err(|source| Stop::of_error(seq, source))?;
+        members.iter().try_for_each(|member| self.claim(member, seq, depth))
+    }
+}
+
+impl Stop {
+    /// What it means that something which block `seq` of the log refers to cannot be read.
+    fn of_error(seq: u64, source: BlockError) -> Self {
+        match source.is_of_devices() {
+            true => Self::Unreadable(ChainEnd::Unreadable { seq, source }),
+            false => Self::Ends,
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use crate::import::HostIdentity;
 use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
 use parking_lot::{Mutex, RwLock};
 use rzfs_codec::crypto::CryptoVersion;
+use rzfs_dmu::intent_log::ChainEnd;
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_dmu::write::{DedupIndex, DeviceWriter, ObjsetPolicy};
@@ -74,6 +75,18 @@ pub enum NotWritable {
         /// The dataset.
         dataset: String,
     },
+    /// An intent log goes on where it cannot be read.
+    #[error(
+        "the intent log of {dataset} cannot be read: {end}\n\
+         The last changes that were synced to disk are in it. Import the pool again when its \
+         devices can be read,\nor with 'zpool import -m', which discards them."
+    )]
+    UnreadableLog {
+        /// The dataset.
+        dataset: String,
+        /// Where, and why.
+        end: Box<ChainEnd>,
+    },
     /// The blocks of an intent log are in use by something else.
     #[error("the intent log of {dataset} cannot be claimed: {source}")]
     LogSpace {
@@ -105,7 +118,7 @@ impl LivePool {
         options: &LiveOptions,
     ) -> Result<Self, NotWritable> {
         check(pool)?;
-        let claims = LogClaims::plan(pool)?;
+        let claims = LogClaims::plan(pool, options.missing_logs)?;
         let inner = Inner::of_pool(pool, environment, options, claims.last_birth())?;
         inner.claim_logs(claims)?;
         let live = Self::start(Arc::new(inner));

@@ -2,6 +2,7 @@
 
 use super::allocation::PoolSpace;
 use super::heartbeat::HeartbeatOptions;
+use crate::import::MissingLogs;
 use rzfs_dmu::BlockPipeline;
 use rzfs_dmu::txg::{DirtyLimits, TxgOptions};
 use rzfs_dmu::write::{BlockWriter, EncodeOptions, HoleBirth};
@@ -30,6 +31,8 @@ pub struct LiveOptions {
     pub threads: usize,
     /// Blocks of destroyed datasets that are freed in one txg (`zfs_async_block_max_blocks`).
     pub async_free_blocks: usize,
+    /// What becomes of intent logs that cannot be read.
+    pub missing_logs: MissingLogs,
     /// The heartbeat of a pool with `multihost=on`.
     pub heartbeat: HeartbeatOptions,
 }
@@ -83,6 +86,7 @@ impl Default for LiveOptions {
             space: SpaceTunables { physical_memory: memory, ..SpaceTunables::default() },
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             async_free_blocks: ASYNC_FREE_BLOCKS,
+            missing_logs: MissingLogs::default(),
             heartbeat: HeartbeatOptions::default(),
         }
     }

@@ -109,8 +109,8 @@ impl LiveFileSystem {
     /// To be called before anybody else has the file system.
     ///
     /// # Errors
-    /// The pool takes no changes any more. A record that cannot be replayed is no error: it ends
-    /// the log.
+    /// The pool takes no changes any more, or devices do not deliver the log, which is kept then. A
+    /// record that cannot be replayed is no error: it ends the log.
     pub(super) fn replay_log(&self, dataset: &LiveDataset) -> Result<ReplaySummary, ZplError> {
         let header = self.objset.log_header()?;
         if header.claim_txg.is_none() {

@@ -15,8 +15,9 @@ use rzfs_format::zil::{Body, Record, Write, ZilHeader};
 /// Replays the intent log of a volume, if it has one that needs that, and gives it up.
 ///
 /// # Errors
-/// It is no volume, its key is not loaded, or the pool takes no changes any more. A record that
-/// cannot be replayed is no error: it ends the log.
+/// It is no volume, its key is not loaded, the pool takes no changes any more, or devices do not
+/// deliver the log, which is kept then. A record that cannot be replayed is no error: it ends the
+/// log.
 pub fn replay_volume(
     pool: &LivePool,
     dataset: &Arc<LiveDataset>,

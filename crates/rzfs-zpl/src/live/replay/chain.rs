@@ -77,7 +77,9 @@ pub(in crate::live) const fn needs_replay(header: &ZilHeader) -> bool {
 /// when everything before it is on disk, as numbers of objects are free only then.
 ///
 /// # Errors
-/// The pool takes no changes any more. A record that cannot be done is no error: it ends the log.
+/// The pool takes no changes any more, or devices do not deliver what the log says: it is still
+/// there then, and how far it was done is noted. A record that cannot be done is no error: it ends
+/// the log.
 pub(in crate::live) fn follow(
     objset: &LiveObjset,
     header: &ZilHeader,
@@ -87,7 +89,8 @@ pub(in crate::live) fn follow(
     let mut summary = ReplaySummary::default();
     let mut last = header.replayed_seq;
     let key = objset.key().map(|key| &**key);
-    for block in LogChain::new(objset.pipeline(), objset.id(), header).with_key(key) {
+    let mut chain = LogChain::new(objset.pipeline(), objset.id(), header).with_key(key);
+    for block in chain.by_ref() {
         for record in block.records() {
             last = last.max(record.seq);
             let is_synced = header.claim_txg.is_some_and(|claimed| record.txg < claimed);
@@ -103,6 +106,7 @@ pub(in crate::live) fn follow(
                 Ok(Outcome::Done) => summary.replayed += 1,
                 Ok(Outcome::Skipped) => summary.skipped += 1,
                 Err(ZplError::Stopped(stopped)) => return Err(stopped.into()),
+                Err(error) if error.is_of_devices() => return Err(error),
                 Err(error) => {
                     let (seq, kind) = (record.seq, record.kind_number);
                     let error = Box::new(error);
@@ -111,6 +115,9 @@ pub(in crate::live) fn follow(
                 }
             }
         }
+    }
+    if let Some(end) = chain.end().filter(|end| end.is_of_devices()) {
+        return Err(ZplError::UnreadableLog { objset: objset.id(), end: Box::new(end.clone()) });
     }
     let claimed = header.claimed_record_seq;
     if last < claimed {

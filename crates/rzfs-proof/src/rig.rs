@@ -1,0 +1,102 @@
+//! Pools on simulated devices, which fail, forget and are damaged when a test says so.
+
+use crate::crash::Workload;
+use crate::{
+    OpenPool, ProofError, Settings, differences, open_for_reading, read_dataset, record, walk,
+};
+use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation};
+use rzfs_dsl::Pool;
+use rzfs_dsl::import::DeviceSource;
+use rzfs_testkit::FileSystemManifest;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A pool on simulated devices.
+#[derive(Debug)]
+pub struct Rig {
+    workload: Workload,
+    /// How its pool is opened.
+    pub settings: Settings,
+    /// Its devices, by their letters.
+    pub devices: BTreeMap<&'static str, Arc<SimulatedDevice>>,
+}
+
+impl Rig {
+    /// Empty devices for a pool of this workload's shape.
+    #[must_use]
+    pub fn new(workload: Workload) -> Self {
+        let shape = workload.shape();
+        let content = |_| vec![0; usize::try_from(shape.device_size).unwrap_or_default()];
+        Self::with_contents(workload, shape.devices().map(|letter| (letter, content(letter))))
+    }
+
+    fn with_contents(
+        workload: Workload,
+        contents: impl Iterator<Item = (&'static str, Vec<u8>)>,
+    ) -> Self {
+        let simulation = Simulation::new(3);
+        let device = |(letter, content)| (letter, Arc::new(simulation.device(letter, content)));
+        Self { workload, settings: workload.settings(3), devices: contents.map(device).collect() }
+    }
+
+    /// The devices as they are now, as if the machine had stopped: others with the same contents.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let contents = self.devices.iter().map(|(letter, device)| (*letter, device.content()));
+        let copy = Self::with_contents(self.workload, contents);
+        Self { settings: self.settings.clone(), ..copy }
+    }
+
+    /// Makes the pool.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn create(&self) -> Result<OpenPool, ProofError> {
+        let as_block = |(letter, device): (&&'static str, &Arc<SimulatedDevice>)| {
+            (*letter, Arc::clone(device) as Arc<dyn BlockDevice>)
+        };
+        let devices = self.devices.iter().map(as_block).collect();
+        OpenPool::create(&self.workload.shape(), &devices, &self.settings)
+    }
+
+    /// Opens the pool for changes.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn open(&self) -> Result<OpenPool, ProofError> {
+        OpenPool::open(&self.sources(), self.name(), &self.settings)
+    }
+
+    /// Opens the pool for reading.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn read(&self) -> Result<Pool, ProofError> {
+        open_for_reading(&self.sources(), self.name(), &self.settings)
+    }
+
+    /// The name of the pool, and of its root file system.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.workload.shape().name
+    }
+
+    /// The devices, for an import.
+    #[must_use]
+    pub fn sources(&self) -> Vec<DeviceSource> {
+        let device = |device: &Arc<SimulatedDevice>| DeviceSource::Device(Arc::clone(device) as _);
+        self.devices.values().map(device).collect()
+    }
+
+    /// What is not as it should be: the pool is whole, and its root file system has these files.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn findings(&self, expected: &FileSystemManifest) -> Result<Vec<String>, ProofError> {
+        let pool = self.read()?;
+        let found = record(&read_dataset(&pool, self.name())?)?;
+        let mut findings = differences(expected, &found);
+        findings.extend(walk(&pool)?);
+        Ok(findings)
+    }
+}

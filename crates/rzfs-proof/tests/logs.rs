@@ -1,0 +1,165 @@
+//! What an intent log says is there after a crash, also where devices fail when it is read; and
+//! nobody is blamed for where it ends.
+
+use rzfs_blockdev::simulated::{Fault, FaultKind};
+use rzfs_dmu::intent_log::LogChain;
+use rzfs_dsl::Pool;
+use rzfs_dsl::import::MissingLogs;
+use rzfs_dsl::live::{LivePool, NotWritable};
+use rzfs_format::BlockPointer;
+use rzfs_proof::crash::Workload;
+use rzfs_proof::{Files, ProofError, Rig, change_durably, record};
+use rzfs_testkit::FileSystemManifest;
+use rzfs_vdev::ErrorCounts;
+use std::sync::Arc;
+
+const EIO: i32 = 5;
+/// Where the allocatable space of a device begins, behind two labels and the boot area.
+const DATA_START: u64 = 4 << 20;
+
+/// A machine that stopped with a log of several blocks, and what was synced.
+fn crashed() -> (Rig, FileSystemManifest) {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create().unwrap();
+    let (_, fs) = open.root().unwrap();
+    Files(fs).put("source", &[7; 300_000]).unwrap();
+    open.sync().unwrap();
+    change_durably(fs, "logged", "source", 1).unwrap();
+    let expected = record(&**fs).unwrap().timeless();
+    (rig.copy(), expected)
+}
+
+fn sees(rig: &Rig) -> FileSystemManifest {
+    let seen = sees_with_leaks(rig);
+    assert_eq!(rzfs_proof::walk(&rig.read().unwrap()).unwrap(), None);
+    seen
+}
+
+/// The same where nobody can say what blocks a log had.
+fn sees_with_leaks(rig: &Rig) -> FileSystemManifest {
+    let open = rig.open().unwrap();
+    let seen = record(&**open.root().unwrap().1).unwrap().timeless();
+    open.export().unwrap();
+    seen
+}
+
+/// The blocks of the log, but for the one that was never written.
+fn log_blocks(pool: &Pool) -> Vec<BlockPointer> {
+    let objset = pool.datasets().root().unwrap().open_objset().unwrap();
+    let header = objset.log_header().unwrap();
+    let chain = LogChain::new(pool.pipeline(), objset.id(), &header);
+    chain.filter(|block| block.contents.is_some()).map(|block| block.pointer).collect()
+}
+
+/// Blocks outside of the log that its records point to.
+fn logged_data(pool: &Pool) -> Vec<BlockPointer> {
+    let objset = pool.datasets().root().unwrap().open_objset().unwrap();
+    let header = objset.log_header().unwrap();
+    let chain = LogChain::new(pool.pipeline(), objset.id(), &header);
+    let data = |block: rzfs_dmu::intent_log::LogBlock| -> Vec<BlockPointer> {
+        block.records().filter_map(|record| record.data_pointer()).collect()
+    };
+    chain.flat_map(data).filter(|data| !data.is_embedded() && !data.is_hole()).collect()
+}
+
+/// Has reads of a block fail.
+fn fail_reads(rig: &Rig, pointer: &BlockPointer) {
+    let offset = pointer.dvas().next().unwrap().offset() + DATA_START;
+    let fault = Fault::new(FaultKind::FailRead(EIO)).within(offset..offset + 512);
+    rig.devices["A"].inject(fault);
+}
+
+fn errors(pool: &Pool) -> Vec<ErrorCounts> {
+    pool.vdevs().leaves().map(|leaf| leaf.errors()).collect()
+}
+
+#[test]
+fn the_end_of_an_intent_log_is_nobodys_error() {
+    let (rig, _) = crashed();
+    let healthy = [ErrorCounts::default()];
+    let pool = rig.read().unwrap();
+    assert_eq!(pool.unreplayed_logs().unwrap().len(), 1);
+    assert_eq!(errors(&pool), healthy, "a log with records");
+    let open = rig.open().unwrap();
+    let found: Vec<_> = open.pool.vdevs().leaves().map(|leaf| leaf.errors()).collect();
+    assert_eq!(found, healthy, "a log is claimed and replayed");
+    open.root().unwrap().1.commit_all().unwrap();
+    open.export().unwrap();
+    let open = rig.open().unwrap();
+    Files(open.root().unwrap().1).put("more", b"x").unwrap();
+    open.root().unwrap().1.commit_all().unwrap();
+    open.export().unwrap();
+    // The first block of the log was set aside, and never written.
+    let pool = rig.read().unwrap();
+    assert_eq!(pool.unreplayed_logs().unwrap(), []);
+    assert_eq!(errors(&pool), healthy, "a log without records");
+}
+
+#[test]
+fn a_log_that_cannot_be_read_is_not_given_up() {
+    let (crash, expected) = crashed();
+    let pool = crash.read().unwrap();
+    let (blocks, data) = (log_blocks(&pool), logged_data(&pool));
+    assert!(blocks.len() > 2 && !data.is_empty(), "{} {}", blocks.len(), data.len());
+    for unreadable in [&blocks[0], &blocks[1], blocks.last().unwrap(), &data[0]] {
+        let rig = crash.copy();
+        fail_reads(&rig, unreadable);
+        match rig.open() {
+            Err(ProofError::NotWritable(error)) => {
+                assert!(matches!(*error, NotWritable::UnreadableLog { .. }), "{error}");
+                assert!(error.to_string().contains("import -m"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(rig.devices["A"].counts().writes, 0, "nothing was changed");
+        rig.devices["A"].heal_all();
+        assert_eq!(sees(&rig), expected);
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_read_can_be_given_up() {
+    let (mut rig, _) = crashed();
+    let blocks = log_blocks(&rig.read().unwrap());
+    fail_reads(&rig, &blocks[1]);
+    rig.settings.pool.missing_logs = MissingLogs::Ignore;
+    let seen = sees(&rig);
+    assert!(seen.entries.keys().any(|path| path.ends_with(b"source")), "{seen:?}");
+    assert!(!seen.entries.keys().any(|path| path.ends_with(b"renamed")), "{seen:?}");
+}
+
+/// Has the log of a pool claimed, without a look at its file systems.
+fn claim(rig: &Rig) {
+    let options = rzfs_blockdev::OpenOptions::new().access(rzfs_blockdev::Access::ReadWrite);
+    let discovery = rzfs_dsl::import::Discovery::search(&rig.sources(), &options);
+    let found = discovery.matching(rig.name()).next().unwrap();
+    let host = rig.settings.environment.host().clone();
+    let import = rzfs_dsl::import::ImportOptions {
+        host,
+        host_check: rzfs_dsl::import::HostCheck::Override,
+        ..Default::default()
+    };
+    let pool = Pool::import(found, &import).unwrap();
+    let environment = Arc::clone(&rig.settings.environment);
+    LivePool::open(&pool, environment, &rig.settings.pool).unwrap().export().unwrap();
+}
+
+#[test]
+fn a_claimed_log_that_cannot_be_read_waits_for_its_device() {
+    let (crash, expected) = crashed();
+    let pool = crash.read().unwrap();
+    let (blocks, data) = (log_blocks(&pool), logged_data(&pool));
+    claim(&crash);
+    for unreadable in [&blocks[0], &blocks[1], blocks.last().unwrap(), &data[0]] {
+        let rig = crash.copy();
+        fail_reads(&rig, unreadable);
+        assert!(matches!(rig.open(), Err(ProofError::File { .. })));
+        rig.devices["A"].heal_all();
+        assert_eq!(sees(&rig), expected);
+    }
+    let mut rig = crash.copy();
+    fail_reads(&rig, &blocks[1]);
+    rig.settings.pool.missing_logs = MissingLogs::Ignore;
+    let seen = sees_with_leaks(&rig);
+    assert!(!seen.entries.keys().any(|path| path.ends_with(b"renamed")), "{seen:?}");
+}
