@@ -3,7 +3,7 @@
 mod changes;
 mod listing;
 
-pub(crate) use changes::{Creation, caller};
+pub(crate) use changes::Creation;
 
 use crate::attributes::{Entry, FOR_EVER, Lifetime, of_control, of_file};
 use crate::inode::{Inodes, Target};

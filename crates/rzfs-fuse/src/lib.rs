@@ -25,10 +25,12 @@
 
 mod adapter;
 mod attributes;
+mod credentials;
 mod durability;
 mod file_flags;
 mod grafts;
 mod inode;
+mod kernel_cache;
 mod known;
 mod mount;
 mod mount_points;

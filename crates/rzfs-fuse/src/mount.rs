@@ -179,8 +179,12 @@ impl Mount {
         }
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
-        let session = Session::new(file_system, control, nested, options)
-            .and_then(|session| fuser::spawn_mount(session, directory, &config));
+        let session = Session::new(file_system, control, nested, options).and_then(|session| {
+            let cache = session.kernel_cache();
+            let session = fuser::Session::new(session, directory, &config)?;
+            cache.connect(session.notifier());
+            session.spawn()
+        });
         Ok(Self {
             session: session.map_err(|source| failure("mount", directory, source))?,
             directory: directory.to_owned(),

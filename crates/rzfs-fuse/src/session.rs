@@ -7,6 +7,7 @@ use crate::adapter::{Adapter, Answer, NONE};
 use crate::attributes::Entry;
 use crate::durability::Durability;
 use crate::grafts::Grafts;
+use crate::kernel_cache::KernelCache;
 use crate::mount::{MountOptions, Nested};
 use crate::mount_points::MountPoints;
 use crate::wakefulness::Wakefulness;
@@ -62,6 +63,7 @@ pub(crate) struct Session {
     grafts: Grafts,
     /// What the kernel can do.
     kernel: InitFlags,
+    cache: KernelCache,
     /// Requests that wait for the disk; of a mount in which something can change.
     durability: Option<Durability>,
     wakefulness: Option<Arc<Wakefulness>>,
@@ -115,10 +117,16 @@ impl Session {
             file_systems,
             grafts,
             kernel,
+            cache: KernelCache::default(),
             durability,
             wakefulness: options.wakefulness.clone(),
             _while_mounted: options.while_mounted.clone(),
         })
+    }
+
+    /// What the kernel keeps of what this answers.
+    pub(crate) fn kernel_cache(&self) -> KernelCache {
+        self.cache.clone()
     }
 
     /// The file system that a number of the mount belongs to, with its position, and the number

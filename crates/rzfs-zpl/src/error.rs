@@ -214,6 +214,12 @@ pub enum ZplError {
         /// The file.
         place: Place,
     },
+    /// Only the owner of the file, or the superuser, may do this.
+    #[error("{place} belongs to somebody else")]
+    NotOwner {
+        /// The file.
+        place: Place,
+    },
     /// The file may not come into a directory of this project.
     #[error("{place} belongs to another project")]
     OtherProject {
@@ -303,7 +309,7 @@ impl ZplError {
         match self {
             Self::Dmu(error) => error.errno(),
             Self::Dataset(error) => error.errno(),
-            Self::Locked { .. } | Self::Quarantined { .. } => EACCES,
+            Self::Locked { .. } | Self::Quarantined { .. } | Self::NotOwner { .. } => EACCES,
             Self::Version { .. } | Self::XattrNamespace { .. } => EOPNOTSUPP,
             Self::MasterEntry { .. } | Self::NotFound { .. } | Self::NoSnapshot { .. } => ENOENT,
             Self::Corrupt { .. } | Self::DanglingEntry { .. } | Self::UnreadableLog { .. } => EIO,

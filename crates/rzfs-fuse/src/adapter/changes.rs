@@ -5,11 +5,11 @@ use crate::attributes::{Entry, device_number};
 use crate::file_flags::Command;
 use crate::inode::Target;
 use crate::mount_points::Place;
-use fuser::{Errno, INodeNo, RenameFlags, Request};
+use fuser::{Errno, INodeNo, RenameFlags};
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::{
     Allocation, AttributeChange, Caller, FilePlace, LiveFileSystem, Named, NewFile, NewKind,
-    Privilege, RenameMode, WriteAt, XattrMode,
+    RenameMode, WriteAt, XattrMode,
 };
 use rzfs_zpl::{Found, ZplError};
 use std::sync::Arc;
@@ -42,15 +42,6 @@ impl Creation<'_> {
         };
         Ok(Self { kind, mode, umask })
     }
-}
-
-/// Who asks. FUSE tells the user, not the capabilities.
-pub(crate) fn caller(request: &Request) -> Caller {
-    let privilege = match request.uid() {
-        0 => Privilege::Superuser,
-        _ => Privilege::Ordinary,
-    };
-    Caller { uid: request.uid(), gid: request.gid(), privilege }
 }
 
 fn answer<T>(result: Result<T, ZplError>) -> Answer<T> {
@@ -156,6 +147,12 @@ impl Adapter {
         let (live, object) = self.changing(inode)?;
         let (_, written) = answer(live.write(object, WriteAt::Offset(offset), data, caller))?;
         Ok(written)
+    }
+
+    /// Whether a file has lost set-user-id or set-group-id since this was asked the last time.
+    pub(crate) fn take_lost_set_id(&self, inode: INodeNo) -> Answer<bool> {
+        let (live, object) = self.changing(inode)?;
+        answer(live.take_lost_set_id(object))
     }
 
     /// Changes attributes; gives those that users see.

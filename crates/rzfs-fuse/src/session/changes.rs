@@ -5,12 +5,13 @@ use super::Session;
 use crate::adapter::{Answer, Creation};
 use crate::attributes::{Entry, time_change};
 use crate::durability::Promise;
+use crate::file_flags::Command;
 use fuser::{
     Errno, FileAttr, INodeNo, OpenFlags, RenameFlags, ReplyAttr, ReplyEmpty, ReplyEntry,
     ReplyWrite, TimeOrNow,
 };
 use rzfs_format::ObjectId;
-use rzfs_zpl::live::{AttributeChange, Caller, LiveFileSystem};
+use rzfs_zpl::live::{AttributeChange, Caller, LiveFileSystem, Privilege};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -165,6 +166,7 @@ impl Session {
             let written = adapter.write(inode, offset, data, caller)?;
             Ok((u32::try_from(written).unwrap_or(u32::MAX), adapter.changing(inode)?))
         });
+        self.tell_of_lost_set_id(inode, caller);
         match written {
             Ok((written, (live, object))) if is_durable(flags) => {
                 self.promise(live, object, Promise::Written(reply, written));
@@ -183,7 +185,53 @@ impl Session {
     ) -> Answer<u64> {
         let (_, of_source, source) = self.inner(from.0)?;
         let (_, adapter, target) = self.inner(to.0)?;
-        adapter.copy((of_source, source, from.1), (target, to.1), len, caller)
+        let copied = adapter.copy((of_source, source, from.1), (target, to.1), len, caller);
+        self.tell_of_lost_set_id(to.0, caller);
+        copied
+    }
+
+    /// Reserves or frees a range of a file.
+    pub(super) fn allocate(
+        &self,
+        inode: INodeNo,
+        (offset, len): (u64, u64),
+        mode: i32,
+        caller: Caller,
+    ) -> Answer<()> {
+        let (_, adapter, inner) = self.inner(inode)?;
+        let allocated = adapter.allocate(inner, offset, len, mode, caller);
+        self.tell_of_lost_set_id(inode, caller);
+        allocated
+    }
+
+    /// Answers a question about flags and projects, or changes them.
+    pub(super) fn control_flags(
+        &self,
+        inode: INodeNo,
+        command: Command,
+        data: &[u8],
+        caller: Caller,
+    ) -> Answer<Vec<u8>> {
+        let (_, adapter, inner) = self.inner(inode)?;
+        let answer = adapter.control_flags(inner, command, data, caller);
+        if command.is_change() {
+            // The kernel does not know that this changes a time.
+            self.cache.forget_attributes(inode);
+        }
+        answer
+    }
+
+    /// Has the kernel ask for the mode of a file if this change of its contents has changed it:
+    /// it asks for times and lengths only.
+    fn tell_of_lost_set_id(&self, inode: INodeNo, caller: Caller) {
+        if caller.privilege == Privilege::Superuser {
+            return;
+        }
+        let lost =
+            self.inner(inode).and_then(|(_, adapter, inode)| adapter.take_lost_set_id(inode));
+        if lost == Ok(true) {
+            self.cache.forget_attributes(inode);
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::Session;
 use super::changes::SetAttributes;
-use crate::adapter::{ABSENT, Answer, Creation, NONE, caller, errno};
+use crate::adapter::{ABSENT, Answer, Creation, NONE, errno};
+use crate::credentials::{Capability, caller, caller_with};
 use crate::file_flags::Command;
 use crate::xattr;
 use fuser::{
@@ -61,8 +62,8 @@ impl fuser::Filesystem for Session {
         });
         match target {
             Ok(target) => {
-                reply.data(&target);
                 self.note_access(inode);
+                reply.data(&target);
             }
             Err(error) => reply.error(error),
         }
@@ -91,7 +92,7 @@ impl fuser::Filesystem for Session {
         _: FileHandle,
         offset: u64,
         size: u32,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
@@ -101,11 +102,18 @@ impl fuser::Filesystem for Session {
             segments.map_err(|error| errno(&error))
         });
         match segments.as_deref() {
-            Ok([segment]) => reply.data(segment),
-            Ok(segments) => reply.data(&segments.concat()),
-            Err(error) => return reply.error(*error),
+            Ok(segments) => {
+                // Once it has the answer the kernel may ask for the time, and keeps it.
+                if flags.0 & libc::O_NOATIME == 0 {
+                    self.note_access(inode);
+                }
+                match segments {
+                    [segment] => reply.data(segment),
+                    segments => reply.data(&segments.concat()),
+                }
+            }
+            Err(error) => reply.error(*error),
         }
-        self.note_access(inode);
     }
 
     /// As for files.
@@ -126,10 +134,12 @@ impl fuser::Filesystem for Session {
         mut reply: ReplyDirectory,
     ) {
         match self.list_names(inode, DirCookie(offset), &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(error) => return reply.error(error),
+            Ok(()) => {
+                self.note_access(inode);
+                reply.ok();
+            }
+            Err(error) => reply.error(error),
         }
-        self.note_access(inode);
     }
 
     fn readdirplus(
@@ -141,10 +151,12 @@ impl fuser::Filesystem for Session {
         mut reply: ReplyDirectoryPlus,
     ) {
         match self.list_with_attributes(inode, DirCookie(offset), &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(error) => return reply.error(error),
+            Ok(()) => {
+                self.note_access(inode);
+                reply.ok();
+            }
+            Err(error) => reply.error(error),
         }
-        self.note_access(inode);
     }
 
     fn statfs(&self, _: &Request, inode: INodeNo, reply: ReplyStatfs) {
@@ -371,10 +383,9 @@ impl fuser::Filesystem for Session {
         let Some(command) = Command::from_number(command) else {
             return reply.error(Errno::ENOTTY);
         };
-        let answer = self.inner(inode).and_then(|(_, adapter, inode)| {
-            adapter.control_flags(inode, command, data, caller(request))
-        });
-        match answer {
+        // What binds everybody is not for all who are root in some container.
+        let caller = caller_with(request, Capability::LinuxImmutable);
+        match self.control_flags(inode, command, data, caller) {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(error) => reply.error(error),
         }
@@ -390,10 +401,7 @@ impl fuser::Filesystem for Session {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let answer = self.inner(inode).and_then(|(_, adapter, inode)| {
-            adapter.allocate(inode, offset, len, mode, caller(request))
-        });
-        done(reply, answer);
+        done(reply, self.allocate(inode, (offset, len), mode, caller(request)));
     }
 
     fn copy_file_range(

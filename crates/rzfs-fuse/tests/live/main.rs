@@ -6,6 +6,7 @@ mod durable;
 mod listing;
 mod mounted;
 mod names;
+mod users;
 
 #[allow(dead_code, reason = "the tests of rzfs-zpl use the rest")]
 #[path = "../../../rzfs-zpl/tests/pools/world.rs"]

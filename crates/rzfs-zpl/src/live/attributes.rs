@@ -2,7 +2,7 @@
 
 use super::acl::ACCESS;
 use super::change::{DNODE_BYTES, Prepared, Touch};
-use super::creation::{Caller, SET_GROUP_ID, SET_USER_ID};
+use super::creation::{Caller, Privilege, SET_GROUP_ID, SET_USER_ID};
 use super::file_system::LiveFileSystem;
 use super::log::LoggedAttributes;
 use super::node::NodeState;
@@ -87,6 +87,19 @@ impl AttributeChange {
         let others = Self { flags: None, project: None, ..*self };
         !others.is_nothing()
     }
+
+    /// Whether something changes that a file keeps to which one can only append. That it was
+    /// touched just now can be noted.
+    fn changes_append_only(&self) -> bool {
+        let is_touched = [self.atime, self.mtime] == [Some(TimeChange::Now); 2];
+        let sets_times = (self.atime.is_some() || self.mtime.is_some()) && !is_touched;
+        sets_times || self.permissions.is_some() || self.uid.is_some() || self.gid.is_some()
+    }
+}
+
+/// The flags that bind everybody, so that only the superuser may change them.
+fn binding() -> FileFlags {
+    FileFlags::IMMUTABLE.with(FileFlags::APPENDONLY).with(FileFlags::NOUNLINK)
 }
 
 /// The flags that users may change.
@@ -114,10 +127,11 @@ pub(super) fn settable() -> FileFlags {
 
 impl LiveFileSystem {
     /// Changes attributes. A new length, and a new mode of a file with an access control list,
-    /// are transactions of their own before the one of the rest.
+    /// are transactions of their own before the one of the rest. Whether the caller may change
+    /// flags and projects is checked here.
     ///
     /// # Errors
-    /// The file's flags or its kind forbid it, a new owner's quota is used up, or files have no
+    /// The file's flags or its kind forbid it, the caller may not do it, a new owner's quota is used up, or files have no
     /// project ids here.
     pub fn set_attributes(
         &self,
@@ -137,7 +151,7 @@ impl LiveFileSystem {
         mut change: AttributeChange,
         caller: Caller,
     ) -> Result<Attributes, ZplError> {
-        self.check_change(state, &change)?;
+        self.check_change(state, &change, caller)?;
         if let Some(size) = change.size.take() {
             self.truncate_locked(state, size, caller)?;
         }
@@ -157,13 +171,49 @@ impl LiveFileSystem {
         if !change.is_nothing() {
             self.change_attributes(state, &change)?;
         }
+        // Whoever asked is told of all that has become of the file.
+        state.take_lost_set_id();
         self.attributes_of(state)
     }
 
-    fn check_change(&self, state: &NodeState, change: &AttributeChange) -> Result<(), ZplError> {
+    /// Refuses changes of flags and projects by those who may not make them: unlike modes, the
+    /// system does not check all ways to these.
+    fn check_right(
+        &self,
+        state: &NodeState,
+        change: &AttributeChange,
+        caller: Caller,
+    ) -> Result<(), ZplError> {
+        let is_free = change.flags.is_none() && change.project.is_none();
+        if is_free || caller.privilege == Privilege::Superuser || self.replay.is_on() {
+            return Ok(());
+        }
+        let (znode, place) = (state.znode(), state.node.place());
+        if let Some(FlagChange { set, clear }) = change.flags {
+            let new = znode.flags.without(clear).with(set);
+            if (new.0 ^ znode.flags.0) & binding().0 != 0 {
+                return Err(ZplError::NotPermitted { place });
+            }
+        }
+        if znode.uid != Fuid::posix(caller.uid) {
+            return Err(ZplError::NotOwner { place });
+        }
+        Ok(())
+    }
+
+    fn check_change(
+        &self,
+        state: &NodeState,
+        change: &AttributeChange,
+        caller: Caller,
+    ) -> Result<(), ZplError> {
+        self.check_right(state, change, caller)?;
         let (znode, place) = (state.znode(), state.node.place());
         if change.changes_immutable() {
             self.check_flags(state, &[FileFlags::IMMUTABLE])?;
+        }
+        if change.changes_append_only() {
+            self.check_flags(state, &[FileFlags::APPENDONLY])?;
         }
         if let Some(FlagChange { set, clear }) = change.flags
             && !settable().contains(set.with(clear))

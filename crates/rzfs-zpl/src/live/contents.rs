@@ -304,7 +304,19 @@ impl LiveFileSystem {
         let gone = if mode & EXECUTE != 0 { bits } else { SET_USER_ID };
         if caller.privilege == Privilege::Ordinary && mode & gone != 0 {
             values.set_u64(schema, Attribute::Mode, u64::from(mode & !gone));
+            state.note_lost_set_id();
         }
+    }
+
+    /// Whether a file has lost set-user-id or set-group-id by a change of its contents since this
+    /// was asked the last time: whoever keeps its attributes has to ask for them again.
+    ///
+    /// # Errors
+    /// No file has this number.
+    pub fn take_lost_set_id(&self, object: ObjectId) -> Result<bool, ZplError> {
+        let node = self.node(object)?;
+        let lost = node.state().read().take_lost_set_id();
+        Ok(lost)
     }
 
     /// Makes a file so long: what lies beyond is gone, what is new reads as zeros.

@@ -13,6 +13,7 @@ use rzfs_format::znode::{Timestamp, Znode};
 use rzfs_zap::Zap;
 use std::collections::HashMap;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const SHARDS: usize = 16;
 /// Files that a shard keeps although nobody uses them.
@@ -37,6 +38,8 @@ pub(super) struct NodeState {
     pub(super) pending_atime: Option<Timestamp>,
     /// Whether it is a program with capabilities; looked up when that matters.
     pub(super) has_capabilities: OnceLock<bool>,
+    /// Whether it has lost set-user-id or set-group-id by a change that was not one of its mode.
+    lost_set_id: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +67,18 @@ impl NodeState {
             directory: OnceLock::new(),
             pending_atime: None,
             has_capabilities: OnceLock::new(),
+            lost_set_id: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that set-user-id or set-group-id goes although nobody asked for it.
+    pub(super) fn note_lost_set_id(&self) {
+        self.lost_set_id.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was noted since this was asked the last time.
+    pub(super) fn take_lost_set_id(&self) -> bool {
+        self.lost_set_id.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn znode(&self) -> &Znode {

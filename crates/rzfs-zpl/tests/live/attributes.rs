@@ -87,6 +87,44 @@ fn immutable_files_stay_what_they_are() {
 }
 
 #[test]
+fn only_owners_change_flags_and_only_root_those_that_bind() {
+    let pool = Pool::ordinary();
+    let fs = pool.open(Pool::options());
+    let file = make(&fs, fs.root(), "file", NewKind::Regular);
+    let set = |flags| AttributeChange {
+        flags: Some(FlagChange { set: flags, clear: FileFlags::default() }),
+        ..AttributeChange::default()
+    };
+    let project = AttributeChange { project: Some(1), ..AttributeChange::default() };
+    let errno = |change: &AttributeChange, caller| {
+        fs.set_attributes(file, change, caller).map_err(|error| error.errno()).err()
+    };
+    assert_eq!(errno(&set(FileFlags::HIDDEN), USER), Some(13));
+    assert_eq!(errno(&project, USER), Some(13));
+    let owner = AttributeChange { uid: Some(USER.uid), ..AttributeChange::default() };
+    fs.set_attributes(file, &owner, Caller::SUPERUSER).unwrap();
+    assert_eq!(errno(&set(FileFlags::HIDDEN), USER), None);
+    assert_eq!(errno(&project, USER), None);
+    for flag in [FileFlags::IMMUTABLE, FileFlags::APPENDONLY, FileFlags::NOUNLINK] {
+        assert_eq!(errno(&set(flag), USER), Some(1));
+    }
+    assert_eq!(errno(&set(FileFlags::APPENDONLY), Caller::SUPERUSER), None);
+    // It stays what it is when others change.
+    assert_eq!(errno(&set(FileFlags::ARCHIVE), USER), None);
+    let times = |time| AttributeChange {
+        atime: Some(time),
+        mtime: Some(time),
+        ..AttributeChange::default()
+    };
+    let mode = AttributeChange { permissions: Some(0), ..AttributeChange::default() };
+    let at = TimeChange::At(Timestamp::default());
+    for change in [times(at), mode, owner] {
+        assert_eq!(errno(&change, Caller::SUPERUSER), Some(1), "{change:?}");
+    }
+    assert_eq!(errno(&times(TimeChange::Now), Caller::SUPERUSER), None);
+}
+
+#[test]
 fn writing_takes_set_user_id_away_from_ordinary_users() {
     let pool = Pool::ordinary();
     let fs = pool.open(Pool::options());

@@ -1,0 +1,56 @@
+//! Who asks. A request says which user and group; the rest stands in `/proc`, where it is looked
+//! up for the few requests that depend on it: whoever asks waits meanwhile, so it is there.
+
+use fuser::Request;
+use rzfs_zpl::live::{Caller, Privilege};
+
+/// A capability, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Capability {
+    /// `CAP_LINUX_IMMUTABLE`: flags that bind everybody.
+    LinuxImmutable = 9,
+}
+
+/// The user of a request. Who is root is taken for one with all capabilities.
+pub(crate) fn caller(request: &Request) -> Caller {
+    let privilege = match request.uid() {
+        0 => Privilege::Superuser,
+        _ => Privilege::Ordinary,
+    };
+    Caller { uid: request.uid(), gid: request.gid(), privilege }
+}
+
+/// The same for a request that takes a capability, which not everybody has who is root: a
+/// container may be without it. Where the system does not say, root has it.
+pub(crate) fn caller_with(request: &Request, capability: Capability) -> Caller {
+    let caller = caller(request);
+    if caller.privilege == Privilege::Ordinary {
+        return caller;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", request.pid()));
+    match status.ok().as_deref().and_then(effective) {
+        Some(capabilities) if capabilities >> (capability as u32) & 1 == 0 => {
+            Caller { privilege: Privilege::Ordinary, ..caller }
+        }
+        _ => caller,
+    }
+}
+
+/// The capabilities in effect, out of the status of a thread.
+fn effective(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read_from_the_status() {
+        let status = "Name:\tsh\nCapPrm:\t0000000000000000\nCapEff:\t000001fffffffdff\n";
+        let capabilities = effective(status).unwrap();
+        assert_eq!(capabilities >> (Capability::LinuxImmutable as u32) & 1, 0);
+        assert_eq!(effective("Name:\tsh\n"), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! What users may do who are not root, and what the kernel learns of changes nobody asked for.
+
+use crate::mounted::Mounted;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const NOBODY: u32 = 65534;
+const EPERM: &str = "1";
+const EACCES: &str = "13";
+const ZFS_IOC_SETDOSFLAGS: u64 = 0x4008_8302;
+const IMMUTABLE: u64 = 0x10 << 32;
+const NOUNLINK: u64 = 0x20 << 32;
+const HIDDEN: u64 = 0x2 << 32;
+
+/// A mount that everybody can enter.
+fn shared() -> Mounted {
+    let mounted = Mounted::new();
+    fs::set_permissions(mounted.path(""), Permissions::from_mode(0o755)).unwrap();
+    mounted
+}
+
+/// A file of somebody.
+fn file_of(mounted: &Mounted, name: &str, uid: u32, mode: u32) -> PathBuf {
+    let path = mounted.path(name);
+    fs::write(&path, b"contents").unwrap();
+    chown(&path, Some(uid), Some(uid)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+fn as_user(uid: u32, program: &[&str]) -> Output {
+    let uid = uid.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &uid, "--regid", &uid, "--clear-groups"]).args(program);
+    command.output().unwrap()
+}
+
+/// Python, as opening and asking is more than a program of the shell does. It becomes the user
+/// itself, who may have no right to begin it.
+fn python_as(uid: u32, program: &str, path: &Path) -> String {
+    let program = format!(
+        "import fcntl, mmap, os, struct, sys\nos.setgroups([])\nos.setresgid({uid}, {uid}, {uid})\nos.setresuid({uid}, {uid}, {uid})\n{program}"
+    );
+    let output = Command::new("python3").args(["-c", &program]).arg(path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Sets the flags of a file as ZFS numbers them; gives the errno, or nothing.
+fn set_dos_flags(uid: u32, path: &Path, flags: u64) -> String {
+    let program = format!(
+        "
+fd = os.open(sys.argv[1], os.O_RDONLY)
+try:
+    fcntl.ioctl(fd, {ZFS_IOC_SETDOSFLAGS:#x}, struct.pack('Q', {flags:#x}))
+except OSError as error:
+    print(error.errno)
+"
+    );
+    python_as(uid, &program, path)
+}
+
+#[test]
+fn flags_are_set_by_owners_and_those_that_bind_by_root_only() {
+    let mounted = shared();
+    let of_root = file_of(&mounted, "of-root", 0, 0o644);
+    let own = file_of(&mounted, "own", NOBODY, 0o644);
+    for flag in [IMMUTABLE, NOUNLINK] {
+        assert_eq!(set_dos_flags(NOBODY, &of_root, flag), EPERM);
+        assert_eq!(set_dos_flags(NOBODY, &own, flag), EPERM);
+    }
+    assert_eq!(set_dos_flags(NOBODY, &of_root, HIDDEN), EACCES);
+    assert_eq!(set_dos_flags(NOBODY, &own, HIDDEN), "");
+    fs::write(&of_root, b"changed").unwrap();
+    assert_eq!(set_dos_flags(0, &own, IMMUTABLE), "");
+    assert_eq!(set_dos_flags(NOBODY, &own, 0), EPERM);
+    assert_eq!(set_dos_flags(0, &own, 0), "");
+    fs::remove_file(&own).unwrap();
+    mounted.finish();
+}
+
+/// Root in a container has not all that root has.
+#[test]
+fn root_without_the_capability_binds_nothing() {
+    let mounted = shared();
+    let path = file_of(&mounted, "file", 0, 0o644);
+    let set = format!(
+        "import fcntl, os, struct, sys
+fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), {ZFS_IOC_SETDOSFLAGS:#x},
+            struct.pack('Q', {IMMUTABLE:#x}))"
+    );
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-linux_immutable", "--inh-caps", "-linux_immutable"]);
+    let output = command.args(["python3", "-c", &set]).arg(&path).output().unwrap();
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert!(problem.contains("PermissionError"), "{problem}");
+    fs::write(&path, b"changed").unwrap();
+    mounted.finish();
+}
+
+#[test]
+fn attributes_are_set_by_those_who_may() {
+    let mounted = shared();
+    let of_root = file_of(&mounted, "of-root", 0, 0o644);
+    let own = file_of(&mounted, "own", NOBODY, 0o644);
+    let set = "
+for name in ['user.a', 'trusted.a', 'security.a', 'system.a', 'system.nfs4_acl_xdr']:
+    try:
+        os.setxattr(sys.argv[1], name, b'value')
+        print(name, end=' ')
+    except OSError:
+        pass
+";
+    assert_eq!(python_as(NOBODY, set, &of_root), "");
+    assert_eq!(python_as(NOBODY, set, &own), "user.a");
+    for (path, code) in [(&of_root, 1), (&own, 0)] {
+        let listed = as_user(NOBODY, &["setfacl", "-m", "u:1:r", path.to_str().unwrap()]);
+        assert_eq!(listed.status.code(), Some(code));
+    }
+    mounted.finish();
+}
+
+/// What an unprivileged owner does to his program with set-user-id and set-group-id.
+const WRITES: [(&str, &str); 5] = [
+    ("buffered", "os.write(os.open(p, os.O_WRONLY), b'x')"),
+    ("direct", "m = mmap.mmap(-1, 4096); os.writev(os.open(p, os.O_WRONLY | os.O_DIRECT), [m])"),
+    ("truncate", "os.truncate(p, 3)"),
+    ("allocate", "os.posix_fallocate(os.open(p, os.O_RDWR), 0, 100000)"),
+    ("copy", "f = os.open(p, os.O_RDWR); os.copy_file_range(f, f, 4, 0, 100)"),
+];
+
+/// The mode that the kernel goes by. Who asks for all attributes has it ask for them, since it knows
+/// that times have changed.
+fn known_mode(path: &Path) -> u32 {
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MODE).unwrap();
+    u32::from(found.stx_mode) & 0o7777
+}
+
+#[test]
+fn set_id_bits_are_gone_for_the_kernel_when_they_are_gone() {
+    let mounted = shared();
+    for (name, write) in WRITES {
+        let path = file_of(&mounted, name, NOBODY, 0o6744);
+        assert_eq!(known_mode(&path), 0o6744);
+        python_as(NOBODY, &format!("p = sys.argv[1]\n{write}"), &path);
+        assert_eq!(known_mode(&path), 0o744, "{name}");
+    }
+    mounted.finish();
+}
+
+#[test]
+fn changed_flags_change_the_time_that_is_shown() {
+    let mounted = shared();
+    let path = file_of(&mounted, "file", 0, 0o644);
+    mounted.files().sync().unwrap();
+    // Known for as long as the kernel wants.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let file = File::open(&path).unwrap();
+    let before = file.metadata().unwrap();
+    let status = Command::new("chattr").arg("+d").arg(&path).status().unwrap();
+    assert!(status.success());
+    let after = file.metadata().unwrap();
+    let change = |of: &fs::Metadata| (of.ctime(), of.ctime_nsec());
+    assert!(change(&after) > change(&before));
+    drop(file);
+    mounted.finish();
+}
+
+#[test]
+fn the_time_of_access_is_shown_at_once() {
+    let mounted = shared();
+    let path = file_of(&mounted, "file", 0, 0o644);
+    let file = File::open(&path).unwrap();
+    for _ in 0..50 {
+        let now = std::time::SystemTime::now();
+        file.set_times(fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH)).unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        file.read_at(&mut [0; 4], 0).unwrap();
+        let accessed = file.metadata().unwrap().accessed().unwrap();
+        assert!(accessed + std::time::Duration::from_secs(5) > now, "{accessed:?}");
+    }
+    drop(file);
+    mounted.finish();
+}
