@@ -23,6 +23,7 @@ mod object;
 mod objset;
 mod placing;
 mod ranges;
+mod seeking;
 mod sync;
 mod transaction;
 mod version;

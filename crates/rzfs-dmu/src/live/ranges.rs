@@ -44,6 +44,13 @@ impl RangeSet {
         }
     }
 
+    /// The first range that has `number` or comes behind it.
+    pub(super) fn next(&self, number: u64) -> Option<Range<u64>> {
+        let before = self.ranges.range(..=number).next_back().filter(|(_, end)| number < **end);
+        let next = before.or_else(|| self.ranges.range(number..).next());
+        next.map(|(start, end)| *start..*end)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.ranges.iter().map(|(start, end)| *start..*end)
     }

@@ -154,8 +154,8 @@ impl LiveFileSystem {
         Ok(len)
     }
 
-    /// The first byte at or after `offset` that is not in a hole. What is not on disk counts as
-    /// data.
+    /// The first byte at or after `offset` that is not in a hole. What was written and is not on
+    /// disk counts as data, even zeros.
     ///
     /// # Errors
     /// ENXIO when the file ends before, or has nothing but holes from there on.
@@ -168,8 +168,8 @@ impl LiveFileSystem {
         if offset >= size {
             return Err(beyond());
         }
-        let Some(clean) = state.object().clean() else { return Ok(offset) };
-        clean.next_data(offset)?.filter(|data| *data < size).ok_or_else(beyond)
+        let data = state.object().next_data(offset)?;
+        data.filter(|data| *data < size).ok_or_else(beyond)
     }
 
     /// The first byte at or after `offset` that is in a hole; the end of the file counts as one.
@@ -184,8 +184,14 @@ impl LiveFileSystem {
         if offset >= size {
             return Err(ZplError::BeyondEnd { place: state.node.place(), offset });
         }
-        let Some(clean) = state.object().clean() else { return Ok(size) };
-        let hole = clean.next_hole(offset)?.unwrap_or_else(|| clean.dnode().extent());
+        let object = state.object();
+        let hole = match object.next_hole(offset)? {
+            Some(hole) => hole,
+            None => {
+                let blocks = object.max_block_id()?.0.saturating_add(1);
+                blocks.saturating_mul(object.data_block_size()?.into())
+            }
+        };
         Ok(hole.min(size).max(offset))
     }
 
