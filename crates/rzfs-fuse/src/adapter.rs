@@ -120,19 +120,19 @@ impl Adapter {
     /// The attributes of a file, with `inode` as its number.
     fn attributes(&self, target: Target, inode: INodeNo) -> Answer<Entry> {
         let lifetime = self.lifetime(target);
-        let of = |attributes: &Attributes| Entry {
+        let of = |objset: ObjsetId, attributes: &Attributes| Entry {
             attributes: of_file(inode, attributes),
-            generation: Generation(attributes.generation),
+            generation: generation(objset, attributes.generation),
             lifetime,
         };
         match target {
             Target::Live(object) => {
                 let attributes = self.head.attributes(object).map_err(|error| errno(&error))?;
-                Ok(of(&attributes))
+                Ok(of(self.head.objset(), &attributes))
             }
             Target::Snapshot(objset, object) => {
                 let attributes = self.snapshot(objset)?.attributes(object);
-                Ok(of(&attributes.map_err(|error| errno(&error))?))
+                Ok(of(objset, &attributes.map_err(|error| errno(&error))?))
             }
             Target::Control(node) => {
                 let attributes = self.control()?.attributes(node).map_err(|error| errno(&error))?;
@@ -209,6 +209,18 @@ impl Adapter {
         self.attributes(target, inode).inspect_err(|_| self.forget(inode, 1))
     }
 
+    /// Notes that the kernel gets pages of a file that changes, before they are read.
+    pub(crate) fn note_pages(&self, inode: INodeNo) {
+        if let (Some(_), Ok(Target::Live(object))) = (self.head.live(), self.target(inode)) {
+            self.known.note_pages(object);
+        }
+    }
+
+    /// Whether the kernel may have pages of a file that changes.
+    pub(crate) fn has_pages(&self, inode: INodeNo) -> bool {
+        matches!(self.target(inode), Ok(Target::Live(object)) if self.known.has_pages(object))
+    }
+
     /// Notes that a file was read.
     pub(crate) fn note_access(&self, inode: INodeNo) {
         if let (Some(live), Ok(Target::Live(object))) = (self.head.live(), self.target(inode)) {
@@ -230,6 +242,24 @@ impl Adapter {
 
     fn number(&self, target: Target) -> Answer<INodeNo> {
         self.inodes.number(target).ok_or(Errno::ENFILE)
+    }
+
+    /// A file by its number, which somebody has kept in a handle; ESTALE when the file is gone.
+    pub(crate) fn by_number(&self, inode: INodeNo) -> Answer<Entry> {
+        let target = self.target(inode)?;
+        let named = match target {
+            Target::Live(object) => self.head.require_named(object),
+            Target::Snapshot(objset, object) => {
+                Files::from(self.snapshot(objset)?).require_named(object)
+            }
+            Target::Control(_) | Target::MountPoint(_) => Ok(()),
+        };
+        match named.map_err(|error| errno(&error)) {
+            Ok(()) => self.entry(target),
+            // There may be something else under the number, which is no file.
+            Err(error) if [Errno::ENOENT, Errno::EINVAL].contains(&error) => Err(Errno::ESTALE),
+            Err(error) => Err(error),
+        }
     }
 
     /// What a name in a directory leads to.
@@ -292,6 +322,14 @@ impl Adapter {
 }
 
 pub(crate) const NONE: Generation = Generation(0);
+
+/// Tells files apart that have had the same number: in one file system, and in its snapshots,
+/// whose numbers are given out anew with every mount. The kernel keeps 32 bits.
+fn generation(objset: ObjsetId, generation: u64) -> Generation {
+    const SPREAD: u64 = 0x9e37_79b1;
+    let mixed = generation.wrapping_add(objset.0.wrapping_mul(SPREAD));
+    Generation(mixed & u64::from(u32::MAX))
+}
 
 /// Attributes of nothing.
 pub(crate) const ABSENT: FileAttr = FileAttr {

@@ -36,6 +36,17 @@ pub(crate) fn caller_with(request: &Request, capability: Capability) -> Caller {
     }
 }
 
+/// Whether who asks is of a group. Who cannot be looked up is not.
+pub(crate) fn is_in_group(request: &Request, group: u32) -> bool {
+    let status = || std::fs::read_to_string(format!("/proc/{}/status", request.pid())).ok();
+    request.gid() == group || status().is_some_and(|status| has_group(&status, group))
+}
+
+fn has_group(status: &str, group: u32) -> bool {
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+    groups.into_iter().flat_map(str::split_whitespace).any(|one| one.parse() == Ok(group))
+}
+
 /// The capabilities in effect, out of the status of a thread.
 fn effective(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
@@ -52,5 +63,12 @@ mod tests {
         let capabilities = effective(status).unwrap();
         assert_eq!(capabilities >> (Capability::LinuxImmutable as u32) & 1, 0);
         assert_eq!(effective("Name:\tsh\n"), None);
+    }
+
+    #[test]
+    fn groups_are_read_from_the_status() {
+        let status = "Uid:\t1000\t1000\nGroups:\t4 24 1000 \nNStgid:\t4\n";
+        assert!(has_group(status, 24) && has_group(status, 1000));
+        assert!(!has_group(status, 2) && !has_group("Groups:\t\n", 0));
     }
 }

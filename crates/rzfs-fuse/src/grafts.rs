@@ -40,6 +40,12 @@ impl Grafts {
         self.at.get(&(within, directory)).copied()
     }
 
+    /// The directory that a file system stands for.
+    pub(crate) fn place_of(&self, file_system: usize) -> Option<(usize, INodeNo)> {
+        let mut places = self.at.iter();
+        places.find(|(_, grafted)| **grafted == file_system).map(|(place, _)| *place)
+    }
+
     /// The mount's number of a file; `None` when there are too many file systems and snapshots.
     pub(crate) fn outer(&self, file_system: usize, inner: INodeNo) -> Option<INodeNo> {
         let upper = inner.0 >> UPPER;

@@ -5,13 +5,28 @@
 //! ```text
 //! attributes that change with contents (set-user-id, set-group-id)   before the answer
 //! times that change with flags                                       before the answer
+//! pages below a write that went past them (O_DIRECT)                 before the answer, by a thread
 //! ```
+//! The kernel drops its pages when it sends such a write; if it does not wait for the answer
+//! (asynchronous requests), somebody may have read the old contents meanwhile. Dropping pages waits
+//! for requests that fill or write them, so the threads that answer requests must not do it.
 
 use fuser::{INodeNo, Notifier};
-use std::sync::{Arc, OnceLock};
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Says "attributes only" where the beginning of a range of contents is expected.
 const ATTRIBUTES: i64 = -1;
+
+type Afterwards = Box<dyn FnOnce() + Send>;
+
+struct Stale {
+    inode: INodeNo,
+    offset: u64,
+    len: u64,
+    afterwards: Afterwards,
+}
 
 /// The caches of the kernel that has the mount.
 #[derive(Clone, Debug, Default)]
@@ -28,10 +43,54 @@ impl KernelCache {
     /// Has the kernel ask for the attributes of a file, and for its list of access rights, when it
     /// needs them the next time.
     pub(crate) fn forget_attributes(&self, inode: INodeNo) {
+        self.forget(inode, ATTRIBUTES, 0);
+    }
+
+    fn forget(&self, inode: INodeNo, offset: i64, len: i64) {
         let Some(notifier) = self.notifier.get() else { return };
         // It fails when the mount is ending, and nobody keeps anything.
-        if let Err(error) = notifier.inval_inode(inode, ATTRIBUTES, 0) {
-            tracing::debug!(%error, %inode, "the kernel keeps old attributes");
+        if let Err(error) = notifier.inval_inode(inode, offset, len) {
+            tracing::debug!(%error, %inode, "the kernel keeps what is old");
+        }
+    }
+}
+
+/// A thread that has the kernel drop pages. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct PageDropper {
+    stale: Mutex<Sender<Stale>>,
+}
+
+impl PageDropper {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub(crate) fn start(cache: KernelCache) -> io::Result<Self> {
+        let (sender, receiver) = channel::<Stale>();
+        let work = move || {
+            for Stale { inode, offset, len, afterwards } in receiver {
+                let (offset, len) = (i64::try_from(offset), i64::try_from(len));
+                cache.forget(inode, offset.unwrap_or(i64::MAX), len.unwrap_or(i64::MAX));
+                afterwards();
+            }
+        };
+        std::thread::Builder::new().name("rzfs-pages".to_owned()).spawn(work)?;
+        Ok(Self { stale: Mutex::new(sender) })
+    }
+
+    /// Has the kernel drop its pages of a range, then does something.
+    pub(crate) fn drop_pages(
+        &self,
+        inode: INodeNo,
+        (offset, len): (u64, u64),
+        afterwards: impl FnOnce() + Send + 'static,
+    ) {
+        let stale = Stale { inode, offset, len, afterwards: Box::new(afterwards) };
+        let sender = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(refused) = sender.send(stale) {
+            drop(sender);
+            (refused.0.afterwards)();
         }
     }
 }

@@ -19,6 +19,8 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 struct Entry {
     lookups: u64,
+    /// Whether the kernel may have pages of it.
+    has_pages: bool,
     /// Dropped when the kernel has forgotten the file.
     _hold: Hold,
 }
@@ -64,13 +66,25 @@ impl KnownFiles {
                 Some(hold)
             }
             None => {
-                shard.insert(object, Entry { lookups: 1, _hold: hold });
+                shard.insert(object, Entry { lookups: 1, has_pages: false, _hold: hold });
                 None
             }
         };
         drop(shard);
         drop(spare);
         Ok(())
+    }
+
+    /// Notes that the kernel gets pages of a file, before they are read.
+    pub(crate) fn note_pages(&self, object: ObjectId) {
+        if let Some(entry) = self.shard(object).get_mut(&object) {
+            entry.has_pages = true;
+        }
+    }
+
+    /// Whether the kernel may have pages of a file.
+    pub(crate) fn has_pages(&self, object: ObjectId) -> bool {
+        self.shard(object).get(&object).is_some_and(|entry| entry.has_pages)
     }
 
     /// Takes back so many lookups of a file.

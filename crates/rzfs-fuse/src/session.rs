@@ -7,7 +7,7 @@ use crate::adapter::{Adapter, Answer, NONE};
 use crate::attributes::Entry;
 use crate::durability::Durability;
 use crate::grafts::Grafts;
-use crate::kernel_cache::KernelCache;
+use crate::kernel_cache::{KernelCache, PageDropper};
 use crate::mount::{MountOptions, Nested};
 use crate::mount_points::MountPoints;
 use crate::wakefulness::Wakefulness;
@@ -65,7 +65,9 @@ pub(crate) struct Session {
     kernel: InitFlags,
     cache: KernelCache,
     /// Requests that wait for the disk; of a mount in which something can change.
-    durability: Option<Durability>,
+    durability: Option<Arc<Durability>>,
+    /// The same for writes past the kernel's pages.
+    pages: Option<PageDropper>,
     wakefulness: Option<Arc<Wakefulness>>,
     _while_mounted: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -112,13 +114,19 @@ impl Session {
         }
         let kernel = InitFlags::empty();
         let is_live = file_systems.iter().any(|one| one.head().live().is_some());
-        let durability = if is_live { Some(Durability::start()?) } else { None };
+        let cache = KernelCache::default();
+        let (durability, pages) = if is_live {
+            (Some(Arc::new(Durability::start()?)), Some(PageDropper::start(cache.clone())?))
+        } else {
+            (None, None)
+        };
         Ok(Self {
             file_systems,
             grafts,
             kernel,
-            cache: KernelCache::default(),
+            cache,
             durability,
+            pages,
             wakefulness: options.wakefulness.clone(),
             _while_mounted: options.while_mounted.clone(),
         })
@@ -148,11 +156,26 @@ impl Session {
     /// A file as an answer names it, with the mount's number.
     fn entry(&self, index: usize, mut entry: Entry) -> Answer<Entry> {
         entry.attributes = self.numbered(index, entry.attributes)?;
+        if entry.attributes.ino == INodeNo::ROOT {
+            // The kernel has made it itself.
+            entry.generation = NONE;
+        }
         Ok(entry)
     }
 
     fn look_up(&self, parent: INodeNo, name: &OsStr) -> Answer<Entry> {
         let (index, adapter, directory) = self.inner(parent)?;
+        // The kernel asks for these two only about files of which it has nothing but a handle.
+        if name.as_bytes() == b"." {
+            return self.entry(index, adapter.by_number(directory)?);
+        }
+        if name.as_bytes() == b".."
+            && directory == INodeNo::ROOT
+            && let Some((around, place)) = self.grafts.place_of(index)
+        {
+            let adapter = self.file_systems.get(around).ok_or(Errno::ESTALE)?;
+            return self.entry(around, adapter.look_up(place, b"..")?);
+        }
         let entry = adapter.look_up(directory, name.as_bytes())?;
         match self.grafts.at(index, entry.attributes.ino) {
             Some(grafted) => {

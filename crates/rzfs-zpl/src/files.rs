@@ -10,7 +10,8 @@ use crate::options::AclType;
 use crate::space::Statistics;
 use crate::sync::Arc;
 use bytes::Bytes;
-use rzfs_format::ObjectId;
+use rzfs_format::znode::FileFlags;
+use rzfs_format::{ObjectId, ObjsetId};
 use std::ops::ControlFlow;
 
 /// A file system of either kind, for whoever reads it. What it answers, and when it fails, is
@@ -135,6 +136,25 @@ impl Files {
             Self::Fixed(fixed) => fixed.read_dir(directory, from, visit),
             Self::Live(live) => live.read_dir(directory, from, visit),
         }
+    }
+
+    /// Checks that a number is still that of a file with a name: for handles, which outlive
+    /// everything that is known of a file.
+    ///
+    /// # Errors
+    /// It is not, or the file is damaged.
+    pub fn require_named(&self, object: ObjectId) -> Result<(), ZplError> {
+        let attributes = self.attributes(object)?;
+        if attributes.links == 0 || attributes.flags.contains(FileFlags::XATTR) {
+            return Err(ZplError::NotFound { place: self.place(object) });
+        }
+        Ok(())
+    }
+
+    /// The object set of the file system.
+    #[must_use]
+    pub fn objset(&self) -> ObjsetId {
+        self.place(self.root()).objset
     }
 
     /// The file system, if it changes.

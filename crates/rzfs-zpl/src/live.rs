@@ -55,4 +55,4 @@ pub use renaming::{Named, RenameMode};
 pub use replay::{ReplayFailure, ReplaySummary};
 pub use unlinked::Hold;
 pub use volume::replay_volume;
-pub use xattr::XattrMode;
+pub use xattr::{SetGroupId, XattrMode};

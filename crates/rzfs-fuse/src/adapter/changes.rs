@@ -9,7 +9,7 @@ use fuser::{Errno, INodeNo, RenameFlags};
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::{
     Allocation, AttributeChange, Caller, FilePlace, LiveFileSystem, Named, NewFile, NewKind,
-    RenameMode, WriteAt, XattrMode,
+    RenameMode, SetGroupId, WriteAt, XattrMode,
 };
 use rzfs_zpl::{Found, ZplError};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// Type bits of a mode.
 const KIND_BITS: u32 = 0o170_000;
 const PERMISSION_BITS: u32 = 0o7777;
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 /// What a new file is to be, as FUSE asks for it.
 #[derive(Clone, Copy, Debug)]
@@ -166,13 +167,15 @@ impl Adapter {
         answer(live.set_attributes(object, change, caller)).map(|_| ())
     }
 
-    /// Sets an extended attribute.
+    /// Sets an extended attribute. `keeps_group` tells whether who sets a list of access rights
+    /// may leave set-group-id on a file of a group: the kernel says it in a flag that the binding
+    /// of the protocol cannot read.
     pub(crate) fn set_xattr(
         &self,
         inode: INodeNo,
-        name: &[u8],
-        value: &[u8],
+        (name, value): (&[u8], &[u8]),
         flags: i32,
+        keeps_group: impl Fn(u32) -> bool,
     ) -> Answer<()> {
         const CREATE: i32 = 1;
         const REPLACE: i32 = 2;
@@ -183,7 +186,14 @@ impl Adapter {
             _ => return Err(Errno::EINVAL),
         };
         let (live, object) = self.changing(inode)?;
-        answer(live.set_xattr(object, name, value, mode))
+        if name != ACCESS_LIST {
+            return answer(live.set_xattr(object, name, value, mode));
+        }
+        let set_group_id = match keeps_group(answer(live.attributes(object))?.gid) {
+            true => SetGroupId::Kept,
+            false => SetGroupId::Dropped,
+        };
+        answer(live.set_access_list(object, value, mode, set_group_id))
     }
 
     /// Removes an extended attribute.

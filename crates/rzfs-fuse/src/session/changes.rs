@@ -4,7 +4,7 @@
 use super::Session;
 use crate::adapter::{Answer, Creation};
 use crate::attributes::{Entry, time_change};
-use crate::durability::Promise;
+use crate::durability::{Durability, Promise};
 use crate::file_flags::Command;
 use fuser::{
     Errno, FileAttr, INodeNo, OpenFlags, RenameFlags, ReplyAttr, ReplyEmpty, ReplyEntry,
@@ -21,6 +21,36 @@ use std::time::Duration;
 /// rustix calls `DSYNC` is `O_SYNC` too.)
 const fn is_durable(flags: OpenFlags) -> bool {
     flags.0 & libc::O_DSYNC != 0
+}
+
+/// Answers when something is durable.
+fn promise_durable(
+    durability: Option<&Durability>,
+    live: &Arc<LiveFileSystem>,
+    object: ObjectId,
+    promise: Promise,
+) {
+    match (durability, promise) {
+        (Some(durability), promise) => durability.answer_when_durable(live, object, promise),
+        (None, Promise::Durable(reply)) => reply.error(Errno::EIO),
+        (None, Promise::Written(reply, _)) => reply.error(Errno::EIO),
+    }
+}
+
+/// What a read or write has to do with the pages that the kernel keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pages {
+    /// They have what it is about afterwards.
+    Kept,
+    /// It goes past them (`O_DIRECT`).
+    Passed,
+}
+
+impl Pages {
+    /// Of a request for a file that was opened in this way.
+    pub(super) const fn of(flags: OpenFlags) -> Self {
+        if flags.0 & libc::O_DIRECT != 0 { Self::Passed } else { Self::Kept }
+    }
 }
 
 /// Attributes that are to change, as FUSE says it.
@@ -146,33 +176,47 @@ impl Session {
     }
 
     fn promise(&self, live: &Arc<LiveFileSystem>, object: ObjectId, promise: Promise) {
-        match (&self.durability, promise) {
-            (Some(durability), promise) => durability.answer_when_durable(live, object, promise),
-            (None, Promise::Durable(reply)) => reply.error(Errno::EIO),
-            (None, Promise::Written(reply, _)) => reply.error(Errno::EIO),
-        }
+        promise_durable(self.durability.as_deref(), live, object, promise);
     }
 
     /// Writes, and answers; when the file was opened so that writes are durable, once this one is.
+    /// A write past the kernel's pages is answered when the kernel has no old ones.
     pub(super) fn write_and_answer(
         &self,
         inode: INodeNo,
         (offset, data): (u64, &[u8]),
         caller: Caller,
-        flags: OpenFlags,
+        (flags, pages): (OpenFlags, Pages),
         reply: ReplyWrite,
     ) {
         let written = self.inner(inode).and_then(|(_, adapter, inode)| {
+            if pages == Pages::Kept {
+                adapter.note_pages(inode);
+            }
             let written = adapter.write(inode, offset, data, caller)?;
-            Ok((u32::try_from(written).unwrap_or(u32::MAX), adapter.changing(inode)?))
+            let written = u32::try_from(written).unwrap_or(u32::MAX);
+            let is_stale = pages == Pages::Passed && adapter.has_pages(inode);
+            Ok((written, is_stale, adapter.changing(inode)?))
         });
         self.tell_of_lost_set_id(inode, caller);
-        match written {
-            Ok((written, (live, object))) if is_durable(flags) => {
-                self.promise(live, object, Promise::Written(reply, written));
+        let (written, is_stale, (live, object)) = match written {
+            Ok(written) => written,
+            Err(error) => return reply.error(error),
+        };
+        let durability = self.durability.clone().filter(|_| is_durable(flags));
+        let live = durability.as_ref().map(|_| Arc::clone(live));
+        let answer = move || match live {
+            Some(live) => {
+                let promise = Promise::Written(reply, written);
+                promise_durable(durability.as_deref(), &live, object, promise);
             }
-            Ok((written, _)) => reply.written(written),
-            Err(error) => reply.error(error),
+            None => reply.written(written),
+        };
+        match &self.pages {
+            Some(pages) if is_stale => {
+                pages.drop_pages(inode, (offset, u64::from(written)), answer);
+            }
+            _ => answer(),
         }
     }
 

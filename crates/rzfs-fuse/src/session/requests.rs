@@ -1,9 +1,9 @@
 //! The requests of the kernel, translated.
 
 use super::Session;
-use super::changes::SetAttributes;
+use super::changes::{Pages, SetAttributes};
 use crate::adapter::{ABSENT, Answer, Creation, NONE, errno};
-use crate::credentials::{Capability, caller, caller_with};
+use crate::credentials::{Capability, caller, caller_with, is_in_group};
 use crate::file_flags::Command;
 use crate::xattr;
 use fuser::{
@@ -97,6 +97,9 @@ impl fuser::Filesystem for Session {
         reply: ReplyData,
     ) {
         let segments = self.inner(inode).and_then(|(_, adapter, inode)| {
+            if Pages::of(flags) == Pages::Kept {
+                adapter.note_pages(inode);
+            }
             let (file_system, object) = adapter.file(inode)?;
             let segments = file_system.read_segments(object, offset, u64::from(size));
             segments.map_err(|error| errno(&error))
@@ -330,7 +333,12 @@ impl fuser::Filesystem for Session {
             false => Privilege::Superuser,
         };
         let caller = Caller { privilege, ..caller(request) };
-        self.write_and_answer(inode, (offset, data), caller, open_flags, reply);
+        // What was written to a mapping is in pages, however the file was opened.
+        let pages = match flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            true => Pages::Kept,
+            false => Pages::of(open_flags),
+        };
+        self.write_and_answer(inode, (offset, data), caller, (open_flags, pages), reply);
     }
 
     /// Closing a file changes nothing; the kernel is told not to ask again.
@@ -348,7 +356,7 @@ impl fuser::Filesystem for Session {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         inode: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -357,7 +365,8 @@ impl fuser::Filesystem for Session {
         reply: ReplyEmpty,
     ) {
         let answer = self.inner(inode).and_then(|(_, adapter, inode)| {
-            adapter.set_xattr(inode, name.as_bytes(), value, flags)
+            let keeps_group = |group| request.uid() == 0 || is_in_group(request, group);
+            adapter.set_xattr(inode, (name.as_bytes(), value), flags, keeps_group)
         });
         done(reply, answer);
     }

@@ -134,8 +134,7 @@ fn holes_are_made_and_found() {
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     fallocate(&file, punch, 0, BLOCK).unwrap();
     fallocate(&file, FallocateFlags::ZERO_RANGE, (1 << 40) + 4, 1 << 20).unwrap();
-    // Holes are known of what is on disk; fsync only logs.
-    mounted.files().sync().unwrap();
+    // fsync only logs, so that none of it is on disk.
     assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(1 << 40));
     assert_eq!(file.metadata().unwrap().len(), (1 << 40) + 4 + (1 << 20));
     fallocate(&file, FallocateFlags::empty(), 1 << 41, 1).unwrap();
@@ -150,6 +149,88 @@ fn holes_are_made_and_found() {
     assert_eq!(&bytes, b"far \0\0\0\0");
     assert!(file.metadata().unwrap().blocks() < 2000);
     drop(file);
+    mounted.finish();
+}
+
+#[test]
+fn a_new_sparse_file_is_copied_by_its_data() {
+    let mounted = Mounted::new();
+    let file = File::create(mounted.path("empty")).unwrap();
+    file.set_len(1 << 42).unwrap();
+    assert_eq!(seek(&file, SeekFrom::Hole(0)), Ok(0));
+    assert_eq!(seek(&file, SeekFrom::Data(0)), Err(Errno::NXIO));
+    // Data, on disk or not, below holes, on disk or not.
+    file.write_all_at(b"on disk", 3 * BLOCK).unwrap();
+    file.write_all_at(&pattern(3 * BLOCK as usize, 1), 100 * BLOCK).unwrap();
+    mounted.files().sync().unwrap();
+    file.write_all_at(b"in memory", 1 << 41).unwrap();
+    file.write_all_at(b"in memory", 4 * BLOCK).unwrap();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, punch, 101 * BLOCK, BLOCK).unwrap();
+    let mut at = 0;
+    let mut found = Vec::new();
+    while let Ok(data) = seek(&file, SeekFrom::Data(at)) {
+        at = seek(&file, SeekFrom::Hole(data)).unwrap();
+        found.push((data, at));
+    }
+    let blocks = |first: u64, end: u64| (first * BLOCK, end * BLOCK);
+    let far = (1 << 41) / BLOCK;
+    let expected = [blocks(3, 5), blocks(100, 101), blocks(102, 103), blocks(far, far + 1)];
+    assert_eq!(found, expected);
+    assert_eq!(seek(&file, SeekFrom::Hole(101 * BLOCK + 5)), Ok(101 * BLOCK + 5));
+    // It is the same on disk.
+    mounted.files().sync().unwrap();
+    assert_eq!(seek(&file, SeekFrom::Data(5 * BLOCK)), Ok(100 * BLOCK));
+    assert_eq!(seek(&file, SeekFrom::Hole(100 * BLOCK)), Ok(101 * BLOCK));
+    drop(file);
+    mounted.finish();
+}
+
+/// Writes one block again and again without waiting, while somebody else reads it through the page
+/// cache; when a write is done everybody sees it.
+const ASYNCHRONOUS: &str = "
+import ctypes, mmap, os, struct, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+SETUP, SUBMIT, EVENTS = 206, 209, 208
+context = ctypes.c_ulong()
+if libc.syscall(SETUP, 8, ctypes.byref(context)):
+    raise OSError(ctypes.get_errno(), 'io_setup')
+direct = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+plain = os.open(sys.argv[1], os.O_RDONLY)
+page = mmap.mmap(-1, 4096)
+address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+done = False
+def read():
+    while not done:
+        os.pread(plain, 4096, 0)
+reader = threading.Thread(target=read)
+reader.start()
+try:
+    for round in range(1, 2001):
+        page[:4] = struct.pack('<I', round)
+        block = ctypes.create_string_buffer(struct.pack('<QIiHhIQQqQII', 0, 0, 0, 1, 0, direct, address, 4096, 0, 0, 0, 0))
+        list = (ctypes.c_void_p * 1)(ctypes.addressof(block))
+        assert libc.syscall(SUBMIT, context, 1, list) == 1
+        events = ctypes.create_string_buffer(32)
+        assert libc.syscall(EVENTS, context, 1, 1, events, None) == 1
+        seen = struct.unpack('<I', os.pread(plain, 4, 0))[0]
+        if seen != round:
+            sys.exit(f'{seen} is read after {round} was written')
+finally:
+    done = True
+    reader.join()
+";
+
+#[test]
+fn nobody_reads_what_was_there_before_an_asynchronous_write() {
+    if !cfg!(target_arch = "x86_64") {
+        return println!("skipped: the numbers of system calls are others here");
+    }
+    let mounted = Mounted::new();
+    let path = mounted.path("file");
+    fs::write(&path, [0; 8192]).unwrap();
+    let output = Command::new("python3").args(["-c", ASYNCHRONOUS]).arg(&path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     mounted.finish();
 }
 

@@ -3,6 +3,7 @@
 mod attributes;
 mod contents;
 mod durable;
+mod handles;
 mod listing;
 mod mounted;
 mod names;

@@ -123,6 +123,20 @@ for name in ['user.a', 'trusted.a', 'security.a', 'system.a', 'system.nfs4_acl_x
     mounted.finish();
 }
 
+#[test]
+fn set_group_id_goes_with_a_list_of_somebody_outside_of_the_group() {
+    let mounted = shared();
+    let path = file_of(&mounted, "program", NOBODY, 0o755);
+    for (group, mode) in [(1234, 0o755), (NOBODY, 0o2755)] {
+        chown(&path, None, Some(group)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o2755)).unwrap();
+        let set = as_user(NOBODY, &["setfacl", "-m", "u:1:r", path.to_str().unwrap()]);
+        assert!(set.status.success());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, mode, "{group}");
+    }
+    mounted.finish();
+}
+
 /// What an unprivileged owner does to his program with set-user-id and set-group-id.
 const WRITES: [(&str, &str); 5] = [
     ("buffered", "os.write(os.open(p, os.O_WRONLY), b'x')"),

@@ -5,6 +5,7 @@
 
 use super::acl::{ACCESS, DEFAULT};
 use super::change::{DNODE_BYTES, Touch};
+use super::creation::SET_GROUP_ID;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
 use super::options::SpaceDemand;
@@ -21,6 +22,15 @@ use std::collections::BTreeSet;
 
 /// Longest name of an attribute.
 const MAX_NAME: usize = 255;
+
+/// What becomes of set-group-id when a list of access rights makes the mode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SetGroupId {
+    /// It stays.
+    Kept,
+    /// It goes: whoever sets the list is not of the file's group.
+    Dropped,
+}
 
 /// Whether an attribute has to be there when it is set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -198,7 +208,23 @@ impl LiveFileSystem {
         mode: XattrMode,
     ) -> Result<(), ZplError> {
         let node = self.node(object)?;
-        self.set_xattr_locked(&mut node.write(), name, value, mode)?;
+        self.set_xattr_locked(&mut node.write(), name, value, (mode, SetGroupId::Kept))?;
+        self.commit_always(object)
+    }
+
+    /// Sets the list of access rights of a file, and its mode with it.
+    ///
+    /// # Errors
+    /// As for [`LiveFileSystem::set_xattr`].
+    pub fn set_access_list(
+        &self,
+        object: ObjectId,
+        value: &[u8],
+        mode: XattrMode,
+        set_group_id: SetGroupId,
+    ) -> Result<(), ZplError> {
+        let node = self.node(object)?;
+        self.set_xattr_locked(&mut node.write(), ACCESS, value, (mode, set_group_id))?;
         self.commit_always(object)
     }
 
@@ -207,7 +233,7 @@ impl LiveFileSystem {
         state: &mut NodeState,
         name: &[u8],
         value: &[u8],
-        mode: XattrMode,
+        (mode, set_group_id): (XattrMode, SetGroupId),
     ) -> Result<(), ZplError> {
         let place = state.node.place();
         self.check_xattr(state, name)?;
@@ -220,21 +246,31 @@ impl LiveFileSystem {
             _ => {}
         }
         match name {
-            ACCESS | DEFAULT => self.set_acl(state, name, value),
+            ACCESS | DEFAULT => self.set_acl(state, name, value, set_group_id),
             _ => self.change_xattr(state, XattrChange::set(name, value), None),
         }
     }
 
-    fn set_acl(&self, state: &mut NodeState, name: &[u8], value: &[u8]) -> Result<(), ZplError> {
+    fn set_acl(
+        &self,
+        state: &mut NodeState,
+        name: &[u8],
+        value: &[u8],
+        set_group_id: SetGroupId,
+    ) -> Result<(), ZplError> {
         let place = state.node.place();
         let list = self.parse_acl(state, value)?;
+        let kept = match set_group_id {
+            SetGroupId::Kept => 0o7000,
+            SetGroupId::Dropped => 0o7000 & !SET_GROUP_ID,
+        };
         if name == DEFAULT {
             if !state.znode().is_directory() {
                 return Err(ZplError::NotPermitted { place });
             }
             return self.change_xattr(state, XattrChange::set(name, value), None);
         }
-        let mode = ModeChange::Follows(state.znode().mode & 0o7000 | list.mode());
+        let mode = ModeChange::Follows(state.znode().mode & kept | list.mode());
         if list.is_extended() {
             return self.change_xattr(state, XattrChange::set(name, value), Some(mode));
         }
