@@ -189,7 +189,7 @@ impl DatasetTree {
     }
 
     fn name_of_child(&self, parent: &Directory, child: ObjectId) -> Result<String, DatasetError> {
-        for (name, object) in self.names(parent.dir.children)? {
+        for (name, object) in self.checked_names(parent.dir.children)? {
             if object == child {
                 return Ok(name);
             }
@@ -268,6 +268,23 @@ impl DatasetTree {
             let entry = entry.map_err(|source| object.zap_error(source))?;
             if let (Some(name), Some(value)) = (entry.key.as_name(), entry.value.first_u64()) {
                 names.push((String::from_utf8_lossy(name).into_owned(), ObjectId(value)));
+            }
+        }
+        Ok(names)
+    }
+
+    /// The same, of directories or snapshots: names that no dataset can have are refused, since
+    /// paths are made of them.
+    fn checked_names(
+        &self,
+        zap: Option<ObjectId>,
+    ) -> Result<Vec<(String, ObjectId)>, DatasetError> {
+        let names = self.names(zap)?;
+        for (name, object) in &names {
+            // What ZFS calls `$...` is its own and in no path.
+            if !name::is_component(name.strip_prefix('$').unwrap_or(name)) {
+                let name = name.clone();
+                return Err(DatasetError::ImpossibleName { name, object: *object });
             }
         }
         Ok(names)
@@ -356,7 +373,7 @@ impl Dataset {
         if self.is_snapshot() {
             return Ok(Vec::new());
         }
-        let mut names = self.tree.names(self.directory.dir.children)?;
+        let mut names = self.tree.checked_names(self.directory.dir.children)?;
         names.retain(|(name, _)| !name.starts_with(['$', '%']));
         names.sort();
         let mut children = Vec::with_capacity(names.len());
@@ -386,7 +403,7 @@ impl Dataset {
     /// Its snapshots, oldest first. Snapshots have none.
     pub fn snapshots(&self) -> Result<Vec<Dataset>, DatasetError> {
         let mut snapshots = Vec::new();
-        for (name, object) in self.tree.names(self.dataset.snapshot_names)? {
+        for (name, object) in self.tree.checked_names(self.dataset.snapshot_names)? {
             snapshots.push(self.snapshot_object(&name, object)?);
         }
         snapshots.sort_by(|a, b| {

@@ -1,12 +1,14 @@
 //! Compares datasets and their properties with what OpenZFS said about the same pools.
 
+use bytes::Bytes;
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions};
-use rzfs_dmu::{DmuError, Objset, Traversal, Visitor};
+use rzfs_dmu::{BlockInjector, DmuError, Objset, Traversal, Visitor};
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::property::{Property, PropertySource, PropertyValue};
 use rzfs_dsl::dataset::{Dataset, DatasetTree};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostIdentity, ImportOptions};
 use rzfs_format::dnode::Dnode;
+use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockPointer, ObjsetId, Txg};
 use rzfs_testkit::ReferencePool;
@@ -340,4 +342,47 @@ fn written_since_a_bookmark_counts_from_its_snapshot() {
     assert_eq!(dataset.property("written@none").unwrap(), None);
     assert_eq!(dataset.property("written#none").unwrap(), None);
     assert!(imported.datasets().open_bookmark("g01/sa#none").is_err());
+}
+
+/// Gives the children called `sa` another name of two bytes, behind the checksums.
+struct Renamed(&'static [u8; 2]);
+
+impl BlockInjector for Renamed {
+    fn inject(&self, _: Bookmark, pointer: &BlockPointer, block: Bytes) -> Bytes {
+        if pointer.object_type_number() != ObjectType::DSL_DIR_CHILD_MAP.number() {
+            return block;
+        }
+        let mut bytes = block.to_vec();
+        let places = bytes.windows(4).enumerate().filter(|(_, name)| *name == b"\0sa\0");
+        let places: Vec<_> = places.map(|(at, _)| at + 1).collect();
+        places.into_iter().for_each(|at| bytes[at..at + 2].copy_from_slice(self.0));
+        bytes.into()
+    }
+}
+
+#[test]
+fn names_that_lead_out_of_their_directory_are_refused() {
+    let golden = ReferencePool::golden("g01-default").unwrap();
+    let sources: Vec<_> = golden.images().unwrap().into_iter().map(DeviceSource::Path).collect();
+    let found = Discovery::search(&sources, &OpenOptions::new());
+    for (name, is_possible) in [(b"sb", true), (b"..", false), (b"./", false), (b"a/", false)] {
+        let injector: Option<Arc<dyn BlockInjector>> = Some(Arc::new(Renamed(name)));
+        let options = ImportOptions { injector, ..ImportOptions::default() };
+        let pool = Pool::import(&found.pools()[0], &options).unwrap();
+        let root = pool.datasets().root().unwrap();
+        let called = String::from_utf8_lossy(name);
+        match root.descendants() {
+            Ok(all) => {
+                assert!(is_possible, "{called}");
+                assert!(all.iter().any(|one| one.name() == "g01/sb"), "{all:?}");
+            }
+            Err(error) => {
+                assert!(!is_possible, "{called}: {error}");
+                assert!(error.to_string().contains(&format!("{called:?}")), "{error}");
+            }
+        }
+        assert_eq!(pool.datasets().open(&format!("g01/{called}")).is_ok(), is_possible);
+    }
+    let options = ImportOptions { name: Some("..".to_owned()), ..ImportOptions::default() };
+    assert!(Pool::import(&found.pools()[0], &options).is_err());
 }

@@ -24,8 +24,10 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod attachment;
 mod attributes;
 mod credentials;
+mod dead;
 mod durability;
 mod file_flags;
 mod grafts;
@@ -34,9 +36,13 @@ mod kernel_cache;
 mod known;
 mod mount;
 mod mount_points;
+mod place;
 mod session;
+mod system_mounts;
 mod wakefulness;
 mod xattr;
 
+pub use dead::clear_dead_mounts;
 pub use mount::{Access, InUse, Mount, MountError, MountOptions, Nested, Restrictions};
+pub use place::{MountPlace, PlaceError};
 pub use wakefulness::{LATENCY_DEVICE, Wakefulness};

@@ -1,15 +1,15 @@
 //! Mounting and unmounting.
 
+use crate::attachment::{Attached, Attachment, Detached};
+use crate::place::MountPlace;
 use crate::session::Session;
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
-use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::MountFlags;
 use rzfs_zpl::{ControlTree, Files};
 use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 /// Who may use a mount.
@@ -23,7 +23,7 @@ pub enum Access {
 }
 
 /// What a mount does not let happen, whatever its files say (properties `readonly`, `devices`,
-/// `setuid` and `exec`).
+/// `setuid`, `exec` and `atime`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Restrictions {
     /// Nothing is changed. Always so where no file system of the mount is a live one.
@@ -34,12 +34,21 @@ pub struct Restrictions {
     pub no_set_id: bool,
     /// Nothing is executed.
     pub no_execution: bool,
+    /// Times of access are not kept, which the file system sees to; here it is told who asks the
+    /// system. Always so where nothing is changed.
+    pub no_access_times: bool,
 }
 
 impl Default for Restrictions {
     /// Neither devices nor set-user-id: a pool may come from anywhere.
     fn default() -> Self {
-        Self { read_only: false, no_devices: true, no_set_id: true, no_execution: false }
+        Self {
+            read_only: false,
+            no_devices: true,
+            no_set_id: true,
+            no_execution: false,
+            no_access_times: false,
+        }
     }
 }
 
@@ -125,7 +134,8 @@ impl MountError {
 /// A mounted file system; unmounted when it is dropped.
 #[derive(Debug)]
 pub struct Mount {
-    directory: PathBuf,
+    // The first to be dropped: a session ends with its mount.
+    attached: Attached,
     session: BackgroundSession,
     /// Whether there is a file system in it that can be changed.
     is_live: bool,
@@ -149,7 +159,9 @@ impl Mount {
         directory: &Path,
         options: &MountOptions,
     ) -> Result<Self, MountError> {
-        Self::with_nested(file_system, control, Vec::new(), directory, options)
+        let fail = |error| failure("mount", directory, io::Error::other(error));
+        let place = MountPlace::named(directory).map_err(fail)?;
+        Self::with_nested(file_system, control, Vec::new(), &place, options)
     }
 
     /// Mounts a file system with others in it: one mount for all of them. For users who may not
@@ -161,7 +173,7 @@ impl Mount {
         file_system: impl Into<Files>,
         control: Option<ControlTree>,
         nested: Vec<Nested>,
-        directory: &Path,
+        place: &MountPlace,
         options: &MountOptions,
     ) -> Result<Self, MountError> {
         let file_system = file_system.into();
@@ -179,23 +191,34 @@ impl Mount {
         }
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
-        let session = Session::new(file_system, control, nested, options).and_then(|session| {
+        let attach = || {
+            let session = Session::new(file_system, control, nested, options)?;
             let cache = session.kernel_cache();
-            let session = fuser::Session::new(session, directory, &config)?;
-            cache.connect(session.notifier());
-            session.spawn()
-        });
-        Ok(Self {
-            session: session.map_err(|source| failure("mount", directory, source))?,
-            directory: directory.to_owned(),
-            is_live,
-        })
+            match Detached::new(options, is_live)? {
+                Some((mount, device)) => {
+                    let acl = config.acl;
+                    let session = fuser::Session::from_fd(session, device, acl, config)?;
+                    cache.connect(session.notifier());
+                    let session = session.spawn()?;
+                    Ok((mount.attach(place)?, session))
+                }
+                None => {
+                    // The helper looks where this user may mount, with this user's rights.
+                    let session = fuser::Session::new(session, place.path(), &config)?;
+                    cache.connect(session.notifier());
+                    let session = session.spawn()?;
+                    Ok((Attachment::made_at(place)?, session))
+                }
+            }
+        };
+        let attached = attach().map_err(|source| failure("mount", place.path(), source));
+        attached.map(|(at, session)| Self { attached: Attached(at), session, is_live })
     }
 
-    /// Where it is mounted.
+    /// Where it was mounted.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.attached.0.directory()
     }
 
     /// Whether it was unmounted by somebody else.
@@ -213,18 +236,8 @@ impl Mount {
         if self.is_finished() {
             return Ok(());
         }
-        let flags = match in_use {
-            InUse::Refuse => UnmountFlags::NOFOLLOW,
-            InUse::Detach => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
-        };
-        match rustix::mount::unmount(&self.directory, flags) {
-            Ok(()) => Ok(()),
-            Err(Errno::PERM) => fusermount(&self.directory, in_use),
-            // Somebody else was faster.
-            Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-        .map_err(|source| failure("unmount", &self.directory, source))
+        let unmounted = self.attached.0.unmount(in_use);
+        unmounted.map_err(|source| failure("unmount", self.directory(), source))
     }
 
     /// Has the system let other things happen than so far, also while the mount is in use. A file
@@ -234,9 +247,8 @@ impl Mount {
     /// [`MountError`]: the system refuses. It does so without root rights, and where files are open
     /// for writing in a mount that is to be read-only.
     pub fn restrict(&self, restrictions: Restrictions) -> Result<(), MountError> {
-        let flags = restrictions.mount_flags(self.is_live);
-        rustix::mount::mount_remount(&self.directory, flags, c"")
-            .map_err(|error| failure("remount", &self.directory, error.into()))
+        let restricted = self.attached.0.restrict(restrictions, self.is_live);
+        restricted.map_err(|error| failure("remount", self.directory(), error))
     }
 
     /// Unmounts it and waits until all requests are answered.
@@ -244,14 +256,16 @@ impl Mount {
     /// # Errors
     /// [`MountError`]: it is in use, or the session had failed before.
     pub fn unmount(self) -> Result<(), MountError> {
-        let Self { directory, session, .. } = self;
-        session.umount_and_join().map_err(|source| failure("unmount", &directory, source))
+        self.request_unmount(InUse::Refuse)?;
+        let Self { attached, session, .. } = self;
+        let ended = session.umount_and_join();
+        ended.map_err(|source| failure("unmount", attached.0.directory(), source))
     }
 
     /// Forgets a mount that has ended or was detached: the threads of one that is still in use
     /// serve whoever has files open until the process ends.
     pub fn abandon(self) {
-        std::mem::forget(self.session);
+        std::mem::forget(self);
     }
 }
 
@@ -266,42 +280,29 @@ impl Restrictions {
             options.push(MountOption::NoExec);
         }
         if self.read_only || !is_live {
-            options.extend([MountOption::RO, MountOption::NoAtime]);
+            options.push(MountOption::RO);
+        }
+        if self.read_only || !is_live || self.no_access_times {
+            options.push(MountOption::NoAtime);
         }
         options
     }
 
     /// The same for the system itself.
-    fn mount_flags(self, is_live: bool) -> MountFlags {
+    pub(crate) fn mount_flags(self, is_live: bool) -> MountFlags {
         let read_only = self.read_only || !is_live;
         let flags = [
             (self.no_devices, MountFlags::NODEV),
             (self.no_set_id, MountFlags::NOSUID),
             (self.no_execution, MountFlags::NOEXEC),
-            (read_only, MountFlags::RDONLY | MountFlags::NOATIME),
+            (read_only, MountFlags::RDONLY),
+            (read_only || self.no_access_times, MountFlags::NOATIME),
+            // Without a word about them, a mount that is mounted anew keeps what it has.
+            (!read_only && !self.no_access_times, MountFlags::RELATIME),
         ];
         let set = flags.into_iter().filter(|(is_set, _)| *is_set);
         set.fold(MountFlags::empty(), |all, (_, flag)| all | flag)
     }
-}
-
-/// Unmounts through the helper that may do so without root rights.
-fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
-    let mut command = Command::new("fusermount3");
-    command.arg("-u");
-    if in_use == InUse::Detach {
-        command.arg("-z");
-    }
-    command.arg("--").arg(directory).env("LC_ALL", "C").stdin(Stdio::null());
-    let output = command.output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if message.ends_with("Device or resource busy") {
-        return Err(Errno::BUSY.into());
-    }
-    Err(io::Error::other(message))
 }
 
 fn failure(action: &'static str, directory: &Path, source: io::Error) -> MountError {

@@ -63,40 +63,53 @@ pub(crate) struct MountPoints {
 impl MountPoints {
     /// The directories that these paths, relative to the root, need besides those on disk.
     ///
+    /// Where a file or a link is in the way the path ends: nothing can be mounted there.
+    ///
     /// # Errors
-    /// A directory on the way cannot be read, or what is there is no directory.
+    /// A directory on the way cannot be read.
     pub(crate) fn missing(file_system: &Files, paths: &[&Path]) -> io::Result<Self> {
         let mut all = Self::default();
         for path in paths {
             let mut place = Place::Object(file_system.root());
             for component in path.components() {
                 let Component::Normal(name) = component else { continue };
-                place = all.enter(file_system, place, name.as_bytes())?;
+                match all.enter(file_system, place, name.as_bytes())? {
+                    Some(inner) => place = inner,
+                    None => break,
+                }
             }
         }
         Ok(all)
     }
 
-    /// The directory of this name in another, made if there is none.
-    fn enter(&mut self, file_system: &Files, place: Place, name: &[u8]) -> io::Result<Place> {
+    /// The directory of this name in another, made if there is none; nothing in what is no
+    /// directory.
+    fn enter(
+        &mut self,
+        file_system: &Files,
+        place: Place,
+        name: &[u8],
+    ) -> io::Result<Option<Place>> {
+        const ENOTDIR: i32 = 20;
         if let Some(known) = self.lookup(place, name) {
-            return Ok(Place::MountPoint(known));
+            return Ok(Some(Place::MountPoint(known)));
         }
         if let Place::Object(directory) = place {
             match file_system.lookup(directory, name) {
-                Ok(Found::Object(object)) => return Ok(Place::Object(object)),
+                Ok(Found::Object(object)) => return Ok(Some(Place::Object(object))),
                 // Nothing can be mounted in `.zfs`; the system will say so.
                 Ok(Found::Control) => {}
                 Err(ZplError::NotFound { .. }) => {}
+                Err(error) if error.errno() == ENOTDIR => return Ok(None),
                 Err(error) => return Err(io::Error::from_raw_os_error(error.errno())),
             }
         }
         let Some(index) = u32::try_from(self.parents.len()).ok().filter(|_| self.has_room()) else {
-            return Ok(place);
+            return Ok(Some(place));
         };
         self.parents.push(place);
         self.below.entry(place).or_default().push((name.to_vec(), MountPoint(index)));
-        Ok(Place::MountPoint(MountPoint(index)))
+        Ok(Some(Place::MountPoint(MountPoint(index))))
     }
 
     fn has_room(&self) -> bool {

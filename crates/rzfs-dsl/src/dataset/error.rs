@@ -24,6 +24,14 @@ pub enum DatasetError {
         /// What is wrong with it.
         source: FormatError,
     },
+    /// A directory or snapshot is called what no dataset can be called.
+    #[error("object {object} of the MOS is called {name:?}, which is no dataset's name")]
+    ImpossibleName {
+        /// What it is called.
+        name: String,
+        /// The object with that name.
+        object: ObjectId,
+    },
     /// The dataset is encrypted and its key is not loaded.
     #[error("the key of '{root}' is not loaded")]
     KeyNotLoaded {
@@ -70,7 +78,7 @@ impl DatasetError {
         match self {
             Self::Dmu(source) => source.errno(),
             Self::NotFound { .. } => ENOENT,
-            Self::Corrupt { .. } | Self::IncompleteKey { .. } => EIO,
+            Self::Corrupt { .. } | Self::ImpossibleName { .. } | Self::IncompleteKey { .. } => EIO,
             Self::KeyNotLoaded { .. } | Self::WrongKey { .. } => EACCES,
             Self::NotEncrypted { .. } => EINVAL,
             Self::OldEncryption { .. } => EROFS,

@@ -18,11 +18,8 @@ impl<'a> DatasetName<'a> {
             Some((head, snapshot)) => (head, Some(snapshot)),
             None => (name, None),
         };
-        let well_formed = name.len() <= Self::MAX_LEN
-            && head
-                .split('/')
-                .chain(snapshot)
-                .all(|component| !component.is_empty() && component.bytes().all(is_name_byte));
+        let well_formed =
+            name.len() <= Self::MAX_LEN && head.split('/').chain(snapshot).all(is_component);
         well_formed.then_some(Self { head, snapshot })
     }
 
@@ -38,10 +35,22 @@ impl<'a> DatasetName<'a> {
         self.snapshot
     }
 
+    /// Whether it is the name of a pool: nothing is in front of it.
+    #[must_use]
+    pub fn is_pool(&self) -> bool {
+        self.snapshot.is_none() && !self.head.contains('/')
+    }
+
     /// The names of the directories from the pool down.
     pub fn directories(&self) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
         self.head.split('/')
     }
+}
+
+/// Whether one part of a name is what a pool, a directory in it, or a snapshot can be called. Mount
+/// points are made of these, so `.` and `..` cannot.
+pub(crate) fn is_component(component: &str) -> bool {
+    !matches!(component, "" | "." | "..") && component.bytes().all(is_name_byte)
 }
 
 /// Letters, digits and `-_.: `; `%` is for internal names.
@@ -64,8 +73,23 @@ mod tests {
     #[test]
     fn impossible_names_are_refused() {
         let long = "x".repeat(256);
-        for name in ["", "/tank", "tank/", "tank//a", "tank@", "tank@a@b", "tank@a/b", "a*b", &long]
-        {
+        for name in [
+            "",
+            "/tank",
+            "tank/",
+            "tank//a",
+            "tank@",
+            "tank@a@b",
+            "tank@a/b",
+            "a*b",
+            ".",
+            "tank/..",
+            "tank/./a",
+            "tank@..",
+            "tank/a\nb",
+            "tank/\u{e4}",
+            &long,
+        ] {
             assert_eq!(DatasetName::parse(name), None, "{name}");
         }
     }

@@ -10,6 +10,7 @@ use super::rewind::RewindInfo;
 use super::uberblock_scan::{FoundUberblock, UberblockScan};
 use super::validation::{Rules, Stage, ValidatedLeaves};
 use super::verification;
+use crate::dataset::DatasetName;
 use crate::pool::{
     Attributes, AuxiliaryKind, AuxiliaryVdev, FeatureNeed, FeatureStates, OBJECT_DIRECTORY, Parts,
     PoolError, is_supported, read_auxiliary_configs, read_packed_list,
@@ -311,6 +312,9 @@ impl<'a> Attempt<'a> {
         let checkpoint = checkpoint(&directory)?;
         let rewound = self.verify(&mos, &uberblock)?;
         let name = self.options.name.clone().unwrap_or_else(|| config.name.clone());
+        if !DatasetName::parse(&name).is_some_and(|parsed| parsed.is_pool()) {
+            return Err(PoolError::ImpossibleName { name }.into());
+        }
         Ok(Parts {
             name,
             config,

@@ -26,6 +26,12 @@ pub enum PoolError {
         /// The entry.
         name: &'static str,
     },
+    /// The pool is called what no pool can be called.
+    #[error("the pool is called {name:?}, which is no pool's name")]
+    ImpossibleName {
+        /// What it is called.
+        name: String,
+    },
     /// An entry of the object directory, or of a vdev's ZAP, is not what its name says.
     #[error("{name} in object {object} of the MOS: {problem}")]
     Entry {

@@ -151,7 +151,9 @@ impl MountedPool {
         }
         let mounter = Mounter::new(view.version(), writable, options, placement, &while_mounted);
         let mounter = mounter.map_err(super::failed)?;
-        let (mounts, failures) = mounter.mount_all(planned);
+        clear_dead_mounts(view.name());
+        let mut table = MountTable::default();
+        let failures = mounter.mount_all(planned, &mut table);
         for message in &failures {
             console.complain(message);
         }
@@ -162,8 +164,6 @@ impl MountedPool {
             true => Completeness::Complete,
             false => Completeness::Partial,
         };
-        let mut table = MountTable::default();
-        table.add(mounts);
         let nothing = table.is_empty() && lifetime == Lifetime::Mounts;
         let stays = (lifetime == Lifetime::Import).then_some(while_mounted);
         let open = Open { contents, mounter, mounts: Mutex::new(table), events, _stays: stays };
@@ -315,6 +315,18 @@ impl Open {
             Manner::Destroy { .. } => ("destroy", pool.destroy()),
         };
         ended.map_err(|error| Refusal { message: format!("cannot {verb} '{name}': {error}") })
+    }
+}
+
+/// Takes mounts away that a process has left which had the pool before and was killed: whoever gets
+/// there is told "Transport endpoint is not connected".
+fn clear_dead_mounts(pool: &str) {
+    let is_own = |source: &str| {
+        let rest = source.strip_prefix(pool);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
+    };
+    for directory in rzfs_fuse::clear_dead_mounts(is_own) {
+        tracing::info!(directory = %directory.display(), "a dead mount was taken away");
     }
 }
 

@@ -3,10 +3,13 @@
 use super::plan::{Placement, PlannedMount};
 use super::request::{Access, MountOptions};
 use super::snapshots::LiveSnapshots;
-use super::table::DatasetMount;
+use super::table::{DatasetMount, MountTable};
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
-use rzfs_fuse::{Access as Users, LATENCY_DEVICE, Mount, Nested, Restrictions, Wakefulness};
+use rzfs_fuse::{
+    Access as Users, LATENCY_DEVICE, Mount, MountPlace, Nested, PlaceError, Restrictions,
+    Wakefulness,
+};
 use rzfs_zpl::{
     ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, Files, ReadAhead,
     SnapshotSource, ZplError,
@@ -91,21 +94,22 @@ impl Mounter {
         self.nesting
     }
 
-    /// Mounts what is planned, in order. What cannot be mounted is told.
-    pub(super) fn mount_all(&self, planned: &[Planned]) -> (Vec<DatasetMount>, Vec<String>) {
-        let (mut mounts, mut failures) = (Vec::new(), Vec::new());
+    /// Mounts what is planned, in order, besides what is mounted already. What cannot be mounted is
+    /// told.
+    pub(super) fn mount_all(&self, planned: &[Planned], table: &mut MountTable) -> Vec<String> {
+        let mut failures = Vec::new();
         for one in planned {
             let is_inner = planned.iter().any(|other| other.1.surrounds(&one.1));
             if self.nesting == Nesting::Grafts && is_inner {
                 continue;
             }
             let inside = planned.iter().filter(|other| one.1.surrounds(&other.1)).collect();
-            match self.mount(one, inside, &mut failures) {
-                Ok(mount) => mounts.push(mount),
+            match self.mount(one, inside, table, &mut failures) {
+                Ok(mount) => table.add(mount),
                 Err(message) => failures.push(message),
             }
         }
-        (mounts, failures)
+        failures
     }
 
     /// Mounts a file system; `inside` are those that go below it. What cannot be grafted is added
@@ -114,12 +118,12 @@ impl Mounter {
         &self,
         (dataset, plan): &Planned,
         inside: Vec<&Planned>,
+        table: &MountTable,
         failures: &mut Vec<String>,
     ) -> Result<DatasetMount, String> {
         let name = dataset.name();
         let cannot = |error: &dyn Display| format!("cannot mount '{name}': {error}");
-        let (directory, is_made) = place(&plan.mountpoint)
-            .map_err(|error| cannot(&format_args!("{}: {error}", plan.mountpoint.display())))?;
+        let place = self.place(plan, table).map_err(|error| cannot(&error))?;
         let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
         let restrictions = self.restrictions(dataset).map_err(|error| cannot(&error))?;
         let is_changed = file_system.live().is_some() && !restrictions.read_only;
@@ -148,9 +152,39 @@ impl Mounter {
                 }
             }
         }
-        let mount = Mount::with_nested(file_system, control, grafted, &directory, &options);
+        let mount = Mount::with_nested(file_system, control, grafted, &place, &options);
         let mount = mount.map_err(|error| cannot(&error))?;
-        Ok(DatasetMount { dataset: name.to_owned(), mount, grafted: reports, is_made })
+        Ok(DatasetMount {
+            dataset: name.to_owned(),
+            mountpoint: plan.mountpoint.clone(),
+            mount,
+            grafted: reports,
+            is_made: place.is_made(),
+        })
+    }
+
+    /// The directory to mount at.
+    ///
+    /// Whoever imports a pool trusts what it says of mount points, but nobody trusts what is in its
+    /// file systems: from a mount on, and below a directory that the user has named, no links are
+    /// followed.
+    fn place(&self, plan: &PlannedMount, table: &MountTable) -> Result<MountPlace, PlaceError> {
+        let outside = || PlaceError::Outside(plan.mountpoint.clone());
+        let below = |above: &Path| plan.mountpoint.strip_prefix(above).map_err(|_| outside());
+        if let Some(outer) = table.around(&plan.mountpoint) {
+            return MountPlace::within(outer.mount.directory(), below(&outer.mountpoint)?);
+        }
+        let named = match &self.placement {
+            Placement::Directory(directory) => directory,
+            Placement::Properties { root: Some(root) } => root,
+            Placement::Properties { root: None } => return MountPlace::on_host(&plan.mountpoint),
+        };
+        let base = MountPlace::named(named)?;
+        let below = below(named)?;
+        if below.as_os_str().is_empty() {
+            return Ok(base);
+        }
+        MountPlace::within(base.path(), below)
     }
 
     fn graft(
@@ -180,6 +214,7 @@ impl Mounter {
             no_devices: if is_trusted { is_off("devices")? } else { usual.no_devices },
             no_set_id: if is_trusted { is_off("setuid")? } else { usual.no_set_id },
             no_execution: is_off("exec")?,
+            no_access_times: is_off("atime")?,
         })
     }
 
@@ -225,15 +260,6 @@ fn next_below(outer: &PlannedMount, inside: &[&Planned]) -> Vec<PathBuf> {
     let paths = inside.iter().filter(is_next).map(|one| one.1.mountpoint.as_path());
     let relative = paths.filter_map(|path| path.strip_prefix(&outer.mountpoint).ok());
     relative.map(Path::to_owned).collect()
-}
-
-/// The directory to mount at, without symbolic links, and whether it had to be made.
-fn place(directory: &Path) -> std::io::Result<(PathBuf, bool)> {
-    let is_missing = !directory.try_exists()?;
-    if is_missing {
-        std::fs::create_dir_all(directory)?;
-    }
-    Ok((directory.canonicalize()?, is_missing))
 }
 
 /// What keeps processors awake while many requests come, if this user may do that.

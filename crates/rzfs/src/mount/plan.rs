@@ -1,7 +1,8 @@
 //! Which file systems of a pool are mounted, and where.
 
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::cmp::Ordering;
+use std::path::{Component, Path, PathBuf};
 
 /// What decides about the mount of a file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +25,12 @@ pub(crate) struct PlannedMount {
 }
 
 impl PlannedMount {
+    /// The order of mounting: those above come before those below.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        let depth = |mount: &Self| mount.mountpoint.components().count();
+        depth(self).cmp(&depth(other)).then_with(|| self.mountpoint.cmp(&other.mountpoint))
+    }
+
     /// Whether another one is mounted somewhere below it.
     pub(crate) fn surrounds(&self, other: &Self) -> bool {
         self.mountpoint != other.mountpoint && other.mountpoint.starts_with(&self.mountpoint)
@@ -67,9 +74,9 @@ pub(crate) fn plan(
     };
     let place = |candidate: &Candidate| {
         let mountpoint = match placement {
-            Placement::Properties { root: None } => PathBuf::from(&candidate.mountpoint),
-            Placement::Properties { root: Some(root) } => {
-                root.join(candidate.mountpoint.trim_start_matches('/'))
+            Placement::Properties { root } => {
+                let root = root.as_deref().unwrap_or(Path::new("/"));
+                root.join(below_root(Path::new(&candidate.mountpoint)))
             }
             Placement::Directory(directory) => {
                 let below = candidate.name.strip_prefix(pool).unwrap_or_default();
@@ -80,11 +87,23 @@ pub(crate) fn plan(
         PlannedMount { dataset: candidate.name.clone(), mountpoint }
     };
     let mut mounts: Vec<_> = candidates.iter().filter(is_chosen).map(place).collect();
-    mounts.sort_by(|a, b| {
-        let depth = |mount: &PlannedMount| mount.mountpoint.components().count();
-        depth(a).cmp(&depth(b)).then_with(|| a.mountpoint.cmp(&b.mountpoint))
-    });
+    mounts.sort_by(PlannedMount::order);
     mounts
+}
+
+/// A path from the root directory on, without `.` and `..`: above the root directory is itself, so
+/// what a pool says of its mount points does not lead out of an alternate root.
+fn below_root(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut below, component| {
+        match component {
+            Component::Normal(name) => below.push(name),
+            Component::ParentDir => {
+                below.pop();
+            }
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+        }
+        below
+    })
 }
 
 #[cfg(test)]
@@ -146,6 +165,28 @@ mod tests {
         let mounts = plan("tank", &candidates(), &placement, Choice::Automatic);
         let places: Vec<_> = mounts.iter().map(|mount| mount.mountpoint.to_str()).collect();
         assert_eq!(places, ["/mnt/home", "/mnt/tank", "/mnt/home/ann"].map(Some));
+    }
+
+    #[test]
+    fn mount_points_do_not_leave_the_root() {
+        for (mountpoint, below) in [
+            ("/../etc", "etc"),
+            ("/a/../../etc", "etc"),
+            ("/a/./b/../c//d/", "a/c/d"),
+            ("/..", ""),
+            ("/", ""),
+            ("../etc", "etc"),
+        ] {
+            assert_eq!(below_root(Path::new(mountpoint)), Path::new(below), "{mountpoint}");
+            let candidate = Candidate {
+                name: "tank".into(),
+                canmount: "on".into(),
+                mountpoint: mountpoint.into(),
+            };
+            let placement = Placement::Properties { root: Some("/mnt".into()) };
+            let mounts = plan("tank", &[candidate], &placement, Choice::Automatic);
+            assert_eq!(mounts[0].mountpoint, Path::new("/mnt").join(below), "{mountpoint}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The mounts of a pool.
 
 use rzfs::protocol::{MountReport, Refusal};
-use rzfs_fuse::{InUse, Mount};
+use rzfs_fuse::{InUse, Mount, MountPlace};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(super) struct DatasetMount {
     pub(super) dataset: String,
+    /// Where it was planned to be; where it is, without links, the mount knows.
+    pub(super) mountpoint: PathBuf,
     pub(super) mount: Mount,
     /// The datasets that share the mount, and where in it they are.
     pub(super) grafted: Vec<(String, PathBuf)>,
@@ -28,8 +30,8 @@ pub(super) struct DatasetMount {
 pub(super) struct MountTable(Vec<DatasetMount>);
 
 impl MountTable {
-    pub(super) fn add(&mut self, mounts: Vec<DatasetMount>) {
-        self.0.extend(mounts);
+    pub(super) fn add(&mut self, mount: DatasetMount) {
+        self.0.push(mount);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -60,9 +62,10 @@ impl MountTable {
         self.alive().find(|one| one.datasets().any(|dataset| dataset == name))
     }
 
-    /// The directories of mounts that surround a place.
-    pub(super) fn around(&self, place: &Path) -> impl Iterator<Item = &DatasetMount> {
-        self.alive().filter(move |one| place.starts_with(one.mount.directory()))
+    /// The nearest mount around the place of a planned one.
+    pub(super) fn around(&self, planned: &Path) -> Option<&DatasetMount> {
+        let around = self.alive().filter(|one| planned.starts_with(&one.mountpoint));
+        around.max_by_key(|one| one.mountpoint.components().count())
     }
 
     /// Ends the mounts of these file systems, and those below them; tells which file systems that
@@ -160,7 +163,7 @@ impl DatasetMount {
         self.mount.abandon();
         if self.is_made {
             // Somebody may have put something there.
-            let _ = std::fs::remove_dir(directory);
+            let _ = MountPlace::remove(&directory);
         }
     }
 }

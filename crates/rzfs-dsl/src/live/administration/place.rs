@@ -29,10 +29,7 @@ pub(super) fn check_new_name(name: &str) -> Result<(&str, &str), ChangeError> {
     }
     let parsed = DatasetName::parse(name).ok_or_else(invalid)?;
     let components = parsed.directories();
-    if parsed.snapshot().is_some()
-        || name.contains('%')
-        || components.clone().any(|component| matches!(component, "." | ".."))
-    {
+    if parsed.snapshot().is_some() || name.contains('%') {
         return Err(invalid());
     }
     if components.count() > MAX_NESTING {

@@ -22,11 +22,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Properties that a mounted file system has to be mounted again for.
-const OF_MOUNTS: [&str; 7] =
-    ["mountpoint", "canmount", "readonly", "devices", "exec", "setuid", "acltype"];
+const OF_MOUNTS: [&str; 8] =
+    ["mountpoint", "canmount", "readonly", "devices", "exec", "setuid", "atime", "acltype"];
 
 /// Those of them that a mount can follow while it is in use.
-const FOLLOWED: [&str; 4] = ["readonly", "devices", "exec", "setuid"];
+const FOLLOWED: [&str; 5] = ["readonly", "devices", "exec", "setuid", "atime"];
+
+/// What the file system itself sees to, and the mount only tells.
+const TOLD: &str = "atime";
 
 /// What OpenZFS says of a property that is stored but not in force.
 const NOT_REMOUNTED: &str = "property may be set but unable to remount filesystem";
@@ -346,6 +349,9 @@ fn remounted(
     if of_mounts.all(|name| FOLLOWED.contains(&name.as_str())) {
         action().map_err(|error| cannot(&error))?;
         let affected = not_followed(open, &table, affected);
+        if changed.iter().all(|name| name == TOLD) {
+            return Ok(Vec::new());
+        }
         return Ok(mounted_again(open, &mut table, &affected));
     }
     let moves = changed.iter().any(|name| name == "mountpoint" || name == "canmount");

@@ -114,9 +114,7 @@ pub(super) fn mount_more(
     }
     match open.planned(Some(&names), choice) {
         Ok(planned) => {
-            let (mounts, failures) = open.mounter().mount_all(&planned);
-            table.add(mounts);
-            complaints.extend(failures);
+            complaints.extend(open.mounter().mount_all(&planned, table));
         }
         Err(error) => complaints.push(error.to_string()),
     }
@@ -133,7 +131,7 @@ fn end_outer(
 ) -> Option<String> {
     let places = planned.iter().map(|(_, plan)| plan.mountpoint.as_path());
     let outer: BTreeSet<String> =
-        places.flat_map(|place| table.around(place)).map(|mount| mount.dataset.clone()).collect();
+        places.filter_map(|place| table.around(place)).map(|mount| mount.dataset.clone()).collect();
     match table.unmount(&outer, InUse::Refuse) {
         Ok(ended) => {
             open.close_file_systems(&ended);

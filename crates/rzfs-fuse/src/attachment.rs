@@ -1,0 +1,215 @@
+//! Where in the tree of directories a mount is.
+//!
+//! A mount is known by its number, not by its path: whoever owns a directory above it may rename
+//! that and put something else there. Where the mount is by now is asked of the system each time,
+//! and what is found there has to have the number.
+
+use crate::mount::{Access, InUse, MountOptions, Restrictions};
+use crate::place::{Entry, MountPlace, PlaceError, held_path, mount_of};
+use crate::system_mounts::SystemMount;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+};
+use rustix::process::{getgid, getuid};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A mount that is in no directory yet.
+#[derive(Debug)]
+pub(crate) struct Detached {
+    mount: OwnedFd,
+}
+
+impl Detached {
+    /// A new mount, and the device on which its requests come; nothing where the system leaves
+    /// mounting to a helper: for users without root rights, and before Linux 5.4.
+    pub(crate) fn new(
+        options: &MountOptions,
+        is_live: bool,
+    ) -> io::Result<Option<(Self, OwnedFd)>> {
+        let context = match fsopen(c"fuse", FsOpenFlags::FSOPEN_CLOEXEC) {
+            Err(Errno::PERM | Errno::NOSYS | Errno::NODEV) => return Ok(None),
+            context => context?,
+        };
+        let device = rustix::fs::open(c"/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let text = [
+            ("source", options.source.clone()),
+            ("subtype", "zfs".to_owned()),
+            ("fd", device.as_raw_fd().to_string()),
+            ("rootmode", "40000".to_owned()),
+            ("user_id", getuid().as_raw().to_string()),
+            ("group_id", getgid().as_raw().to_string()),
+        ];
+        for (key, value) in text {
+            fsconfig_set_string(&context, key, value)?;
+        }
+        let everyone: &[&str] = match options.access {
+            Access::Owner => &[],
+            Access::Everyone => &["allow_other", "default_permissions"],
+        };
+        let flags = options.restrictions.mount_flags(is_live);
+        let read_only: &[&str] = if flags.contains(MountFlags::RDONLY) { &["ro"] } else { &[] };
+        for flag in everyone.iter().chain(read_only) {
+            fsconfig_set_flag(&context, *flag)?;
+        }
+        match fsconfig_create(&context) {
+            Err(Errno::PERM) => return Ok(None),
+            created => created?,
+        }
+        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(flags))?;
+        Ok(Some((Self { mount }, device)))
+    }
+
+    /// Puts it into its place.
+    pub(crate) fn attach(self, place: &MountPlace) -> io::Result<Attachment> {
+        let number = mount_of(self.mount.as_fd()).ok();
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        move_mount(&self.mount, c"", place.descriptor(), c"", flags)?;
+        Ok(Attachment { number, directory: place.path().to_owned() })
+    }
+}
+
+/// A mount that this process has made; unmounted when this is dropped, unless it is in use.
+#[derive(Debug)]
+pub(crate) struct Attached(pub(crate) Attachment);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unmount(InUse::Refuse) {
+            tracing::warn!(%error, directory = %self.0.directory.display(), "unmount");
+        }
+    }
+}
+
+fn attributes(flags: MountFlags) -> MountAttrFlags {
+    [
+        (MountFlags::RDONLY, MountAttrFlags::MOUNT_ATTR_RDONLY),
+        (MountFlags::NODEV, MountAttrFlags::MOUNT_ATTR_NODEV),
+        (MountFlags::NOSUID, MountAttrFlags::MOUNT_ATTR_NOSUID),
+        (MountFlags::NOEXEC, MountAttrFlags::MOUNT_ATTR_NOEXEC),
+        (MountFlags::NOATIME, MountAttrFlags::MOUNT_ATTR_NOATIME),
+    ]
+    .into_iter()
+    .filter(|(flag, _)| flags.contains(*flag))
+    .fold(MountAttrFlags::empty(), |all, (_, attribute)| all | attribute)
+}
+
+/// A mount in the tree of directories.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    /// Unknown before Linux 5.8; then its path has to do.
+    number: Option<u64>,
+    directory: PathBuf,
+}
+
+impl Attachment {
+    /// What a helper has mounted at the path of a place.
+    pub(crate) fn made_at(place: &MountPlace) -> io::Result<Self> {
+        let directory = place.path().to_owned();
+        let Ok(below) = mount_of(place.descriptor()) else {
+            return Ok(Self { number: None, directory });
+        };
+        let number = Entry::find(&directory).map_err(into_io)?.mount()?;
+        // It was led elsewhere.
+        if number == below {
+            return Err(Errno::STALE.into());
+        }
+        Ok(Self { number: Some(number), directory })
+    }
+
+    /// A mount that the system has.
+    pub(crate) fn of_system(mount: &SystemMount) -> Self {
+        Self { number: Some(mount.number), directory: mount.directory.clone() }
+    }
+
+    /// Where it was mounted.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where it is now; nothing if it is nowhere any more.
+    ///
+    /// # Errors
+    /// Its directory cannot be reached, or something is mounted over it: then it is in use.
+    pub(crate) fn find(&self) -> io::Result<Option<Found>> {
+        let directory = match self.number.map(SystemMount::with_number) {
+            None | Some(Err(_)) => self.directory.clone(),
+            Some(Ok(None)) => return Ok(None),
+            Some(Ok(Some(mount))) => mount.directory,
+        };
+        let entry = Entry::find(&directory).map_err(into_io)?;
+        match self.number {
+            Some(number) if entry.mount()? != number => Err(Errno::BUSY.into()),
+            _ => Ok(Some(Found { entry, directory })),
+        }
+    }
+
+    /// Takes it out of the tree of directories.
+    ///
+    /// # Errors
+    /// It is in use, or the system refuses.
+    pub(crate) fn unmount(&self, in_use: InUse) -> io::Result<()> {
+        let Some(Found { entry, directory }) = self.find()? else { return Ok(()) };
+        let flags = match in_use {
+            InUse::Refuse => UnmountFlags::NOFOLLOW,
+            InUse::Detach => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+        };
+        match rustix::mount::unmount(entry.held_path(), flags) {
+            Ok(()) => Ok(()),
+            Err(Errno::PERM) => fusermount(&directory, in_use),
+            // Somebody else was faster.
+            Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Has the system let other things happen than so far.
+    pub(crate) fn restrict(&self, restrictions: Restrictions, is_live: bool) -> io::Result<()> {
+        let Some(found) = self.find()? else { return Ok(()) };
+        let root = found.entry.open()?;
+        if self.number.is_some_and(|number| mount_of(root.as_fd()).ok() != Some(number)) {
+            return Err(Errno::STALE.into());
+        }
+        let flags = restrictions.mount_flags(is_live);
+        Ok(rustix::mount::mount_remount(held_path(root.as_fd()), flags, c"")?)
+    }
+}
+
+/// Where a mount is now.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) entry: Entry,
+    directory: PathBuf,
+}
+
+fn into_io(error: PlaceError) -> io::Error {
+    match error {
+        PlaceError::System { source, .. } => source,
+        error => io::Error::other(error),
+    }
+}
+
+/// Unmounts through the helper that may do so without root rights.
+fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
+    let mut command = Command::new("fusermount3");
+    command.arg("-u");
+    if in_use == InUse::Detach {
+        command.arg("-z");
+    }
+    command.arg("--").arg(directory).env("LC_ALL", "C").stdin(Stdio::null());
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if message.ends_with("Device or resource busy") {
+        return Err(Errno::BUSY.into());
+    }
+    Err(io::Error::other(message))
+}

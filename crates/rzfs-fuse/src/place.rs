@@ -1,0 +1,394 @@
+//! Directories to mount on.
+//!
+//! A path is looked up twice by whoever checks it first and mounts then, and in between its owner
+//! can put a link there. So a directory to mount on is found once, one component after the other,
+//! and held open: what is mounted on is this directory, wherever its name leads to by then.
+//!
+//! ```text
+//! named     DIR of `rzfs mount IMAGE DIR`    the user's own words: links are followed
+//! on_host   a property `mountpoint`          links that belong to root or to this user are followed
+//! within    below another place              no links: what is in there may come from an image
+//! ```
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat, readlinkat, statx,
+    unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Most links on the way to a directory, as many as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+/// Opens what has a name, a link too, for nothing but to know which it is.
+const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The same for a directory, which is mounted first where that happens by itself.
+const LOOK_DIRECTORY: OFlags = LOOK.union(OFlags::DIRECTORY);
+
+/// Whose symbolic links are followed on the way to a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Links {
+    /// Those of root and of the user of this process.
+    OfHost,
+    /// Nobody's.
+    Never,
+}
+
+/// Why a directory cannot be mounted on.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The path leads over a link that is not followed there.
+    #[error("{}: symbolic links are not followed here", .0.display())]
+    Link(PathBuf),
+    /// The path has no place below the directory that it is meant to be in.
+    #[error("{}: not below the directory that it is meant to be in", .0.display())]
+    Outside(PathBuf),
+    /// The system refuses.
+    #[error("{}: {source}", path.display())]
+    System {
+        /// How far the path could be followed.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+fn system(path: &Path) -> impl Fn(Errno) -> PlaceError {
+    move |error| PlaceError::System { path: path.to_owned(), source: error.into() }
+}
+
+/// A directory to mount on, held open: a mount goes here, whatever becomes of its path.
+#[derive(Debug)]
+pub struct MountPlace {
+    directory: OwnedFd,
+    path: PathBuf,
+    is_made: bool,
+}
+
+impl MountPlace {
+    /// The directory that a user has named, made if it is missing; links are followed.
+    ///
+    /// # Errors
+    /// [`PlaceError`]
+    pub fn named(path: &Path) -> Result<Self, PlaceError> {
+        let fail = |source: io::Error| PlaceError::System { path: path.to_owned(), source };
+        let is_made = !path.try_exists().map_err(fail)?;
+        if is_made {
+            std::fs::create_dir_all(path).map_err(fail)?;
+        }
+        let path = path.canonicalize().map_err(fail)?;
+        Ok(Self { is_made, ..Walk::begin(Links::Never)?.along(&path, Missing::Refuse)? })
+    }
+
+    /// The directory that a pool names on this system, made if it is missing. Links are followed
+    /// as far as they belong to root or to the user of this process: others could lead the mount
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// [`PlaceError`]
+    pub fn on_host(path: &Path) -> Result<Self, PlaceError> {
+        Walk::begin(Links::OfHost)?.along(path, Missing::Make)
+    }
+
+    /// The directory at `relative` below `base`, which is a path without links; made if it is
+    /// missing. No links are followed.
+    ///
+    /// # Errors
+    /// [`PlaceError`]
+    pub fn within(base: &Path, relative: &Path) -> Result<Self, PlaceError> {
+        if relative.components().any(|component| !matches!(component, Component::Normal(_))) {
+            return Err(PlaceError::Outside(base.join(relative)));
+        }
+        Walk::begin(Links::Never)?.along(&base.join(relative), Missing::Make)
+    }
+
+    /// Its path when it was found; there are no links in it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was made for the mount.
+    #[must_use]
+    pub const fn is_made(&self) -> bool {
+        self.is_made
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Removes the directory at a path without links, if it is empty.
+    ///
+    /// # Errors
+    /// [`PlaceError`]: among others it is not empty, or there is a link on the way by now.
+    pub fn remove(path: &Path) -> Result<(), PlaceError> {
+        let entry = Entry::find(path)?;
+        unlinkat(&entry.parent, &entry.name, AtFlags::REMOVEDIR).map_err(system(path))
+    }
+}
+
+/// A name in a directory that is held open.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    parent: OwnedFd,
+    name: OsString,
+}
+
+impl Entry {
+    /// The last component of a path without links.
+    pub(crate) fn find(path: &Path) -> Result<Self, PlaceError> {
+        let outside = || PlaceError::Outside(path.to_owned());
+        let parent = path.parent().ok_or_else(outside)?;
+        let name = path.file_name().ok_or_else(outside)?.to_owned();
+        let parent = Walk::begin(Links::Never)?.along(parent, Missing::Refuse)?.directory;
+        Ok(Self { parent, name })
+    }
+
+    /// What the name stands for.
+    pub(crate) fn open(&self) -> io::Result<OwnedFd> {
+        Ok(openat(&self.parent, &self.name, LOOK, Mode::empty())?)
+    }
+
+    /// The mount that it is in, or that is on it. Its server is not asked.
+    pub(crate) fn mount(&self) -> io::Result<u64> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+        number(statx(&self.parent, &self.name, flags, StatxFlags::MNT_ID)?)
+    }
+
+    /// A path that leads to the entry, whatever becomes of the directories above it.
+    pub(crate) fn held_path(&self) -> PathBuf {
+        held_path(self.parent.as_fd()).join(&self.name)
+    }
+}
+
+/// A path that leads to an open file.
+pub(crate) fn held_path(file: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// The mount that an open file is in. Its server is not asked.
+pub(crate) fn mount_of(file: BorrowedFd<'_>) -> io::Result<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    number(statx(file, c"", flags, StatxFlags::MNT_ID)?)
+}
+
+fn number(found: Statx) -> io::Result<u64> {
+    match StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID) {
+        true => Ok(found.stx_mnt_id),
+        false => Err(Errno::NOSYS.into()),
+    }
+}
+
+/// What becomes of directories that are missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Missing {
+    Make,
+    Refuse,
+}
+
+/// A way from the root directory on. Names are opened one by one in directories that are open, so
+/// nothing that is renamed meanwhile leads it astray.
+struct Walk {
+    links: Links,
+    followed: usize,
+    here: OwnedFd,
+    path: PathBuf,
+    is_made: bool,
+}
+
+impl Walk {
+    fn begin(links: Links) -> Result<Self, PlaceError> {
+        let root = Path::new("/");
+        let here = rustix::fs::open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let here = here.map_err(system(root))?;
+        Ok(Self { links, followed: 0, here, path: root.to_owned(), is_made: false })
+    }
+
+    fn along(mut self, path: &Path, missing: Missing) -> Result<MountPlace, PlaceError> {
+        let mut rest = names(path);
+        while let Some(name) = rest.pop_front() {
+            if name == ".." {
+                self.up()?;
+            } else if let Some(target) = self.enter(&name, missing)? {
+                if target.has_root() {
+                    let Self { links, followed, .. } = self;
+                    self = Self { followed, ..Self::begin(links)? };
+                }
+                let mut whole = names(&target);
+                whole.append(&mut rest);
+                rest = whole;
+            }
+        }
+        Ok(MountPlace { directory: self.here, path: self.path, is_made: self.is_made })
+    }
+
+    fn up(&mut self) -> Result<(), PlaceError> {
+        if self.path.pop() {
+            let above = openat(&self.here, c"..", LOOK_DIRECTORY, Mode::empty());
+            self.here = above.map_err(system(&self.path))?;
+        }
+        Ok(())
+    }
+
+    /// Goes on to what has a name, unless it is a link to be followed: answers where to.
+    fn enter(&mut self, name: &OsStr, missing: Missing) -> Result<Option<PathBuf>, PlaceError> {
+        let path = self.path.join(name);
+        self.is_made = false;
+        let mut found = openat(&self.here, name, LOOK_DIRECTORY, Mode::empty());
+        if found.as_ref().err() == Some(&Errno::NOENT) && missing == Missing::Make {
+            match mkdirat(&self.here, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) => self.is_made = true,
+                // Somebody else was faster.
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(system(&path)(error)),
+            }
+            found = openat(&self.here, name, LOOK_DIRECTORY, Mode::empty());
+        }
+        match found {
+            Ok(directory) => {
+                (self.here, self.path) = (directory, path);
+                Ok(None)
+            }
+            Err(Errno::NOTDIR | Errno::LOOP) => self.target(name, path).map(Some),
+            Err(error) => Err(system(&path)(error)),
+        }
+    }
+
+    /// Where a link leads that is to be followed.
+    fn target(&mut self, name: &OsStr, path: PathBuf) -> Result<PathBuf, PlaceError> {
+        let found = openat(&self.here, name, LOOK, Mode::empty()).map_err(system(&path))?;
+        let stat = fstat(&found).map_err(system(&path))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return Err(system(&path)(Errno::NOTDIR));
+        }
+        let is_ours = stat.st_uid == 0 || stat.st_uid == geteuid().as_raw();
+        self.followed += 1;
+        if self.links == Links::Never || !is_ours || self.followed > MAX_LINKS {
+            return Err(PlaceError::Link(path));
+        }
+        let target = readlinkat(&found, c"", Vec::new()).map_err(system(&path))?;
+        Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+    }
+}
+
+/// The names that a path consists of; `.` is left out, `..` stays.
+fn names(path: &Path) -> VecDeque<OsString> {
+    let name = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
+    };
+    path.components().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{lchown, symlink};
+
+    const NOBODY: u32 = 65534;
+
+    struct World {
+        directory: tempfile::TempDir,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let this = Self { directory: tempfile::tempdir().unwrap() };
+            for name in ["outside", "base", "base/real"] {
+                fs::create_dir(this.path(name)).unwrap();
+            }
+            symlink("real", this.path("base/link")).unwrap();
+            symlink(this.path("outside"), this.path("base/absolute")).unwrap();
+            symlink("../base/link/../../outside", this.path("base/crooked")).unwrap();
+            symlink("loop", this.path("base/loop")).unwrap();
+            fs::write(this.path("base/file"), "").unwrap();
+            this
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.directory.path().canonicalize().unwrap().join(name)
+        }
+
+        fn within(&self, relative: &str) -> Result<MountPlace, PlaceError> {
+            MountPlace::within(&self.path("base"), Path::new(relative))
+        }
+
+        fn on_host(&self, name: &str) -> Result<MountPlace, PlaceError> {
+            MountPlace::on_host(&self.path(name))
+        }
+    }
+
+    #[test]
+    fn below_a_mount_no_links_are_followed() {
+        let world = World::new();
+        for name in ["link", "absolute", "absolute/new", "crooked", "loop", "link/deep/er"] {
+            let found = world.within(name);
+            assert!(matches!(found, Err(PlaceError::Link(_))), "{name}: {found:?}");
+        }
+        for name in ["..", "../outside", "real/../../outside", "/", "/etc"] {
+            let found = world.within(name);
+            assert!(matches!(found, Err(PlaceError::Outside(_))), "{name}: {found:?}");
+        }
+        assert!(matches!(world.within("file"), Err(PlaceError::System { .. })));
+        assert!(matches!(world.within("file/x"), Err(PlaceError::System { .. })));
+        let outside = fs::read_dir(world.path("outside")).unwrap();
+        assert_eq!(outside.count(), 0, "nothing was made there");
+    }
+
+    #[test]
+    fn what_is_missing_is_made_and_removed() {
+        let world = World::new();
+        let made = world.within("a/b").unwrap();
+        assert!(made.is_made());
+        assert_eq!(made.path(), world.path("base/a/b"));
+        assert!(!world.within("a/b").unwrap().is_made());
+        MountPlace::remove(&world.path("base/a/b")).unwrap();
+        assert!(!world.path("base/a/b").exists());
+        fs::create_dir(world.path("outside/kept")).unwrap();
+        MountPlace::remove(&world.path("base/absolute/kept")).unwrap_err();
+        assert!(world.path("outside/kept").exists());
+        assert!(MountPlace::named(&world.path("named/x")).unwrap().is_made());
+        let named = MountPlace::named(&world.path("base/crooked")).unwrap();
+        assert_eq!((named.path(), named.is_made()), (&*world.path("outside"), false));
+    }
+
+    #[test]
+    fn on_the_host_links_of_root_and_of_oneself_are_followed() {
+        let world = World::new();
+        for (name, place) in [
+            ("base/link/x", "base/real/x"),
+            ("base/absolute/y", "outside/y"),
+            ("base/crooked", "outside"),
+            ("base/../base/real", "base/real"),
+        ] {
+            assert_eq!(world.on_host(name).unwrap().path(), world.path(place), "{name}");
+        }
+        assert!(matches!(world.on_host("base/loop"), Err(PlaceError::Link(_))));
+        if !geteuid().is_root() {
+            return;
+        }
+        lchown(world.path("base/link"), Some(NOBODY), Some(NOBODY)).unwrap();
+        let led = world.on_host("base/link/x");
+        assert!(matches!(led, Err(PlaceError::Link(_))), "{led:?}");
+    }
+
+    #[test]
+    fn a_place_stays_what_it_is_when_its_name_is_given_away() {
+        let world = World::new();
+        let place = world.within("real").unwrap();
+        fs::rename(world.path("base/real"), world.path("base/moved")).unwrap();
+        symlink(world.path("outside"), world.path("base/real")).unwrap();
+        let held = fs::read_link(held_path(place.descriptor())).unwrap();
+        assert_eq!(held, world.path("base/moved"));
+    }
+}

@@ -1,0 +1,92 @@
+//! What the system says is mounted: `/proc/self/mountinfo`.
+//!
+//! ```text
+//! 36 35 0:45 / /tank/home rw,noatime shared:7 - fuse.zfs tank/home rw,user_id=0,...
+//! number       directory, \040 for a space      kind     source
+//! ```
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// A mount that this process can see.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SystemMount {
+    pub(crate) number: u64,
+    pub(crate) directory: PathBuf,
+    pub(crate) kind: String,
+    pub(crate) source: String,
+}
+
+impl SystemMount {
+    /// All mounts, in the order in which they were made as far as they are below each other.
+    pub(crate) fn all() -> io::Result<Vec<Self>> {
+        let table = std::fs::read("/proc/self/mountinfo")?;
+        Ok(table.split(|byte| *byte == b'\n').filter_map(Self::parse).collect())
+    }
+
+    /// The mount with this number.
+    pub(crate) fn with_number(number: u64) -> io::Result<Option<Self>> {
+        Ok(Self::all()?.into_iter().find(|mount| mount.number == number))
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let text = |field: Vec<u8>| String::from_utf8_lossy(&field).into_owned();
+        let number = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+        let directory = unescaped(fields.nth(3)?);
+        let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+        Some(Self {
+            number,
+            directory: OsString::from_vec(directory).into(),
+            kind: text(unescaped(rest.next()?)),
+            source: text(unescaped(rest.next()?)),
+        })
+    }
+}
+
+/// Three octal digits behind a backslash stand for a byte.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, others)) = rest.split_first() {
+        let octal = match rest {
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] => {
+                Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
+            }
+            _ => None,
+        };
+        bytes.push(octal.unwrap_or(*first));
+        rest = if octal.is_some() { rest.get(4..).unwrap_or_default() } else { others };
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_understood() {
+        let line =
+            br"36 35 0:45 / /tank/my\040home\134 rw,noatime shared:7 - fuse.zfs tank/my\040home rw";
+        let expected = SystemMount {
+            number: 36,
+            directory: r"/tank/my home\".into(),
+            kind: "fuse.zfs".into(),
+            source: "tank/my home".into(),
+        };
+        assert_eq!(SystemMount::parse(line), Some(expected));
+        assert_eq!(SystemMount::parse(b""), None);
+        assert_eq!(SystemMount::parse(b"36 35 0:45 / /x rw -"), None);
+        assert_eq!(unescaped(br"a\0401\9\04"), br"a 1\9\04");
+    }
+
+    #[test]
+    fn the_root_directory_is_mounted() {
+        let all = SystemMount::all().unwrap();
+        let root = all.iter().find(|mount| mount.directory.as_os_str() == "/").unwrap();
+        assert_eq!(SystemMount::with_number(root.number).unwrap().as_ref(), Some(root));
+    }
+}

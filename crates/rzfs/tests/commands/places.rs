@@ -1,0 +1,165 @@
+//! Where mounts go, and where they do not go: what is in a pool cannot lead them astray.
+
+use crate::harness::{Outcome, is_mounted, wait_until};
+use crate::workshop::Workshop;
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// A pool with the child `tank/sub` and `tank/sub/deep`; where their directory should be the root
+/// file system has a link to a directory outside.
+fn with_a_link(shop: &Workshop) -> PathBuf {
+    let outside = shop.rzfs.path("outside");
+    fs::create_dir_all(outside.join("deep")).unwrap();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create -p tank/sub/deep");
+    shop.succeed("zfs unmount tank/sub");
+    symlink(&outside, shop.root().join("sub")).unwrap();
+    shop.succeed("zpool export tank");
+    outside
+}
+
+fn assert_refused(outcome: &Outcome, name: &str) {
+    assert_eq!(outcome.status, 1, "{outcome:?}");
+    let lines: Vec<_> = outcome.err.lines().collect();
+    let line = lines.iter().find(|line| line.starts_with(&format!("cannot mount '{name}'")));
+    let says = "sub: symbolic links are not followed here";
+    assert!(line.is_some_and(|line| line.ends_with(says)), "{name}: {outcome:?}");
+}
+
+/// How often something is mounted at or below a directory.
+fn mounts_below(directory: &Path) -> Vec<String> {
+    let directory = directory.to_str().unwrap().to_owned();
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    let places = table.lines().filter_map(|line| line.split(' ').nth(1));
+    let mut below: Vec<_> =
+        places.filter(|place| place.starts_with(&directory)).map(str::to_owned).collect();
+    below.sort();
+    below
+}
+
+#[test]
+fn a_link_in_a_file_system_leads_no_mount_astray() {
+    if !getuid().is_root() {
+        return;
+    }
+    let shop = Workshop::new();
+    let outside = with_a_link(&shop);
+    let (image, mounted) = (shop.image("A"), shop.rzfs.path("mnt"));
+    for options in ["ro", "rw"] {
+        let words = ["mount", "-o", options, &image, mounted.to_str().unwrap()];
+        let partly = shop.rzfs.run(words);
+        assert_refused(&partly, "tank/sub");
+        assert_refused(&partly, "tank/sub/deep");
+        assert_eq!(mounts_below(&outside), Vec::<String>::new());
+        // What can be mounted is.
+        assert_eq!(mounts_below(&mounted).len(), 1, "{options}");
+        shop.rzfs.succeed(["umount", "tank"]);
+    }
+    let imported = shop.run("zpool import -d IMAGES -R ROOT tank");
+    assert_refused(&imported, "tank/sub");
+    assert_refused(&shop.run("zfs mount tank/sub"), "tank/sub");
+    assert_eq!(mounts_below(&outside), Vec::<String>::new());
+    // Once the link has gone the directory is made.
+    fs::remove_file(shop.root().join("sub")).unwrap();
+    shop.succeed("zfs mount -a");
+    assert!(is_mounted(&shop.root().join("sub/deep")));
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn mount_points_stay_below_the_alternate_root() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create -o mountpoint=/../outside tank/x");
+    let inside = shop.rzfs.path("root").join("outside");
+    assert!(is_mounted(&inside) || !getuid().is_root());
+    assert!(!shop.rzfs.path("outside").exists());
+    shop.succeed("zpool export tank");
+    // Links on the way would leave it too.
+    let outside = shop.rzfs.path("elsewhere");
+    fs::create_dir(&outside).unwrap();
+    let _ = fs::remove_dir(&inside);
+    symlink(&outside, &inside).unwrap();
+    let imported = shop.run("zpool import -d IMAGES -R ROOT tank");
+    assert_eq!(imported.status, 1, "{imported:?}");
+    assert_eq!(mounts_below(&outside), Vec::<String>::new());
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn an_unmount_ends_its_own_mount_wherever_that_is() {
+    if !getuid().is_root() {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create -o mountpoint=/tank/a/b tank/moved");
+    shop.succeed("zfs create -o mountpoint=/other/b tank/other");
+    let (root, other) = (shop.root(), shop.rzfs.path("root").join("other"));
+    fs::rename(root.join("a"), root.join("a2")).unwrap();
+    symlink(&other, root.join("a")).unwrap();
+    assert!(is_mounted(&root.join("a2/b")) && is_mounted(&other.join("b")));
+    shop.succeed("zfs unmount tank/moved");
+    assert!(!is_mounted(&root.join("a2/b")) && is_mounted(&other.join("b")));
+    shop.succeed("zpool export tank");
+    assert_eq!(mounts_below(&shop.rzfs.path("root")), Vec::<String>::new());
+}
+
+#[test]
+fn an_import_takes_the_mounts_away_that_a_killed_process_has_left() {
+    let shop = Workshop::new();
+    let below = shop.rzfs.path("root");
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create -p tank/a/b");
+    shop.succeed("zfs create -o mountpoint=/away tank/c");
+    let before = mounts_below(&below);
+    let _in_use = fs::File::open(shop.root().join("a")).unwrap();
+    for _ in 0..2 {
+        let process = i32::try_from(shop.rzfs.daemon("tank")).unwrap();
+        kill_process(Pid::from_raw(process).unwrap(), Signal::KILL).unwrap();
+        wait_until("the process has gone", || {
+            fs::read_dir(shop.root()).is_err_and(|error| error.raw_os_error() == Some(107))
+        });
+        shop.succeed("zpool import -d IMAGES -R ROOT tank");
+        assert_eq!(mounts_below(&below), before);
+        fs::write(shop.root().join("a/b/file"), "alive").unwrap();
+    }
+    shop.succeed("zpool export tank");
+    assert_eq!(mounts_below(&below), Vec::<String>::new());
+    shop.judge();
+}
+
+/// The flags of the mount at a directory.
+fn flags(directory: &Path) -> String {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    let directory = directory.to_str().unwrap();
+    let line = table.lines().find(|line| line.split(' ').nth(1) == Some(directory)).unwrap();
+    line.split(' ').nth(3).unwrap().to_owned()
+}
+
+#[test]
+fn the_flags_of_a_mount_tell_what_its_properties_say() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let root = shop.root();
+    let has = |flag: &str| flags(&root).split(',').any(|one| one == flag);
+    assert!(!has("noatime"));
+    if getuid().is_root() {
+        shop.succeed("zfs set atime=off tank");
+        assert!(has("noatime") && has("rw"));
+        shop.succeed("zfs set readonly=on tank");
+        assert!(has("noatime") && has("ro"));
+        shop.succeed("zfs set readonly=off tank");
+        assert!(has("noatime") && has("rw"));
+        shop.succeed("zfs inherit atime tank");
+        assert!(!has("noatime"));
+    }
+    shop.succeed("zfs set atime=off tank");
+    shop.succeed("zpool export tank");
+    shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    assert!(has("noatime") && has("rw"));
+    shop.succeed("zpool export tank");
+}
