@@ -80,7 +80,7 @@ fn check(rzfs: &Rzfs, document: &Path, blocks: &[Block]) -> Result<(), Failure> 
     for block in blocks {
         let mut command = Command::new("sh");
         command.args(["-e", "-u", "-c", &block.script]).current_dir(scratch.path());
-        command.env("PATH", &programs).env("XDG_RUNTIME_DIR", scratch.path().join("run"));
+        command.env("PATH", &programs).env("RZFS_RUNTIME_DIR", scratch.path().join("run"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = process::outcome(&mut command)?;
         if !output.status.success() {
@@ -94,7 +94,7 @@ fn check(rzfs: &Rzfs, document: &Path, blocks: &[Block]) -> Result<(), Failure> 
     if result.is_err() {
         // What a block has left mounted would keep the scratch directory.
         let mut umount = Command::new(&rzfs.binary);
-        umount.env("XDG_RUNTIME_DIR", scratch.path().join("run"));
+        umount.env("RZFS_RUNTIME_DIR", scratch.path().join("run"));
         process::outcome(umount.args(["umount", "--force", "garden"])).map(drop)?;
     }
     result

@@ -35,7 +35,7 @@ impl Rzfs {
     ) -> Result<Mount, Failure> {
         let runtime = at.with_extension("run");
         let mut command = Command::new(&self.binary);
-        command.env("XDG_RUNTIME_DIR", &runtime).arg("mount").args(arguments).arg(at);
+        command.env("RZFS_RUNTIME_DIR", &runtime).arg("mount").args(arguments).arg(at);
         process::run(&mut command)?;
         Ok(Mount { rzfs: self.clone(), runtime, at: at.to_owned(), ended: false })
     }
@@ -70,7 +70,7 @@ impl Mount {
 
     fn umount(&self) -> Command {
         let mut command = Command::new(&self.rzfs.binary);
-        command.env("XDG_RUNTIME_DIR", &self.runtime).arg("umount");
+        command.env("RZFS_RUNTIME_DIR", &self.runtime).arg("umount");
         command
     }
 }

@@ -1,7 +1,9 @@
 //! Disks, partitions and regular files.
 
+mod claim;
 mod open;
 
+pub use claim::Holder;
 pub(crate) use open::OpenFile;
 pub use open::{Caching, OpenError};
 
@@ -107,10 +109,12 @@ pub struct FileDevice {
 impl FileDevice {
     /// Opens a disk, partition or regular file.
     ///
-    /// The size is that of this moment: a file that grows later does not.
+    /// The size is that of this moment: a file that grows later does not. A device that is opened
+    /// for writing is nobody else's to write until it is dropped.
     ///
     /// # Errors
-    /// What the system says; `ENOTBLK` for anything but a block device or regular file.
+    /// What the system says; `ENOTBLK` for anything but a block device or regular file, `EBUSY`
+    /// for one that somebody writes already.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let fail = |source| OpenError::new(path, source);

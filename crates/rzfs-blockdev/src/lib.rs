@@ -36,6 +36,6 @@ pub use device::{
     submit_awaited,
 };
 pub use engine::{BACKEND_VARIABLE, Backend, EngineOptions, IoEngine};
-pub use file::{CachedReads, Caching, FileDevice, OpenError, OpenOptions};
+pub use file::{CachedReads, Caching, FileDevice, Holder, OpenError, OpenOptions};
 pub use memory::MemoryDevice;
 pub use simulated::{SimulatedDevice, Simulation};

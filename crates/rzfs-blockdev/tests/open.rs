@@ -94,3 +94,26 @@ fn many_devices_share_the_engine_of_their_options() {
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
+
+#[test]
+fn a_file_has_one_writer_and_whoever_is_refused_is_told_who_that_is() {
+    const EBUSY: i32 = 16;
+    let image = image();
+    let writable = OpenOptions::new().access(Access::ReadWrite);
+    let writer = FileDevice::open(image.path(), &writable).unwrap();
+    let link = image.path().with_extension("link");
+    std::fs::hard_link(image.path(), &link).unwrap();
+    for path in [image.path(), &link] {
+        let refused = FileDevice::open(path, &writable).unwrap_err();
+        assert_eq!((refused.errno(), refused.is_in_use()), (EBUSY, true));
+        let processes: Vec<u32> = refused.holders.iter().map(|holder| holder.process).collect();
+        assert_eq!(processes, [std::process::id()]);
+        assert!(refused.to_string().contains(&format!("process {}", std::process::id())));
+    }
+    std::fs::remove_file(link).unwrap();
+    // Readers neither wait nor are in the way.
+    let reader = FileDevice::open(image.path(), &OpenOptions::new()).unwrap();
+    drop(writer);
+    FileDevice::open(image.path(), &writable).unwrap();
+    drop(reader);
+}

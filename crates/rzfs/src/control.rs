@@ -1,9 +1,12 @@
 //! Talking to the pools that are mounted: where their control sockets are and how to ask.
 //!
-//! Every process that has a pool mounted listens on `DIRECTORY/POOL.sock`. The directory is
-//! `rzfs` below `$XDG_RUNTIME_DIR`, else `/run/rzfs` for root and `/run/user/UID/rzfs` for
-//! everyone else, or `/tmp/rzfs-UID` where the system makes no such directories. It belongs to one user and nobody else may enter it; one that does not look
-//! like that is refused, so no other user can put a socket there.
+//! Every process that has a pool mounted listens on `DIRECTORY/POOL.sock`. Root's directory is
+//! `/run/rzfs`, whatever session root is in, so that `sudo`, cron and a login shell find the same
+//! pools. Everybody else's is `rzfs` below `$XDG_RUNTIME_DIR` or `/run/user/UID`, or
+//! `/tmp/rzfs-UID` where the system makes no such directories; pools are looked for in all of
+//! these. `$RZFS_RUNTIME_DIR` takes the place of them all. A directory belongs to one user and
+//! nobody else may enter it; one that does not look like that is refused, so no other user can put
+//! a socket there.
 
 use crate::protocol::{Answer, Identity, MAX_ANSWER, Refusal, Request, WireError, receive, send};
 use std::fs;
@@ -46,82 +49,121 @@ pub enum ControlError {
     Refused(#[from] Refusal),
 }
 
+/// The variable with the directory below which the sockets are, in place of all others.
+const DIRECTORY_VARIABLE: &str = "RZFS_RUNTIME_DIR";
+
 /// The directory with the sockets of one user's mounted pools.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ControlDirectory(PathBuf);
+pub struct ControlDirectory {
+    /// Where new sockets are made.
+    own: PathBuf,
+    /// Where processes of other sessions of the user may have made theirs.
+    others: Vec<PathBuf>,
+}
 
 impl ControlDirectory {
     /// The directory of the user who asks.
     #[must_use]
     pub fn of_user() -> Self {
         let uid = rustix::process::geteuid();
-        Self(match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
-            Some(path) => Path::new(&path).join("rzfs"),
-            None if uid.is_root() => PathBuf::from("/run/rzfs"),
-            None => {
-                let run = PathBuf::from(format!("/run/user/{}", uid.as_raw()));
-                match run.is_dir() {
-                    true => run.join("rzfs"),
-                    false => PathBuf::from(format!("/tmp/rzfs-{}", uid.as_raw())),
-                }
-            }
-        })
+        let below = |variable| {
+            let value = std::env::var_os(variable).filter(|path| !path.is_empty());
+            value.map(|path| Path::new(&path).join("rzfs"))
+        };
+        if let Some(directory) = below(DIRECTORY_VARIABLE) {
+            return Self::at(directory);
+        }
+        if uid.is_root() {
+            return Self::at(PathBuf::from("/run/rzfs"));
+        }
+        let run = PathBuf::from(format!("/run/user/{}", uid.as_raw()));
+        let run = run.is_dir().then(|| run.join("rzfs"));
+        let temporary = PathBuf::from(format!("/tmp/rzfs-{}", uid.as_raw()));
+        let mut others: Vec<_> = below("XDG_RUNTIME_DIR").into_iter().chain(run).collect();
+        others.dedup();
+        others.push(temporary);
+        Self { own: others.remove(0), others }
     }
 
     /// This directory.
     #[must_use]
     pub const fn at(path: PathBuf) -> Self {
-        Self(path)
+        Self { own: path, others: Vec::new() }
     }
 
     /// Makes the directory if it is missing, and checks that it is private.
     pub fn prepare(&self) -> Result<(), ControlError> {
-        let fail = |source| ControlError::Directory { path: self.0.clone(), source };
-        match fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0) {
+        let fail = |source| ControlError::Directory { path: self.own.clone(), source };
+        match fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.own) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(fail(error)),
             _ => {}
         }
-        if self.is_private().map_err(fail)? {
+        if is_private(&self.own).map_err(fail)? {
             Ok(())
         } else {
-            Err(ControlError::Unsafe(self.0.clone()))
+            Err(ControlError::Unsafe(self.own.clone()))
         }
     }
 
-    /// Whether it is a directory, ours, and closed to everyone else.
-    fn is_private(&self) -> std::io::Result<bool> {
-        let metadata = fs::symlink_metadata(&self.0)?;
-        let ours = metadata.uid() == rustix::process::geteuid().as_raw();
-        Ok(metadata.is_dir() && ours && metadata.mode() & 0o077 == 0)
-    }
-
-    /// Where the socket of a pool is. Pool names have no slash.
+    /// Where the socket of a pool is made. Pool names have no slash.
     #[must_use]
     pub fn socket(&self, pool: &str) -> PathBuf {
-        self.0.join(format!("{}.sock", pool.replace('/', "_")))
+        socket_in(&self.own, pool)
+    }
+
+    /// Where somebody of this user may listen for a pool.
+    pub fn sockets(&self, pool: &str) -> impl Iterator<Item = PathBuf> {
+        let usable = self.others.iter().filter(|path| is_private(path).is_ok_and(|usable| usable));
+        std::iter::once(&self.own).chain(usable).map(move |path| socket_in(path, pool))
     }
 
     /// Connections to all mounted pools, by name. Sockets that nobody listens on are skipped.
     pub fn mounted(&self) -> Result<Vec<ControlClient>, ControlError> {
-        let fail = |source| ControlError::Directory { path: self.0.clone(), source };
-        match self.is_private() {
-            Ok(true) => {}
-            Ok(false) => return Err(ControlError::Unsafe(self.0.clone())),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(fail(error)),
-        }
-        let mut clients = Vec::new();
-        for entry in fs::read_dir(&self.0).map_err(fail)? {
-            let path = entry.map_err(fail)?.path();
-            if path.extension().is_some_and(|extension| extension == "sock")
-                && let Some(client) = ControlClient::connect(&path)?
-            {
-                clients.push(client);
+        let mut clients = mounted_in(&self.own)?;
+        for path in &self.others {
+            // What others have put there is none of ours.
+            match mounted_in(path) {
+                Ok(more) => clients.extend(more),
+                Err(error @ (ControlError::Unsafe(_) | ControlError::Directory { .. })) => {
+                    tracing::debug!(%error, "passed over");
+                }
+                Err(error) => return Err(error),
             }
         }
         clients.sort_by(|a, b| a.identity.pool.cmp(&b.identity.pool));
         Ok(clients)
     }
+}
+
+fn socket_in(directory: &Path, pool: &str) -> PathBuf {
+    directory.join(format!("{}.sock", pool.replace('/', "_")))
+}
+
+/// Whether it is a directory, ours, and closed to everyone else.
+fn is_private(directory: &Path) -> std::io::Result<bool> {
+    let metadata = fs::symlink_metadata(directory)?;
+    let ours = metadata.uid() == rustix::process::geteuid().as_raw();
+    Ok(metadata.is_dir() && ours && metadata.mode() & 0o077 == 0)
+}
+
+fn mounted_in(directory: &Path) -> Result<Vec<ControlClient>, ControlError> {
+    let fail = |source| ControlError::Directory { path: directory.to_owned(), source };
+    match is_private(directory) {
+        Ok(true) => {}
+        Ok(false) => return Err(ControlError::Unsafe(directory.to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(fail(error)),
+    }
+    let mut clients = Vec::new();
+    for entry in fs::read_dir(directory).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        if path.extension().is_some_and(|extension| extension == "sock")
+            && let Some(client) = ControlClient::connect(&path)?
+        {
+            clients.push(client);
+        }
+    }
+    Ok(clients)
 }
 
 /// A connection to a mounted pool.
@@ -149,7 +191,7 @@ impl ControlClient {
             Err(error) => return Err(fail(error)),
         };
         stream.set_read_timeout(Some(IDENTIFY_TIMEOUT)).map_err(fail)?;
-        let identity = Identity { pool: name(), guid: 0, process: 0 };
+        let identity = Identity { pool: name(), guid: 0, process: 0, is_writable: false };
         let mut client = Self { identity, stream: BufReader::new(stream) };
         match client.ask(&Request::Identify) {
             Ok(Answer::Identity(identity)) => client.identity = identity,
@@ -199,12 +241,26 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let directory = ControlDirectory::at(parent.path().join("open"));
         directory.prepare().unwrap();
-        fs::set_permissions(&directory.0, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&directory.own, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(matches!(directory.mounted(), Err(ControlError::Unsafe(_))));
         assert!(matches!(directory.prepare(), Err(ControlError::Unsafe(_))));
         let link = ControlDirectory::at(parent.path().join("link"));
-        std::os::unix::fs::symlink(parent.path(), &link.0).unwrap();
+        std::os::unix::fs::symlink(parent.path(), &link.own).unwrap();
         assert!(matches!(link.mounted(), Err(ControlError::Unsafe(_))));
+    }
+
+    #[test]
+    fn pools_of_other_sessions_are_found_unless_somebody_else_made_the_place() {
+        let parent = tempfile::tempdir().unwrap();
+        let [own, other] = ["own", "other"].map(|name| parent.path().join(name));
+        let directory = ControlDirectory { own, others: vec![other.clone()] };
+        directory.prepare().unwrap();
+        assert_eq!(directory.sockets("tank").count(), 1, "there is no other place");
+        ControlDirectory::at(other.clone()).prepare().unwrap();
+        assert!(directory.sockets("tank").any(|path| path == other.join("tank.sock")));
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(directory.sockets("tank").count(), 1);
+        assert!(directory.mounted().unwrap().is_empty());
     }
 
     #[test]

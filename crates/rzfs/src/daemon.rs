@@ -317,7 +317,12 @@ mod tests {
 
     impl Mounted for Fake {
         fn answer(&self, _: Request, _: Caller) -> Answer {
-            Answer::Identity(Identity { pool: "tank".into(), guid: 5, process: 6 })
+            Answer::Identity(Identity {
+                pool: "tank".into(),
+                guid: 5,
+                process: 6,
+                is_writable: true,
+            })
         }
 
         fn end(&self, ending: Ending) -> Result<(), Refusal> {

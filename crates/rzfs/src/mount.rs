@@ -22,7 +22,8 @@ use crate::zpool::CreateRequest;
 use mounted::{Contents, MountedPool};
 use opening::{Opened, Place};
 use request::{ImportRequest, MountRequest};
-use rzfs::control::ControlDirectory;
+use rzfs::control::{ControlClient, ControlDirectory};
+use rzfs_format::Guid;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
@@ -96,10 +97,24 @@ impl FreeSocket {
         let control = ControlDirectory::of_user();
         control.prepare().map_err(failed)?;
         let path = control.socket(pool);
-        if daemon::is_running(&path) {
+        if control.sockets(pool).any(|path| daemon::is_running(&path)) {
             return Err(taken(pool, verb));
         }
         Ok(Self { path, pool: pool.to_owned() })
+    }
+
+    /// Refuses a pool that is imported for writing under any name: its devices are claimed, but
+    /// perhaps not those that were found now.
+    fn for_writing(self, guid: Guid) -> Result<Self, Failure> {
+        let imported = ControlDirectory::of_user().mounted().map_err(failed)?;
+        let same = imported.iter().map(ControlClient::identity);
+        match same.clone().find(|one| one.guid == guid.get() && one.is_writable) {
+            Some(one) => Err(Failure::Failed(format!(
+                "cannot import '{}': pool is busy\nprocess {} has it imported as '{}'",
+                self.pool, one.process, one.pool
+            ))),
+            None => Ok(self),
+        }
     }
 
     /// Binds it. From here on a signal ends the mounts instead of the process.

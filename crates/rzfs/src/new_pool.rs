@@ -21,7 +21,6 @@ use crate::WritablePool;
 use crate::protocol::Secret;
 use crate::setting::{DefaultFeatures, NewDatasetProperties, NewPoolProperties, SettingError};
 use crate::vdev_request::{VdevRequest, VdevRequestError};
-use crate::writable::PoolLock;
 use rzfs_dsl::import::HostIdentity;
 use rzfs_dsl::live::{
     self, EncryptionProblem, Environment, LiveOptions, LivePool, NewEncryption, SuiteChoice,
@@ -245,8 +244,6 @@ impl PlannedPool {
         let fail = |source| CreateError::Plan { pool: self.new.name.clone(), source };
         let mut new = self.devices.plan(&plan, &mut || environment.random()).map_err(fail)?;
         let guid = environment.guid();
-        let in_use = || CreateError::InUse { pool: self.new.name.clone() };
-        let lock = PoolLock::take(guid).ok_or_else(in_use)?;
         let config = self.config(guid, &*environment);
         let vdevs = label(&mut new, &config)?;
         let now = i64::try_from(environment.now()).unwrap_or(i64::MAX);
@@ -273,7 +270,7 @@ impl PlannedPool {
         let shared = Arc::clone(&environment);
         let pool = LivePool::create(pool, shared, &self.new.live).map_err(fail)?;
         self.opener.keep_files();
-        let pool = WritablePool::new(pool, environment, lock);
+        let pool = WritablePool::new(pool, environment);
         Ok(pool.with_alternate_root(self.properties.alternate_root))
     }
 

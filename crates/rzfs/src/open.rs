@@ -1,7 +1,6 @@
 //! Finding and opening pools.
 
 use crate::WritablePool;
-use crate::writable::PoolLock;
 use rzfs_blockdev::{Access, OpenOptions};
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{DatasetError, KeyStatus};
@@ -40,9 +39,14 @@ pub enum OpenError {
         /// Why not.
         source: Box<NotWritable>,
     },
-    /// A process has the pool open for writing.
-    #[error("cannot import '{0}': pool is busy")]
-    InUse(String),
+    /// Somebody else writes a device of the pool.
+    #[error("cannot import '{pool}': pool is busy\n{device}")]
+    InUse {
+        /// The pool.
+        pool: String,
+        /// The device, and who writes it.
+        device: rzfs_blockdev::OpenError,
+    },
 }
 
 impl OpenError {
@@ -59,7 +63,7 @@ impl OpenError {
             Self::NoPool(_) | Self::SeveralPools(_) => ENOENT,
             Self::Import(failure) => failure.errno(),
             Self::NotWritable { .. } => EROFS,
-            Self::InUse(_) => EBUSY,
+            Self::InUse { .. } => EBUSY,
         }
     }
 }
@@ -211,7 +215,7 @@ impl PoolOptions {
     ///
     /// # Errors
     /// [`OpenError`]: as for [`PoolOptions::open`], or the pool cannot be written, or somebody else
-    /// on this host writes it.
+    /// on this host writes one of its devices.
     pub fn open_writable(&self) -> Result<WritablePool, OpenError> {
         let found = self.discover();
         if let Some(error) = found.unopened().first() {
@@ -227,7 +231,6 @@ impl PoolOptions {
     pub fn open_writable_among(&self, found: &Discovery) -> Result<WritablePool, OpenError> {
         let chosen = self.choose(found)?;
         let name = self.import.name.clone().unwrap_or_else(|| chosen.name().to_owned());
-        let lock = PoolLock::take(chosen.guid()).ok_or_else(|| OpenError::InUse(name.clone()))?;
         let options = OpenOptions::new().access(Access::ReadWrite);
         let devices = self.sources.iter().filter(|one| matches!(one, DeviceSource::Device(_)));
         let paths = chosen.device_paths().into_iter().map(DeviceSource::Path);
@@ -235,8 +238,12 @@ impl PoolOptions {
         let paths = paths.filter(|one| matches!(one, DeviceSource::Path(path) if path.exists()));
         let sources: Vec<_> = devices.cloned().chain(paths).collect();
         let writable = Discovery::search(&sources, &options);
-        if let Some(error) = writable.unopened().first() {
-            return Err(error.clone().into());
+        match writable.unopened().first() {
+            Some(device) if device.is_in_use() => {
+                return Err(OpenError::InUse { pool: name, device: device.clone() });
+            }
+            Some(error) => return Err(error.clone().into()),
+            None => {}
         }
         let guid = chosen.guid();
         let again = writable.pools().iter().find(|pool| pool.guid() == guid);
@@ -249,7 +256,7 @@ impl PoolOptions {
         let live = LivePool::open(&pool, shared, &options);
         let live =
             live.map_err(|source| OpenError::NotWritable { pool: name, source: Box::new(source) })?;
-        Ok(WritablePool::new(live, environment, lock))
+        Ok(WritablePool::new(live, environment))
     }
 
     fn described(&self) -> String {

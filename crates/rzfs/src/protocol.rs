@@ -135,6 +135,9 @@ pub struct Identity {
     pub guid: u64,
     /// Process that has it open.
     pub process: u32,
+    /// Whether it is open for writing.
+    #[serde(default)]
+    pub is_writable: bool,
 }
 
 /// Why a request was not carried out, in words for the user.

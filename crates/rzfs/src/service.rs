@@ -85,6 +85,7 @@ impl PoolService {
                 pool: self.pool.name().to_owned(),
                 guid: self.pool.guid().get(),
                 process: std::process::id(),
+                is_writable: self.opening.access == Access::ReadWrite,
             }),
             Request::Pool => match pool::report(&self.pool, &self.opening, mounts) {
                 Ok(report) => Answer::Pool(Box::new(report)),

@@ -1,9 +1,5 @@
 //! Pools that are open for writing, with their file systems.
 
-mod lock;
-
-pub(crate) use lock::PoolLock;
-
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_dsl::live::{Environment, LiveDataset, LivePool, NotExported};
 use rzfs_dsl::{Pool, PoolError};
@@ -43,8 +39,6 @@ pub struct WritablePool {
     alternate_root: Option<PathBuf>,
     caches: FileCaches,
     open: Mutex<BTreeMap<ObjectId, OpenFileSystem>>,
-    /// Let go of last.
-    _lock: PoolLock,
 }
 
 impl fmt::Debug for WritablePool {
@@ -55,9 +49,9 @@ impl fmt::Debug for WritablePool {
 
 impl WritablePool {
     /// A pool with no file system open.
-    pub(crate) fn new(live: LivePool, environment: Arc<dyn Environment>, lock: PoolLock) -> Self {
+    pub(crate) fn new(live: LivePool, environment: Arc<dyn Environment>) -> Self {
         let (caches, open) = (FileCaches::default(), Mutex::default());
-        Self { live, environment, alternate_root: None, caches, open, _lock: lock }
+        Self { live, environment, alternate_root: None, caches, open }
     }
 
     /// The same pool, to be mounted below a directory.

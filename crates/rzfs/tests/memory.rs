@@ -86,7 +86,7 @@ fn mount(pool: &ReferencePool, work: &Path) -> (Daemon, PathBuf) {
         .arg(format!("ro,arc_max={ARC_MAX}"))
         .args(pool.images().unwrap())
         .arg(&root)
-        .env("XDG_RUNTIME_DIR", run)
+        .env("RZFS_RUNTIME_DIR", run)
         .stdin(Stdio::null())
         .spawn()
         .unwrap();

@@ -113,7 +113,7 @@ impl Served {
                 command
             }
         };
-        command.env("XDG_RUNTIME_DIR", self.path("run")).arg(name);
+        command.env("RZFS_RUNTIME_DIR", self.path("run")).arg(name);
         command
     }
 
@@ -130,7 +130,7 @@ impl Served {
     /// What the serving process has used so far; the one that has the runtime directory in its
     /// environment.
     pub(super) fn used(&self) -> ProcessUse {
-        let ours = format!("XDG_RUNTIME_DIR={}\0", self.path("run").display());
+        let ours = format!("RZFS_RUNTIME_DIR={}\0", self.path("run").display());
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         let uses = processes.filter_map(|process| {
             let environment = fs::read(process.path().join("environ")).ok()?;

@@ -1,5 +1,6 @@
 //! Opening files and block devices, and finding out what they can do.
 
+use super::claim::{self, Holder};
 use crate::{Access, BUFFER_ALIGNMENT, DeviceGeometry, IoBuffer};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
@@ -27,17 +28,34 @@ pub enum Caching {
 
 /// Why a device could not be opened.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("cannot open {}: {source}", path.display())]
+#[error("cannot open {}: {source}{}", path.display(), described(holders))]
 pub struct OpenError {
     /// The device.
     pub path: PathBuf,
-    /// What the system says.
+    /// What the system says; `EBUSY` where somebody else writes the device.
     pub source: Arc<io::Error>,
+    /// Who writes the device then, as far as this user can see that.
+    pub holders: Vec<Holder>,
+}
+
+fn described(holders: &[Holder]) -> String {
+    let names: Vec<_> = holders.iter().map(Holder::to_string).collect();
+    if names.is_empty() { String::new() } else { format!("; in use by {}", names.join(", ")) }
 }
 
 impl OpenError {
-    pub(crate) fn new(path: &Path, source: impl Into<io::Error>) -> Self {
-        Self { path: path.to_owned(), source: Arc::new(source.into()) }
+    /// An error that the system has told.
+    pub fn new(path: &Path, source: impl Into<io::Error>) -> Self {
+        let source = source.into();
+        let is_busy = source.raw_os_error() == Some(Errno::BUSY.raw_os_error());
+        let holders = if is_busy { claim::holders(path) } else { Vec::new() };
+        Self { path: path.to_owned(), source: Arc::new(source), holders }
+    }
+
+    /// Whether somebody else writes the device, or has it for a purpose of his own.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        self.errno() == Errno::BUSY.raw_os_error()
     }
 
     /// The system's error number, `EIO` if there is none.
@@ -65,8 +83,8 @@ impl OpenFile {
     pub(crate) fn open(path: &Path, access: Access, caching: Caching, id: u64) -> io::Result<Self> {
         let mode = match access {
             Access::ReadOnly => OFlags::RDONLY,
-            // On a block device: refuse one that is mounted or part of something else. Regular
-            // files know no such claim.
+            // On a block device: refuse one that is mounted or part of something else. Of regular
+            // files the kernel makes nothing of it.
             Access::ReadWrite => OFlags::RDWR | OFlags::EXCL,
         };
         // O_NONBLOCK, so that a FIFO in the place of a device is refused and not waited for.
@@ -74,6 +92,9 @@ impl OpenFile {
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
         let is_block = file_type(fd.as_fd())? == FileType::BlockDevice;
         rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
+        if access == Access::ReadWrite && !is_block {
+            claim::claim_file(fd.as_fd(), path)?;
+        }
         let mut geometry = geometry(fd.as_fd(), is_block)?;
         let want_direct = match caching {
             Caching::Automatic => is_block,

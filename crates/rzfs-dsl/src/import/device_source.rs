@@ -106,7 +106,7 @@ enum NodeIdentity {
 
 impl Search<'_> {
     fn path(&mut self, path: &Path, failures: &mut Vec<OpenError>) {
-        let fail = |source: io::Error| OpenError { path: path.into(), source: Arc::new(source) };
+        let fail = |source: io::Error| OpenError::new(path, source);
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => match directory(path) {
                 Ok(entries) => entries.iter().for_each(|entry| {
@@ -122,7 +122,7 @@ impl Search<'_> {
     }
 
     fn entry(&mut self, path: &Path) -> Result<(), OpenError> {
-        let fail = |source: io::Error| OpenError { path: path.into(), source: Arc::new(source) };
+        let fail = |source: io::Error| OpenError::new(path, source);
         let metadata = fs::metadata(path).map_err(fail)?;
         let identity = if metadata.file_type().is_block_device() {
             NodeIdentity::BlockDevice(metadata.rdev())

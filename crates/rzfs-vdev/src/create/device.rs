@@ -1,11 +1,12 @@
 //! Finding and opening the devices of new vdevs (spec 07, sections 3.3 and 3.4).
 
 use crate::config::VdevKind;
+use crate::label::DeviceUse;
 use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenError, OpenOptions};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ pub enum OpenFailure {
         /// Its path.
         path: String,
     },
-    /// It is mounted or part of something else.
+    /// It is mounted, or somebody writes it.
     #[error("{path} is in use{}", describe(*signature))]
     InUse {
         /// Its path.
@@ -70,6 +71,10 @@ pub enum OpenFailure {
         /// What the system says.
         source: Arc<io::Error>,
     },
+}
+
+fn is_labelled(device: &FileDevice) -> bool {
+    DeviceUse::of(device) != DeviceUse::Unlabelled
 }
 
 fn describe(signature: Option<&str>) -> String {
@@ -105,7 +110,7 @@ impl DeviceOpener {
     /// [`OpenFailure`].
     pub fn open(&mut self, name: &str) -> Result<NewDevice, OpenFailure> {
         let path = self.find(name)?;
-        let fail = |source: io::Error| OpenError { path: path.clone(), source: Arc::new(source) };
+        let fail = |source: io::Error| OpenError::new(&path, source);
         let metadata = fs::metadata(&path).map_err(fail)?;
         let text = path.to_string_lossy().into_owned();
         let (kind, identity) = if metadata.file_type().is_block_device() {
@@ -132,14 +137,19 @@ impl DeviceOpener {
     }
 
     fn open_path(&self, path: &Path, text: String) -> Result<Arc<dyn BlockDevice>, OpenFailure> {
-        const EBUSY: i32 = 16;
         match FileDevice::open(path, &self.options) {
             Ok(device) => Ok(Arc::new(device)),
-            Err(error) if error.errno() == EBUSY => {
+            Err(error) if error.is_in_use() => {
                 let readable = self.options.clone().access(Access::ReadOnly);
                 let device = FileDevice::open(path, &readable).ok();
-                let signature = device.and_then(|device| super::signature(&device));
-                Err(OpenFailure::InUse { path: text, signature })
+                match device {
+                    // Whose it is says more; it cannot be written.
+                    Some(device) if path.is_file() && is_labelled(&device) => Ok(Arc::new(device)),
+                    device => {
+                        let signature = device.and_then(|device| super::signature(&device));
+                        Err(OpenFailure::InUse { path: text, signature })
+                    }
+                }
             }
             Err(error) => Err(error.into()),
         }
@@ -153,7 +163,9 @@ impl DeviceOpener {
             return found.ok_or_else(|| OpenFailure::NoSuchDevice { name: name.to_owned() });
         }
         if let Some(size) = self.missing_file_size.filter(|_| !path.exists()) {
-            let file = fs::OpenOptions::new().write(true).create_new(true).open(path);
+            // Whoever may read an image may read every file in it, and lock it.
+            let mut options = fs::OpenOptions::new();
+            let file = options.write(true).create_new(true).mode(0o600).open(path);
             let made = file.and_then(|file| {
                 self.made.push(path.to_owned());
                 file.set_len(size)

@@ -53,7 +53,10 @@ pub(super) fn mount(request: &MountRequest, console: &mut Console<'_>) -> Result
         console.complain(error);
     }
     let chosen = options.choose(&found).map_err(failed)?;
-    let socket = FreeSocket::of_pool(chosen.name(), "mount")?;
+    let mut socket = FreeSocket::of_pool(chosen.name(), "mount")?;
+    if request.options.access == Access::ReadWrite {
+        socket = socket.for_writing(chosen.guid())?;
+    }
     let daemon = socket.bind("mount")?;
     let forced = "rzfs mount -f";
     let contents = match request.options.access {
@@ -101,7 +104,11 @@ pub(super) fn import(
     let found = options.discover();
     let chosen = options.choose(&found).map_err(failed)?;
     let name = request.new_name.clone().unwrap_or_else(|| chosen.name().to_owned());
-    let daemon = FreeSocket::of_pool(&name, "import")?.bind("import")?;
+    let mut socket = FreeSocket::of_pool(&name, "import")?;
+    if request.access == Access::ReadWrite {
+        socket = socket.for_writing(chosen.guid())?;
+    }
+    let daemon = socket.bind("import")?;
     let contents = match request.access {
         Access::ReadOnly => reading(&options, &found, "zpool import -f", console)?,
         Access::ReadWrite => writing(&options, &found, "zpool import -f")

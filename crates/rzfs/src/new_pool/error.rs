@@ -48,12 +48,6 @@ pub enum CreateError {
         /// Why not.
         source: PlanError,
     },
-    /// Somebody writes a pool with the guid that was drawn.
-    #[error("cannot create '{pool}': pool is busy")]
-    InUse {
-        /// The pool.
-        pool: String,
-    },
     /// The vdevs cannot be opened.
     #[error(transparent)]
     Vdev(#[from] ConfigError),

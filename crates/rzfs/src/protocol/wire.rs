@@ -90,7 +90,12 @@ mod tests {
             kinds: vec![DatasetKind::Snapshot],
             properties: Selection::Named(vec!["used".into()]),
         });
-        let answer = Answer::Identity(Identity { pool: "tank".into(), guid: u64::MAX, process: 7 });
+        let answer = Answer::Identity(Identity {
+            pool: "tank".into(),
+            guid: u64::MAX,
+            process: 7,
+            is_writable: true,
+        });
         let mut line = Vec::new();
         send(&mut line, &request).unwrap();
         send(&mut line, &answer).unwrap();

@@ -30,6 +30,11 @@ pub(super) fn run(words: &[String]) -> Outcome {
     };
     let options = OpenOptions::new().access(Access::ReadWrite);
     let device = FileDevice::open(&path, &options)
+        .or_else(|error| match error.is_in_use() {
+            // Whose it is says more; it cannot be written.
+            true => FileDevice::open(&path, &OpenOptions::new()),
+            false => Err(error),
+        })
         .map_err(|error| Failure::Failed(format!("failed to open {name}: {error}")))?;
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     let force = words.contains(&Word::Flag('f'));

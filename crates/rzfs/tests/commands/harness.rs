@@ -45,7 +45,7 @@ impl Rzfs {
 
     /// Gives a command the environment of the tests, and no terminal.
     pub(crate) fn prepared(&self, mut command: Command) -> Command {
-        command.env("XDG_RUNTIME_DIR", self.path("run")).env("TZ", "UTC").env_remove("RUST_LOG");
+        command.env("RZFS_RUNTIME_DIR", self.path("run")).env("TZ", "UTC").env_remove("RUST_LOG");
         command.stdin(Stdio::null());
         command
     }

@@ -16,4 +16,5 @@ mod transcripts;
 mod vdevs;
 mod volumes;
 mod workshop;
+mod writers;
 mod writing;

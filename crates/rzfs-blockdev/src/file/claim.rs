@@ -1,0 +1,145 @@
+//! Keeping a device to one writer, and telling who has it.
+//!
+//! Two processes that write one pool destroy it, so whoever opens a device for writing claims it:
+//! a block device with `O_EXCL`, which the kernel grants once, a regular file with `flock`. Both
+//! belong to the open device and end with it, however its process ends; both hold between all
+//! processes of a machine, whatever their namespaces are. Who only reads claims nothing, and is
+//! kept out of nothing.
+
+use rustix::fd::BorrowedFd;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// A process that has a device open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// Its number.
+    pub process: u32,
+    /// The name of its program, if that can be seen.
+    pub program: Option<String>,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.process)?;
+        match &self.program {
+            Some(program) => write!(f, " ({program})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Holder {
+    fn of_process(process: u32) -> Self {
+        let program = fs::read_to_string(format!("/proc/{process}/comm")).ok();
+        Self { process, program: program.map(|name| name.trim_end().to_owned()) }
+    }
+}
+
+/// Claims an open regular file for writing.
+///
+/// # Errors
+/// `EBUSY`: it is claimed already.
+pub(super) fn claim_file(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(Errno::BUSY.into()),
+        // There are file systems without locks.
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "other writers cannot be kept out");
+            Ok(())
+        }
+    }
+}
+
+/// What a device is to the kernel, whatever path leads to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Identity {
+    Block { rdev: u64 },
+    File { dev: u64, inode: u64 },
+}
+
+impl Identity {
+    fn of(metadata: &fs::Metadata) -> Option<Self> {
+        let kind = metadata.file_type();
+        if kind.is_block_device() {
+            Some(Self::Block { rdev: metadata.rdev() })
+        } else if kind.is_file() {
+            Some(Self::File { dev: metadata.dev(), inode: metadata.ino() })
+        } else {
+            None
+        }
+    }
+}
+
+/// Who keeps others from writing a device, as far as this user can see that.
+pub(crate) fn holders(path: &Path) -> Vec<Holder> {
+    let identity = fs::metadata(path).ok().and_then(|metadata| Identity::of(&metadata));
+    let Some(identity) = identity else { return Vec::new() };
+    let mut processes = match identity {
+        Identity::Block { .. } => openers(identity),
+        Identity::File { dev, inode } => {
+            let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+            lockers(&locks, dev, inode)
+        }
+    };
+    processes.sort_unstable();
+    processes.dedup();
+    processes.into_iter().map(Holder::of_process).collect()
+}
+
+/// The processes that have a file locked, by the kernel's list of locks.
+fn lockers(locks: &str, dev: u64, inode: u64) -> Vec<u32> {
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let file = format!("{major:02x}:{minor:02x}:{inode}");
+    // `1: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF`; who waits has `->` behind the number.
+    let process = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        if words.next()? != "FLOCK" {
+            return None;
+        }
+        let process = words.nth(2)?;
+        if words.next()? == file { process.parse().ok() } else { None }
+    };
+    locks.lines().filter_map(process).filter(|process| *process > 0).collect()
+}
+
+/// The processes that have a device open for writing.
+fn openers(identity: Identity) -> Vec<u32> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|process| has_open(*process, identity)).collect()
+}
+
+fn has_open(process: u32, identity: Identity) -> bool {
+    let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    files.flatten().any(|file| {
+        // The link's own permissions say what the file is open for.
+        const WRITES: u32 = 0o200;
+        let writes = file.metadata().is_ok_and(|link| link.mode() & WRITES != 0);
+        let target = fs::metadata(file.path()).ok();
+        writes && target.and_then(|target| Identity::of(&target)) == Some(identity)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_a_lock_is_found_in_the_kernels_list() {
+        let list = "1: POSIX  ADVISORY  READ 11 fd:01:77 128 128\n\
+                    2: FLOCK  ADVISORY  WRITE 4711 fd:01:77 0 EOF\n\
+                    2: -> FLOCK  ADVISORY  WRITE 12 fd:01:77 0 EOF\n\
+                    3: FLOCK  ADVISORY  WRITE 13 fd:01:78 0 EOF\n\
+                    4: OFDLCK ADVISORY  WRITE -1 fd:01:77 0 EOF\n";
+        let dev = rustix::fs::makedev(0xfd, 1);
+        assert_eq!(lockers(list, dev, 77), [4711]);
+        assert_eq!(lockers(list, dev, 7), []);
+    }
+}

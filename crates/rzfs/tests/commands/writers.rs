@@ -1,0 +1,92 @@
+//! One writer of a pool on a machine.
+
+use crate::harness::{Outcome, Rzfs, outcome};
+use crate::workshop::Workshop;
+use rustix::process::getuid;
+use std::fs;
+use std::process::Command;
+
+/// Tries to import the pool `tank` in another session than the one that has it.
+fn import_elsewhere(shop: &Workshop, prefix: &[&str]) -> Outcome {
+    let mut words = prefix.iter().copied().chain([env!("CARGO_BIN_EXE_rzfs")]);
+    let mut command = shop.rzfs.prepared(Command::new(words.next().unwrap()));
+    let words = words.chain(["zpool", "import", "-f", "-N", "-d"]);
+    command.args(words).arg(shop.rzfs.path("images")).arg("tank");
+    outcome(command.env("RZFS_RUNTIME_DIR", shop.rzfs.path("elsewhere")))
+}
+
+fn assert_refused(shop: &Workshop, refused: &Outcome) {
+    assert_eq!((refused.status, refused.out.as_str()), (1, ""), "{refused:?}");
+    let process = shop.rzfs.daemon("tank");
+    for text in ["cannot import 'tank': pool is busy\n", &format!("in use by process {process} ")] {
+        assert!(refused.err.contains(text), "{text}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_pool_has_one_writer_whatever_its_guid_is_and_wherever_the_other_one_looks() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 128M -R ROOT tank A");
+    assert_refused(&shop, &import_elsewhere(&shop, &[]));
+    shop.succeed("zpool reguid tank");
+    assert_refused(&shop, &import_elsewhere(&shop, &[]));
+    if getuid().is_root() {
+        assert_refused(&shop, &import_elsewhere(&shop, &["unshare", "--net"]));
+    }
+    // Nobody makes another pool of the image meanwhile.
+    let create = shop.run("zpool create -f other A");
+    assert_eq!(create.status, 1, "{create:?}");
+    // Readers are none of that.
+    fs::write(shop.root().join("kept"), "kept").unwrap();
+    shop.succeed("zpool sync");
+    let reading = shop.rzfs.path("reading");
+    let image = shop.image("A");
+    let mut mount = shop.rzfs.command();
+    mount.env("RZFS_RUNTIME_DIR", shop.rzfs.path("elsewhere"));
+    let mounted = outcome(mount.args(["mount", "-f", "-o", "ro", &image]).arg(&reading));
+    assert_eq!(mounted.status, 0, "{mounted:?}");
+    assert_eq!(fs::read_to_string(reading.join("kept")).unwrap(), "kept");
+    let mut umount = shop.rzfs.command();
+    umount.env("RZFS_RUNTIME_DIR", shop.rzfs.path("elsewhere"));
+    assert_eq!(outcome(umount.args(["umount", "tank"])).status, 0);
+    shop.succeed("zpool export tank");
+    shop.judge();
+    shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn the_halves_of_a_mirror_are_not_imported_by_two_processes() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 128M --export tank mirror A B");
+    shop.succeed("zpool import -d A -R ROOT tank mine");
+    let refused = shop.refuse("mount -f B ROOT", 1);
+    let process = shop.rzfs.daemon("mine");
+    let message = "cannot import 'tank': pool is busy\n";
+    assert_eq!(refused, format!("{message}process {process} has it imported as 'mine'\n"));
+    shop.succeed("zpool export mine");
+}
+
+#[test]
+fn images_are_made_for_their_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 128M --export tank A");
+    let mode = fs::metadata(shop.image("A")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Where root's pools listen does not depend on the session.
+#[test]
+fn sockets_of_root_do_not_follow_the_session() {
+    let rzfs = Rzfs::new();
+    if !getuid().is_root() || rzfs.control().sockets("tank").count() != 1 {
+        return;
+    }
+    let mut list = rzfs.command();
+    list.env_remove("RZFS_RUNTIME_DIR").env("XDG_RUNTIME_DIR", rzfs.path("session"));
+    // What is not private is refused by its name, so this tells where a command looks.
+    fs::create_dir_all(rzfs.path("session/rzfs")).unwrap();
+    let listed = outcome(list.args(["zpool", "list", "-Ho", "name"]));
+    assert_eq!(listed.status, 0, "{listed:?}");
+}
