@@ -251,16 +251,19 @@ async fn converse(
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     while let Some(request) = next_request(&mut reader).await {
-        // For as long as somebody has this, the process waits for the farewell.
+        // For as long as somebody has this, the process waits for the farewell: also when a change
+        // ends the last mount.
         let ending = match &request {
-            Ok(Request::Unmount { .. } | Request::Destroy { .. }) => farewells.upgrade(),
+            Ok(Request::Unmount { .. } | Request::Destroy { .. } | Request::Change { .. }) => {
+                farewells.upgrade()
+            }
             _ => None,
         };
         let answer = match request {
             Ok(request) => carry_out(request, caller, &mounted).await,
             Err(error) => refused(error),
         };
-        if let Some(ending) = ending.filter(|_| mounted.is_over()) {
+        if let Some(ending) = ending.as_ref().filter(|_| mounted.is_over()) {
             // If the other end is gone, so is the process.
             let _ = ending.send(Farewell { to: writer, answer }).await;
             return;

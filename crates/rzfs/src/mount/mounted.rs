@@ -355,6 +355,7 @@ impl Mounted for MountedPool {
             Request::Events => Answer::Events(open.events.all()),
             Request::ClearEvents => Answer::Cleared(open.events.clear()),
             Request::Change { change, command } => {
+                let _kept = open.mounter().keep();
                 match change::carry_out(open, change, command, caller) {
                     Ok(complaints) => Answer::Done { complaints },
                     Err(refusal) => Answer::Failed(refusal),

@@ -90,6 +90,12 @@ impl Mounter {
         &self.placement
     }
 
+    /// What keeps the process while mounts come and go: the last one may be ended to be made again
+    /// with others in it.
+    pub(super) fn keep(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.while_mounted.upgrade()
+    }
+
     pub(super) const fn nesting(&self) -> Nesting {
         self.nesting
     }

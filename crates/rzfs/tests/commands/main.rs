@@ -8,6 +8,7 @@ mod failures;
 mod golden;
 mod harness;
 mod mounts;
+mod ordinary;
 mod places;
 mod properties;
 mod suspension;

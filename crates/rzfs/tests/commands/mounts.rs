@@ -212,7 +212,7 @@ fn processors_stay_awake_for_many_requests_only() {
 }
 
 /// Runs the binary without the rights of root: as `nobody` if the tests have them.
-fn unprivileged(rzfs: &Rzfs, binary: &Path) -> Command {
+pub(crate) fn unprivileged(rzfs: &Rzfs, binary: &Path) -> Command {
     if !getuid().is_root() {
         return rzfs.prepared(Command::new(binary));
     }
