@@ -80,7 +80,7 @@ impl Selection {
         for name in &self.names {
             if !pools.iter().any(|pool| pool.pool() == name) && !found.failed.contains(name) {
                 console.complain(format_args!("cannot open '{name}': no such pool"));
-                if unknown == Unknown::Fails || self.names.len() == 1 {
+                if unknown == Unknown::Fails || pools.is_empty() {
                     outcome = Err(Failure::Told);
                 }
             }
@@ -107,7 +107,9 @@ impl Selection {
             print(&reports, printed == 0, console)?;
             console.out.flush()?;
             printed += 1;
-            match self.interval {
+            // Of pools that are named and are not there nothing more will come.
+            let has_more = !pools.is_empty() || self.names.is_empty();
+            match self.interval.filter(|_| has_more) {
                 Some(interval) if self.count.is_none_or(|count| printed < count) => {
                     std::thread::sleep(interval);
                 }

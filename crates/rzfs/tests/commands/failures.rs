@@ -135,3 +135,19 @@ fn without_pools_commands_say_so() {
     let words = ["zpool", "import", "-d", empty.to_str().unwrap()];
     assert_eq!(rzfs.succeed(words), "no pools available to import\n");
 }
+
+#[test]
+fn names_that_no_pool_has_are_an_error_and_not_waited_for() {
+    let rzfs = Rzfs::new();
+    for words in [
+        &["zpool", "status", "nosuch", "1"] as &[_],
+        &["zpool", "list", "nosuch", "1"],
+        &["zpool", "list", "nosuch", "neither"],
+        &["zpool", "list", "nosuch"],
+        &["zpool", "get", "health", "nosuch"],
+    ] {
+        let outcome = rzfs.run(words);
+        assert_eq!(outcome.status, 1, "{words:?}: {outcome:?}");
+        assert!(outcome.err.contains("nosuch"), "{words:?}: {outcome:?}");
+    }
+}
