@@ -86,6 +86,29 @@ fn a_pool_waits_while_its_host_is_full_and_goes_on_after_clear() {
 }
 
 #[test]
+fn a_sync_that_fails_is_no_reason_for_the_next_ones_to_fail() {
+    let shop = Workshop::new();
+    let Some(host) = SmallHost::mount(shop.rzfs.path("images"), "48M") else { return };
+    shop.succeed("zpool create --size 256M -R ROOT -O compression=off -o failmode=continue tank A");
+    let kept = fs::File::create(shop.root().join("kept")).unwrap();
+    kept.sync_all().unwrap();
+    let _ = fs::write(shop.root().join("large"), vec![7; 64 << 20]);
+    wait_until("the pool is suspended", || {
+        shop.run("zpool get -Ho value health tank").out == "SUSPENDED\n"
+    });
+    kept.set_modified(std::time::UNIX_EPOCH).and_then(|()| kept.sync_all()).unwrap_err();
+    host.resize("400M");
+    shop.succeed("zpool clear tank");
+    fs::write(shop.root().join("kept"), "kept").unwrap();
+    kept.sync_all().unwrap();
+    let again = fs::File::create(shop.root().join("again")).unwrap();
+    again.sync_all().unwrap();
+    drop((kept, again));
+    shop.succeed("zpool export tank");
+    host.recover(&shop);
+}
+
+#[test]
 fn a_suspended_pool_can_be_given_up() {
     let shop = Workshop::new();
     let Some(host) = SmallHost::mount(shop.rzfs.path("images"), "48M") else { return };

@@ -11,18 +11,25 @@
 use super::pending::{CommitScope, Scopes};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rzfs_dmu::txg::Stopped;
+use std::sync::{Arc, OnceLock};
 
 #[derive(Default, Debug)]
 struct State {
     /// What those who wait want.
     scopes: Scopes,
-    /// Numbers given to commits so far.
+    /// Those who wait.
+    group: Arc<Group>,
+    /// Commits so far.
     joined: u64,
-    /// Commits with smaller numbers are done.
-    done: u64,
     has_leader: bool,
-    /// A commit has failed, and so would all others.
+    /// A leader has panicked: what it was to write is lost.
     is_stopped: bool,
+}
+
+/// Commits that are served together.
+#[derive(Default, Debug)]
+struct Group {
+    result: OnceLock<Result<(), Stopped>>,
 }
 
 /// Whose turn it is.
@@ -48,7 +55,7 @@ impl Drop for Lead<'_> {
 
 impl Turns {
     /// Has `write` called, by this or by another thread, for these scopes, and waits until it has
-    /// returned.
+    /// returned. An error is for those who are served together; who comes later is served anew.
     pub(super) fn commit(
         &self,
         scopes: &[CommitScope],
@@ -56,11 +63,11 @@ impl Turns {
     ) -> Result<(), Stopped> {
         let mut state = self.state.lock();
         scopes.iter().for_each(|scope| state.scopes.add(*scope));
-        let number = state.joined;
         state.joined += 1;
+        let group = Arc::clone(&state.group);
         loop {
-            if state.done > number {
-                return Ok(());
+            if let Some(result) = group.result.get() {
+                return *result;
             }
             if state.is_stopped {
                 return Err(Stopped);
@@ -81,16 +88,11 @@ impl Turns {
     ) -> MutexGuard<'a, State> {
         state.has_leader = true;
         let scopes = std::mem::take(&mut state.scopes);
-        let served = state.joined;
+        let group = std::mem::take(&mut state.group);
         drop(state);
         let lead = Lead(self);
-        let result = write(&scopes);
-        let mut state = self.state.lock();
-        match result {
-            Ok(()) => state.done = served,
-            Err(Stopped) => state.is_stopped = true,
-        }
-        drop(state);
+        // Nobody else has this group's turn.
+        let _ = group.result.set(write(&scopes));
         drop(lead);
         self.state.lock()
     }
@@ -135,14 +137,13 @@ mod tests {
             go.send(()).unwrap();
         });
         assert_eq!(writes.load(Ordering::SeqCst), 2);
-        assert_eq!(turns.state.lock().done, u64::from(OTHERS) + 1);
     }
 
     #[test]
-    fn who_is_not_served_is_told() {
+    fn who_is_not_served_is_told_and_the_next_one_is_served_again() {
         let turns = Turns::default();
         assert_eq!(turns.commit(&[CommitScope::All], |_| Err(Stopped)), Err(Stopped));
-        assert_eq!(turns.commit(&[CommitScope::All], |_| Ok(())), Err(Stopped));
+        assert_eq!(turns.commit(&[CommitScope::All], |_| Ok(())), Ok(()));
     }
 
     #[test]

@@ -93,7 +93,12 @@ impl HeadLog {
         }
         self.log_records(records, contents).or_else(|reason| {
             tracing::debug!(%reason, "a commit waits for its txg");
-            self.wait_for_txg()
+            let waited = self.wait_for_txg();
+            if waited.is_err() {
+                // The records are gone from memory, so later commits wait for the txg as well.
+                self.add_unlogged(self.inner.engine.open_txg());
+            }
+            waited
         })
     }
 
