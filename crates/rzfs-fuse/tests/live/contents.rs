@@ -186,34 +186,35 @@ fn a_new_sparse_file_is_copied_by_its_data() {
     mounted.finish();
 }
 
-/// Writes one block again and again without waiting, while somebody else reads it through the page
-/// cache; when a write is done everybody sees it.
+/// Writes a range again and again without waiting, while somebody else reads its end through the
+/// page cache; when a write is done everybody sees it.
 const ASYNCHRONOUS: &str = "
 import ctypes, mmap, os, struct, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
+SIZE = 1 << 20
 SETUP, SUBMIT, EVENTS = 206, 209, 208
 context = ctypes.c_ulong()
 if libc.syscall(SETUP, 8, ctypes.byref(context)):
     raise OSError(ctypes.get_errno(), 'io_setup')
 direct = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
 plain = os.open(sys.argv[1], os.O_RDONLY)
-page = mmap.mmap(-1, 4096)
+page = mmap.mmap(-1, SIZE)
 address = ctypes.addressof(ctypes.c_char.from_buffer(page))
 done = False
 def read():
     while not done:
-        os.pread(plain, 4096, 0)
+        os.pread(plain, 4096, SIZE - 4096)
 reader = threading.Thread(target=read)
 reader.start()
 try:
-    for round in range(1, 2001):
-        page[:4] = struct.pack('<I', round)
-        block = ctypes.create_string_buffer(struct.pack('<QIiHhIQQqQII', 0, 0, 0, 1, 0, direct, address, 4096, 0, 0, 0, 0))
+    for round in range(1, 61):
+        page[SIZE - 4096:SIZE - 4092] = struct.pack('<I', round)
+        block = ctypes.create_string_buffer(struct.pack('<QIiHhIQQqQII', 0, 0, 0, 1, 0, direct, address, SIZE, 0, 0, 0, 0))
         list = (ctypes.c_void_p * 1)(ctypes.addressof(block))
         assert libc.syscall(SUBMIT, context, 1, list) == 1
         events = ctypes.create_string_buffer(32)
         assert libc.syscall(EVENTS, context, 1, 1, events, None) == 1
-        seen = struct.unpack('<I', os.pread(plain, 4, 0))[0]
+        seen = struct.unpack('<I', os.pread(plain, 4, SIZE - 4096))[0]
         if seen != round:
             sys.exit(f'{seen} is read after {round} was written')
 finally:
@@ -228,7 +229,7 @@ fn nobody_reads_what_was_there_before_an_asynchronous_write() {
     }
     let mounted = Mounted::new();
     let path = mounted.path("file");
-    fs::write(&path, [0; 8192]).unwrap();
+    fs::write(&path, vec![0; 2 << 20]).unwrap();
     let output = Command::new("python3").args(["-c", ASYNCHRONOUS]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     mounted.finish();
