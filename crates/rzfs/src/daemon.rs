@@ -10,12 +10,12 @@ mod background;
 pub(crate) use allocator::restart_tuned;
 pub(crate) use background::{Completeness, Readiness, SERVE, Verdict, in_background};
 
-use rzfs::protocol::{Answer, MAX_REQUEST, Refusal, Request, WireError, decode, encode};
+use rzfs::protocol::{Answer, Incoming, MAX_REQUEST, Refusal, Request, WireError, encode};
 use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
@@ -248,9 +248,9 @@ async fn converse(
             return;
         }
     };
-    let (reader, mut writer) = stream.into_split();
-    let mut reader = BufReader::new(reader);
-    while let Some(request) = next_request(&mut reader).await {
+    let (mut reader, mut writer) = stream.into_split();
+    let mut incoming = Incoming::default();
+    while let Some(request) = next_request(&mut reader, &mut incoming).await {
         // For as long as somebody has this, the process waits for the farewell: also when a change
         // ends the last mount.
         let ending = match &request {
@@ -277,13 +277,23 @@ async fn converse(
 }
 
 /// The next request; none when the peer has no more.
-async fn next_request(reader: &mut BufReader<OwnedReadHalf>) -> Option<Result<Request, WireError>> {
-    let mut line = Vec::new();
-    match reader.take(MAX_REQUEST).read_until(b'\n', &mut line).await {
-        Ok(0) => None,
-        Ok(_) if line.last() == Some(&b'\n') => Some(decode(&line)),
-        Ok(_) if line.len() as u64 >= MAX_REQUEST => Some(Err(WireError::TooLong(MAX_REQUEST))),
-        Ok(_) | Err(_) => None,
+async fn next_request(
+    reader: &mut OwnedReadHalf,
+    incoming: &mut Incoming,
+) -> Option<Result<Request, WireError>> {
+    loop {
+        if let Some(request) = incoming.next_message() {
+            return Some(request);
+        }
+        let Some(room) = incoming.room() else {
+            // What follows is not the beginning of a request.
+            *incoming = Incoming::default();
+            return Some(Err(WireError::TooLong(MAX_REQUEST)));
+        };
+        match reader.read(room).await {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => incoming.fill(count),
+        }
     }
 }
 

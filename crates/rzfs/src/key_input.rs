@@ -5,7 +5,8 @@ use crate::console::Failure;
 use rzfs::protocol::{MAX_SECRET, Secret};
 use rzfs_codec::crypto::KeyFormat;
 use std::fs::File;
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -54,20 +55,48 @@ pub(crate) fn get(
 
 /// What a key file holds.
 pub(crate) fn read(path: &Path) -> io::Result<Secret> {
-    let mut input = Vec::new();
-    File::open(path)?.take(MAX_SECRET as u64).read_to_end(&mut input)?;
-    Ok(Secret::new(input))
+    all_of(File::open(path)?.take(MAX_SECRET as u64))
 }
 
-/// A line of standard input, or as many bytes as a raw key has.
+/// Reads to the end of what is shorter than a key may be, into a place that never has to move: a
+/// copy left behind would not be wiped.
+fn all_of(mut input: impl Read) -> io::Result<Secret> {
+    let mut bytes = Zeroizing::new(vec![0; MAX_SECRET]);
+    let mut filled = 0;
+    while let Some(room) = bytes.get_mut(filled..).filter(|room| !room.is_empty()) {
+        match input.read(room) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Secret::new(bytes.get(..filled).unwrap_or_default().to_vec()))
+}
+
+/// Ends with the first line.
+struct FirstLine<R>(Option<R>);
+
+impl<R: Read> Read for FirstLine<R> {
+    /// Byte by byte: what is behind the line is for whoever reads next.
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let (Some(input), Some(byte)) = (&mut self.0, room.get_mut(..1)) else { return Ok(0) };
+        let count = input.read(byte)?;
+        if byte == b"\n" {
+            self.0 = None;
+        }
+        Ok(count)
+    }
+}
+
+/// A line of standard input, or as many bytes as a raw key has; past the buffer that the standard
+/// library has for it.
 fn piped(format: KeyFormat) -> io::Result<Secret> {
-    let mut input = Zeroizing::new(Vec::new());
-    let stdin = io::stdin().lock();
+    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     match format {
-        KeyFormat::Raw => stdin.take(RAW_SIZE as u64).read_to_end(&mut input)?,
-        _ => stdin.take(MAX_SECRET as u64).read_until(b'\n', &mut input)?,
-    };
-    Ok(Secret::new(std::mem::take(&mut *input)))
+        KeyFormat::Raw => all_of(stdin.take(RAW_SIZE as u64)),
+        _ => all_of(FirstLine(Some(stdin))),
+    }
 }
 
 /// Asks at the terminal, without echo.
@@ -141,6 +170,16 @@ pub(crate) fn of_new(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_a_line_and_what_follows_stays() {
+        let mut input = io::Cursor::new(b"first line\nsecond\n");
+        let first = all_of(FirstLine(Some(&mut input))).unwrap();
+        assert_eq!(first.bytes(), b"first line\n");
+        assert_eq!(all_of(FirstLine(Some(&mut input))).unwrap().bytes(), b"second\n");
+        assert_eq!(all_of(&b"no end"[..]).unwrap().bytes(), b"no end");
+        assert_eq!(all_of(io::repeat(7).take(9999)).unwrap().bytes(), [7; MAX_SECRET]);
+    }
 
     #[test]
     fn what_is_wrong_with_a_key_is_told() {

@@ -33,7 +33,7 @@ pub use pool::{
 };
 pub use secret::{MAX_SECRET, Secret};
 pub use sweep::{Erasure, SweepKind, SweepOrder, SweepReport, SweepRequest, SweepState};
-pub use wire::{MAX_ANSWER, MAX_REQUEST, WireError, decode, encode, receive, send};
+pub use wire::{Incoming, MAX_ANSWER, MAX_REQUEST, WireError, decode, encode, receive, send};
 
 use serde::{Deserialize, Serialize};
 
