@@ -18,8 +18,8 @@ use rzfs_format::{Guid, ObjectId, Txg};
 use rzfs_vdev::{TreeOptions, VdevConfig, VdevKind, VdevTree};
 use rzfs_zap::NewZap;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 
 const SIZE: u64 = 128 << 20;
@@ -187,19 +187,15 @@ impl World {
         Pool::import(found, &options)
     }
 
-    /// Imports the pool and asks OpenZFS's zdb about it.
+    /// Imports the pool and has it judged: by the walk over all of its blocks, and by OpenZFS's zdb.
     pub(crate) fn check(&self) {
         let pool = self.import();
         assert_eq!(pool.health(), rzfs_vdev::Health::HEALTHY);
-        let dir = self.dir.path();
-        let zdb = Command::new("zdb").args(["-e", "-p"]).arg(dir).args(["-bcc", NAME]).output();
-        let Ok(zdb) = zdb else {
-            eprintln!("SKIPPED: zdb of OpenZFS is not installed");
-            return;
-        };
-        let text = String::from_utf8_lossy(&zdb.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&zdb.stderr).into_owned();
-        assert!(zdb.status.success(), "{:?}\n{text}\n{errors}", self.shape);
-        assert!(text.contains("No leaks"), "{:?}\n{text}\n{errors}", self.shape);
+        assert_eq!(rzfs_proof::walk(&pool).unwrap(), None, "{:?}", self.shape);
+        let options = ["-bcc", "-e", "-p"].map(OsStr::new);
+        let names = [self.dir.path().as_os_str(), NAME.as_ref()];
+        if let Some(text) = rzfs_testkit::zdb(options.into_iter().chain(names)) {
+            assert!(text.contains("No leaks"), "{:?}\n{text}", self.shape);
+        }
     }
 }

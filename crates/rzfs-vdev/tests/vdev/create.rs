@@ -17,7 +17,6 @@ use rzfs_vdev::create::{
 use rzfs_vdev::label::{DeviceUse, NewLabel, find_labels};
 use rzfs_vdev::{Commit, ConfigSync, TreeOptions, VdevConfig, VdevKind, VdevTree};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
@@ -302,14 +301,6 @@ fn create(new: &NewVdevs) -> VdevTree {
     tree
 }
 
-/// What zdb prints about labels; `None` where there is no zdb.
-fn zdb(arguments: &[&str], path: &Path) -> Option<String> {
-    let output = Command::new("zdb").args(arguments).arg(path).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    Some(text)
-}
-
 #[test]
 fn zdb_accepts_the_labels_of_new_files() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -334,7 +325,7 @@ fn zdb_accepts_the_labels_of_new_files() {
         let path = Path::new(name);
         let device = FileDevice::open(path, &OpenOptions::new()).unwrap();
         assert_eq!(find_labels(&device).len(), 4);
-        let Some(text) = zdb(&["-lu"], path) else { continue };
+        let Some(text) = rzfs_testkit::zdb(["-lu", name]) else { continue };
         assert!(!text.contains("failed to unpack") && !text.contains("Bad label"), "{text}");
         assert_eq!(text.matches("labels = 0 1 2 3").count(), 2, "{index}: {text}");
         assert!(text.contains("txg = 4"), "{text}");

@@ -1,5 +1,6 @@
-//! What `zdb` of OpenZFS says about a file system that was made and changed here: it takes the
-//! place of one in a golden pool, whose meta object set and uberblock then lead to it.
+//! What is on disk of a file system that was made and changed here, and what `zdb` of OpenZFS says
+//! about it: it takes the place of one in a golden pool, whose meta object set and uberblock then
+//! lead to it.
 
 use crate::operations::{make, new_file, put};
 use crate::pool::{Accounts, StepClock};
@@ -18,9 +19,12 @@ use rzfs_format::label::{LabelIndex, LeafSize, Multihost, START_SIZE, UberblockR
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{BlockPointer, ByteOrder, Dva, ObjectId, ObjsetId, Txg, VdevId};
-use rzfs_testkit::ReferencePool;
+use rzfs_proof::record;
+use rzfs_testkit::{FileSystemManifest, ReferencePool};
 use rzfs_vdev::VdevError;
+use rzfs_zpl::FileSystem;
 use rzfs_zpl::live::{LiveFileSystem, NewFileSystem, NewKind, WallClock};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -64,17 +68,9 @@ impl DeviceWriter for Image {
     }
 }
 
-/// Whether this machine has `zdb`.
-fn has_zdb() -> bool {
-    Command::new("zdb").arg("--help").output().is_ok()
-}
-
-fn zdb(directory: &Path, arguments: &[&str]) -> String {
-    let output =
-        Command::new("zdb").args(["-e", "-p"]).arg(directory).args(arguments).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    text
+fn zdb(directory: &Path, arguments: &[&str]) -> Option<String> {
+    let pool = [OsStr::new("-e"), OsStr::new("-p"), directory.as_os_str()];
+    rzfs_testkit::zdb(pool.into_iter().chain(arguments.iter().map(OsStr::new)))
 }
 
 /// A copy of the golden pool's image.
@@ -109,10 +105,6 @@ fn write_uberblock(image: &File, uberblock: &Uberblock) {
 
 /// Puts a file system that `fill` changes in the place of a golden dataset, and says where.
 fn transplant(name: &str, fill: impl FnOnce(&Arc<LiveFileSystem>)) -> Option<PathBuf> {
-    if !has_zdb() {
-        eprintln!("skipped: there is no zdb");
-        return None;
-    }
     let reference = ReferencePool::golden("g01-default")?;
     let directory = copy(&reference, name);
     let pool = crate::golden_shapes::import_from(&directory.join("0.img"));
@@ -192,18 +184,29 @@ impl rzfs_dmu::live::SpaceOwner for Plain {
 }
 
 #[test]
-fn zdb_finds_every_file_and_attribute() {
-    let mut expected = Vec::new();
+fn every_file_and_attribute_is_found_on_disk() {
+    let mut seen = FileSystemManifest::default();
     let fill = |fs: &Arc<LiveFileSystem>| {
         crate::golden_shapes::small_tree(fs);
         crate::golden_shapes::xattrs(fs);
         let dir = make(fs, fs.root(), "moved", NewKind::Directory);
         let file = fs.create(dir, b"file", &new_file(NewKind::Regular, 0o640)).unwrap().object;
         put(fs, file, 0, b"contents");
-        expected.push(file);
+        seen = record(&**fs).unwrap();
     };
     let Some(directory) = transplant("zdb-finds", fill) else { return };
-    let text = zdb(&directory, &["-ddddd", "g01/sa"]);
+    let pool = crate::golden_shapes::import_from(&directory.join("0.img"));
+    let dataset = pool.datasets().open("g01/sa").unwrap();
+    let written = record(&FileSystem::of_dataset(&dataset, pool.version()).unwrap()).unwrap();
+    assert_eq!(written.entries.len(), 31);
+    assert_eq!(written, seen);
+    drop((dataset, pool));
+    openzfs_finds_them(&directory);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+fn openzfs_finds_them(directory: &Path) {
+    let Some(text) = zdb(directory, &["-ddddd", "g01/sa"]) else { return };
     std::fs::write(directory.join("zdb.txt"), &text).unwrap();
     assert!(!text.contains("???"), "{text}");
     for wanted in [
@@ -223,7 +226,6 @@ fn zdb_finds_every_file_and_attribute() {
     let paths = text.lines().filter(|line| line.starts_with("\tpath\t/")).count();
     assert_eq!(paths, 33, "paths; see {}", directory.display());
     // Every block of the data set can be read and has the right checksum.
-    let blocks = zdb(&directory, &["-dddddd", "g01/sa"]);
+    let blocks = zdb(directory, &["-dddddd", "g01/sa"]).unwrap();
     assert!(!blocks.contains("failed"), "see {}", directory.display());
-    std::fs::remove_dir_all(&directory).unwrap();
 }

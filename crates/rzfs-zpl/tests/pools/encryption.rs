@@ -2,7 +2,7 @@
 //! those of OpenZFS.
 
 use crate::golden::Copy;
-use crate::world::{Session, World, zdb};
+use crate::world::{Session, World};
 use crate::{block, make, put};
 use rzfs_blockdev::OpenOptions;
 use rzfs_codec::crypto::{KeyFormat, Pbkdf2};
@@ -258,20 +258,13 @@ fn openzfs_decrypts_what_a_passphrase_unlocks() {
         pool.sync().unwrap();
     }
     pool.export().unwrap();
+    world.judge();
     let key = std::str::from_utf8(PASSPHRASE).unwrap();
     for suite in [EncryptionSuite::Aes192Ccm, EncryptionSuite::Aes256Gcm] {
         let name = format!("made/{}", suite.name());
-        let zdb = std::process::Command::new("zdb")
-            .args(["-K", key, "-dddd", "-e", "-p"])
-            .arg(world.directory())
-            .arg(&name)
-            .output();
-        let Ok(zdb) = zdb else {
-            eprintln!("SKIPPED: zdb of OpenZFS is not installed");
-            return;
-        };
-        let text = String::from_utf8_lossy(&zdb.stdout);
-        assert!(zdb.status.success(), "{text}");
+        let dir = world.directory().to_str().unwrap();
+        let options = ["-K", key, "-dddd", "-e", "-p", dir, &name];
+        let Some(text) = rzfs_testkit::zdb(options) else { return };
         assert!(!text.contains("object encrypted"), "{text}");
         let target = format!("target\t{}", std::str::from_utf8(SECRET).unwrap());
         assert!(text.contains(&target), "{text}");
@@ -459,7 +452,7 @@ fn encrypted_logs_are_written_claimed_and_replayed() {
     let crashed = world.copy();
     drop((open_ones, pool));
     assert!(!is_readable(&crashed, "A"));
-    if let Some(listing) = zdb(crashed.directory(), &["-iiii", "-e"]) {
+    if let Some(listing) = crashed.zdb(&["-iiii", "-e"]) {
         assert!(listing.contains("TX_WRITE"), "{listing}");
     }
     // Claimed without the keys, which come later.

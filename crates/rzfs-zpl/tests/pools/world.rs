@@ -18,10 +18,10 @@ use rzfs_vdev::{TreeOptions, TxgSet, VdevTree};
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewFileSystem};
 use rzfs_zpl::{FileSystem, FileSystemOptions};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 const SIZE: u64 = 96 << 20;
@@ -258,16 +258,15 @@ impl World {
 
     /// What OpenZFS's zdb says; `None` if it is not installed.
     pub(crate) fn zdb(&self, options: &[&str]) -> Option<String> {
-        zdb(&self.dir, options)
+        let options = options.iter().map(OsStr::new);
+        rzfs_testkit::zdb(options.chain([OsStr::new("-p"), self.dir.as_os_str(), NAME.as_ref()]))
     }
 
-    /// Asks OpenZFS's zdb whether the pool is whole.
+    /// Has the pool judged: by the walk over all of its blocks, and by OpenZFS's zdb.
     pub(crate) fn judge(&self) {
+        assert_eq!(rzfs_proof::walk(&self.import(&OpenOptions::new())).unwrap(), None);
         for options in [["-bcc", "-e"], ["-dddd", "-e"]] {
-            let Some(text) = self.zdb(&options) else {
-                eprintln!("SKIPPED: zdb of OpenZFS is not installed");
-                return;
-            };
+            let Some(text) = self.zdb(&options) else { return };
             assert!(options[0] != "-bcc" || text.contains("No leaks"), "{text}");
         }
     }
@@ -287,12 +286,4 @@ fn copy_sparse(from: &Path, to: &Path) {
             to.write_all_at(part, offset).unwrap();
         }
     }
-}
-
-pub(crate) fn zdb(dir: &Path, options: &[&str]) -> Option<String> {
-    let zdb = Command::new("zdb").args(options).arg("-p").arg(dir).arg(NAME).output().ok()?;
-    let text = String::from_utf8_lossy(&zdb.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&zdb.stderr).into_owned();
-    assert!(zdb.status.success(), "zdb {options:?}: {errors}\n{text}");
-    Some(text)
 }
