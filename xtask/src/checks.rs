@@ -22,7 +22,10 @@ const CHECKS: [Check; 7] = [
     }),
     ("demo", demo::run),
     ("commands in the documentation", docs_check::run),
-    ("tests", || process::run(&mut cargo(&["test", "--workspace", "--locked"]))),
+    ("tests", || {
+        let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
+        process::run(&mut cargo(&arguments))
+    }),
 ];
 
 /// Clippy with warnings as errors, by its own argument: a changed RUSTFLAGS would build

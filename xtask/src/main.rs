@@ -15,6 +15,7 @@ mod process;
 mod reference;
 mod rzfs;
 mod setup;
+mod stranger;
 mod suites;
 mod zdb_oracle;
 
@@ -65,6 +66,8 @@ enum Chore {
     Reference(reference::Reference),
     /// Install the Debian packages that tests and demo need; without root, name them.
     Setup,
+    /// Run the tests as whoever has only a clone: without the larger set of pools, as root and not.
+    Stranger(stranger::Stranger),
     /// Run pjdfstest, fsx, fio and others on file systems that are served for writing, as root.
     Suites(suites::Suites),
     /// Run everything that has to pass: formatting, lints, documentation, tests.
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Chore::Kill(kill) => kill::run(&kill),
         Chore::Reference(reference) => reference::run(&reference),
         Chore::Setup => setup::run(),
+        Chore::Stranger(stranger) => stranger::run(&stranger),
         Chore::Suites(chosen) => suites::run_suites(&chosen),
         Chore::Test => checks::run(),
         Chore::ZdbOracle(oracle) => zdb_oracle::run(&oracle),

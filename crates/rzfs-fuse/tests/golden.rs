@@ -54,7 +54,14 @@ fn mount_all(pool: &Pool, datasets: &[Dataset], root: &Path) -> Vec<Mount> {
     mounts
 }
 
+/// Below each other; side by side for an ordinary user, whose `fusermount3` may not look into what
+/// he has mounted.
 fn directory_of(root: &Path, dataset: &str) -> PathBuf {
+    if !rustix::process::geteuid().is_root() {
+        let directory = root.join(dataset.replace('/', "+"));
+        std::fs::create_dir_all(&directory).unwrap();
+        return directory;
+    }
     match dataset.split_once('/') {
         Some((_, below)) => root.join(below),
         None => root.to_owned(),

@@ -33,6 +33,10 @@ fn names(directory: &Path) -> BTreeMap<String, usize> {
 
 #[test]
 fn missing_directories_are_there_for_other_mounts() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: this user cannot mount on a mount");
+        return;
+    }
     let golden = ReferencePool::golden("g01-default").unwrap();
     let sources: Vec<_> = golden.images().unwrap().into_iter().map(DeviceSource::Path).collect();
     let found = Discovery::search(&sources, &OpenOptions::new());

@@ -51,6 +51,11 @@ pub trait Tree {
     fn contents(&self, node: &Self::Node, sink: &mut dyn FnMut(&[u8])) -> Result<(), String>;
     /// The value of an extended attribute.
     fn xattr(&self, node: &Self::Node, name: &[u8]) -> Result<Vec<u8>, String>;
+
+    /// Whether it shows extended attributes of this name at all.
+    fn shows_xattr(&self, _name: &[u8]) -> bool {
+        true
+    }
 }
 
 /// A tree without the times of changes.
@@ -81,6 +86,10 @@ impl<T: Tree> Tree for Timeless<T> {
 
     fn xattr(&self, node: &T::Node, name: &[u8]) -> Result<Vec<u8>, String> {
         self.0.xattr(node, name)
+    }
+
+    fn shows_xattr(&self, name: &[u8]) -> bool {
+        self.0.shows_xattr(name)
     }
 }
 
@@ -168,7 +177,7 @@ fn compare<T: Tree>(path: &[u8], entry: &Entry, tree: &T, node: &T::Node, out: &
             Err(error) => differ(format!("contents: {error}")),
         }
     }
-    for (name, expected) in &entry.xattrs {
+    for (name, expected) in entry.xattrs.iter().filter(|(name, _)| tree.shows_xattr(name)) {
         match tree.xattr(node, name) {
             Ok(value) if value == *expected => {}
             Ok(_) => differ(format!("other value of {}", show(name))),
@@ -250,6 +259,11 @@ impl Tree for MountedTree {
 
     fn xattr(&self, node: &PathBuf, name: &[u8]) -> Result<Vec<u8>, String> {
         get_xattr(node, name).map_err(|error| error.to_string())
+    }
+
+    /// The kernel shows trusted attributes to root only.
+    fn shows_xattr(&self, name: &[u8]) -> bool {
+        rustix::process::geteuid().is_root() || !name.starts_with(b"trusted.")
     }
 }
 

@@ -107,6 +107,12 @@ pub(crate) fn reference(name: &str) -> (ReferencePool, Vec<PathBuf>) {
     (pool, images)
 }
 
+/// Whether file systems are mounted on each other: `fusermount3`, which ordinary users need, may
+/// not look into what they have mounted.
+pub(crate) fn mounts_on_mounts() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// Whether something is mounted at a directory.
 pub(crate) fn is_mounted(directory: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mounts").unwrap();

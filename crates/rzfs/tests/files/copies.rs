@@ -1,6 +1,6 @@
 //! What `rzfs cp` makes of whole file systems.
 
-use crate::host::{errors, garden, golden, scratch};
+use crate::host::{errors, garden, golden, golden_elsewhere, scratch};
 use rzfs_testkit::{
     EntryKind, FileSystemManifest, Listing, MountedTree, Observed, Tree, differences,
 };
@@ -67,7 +67,7 @@ fn check(name: &str, wanted: impl Fn(&str) -> bool) {
     if !is_root() {
         return;
     }
-    let (pool, images) = golden(name);
+    let Some((pool, images)) = golden_elsewhere(name) else { return };
     let manifest = pool.manifest().unwrap();
     let mut problems = Vec::new();
     let mut copied = 0;

@@ -18,9 +18,14 @@ pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(base).unwrap()
 }
 
-/// A golden pool with its keys.
+/// A golden pool that the repository has.
 pub(crate) fn golden(name: &str) -> (ReferencePool, Images) {
-    let pool = ReferencePool::golden(name).expect("golden pools");
+    golden_elsewhere(name).expect("golden pools")
+}
+
+/// A golden pool with its keys; `None` where it is not.
+pub(crate) fn golden_elsewhere(name: &str) -> Option<(ReferencePool, Images)> {
+    let pool = ReferencePool::golden(name)?;
     let paths = pool.images().unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let mut keys = Vec::new();
@@ -32,7 +37,7 @@ pub(crate) fn golden(name: &str) -> (ReferencePool, Images) {
         std::fs::write(&passphrase, "correct horse battery\n").unwrap();
         keys.push(passphrase.display().to_string());
     }
-    (pool, Images { paths, keys, _scratch: Some(scratch) })
+    Some((pool, Images { paths, keys, _scratch: Some(scratch) }))
 }
 
 /// The sample pool `garden`, in a file of its own that may be damaged.
