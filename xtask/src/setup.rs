@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::Command;
 
 /// Programs and the packages that have them.
-const TOOLS: [(&str, &str); 5] = [
+const TOOLS: [(&str, &str); 6] = [
     ("bzip2", "bzip2"),
     ("fusermount3", "fuse3"),
     ("getfattr", "attr"),
+    ("make", "make"),
     ("python3", "python3"),
     ("zstd", "zstd"),
 ];

@@ -21,9 +21,9 @@
 //! ghost, and the room that is reserved for blocks on their way into a list. It never exceeds
 //! `arc_max`, at no moment and with any number of threads: room is reserved with a
 //! compare-and-swap before a block enters, and made by evicting first; what is evicted is dropped
-//! before its bytes are given away. If no room can be made, the block is not kept. Not counted are
-//! values that callers still hold after their eviction, and that tables of headers grow by
-//! doubling and do not shrink.
+//! before its bytes are given away. If no room can be made, the block is not kept. Headers count
+//! double, as the tables that hold them grow by doubling. Not counted are values that callers
+//! still hold after their eviction, and that tables do not shrink.
 //!
 //! # Concurrency
 //! Blocks are spread over shards by a hash of their keys. A lookup takes the lock of one shard. An

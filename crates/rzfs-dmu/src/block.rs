@@ -30,6 +30,6 @@ impl Block {
 
 impl Weighted for Block {
     fn weight(&self) -> usize {
-        self.data.len()
+        crate::contents::cached_cost(self.data.len()) as usize
     }
 }

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod contents;
 mod damage;
 mod error;
 mod gang;

@@ -30,6 +30,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
+/// glibc's allocator gives little back, and wastes as much as it gives out when many buffers are
+/// aligned to pages, as those for devices are.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Programs that the binary is when it is called by their names.
 const PROGRAMS: [&str; 3] = ["zpool", "zfs", "zdb"];
 

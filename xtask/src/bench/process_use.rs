@@ -10,6 +10,8 @@ pub(crate) struct ProcessUse {
     pub(crate) processor: Duration,
     /// The most memory that was resident, in bytes.
     pub(crate) peak_memory: u64,
+    /// The memory that is resident, in bytes.
+    pub(crate) resident: u64,
 }
 
 impl ProcessUse {
@@ -17,7 +19,12 @@ impl ProcessUse {
     pub(crate) fn of(process: u32) -> Self {
         let at = Path::new("/proc").join(process.to_string());
         let read = |name| std::fs::read_to_string(at.join(name)).unwrap_or_default();
-        Self { processor: processor(&read("stat")), peak_memory: peak(&read("status")) }
+        let status = read("status");
+        Self {
+            processor: processor(&read("stat")),
+            peak_memory: memory(&status, "VmHWM:"),
+            resident: memory(&status, "VmRSS:"),
+        }
     }
 }
 
@@ -28,8 +35,8 @@ fn processor(stat: &str) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-fn peak(status: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+fn memory(status: &str, field: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
     let kilobytes = line.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
     kilobytes.unwrap_or(0) << 10
 }
@@ -42,7 +49,7 @@ mod tests {
     fn the_fields_of_proc_are_found() {
         let stat = "7 (a (b) c) S 1 7 7 0 -1 0 1 2 3 4 150 25 0 0 20 0 1 0 9 8 7";
         assert_eq!(processor(stat), Duration::from_millis(1750));
-        assert_eq!(peak("VmPeak:\t 9 kB\nVmHWM:\t    2048 kB\n"), 2 << 20);
+        assert_eq!(memory("VmPeak:\t 9 kB\nVmHWM:\t    2048 kB\n", "VmHWM:"), 2 << 20);
         assert!(ProcessUse::of(std::process::id()).peak_memory > 0);
     }
 }

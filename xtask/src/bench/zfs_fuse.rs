@@ -97,7 +97,7 @@ fn measure(
     let figure = work.run(&mounted.files)?;
     let after = mounted.process_use();
     mounted.close()?;
-    let ProcessUse { processor, peak_memory } = after;
+    let ProcessUse { processor, peak_memory, .. } = after;
     let series = results.entry((work, contestant)).or_default();
     series.figures.push(figure);
     series.processor.push(processor.saturating_sub(before.processor).as_secs_f64());

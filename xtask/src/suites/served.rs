@@ -117,6 +117,11 @@ impl Served {
         command
     }
 
+    /// Sets a property of the pool's root file system.
+    pub(super) fn set(&self, property: &str) -> Result<(), Failure> {
+        run(self.command("zfs").args(["set", property, POOL]))
+    }
+
     /// Where the pool is mounted.
     pub(super) fn mount(&self) -> PathBuf {
         self.path("mount")

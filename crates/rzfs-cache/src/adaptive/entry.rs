@@ -110,9 +110,10 @@ pub(super) struct Entry<V> {
     pub(super) missed: bool,
 }
 
-/// Bytes that the cache itself needs for an entry, whether its block is in memory or not.
+/// Most bytes that the cache itself needs for an entry, whether its block is in memory or not:
+/// what holds entries grows by doubling.
 pub(super) const fn header_size<V>() -> u64 {
     let entry = Slab::<Entry<V>>::ENTRY_SIZE;
     let table = size_of::<(Hashed<BlockKey>, u32)>() + 1;
-    (entry + table) as u64
+    2 * (entry + table) as u64
 }

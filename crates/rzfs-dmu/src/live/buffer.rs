@@ -1,17 +1,17 @@
 //! Contents of blocks that are not on disk yet.
 
+use crate::contents::Contents;
 use bytes::Bytes;
-use rzfs_blockdev::IoBuffer;
 use std::io;
 use std::sync::Arc;
 
 /// The contents of a dirty block: changed in place while nobody else looks at it, copied
 /// otherwise.
 #[derive(Clone, Debug)]
-pub(super) struct DirtyBuffer(Arc<IoBuffer>);
+pub(super) struct DirtyBuffer(Arc<Contents>);
 
 /// What readers hold.
-struct Shared(Arc<IoBuffer>);
+struct Shared(Arc<Contents>);
 
 impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
@@ -22,7 +22,7 @@ impl AsRef<[u8]> for Shared {
 impl DirtyBuffer {
     /// `len` bytes that begin with `start`; the rest is zeros.
     pub(super) fn new(len: usize, start: &[u8]) -> io::Result<Self> {
-        Ok(Self(Arc::new(IoBuffer::padded(start, len)?)))
+        Ok(Self(Arc::new(Contents::padded(start, len)?)))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -44,6 +44,6 @@ impl DirtyBuffer {
         if Arc::get_mut(&mut self.0).is_none() {
             *self = Self::new(self.0.len(), &self.0)?;
         }
-        Ok(Arc::get_mut(&mut self.0).map(|buffer| buffer.as_mut()).unwrap_or_default())
+        Ok(Arc::get_mut(&mut self.0).map(|buffer| &mut **buffer).unwrap_or_default())
     }
 }

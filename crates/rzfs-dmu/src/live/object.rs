@@ -4,6 +4,7 @@ use super::buffer::DirtyBuffer;
 use super::objset::LiveObjset;
 use super::transaction::Transaction;
 use super::version::{Existence, Shape, SpillChange, Version};
+use crate::contents::dirty_cost;
 use crate::tree::Tree;
 use crate::txg::Gate;
 use crate::{Block, DmuError, Object};
@@ -375,7 +376,7 @@ impl LiveObject {
             state.versions.push_back(Version::new(txg, shape));
         }
         let Some(version) = state.versions.back_mut() else { return Err(self.not_allocated()) };
-        let before = version.dirtied;
+        let before = if is_first { 0 } else { version.dirtied };
         let result = change(version);
         let more = version.dirtied - before;
         drop(state);
@@ -608,6 +609,7 @@ impl LiveObject {
             .map_err(|source| self.no_memory(BlockId::SPILL, source))?;
         self.modify(tx, |version| {
             version.shape.has_spill = true;
+            version.dirtied += dirty_cost(buffer.len());
             version.spill = SpillChange::Written(buffer);
         })
     }

@@ -239,7 +239,9 @@ impl LiveObjset {
             has_spill: false,
         };
         let core = ObjectCore::new(id, None);
-        core.state.write().versions.push_back(Version::new(tx.txg(), shape));
+        let version = Version::new(tx.txg(), shape);
+        tx.context().add_dirty(version.dirtied);
+        core.state.write().versions.push_back(version);
         let mut objects = self.inner.objects.lock();
         objects.insert(id, Arc::downgrade(&core));
         sweep(&mut objects);

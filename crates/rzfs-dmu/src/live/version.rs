@@ -3,6 +3,7 @@
 use super::buffer::DirtyBuffer;
 use super::placing::Placements;
 use super::ranges::RangeSet;
+use crate::contents::dirty_cost;
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, BlockPointer, Txg};
@@ -110,11 +111,15 @@ pub(super) struct Version {
     pub(super) freed: RangeSet,
     pub(super) spill: SpillChange,
     pub(super) existence: Existence,
-    /// Bytes of all buffers that the version ever had.
+    /// Bytes of memory that the version has ever taken, with all its buffers.
     pub(super) dirtied: u64,
 }
 
 impl Version {
+    /// Bytes of memory that a dirty object takes besides its blocks: the version, the object as
+    /// it is shared, its places in tables, and the dnodes, old and new, while it is synced.
+    const COST: u64 = 2048;
+
     /// No changes yet.
     pub(super) fn new(txg: Txg, shape: Shape) -> Self {
         Self {
@@ -126,7 +131,7 @@ impl Version {
             freed: RangeSet::default(),
             spill: SpillChange::Kept,
             existence: Existence::Alive,
-            dirtied: 0,
+            dirtied: Self::COST,
         }
     }
 
@@ -139,7 +144,7 @@ impl Version {
 
     /// Makes a block dirty.
     pub(super) fn put(&mut self, block: u64, buffer: DirtyBuffer) {
-        self.dirtied += buffer.len() as u64;
+        self.dirtied += dirty_cost(buffer.len());
         self.freed.remove(block);
         self.clones.remove(&block);
         self.shape.max_block_id = self.shape.max_block_id.max(BlockId(block));

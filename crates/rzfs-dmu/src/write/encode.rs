@@ -2,8 +2,8 @@
 
 use super::policy::BlockPolicy;
 use super::sealing::{Seal, Sealing};
+use crate::contents::Contents;
 use bytes::Bytes;
-use rzfs_blockdev::IoBuffer;
 use rzfs_codec::checksum::{Salt, checksum};
 use rzfs_codec::compress::compress;
 use rzfs_codec::crypto::CryptoError;
@@ -121,7 +121,7 @@ pub(super) fn encode(
 /// What a compressed block is good for.
 enum Form {
     Embedded(BlockPointer),
-    Padded(io::Result<IoBuffer>),
+    Padded(io::Result<Contents>),
     TooBig,
 }
 
@@ -145,7 +145,7 @@ fn compressed_form(
     if padded >= size {
         return Form::TooBig;
     }
-    Form::Padded(IoBuffer::padded(compressed, padded as usize))
+    Form::Padded(Contents::padded(compressed, padded as usize))
 }
 
 /// The most bytes of compressed data that are of use for a block of `size` bytes: an eighth has
@@ -173,7 +173,7 @@ fn store(
     options: &EncodeOptions,
     policy: &BlockPolicy,
     sealing: Sealing<'_>,
-    (contents, compression, compressed): (&Bytes, CompressionFunction, Option<IoBuffer>),
+    (contents, compression, compressed): (&Bytes, CompressionFunction, Option<Contents>),
 ) -> Result<Stored, EncodeError> {
     let (data, seal) = sealing.seal(policy, contents, compressed)?;
     let checksum = checksum(policy.checksum, ByteOrder::NATIVE, &data, &options.salt);

@@ -9,8 +9,8 @@
 
 use super::encode::EncodeError;
 use super::policy::BlockPolicy;
+use crate::contents::Contents;
 use bytes::Bytes;
-use rzfs_blockdev::IoBuffer;
 use rzfs_codec::checksum::fold;
 use rzfs_codec::crypto::{DatasetKey, indirect_mac};
 use rzfs_format::block_pointer::Protection;
@@ -54,9 +54,9 @@ impl Sealing<'_> {
         self,
         policy: &BlockPolicy,
         contents: &Bytes,
-        compressed: Option<IoBuffer>,
+        compressed: Option<Contents>,
     ) -> Result<(Bytes, Seal), EncodeError> {
-        let readable = |compressed: Option<IoBuffer>| match compressed {
+        let readable = |compressed: Option<Contents>| match compressed {
             Some(buffer) => buffer.freeze(),
             None => contents.clone(),
         };
@@ -76,7 +76,7 @@ impl Sealing<'_> {
             Protection::Encrypted => {
                 let mut buffer = match compressed {
                     Some(buffer) => buffer,
-                    None => IoBuffer::padded(contents, contents.len())?,
+                    None => Contents::padded(contents, contents.len())?,
                 };
                 let (salt, iv) = match policy.dedup {
                     Some(_) => key.dedup_salt_and_iv(&buffer),

@@ -1,22 +1,20 @@
 //! How the allocator of the process that mounts gives memory back.
 //!
-//! glibc maps large buffers on their own, but each time that it frees one it raises the size from
-//! which it does: then blocks of many MiB, and the buffers of FUSE sessions (16 MiB each, of which
-//! but a page is ever touched), come from heaps that clear them and keep them, and the process
-//! needs several times the memory that its caches are allowed. glibc leaves the size alone when it
-//! is told one, and it can be told when a program starts, by its environment.
+//! jemalloc keeps what is freed for ten seconds, in four arenas for each processor, and purges it
+//! when somebody allocates or frees in the same arena. A file system that is idle does neither. So
+//! the process that mounts has it purge from a thread of its own, and soon. jemalloc can be told
+//! when a program starts, by its environment.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The variable that glibc looks at; other C libraries do not mind.
-const VARIABLE: &str = "GLIBC_TUNABLES";
+/// The variable that jemalloc looks at.
+const VARIABLE: &str = "MALLOC_CONF";
 
-/// Buffers from 1 MiB on are mapped, the top of the heap shrinks when there is more than 4 MiB to
-/// gain, and threads share a few heaps.
-const TUNABLES: &str = "glibc.malloc.mmap_threshold=1048576:glibc.malloc.mmap_max=65536:\
-                        glibc.malloc.trim_threshold=4194304:glibc.malloc.arena_max=4";
+/// What is free goes back to the system after a second, also when nothing happens, and threads
+/// share a few arenas.
+const TUNABLES: &str = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:4";
 
 /// Has a program that is to be started use memory sparingly, unless the user knows better.
 pub(crate) fn tune(command: &mut Command) -> &mut Command {
@@ -28,7 +26,7 @@ pub(crate) fn tune(command: &mut Command) -> &mut Command {
 
 /// Starts this program again in its own place, if it was not started as [`tune`] would have.
 pub(crate) fn restart_tuned(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) {
-    if !cfg!(target_env = "gnu") || std::env::var_os(VARIABLE).is_some() {
+    if std::env::var_os(VARIABLE).is_some() {
         return;
     }
     let Ok(program) = std::env::current_exe() else { return };
