@@ -293,6 +293,10 @@ impl SimulatedDevice {
                     | FaultKind::FailDiscard(errno),
                 ),
             ) => (Err(io::Error::from_raw_os_error(errno)), None),
+            (_, Some(FaultKind::DropOnFlush(errno))) => {
+                state.content = state.history.drop_loose(submitted);
+                (Err(io::Error::from_raw_os_error(errno)), None)
+            }
             (IoOperation::Read(mut buffer), _) => {
                 let result = state.read(request.offset, &mut buffer);
                 if let Some(fault) = &fault {

@@ -239,6 +239,25 @@ fn flushes_can_fail_and_lie() {
 }
 
 #[test]
+fn flushes_can_take_what_was_written_with_them() {
+    let device = device(14);
+    write(&device, 0, 1, 1);
+    flush(&device);
+    write(&device, 0, 1, 2);
+    write(&device, 1, 1, 3);
+    device.inject(Fault::new(FaultKind::DropOnFlush(EIO)).times(1));
+    assert_eq!(perform(&device, flush_request(0)).unwrap_err().errno(), EIO);
+    assert_eq!([at(&device.content(), 0), at(&device.content(), 1)], [1, 0]);
+    flush(&device);
+    let image = device.history().crash_image(end(&device), &Loss::Nothing);
+    assert_eq!([at(&image, 0), at(&image, 1)], [1, 0], "nothing brings it back");
+    write(&device, 1, 1, 4);
+    flush(&device);
+    let image = device.history().crash_image(end(&device), &Loss::Everything);
+    assert_eq!([at(&image, 0), at(&image, 1)], [1, 4]);
+}
+
+#[test]
 fn a_detached_device_is_gone_until_it_returns() {
     let device = device(12);
     write(&device, 0, 1, 1);

@@ -128,6 +128,14 @@ impl DirtyTimeLog {
         }
     }
 
+    /// Whether anything that was born in `birth` or later is known to be missing.
+    pub(crate) fn lacks_since(&self, birth: Txg) -> bool {
+        match &self.0.read().missing {
+            Missing::Unknown { waits_for_resilver } => *waits_for_resilver,
+            Missing::Known(missing) => missing.last().is_some_and(|last| last >= birth),
+        }
+    }
+
     /// Whether what is stored is older.
     fn is_changed(&self) -> bool {
         self.0.read().is_changed

@@ -3,6 +3,7 @@
 use crate::config::VdevConfig;
 use crate::dtl::DirtyTimeLog;
 use crate::health::{AuxReason, Health, HealthCell, LeafEvent};
+use crate::unconfirmed::Unconfirmed;
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::Guid;
 use rzfs_format::label::LeafSize;
@@ -97,6 +98,7 @@ pub(crate) struct Leaf {
     demands: Demands,
     health: HealthCell,
     missing: DirtyTimeLog,
+    unconfirmed: Unconfirmed,
     rotational: bool,
     pending: AtomicU32,
     last_end: AtomicU64,
@@ -123,6 +125,7 @@ impl Leaf {
             demands,
             health: HealthCell::new(Health::UNKNOWN.after(event)),
             missing: DirtyTimeLog::unloaded(config.leaf.waits_for_resilver()),
+            unconfirmed: Unconfirmed::default(),
             rotational: config.hints.rotational.is_some_and(|rotational| rotational != 0),
             pending: AtomicU32::new(0),
             last_end: AtomicU64::new(0),
@@ -162,6 +165,7 @@ impl Leaf {
     pub(crate) fn take_device(&self, device: Arc<dyn BlockDevice>) -> bool {
         let is_taken = self.demands.check(&*device).is_ok() && self.devices.push(device);
         if is_taken {
+            self.unconfirmed.suspect();
             self.keeps_everything.store(false, Ordering::Relaxed);
         }
         is_taken
@@ -182,6 +186,10 @@ impl Leaf {
     }
 
     pub(crate) fn apply(&self, event: LeafEvent) -> (Health, Health) {
+        if matches!(event, LeafEvent::Opened { .. }) {
+            // Whatever it had in its cache may be gone.
+            self.unconfirmed.suspect();
+        }
         self.health.apply(event)
     }
 
@@ -211,6 +219,11 @@ impl Leaf {
     /// What the leaf lacks.
     pub(crate) fn missing(&self) -> &DirtyTimeLog {
         &self.missing
+    }
+
+    /// What was written to it since its last flush.
+    pub(crate) fn unconfirmed(&self) -> &Unconfirmed {
+        &self.unconfirmed
     }
 
     /// How much a read at `position` would have to wait (spec 07, section 6.2).

@@ -48,6 +48,7 @@ mod statistics;
 pub mod stripe;
 mod tree;
 mod trim;
+mod unconfirmed;
 mod write;
 
 pub use config::{VdevConfig, VdevKind};
@@ -62,4 +63,4 @@ pub use read::{BlockRead, CopyRead, Finding, FindingKind, Scrubbed};
 pub use statistics::{ErrorCounts, IoCounts};
 pub use tree::{CurrentTree, IoTunables, Persistence, TreeOptions, Vdev, VdevTree};
 pub use trim::{FreeRange, LeafRange, TrimLimits, TrimReport};
-pub use write::{BlockWrite, Coverage, WriteClass};
+pub use write::{BlockWrite, Coverage, Durability, NotDurable, WriteClass};

@@ -5,18 +5,19 @@
 //! leaf did not get is noted in its dirty time log, under the block's birth; a block that is not
 //! written at all is for whoever wanted it to try again.
 
+mod flush;
 mod layout;
 mod queue;
 
+pub use flush::{Durability, NotDurable};
+
 use crate::error::{LeafFailure, VdevError};
-use crate::label;
-use crate::tree::{Vdev, VdevTree};
+use crate::tree::VdevTree;
 use bytes::Bytes;
 use layout::BlockLayout;
 use queue::WriteQueue;
 use rzfs_blockdev::BlockDevice;
-use rzfs_format::{Dva, Guid, Txg, VdevId};
-use std::sync::Arc;
+use rzfs_format::{Dva, Txg};
 
 /// A block to write.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ impl VdevTree {
     /// Writes blocks, and waits for all devices; the results are in the order of the writes.
     ///
     /// Neighbouring writes of a device are joined, whichever blocks they belong to. Nothing is
-    /// durable before [`VdevTree::flush`].
+    /// durable before [`VdevTree::make_durable`], and until then all of it stays in memory.
     #[must_use]
     pub fn write(&self, writes: Vec<BlockWrite>) -> Vec<Result<Coverage, VdevError>> {
         self.write_as(WriteClass::Async, writes)
@@ -69,7 +70,7 @@ impl VdevTree {
         for (task, write) in writes.iter().enumerate() {
             let layout = self.layout(write);
             if let Ok(layout) = &layout {
-                queue.extend(layout.parts(task));
+                queue.extend(layout.parts(task, write.birth));
             }
             layouts.push(layout);
         }
@@ -90,32 +91,5 @@ impl VdevTree {
             }
         }
         outcomes
-    }
-
-    /// Makes everything durable that was written before. A device without a write cache has
-    /// nothing to do.
-    #[must_use]
-    pub fn flush(&self) -> Vec<LeafFailure> {
-        Self::flush_leaves(self.leaves())
-    }
-
-    /// Makes durable what was written to these top-level vdevs, as [`VdevTree::flush`] does for
-    /// all.
-    #[must_use]
-    pub fn flush_below<'v>(&self, tops: impl IntoIterator<Item = &'v VdevId>) -> Vec<LeafFailure> {
-        let tops = tops.into_iter().filter_map(|vdev| self.top_level(*vdev));
-        Self::flush_leaves(tops.flat_map(Vdev::leaves_below))
-    }
-
-    fn flush_leaves<'a>(leaves: impl Iterator<Item = Vdev<'a>>) -> Vec<LeafFailure> {
-        let usable = |leaf: &Vdev<'_>| leaf.health().is_usable();
-        let leaves: Vec<(Guid, &Arc<dyn BlockDevice>)> =
-            leaves.filter(usable).filter_map(|leaf| Some((leaf.guid(), leaf.device()?))).collect();
-        let answers = label::flush(leaves.iter().map(|(_, device)| *device));
-        let failures = leaves.iter().zip(answers).filter_map(|((leaf, _), answer)| {
-            let error = answer.err()?;
-            Some(LeafFailure { leaf: *leaf, error })
-        });
-        failures.collect()
     }
 }

@@ -23,6 +23,10 @@ pub enum FaultKind {
     MisdirectWrite(i64),
     /// Flushes fail with this error number and make nothing durable. They have no range.
     FailFlush(i32),
+    /// Flushes fail with this error number, and what was written since the last one is gone from the
+    /// device: Linux tells of a write-back that failed once, and takes the pages for clean. They
+    /// have no range.
+    DropOnFlush(i32),
     /// Flushes succeed, but make nothing durable. They have no range.
     LoseFlush,
     /// Discards change nothing and fail with this error number.
@@ -80,7 +84,7 @@ impl Fault {
             | FaultKind::MisdirectWrite(_) => {
                 matches!(operation, IoOperation::Write(_) | IoOperation::Gather(_)) && in_range
             }
-            FaultKind::FailFlush(_) | FaultKind::LoseFlush => {
+            FaultKind::FailFlush(_) | FaultKind::DropOnFlush(_) | FaultKind::LoseFlush => {
                 matches!(operation, IoOperation::Flush)
             }
             FaultKind::FailDiscard(_) => {

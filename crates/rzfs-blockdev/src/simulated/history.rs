@@ -143,6 +143,21 @@ impl History {
         writes
     }
 
+    /// Forgets the writes that have completed and are not durable: no later crash finds anything of
+    /// them. Answers with what is left on the medium, those included that are under way.
+    pub(super) fn drop_loose(&mut self, at: Moment) -> Vec<u8> {
+        let durable_before = self.durable_before(at);
+        for event in &mut self.events {
+            let is_dropped = event.completed.is_some() && event.is_loose(at, durable_before);
+            if let EventKind::Write { bytes, .. } = &mut event.kind
+                && is_dropped
+            {
+                bytes.clear();
+            }
+        }
+        self.crash_image(at, &Loss::Nothing)
+    }
+
     /// Writes that completed before this moment are durable at the moment of the crash.
     fn durable_before(&self, at: Moment) -> Moment {
         let flushes = self.events.iter().filter(|event| {

@@ -1,5 +1,6 @@
 //! Writes of parts of labels: sent together, each answered for itself.
 
+use crate::unconfirmed::KeptWrite;
 use bytes::Bytes;
 use rzfs_blockdev::{
     BlockDevice, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest, submit_awaited,
@@ -13,6 +14,14 @@ pub(super) struct LabelWrite<'a> {
     pub(super) device: &'a Arc<dyn BlockDevice>,
     pub(super) offset: u64,
     pub(super) block: std::io::Result<Bytes>,
+}
+
+impl LabelWrite<'_> {
+    /// What a leaf keeps of it until it is flushed.
+    pub(super) fn to_keep(&self) -> Option<KeptWrite> {
+        let data = self.block.as_ref().ok()?.clone();
+        Some(KeptWrite { position: self.offset, data, birth: None })
+    }
 }
 
 /// Writes all and waits for them; the answers are in the order of the writes.

@@ -14,9 +14,11 @@ use super::blocks::{self, ConfigBlock};
 use super::initial::LeafPlace;
 use super::io::{self, LabelWrite};
 use crate::error::LeafFailure;
-use crate::health::{Health, LeafEvent};
+use crate::health::LeafEvent;
 use crate::read::is_gone;
 use crate::tree::{NodeId, Vdev, VdevTree};
+use crate::unconfirmed::RunId;
+use crate::write::{Durability, NotDurable};
 use parking_lot::MutexGuard;
 use rzfs_blockdev::{BlockDevice, DeviceError};
 use rzfs_format::VdevId;
@@ -131,6 +133,8 @@ pub struct ConfigSync<'t> {
 struct LeafOutcome {
     leaf: NodeId,
     top: NodeId,
+    /// What the leaf keeps until it is flushed.
+    run: Option<RunId>,
     written: usize,
     error: Option<DeviceError>,
 }
@@ -208,29 +212,22 @@ impl<'t> ConfigSync<'t> {
     /// Makes the blocks of the txg durable. A leaf that cannot lacks them; without too many leaves
     /// the uberblock must not be written.
     fn flush_blocks(&mut self, commit: &Commit<'_>) -> Result<(), CommitError> {
-        let mut lost: Vec<(NodeId, Health)> = Vec::new();
-        let mut last = None;
-        for LeafFailure { leaf, error } in self.tree.flush() {
-            let Some(id) = self.tree.by_guid.get(&leaf).copied() else { continue };
-            if let Some(state) = self.tree.leaf(id) {
-                lost.push((id, state.health().after(LeafEvent::ProbeFailed)));
+        let txg = commit.uberblock.txg;
+        match self.tree.make_durable(Durability::Txg(txg)) {
+            Ok(mut failures) => {
+                for leaf in failures.iter().filter_map(|failure| self.tree.find(failure.leaf)) {
+                    if let Some(leaf) = self.tree.leaf(leaf) {
+                        leaf.missing().add(txg);
+                    }
+                }
+                self.failures.append(&mut failures);
+                Ok(())
             }
-            self.blame(id, &error);
-            last = Some(error);
-        }
-        let Some(source) = last else { return Ok(()) };
-        for top in self.tree.top_levels() {
-            let id = top.node_id();
-            let concerned = lost.iter().any(|(leaf, _)| self.tree.top_of(*leaf) == id);
-            if concerned && !self.tree.health_assuming(id, &lost).is_usable() {
-                let (name, txg) = (self.tree.node(id).name.clone(), commit.uberblock.txg);
-                return Err(CommitError::Flush { name, txg, source });
+            Err(NotDurable { name, source, mut failures }) => {
+                self.failures.append(&mut failures);
+                Err(CommitError::Flush { name, txg, source })
             }
         }
-        for state in lost.iter().filter_map(|(id, _)| self.tree.leaf(*id)) {
-            state.missing().add(commit.uberblock.txg);
-        }
-        Ok(())
     }
 
     /// Writes the configurations to two of the four labels of each leaf, durably. Every top-level
@@ -322,7 +319,7 @@ impl<'t> ConfigSync<'t> {
         let _ = io::write(writes);
     }
 
-    /// Writes parts of labels and flushes the leaves that took any.
+    /// Writes parts of labels and flushes the leaves that were to take any.
     fn write_parts<'p, B>(
         &mut self,
         parts: impl Iterator<Item = (NodeId, LabelParts<'p, B>)>,
@@ -339,32 +336,52 @@ impl<'t> ConfigSync<'t> {
                 continue;
             };
             let Some(size) = LeafSize::of_device(device.geometry().size) else { continue };
+            let first = writes.len();
             let labels = LabelIndex::ALL.into_iter();
             for label in labels.filter(|label| parts.which.contains(&usize::from(label.get()))) {
                 let offset = size.label_offset(label).saturating_add(parts.part);
                 writes.push(LabelWrite { device, offset, block: (parts.block)(offset) });
-                owners.push(outcomes.len());
+                owners.push((outcomes.len(), offset));
             }
-            outcomes.push(LeafOutcome { leaf, top: tree.top_of(leaf), written: 0, error: None });
+            let run = tree.leaf(leaf).map(|state| {
+                let run = state.unconfirmed().begin();
+                let parts = writes.iter().skip(first);
+                state.unconfirmed().keep(run, parts.filter_map(LabelWrite::to_keep));
+                run
+            });
+            let top = tree.top_of(leaf);
+            outcomes.push(LeafOutcome { leaf, top, run, written: 0, error: None });
         }
-        for (owner, answer) in owners.into_iter().zip(io::write(writes)) {
+        for ((owner, offset), answer) in owners.into_iter().zip(io::write(writes)) {
             let Some(outcome) = outcomes.get_mut(owner) else { continue };
             match answer {
                 Ok(()) => outcome.written += 1,
-                Err(error) => outcome.error = Some(error),
+                Err(error) => {
+                    if let (Some(state), Some(run)) = (tree.leaf(outcome.leaf), outcome.run) {
+                        state.unconfirmed().forget(run, offset);
+                    }
+                    outcome.error = Some(error);
+                }
             }
         }
-        let devices = outcomes.iter().filter_map(|outcome| tree.leaf(outcome.leaf)?.device());
-        let flushed = io::flush(devices);
-        for (outcome, answer) in outcomes.iter_mut().zip(flushed) {
-            if let Err(error) = answer {
-                outcome.written = 0;
-                outcome.error = Some(error);
+        for LeafOutcome { leaf, run, error, .. } in &outcomes {
+            if let (Some(state), Some(run)) = (tree.leaf(*leaf), run) {
+                state.unconfirmed().end(*run);
             }
-        }
-        for LeafOutcome { leaf, error, .. } in &outcomes {
             if let Some(error) = error {
                 self.blame(*leaf, error);
+            }
+        }
+        let leaves = outcomes.iter().map(|outcome| outcome.leaf).collect();
+        for (leaf, answer) in tree.flush_usable(leaves) {
+            let Some(outcome) = outcomes.iter_mut().find(|outcome| outcome.leaf == leaf) else {
+                continue;
+            };
+            if let Err(error) = answer {
+                self.failures
+                    .push(LeafFailure { leaf: tree.node(leaf).guid, error: error.clone() });
+                outcome.written = 0;
+                outcome.error = Some(error);
             }
         }
         outcomes

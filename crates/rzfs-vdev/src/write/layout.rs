@@ -9,6 +9,7 @@ use crate::tree::{NodeId, Role, VdevTree};
 use bytes::Bytes;
 use rzfs_blockdev::{DeviceError, IoBuffer};
 use rzfs_codec::parity;
+use rzfs_format::Txg;
 use rzfs_format::label;
 use rzfs_format::units::MAX_BLOCK_SIZE;
 use std::io;
@@ -43,7 +44,7 @@ struct Column {
 
 impl BlockLayout {
     /// The writes of all columns.
-    pub(super) fn parts(&self, task: usize) -> impl Iterator<Item = LeafWrite> + '_ {
+    pub(super) fn parts(&self, task: usize, birth: Txg) -> impl Iterator<Item = LeafWrite> + '_ {
         self.columns.iter().enumerate().flat_map(move |(index, column)| {
             column.leaves.iter().map(move |leaf| LeafWrite {
                 task,
@@ -51,6 +52,7 @@ impl BlockLayout {
                 leaf: *leaf,
                 position: column.position,
                 data: column.data.clone(),
+                birth,
             })
         })
     }

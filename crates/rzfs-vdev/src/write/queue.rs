@@ -6,10 +6,12 @@ use crate::health::LeafEvent;
 use crate::leaf::Leaf;
 use crate::read::is_gone;
 use crate::tree::{NodeId, VdevTree};
+use crate::unconfirmed::{KeptWrite, RunId, limit_of_leaf};
 use bytes::Bytes;
 use rzfs_blockdev::{
     Batch, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest, submit_awaited,
 };
+use rzfs_format::Txg;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -28,6 +30,8 @@ pub(super) struct LeafWrite {
     /// Byte position on the device.
     pub(super) position: u64,
     pub(super) data: Bytes,
+    /// The block's birth.
+    pub(super) birth: Txg,
 }
 
 /// One request to a device: one or more writes without gaps.
@@ -65,6 +69,8 @@ pub(super) struct WriteQueue<'t> {
 struct LeafQueue {
     spans: VecDeque<Span>,
     active: usize,
+    /// What the leaf keeps of them until it is flushed.
+    run: Option<RunId>,
 }
 
 impl<'t> WriteQueue<'t> {
@@ -128,10 +134,27 @@ impl<'t> WriteQueue<'t> {
             leaves.sort_unstable();
             leaves.dedup();
         }
+        self.end_runs();
         for leaf in std::mem::take(&mut self.suspects) {
             self.tree.probe(leaf);
         }
         self.failed
+    }
+
+    /// Says that nothing is under way any more, and has leaves flushed that keep too much.
+    fn end_runs(&self) {
+        let limit = limit_of_leaf(self.tree.leaves().count());
+        let mut full = Vec::new();
+        for (id, queue) in &self.pending {
+            if let (Some(leaf), Some(run)) = (self.tree.leaf(*id), queue.run)
+                && leaf.unconfirmed().end(run) > limit
+                && leaf.usable_device().is_some()
+            {
+                full.push(*id);
+            }
+        }
+        // What cannot be flushed is kept, and is known to be suspect.
+        self.tree.flush_usable(full);
     }
 
     /// How long joined writes may become.
@@ -147,6 +170,7 @@ impl<'t> WriteQueue<'t> {
     /// What a leaf is to be sent: as much as it may have at a time.
     fn batch(&mut self, leaf: NodeId) -> Option<Batch<'t>> {
         let mut batch = Vec::new();
+        let mut kept = Vec::new();
         while let Some(queue) = self.pending.get_mut(&leaf)
             && queue.active < self.max_active
             && let Some(span) = queue.spans.pop_front()
@@ -156,6 +180,9 @@ impl<'t> WriteQueue<'t> {
                 if has_device { span.operation() } else { Err(ErrorKind::NotFound.into()) };
             match operation {
                 Ok(operation) => {
+                    if span.attempt == Attempt::First {
+                        kept.extend(span.members.iter().map(LeafWrite::to_keep));
+                    }
                     queue.active += 1;
                     let (token, offset) = (self.next_token, span.position());
                     self.next_token += 1;
@@ -169,7 +196,14 @@ impl<'t> WriteQueue<'t> {
             }
         }
         // Whatever became of the leaf meanwhile, its device answers.
-        let device = self.tree.leaf(leaf).and_then(Leaf::device)?;
+        let state = self.tree.leaf(leaf)?;
+        if let Some(queue) = self.pending.get_mut(&leaf)
+            && !kept.is_empty()
+        {
+            let run = *queue.run.get_or_insert_with(|| state.unconfirmed().begin());
+            state.unconfirmed().keep(run, kept);
+        }
+        let device = state.device()?;
         (!batch.is_empty()).then_some((device.as_ref(), batch))
     }
 
@@ -196,6 +230,10 @@ impl<'t> WriteQueue<'t> {
             } else if !self.suspects.contains(&span.leaf) {
                 self.suspects.push(span.leaf);
             }
+        }
+        let run = self.pending.get(&span.leaf).and_then(|queue| queue.run);
+        if let (Some(leaf), Some(run)) = (self.tree.leaf(span.leaf), run) {
+            span.members.iter().for_each(|write| leaf.unconfirmed().forget(run, write.position));
         }
         let (name, guid) = (node.name.clone(), node.guid);
         let error = VdevError::Io { name, guid, source: error.clone() };
@@ -247,6 +285,11 @@ fn joined(writes: &[LeafWrite]) -> std::io::Result<Bytes> {
 }
 
 impl LeafWrite {
+    fn to_keep(&self) -> KeptWrite {
+        let Self { position, birth, .. } = *self;
+        KeptWrite { position, data: self.data.clone(), birth: Some(birth) }
+    }
+
     fn end(&self) -> u64 {
         self.position.saturating_add(self.data.len() as u64)
     }
@@ -282,6 +325,7 @@ mod tests {
             leaf: NodeId::ROOT,
             position,
             data: Bytes::from(vec![position as u8; len]),
+            birth: Txg(4),
         };
         let writes = [(0, 10), (10, 20), (31, 5), (36, 60), (96, 50), (200, 150)];
         let writes = writes.into_iter().map(|(position, len)| write(position, len)).collect();
@@ -303,6 +347,7 @@ mod tests {
             leaf: NodeId::ROOT,
             position,
             data: Bytes::from(vec![position as u8; len]),
+            birth: Txg(4),
         };
         let members = vec![write(0, SHORT), write(1, 512), write(2, 512), write(3, SHORT + 1)];
         let originals: Vec<Bytes> = members.iter().map(|member| member.data.clone()).collect();

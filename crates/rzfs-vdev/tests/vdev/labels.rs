@@ -319,14 +319,15 @@ fn no_uberblock_names_blocks_that_may_not_be_durable() {
     let shared = |index: usize| Arc::clone(&devices[index]) as Arc<dyn BlockDevice>;
     let tree = tree(vec![mirror(2, &[3, 4])], [(3, shared(0)), (4, shared(1))]);
     tree.set_missing_txgs(Guid(3), TxgSet::new());
-    devices[0].inject(Fault::new(FaultKind::FailFlush(5)).times(1));
+    // Once more is tried, with everything written again.
+    devices[0].inject(Fault::new(FaultKind::FailFlush(5)).times(2));
     let report = commit(&tree, 7).unwrap();
     assert_eq!(report.failures.iter().map(|failure| failure.leaf).collect::<Vec<_>>(), [Guid(3)]);
     let missing = tree.by_guid(Guid(3)).unwrap().missing_txgs();
     assert_eq!(missing, Some(TxgSet::from_ranges([(Txg(7), Txg(8))])));
 
     for device in &devices {
-        device.inject(Fault::new(FaultKind::FailFlush(5)).times(1));
+        device.inject(Fault::new(FaultKind::FailFlush(5)).times(2));
     }
     let error = commit(&tree, 8).unwrap_err();
     assert!(matches!(error, CommitError::Flush { txg: Txg(8), .. }), "{error}");

@@ -27,7 +27,7 @@ use rzfs_format::zil::{
 };
 use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg, VdevId};
 use rzfs_metaslab::allocator::{AllocationRequest, ClassKind, Content, Placement};
-use rzfs_vdev::{BlockWrite, WriteClass};
+use rzfs_vdev::{BlockWrite, Durability, LeafFailure, NotDurable, WriteClass};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
@@ -63,8 +63,8 @@ pub(super) enum NotLogged {
     Header(#[from] DmuError),
     #[error("a block cannot be written")]
     Write,
-    #[error("{leaves} leaves cannot be flushed")]
-    Flush { leaves: usize },
+    #[error("it is not durable: {0}")]
+    Flush(#[from] NotDurable),
     #[error(transparent)]
     Stopped(#[from] Stopped),
 }
@@ -111,6 +111,8 @@ impl HeadLog {
         records: Vec<(Txg, LogRecord)>,
         contents: &dyn LoggedContents,
     ) -> Result<(), NotLogged> {
+        // All that is written from now on is of a later txg.
+        let synced = self.inner.engine.synced_txg();
         let placing = self.placing();
         let bytes = records.iter().map(|(_, record)| record.size()).fold(0, u64::saturating_add);
         if placing == Placing::Never {
@@ -130,13 +132,14 @@ impl HeadLog {
         }
         self.check_size(queue.size())?;
         vdevs.append(&mut self.write_blocks(&mut queue)?);
-        match self.inner.vdevs().flush_below(&vdevs).len() {
-            0 => Ok(()),
-            leaves => {
-                self.log().chain.lock().break_off();
-                Err(NotLogged::Flush { leaves })
-            }
+        let what = Durability::Records { since: synced.next(), vdevs: &vdevs };
+        let flushed = self.inner.vdevs().make_durable(what);
+        for LeafFailure { leaf, error } in flushed.inspect_err(|_| {
+            self.log().chain.lock().break_off();
+        })? {
+            tracing::warn!(%leaf, %error, "a leaf missed blocks of an intent log");
         }
+        Ok(())
     }
 
     /// Reads the data of writes, and places what is to be placed: answers with the records, and
