@@ -220,7 +220,8 @@ impl Open {
             Err(error) => return refused(error),
         };
         let mut opening = opening.clone();
-        if pool.live().is_suspended() {
+        // One that has failed for good waits for nobody, but does not write either.
+        if pool.live().is_suspended() || pool.live().failure().is_some() {
             opening.suspended = match view.properties() {
                 Ok(properties) => Some(properties.failmode.value),
                 Err(error) => return refused(error),
