@@ -49,6 +49,12 @@ impl BlockError {
         matches!(self, Self::Device(VdevError::Io { .. } | VdevError::Unavailable { .. }))
     }
 
+    /// Whether the block is damaged for good, as far as anybody can tell: no use waiting for it.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        !self.is_of_devices() && !matches!(self, Self::KeyNotLoaded | Self::Redacted)
+    }
+
     /// Whether devices answer, but not with the block: it is damaged, or was never written.
     #[must_use]
     pub const fn is_of_contents(&self) -> bool {
@@ -187,6 +193,22 @@ impl DmuError {
             Self::Zap { source, .. } => {
                 matches!(&**source, ZapError::Blocks(error) if error.is_of_devices())
             }
+            _ => false,
+        }
+    }
+
+    /// Whether something is damaged for good: [`BlockError::is_damage`], or contents that make no
+    /// sense.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Block { source, .. } => source.is_damage(),
+            Self::Corrupt { .. } | Self::Dnode { .. } => true,
+            Self::Zap { source, .. } => match &**source {
+                ZapError::Blocks(error) => error.is_damage(),
+                ZapError::Corrupt { .. } => true,
+                _ => false,
+            },
             _ => false,
         }
     }

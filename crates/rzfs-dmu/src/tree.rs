@@ -91,6 +91,9 @@ impl TreeRead<'_> {
     }
 }
 
+/// Indirect blocks that are read together.
+const AHEAD: u64 = 32;
+
 type PointerResult = Result<BlockPointer, DmuError>;
 
 impl<'a> Tree<'a> {
@@ -218,6 +221,37 @@ impl<'a> Tree<'a> {
         let pointers = self.pointers(level, range.clone());
         let bookmarks: Vec<Bookmark> = range.map(|id| self.bookmark(level, id)).collect();
         self.pipeline.prefetch(&self.requests(&bookmarks, &pointers));
+    }
+
+    /// Reads everything above the data blocks of a range, holes left out, so that whoever changes
+    /// or frees these can rely on it. At most about `limit` indirect blocks are read.
+    pub(crate) fn check_above(&self, range: Range<u64>, limit: u64) -> Result<(), DmuError> {
+        if self.dnode.levels < 2 || range.is_empty() {
+            return Ok(());
+        }
+        let shift = self.dnode.pointers_shift();
+        if range.end - range.start == 1 {
+            let pointer = self.pointers(0, range).pop();
+            return pointer.transpose().map(drop);
+        }
+        let end = range.end.min(self.dnode.max_block_id.0.saturating_add(1));
+        let mut visited = Visited::default();
+        let (mut next, mut ahead) = (range.start, 0);
+        for _ in 0..limit {
+            if next >= end {
+                break;
+            }
+            if next >> shift >= ahead {
+                let group = next >> shift;
+                ahead = group.saturating_add(AHEAD).min(end.saturating_sub(1) >> shift) + 1;
+                self.prefetch(1, group..ahead);
+            }
+            let found = self.seek_on(Seek::Data, next, &mut visited).map_err(|it| it.error)?;
+            let Some(found) = found.filter(|found| *found < end) else { break };
+            let Some(after) = ((found >> shift) + 1).checked_mul(1 << shift) else { break };
+            next = after;
+        }
+        Ok(())
     }
 
     /// The first block from `from` on that is data, or a hole; `None` when there is none up to

@@ -98,13 +98,15 @@ impl LiveObject {
     /// blocks are equal, and what is shared is not freed before the transaction's txg.
     ///
     /// # Errors
-    /// The object does not exist any more.
+    /// What is above the blocks cannot be read, or the object does not exist any more.
     pub fn clone_blocks(
         &self,
         tx: &dyn Transaction,
         first: BlockId,
         sources: &[CloneSource],
     ) -> Result<(), DmuError> {
+        let end = first.0.saturating_add(sources.len() as u64);
+        self.check_above(first.0..end, u64::MAX)?;
         self.modify(tx, |version| {
             for (block, source) in (first.0..).zip(sources) {
                 match source {

@@ -67,6 +67,9 @@ pub enum Extent {
     ToEnd,
 }
 
+/// Indirect blocks that are looked at before an object is freed.
+const MOST_CHECKED: u64 = 1024;
+
 /// What is asked for often of the newest shape: it is copied without an allocation.
 #[derive(Clone, Copy)]
 struct Outline {
@@ -387,6 +390,44 @@ impl LiveObject {
         Ok(result)
     }
 
+    /// Makes sure that the txg will be able to read what is above blocks on disk, which it has to
+    /// when it writes or frees them: then it is too late to tell anybody that it is damaged.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn check_above(&self, blocks: Range<u64>, limit: u64) -> Result<(), DmuError> {
+        loop {
+            let synced = self.core.state.read().synced.clone();
+            let Some(dnode) = synced else { return Ok(()) };
+            match self.tree(&dnode).check_above(blocks.clone(), limit) {
+                // What was on disk may have been replaced meanwhile, and its space reused.
+                Err(_) if self.is_replaced(&dnode) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Makes sure of one block that is about to be replaced, unless the txgs that are under way
+    /// change it already.
+    fn check_above_block(&self, block: BlockId) -> Result<(), DmuError> {
+        let is_changed = {
+            let state = self.core.state.read();
+            let is_known =
+                |version: &Version| version.blocks.contains_key(&block.0) || version.hides(block.0);
+            state.versions.iter().any(is_known)
+        };
+        if is_changed { Ok(()) } else { self.check_above(block.0..block.0.saturating_add(1), 1) }
+    }
+
+    /// Makes sure that everything above its blocks can be read, as far as that can be told in
+    /// reasonable time: of a very long object only the beginning is looked at.
+    ///
+    /// # Errors
+    /// It cannot be read: freeing the object would leak what is below it.
+    pub fn check_tree(&self) -> Result<(), DmuError> {
+        self.check_above(0..u64::MAX, MOST_CHECKED)
+    }
+
     /// Replaces the bonus.
     ///
     /// # Errors
@@ -444,7 +485,12 @@ impl LiveObject {
     ) -> Result<(), DmuError> {
         let size = self.data_block_size()? as usize;
         let is_whole = start == 0 && data.len() == size;
-        let base = if is_whole { Bytes::new() } else { self.base_for(tx.txg(), block)?.data };
+        let base = if is_whole {
+            self.check_above_block(block)?;
+            Bytes::new()
+        } else {
+            self.base_for(tx.txg(), block)?.data
+        };
         self.modify(tx, |version| {
             if !version.blocks.contains_key(&block.0) {
                 version.put(block.0, DirtyBuffer::new(size, &base)?);
@@ -516,6 +562,7 @@ impl LiveObject {
         if first > last {
             return self.zero(tx, offset, end - offset);
         }
+        self.check_above(first..last, u64::MAX)?;
         self.zero(tx, offset, (first * block_size - offset).min(end - offset))?;
         self.zero(tx, last * block_size, end % block_size)?;
         self.modify(tx, |version| {
@@ -625,7 +672,8 @@ impl LiveObject {
         })
     }
 
-    /// Frees the object: all its blocks and its number.
+    /// Frees the object: all its blocks and its number. What lies below damage is leaked: see
+    /// [`LiveObject::check_tree`].
     ///
     /// # Errors
     /// It does not exist already.

@@ -1,13 +1,15 @@
 //! Freeing a whole object: its data, its indirect blocks, its spill block.
 
 use super::{DirtyTree, SyncContext, SyncError};
+use crate::DmuError;
 use crate::tree::Tree;
 use rzfs_format::BlockPointer;
 
 /// Indirect blocks that are read together.
 const AHEAD: usize = 32;
 
-/// Kills everything below the dnode that is on disk.
+/// Kills everything below the dnode that is on disk. What is below an indirect block that is
+/// damaged is leaked: nobody knows where it is, and waiting would not tell.
 pub(crate) fn kill_object(
     context: &mut SyncContext<'_>,
     tree: &mut DirtyTree,
@@ -35,17 +37,42 @@ fn kill_below(
             let wanted = chunk.iter().copied().map(Ok).collect();
             let parents = on_disk(tree, context).read(level, first, wanted);
             for (parent, block) in parents.into_iter().zip(first..) {
-                let Some(parent) = parent? else { continue };
+                let parent = match parent {
+                    Ok(Some(parent)) => parent,
+                    Ok(None) => continue,
+                    Err(error) => {
+                        leak(error)?;
+                        continue;
+                    }
+                };
                 let below = block << shift;
                 let children = on_disk(tree, context).children(level - 1, below, &parent);
-                let children: Vec<_> = children.into_iter().collect::<Result<_, _>>()?;
-                kill_below(context, tree, level - 1, below, &children)?;
+                let mut known = Vec::with_capacity(children.len());
+                for child in children {
+                    match child {
+                        Ok(child) => known.push(child),
+                        Err(error) => {
+                            leak(error)?;
+                            known.push(BlockPointer::HOLE);
+                        }
+                    }
+                }
+                kill_below(context, tree, level - 1, below, &known)?;
             }
         }
         for pointer in chunk {
             tree.kill(context, pointer);
         }
     }
+    Ok(())
+}
+
+/// Gives up what cannot be found because of damage. What devices have not delivered is there.
+fn leak(error: DmuError) -> Result<(), SyncError> {
+    if !error.is_damage() {
+        return Err(error.into());
+    }
+    tracing::warn!(%error, "space of an object is leaked");
     Ok(())
 }
 

@@ -123,10 +123,18 @@ impl DirtyTree {
             let tree = self.on_disk(pipeline);
             for range in &self.freed {
                 let mut next = range.start;
-                while let Some(found) =
-                    tree.seek(Seek::Data, next).map_err(|damage| damage.error)?
-                    && found < range.end
-                {
+                while next < range.end {
+                    let found = match tree.seek(Seek::Data, next) {
+                        Ok(Some(found)) if found < range.end => found,
+                        Ok(_) => break,
+                        // It became damaged after it was looked at: it stays where it is.
+                        Err(damage) if damage.error.is_damage() => {
+                            tracing::warn!(error = %damage.error, "blocks are not freed");
+                            next = damage.end;
+                            continue;
+                        }
+                        Err(damage) => return Err(damage.error),
+                    };
                     groups.insert(found >> shift);
                     let Some(after) = ((found >> shift) + 1).checked_mul(1 << shift) else { break };
                     next = after;

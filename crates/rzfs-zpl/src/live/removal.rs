@@ -186,6 +186,10 @@ impl LiveFileSystem {
         }
         self.check_goes(parent, state)?;
         self.check_empty(state)?;
+        // What cannot be freed keeps its name. A log that is replayed says what has happened.
+        if links_after(state) == 0 && !self.replay.is_on() {
+            state.object().check_tree()?;
+        }
         let kind = state.znode().kind;
         let is_last = links_after(state) == 0;
         let file = self.prepare_unlinked(state)?;
