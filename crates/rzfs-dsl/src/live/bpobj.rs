@@ -73,7 +73,7 @@ pub(crate) fn append(
 }
 
 /// Takes up to `limit` entries off a list and the lists in it, last ones first; tells whether
-/// nothing is left.
+/// nothing is left. Entries that are damaged are dropped.
 pub(crate) fn drain(
     mos: &MosTx<'_>,
     id: ObjectId,
@@ -85,25 +85,35 @@ pub(crate) fn drain(
     // The list that is worked on, below those that it is in.
     let mut path = vec![Open::new(mos, id)?];
     loop {
-        let Some(open) = path.last_mut() else { return Ok(Progress::Empty) };
+        let Some(open) = path.last_mut() else { return Ok(Progress::EMPTY) };
         if open.header.entries > 0 {
             if left == 0 {
                 break;
             }
             let (count, sums) = open.take_entries(left, deflation, &mut take)?;
-            left -= count;
+            left = left.saturating_sub(count);
             path.iter_mut().for_each(|open| add(&mut open.header, -sums));
         } else if let Some(next) = open.last_subobject()? {
             if path.len() == MAX_DEPTH || path.iter().any(|open| open.object.id() == next) {
                 let loops = FormatError::invalid("bpobj", "its sub-objects are a loop");
                 return Err(LiveError::corrupt(next)(loops));
             }
-            path.push(Open::new(mos, next)?);
+            match Open::new(mos, next) {
+                Err(error) if error.is_damage() => {
+                    tracing::warn!(%error, "a list of blocks is lost");
+                    if let Some(BpobjHeader { subobject_count: count, .. }) =
+                        path.last_mut().map(|open| &mut open.header)
+                    {
+                        *count = count.saturating_sub(1);
+                    }
+                }
+                list => path.push(list?),
+            }
         } else {
-            let Some(empty) = path.pop() else { return Ok(Progress::Empty) };
+            let Some(empty) = path.pop() else { return Ok(Progress::EMPTY) };
             let Some(parent) = path.last_mut() else {
-                empty.reset(mos)?;
-                return Ok(Progress::Empty);
+                let rest = empty.reset(mos)?;
+                return Ok(Progress::Empty { rest });
             };
             if let Some(array) = empty.header.subobjects {
                 mos.destroy(array)?;
@@ -145,9 +155,17 @@ pub(crate) fn destroy(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     /// It is empty.
-    Empty,
+    Empty {
+        /// What it had by its sums and could not be found because of damage.
+        rest: SpaceDelta,
+    },
     /// There are entries left.
     More,
+}
+
+impl Progress {
+    const EMPTY: Self =
+        Self::Empty { rest: SpaceDelta { used: 0, compressed: 0, uncompressed: 0 } };
 }
 
 /// A list that is being worked off.
@@ -174,8 +192,15 @@ impl Open {
         let id = self.object.id();
         let per_block = (u64::from(self.object.data_block_size()?) / ENTRY).max(1);
         let number = (self.header.entries - 1) / per_block;
-        let block = self.object.read_block(BlockId(number))?;
         let in_block = self.header.entries - number * per_block;
+        let block = match self.object.read_block(BlockId(number)) {
+            Err(error) if error.is_damage() => {
+                tracing::warn!(%error, entries = in_block, "a part of a list of blocks is lost");
+                self.header.entries = number * per_block;
+                return Ok((0, SpaceDelta::default()));
+            }
+            block => block?,
+        };
         let in_block = usize::try_from(in_block).unwrap_or(usize::MAX);
         let mut sums = SpaceDelta::default();
         let mut count = 0;
@@ -206,14 +231,27 @@ impl Open {
         Ok(ObjectId(block.order.u64(word)).non_zero())
     }
 
-    /// Writes that the list is empty.
-    fn reset(mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+    /// Writes that the list is empty; answers with what is left of its sums.
+    fn reset(mut self, mos: &MosTx<'_>) -> Result<SpaceDelta, LiveError> {
         if let Some(array) = self.header.subobjects.take() {
             mos.destroy(array)?;
         }
         self.header.subobject_count = 0;
-        self.object.free(mos.tx(), 0, Extent::ToEnd)?;
-        mos.set_record(self.object.id(), &self.header)
+        if let Err(error) = self.object.free(mos.tx(), 0, Extent::ToEnd) {
+            let error = LiveError::from(error);
+            if !error.is_damage() {
+                return Err(error);
+            }
+            tracing::warn!(%error, "blocks of a list stay where they are");
+        }
+        let rest = SpaceDelta {
+            used: self.header.bytes.cast_signed(),
+            compressed: self.header.compressed.cast_signed(),
+            uncompressed: self.header.uncompressed.cast_signed(),
+        };
+        add(&mut self.header, -rest);
+        mos.set_record(self.object.id(), &self.header)?;
+        Ok(rest)
     }
 }
 

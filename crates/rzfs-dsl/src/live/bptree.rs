@@ -85,25 +85,32 @@ impl DestroyedList {
         mos.set_record(object, &header)
     }
 
-    /// Frees `limit` blocks, and those above that have nothing left below them; answers with their
-    /// sums. The list is gone when it is empty.
+    /// Frees `limit` blocks, and those above that have nothing left below them. The list is gone
+    /// when it is empty; what is left of its sums then could not be found.
     pub(crate) fn work_off(
         list: &mut Option<Self>,
         mos: &MosTx<'_>,
         features: &mut Features,
         limit: usize,
         (deflation, free): (Deflation<'_>, Free<'_>),
-    ) -> Result<SpaceDelta, LiveError> {
-        let mut sums = SpaceDelta::default();
-        let Some(Self { object: id, added }) = *list else { return Ok(sums) };
+    ) -> Result<WorkedOff, LiveError> {
+        let mut done = WorkedOff::default();
+        let Some(Self { object: id, added }) = *list else { return Ok(done) };
         if added == mos.tx().txg() {
-            return Ok(sums);
+            return Ok(done);
         }
         let object = mos.object(id)?;
         let mut header: BptreeHeader = mos.record(id)?;
         let mut left = limit;
         while header.begin < header.end && left > 0 {
-            let mut entry = read_entry(&object, header.begin)?;
+            let mut entry = match read_entry(&object, header.begin) {
+                Err(error) if error.is_damage() => {
+                    tracing::warn!(%error, "a destroyed dataset is lost");
+                    header.begin += 1;
+                    continue;
+                }
+                entry => entry?,
+            };
             let mut part = Part { free, deflation, left, sums: SpaceDelta::default(), error: None };
             let next = part.run(mos.objset().pipeline(), &entry);
             if let Some(error) = part.error {
@@ -111,7 +118,7 @@ impl DestroyedList {
             }
             left = part.left;
             charge(&mut header, -part.sums);
-            sums += part.sums;
+            done.freed += part.sums;
             match next {
                 Some(next) => {
                     entry.resume = next;
@@ -122,14 +129,28 @@ impl DestroyedList {
         }
         if header.begin < header.end {
             mos.set_record(id, &header)?;
-            return Ok(sums);
+            return Ok(done);
         }
         mos.destroy(id)?;
         mos.remove(DIRECTORY, NAME)?;
         features.add(mos, Feature::AsyncDestroy, -1)?;
         *list = None;
-        Ok(sums)
+        done.lost = SpaceDelta {
+            used: header.bytes.cast_signed(),
+            compressed: header.compressed.cast_signed(),
+            uncompressed: header.uncompressed.cast_signed(),
+        };
+        Ok(done)
     }
+}
+
+/// What became of blocks of destroyed datasets.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct WorkedOff {
+    /// They are free.
+    pub(crate) freed: SpaceDelta,
+    /// They cannot be found because of damage.
+    pub(crate) lost: SpaceDelta,
 }
 
 /// Frees all blocks below `root` that were born after `birth`, at once; answers with their sums.

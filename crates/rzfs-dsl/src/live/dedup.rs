@@ -201,7 +201,12 @@ impl DedupIndex for DedupTables {
         let key = DdtKey::of_pointer(candidate.pointer);
         let now = self.environment.now();
         let copies = usize::from(candidate.copies);
-        if table.entry(&self.mos, key).map_err(unreadable)?.is_none() {
+        let is_known = match table.entry(&self.mos, key) {
+            // The block is written for itself.
+            Err(error) if error.is_damage() => return Ok(None),
+            entry => entry.map_err(unreadable)?.is_some(),
+        };
+        if !is_known {
             if is_full {
                 return Ok(None);
             }

@@ -104,6 +104,25 @@ impl LiveError {
         }
     }
 
+    /// Whether something of the pool is damaged for good: waiting for devices is of no use, and what
+    /// needs it is left out where that is possible.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Pool(error) => match &**error {
+                PoolError::Dmu(error) => error.is_damage(),
+                PoolError::Corrupt { .. } => true,
+                _ => false,
+            },
+            Self::Zap { source, .. } => match &**source {
+                ZapError::Blocks(error) => error.is_damage(),
+                ZapError::Corrupt { .. } => true,
+                _ => false,
+            },
+            Self::Read(error) => error.is_damage(),
+            _ => false,
+        }
+    }
+
     /// Wraps an error of the format with the object of the MOS.
     pub(crate) fn corrupt(object: ObjectId) -> impl Fn(FormatError) -> Self {
         move |source| PoolError::Corrupt { object, source }.into()

@@ -33,8 +33,19 @@ pub(crate) struct BlockFreer<'a> {
 }
 
 impl BlockFreer<'_> {
-    /// Takes a block away from one who had it: if nobody else has it, its space is free.
+    /// Takes a block away from one who had it: if nobody else has it, its space is free. If
+    /// damage hides who else has it, it is leaked.
     pub(crate) fn free(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+        match self.free_counted(pointer) {
+            Err(error) if error.is_damage() => {
+                tracing::warn!(%error, ?pointer, "a block is leaked");
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn free_counted(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         if pointer.is_dedup() {
             // What is in no table any more was taken out of it: nobody counts it.
             return match self.dedup.release(pointer)? {
@@ -60,11 +71,33 @@ impl BlockFreer<'_> {
         if pointer.is_gang() {
             match self.mos.objset().pipeline().gang_members(pointer) {
                 Ok(members) => members.iter().try_for_each(|member| self.free_space(member))?,
+                Err(error) if !error.is_damage() => return Err(error.into()),
                 Err(error) => tracing::warn!(%error, ?pointer, "parts of a gang block are lost"),
             }
         }
         Ok(self.space.free_block(pointer)?)
     }
+}
+
+/// Charges the directory of what is lost, which is made if need be, for space that was to be freed
+/// and cannot be found because of damage.
+fn leak(
+    mos: &MosTx<'_>,
+    dirs: &mut Directories,
+    free_dir: ObjectId,
+    lost: SpaceDelta,
+) -> Result<(), LiveError> {
+    const NAME: &str = "$LEAK";
+    tracing::warn!(bytes = lost.used, "space of destroyed datasets is leaked");
+    dirs.charge(mos, free_dir, SpaceClass::Head, -lost)?;
+    let from = dirs.get(mos, free_dir)?;
+    let (now, Some(root)) = (from.creation_time, from.parent) else { return Ok(()) };
+    let Some(names) = dirs.get(mos, root)?.children else { return Ok(()) };
+    let dir = match mos.object_of(names, NAME)? {
+        Some(dir) => dir,
+        None => dirs.create(mos, Some((root, NAME)), now)?,
+    };
+    dirs.charge(mos, dir, SpaceClass::Head, lost)
 }
 
 /// Blocks to be freed, and the lists in the MOS that hold more of them.
@@ -129,7 +162,13 @@ impl FreeLists {
         free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
     ) -> Result<(), LiveError> {
         let take = |pointer: BlockPointer| free(&pointer);
-        bpobj::drain(mos, self.deferred, usize::MAX, deflation, take).map(drop)
+        let progress = bpobj::drain(mos, self.deferred, usize::MAX, deflation, take)?;
+        if let Progress::Empty { rest } = progress
+            && rest.used != 0
+        {
+            tracing::warn!(bytes = rest.used, "space that was to be freed is leaked");
+        }
+        Ok(())
     }
 
     /// What the space is charged to that is still to be freed.
@@ -152,6 +191,7 @@ impl FreeLists {
         free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
     ) -> Result<(), LiveError> {
         let mut sums = SpaceDelta::default();
+        let mut lost = SpaceDelta::default();
         let mut left = limit;
         if let Some(list) = self.background.filter(|_| self.has_background) {
             let progress = bpobj::drain(mos, list, left, deflation, |pointer| {
@@ -160,6 +200,9 @@ impl FreeLists {
                 free(&pointer)
             })?;
             self.has_background = progress == Progress::More;
+            if let Progress::Empty { rest } = progress {
+                lost += rest;
+            }
         }
         if features.is_active(Feature::LiveList) {
             if let Some(deleted) = livelist::delete_some(mos, features, (deflation, free))? {
@@ -168,14 +211,12 @@ impl FreeLists {
             self.has_livelists = livelist::has_deleted(mos)?;
         }
         let list = &mut self.destroyed;
-        sums += DestroyedList::work_off(list, mos, features, left, (deflation, free))?;
-        if sums.is_zero() {
-            return Ok(());
-        }
-        match self.free_dir {
-            Some(dir) => dirs.charge(mos, dir, SpaceClass::Head, -sums),
-            None => Ok(()),
-        }
+        let worked_off = DestroyedList::work_off(list, mos, features, left, (deflation, free))?;
+        sums += worked_off.freed;
+        lost += worked_off.lost;
+        let Some(dir) = self.free_dir else { return Ok(()) };
+        dirs.charge(mos, dir, SpaceClass::Head, -sums)?;
+        if lost.is_zero() { Ok(()) } else { leak(mos, dirs, dir, lost) }
     }
 
     /// The lists of a pool that is on disk.

@@ -1,0 +1,201 @@
+//! Damage stays where it is: what lies below a damaged indirect block is lost, and nothing else;
+//! nobody waits for it.
+
+use rzfs_format::brt::{BrtHeader, vdev_key};
+use rzfs_format::{BlockPointer, ObjectId, VdevId};
+use rzfs_proof::crash::Workload;
+use rzfs_proof::{Files, OpenPool, Rig, read_dataset, record, walk};
+use rzfs_zpl::live::{Caller, FilePlace};
+
+const EIO: i32 = 5;
+/// Where the allocatable space of a device begins, behind two labels and the boot area.
+const DATA_START: u64 = 4 << 20;
+const FILE: &str = "broken";
+/// Bytes of the files: more than one block.
+const LENGTH: usize = 2_000_000;
+
+/// Damages all copies of a block.
+fn damage(rig: &Rig, pointer: &BlockPointer) {
+    for dva in pointer.dvas() {
+        rig.devices["A"].damage(dva.offset() + DATA_START, vec![0xda; 512]);
+    }
+}
+
+/// The indirect block above the file's first blocks.
+fn indirect_block(rig: &Rig, file: &str) -> BlockPointer {
+    indirect_block_of(rig, rig.name(), file)
+}
+
+fn indirect_block_of(rig: &Rig, dataset: &str, file: &str) -> BlockPointer {
+    let pool = rig.read().unwrap();
+    let fs = read_dataset(&pool, dataset).unwrap();
+    let names = rzfs_proof::View::names(&fs, rzfs_proof::View::root(&fs)).unwrap();
+    let (_, object) = names.into_iter().find(|(name, _)| name == file.as_bytes()).unwrap();
+    let file = fs.objset().object(object).unwrap();
+    assert!(file.dnode().levels > 1);
+    file.pointers(1, 0..1).remove(0).unwrap()
+}
+
+fn broken() -> Rig {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create().unwrap();
+    let files = Files(open.root().unwrap().1);
+    files.put(FILE, &vec![7; LENGTH]).unwrap();
+    files.put("whole", &vec![8; LENGTH]).unwrap();
+    // An import reads what is new, and would notice.
+    for number in 0..8 {
+        files.put(&format!("later-{number}"), b"x").unwrap();
+        open.sync().unwrap();
+    }
+    open.export().unwrap();
+    damage(&rig, &indirect_block(&rig, FILE));
+    rig
+}
+
+fn errno<T: std::fmt::Debug>(result: Result<T, rzfs_proof::ProofError>) -> i32 {
+    match result.unwrap_err() {
+        rzfs_proof::ProofError::File { source, .. } => source.errno(),
+        error => panic!("{error}"),
+    }
+}
+
+/// The pool works.
+fn works(open: &OpenPool) {
+    let files = Files(open.root().unwrap().1);
+    files.write("whole", 100, b"changed").unwrap();
+    files.put("another", &vec![9; LENGTH]).unwrap();
+    open.sync().unwrap();
+    files.unlink("another").unwrap();
+    open.sync().unwrap();
+    assert!(open.pool.failure().is_none() && !open.pool.is_suspended());
+}
+
+#[test]
+fn changes_below_a_damaged_indirect_block_are_refused_one_by_one() {
+    let rig = broken();
+    let open = rig.open().unwrap();
+    let files = Files(open.root().unwrap().1);
+    assert_eq!(errno(files.unlink(FILE)), EIO, "removal");
+    assert_eq!(errno(files.truncate(FILE, 0)), EIO, "truncation");
+    assert_eq!(errno(files.truncate(FILE, 200_000)), EIO, "truncation in the midst");
+    assert_eq!(errno(files.punch(FILE, 0, 1 << 20)), EIO, "a hole");
+    assert_eq!(errno(files.write(FILE, 0, &vec![1; 256 << 10])), EIO, "whole records");
+    assert_eq!(errno(files.write(FILE, 5, b"x")), EIO, "a part of a record");
+    let fs = open.root().unwrap().1;
+    let place = |name| FilePlace { object: files.find(name).unwrap(), offset: 0 };
+    let (to, from) = (place(FILE), place("whole"));
+    let shared = fs.copy_range(to, (&**fs, from), LENGTH as u64, Caller::SUPERUSER);
+    assert_eq!(shared.unwrap_err().errno(), EIO, "records of another file");
+    open.sync().unwrap();
+    works(&open);
+    files.chmod(FILE, 0o600).unwrap();
+    files.rename(FILE, "renamed").unwrap();
+    open.sync().unwrap();
+    open.export().unwrap();
+    let pool = rig.read().unwrap();
+    assert_eq!(pool.errors().unwrap().len(), 1, "the damage is in the error log");
+    let open = rig.open().unwrap();
+    works(&open);
+    open.export().unwrap();
+}
+
+/// Lets the machine stop with blocks of a destroyed file system that are still to be freed, one of
+/// whose files is damaged.
+#[test]
+fn what_a_destroyed_file_system_has_below_damage_is_counted_as_leaked() {
+    let mut rig = Rig::new(Workload::Single);
+    rig.settings.pool.async_free_blocks = 1;
+    let mut open = rig.create().unwrap();
+    let name = format!("{}/fs", rig.name());
+    open.create_file_system(&name).unwrap();
+    Files(&open.file_systems[&name]).put(FILE, &vec![7; LENGTH]).unwrap();
+    Files(open.root().unwrap().1).put("whole", &vec![8; LENGTH]).unwrap();
+    open.sync().unwrap();
+    let pointer = indirect_block_of(&rig, &name, FILE);
+    open.destroy_file_system(&name).unwrap();
+    open.sync().unwrap();
+    let crash = rig.copy();
+    damage(&crash, &pointer);
+    let open = crash.open().unwrap();
+    for _ in 0..200 {
+        open.sync().unwrap();
+        if open.pool.view().unwrap().freeing().unwrap() == 0 {
+            break;
+        }
+    }
+    works(&open);
+    let pool = open.pool.view().unwrap();
+    assert_eq!(pool.freeing().unwrap(), 0);
+    assert!(pool.leaked().unwrap() > 0);
+    open.export().unwrap();
+    let findings = walk(&crash.read().unwrap()).unwrap().unwrap();
+    assert!(findings.contains("leaked"), "{findings}");
+}
+
+/// Damages an object of the MOS that a pool needs to free blocks, in its data block `block`.
+fn damage_in_mos(rig: &Rig, object: ObjectId, block: u64) {
+    let pool = rig.read().unwrap();
+    let object = pool.mos().object(object).unwrap();
+    let pointer = object.pointers(0, block..block + 1).remove(0).unwrap();
+    assert!(!pointer.is_hole(), "object {} has no block {block}", object.id());
+    damage(rig, &pointer);
+}
+
+#[test]
+fn a_block_of_which_nobody_knows_who_has_it_is_leaked() {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create().unwrap();
+    let files = Files(open.root().unwrap().1);
+    files.put("whole", &vec![8; LENGTH]).unwrap();
+    files.put(FILE, b"x").unwrap();
+    open.sync().unwrap();
+    files.copy("whole", "shared", LENGTH as u64).unwrap();
+    for number in 0..8 {
+        files.put(&format!("later-{number}"), b"x").unwrap();
+        open.sync().unwrap();
+    }
+    open.export().unwrap();
+    let pool = rig.read().unwrap();
+    let table = pool.directory().object(&vdev_key(VdevId(0))).unwrap().unwrap();
+    let table = pool.mos().object(table).unwrap();
+    let entries = BrtHeader::decode(table.bonus(), table.order()).unwrap().entries;
+    damage_in_mos(&rig, entries, 1);
+    let open = rig.open().unwrap();
+    Files(open.root().unwrap().1).unlink("shared").unwrap();
+    open.sync().unwrap();
+    works(&open);
+    open.export().unwrap();
+}
+
+#[test]
+fn a_file_without_names_that_is_damaged_is_leaked() {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create().unwrap();
+    let fs = open.root().unwrap().1;
+    let files = Files(fs);
+    files.put(FILE, &vec![7; LENGTH]).unwrap();
+    files.put("whole", &vec![8; LENGTH]).unwrap();
+    open.sync().unwrap();
+    let pointer = indirect_block(&rig, FILE);
+    let hold = fs.hold(files.find(FILE).unwrap()).unwrap();
+    files.unlink(FILE).unwrap();
+    open.sync().unwrap();
+    for _ in 0..8 {
+        files.chmod("whole", 0o600).unwrap();
+        open.sync().unwrap();
+    }
+    // The machine stops while somebody has the file open.
+    let crash = rig.copy();
+    drop(hold);
+    damage(&crash, &pointer);
+    let open = crash.open().unwrap();
+    open.sync().unwrap();
+    works(&open);
+    let expected = record(&**open.root().unwrap().1).unwrap();
+    open.export().unwrap();
+    let pool = crash.read().unwrap();
+    assert_eq!(record(&read_dataset(&pool, rig.name()).unwrap()).unwrap(), expected);
+    let findings = walk(&pool).unwrap().unwrap();
+    assert!(findings.contains("leaked"), "{findings}");
+    assert!(!findings.contains("errors"), "{findings}");
+}
