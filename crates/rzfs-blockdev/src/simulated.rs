@@ -209,6 +209,12 @@ impl SimulatedDevice {
         self.state.lock().attached = true;
     }
 
+    /// Loses what was written and is not durable, as a device that loses its power alone.
+    pub fn lose_cache(&self) {
+        let state = &mut *self.state.lock();
+        state.content = state.history.drop_loose(self.tick());
+    }
+
     /// Changes the medium, durably, without a write: silent corruption. What lies beyond the end
     /// is dropped.
     pub fn damage(&self, offset: u64, bytes: impl Into<Bytes>) {
