@@ -52,9 +52,9 @@ fn what_was_waited_for_is_there_on_an_encrypted_device() {
     keeps_its_word(Workload::Encrypted);
 }
 
-/// Answers what a device is asked for until a flush comes: that, and so the group that is being
-/// written, waits from now on; all else goes on.
-fn hold_at_flush(device: &SimulatedDevice) {
+/// Answers what a device is asked for until the blocks of a group are flushed: its labels, and so
+/// the group that is being written, wait from now on; all else goes on.
+fn hold_after_flush(device: &SimulatedDevice) {
     let before = device.counts().flushes;
     loop {
         // Nothing is flushed while writes are not answered: what is held now is no flush unless it
@@ -64,6 +64,10 @@ fn hold_at_flush(device: &SimulatedDevice) {
             break;
         }
         device.release(held);
+        std::thread::yield_now();
+    }
+    device.release(usize::MAX);
+    while device.held() == 0 {
         std::thread::yield_now();
     }
     device.set_order(CompletionOrder::Submitted);
@@ -113,7 +117,7 @@ fn no_record_shares_blocks_of_a_group_that_is_being_written() {
     files.write("source", 0, &new).unwrap();
     device.set_order(CompletionOrder::Held);
     let written = fs.request_sync();
-    hold_at_flush(&device);
+    hold_after_flush(&device);
     files.put("noted", b"a commit says so").unwrap();
     fs.commit_all().unwrap();
     files.copy("source", "copy", LENGTH as u64).unwrap();

@@ -1,6 +1,7 @@
 //! Labels and uberblocks on devices that fail and lose power.
 
 use crate::device::{Damage, SparseDevice};
+use bytes::Bytes;
 use rzfs_blockdev::simulated::{Fault, FaultKind, Loss};
 use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation, read_exact_at};
 use rzfs_codec::checksum::{EmbeddedVerifier, verify_embedded};
@@ -10,11 +11,11 @@ use rzfs_format::label::{LabelIndex, LeafSize, Multihost, RING_OFFSET, RING_SIZE
 use rzfs_format::nvlist::{NvList, NvString};
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::Uberblock;
-use rzfs_format::{BlockPointer, Guid, ObjectId, Txg, VdevId};
+use rzfs_format::{BlockPointer, Dva, Guid, ObjectId, Txg, VdevId};
 use rzfs_vdev::label::{DeviceUse, find_labels};
 use rzfs_vdev::{
-    Commit, CommitError, CommitReport, ConfigSync, LeafEvent, Persistence, TreeOptions, TxgSet,
-    VdevConfig, VdevKind, VdevState, VdevTree,
+    BlockWrite, Commit, CommitError, CommitReport, ConfigSync, Coverage, LeafEvent, Persistence,
+    TreeOptions, TxgSet, VdevConfig, VdevKind, VdevState, VdevTree,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -335,6 +336,66 @@ fn no_uberblock_names_blocks_that_may_not_be_durable() {
         assert!(rings(device.as_ref(), 12).iter().flatten().all(|(_, txg)| *txg == 7));
     }
     assert!(commit(&tree, 8).unwrap().failures.is_empty());
+}
+
+#[test]
+fn a_flush_that_fails_once_is_made_good_before_an_uberblock_is_written() {
+    let simulation = Simulation::new(3);
+    let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    let (position, data) = (8 << 20, Bytes::from(vec![7; 4096]));
+    let dva = Dva::new(VdevId(0), position, 4096, false);
+    let write = BlockWrite { dva, birth: Txg(7), data };
+    for result in tree.write(vec![write]) {
+        assert_eq!(result.unwrap(), Coverage::Full);
+    }
+    // Of the blocks, and of the uberblock.
+    for spared in [0, 1] {
+        device.inject(Fault::new(FaultKind::DropOnFlush(5)).after(spared).times(1));
+        assert!(commit(&tree, 7 + spared).unwrap().failures.is_empty());
+    }
+    assert_eq!(tree.by_guid(Guid(3)).unwrap().errors().write, 2);
+    device.lose_cache();
+    let newest = rings(device.as_ref(), 12).into_iter().flatten().map(|(_, txg)| txg).max();
+    assert_eq!(newest, Some(8));
+    let start = (4 << 20) + position as usize;
+    assert!(device.content()[start..start + 4096].iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn a_device_that_comes_back_gets_what_it_may_have_lost() {
+    let simulation = Simulation::new(3);
+    let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    let dva = Dva::new(VdevId(0), 8 << 20, 4096, false);
+    let write = BlockWrite { dva, birth: Txg(7), data: Bytes::from(vec![7; 4096]) };
+    assert!(tree.write(vec![write]).iter().all(Result::is_ok));
+    device.detach();
+    device.lose_cache();
+    assert!(commit(&tree, 7).is_err());
+    device.attach();
+    tree.apply(Guid(3), LeafEvent::Opened { degraded: false }, Persistence::Persistent);
+    commit(&tree, 7).unwrap();
+    device.lose_cache();
+    let start = (4 << 20) + (8 << 20);
+    assert!(device.content()[start..start + 4096].iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn leaves_are_flushed_before_they_keep_too_much() {
+    let simulation = Simulation::new(3);
+    let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    let dva = Dva::new(VdevId(0), 8 << 20, 1 << 20, false);
+    let data = Bytes::from(vec![7; 1 << 20]);
+    for _ in 0..70 {
+        let write = BlockWrite { dva, birth: Txg(7), data: data.clone() };
+        assert!(tree.write(vec![write]).iter().all(Result::is_ok));
+    }
+    assert_eq!(device.counts().flushes, 1);
 }
 
 #[test]
