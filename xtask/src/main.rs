@@ -6,6 +6,7 @@ mod checks;
 mod crash;
 mod demo;
 mod docs_check;
+mod faults;
 mod full;
 mod fuzz;
 mod golden;
@@ -45,6 +46,8 @@ enum Chore {
     Demo,
     /// Run every command in the documentation, on the sample pool.
     DocsCheck,
+    /// Let devices fail in many ways under programs that wait for what they do, and cut the power.
+    Faults(faults::Faults),
     /// Fill pools to the last byte in ten ways and empty them, again and again.
     Full(full::Full),
     /// Fuzz the decoders and whole pools, with a nightly toolchain and cargo-fuzz.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Chore::Crash(crash) => crash::run(&crash),
         Chore::Demo => demo::run(),
         Chore::DocsCheck => docs_check::run(),
+        Chore::Faults(faults) => faults::run(&faults),
         Chore::Full(full) => full::run(&full),
         Chore::Fuzz(fuzz) => fuzz::run(&fuzz),
         Chore::Golden { filter, damage } => golden::run(&filter, damage),

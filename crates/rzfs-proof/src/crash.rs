@@ -18,10 +18,12 @@ mod point;
 mod power_cut;
 mod recording;
 mod synced;
+mod trouble;
 mod workload;
 
 pub use environment::ReplayedEnvironment;
 pub use point::{CrashCase, CrashImages, Depth};
 pub use recording::Recording;
 pub use synced::SyncedRecording;
+pub use trouble::FaultRound;
 pub use workload::Workload;

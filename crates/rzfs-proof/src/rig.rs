@@ -88,6 +88,23 @@ impl Rig {
         self.devices.values().map(device).collect()
     }
 
+    /// Mends all devices, and puts them back.
+    pub fn heal(&self) {
+        for device in self.devices.values() {
+            device.heal_all();
+            device.attach();
+        }
+    }
+
+    /// The power fails while a pool is open: whatever is not durable is gone, with the process.
+    pub fn cut_power(&self, open: OpenPool) {
+        self.devices.values().for_each(|device| device.detach());
+        open.pool.give_up_waiting();
+        drop(open);
+        self.heal();
+        self.devices.values().for_each(|device| device.lose_cache());
+    }
+
     /// What is not as it should be: the pool is whole, and its root file system has these files.
     ///
     /// # Errors

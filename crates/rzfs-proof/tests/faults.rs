@@ -5,14 +5,15 @@ use rzfs_blockdev::SimulatedDevice;
 use rzfs_blockdev::simulated::{Fault, FaultKind};
 use rzfs_dsl::import::HostIdentity;
 use rzfs_dsl::live::Environment;
-use rzfs_proof::crash::Workload;
-use rzfs_proof::{Files, OpenPool, Rig, record};
+use rzfs_proof::crash::{FaultRound, Workload};
+use rzfs_proof::{Files, OpenPool, Rig, differences, record};
 use rzfs_testkit::FileSystemManifest;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const EIO: i32 = 5;
+const ENXIO: i32 = 6;
 /// Longer than anything here takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -365,4 +366,171 @@ fn a_mirror_goes_on_when_one_side_cannot_flush() {
     goes_on(Workload::Mirror, |device| {
         device.inject(Fault::new(FaultKind::FailFlush(EIO)));
     });
+}
+
+fn inject(rig: &Rig, fault: &Fault) {
+    rig.devices.values().for_each(|device| {
+        device.inject(fault.clone());
+    });
+}
+
+/// The pool has these files once its log is replayed, and is whole then.
+fn check_replayed(rig: &Rig, expected: &FileSystemManifest) {
+    let open = rig.open().unwrap();
+    let found = record(&**open.root().unwrap().1).unwrap();
+    assert_eq!(
+        differences(&expected.clone().timeless(), &found.clone().timeless()),
+        Vec::<String>::new()
+    );
+    open.export().unwrap();
+    check(rig, &found);
+}
+
+/// A pool that is told once that something was lost, with all that was not durable gone, has it
+/// nevertheless: `fail` is done to it before a txg is written.
+fn loses_nothing(workload: Workload, fail: impl Fn(&SimulatedDevice)) {
+    let rig = Rig::new(workload);
+    let open = rig.create().unwrap();
+    write(&open, "before");
+    open.pool.sync().unwrap();
+    write(&open, "written again");
+    fail(rig.devices.values().next().unwrap());
+    let open = in_time("sync", move || {
+        open.pool.sync().unwrap();
+        open
+    });
+    let errors = open.pool.vdevs().leaves().map(|leaf| leaf.errors().write).sum::<u64>();
+    assert!(errors > 0, "the administrator is told");
+    let expected = record(&**open.root().unwrap().1).unwrap();
+    rig.cut_power(open);
+    check(&rig, &expected);
+}
+
+#[test]
+fn what_a_failed_flush_has_lost_is_written_again() {
+    for workload in [Workload::Single, Workload::Mirror, Workload::Raidz2] {
+        // The blocks, and the uberblock.
+        for spared in [0, 1] {
+            loses_nothing(workload, |device| {
+                device.inject(Fault::new(FaultKind::DropOnFlush(EIO)).after(spared).times(1));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_was_suspended_by_a_failed_flush_writes_everything_again() {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create().unwrap();
+    write(&open, "before");
+    open.pool.sync().unwrap();
+    for (number, errno) in [(0, EIO), (1, ENXIO)] {
+        write(&open, &format!("lost with a flush {number}"));
+        inject(&rig, &Fault::new(FaultKind::DropOnFlush(errno)));
+        assert!(open.pool.sync().is_err());
+        assert!(open.pool.is_suspended());
+        assert!(open.pool.clear(None).is_err(), "nothing was mended");
+        rig.heal();
+        open.pool.clear(None).unwrap();
+        assert!(!open.pool.is_suspended());
+    }
+    let expected = record(&**open.root().unwrap().1).unwrap();
+    rig.cut_power(open);
+    check(&rig, &expected);
+}
+
+#[test]
+fn a_pool_that_is_let_go_of_after_a_failed_flush_stays_at_its_last_txg() {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create().unwrap();
+    write(&open, "before");
+    open.pool.sync().unwrap();
+    let before = record(&**open.root().unwrap().1).unwrap();
+    write(&open, "lost");
+    inject(&rig, &Fault::new(FaultKind::DropOnFlush(EIO)));
+    assert!(open.pool.sync().is_err());
+    rig.heal();
+    let exported = in_time("export", move || open.export());
+    assert!(exported.unwrap_err().to_string().contains("suspended"));
+    check(&rig, &before);
+}
+
+/// What somebody has waited for is there after a power cut, although so many flushes failed
+/// meanwhile and took with them what was written.
+fn keeps_what_was_waited_for(workload: Workload, flushes: u64) {
+    let rig = Rig::new(workload);
+    let open = rig.create().unwrap();
+    write(&open, "before");
+    open.pool.sync().unwrap();
+    let fs = Arc::clone(open.root().unwrap().1);
+    // The first commit begins the chain, and waits for its txg.
+    Files(&fs).put("first", b"x").unwrap();
+    fs.commit_all().unwrap();
+    // A txg that waits for nobody's log would be suspended by more than one failure.
+    for number in 0..if flushes == 1 { 3 } else { 1 } {
+        rig.heal();
+        // Into the log, and to the places where they stay.
+        Files(&fs).put(&format!("short {number}"), b"a few words").unwrap();
+        write(&open, &format!("long {number}"));
+        inject(&rig, &Fault::new(FaultKind::DropOnFlush(EIO)).times(flushes));
+        let waiting = Arc::clone(&fs);
+        in_time("fsync", move || waiting.commit_all().unwrap());
+    }
+    rig.heal();
+    let expected = record(&*fs).unwrap();
+    drop(fs);
+    rig.cut_power(open);
+    check_replayed(&rig, &expected);
+}
+
+#[test]
+fn what_was_waited_for_survives_flushes_that_fail() {
+    for workload in [Workload::Single, Workload::Mirror, Workload::Raidz2, Workload::Classes] {
+        keeps_what_was_waited_for(workload, 1);
+    }
+    // The log gives up, and its txg succeeds.
+    keeps_what_was_waited_for(Workload::Single, 2);
+    keeps_what_was_waited_for(Workload::Single, 3);
+}
+
+#[test]
+fn a_side_of_a_mirror_that_cannot_flush_lacks_what_the_other_has() {
+    let rig = Rig::new(Workload::Mirror);
+    let open = rig.create().unwrap();
+    write(&open, "before");
+    open.pool.sync().unwrap();
+    let fs = Arc::clone(open.root().unwrap().1);
+    let first = rig.devices.values().next().unwrap();
+    first.inject(Fault::new(FaultKind::DropOnFlush(EIO)));
+    write(&open, "on one side");
+    fs.commit_all().unwrap();
+    write(&open, "on one side, too");
+    open.pool.sync().unwrap();
+    let vdevs = open.pool.vdevs();
+    let lacking = vdevs
+        .leaves()
+        .filter(|leaf| leaf.missing_txgs().is_some_and(|missing| !missing.is_empty()));
+    assert_eq!(lacking.count(), 1, "one side is known to lack something");
+    // The other side must not be left without it: nothing is acknowledged that neither has.
+    first.heal_all();
+    let second = rig.devices.values().nth(1).unwrap();
+    write(&open, "on the other side");
+    second.inject(Fault::new(FaultKind::DropOnFlush(EIO)).times(2));
+    let waiting = Arc::clone(&fs);
+    in_time("fsync", move || waiting.commit_all().unwrap());
+    let expected = record(&*fs).unwrap();
+    drop(fs);
+    rig.cut_power(open);
+    check_replayed(&rig, &expected);
+}
+
+/// Rounds of failing devices; `cargo xtask faults` has many more of them.
+#[test]
+fn nothing_that_was_waited_for_is_lost_while_devices_fail() {
+    for (seed, workload) in (1..).zip(Workload::FAULTY) {
+        let round = FaultRound { workload, seed };
+        let again =
+            format!("cargo xtask faults --shape {} --seed {seed} --rounds 1", workload.name());
+        assert_eq!(round.finding(), None, "{again}");
+    }
 }

@@ -29,6 +29,12 @@ impl SimulatedDevices {
         self.0.values().map(|device| &**device)
     }
 
+    /// The device with this number, beyond the last one again from the first.
+    pub(super) fn nth(&self, number: u64) -> Option<&SimulatedDevice> {
+        let count = self.0.len().max(1) as u64;
+        self.iter().nth((number % count) as usize)
+    }
+
     pub(super) fn as_blocks(&self) -> BTreeMap<&'static str, Arc<dyn BlockDevice>> {
         let as_block = |(letter, device): (&&'static str, &Arc<SimulatedDevice>)| {
             (*letter, Arc::clone(device) as Arc<dyn BlockDevice>)

@@ -12,6 +12,7 @@
 use super::devices::{SimulatedDevices, moments_since};
 use super::point::wrong_inside;
 use super::power_cut::PowerCut;
+use super::trouble::Trouble;
 use super::workload::Workload;
 use crate::fill::noise;
 use crate::view::{differences, record};
@@ -78,6 +79,15 @@ impl SyncedRecording {
     /// # Errors
     /// They cannot be carried out.
     pub fn make(workload: Workload, seed: u64) -> Result<Self, ProofError> {
+        Self::with_trouble(workload, seed, &Trouble::none())
+    }
+
+    /// The same on devices that fail meanwhile.
+    pub(super) fn with_trouble(
+        workload: Workload,
+        seed: u64,
+        trouble: &Trouble,
+    ) -> Result<Self, ProofError> {
         let (shape, settings) = (workload.shape(), workload.settings(seed));
         let simulation = Simulation::new(seed);
         let devices = SimulatedDevices::new(&shape, [], &simulation);
@@ -97,7 +107,9 @@ impl SyncedRecording {
             changes: Vec::new(),
             acknowledged: vec![Acknowledged { at: begun, changes: 0, seen }],
         };
-        run.play(&open, &simulation)?;
+        trouble
+            .mended_while(&open, &devices, || run.play(&open, &simulation, &devices, trouble))?;
+        open.pool.give_up_waiting();
         drop(open);
         run.histories = devices.histories();
         run.moments = moments_since(begun, &run.histories);
@@ -116,18 +128,26 @@ impl SyncedRecording {
         self.acknowledged.len()
     }
 
-    fn play(&mut self, open: &OpenPool, simulation: &Simulation) -> Result<(), ProofError> {
+    fn play(
+        &mut self,
+        open: &OpenPool,
+        simulation: &Simulation,
+        devices: &SimulatedDevices,
+        trouble: &Trouble,
+    ) -> Result<(), ProofError> {
         let (_, fs) = open.root()?;
         for number in 0..CHANGES {
             let mut random = Random::of_place(self.seed, &[number]);
             let begun = simulation.now();
             let paths = change(&Files(fs), number, &mut random)?;
+            trouble.strike(number, devices);
             self.changes.push(Change { begun, paths });
             if number % GROUP_EVERY == GROUP_EVERY - 1 {
                 let _ = fs.request_sync();
             }
             if random.below(3) > 0 {
                 fs.commit_all().map_err(|source| ProofError::at("", source))?;
+                trouble.end(open, devices);
                 let (at, changes) = (simulation.now(), self.changes.len());
                 self.acknowledged.push(Acknowledged { at, changes, seen: see(open)? });
             }

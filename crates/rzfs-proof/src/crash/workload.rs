@@ -34,6 +34,8 @@ pub enum Workload {
     Raidz2,
     /// The same on a mirror with a special vdev and a log device.
     Classes,
+    /// The same on one device beside a log device.
+    LogDevice,
     /// Many groups with small changes all over the pool, few logs of space maps, and maps that
     /// are condensed often.
     Logs,
@@ -71,6 +73,9 @@ impl Workload {
     pub const SYNCED: [Self; 6] =
         [Self::Single, Self::Mirror, Self::Raidz2, Self::Classes, Self::Encrypted, Self::Shared];
 
+    /// Those whose devices fail under programs that wait for what they do.
+    pub const FAULTY: [Self; 4] = [Self::Single, Self::Mirror, Self::Raidz2, Self::LogDevice];
+
     /// Its name on command lines.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -79,6 +84,7 @@ impl Workload {
             Self::Mirror => "mirror",
             Self::Raidz2 => "raidz2",
             Self::Classes => "classes",
+            Self::LogDevice => "log",
             Self::Logs => "logs",
             Self::NoLogs => "nologs",
             Self::Datasets => "datasets",
@@ -102,6 +108,7 @@ impl Workload {
             Self::Mirror => ("mirror A B", 12, FeatureSet::Default),
             Self::Raidz2 => ("raidz2 A B C D", 9, FeatureSet::Default),
             Self::Classes => ("mirror A B special mirror C D log E", 12, FeatureSet::Default),
+            Self::LogDevice => ("A log B", 12, FeatureSet::Default),
             Self::Logs => ("A", 9, FeatureSet::Default),
             Self::NoLogs => ("A", 9, FeatureSet::NoLogSpaceMap),
         };

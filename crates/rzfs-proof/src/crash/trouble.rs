@@ -1,0 +1,157 @@
+//! Devices that fail under programs that wait for what they do.
+//!
+//! ```text
+//! change ── trouble strikes ── commit ─ acknowledged ── the device is mended ── change ...
+//!                │ the pool is suspended
+//!                └── mended, cleared: whoever waits goes on
+//! ```
+//! A flush fails and takes with it what was written, or does not; writes fail or are torn; a device
+//! disappears, with what was in its cache, and returns. Then the power is cut at moments of the
+//! run. One device at a time has trouble of its own; besides, all of them can lose a flush
+//! at once, which nobody may notice.
+
+use super::devices::SimulatedDevices;
+use super::synced::SyncedRecording;
+use super::workload::Workload;
+use crate::{OpenPool, ProofError};
+use rzfs_blockdev::SimulatedDevice;
+use rzfs_blockdev::simulated::{Fault, FaultKind};
+use rzfs_hostile::Random;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+const EIO: i32 = 5;
+const ENXIO: i32 = 6;
+/// Power cuts of a round.
+const CRASHES: u64 = 4;
+/// Of so many changes one is followed by trouble.
+const TROUBLE_EVERY: u64 = 4;
+/// How often it is looked whether a pool is suspended.
+const LOOK: Duration = Duration::from_millis(2);
+/// Longer than any round takes on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What happens to the devices of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trouble {
+    seed: Option<u64>,
+}
+
+impl Trouble {
+    /// Nothing.
+    pub(super) const fn none() -> Self {
+        Self { seed: None }
+    }
+
+    /// Does what happens after a change.
+    pub(super) fn strike(self, change: u64, devices: &SimulatedDevices) {
+        let Some(seed) = self.seed else { return };
+        let mut random = Random::of_place(seed, &[0x7_20b1e, change]);
+        if random.below(TROUBLE_EVERY) > 0 {
+            return;
+        }
+        // The same one in a run: another one may be the only one that has what this one lacks.
+        let chosen = devices.nth(Random::of_place(seed, &[0x7_20b1e]).draw());
+        let Some(device) = chosen else { return };
+        let (spared, times) = (random.below(4), 1 + random.below(4));
+        let inject = |device: &SimulatedDevice, kind| {
+            device.inject(Fault::new(kind).after(spared).times(times));
+        };
+        match random.below(8) {
+            0..3 => inject(device, FaultKind::DropOnFlush(EIO)),
+            3 => inject(device, FaultKind::FailFlush(EIO)),
+            4 => inject(device, FaultKind::FailWrite(EIO)),
+            5 => inject(device, FaultKind::TearWrite(EIO)),
+            6 => {
+                device.detach();
+                device.lose_cache();
+            }
+            _ => {
+                let errno = if random.below(2) == 0 { EIO } else { ENXIO };
+                let kind = FaultKind::DropOnFlush(errno);
+                let kind =
+                    if devices.iter().count() > 1 { FaultKind::DropOnFlush(EIO) } else { kind };
+                devices.iter().for_each(|device| {
+                    device.inject(Fault::new(kind).times(1));
+                });
+            }
+        }
+    }
+
+    /// Mends all devices, as somebody does sooner or later.
+    pub(super) fn end(self, open: &OpenPool, devices: &SimulatedDevices) {
+        if self.seed.is_some() {
+            mend(open, devices);
+        }
+    }
+
+    /// Does something, while somebody looks after the pool: when it is suspended, its devices are
+    /// mended.
+    pub(super) fn mended_while<T>(
+        self,
+        open: &OpenPool,
+        devices: &SimulatedDevices,
+        act: impl FnOnce() -> T,
+    ) -> T {
+        if self.seed.is_none() {
+            return act();
+        }
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Acquire) {
+                    if open.pool.is_suspended() {
+                        mend(open, devices);
+                    }
+                    thread::sleep(LOOK);
+                }
+            });
+            let result = act();
+            is_done.store(true, Ordering::Release);
+            result
+        })
+    }
+}
+
+fn mend(open: &OpenPool, devices: &SimulatedDevices) {
+    for device in devices.iter() {
+        device.heal_all();
+        device.attach();
+    }
+    // If it is suspended again somebody comes back.
+    let _ = open.pool.clear(None);
+}
+
+/// A run on devices that fail, and what power cuts leave of it.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultRound {
+    /// What is done to which pool.
+    pub workload: Workload,
+    /// Which faults, changes and power cuts: the same seed finds the same again, as far as threads
+    /// allow it.
+    pub seed: u64,
+}
+
+impl FaultRound {
+    /// What is wrong: something that was waited for is lost, cannot be read or is not what it was,
+    /// or the round does not end.
+    #[must_use]
+    pub fn finding(self) -> Option<String> {
+        let (done, waiting) = mpsc::channel();
+        thread::spawn(move || done.send(self.examine()));
+        match waiting.recv_timeout(PATIENCE) {
+            Ok(Ok(finding)) => finding,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(mpsc::RecvTimeoutError::Timeout) => Some("it does not end".to_owned()),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Some("it panics".to_owned()),
+        }
+    }
+
+    fn examine(self) -> Result<Option<String>, ProofError> {
+        let trouble = Trouble { seed: Some(self.seed) };
+        let recording = SyncedRecording::with_trouble(self.workload, self.seed, &trouble)?;
+        Ok((0..CRASHES).find_map(|number| recording.finding(number)))
+    }
+}
