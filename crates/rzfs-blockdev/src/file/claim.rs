@@ -14,6 +14,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A process that has a device open.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,20 +42,47 @@ impl Holder {
     }
 }
 
-/// Claims an open regular file for writing.
+/// How long a process that is being ended may still have its files.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+/// How often to look whether it has let go of them.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Claims an open regular file for writing. A process that was killed lets go of its files some
+/// time after its mounts are gone, and is waited for.
 ///
 /// # Errors
 /// `EBUSY`: it is claimed already.
 pub(super) fn claim_file(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
-    match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(Errno::BUSY.into()),
-        // There are file systems without locks.
-        Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "other writers cannot be kept out");
-            Ok(())
+    let start = Instant::now();
+    loop {
+        match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) => {
+                if start.elapsed() > LAST_BREATH || !is_left_behind(path) {
+                    return Err(Errno::BUSY.into());
+                }
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            // There are file systems without locks.
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "other writers cannot be kept out");
+                return Ok(());
+            }
         }
     }
+}
+
+/// Whether only processes that are at their end have a file locked: their programs are gone
+/// already.
+fn is_left_behind(path: &Path) -> bool {
+    let Ok(metadata) = fs::metadata(path) else { return false };
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let has_ended = |process: &u32| {
+        let program = fs::read_link(format!("/proc/{process}/exe"));
+        program.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    // The lock may have gone meanwhile.
+    lockers(&locks, metadata.dev(), metadata.ino()).iter().all(has_ended)
 }
 
 /// What a device is to the kernel, whatever path leads to it.
