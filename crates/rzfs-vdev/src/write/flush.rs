@@ -169,8 +169,13 @@ impl VdevTree {
     ) {
         let mut ready = Vec::with_capacity(leaves.len());
         for (id, leaf, mut lead) in leaves {
-            let Some(device) = leaf.device() else { continue };
-            match lead.begin() {
+            // What is to be written again belongs on the device that is there from now on.
+            let begin = lead.begin();
+            let Some(device) = leaf.device() else {
+                answers.push((id, lead.end(Err(self.unavailable(id)))));
+                continue;
+            };
+            match begin {
                 Begin::Flush => ready.push((id, device, lead)),
                 Begin::Rewrite(writes) => {
                     let answer = write_again(device, writes, &lead).and_then(|()| flush(device));
@@ -209,7 +214,11 @@ impl VdevTree {
             Begin::Flush => Ok(()),
             Begin::Rewrite(writes) => write_again(device, writes, &lead),
         };
-        let answer = again.and_then(|()| flush(device));
+        let mut answer = again.and_then(|()| flush(device));
+        if answer.is_ok() && !lead.is_valid() {
+            // The device went away and came back meanwhile: what it has must be settled anew.
+            answer = Err(self.unsettled(id));
+        }
         if let Err(error) = &answer {
             lead.fail();
             if is_gone(error) {
@@ -226,12 +235,20 @@ impl VdevTree {
     }
 
     fn unavailable(&self, leaf: NodeId) -> DeviceError {
+        self.flush_error(leaf, ErrorKind::NotFound)
+    }
+
+    fn unsettled(&self, leaf: NodeId) -> DeviceError {
+        self.flush_error(leaf, ErrorKind::Interrupted)
+    }
+
+    fn flush_error(&self, leaf: NodeId, kind: ErrorKind) -> DeviceError {
         DeviceError {
             device: self.node(leaf).name.clone(),
             operation: "flush",
             offset: 0,
             len: 0,
-            source: Arc::new(ErrorKind::NotFound.into()),
+            source: Arc::new(kind.into()),
         }
     }
 

@@ -177,7 +177,12 @@ impl Placed {
         placed.is_same(block).then_some(*pointer)
     }
 
-    /// The vdevs that were written.
+    /// Whether a block was placed in pieces.
+    pub(super) fn has_gang(&self) -> bool {
+        self.blocks.iter().any(|(_, pointer)| pointer.is_gang())
+    }
+
+    /// The vdevs that were written, but for the members of gangs.
     pub(super) fn vdevs(&self) -> BTreeSet<VdevId> {
         self.blocks.iter().flat_map(|(_, pointer)| pointer.dvas().map(|dva| dva.vdev())).collect()
     }

@@ -27,7 +27,7 @@ use rzfs_format::zil::{
 };
 use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg, VdevId};
 use rzfs_metaslab::allocator::{AllocationRequest, ClassKind, Content, Placement};
-use rzfs_vdev::{BlockWrite, Durability, LeafFailure, NotDurable, WriteClass};
+use rzfs_vdev::{BlockWrite, Durability, LeafFailure, NotDurable, Vdev, WriteClass};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
@@ -111,7 +111,6 @@ impl HeadLog {
         records: Vec<(Txg, LogRecord)>,
         contents: &dyn LoggedContents,
     ) -> Result<(), NotLogged> {
-        // All that is written from now on is of a later txg.
         let synced = self.inner.engine.synced_txg();
         let placing = self.placing();
         let bytes = records.iter().map(|(_, record)| record.size()).fold(0, u64::saturating_add);
@@ -131,8 +130,12 @@ impl HeadLog {
             return Err(NotLogged::TooLong);
         }
         self.check_size(queue.size())?;
-        vdevs.append(&mut self.write_blocks(&mut queue)?);
-        let what = Durability::Records { since: synced.next(), vdevs: &vdevs };
+        let (mut written, oldest) = self.write_blocks(&mut queue)?;
+        vdevs.append(&mut written);
+        // What is placed is of a txg that is not on disk yet; the tail was allocated by an earlier
+        // commit, perhaps in one that is.
+        let since = oldest.map_or(synced.next(), |oldest| oldest.min(synced.next()));
+        let what = Durability::Records { since, vdevs: &vdevs };
         let flushed = self.inner.vdevs().make_durable(what);
         for LeafFailure { leaf, error } in flushed.inspect_err(|_| {
             self.log().chain.lock().break_off();
@@ -178,7 +181,13 @@ impl HeadLog {
                 }
             }
         }
-        Ok((queue, placed.vdevs()))
+        // The members of a gang may be anywhere.
+        let vdevs = if placed.has_gang() {
+            self.inner.vdevs().top_levels().filter_map(Vdev::vdev_id).collect()
+        } else {
+            placed.vdevs()
+        };
+        Ok((queue, vdevs))
     }
 
     /// Refuses so many bytes of records that the txg takes no longer.
@@ -277,8 +286,12 @@ impl HeadLog {
         }
     }
 
-    /// Writes records into the tail and into as many new blocks as they need; tells where.
-    fn write_blocks(&self, queue: &mut Queue) -> Result<BTreeSet<VdevId>, NotLogged> {
+    /// Writes records into the tail and into as many new blocks as they need; tells where, and the
+    /// oldest txg to which one of the blocks belongs.
+    fn write_blocks(
+        &self,
+        queue: &mut Queue,
+    ) -> Result<(BTreeSet<VdevId>, Option<Txg>), NotLogged> {
         let mut writing = self.log().writing.lock();
         let bytes = queue.size();
         writing.guess.note(bytes);
@@ -300,6 +313,7 @@ impl HeadLog {
         }
         drop(writing);
         let vdevs = writes.iter().map(|write| write.dva.vdev()).collect();
+        let oldest = writes.iter().map(|write| write.birth).min();
         let dvas: Vec<Dva> = writes.iter().map(|write| write.dva).collect();
         let results = self.inner.vdevs().write_as(WriteClass::Sync, writes);
         self.inner.allocator.written(&dvas);
@@ -309,7 +323,7 @@ impl HeadLog {
             return Err(NotLogged::Write);
         }
         chain.note_written();
-        Ok(vdevs)
+        Ok((vdevs, oldest))
     }
 
     /// What is stored of a block.
