@@ -49,10 +49,16 @@ impl BlockError {
         matches!(self, Self::Device(VdevError::Io { .. } | VdevError::Unavailable { .. }))
     }
 
-    /// Whether the block is damaged for good, as far as anybody can tell: no use waiting for it.
+    /// Whether the block is damaged for good, as far as anybody can tell: no use waiting for it,
+    /// and no device is missing that may have it.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
-        !self.is_of_devices() && !matches!(self, Self::KeyNotLoaded | Self::Redacted)
+        let may_come_back = match self {
+            Self::Device(VdevError::Checksum { absent, .. }) => *absent > 0,
+            Self::KeyNotLoaded | Self::Redacted => true,
+            _ => self.is_of_devices(),
+        };
+        !may_come_back
     }
 
     /// Whether devices answer, but not with the block: it is damaged, or was never written.

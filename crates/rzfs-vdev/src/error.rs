@@ -53,6 +53,8 @@ pub enum VdevError {
         offset: u64,
         /// Copies and reconstructions that were tried.
         attempts: u64,
+        /// Leaves that could not be asked: they may have what is missing.
+        absent: usize,
     },
     /// Devices fail, and without them the block cannot be had.
     #[error("{name} ({guid}): {source}")]

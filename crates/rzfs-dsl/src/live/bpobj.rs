@@ -82,6 +82,7 @@ pub(crate) fn drain(
     mut take: impl FnMut(BlockPointer) -> Result<(), LiveError>,
 ) -> Result<Progress, LiveError> {
     let mut left = limit;
+    let mut has_lost = false;
     // The list that is worked on, below those that it is in.
     let mut path = vec![Open::new(mos, id)?];
     loop {
@@ -92,6 +93,7 @@ pub(crate) fn drain(
             }
             let (count, sums) = open.take_entries(left, deflation, &mut take)?;
             left = left.saturating_sub(count);
+            has_lost |= count == 0;
             path.iter_mut().for_each(|open| add(&mut open.header, -sums));
         } else if let Some(next) = open.last_subobject()? {
             if path.len() == MAX_DEPTH || path.iter().any(|open| open.object.id() == next) {
@@ -101,6 +103,7 @@ pub(crate) fn drain(
             match Open::new(mos, next) {
                 Err(error) if error.is_damage() => {
                     tracing::warn!(%error, "a list of blocks is lost");
+                    has_lost = true;
                     if let Some(BpobjHeader { subobject_count: count, .. }) =
                         path.last_mut().map(|open| &mut open.header)
                     {
@@ -113,7 +116,7 @@ pub(crate) fn drain(
             let Some(empty) = path.pop() else { return Ok(Progress::EMPTY) };
             let Some(parent) = path.last_mut() else {
                 let rest = empty.reset(mos)?;
-                return Ok(Progress::Empty { rest });
+                return Ok(Progress::Empty { rest, has_lost });
             };
             if let Some(array) = empty.header.subobjects {
                 mos.destroy(array)?;
@@ -158,14 +161,18 @@ pub(crate) enum Progress {
     Empty {
         /// What it had by its sums and could not be found because of damage.
         rest: SpaceDelta,
+        /// Whether this call has dropped entries because of damage.
+        has_lost: bool,
     },
     /// There are entries left.
     More,
 }
 
 impl Progress {
-    const EMPTY: Self =
-        Self::Empty { rest: SpaceDelta { used: 0, compressed: 0, uncompressed: 0 } };
+    const EMPTY: Self = Self::Empty {
+        rest: SpaceDelta { used: 0, compressed: 0, uncompressed: 0 },
+        has_lost: false,
+    };
 }
 
 /// A list that is being worked off.

@@ -195,6 +195,10 @@ impl Part<'_> {
 
 impl PostOrderVisitor for Part<'_> {
     fn leave(&mut self, bookmark: Bookmark, pointer: &BlockPointer) -> ControlFlow<()> {
+        // What is above something that cannot be read now must stay.
+        if self.error.is_some() {
+            return ControlFlow::Break(());
+        }
         // OpenZFS does not go on at blocks above.
         if self.left == 0 && bookmark.level == Level::DATA {
             return ControlFlow::Break(());
@@ -211,6 +215,10 @@ impl PostOrderVisitor for Part<'_> {
     }
 
     fn damage(&mut self, error: DmuError) {
+        if !error.is_damage() {
+            self.error.get_or_insert(error.into());
+            return;
+        }
         tracing::warn!(%error, "space of a destroyed dataset is lost");
     }
 }

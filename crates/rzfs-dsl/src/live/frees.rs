@@ -163,7 +163,7 @@ impl FreeLists {
     ) -> Result<(), LiveError> {
         let take = |pointer: BlockPointer| free(&pointer);
         let progress = bpobj::drain(mos, self.deferred, usize::MAX, deflation, take)?;
-        if let Progress::Empty { rest } = progress
+        if let Progress::Empty { rest, .. } = progress
             && rest.used != 0
         {
             tracing::warn!(bytes = rest.used, "space that was to be freed is leaked");
@@ -200,7 +200,7 @@ impl FreeLists {
                 free(&pointer)
             })?;
             self.has_background = progress == Progress::More;
-            if let Progress::Empty { rest } = progress {
+            if let Progress::Empty { rest, .. } = progress {
                 lost += rest;
             }
         }

@@ -8,7 +8,7 @@
 //! What was born and died cancels out, wherever it is; the rest is what the clone has.
 
 use super::LiveError;
-use super::bpobj;
+use super::bpobj::{self, Progress};
 use super::bptree::Free;
 use super::deadlist;
 use super::features::Features;
@@ -155,7 +155,8 @@ pub(crate) fn has_deleted(mos: &MosTx<'_>) -> Result<bool, LiveError> {
     Ok(mos.object_of(DIRECTORY, DELETED)?.is_some())
 }
 
-/// The blocks of a list that were born and have not died since. The list is empty then.
+/// The blocks of a list that were born and have not died since: none when a part of the list is
+/// damaged, as the deaths of others may be in it. The list is empty then.
 fn survivors(
     mos: &MosTx<'_>,
     list: ObjectId,
@@ -164,7 +165,7 @@ fn survivors(
     let mut died: HashMap<(VdevId, u64), u64> = HashMap::new();
     let mut alive = Vec::new();
     // From the last record to the first, so deaths come before their births.
-    bpobj::drain(mos, list, usize::MAX, deflation, |pointer| {
+    let progress = bpobj::drain(mos, list, usize::MAX, deflation, |pointer| {
         let Some(dva) = pointer.dvas().find(|dva| dva.is_valid()) else { return Ok(()) };
         let place = (dva.vdev(), dva.offset());
         match (list_mark(&pointer), died.get_mut(&place)) {
@@ -174,5 +175,9 @@ fn survivors(
         }
         Ok(())
     })?;
+    if let Progress::Empty { has_lost: true, .. } = progress {
+        tracing::warn!(%list, "the blocks of a destroyed clone are lost");
+        alive.clear();
+    }
     Ok(alive)
 }

@@ -7,7 +7,7 @@ use super::{BlockRead, Scrubbed};
 use crate::error::VdevError;
 use crate::plan::{LeafCopy, Plan};
 use crate::stripe::Stripe;
-use crate::tree::{NodeId, VdevTree};
+use crate::tree::{NodeId, Vdev, VdevTree};
 use bytes::Bytes;
 use rzfs_blockdev::DeviceError;
 use rzfs_format::Guid;
@@ -484,9 +484,6 @@ impl<'t> Task<'t> {
     /// Counts one checksum error on each of these leaves, however many parts of the block it has.
     /// One that is known to lack the block has done nothing wrong.
     fn blame<'c>(&self, copies: impl Iterator<Item = &'c LeafCopy>) {
-        if self.purpose.blame() == Blame::Nobody {
-            return;
-        }
         let mut leaves: Vec<NodeId> =
             copies.filter(|copy| !copy.stale).map(|copy| copy.leaf).collect();
         leaves.sort_unstable();
@@ -499,7 +496,7 @@ impl<'t> Task<'t> {
     /// Notes that the plan has not yielded the block.
     fn fail(&mut self) {
         self.findings.extend(self.unreadable());
-        if self.attempts > 0 {
+        if self.purpose.blame() == Blame::Leaf && self.attempts > 0 {
             self.blame_all();
         }
     }
@@ -519,7 +516,8 @@ impl<'t> Task<'t> {
             let (name, guid) = (leaf.name.clone(), leaf.guid);
             VdevError::Io { name, guid, source: error.clone() }
         } else if self.attempts > 0 {
-            VdevError::Checksum { name, guid, offset, attempts: self.attempts }
+            let absent = self.absent_leaves();
+            VdevError::Checksum { name, guid, offset, attempts: self.attempts, absent }
         } else {
             VdevError::Unavailable { name, guid, offset }
         };
@@ -532,6 +530,16 @@ impl<'t> Task<'t> {
             }
         }
         Scrubbed { data: Err(error), findings }
+    }
+
+    /// The leaves of the vdev that nobody can ask now.
+    fn absent_leaves(&self) -> usize {
+        let top = self.tree.top_level(self.read.dva.vdev());
+        let leaves = top.map(Vdev::leaves_below).unwrap_or_default();
+        let is_absent = |leaf: &&Vdev<'_>| {
+            self.tree.leaf(leaf.id).is_none_or(|leaf| leaf.usable_device().is_none())
+        };
+        leaves.iter().filter(is_absent).count()
     }
 
     /// Nobody knows who is wrong: everybody who answered.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub struct Vdev<'a> {
     tree: &'a VdevTree,
-    id: NodeId,
+    pub(crate) id: NodeId,
 }
 
 impl<'a> Vdev<'a> {
