@@ -2,7 +2,8 @@
 //!
 //! A mount is known by its number, not by its path: whoever owns a directory above it may rename
 //! that and put something else there. Where the mount is by now is asked of the system each time,
-//! and what is found there has to have the number.
+//! and what is found there has to have the number. Numbers are given out again, so the mount that
+//! has it must also be one of FUSE with our source.
 
 use crate::mount::{Access, InUse, MountOptions, Restrictions};
 use crate::place::{Entry, MountPlace, PlaceError, held_path, mount_of};
@@ -23,6 +24,7 @@ use std::process::{Command, Stdio};
 #[derive(Debug)]
 pub(crate) struct Detached {
     mount: OwnedFd,
+    source: String,
 }
 
 impl Detached {
@@ -62,7 +64,7 @@ impl Detached {
             created => created?,
         }
         let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(flags))?;
-        Ok(Some((Self { mount }, device)))
+        Ok(Some((Self { mount, source: options.source.clone() }, device)))
     }
 
     /// Puts it into its place.
@@ -71,7 +73,7 @@ impl Detached {
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         move_mount(&self.mount, c"", place.descriptor(), c"", flags)?;
-        Ok(Attachment { number, directory: place.path().to_owned() })
+        Ok(Attachment { number, directory: place.path().to_owned(), source: self.source })
     }
 }
 
@@ -106,26 +108,31 @@ pub(crate) struct Attachment {
     /// Unknown before Linux 5.8; then its path has to do.
     number: Option<u64>,
     directory: PathBuf,
+    source: String,
 }
 
 impl Attachment {
     /// What a helper has mounted at the path of a place.
-    pub(crate) fn made_at(place: &MountPlace) -> io::Result<Self> {
-        let directory = place.path().to_owned();
+    pub(crate) fn made_at(place: &MountPlace, source: &str) -> io::Result<Self> {
+        let (directory, source) = (place.path().to_owned(), source.to_owned());
         let Ok(below) = mount_of(place.descriptor()) else {
-            return Ok(Self { number: None, directory });
+            return Ok(Self { number: None, directory, source });
         };
         let number = Entry::find(&directory).map_err(into_io)?.mount()?;
         // It was led elsewhere.
         if number == below {
             return Err(Errno::STALE.into());
         }
-        Ok(Self { number: Some(number), directory })
+        Ok(Self { number: Some(number), directory, source })
     }
 
     /// A mount that the system has.
     pub(crate) fn of_system(mount: &SystemMount) -> Self {
-        Self { number: Some(mount.number), directory: mount.directory.clone() }
+        Self {
+            number: Some(mount.number),
+            directory: mount.directory.clone(),
+            source: mount.source.clone(),
+        }
     }
 
     /// Where it was mounted.
@@ -140,14 +147,19 @@ impl Attachment {
     pub(crate) fn find(&self) -> io::Result<Option<Found>> {
         let directory = match self.number.map(SystemMount::with_number) {
             None | Some(Err(_)) => self.directory.clone(),
-            Some(Ok(None)) => return Ok(None),
-            Some(Ok(Some(mount))) => mount.directory,
+            Some(Ok(Some(mount))) if self.is_of_kind(&mount) => mount.directory,
+            Some(Ok(_)) => return Ok(None),
         };
         let entry = Entry::find(&directory).map_err(into_io)?;
         match self.number {
             Some(number) if entry.mount()? != number => Err(Errno::BUSY.into()),
             _ => Ok(Some(Found { entry, directory })),
         }
+    }
+
+    /// Whether a mount with its number can be it.
+    fn is_of_kind(&self, mount: &SystemMount) -> bool {
+        mount.kind.starts_with("fuse") && mount.source == self.source
     }
 
     /// Takes it out of the tree of directories.

@@ -15,7 +15,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Takes dead mounts of ZFS file systems away whose source `is_own`; answers where they were. Those
-/// that somebody serves stay, and those that this user may not touch.
+/// that somebody serves stay, those on which something else is mounted, and those that this user
+/// may not touch.
 pub fn clear_dead_mounts(is_own: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut cleared = Vec::new();
     let mut seen = Vec::new();
@@ -28,7 +29,8 @@ pub fn clear_dead_mounts(is_own: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         let Some(mount) = dead else { break };
         seen.push(mount.number);
         let attachment = Attachment::of_system(&mount);
-        if is_dead(&attachment) && attachment.unmount(InUse::Detach).is_ok() {
+        let is_covered = mounts.iter().any(|other| other.parent == mount.number);
+        if !is_covered && is_dead(&attachment) && attachment.unmount(InUse::Detach).is_ok() {
             cleared.push(mount.directory);
             // Others may be reached now that could not be.
             seen.clear();

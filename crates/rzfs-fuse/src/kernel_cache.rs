@@ -9,15 +9,22 @@
 //! ```
 //! The kernel drops its pages when it sends such a write; if it does not wait for the answer
 //! (asynchronous requests), somebody may have read the old contents meanwhile. Dropping pages waits
-//! for requests that fill or write them, so the threads that answer requests must not do it.
+//! for requests that fill or write them, so the threads that answer requests must not do it. Such
+//! requests need slots of those that the kernel has in flight, so not all slots may be held by
+//! writes whose answers wait.
 
 use fuser::{INodeNo, Notifier};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Says "attributes only" where the beginning of a range of contents is expected.
 const ATTRIBUTES: i64 = -1;
+
+/// Answers that wait for pages at the same time: half of the slots that writes and requests for
+/// pages share.
+const MOST_HELD: usize = crate::session::MAX_BACKGROUND as usize / 2;
 
 type Afterwards = Box<dyn FnOnce() + Send>;
 
@@ -59,6 +66,7 @@ impl KernelCache {
 #[derive(Debug)]
 pub(crate) struct PageDropper {
     stale: Mutex<Sender<Stale>>,
+    held: Arc<AtomicUsize>,
 }
 
 impl PageDropper {
@@ -68,29 +76,40 @@ impl PageDropper {
     /// The system has no thread to give.
     pub(crate) fn start(cache: KernelCache) -> io::Result<Self> {
         let (sender, receiver) = channel::<Stale>();
+        let held = Arc::new(AtomicUsize::new(0));
+        let waiting = Arc::clone(&held);
         let work = move || {
             for Stale { inode, offset, len, afterwards } in receiver {
                 let (offset, len) = (i64::try_from(offset), i64::try_from(len));
                 cache.forget(inode, offset.unwrap_or(i64::MAX), len.unwrap_or(i64::MAX));
                 afterwards();
+                waiting.fetch_sub(1, Ordering::AcqRel);
             }
         };
         std::thread::Builder::new().name("rzfs-pages".to_owned()).spawn(work)?;
-        Ok(Self { stale: Mutex::new(sender) })
+        Ok(Self { stale: Mutex::new(sender), held })
     }
 
-    /// Has the kernel drop its pages of a range, then does something.
+    /// Has the kernel drop its pages of a range, then does something; before that already when too
+    /// many wait.
     pub(crate) fn drop_pages(
         &self,
         inode: INodeNo,
         (offset, len): (u64, u64),
         afterwards: impl FnOnce() + Send + 'static,
     ) {
-        let stale = Stale { inode, offset, len, afterwards: Box::new(afterwards) };
+        let afterwards: Afterwards = if self.held.fetch_add(1, Ordering::AcqRel) < MOST_HELD {
+            Box::new(afterwards)
+        } else {
+            afterwards();
+            Box::new(|| ())
+        };
+        let stale = Stale { inode, offset, len, afterwards };
         let sender = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(refused) = sender.send(stale) {
             drop(sender);
             (refused.0.afterwards)();
+            self.held.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }

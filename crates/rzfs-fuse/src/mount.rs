@@ -207,7 +207,7 @@ impl Mount {
                     let session = fuser::Session::new(session, place.path(), &config)?;
                     cache.connect(session.notifier());
                     let session = session.spawn()?;
-                    Ok((Attachment::made_at(place)?, session))
+                    Ok((Attachment::made_at(place, &options.source)?, session))
                 }
             }
         };

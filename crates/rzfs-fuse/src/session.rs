@@ -53,7 +53,7 @@ const WANTED_FOR_CHANGES: [InitFlags; 3] =
 
 /// Requests in the background (reading ahead, asynchronous reads) that the kernel may have open
 /// at once, and from how many on it calls the file system busy.
-const MAX_BACKGROUND: u16 = 64;
+pub(crate) const MAX_BACKGROUND: u16 = 64;
 const CONGESTION: u16 = MAX_BACKGROUND / 4 * 3;
 
 /// What a mount serves.

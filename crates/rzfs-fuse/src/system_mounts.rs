@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 36 35 0:45 / /tank/home rw,noatime shared:7 - fuse.zfs tank/home rw,user_id=0,...
-//! number       directory, \040 for a space      kind     source
+//! |  parent    directory, \040 for a space      kind     source
+//! number
 //! ```
 
 use std::ffi::OsString;
@@ -14,6 +15,8 @@ use std::path::PathBuf;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SystemMount {
     pub(crate) number: u64,
+    /// The number of the mount that it is on.
+    pub(crate) parent: u64,
     pub(crate) directory: PathBuf,
     pub(crate) kind: String,
     pub(crate) source: String,
@@ -34,11 +37,13 @@ impl SystemMount {
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
         let text = |field: Vec<u8>| String::from_utf8_lossy(&field).into_owned();
-        let number = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-        let directory = unescaped(fields.nth(3)?);
+        let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
+        let (number, parent) = (number()?, number()?);
+        let directory = unescaped(fields.nth(2)?);
         let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
         Some(Self {
             number,
+            parent,
             directory: OsString::from_vec(directory).into(),
             kind: text(unescaped(rest.next()?)),
             source: text(unescaped(rest.next()?)),
@@ -73,6 +78,7 @@ mod tests {
             br"36 35 0:45 / /tank/my\040home\134 rw,noatime shared:7 - fuse.zfs tank/my\040home rw";
         let expected = SystemMount {
             number: 36,
+            parent: 35,
             directory: r"/tank/my home\".into(),
             kind: "fuse.zfs".into(),
             source: "tank/my home".into(),
