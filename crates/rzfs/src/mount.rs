@@ -106,7 +106,8 @@ impl FreeSocket {
     /// Refuses a pool that is imported for writing under any name: its devices are claimed, but
     /// perhaps not those that were found now.
     fn for_writing(self, guid: Guid) -> Result<Self, Failure> {
-        let imported = ControlDirectory::of_user().mounted().map_err(failed)?;
+        // Where one of them does not answer now, the claims of the devices have to do.
+        let imported = ControlDirectory::of_user().mounted().unwrap_or_default();
         let same = imported.iter().map(ControlClient::identity);
         match same.clone().find(|one| one.guid == guid.get() && one.is_writable) {
             Some(one) => Err(Failure::Failed(format!(

@@ -238,7 +238,9 @@ impl PoolOptions {
         let paths = paths.filter(|one| matches!(one, DeviceSource::Path(path) if path.exists()));
         let sources: Vec<_> = devices.cloned().chain(paths).collect();
         let writable = Discovery::search(&sources, &options);
-        match writable.unopened().first() {
+        // Spares and cache devices may be another pool's.
+        let members = chosen.member_paths();
+        match writable.unopened().iter().find(|device| members.contains(&device.path)) {
             Some(device) if device.is_in_use() => {
                 return Err(OpenError::InUse { pool: name, device: device.clone() });
             }

@@ -130,11 +130,20 @@ impl DiscoveredPool {
     /// labels do not say to which they belong.
     #[must_use]
     pub fn device_paths(&self) -> Vec<PathBuf> {
+        self.paths_of(|pool| pool.is_none_or(|guid| guid == self.label.guid))
+    }
+
+    /// Where the devices were found whose labels say that they belong to it.
+    #[must_use]
+    pub fn member_paths(&self) -> Vec<PathBuf> {
+        self.paths_of(|pool| pool == Some(self.label.guid))
+    }
+
+    /// Where devices were found, by the pool that their labels name.
+    fn paths_of(&self, is_wanted: impl Fn(Option<Guid>) -> bool) -> Vec<PathBuf> {
         let is_wanted = |device: &&LabelledDevice| {
             let newest = device.newest(LabelTrust::Unverified, None);
-            newest.is_none_or(|label| {
-                label.member().is_none_or(|member| member.pool.guid == self.label.guid)
-            })
+            is_wanted(newest.and_then(|label| label.member()).map(|member| member.pool.guid))
         };
         let devices = self.devices.devices.iter().filter(is_wanted);
         devices.filter_map(|device| device.path(None)).map(PathBuf::from).collect()

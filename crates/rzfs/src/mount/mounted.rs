@@ -142,14 +142,14 @@ impl MountedPool {
         while_mounted: Arc<dyn Any + Send + Sync>,
         console: &mut Console<'_>,
     ) -> Result<Self, Failure> {
-        let (options, placement, lifetime) = how;
+        let (.., lifetime) = how;
         let view = contents.view().map_err(super::failed)?;
         let events = Arc::new(Events::new(view.name(), view.guid().get()));
         let writable = contents.writable();
         if let Some(pool) = writable {
             change::observe_sweeps(pool, &events);
         }
-        let mounter = Mounter::new(view.version(), writable, options, placement, &while_mounted);
+        let mounter = Mounter::new(view.version(), writable, how, &while_mounted);
         let mounter = mounter.map_err(super::failed)?;
         clear_dead_mounts(view.name());
         let mut table = MountTable::default();

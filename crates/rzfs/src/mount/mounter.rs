@@ -1,5 +1,6 @@
 //! Making the mounts of a pool.
 
+use super::mounted::Lifetime;
 use super::plan::{Placement, PlannedMount};
 use super::request::{Access, MountOptions};
 use super::snapshots::LiveSnapshots;
@@ -58,6 +59,7 @@ pub(super) struct Mounter {
     wakefulness: Option<Arc<Wakefulness>>,
     options: MountOptions,
     placement: Placement,
+    lifetime: Lifetime,
     nesting: Nesting,
     while_mounted: Weak<dyn Any + Send + Sync>,
 }
@@ -67,8 +69,7 @@ impl Mounter {
     pub(super) fn new(
         pool_version: u64,
         writable: Option<&Arc<WritablePool>>,
-        options: &MountOptions,
-        placement: &Placement,
+        (options, placement, lifetime): (&MountOptions, &Placement, Lifetime),
         while_mounted: &Arc<dyn Any + Send + Sync>,
     ) -> Result<Self, Box<ZplError>> {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
@@ -81,6 +82,7 @@ impl Mounter {
             wakefulness: wakefulness(),
             options: options.clone(),
             placement: placement.clone(),
+            lifetime,
             nesting: Nesting::possible(options),
             while_mounted: Arc::downgrade(while_mounted),
         })
@@ -213,8 +215,8 @@ impl Mounter {
     pub(super) fn restrictions(&self, dataset: &Dataset) -> Result<Restrictions, DatasetError> {
         let is_off = |property| Ok::<_, DatasetError>(dataset.text(property)? == "off");
         let usual = Restrictions::default();
-        let is_trusted = matches!(self.placement, Placement::Properties { .. })
-            && self.options.access == Access::ReadWrite;
+        let is_trusted =
+            self.lifetime == Lifetime::Import && self.options.access == Access::ReadWrite;
         Ok(Restrictions {
             read_only: dataset.is_snapshot() || dataset.text("readonly")? == "on",
             no_devices: if is_trusted { is_off("devices")? } else { usual.no_devices },
