@@ -199,13 +199,13 @@ fn destroyed_datasets_give_their_space_back() {
     check_sums(&session.pool.dataset_tree().unwrap());
     assert!(freeing(&session));
     session.abandon();
-    world.judge();
+    world.judge_by_openzfs();
     // A few blocks in each txg, so that the walk goes on again and again, also in another process.
     let options = PoolOptions { async_free_blocks: 7, ..PoolOptions::default() };
     let session = world.open_with(&options);
     session.pool.sync().unwrap();
     session.abandon();
-    world.judge();
+    world.judge_by_openzfs();
     let session = world.open_with(&options);
     wait_freed(&session);
     let tree = session.pool.dataset_tree().unwrap();

@@ -213,6 +213,8 @@ fn keys_come_change_and_go() {
     );
     assert!(dataset.load_key(b"not the right passphrase").is_err());
     dataset.load_key(PASSPHRASE).unwrap();
+    // It keeps the devices of the pool open.
+    drop(dataset);
     // The one below gets a key of its own, then that of its parent again, which has another.
     pool.change_key("made/root/below", KeyChange::New(root_key(&[9; 32]))).unwrap();
     assert_eq!(status("made/root/below"), available("made/root/below"));

@@ -48,7 +48,7 @@ fn shared_blocks_are_there_after_a_crash() {
     world.judge();
     // A claimed log waits, and is no leak.
     crash.claim();
-    crash.judge();
+    crash.judge_by_openzfs();
     let session = replay(&crash);
     assert!(contents(&session.fs, named(&session, "target")) == expected);
     // It shares what it shared: nobody else has the blocks once both files are gone.

@@ -264,7 +264,13 @@ impl World {
 
     /// Has the pool judged: by the walk over all of its blocks, and by OpenZFS's zdb.
     pub(crate) fn judge(&self) {
+        self.judge_by_openzfs();
         assert_eq!(rzfs_proof::walk(&self.import(&OpenOptions::new())).unwrap(), None);
+    }
+
+    /// Has OpenZFS's zdb alone judge the pool: our own walk does not know yet how far a destruction
+    /// has come, and which blocks only a claimed log shares.
+    pub(crate) fn judge_by_openzfs(&self) {
         for options in [["-bcc", "-e"], ["-dddd", "-e"]] {
             let Some(text) = self.zdb(&options) else { return };
             assert!(options[0] != "-bcc" || text.contains("No leaks"), "{text}");
