@@ -44,6 +44,8 @@ pub enum PoolStatus {
     Missing,
     /// Damaged or foreign labels; the other devices are enough.
     CorruptLabel,
+    /// Devices lack data that was written while they were away.
+    LacksData,
     /// Devices made errors that were repaired.
     Failing,
     /// Devices were taken offline.
@@ -144,10 +146,11 @@ impl Symptoms<'_> {
     }
 
     fn degraded(self) -> Option<PoolStatus> {
-        let conditions: [(Sign, PoolStatus); 7] = [
+        let conditions: [(Sign, PoolStatus); 8] = [
             (is_faulted, PoolStatus::Faulted),
             (is_missing, PoolStatus::Missing),
             (is_broken, PoolStatus::CorruptLabel),
+            (|vdev| vdev.lacks_data(), PoolStatus::LacksData),
             (is_failing, PoolStatus::Failing),
             (|vdev| vdev.health().state == VdevState::Offline, PoolStatus::Offline),
             (|vdev| vdev.health().state == VdevState::Removed, PoolStatus::Removed),

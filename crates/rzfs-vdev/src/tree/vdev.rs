@@ -180,6 +180,13 @@ impl<'a> Vdev<'a> {
         }
     }
 
+    /// Whether a leaf that can be used is known to lack something.
+    #[must_use]
+    pub fn lacks_data(self) -> bool {
+        let lacks = |missing: TxgSet| !missing.is_empty();
+        self.health().is_usable() && self.missing_txgs().is_some_and(lacks)
+    }
+
     /// The txgs that a leaf lacks; `None` if that is not known.
     #[must_use]
     pub fn missing_txgs(self) -> Option<TxgSet> {

@@ -41,6 +41,8 @@ pub enum Condition {
     Missing,
     /// Damaged or foreign labels; the other devices are enough.
     CorruptLabel,
+    /// Devices lack data that was written while they were away.
+    LacksData,
     /// Devices made errors that were repaired.
     Failing,
     /// Devices fail that the pool cannot do without; writers wait.

@@ -128,6 +128,8 @@ pub struct VdevReport {
     pub statistics: VdevStatistics,
     /// Bytes that can be used, with parity.
     pub asize: u64,
+    /// The first and the last txg of which a leaf that is used lacks something.
+    pub lacks: Option<(u64, u64)>,
     /// The initialization of a leaf, if there was one.
     pub initialize: Option<SweepReport>,
     /// The TRIM of a leaf, if there was one.

@@ -67,6 +67,7 @@ fn listed(condition: Condition, auxiliary: &[AuxiliaryVdev]) -> Condition {
     match condition {
         Condition::Healthy
         | Condition::CorruptLabel
+        | Condition::LacksData
         | Condition::Failing
         | Condition::Offline
         | Condition::Removed

@@ -88,6 +88,7 @@ pub(super) const fn condition(status: PoolStatus) -> Condition {
         PoolStatus::Faulted => Condition::Faulted,
         PoolStatus::Missing => Condition::Missing,
         PoolStatus::CorruptLabel => Condition::CorruptLabel,
+        PoolStatus::LacksData => Condition::LacksData,
         PoolStatus::Failing => Condition::Failing,
         PoolStatus::Offline => Condition::Offline,
         PoolStatus::Removed => Condition::Removed,

@@ -64,6 +64,7 @@ fn vdev(tree: &VdevTree, one: Vdev<'_>, space: &[VdevSpace]) -> VdevReport {
     };
     let size = one.device().map_or(0, |device| device.geometry().size);
     report.asize = one.asize().unwrap_or((size & !(LABEL_SIZE - 1)).saturating_sub(LABELS));
+    report.lacks = lacking(one);
     report.keeps_everything = one.device().is_some() && !one.can_trim();
     report.children = one.children().map(|child| vdev(tree, child, space)).collect();
     let (errors, io) = (one.errors(), one.io());
@@ -86,6 +87,12 @@ fn vdev(tree: &VdevTree, one: Vdev<'_>, space: &[VdevSpace]) -> VdevReport {
         slow_ios: one.kind().is_device().then_some(0),
     };
     report
+}
+
+/// The first and the last txg of which a leaf lacks something while it is used.
+fn lacking(leaf: Vdev<'_>) -> Option<(u64, u64)> {
+    let missing = leaf.missing_txgs().filter(|_| leaf.health().is_usable())?;
+    Some((missing.first()?.get(), missing.last()?.get()))
 }
 
 fn role(top: Vdev<'_>) -> VdevRole {

@@ -178,6 +178,9 @@ impl<'a> ConfigTree<'a> {
         } else if aux != AuxReason::None && !aux.text().is_empty() {
             remarks.push_str(&format!("  {}", aux.text()));
         }
+        if let Some((first, last)) = vdev.lacks {
+            remarks.push_str(&format!("  (lacks data of txgs {first} to {last})"));
+        }
         let leaf = vdev.children.is_empty() && matches!(vdev.kind.as_str(), "disk" | "file");
         if depth > 0 && leaf && state(vdev) >= VdevState::Degraded {
             if self.style.initialize {
@@ -278,6 +281,7 @@ pub(crate) fn is_shown(vdev: &VdevReport) -> bool {
 fn is_well(vdev: &VdevReport) -> bool {
     let counts = &vdev.statistics;
     state(vdev) == VdevState::Healthy
+        && vdev.lacks.is_none()
         && counts.read_errors + counts.write_errors + counts.checksum_errors == 0
         && vdev.children.iter().all(is_well)
 }

@@ -146,6 +146,19 @@ fn a_pool_that_is_to_panic_takes_its_process_along_and_nothing_else() {
     host.recover(&shop);
 }
 
+/// `zpool status` says that the image B, and no other, lacks something, and counts no errors.
+fn assert_lacks_data(shop: &Workshop) {
+    let status = shop.succeed("zpool status tank");
+    assert!(status.contains("lack data that was written while they were away"), "{status}");
+    let lacking: Vec<_> = status.lines().filter(|line| line.contains("(lacks data of")).collect();
+    let [line] = lacking.as_slice() else { panic!("{status}") };
+    let words: Vec<_> = line.split_whitespace().collect();
+    assert!(words[0].ends_with('B'), "{status}");
+    assert_eq!(words[1..5], ["ONLINE", "0", "0", "0"], "{status}");
+    assert!(!shop.succeed("zpool status -x").contains("healthy"));
+    assert!(shop.succeed("zpool status -e tank").contains(line), "{status}");
+}
+
 #[test]
 fn a_device_that_was_missing_is_used_again_after_clear() {
     let shop = Workshop::new();
@@ -172,12 +185,15 @@ fn a_device_that_was_missing_is_used_again_after_clear() {
     fs::copy(&away, &here).unwrap();
     shop.succeed("zpool clear tank");
     assert_eq!(shop.succeed("zpool get -Ho value health tank"), "ONLINE\n");
+    assert_lacks_data(&shop);
     fs::write(shop.root().join("after"), vec![9; 4 << 20]).unwrap();
     shop.succeed("zpool export tank");
     fs::remove_file(other).unwrap();
     shop.judge();
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     assert_eq!(fs::read_to_string(shop.root().join("meanwhile")).unwrap(), "one has it");
+    // Nobody asked the device that lacks it, not when the pool was opened either.
+    assert_lacks_data(&shop);
     assert_eq!(fs::read(shop.root().join("after")).unwrap(), vec![9; 4 << 20]);
     shop.succeed("zpool export tank");
 }

@@ -83,6 +83,7 @@ const fn of_devices(condition: Condition, action: &'static str) -> Option<Explan
         Condition::Resilvering => {
             explain("One or more devices were being resilvered.", action, None)
         }
+        Condition::LacksData => explain("One or more devices lack data.", action, None),
         Condition::NonNativeAshift => explain(
             "One or more devices are configured to use a non-native block size.\n\
              Expect reduced performance.",

@@ -47,6 +47,13 @@ const fn of_devices(condition: Condition) -> Option<Explanation> {
             DESTROY,
             Some("ZFS-8000-5E"),
         ),
+        Condition::LacksData => explain(
+            "One or more devices lack data that was written while they were away.\n\
+             The pool reads it from the others, and loses it with them.",
+            "Keep the other devices.  Import the pool with OpenZFS, which\n\
+             resilvers it.",
+            None,
+        ),
         Condition::Failing => explain(
             "One or more devices has experienced an unrecoverable error.  An\n\
              attempt was made to correct the error.  Applications are unaffected.",
