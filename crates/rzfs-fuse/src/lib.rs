@@ -29,6 +29,7 @@ mod attributes;
 mod credentials;
 mod dead;
 mod durability;
+mod errands;
 mod file_flags;
 mod grafts;
 mod inode;
@@ -43,6 +44,7 @@ mod wakefulness;
 mod xattr;
 
 pub use dead::clear_dead_mounts;
+pub use errands::run_errands_apart;
 pub use mount::{Access, InUse, Mount, MountError, MountOptions, Nested, Restrictions};
 pub use place::{MountPlace, PlaceError};
 pub use wakefulness::{LATENCY_DEVICE, Wakefulness};

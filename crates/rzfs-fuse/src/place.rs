@@ -10,6 +10,7 @@
 //! within    below another place              no links: what is in there may come from an image
 //! ```
 
+use crate::errands;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat, readlinkat, statx,
     unlinkat,
@@ -84,7 +85,7 @@ impl MountPlace {
             std::fs::create_dir_all(path).map_err(fail)?;
         }
         let path = path.canonicalize().map_err(fail)?;
-        Ok(Self { is_made, ..Walk::begin(Links::Never)?.along(&path, Missing::Refuse)? })
+        Ok(Self { is_made, ..walk(Links::Never, path, Missing::Refuse)? })
     }
 
     /// The directory that a pool names on this system, made if it is missing. Links are followed
@@ -94,7 +95,7 @@ impl MountPlace {
     /// # Errors
     /// [`PlaceError`]
     pub fn on_host(path: &Path) -> Result<Self, PlaceError> {
-        Walk::begin(Links::OfHost)?.along(path, Missing::Make)
+        walk(Links::OfHost, path.to_owned(), Missing::Make)
     }
 
     /// The directory at `relative` below `base`, which is a path without links; made if it is
@@ -106,7 +107,7 @@ impl MountPlace {
         if relative.components().any(|component| !matches!(component, Component::Normal(_))) {
             return Err(PlaceError::Outside(base.join(relative)));
         }
-        Walk::begin(Links::Never)?.along(&base.join(relative), Missing::Make)
+        walk(Links::Never, base.join(relative), Missing::Make)
     }
 
     /// Its path when it was found; there are no links in it.
@@ -130,8 +131,13 @@ impl MountPlace {
     /// # Errors
     /// [`PlaceError`]: among others it is not empty, or there is a link on the way by now.
     pub fn remove(path: &Path) -> Result<(), PlaceError> {
-        let entry = Entry::find(path)?;
-        unlinkat(&entry.parent, &entry.name, AtFlags::REMOVEDIR).map_err(system(path))
+        let to_remove = path.to_owned();
+        let removed = errands::act(move || {
+            let (parent, name) = parent_and_name(&to_remove)?;
+            let parent = Walk::begin(Links::Never)?.along(parent, Missing::Refuse)?.directory;
+            unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(system(&to_remove))
+        });
+        removed.map_err(|source| PlaceError::System { path: path.to_owned(), source })?
     }
 }
 
@@ -145,11 +151,9 @@ pub(crate) struct Entry {
 impl Entry {
     /// The last component of a path without links.
     pub(crate) fn find(path: &Path) -> Result<Self, PlaceError> {
-        let outside = || PlaceError::Outside(path.to_owned());
-        let parent = path.parent().ok_or_else(outside)?;
-        let name = path.file_name().ok_or_else(outside)?.to_owned();
-        let parent = Walk::begin(Links::Never)?.along(parent, Missing::Refuse)?.directory;
-        Ok(Self { parent, name })
+        let (parent, name) = parent_and_name(path)?;
+        let parent = walk(Links::Never, parent.to_owned(), Missing::Refuse)?.directory;
+        Ok(Self { parent, name: name.to_owned() })
     }
 
     /// What the name stands for.
@@ -167,6 +171,10 @@ impl Entry {
     pub(crate) fn held_path(&self) -> PathBuf {
         held_path(self.parent.as_fd()).join(&self.name)
     }
+}
+
+fn parent_and_name(path: &Path) -> Result<(&Path, &OsStr), PlaceError> {
+    path.parent().zip(path.file_name()).ok_or_else(|| PlaceError::Outside(path.to_owned()))
 }
 
 /// A path that leads to an open file.
@@ -192,6 +200,17 @@ fn number(found: Statx) -> io::Result<u64> {
 enum Missing {
     Make,
     Refuse,
+}
+
+/// The directory that a path leads to. It may lead through mounts of this process.
+fn walk(links: Links, path: PathBuf, missing: Missing) -> Result<MountPlace, PlaceError> {
+    let named = path.clone();
+    let found = errands::open(move || {
+        let MountPlace { directory, path, is_made } = Walk::begin(links)?.along(&path, missing)?;
+        Ok((directory, (path, is_made)))
+    });
+    let found = found.map_err(|source| PlaceError::System { path: named, source })?;
+    found.map(|(directory, (path, is_made))| MountPlace { directory, path, is_made })
 }
 
 /// A way from the root directory on. Names are opened one by one in directories that are open, so

@@ -145,6 +145,8 @@ fn serve(
     console: &mut Console<'_>,
     ready: impl FnOnce(Completeness) -> io::Result<()>,
 ) -> Outcome {
+    // Before anything is opened that a process in trouble must not keep.
+    rzfs_fuse::run_errands_apart()?;
     let Opened { daemon, contents, place, event } = match request {
         ServeRequest::Mount(request) => opening::mount(request, console)?,
         ServeRequest::Create(request) => opening::create(request, console)?,
