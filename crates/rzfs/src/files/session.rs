@@ -4,7 +4,7 @@ use super::arguments::PoolArguments;
 use super::complaints::Complaints;
 use crate::console::Failure;
 use crate::mount::keys;
-use crate::mount::request::{KeyFile, Prompting};
+use crate::mount::request::{KeyFile, KeyLoading};
 use crate::source::import_failure;
 use rzfs::dsl::dataset::{Dataset, DatasetError, DatasetKind};
 use rzfs::dsl::import::Discovery;
@@ -121,7 +121,7 @@ impl<'a> Session<'a> {
             return Ok(Opened::Path(tree.clone(), path.unwrap_or(b"/").to_vec()));
         }
         let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("{name}: {error}"));
-        if !keys::obtain(dataset, Prompting::of_process(), complaints.console)? {
+        if !keys::obtain(dataset, KeyLoading::of_process(), complaints.console)? {
             return Err(Failure::Failed(format!("cannot open '{name}': its key is not loaded")));
         }
         if dataset.kind().map_err(|error| failed(&error))? == DatasetKind::Volume {

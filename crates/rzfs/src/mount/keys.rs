@@ -1,12 +1,14 @@
 //! Keys of encrypted file systems: from files that the command line names, from where property
 //! `keylocation` says, or from somebody who types them.
 
-use super::request::{KeyFile, Prompting};
+use super::request::{KeyFile, KeyLoading};
 use crate::console::{Console, Failure};
+use rustix::fs::OFlags;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, KeyStatus};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// How often a key may be typed wrong, as in OpenZFS.
@@ -46,11 +48,14 @@ pub(crate) fn load_named(pool: &Pool, keys: &[KeyFile]) -> Result<(), Failure> {
 /// Gets the key of a file system if it lacks one; tells whether it has one now.
 pub(crate) fn obtain(
     dataset: &Dataset,
-    prompting: Prompting,
+    loading: KeyLoading,
     console: &mut Console<'_>,
 ) -> Result<bool, Failure> {
     if dataset.key_status().map_err(unreadable)? != KeyStatus::Unavailable {
         return Ok(true);
+    }
+    if loading == KeyLoading::Nothing {
+        return Ok(false);
     }
     let Some(root) = dataset.encryption_root().map_err(unreadable)? else { return Ok(true) };
     let location = root.text("keylocation").map_err(unreadable)?;
@@ -59,14 +64,14 @@ pub(crate) fn obtain(
     }
     // Raw keys are no text, and what is fetched from the network has to be fetched by the user.
     let is_typed = location == "prompt" && root.text("keyformat").map_err(unreadable)? != "raw";
-    match prompting {
-        Prompting::Terminal if is_typed => from_terminal(&root, console),
-        Prompting::Terminal | Prompting::Never => Ok(false),
+    match loading {
+        KeyLoading::FilesAndTerminal if is_typed => from_terminal(&root, console),
+        _ => Ok(false),
     }
 }
 
 fn from_file(root: &Dataset, path: &Path, console: &mut Console<'_>) -> bool {
-    let loaded = match read(path) {
+    let loaded = match read_regular(path) {
         Ok(input) => root.load_key(&input).map_err(|error| load_error(root, &error)),
         Err(error) => {
             Err(format!("Failed to open key material file '{}': {error}", path.display()))
@@ -103,8 +108,23 @@ fn from_terminal(root: &Dataset, console: &mut Console<'_>) -> Result<bool, Fail
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
+    all_of(File::open(path)?)
+}
+
+/// Reads a file that the pool names: its word is nobody's but an attacker's, so nothing is opened
+/// or waited for that is not a file.
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => all_of(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    }
+}
+
+fn all_of(file: File) -> io::Result<Vec<u8>> {
     let mut input = Vec::new();
-    File::open(path)?.take(MAX_KEY_FILE).read_to_end(&mut input)?;
+    file.take(MAX_KEY_FILE).read_to_end(&mut input)?;
     Ok(input)
 }
 

@@ -4,7 +4,7 @@ use super::keys;
 use super::mounted::{Contents, Lifetime, candidates};
 use super::mounter::Planned;
 use super::plan::{Choice, Placement, PlannedMount, plan};
-use super::request::{Access, ImportRequest, KeyFile, MountOptions, MountRequest, Prompting};
+use super::request::{Access, ImportRequest, KeyFile, KeyLoading, MountOptions, MountRequest};
 use super::{FreeSocket, failed};
 use crate::console::{Console, Failure};
 use crate::daemon::Daemon;
@@ -31,7 +31,7 @@ pub(super) struct Place {
     /// Which file systems; none without.
     choice: Option<Choice>,
     keys: Vec<KeyFile>,
-    prompting: Prompting,
+    key_loading: KeyLoading,
     /// Whether it is an error if there is nothing to mount.
     expects_mounts: bool,
 }
@@ -75,7 +75,7 @@ pub(super) fn mount(request: &MountRequest, console: &mut Console<'_>) -> Result
         lifetime: Lifetime::Mounts,
         choice: Some(request.choice),
         keys: request.keys.clone(),
-        prompting: request.prompting,
+        key_loading: request.key_loading,
         expects_mounts: true,
     };
     Ok(Opened { daemon, contents, place, event: "pool_import" })
@@ -118,6 +118,7 @@ pub(super) fn import(
     contents.log(Event::Command { line: request.command.clone(), user: user() });
     let mut place = Place::of_import(request.alternate_root.clone(), request.mounts);
     place.options.access = request.access;
+    place.key_loading = request.key_loading;
     Ok(Opened { daemon, contents, place, event: "pool_import" })
 }
 
@@ -136,7 +137,7 @@ impl Place {
             lifetime: Lifetime::Import,
             choice: mounts.then_some(Choice::Automatic),
             keys: Vec::new(),
-            prompting: Prompting::Never,
+            key_loading: KeyLoading::Files,
             expects_mounts: false,
         }
     }
@@ -233,7 +234,7 @@ pub(super) fn planned(
             choice,
         ),
     };
-    let planned = with_keys(&pool, planned, place.prompting, console)?;
+    let planned = with_keys(&pool, planned, place.key_loading, console)?;
     if planned.is_empty() && place.expects_mounts {
         let name = pool.name();
         return Err(Failure::Failed(format!("cannot mount '{name}': no file system to mount")));
@@ -245,7 +246,7 @@ pub(super) fn planned(
 fn with_keys(
     pool: &Pool,
     planned: Vec<PlannedMount>,
-    prompting: Prompting,
+    key_loading: KeyLoading,
     console: &mut Console<'_>,
 ) -> Result<Vec<Planned>, Failure> {
     let mut possible = Vec::new();
@@ -255,11 +256,14 @@ fn with_keys(
         let root = dataset.encryption_root().map_err(failed)?;
         let root = root.map(|root| root.name().to_owned());
         let is_refused = root.as_ref().is_some_and(|root| refused.contains(root));
-        if !is_refused && keys::obtain(&dataset, prompting, console)? {
+        if !is_refused && keys::obtain(&dataset, key_loading, console)? {
             possible.push((dataset, mount));
         } else {
-            console
-                .complain(format_args!("'{}' is left out: its key is not loaded", mount.dataset));
+            // Nobody expects them of an import without `-l`.
+            if key_loading != KeyLoading::Nothing {
+                let name = &mount.dataset;
+                console.complain(format_args!("'{name}' is left out: its key is not loaded"));
+            }
             refused.extend(root);
         }
     }

@@ -25,7 +25,7 @@ pub(crate) struct MountRequest {
     /// Key files.
     pub(crate) keys: Vec<KeyFile>,
     /// Who types passphrases.
-    pub(crate) prompting: Prompting,
+    pub(crate) key_loading: KeyLoading,
     /// `-o`.
     pub(crate) options: MountOptions,
 }
@@ -47,6 +47,8 @@ pub(crate) struct ImportRequest {
     pub(crate) missing_logs: bool,
     /// Whether its file systems are mounted.
     pub(crate) mounts: bool,
+    /// Which keys are loaded.
+    pub(crate) key_loading: KeyLoading,
     /// Whether it is imported to be changed.
     pub(crate) access: Access,
     /// The directory below which its file systems are mounted.
@@ -55,21 +57,23 @@ pub(crate) struct ImportRequest {
     pub(crate) command: String,
 }
 
-/// Who can be asked for a passphrase.
+/// Which keys are loaded, besides those that the command line names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Prompting {
-    /// Somebody at a terminal.
-    Terminal,
-    /// Nobody.
-    Never,
+pub(crate) enum KeyLoading {
+    /// None.
+    Nothing,
+    /// Those in files that property `keylocation` names.
+    Files,
+    /// Those in files, and somebody at a terminal is asked for the others.
+    FilesAndTerminal,
 }
 
-impl Prompting {
-    /// Whoever sits at the terminal of this process.
+impl KeyLoading {
+    /// What whoever started this process can give.
     pub(crate) fn of_process() -> Self {
         match io::stdin().is_terminal() && io::stderr().is_terminal() {
-            true => Self::Terminal,
-            false => Self::Never,
+            true => Self::FilesAndTerminal,
+            false => Self::Files,
         }
     }
 }
@@ -125,7 +129,7 @@ impl MountRequest {
             force: arguments.force,
             choice: if arguments.all { Choice::All } else { Choice::Automatic },
             keys: arguments.keys.iter().map(|key| KeyFile::parse(key)).collect::<Result<_, _>>()?,
-            prompting: Prompting::of_process(),
+            key_loading: KeyLoading::of_process(),
             options,
         })
     }

@@ -5,7 +5,7 @@ use super::config_tree::{ConfigTree, TreeStyle, word};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
-use crate::mount::request::{Access, ImportRequest, absolute};
+use crate::mount::request::{Access, ImportRequest, KeyLoading, absolute};
 use crate::mount::{self, ServeRequest};
 use crate::source;
 use rzfs::check_pool_name;
@@ -82,6 +82,7 @@ fn request(words: &[Word], devices: &[String], line: String) -> Result<ImportReq
         force: flag('f'),
         missing_logs: flag('m'),
         mounts: !flag('N'),
+        key_loading: if flag('l') { KeyLoading::of_process() } else { KeyLoading::Nothing },
         access: Access::ReadWrite,
         alternate_root: None,
         command: line,

@@ -3,6 +3,7 @@
 use crate::harness::{is_mounted, mounts_on_mounts};
 use crate::workshop::Workshop;
 use std::fs;
+use std::process::Command;
 
 const SECRET: &str = "nobody may read these words";
 
@@ -168,5 +169,32 @@ fn what_cannot_be_encrypted_is_told() {
     );
     assert_eq!(cannot("-o encryption=on -o keylocation=nowhere"), said("invalid keylocation"));
     assert_eq!(shop.succeed("zfs list -Ho name"), "tank\n");
+    shop.succeed("zpool export tank");
+}
+
+/// A pool says where its keys are, and it may lie.
+#[test]
+fn a_key_that_is_no_file_keeps_nobody_waiting() {
+    let (shop, at) = with_keys();
+    shop.succeed("zpool create --size 128M -R ROOT tank A");
+    let encryption = "-o encryption=on -o keyformat=passphrase";
+    shop.succeed(&format!("zfs create {encryption} -o keylocation={} tank/secret", at("phrase")));
+    let pipe = shop.rzfs.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for location in [pipe.to_str().unwrap(), "/dev/ptmx"] {
+        shop.succeed(&format!("zfs set keylocation=file://{location} tank/secret"));
+        shop.succeed("zpool export tank");
+        // Without `-l` no key is looked for.
+        shop.succeed("zpool import -d IMAGES -R ROOT tank");
+        assert_eq!(shop.succeed("zfs get -Ho value keystatus tank/secret"), "unavailable\n");
+        shop.succeed("zpool export tank");
+        let asked = shop.run("zpool import -l -d IMAGES -R ROOT tank");
+        assert!(asked.err.contains("not a regular file"), "{asked:?}");
+        assert_eq!(shop.succeed("zfs get -Ho value mounted tank"), "yes\n");
+    }
+    shop.succeed(&format!("zfs set keylocation={} tank/secret", at("phrase")));
+    shop.succeed("zpool export tank");
+    shop.succeed("zpool import -l -d IMAGES -R ROOT tank");
+    assert_eq!(shop.succeed("zfs get -Ho value mounted tank/secret"), "yes\n");
     shop.succeed("zpool export tank");
 }
