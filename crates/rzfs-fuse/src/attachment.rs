@@ -207,9 +207,18 @@ fn into_io(error: PlaceError) -> io::Error {
     }
 }
 
+/// The helper that may mount and unmount, also where the search path does not lead to it.
+fn helper() -> &'static str {
+    const ELSEWHERE: [&str; 2] = ["/bin/fusermount3", "/sbin/fusermount3"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_on_path = std::env::split_paths(&path).any(|at| at.join("fusermount3").is_file());
+    let elsewhere = ELSEWHERE.into_iter().find(|at| Path::new(at).is_file());
+    elsewhere.filter(|_| !is_on_path).unwrap_or("fusermount3")
+}
+
 /// Unmounts through the helper that may do so without root rights.
 fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
-    let mut command = Command::new("fusermount3");
+    let mut command = Command::new(helper());
     command.arg("-u");
     if in_use == InUse::Detach {
         command.arg("-z");

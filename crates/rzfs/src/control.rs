@@ -31,7 +31,10 @@ pub enum ControlError {
         source: std::io::Error,
     },
     /// The directory of the sockets is open to other users.
-    #[error("control directory {0}: must be a directory that only its owner, you, may enter")]
+    #[error(
+        "control directory {0}: must be a directory that only its owner, you, may enter \
+         (RZFS_RUNTIME_DIR can name the directory for another)"
+    )]
     Unsafe(PathBuf),
     /// The pool did not answer, or not in our language.
     #[error("pool '{pool}': {source}")]
@@ -67,8 +70,9 @@ impl ControlDirectory {
     pub fn of_user() -> Self {
         let uid = rustix::process::geteuid();
         let below = |variable| {
-            let value = std::env::var_os(variable).filter(|path| !path.is_empty());
-            value.map(|path| Path::new(&path).join("rzfs"))
+            let value = std::env::var_os(variable).map(PathBuf::from);
+            // What the XDG specification says of relative ones, too.
+            value.filter(|path| path.is_absolute()).map(|path| path.join("rzfs"))
         };
         if let Some(directory) = below(DIRECTORY_VARIABLE) {
             return Self::at(directory);
@@ -117,7 +121,8 @@ impl ControlDirectory {
         std::iter::once(&self.own).chain(usable).map(move |path| socket_in(path, pool))
     }
 
-    /// Connections to all mounted pools, by name. Sockets that nobody listens on are skipped.
+    /// Connections to all mounted pools, by name. Sockets that nobody listens on are skipped, and so,
+    /// with a warning, are pools that do not answer in time.
     pub fn mounted(&self) -> Result<Vec<ControlClient>, ControlError> {
         let mut clients = mounted_in(&self.own)?;
         for path in &self.others {
@@ -157,10 +162,13 @@ fn mounted_in(directory: &Path) -> Result<Vec<ControlClient>, ControlError> {
     let mut clients = Vec::new();
     for entry in fs::read_dir(directory).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
-        if path.extension().is_some_and(|extension| extension == "sock")
-            && let Some(client) = ControlClient::connect(&path)?
-        {
-            clients.push(client);
+        if path.extension().is_none_or(|extension| extension != "sock") {
+            continue;
+        }
+        match ControlClient::connect(&path) {
+            Ok(client) => clients.extend(client),
+            // A pool that is in trouble keeps nobody from the others.
+            Err(error) => tracing::warn!("{error}; it is passed over"),
         }
     }
     Ok(clients)
@@ -174,7 +182,8 @@ pub struct ControlClient {
 }
 
 impl ControlClient {
-    /// Connects to the socket at `path`; none if nobody listens there, or not any more.
+    /// Connects to the socket at `path`; none if nobody listens there, or not any more, or has let go
+    /// of the pool.
     pub fn connect(path: &Path) -> Result<Option<Self>, ControlError> {
         let name = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let fail = |source: std::io::Error| ControlError::Wire {
@@ -197,6 +206,8 @@ impl ControlClient {
             Ok(Answer::Identity(identity)) => client.identity = identity,
             Ok(_) => return Err(ControlError::Mismatch(client.identity.pool)),
             Err(ControlError::Wire { source, .. }) if source.is_hang_up() => return Ok(None),
+            // It is just being let go of.
+            Err(ControlError::Refused(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
         client.stream.get_ref().set_read_timeout(None).map_err(fail)?;
