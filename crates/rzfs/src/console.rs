@@ -1,7 +1,7 @@
 //! Where a command writes, and how it ends.
 
 use rzfs::calendar::Calendar;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// The standard streams of a command, and its time zone.
 pub(crate) struct Console<'a> {
@@ -21,6 +21,56 @@ impl Console<'_> {
     }
 }
 
+/// A stream that may be a terminal.
+///
+/// What a pool says about itself (names, paths, properties, history) is whatever somebody wrote
+/// there, and a terminal obeys what it is shown. So it is shown `?` in place of control
+/// characters, as ls(1) does it; files and pipes get what is there.
+pub(crate) struct Shown<W> {
+    inner: W,
+    is_terminal: bool,
+}
+
+impl<W: Write + IsTerminal> Shown<W> {
+    /// A stream that shows no control characters to a terminal.
+    pub(crate) fn new(inner: W) -> Self {
+        let is_terminal = inner.is_terminal();
+        Self { inner, is_terminal }
+    }
+}
+
+impl<W: Write> Write for Shown<W> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        if !self.is_terminal {
+            return self.inner.write(buffer);
+        }
+        self.inner.write_all(&without_controls(buffer)).map(|()| buffer.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// A text for a terminal: lines and tabs stay, whatever else controls it becomes `?`. Those control
+/// characters of Unicode that have two bytes in UTF-8 become two.
+fn without_controls(text: &[u8]) -> Vec<u8> {
+    let mut shown = text.to_vec();
+    let mut previous = 0;
+    for index in 0..shown.len() {
+        let Some(byte) = text.get(index).copied() else { break };
+        let is_second = previous == 0xc2 && matches!(byte, 0x80..=0x9f);
+        let is_control = byte.is_ascii_control() && !matches!(byte, b'\n' | b'\t');
+        for place in shown.iter_mut().take(index + 1).skip(index - usize::from(is_second)) {
+            if is_second || is_control {
+                *place = b'?';
+            }
+        }
+        previous = byte;
+    }
+    shown
+}
+
 /// How a command ended otherwise than well (spec 09, section 1.1).
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -28,7 +78,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// The command failed with this message; exit 1.
     Failed(String),
-    /// The command failed with this message and a status of its own.
+    /// The command failed with this message, or has said so, and a status of its own.
     Status(String, u8),
     /// The command failed, and has said so; exit 1.
     Told,
@@ -65,7 +115,9 @@ pub(crate) fn conclude(outcome: Outcome, usage: &str, console: &mut Console<'_>)
             1
         }
         Err(Failure::Status(message, status)) => {
-            console.complain(message);
+            if !message.is_empty() {
+                console.complain(message);
+            }
             status
         }
         Err(Failure::Told) => 1,
@@ -74,5 +126,20 @@ pub(crate) fn conclude(outcome: Outcome, usage: &str, console: &mut Console<'_>)
             console.complain(format_args!("standard output: {error}"));
             1
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_not_controlled() {
+        let shown = |text: &str| String::from_utf8(without_controls(text.as_bytes())).unwrap();
+        assert_eq!(shown("a\u{1b}[31mb\u{7}\r\n\tc\u{7f}"), "a?[31mb??\n\tc?");
+        assert_eq!(shown("\u{9b}2Jé ä €"), "??2Jé ä €");
+        let mut piped = Vec::new();
+        Shown { inner: &mut piped, is_terminal: false }.write_all(b"\x1b").unwrap();
+        assert_eq!(piped, b"\x1b");
     }
 }

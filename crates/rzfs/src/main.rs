@@ -23,7 +23,7 @@ use rzfs::{calendar, dedup_text, quantity};
 
 use arguments::{Arguments, Command};
 use clap::Parser;
-use console::Console;
+use console::{Console, Shown};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter};
 use std::path::Path;
@@ -50,8 +50,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse_from(words);
     log_to_stderr(arguments.verbose);
     let mut console = Console {
-        out: &mut BufWriter::new(io::stdout()),
-        err: &mut io::stderr(),
+        out: &mut BufWriter::new(Shown::new(io::stdout())),
+        err: &mut Shown::new(io::stderr()),
         calendar: calendar::Calendar::system(),
     };
     ExitCode::from(match arguments.command {

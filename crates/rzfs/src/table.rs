@@ -78,11 +78,20 @@ impl Table {
         if layout == Layout::Scripted {
             return self.rows.iter().try_for_each(|row| writeln!(out, "{}", row.join("\t")));
         }
+        if self.rows.iter().flatten().any(|cell| cell.contains('\n')) {
+            return self.in_lines().print(layout, out);
+        }
         let widths = self.widths();
         let header: Vec<String> = self.columns.iter().map(|column| column.header.clone()).collect();
         std::iter::once(&header)
             .chain(&self.rows)
             .try_for_each(|row| writeln!(out, "{}", self.line(row, &widths)))
+    }
+
+    /// The same with every cell in one line: none of them can look like a row.
+    fn in_lines(&self) -> Self {
+        let row = |row: &Vec<String>| row.iter().map(|cell| cell.replace('\n', "?")).collect();
+        Self { columns: self.columns.clone(), rows: self.rows.iter().map(row).collect() }
     }
 
     /// Width of each column without regard to values: only names count. That is how wide OpenZFS
@@ -153,6 +162,15 @@ mod tests {
     fn people_get_aligned_columns() {
         let expected = "NAME     USED  MOUNTPOINT\ntank    21.1M  /tank\ntank/a    22K  -\n";
         assert_eq!(printed(Layout::Human), expected);
+    }
+
+    #[test]
+    fn no_cell_looks_like_a_row() {
+        let mut table = Table::new(vec![Column::text("NAME"), Column::text("VALUE")]);
+        table.push(vec!["tank".to_owned(), "1\ntank  2".to_owned()]);
+        let mut out = Vec::new();
+        table.print(Layout::Human, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "NAME  VALUE\ntank  1?tank  2\n");
     }
 
     #[test]

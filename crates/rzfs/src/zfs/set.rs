@@ -31,20 +31,41 @@ pub(super) fn set(words: &[String], console: &mut Console<'_>) -> Outcome {
     for text in pairs {
         pair(&mut properties, text)?;
     }
-    let mut outcome = Ok(());
-    for (index, name) in datasets.iter().enumerate() {
+    let mut line = Some(line);
+    for_each(datasets, console, |name, console| {
         check_head("open", name)?;
         let mut client = pool_with(name)?;
         let change = Change::Set {
-            name: name.clone(),
+            name: name.to_owned(),
             properties: properties.clone(),
             leave_mounted: words.contains(&Word::Flag('u')),
         };
         // The history has the command once.
-        let line = (index == 0).then_some(line.as_str());
-        outcome = carry_out(&mut client, change, line, console).map_err(not_set);
-        if outcome.is_err() {
-            break;
+        carry_out(&mut client, change, line.take().as_deref(), console).map_err(not_set)
+    })
+}
+
+/// Does the same to several datasets. One that is refused keeps it from no other; the worst of
+/// what went wrong is the status.
+fn for_each(
+    datasets: &[String],
+    console: &mut Console<'_>,
+    mut act: impl FnMut(&str, &mut Console<'_>) -> Outcome,
+) -> Outcome {
+    let mut outcome = Ok(());
+    for name in datasets {
+        match act(name, console) {
+            Err(Failure::Failed(message)) => {
+                console.complain(message);
+                outcome = outcome.and(Err(Failure::Told));
+            }
+            Err(Failure::Status(message, status)) => {
+                console.complain(message);
+                outcome = Err(Failure::Status(String::new(), status));
+            }
+            Err(Failure::Told) => outcome = outcome.and(Err(Failure::Told)),
+            Err(failure) => return Err(failure),
+            Ok(()) => {}
         }
     }
     outcome
@@ -72,24 +93,22 @@ pub(super) fn inherit(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
     let property = full_name(property);
     check_inheritable(&property, flag('S'))?;
-    let mut is_first = true;
-    for name in datasets {
+    let mut line = Some(line);
+    for_each(datasets, console, |name, console| {
         check_head("open", name)?;
         let mut client = pool_with(name)?;
         let kinds = [DatasetKind::Filesystem, DatasetKind::Volume];
         let names = match flag('r') {
             true => tree(&mut client, name, &kinds)?.into_iter().map(|one| one.name).collect(),
-            false => vec![name.clone()],
+            false => vec![name.to_owned()],
         };
         for name in names {
             let (property, received) = (property.clone(), flag('S'));
             let change = Change::Inherit { name, property, received };
-            let line = is_first.then_some(line.as_str());
-            is_first = false;
-            carry_out(&mut client, change, line, console)?;
+            carry_out(&mut client, change, line.take().as_deref(), console)?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn check_inheritable(property: &str, received: bool) -> Outcome {

@@ -85,3 +85,17 @@ fn quotas_of_users_groups_and_projects_are_set_and_kept() {
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     assert_eq!(shop.succeed("zfs get -Hpo value groupobjquota@4712 tank"), "7\n");
 }
+
+#[test]
+fn one_dataset_that_is_not_there_keeps_a_property_from_no_other() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 128M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    shop.succeed("zfs create tank/b");
+    let missing = "cannot open 'tank/none': dataset does not exist\n";
+    assert_eq!(shop.refuse("zfs set atime=off tank/a tank/none tank/b", 1), missing);
+    assert_eq!(shop.succeed("zfs get -Ho value atime tank/a tank/b"), "off\noff\n");
+    assert_eq!(shop.refuse("zfs inherit atime tank/none tank/b tank/a", 1), missing);
+    assert_eq!(shop.succeed("zfs get -Ho value atime tank/a tank/b"), "on\non\n");
+    shop.succeed("zpool export tank");
+}
