@@ -1,10 +1,16 @@
-//! `cargo xtask hostile`: seeded corruptions of the golden pools.
+//! `cargo xtask hostile`: seeded corruptions of the golden pools; with `--mounts`, pools that lie
+//! below the binary.
+
+mod mounts;
+mod walk;
 
 use crate::process::Failure;
 use rzfs_hostile::{DamageKind, Finding, Limits, MemoryUse, MemoryWatch, Subject, run_case};
 use rzfs_testkit::ReferencePool;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use walk::Trust;
 
 /// What `cargo xtask hostile` is asked.
 #[derive(clap::Args)]
@@ -18,6 +24,18 @@ pub(crate) struct Hostile {
     /// Only pools with this in their names.
     #[arg(long, default_value = "")]
     pool: String,
+    /// Mount so many pools that lie, instead, and see that nothing comes out of them.
+    #[arg(long)]
+    mounts: Option<u64>,
+    /// This is a mount namespace of its own.
+    #[arg(long, hide = true)]
+    inside: bool,
+    /// Walk over this mount, and say what must not be.
+    #[arg(long, hide = true)]
+    walk: Option<PathBuf>,
+    /// Nothing in the mount is to be trusted.
+    #[arg(long, hide = true)]
+    distrust: bool,
 }
 
 /// Cases after which a run says how far it is.
@@ -37,6 +55,13 @@ struct Totals {
 
 /// Runs the cases; a finding is a failure, and comes with the command that repeats it.
 pub(crate) fn run(arguments: &Hostile) -> Result<(), Failure> {
+    if let Some(directory) = &arguments.walk {
+        let trust = if arguments.distrust { Trust::Nothing } else { Trust::Imported };
+        return walk::walk(directory, trust);
+    }
+    if let Some(cases) = arguments.mounts {
+        return mounts::run(cases, arguments.seed, arguments.inside);
+    }
     let start = Instant::now();
     let mut subjects = Vec::new();
     for pool in ReferencePool::all_golden() {

@@ -32,5 +32,5 @@ pub(crate) use writer::HoleRequest;
 pub use stream::{DeviceWrite, DeviceWriter, FailedWrite, WriteStream, write_again};
 pub use writer::{
     BlockSpace, BlockWriter, Change, HoleBirth, NoSpace, SpacePart, SpaceRequest, WriteContext,
-    WriteError, WriteRequest,
+    WriteError, WriteInjector, WriteRequest,
 };

@@ -21,6 +21,7 @@ mod blocks;
 mod case;
 mod devices;
 mod exercise;
+mod forger;
 mod labels;
 mod lists;
 #[allow(unsafe_code)]
@@ -35,6 +36,7 @@ mod witness;
 
 pub use blocks::{Aim, HostileInjector};
 pub use case::{ARC_MAX, DamageKind, Subject, Tally};
+pub use forger::{StructureForger, WordForger};
 pub use memory::{CountingAllocator, MemoryUse, MemoryWatch};
 pub use patches::Patch;
 pub use random::Random;

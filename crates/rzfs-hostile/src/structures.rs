@@ -16,10 +16,10 @@ mod zaps;
 use crate::lists::changed_list;
 use crate::random::Random;
 use crate::victim::Victim;
-use rzfs_format::BlockPointer;
 use rzfs_format::nvlist::NvList;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockPointer, Level};
 
 pub(crate) use dnodes::raise_all;
 pub(crate) use logs::{damage_gang_header, damage_intent_log};
@@ -56,10 +56,15 @@ impl Structure {
 
     /// What the block under this pointer is.
     pub(crate) fn of(pointer: &BlockPointer) -> Self {
-        if pointer.level().0 > 0 {
-            return Self::Indirect;
+        match pointer.object_type() {
+            _ if pointer.level() > Level::DATA => Self::Indirect,
+            Ok(kind) => Self::of_contents(kind),
+            Err(_) => Self::Other,
         }
-        let Ok(kind) = pointer.object_type() else { return Self::Other };
+    }
+
+    /// What the contents of an object of this type are.
+    pub(crate) fn of_contents(kind: ObjectType) -> Self {
         match kind {
             ObjectType::DNODE => Self::Dnodes,
             ObjectType::OBJSET => Self::Objset,

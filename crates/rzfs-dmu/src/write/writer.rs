@@ -9,6 +9,7 @@ use crate::{Block, BlockError, BlockPipeline, Patience};
 use bytes::Bytes;
 use rzfs_codec::crypto::CryptoError;
 use rzfs_format::block_pointer::StoredBlock;
+use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg};
 use std::io;
@@ -160,12 +161,20 @@ pub struct WriteContext<'a> {
     pub sealing: Sealing<'a>,
 }
 
+/// Changes blocks on their way to the devices, before they are compressed, encrypted and checksummed:
+/// how tests make pools that lie with right checksums.
+pub trait WriteInjector: Send + Sync {
+    /// What is written instead of a block's contents; of the same length. Memory keeps what it has.
+    fn inject(&self, bookmark: Bookmark, object_type: ObjectType, contents: Bytes) -> Bytes;
+}
+
 /// Writes the blocks of one pool.
 pub struct BlockWriter {
     pub(super) pipeline: Arc<BlockPipeline>,
     pub(super) space: Arc<dyn BlockSpace>,
     pub(super) options: EncodeOptions,
     pub(super) dedup: Option<Arc<dyn DedupIndex>>,
+    injector: Option<Arc<dyn WriteInjector>>,
     hole_birth: bool,
     threads: usize,
 }
@@ -188,7 +197,14 @@ impl BlockWriter {
         threads: usize,
     ) -> Self {
         let hole_birth = hole_birth == HoleBirth::Recorded;
-        Self { pipeline, space, options, dedup: None, hole_birth, threads: threads.max(1) }
+        let (dedup, injector, threads) = (None, None, threads.max(1));
+        Self { pipeline, space, options, dedup, injector, hole_birth, threads }
+    }
+
+    /// The same with fault injection for tests, if there is an injector.
+    #[must_use]
+    pub fn with_injector(self, injector: Option<Arc<dyn WriteInjector>>) -> Self {
+        Self { injector, ..self }
     }
 
     /// The same for a pool that may have blocks already that are to be written.
@@ -268,8 +284,12 @@ impl BlockWriter {
         let is_new = !old.is_hole() && old.physical_birth() == context.txg;
         let effort =
             if is_new && context.pass >= STORE_PASS { Effort::Store } else { Effort::Compress };
-        let data = request.data.clone();
         let (policy, sealing) = (&request.policy, context.sealing);
+        let data = request.data.clone();
+        let data = match &self.injector {
+            Some(injector) => injector.inject(request.bookmark, policy.object_type, data),
+            None => data,
+        };
         let encoded = encode::encode(&self.options, policy, sealing, effort, context.txg, data)
             .map_err(|error| WriteError::of_encoding(error, request.bookmark))?;
         match encoded {

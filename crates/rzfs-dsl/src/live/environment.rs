@@ -2,8 +2,10 @@
 
 use crate::import::HostIdentity;
 use rustix::rand::{GetRandomFlags, getrandom};
+use rzfs_dmu::write::WriteInjector;
 use rzfs_format::Guid;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Time, chance and the host, so that tests can replay a pool's life.
@@ -27,6 +29,11 @@ pub trait Environment: Send + Sync + fmt::Debug {
     fn halt(&self, reason: &str) {
         tracing::error!(reason, "failmode is panic");
         std::process::abort();
+    }
+
+    /// What changes blocks on their way to the devices: nothing but in tests.
+    fn write_injector(&self) -> Option<Arc<dyn WriteInjector>> {
+        None
     }
 
     /// A new guid.

@@ -133,7 +133,9 @@ impl Inner {
         let dedup =
             Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment, &allocator));
         let writer = options.writer(&pipeline, &allocator, has);
-        let writer = writer.with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>);
+        let writer = writer
+            .with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>)
+            .with_injector(environment.write_injector());
         let devices: Arc<dyn DeviceWriter> =
             Arc::new(VdevWriter(Arc::clone(pipeline.current_vdevs())));
         let metadata = policy::default_compression(has(Feature::Lz4Compress));

@@ -241,7 +241,9 @@ impl Inner {
             Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment, &allocator));
         dedup.load(pool)?;
         let writer = options.writer(pipeline, &allocator, |feature| features.is_enabled(feature));
-        let writer = writer.with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>);
+        let writer = writer
+            .with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>)
+            .with_injector(environment.write_injector());
         let devices: Arc<dyn DeviceWriter> =
             Arc::new(VdevWriter(Arc::clone(pipeline.current_vdevs())));
         let has_lz4 = features.is_active(Feature::Lz4Compress);

@@ -1,0 +1,168 @@
+//! Pools that lie about what they are, to whoever mounts them.
+//!
+//! The engine makes an honest pool full of what an attacker would put there, and while it is
+//! written, some words become others, or some blocks contradict themselves, with right checksums
+//! (`rzfs_hostile`).
+
+use crate::crash::ReplayedEnvironment;
+use crate::{Files, OpenPool, PoolFiles, ProofError, Settings, Shape};
+use rzfs_dmu::write::WriteInjector;
+use rzfs_dsl::import::HostIdentity;
+use rzfs_dsl::live::Environment;
+use rzfs_format::znode::DeviceNumber;
+use rzfs_hostile::{Random, StructureForger, WordForger};
+use rzfs_zpl::live::{LiveFileSystem, NewKind};
+use std::fmt;
+use std::sync::Arc;
+
+/// What lying pools have in place of these words. Names of up to 21 bytes are in one piece on disk.
+const LIES: [(&str, &str); 12] = [
+    ("file-with-a-slash", "../outside/forged"),
+    ("file-of-the-parent", ".."),
+    ("file-of-itself-xx", "."),
+    ("file-from-the-root", "/outside/absolute"),
+    ("file-with-controls", "\u{1b}]0;x\u{7}\r\n"),
+    ("dataset-of-parent", ".."),
+    ("dataset-of-itself", "."),
+    ("dataset-of-slashes", "../../outside/ds"),
+    ("dataset-controls", "\u{1b}[2J\r"),
+    ("/mount-point-up-x", "/../../outside"),
+    ("/mount-point-rel-x", "../outside/rel"),
+    ("text-with-colours", "\u{1b}[31mred\u{7}"),
+];
+/// File systems below the root.
+const DATASETS: [&str; 8] = [
+    "sub",
+    "up",
+    "relative",
+    "plain",
+    "dataset-of-parent",
+    "dataset-of-itself",
+    "dataset-of-slashes",
+    "dataset-controls",
+];
+/// Files of each directory.
+const FILES: u64 = 30;
+
+/// How a pool lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lie {
+    /// Names, paths and texts are others than anybody could give.
+    Words,
+    /// Structures contradict themselves, as the seed says.
+    Structures(u64),
+}
+
+impl Lie {
+    /// The lie of a seed.
+    #[must_use]
+    pub const fn of(seed: u64) -> Self {
+        if seed.is_multiple_of(4) { Self::Words } else { Self::Structures(seed) }
+    }
+
+    fn injector(self) -> Arc<dyn WriteInjector> {
+        match self {
+            Self::Words => Arc::new(WordForger(&LIES)),
+            Self::Structures(seed) => Arc::new(StructureForger::new(seed)),
+        }
+    }
+}
+
+/// What an attacker knows about the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Outside<'a> {
+    /// A directory that is none of the pool's business.
+    pub directory: &'a str,
+    /// A program that would show whose rights it has.
+    pub program: &'a [u8],
+}
+
+/// An environment whose pools lie.
+struct Lying {
+    inner: ReplayedEnvironment,
+    injector: Arc<dyn WriteInjector>,
+}
+
+impl fmt::Debug for Lying {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lying").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl Environment for Lying {
+    fn now(&self) -> u64 {
+        Environment::now(&self.inner)
+    }
+
+    fn random(&self) -> u64 {
+        self.inner.random()
+    }
+
+    fn host(&self) -> &HostIdentity {
+        self.inner.host()
+    }
+
+    fn write_injector(&self) -> Option<Arc<dyn WriteInjector>> {
+        Some(Arc::clone(&self.injector))
+    }
+}
+
+/// Makes a pool that lies, and leaves it to whoever wants it next.
+///
+/// # Errors
+/// [`ProofError`]; also when the pool does not get over its own lies.
+pub fn make_lying_pool(
+    files: &PoolFiles,
+    shape: &Shape,
+    lie: Lie,
+    seed: u64,
+    outside: Outside<'_>,
+) -> Result<(), ProofError> {
+    let inner = ReplayedEnvironment::new(seed);
+    let environment = Arc::new(Lying { inner, injector: lie.injector() });
+    let mut open = files.create(shape, &Settings { environment, ..Settings::default() })?;
+    let name = open.pool.name().to_owned();
+    for dataset in DATASETS {
+        open.create_file_system(&format!("{name}/{dataset}"))?;
+    }
+    for (dataset, value) in [("up", "/mount-point-up-x"), ("relative", "/mount-point-rel-x")] {
+        open.pool.set_property(&format!("{name}/{dataset}"), "mountpoint", value.into())?;
+    }
+    open.pool.set_property(&name, "user:text", "text-with-colours".into())?;
+    for (number, fs) in open.file_systems.values().enumerate() {
+        fill(fs, seed ^ number as u64, outside)?;
+    }
+    finish(open)
+}
+
+fn finish(open: OpenPool) -> Result<(), ProofError> {
+    open.sync()?;
+    open.export()
+}
+
+/// Everything that an attacker can have without lying, and what becomes a lie on its way to the disk.
+fn fill(fs: &LiveFileSystem, seed: u64, outside: Outside<'_>) -> Result<(), ProofError> {
+    let (files, mut random) = (Files(fs), Random::new(seed));
+    for (name, _) in LIES.iter().filter(|(name, _)| name.starts_with("file")) {
+        files.put(name, b"forged")?;
+    }
+    let directory = outside.directory.as_bytes();
+    for link in ["sub", "up", "plain", "outside"] {
+        files.make(link, NewKind::Symlink(directory))?;
+    }
+    files.make("around", NewKind::Symlink(b"around"))?;
+    files.put("program", outside.program)?;
+    files.chmod("program", 0o6755)?;
+    files.make("zero", NewKind::CharDevice(DeviceNumber { major: 1, minor: 5 }))?;
+    files.chmod("zero", 0o666)?;
+    files.make("pipe", NewKind::Fifo)?;
+    for directory in ["d", "d/e", "d/e/f"] {
+        files.mkdir(directory)?;
+        for number in 0..FILES {
+            let size = random.below(40_000) as usize;
+            files.put(&format!("{directory}/{number}"), &vec![number as u8; size])?;
+        }
+    }
+    files.set_xattr("d/0", "user.text", &[7; 3000])?;
+    files.set_xattr("d/1", "user.long", &[7; 40_000])
+}
