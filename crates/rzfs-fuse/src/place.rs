@@ -149,9 +149,13 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The last component of a path without links.
+    /// The last component of a path without links. The root directory is above itself, and what is
+    /// mounted on it is reached by going up only.
     pub(crate) fn find(path: &Path) -> Result<Self, PlaceError> {
-        let (parent, name) = parent_and_name(path)?;
+        let (parent, name) = match (path.parent(), path.file_name()) {
+            (None, None) if path.has_root() => (path, OsStr::new("..")),
+            _ => parent_and_name(path)?,
+        };
         let parent = walk(Links::Never, parent.to_owned(), Missing::Refuse)?.directory;
         Ok(Self { parent, name: name.to_owned() })
     }

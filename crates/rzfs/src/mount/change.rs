@@ -6,6 +6,7 @@ mod mounts;
 mod pool;
 mod sweep;
 
+pub(super) use mounts::end_all as end_mounts;
 pub(super) use sweep::observe as observe_sweeps;
 
 use super::mounted::Open;

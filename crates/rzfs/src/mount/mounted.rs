@@ -3,7 +3,7 @@
 use super::change;
 use super::events::Events;
 use super::mounter::{Mounter, Planned};
-use super::plan::{Candidate, Choice, Placement, plan};
+use super::plan::{Candidate, Choice, Placement, PlannedMount, plan};
 use super::request::MountOptions;
 use super::table::MountTable;
 use crate::console::{Console, Failure};
@@ -253,26 +253,39 @@ impl Open {
         Ok(possible)
     }
 
+    /// The file systems that there are now, and what decides about their mounts.
+    pub(super) fn candidates(&self) -> Result<Vec<Candidate>, DatasetError> {
+        candidates(&self.contents.datasets()?)
+    }
+
+    /// Those of these file systems that have a place and a key.
+    pub(super) fn places(&self, names: &BTreeSet<String>) -> Result<Vec<Planned>, DatasetError> {
+        let mut possible = Vec::with_capacity(names.len());
+        for planned in self.planned(Some(names), Choice::All)? {
+            if planned.0.key_status()? != KeyStatus::Unavailable {
+                possible.push(planned);
+            }
+        }
+        Ok(possible)
+    }
+
+    /// File systems that go where they were.
+    pub(super) fn reopened(&self, plans: Vec<PlannedMount>) -> Result<Vec<Planned>, DatasetError> {
+        let datasets = self.contents.datasets()?;
+        plans.into_iter().map(|plan| Ok((datasets.open(&plan.dataset)?, plan))).collect()
+    }
+
     /// Lets go of the file systems that are not mounted any more.
-    pub(super) fn close_file_systems(&self, names: &BTreeSet<String>) {
+    pub(super) fn close_file_systems<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         if let Some(pool) = self.contents.writable() {
-            names.iter().for_each(|name| pool.close_file_system(name));
+            names.into_iter().for_each(|name| pool.close_file_system(name));
         }
     }
 
     /// Lets go of file systems whose mounts somebody else has ended.
     pub(super) fn forget_finished(&self, table: &mut MountTable) {
         let names = table.forget_finished();
-        self.close_file_systems(&names);
-    }
-
-    /// Ends all mounts.
-    fn unmount_all(&self, in_use: InUse) -> Result<(), Refusal> {
-        let mut table = self.table();
-        let names: BTreeSet<_> = table.reports().into_iter().map(|one| one.dataset).collect();
-        table.unmount_all(in_use)?;
-        self.close_file_systems(&names);
-        Ok(())
+        self.close_file_systems(names.iter().map(String::as_str));
     }
 
     /// Has nobody wait any more for devices of a suspended pool: what was not written is lost then.
@@ -370,7 +383,7 @@ impl Mounted for MountedPool {
         let mut state = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = state.as_ref() {
             open.end_waiting(ending.force)?;
-            open.unmount_all(if ending.force { InUse::Detach } else { InUse::Refuse })?;
+            change::end_mounts(open, if ending.force { InUse::Detach } else { InUse::Refuse })?;
         }
         state.take().map_or(Ok(()), |open| open.close(&ending.manner))
     }

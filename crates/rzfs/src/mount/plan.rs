@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 /// What decides about the mount of a file system.
@@ -13,6 +14,28 @@ pub(crate) struct Candidate {
     pub(crate) canmount: String,
     /// Property `mountpoint`.
     pub(crate) mountpoint: String,
+}
+
+impl Candidate {
+    /// Whether its properties name a place for it.
+    fn has_mount_point(&self) -> bool {
+        !matches!(self.mountpoint.as_str(), "none" | "legacy")
+    }
+
+    /// Whether it is mounted by itself.
+    fn is_automatic(&self) -> bool {
+        self.canmount == "on" && self.has_mount_point()
+    }
+
+    /// Whether it may be mounted at all.
+    fn is_possible(&self) -> bool {
+        self.canmount != "off" && self.has_mount_point()
+    }
+
+    /// Whether the same decides about its mount.
+    fn is_like(&self, other: &Self) -> bool {
+        (&self.canmount, &self.mountpoint) == (&other.canmount, &other.mountpoint)
+    }
 }
 
 /// A mount to be made.
@@ -67,10 +90,8 @@ pub(crate) fn plan(
 ) -> Vec<PlannedMount> {
     let has_directory = matches!(placement, Placement::Directory(_));
     let is_chosen = |candidate: &&Candidate| {
-        let has_mountpoint = !matches!(candidate.mountpoint.as_str(), "none" | "legacy");
-        let automatic = candidate.canmount == "on" && has_mountpoint;
-        let possible = has_directory || has_mountpoint;
-        possible && (automatic || choice == Choice::All)
+        let possible = has_directory || candidate.has_mount_point();
+        possible && (candidate.is_automatic() || choice == Choice::All)
     };
     let place = |candidate: &Candidate| {
         let mountpoint = match placement {
@@ -89,6 +110,48 @@ pub(crate) fn plan(
     let mut mounts: Vec<_> = candidates.iter().filter(is_chosen).map(place).collect();
     mounts.sort_by(PlannedMount::order);
     mounts
+}
+
+/// What is to be mounted after a change.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Aftermath {
+    /// The change does not concern these: they go where they were.
+    pub(crate) kept: Vec<PlannedMount>,
+    /// These go where they belong now.
+    pub(crate) placed: BTreeSet<String>,
+}
+
+/// What is to be mounted after a change for which mounts were `ended`, under names that it has
+/// `renamed`: everything that was mounted, unless it may not be mounted any more; and what could
+/// not be mounted by itself before and can now. What somebody has unmounted stays so.
+pub(crate) fn aftermath(
+    before: &[Candidate],
+    after: &[Candidate],
+    ended: Vec<PlannedMount>,
+    renamed: impl Fn(&str) -> String,
+) -> Aftermath {
+    let before: BTreeMap<String, &Candidate> =
+        before.iter().map(|one| (renamed(&one.name), one)).collect();
+    let mut ended: BTreeMap<String, PlannedMount> =
+        ended.into_iter().map(|mount| (renamed(&mount.dataset), mount)).collect();
+    let mut aftermath = Aftermath::default();
+    for one in after {
+        let earlier = before.get(&one.name);
+        let is_as_before =
+            earlier.is_some_and(|earlier| earlier.is_like(one) && earlier.name == one.name);
+        match ended.remove(&one.name) {
+            Some(mount) if is_as_before => aftermath.kept.push(mount),
+            Some(_) if one.is_possible() => {
+                aftermath.placed.insert(one.name.clone());
+            }
+            Some(_) => {}
+            None if one.is_automatic() && !earlier.is_some_and(|one| one.is_automatic()) => {
+                aftermath.placed.insert(one.name.clone());
+            }
+            None => {}
+        }
+    }
+    aftermath
 }
 
 /// A path from the root directory on, without `.` and `..`: above the root directory is itself, so
@@ -165,6 +228,44 @@ mod tests {
         let mounts = plan("tank", &candidates(), &placement, Choice::Automatic);
         let places: Vec<_> = mounts.iter().map(|mount| mount.mountpoint.to_str()).collect();
         assert_eq!(places, ["/mnt/home", "/mnt/tank", "/mnt/home/ann"].map(Some));
+    }
+
+    #[test]
+    fn a_change_brings_back_what_it_has_ended_and_what_has_got_a_place() {
+        let file_system = |name: &str, canmount: &str, mountpoint: &str| Candidate {
+            name: name.into(),
+            canmount: canmount.into(),
+            mountpoint: mountpoint.into(),
+        };
+        let mount = |name: &str, place: &str| PlannedMount {
+            dataset: name.into(),
+            mountpoint: place.into(),
+        };
+        let before = [
+            file_system("t", "on", "none"),
+            file_system("t/inherits", "on", "none"),
+            file_system("t/asked", "noauto", "none"),
+            file_system("t/own", "on", "/own"),
+            file_system("t/unmounted", "on", "/u"),
+            file_system("t/goes", "on", "/goes"),
+            file_system("t/moves", "on", "/moves"),
+        ];
+        let after = [
+            file_system("t", "on", "/t"),
+            file_system("t/inherits", "on", "/t/inherits"),
+            file_system("t/asked", "noauto", "/t/asked"),
+            file_system("t/own", "on", "/own"),
+            file_system("t/unmounted", "on", "/v"),
+            file_system("t/goes", "off", "/goes"),
+            file_system("t/moved", "noauto", "/moved"),
+        ];
+        let ended =
+            vec![mount("t/own", "/own"), mount("t/goes", "/goes"), mount("t/moves", "/moves")];
+        let names = |name: &str| name.replace("moves", "moved");
+        let found = aftermath(&before, &after, ended, names);
+        assert_eq!(found.kept, [mount("t/own", "/own")]);
+        let placed: Vec<_> = found.placed.iter().map(String::as_str).collect();
+        assert_eq!(placed, ["t", "t/inherits", "t/moved"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The mounts of a pool.
 
+use super::plan::PlannedMount;
 use rzfs::protocol::{MountReport, Refusal};
 use rzfs_fuse::{InUse, Mount, MountPlace};
 use std::collections::BTreeSet;
@@ -23,6 +24,15 @@ pub(super) struct DatasetMount {
     pub(super) grafted: Vec<(String, PathBuf)>,
     /// The directory was made for the mount.
     pub(super) is_made: bool,
+}
+
+/// What came of ending mounts.
+#[derive(Debug, Default)]
+pub(super) struct Unmounted {
+    /// What was mounted, and where.
+    pub(super) ended: Vec<PlannedMount>,
+    /// Why not all of them have ended.
+    pub(super) refused: Option<Refusal>,
 }
 
 /// All mounts of a pool, in the order of mounting.
@@ -68,37 +78,59 @@ impl MountTable {
         around.max_by_key(|one| one.mountpoint.components().count())
     }
 
-    /// Ends the mounts of these file systems, and those below them; tells which file systems that
-    /// were. Those that are gone when one is in use stay so.
-    pub(super) fn unmount(
-        &mut self,
-        names: &BTreeSet<String>,
-        in_use: InUse,
-    ) -> Result<BTreeSet<String>, Refusal> {
+    /// The mounts below the place of a planned one.
+    pub(super) fn below(&self, planned: &Path) -> impl Iterator<Item = &DatasetMount> {
+        self.alive()
+            .filter(move |one| one.mountpoint != planned && one.mountpoint.starts_with(planned))
+    }
+
+    /// Ends the mounts of these file systems, and those below them, the deepest first, until one is
+    /// in use.
+    pub(super) fn unmount(&mut self, names: &BTreeSet<String>, in_use: InUse) -> Unmounted {
         let named = |one: &DatasetMount| one.datasets().any(|name| names.contains(name));
         let places: Vec<PathBuf> =
             self.alive().filter(|one| named(one)).map(|one| one.directory()).collect();
         let is_affected =
             |one: &DatasetMount| places.iter().any(|place| one.directory().starts_with(place));
-        let mut ended = BTreeSet::new();
-        // The last one mounted is the deepest.
+        self.end_those(is_affected, in_use)
+    }
+
+    /// Ends all mounts, the deepest first, until one is in use.
+    pub(super) fn unmount_all(&mut self, in_use: InUse) -> Unmounted {
+        self.end_those(|_| true, in_use)
+    }
+
+    /// Ends all mounts that are not in use, the deepest first; tells what has ended, and why the
+    /// others have not.
+    pub(super) fn unmount_each(&mut self, in_use: InUse) -> (Vec<PlannedMount>, Vec<String>) {
+        let (mut ended, mut refused) = (Vec::new(), Vec::new());
         for position in (0..self.0.len()).rev() {
-            if self.0.get(position).is_some_and(is_affected) {
-                ended.extend(self.end(position, in_use)?);
+            match self.end(position, in_use) {
+                Ok(plans) => ended.extend(plans),
+                Err(refusal) => refused.push(refusal.message),
             }
         }
-        Ok(ended)
+        (ended, refused)
     }
 
-    /// Ends all mounts, the deepest first.
-    pub(super) fn unmount_all(&mut self, in_use: InUse) -> Result<(), Refusal> {
-        while let Some(last) = self.0.len().checked_sub(1) {
-            self.end(last, in_use)?;
+    fn end_those(&mut self, which: impl Fn(&DatasetMount) -> bool, in_use: InUse) -> Unmounted {
+        let mut unmounted = Unmounted::default();
+        // The last one mounted is the deepest.
+        for position in (0..self.0.len()).rev() {
+            if self.0.get(position).is_some_and(&which) {
+                match self.end(position, in_use) {
+                    Ok(plans) => unmounted.ended.extend(plans),
+                    Err(refusal) => {
+                        unmounted.refused = Some(refusal);
+                        break;
+                    }
+                }
+            }
         }
-        Ok(())
+        unmounted
     }
 
-    fn end(&mut self, position: usize, in_use: InUse) -> Result<Vec<String>, Refusal> {
+    fn end(&mut self, position: usize, in_use: InUse) -> Result<Vec<PlannedMount>, Refusal> {
         let Some(one) = self.0.get(position) else { return Ok(Vec::new()) };
         one.mount.request_unmount(in_use).map_err(|error| Refusal {
             message: match error.is_in_use() {
@@ -110,12 +142,12 @@ impl MountTable {
             },
         })?;
         let one = self.0.remove(position);
-        let names = one.datasets().map(str::to_owned).collect();
+        let plans = one.plans();
         one.finish(match in_use {
             InUse::Refuse => PATIENCE,
             InUse::Detach => DETACHED_PATIENCE,
         });
-        Ok(names)
+        Ok(plans)
     }
 
     /// Gives file systems other names.
@@ -147,6 +179,15 @@ impl DatasetMount {
     pub(super) fn datasets(&self) -> impl Iterator<Item = &str> {
         let grafted = self.grafted.iter().map(|(name, _)| name.as_str());
         std::iter::once(self.dataset.as_str()).chain(grafted)
+    }
+
+    /// What was planned for them.
+    fn plans(&self) -> Vec<PlannedMount> {
+        let plan =
+            |dataset: &str, mountpoint| PlannedMount { dataset: dataset.to_owned(), mountpoint };
+        let grafted = self.grafted.iter();
+        let grafted = grafted.map(|(name, path)| plan(name, self.mountpoint.join(path)));
+        std::iter::once(plan(&self.dataset, self.mountpoint.clone())).chain(grafted).collect()
     }
 
     fn directory(&self) -> PathBuf {

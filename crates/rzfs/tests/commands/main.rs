@@ -14,6 +14,7 @@ mod properties;
 mod suspension;
 mod sweeps;
 mod transcripts;
+mod transitions;
 mod vdevs;
 mod volumes;
 mod workshop;

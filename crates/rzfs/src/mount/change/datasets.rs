@@ -3,12 +3,13 @@
 use super::super::mounted::Open;
 use super::super::plan::Choice;
 use super::super::table::MountTable;
-use super::mounts::{in_use, mount_more};
+use super::mounts::{end, in_use, mount_again, mount_more, settle, taken_back};
 use super::refusal;
 use rzfs::protocol::{self, Pair, Refusal, Secret};
 use rzfs::setting::{DatasetSetting, NewDatasetProperties, Occasion, OwnerProperty, SettingError};
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
+use rzfs_dsl::dataset::property::PropertySource;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_dsl::live::{
     ChangeError, EncryptionProblem, Environment, Inherit, NewDataset, SystemEnvironment,
@@ -20,16 +21,6 @@ use rzfs_zpl::MasterNode;
 use rzfs_zpl::live::NewFileSystem;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Properties that a mounted file system has to be mounted again for.
-const OF_MOUNTS: [&str; 8] =
-    ["mountpoint", "canmount", "readonly", "devices", "exec", "setuid", "atime", "acltype"];
-
-/// Those of them that a mount can follow while it is in use.
-const FOLLOWED: [&str; 5] = ["readonly", "devices", "exec", "setuid", "atime"];
-
-/// What the file system itself sees to, and the mount only tells.
-const TOLD: &str = "atime";
 
 /// What OpenZFS says of a property that is stored but not in force.
 const NOT_REMOUNTED: &str = "property may be set but unable to remount filesystem";
@@ -63,7 +54,7 @@ pub(super) fn create(open: &Open, new: &protocol::NewFileSystem) -> Result<Vec<S
     }
     let mut table = open.table();
     open.forget_finished(&mut table);
-    let mut complaints = mount_more(open, &mut table, made, Choice::Automatic);
+    let mut complaints = mount_more(open, &mut table, &made, Choice::Automatic);
     if !complaints.is_empty() {
         complaints.push("filesystem successfully created, but not mounted".to_owned());
     }
@@ -144,21 +135,21 @@ fn parent(pool: &Pool, name: &str) -> Result<NewFileSystem, Problem> {
     Ok(NewFileSystem { case, normalization, utf8_only, ..owner })
 }
 
-/// `zfs destroy`.
+/// `zfs destroy`: what is mounted of all of them ends first, or nothing is destroyed.
 pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<String>, Refusal> {
     let pool = open.writable()?;
     let mut table = open.table();
     open.forget_finished(&mut table);
+    let mut ended = end(open, &mut table, &names.iter().cloned().collect(), in_use(force))?;
     for name in names {
-        let ended = table.unmount(&[name.clone()].into(), in_use(force))?;
-        open.close_file_systems(&ended);
         pool.close_file_system(name);
-        let destroyed = pool.live().destroy_dataset(name);
-        destroyed.map_err(|error| refusal(format_args!("cannot destroy '{name}'"), error))?;
-        let others = ended.into_iter().filter(|one| !names.contains(one)).collect();
-        mount_more(open, &mut table, others, Choice::All);
+        if let Err(error) = pool.live().destroy_dataset(name) {
+            let refused = refusal(format_args!("cannot destroy '{name}'"), error);
+            return Err(taken_back(open, &mut table, ended, refused));
+        }
+        ended.retain(|one| one.dataset != *name);
     }
-    Ok(Vec::new())
+    Ok(mount_again(open, &mut table, ended))
 }
 
 /// What `zfs rename` is told.
@@ -200,36 +191,37 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
             mounted.filter(|name| below(name, from).is_some()).collect()
         }
     };
-    let ended = table.unmount(&affected, in_use(renaming.force))?;
-    open.close_file_systems(&ended);
-    let renamed = pool.live().rename_dataset(from, to);
-    let is_renamed = renamed.is_ok();
-    let names = ended.into_iter().map(|name| match below(&name, from) {
-        Some(rest) if is_renamed => format!("{to}{rest}"),
-        _ => name,
-    });
-    let complaints = mount_more(open, &mut table, names.collect(), Choice::All);
-    if is_renamed && renaming.leave_mounted {
-        table.rename(|name| below(name, from).map(|rest| format!("{to}{rest}")));
-        pool.rename_file_systems(|name| below(name, from).map(|rest| format!("{to}{rest}")));
+    let failed =
+        |error: &dyn std::fmt::Display| refusal(format_args!("cannot rename '{from}'"), error);
+    let before = open.candidates().map_err(|error| failed(&error))?;
+    let ended = end(open, &mut table, &affected, in_use(renaming.force))?;
+    if let Err(error) = pool.live().rename_dataset(from, to) {
+        let refused = match error {
+            error @ ChangeError::BelowItself { .. } => {
+                refusal(format_args!("cannot rename to '{to}'"), error)
+            }
+            error @ ChangeError::NotFound { .. } => {
+                refusal(format_args!("cannot open '{from}'"), error)
+            }
+            ChangeError::CrossesPools { .. } => {
+                let reason = "datasets must be within same pool";
+                refusal(format_args!("cannot rename to '{to}'"), reason)
+            }
+            error @ (ChangeError::NoParent { .. } | ChangeError::WrongParent { .. }) => {
+                refusal(format_args!("cannot create '{to}'"), error)
+            }
+            error => failed(&error),
+        };
+        return Err(taken_back(open, &mut table, ended, refused));
     }
-    match renamed {
-        Ok(()) => Ok(complaints),
-        Err(error @ ChangeError::BelowItself { .. }) => {
-            Err(refusal(format_args!("cannot rename to '{to}'"), error))
-        }
-        Err(error @ ChangeError::NotFound { .. }) => {
-            Err(refusal(format_args!("cannot open '{from}'"), error))
-        }
-        Err(ChangeError::CrossesPools { .. }) => {
-            let reason = "datasets must be within same pool";
-            Err(refusal(format_args!("cannot rename to '{to}'"), reason))
-        }
-        Err(error @ (ChangeError::NoParent { .. } | ChangeError::WrongParent { .. })) => {
-            Err(refusal(format_args!("cannot create '{to}'"), error))
-        }
-        Err(error) => Err(refusal(format_args!("cannot rename '{from}'"), error)),
+    let renamed = |name: &str| below(name, from).map(|rest| format!("{to}{rest}"));
+    if renaming.leave_mounted {
+        table.rename(renamed);
+        pool.rename_file_systems(renamed);
+        return Ok(Vec::new());
     }
+    let name_now = |name: &str| renamed(name).unwrap_or_else(|| name.to_owned());
+    Ok(settle(open, &mut table, &before, ended, name_now))
 }
 
 /// `zfs set`.
@@ -253,9 +245,12 @@ pub(super) fn set(
     if settings.is_empty() {
         return Ok(Vec::new());
     }
-    let changed: Vec<String> = settings.iter().map(|(name, _)| name.clone()).collect();
+    let effect = match leave_mounted {
+        true => Effect::default(),
+        false => Effect::of(others.iter().map(|(name, word)| (name.as_str(), word.as_str()))),
+    };
     let action = || pool.live().set_properties(name, &settings);
-    remounted(open, name, &changed, leave_mounted, action, &cannot)
+    changed(open, name, effect, action, &cannot)
 }
 
 /// A quota, and who has it; `None` for none.
@@ -322,62 +317,130 @@ pub(super) fn inherit(
     let pool = open.writable().map_err(|error| cannot(&error))?;
     let inherit = if received { Inherit::Received } else { Inherit::Parent };
     let action = || pool.live().inherit_property(name, property, inherit);
-    remounted(open, name, &[property.to_owned()], false, action, &cannot)
+    let default = if property == "canmount" { "on" } else { "" };
+    changed(open, name, Effect::of([(property, default)]), action, &cannot)
 }
 
-/// Changes properties, and mounts again what has to be mounted in another way then.
-fn remounted(
+/// What a change of properties means for mounts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Effect {
+    /// The mount point may be another one for whoever inherits it.
+    moves: bool,
+    /// The file system may not be mounted any more.
+    goes: bool,
+    /// It may be mounted by itself now.
+    comes: bool,
+    /// Mounts have to be made anew.
+    anew: bool,
+    /// Mounts can follow, or have to be made anew.
+    follows: bool,
+    /// What the file system sees to itself is to be shown by the mount.
+    shows: bool,
+}
+
+impl Effect {
+    /// Of setting these properties to these values.
+    fn of<'a>(changes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut effect = Self::default();
+        for (name, value) in changes {
+            match (name, value) {
+                ("mountpoint", _) => effect.moves = true,
+                ("canmount", "off") => effect.goes = true,
+                ("canmount", _) => effect.comes = true,
+                ("acltype", _) => effect.anew = true,
+                ("readonly" | "devices" | "exec" | "setuid", _) => effect.follows = true,
+                ("atime", _) => effect.shows = true,
+                _ => {}
+            }
+        }
+        effect
+    }
+}
+
+/// Changes properties, and what is mounted with them. What is in use does not move: then nothing
+/// is changed. What only has to be mounted in another way is told when it is in use.
+fn changed(
     open: &Open,
     name: &str,
-    changed: &[String],
-    leave_mounted: bool,
+    effect: Effect,
     action: impl FnOnce() -> Result<(), ChangeError>,
     cannot: &dyn Fn(&dyn std::fmt::Display) -> Refusal,
 ) -> Result<Vec<String>, Refusal> {
-    let is_of_mounts = changed.iter().any(|name| OF_MOUNTS.contains(&name.as_str()));
-    if !is_of_mounts || leave_mounted {
+    if effect == Effect::default() {
         return action().map(|()| Vec::new()).map_err(|error| cannot(&error));
     }
     let mut table = open.table();
     open.forget_finished(&mut table);
-    let is_below = |other: &str| {
-        other.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let mounted = table.reports().into_iter().map(|one| one.dataset);
-    let affected: BTreeSet<String> = mounted.filter(|other| is_below(other)).collect();
-    let mut of_mounts = changed.iter().filter(|name| OF_MOUNTS.contains(&name.as_str()));
-    if of_mounts.all(|name| FOLLOWED.contains(&name.as_str())) {
-        action().map_err(|error| cannot(&error))?;
-        let affected = not_followed(open, &table, affected);
-        if changed.iter().all(|name| name == TOLD) {
-            return Ok(Vec::new());
-        }
-        return Ok(mounted_again(open, &mut table, &affected));
+    let before = open.candidates().map_err(|error| cannot(&error))?;
+    let mut moving = BTreeSet::new();
+    if effect.moves {
+        moving = inheriting(open, &table, name).map_err(|error| cannot(&error))?;
     }
-    let moves = changed.iter().any(|name| name == "mountpoint" || name == "canmount");
+    if effect.goes {
+        moving.insert(name.to_owned());
+    }
+    let mut ended = end(open, &mut table, &moving, InUse::Refuse)?;
     let mut complaints = Vec::new();
-    let ended = match table.unmount(&affected, InUse::Refuse) {
-        Ok(ended) => ended,
-        // A place to mount at does not change under those who are there.
-        Err(refusal) if moves => {
-            mount_more(open, &mut table, affected, Choice::All);
-            return Err(refusal);
+    if effect.anew {
+        let anew = mounted_below(&table, name);
+        match end(open, &mut table, &anew, InUse::Refuse) {
+            Ok(more) => ended.extend(more),
+            Err(_) => complaints.push(NOT_REMOUNTED.to_owned()),
         }
-        Err(_) => {
-            complaints.push(NOT_REMOUNTED.to_owned());
-            BTreeSet::new()
-        }
-    };
-    open.close_file_systems(&ended);
-    let result = action();
-    let mut again = ended;
-    if result.is_ok() && moves {
-        // What had no place so far has one now.
-        again.insert(name.to_owned());
     }
-    let choice = if moves { Choice::Automatic } else { Choice::All };
-    complaints.extend(mount_more(open, &mut table, again, choice));
-    result.map(|()| complaints).map_err(|error| cannot(&error))
+    if let Err(error) = action() {
+        return Err(taken_back(open, &mut table, ended, cannot(&error)));
+    }
+    if effect.moves || effect.goes || effect.comes || effect.anew {
+        let missing = settle(open, &mut table, &before, ended, str::to_owned);
+        if !missing.is_empty() {
+            complaints.extend(missing);
+            complaints.push(NOT_REMOUNTED.to_owned());
+        }
+    }
+    if effect.follows || effect.shows {
+        let behind = not_followed(open, &table, mounted_below(&table, name));
+        if effect.follows && !behind.is_empty() {
+            match end(open, &mut table, &behind, InUse::Refuse) {
+                Ok(ended) => complaints.extend(mount_again(open, &mut table, ended)),
+                Err(_) => complaints.push(NOT_REMOUNTED.to_owned()),
+            }
+        }
+    }
+    Ok(complaints)
+}
+
+fn is_below(name: &str, above: &str) -> bool {
+    name.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What is mounted of a file system and those below it.
+fn mounted_below(table: &MountTable, name: &str) -> BTreeSet<String> {
+    let mounted = table.reports().into_iter().map(|one| one.dataset);
+    mounted.filter(|other| is_below(other, name)).collect()
+}
+
+/// Those of them that go elsewhere when the mount point of `name` is another one.
+fn inheriting(
+    open: &Open,
+    table: &MountTable,
+    name: &str,
+) -> Result<BTreeSet<String>, Box<dyn std::error::Error>> {
+    let view = open.view()?;
+    let mut inheriting = BTreeSet::new();
+    for mounted in mounted_below(table, name) {
+        let dataset = view.datasets().open(&mounted)?;
+        let source = dataset.property("mountpoint")?.map(|property| property.source);
+        let is_own = match source {
+            Some(PropertySource::Local | PropertySource::Received) => mounted != name,
+            Some(PropertySource::Inherited(from)) => from != name && is_below(&from, name),
+            _ => false,
+        };
+        if !is_own {
+            inheriting.insert(mounted);
+        }
+    }
+    Ok(inheriting)
 }
 
 /// Has mounts follow the properties of their file systems; answers those that cannot.
@@ -391,18 +454,4 @@ fn not_followed(open: &Open, table: &MountTable, names: BTreeSet<String>) -> BTr
         mount.map_or(Ok(()), |one| one.mount.restrict(restrictions)).ok()
     };
     names.into_iter().filter(|name| follow(name).is_none()).collect()
-}
-
-/// Unmounts file systems and mounts them again, unless they are in use, which is told.
-fn mounted_again(open: &Open, table: &mut MountTable, names: &BTreeSet<String>) -> Vec<String> {
-    if names.is_empty() {
-        return Vec::new();
-    }
-    match table.unmount(names, InUse::Refuse) {
-        Ok(ended) => {
-            open.close_file_systems(&ended);
-            mount_more(open, table, ended, Choice::All)
-        }
-        Err(_) => vec![NOT_REMOUNTED.to_owned()],
-    }
 }

@@ -1,9 +1,16 @@
 //! Mounts of a pool that stays imported.
+//!
+//! ```text
+//! unmount        what is named and what is below it: all of it, or nothing
+//! the change     of properties or names
+//! settle         what was mounted, where it belongs now, and what has got a place
+//! ```
+//! When a step is refused, what was mounted before is mounted where it was.
 
 use super::super::mounted::Open;
 use super::super::mounter::{Nesting, Planned};
-use super::super::plan::Choice;
-use super::super::table::MountTable;
+use super::super::plan::{Aftermath, Candidate, Choice, PlannedMount, aftermath};
+use super::super::table::{MountTable, Unmounted};
 use rzfs::protocol::Refusal;
 use rzfs_dsl::dataset::{DatasetError, DatasetKind, KeyStatus};
 use rzfs_fuse::InUse;
@@ -46,7 +53,7 @@ pub(super) fn mount(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
     if table.of_dataset(name).is_some() {
         return Err(cannot("mount", "filesystem already mounted"));
     }
-    match mount_more(open, &mut table, [name.to_owned()].into(), Choice::All).as_slice() {
+    match mount_more(open, &mut table, &[name.to_owned()].into(), Choice::All).as_slice() {
         [] => Ok(Vec::new()),
         complaints => Err(Refusal { message: complaints.join("\n") }),
     }
@@ -60,9 +67,7 @@ pub(super) fn mount_all(open: &Open) -> Result<Vec<String>, Refusal> {
         Ok(planned) => planned,
         Err(error) => return Err(Refusal { message: error.to_string() }),
     };
-    let names = planned.into_iter().map(|(dataset, _)| dataset.name().to_owned());
-    let missing = names.filter(|name| table.of_dataset(name).is_none()).collect();
-    Ok(mount_more(open, &mut table, missing, Choice::Automatic))
+    Ok(carry_out(open, &mut table, planned))
 }
 
 /// `zfs unmount NAME|DIRECTORY`.
@@ -78,69 +83,180 @@ pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<Stri
         let message = format!("cannot unmount '{target}': not currently mounted");
         return Err(Refusal { message });
     };
-    let ended = table.unmount(&[mount.dataset.clone()].into(), in_use(force))?;
-    open.close_file_systems(&ended);
+    let ended = end(open, &mut table, &[mount.dataset.clone()].into(), in_use(force))?;
     // What shared the mount goes on without it; what is below it does not.
-    let is_below = |name: &String| {
+    let is_below = |name: &str| {
         let rest = name.strip_prefix(&mount.dataset);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let others = ended.into_iter().filter(|name| !is_below(name)).collect();
-    Ok(mount_more(open, &mut table, others, Choice::All))
+    let others = ended.iter().filter(|plan| !is_below(&plan.dataset)).cloned().collect();
+    match mount_again(open, &mut table, others).as_slice() {
+        [] => Ok(Vec::new()),
+        lost => Err(taken_back(open, &mut table, ended, Refusal { message: lost.join("\n") })),
+    }
 }
 
-/// `zfs unmount -a`.
+/// `zfs unmount -a`: whatever is not in use.
 pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refusal> {
     let mut table = open.table();
-    let names: BTreeSet<String> = table.reports().into_iter().map(|one| one.dataset).collect();
-    table.unmount_all(in_use(force))?;
-    open.close_file_systems(&names);
-    Ok(Vec::new())
+    open.forget_finished(&mut table);
+    let (ended, refused) = table.unmount_each(in_use(force));
+    open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
+    match refused.is_empty() {
+        true => Ok(Vec::new()),
+        false => Err(Refusal { message: refused.join("\n") }),
+    }
+}
+
+/// Ends all mounts, or none.
+pub(in crate::mount) fn end_all(open: &Open, in_use: InUse) -> Result<(), Refusal> {
+    let mut table = open.table();
+    open.forget_finished(&mut table);
+    let unmounted = table.unmount_all(in_use);
+    all_or_none(open, &mut table, unmounted).map(drop)
+}
+
+/// Ends the mounts of these file systems and those below them, or none; tells what was where.
+pub(super) fn end(
+    open: &Open,
+    table: &mut MountTable,
+    names: &BTreeSet<String>,
+    in_use: InUse,
+) -> Result<Vec<PlannedMount>, Refusal> {
+    let unmounted = table.unmount(names, in_use);
+    all_or_none(open, table, unmounted)
+}
+
+fn all_or_none(
+    open: &Open,
+    table: &mut MountTable,
+    unmounted: Unmounted,
+) -> Result<Vec<PlannedMount>, Refusal> {
+    let Unmounted { ended, refused } = unmounted;
+    open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
+    match refused {
+        None => Ok(ended),
+        Some(refusal) => Err(taken_back(open, table, ended, refusal)),
+    }
+}
+
+/// Mounts again what has ended for something that is refused.
+pub(super) fn taken_back(
+    open: &Open,
+    table: &mut MountTable,
+    ended: Vec<PlannedMount>,
+    refusal: Refusal,
+) -> Refusal {
+    let complaints = mount_again(open, table, ended);
+    let lines: Vec<_> = std::iter::once(refusal.message).chain(complaints).collect();
+    Refusal { message: lines.join("\n") }
+}
+
+/// Mounts file systems where they were; tells what could not be mounted.
+pub(super) fn mount_again(
+    open: &Open,
+    table: &mut MountTable,
+    ended: Vec<PlannedMount>,
+) -> Vec<String> {
+    match open.reopened(ended) {
+        Ok(planned) => carry_out(open, table, planned),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+/// Mounts what is to be mounted after a change; tells what could not be mounted.
+pub(super) fn settle(
+    open: &Open,
+    table: &mut MountTable,
+    before: &[Candidate],
+    ended: Vec<PlannedMount>,
+    renamed: impl Fn(&str) -> String,
+) -> Vec<String> {
+    let planned = || {
+        let Aftermath { kept, placed } = aftermath(before, &open.candidates()?, ended, renamed);
+        let mut planned = open.reopened(kept)?;
+        planned.extend(open.places(&placed)?);
+        Ok::<_, DatasetError>(planned)
+    };
+    match planned() {
+        Ok(planned) => carry_out(open, table, planned),
+        Err(error) => vec![error.to_string()],
+    }
 }
 
 /// Mounts file systems; tells what could not be mounted.
 pub(super) fn mount_more(
     open: &Open,
     table: &mut MountTable,
-    mut names: BTreeSet<String>,
+    names: &BTreeSet<String>,
     choice: Choice,
 ) -> Vec<String> {
-    let mut complaints = Vec::new();
-    if open.mounter().nesting() == Nesting::Grafts {
-        match open.planned(Some(&names), choice) {
-            Ok(planned) => complaints.extend(end_outer(open, table, &planned, &mut names)),
-            Err(error) => return vec![error.to_string()],
-        }
+    match open.planned(Some(names), choice) {
+        Ok(planned) => carry_out(open, table, planned),
+        Err(error) => vec![error.to_string()],
     }
-    match open.planned(Some(&names), choice) {
-        Ok(planned) => {
-            complaints.extend(open.mounter().mount_all(&planned, table));
+}
+
+/// Mounts what is not mounted yet; tells what could not be mounted.
+///
+/// What is mounted below a new mount would be hidden by it, and file systems that share a mount are
+/// mounted together: such mounts make way, and are made again with the new ones. If one of them is
+/// in use the new ones that it is in the way of are left out; if one cannot be made again they are
+/// taken back.
+fn carry_out(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> Vec<String> {
+    planned.retain(|(dataset, _)| table.of_dataset(dataset.name()).is_none());
+    let names = planned.iter().flat_map(|(_, plan)| in_the_way(open, table, plan)).collect();
+    let mut complaints = Vec::new();
+    let made_way = match end(open, table, &names, InUse::Refuse) {
+        Ok(ended) => ended,
+        Err(refusal) => {
+            complaints.push(refusal.message);
+            planned.retain(|(_, plan)| in_the_way(open, table, plan).is_empty());
+            Vec::new()
         }
+    };
+    let new = planned.iter().map(|(_, plan)| plan.dataset.clone()).collect();
+    match open.reopened(made_way.clone()) {
+        Ok(again) => planned.extend(again),
         Err(error) => complaints.push(error.to_string()),
     }
+    complaints.extend(make(open, table, planned));
+    complaints.extend(bring_back(open, table, made_way, &new));
     complaints
 }
 
-/// File systems that share a mount are mounted together: the mounts around new ones are ended, to
-/// be made again with them.
-fn end_outer(
+/// What has to be mounted after, or together with, a planned mount.
+fn in_the_way(open: &Open, table: &MountTable, plan: &PlannedMount) -> BTreeSet<String> {
+    let shared = match open.mounter().nesting() {
+        Nesting::Mounts => None,
+        Nesting::Grafts => table.around(&plan.mountpoint),
+    };
+    let mounts = table.below(&plan.mountpoint).chain(shared);
+    mounts.map(|mount| mount.dataset.clone()).collect()
+}
+
+/// What has `made_way` for `new` mounts, and could not be mounted with them, is mounted without
+/// them.
+fn bring_back(
     open: &Open,
     table: &mut MountTable,
-    planned: &[Planned],
-    names: &mut BTreeSet<String>,
-) -> Option<String> {
-    let places = planned.iter().map(|(_, plan)| plan.mountpoint.as_path());
-    let outer: BTreeSet<String> =
-        places.filter_map(|place| table.around(place)).map(|mount| mount.dataset.clone()).collect();
-    match table.unmount(&outer, InUse::Refuse) {
-        Ok(ended) => {
-            open.close_file_systems(&ended);
-            names.extend(ended);
-            None
-        }
-        Err(refusal) => {
-            names.retain(|name| outer.contains(name));
-            Some(refusal.message)
-        }
+    made_way: Vec<PlannedMount>,
+    new: &BTreeSet<String>,
+) -> Vec<String> {
+    let is_mounted = |plan: &PlannedMount| table.of_dataset(&plan.dataset).is_some();
+    if made_way.iter().all(is_mounted) {
+        return Vec::new();
     }
+    let Unmounted { ended, .. } = table.unmount(new, InUse::Refuse);
+    open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
+    let missing = made_way.into_iter().filter(|plan| table.of_dataset(&plan.dataset).is_none());
+    match open.reopened(missing.collect()) {
+        Ok(missing) => make(open, table, missing),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+fn make(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> Vec<String> {
+    planned.sort_by(|(_, a), (_, b)| a.order(b));
+    open.mounter().mount_all(&planned, table)
 }
