@@ -66,6 +66,12 @@ impl HeadBudget {
         self.inner.ledger.lock().admit(self.dataset.id(), txg, claim)
     }
 
+    /// Bytes that contents take, with all their copies.
+    #[must_use]
+    pub fn with_copies(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(u64::from(self.dataset.policy().copies))
+    }
+
     /// How blocks of the head are written, if the pool can share them: blocks are shared with
     /// datasets whose policy is the same.
     #[must_use]

@@ -428,6 +428,22 @@ impl LiveFileSystem {
         self.commit_always(object)
     }
 
+    /// Refuses to reserve what there is no room for. Nothing keeps the room for the file: others
+    /// may take it before it is written.
+    fn require_room(&self, len: u64) -> Result<(), ZplError> {
+        let space = &self.options().space;
+        let wanted = u128::from(space.with_copies(len)) * u128::from(RESERVE_PERCENT);
+        let available = || u128::from(space.usage().available) * 100;
+        if wanted > available() / 2 {
+            // What is written next is not in the accounts yet, and may be much of what there is.
+            self.sync()?;
+        }
+        match wanted <= available() {
+            true => Ok(()),
+            false => Err(ZplError::NoSpace { objset: self.objset.id() }),
+        }
+    }
+
     fn allocate_locked(
         &self,
         state: &mut NodeState,
@@ -446,10 +462,7 @@ impl LiveFileSystem {
         if frees {
             self.check_flags(state, &[FileFlags::APPENDONLY])?;
         } else {
-            let available = self.options().space.usage().available;
-            if u128::from(len) * u128::from(RESERVE_PERCENT) > u128::from(available) * 100 {
-                return Err(ZplError::NoSpace { objset: self.objset.id() });
-            }
+            self.require_room(len)?;
         }
         let new_size = match allocation {
             Allocation::Reserve | Allocation::Zero => size.max(end),

@@ -35,6 +35,10 @@ impl DatasetSpace for HeadBudget {
         SpaceUse { referenced, available }
     }
 
+    fn with_copies(&self, bytes: u64) -> u64 {
+        HeadBudget::with_copies(self, bytes)
+    }
+
     fn sharing(&self) -> Option<ObjsetPolicy> {
         self.sharing_policy()
     }

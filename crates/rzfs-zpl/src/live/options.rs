@@ -84,6 +84,11 @@ pub trait DatasetSpace: Debug + Send + Sync {
     /// Space as `statfs` shows it.
     fn usage(&self) -> SpaceUse;
 
+    /// Bytes that contents take, with all their copies.
+    fn with_copies(&self, bytes: u64) -> u64 {
+        bytes
+    }
+
     /// How the dataset's blocks are written, if it can share blocks with others; none can
     /// without a pool.
     fn sharing(&self) -> Option<ObjsetPolicy> {

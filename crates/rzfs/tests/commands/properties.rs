@@ -1,6 +1,8 @@
 //! Properties that running mounts follow.
 
 use crate::workshop::Workshop;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::chown;
@@ -98,4 +100,34 @@ fn one_dataset_that_is_not_there_keeps_a_property_from_no_other() {
     assert_eq!(shop.refuse("zfs inherit atime tank/none tank/b tank/a", 1), missing);
     assert_eq!(shop.succeed("zfs get -Ho value atime tank/a tank/b"), "on\non\n");
     shop.succeed("zpool export tank");
+}
+
+#[test]
+fn what_can_be_allocated_can_be_written_with_all_its_copies() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 160M -R ROOT tank A");
+    shop.succeed("zfs set copies=2 tank");
+    shop.succeed("zfs set compression=off tank");
+    // Not on disk yet, and counted all the same.
+    fs::write(shop.root().join("earlier"), vec![1; 4 << 20]).unwrap();
+    let mut file = File::create(shop.root().join("file")).unwrap();
+    let (mut fits, mut too_much) = (0_u64, 160 << 20);
+    while too_much - fits > 1 << 20 {
+        let middle = fits.midpoint(too_much);
+        match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, middle) {
+            Ok(()) => fits = middle,
+            Err(error) => {
+                assert_eq!(error, Errno::NOSPC);
+                too_much = middle;
+            }
+        }
+    }
+    assert!(fits > 8 << 20, "{fits}");
+    for _ in 0..fits >> 20 {
+        file.write_all(&[1; 1 << 20]).unwrap();
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    shop.succeed("zpool export tank");
+    shop.judge();
 }
