@@ -45,6 +45,6 @@ mod xattr;
 
 pub use dead::clear_dead_mounts;
 pub use errands::run_errands_apart;
-pub use mount::{Access, InUse, Mount, MountError, MountOptions, Nested, Restrictions};
+pub use mount::{Access, InUse, Mount, MountError, MountOptions, Nested, Opens, Restrictions};
 pub use place::{MountPlace, PlaceError};
 pub use wakefulness::{LATENCY_DEVICE, Wakefulness};

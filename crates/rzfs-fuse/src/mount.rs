@@ -22,6 +22,18 @@ pub enum Access {
     Everyone,
 }
 
+/// Whether the kernel asks before files are opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Opens {
+    /// It does not, which saves two requests each time. Files whose flags forbid it can be opened
+    /// for writing; writing is what fails.
+    #[default]
+    Unasked,
+    /// It does: what flags like immutable and append-only forbid fails when a file is opened, as
+    /// in the kernel's own file systems.
+    Checked,
+}
+
 /// What a mount does not let happen, whatever its files say (properties `readonly`, `devices`,
 /// `setuid`, `exec` and `atime`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +73,8 @@ pub struct MountOptions {
     pub access: Access,
     /// What it does not let happen.
     pub restrictions: Restrictions,
+    /// Whether opening files is checked.
+    pub opens: Opens,
     /// Threads that answer requests. Requests that wait for space in memory or for blocks from
     /// disk keep theirs; those that wait for changes to be on disk do not.
     pub threads: usize,
@@ -80,6 +94,7 @@ impl MountOptions {
             source: source.into(),
             access: Access::default(),
             restrictions: Restrictions::default(),
+            opens: Opens::default(),
             threads: 2,
             wakefulness: None,
             mount_points: Vec::new(),

@@ -8,7 +8,7 @@ use crate::attributes::Entry;
 use crate::durability::Durability;
 use crate::grafts::Grafts;
 use crate::kernel_cache::{KernelCache, PageDropper};
-use crate::mount::{MountOptions, Nested};
+use crate::mount::{MountOptions, Nested, Opens};
 use crate::mount_points::MountPoints;
 use crate::wakefulness::Wakefulness;
 use fuser::{
@@ -63,6 +63,7 @@ pub(crate) struct Session {
     grafts: Grafts,
     /// What the kernel can do.
     kernel: InitFlags,
+    opens: Opens,
     cache: KernelCache,
     /// Requests that wait for the disk; of a mount in which something can change.
     durability: Option<Arc<Durability>>,
@@ -124,6 +125,7 @@ impl Session {
             file_systems,
             grafts,
             kernel,
+            opens: options.opens,
             cache,
             durability,
             pages,

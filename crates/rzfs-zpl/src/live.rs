@@ -42,7 +42,7 @@ mod xattr_change;
 
 pub use crate::quota::{QuotaOwner, QuotaUnit};
 pub use attributes::{AttributeChange, FlagChange, TimeChange};
-pub use contents::{Allocation, WriteAt};
+pub use contents::{Allocation, WriteAt, Writing};
 pub use copying::{CopySource, FilePlace};
 pub use creation::{Caller, NewFile, NewKind, Privilege};
 pub use file_system::LiveFileSystem;

@@ -5,11 +5,11 @@ use crate::attributes::{Entry, device_number};
 use crate::file_flags::Command;
 use crate::inode::Target;
 use crate::mount_points::Place;
-use fuser::{Errno, INodeNo, RenameFlags};
+use fuser::{Errno, INodeNo, OpenFlags, RenameFlags};
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::{
     Allocation, AttributeChange, Caller, FilePlace, LiveFileSystem, Named, NewFile, NewKind,
-    RenameMode, SetGroupId, WriteAt, XattrMode,
+    RenameMode, SetGroupId, WriteAt, Writing, XattrMode,
 };
 use rzfs_zpl::{Found, ZplError};
 use std::sync::Arc;
@@ -57,6 +57,24 @@ impl Adapter {
             (Target::Control(_) | Target::MountPoint(_), Some(_)) => Err(Errno::EPERM),
             _ => Err(Errno::EROFS),
         }
+    }
+
+    /// Checks that a file's flags let it be opened in this way.
+    pub(crate) fn open(&self, inode: INodeNo, flags: OpenFlags) -> Answer<()> {
+        let mode = flags.0 & libc::O_ACCMODE;
+        if mode != libc::O_WRONLY {
+            let (files, object) = self.file(inode)?;
+            answer(files.open_for_reading(object))?;
+        }
+        if mode == libc::O_RDONLY {
+            return Ok(());
+        }
+        let (live, object) = self.changing(inode)?;
+        let where_to = match flags.0 & libc::O_APPEND {
+            0 => Writing::Anywhere,
+            _ => Writing::AtEnd,
+        };
+        answer(live.open_for_writing(object, where_to))
     }
 
     /// Refuses to give a name of a directory that only the mount has to something else.

@@ -5,6 +5,7 @@ use super::changes::{Pages, SetAttributes};
 use crate::adapter::{ABSENT, Answer, Creation, NONE, errno};
 use crate::credentials::{Capability, caller, caller_with, is_in_group};
 use crate::file_flags::Command;
+use crate::mount::Opens;
 use crate::xattr;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, INodeNo, InitFlags,
@@ -69,17 +70,15 @@ impl fuser::Filesystem for Session {
         }
     }
 
-    /// Opening changes nothing here, so a kernel that can do without asking is told to: it saves
-    /// two requests for each file. What must not be read or written is refused when it is.
-    fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT) {
+    /// Opening changes nothing here, so a kernel that can do without asking is told to, unless the
+    /// mount is to check it: that saves two requests for each file. What must not be read or written
+    /// is refused when it is. The kernel does not ask again once it was told.
+    fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let can_do_without = self.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        if self.opens == Opens::Unasked && can_do_without {
             return reply.error(Errno::ENOSYS);
         }
-        let open = self.inner(inode).and_then(|(_, adapter, inode)| {
-            let (file_system, object) = adapter.file(inode)?;
-            file_system.open_for_reading(object).map_err(|error| errno(&error))
-        });
-        match open {
+        match self.inner(inode).and_then(|(_, adapter, inode)| adapter.open(inode, flags)) {
             Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
             Err(error) => reply.error(error),
         }

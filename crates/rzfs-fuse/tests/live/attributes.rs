@@ -1,7 +1,7 @@
 //! Modes, owners, times, extended attributes, access control lists, flags.
 
 use crate::mounted::Mounted;
-use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
+use rustix::fs::{Mode, OFlags, XattrFlags, getxattr, listxattr, open, removexattr, setxattr};
 use rustix::io::Errno;
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -104,5 +104,34 @@ fn immutable_files_do_not_change() {
     refused(fs::write(&path, b"changed"));
     run(Command::new("chattr").arg("-i").arg(&path));
     fs::remove_file(&path).unwrap();
+    mounted.finish();
+}
+
+/// What opening a file with these flags says.
+fn opened(path: &std::path::Path, flags: OFlags) -> Result<(), Errno> {
+    open(path, flags, Mode::empty()).map(drop)
+}
+
+#[test]
+fn flags_are_seen_to_when_files_are_opened_if_that_is_checked() {
+    let mounted = Mounted::with_checked_opens();
+    let path = mounted.path("file");
+    fs::write(&path, b"text").unwrap();
+    let refused = Err(Errno::PERM);
+    let appending = OFlags::WRONLY | OFlags::APPEND;
+    for (flag, writing, appended) in [("i", refused, refused), ("a", refused, Ok(()))] {
+        run(Command::new("chattr").arg(format!("+{flag}")).arg(&path));
+        assert_eq!(opened(&path, OFlags::RDONLY), Ok(()), "{flag}");
+        for flags in [OFlags::WRONLY, OFlags::RDWR, OFlags::WRONLY | OFlags::CREATE] {
+            assert_eq!(opened(&path, flags), writing, "{flag} {flags:?}");
+        }
+        assert_eq!(opened(&path, appending), appended, "{flag}");
+        for truncating in [OFlags::RDONLY, appending] {
+            assert_eq!(opened(&path, truncating | OFlags::TRUNC), refused, "{flag}");
+        }
+        run(Command::new("chattr").arg(format!("-{flag}")).arg(&path));
+        assert_eq!(opened(&path, OFlags::RDWR), Ok(()), "{flag}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), b"text");
     mounted.finish();
 }

@@ -2,7 +2,7 @@
 
 use crate::world::{Session, World};
 use rzfs_dsl::live::LiveOptions as PoolOptions;
-use rzfs_fuse::{Access, InUse, Mount, MountOptions, Restrictions};
+use rzfs_fuse::{Access, InUse, Mount, MountOptions, Opens, Restrictions};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
 use rzfs_zpl::{AclType, FileSystemOptions};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn options() -> LiveOptions {
     LiveOptions::new(reading, 4711)
 }
 
-fn serve(file_system: &Arc<LiveFileSystem>, directory: &Path) -> Mount {
+fn serve(file_system: &Arc<LiveFileSystem>, directory: &Path, opens: Opens) -> Mount {
     let options = MountOptions {
         access: Access::Everyone,
         restrictions: Restrictions {
@@ -37,6 +37,7 @@ fn serve(file_system: &Arc<LiveFileSystem>, directory: &Path) -> Mount {
             no_set_id: false,
             ..Restrictions::default()
         },
+        opens,
         ..MountOptions::new("made")
     };
     Mount::new(Arc::clone(file_system), None, directory, &options).unwrap()
@@ -55,15 +56,24 @@ fn logged(session: Session) -> Session {
 impl Mounted {
     /// A new pool in one image.
     pub(crate) fn new() -> Self {
-        let world = World::new("A").with_property("acltype", POSIX);
-        let session = world.create_files(options());
-        Self::of(world, session)
+        Self::with_opens(Opens::Unasked)
     }
 
-    fn of(world: World, session: Session) -> Self {
+    /// A new pool whose files are opened by the leave of the file system.
+    pub(crate) fn with_checked_opens() -> Self {
+        Self::with_opens(Opens::Checked)
+    }
+
+    fn with_opens(opens: Opens) -> Self {
+        let world = World::new("A").with_property("acltype", POSIX);
+        let session = world.create_files(options());
+        Self::of(world, session, opens)
+    }
+
+    fn of(world: World, session: Session, opens: Opens) -> Self {
         let session = logged(session);
         let directory = tempfile::tempdir().unwrap();
-        let mount = serve(&session.fs, directory.path());
+        let mount = serve(&session.fs, directory.path(), opens);
         Self { world, session, mount, directory }
     }
 
@@ -85,7 +95,7 @@ impl Mounted {
     pub(crate) fn again(self) -> Self {
         let world = self.end();
         let session = world.open_files(options(), &PoolOptions::default());
-        Self::of(world, session)
+        Self::of(world, session, Opens::Unasked)
     }
 
     /// Unmounts and exports the pool, and has zdb look at it.

@@ -30,6 +30,15 @@ const MAX_SIZE: u64 = i64::MAX as u64;
 /// (`zfs_fallocate_reserve_percent`).
 const RESERVE_PERCENT: u64 = 110;
 
+/// Where somebody who opens a file is going to write.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Writing {
+    /// Everywhere, which append-only files forbid.
+    Anywhere,
+    /// Where the file ends (`O_APPEND`).
+    AtEnd,
+}
+
 /// Where a write begins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WriteAt {
@@ -89,11 +98,15 @@ impl LiveFileSystem {
     ///
     /// # Errors
     /// It is no regular file, or its flags forbid it.
-    pub fn open_for_writing(&self, object: ObjectId) -> Result<(), ZplError> {
+    pub fn open_for_writing(&self, object: ObjectId, where_to: Writing) -> Result<(), ZplError> {
         let node = self.node(object)?;
         let state = node.state().read();
         self.require_regular(&state)?;
-        self.check_flags(&state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])
+        self.check_flags(&state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
+        match where_to {
+            Writing::Anywhere => self.check_flags(&state, &[FileFlags::APPENDONLY]),
+            Writing::AtEnd => Ok(()),
+        }
     }
 
     /// Refuses a change of a file with one of these flags.

@@ -8,7 +8,7 @@ use super::table::{DatasetMount, MountTable};
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_fuse::{
-    Access as Users, LATENCY_DEVICE, Mount, MountPlace, Nested, PlaceError, Restrictions,
+    Access as Users, LATENCY_DEVICE, Mount, MountPlace, Nested, Opens, PlaceError, Restrictions,
     Wakefulness,
 };
 use rzfs_zpl::{
@@ -23,6 +23,10 @@ use std::sync::{Arc, Weak};
 /// The environment variable with the device that keeps processors awake while many requests come, in
 /// place of [`LATENCY_DEVICE`]; an empty one lets them sleep.
 const LATENCY_VARIABLE: &str = "RZFS_LATENCY_DEVICE";
+
+/// The property that has opening files checked, with the value `checked`: the kernel asks before
+/// every file is opened, or before none.
+pub(super) const OPEN_PROPERTY: &str = "rzfs:open";
 
 /// A file system and where it goes.
 pub(super) type Planned = (Dataset, PlannedMount);
@@ -134,10 +138,13 @@ impl Mounter {
         let place = self.place(plan, table).map_err(|error| cannot(&error))?;
         let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
         let restrictions = self.restrictions(dataset).map_err(|error| cannot(&error))?;
+        let sharing = if self.nesting == Nesting::Grafts { &inside[..] } else { &[] };
+        let opens = opens(dataset, sharing).map_err(|error| cannot(&error))?;
         let is_changed = file_system.live().is_some() && !restrictions.read_only;
         let mut options = rzfs_fuse::MountOptions {
             access: if self.options.allow_other { Users::Everyone } else { Users::Owner },
             restrictions,
+            opens,
             threads: self.threads,
             wakefulness: self.wakefulness.clone(),
             while_mounted: self.while_mounted.upgrade(),
@@ -260,6 +267,16 @@ impl Mounter {
         let control = (!dataset.is_snapshot()).then(|| ControlTree::new(files.clone(), snapshots));
         Ok((files, control))
     }
+}
+
+/// Whether opening files of a file system is checked, or of those that share its mount.
+fn opens(dataset: &Dataset, inside: &[&Planned]) -> Result<Opens, DatasetError> {
+    for one in std::iter::once(dataset).chain(inside.iter().map(|(dataset, _)| dataset)) {
+        if one.text(OPEN_PROPERTY)? == "checked" {
+            return Ok(Opens::Checked);
+        }
+    }
+    Ok(Opens::Unasked)
 }
 
 /// Where below a mount the next mounts are: relative paths.

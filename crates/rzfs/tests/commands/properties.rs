@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::chown;
+use std::process::Command;
 
 const EDQUOT: i32 = 122;
 
@@ -99,6 +100,32 @@ fn one_dataset_that_is_not_there_keeps_a_property_from_no_other() {
     assert_eq!(shop.succeed("zfs get -Ho value atime tank/a tank/b"), "off\noff\n");
     assert_eq!(shop.refuse("zfs inherit atime tank/none tank/b tank/a", 1), missing);
     assert_eq!(shop.succeed("zfs get -Ho value atime tank/a tank/b"), "on\non\n");
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn opening_files_is_checked_where_a_property_says_so() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/sub");
+    let file = shop.root().join("sub/file");
+    fs::write(&file, "text").unwrap();
+    let chattr = |flag| Command::new("chattr").arg(flag).arg(&file).status().unwrap();
+    assert!(chattr("+i").success());
+    let open = || File::options().append(true).open(&file);
+    drop(open().unwrap());
+    let is_refused = || open().is_err_and(|error| error.raw_os_error() == Some(1));
+    let busy = File::open(&file).unwrap();
+    let told = shop.run("zfs set rzfs:open=checked tank");
+    assert_eq!(told.err, "property may be set but unable to remount filesystem\n", "{told:?}");
+    assert!(!is_refused(), "a mount that is in use stays as it is");
+    drop(busy);
+    shop.succeed("zfs set rzfs:open=checked tank");
+    assert!(is_refused());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+    shop.succeed("zfs inherit rzfs:open tank");
+    drop(open().unwrap());
+    assert!(chattr("-i").success());
     shop.succeed("zpool export tank");
 }
 

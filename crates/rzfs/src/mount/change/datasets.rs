@@ -1,6 +1,7 @@
 //! Changes of datasets and their properties.
 
 use super::super::mounted::Open;
+use super::super::mounter::OPEN_PROPERTY;
 use super::super::plan::Choice;
 use super::super::table::MountTable;
 use super::mounts::{end, in_use, mount_again, mount_more, settle, taken_back};
@@ -347,7 +348,7 @@ impl Effect {
                 ("mountpoint", _) => effect.moves = true,
                 ("canmount", "off") => effect.goes = true,
                 ("canmount", _) => effect.comes = true,
-                ("acltype", _) => effect.anew = true,
+                ("acltype" | OPEN_PROPERTY, _) => effect.anew = true,
                 ("readonly" | "devices" | "exec" | "setuid", _) => effect.follows = true,
                 ("atime", _) => effect.shows = true,
                 _ => {}
