@@ -17,6 +17,7 @@
 
 mod buffer;
 mod cloning;
+mod freeing;
 mod log_header;
 mod numbers;
 mod object;
@@ -30,6 +31,7 @@ mod version;
 mod zap;
 
 pub use cloning::CloneSource;
+pub use freeing::Piece;
 pub use object::{Extent, LiveObject, NewObject};
 pub use objset::LiveObjset;
 pub use placing::{DirtyBlock, place_blocks};

@@ -274,7 +274,7 @@ impl<'a> Tree<'a> {
     }
 
     /// The first data block below block `block` of `level`; `None` when no number has the bits.
-    fn first_below(&self, level: u8, block: u64) -> Option<u64> {
+    pub(crate) fn first_below(&self, level: u8, block: u64) -> Option<u64> {
         let shift = u32::from(level) * self.dnode.pointers_shift();
         block.checked_shl(shift).filter(|below| below >> shift == block)
     }

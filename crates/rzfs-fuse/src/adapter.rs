@@ -3,7 +3,7 @@
 mod changes;
 mod listing;
 
-pub(crate) use changes::Creation;
+pub(crate) use changes::{Creation, allocation_of};
 
 use crate::attributes::{Entry, FOR_EVER, Lifetime, of_control, of_file};
 use crate::inode::{Inodes, Target};

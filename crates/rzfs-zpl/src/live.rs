@@ -29,6 +29,7 @@ mod new_file_system;
 mod node;
 mod options;
 mod quota;
+mod reclaiming;
 mod removal;
 mod renaming;
 mod replay;

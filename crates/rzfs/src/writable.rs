@@ -209,6 +209,7 @@ struct OpenFileSystem {
 
 impl OpenFileSystem {
     fn close(self) {
+        self.files.stop_reclaiming();
         if let Err(error) = self.files.flush_access_times() {
             tracing::warn!(dataset = self.name, %error, "times of access are lost");
         }

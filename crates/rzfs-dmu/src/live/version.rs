@@ -119,6 +119,9 @@ impl Version {
     /// Bytes of memory that a dirty object takes besides its blocks: the version, the object as
     /// it is shared, its places in tables, and the dnodes, old and new, while it is synced.
     const COST: u64 = 2048;
+    /// Bytes of memory that a block takes which becomes that of another: the pointer here, while
+    /// it is synced, and until it is counted; and that of the block that it replaces.
+    const CLONE: u64 = 900;
 
     /// No changes yet.
     pub(super) fn new(txg: Txg, shape: Shape) -> Self {
@@ -153,6 +156,7 @@ impl Version {
 
     /// Lets a block be one that exists already.
     pub(super) fn put_clone(&mut self, block: u64, pointer: BlockPointer) {
+        self.dirtied = self.dirtied.saturating_add(Self::CLONE);
         self.freed.remove(block);
         self.blocks.remove(&block);
         self.shape.max_block_id = self.shape.max_block_id.max(BlockId(block));

@@ -19,7 +19,19 @@ pub struct TxgOptions {
     pub limits: DirtyLimits,
     /// Longest time that a group stays open (`zfs_txg_timeout`).
     pub timeout: Duration,
+    /// Most blocks on disk that files give up in one group
+    /// (`zfs_per_txg_dirty_frees_percent` bounds the same in another way).
+    pub max_frees: u64,
 }
+
+impl TxgOptions {
+    /// About 40 MB of memory for each group.
+    pub const MAX_FREES: u64 = 100_000;
+}
+
+/// Bytes of memory that a group takes for each block that dies in it: its pointer in the list of
+/// the dead, and its space among what becomes free.
+const DEAD_BLOCK: u64 = 400;
 
 /// What the thread that syncs has to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +66,8 @@ pub struct TxgEngine {
     shards: Box<[Shard]>,
     next_shard: AtomicUsize,
     dirty: [AtomicU64; SLOTS],
+    /// Blocks on disk that files give up.
+    frees: [AtomicU64; SLOTS],
     state: Mutex<State>,
     /// Something of the state has changed.
     changed: Condvar,
@@ -106,6 +120,7 @@ impl TxgEngine {
             shards: (0..shards).map(|_| Shard { entry: Mutex::new(entry) }).collect(),
             next_shard: AtomicUsize::new(0),
             dirty: Default::default(),
+            frees: Default::default(),
             state: Mutex::new(State {
                 open,
                 opened: now,
@@ -131,7 +146,25 @@ impl TxgEngine {
         self.enter(objects)
     }
 
-    /// Begins a transaction that frees memory or that others wait for: it is never delayed.
+    /// Begins a transaction that frees space: it waits only while as much is dirty as may be, and
+    /// not while the pool is suspended.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn begin_freeing(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
+        let max = self.options.limits.max;
+        if self.dirty_total() >= max {
+            let mut state = self.state.lock();
+            while self.dirty_total() >= max && !state.has_failed && state.suspended.is_none() {
+                state.wanted = state.wanted.max(state.open);
+                self.changed.notify_all();
+                self.changed.wait(&mut state);
+            }
+        }
+        self.enter(objects)
+    }
+
+    /// Begins a transaction that others wait for: it is never delayed.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -223,6 +256,20 @@ impl TxgEngine {
         let _ = self.dirty[slot(txg)].fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         let _state = self.state.lock();
         self.changed.notify_all();
+    }
+
+    /// The open group, and how many blocks on disk files may still give up in it.
+    #[must_use]
+    pub fn room_for_frees(&self) -> (Txg, u64) {
+        let open = self.open_txg();
+        let freed = self.frees[slot(open)].load(Ordering::Relaxed);
+        (open, self.options.max_frees.max(1).saturating_sub(freed))
+    }
+
+    /// Most blocks on disk that files give up in one group.
+    #[must_use]
+    pub const fn max_frees(&self) -> u64 {
+        self.options.max_frees
     }
 
     /// The open group.
@@ -393,6 +440,24 @@ impl OpenTx {
     pub(crate) const fn engine(&self) -> &Arc<TxgEngine> {
         &self.engine
     }
+
+    /// Whether so many blocks on disk may die in its group besides those for which this was asked
+    /// before; if so they are counted. What cannot be divided may be more than a group's share,
+    /// but only alone.
+    #[must_use]
+    pub fn claim_frees(&self, blocks: u64) -> bool {
+        let max = self.engine.options.max_frees;
+        let more = |freed: u64| {
+            let sum = freed.saturating_add(blocks);
+            (freed == 0 || sum <= max).then_some(sum)
+        };
+        let frees = &self.engine.frees[slot(self.txg)];
+        let is_counted = frees.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        if is_counted {
+            self.engine.add_dirty(self.txg, blocks.saturating_mul(DEAD_BLOCK));
+        }
+        is_counted
+    }
 }
 
 impl Drop for OpenTx {
@@ -423,6 +488,7 @@ impl QuiescedTxg {
     /// Says that the group is on disk: its uberblock is durable, or it had no changes.
     pub fn committed(self) {
         self.engine.dirty[slot(self.txg)].store(0, Ordering::Relaxed);
+        self.engine.frees[slot(self.txg)].store(0, Ordering::Relaxed);
         self.engine.state.lock().synced = self.txg;
         self.engine.changed.notify_all();
     }
@@ -435,7 +501,42 @@ mod tests {
 
     fn engine(max: u64) -> Arc<TxgEngine> {
         let limits = DirtyLimits { max, ..DirtyLimits::of_memory(1 << 30) };
-        TxgEngine::new(Txg(7), TxgOptions { limits, timeout: Duration::from_secs(3600) })
+        let timeout = Duration::from_secs(3600);
+        TxgEngine::new(Txg(7), TxgOptions { limits, timeout, max_frees: 10 })
+    }
+
+    #[test]
+    fn a_group_frees_no_more_than_its_share() {
+        let engine = engine(1 << 20);
+        let tx = engine.begin_freeing(&[]).unwrap();
+        assert!(tx.claim_frees(7) && !tx.claim_frees(4) && tx.claim_frees(3) && tx.claim_frees(0));
+        assert_eq!(engine.room_for_frees(), (Txg(8), 0));
+        drop(tx);
+        let quiesced = engine.quiesce();
+        assert_eq!(engine.room_for_frees(), (Txg(9), 10));
+        let tx = engine.begin_freeing(&[]).unwrap();
+        assert!(tx.claim_frees(11), "what cannot be divided");
+        assert!(!tx.claim_frees(1));
+        drop(tx);
+        quiesced.committed();
+        assert_eq!(engine.dirty_total(), 11 * DEAD_BLOCK);
+    }
+
+    #[test]
+    fn removals_wait_while_all_that_may_be_dirty_is() {
+        let engine = engine(1000);
+        let tx = engine.begin(&[]).unwrap();
+        engine.add_dirty(tx.txg(), 1500);
+        drop(tx);
+        let deadline = Instant::now() + Duration::from_secs(3600);
+        std::thread::scope(|scope| {
+            let remover = scope.spawn(|| engine.begin_freeing(&[]).unwrap().txg());
+            assert_eq!(engine.wait_for_work(deadline), Work::Sync);
+            let quiesced = engine.quiesce();
+            assert!(!remover.is_finished());
+            quiesced.committed();
+            assert_eq!(remover.join().unwrap(), Txg(9));
+        });
     }
 
     #[test]

@@ -99,6 +99,33 @@ fn trees_grow_by_levels_and_keep_their_blocks() {
 }
 
 #[test]
+fn pieces_to_free_are_as_long_as_they_may_be() {
+    let mut world = World::new(ORDINARY);
+    let tx = world.engine.begin(&[]).unwrap();
+    let object = world.objset.allocate(&tx, file()).unwrap();
+    // Dense, sparse, and far away: 32 pointers in an indirect block.
+    let blocks: Vec<u64> = (0..70).chain((80..400).step_by(7)).chain([5000, 40_000]).collect();
+    for block in &blocks {
+        object.write(&tx, block * 512, &(block + 1).to_le_bytes()).unwrap();
+    }
+    drop(tx);
+    assert_eq!(object.last_piece(BlockId(0)..BlockId(u64::MAX), 5).unwrap().blocks, 0);
+    world.sync(1, |_, _| {});
+    assert_eq!(object.blocks_on_disk(), blocks.len() as u64);
+    for (start, end) in [(0, u64::MAX), (0, 64), (3, 90), (31, 33), (33, 5001), (71, 80), (9, 9)] {
+        for most in [1, 2, 31, 32, 33, 100, 1000] {
+            let inside: Vec<u64> =
+                blocks.iter().copied().filter(|block| (start..end).contains(block)).collect();
+            let count = inside.len().min(most);
+            let first = inside.len().checked_sub(most + 1).map_or(start, |last| inside[last] + 1);
+            let piece = object.last_piece(BlockId(start)..BlockId(end), most as u64).unwrap();
+            let found = (piece.first.0, piece.blocks);
+            assert_eq!(found, (first, count as u64), "{start}..{end}, {most}");
+        }
+    }
+}
+
+#[test]
 fn a_log_header_is_written_by_its_txg_alone() {
     let mut world = World::new(ORDINARY);
     let header = |seq| ZilHeader { replayed_seq: seq, ..ZilHeader::default() };

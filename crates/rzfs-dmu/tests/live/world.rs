@@ -171,6 +171,7 @@ impl World {
             TxgOptions {
                 limits: DirtyLimits::of_memory(1 << 30),
                 timeout: Duration::from_secs(3600),
+                max_frees: TxgOptions::MAX_FREES,
             },
         );
         let objset = LiveObjset::create(&pipeline, options.id, (ObjsetType::Other, 0), None);

@@ -82,7 +82,7 @@ impl Default for LiveOptions {
         let limits = DirtyLimits::of_memory(memory);
         Self {
             arc_max: 512 << 20,
-            txg: TxgOptions { limits, timeout: TXG_TIMEOUT },
+            txg: TxgOptions { limits, timeout: TXG_TIMEOUT, max_frees: TxgOptions::MAX_FREES },
             space: SpaceTunables { physical_memory: memory, ..SpaceTunables::default() },
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             async_free_blocks: ASYNC_FREE_BLOCKS,

@@ -220,27 +220,15 @@ impl Adapter {
         answer(live.remove_xattr(object, name))
     }
 
-    /// Reserves or frees a range of a file, as `mode` of fallocate(2) says.
+    /// Reserves or frees a range of a file.
     pub(crate) fn allocate(
         &self,
         inode: INodeNo,
         offset: u64,
         len: u64,
-        mode: i32,
+        allocation: Allocation,
         caller: Caller,
     ) -> Answer<()> {
-        const KEEP_SIZE: i32 = 0x1;
-        const PUNCH_HOLE: i32 = 0x2;
-        const ZERO_RANGE: i32 = 0x10;
-        const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;
-        const ZERO_KEEPING_SIZE: i32 = ZERO_RANGE | KEEP_SIZE;
-        let allocation = match mode {
-            0 => Allocation::Reserve,
-            KEEP_SIZE => Allocation::ReserveKeepSize,
-            PUNCH | ZERO_KEEPING_SIZE => Allocation::Punch,
-            ZERO_RANGE => Allocation::Zero,
-            _ => return Err(Errno::EOPNOTSUPP),
-        };
         let (live, object) = self.changing(inode)?;
         answer(live.allocate(object, offset, len, allocation, caller))
     }
@@ -275,5 +263,21 @@ impl Adapter {
         }
         let (files, object) = self.file(inode).map_err(|_| Errno::ENOTTY)?;
         Ok(command.answer(&answer(files.attributes(object))?))
+    }
+}
+
+/// What `mode` of fallocate(2) asks for.
+pub(crate) const fn allocation_of(mode: i32) -> Answer<Allocation> {
+    const KEEP_SIZE: i32 = 0x1;
+    const PUNCH_HOLE: i32 = 0x2;
+    const ZERO_RANGE: i32 = 0x10;
+    const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;
+    const ZERO_KEEPING_SIZE: i32 = ZERO_RANGE | KEEP_SIZE;
+    match mode {
+        0 => Ok(Allocation::Reserve),
+        KEEP_SIZE => Ok(Allocation::ReserveKeepSize),
+        PUNCH | ZERO_KEEPING_SIZE => Ok(Allocation::Punch),
+        ZERO_RANGE => Ok(Allocation::Zero),
+        _ => Err(Errno::EOPNOTSUPP),
     }
 }

@@ -2,8 +2,8 @@
 //! mount has more than one.
 
 use super::Session;
-use crate::adapter::{Answer, Creation};
-use crate::attributes::{Entry, time_change};
+use crate::adapter::{Answer, Creation, allocation_of, errno};
+use crate::attributes::{Entry, of_file, time_change};
 use crate::durability::{Durability, Promise};
 use crate::file_flags::Command;
 use fuser::{
@@ -11,8 +11,9 @@ use fuser::{
     ReplyWrite, TimeOrNow,
 };
 use rzfs_format::ObjectId;
-use rzfs_zpl::live::{AttributeChange, Caller, LiveFileSystem, Privilege};
+use rzfs_zpl::live::{Allocation, AttributeChange, Caller, LiveFileSystem, Privilege};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,21 @@ fn promise_durable(
         (Some(durability), promise) => durability.answer_when_durable(live, object, promise),
         (None, Promise::Durable(reply)) => reply.error(Errno::EIO),
         (None, Promise::Written(reply, _)) => reply.error(Errno::EIO),
+    }
+}
+
+/// Does something that waits for many transaction groups, so that no other request waits for it.
+fn apart(work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = std::thread::Builder::new().name("rzfs-frees".to_owned()).spawn(work) {
+        tracing::error!(%error, "a request is not answered");
+    }
+}
+
+/// Answers a request that asks for nothing but that something is done.
+pub(super) fn done(reply: ReplyEmpty, answer: Answer<()>) {
+    match answer {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error),
     }
 }
 
@@ -145,13 +161,14 @@ impl Session {
         adapter.rename(from, to, flags, caller)
     }
 
+    /// Changes attributes, and answers.
     pub(super) fn set_attributes(
         &self,
         inode: INodeNo,
         wanted: SetAttributes,
         caller: Caller,
-    ) -> Answer<(FileAttr, Duration)> {
-        let (_, adapter, inner) = self.inner(inode)?;
+        reply: ReplyAttr,
+    ) {
         let change = AttributeChange {
             permissions: wanted.mode,
             uid: wanted.uid,
@@ -161,8 +178,28 @@ impl Session {
             mtime: wanted.mtime.map(time_change),
             ..AttributeChange::default()
         };
-        adapter.set_attributes(inner, &change, caller)?;
-        self.attributes(inode)
+        let Some((live, object)) = wanted.size.and_then(|size| self.long(inode, size..u64::MAX))
+        else {
+            let changed = self.inner(inode).and_then(|(_, adapter, inner)| {
+                adapter.set_attributes(inner, &change, caller)?;
+                self.attributes(inode)
+            });
+            return Self::shown(reply, changed);
+        };
+        apart(move || {
+            let changed = live.set_attributes(object, &change, caller);
+            // The kernel asks again: that what it is told is as old as it is long.
+            let shown = changed.map(|attributes| (of_file(inode, &attributes), Duration::ZERO));
+            Self::shown(reply, shown.map_err(|error| errno(&error)));
+        });
+    }
+
+    /// A file whose bytes from one on, or in a range, are so many that freeing them takes many
+    /// transaction groups.
+    fn long(&self, inode: INodeNo, bytes: Range<u64>) -> Option<(Arc<LiveFileSystem>, ObjectId)> {
+        let (_, adapter, inner) = self.inner(inode).ok()?;
+        let (live, object) = adapter.changing(inner).ok()?;
+        live.takes_many_groups(object, bytes).then(|| (Arc::clone(live), object))
     }
 
     /// Answers when what was done to a file, and to all names, is durable.
@@ -234,18 +271,36 @@ impl Session {
         copied
     }
 
-    /// Reserves or frees a range of a file.
+    /// Reserves or frees a range of a file, and answers.
     pub(super) fn allocate(
         &self,
         inode: INodeNo,
         (offset, len): (u64, u64),
         mode: i32,
         caller: Caller,
-    ) -> Answer<()> {
-        let (_, adapter, inner) = self.inner(inode)?;
-        let allocated = adapter.allocate(inner, offset, len, mode, caller);
-        self.tell_of_lost_set_id(inode, caller);
-        allocated
+        reply: ReplyEmpty,
+    ) {
+        let allocation = match allocation_of(mode) {
+            Ok(allocation) => allocation,
+            Err(error) => return reply.error(error),
+        };
+        let frees = matches!(allocation, Allocation::Punch | Allocation::Zero);
+        let range = offset..offset.saturating_add(len);
+        let Some((live, object)) = frees.then(|| self.long(inode, range)).flatten() else {
+            let allocated = self.inner(inode).and_then(|(_, adapter, inner)| {
+                adapter.allocate(inner, offset, len, allocation, caller)
+            });
+            self.tell_of_lost_set_id(inode, caller);
+            return done(reply, allocated);
+        };
+        let cache = self.cache.clone();
+        apart(move || {
+            let allocated = live.allocate(object, offset, len, allocation, caller);
+            if live.take_lost_set_id(object).unwrap_or(false) {
+                cache.forget_attributes(inode);
+            }
+            done(reply, allocated.map_err(|error| errno(&error)));
+        });
     }
 
     /// Answers a question about flags and projects, or changes them.

@@ -1,8 +1,8 @@
 //! The requests of the kernel, translated.
 
 use super::Session;
-use super::changes::{Pages, SetAttributes};
-use crate::adapter::{ABSENT, Answer, Creation, NONE, errno};
+use super::changes::{Pages, SetAttributes, done};
+use crate::adapter::{ABSENT, Creation, NONE, errno};
 use crate::credentials::{Capability, caller, caller_with, is_in_group};
 use crate::file_flags::Command;
 use crate::mount::Opens;
@@ -20,13 +20,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
-
-fn done(reply: ReplyEmpty, answer: Answer<()>) {
-    match answer {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(error),
-    }
-}
 
 impl fuser::Filesystem for Session {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -311,7 +304,7 @@ impl fuser::Filesystem for Session {
         reply: ReplyAttr,
     ) {
         let change = SetAttributes { mode, uid, gid, size, atime, mtime };
-        Self::shown(reply, self.set_attributes(inode, change, caller(request)));
+        self.set_attributes(inode, change, caller(request), reply);
     }
 
     fn write(
@@ -409,7 +402,7 @@ impl fuser::Filesystem for Session {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        done(reply, self.allocate(inode, (offset, len), mode, caller(request)));
+        self.allocate(inode, (offset, len), mode, caller(request), reply);
     }
 
     fn copy_file_range(

@@ -7,6 +7,7 @@ use super::file_system::LiveFileSystem;
 use super::log::LoggedAttributes;
 use super::node::NodeState;
 use super::options::SpaceDemand;
+use super::reclaiming::Progress;
 use super::values::{ModeChange, Values};
 use super::xattr_change::XattrChange;
 use crate::error::ZplError;
@@ -140,7 +141,13 @@ impl LiveFileSystem {
         caller: Caller,
     ) -> Result<Attributes, ZplError> {
         let node = self.node(object)?;
-        let attributes = self.set_attributes_locked(&mut node.write(), *change, caller)?;
+        let attributes = loop {
+            let progress = self.set_attributes_locked(&mut node.write(), *change, caller)?;
+            match progress {
+                Progress::Done(attributes) => break attributes,
+                Progress::Paused { until, .. } => self.wait_synced(until)?,
+            }
+        };
         self.commit_always(object)?;
         Ok(attributes)
     }
@@ -150,10 +157,12 @@ impl LiveFileSystem {
         state: &mut NodeState,
         mut change: AttributeChange,
         caller: Caller,
-    ) -> Result<Attributes, ZplError> {
+    ) -> Result<Progress<Attributes>, ZplError> {
         self.check_change(state, &change, caller)?;
-        if let Some(size) = change.size.take() {
-            self.truncate_locked(state, size, caller)?;
+        if let Some(size) = change.size.take()
+            && let Progress::Paused { until, rest } = self.truncate_locked(state, size, caller)?
+        {
+            return Ok(Progress::Paused { until, rest });
         }
         let changes_owner = change.uid.is_some() || change.gid.is_some();
         if changes_owner && state.znode().kind == FileKind::Regular {
@@ -173,7 +182,7 @@ impl LiveFileSystem {
         }
         // Whoever asked is told of all that has become of the file.
         state.take_lost_set_id();
-        self.attributes_of(state)
+        self.attributes_of(state).map(Progress::Done)
     }
 
     /// Refuses changes of flags and projects by those who may not make them: unlike modes, the

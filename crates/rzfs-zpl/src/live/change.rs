@@ -49,6 +49,14 @@ pub(super) struct Admission<'a> {
     pub(super) objset: ObjsetId,
 }
 
+/// What came of beginning a transaction that frees blocks.
+pub(super) enum Freeing {
+    /// It has begun.
+    Begun(OpenTx),
+    /// This group frees as much as it may.
+    After(Txg),
+}
+
 impl Admission<'_> {
     /// Begins a transaction once there is room for what it writes.
     pub(super) fn begin(
@@ -61,7 +69,7 @@ impl Admission<'_> {
         loop {
             let tx = match demand {
                 SpaceDemand::Takes(_) | SpaceDemand::Shares { .. } => self.engine.begin(objects)?,
-                SpaceDemand::Frees(_) => self.engine.begin_unthrottled(objects)?,
+                SpaceDemand::Frees(_) => self.engine.begin_freeing(objects)?,
             };
             let demand = demand.less(claimed(tx.txg()));
             match self.space.admit(tx.txg(), demand) {
@@ -75,6 +83,19 @@ impl Admission<'_> {
                 }
             }
         }
+    }
+
+    /// Begins a transaction that writes up to `bytes` and frees so many blocks on disk, unless
+    /// its group frees too many already.
+    pub(super) fn begin_freeing(
+        &self,
+        objects: &[&LiveObject],
+        bytes: u64,
+        blocks: u64,
+    ) -> Result<Freeing, ZplError> {
+        let tx = self.begin(objects, SpaceDemand::Frees(bytes), |_| 0)?;
+        let is_admitted = tx.claim_frees(blocks);
+        Ok(if is_admitted { Freeing::Begun(tx) } else { Freeing::After(tx.txg()) })
     }
 
     /// Waits until everything that was done so far is on disk.
@@ -129,9 +150,39 @@ impl LiveFileSystem {
         demand: SpaceDemand,
         claimed: impl Fn(Txg) -> u64,
     ) -> Result<OpenTx, ZplError> {
-        let tx = self.admission(&self.options()).begin(objects, demand, claimed)?;
-        self.replay.note(&self.objset, &tx);
-        Ok(tx)
+        loop {
+            match self.admission(&self.options()).begin(objects, demand, &claimed) {
+                // Removed files are giving their space back.
+                Err(ZplError::NoSpace { .. } | ZplError::Quota { .. })
+                    if !matches!(demand, SpaceDemand::Frees(_)) && self.reclaimer.is_busy() =>
+                {
+                    self.engine.wait_synced(self.engine.open_txg())?;
+                }
+                result => {
+                    let tx = result?;
+                    self.replay.note(&self.objset, &tx);
+                    return Ok(tx);
+                }
+            }
+        }
+    }
+
+    /// Begins a transaction that writes up to `bytes` and frees so many blocks on disk, unless
+    /// its group frees too many already.
+    pub(super) fn begin_freeing(
+        &self,
+        objects: &[&LiveObject],
+        bytes: u64,
+        blocks: u64,
+    ) -> Result<Freeing, ZplError> {
+        if self.is_read_only() {
+            return Err(ZplError::ReadOnly { objset: self.objset.id() });
+        }
+        let begun = self.admission(&self.options()).begin_freeing(objects, bytes, blocks)?;
+        if let Freeing::Begun(tx) = &begun {
+            self.replay.note(&self.objset, tx);
+        }
+        Ok(begun)
     }
 
     /// The way to transactions.

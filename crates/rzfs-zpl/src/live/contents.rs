@@ -2,13 +2,14 @@
 //! to 5.7 and 9.2).
 
 use super::block_size::written_bytes;
-use super::change::{DNODE_BYTES, Prepared, Touch, claimed_dnodes};
+use super::change::{DNODE_BYTES, Freeing, Prepared, Touch, claimed_dnodes};
 use super::creation::{Caller, Privilege, SET_GROUP_ID, SET_USER_ID};
 use super::file_system::LiveFileSystem;
 use super::log::LoggedAttributes;
 use super::node::NodeState;
 use super::options::SpaceDemand;
 use super::quota::Charged;
+use super::reclaiming::Progress;
 use super::values::Values;
 use crate::contents::segments;
 use crate::error::ZplError;
@@ -19,6 +20,7 @@ use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::zil::SetAttr;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
+use std::ops::Range;
 
 /// Most bytes that one transaction writes, but for a single larger block.
 const CHUNK: u64 = 1 << 20;
@@ -344,16 +346,35 @@ impl LiveFileSystem {
     /// It is no regular file, its flags forbid it, or it would become too long.
     pub fn truncate(&self, object: ObjectId, size: u64, caller: Caller) -> Result<(), ZplError> {
         let node = self.node(object)?;
-        self.truncate_locked(&mut node.write(), size, caller)?;
-        self.commit_always(object)
+        loop {
+            let progress = self.truncate_locked(&mut node.write(), size, caller)?;
+            match progress {
+                Progress::Done(()) => return self.commit_always(object),
+                Progress::Paused { until, .. } => self.wait_synced(until)?,
+            }
+        }
     }
 
+    /// Whether giving a file this length, or making a hole of this range, takes several groups:
+    /// then it is to be done by somebody for whom nobody else waits.
+    #[must_use]
+    pub fn takes_many_groups(&self, object: ObjectId, bytes: Range<u64>) -> bool {
+        let Ok(node) = self.node(object) else { return false };
+        let object = node.state().read().object().clone();
+        let (_, room) = self.engine.room_for_frees();
+        let Ok(block_size) = object.data_block_size().map(u64::from) else { return false };
+        object.blocks_on_disk() > room
+            && (bytes.end - bytes.start.min(bytes.end)) / block_size.max(1) > room
+    }
+
+    /// Gives a file that is locked this length, or one in between when too much would be freed
+    /// together.
     pub(super) fn truncate_locked(
         &self,
         state: &mut NodeState,
-        size: u64,
+        wanted: u64,
         caller: Caller,
-    ) -> Result<(), ZplError> {
+    ) -> Result<Progress<()>, ZplError> {
         let place = state.node.place();
         match state.znode().kind {
             FileKind::Directory => return Err(ZplError::IsDirectory { place }),
@@ -362,11 +383,26 @@ impl LiveFileSystem {
         }
         let forbidden = [FileFlags::IMMUTABLE, FileFlags::READONLY, FileFlags::APPENDONLY];
         self.check_flags(state, &forbidden)?;
-        if size > MAX_SIZE {
+        if wanted > MAX_SIZE {
             return Err(ZplError::TooBig { place });
         }
-        self.drop_capabilities(state)?;
+        let object = state.object().clone();
         let old = state.znode().size;
+        let (mut size, mut blocks) = (wanted, 0);
+        if wanted < old {
+            let block_size = u64::from(object.data_block_size()?);
+            let (open, room) = self.engine.room_for_frees();
+            if room == 0 {
+                return Ok(Progress::Paused { until: open, rest: () });
+            }
+            let goes = BlockId(wanted.div_ceil(block_size))..BlockId(u64::MAX);
+            let piece = object.last_piece(goes.clone(), room)?;
+            if piece.first > goes.start {
+                size = piece.first.0.saturating_mul(block_size).min(old);
+            }
+            blocks = piece.blocks;
+        }
+        self.drop_capabilities(state)?;
         let changed = self.prepare(state, |values, schema| {
             values.set_u64(schema, Attribute::Size, size);
             self.touch(values, schema, Touch::Contents);
@@ -375,22 +411,27 @@ impl LiveFileSystem {
             }
             self.clear_set_id(state, values, schema, caller);
         })?;
-        let object = state.object().clone();
-        if size < old {
-            self.check_edges(&object, &[size])?;
-            let tx = self.begin(&[&object], SpaceDemand::Frees(self.edge_bytes(&object)?))?;
-            object.free(&tx, size, Extent::ToEnd)?;
-            self.shrink_empty(&tx, &object, size)?;
-            let mode = state.znode().mode;
-            changed.apply(&tx, state)?;
-            self.log_size(&tx, state, mode);
-            return Ok(());
+        if wanted >= old {
+            return self.extend(state, changed, old, size).map(Progress::Done);
         }
-        self.extend(state, changed, old, size)
+        self.check_edges(&object, &[size])?;
+        let tx = match self.begin_freeing(&[&object], self.edge_bytes(&object)?, blocks)? {
+            Freeing::Begun(tx) => tx,
+            Freeing::After(until) => return Ok(Progress::Paused { until, rest: () }),
+        };
+        object.free(&tx, size, Extent::ToEnd)?;
+        self.shrink_empty(&tx, &object, size)?;
+        let mode = state.znode().mode;
+        changed.apply(&tx, state)?;
+        self.log_size(&tx, state, mode);
+        if size == wanted {
+            return Ok(Progress::Done(()));
+        }
+        Ok(Progress::Paused { until: tx.txg(), rest: () })
     }
 
     /// Bytes of the blocks that are changed where a range begins and ends.
-    fn edge_bytes(&self, object: &LiveObject) -> Result<u64, ZplError> {
+    pub(super) fn edge_bytes(&self, object: &LiveObject) -> Result<u64, ZplError> {
         Ok(DNODE_BYTES + 2 * u64::from(object.data_block_size()?))
     }
 
@@ -437,8 +478,18 @@ impl LiveFileSystem {
         caller: Caller,
     ) -> Result<(), ZplError> {
         let node = self.node(object)?;
-        self.allocate_locked(&mut node.write(), offset, len, allocation, caller)?;
-        self.commit_always(object)
+        let mut len = len;
+        loop {
+            let progress =
+                self.allocate_locked(&mut node.write(), offset, len, allocation, caller)?;
+            match progress {
+                Progress::Done(()) => return self.commit_always(object),
+                Progress::Paused { until, rest } => {
+                    self.wait_synced(until)?;
+                    len = rest;
+                }
+            }
+        }
     }
 
     /// Refuses to reserve what there is no room for. Nothing keeps the room for the file: others
@@ -457,6 +508,8 @@ impl LiveFileSystem {
         }
     }
 
+    /// Does it, or the end of it when too much would be freed together: then the rest is so many
+    /// bytes at the beginning of the range.
     fn allocate_locked(
         &self,
         state: &mut NodeState,
@@ -464,7 +517,7 @@ impl LiveFileSystem {
         len: u64,
         allocation: Allocation,
         caller: Caller,
-    ) -> Result<(), ZplError> {
+    ) -> Result<Progress<(), u64>, ZplError> {
         self.require_regular(state)?;
         let place = state.node.place();
         self.check_flags(state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
@@ -482,7 +535,23 @@ impl LiveFileSystem {
             Allocation::ReserveKeepSize | Allocation::Punch => size,
         };
         if !frees && new_size == size {
-            return Ok(());
+            return Ok(Progress::Done(()));
+        }
+        let object = state.object().clone();
+        let (mut start, mut blocks) = (offset, 0);
+        if frees && offset < size {
+            let (open, room) = self.engine.room_for_frees();
+            if room == 0 {
+                return Ok(Progress::Paused { until: open, rest: len });
+            }
+            let block_size = u64::from(object.data_block_size()?);
+            let first = BlockId(offset.div_ceil(block_size));
+            let goes = first..first.max(BlockId(end / block_size));
+            let piece = object.last_piece(goes, room)?;
+            if piece.first > first {
+                start = piece.first.0.saturating_mul(block_size);
+            }
+            blocks = piece.blocks;
         }
         self.drop_capabilities(state)?;
         let changed = self.prepare(state, |values, schema| {
@@ -491,26 +560,31 @@ impl LiveFileSystem {
             self.clear_set_id(state, values, schema, caller);
         })?;
         if !frees {
-            return self.extend(state, changed, size, new_size);
+            return self.extend(state, changed, size, new_size).map(Progress::Done);
         }
-        let object = state.object().clone();
-        if offset < size {
-            self.check_edges(&object, &[offset, end.min(size)])?;
+        if start < size {
+            self.check_edges(&object, &[start, end.min(size)])?;
         }
         self.grown_size(&object, size, new_size)?;
-        read_edges(&object, offset, end.min(size))?;
-        let tx = self.begin(&[&object], SpaceDemand::Frees(self.edge_bytes(&object)?))?;
-        if offset < size {
-            object.free(&tx, offset, Extent::Bytes(len.min(size - offset)))?;
+        read_edges(&object, start, end.min(size))?;
+        let tx = match self.begin_freeing(&[&object], self.edge_bytes(&object)?, blocks)? {
+            Freeing::Begun(tx) => tx,
+            Freeing::After(until) => return Ok(Progress::Paused { until, rest: len }),
+        };
+        if start < size {
+            object.free(&tx, start, Extent::Bytes(end.min(size) - start))?;
         }
         self.grow_block(&tx, &object, size, new_size)?;
         let mode = state.znode().mode;
         changed.apply(&tx, state)?;
-        self.log_hole(&tx, state, offset, len.min(size.saturating_sub(offset)));
+        self.log_hole(&tx, state, start, end.min(size).saturating_sub(start));
         if new_size != size || state.znode().mode != mode {
             self.log_size(&tx, state, mode);
         }
-        Ok(())
+        if start == offset {
+            return Ok(Progress::Done(()));
+        }
+        Ok(Progress::Paused { until: tx.txg(), rest: start - offset })
     }
 }
 

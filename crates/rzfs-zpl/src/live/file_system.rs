@@ -5,6 +5,7 @@ use super::new_file_system::Salts;
 use super::node::{LiveNode, NodeState, NodeTable};
 use super::options::LiveOptions;
 use super::quota::Quotas;
+use super::reclaiming::Reclaimer;
 use super::replay::Replay;
 use super::schema::LiveSchema;
 use super::tables::Table;
@@ -48,6 +49,7 @@ pub struct LiveFileSystem {
     pub(super) nodes: NodeTable,
     /// Files without names, by number.
     pub(super) unlinked: Mutex<Table>,
+    pub(super) reclaimer: Arc<Reclaimer>,
     /// Held while a directory moves, so that the tree above a directory stays what it is.
     pub(super) renaming: Mutex<()>,
     pub(super) streams: Streams,
@@ -86,6 +88,7 @@ impl LiveFileSystem {
             replay: Replay::default(),
             nodes: NodeTable::default(),
             unlinked: Mutex::new(unlinked),
+            reclaimer: Arc::default(),
             renaming: Mutex::new(()),
             salts: Mutex::new(salts),
             log: OnceLock::new(),
@@ -103,7 +106,9 @@ impl LiveFileSystem {
             return Err(state.node.corrupt(source));
         }
         drop(state);
-        Ok(Arc::new(this))
+        let this = Arc::new(this);
+        this.reclaimer.attach(&this);
+        Ok(this)
     }
 
     /// The object set.

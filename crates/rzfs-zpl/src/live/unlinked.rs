@@ -1,10 +1,11 @@
 //! Files without names: those that are open live on, the others are reclaimed (spec 05, sections
 //! 3.6 and 3.7).
 
-use super::change::DNODE_BYTES;
+use super::change::{DNODE_BYTES, Freeing};
 use super::file_system::LiveFileSystem;
 use super::node::{LiveNode, NodeState};
 use super::options::SpaceDemand;
+use super::reclaiming::Progress;
 use crate::error::ZplError;
 use crate::node::decode_znode;
 use crate::object::FileObject;
@@ -12,7 +13,7 @@ use crate::sync::Arc;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObject, Transaction};
 use rzfs_format::znode::FileFlags;
-use rzfs_format::{FormatError, ObjectId};
+use rzfs_format::{FormatError, ObjectId, Txg};
 
 /// Keeps a file while it is open, or known to the kernel. Dropping the last one of a file without
 /// names reclaims it.
@@ -76,36 +77,95 @@ impl LiveFileSystem {
         }
     }
 
-    /// Frees a file without names. One that cannot be freed stays in the unlinked set until the
-    /// next mount.
+    /// Frees a file without names, a long one little by little. One that cannot be freed stays in
+    /// the unlinked set until the next mount.
     pub(super) fn reclaim_or_leave(&self, object: ObjectId) {
-        let _ = self.reclaim(object);
+        while let Some(until) = self.reclaim_or_leave_rest(object) {
+            if !self.replay.is_on() {
+                return self.reclaim_later(object, until);
+            }
+            // What the log says next may be about another file of this number.
+            if self.wait_synced(until).is_err() {
+                return;
+            }
+        }
     }
 
-    /// Frees a file without names that nobody holds, with its extended attributes.
-    fn reclaim(&self, object: ObjectId) -> Result<(), ZplError> {
+    /// Frees a file without names as far as the open group can; says which group has to be on disk
+    /// before there is more to free.
+    pub(super) fn reclaim_or_leave_rest(&self, object: ObjectId) -> Option<Txg> {
+        match self.reclaim(object) {
+            Ok(Progress::Paused { until, rest: () }) => Some(until),
+            Ok(Progress::Done(())) => None,
+            Err(error) => {
+                tracing::warn!(%error, %object, "a removed file keeps its space");
+                None
+            }
+        }
+    }
+
+    /// Frees a file without names that nobody holds, with its extended attributes, as far as the
+    /// open group can.
+    fn reclaim(&self, object: ObjectId) -> Result<Progress<()>, ZplError> {
         let live = match self.objset.object(object) {
             Ok(live) => live,
-            Err(DmuError::NotAllocated { .. }) => return self.forget_missing(object),
+            Err(DmuError::NotAllocated { .. }) => {
+                return self.forget_missing(object).map(Progress::Done);
+            }
             Err(error) => return Err(error.into()),
         };
-        let schema = self.schema.read();
-        let znode = decode_znode(&live, &schema)?;
-        let state = NodeState::new(live, znode);
-        let mut goes = vec![state.object().clone()];
-        if let Some(directory) = self.xattr_directory_of(&state)? {
-            goes.extend(self.entries_of(&directory)?);
-            goes.push(directory.object().clone());
-        } else if state.znode().is_directory() {
-            goes.extend(self.leftovers(&state)?);
+        let Doomed { objects: goes, divisible } = self.doomed_with(live)?;
+        let blocks = goes.iter().map(LiveObject::blocks_on_disk).fold(0, u64::saturating_add);
+        let (open, room) = self.engine.room_for_frees();
+        if blocks > room {
+            if room == 0 || blocks <= self.engine.max_frees() {
+                return Ok(Progress::Paused { until: open, rest: () });
+            }
+            let divisible = goes.get(..divisible).unwrap_or_default();
+            if let Some(until) = self.shorten(divisible, room)? {
+                return Ok(Progress::Paused { until, rest: () });
+            }
         }
         let unlinked = self.unlinked.lock().object().clone();
         let mut objects: Vec<&LiveObject> = goes.iter().collect();
         objects.push(&unlinked);
-        let tx = self.begin(&objects, SpaceDemand::Frees(DNODE_BYTES))?;
-        self.unqueue(&tx, object)?;
-        for object in &goes {
-            object.destroy(&tx)?;
+        match self.begin_freeing(&objects, DNODE_BYTES, blocks)? {
+            Freeing::Begun(tx) => self.destroy_unlinked(&tx, object, &goes).map(Progress::Done),
+            Freeing::After(until) => Ok(Progress::Paused { until, rest: () }),
+        }
+    }
+
+    /// A file without names and what goes with it.
+    fn doomed_with(&self, file: LiveObject) -> Result<Doomed, ZplError> {
+        let znode = decode_znode(&file, &self.schema.read())?;
+        let state = NodeState::new(file.clone(), znode);
+        let mut objects = Vec::new();
+        if let Some(directory) = self.xattr_directory_of(&state)? {
+            objects.push(file);
+            objects.extend(self.entries_of(&directory)?);
+            let divisible = objects.len();
+            objects.push(directory.object().clone());
+            return Ok(Doomed { objects, divisible });
+        }
+        if state.znode().is_directory() {
+            objects.extend(self.leftovers(&state)?);
+        }
+        let is_needed = state.znode().flags.contains(FileFlags::XATTR);
+        let divisible = objects.len() + usize::from(!is_needed);
+        objects.push(file);
+        Ok(Doomed { objects, divisible })
+    }
+
+    /// Destroys the objects of a file without names.
+    fn destroy_unlinked(
+        &self,
+        tx: &dyn Transaction,
+        file: ObjectId,
+        goes: &[LiveObject],
+    ) -> Result<(), ZplError> {
+        self.unqueue(tx, file)?;
+        for object in goes {
+            object.destroy(tx)?;
             self.streams.forget(object.id());
             self.nodes.remove(object.id());
         }
@@ -150,8 +210,8 @@ impl LiveFileSystem {
     }
 
     /// Reclaims the files that had lost their last names, but not their space, when the file
-    /// system was closed; says how many there were. To be called once it is open, before anyone
-    /// else uses it. One that is read-only keeps them.
+    /// system was closed, or begins to where it takes many groups; says how many there were. To be
+    /// called once it is open, before anyone else uses it. One that is read-only keeps them.
     ///
     /// # Errors
     /// The unlinked set cannot be read. A file that cannot be reclaimed stays in it.
@@ -174,10 +234,25 @@ impl LiveFileSystem {
             if object == self.root() || object.0 < FIRST_FILE {
                 continue;
             }
-            drained += usize::from(self.reclaim(object).is_ok());
+            match self.reclaim(object) {
+                Ok(Progress::Done(())) => drained += 1,
+                Ok(Progress::Paused { until, rest: () }) => {
+                    self.reclaim_later(object, until);
+                    drained += 1;
+                }
+                Err(error) => tracing::warn!(%error, %object, "a removed file keeps its space"),
+            }
         }
         Ok(drained)
     }
+}
+
+/// The objects that are destroyed with a file.
+struct Doomed {
+    objects: Vec<LiveObject>,
+    /// So many of them, from the first on, may lose their blocks before: not a directory of
+    /// attributes, which is needed to find these.
+    divisible: usize,
 }
 
 /// Numbers below are no files: the meta-dnode and the master node.

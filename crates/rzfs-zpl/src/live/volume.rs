@@ -2,7 +2,7 @@
 //! replayed (spec 05, sections 12.3 and 13).
 
 use super::block_size::written_bytes;
-use super::change::{Admission, DNODE_BYTES};
+use super::change::{Admission, DNODE_BYTES, Freeing};
 use super::options::SpaceDemand;
 use super::replay::{Outcome, ReplaySummary, follow, give_up, logged_data, needs_replay};
 use crate::error::{Place, ZplError};
@@ -10,6 +10,7 @@ use crate::sync::Arc;
 use crate::volume::{DATA, Volume};
 use rzfs_dmu::live::{Extent, LiveObject, LiveObjset, Transaction};
 use rzfs_dsl::live::{LiveDataset, LivePool};
+use rzfs_format::BlockId;
 use rzfs_format::zil::{Body, Record, Write, ZilHeader};
 
 /// Replays the intent log of a volume, if it has one that needs that, and gives it up.
@@ -84,15 +85,36 @@ impl VolumeReplay<'_> {
         Ok(())
     }
 
-    /// Makes a hole.
+    /// Makes a hole, from its end on; the transaction that makes its beginning notes the record.
     fn free(&self, seq: u64, offset: u64, length: u64) -> Result<(), ZplError> {
-        let length = length.min(self.size.saturating_sub(offset));
-        let edges = 2 * u64::from(self.object.data_block_size()?);
-        let demand = SpaceDemand::Frees(DNODE_BYTES + edges);
-        let tx = self.admission.begin(&[&self.object], demand, |_| 0)?;
-        self.object.free(&tx, offset, Extent::Bytes(length))?;
-        self.note(&tx, seq);
-        Ok(())
+        let block_size = u64::from(self.object.data_block_size()?);
+        let mut end = offset.saturating_add(length).min(self.size);
+        let first = BlockId(offset.div_ceil(block_size));
+        loop {
+            let engine = self.admission.engine;
+            let (open, room) = engine.room_for_frees();
+            if room == 0 {
+                engine.wait_synced(open)?;
+                continue;
+            }
+            let piece =
+                self.object.last_piece(first..first.max(BlockId(end / block_size)), room)?;
+            let is_last = piece.first <= first;
+            let start = if is_last { offset } else { piece.first.0.saturating_mul(block_size) };
+            let bytes = DNODE_BYTES + 2 * block_size;
+            match self.admission.begin_freeing(&[&self.object], bytes, piece.blocks)? {
+                Freeing::After(until) => engine.wait_synced(until)?,
+                Freeing::Begun(tx) => {
+                    let length = Extent::Bytes(end.saturating_sub(start));
+                    self.object.free(&tx, start, length)?;
+                    if is_last {
+                        self.note(&tx, seq);
+                        return Ok(());
+                    }
+                    end = start;
+                }
+            }
+        }
     }
 
     /// Notes that a record was done, in the same txg.

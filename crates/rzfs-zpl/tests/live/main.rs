@@ -3,6 +3,7 @@
 
 mod attributes;
 mod faults;
+mod frees;
 mod golden_shapes;
 mod limits;
 mod model;

@@ -121,8 +121,8 @@ fn transplant(name: &str, fill: impl FnOnce(&Arc<LiveFileSystem>)) -> Option<Pat
     let pipeline = Arc::clone(pool.pipeline());
     let writer = BlockWriter::new(Arc::clone(&pipeline), space, encode, HoleBirth::Recorded, 1);
     let limits = DirtyLimits::of_memory(1 << 30);
-    let engine =
-        TxgEngine::new(pool.txg(), TxgOptions { limits, timeout: Duration::from_secs(3600) });
+    let (timeout, max_frees) = (Duration::from_secs(3600), TxgOptions::MAX_FREES);
+    let engine = TxgEngine::new(pool.txg(), TxgOptions { limits, timeout, max_frees });
     let id = ObjsetId(dataset.object().get());
     let objset = LiveObjset::create(&pipeline, id, (ObjsetType::Zfs, 7), None);
     let tx = engine.begin(&[]).unwrap();

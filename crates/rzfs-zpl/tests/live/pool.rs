@@ -191,6 +191,11 @@ pub(crate) struct Pool {
 impl Pool {
     /// A pool with a new file system in it, which is on disk.
     pub(crate) fn new(new: &NewFileSystem) -> Self {
+        Self::freeing(new, TxgOptions::MAX_FREES)
+    }
+
+    /// The same; files give up so many blocks in one group.
+    pub(crate) fn freeing(new: &NewFileSystem, max_frees: u64) -> Self {
         let device = MemoryDevice::new("memory", vec![0; SIZE], Access::ReadWrite);
         let faults = Arc::new(Faults { device: Arc::new(device), good: AtomicI64::new(-1) });
         let device = Arc::clone(&faults) as Arc<dyn BlockDevice>;
@@ -227,7 +232,7 @@ impl Pool {
         );
         let limits = DirtyLimits::of_memory(1 << 30);
         let timeout = Duration::from_secs(3600);
-        let engine = TxgEngine::new(Txg(3), TxgOptions { limits, timeout });
+        let engine = TxgEngine::new(Txg(3), TxgOptions { limits, timeout, max_frees });
         let objset =
             LiveObjset::create(&pipeline, ObjsetId(54), (ObjsetType::Zfs, ACCOUNTED), None);
         let policy = ObjsetPolicy { copies: 1, ..ObjsetPolicy::mos(CompressionFunction::Lz4) };
@@ -242,7 +247,11 @@ impl Pool {
     }
 
     pub(crate) fn ordinary() -> Self {
-        Self::new(&NewFileSystem::new(StepClock::default().now(), 42))
+        Self::new(&Self::ordinary_file_system())
+    }
+
+    pub(crate) fn ordinary_file_system() -> NewFileSystem {
+        NewFileSystem::new(StepClock::default().now(), 42)
     }
 
     /// Writes the open group to disk.
@@ -254,6 +263,11 @@ impl Pool {
         self.objset.sync(&tx, self.policy, &mut *accounts).unwrap();
         assert!(stream.finish().is_empty());
         txg.committed();
+    }
+
+    /// Blocks that are alive.
+    pub(crate) fn blocks(&self) -> usize {
+        self.accounts.lock().live.len()
     }
 
     /// The options of tests: a clock of their own.

@@ -4,6 +4,7 @@ mod cloning;
 mod datasets;
 mod dedup;
 mod encryption;
+mod frees;
 mod golden;
 mod intent_log;
 mod logged_lists;

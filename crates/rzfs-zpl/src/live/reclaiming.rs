@@ -1,0 +1,169 @@
+//! Freeing much over many transaction groups (spec 05, section 3.6).
+//!
+//! A group remembers every block that dies in it until it is on disk, so all files of a pool
+//! together give up a bounded number of blocks in each
+//! ([`TxgOptions::max_frees`](rzfs_dmu::txg::TxgOptions)). What is more goes piece by piece, from
+//! the end on:
+//!
+//! ```text
+//! removal     a piece of the file, which is in the unlinked set ──> ... ──> its number
+//! truncation  to a length in between ──> ... ──> to the one that is wanted
+//! hole        the end of it ──> ... ──> its beginning
+//! ```
+//! Whoever shortens a file or makes a hole waits; every state in between is one that a shorter
+//! change would have left, so nobody has to know of it after a crash. Removed files wait for a
+//! thread instead, and for the next mount if there is one before they are gone.
+
+use super::change::Freeing;
+use super::file_system::LiveFileSystem;
+use crate::error::ZplError;
+use crate::sync::{Arc, Mutex};
+use rzfs_dmu::live::{Extent, LiveObject};
+use rzfs_dmu::txg::TxgEngine;
+use rzfs_format::{BlockId, ObjectId, Txg};
+use std::collections::VecDeque;
+use std::sync::{OnceLock, Weak};
+
+/// How far something has come that may take several groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Progress<T, R = ()> {
+    /// It is done.
+    Done(T),
+    /// There is more to do when a group is on disk.
+    Paused { until: Txg, rest: R },
+}
+
+/// The removed files that wait for their next piece to be freed, and the thread that does it.
+#[derive(Debug, Default)]
+pub(super) struct Reclaimer {
+    files: OnceLock<Weak<LiveFileSystem>>,
+    state: Mutex<State>,
+    /// Held while the thread uses the file system.
+    turn: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Files, with the groups that have to be on disk first.
+    waiting: VecDeque<(ObjectId, Txg)>,
+    /// Whether there is a thread.
+    is_running: bool,
+    /// Files stay in the unlinked set from now on.
+    is_closed: bool,
+}
+
+impl Reclaimer {
+    /// Says whose files they are.
+    pub(super) fn attach(&self, files: &Arc<LiveFileSystem>) {
+        // It is attached once.
+        let _ = self.files.set(Arc::downgrade(files));
+    }
+
+    /// Whether space will be free without anybody doing anything.
+    pub(super) fn is_busy(&self) -> bool {
+        self.state.lock().is_running
+    }
+
+    /// Lets a file wait, with a thread that waits for it.
+    fn add(self: &Arc<Self>, object: ObjectId, until: Txg, engine: &Arc<TxgEngine>) {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return;
+        }
+        state.waiting.push_back((object, until));
+        if std::mem::replace(&mut state.is_running, true) {
+            return;
+        }
+        let (this, engine) = (Arc::clone(self), Arc::clone(engine));
+        let work = move || this.run(&engine);
+        if let Err(error) = std::thread::Builder::new().name("rzfs-reclaim".to_owned()).spawn(work)
+        {
+            tracing::warn!(%error, "removed files keep their space until the next mount");
+            state.is_running = false;
+            state.waiting.clear();
+        }
+    }
+
+    /// Goes on with files until there are none. The file system is held only while it is used, so
+    /// that it can be closed.
+    fn run(&self, engine: &TxgEngine) {
+        while let Some(until) = self.next() {
+            match engine.wait_synced(until) {
+                Ok(()) => self.take_turn(),
+                // A pool that syncs nothing frees nothing either, until it is imported again.
+                Err(_) => self.state.lock().waiting.clear(),
+            }
+        }
+    }
+
+    /// What the next file waits for. The thread ends when there is none.
+    fn next(&self) -> Option<Txg> {
+        let mut state = self.state.lock();
+        let next = state.waiting.front().map(|(_, until)| *until);
+        state.is_running = next.is_some();
+        next
+    }
+
+    /// Frees a piece of the next file.
+    fn take_turn(&self) {
+        let _turn = self.turn.lock();
+        let files = self.files.get().and_then(Weak::upgrade);
+        let mut state = self.state.lock();
+        let (Some(files), Some((object, _))) = (files, state.waiting.pop_front()) else {
+            return state.waiting.clear();
+        };
+        drop(state);
+        if let Some(until) = files.reclaim_or_leave_rest(object) {
+            let mut state = self.state.lock();
+            if !state.is_closed {
+                state.waiting.push_front((object, until));
+            }
+        }
+    }
+}
+
+impl LiveFileSystem {
+    /// Goes on with a removed file when a group is on disk.
+    pub(super) fn reclaim_later(&self, object: ObjectId, until: Txg) {
+        self.reclaimer.add(object, until, &self.engine);
+    }
+
+    /// Leaves what is not reclaimed yet in the unlinked set: the file system is being closed.
+    /// When this is back, nobody uses it for that any more.
+    pub fn stop_reclaiming(&self) {
+        let mut state = self.reclaimer.state.lock();
+        state.is_closed = true;
+        state.waiting.clear();
+        drop(state);
+        drop(self.reclaimer.turn.lock());
+    }
+
+    /// Frees the ends of removed files, `most` blocks together; says in which group, or that they
+    /// have none on disk.
+    pub(super) fn shorten(&self, files: &[LiveObject], most: u64) -> Result<Option<Txg>, ZplError> {
+        let mut left = most;
+        let (mut shortened, mut firsts, mut edges) = (Vec::new(), Vec::new(), 0_u64);
+        for file in files.iter().filter(|file| file.blocks_on_disk() > 0) {
+            if left == 0 {
+                break;
+            }
+            let piece = file.last_piece(BlockId(0)..BlockId(u64::MAX), left)?;
+            left = left.saturating_sub(piece.blocks);
+            edges = edges.saturating_add(self.edge_bytes(file)?);
+            shortened.push(file);
+            firsts.push(piece.first);
+        }
+        if shortened.is_empty() {
+            return Ok(None);
+        }
+        let tx = match self.begin_freeing(&shortened, edges, most - left)? {
+            Freeing::Begun(tx) => tx,
+            Freeing::After(txg) => return Ok(Some(txg)),
+        };
+        for (file, first) in shortened.into_iter().zip(firsts) {
+            let block_size = u64::from(file.data_block_size()?);
+            file.free(&tx, first.0.saturating_mul(block_size), Extent::ToEnd)?;
+        }
+        Ok(Some(tx.txg()))
+    }
+}
