@@ -143,23 +143,7 @@ fn damage_in_mos(rig: &Rig, object: ObjectId, block: u64) {
 
 #[test]
 fn a_block_of_which_nobody_knows_who_has_it_is_leaked() {
-    let rig = Rig::new(Workload::Single);
-    let open = rig.create().unwrap();
-    let files = Files(open.root().unwrap().1);
-    files.put("whole", &vec![8; LENGTH]).unwrap();
-    files.put(FILE, b"x").unwrap();
-    open.sync().unwrap();
-    files.copy("whole", "shared", LENGTH as u64).unwrap();
-    for number in 0..8 {
-        files.put(&format!("later-{number}"), b"x").unwrap();
-        open.sync().unwrap();
-    }
-    open.export().unwrap();
-    let pool = rig.read().unwrap();
-    let table = pool.directory().object(&vdev_key(VdevId(0))).unwrap().unwrap();
-    let table = pool.mos().object(table).unwrap();
-    let entries = BrtHeader::decode(table.bonus(), table.order()).unwrap().entries;
-    damage_in_mos(&rig, entries, 1);
+    let rig = with_broken_references();
     let open = rig.open().unwrap();
     Files(open.root().unwrap().1).unlink("shared").unwrap();
     open.sync().unwrap();
@@ -198,4 +182,79 @@ fn a_file_without_names_that_is_damaged_is_leaked() {
     let findings = walk(&pool).unwrap().unwrap();
     assert!(findings.contains("leaked"), "{findings}");
     assert!(!findings.contains("errors"), "{findings}");
+}
+
+#[test]
+fn new_records_below_a_damaged_indirect_block_are_refused() {
+    let rig = broken();
+    let open = rig.open().unwrap();
+    let files = Files(open.root().unwrap().1);
+    // 16 records are there; the next ones belong to the same indirect block.
+    let end = (LENGTH as u64).next_multiple_of(128 << 10);
+    assert_eq!(errno(files.write(FILE, end + 5, b"x")), EIO, "a part of a new record");
+    open.sync().unwrap();
+    assert_eq!(errno(files.write(FILE, end + (256 << 10), b"x")), EIO, "the beginning of one");
+    open.sync().unwrap();
+    assert_eq!(errno(files.write(FILE, end, &vec![1; 128 << 10])), EIO, "a whole one");
+    open.sync().unwrap();
+    works(&open);
+    // One that belongs to another indirect block is none of its business.
+    files.write(FILE, 1 << 30, b"far away").unwrap();
+    open.sync().unwrap();
+    works(&open);
+    open.export().unwrap();
+}
+
+/// A pool with a file whose blocks another one has, too, where the table of such blocks is damaged.
+fn with_broken_references() -> Rig {
+    let rig = Rig::new(Workload::Single);
+    let open = rig.create().unwrap();
+    let files = Files(open.root().unwrap().1);
+    files.put("whole", &vec![8; LENGTH]).unwrap();
+    files.put(FILE, b"x").unwrap();
+    open.sync().unwrap();
+    files.copy("whole", "shared", LENGTH as u64).unwrap();
+    for number in 0..8 {
+        files.put(&format!("later-{number}"), b"x").unwrap();
+        open.sync().unwrap();
+    }
+    open.export().unwrap();
+    let pool = rig.read().unwrap();
+    let table = pool.directory().object(&vdev_key(VdevId(0))).unwrap().unwrap();
+    let table = pool.mos().object(table).unwrap();
+    let entries = BrtHeader::decode(table.bonus(), table.order()).unwrap().entries;
+    damage_in_mos(&rig, entries, 1);
+    rig
+}
+
+#[test]
+fn blocks_are_shared_although_nobody_can_tell_who_has_them() {
+    let rig = with_broken_references();
+    let open = rig.open().unwrap();
+    let files = Files(open.root().unwrap().1);
+    files.copy("whole", "again", LENGTH as u64).unwrap();
+    // None of these has had references before.
+    files.put("new", &vec![5; LENGTH]).unwrap();
+    open.sync().unwrap();
+    files.copy("new", "new again", LENGTH as u64).unwrap();
+    open.sync().unwrap();
+    works(&open);
+    for name in ["whole", "shared", "new"] {
+        files.unlink(name).unwrap();
+        open.sync().unwrap();
+    }
+    // What they had is not given to others.
+    files.put("whole", &vec![9; 3 * LENGTH]).unwrap();
+    open.sync().unwrap();
+    open.export().unwrap();
+    let open = rig.open().unwrap();
+    let files = Files(open.root().unwrap().1);
+    for (name, byte) in [("again", 8), ("new again", 5), ("whole", 9)] {
+        let mut bytes = vec![0; LENGTH];
+        let file = files.find(name).unwrap();
+        let got = open.root().unwrap().1.read(file, 0, &mut bytes).unwrap();
+        assert!(got == LENGTH && bytes.iter().all(|found| *found == byte), "{name}");
+    }
+    works(&open);
+    open.export().unwrap();
 }

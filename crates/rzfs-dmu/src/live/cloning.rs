@@ -106,7 +106,7 @@ impl LiveObject {
         sources: &[CloneSource],
     ) -> Result<(), DmuError> {
         let end = first.0.saturating_add(sources.len() as u64);
-        self.check_above(first.0..end, u64::MAX)?;
+        self.check_blocks(first..BlockId(end))?;
         self.modify(tx, |version| {
             for (block, source) in (first.0..).zip(sources) {
                 match source {

@@ -419,6 +419,24 @@ impl LiveObject {
         if is_changed { Ok(()) } else { self.check_above(block.0..block.0.saturating_add(1), 1) }
     }
 
+    /// Makes sure that blocks can be written, shared or freed: what is above them on disk can be
+    /// read. To be called before a transaction is begun, which then does not wait for devices; it
+    /// checks once more.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn check_blocks(&self, blocks: Range<BlockId>) -> Result<(), DmuError> {
+        let Some(synced) = self.core.state.read().synced.clone() else { return Ok(()) };
+        if synced.levels < 2 || blocks.is_empty() {
+            return Ok(());
+        }
+        let (start, end) = (blocks.start.0, blocks.end.0);
+        let beyond = synced.max_block_id.0.saturating_add(1).max(start);
+        self.check_above(start..end.min(beyond), u64::MAX)?;
+        // New blocks can be below an indirect block that is there; those after it have none.
+        if end > beyond { self.check_above_block(BlockId(beyond)) } else { Ok(()) }
+    }
+
     /// Makes sure that everything above its blocks can be read, as far as that can be told in
     /// reasonable time: of a very long object only the beginning is looked at.
     ///
@@ -534,7 +552,18 @@ impl LiveObject {
             let newest = state.versions.back().filter(|version| version.txg == txg);
             newest.is_some_and(|version| version.blocks.contains_key(&block.0))
         };
-        if is_dirty { Ok(Block::zeros(0)) } else { self.read_block(block) }
+        if is_dirty {
+            return Ok(Block::zeros(0));
+        }
+        let is_new = {
+            let state = self.core.state.read();
+            state.synced.as_deref().is_some_and(|dnode| block > dnode.max_block_id)
+        };
+        // Reading what is not there does not look at what is above it.
+        if is_new {
+            self.check_above_block(block)?;
+        }
+        self.read_block(block)
     }
 
     fn no_memory(&self, block: BlockId, source: std::io::Error) -> DmuError {

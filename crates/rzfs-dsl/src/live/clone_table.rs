@@ -299,7 +299,13 @@ impl CloneTable {
     }
 
     fn add(&mut self, mos: &MosTx<'_>, offset: u64, dsize: u64) -> Result<(), LiveError> {
-        let count = self.count(mos, offset)?;
+        let count = match self.stored_or_changed(mos, offset) {
+            Err(error) if error.is_damage() => {
+                tracing::warn!(%error, offset, "a block that is shared will never be freed");
+                return self.pin(offset);
+            }
+            count => count?,
+        };
         if count == 0 {
             self.change_counter(offset, 1)?;
             self.header.total_count = self.header.total_count.saturating_add(1);
@@ -307,6 +313,25 @@ impl CloneTable {
         }
         self.header.saved_space = self.header.saved_space.saturating_add(dsize);
         self.entries.insert(offset, (count.saturating_add(1), true));
+        self.is_changed = true;
+        Ok(())
+    }
+
+    /// The references of a block to which one is added: a place for them in the table, which is
+    /// damaged in part, has to be there also if they are the first.
+    fn stored_or_changed(&mut self, mos: &MosTx<'_>, offset: u64) -> Result<u64, LiveError> {
+        if self.counter(offset) == 0 && !self.entries.contains_key(&offset) {
+            mos.lookup(self.header.entries, [offset].as_slice())?;
+        }
+        self.count(mos, offset)
+    }
+
+    /// Has a block looked up when it is freed, which fails because of damage, so that it is leaked.
+    fn pin(&mut self, offset: u64) -> Result<(), LiveError> {
+        if self.counter(offset) < u16::MAX {
+            self.change_counter(offset, 1)?;
+        }
+        self.header.total_count = self.header.total_count.saturating_add(1);
         self.is_changed = true;
         Ok(())
     }

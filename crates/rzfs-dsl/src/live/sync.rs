@@ -336,8 +336,16 @@ impl Inner {
         }
         // Before anything is freed: what is shared now may lose another reference in this txg.
         for pointer in &shared {
-            if pointer.is_dedup() && state.dedup.add(pointer)? {
-                continue;
+            if pointer.is_dedup() {
+                match state.dedup.add(pointer) {
+                    Ok(true) => continue,
+                    // Whoever frees it cannot tell either who has it, and leaks it.
+                    Err(error) if error.is_damage() => {
+                        tracing::warn!(%error, ?pointer, "a block will never be freed");
+                        continue;
+                    }
+                    result => drop(result?),
+                }
             }
             let dsize = deflation.of(pointer).used.unsigned_abs();
             state.clones.add(&mos, &mut state.features, deflation.vdevs(), (pointer, dsize))?;

@@ -288,11 +288,12 @@ impl LiveFileSystem {
             self.touch(values, schema, Touch::Contents);
             self.clear_set_id(state, values, schema, caller);
         })?;
+        let blocks = offset / block_size.max(1)..end.div_ceil(block_size.max(1));
+        object.check_blocks(BlockId(blocks.start)..BlockId(blocks.end))?;
         read_edges(&object, offset, end)?;
         let grown = self.grown_size(&object, size, end)?;
         self.check_storable(&object, grown.unwrap_or(block_size))?;
         let written = written_bytes(block_size, grown, offset, end);
-        let blocks = offset / block_size.max(1)..end.div_ceil(block_size.max(1));
         let claimed = |txg| {
             let data = if grown.is_none() { object.dirty_bytes(txg, blocks.clone()) } else { 0 };
             data + claimed_dnodes(&[&object], txg)
@@ -415,6 +416,8 @@ impl LiveFileSystem {
             return self.extend(state, changed, old, size).map(Progress::Done);
         }
         self.check_edges(&object, &[size])?;
+        let first = size / u64::from(object.data_block_size()?);
+        object.check_blocks(BlockId(first)..BlockId(u64::MAX))?;
         let tx = match self.begin_freeing(&[&object], self.edge_bytes(&object)?, blocks)? {
             Freeing::Begun(tx) => tx,
             Freeing::After(until) => return Ok(Progress::Paused { until, rest: () }),
@@ -567,6 +570,9 @@ impl LiveFileSystem {
         }
         self.grown_size(&object, size, new_size)?;
         read_edges(&object, start, end.min(size))?;
+        let block_size = u64::from(object.data_block_size()?);
+        let last = end.min(size).div_ceil(block_size);
+        object.check_blocks(BlockId(start / block_size)..BlockId(last))?;
         let tx = match self.begin_freeing(&[&object], self.edge_bytes(&object)?, blocks)? {
             Freeing::Begun(tx) => tx,
             Freeing::After(until) => return Ok(Progress::Paused { until, rest: len }),

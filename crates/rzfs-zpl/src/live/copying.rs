@@ -390,6 +390,9 @@ impl LiveFileSystem {
             // What it has is read now: nothing may fail later.
             target.read_block(BlockId(0))?;
         }
+        let first = offset / block_size.max(1);
+        let end = first.saturating_add(sources.len() as u64);
+        target.check_blocks(BlockId(first)..BlockId(end))?;
         let demand = SpaceDemand::Shares {
             shared: block_size.saturating_mul(sources.len() as u64),
             written: DNODE_BYTES + CLONE_METADATA,
@@ -398,7 +401,7 @@ impl LiveFileSystem {
         if grows {
             target.set_data_block_size(&tx, u32::try_from(block_size).unwrap_or(u32::MAX))?;
         }
-        target.clone_blocks(&tx, BlockId(offset / block_size.max(1)), sources)?;
+        target.clone_blocks(&tx, BlockId(first), sources)?;
         changed.apply(&tx, state)?;
         self.log_sharing(&tx, state, shared);
         if state.znode().mode != mode {

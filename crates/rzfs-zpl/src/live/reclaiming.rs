@@ -148,6 +148,7 @@ impl LiveFileSystem {
                 break;
             }
             let piece = file.last_piece(BlockId(0)..BlockId(u64::MAX), left)?;
+            file.check_blocks(piece.first..BlockId(u64::MAX))?;
             left = left.saturating_sub(piece.blocks);
             edges = edges.saturating_add(self.edge_bytes(file)?);
             shortened.push(file);
