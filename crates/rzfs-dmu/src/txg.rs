@@ -18,4 +18,6 @@ mod gate;
 pub use delay::{DelayCurve, DirtyLimits};
 pub(crate) use gate::Gate;
 
-pub use engine::{OpenTx, QuiescedTxg, Stopped, TxgEngine, TxgOptions, WhileSuspended, Work};
+pub use engine::{
+    NotNow, OpenTx, Patience, QuiescedTxg, Stopped, TxgEngine, TxgOptions, WhileSuspended, Work,
+};

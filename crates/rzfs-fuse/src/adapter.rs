@@ -33,12 +33,20 @@ pub(crate) fn errno(error: &ZplError) -> Errno {
     Errno::from_i32(error.errno())
 }
 
+/// Whether something is to be tried again when the pool is not suspended any more.
+pub(crate) fn is_suspended(error: Errno) -> bool {
+    error.code() == libc::ERESTART
+}
+
 impl Adapter {
     pub(crate) fn new(
         head: Files,
         control: Option<ControlTree>,
         mount_points: MountPoints,
     ) -> Self {
+        if let Some(live) = head.live() {
+            live.leave_waiting_to_callers();
+        }
         let (inodes, known) = (Inodes::new(head.root()), KnownFiles::default());
         Self { inodes, head, control, mount_points, known }
     }
@@ -229,11 +237,12 @@ impl Adapter {
         }
     }
 
-    /// Lets go of all files and writes what is not written yet: the mount has ended.
+    /// Lets go of all files and writes what is not written yet: the mount has ended. A pool that is
+    /// suspended keeps it, and writes it when it goes on.
     pub(crate) fn close(&self) {
         let Some(live) = self.head.live() else { return };
         self.known.clear();
-        for result in [live.flush_access_times(), live.sync()] {
+        for result in [live.flush_access_times(), live.sync_unless_suspended()] {
             if let Err(error) = result {
                 tracing::error!(%error, "changes cannot be written");
             }

@@ -36,10 +36,26 @@ pub(crate) fn caller_with(request: &Request, capability: Capability) -> Caller {
     }
 }
 
-/// Whether who asks is of a group. Who cannot be looked up is not.
-pub(crate) fn is_in_group(request: &Request, group: u32) -> bool {
-    let status = || std::fs::read_to_string(format!("/proc/{}/status", request.pid())).ok();
-    request.gid() == group || status().is_some_and(|status| has_group(&status, group))
+/// Who asks, for as long as the request waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    uid: u32,
+    gid: u32,
+    process: u32,
+}
+
+impl Asking {
+    pub(crate) fn of(request: &Request) -> Self {
+        Self { uid: request.uid(), gid: request.gid(), process: request.pid() }
+    }
+
+    /// Whether who asks is root, or of a group. Who cannot be looked up is not.
+    pub(crate) fn is_root_or_in(self, group: u32) -> bool {
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", self.process)).ok();
+        self.uid == 0
+            || self.gid == group
+            || status().is_some_and(|status| has_group(&status, group))
+    }
 }
 
 fn has_group(status: &str, group: u32) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::attachment::{Attached, Attachment, Detached};
 use crate::place::MountPlace;
-use crate::session::Session;
+use crate::session::{Server, Session};
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::mount::MountFlags;
@@ -76,7 +76,7 @@ pub struct MountOptions {
     /// Whether opening files is checked.
     pub opens: Opens,
     /// Threads that answer requests. Requests that wait for space in memory or for blocks from
-    /// disk keep theirs; those that wait for changes to be on disk do not.
+    /// disk keep theirs; those that wait for changes to be on disk, or for a suspended pool, do not.
     pub threads: usize,
     /// Keeps processors awake while requests follow each other closely.
     pub wakefulness: Option<Arc<Wakefulness>>,
@@ -209,6 +209,7 @@ impl Mount {
         let attach = || {
             let session = Session::new(file_system, control, nested, options)?;
             let cache = session.kernel_cache();
+            let session = Server::new(session)?;
             match Detached::new(options, is_live)? {
                 Some((mount, device)) => {
                     let acl = config.acl;

@@ -2,6 +2,9 @@
 
 mod changes;
 mod requests;
+mod waiting;
+
+pub(crate) use waiting::Server;
 
 use crate::adapter::{Adapter, Answer, NONE};
 use crate::attributes::Entry;
@@ -14,6 +17,7 @@ use crate::wakefulness::Wakefulness;
 use fuser::{
     Errno, FileAttr, INodeNo, InitFlags, KernelConfig, ReplyDirectory, ReplyDirectoryPlus,
 };
+use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{AclType, ControlTree, DirCookie, Files};
 use std::any::Any;
 use std::ffi::OsStr;
@@ -132,6 +136,11 @@ impl Session {
             wakefulness: options.wakefulness.clone(),
             _while_mounted: options.while_mounted.clone(),
         })
+    }
+
+    /// A file system that changes, if there is one; all are of the same pool.
+    fn live(&self) -> Option<&Arc<LiveFileSystem>> {
+        self.file_systems.iter().find_map(|one| one.head().live())
     }
 
     /// What the kernel keeps of what this answers.

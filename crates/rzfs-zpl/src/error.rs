@@ -2,7 +2,7 @@
 
 use rzfs_dmu::DmuError;
 use rzfs_dmu::intent_log::ChainEnd;
-use rzfs_dmu::txg::Stopped;
+use rzfs_dmu::txg::{NotNow, Stopped};
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_format::{FormatError, ObjectId, ObjsetId};
 use rzfs_zap::ZapError;
@@ -187,9 +187,15 @@ pub enum ZplError {
         /// The size.
         size: u64,
     },
-    /// The pool takes no changes any more.
+    /// The pool takes no changes any more, or not until somebody has mended it.
     #[error(transparent)]
     Stopped(#[from] Stopped),
+    /// The pool is suspended: the same may be tried again when it goes on. Only where the callers
+    /// wait ([`LiveFileSystem::leave_waiting_to_callers`]).
+    ///
+    /// [`LiveFileSystem::leave_waiting_to_callers`]: crate::live::LiveFileSystem::leave_waiting_to_callers
+    #[error("pool I/O is currently suspended")]
+    Suspended,
     /// The name is there already, or the attribute.
     #[error("{place}: the name is there already")]
     Exists {
@@ -300,10 +306,21 @@ const ENODATA: i32 = 61;
 const EOVERFLOW: i32 = 75;
 const EILSEQ: i32 = 84;
 const EOPNOTSUPP: i32 = 95;
+const ERESTART: i32 = 85;
 const EDQUOT: i32 = 122;
 
+impl From<NotNow> for ZplError {
+    fn from(error: NotNow) -> Self {
+        match error {
+            NotNow::Stopped(stopped) => Self::Stopped(stopped),
+            NotNow::Suspended => Self::Suspended,
+        }
+    }
+}
+
 impl ZplError {
-    /// The errno that a caller of ZFS expects.
+    /// The errno that a caller of ZFS expects; ERESTART is no answer for a user, but says that the
+    /// caller waits and tries again.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -323,7 +340,9 @@ impl ZplError {
             Self::VolumeSize { size, .. } if *size > i64::MAX as u64 => EOVERFLOW,
             Self::VolumeSize { .. } => EINVAL,
             Self::Thread { errno } => *errno,
-            Self::Stopped(_) | Self::ReadOnly { .. } => EROFS,
+            Self::Stopped(_) => EIO,
+            Self::Suspended => ERESTART,
+            Self::ReadOnly { .. } => EROFS,
             Self::Exists { .. } => EEXIST,
             Self::NotEmpty { .. } => ENOTEMPTY,
             Self::NotPermitted { .. } => EPERM,

@@ -15,6 +15,7 @@ use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -22,6 +23,23 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+
+/// How long requests may go on when the pool is let go of.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why a daemon does not serve its pool to a good end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// Nobody can ask for anything.
+    #[error("control socket: {0}")]
+    Socket(#[from] io::Error),
+    /// The pool was let go of, but not as it was to be.
+    #[error(transparent)]
+    Ended(Refusal),
+    /// What lets go of the pool has panicked.
+    #[error("{0}")]
+    Panicked(#[from] tokio::task::JoinError),
+}
 
 /// What a daemon serves.
 pub(crate) trait Mounted: Send + Sync + 'static {
@@ -148,9 +166,12 @@ impl Daemon {
         self,
         mounted: Arc<impl Mounted>,
         ended: mpsc::Receiver<Infallible>,
-    ) -> io::Result<()> {
+    ) -> Result<(), ServeError> {
         let Self { socket, signals, runtime } = self;
-        runtime.block_on(run(socket, signals, mounted, ended))
+        let served = runtime.block_on(run(socket, signals, mounted, ended));
+        // Requests that wait for devices do not keep a process that is to end.
+        runtime.shutdown_timeout(LAST_PATIENCE);
+        served
     }
 }
 
@@ -159,7 +180,7 @@ async fn run(
     signals: [Signal; 3],
     mounted: Arc<impl Mounted>,
     mut ended: mpsc::Receiver<Infallible>,
-) -> io::Result<()> {
+) -> Result<(), ServeError> {
     let [mut terminate, mut interrupt, mut hangup] = signals;
     let (farewell_sender, mut farewells) = mpsc::channel(1);
     loop {
@@ -171,9 +192,9 @@ async fn run(
                 }
                 Err(error) => tracing::warn!(%error, "control socket"),
             },
-            _ = terminate.recv() => if end(&mounted).await { return Ok(()) },
-            _ = interrupt.recv() => if end(&mounted).await { return Ok(()) },
-            _ = hangup.recv() => if end(&mounted).await { return Ok(()) },
+            _ = terminate.recv() => if end(&mounted).await? { return Ok(()) },
+            _ = interrupt.recv() => if end(&mounted).await? { return Ok(()) },
+            _ = hangup.recv() => if end(&mounted).await? { return Ok(()) },
             Some(farewell) = farewells.recv() => {
                 // Whoever asked may mount the pool again at once, so the socket goes first.
                 drop(socket);
@@ -181,7 +202,7 @@ async fn run(
                 return Ok(());
             }
             _ = ended.recv() => {
-                end(&mounted).await;
+                let ended = end(&mounted).await;
                 // Perhaps that was because of a request, which is about to be answered.
                 drop(farewell_sender);
                 let farewell = farewells.recv().await;
@@ -189,7 +210,7 @@ async fn run(
                 if let Some(farewell) = farewell {
                     farewell.say().await;
                 }
-                return Ok(());
+                return ended.map(|_| ());
             }
         }
     }
@@ -213,19 +234,19 @@ impl Farewell {
 
 /// Unmounts where nobody is there to try again: what is in use is detached. Tells whether it is
 /// unmounted.
-async fn end(mounted: &Arc<impl Mounted>) -> bool {
+///
+/// # Errors
+/// The pool is let go of, but something is lost.
+async fn end(mounted: &Arc<impl Mounted>) -> Result<bool, ServeError> {
     let mounted = Arc::clone(mounted);
     let ending = Ending { manner: Manner::Release, force: true };
     let ended = spawn_blocking(move || (mounted.end(ending), mounted.is_over()));
-    match ended.await {
-        Ok((Ok(()), _)) => true,
-        Ok((Err(refusal), is_over)) => {
+    match ended.await? {
+        (Ok(()), _) => Ok(true),
+        (Err(refusal), true) => Err(ServeError::Ended(refusal)),
+        (Err(refusal), false) => {
             tracing::error!(%refusal, "unmount");
-            is_over
-        }
-        Err(error) => {
-            tracing::error!(%error, "unmount");
-            true
+            Ok(false)
         }
     }
 }
@@ -259,11 +280,15 @@ async fn converse(
             }
             _ => None,
         };
+        let asks_for_end =
+            matches!(&request, Ok(Request::Unmount { .. } | Request::Destroy { .. }));
         let answer = match request {
             Ok(request) => carry_out(request, caller, &mounted).await,
             Err(error) => refused(error),
         };
-        if let Some(ending) = ending.as_ref().filter(|_| mounted.is_over()) {
+        // A change that was waiting when somebody else ended the pool is not what has ended it.
+        let has_ended = asks_for_end || matches!(&answer, Answer::Done { .. });
+        if let Some(ending) = ending.as_ref().filter(|_| has_ended && mounted.is_over()) {
             // If the other end is gone, so is the process.
             let _ = ending.send(Farewell { to: writer, answer }).await;
             return;
@@ -357,7 +382,7 @@ mod tests {
         _directory: tempfile::TempDir,
         control: ControlDirectory,
         while_mounted: Arc<mpsc::Sender<Infallible>>,
-        server: thread::JoinHandle<io::Result<()>>,
+        server: thread::JoinHandle<Result<(), ServeError>>,
     }
 
     fn start(fake: Fake) -> Running {

@@ -17,7 +17,9 @@ mod table;
 
 use crate::arguments::MountArguments;
 use crate::console::{Console, Failure, Outcome, conclude};
-use crate::daemon::{self, Completeness, Daemon, Ending, Manner, Mounted, Readiness, Verdict};
+use crate::daemon::{
+    self, Completeness, Daemon, Ending, Manner, Mounted, Readiness, ServeError, Verdict,
+};
 use crate::zpool::CreateRequest;
 use mounted::{Contents, MountedPool};
 use opening::{Opened, Place};
@@ -155,13 +157,17 @@ fn serve(
     let (mounted, ended) = mount(contents, &place, console)?;
     mounted.note(event);
     let completeness = mounted.completeness();
-    let served = ready(completeness).and_then(|()| daemon.serve(Arc::clone(&mounted), ended));
-    if served.is_err() {
+    let served = ready(completeness)
+        .map_err(ServeError::from)
+        .and_then(|()| daemon.serve(Arc::clone(&mounted), ended));
+    if let Err(error) = &served {
+        // Nobody may be there to read what is written below.
+        tracing::error!(%error, "the pool is let go of");
         // Nobody can end the mounts any more.
         let ended = mounted.end(Ending { manner: Manner::Release, force: true });
         ended.map_err(failed)?;
     }
-    served.map_err(|error| Failure::Failed(format!("control socket: {error}")))?;
+    served.map_err(failed)?;
     match completeness {
         Completeness::Complete => Ok(()),
         Completeness::Partial => Err(Failure::Told),

@@ -26,6 +26,14 @@ impl DirtyLimits {
         Self { max, sync_percent: 20, delay: DelayCurve::DEFAULT }
     }
 
+    /// Most dirty bytes of a pool that is suspended: somewhat more than otherwise, so that whoever
+    /// changes names does not wait at once where much is dirty already.
+    #[must_use]
+    pub const fn max_while_suspended(&self) -> u64 {
+        const MORE: u64 = 25;
+        self.max.saturating_add(percent(self.max, MORE))
+    }
+
     /// Dirty bytes from which on the open group is to be synced.
     #[must_use]
     pub const fn sync_threshold(&self) -> u64 {

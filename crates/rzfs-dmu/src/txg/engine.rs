@@ -53,10 +53,30 @@ pub enum WhileSuspended {
     Refuse,
 }
 
+/// What becomes of somebody who would have to wait until a suspended pool goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// It waits.
+    Wait,
+    /// It is told so: it has locked what others need.
+    Leave,
+}
+
 /// The pool does not take transactions any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the pool is being exported or is suspended")]
 pub struct Stopped;
+
+/// Why a transaction does not begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotNow {
+    /// It never will.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// It may when the pool is not suspended any more ([`TxgEngine::wait_while_suspended`]).
+    #[error("the pool is suspended")]
+    Suspended,
+}
 
 /// The transaction groups of one pool.
 #[derive(Debug)]
@@ -140,27 +160,42 @@ impl TxgEngine {
     /// that have the objects.
     ///
     /// # Errors
-    /// [`Stopped`].
-    pub fn begin(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
-        self.throttle()?;
-        self.enter(objects)
+    /// [`NotNow::Stopped`].
+    pub fn begin(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, NotNow> {
+        self.begin_with(objects, Patience::Wait)
+    }
+
+    /// As [`TxgEngine::begin`]; who does not wait for a suspended pool changes it in memory, for as
+    /// long as there is room.
+    ///
+    /// # Errors
+    /// [`NotNow`].
+    pub fn begin_with(
+        self: &Arc<Self>,
+        objects: &[&LiveObject],
+        patience: Patience,
+    ) -> Result<OpenTx, NotNow> {
+        self.throttle(patience)?;
+        Ok(self.enter(objects)?)
     }
 
     /// Begins a transaction that frees space: it waits only while as much is dirty as may be, and
     /// not while the pool is suspended.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// [`Stopped`]: also if the pool is suspended and refuses transactions meanwhile.
     pub fn begin_freeing(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
         let max = self.options.limits.max;
-        if self.dirty_total() >= max {
-            let mut state = self.state.lock();
-            while self.dirty_total() >= max && !state.has_failed && state.suspended.is_none() {
-                state.wanted = state.wanted.max(state.open);
-                self.changed.notify_all();
-                self.changed.wait(&mut state);
-            }
+        let mut state = self.state.lock();
+        while self.dirty_total() >= max && !state.has_failed && state.suspended.is_none() {
+            state.wanted = state.wanted.max(state.open);
+            self.changed.notify_all();
+            self.changed.wait(&mut state);
         }
+        if state.suspended == Some(WhileSuspended::Refuse) {
+            return Err(Stopped);
+        }
+        drop(state);
         self.enter(objects)
     }
 
@@ -211,12 +246,21 @@ impl TxgEngine {
     }
 
     /// Waits as the delay curve says.
-    fn throttle(&self) -> Result<(), Stopped> {
-        let DirtyLimits { max, delay, .. } = self.options.limits;
+    fn throttle(&self, patience: Patience) -> Result<(), NotNow> {
+        let limits = self.options.limits;
+        let DirtyLimits { max, delay, .. } = limits;
         let mut state = self.state.lock();
-        while state.suspended.is_some() || self.dirty_total() >= max {
-            if state.has_failed || state.suspended == Some(WhileSuspended::Refuse) {
-                return Err(Stopped);
+        loop {
+            let dirty = self.dirty_total();
+            match (state.suspended, patience) {
+                _ if state.has_failed => return Err(Stopped.into()),
+                (None, _) if dirty < max => break,
+                (Some(WhileSuspended::Refuse), _) => return Err(Stopped.into()),
+                (Some(WhileSuspended::Wait), Patience::Leave) => {
+                    let has_room = dirty < limits.max_while_suspended();
+                    return if has_room { Ok(()) } else { Err(NotNow::Suspended) };
+                }
+                (None, _) | (Some(WhileSuspended::Wait), Patience::Wait) => {}
             }
             state.wanted = state.wanted.max(state.open);
             self.changed.notify_all();
@@ -306,7 +350,19 @@ impl TxgEngine {
     /// # Errors
     /// [`Stopped`]: it will never be, or who asks is not to wait while the pool is suspended.
     pub fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
-        self.wait(txg, |suspended| suspended == WhileSuspended::Refuse)
+        self.wait(txg, |suspended| (suspended == WhileSuspended::Refuse).then_some(Stopped))
+    }
+
+    /// As [`TxgEngine::wait_synced`], for a transaction that begins afterwards.
+    ///
+    /// # Errors
+    /// [`NotNow`].
+    pub fn wait_synced_with(&self, txg: Txg, patience: Patience) -> Result<(), NotNow> {
+        self.wait(txg, |suspended| match (suspended, patience) {
+            (WhileSuspended::Refuse, _) => Some(Stopped.into()),
+            (WhileSuspended::Wait, Patience::Leave) => Some(NotNow::Suspended),
+            (WhileSuspended::Wait, Patience::Wait) => None,
+        })
     }
 
     /// Waits until a group is on disk, but not while the pool is suspended: for administrators, who
@@ -315,16 +371,23 @@ impl TxgEngine {
     /// # Errors
     /// [`Stopped`]: it will never be, or the pool is suspended.
     pub fn wait_synced_unless_suspended(&self, txg: Txg) -> Result<(), Stopped> {
-        self.wait(txg, |_| true)
+        self.wait(txg, |_| Some(Stopped))
     }
 
-    fn wait(&self, txg: Txg, gives_up: impl Fn(WhileSuspended) -> bool) -> Result<(), Stopped> {
+    fn wait<E: From<Stopped>>(
+        &self,
+        txg: Txg,
+        give_up: impl Fn(WhileSuspended) -> Option<E>,
+    ) -> Result<(), E> {
         let mut state = self.state.lock();
         state.wanted = state.wanted.max(txg);
         self.changed.notify_all();
         while state.synced < txg {
-            if state.has_failed || state.suspended.is_some_and(&gives_up) {
-                return Err(Stopped);
+            if state.has_failed {
+                return Err(Stopped.into());
+            }
+            if let Some(error) = state.suspended.and_then(&give_up) {
+                return Err(error);
             }
             self.changed.wait(&mut state);
         }
@@ -347,6 +410,21 @@ impl TxgEngine {
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         self.state.lock().suspended.is_some()
+    }
+
+    /// Whether the pool is suspended and lets transactions wait until it goes on.
+    #[must_use]
+    pub fn lets_wait(&self) -> bool {
+        let state = self.state.lock();
+        state.suspended == Some(WhileSuspended::Wait) && !state.has_failed
+    }
+
+    /// Waits as long as [`TxgEngine::lets_wait`].
+    pub fn wait_while_suspended(&self) {
+        let mut state = self.state.lock();
+        while state.suspended == Some(WhileSuspended::Wait) && !state.has_failed {
+            self.changed.wait(&mut state);
+        }
     }
 
     /// Refuses further transactions. Those that have begun go on.
@@ -598,7 +676,7 @@ mod tests {
         assert_eq!(engine.wait_for_work(Instant::now()), Work::Nothing);
         engine.finish();
         assert_eq!(engine.wait_for_work(deadline), Work::Finished);
-        assert_eq!(engine.begin(&[]).unwrap_err(), Stopped);
+        assert_eq!(engine.begin(&[]).unwrap_err(), Stopped.into());
     }
 
     #[test]
@@ -611,7 +689,7 @@ mod tests {
             let writer = scope.spawn(|| engine.begin(&[]).map(|tx| tx.txg()));
             engine.fail();
             assert_eq!(waiter.join().unwrap(), Err(Stopped));
-            assert_eq!(writer.join().unwrap(), Err(Stopped));
+            assert_eq!(writer.join().unwrap(), Err(Stopped.into()));
         });
     }
 
@@ -620,9 +698,14 @@ mod tests {
         let engine = engine(1 << 20);
         let txg = engine.begin(&[]).unwrap().txg();
         engine.suspend(WhileSuspended::Refuse);
-        assert_eq!(engine.begin(&[]).map(drop), Err(Stopped));
+        assert_eq!(engine.begin(&[]).map(drop), Err(Stopped.into()));
+        assert_eq!(engine.begin_freeing(&[]).map(drop), Err(Stopped));
+        assert_eq!(engine.begin_with(&[], Patience::Leave).map(drop), Err(Stopped.into()));
         assert_eq!(engine.wait_synced(txg), Err(Stopped));
+        assert!(!engine.lets_wait());
+        engine.wait_while_suspended();
         engine.suspend(WhileSuspended::Wait);
+        assert!(engine.lets_wait());
         assert_eq!(engine.wait_synced_unless_suspended(txg), Err(Stopped));
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| engine.begin(&[]).map(|tx| tx.txg()));
@@ -636,8 +719,40 @@ mod tests {
         engine.suspend(WhileSuspended::Wait);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| engine.begin(&[]).map(drop));
+            let waiter = scope.spawn(|| engine.wait_while_suspended());
             engine.fail();
-            assert_eq!(writer.join().unwrap(), Err(Stopped));
+            assert_eq!(writer.join().unwrap(), Err(Stopped.into()));
+            waiter.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn whoever_holds_locks_goes_on_in_memory_while_a_pool_is_suspended_and_leaves_when_it_is_full()
+    {
+        let engine = engine(1000);
+        let txg = engine.open_txg();
+        engine.suspend(WhileSuspended::Wait);
+        let begin = || engine.begin_with(&[], Patience::Leave).map(|tx| tx.txg());
+        engine.add_dirty(txg, 1200);
+        assert_eq!(begin(), Ok(txg));
+        assert_eq!(engine.wait_synced_with(txg, Patience::Leave), Err(NotNow::Suspended));
+        engine.add_dirty(txg, 100);
+        assert_eq!(begin(), Err(NotNow::Suspended));
+        assert_eq!(engine.begin_freeing(&[]).map(|tx| tx.txg()), Ok(txg));
+        engine.resume();
+        engine.quiesce().committed();
+        assert_eq!(begin(), Ok(txg.next()));
+    }
+
+    #[test]
+    fn whoever_holds_locks_and_waits_for_room_leaves_when_the_pool_is_suspended() {
+        let engine = engine(1000);
+        engine.add_dirty(engine.open_txg(), 1500);
+        std::thread::scope(|scope| {
+            let begin = || engine.begin_with(&[], Patience::Leave).map(drop);
+            let writer = scope.spawn(begin);
+            engine.suspend(WhileSuspended::Wait);
+            assert_eq!(writer.join().unwrap(), Err(NotNow::Suspended));
         });
     }
 

@@ -2,8 +2,8 @@
 //! mount has more than one.
 
 use super::Session;
-use crate::adapter::{Answer, Creation, allocation_of, errno};
-use crate::attributes::{Entry, of_file, time_change};
+use crate::adapter::{Answer, Creation, is_suspended};
+use crate::attributes::{Entry, time_change};
 use crate::durability::{Durability, Promise};
 use crate::file_flags::Command;
 use fuser::{
@@ -38,13 +38,6 @@ fn promise_durable(
     }
 }
 
-/// Does something that waits for many transaction groups, so that no other request waits for it.
-fn apart(work: impl FnOnce() + Send + 'static) {
-    if let Err(error) = std::thread::Builder::new().name("rzfs-frees".to_owned()).spawn(work) {
-        tracing::error!(%error, "a request is not answered");
-    }
-}
-
 /// Answers a request that asks for nothing but that something is done.
 pub(super) fn done(reply: ReplyEmpty, answer: Answer<()>) {
     match answer {
@@ -67,6 +60,16 @@ impl Pages {
     pub(super) const fn of(flags: OpenFlags) -> Self {
         if flags.0 & libc::O_DIRECT != 0 { Self::Passed } else { Self::Kept }
     }
+}
+
+/// A write, but for its data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writing {
+    pub(super) inode: INodeNo,
+    pub(super) offset: u64,
+    pub(super) caller: Caller,
+    pub(super) flags: OpenFlags,
+    pub(super) pages: Pages,
 }
 
 /// Attributes that are to change, as FUSE says it.
@@ -161,14 +164,13 @@ impl Session {
         adapter.rename(from, to, flags, caller)
     }
 
-    /// Changes attributes, and answers.
     pub(super) fn set_attributes(
         &self,
         inode: INodeNo,
         wanted: SetAttributes,
         caller: Caller,
-        reply: ReplyAttr,
-    ) {
+    ) -> Answer<(FileAttr, Duration)> {
+        let (_, adapter, inner) = self.inner(inode)?;
         let change = AttributeChange {
             permissions: wanted.mode,
             uid: wanted.uid,
@@ -178,28 +180,15 @@ impl Session {
             mtime: wanted.mtime.map(time_change),
             ..AttributeChange::default()
         };
-        let Some((live, object)) = wanted.size.and_then(|size| self.long(inode, size..u64::MAX))
-        else {
-            let changed = self.inner(inode).and_then(|(_, adapter, inner)| {
-                adapter.set_attributes(inner, &change, caller)?;
-                self.attributes(inode)
-            });
-            return Self::shown(reply, changed);
-        };
-        apart(move || {
-            let changed = live.set_attributes(object, &change, caller);
-            // The kernel asks again: that what it is told is as old as it is long.
-            let shown = changed.map(|attributes| (of_file(inode, &attributes), Duration::ZERO));
-            Self::shown(reply, shown.map_err(|error| errno(&error)));
-        });
+        adapter.set_attributes(inner, &change, caller)?;
+        self.attributes(inode)
     }
 
-    /// A file whose bytes from one on, or in a range, are so many that freeing them takes many
-    /// transaction groups.
-    fn long(&self, inode: INodeNo, bytes: Range<u64>) -> Option<(Arc<LiveFileSystem>, ObjectId)> {
-        let (_, adapter, inner) = self.inner(inode).ok()?;
-        let (live, object) = adapter.changing(inner).ok()?;
-        live.takes_many_groups(object, bytes).then(|| (Arc::clone(live), object))
+    /// Whether freeing these bytes of a file takes many transaction groups.
+    pub(super) fn takes_many_groups(&self, inode: INodeNo, bytes: Range<u64>) -> bool {
+        let Ok((_, adapter, inner)) = self.inner(inode) else { return false };
+        let changing = adapter.changing(inner);
+        changing.is_ok_and(|(live, object)| live.takes_many_groups(object, bytes))
     }
 
     /// Answers when what was done to a file, and to all names, is durable.
@@ -216,22 +205,45 @@ impl Session {
         promise_durable(self.durability.as_deref(), live, object, promise);
     }
 
-    /// Writes, and answers; when the file was opened so that writes are durable, once this one is.
-    /// A write past the kernel's pages is answered when the kernel has no old ones.
-    pub(super) fn write_and_answer(
+    /// Goes on with a write of which `done` bytes are written already, as far as it goes.
+    ///
+    /// # Errors
+    /// Nothing is written at all, or the pool is suspended.
+    pub(super) fn write_rest(
         &self,
-        inode: INodeNo,
-        (offset, data): (u64, &[u8]),
-        caller: Caller,
-        (flags, pages): (OpenFlags, Pages),
+        writing: &Writing,
+        data: &[u8],
+        done: &mut usize,
+    ) -> Answer<()> {
+        let (_, adapter, inode) = self.inner(writing.inode)?;
+        if writing.pages == Pages::Kept {
+            adapter.note_pages(inode);
+        }
+        loop {
+            let rest = data.get(*done..).unwrap_or_default();
+            let offset = writing.offset.saturating_add(*done as u64);
+            match adapter.write(inode, offset, rest, writing.caller) {
+                Ok(written) => *done += written,
+                Err(error) if *done == 0 || is_suspended(error) => return Err(error),
+                Err(_) => return Ok(()),
+            }
+            if *done >= data.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Answers how much was written; when the file was opened so that writes are durable, once this
+    /// one is. A write past the kernel's pages is answered when the kernel has no old ones.
+    pub(super) fn answer_write(
+        &self,
+        writing: &Writing,
+        written: Answer<usize>,
         reply: ReplyWrite,
     ) {
+        let Writing { inode, offset, caller, flags, pages } = *writing;
         let written = self.inner(inode).and_then(|(_, adapter, inode)| {
-            if pages == Pages::Kept {
-                adapter.note_pages(inode);
-            }
-            let written = adapter.write(inode, offset, data, caller)?;
-            let written = u32::try_from(written).unwrap_or(u32::MAX);
+            let written = u32::try_from(written?).unwrap_or(u32::MAX);
             let is_stale = pages == Pages::Passed && adapter.has_pages(inode);
             Ok((written, is_stale, adapter.changing(inode)?))
         });
@@ -271,36 +283,18 @@ impl Session {
         copied
     }
 
-    /// Reserves or frees a range of a file, and answers.
+    /// Reserves or frees a range of a file.
     pub(super) fn allocate(
         &self,
         inode: INodeNo,
         (offset, len): (u64, u64),
-        mode: i32,
+        allocation: Allocation,
         caller: Caller,
-        reply: ReplyEmpty,
-    ) {
-        let allocation = match allocation_of(mode) {
-            Ok(allocation) => allocation,
-            Err(error) => return reply.error(error),
-        };
-        let frees = matches!(allocation, Allocation::Punch | Allocation::Zero);
-        let range = offset..offset.saturating_add(len);
-        let Some((live, object)) = frees.then(|| self.long(inode, range)).flatten() else {
-            let allocated = self.inner(inode).and_then(|(_, adapter, inner)| {
-                adapter.allocate(inner, offset, len, allocation, caller)
-            });
-            self.tell_of_lost_set_id(inode, caller);
-            return done(reply, allocated);
-        };
-        let cache = self.cache.clone();
-        apart(move || {
-            let allocated = live.allocate(object, offset, len, allocation, caller);
-            if live.take_lost_set_id(object).unwrap_or(false) {
-                cache.forget_attributes(inode);
-            }
-            done(reply, allocated.map_err(|error| errno(&error)));
-        });
+    ) -> Answer<()> {
+        let (_, adapter, inner) = self.inner(inode)?;
+        let allocated = adapter.allocate(inner, offset, len, allocation, caller);
+        self.tell_of_lost_set_id(inode, caller);
+        allocated
     }
 
     /// Answers a question about flags and projects, or changes them.

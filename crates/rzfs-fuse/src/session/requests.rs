@@ -1,62 +1,66 @@
 //! The requests of the kernel, translated.
 
 use super::Session;
-use super::changes::{Pages, SetAttributes, done};
-use crate::adapter::{ABSENT, Creation, NONE, errno};
-use crate::credentials::{Capability, caller, caller_with, is_in_group};
+use super::changes::{Pages, SetAttributes, Writing, done};
+use super::waiting::{Server, Shortening};
+use crate::adapter::{ABSENT, Answer, Creation, NONE, allocation_of, errno, is_suspended};
+use crate::credentials::{Asking, Capability, caller, caller_with};
 use crate::file_flags::Command;
 use crate::mount::Opens;
 use crate::xattr;
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, INodeNo, InitFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FopenFlags, INodeNo, InitFlags,
     IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rzfs_zpl::DirCookie;
-use rzfs_zpl::live::{Caller, NewKind, Privilege};
+use rzfs_zpl::live::{Allocation, Caller, NewKind, Privilege};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-impl fuser::Filesystem for Session {
+impl fuser::Filesystem for Server {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        self.negotiate(config);
+        // Nobody else has it before the first request.
+        let session = Arc::get_mut(&mut self.session);
+        session.ok_or(io::ErrorKind::ResourceBusy)?.negotiate(config);
         Ok(())
     }
 
     fn destroy(&mut self) {
-        self.close();
+        self.session.close();
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.look_up(parent, name) {
+        match self.session.look_up(parent, name) {
             // That there is no such file can be remembered too; number 0 says it.
             Err(error) if error == Errno::ENOENT => {
-                reply.entry(&self.absence_lifetime(parent), &ABSENT, NONE);
+                reply.entry(&self.session.absence_lifetime(parent), &ABSENT, NONE);
             }
-            answer => Self::named(reply, answer),
+            answer => Session::named(reply, answer),
         }
     }
 
     fn forget(&self, _: &Request, inode: INodeNo, lookups: u64) {
-        Self::forget(self, inode, lookups);
+        self.session.forget(inode, lookups);
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        Self::shown(reply, self.attributes(inode));
+        Session::shown(reply, self.session.attributes(inode));
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
-        let target = self.inner(inode).and_then(|(_, adapter, inode)| {
+        let target = self.session.inner(inode).and_then(|(_, adapter, inode)| {
             let (file_system, object) = adapter.file(inode)?;
             file_system.read_link(object).map_err(|error| errno(&error))
         });
         match target {
             Ok(target) => {
-                self.note_access(inode);
+                self.session.note_access(inode);
                 reply.data(&target);
             }
             Err(error) => reply.error(error),
@@ -67,11 +71,11 @@ impl fuser::Filesystem for Session {
     /// mount is to check it: that saves two requests for each file. What must not be read or written
     /// is refused when it is. The kernel does not ask again once it was told.
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let can_do_without = self.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
-        if self.opens == Opens::Unasked && can_do_without {
+        let can_do_without = self.session.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        if self.session.opens == Opens::Unasked && can_do_without {
             return reply.error(Errno::ENOSYS);
         }
-        match self.inner(inode).and_then(|(_, adapter, inode)| adapter.open(inode, flags)) {
+        match self.session.inner(inode).and_then(|(_, adapter, inode)| adapter.open(inode, flags)) {
             Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
             Err(error) => reply.error(error),
         }
@@ -88,7 +92,7 @@ impl fuser::Filesystem for Session {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let segments = self.inner(inode).and_then(|(_, adapter, inode)| {
+        let segments = self.session.inner(inode).and_then(|(_, adapter, inode)| {
             if Pages::of(flags) == Pages::Kept {
                 adapter.note_pages(inode);
             }
@@ -100,7 +104,7 @@ impl fuser::Filesystem for Session {
             Ok(segments) => {
                 // Once it has the answer the kernel may ask for the time, and keeps it.
                 if flags.0 & libc::O_NOATIME == 0 {
-                    self.note_access(inode);
+                    self.session.note_access(inode);
                 }
                 match segments {
                     [segment] => reply.data(segment),
@@ -113,7 +117,7 @@ impl fuser::Filesystem for Session {
 
     /// As for files.
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
+        if self.session.kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
             return reply.error(Errno::ENOSYS);
         }
         let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
@@ -128,9 +132,9 @@ impl fuser::Filesystem for Session {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        match self.list_names(inode, DirCookie(offset), &mut reply) {
+        match self.session.list_names(inode, DirCookie(offset), &mut reply) {
             Ok(()) => {
-                self.note_access(inode);
+                self.session.note_access(inode);
                 reply.ok();
             }
             Err(error) => reply.error(error),
@@ -145,9 +149,9 @@ impl fuser::Filesystem for Session {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        match self.list_with_attributes(inode, DirCookie(offset), &mut reply) {
+        match self.session.list_with_attributes(inode, DirCookie(offset), &mut reply) {
             Ok(()) => {
-                self.note_access(inode);
+                self.session.note_access(inode);
                 reply.ok();
             }
             Err(error) => reply.error(error),
@@ -155,7 +159,7 @@ impl fuser::Filesystem for Session {
     }
 
     fn statfs(&self, _: &Request, inode: INodeNo, reply: ReplyStatfs) {
-        let space = self.inner(inode).and_then(|(_, adapter, inode)| {
+        let space = self.session.inner(inode).and_then(|(_, adapter, inode)| {
             let (file_system, object) =
                 adapter.file(inode).unwrap_or_else(|_| adapter.root_object());
             file_system.statistics(object).map_err(|error| errno(&error))
@@ -176,13 +180,16 @@ impl fuser::Filesystem for Session {
     }
 
     fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let value =
-            self.inner(inode).and_then(|(_, adapter, inode)| adapter.xattr(inode, name.as_bytes()));
+        let value = self
+            .session
+            .inner(inode)
+            .and_then(|(_, adapter, inode)| adapter.xattr(inode, name.as_bytes()));
         xattr::reply(reply, size, value);
     }
 
     fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = self.inner(inode).and_then(|(_, adapter, inode)| adapter.xattr_names(inode));
+        let names =
+            self.session.inner(inode).and_then(|(_, adapter, inode)| adapter.xattr_names(inode));
         let list = names.map(|names| xattr::listing(names, request.uid()));
         xattr::reply(reply, size, list);
     }
@@ -196,8 +203,10 @@ impl fuser::Filesystem for Session {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let found =
-            self.inner(inode).and_then(|(_, adapter, inode)| adapter.seek(inode, offset, whence));
+        let found = self
+            .session
+            .inner(inode)
+            .and_then(|(_, adapter, inode)| adapter.seek(inode, offset, whence));
         match found {
             Ok(found) => reply.offset(found),
             Err(error) => reply.error(error),
@@ -214,9 +223,12 @@ impl fuser::Filesystem for Session {
         device: u32,
         reply: ReplyEntry,
     ) {
-        let made = Creation::of_mode(mode, umask, device)
-            .and_then(|creation| self.make(parent, name, creation, caller(request)));
-        Self::named(reply, made);
+        let (name, caller) = (name.to_owned(), caller(request));
+        let make = move |session: &Session| {
+            let creation = Creation::of_mode(mode, umask, device)?;
+            session.make(parent, &name, creation, caller)
+        };
+        self.change(make, |made| Session::named(reply, made));
     }
 
     fn mkdir(
@@ -228,8 +240,10 @@ impl fuser::Filesystem for Session {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let (name, caller) = (name.to_owned(), caller(request));
         let creation = Creation { kind: NewKind::Directory, mode, umask };
-        Self::named(reply, self.make(parent, name, creation, caller(request)));
+        let make = move |session: &Session| session.make(parent, &name, creation, caller);
+        self.change(make, |made| Session::named(reply, made));
     }
 
     fn symlink(
@@ -240,9 +254,12 @@ impl fuser::Filesystem for Session {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let kind = NewKind::Symlink(target.as_os_str().as_bytes());
-        let creation = Creation { kind, mode: 0o777, umask: 0 };
-        Self::named(reply, self.make(parent, name, creation, caller(request)));
+        let (name, target, caller) = (name.to_owned(), target.to_owned(), caller(request));
+        let make = move |session: &Session| {
+            let kind = NewKind::Symlink(target.as_os_str().as_bytes());
+            session.make(parent, &name, Creation { kind, mode: 0o777, umask: 0 }, caller)
+        };
+        self.change(make, |made| Session::named(reply, made));
     }
 
     /// The kernel makes the file with [`mknod`](Self::mknod) and opens it without asking.
@@ -260,15 +277,21 @@ impl fuser::Filesystem for Session {
     }
 
     fn link(&self, _: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        Self::named(reply, self.link_file(inode, parent, name));
+        let name = name.to_owned();
+        let link = move |session: &Session| session.link_file(inode, parent, &name);
+        self.change(link, |linked| Session::named(reply, linked));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(reply, self.remove_file(parent, name));
+        let name = name.to_owned();
+        let remove = move |session: &Session| session.remove_file(parent, &name);
+        self.change(remove, |removed| done(reply, removed));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(reply, self.remove_directory(parent, name));
+        let name = name.to_owned();
+        let remove = move |session: &Session| session.remove_directory(parent, &name);
+        self.change(remove, |removed| done(reply, removed));
     }
 
     fn rename(
@@ -281,8 +304,11 @@ impl fuser::Filesystem for Session {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let (from, to) = ((parent, name), (new_parent, new_name));
-        done(reply, self.move_name(from, to, flags, caller(request)));
+        let (name, new_name, caller) = (name.to_owned(), new_name.to_owned(), caller(request));
+        let rename = move |session: &Session| {
+            session.move_name((parent, &name), (new_parent, &new_name), flags, caller)
+        };
+        self.change(rename, |renamed| done(reply, renamed));
     }
 
     fn setattr(
@@ -304,7 +330,19 @@ impl fuser::Filesystem for Session {
         reply: ReplyAttr,
     ) {
         let change = SetAttributes { mode, uid, gid, size, atime, mtime };
-        self.set_attributes(inode, change, caller(request), reply);
+        let caller = caller(request);
+        let is_long =
+            size.is_some_and(|size| self.session.takes_many_groups(inode, size..u64::MAX));
+        let set = move |session: &Session| session.set_attributes(inode, change, caller);
+        let shown = move |changed: Answer<(FileAttr, Duration)>| {
+            // Others were answered meanwhile: the kernel is to ask again.
+            let lifetime = |kept| if is_long { Duration::ZERO } else { kept };
+            Session::shown(reply, changed.map(|(attributes, kept)| (attributes, lifetime(kept))));
+        };
+        match is_long {
+            true => self.change_apart(set, shown),
+            false => self.change(set, shown),
+        }
     }
 
     fn write(
@@ -330,7 +368,22 @@ impl fuser::Filesystem for Session {
             true => Pages::Kept,
             false => Pages::of(open_flags),
         };
-        self.write_and_answer(inode, (offset, data), caller, (open_flags, pages), reply);
+        let writing = Writing { inode, offset, caller, flags: open_flags, pages };
+        let mut done = 0;
+        let written = self.session.write_rest(&writing, data, &mut done);
+        if !written.is_err_and(is_suspended) {
+            return self.session.answer_write(&writing, written.map(|()| done), reply);
+        }
+        let shortening = match flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            true => Shortening::Never,
+            false => Shortening::Possible,
+        };
+        let data = self.keep_data(data, shortening);
+        let session = Arc::clone(&self.session);
+        self.keep(
+            move |session| session.write_rest(&writing, &data, &mut done).map(|()| done),
+            move |written| session.answer_write(&writing, written, reply),
+        );
     }
 
     /// Closing a file changes nothing; the kernel is told not to ask again.
@@ -339,11 +392,11 @@ impl fuser::Filesystem for Session {
     }
 
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.make_durable(inode, reply);
+        self.session.make_durable(inode, reply);
     }
 
     fn fsyncdir(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.make_durable(inode, reply);
+        self.session.make_durable(inode, reply);
     }
 
     fn setxattr(
@@ -356,18 +409,22 @@ impl fuser::Filesystem for Session {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        let answer = self.inner(inode).and_then(|(_, adapter, inode)| {
-            let keeps_group = |group| request.uid() == 0 || is_in_group(request, group);
-            adapter.set_xattr(inode, (name.as_bytes(), value), flags, keeps_group)
-        });
-        done(reply, answer);
+        let (name, value, asking) = (name.to_owned(), value.to_owned(), Asking::of(request));
+        let set = move |session: &Session| {
+            let (_, adapter, inode) = session.inner(inode)?;
+            let keeps_group = |group| asking.is_root_or_in(group);
+            adapter.set_xattr(inode, (name.as_bytes(), &value), flags, keeps_group)
+        };
+        self.change(set, |answer| done(reply, answer));
     }
 
     fn removexattr(&self, _: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let answer = self
-            .inner(inode)
-            .and_then(|(_, adapter, inode)| adapter.remove_xattr(inode, name.as_bytes()));
-        done(reply, answer);
+        let name = name.to_owned();
+        let remove = move |session: &Session| {
+            let (_, adapter, inode) = session.inner(inode)?;
+            adapter.remove_xattr(inode, name.as_bytes())
+        };
+        self.change(remove, |removed| done(reply, removed));
     }
 
     fn ioctl(
@@ -386,10 +443,12 @@ impl fuser::Filesystem for Session {
         };
         // What binds everybody is not for all who are root in some container.
         let caller = caller_with(request, Capability::LinuxImmutable);
-        match self.control_flags(inode, command, data, caller) {
+        let data = data.to_owned();
+        let control = move |session: &Session| session.control_flags(inode, command, &data, caller);
+        self.change(control, |answer| match answer {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(error) => reply.error(error),
-        }
+        });
     }
 
     fn fallocate(
@@ -402,7 +461,19 @@ impl fuser::Filesystem for Session {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.allocate(inode, (offset, len), mode, caller(request), reply);
+        let allocation = match allocation_of(mode) {
+            Ok(allocation) => allocation,
+            Err(error) => return reply.error(error),
+        };
+        let caller = caller(request);
+        let frees = matches!(allocation, Allocation::Punch | Allocation::Zero);
+        let range = offset..offset.saturating_add(len);
+        let allocate =
+            move |session: &Session| session.allocate(inode, (offset, len), allocation, caller);
+        match frees && self.session.takes_many_groups(inode, range) {
+            true => self.change_apart(allocate, |allocated| done(reply, allocated)),
+            false => self.change(allocate, |allocated| done(reply, allocated)),
+        }
     }
 
     fn copy_file_range(
@@ -418,10 +489,11 @@ impl fuser::Filesystem for Session {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let (from, to) = ((from, from_offset), (to, to_offset));
-        match self.copy(from, to, len, caller(request)) {
+        let (from, to, caller) = ((from, from_offset), (to, to_offset), caller(request));
+        let copy = move |session: &Session| session.copy(from, to, len, caller);
+        self.change(copy, |copied| match copied {
             Ok(copied) => reply.written(u32::try_from(copied).unwrap_or(u32::MAX)),
             Err(error) => reply.error(error),
-        }
+        });
     }
 }

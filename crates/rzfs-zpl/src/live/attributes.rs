@@ -145,7 +145,7 @@ impl LiveFileSystem {
             let progress = self.set_attributes_locked(&mut node.write(), *change, caller)?;
             match progress {
                 Progress::Done(attributes) => break attributes,
-                Progress::Paused { until, .. } => self.wait_synced(until)?,
+                Progress::Paused { until, .. } => self.wait_for(until)?,
             }
         };
         self.commit_always(object)?;

@@ -2,7 +2,15 @@
 //! transaction, and changes them.
 //!
 //! Locks come first, then the transaction: while it is open nothing is locked but tables, for the
-//! time of one change. So no transaction waits for one that waits for it. The locks' order:
+//! time of one change. So no transaction waits for one that waits for it.
+//!
+//! Whoever reads a file must not wait for somebody who has locked it and waits for a suspended pool.
+//! So an operation of a file system whose callers wait leaves its locks and ends with
+//! [`ZplError::Suspended`] before it has changed anything; the caller waits, and tries again. What
+//! changes names and attributes goes on in memory first, as the kernel locks a directory for as
+//! long as a name in it changes, and nobody could list it meanwhile.
+//!
+//! The locks' order:
 //!
 //! ```text
 //! renaming ─> files by number ─> xattr directories and files of these ─> schema ─> transaction
@@ -18,7 +26,7 @@ use crate::error::ZplError;
 use crate::node::{Node, decode_znode};
 use crate::sync::Arc;
 use rzfs_dmu::live::{LiveObject, Transaction};
-use rzfs_dmu::txg::{OpenTx, TxgEngine};
+use rzfs_dmu::txg::{OpenTx, Patience, TxgEngine};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::znode::FileFlags;
@@ -47,6 +55,7 @@ pub(super) struct Admission<'a> {
     pub(super) engine: &'a Arc<TxgEngine>,
     pub(super) space: &'a dyn DatasetSpace,
     pub(super) objset: ObjsetId,
+    pub(super) patience: Patience,
 }
 
 /// What came of beginning a transaction that frees blocks.
@@ -68,7 +77,9 @@ impl Admission<'_> {
         let objset = self.objset;
         loop {
             let tx = match demand {
-                SpaceDemand::Takes(_) | SpaceDemand::Shares { .. } => self.engine.begin(objects)?,
+                SpaceDemand::Takes(_) | SpaceDemand::Shares { .. } => {
+                    self.engine.begin_with(objects, self.patience)?
+                }
                 SpaceDemand::Frees(_) => self.engine.begin_freeing(objects)?,
             };
             let demand = demand.less(claimed(tx.txg()));
@@ -79,7 +90,7 @@ impl Admission<'_> {
                 Err(SpaceRefusal::Later) => {
                     let txg = tx.txg();
                     drop(tx);
-                    self.engine.wait_synced(txg)?;
+                    self.engine.wait_synced_with(txg, self.patience)?;
                 }
             }
         }
@@ -156,7 +167,7 @@ impl LiveFileSystem {
                 Err(ZplError::NoSpace { .. } | ZplError::Quota { .. })
                     if !matches!(demand, SpaceDemand::Frees(_)) && self.reclaimer.is_busy() =>
                 {
-                    self.engine.wait_synced(self.engine.open_txg())?;
+                    self.wait_for(self.engine.open_txg())?;
                 }
                 result => {
                     let tx = result?;
@@ -165,6 +176,11 @@ impl LiveFileSystem {
                 }
             }
         }
+    }
+
+    /// Waits until a group is on disk, for a change that begins or goes on then.
+    pub(super) fn wait_for(&self, txg: Txg) -> Result<(), ZplError> {
+        Ok(self.engine.wait_synced_with(txg, self.patience())?)
     }
 
     /// Begins a transaction that writes up to `bytes` and frees so many blocks on disk, unless
@@ -187,7 +203,12 @@ impl LiveFileSystem {
 
     /// The way to transactions.
     pub(super) fn admission<'a>(&'a self, options: &'a LiveOptions) -> Admission<'a> {
-        Admission { engine: &self.engine, space: &*options.space, objset: self.objset.id() }
+        Admission {
+            engine: &self.engine,
+            space: &*options.space,
+            objset: self.objset.id(),
+            patience: self.patience(),
+        }
     }
 
     /// Works out what a file's attributes become.

@@ -15,6 +15,7 @@ use crate::contents::segments;
 use crate::error::ZplError;
 use bytes::Bytes;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};
+use rzfs_dmu::txg::Patience;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::zil::SetAttr;
@@ -210,6 +211,15 @@ impl LiveFileSystem {
         Ok(hole.min(size).max(offset))
     }
 
+    /// Refuses to write contents while the pool is suspended, where the callers wait for it:
+    /// memory is for what changes names.
+    fn check_devices(&self) -> Result<(), ZplError> {
+        match self.patience() {
+            Patience::Leave if self.engine.lets_wait() => Err(ZplError::Suspended),
+            Patience::Leave | Patience::Wait => Ok(()),
+        }
+    }
+
     /// Writes into a file and says where the data ended up and how much of it: less than all when
     /// something went wrong on the way.
     ///
@@ -273,6 +283,7 @@ impl LiveFileSystem {
         data: &[u8],
         caller: Caller,
     ) -> Result<usize, ZplError> {
+        self.check_devices()?;
         self.check_bytes(&Charged::of(state.znode()))?;
         let object = state.object().clone();
         let block_size = u64::from(object.data_block_size()?);
@@ -351,7 +362,7 @@ impl LiveFileSystem {
             let progress = self.truncate_locked(&mut node.write(), size, caller)?;
             match progress {
                 Progress::Done(()) => return self.commit_always(object),
-                Progress::Paused { until, .. } => self.wait_synced(until)?,
+                Progress::Paused { until, .. } => self.wait_for(until)?,
             }
         }
     }
@@ -488,7 +499,7 @@ impl LiveFileSystem {
             match progress {
                 Progress::Done(()) => return self.commit_always(object),
                 Progress::Paused { until, rest } => {
-                    self.wait_synced(until)?;
+                    self.wait_for(until)?;
                     len = rest;
                 }
             }
@@ -503,7 +514,7 @@ impl LiveFileSystem {
         let available = || u128::from(space.usage().available) * 100;
         if wanted > available() / 2 {
             // What is written next is not in the accounts yet, and may be much of what there is.
-            self.sync()?;
+            self.wait_for(self.engine.open_txg())?;
         }
         match wanted <= available() {
             true => Ok(()),

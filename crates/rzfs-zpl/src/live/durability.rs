@@ -33,6 +33,15 @@ impl LiveFileSystem {
         self.wait_synced(self.engine.open_txg())
     }
 
+    /// As [`LiveFileSystem::sync`], but does not wait while the pool is suspended: what was done is
+    /// kept in memory, and written when it goes on.
+    ///
+    /// # Errors
+    /// [`ZplError::Stopped`]: the pool is suspended, or takes no changes any more.
+    pub fn sync_unless_suspended(&self) -> Result<(), ZplError> {
+        Ok(self.engine.wait_synced_unless_suspended(self.engine.open_txg())?)
+    }
+
     /// Whether all that was done to a file is on disk, and its space is known therefore.
     ///
     /// # Errors

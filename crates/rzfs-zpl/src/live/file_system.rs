@@ -22,7 +22,7 @@ use crate::read_ahead::Streams;
 use crate::space::Statistics;
 use crate::sync::{Arc, Mutex, RwLock};
 use rzfs_dmu::live::LiveObjset;
-use rzfs_dmu::txg::TxgEngine;
+use rzfs_dmu::txg::{Patience, TxgEngine};
 use rzfs_dsl::live::HeadLog;
 use rzfs_format::acl::Ace;
 use rzfs_format::dirent::DirectoryEntry;
@@ -58,6 +58,8 @@ pub struct LiveFileSystem {
     salts: Mutex<Salts>,
     /// The intent log of the dataset.
     pub(super) log: OnceLock<HeadLog>,
+    /// Callers wait for a suspended pool, not operations.
+    callers_wait: OnceLock<()>,
 }
 
 impl LiveFileSystem {
@@ -92,6 +94,7 @@ impl LiveFileSystem {
             renaming: Mutex::new(()),
             salts: Mutex::new(salts),
             log: OnceLock::new(),
+            callers_wait: OnceLock::new(),
             objset,
             engine,
             options: RwLock::new(Arc::new(options)),
@@ -127,6 +130,26 @@ impl LiveFileSystem {
     pub fn change_options(&self, change: impl FnOnce(&mut LiveOptions)) {
         let mut options = self.options.write();
         change(Arc::make_mut(&mut options));
+    }
+
+    /// Has operations that would wait until a suspended pool goes on, with files locked, end with
+    /// [`ZplError::Suspended`] instead: their callers [wait](Self::wait_while_suspended), and try
+    /// again. For good.
+    pub fn leave_waiting_to_callers(&self) {
+        let _ = self.callers_wait.set(());
+    }
+
+    /// What becomes of operations that would wait until a suspended pool goes on.
+    pub(super) fn patience(&self) -> Patience {
+        match self.callers_wait.get() {
+            Some(()) => Patience::Leave,
+            None => Patience::Wait,
+        }
+    }
+
+    /// Waits while the pool is suspended, unless changes are refused meanwhile.
+    pub fn wait_while_suspended(&self) {
+        self.engine.wait_while_suspended();
     }
 
     /// Which access control lists users see.

@@ -9,6 +9,7 @@ use crate::error::{Place, ZplError};
 use crate::sync::Arc;
 use crate::volume::{DATA, Volume};
 use rzfs_dmu::live::{Extent, LiveObject, LiveObjset, Transaction};
+use rzfs_dmu::txg::Patience;
 use rzfs_dsl::live::{LiveDataset, LivePool};
 use rzfs_format::BlockId;
 use rzfs_format::zil::{Body, Record, Write, ZilHeader};
@@ -30,7 +31,12 @@ pub fn replay_volume(
     }
     let size = Volume::open(&objset.synced())?.size();
     let space = pool.budget(dataset);
-    let admission = Admission { engine: pool.engine(), space: &space, objset: objset.id() };
+    let admission = Admission {
+        engine: pool.engine(),
+        space: &space,
+        objset: objset.id(),
+        patience: Patience::Wait,
+    };
     let replay = VolumeReplay {
         objset,
         object: objset.object(DATA)?,

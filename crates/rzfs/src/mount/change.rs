@@ -15,6 +15,27 @@ use rzfs::protocol::{Change, Refusal};
 use rzfs_dsl::live::Event;
 use std::fmt::Display;
 
+/// What is said of a pool that waits for its devices.
+pub(super) const SUSPENDED: &str = "pool I/O is currently suspended";
+
+/// What cannot be done, in OpenZFS's words, while the pool waits for its devices: ending mounts and
+/// making them again would wait too, or stop halfway. All else is refused where it is to be written.
+fn needs_devices(change: &Change, pool: &str) -> Option<String> {
+    let (verb, name) = match change {
+        Change::Destroy { names, .. } => ("destroy", names.first()?.as_str()),
+        Change::Rename { from, .. } => ("rename", from.as_str()),
+        Change::Set { name, .. } => ("set property for", name.as_str()),
+        Change::Inherit { name, .. } => ("inherit property for", name.as_str()),
+        Change::Mount { name } => ("mount", name.as_str()),
+        Change::MountAll => ("mount", pool),
+        Change::Unmount { target, force: false } => ("unmount", target.as_str()),
+        Change::UnmountAll { force: false } => ("unmount", pool),
+        Change::Sync => ("sync", pool),
+        _ => return None,
+    };
+    Some(format!("cannot {verb} '{name}'"))
+}
+
 /// Carries out a change, and remembers it in the pool's history; tells what could not be done
 /// besides.
 pub(super) fn carry_out(
@@ -23,6 +44,11 @@ pub(super) fn carry_out(
     command: Option<String>,
     caller: Caller,
 ) -> Result<Vec<String>, Refusal> {
+    if open.is_suspended()
+        && let Some(what) = needs_devices(&change, open.writable()?.name())
+    {
+        return Err(refusal(what, SUSPENDED));
+    }
     let complaints = match change {
         Change::Create(new) => datasets::create(open, &new),
         Change::Destroy { names, force } => datasets::destroy(open, &names, force),
@@ -53,13 +79,12 @@ pub(super) fn carry_out(
         Change::Reguid => pool::reguid(open),
         Change::Sync => pool::sync(open),
     }?;
-    if let Some(line) = command {
+    // What was done to a suspended pool is not in its history.
+    if let Some(line) = command.filter(|_| !open.is_suspended()) {
         let pool = open.writable()?;
         open.events.note("history_event", [("history_command", line.clone())]);
         let event = Event::Command { line, user: caller.user.into() };
-        pool.live()
-            .log(event)
-            .map_err(|_| refusal(pool.name(), "pool I/O is currently suspended"))?;
+        pool.live().log(event).map_err(|_| refusal(pool.name(), SUSPENDED))?;
     }
     Ok(complaints)
 }

@@ -8,7 +8,7 @@ use super::request::MountOptions;
 use super::table::MountTable;
 use crate::console::{Console, Failure};
 use crate::daemon::{Caller, Completeness, Ending, Manner, Mounted};
-use rzfs::protocol::{Answer, Refusal, Request};
+use rzfs::protocol::{Answer, MountReport, Refusal, Request};
 use rzfs::service::{Access, Opening, PoolService};
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
@@ -17,8 +17,10 @@ use rzfs_dsl::live::Event;
 use rzfs_fuse::InUse;
 use std::any::Any;
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How long somebody may still use a pool that is about to be exported.
@@ -106,6 +108,13 @@ impl Contents {
         }
     }
 
+    fn name(&self) -> String {
+        match self {
+            Self::Reading(service) => service.pool().name().to_owned(),
+            Self::Writing(pool, _) => pool.name().to_owned(),
+        }
+    }
+
     fn writable(&self) -> Option<&Arc<WritablePool>> {
         match self {
             Self::Reading(_) => None,
@@ -115,11 +124,17 @@ impl Contents {
 }
 
 /// A pool that this process has open.
+///
+/// Requests that take long (they unmount, or wait for a device) hold nothing that others need:
+/// whoever asks for the state of the pool, has it go on, or ends it, does not wait for them.
 #[derive(Debug)]
 pub(super) struct MountedPool {
     completeness: Completeness,
-    /// Nothing when it is closed.
-    open: RwLock<Option<Open>>,
+    /// Nothing when it is closed, or about to be. Locked for a moment only.
+    open: Mutex<Option<Arc<Open>>>,
+    /// Held by whoever ends it.
+    ending: Mutex<()>,
+    is_over: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -127,6 +142,8 @@ pub(super) struct Open {
     contents: Contents,
     mounter: Mounter,
     mounts: Mutex<MountTable>,
+    /// The mounts as they were when nobody was changing them.
+    reports: Mutex<Vec<MountReport>>,
     pub(super) events: Arc<Events>,
     /// What makes the process go on without mounts.
     _stays: Option<Arc<dyn Any + Send + Sync>>,
@@ -166,8 +183,12 @@ impl MountedPool {
         };
         let nothing = table.is_empty() && lifetime == Lifetime::Mounts;
         let stays = (lifetime == Lifetime::Import).then_some(while_mounted);
-        let open = Open { contents, mounter, mounts: Mutex::new(table), events, _stays: stays };
-        let this = Self { completeness, open: RwLock::new(Some(open)) };
+        let reports = Mutex::new(table.reports());
+        let mounts = Mutex::new(table);
+        let open = Open { contents, mounter, mounts, reports, events, _stays: stays };
+        let open = Mutex::new(Some(Arc::new(open)));
+        let (ending, is_over) = (Mutex::default(), AtomicBool::new(false));
+        let this = Self { completeness, open, ending, is_over };
         if nothing {
             let released = this.end(Ending { manner: Manner::Release, force: true });
             released.map_err(|refusal| Failure::Failed(refusal.message))?;
@@ -183,15 +204,110 @@ impl MountedPool {
 
     /// Notes an event.
     pub(super) fn note(&self, name: &str) {
-        if let Some(open) = self.open.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        if let Some(open) = self.current() {
             open.events.note(name, []);
+        }
+    }
+
+    fn current(&self) -> Option<Arc<Open>> {
+        locked(&self.open).clone()
+    }
+
+    /// Takes the pool from all who answer for it, and waits for those who do at this moment.
+    fn take(&self) -> Result<Option<Open>, Refusal> {
+        let Some(mut open) = locked(&self.open).take() else { return Ok(None) };
+        let start = Instant::now();
+        loop {
+            match Arc::try_unwrap(open) {
+                Ok(open) => return Ok(Some(open)),
+                Err(shared) if start.elapsed() < PATIENCE => open = shared,
+                Err(shared) => {
+                    let name = shared.contents.name();
+                    *locked(&self.open) = Some(shared);
+                    return Err(Refusal {
+                        message: format!("cannot export '{name}': pool is busy"),
+                    });
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
+fn not_exported(pool: &str) -> Refusal {
+    Refusal { message: format!("cannot export '{pool}': {}", change::SUSPENDED) }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The mounts of a pool, to be changed.
+pub(super) struct Table<'a> {
+    table: MutexGuard<'a, MountTable>,
+    reports: &'a Mutex<Vec<MountReport>>,
+}
+
+impl Deref for Table<'_> {
+    type Target = MountTable;
+
+    fn deref(&self) -> &MountTable {
+        &self.table
+    }
+}
+
+impl DerefMut for Table<'_> {
+    fn deref_mut(&mut self) -> &mut MountTable {
+        &mut self.table
+    }
+}
+
+impl Drop for Table<'_> {
+    fn drop(&mut self) {
+        *locked(self.reports) = self.table.reports();
+    }
+}
+
 impl Open {
-    pub(super) fn table(&self) -> MutexGuard<'_, MountTable> {
-        self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The mounts, to be changed. Whoever changes them at this moment may wait for the devices of a
+    /// suspended pool, and nobody waits for that.
+    pub(super) fn table(&self) -> Result<Table<'_>, Refusal> {
+        loop {
+            let table = match self.mounts.try_lock() {
+                Ok(table) => table,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if self.is_suspended() => {
+                    let name = self.contents.name();
+                    let suspended = change::SUSPENDED;
+                    let message = format!("cannot change mounts of '{name}': {suspended}");
+                    return Err(Refusal { message });
+                }
+                Err(TryLockError::WouldBlock) => {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+            };
+            return Ok(Table { table, reports: &self.reports });
+        }
+    }
+
+    /// The mounts, to be ended: whoever changes them at this moment does not wait any more for the
+    /// devices of a suspended pool.
+    pub(super) fn table_at_the_end(&self) -> Table<'_> {
+        Table { table: locked(&self.mounts), reports: &self.reports }
+    }
+
+    /// Where file systems are mounted; as long as somebody changes that, where they were before.
+    fn reports(&self) -> Vec<MountReport> {
+        match self.mounts.try_lock() {
+            Ok(table) => table.reports(),
+            Err(_) => locked(&self.reports).clone(),
+        }
+    }
+
+    /// Whether the pool waits for its devices.
+    pub(super) fn is_suspended(&self) -> bool {
+        self.contents.writable().is_some_and(|pool| pool.live().is_suspended())
     }
 
     /// The pool for changes.
@@ -209,7 +325,7 @@ impl Open {
 
     /// Answers what changes nothing.
     fn inform(&self, request: &Request) -> Answer {
-        let mounts = self.table().reports();
+        let mounts = self.reports();
         let (pool, opening) = match &self.contents {
             Contents::Reading(service) => return service.answer(request, &mounts),
             Contents::Writing(pool, opening) => (pool, opening),
@@ -288,18 +404,29 @@ impl Open {
         self.close_file_systems(names.iter().map(String::as_str));
     }
 
-    /// Has nobody wait any more for devices of a suspended pool: what was not written is lost then.
+    /// Has nobody wait any more for devices of a suspended pool: if they have not been mended, what
+    /// was not written is lost.
     fn end_waiting(&self, force: bool) -> Result<(), Refusal> {
         let Some(pool) = self.contents.writable().filter(|pool| pool.live().is_suspended()) else {
             return Ok(());
         };
         if !force {
-            let message =
-                format!("cannot export '{}': pool I/O is currently suspended", pool.name());
-            return Err(Refusal { message });
+            return Err(not_exported(pool.name()));
         }
-        pool.live().give_up_waiting();
+        if pool.live().clear(None).is_err() {
+            pool.live().give_up_waiting();
+        }
         Ok(())
+    }
+
+    /// Writes what is not written yet, for as long as the pool can still be kept if that fails.
+    fn write_everything(&self) -> Result<(), Refusal> {
+        let Some(pool) = self.contents.writable() else { return Ok(()) };
+        match pool.sync() {
+            Err(_) if pool.live().is_suspended() => Err(not_exported(pool.name())),
+            // A pool that has failed for good is let go of.
+            _ => Ok(()),
+        }
     }
 
     /// Lets go of the pool.
@@ -361,8 +488,7 @@ pub(super) fn candidates(datasets: &DatasetTree) -> Result<Vec<Candidate>, Datas
 
 impl Mounted for MountedPool {
     fn answer(&self, request: Request, caller: Caller) -> Answer {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(open) = open.as_ref() else {
+        let Some(open) = self.current() else {
             return Answer::Failed(Refusal { message: "the pool is unmounted".to_owned() });
         };
         match request {
@@ -370,7 +496,7 @@ impl Mounted for MountedPool {
             Request::ClearEvents => Answer::Cleared(open.events.clear()),
             Request::Change { change, command } => {
                 let _kept = open.mounter().keep();
-                match change::carry_out(open, change, command, caller) {
+                match change::carry_out(&open, change, command, caller) {
                     Ok(complaints) => Answer::Done { complaints },
                     Err(refusal) => Answer::Failed(refusal),
                 }
@@ -380,15 +506,25 @@ impl Mounted for MountedPool {
     }
 
     fn end(&self, ending: Ending) -> Result<(), Refusal> {
-        let mut state = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = state.as_ref() {
+        // Whoever is ending it already may wait for its devices.
+        if let Some(open) = self.current() {
             open.end_waiting(ending.force)?;
-            change::end_mounts(open, if ending.force { InUse::Detach } else { InUse::Refuse })?;
         }
-        state.take().map_or(Ok(()), |open| open.close(&ending.manner))
+        let _turn = locked(&self.ending);
+        if let Some(open) = self.current() {
+            open.end_waiting(ending.force)?;
+            change::end_mounts(&open, if ending.force { InUse::Detach } else { InUse::Refuse })?;
+            if !ending.force {
+                open.write_everything()?;
+            }
+        }
+        let taken = self.take();
+        // Who forces it does not wait for those who do not come to an end.
+        self.is_over.store(taken.is_ok() || ending.force, Ordering::Release);
+        taken?.map_or(Ok(()), |open| open.close(&ending.manner))
     }
 
     fn is_over(&self) -> bool {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.is_over.load(Ordering::Acquire)
     }
 }

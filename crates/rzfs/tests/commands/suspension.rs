@@ -1,9 +1,16 @@
 //! Pools whose devices fail.
 
-use crate::harness::wait_until;
+use crate::harness::{Outcome, is_mounted, outcome, wait_until};
 use crate::workshop::Workshop;
-use std::fs;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Barrier};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// A host file system of so many bytes, which goes with the value.
 struct SmallHost(std::path::PathBuf);
@@ -83,6 +90,283 @@ fn a_pool_waits_while_its_host_is_full_and_goes_on_after_clear() {
     assert!(shop.succeed("zpool events").contains("sysevent.fs.zfs.vdev_clear"));
     shop.succeed("zpool export tank");
     shop.judge();
+}
+
+/// What is done with a suspended pool has to end by itself: the answer of `ask`, which would keep a
+/// test waiting for ever otherwise.
+fn answer_of<T: Send + 'static>(what: &str, ask: impl FnOnce() -> T + Send + 'static) -> T {
+    let asking = thread::spawn(ask);
+    wait_until(what, || asking.is_finished());
+    asking.join().unwrap()
+}
+
+/// A command that must not wait for a pool.
+fn prompt(shop: &Workshop, line: &str) -> Outcome {
+    const PATIENCE: &str = "60";
+    let mut command = shop.rzfs.prepared(Command::new("timeout"));
+    command.args(["-s", "KILL", PATIENCE, env!("CARGO_BIN_EXE_rzfs")]).args(line.split(' '));
+    let outcome = outcome(&mut command);
+    const KILLED: i32 = 137;
+    assert!(![-1, KILLED].contains(&outcome.status), "{line} waits: {outcome:?}");
+    outcome
+}
+
+/// The beginning of the files of [`Waiting`], and what is written behind it.
+const OLD: usize = 64 << 10;
+const NEW: usize = 3 << 20;
+
+/// A suspended pool `tank`, the host of whose image is full, and processes that write to it.
+struct Waiting {
+    shop: Workshop,
+    host: SmallHost,
+    count: usize,
+    /// Those who write behind the beginning of a file, more than there are processors.
+    writers: Vec<JoinHandle<io::Result<()>>>,
+    /// Who has written what the host has no room for, which may have fitted into memory.
+    filler: JoinHandle<io::Result<()>>,
+}
+
+impl Waiting {
+    /// Nothing where nobody may mount.
+    fn new(failmode: &str) -> Option<Self> {
+        let shop = Workshop::new();
+        let host = SmallHost::mount(shop.rzfs.path("images"), "48M")?;
+        shop.succeed("zpool create --size 256M -R ROOT -O compression=off -O relatime=off tank A");
+        shop.succeed(&format!("zpool set failmode={failmode} tank"));
+        let root = shop.root();
+        fs::write(root.join("kept"), "kept").unwrap();
+        let count = 2 * thread::available_parallelism().map_or(1, usize::from);
+        let files: Vec<File> = (0..count)
+            .map(|number| {
+                let mut file = File::create_new(Self::file(&root, number)).unwrap();
+                file.write_all(&vec![1; OLD]).unwrap();
+                file
+            })
+            .collect();
+        shop.succeed("zpool sync");
+        let late = File::create_new(root.join("fsynced")).unwrap();
+        (&late).write_all(b"fsynced").unwrap();
+        late.sync_all().unwrap();
+        // Some of it gets in before the host is found full.
+        let filler = {
+            let file = root.join("filler");
+            thread::spawn(move || fs::write(file, vec![7; 64 << 20]))
+        };
+        wait_until("the pool is suspended", || {
+            shop.run("zpool get -Ho value health tank").out == "SUSPENDED\n"
+        });
+        let start = Arc::new(Barrier::new(count + 1));
+        let write = |mut file: File| {
+            let start = Arc::clone(&start);
+            thread::spawn(move || {
+                start.wait();
+                file.write_all(&vec![2; NEW])
+            })
+        };
+        let writers = files.into_iter().map(write).collect();
+        start.wait();
+        // Give them time to get to where they wait.
+        thread::sleep(Duration::from_millis(500));
+        Some(Self { shop, host, count, writers, filler })
+    }
+
+    fn file(root: &Path, number: usize) -> std::path::PathBuf {
+        root.join(format!("waits{number}"))
+    }
+
+    /// Whoever reads is answered, also of files and directories that others change.
+    fn read(&self) {
+        let (root, count) = (self.shop.root(), self.count);
+        answer_of("who reads gets an answer", move || {
+            let names = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap());
+            let sizes: Vec<u64> = names.map(|entry| entry.metadata().unwrap().len()).collect();
+            assert_eq!(sizes.len(), count + 3, "{sizes:?}");
+            assert_eq!(fs::read(root.join("kept")).unwrap(), b"kept");
+            assert_eq!(fs::read(root.join("fsynced")).unwrap(), b"fsynced");
+            assert!(!root.join("missing").exists());
+            for number in 0..count {
+                let mut file = File::open(Self::file(&root, number)).unwrap();
+                assert!(file.metadata().unwrap().len() >= OLD as u64);
+                let mut beginning = vec![0; OLD];
+                file.seek(SeekFrom::Start(0)).unwrap();
+                file.read_exact(&mut beginning).unwrap();
+                assert_eq!(beginning, vec![1; OLD]);
+            }
+        });
+        let mut ls = Command::new("ls");
+        let listed = answer_of("ls -l", {
+            let root = self.shop.root();
+            move || outcome(ls.arg("-l").arg(root))
+        });
+        assert!(listed.status == 0 && listed.out.contains("fsynced"), "{listed:?}");
+    }
+
+    /// Commands tell of the pool, or that they cannot be carried out.
+    fn ask(&self) {
+        let status = prompt(&self.shop, "zpool status tank").out;
+        assert!(status.contains(" state: SUSPENDED\n"), "{status}");
+        assert!(prompt(&self.shop, "zpool list").out.contains("SUSPENDED"));
+        assert_eq!(prompt(&self.shop, "zfs list -Ho name").out, "tank\n");
+        let refusals = [
+            ("zpool sync tank", "cannot sync 'tank'", 1),
+            ("zfs unmount tank", "cannot unmount 'tank'", 1),
+            ("zfs set atime=off tank", "cannot set property for 'tank'", 255),
+            ("zfs create tank/new", "cannot create 'tank/new'", 1),
+            ("zpool export tank", "cannot export 'tank'", 1),
+        ];
+        for (line, what, status) in refusals {
+            let refused = prompt(&self.shop, line);
+            assert_eq!(refused.status, status, "{line}: {refused:?}");
+            // Some say why.
+            let told = format!("{what}: pool I/O is currently suspended");
+            assert!(refused.err.starts_with(&told), "{line}: {refused:?}");
+        }
+        let cleared = prompt(&self.shop, "zpool clear tank");
+        assert_eq!(cleared.err, "cannot clear errors for tank: I/O error\n", "{cleared:?}");
+        assert!(is_mounted(&self.shop.root()));
+    }
+
+    /// The pool is gone, and so are its mounts; nobody waits any more; what was synced is there.
+    fn lost(self) {
+        wait_until("the process is gone", || self.shop.run("zpool list -Ho name").out.is_empty());
+        for writer in self.writers {
+            // Before it is given up the pool is tried once more, and memory may take what waits.
+            let _ = answer_of("a writer is answered", move || writer.join().unwrap());
+        }
+        wait_until("the mount is gone", || !is_mounted(&self.shop.root()));
+        self.host.resize("400M");
+        self.shop.succeed("zpool import -f -d IMAGES -R ROOT tank");
+        assert_eq!(fs::read(self.shop.root().join("fsynced")).unwrap(), b"fsynced");
+        self.shop.succeed("zpool export tank");
+        self.host.recover(&self.shop);
+    }
+
+    /// The host is mended and the pool told so: everything that was written gets there.
+    fn mend(self) {
+        self.host.resize("400M");
+        let cleared = prompt(&self.shop, "zpool clear tank");
+        assert_eq!((cleared.status, cleared.err.as_str()), (0, ""));
+        for writer in self.writers.into_iter().chain([self.filler]) {
+            answer_of("a writer goes on", move || writer.join().unwrap()).unwrap();
+        }
+        self.shop.succeed("zpool export tank");
+        self.shop.judge();
+        self.shop.succeed("zpool import -d IMAGES -R ROOT tank");
+        let root = self.shop.root();
+        assert_eq!(fs::read(root.join("filler")).unwrap(), vec![7; 64 << 20]);
+        for number in 0..self.count {
+            let contents = fs::read(Self::file(&root, number)).unwrap();
+            assert_eq!(contents, [vec![1; OLD], vec![2; NEW]].concat());
+        }
+        self.shop.succeed("zpool export tank");
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_suspended_pool_but_those_who_write() {
+    let Some(waiting) = Waiting::new("wait") else { return };
+    let status = prompt(&waiting.shop, "zpool status tank").out;
+    for text in [
+        "\n state: SUSPENDED\n",
+        "\nstatus: One or more devices are faulted in response to IO failures.\n",
+        "\naction: Make sure the affected devices are connected, then run 'zpool clear'.\n",
+    ] {
+        assert!(status.contains(text), "{text}: {status}");
+    }
+    waiting.read();
+    waiting.ask();
+    waiting.read();
+    waiting.mend();
+}
+
+#[test]
+fn names_are_listed_while_others_are_made_in_a_suspended_pool() {
+    let Some(mut waiting) = Waiting::new("wait") else { return };
+    for number in 0..8 {
+        let file = waiting.shop.root().join(format!("made{number}"));
+        waiting.writers.push(thread::spawn(move || File::create_new(file)?.write_all(b"new")));
+    }
+    thread::sleep(Duration::from_millis(500));
+    let root = waiting.shop.root();
+    let names = answer_of("ls", move || fs::read_dir(root).unwrap().count());
+    assert!(names > 4);
+    waiting.host.resize("400M");
+    assert_eq!(prompt(&waiting.shop, "zpool clear tank").status, 0);
+    for writer in waiting.writers {
+        answer_of("a writer goes on", move || writer.join().unwrap()).unwrap();
+    }
+    assert_eq!(fs::read(waiting.shop.root().join("made3")).unwrap(), b"new");
+    waiting.shop.succeed("zpool export tank");
+    waiting.shop.judge();
+}
+
+#[test]
+fn a_suspended_pool_that_is_exported_by_force_keeps_nobody_waiting() {
+    let Some(waiting) = Waiting::new("wait") else { return };
+    let exported = prompt(&waiting.shop, "zpool export -f tank");
+    assert_eq!(exported.status, 1, "{exported:?}");
+    assert!(
+        exported.err.starts_with("cannot export 'tank': the pool is suspended"),
+        "{exported:?}"
+    );
+    waiting.lost();
+}
+
+#[test]
+fn a_suspended_pool_whose_device_is_mended_loses_nothing_by_an_export_by_force() {
+    let Some(waiting) = Waiting::new("wait") else { return };
+    waiting.host.resize("400M");
+    let exported = prompt(&waiting.shop, "zpool export -f tank");
+    assert_eq!((exported.status, exported.err.as_str()), (0, ""));
+    waiting.shop.judge();
+    waiting.shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    assert_eq!(fs::read(waiting.shop.root().join("fsynced")).unwrap(), b"fsynced");
+    waiting.shop.succeed("zpool export tank");
+}
+
+#[test]
+fn a_signal_ends_the_process_of_a_suspended_pool() {
+    let Some(waiting) = Waiting::new("wait") else { return };
+    let daemon = Pid::from_raw(waiting.shop.rzfs.daemon("tank") as i32).unwrap();
+    kill_process(daemon, Signal::TERM).unwrap();
+    waiting.lost();
+}
+
+#[test]
+fn a_suspended_pool_is_unmounted_by_force_and_goes_on() {
+    let Some(waiting) = Waiting::new("wait") else { return };
+    let unmounted = prompt(&waiting.shop, "zfs unmount -f tank");
+    assert_eq!((unmounted.status, unmounted.err.as_str()), (0, ""));
+    assert!(!is_mounted(&waiting.shop.root()));
+    assert!(prompt(&waiting.shop, "zpool list").out.contains("SUSPENDED"));
+    waiting.mend();
+}
+
+#[test]
+fn writers_are_refused_and_readers_go_on_when_a_pool_is_to_continue() {
+    let Some(mut waiting) = Waiting::new("continue") else { return };
+    for writer in std::mem::take(&mut waiting.writers) {
+        let written = answer_of("a writer is told", move || writer.join().unwrap());
+        assert_eq!(written.unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
+    }
+    let root = waiting.shop.root();
+    let refused = answer_of("whoever changes names is told", move || {
+        let kept = root.join("kept");
+        [
+            File::create_new(root.join("new")).map(drop),
+            fs::create_dir(root.join("directory")),
+            fs::rename(&kept, root.join("moved")),
+            fs::remove_file(&kept),
+        ]
+    });
+    for result in refused {
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
+    }
+    waiting.read();
+    waiting.ask();
+    waiting.read();
+    assert_eq!(prompt(&waiting.shop, "zpool export -f tank").status, 1);
+    waiting.lost();
 }
 
 #[test]

@@ -105,7 +105,7 @@ pub(in crate::live) fn follow(
             match outcome {
                 Ok(Outcome::Done) => summary.replayed += 1,
                 Ok(Outcome::Skipped) => summary.skipped += 1,
-                Err(ZplError::Stopped(stopped)) => return Err(stopped.into()),
+                Err(error @ (ZplError::Stopped(_) | ZplError::Suspended)) => return Err(error),
                 Err(error) if error.is_of_devices() => return Err(error),
                 Err(error) => {
                     let (seq, kind) = (record.seq, record.kind_number);

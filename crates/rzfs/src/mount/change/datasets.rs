@@ -53,7 +53,7 @@ pub(super) fn create(open: &Open, new: &protocol::NewFileSystem) -> Result<Vec<S
     if !new.leave_unmounted {
         made.insert(new.name.clone());
     }
-    let mut table = open.table();
+    let mut table = open.table()?;
     open.forget_finished(&mut table);
     let mut complaints = mount_more(open, &mut table, &made, Choice::Automatic);
     if !complaints.is_empty() {
@@ -139,7 +139,7 @@ fn parent(pool: &Pool, name: &str) -> Result<NewFileSystem, Problem> {
 /// `zfs destroy`: what is mounted of all of them ends first, or nothing is destroyed.
 pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<String>, Refusal> {
     let pool = open.writable()?;
-    let mut table = open.table();
+    let mut table = open.table()?;
     open.forget_finished(&mut table);
     let mut ended = end(open, &mut table, &names.iter().cloned().collect(), in_use(force))?;
     for name in names {
@@ -178,7 +178,7 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
         };
         create(open, &new)?;
     }
-    let mut table = open.table();
+    let mut table = open.table()?;
     open.forget_finished(&mut table);
     let below = |name: &str, above: &str| {
         name.strip_prefix(above)
@@ -370,7 +370,7 @@ fn changed(
     if effect == Effect::default() {
         return action().map(|()| Vec::new()).map_err(|error| cannot(&error));
     }
-    let mut table = open.table();
+    let mut table = open.table()?;
     open.forget_finished(&mut table);
     let before = open.candidates().map_err(|error| cannot(&error))?;
     let mut moving = BTreeSet::new();

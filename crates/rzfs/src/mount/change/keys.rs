@@ -50,7 +50,7 @@ pub(super) fn unload(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
     }
     let busy = || refusal(UNLOAD, format_args!("'{name}' is busy."));
     let failed = |error: DatasetError| refusal(UNLOAD, error);
-    let mut table = open.table();
+    let mut table = open.table()?;
     open.forget_finished(&mut table);
     let view = open.view().map_err(|error| refusal(UNLOAD, error))?;
     let all = view.datasets().root().and_then(|root| root.descendants()).map_err(failed)?;

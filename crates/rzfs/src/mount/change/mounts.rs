@@ -48,7 +48,7 @@ pub(super) fn mount(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
     if dataset.key_status().map_err(fail)? == KeyStatus::Unavailable {
         return Err(cannot("mount", "encryption key not loaded"));
     }
-    let mut table = open.table();
+    let mut table = open.table()?;
     open.forget_finished(&mut table);
     if table.of_dataset(name).is_some() {
         return Err(cannot("mount", "filesystem already mounted"));
@@ -61,7 +61,7 @@ pub(super) fn mount(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
 
 /// `zfs mount -a`.
 pub(super) fn mount_all(open: &Open) -> Result<Vec<String>, Refusal> {
-    let mut table = open.table();
+    let mut table = open.table()?;
     open.forget_finished(&mut table);
     let planned = match open.planned(None, Choice::Automatic) {
         Ok(planned) => planned,
@@ -72,7 +72,7 @@ pub(super) fn mount_all(open: &Open) -> Result<Vec<String>, Refusal> {
 
 /// `zfs unmount NAME|DIRECTORY`.
 pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<String>, Refusal> {
-    let mut table = open.table();
+    let mut table = open.table()?;
     open.forget_finished(&mut table);
     let reports = table.reports();
     let place = Path::new(target).canonicalize().unwrap_or_else(|_| PathBuf::from(target));
@@ -98,7 +98,7 @@ pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<Stri
 
 /// `zfs unmount -a`: whatever is not in use.
 pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refusal> {
-    let mut table = open.table();
+    let mut table = open.table()?;
     open.forget_finished(&mut table);
     let (ended, refused) = table.unmount_each(in_use(force));
     open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
@@ -110,7 +110,7 @@ pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refus
 
 /// Ends all mounts, or none.
 pub(in crate::mount) fn end_all(open: &Open, in_use: InUse) -> Result<(), Refusal> {
-    let mut table = open.table();
+    let mut table = open.table_at_the_end();
     open.forget_finished(&mut table);
     let unmounted = table.unmount_all(in_use);
     all_or_none(open, &mut table, unmounted).map(drop)
