@@ -15,20 +15,24 @@ use rzfs_zpl::live::{LiveFileSystem, NewKind};
 use std::fmt;
 use std::sync::Arc;
 
-/// What lying pools have in place of these words. Names of up to 21 bytes are in one piece on disk.
-const LIES: [(&str, &str); 12] = [
+/// What lying pools have in place of these names, paths and texts. Names of up to 21 bytes are in one
+/// piece on disk.
+const WORDS: [(&str, &str); 8] = [
     ("file-with-a-slash", "../outside/forged"),
     ("file-of-the-parent", ".."),
     ("file-of-itself-xx", "."),
     ("file-from-the-root", "/outside/absolute"),
     ("file-with-controls", "\u{1b}]0;x\u{7}\r\n"),
+    ("/mount-point-up-x", "/../../outside"),
+    ("/mount-point-rel-x", "../outside/rel"),
+    ("text-with-colours", "\u{1b}[31mred\u{7}"),
+];
+/// And of these file systems.
+const NAMES: [(&str, &str); 4] = [
     ("dataset-of-parent", ".."),
     ("dataset-of-itself", "."),
     ("dataset-of-slashes", "../../outside/ds"),
     ("dataset-controls", "\u{1b}[2J\r"),
-    ("/mount-point-up-x", "/../../outside"),
-    ("/mount-point-rel-x", "../outside/rel"),
-    ("text-with-colours", "\u{1b}[31mred\u{7}"),
 ];
 /// File systems below the root.
 const DATASETS: [&str; 8] = [
@@ -47,8 +51,10 @@ const FILES: u64 = 30;
 /// How a pool lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lie {
-    /// Names, paths and texts are others than anybody could give.
+    /// Names of files, paths and texts are others than anybody could give.
     Words,
+    /// Names of file systems are.
+    Names,
     /// Structures contradict themselves, as the seed says.
     Structures(u64),
 }
@@ -56,13 +62,18 @@ pub enum Lie {
 impl Lie {
     /// The lie of a seed.
     #[must_use]
-    pub const fn of(seed: u64) -> Self {
-        if seed.is_multiple_of(4) { Self::Words } else { Self::Structures(seed) }
+    pub fn of(seed: u64) -> Self {
+        match Random::of_place(seed, &[0x11e]).below(8) {
+            0..3 => Self::Words,
+            3 => Self::Names,
+            _ => Self::Structures(seed),
+        }
     }
 
     fn injector(self) -> Arc<dyn WriteInjector> {
         match self {
-            Self::Words => Arc::new(WordForger(&LIES)),
+            Self::Words => Arc::new(WordForger(&WORDS)),
+            Self::Names => Arc::new(WordForger(&NAMES)),
             Self::Structures(seed) => Arc::new(StructureForger::new(seed)),
         }
     }
@@ -143,11 +154,11 @@ fn finish(open: OpenPool) -> Result<(), ProofError> {
 /// Everything that an attacker can have without lying, and what becomes a lie on its way to the disk.
 fn fill(fs: &LiveFileSystem, seed: u64, outside: Outside<'_>) -> Result<(), ProofError> {
     let (files, mut random) = (Files(fs), Random::new(seed));
-    for (name, _) in LIES.iter().filter(|(name, _)| name.starts_with("file")) {
+    for (name, _) in WORDS.iter().filter(|(name, _)| name.starts_with("file")) {
         files.put(name, b"forged")?;
     }
     let directory = outside.directory.as_bytes();
-    for link in ["sub", "up", "plain", "outside"] {
+    for link in ["sub", "up", "outside"] {
         files.make(link, NewKind::Symlink(directory))?;
     }
     files.make("around", NewKind::Symlink(b"around"))?;
