@@ -20,6 +20,7 @@ mod files;
 mod fill;
 pub mod full;
 mod habit;
+pub mod images;
 pub mod killed;
 mod lies;
 mod opened;

@@ -41,4 +41,4 @@ pub use overlay::{Damage, OverlayDevice};
 pub use pool::{ReferencePool, unpack_sample, unpacked_root};
 pub use transcript::Transcript;
 pub use tree::{Listing, MountedTree, Observed, Tree, differences, differences_but_times};
-pub use zdb::zdb;
+pub use zdb::{zdb, zdb_program};

@@ -16,11 +16,7 @@ const BESIDE_THE_PATH: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// When it ends with another status than 0. When it is not installed and `CI=true`.
 #[must_use]
 pub fn zdb<W: AsRef<OsStr>>(arguments: impl IntoIterator<Item = W>) -> Option<String> {
-    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let Some(program) = PROGRAM.get_or_init(installed) else {
-        absent("zdb of OpenZFS");
-        return None;
-    };
+    let program = zdb_program()?;
     let mut zdb = Command::new(program);
     zdb.args(arguments);
     let output = zdb.output().unwrap_or_else(|error| panic!("{zdb:?}: {error}"));
@@ -28,6 +24,20 @@ pub fn zdb<W: AsRef<OsStr>>(arguments: impl IntoIterator<Item = W>) -> Option<St
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{zdb:?}: {}\n{text}\n{errors}", output.status);
     Some(text)
+}
+
+/// Where OpenZFS's `zdb` is; `None`, with a message, on a machine that does not have it.
+///
+/// # Panics
+/// When it is not installed and `CI=true`.
+#[must_use]
+pub fn zdb_program() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let program = PROGRAM.get_or_init(installed).as_deref();
+    if program.is_none() {
+        absent("zdb of OpenZFS");
+    }
+    program
 }
 
 fn installed() -> Option<PathBuf> {
