@@ -4,8 +4,8 @@ use super::shelf::{Fault, Injected, LostPages, Presence, Shelf};
 use rzfs_hostile::Random;
 use std::time::Duration;
 
-/// What happens to the images of a round. Only some of them have trouble of their own, as many as
-/// the pool has redundancy for: another one may be the only one that has what these lack.
+/// What happens to the images of a round. Only some of them have trouble of their own: another one
+/// may be the only one that has what these lack.
 #[derive(Debug)]
 pub(super) struct Trouble<'a> {
     shelf: &'a Shelf,
