@@ -262,7 +262,7 @@ impl fuser::Filesystem for Server {
         self.change(make, |made| Session::named(reply, made));
     }
 
-    /// The kernel makes the file with [`mknod`](Self::mknod) and opens it without asking.
+    /// The kernel makes the file with [`mknod`](fuser::Filesystem::mknod) and opens it without asking.
     fn create(
         &self,
         _: &Request,

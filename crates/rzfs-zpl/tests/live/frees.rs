@@ -182,7 +182,9 @@ fn a_length_that_is_set_with_other_attributes_takes_many_groups_too() {
         permissions: Some(0o600),
         ..rzfs_zpl::live::AttributeChange::default()
     };
-    let change = || drop(fs.set_attributes(file, &change, Caller::SUPERUSER).unwrap());
+    let change = || {
+        fs.set_attributes(file, &change, Caller::SUPERUSER).unwrap();
+    };
     check(sync_during(&pool, change, || ()), BLOCKS);
     let attributes = fs.attributes(file).unwrap();
     assert_eq!((attributes.size, attributes.permissions), (0, 0o600));
