@@ -24,6 +24,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+/// How often it is looked whether a pool without mounts can be let go of.
+const GLANCE: Duration = Duration::from_millis(200);
 /// How long requests may go on when the pool is let go of.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -51,6 +53,9 @@ pub(crate) trait Mounted: Send + Sync + 'static {
 
     /// Whether the pool is let go of: nothing is to be asked any more.
     fn is_over(&self) -> bool;
+
+    /// Whether the pool waits for its devices.
+    fn is_waiting(&self) -> bool;
 }
 
 /// Who asks.
@@ -183,6 +188,8 @@ async fn run(
 ) -> Result<(), ServeError> {
     let [mut terminate, mut interrupt, mut hangup] = signals;
     let (farewell_sender, mut farewells) = mpsc::channel(1);
+    // Nothing is mounted any more: how long until the pool is to be let go of.
+    let mut looks_again: Option<Duration> = None;
     loop {
         tokio::select! {
             connection = socket.listener.accept() => match connection {
@@ -201,8 +208,12 @@ async fn run(
                 farewell.say().await;
                 return Ok(());
             }
-            _ = ended.recv() => {
-                let ended = end(&mounted).await;
+            _ = ended.recv(), if looks_again.is_none() => looks_again = Some(Duration::ZERO),
+            () = tokio::time::sleep(looks_again.unwrap_or_default()), if looks_again.is_some() => {
+                let Some(ended) = leave(&mounted).await else {
+                    looks_again = Some(GLANCE);
+                    continue;
+                };
                 // Perhaps that was because of a request, which is about to be answered.
                 drop(farewell_sender);
                 let farewell = farewells.recv().await;
@@ -210,7 +221,7 @@ async fn run(
                 if let Some(farewell) = farewell {
                     farewell.say().await;
                 }
-                return ended.map(|_| ());
+                return ended;
             }
         }
     }
@@ -229,6 +240,19 @@ impl Farewell {
             // Whoever asked may be gone.
             let _ = self.to.write_all(&line).await;
         }
+    }
+}
+
+/// Lets go of a pool of which nothing is mounted any more; not while it waits for its devices, as
+/// nobody has given up what it keeps.
+async fn leave(mounted: &Arc<impl Mounted>) -> Option<Result<(), ServeError>> {
+    let shared = Arc::clone(mounted);
+    let ending = Ending { manner: Manner::Release, force: false };
+    match spawn_blocking(move || shared.end(ending)).await {
+        Ok(Ok(())) => Some(Ok(())),
+        Ok(Err(_)) if mounted.is_waiting() => None,
+        Ok(Err(_)) => Some(end(mounted).await.map(drop)),
+        Err(error) => Some(Err(error.into())),
     }
 }
 
@@ -371,6 +395,10 @@ mod tests {
             }
             self.over.store(true, Ordering::Relaxed);
             Ok(())
+        }
+
+        fn is_waiting(&self) -> bool {
+            false
         }
 
         fn is_over(&self) -> bool {

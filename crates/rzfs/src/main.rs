@@ -110,7 +110,8 @@ fn log_to_stderr(verbose: u8) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let stderr = || Shown::new(io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(stderr).init();
 }
 
 #[cfg(test)]

@@ -148,7 +148,10 @@ fn serve(
     ready: impl FnOnce(Completeness) -> io::Result<()>,
 ) -> Outcome {
     // Before anything is opened that a process in trouble must not keep.
-    rzfs_fuse::run_errands_apart()?;
+    if let Err(error) = rzfs_fuse::run_errands_apart() {
+        // Many containers forbid it; then only a process that is killed at the wrong moment lingers.
+        tracing::debug!(%error, "no threads with descriptors of their own");
+    }
     let Opened { daemon, contents, place, event } = match request {
         ServeRequest::Mount(request) => opening::mount(request, console)?,
         ServeRequest::Create(request) => opening::create(request, console)?,

@@ -527,7 +527,7 @@ impl OpenTx {
         let max = self.engine.options.max_frees;
         let more = |freed: u64| {
             let sum = freed.saturating_add(blocks);
-            (freed == 0 || sum <= max).then_some(sum)
+            (blocks == 0 || freed == 0 || sum <= max).then_some(sum)
         };
         let frees = &self.engine.frees[slot(self.txg)];
         let is_counted = frees.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();

@@ -2,6 +2,7 @@
 //! mount has more than one.
 
 use super::Session;
+use super::waiting::Shortening;
 use crate::adapter::{Answer, Creation, is_suspended};
 use crate::attributes::{Entry, time_change};
 use crate::durability::{Durability, Promise};
@@ -70,6 +71,7 @@ pub(super) struct Writing {
     pub(super) caller: Caller,
     pub(super) flags: OpenFlags,
     pub(super) pages: Pages,
+    pub(super) shortening: Shortening,
 }
 
 /// Attributes that are to change, as FUSE says it.
@@ -225,6 +227,8 @@ impl Session {
             match adapter.write(inode, offset, rest, writing.caller) {
                 Ok(written) => *done += written,
                 Err(error) if *done == 0 || is_suspended(error) => return Err(error),
+                // Nobody would miss the rest of the kernel's pages.
+                Err(error) if writing.shortening == Shortening::Never => return Err(error),
                 Err(_) => return Ok(()),
             }
             if *done >= data.len() {
@@ -241,7 +245,7 @@ impl Session {
         written: Answer<usize>,
         reply: ReplyWrite,
     ) {
-        let Writing { inode, offset, caller, flags, pages } = *writing;
+        let Writing { inode, offset, caller, flags, pages, .. } = *writing;
         let written = self.inner(inode).and_then(|(_, adapter, inode)| {
             let written = u32::try_from(written?).unwrap_or(u32::MAX);
             let is_stale = pages == Pages::Passed && adapter.has_pages(inode);

@@ -368,16 +368,16 @@ impl fuser::Filesystem for Server {
             true => Pages::Kept,
             false => Pages::of(open_flags),
         };
-        let writing = Writing { inode, offset, caller, flags: open_flags, pages };
+        let shortening = match flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            true => Shortening::Never,
+            false => Shortening::Possible,
+        };
+        let writing = Writing { inode, offset, caller, flags: open_flags, pages, shortening };
         let mut done = 0;
         let written = self.session.write_rest(&writing, data, &mut done);
         if !written.is_err_and(is_suspended) {
             return self.session.answer_write(&writing, written.map(|()| done), reply);
         }
-        let shortening = match flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            true => Shortening::Never,
-            false => Shortening::Possible,
-        };
         let data = self.keep_data(data, shortening);
         let session = Arc::clone(&self.session);
         self.keep(

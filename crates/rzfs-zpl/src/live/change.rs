@@ -36,6 +36,10 @@ use rzfs_format::{ObjsetId, Txg};
 /// copy of its own.
 pub(super) const DNODE_BYTES: u64 = 2 * ((16 << 10) + (2 << 10) + (16 << 10));
 
+/// Groups for which a change waits that finds no room while removed files give theirs back: what is
+/// freed can be used two groups later.
+const MOST_WAITS: u32 = 8;
+
 /// What changing these dnodes takes, as far as it is claimed in a txg: they have changed in it
 /// already.
 pub(super) fn claimed_dnodes(objects: &[&LiveObject], txg: Txg) -> u64 {
@@ -161,12 +165,16 @@ impl LiveFileSystem {
         demand: SpaceDemand,
         claimed: impl Fn(Txg) -> u64,
     ) -> Result<OpenTx, ZplError> {
+        let mut waits = 0;
         loop {
             match self.admission(&self.options()).begin(objects, demand, &claimed) {
-                // Removed files are giving their space back.
+                // Removed files are giving their space back, unless snapshots have it too.
                 Err(ZplError::NoSpace { .. } | ZplError::Quota { .. })
-                    if !matches!(demand, SpaceDemand::Frees(_)) && self.reclaimer.is_busy() =>
+                    if !matches!(demand, SpaceDemand::Frees(_))
+                        && self.reclaimer.is_busy()
+                        && waits < MOST_WAITS =>
                 {
+                    waits += 1;
                     self.wait_for(self.engine.open_txg())?;
                 }
                 result => {

@@ -404,11 +404,11 @@ impl LiveFileSystem {
         if wanted < old {
             let block_size = u64::from(object.data_block_size()?);
             let (open, room) = self.engine.room_for_frees();
-            if room == 0 {
+            let goes = BlockId(wanted.div_ceil(block_size))..BlockId(u64::MAX);
+            let piece = object.last_piece(goes.clone(), room.max(1))?;
+            if piece.blocks > room {
                 return Ok(Progress::Paused { until: open, rest: () });
             }
-            let goes = BlockId(wanted.div_ceil(block_size))..BlockId(u64::MAX);
-            let piece = object.last_piece(goes.clone(), room)?;
             if piece.first > goes.start {
                 size = piece.first.0.saturating_mul(block_size).min(old);
             }
@@ -555,13 +555,13 @@ impl LiveFileSystem {
         let (mut start, mut blocks) = (offset, 0);
         if frees && offset < size {
             let (open, room) = self.engine.room_for_frees();
-            if room == 0 {
-                return Ok(Progress::Paused { until: open, rest: len });
-            }
             let block_size = u64::from(object.data_block_size()?);
             let first = BlockId(offset.div_ceil(block_size));
             let goes = first..first.max(BlockId(end / block_size));
-            let piece = object.last_piece(goes, room)?;
+            let piece = object.last_piece(goes, room.max(1))?;
+            if piece.blocks > room {
+                return Ok(Progress::Paused { until: open, rest: len });
+            }
             if piece.first > first {
                 start = piece.first.0.saturating_mul(block_size);
             }

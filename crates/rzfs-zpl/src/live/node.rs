@@ -187,10 +187,12 @@ impl LiveNode {
         self.life.lock().phase == Phase::Gone
     }
 
-    /// Whether nothing would be lost if it were forgotten.
+    /// Whether nothing would be lost if it were forgotten. That a file is being reclaimed must not
+    /// be: it may take many groups, and nobody may hold the file again.
     fn is_idle(self: &Arc<Self>) -> bool {
+        let is_unused = |life: &Life| life.holds == 0 && life.phase != Phase::Gone;
         Arc::strong_count(self) == 1
-            && self.life.lock().holds == 0
+            && is_unused(&self.life.lock())
             && self.state.try_read().is_some_and(|state| state.pending_atime.is_none())
     }
 }

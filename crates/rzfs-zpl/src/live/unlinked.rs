@@ -107,6 +107,10 @@ impl LiveFileSystem {
     /// Frees a file without names that nobody holds, with its extended attributes, as far as the
     /// open group can.
     fn reclaim(&self, object: ObjectId) -> Result<Progress<()>, ZplError> {
+        // It may have taken many groups: by now the number may be another file's.
+        if self.unlinked.lock().number(&key(object))?.is_none() {
+            return Ok(Progress::Done(()));
+        }
         let live = match self.objset.object(object) {
             Ok(live) => live,
             Err(DmuError::NotAllocated { .. }) => {
@@ -122,8 +126,12 @@ impl LiveFileSystem {
                 return Ok(Progress::Paused { until: open, rest: () });
             }
             let divisible = goes.get(..divisible).unwrap_or_default();
-            if let Some(until) = self.shorten(divisible, room)? {
-                return Ok(Progress::Paused { until, rest: () });
+            match self.shorten(divisible, room) {
+                Ok(Some(until)) => return Ok(Progress::Paused { until, rest: () }),
+                Ok(None) => {}
+                // As a whole it goes as far as it can be found.
+                Err(ZplError::Dmu(error)) if error.is_damage() => {}
+                Err(error) => return Err(error),
             }
         }
         let unlinked = self.unlinked.lock().object().clone();

@@ -7,6 +7,7 @@ mod pool;
 mod sweep;
 
 pub(super) use mounts::end_all as end_mounts;
+pub(super) use pool::ByPath;
 pub(super) use sweep::observe as observe_sweeps;
 
 use super::mounted::Open;

@@ -3,12 +3,12 @@
 
 use super::request::{KeyFile, KeyLoading};
 use crate::console::{Console, Failure};
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, KeyStatus};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// How often a key may be typed wrong, as in OpenZFS.
@@ -112,14 +112,13 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a file that the pool names: its word is nobody's but an attacker's, so nothing is opened
-/// or waited for that is not a file.
+/// that is not a file, as opening alone does something to devices and pipes.
 fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    match file.metadata()?.is_file() {
-        true => all_of(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    let looked_at = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&looked_at)?.st_mode) != FileType::RegularFile {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
+    all_of(File::open(format!("/proc/self/fd/{}", looked_at.as_raw_fd()))?)
 }
 
 fn all_of(file: File) -> io::Result<Vec<u8>> {

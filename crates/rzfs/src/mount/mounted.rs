@@ -8,7 +8,7 @@ use super::request::MountOptions;
 use super::table::MountTable;
 use crate::console::{Console, Failure};
 use crate::daemon::{Caller, Completeness, Ending, Manner, Mounted};
-use rzfs::protocol::{Answer, MountReport, Refusal, Request};
+use rzfs::protocol::{Answer, Identity, MountReport, Refusal, Request};
 use rzfs::service::{Access, Opening, PoolService};
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
@@ -330,6 +330,15 @@ impl Open {
             Contents::Reading(service) => return service.answer(request, &mounts),
             Contents::Writing(pool, opening) => (pool, opening),
         };
+        if matches!(request, Request::Identify) {
+            // Known without its devices: who has the pool has to be found above all when they fail.
+            return Answer::Identity(Identity {
+                pool: pool.name().to_owned(),
+                guid: pool.live().vdevs().root().guid().get(),
+                process: std::process::id(),
+                is_writable: true,
+            });
+        }
         let refused = |error: PoolError| Answer::Failed(Refusal { message: error.to_string() });
         let view = match pool.view() {
             Ok(view) => view,
@@ -413,7 +422,7 @@ impl Open {
         if !force {
             return Err(not_exported(pool.name()));
         }
-        if pool.live().clear(None).is_err() {
+        if pool.live().clear_with(None, &change::ByPath).is_err() {
             pool.live().give_up_waiting();
         }
         Ok(())
@@ -526,5 +535,9 @@ impl Mounted for MountedPool {
 
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.current().is_some_and(|open| open.is_suspended())
     }
 }

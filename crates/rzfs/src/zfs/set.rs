@@ -41,7 +41,9 @@ pub(super) fn set(words: &[String], console: &mut Console<'_>) -> Outcome {
             leave_mounted: words.contains(&Word::Flag('u')),
         };
         // The history has the command once.
-        carry_out(&mut client, change, line.take().as_deref(), console).map_err(not_set)
+        carry_out(&mut client, change, line.as_deref(), console).map_err(not_set)?;
+        line = None;
+        Ok(())
     })
 }
 
@@ -105,7 +107,8 @@ pub(super) fn inherit(words: &[String], console: &mut Console<'_>) -> Outcome {
         for name in names {
             let (property, received) = (property.clone(), flag('S'));
             let change = Change::Inherit { name, property, received };
-            carry_out(&mut client, change, line.take().as_deref(), console)?;
+            carry_out(&mut client, change, line.as_deref(), console)?;
+            line = None;
         }
         Ok(())
     })

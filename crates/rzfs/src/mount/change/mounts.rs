@@ -173,7 +173,9 @@ pub(super) fn settle(
     renamed: impl Fn(&str) -> String,
 ) -> Vec<String> {
     let planned = || {
-        let Aftermath { kept, placed } = aftermath(before, &open.candidates()?, ended, renamed);
+        let placement = open.mounter().placement();
+        let Aftermath { kept, placed } =
+            aftermath(before, &open.candidates()?, ended, placement, renamed);
         let mut planned = open.reopened(kept)?;
         planned.extend(open.places(&placed)?);
         Ok::<_, DatasetError>(planned)

@@ -128,7 +128,7 @@ pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refu
 
 /// Opens devices where they were last.
 #[derive(Debug)]
-struct ByPath;
+pub(in crate::mount) struct ByPath;
 
 impl LeafDevices for ByPath {
     fn device(&self, leaf: &VdevConfig) -> Result<Arc<dyn BlockDevice>, AuxReason> {
