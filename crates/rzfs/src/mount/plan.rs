@@ -128,10 +128,8 @@ pub(crate) fn aftermath(
     before: &[Candidate],
     after: &[Candidate],
     ended: Vec<PlannedMount>,
-    placement: &Placement,
     renamed: impl Fn(&str) -> String,
 ) -> Aftermath {
-    let has_directory = matches!(placement, Placement::Directory(_));
     let before: BTreeMap<String, &Candidate> =
         before.iter().map(|one| (renamed(&one.name), one)).collect();
     let mut ended: BTreeMap<String, PlannedMount> =
@@ -143,8 +141,8 @@ pub(crate) fn aftermath(
             earlier.is_some_and(|earlier| earlier.is_like(one) && earlier.name == one.name);
         match ended.remove(&one.name) {
             Some(mount) if is_as_before => aftermath.kept.push(mount),
-            // Below a directory everything has a place that was asked for.
-            Some(_) if has_directory || one.is_possible() => {
+            // What has another name only was asked for as it is (`rzfs mount --all`).
+            Some(_) if one.is_possible() || earlier.is_some_and(|earlier| earlier.is_like(one)) => {
                 aftermath.placed.insert(one.name.clone());
             }
             Some(_) => {}
@@ -265,8 +263,7 @@ mod tests {
         let ended =
             vec![mount("t/own", "/own"), mount("t/goes", "/goes"), mount("t/moves", "/moves")];
         let names = |name: &str| name.replace("moves", "moved");
-        let placement = Placement::Properties { root: None };
-        let found = aftermath(&before, &after, ended, &placement, names);
+        let found = aftermath(&before, &after, ended, names);
         assert_eq!(found.kept, [mount("t/own", "/own")]);
         let placed: Vec<_> = found.placed.iter().map(String::as_str).collect();
         assert_eq!(placed, ["t", "t/inherits", "t/moved"]);

@@ -173,9 +173,7 @@ pub(super) fn settle(
     renamed: impl Fn(&str) -> String,
 ) -> Vec<String> {
     let planned = || {
-        let placement = open.mounter().placement();
-        let Aftermath { kept, placed } =
-            aftermath(before, &open.candidates()?, ended, placement, renamed);
+        let Aftermath { kept, placed } = aftermath(before, &open.candidates()?, ended, renamed);
         let mut planned = open.reopened(kept)?;
         planned.extend(open.places(&placed)?);
         Ok::<_, DatasetError>(planned)
