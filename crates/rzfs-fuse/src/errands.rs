@@ -105,6 +105,8 @@ where
         let departures = departures.lock().unwrap_or_else(PoisonError::into_inner);
         let (arrived, has_arrived) = mpsc::channel::<()>();
         let sent = send(&departures, &descriptor).map(|()| Ok((value, arrived)));
+        // Whoever has it may unmount what it is in: no other may be open by then.
+        drop(descriptor);
         if done.send(sent).is_ok() {
             // Its end is dropped when the descriptor has arrived: the next one may follow.
             let _ = has_arrived.recv();
