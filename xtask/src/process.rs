@@ -4,6 +4,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output};
 
+/// Debian's `nobody` and `nogroup`.
+pub(crate) const NOBODY: u32 = 65534;
+
+/// The words before a program that root runs as an ordinary user.
+pub(crate) const AS_NOBODY: [&str; 4] =
+    ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
 /// Why a chore failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {

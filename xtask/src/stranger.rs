@@ -5,7 +5,7 @@
 //! mount, root those that mount, without the variables that continuous integration sets. What they
 //! may lack they have to skip; whatever else fails is a mistake.
 
-use crate::process::{self, Failure, cargo, repository};
+use crate::process::{self, AS_NOBODY, Failure, NOBODY, cargo, repository};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -27,9 +27,6 @@ const VARIABLES: [&str; 4] = ["CI", "RZFS_GOLDEN", "RZFS_OPENZFS_IMAGES", "RZFS_
 const POOLS: [&str; 2] = ["ReferencePool", "rzfs_testkit::zdb"];
 /// and those of tests that mount one of these.
 const MOUNTS: [&str; 3] = ["CARGO_BIN_EXE_rzfs", "rzfs_fuse::", "fusermount3"];
-
-/// Debian's `nobody` and `nogroup`.
-const NOBODY: u32 = 65534;
 
 /// A program with tests.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -81,9 +78,9 @@ fn test(binary: &TestBinary, who: Who) -> Result<(), Failure> {
     let mut command = match who {
         Who::Ourselves => Command::new(&binary.executable),
         Who::Nobody => {
-            let mut command = Command::new("setpriv");
-            command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
-            command.arg("--clear-groups").arg(&binary.executable);
+            let [setpriv, words @ ..] = AS_NOBODY;
+            let mut command = Command::new(setpriv);
+            command.args(words).arg(&binary.executable);
             command.env("HOME", home.path()).env("USER", "nobody");
             give(home.path())?;
             // Images are unpacked below the build directory, which is not the user's.

@@ -9,7 +9,7 @@
 //! ```
 
 use super::walk;
-use crate::process::{self, Failure, outcome};
+use crate::process::{self, AS_NOBODY, Failure, NOBODY, outcome};
 use crate::rzfs::Rzfs;
 use rzfs_hostile::Random;
 use rzfs_proof::{Lie, Outside, PoolFiles, Shape, make_lying_pool};
@@ -21,8 +21,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-/// Debian's `nobody` and `nogroup`.
-const NOBODY: u32 = 65534;
 /// Seconds that any command may take on the slowest machine.
 const PATIENCE: &str = "120";
 /// What `timeout` answers with for a program that does not end, and for one that had to be killed.
@@ -230,8 +228,7 @@ impl Case {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=10", PATIENCE]);
         if self.who == Who::Nobody && rustix::process::geteuid().is_root() {
-            command.args(["setpriv", &format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}")]);
-            command.arg("--clear-groups");
+            command.args(AS_NOBODY);
         }
         command.args(words).env("RZFS_RUNTIME_DIR", self.path("run"));
         outcome(&mut command)

@@ -1,6 +1,6 @@
 //! Walks over a mount that nobody should trust, as any user would: looks, reads, opens, executes.
 
-use crate::process::{Failure, outcome};
+use crate::process::{AS_NOBODY, Failure, outcome};
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -19,7 +19,6 @@ const FILES: usize = 2000;
 const READ: u64 = 64 << 10;
 /// `O_NONBLOCK | O_NOFOLLOW`: named pipes have nobody at their other ends.
 const CAREFULLY: i32 = 0o4000 | 0o400_000;
-const NOBODY: u32 = 65534;
 
 /// Whether devices and programs of the mount are to be of no use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,8 +86,7 @@ impl Walker {
         let mut command = Command::new("timeout");
         command.arg("60");
         if is_root {
-            command.args(["setpriv", &format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}")]);
-            command.arg("--clear-groups");
+            command.args(AS_NOBODY);
         }
         let told = outcome(command.arg(path).arg("-u"))?;
         if told.status.success() && told.stdout.starts_with(b"0") {
