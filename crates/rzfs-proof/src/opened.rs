@@ -253,7 +253,7 @@ impl OpenPool {
     /// As [`LivePool::destroy_dataset`].
     pub fn destroy_file_system(&mut self, name: &str) -> Result<(), ProofError> {
         if let Some(fs) = self.file_systems.remove(name) {
-            fs.stop_reclaiming();
+            fs.pause_reclaiming();
         }
         Ok(self.pool.destroy_dataset(name)?)
     }
@@ -307,7 +307,7 @@ impl OpenPool {
         // Nobody mends the devices of a suspended pool any more.
         self.pool.give_up_waiting();
         for (name, fs) in self.file_systems {
-            fs.stop_reclaiming();
+            fs.pause_reclaiming();
             fs.flush_access_times().map_err(|source| ProofError::at(&name, source))?;
         }
         Ok(self.pool.export()?)

@@ -9,7 +9,7 @@ use rzfs_zpl::{FileCaches, FileSystemOptions, ZplError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Why a file system cannot be opened for writing.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub struct WritablePool {
     environment: Arc<dyn Environment>,
     alternate_root: Option<PathBuf>,
     caches: FileCaches,
-    open: Mutex<BTreeMap<ObjectId, OpenFileSystem>>,
+    file_systems: Mutex<FileSystems>,
 }
 
 impl fmt::Debug for WritablePool {
@@ -50,8 +50,8 @@ impl fmt::Debug for WritablePool {
 impl WritablePool {
     /// A pool with no file system open.
     pub(crate) fn new(live: LivePool, environment: Arc<dyn Environment>) -> Self {
-        let (caches, open) = (FileCaches::default(), Mutex::default());
-        Self { live, environment, alternate_root: None, caches, open }
+        let (caches, file_systems) = (FileCaches::default(), Mutex::default());
+        Self { live, environment, alternate_root: None, caches, file_systems }
     }
 
     /// The same pool, to be mounted below a directory.
@@ -94,23 +94,36 @@ impl WritablePool {
     pub fn file_system(&self, name: &str) -> Result<Arc<LiveFileSystem>, FileSystemError> {
         let pool = self.view()?;
         let dataset = pool.datasets().open(name)?;
-        let mut open = self.open_file_systems();
-        if let Some(one) = open.get(&dataset.object()) {
+        let mut known = self.known();
+        if let Some(one) = known.open.get(&dataset.object()) {
             return Ok(Arc::clone(&one.files));
         }
         let live = self.live.open_dataset(&dataset)?;
-        let seed = self.environment.random();
-        let mut reading = FileSystemOptions::of_dataset(&dataset, pool.version())?;
-        reading.caches = self.caches.clone();
-        let options = LiveOptions::new(reading, seed);
-        let files = LiveFileSystem::open_dataset(&self.live, &live, options)?;
-        files.drain_unlinked()?;
+        let files = match known.take_closed(dataset.object()) {
+            Some(files) => {
+                files.resume_reclaiming();
+                files
+            }
+            None => self.newly_opened(&pool, &dataset, &live)?,
+        };
         let shared = Arc::clone(&files);
-        open.insert(
-            dataset.object(),
-            OpenFileSystem { name: name.to_owned(), files, _dataset: live },
-        );
+        let one = OpenFileSystem { name: name.to_owned(), files, _dataset: live };
+        known.open.insert(dataset.object(), one);
         Ok(shared)
+    }
+
+    fn newly_opened(
+        &self,
+        pool: &Pool,
+        dataset: &Dataset,
+        live: &Arc<LiveDataset>,
+    ) -> Result<Arc<LiveFileSystem>, FileSystemError> {
+        let mut reading = FileSystemOptions::of_dataset(dataset, pool.version())?;
+        reading.caches = self.caches.clone();
+        let options = LiveOptions::new(reading, self.environment.random());
+        let files = LiveFileSystem::open_dataset(&self.live, live, options)?;
+        files.drain_unlinked()?;
+        Ok(files)
     }
 
     /// Replays the intent logs of volumes whose keys are loaded, as far as that is needed: a volume
@@ -139,24 +152,26 @@ impl WritablePool {
         Ok(())
     }
 
-    fn open_file_systems(&self) -> MutexGuard<'_, BTreeMap<ObjectId, OpenFileSystem>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, FileSystems> {
+        self.file_systems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of a file system, so that it can be destroyed or opened with other properties.
-    /// Others may still have it.
+    /// Others may still have it, behind a mount that was detached while it was in use: as long as
+    /// they do, whoever asks for the file system gets the one that they have.
     pub fn close_file_system(&self, name: &str) {
-        let mut open = self.open_file_systems();
-        let object = open.iter().find(|(_, one)| one.name == name).map(|(object, _)| *object);
-        if let Some(closed) = object.and_then(|object| open.remove(&object)) {
-            closed.close();
+        let mut known = self.known();
+        let mut all = known.open.iter();
+        let object = all.find(|(_, one)| one.name == name).map(|(object, _)| *object);
+        if let Some(object) = object {
+            known.close(object);
         }
     }
 
     /// Tells file systems that are open the names that they have now; for datasets that were
     /// renamed while in use.
     pub fn rename_file_systems(&self, renamed: impl Fn(&str) -> Option<String>) {
-        for one in self.open_file_systems().values_mut() {
+        for one in self.known().open.values_mut() {
             if let Some(name) = renamed(&one.name) {
                 one.name = name;
             }
@@ -193,9 +208,33 @@ impl WritablePool {
     /// Ends the use of all file systems. Nobody waits any more for devices that fail.
     fn close(&self) {
         self.live.give_up_waiting();
-        for (_, one) in std::mem::take(&mut *self.open_file_systems()) {
+        for (_, one) in std::mem::take(&mut self.known().open) {
             one.close();
         }
+    }
+}
+
+/// The file systems of a pool that somebody has. There is one [`LiveFileSystem`] of a dataset at
+/// most: two would change the same directories without knowing of each other.
+#[derive(Default)]
+struct FileSystems {
+    open: BTreeMap<ObjectId, OpenFileSystem>,
+    /// Those that were closed, as long as others have them.
+    closed: BTreeMap<ObjectId, Weak<LiveFileSystem>>,
+}
+
+impl FileSystems {
+    fn close(&mut self, object: ObjectId) {
+        let Some(one) = self.open.remove(&object) else { return };
+        self.closed.retain(|_, files| files.strong_count() > 0);
+        self.closed.insert(object, Arc::downgrade(&one.files));
+        one.close();
+    }
+
+    /// One that was closed, if others still have it. Their object set keeps the dataset from being
+    /// destroyed, so the number stands for it.
+    fn take_closed(&mut self, object: ObjectId) -> Option<Arc<LiveFileSystem>> {
+        self.closed.remove(&object)?.upgrade()
     }
 }
 
@@ -209,7 +248,7 @@ struct OpenFileSystem {
 
 impl OpenFileSystem {
     fn close(self) {
-        self.files.stop_reclaiming();
+        self.files.pause_reclaiming();
         if let Err(error) = self.files.flush_access_times() {
             tracing::warn!(dataset = self.name, %error, "times of access are lost");
         }

@@ -48,8 +48,8 @@ struct State {
     waiting: VecDeque<(ObjectId, Txg)>,
     /// Whether there is a thread.
     is_running: bool,
-    /// Files stay in the unlinked set from now on.
-    is_closed: bool,
+    /// Files wait, without a thread.
+    is_paused: bool,
 }
 
 impl Reclaimer {
@@ -67,20 +67,23 @@ impl Reclaimer {
     /// Lets a file wait, with a thread that waits for it.
     fn add(self: &Arc<Self>, object: ObjectId, until: Txg, engine: &Arc<TxgEngine>) {
         let mut state = self.state.lock();
-        if state.is_closed {
-            return;
-        }
         state.waiting.push_back((object, until));
-        if std::mem::replace(&mut state.is_running, true) {
+        self.start(&mut state, engine);
+    }
+
+    /// Has a thread go on with the files that wait, unless there is one.
+    fn start(self: &Arc<Self>, state: &mut State, engine: &Arc<TxgEngine>) {
+        if state.is_paused || state.is_running || state.waiting.is_empty() {
             return;
         }
         let (this, engine) = (Arc::clone(self), Arc::clone(engine));
         let work = move || this.run(&engine);
-        if let Err(error) = std::thread::Builder::new().name("rzfs-reclaim".to_owned()).spawn(work)
-        {
-            tracing::warn!(%error, "removed files keep their space until the next mount");
-            state.is_running = false;
-            state.waiting.clear();
+        match std::thread::Builder::new().name("rzfs-reclaim".to_owned()).spawn(work) {
+            Ok(_) => state.is_running = true,
+            Err(error) => {
+                tracing::warn!(%error, "removed files keep their space until the next mount");
+                state.waiting.clear();
+            }
         }
     }
 
@@ -99,7 +102,7 @@ impl Reclaimer {
     /// What the next file waits for. The thread ends when there is none.
     fn next(&self) -> Option<Txg> {
         let mut state = self.state.lock();
-        let next = state.waiting.front().map(|(_, until)| *until);
+        let next = state.waiting.front().filter(|_| !state.is_paused).map(|(_, until)| *until);
         state.is_running = next.is_some();
         next
     }
@@ -109,15 +112,15 @@ impl Reclaimer {
         let _turn = self.turn.lock();
         let files = self.files.get().and_then(Weak::upgrade);
         let mut state = self.state.lock();
+        if state.is_paused {
+            return;
+        }
         let (Some(files), Some((object, _))) = (files, state.waiting.pop_front()) else {
             return state.waiting.clear();
         };
         drop(state);
         if let Some(until) = files.reclaim_or_leave_rest(object) {
-            let mut state = self.state.lock();
-            if !state.is_closed {
-                state.waiting.push_front((object, until));
-            }
+            self.state.lock().waiting.push_front((object, until));
         }
     }
 }
@@ -129,13 +132,17 @@ impl LiveFileSystem {
     }
 
     /// Leaves what is not reclaimed yet in the unlinked set: the file system is being closed.
-    /// When this is back, nobody uses it for that any more.
-    pub fn stop_reclaiming(&self) {
-        let mut state = self.reclaimer.state.lock();
-        state.is_closed = true;
-        state.waiting.clear();
-        drop(state);
+    /// When this is back, nobody uses it for that until it [goes on](Self::resume_reclaiming).
+    pub fn pause_reclaiming(&self) {
+        self.reclaimer.state.lock().is_paused = true;
         drop(self.reclaimer.turn.lock());
+    }
+
+    /// Goes on with what is not reclaimed yet: the file system is not being closed after all.
+    pub fn resume_reclaiming(&self) {
+        let mut state = self.reclaimer.state.lock();
+        state.is_paused = false;
+        self.reclaimer.start(&mut state, &self.engine);
     }
 
     /// Frees the ends of removed files, `most` blocks together; says in which group, or that they

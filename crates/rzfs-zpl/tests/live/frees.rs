@@ -94,7 +94,7 @@ fn the_next_mount_goes_on_with_what_is_being_removed() {
     fs.unlink(fs.root(), b"long").unwrap();
     let is_begun = || fs.objset().object(file).unwrap().blocks_on_disk() < BLOCKS as u64 * 3 / 4;
     sync_until(&pool, is_begun);
-    fs.stop_reclaiming();
+    fs.pause_reclaiming();
     drop(fs);
     pool.sync();
     pool.sync();

@@ -47,7 +47,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn export(self) {
-        self.fs.stop_reclaiming();
+        self.fs.pause_reclaiming();
         self.fs.flush_access_times().unwrap();
         drop(self.fs);
         self.pool.export().unwrap();

@@ -1,11 +1,16 @@
 //! Mounts in the background, and how they end.
 
 use crate::harness::{Outcome, Rzfs, is_mounted, mounts_on_mounts, outcome, reference, wait_until};
+use crate::workshop::Workshop;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use rzfs_testkit::{MountedTree, differences, unpack_sample};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -265,4 +270,43 @@ fn images_need_no_rights_of_root() {
     let unmounted = run(&["umount".as_ref(), &directory]);
     assert_eq!(unmounted.status, 0, "{unmounted:?}");
     assert!(!is_mounted(&directory));
+}
+
+/// Who stays behind in a mount that was detached, and who uses the next one, change one file system.
+#[test]
+fn a_file_system_in_use_behind_a_detached_mount_is_not_opened_twice() {
+    if !mounts_on_mounts() {
+        eprintln!("SKIPPED: an ordinary user mounts a pool as a whole");
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let place = shop.root().join("a");
+    let behind = File::open(&place).unwrap();
+    let create = |name: &str| {
+        let new = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        openat(&behind, name, new, Mode::RUSR).map(File::from)
+    };
+    let mut nameless = create("nameless").unwrap();
+    nameless.write_all(b"no name").unwrap();
+    nameless.sync_all().unwrap();
+    fs::remove_file(place.join("nameless")).unwrap();
+    shop.succeed("zfs unmount -f tank/a");
+    create("earlier").unwrap().write_all(b"behind").unwrap();
+    shop.succeed("zfs mount tank/a");
+
+    create("later").unwrap();
+    fs::write(place.join("in front"), "in front").unwrap();
+    assert_eq!(create("in front").unwrap_err(), Errno::EXIST);
+    let names = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: BTreeSet<_> = names.collect();
+    assert_eq!(names, ["earlier", "in front", "later"].map(Into::into).into());
+    let mut text = String::new();
+    nameless.rewind().unwrap();
+    nameless.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "no name");
+    drop((nameless, behind));
+    shop.succeed("zpool export tank");
+    shop.judge();
 }
