@@ -5,10 +5,12 @@ use crate::place::MountPlace;
 use crate::session::{Server, Session};
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::MountFlags;
 use rzfs_zpl::{ControlTree, Files};
 use std::any::Any;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -152,6 +154,8 @@ pub struct Mount {
     // The first to be dropped: a session ends with its mount.
     attached: Attached,
     session: BackgroundSession,
+    /// Where its requests come from.
+    device: OwnedFd,
     /// Whether there is a file system in it that can be changed.
     is_live: bool,
 }
@@ -215,20 +219,27 @@ impl Mount {
                     let acl = config.acl;
                     let session = fuser::Session::from_fd(session, device, acl, config)?;
                     cache.connect(session.notifier());
+                    let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
-                    Ok((mount.attach(place)?, session))
+                    Ok((mount.attach(place)?, session, device))
                 }
                 None => {
                     // The helper looks where this user may mount, with this user's rights.
                     let session = fuser::Session::new(session, place.path(), &config)?;
                     cache.connect(session.notifier());
+                    let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
-                    Ok((Attachment::made_at(place, &options.source)?, session))
+                    Ok((Attachment::made_at(place, &options.source)?, session, device))
                 }
             }
         };
         let attached = attach().map_err(|source| failure("mount", place.path(), source));
-        attached.map(|(at, session)| Self { attached: Attached(at), session, is_live })
+        attached.map(|(at, session, device)| Self {
+            attached: Attached(at),
+            session,
+            device,
+            is_live,
+        })
     }
 
     /// Where it was mounted.
@@ -243,8 +254,18 @@ impl Mount {
         self.session.guard.is_finished()
     }
 
+    /// Whether somebody can still get at it: where it was mounted, where a bind mount has it too,
+    /// in another namespace, or through what was open when it was detached.
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        let mut devices = [PollFd::new(&self.device, PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // The kernel tells the server that nobody is left by an error on its device.
+        poll(&mut devices, Some(&at_once)).is_ok_and(|told| told == 0)
+    }
+
     /// Asks the system to unmount it. Afterwards it [is finished](Self::is_finished) soon, unless
-    /// it was detached while in use.
+    /// it is [still reachable](Self::is_reachable) elsewhere.
     ///
     /// # Errors
     /// [`MountError`]: it is in use, see [`MountError::is_in_use`].
@@ -281,7 +302,8 @@ impl Mount {
     /// Forgets a mount that has ended or was detached: the threads of one that is still in use
     /// serve whoever has files open until the process ends.
     pub fn abandon(self) {
-        std::mem::forget(self);
+        let Self { attached, session, .. } = self;
+        std::mem::forget((attached, session));
     }
 }
 

@@ -4,11 +4,16 @@ use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetKind, KeyStatus};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, ImportOptions};
-use rzfs_fuse::{Mount, MountOptions};
+use rzfs_fuse::{InUse, Mount, MountOptions};
 use rzfs_testkit::{MountedTree, ReferencePool, differences};
 use rzfs_zpl::{ControlTree, DatasetSnapshots, FileCaches, FileSystem, ReadAhead};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a mount may be in use by what is on its way to be another program.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn import(golden: &ReferencePool) -> Pool {
     let images = golden.images().expect("images");
@@ -92,7 +97,15 @@ fn differences_when_mounted(golden: &ReferencePool) -> Vec<String> {
         compared += 1;
     }
     while let Some(mount) = mounts.pop() {
-        mount.unmount().unwrap();
+        // A child of another test, which is not another program yet, has open what we have open.
+        let begun = Instant::now();
+        while let Err(error) = mount.request_unmount(InUse::Refuse) {
+            assert!(error.is_in_use() && begun.elapsed() < PATIENCE, "{error}");
+            sleep(Duration::from_millis(10));
+        }
+        while !mount.is_finished() {
+            sleep(Duration::from_millis(1));
+        }
     }
     assert!(compared > 0, "{}: an empty manifest", golden.name());
     problems

@@ -7,7 +7,7 @@
 //! kept out of nothing.
 
 use rustix::fd::BorrowedFd;
-use rustix::fs::FlockOperation;
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, StatxFlags, statx};
 use rustix::io::Errno;
 use std::fmt;
 use std::fs;
@@ -110,7 +110,7 @@ pub(crate) fn holders(path: &Path) -> Vec<Holder> {
     let identity = fs::metadata(path).ok().and_then(|metadata| Identity::of(&metadata));
     let Some(identity) = identity else { return Vec::new() };
     let mut processes = match identity {
-        Identity::Block { .. } => openers(identity),
+        Identity::Block { rdev } => openers(rdev),
         Identity::File { dev, inode } => {
             let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
             lockers(&locks, dev, inode)
@@ -138,21 +138,29 @@ fn lockers(locks: &str, dev: u64, inode: u64) -> Vec<u32> {
 }
 
 /// The processes that have a device open for writing.
-fn openers(identity: Identity) -> Vec<u32> {
+fn openers(rdev: u64) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter(|process| has_open(*process, identity)).collect()
+    numbers.filter(|process| has_open(*process, rdev)).collect()
 }
 
-fn has_open(process: u32, identity: Identity) -> bool {
+fn has_open(process: u32, rdev: u64) -> bool {
     let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
     files.flatten().any(|file| {
         // The link's own permissions say what the file is open for.
         const WRITES: u32 = 0o200;
         let writes = file.metadata().is_ok_and(|link| link.mode() & WRITES != 0);
-        let target = fs::metadata(file.path()).ok();
-        writes && target.and_then(|target| Identity::of(&target)) == Some(identity)
+        writes && block_device(&file.path()) == Some(rdev)
     })
+}
+
+/// The number of the block device that a path leads to. What the kernel knows will do: somebody has
+/// files open on file systems that answer nobody any more.
+fn block_device(path: &Path) -> Option<u64> {
+    let known = AtFlags::STATX_DONT_SYNC;
+    let file = statx(CWD, path, known, StatxFlags::TYPE).ok()?;
+    let is_block = FileType::from_raw_mode(file.stx_mode.into()) == FileType::BlockDevice;
+    is_block.then(|| rustix::fs::makedev(file.stx_rdev_major, file.stx_rdev_minor))
 }
 
 #[cfg(test)]

@@ -233,11 +233,7 @@ impl DirtyTree {
         pointer: &BlockPointer,
     ) -> BlockPointer {
         let birth = context.write.txg;
-        let pointer = if pointer.is_embedded() {
-            pointer.with_births(birth, birth)
-        } else {
-            pointer.with_births(birth, pointer.physical_birth())
-        };
+        let pointer = pointer.with_births(birth, pointer.physical_birth());
         let size = deflated_size(context.writer.pipeline(), &pointer);
         self.new.used = self.new.used.saturating_add(size);
         context.accounting.shared(&pointer);

@@ -165,12 +165,14 @@ impl BlockPointer {
         self
     }
 
-    /// Sets both births.
+    /// Sets both births. A block that is in its pointer has no physical one: the word is payload.
     #[must_use]
     pub const fn with_births(mut self, logical: Txg, physical: Txg) -> Self {
         self.words[LOGICAL_BIRTH] = logical.get();
-        self.words[PHYSICAL_BIRTH] =
-            if logical.get() == physical.get() { 0 } else { physical.get() };
+        if !self.is_embedded_layout() {
+            let is_same = logical.get() == physical.get();
+            self.words[PHYSICAL_BIRTH] = if is_same { 0 } else { physical.get() };
+        }
         self
     }
 }
@@ -242,6 +244,11 @@ mod tests {
             let (stored, stored_len) = pointer.embedded_payload();
             assert_eq!(&stored[..stored_len], payload);
             assert_eq!((pointer.logical_birth(), pointer.fill()), (Txg(5), 1));
+            for physical in [Txg(5), Txg(9)] {
+                let shared = pointer.with_births(Txg(9), physical);
+                assert_eq!(shared.embedded_payload(), pointer.embedded_payload());
+                assert_eq!((shared.logical_birth(), shared.physical_birth()), (Txg(9), Txg(0)));
+            }
         }
         let none = |payload: &[u8]| {
             BlockPointer::embedded(ObjectType::SA, 512, CompressionFunction::Lz4, payload, Txg(5))

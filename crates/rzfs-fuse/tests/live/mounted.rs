@@ -30,11 +30,12 @@ fn options() -> LiveOptions {
 }
 
 fn serve(file_system: &Arc<LiveFileSystem>, directory: &Path, opens: Opens) -> Mount {
+    let is_root = rustix::process::geteuid().is_root();
     let options = MountOptions {
-        access: Access::Everyone,
+        access: if is_root { Access::Everyone } else { Access::Owner },
         restrictions: Restrictions {
-            no_devices: false,
-            no_set_id: false,
+            no_devices: !is_root,
+            no_set_id: !is_root,
             ..Restrictions::default()
         },
         opens,

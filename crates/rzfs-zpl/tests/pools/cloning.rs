@@ -135,6 +135,46 @@ fn copies_share_blocks_until_the_last_owner_is_gone() {
     }
 }
 
+/// Blocks in their pointers are copied with them, whatever words of a pointer they take.
+#[test]
+fn copies_of_short_blocks_are_whole() {
+    const LEN: u64 = 4096;
+    let world = World::new("A");
+    let session = world.create();
+    let fs = dataset(&session, "made/a", &[("compression", 15.into())]);
+    // Bytes that nothing makes shorter, then zeros: blocks of 1 to 112 bytes are in their pointers.
+    let sources: Vec<_> = (1..=120_u64)
+        .map(|len| {
+            let mixed = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+            let bytes: Vec<u8> = (len..2 * len).map(mixed).collect();
+            let file = make(&fs, fs.root(), &format!("source {len}"), NewKind::Regular);
+            put(&fs, file, 0, &bytes);
+            put(&fs, file, len, &vec![0; (LEN - len) as usize]);
+            file
+        })
+        .collect();
+    settle(&session);
+    let copies: Vec<_> = sources
+        .iter()
+        .map(|source| {
+            let file = make(&fs, fs.root(), &format!("copy {}", source.0), NewKind::Regular);
+            assert_eq!(copy((&fs, file, 0), (&fs, *source, 0), LEN).unwrap(), LEN);
+            (*source, file)
+        })
+        .collect();
+    settle(&session);
+    drop(fs);
+    session.export();
+    world.judge();
+    let session = world.open();
+    let fs = reopen(&session, "made/a");
+    for (source, copied) in copies {
+        assert!(contents(&fs, source) == contents(&fs, copied), "{source}");
+    }
+    drop(fs);
+    session.export();
+}
+
 #[test]
 fn a_destroyed_dataset_leaves_what_others_share() {
     let world = World::new("A");

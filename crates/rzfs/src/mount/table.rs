@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long to wait for the last answers of a mount that was detached.
+/// How long to wait until nobody can get at a mount any more, and for its last answers if it was
+/// detached.
 const DETACHED_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long to wait until what was changed through a mount is written.
@@ -31,8 +32,25 @@ pub(super) struct DatasetMount {
 pub(super) struct Unmounted {
     /// What was mounted, and where.
     pub(super) ended: Vec<PlannedMount>,
+    /// Where mounts were that somebody still has: in a bind mount, or another namespace.
+    pub(super) elsewhere: Vec<PathBuf>,
     /// Why not all of them have ended.
     pub(super) refused: Option<Refusal>,
+}
+
+/// How a mount has ended.
+#[derive(Default)]
+struct End {
+    plans: Vec<PlannedMount>,
+    /// Where it was, if somebody still has it.
+    elsewhere: Option<PathBuf>,
+}
+
+/// Who has a mount that has ended here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Nobodys,
+    Somebodys,
 }
 
 /// All mounts of a pool, in the order of mounting.
@@ -106,7 +124,7 @@ impl MountTable {
         let (mut ended, mut refused) = (Vec::new(), Vec::new());
         for position in (0..self.0.len()).rev() {
             match self.end(position, in_use) {
-                Ok(plans) => ended.extend(plans),
+                Ok(End { plans, .. }) => ended.extend(plans),
                 Err(refusal) => refused.push(refusal.message),
             }
         }
@@ -119,7 +137,10 @@ impl MountTable {
         for position in (0..self.0.len()).rev() {
             if self.0.get(position).is_some_and(&which) {
                 match self.end(position, in_use) {
-                    Ok(plans) => unmounted.ended.extend(plans),
+                    Ok(End { plans, elsewhere }) => {
+                        unmounted.ended.extend(plans);
+                        unmounted.elsewhere.extend(elsewhere);
+                    }
                     Err(refusal) => {
                         unmounted.refused = Some(refusal);
                         break;
@@ -130,24 +151,21 @@ impl MountTable {
         unmounted
     }
 
-    fn end(&mut self, position: usize, in_use: InUse) -> Result<Vec<PlannedMount>, Refusal> {
-        let Some(one) = self.0.get(position) else { return Ok(Vec::new()) };
+    fn end(&mut self, position: usize, in_use: InUse) -> Result<End, Refusal> {
+        let Some(one) = self.0.get(position) else { return Ok(End::default()) };
         one.mount.request_unmount(in_use).map_err(|error| Refusal {
             message: match error.is_in_use() {
-                true => format!(
-                    "cannot unmount '{}': pool or dataset is busy",
-                    error.directory().display()
-                ),
+                true => busy(error.directory()).message,
                 false => error.to_string(),
             },
         })?;
         let one = self.0.remove(position);
-        let plans = one.plans();
-        one.finish(match in_use {
+        let (plans, directory) = (one.plans(), one.directory());
+        let whose = one.finish(match in_use {
             InUse::Refuse => PATIENCE,
             InUse::Detach => DETACHED_PATIENCE,
         });
-        Ok(plans)
+        Ok(End { plans, elsewhere: (whose == Whose::Somebodys).then_some(directory) })
     }
 
     /// Gives file systems other names.
@@ -169,7 +187,9 @@ impl MountTable {
             .partition::<Vec<_>, _>(|one| one.mount.is_finished());
         self.0 = alive;
         let names = finished.iter().flat_map(|one| one.datasets().map(str::to_owned)).collect();
-        finished.into_iter().for_each(|one| one.finish(Duration::ZERO));
+        for one in finished {
+            one.finish(Duration::ZERO);
+        }
         names
     }
 }
@@ -194,17 +214,39 @@ impl DatasetMount {
         self.mount.directory().to_owned()
     }
 
-    /// Waits for the last answers, and removes the directory if it was made for the mount.
-    fn finish(self, patience: Duration) {
+    /// Waits for the last answers, unless somebody can still ask, and removes the directory if it
+    /// was made for the mount.
+    fn finish(self, patience: Duration) -> Whose {
         let directory = self.directory();
-        let start = Instant::now();
-        while !self.mount.is_finished() && start.elapsed() < patience {
-            std::thread::sleep(Duration::from_millis(1));
+        let is_nobodys = waited(DETACHED_PATIENCE, || !self.mount.is_reachable());
+        if is_nobodys {
+            waited(patience, || self.mount.is_finished());
         }
         self.mount.abandon();
         if self.is_made {
             // Somebody may have put something there.
             let _ = MountPlace::remove(&directory);
         }
+        if is_nobodys { Whose::Nobodys } else { Whose::Somebodys }
+    }
+}
+
+/// Why a mount that is in use is not ended.
+pub(super) fn busy(directory: &Path) -> Refusal {
+    let message = format!("cannot unmount '{}': pool or dataset is busy", directory.display());
+    Refusal { message }
+}
+
+/// Whether something is so before patience ends.
+fn waited(patience: Duration, is_so: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if is_so() {
+            return true;
+        }
+        if start.elapsed() >= patience {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

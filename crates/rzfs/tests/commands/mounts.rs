@@ -310,3 +310,44 @@ fn a_file_system_in_use_behind_a_detached_mount_is_not_opened_twice() {
     shop.succeed("zpool export tank");
     shop.judge();
 }
+
+/// A mount lives on in bind mounts, and in the namespaces of containers.
+#[test]
+fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
+    if !getuid().is_root() {
+        eprintln!("SKIPPED: only root makes bind mounts");
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/home");
+    shop.succeed("zfs create tank/other");
+    let (home, elsewhere) = (shop.root().join("home"), shop.rzfs.path("elsewhere"));
+    fs::create_dir(&elsewhere).unwrap();
+    assert!(
+        Command::new("mount").arg("--bind").args([&home, &elsewhere]).status().unwrap().success()
+    );
+    shop.succeed("zfs unmount tank/home");
+    assert!(!is_mounted(&home) && is_mounted(&elsewhere));
+    assert!(!shop.succeed("zfs mount").contains("tank/home"));
+    fs::write(elsewhere.join("file"), "from elsewhere").unwrap();
+    shop.succeed("zfs mount tank/home");
+    assert_eq!(fs::read_to_string(home.join("file")).unwrap(), "from elsewhere");
+    shop.succeed("zfs set atime=off tank/other");
+    shop.succeed("zfs rename tank/other tank/renamed");
+
+    let mut other = Command::new("unshare").args(["-m", "sleep", "1000"]).spawn().unwrap();
+    wait_until("a namespace", || {
+        let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).unwrap();
+        namespace(&other.id().to_string()) != namespace("self")
+    });
+    let mounts = shop.succeed("zfs mount");
+    let refused = shop.refuse("zpool export tank", 1);
+    assert!(refused.contains("pool or dataset is busy"), "{refused}");
+    assert_eq!(shop.succeed("zfs mount"), mounts);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert!(Command::new("umount").arg(&elsewhere).status().unwrap().success());
+    shop.succeed("zpool export tank");
+    shop.judge();
+}

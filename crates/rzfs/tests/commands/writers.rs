@@ -2,8 +2,10 @@
 
 use crate::harness::{Outcome, Rzfs, outcome};
 use crate::workshop::Workshop;
-use rustix::process::getuid;
-use std::fs;
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
 /// Tries to import the pool `tank` in another session than the one that has it.
@@ -89,4 +91,54 @@ fn sockets_of_root_do_not_follow_the_session() {
     fs::create_dir_all(rzfs.path("session/rzfs")).unwrap();
     let listed = outcome(list.args(["zpool", "list", "-Ho", "name"]));
     assert_eq!(listed.status, 0, "{listed:?}");
+}
+
+/// A block device in use, until it is dropped.
+struct Claimed {
+    path: String,
+    claim: Option<File>,
+}
+
+impl Claimed {
+    fn new(image: &str) -> Self {
+        File::create(image).unwrap().set_len(64 << 20).unwrap();
+        let made = outcome(Command::new("losetup").args(["--find", "--show", image]));
+        assert_eq!(made.status, 0, "{made:?}");
+        let path = made.out.trim().to_owned();
+        let exclusive = rustix::fs::OFlags::EXCL.bits() as i32;
+        let claim = File::options().read(true).write(true).custom_flags(exclusive).open(&path);
+        Self { path, claim: Some(claim.unwrap()) }
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        self.claim = None;
+        let _ = Command::new("losetup").args(["--detach", &self.path]).status();
+    }
+}
+
+#[test]
+fn who_has_a_device_is_told_beside_file_systems_that_answer_nobody() {
+    if !getuid().is_root() {
+        eprintln!("SKIPPED: only root has block devices");
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let device = Claimed::new(&shop.image("B"));
+    let mut file = File::create(shop.root().join("file")).unwrap();
+    file.write_all(b"open").unwrap();
+    let server = Pid::from_raw(shop.rzfs.daemon("tank") as i32).unwrap();
+    kill_process(server, Signal::STOP).unwrap();
+    let mut clear = shop.rzfs.prepared(Command::new("timeout"));
+    clear.env("RZFS_RUNTIME_DIR", shop.rzfs.path("elsewhere"));
+    clear.args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_rzfs"), "zpool", "labelclear", "-f"]);
+    let refused = outcome(clear.arg(&device.path));
+    kill_process(server, Signal::CONT).unwrap();
+    assert_eq!(refused.status, 1, "{refused:?}");
+    let holder = format!("in use by process {} ", std::process::id());
+    assert!(refused.err.contains(&holder), "{refused:?}");
+    drop(file);
+    shop.succeed("zpool export tank");
 }

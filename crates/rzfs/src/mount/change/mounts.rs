@@ -10,7 +10,7 @@
 use super::super::mounted::Open;
 use super::super::mounter::{Nesting, Planned};
 use super::super::plan::{Aftermath, Candidate, Choice, PlannedMount, aftermath};
-use super::super::table::{MountTable, Unmounted};
+use super::super::table::{MountTable, Unmounted, busy};
 use rzfs::protocol::Refusal;
 use rzfs_dsl::dataset::{DatasetError, DatasetKind, KeyStatus};
 use rzfs_fuse::InUse;
@@ -108,11 +108,17 @@ pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refus
     }
 }
 
-/// Ends all mounts, or none.
+/// Ends all mounts, or none. Those that somebody has elsewhere are in use: whoever has them would be
+/// left without a pool.
 pub(in crate::mount) fn end_all(open: &Open, in_use: InUse) -> Result<(), Refusal> {
     let mut table = open.table_at_the_end();
     open.forget_finished(&mut table);
-    let unmounted = table.unmount_all(in_use);
+    let mut unmounted = table.unmount_all(in_use);
+    if let (InUse::Refuse, None, Some(directory)) =
+        (in_use, &unmounted.refused, unmounted.elsewhere.first())
+    {
+        unmounted.refused = Some(busy(directory));
+    }
     all_or_none(open, &mut table, unmounted).map(drop)
 }
 
@@ -132,7 +138,7 @@ fn all_or_none(
     table: &mut MountTable,
     unmounted: Unmounted,
 ) -> Result<Vec<PlannedMount>, Refusal> {
-    let Unmounted { ended, refused } = unmounted;
+    let Unmounted { ended, refused, .. } = unmounted;
     open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
     match refused {
         None => Ok(ended),
