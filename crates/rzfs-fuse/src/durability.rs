@@ -1,4 +1,5 @@
-//! Answers to `fsync`, given when what they promise is true.
+//! Answers that promise that something is on disk, given when that is true: to `fsync`, to writes of
+//! files that were opened for it, to all changes where the file system has it so (`sync=always`).
 //!
 //! ```text
 //! request ── a file ──┐
@@ -8,10 +9,9 @@
 //! So those who wait for the disk take no thread from those who do not, and all that came while
 //! one commit was written share the next one.
 
-use crate::adapter::errno;
-use fuser::{Errno, ReplyEmpty, ReplyWrite};
+use crate::adapter::{Answer, errno};
+use fuser::Errno;
 use rzfs_format::ObjectId;
-use rzfs_zpl::ZplError;
 use rzfs_zpl::live::LiveFileSystem;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,26 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Most requests that are answered together.
 const MOST_TOGETHER: usize = 256;
 
-/// What to say when a commit is done.
-#[derive(Debug)]
-pub(crate) enum Promise {
-    /// That something is durable.
-    Durable(ReplyEmpty),
-    /// That so many bytes were written, durably.
-    Written(ReplyWrite, u32),
-}
-
-impl Promise {
-    fn keep(self, result: &Result<(), ZplError>) {
-        match (self, result) {
-            (Self::Durable(reply), Ok(())) => reply.ok(),
-            (Self::Written(reply, len), Ok(())) => reply.written(len),
-            // What was acknowledged before is lost: the pool takes no changes any more.
-            (Self::Durable(reply), Err(_)) => reply.error(Errno::EIO),
-            (Self::Written(reply, _), Err(_)) => reply.error(Errno::EIO),
-        }
-    }
-}
+/// Says that something is durable, or that it never will be.
+pub(crate) type Promise = Box<dyn FnOnce(Answer<()>) + Send>;
 
 struct Waiting {
     file_system: Arc<LiveFileSystem>,
@@ -109,5 +91,7 @@ fn answer(waiting: Vec<Waiting>) {
     if let Err(error) = &result {
         tracing::error!(%error, errno = ?errno(error), "changes cannot be made durable");
     }
-    waiting.into_iter().for_each(|waiting| waiting.promise.keep(&result));
+    // What was acknowledged before is lost: the pool takes no changes any more.
+    let durable = result.map_err(|_| Errno::EIO);
+    waiting.into_iter().for_each(|waiting| (waiting.promise)(durable));
 }

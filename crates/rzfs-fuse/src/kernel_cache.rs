@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Says "attributes only" where the beginning of a range of contents is expected.
 const ATTRIBUTES: i64 = -1;
 
-/// Answers that wait for pages at the same time: half of the slots that writes and requests for
+/// Answers that wait for pages at the same time: a few of the slots that writes and requests for
 /// pages share.
-const MOST_HELD: usize = crate::session::MAX_BACKGROUND as usize / 2;
+const MOST_HELD: usize = 32;
 
 type Afterwards = Box<dyn FnOnce() + Send>;
 

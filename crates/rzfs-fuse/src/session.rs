@@ -55,10 +55,14 @@ const MAX_WRITE: u32 = 1 << 20;
 const WANTED_FOR_CHANGES: [InitFlags; 3] =
     [InitFlags::FUSE_DONT_MASK, InitFlags::FUSE_HANDLE_KILLPRIV_V2, InitFlags::FUSE_HAS_IOCTL_DIR];
 
-/// Requests in the background (reading ahead, asynchronous reads) that the kernel may have open
-/// at once, and from how many on it calls the file system busy.
-pub(crate) const MAX_BACKGROUND: u16 = 64;
-const CONGESTION: u16 = MAX_BACKGROUND / 4 * 3;
+/// Requests in the background (reading ahead, direct reads and writes, pages of mappings) that the
+/// kernel may have open at once: as many as it can count, since those that wait for a suspended pool
+/// are among them, and must not hold up others. Its own limits of dirty pages and of asynchronous
+/// requests are reached before.
+const MAX_BACKGROUND: u16 = u16::MAX;
+/// From how many on it calls the file system busy, and neither reads ahead of what is asked for nor
+/// writes pages that nobody waits for.
+const CONGESTION: u16 = 48;
 
 /// What a mount serves.
 pub(crate) struct Session {

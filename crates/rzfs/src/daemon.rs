@@ -6,10 +6,12 @@
 
 mod allocator;
 mod background;
+mod beginning;
 
 pub(crate) use allocator::restart_tuned;
 pub(crate) use background::{Completeness, Readiness, SERVE, Verdict, in_background};
 
+use beginning::Beginning;
 use rzfs::protocol::{Answer, Incoming, MAX_REQUEST, Refusal, Request, WireError, encode};
 use std::convert::Infallible;
 use std::io;
@@ -146,8 +148,18 @@ pub(crate) fn mounts_end() -> (Arc<mpsc::Sender<Infallible>>, MountsEnd) {
 pub(crate) struct Daemon {
     socket: ControlSocket,
     signals: [Signal; 3],
+    beginning: Beginning,
     // After what is registered with it.
     runtime: Runtime,
+}
+
+/// Those that end the process.
+fn signals() -> io::Result<[Signal; 3]> {
+    Ok([
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::hangup())?,
+    ])
 }
 
 impl Daemon {
@@ -156,13 +168,16 @@ impl Daemon {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let registered = runtime.enter();
         let socket = ControlSocket::bind(path)?;
-        let signals = [
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::hangup())?,
-        ];
+        let signals = signals()?;
         drop(registered);
-        Ok(Self { socket, signals, runtime })
+        let beginning = Beginning::watch(path)?;
+        Ok(Self { socket, signals, beginning, runtime })
+    }
+
+    /// The pool is open, and about to be mounted: a signal has nobody wait for its devices any more,
+    /// which `relieve` does if they are waited for. Before, it ends the process.
+    pub(crate) fn mounting(&self, relieve: impl Fn() + Send + 'static) {
+        self.beginning.mounting(relieve);
     }
 
     /// Serves until the pool is unmounted: by request, by signal, or because everybody who had
@@ -172,7 +187,8 @@ impl Daemon {
         mounted: Arc<impl Mounted>,
         ended: mpsc::Receiver<Infallible>,
     ) -> Result<(), ServeError> {
-        let Self { socket, signals, runtime } = self;
+        let Self { socket, signals, beginning, runtime } = self;
+        drop(beginning);
         let served = runtime.block_on(run(socket, signals, mounted, ended));
         // Requests that wait for devices do not keep a process that is to end.
         runtime.shutdown_timeout(LAST_PATIENCE);
@@ -205,8 +221,7 @@ async fn run(
             Some(farewell) = farewells.recv() => {
                 // Whoever asked may mount the pool again at once, so the socket goes first.
                 drop(socket);
-                farewell.say().await;
-                return Ok(());
+                return farewell.say().await;
             }
             _ = ended.recv(), if looks_again.is_none() => looks_again = Some(Duration::ZERO),
             () = tokio::time::sleep(looks_again.unwrap_or_default()), if looks_again.is_some() => {
@@ -218,10 +233,11 @@ async fn run(
                 drop(farewell_sender);
                 let farewell = farewells.recv().await;
                 drop(socket);
-                if let Some(farewell) = farewell {
-                    farewell.say().await;
-                }
-                return ended;
+                let said = match farewell {
+                    Some(farewell) => farewell.say().await,
+                    None => Ok(()),
+                };
+                return ended.and(said);
             }
         }
     }
@@ -235,10 +251,18 @@ struct Farewell {
 }
 
 impl Farewell {
-    async fn say(mut self) {
+    /// Says it.
+    ///
+    /// # Errors
+    /// It is that something is lost.
+    async fn say(mut self) -> Result<(), ServeError> {
         if let Ok(line) = encode(&self.answer) {
             // Whoever asked may be gone.
             let _ = self.to.write_all(&line).await;
+        }
+        match self.answer {
+            Answer::Failed(refusal) => Err(ServeError::Ended(refusal)),
+            _ => Ok(()),
         }
     }
 }

@@ -157,7 +157,7 @@ fn serve(
         ServeRequest::Create(request) => opening::create(request, console)?,
         ServeRequest::Import(request) => opening::import(request, console)?,
     };
-    let (mounted, ended) = mount(contents, &place, console)?;
+    let (mounted, ended) = mount(&daemon, contents, &place, console)?;
     mounted.note(event);
     let completeness = mounted.completeness();
     let served = ready(completeness)
@@ -179,6 +179,7 @@ fn serve(
 
 /// Mounts what is to be mounted of a pool. One that is written is exported if that fails.
 fn mount(
+    daemon: &Daemon,
     contents: Contents,
     place: &Place,
     console: &mut Console<'_>,
@@ -190,6 +191,7 @@ fn mount(
             return Err(failure);
         }
     };
+    daemon.mounting(contents.relief());
     let (while_mounted, ended) = daemon::mounts_end();
     let how = (&place.options, &place.placement, place.lifetime);
     let mounted = MountedPool::mount(contents, &planned, how, while_mounted, console)?;

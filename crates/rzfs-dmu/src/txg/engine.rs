@@ -179,24 +179,34 @@ impl TxgEngine {
         Ok(self.enter(objects)?)
     }
 
-    /// Begins a transaction that frees space: it waits only while as much is dirty as may be, and
-    /// not while the pool is suspended.
+    /// Begins a transaction that frees space: it waits only while as much is dirty as may be. While
+    /// the pool is suspended it changes it in memory, for as long as there is room.
     ///
     /// # Errors
-    /// [`Stopped`]: also if the pool is suspended and refuses transactions meanwhile.
-    pub fn begin_freeing(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
-        let max = self.options.limits.max;
+    /// [`NotNow`].
+    pub fn begin_freeing(
+        self: &Arc<Self>,
+        objects: &[&LiveObject],
+        patience: Patience,
+    ) -> Result<OpenTx, NotNow> {
+        let limits = self.options.limits;
         let mut state = self.state.lock();
-        while self.dirty_total() >= max && !state.has_failed && state.suspended.is_none() {
+        loop {
+            let dirty = self.dirty_total();
+            match (state.suspended, patience) {
+                _ if state.has_failed => return Err(Stopped.into()),
+                (None, _) if dirty < limits.max => break,
+                (Some(WhileSuspended::Refuse), _) => return Err(Stopped.into()),
+                (Some(WhileSuspended::Wait), _) if dirty < limits.max_while_suspended() => break,
+                (Some(WhileSuspended::Wait), Patience::Leave) => return Err(NotNow::Suspended),
+                (None, _) | (Some(WhileSuspended::Wait), Patience::Wait) => {}
+            }
             state.wanted = state.wanted.max(state.open);
             self.changed.notify_all();
             self.changed.wait(&mut state);
         }
-        if state.suspended == Some(WhileSuspended::Refuse) {
-            return Err(Stopped);
-        }
         drop(state);
-        self.enter(objects)
+        Ok(self.enter(objects)?)
     }
 
     /// Begins a transaction that others wait for: it is never delayed.
@@ -586,13 +596,13 @@ mod tests {
     #[test]
     fn a_group_frees_no_more_than_its_share() {
         let engine = engine(1 << 20);
-        let tx = engine.begin_freeing(&[]).unwrap();
+        let tx = engine.begin_freeing(&[], Patience::Wait).unwrap();
         assert!(tx.claim_frees(7) && !tx.claim_frees(4) && tx.claim_frees(3) && tx.claim_frees(0));
         assert_eq!(engine.room_for_frees(), (Txg(8), 0));
         drop(tx);
         let quiesced = engine.quiesce();
         assert_eq!(engine.room_for_frees(), (Txg(9), 10));
-        let tx = engine.begin_freeing(&[]).unwrap();
+        let tx = engine.begin_freeing(&[], Patience::Wait).unwrap();
         assert!(tx.claim_frees(11), "what cannot be divided");
         assert!(!tx.claim_frees(1));
         drop(tx);
@@ -608,7 +618,7 @@ mod tests {
         drop(tx);
         let deadline = Instant::now() + Duration::from_secs(3600);
         std::thread::scope(|scope| {
-            let remover = scope.spawn(|| engine.begin_freeing(&[]).unwrap().txg());
+            let remover = scope.spawn(|| engine.begin_freeing(&[], Patience::Wait).unwrap().txg());
             assert_eq!(engine.wait_for_work(deadline), Work::Sync);
             let quiesced = engine.quiesce();
             assert!(!remover.is_finished());
@@ -699,7 +709,7 @@ mod tests {
         let txg = engine.begin(&[]).unwrap().txg();
         engine.suspend(WhileSuspended::Refuse);
         assert_eq!(engine.begin(&[]).map(drop), Err(Stopped.into()));
-        assert_eq!(engine.begin_freeing(&[]).map(drop), Err(Stopped));
+        assert_eq!(engine.begin_freeing(&[], Patience::Wait).map(drop), Err(Stopped.into()));
         assert_eq!(engine.begin_with(&[], Patience::Leave).map(drop), Err(Stopped.into()));
         assert_eq!(engine.wait_synced(txg), Err(Stopped));
         assert!(!engine.lets_wait());
@@ -733,15 +743,16 @@ mod tests {
         let txg = engine.open_txg();
         engine.suspend(WhileSuspended::Wait);
         let begin = || engine.begin_with(&[], Patience::Leave).map(|tx| tx.txg());
+        let remove = || engine.begin_freeing(&[], Patience::Leave).map(|tx| tx.txg());
         engine.add_dirty(txg, 1200);
-        assert_eq!(begin(), Ok(txg));
+        assert_eq!((begin(), remove()), (Ok(txg), Ok(txg)));
         assert_eq!(engine.wait_synced_with(txg, Patience::Leave), Err(NotNow::Suspended));
         engine.add_dirty(txg, 100);
-        assert_eq!(begin(), Err(NotNow::Suspended));
-        assert_eq!(engine.begin_freeing(&[]).map(|tx| tx.txg()), Ok(txg));
+        let refused = Err(NotNow::Suspended);
+        assert_eq!((begin(), remove()), (refused, refused));
         engine.resume();
         engine.quiesce().committed();
-        assert_eq!(begin(), Ok(txg.next()));
+        assert_eq!((begin(), remove()), (Ok(txg.next()), Ok(txg.next())));
     }
 
     #[test]

@@ -32,11 +32,38 @@ fn promise_durable(
     object: ObjectId,
     promise: Promise,
 ) {
-    match (durability, promise) {
-        (Some(durability), promise) => durability.answer_when_durable(live, object, promise),
-        (None, Promise::Durable(reply)) => reply.error(Errno::EIO),
-        (None, Promise::Written(reply, _)) => reply.error(Errno::EIO),
+    match durability {
+        Some(durability) => durability.answer_when_durable(live, object, promise),
+        None => promise(Err(Errno::EIO)),
     }
+}
+
+/// What is answered when something was changed.
+pub(super) trait Told: Send + 'static {
+    /// It is not answered after all, since the change cannot be made durable.
+    fn take_back(self, session: &Session);
+}
+
+impl Told for Entry {
+    fn take_back(self, session: &Session) {
+        session.forget(self.attributes.ino, 1);
+    }
+}
+
+impl Told for () {
+    fn take_back(self, _: &Session) {}
+}
+
+impl Told for u64 {
+    fn take_back(self, _: &Session) {}
+}
+
+impl Told for Vec<u8> {
+    fn take_back(self, _: &Session) {}
+}
+
+impl Told for (FileAttr, Duration) {
+    fn take_back(self, _: &Session) {}
 }
 
 /// Answers a request that asks for nothing but that something is done.
@@ -193,18 +220,61 @@ impl Session {
         changing.is_ok_and(|(live, object)| live.takes_many_groups(object, bytes))
     }
 
+    /// Whether reserving or freeing a range of a file waits for transaction groups.
+    pub(super) fn waits_for_groups(
+        &self,
+        inode: INodeNo,
+        range: Range<u64>,
+        allocation: Allocation,
+    ) -> bool {
+        match allocation {
+            Allocation::Punch | Allocation::Zero => self.takes_many_groups(inode, range),
+            Allocation::Reserve | Allocation::ReserveKeepSize => {
+                let changing =
+                    self.inner(inode).and_then(|(_, adapter, inner)| adapter.changing(inner));
+                changing.is_ok_and(|(live, _)| live.waits_for_accounts(range.end - range.start))
+            }
+        }
+    }
+
     /// Answers when what was done to a file, and to all names, is durable.
     pub(super) fn make_durable(&self, inode: INodeNo, reply: ReplyEmpty) {
         match self.inner(inode).map(|(_, adapter, inode)| adapter.changing(inode)) {
             // Nothing was done to what does not change.
             Ok(Err(_)) => reply.ok(),
-            Ok(Ok((live, object))) => self.promise(live, object, Promise::Durable(reply)),
+            Ok(Ok((live, object))) => {
+                let promise = Box::new(move |durable| done(reply, durable));
+                promise_durable(self.durability.as_deref(), live, object, promise);
+            }
             Err(error) => reply.error(error),
         }
     }
 
-    fn promise(&self, live: &Arc<LiveFileSystem>, object: ObjectId, promise: Promise) {
-        promise_durable(self.durability.as_deref(), live, object, promise);
+    /// Answers what came of a change of a file; if all changes of its file system are to be durable,
+    /// when this one is.
+    pub(super) fn answer_change<T: Told>(
+        self: &Arc<Self>,
+        inode: INodeNo,
+        answer: Answer<T>,
+        reply: impl FnOnce(Answer<T>) + Send + 'static,
+    ) {
+        let changed = self.inner(inode).and_then(|(_, adapter, inode)| adapter.changing(inode));
+        match (answer, changed) {
+            (Ok(told), Ok((live, object))) if live.leaves_commits_to_callers() => {
+                let session = Arc::downgrade(self);
+                let promise = move |durable: Answer<()>| match (durable, session.upgrade()) {
+                    (Ok(()), _) => reply(Ok(told)),
+                    (Err(error), session) => {
+                        if let Some(session) = session {
+                            told.take_back(&session);
+                        }
+                        reply(Err(error));
+                    }
+                };
+                promise_durable(self.durability.as_deref(), live, object, Box::new(promise));
+            }
+            (answer, _) => reply(answer),
+        }
     }
 
     /// Goes on with a write of which `done` bytes are written already, as far as it goes.
@@ -227,9 +297,9 @@ impl Session {
             match adapter.write(inode, offset, rest, writing.caller) {
                 Ok(written) => *done += written,
                 Err(error) if *done == 0 || is_suspended(error) => return Err(error),
+                Err(_) if writing.shortening == Shortening::Possible => return Ok(()),
                 // Nobody would miss the rest of the kernel's pages.
-                Err(error) if writing.shortening == Shortening::Never => return Err(error),
-                Err(_) => return Ok(()),
+                Err(error) => return Err(error),
             }
             if *done >= data.len() {
                 return Ok(());
@@ -256,12 +326,15 @@ impl Session {
             Ok(written) => written,
             Err(error) => return reply.error(error),
         };
-        let durability = self.durability.clone().filter(|_| is_durable(flags));
-        let live = durability.as_ref().map(|_| Arc::clone(live));
-        let answer = move || match live {
-            Some(live) => {
-                let promise = Promise::Written(reply, written);
-                promise_durable(durability.as_deref(), &live, object, promise);
+        let is_promised = is_durable(flags) || live.leaves_commits_to_callers();
+        let promised = is_promised.then(|| (self.durability.clone(), Arc::clone(live)));
+        let answer = move || match promised {
+            Some((durability, live)) => {
+                let promise = move |durable| match durable {
+                    Ok(()) => reply.written(written),
+                    Err(error) => reply.error(error),
+                };
+                promise_durable(durability.as_deref(), &live, object, Box::new(promise));
             }
             None => reply.written(written),
         };

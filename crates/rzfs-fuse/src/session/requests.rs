@@ -15,7 +15,7 @@ use fuser::{
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rzfs_zpl::DirCookie;
-use rzfs_zpl::live::{Allocation, Caller, NewKind, Privilege};
+use rzfs_zpl::live::{Caller, NewKind, Privilege};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +32,7 @@ impl fuser::Filesystem for Server {
     }
 
     fn destroy(&mut self) {
+        self.drop_waiting();
         self.session.close();
     }
 
@@ -228,7 +229,7 @@ impl fuser::Filesystem for Server {
             let creation = Creation::of_mode(mode, umask, device)?;
             session.make(parent, &name, creation, caller)
         };
-        self.change(make, |made| Session::named(reply, made));
+        self.change(parent, make, |made| Session::named(reply, made));
     }
 
     fn mkdir(
@@ -243,7 +244,7 @@ impl fuser::Filesystem for Server {
         let (name, caller) = (name.to_owned(), caller(request));
         let creation = Creation { kind: NewKind::Directory, mode, umask };
         let make = move |session: &Session| session.make(parent, &name, creation, caller);
-        self.change(make, |made| Session::named(reply, made));
+        self.change(parent, make, |made| Session::named(reply, made));
     }
 
     fn symlink(
@@ -259,7 +260,7 @@ impl fuser::Filesystem for Server {
             let kind = NewKind::Symlink(target.as_os_str().as_bytes());
             session.make(parent, &name, Creation { kind, mode: 0o777, umask: 0 }, caller)
         };
-        self.change(make, |made| Session::named(reply, made));
+        self.change(parent, make, |made| Session::named(reply, made));
     }
 
     /// The kernel makes the file with [`mknod`](fuser::Filesystem::mknod) and opens it without asking.
@@ -279,19 +280,19 @@ impl fuser::Filesystem for Server {
     fn link(&self, _: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
         let link = move |session: &Session| session.link_file(inode, parent, &name);
-        self.change(link, |linked| Session::named(reply, linked));
+        self.change(parent, link, |linked| Session::named(reply, linked));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         let remove = move |session: &Session| session.remove_file(parent, &name);
-        self.change(remove, |removed| done(reply, removed));
+        self.change(parent, remove, |removed| done(reply, removed));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         let remove = move |session: &Session| session.remove_directory(parent, &name);
-        self.change(remove, |removed| done(reply, removed));
+        self.change(parent, remove, |removed| done(reply, removed));
     }
 
     fn rename(
@@ -308,7 +309,7 @@ impl fuser::Filesystem for Server {
         let rename = move |session: &Session| {
             session.move_name((parent, &name), (new_parent, &new_name), flags, caller)
         };
-        self.change(rename, |renamed| done(reply, renamed));
+        self.change(parent, rename, |renamed| done(reply, renamed));
     }
 
     fn setattr(
@@ -340,8 +341,8 @@ impl fuser::Filesystem for Server {
             Session::shown(reply, changed.map(|(attributes, kept)| (attributes, lifetime(kept))));
         };
         match is_long {
-            true => self.change_apart(set, shown),
-            false => self.change(set, shown),
+            true => self.change_apart(inode, set, shown),
+            false => self.change(inode, set, shown),
         }
     }
 
@@ -368,9 +369,10 @@ impl fuser::Filesystem for Server {
             true => Pages::Kept,
             false => Pages::of(open_flags),
         };
-        let shortening = match flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            true => Shortening::Never,
-            false => Shortening::Possible,
+        let shortening = match pages {
+            _ if flags.contains(WriteFlags::FUSE_WRITE_CACHE) => Shortening::Never,
+            Pages::Passed => Shortening::Fails,
+            Pages::Kept => Shortening::Possible,
         };
         let writing = Writing { inode, offset, caller, flags: open_flags, pages, shortening };
         let mut done = 0;
@@ -378,7 +380,9 @@ impl fuser::Filesystem for Server {
         if !written.is_err_and(is_suspended) {
             return self.session.answer_write(&writing, written.map(|()| done), reply);
         }
-        let data = self.keep_data(data, shortening);
+        let Some(data) = self.keep_data(data, shortening) else {
+            return reply.error(Errno::ENOMEM);
+        };
         let session = Arc::clone(&self.session);
         self.keep(
             move |session| session.write_rest(&writing, &data, &mut done).map(|()| done),
@@ -415,7 +419,7 @@ impl fuser::Filesystem for Server {
             let keeps_group = |group| asking.is_root_or_in(group);
             adapter.set_xattr(inode, (name.as_bytes(), &value), flags, keeps_group)
         };
-        self.change(set, |answer| done(reply, answer));
+        self.change(inode, set, |answer| done(reply, answer));
     }
 
     fn removexattr(&self, _: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -424,7 +428,7 @@ impl fuser::Filesystem for Server {
             let (_, adapter, inode) = session.inner(inode)?;
             adapter.remove_xattr(inode, name.as_bytes())
         };
-        self.change(remove, |removed| done(reply, removed));
+        self.change(inode, remove, |removed| done(reply, removed));
     }
 
     fn ioctl(
@@ -445,7 +449,7 @@ impl fuser::Filesystem for Server {
         let caller = caller_with(request, Capability::LinuxImmutable);
         let data = data.to_owned();
         let control = move |session: &Session| session.control_flags(inode, command, &data, caller);
-        self.change(control, |answer| match answer {
+        self.change(inode, control, |answer| match answer {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(error) => reply.error(error),
         });
@@ -466,13 +470,12 @@ impl fuser::Filesystem for Server {
             Err(error) => return reply.error(error),
         };
         let caller = caller(request);
-        let frees = matches!(allocation, Allocation::Punch | Allocation::Zero);
         let range = offset..offset.saturating_add(len);
         let allocate =
             move |session: &Session| session.allocate(inode, (offset, len), allocation, caller);
-        match frees && self.session.takes_many_groups(inode, range) {
-            true => self.change_apart(allocate, |allocated| done(reply, allocated)),
-            false => self.change(allocate, |allocated| done(reply, allocated)),
+        match self.session.waits_for_groups(inode, range, allocation) {
+            true => self.change_apart(inode, allocate, |allocated| done(reply, allocated)),
+            false => self.change(inode, allocate, |allocated| done(reply, allocated)),
         }
     }
 
@@ -491,7 +494,7 @@ impl fuser::Filesystem for Server {
     ) {
         let (from, to, caller) = ((from, from_offset), (to, to_offset), caller(request));
         let copy = move |session: &Session| session.copy(from, to, len, caller);
-        self.change(copy, |copied| match copied {
+        self.change(to.0, copy, |copied| match copied {
             Ok(copied) => reply.written(u32::try_from(copied).unwrap_or(u32::MAX)),
             Err(error) => reply.error(error),
         });

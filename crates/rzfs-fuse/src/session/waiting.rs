@@ -6,20 +6,24 @@
 //! ```
 //! As there are only as many threads as processors that answer requests, those who write must not
 //! keep them while they wait: nobody could read. Their requests are kept here, and one thread tries
-//! them again, in their order.
+//! them again, in their order. When the mount has ended nobody waits for an answer any more: whoever
+//! asked was told so by the kernel, and what is kept is dropped.
 
 use super::Session;
+use super::changes::Told;
 use crate::adapter::{Answer, is_suspended};
-use fuser::Errno;
+use fuser::{Errno, INodeNo};
 use rzfs_zpl::live::LiveFileSystem;
+use std::collections::VecDeque;
 use std::io;
 use std::ops::{ControlFlow, Deref};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of all writes that are kept, but for a little of each.
 const MOST_KEPT: usize = 64 << 20;
+/// Bytes of all writes up to which those past the kernel's pages are kept.
+const MOST_KEPT_WHOLE: usize = 512 << 20;
 /// What is kept of a write in any case: the writer comes back for the rest.
 const ALWAYS_KEPT: usize = 4 << 10;
 
@@ -28,51 +32,116 @@ const ALWAYS_KEPT: usize = 4 << 10;
 pub(super) enum Shortening {
     /// The writer comes back with it.
     Possible,
+    /// The kernel tells the writer that all of it has failed: it is one of several requests that go
+    /// past its pages.
+    Fails,
     /// Nobody has it any more: it is of the kernel's pages.
     Never,
 }
 
-/// Tries something again, and answers unless the pool is suspended still.
-type Retry = Box<dyn FnMut() -> ControlFlow<()> + Send>;
-
+/// A request that waits.
 struct Waiting {
     file_system: Arc<LiveFileSystem>,
-    retry: Retry,
+    /// Tries it again, and answers unless the pool is suspended still.
+    retry: Box<dyn FnMut() -> ControlFlow<()> + Send>,
 }
 
-impl Waiting {
-    fn wait(mut self) {
-        loop {
-            self.file_system.wait_while_suspended();
-            if (self.retry)().is_break() {
-                return;
+/// The requests of a mount that wait for a suspended pool.
+#[derive(Debug, Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Waiting>,
+    /// Nobody waits for answers any more.
+    is_over: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("waiting", &self.waiting.len()).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.state().is_over
+    }
+
+    fn add(&self, waiting: Waiting) {
+        let mut state = self.state();
+        if !state.is_over {
+            state.waiting.push_back(waiting);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Drops all requests, also those that come later.
+    fn end(&self) {
+        let mut state = self.state();
+        state.is_over = true;
+        let dropped = std::mem::take(&mut state.waiting);
+        drop(state);
+        self.changed.notify_one();
+        drop(dropped);
+    }
+
+    /// The file system of the oldest request, once there is one; nothing when it is over.
+    fn oldest(&self) -> Option<Arc<LiveFileSystem>> {
+        let mut state = self.state();
+        while !state.is_over {
+            if let Some(oldest) = state.waiting.front() {
+                return Some(Arc::clone(&oldest.file_system));
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    /// Tries one request after the other again, until it is over.
+    fn try_all(&self) {
+        while let Some(file_system) = self.oldest() {
+            file_system.wait_while_suspended();
+            drop(file_system);
+            let oldest = self.state().waiting.pop_front();
+            let Some(mut oldest) = oldest else { continue };
+            if (oldest.retry)().is_continue() {
+                let mut state = self.state();
+                if !state.is_over {
+                    state.waiting.push_front(oldest);
+                }
             }
         }
     }
 }
 
-/// The requests of a mount that wait for a suspended pool. Its thread ends when it is dropped and
-/// all of them are answered.
+/// Where requests wait, and the thread that tries them again. It ends with the mount.
 #[derive(Debug)]
 struct WaitingRoom {
-    waiting: Mutex<Sender<Waiting>>,
+    queue: Arc<Queue>,
     kept: Arc<AtomicUsize>,
 }
 
 impl WaitingRoom {
     fn start() -> io::Result<Self> {
-        let (sender, receiver) = channel::<Waiting>();
+        let queue = Arc::new(Queue::default());
+        let shared = Arc::clone(&queue);
         let thread = std::thread::Builder::new().name("rzfs-suspended".to_owned());
-        thread.spawn(move || receiver.into_iter().for_each(Waiting::wait))?;
-        Ok(Self { waiting: Mutex::new(sender), kept: Arc::default() })
+        thread.spawn(move || shared.try_all())?;
+        Ok(Self { queue, kept: Arc::default() })
     }
+}
 
-    fn add(&self, waiting: Waiting) {
-        let sender = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(refused) = sender.send(waiting) {
-            drop(sender);
-            refused.0.wait();
-        }
+impl Drop for WaitingRoom {
+    fn drop(&mut self) {
+        self.queue.end();
     }
 }
 
@@ -83,17 +152,18 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Keeps as much as there is room for.
-    fn new(data: &[u8], shortening: Shortening, kept: &Arc<AtomicUsize>) -> Self {
+    /// Keeps as much as there is room for; nothing if that would be of no use.
+    fn new(data: &[u8], shortening: Shortening, kept: &Arc<AtomicUsize>) -> Option<Self> {
         let others = kept.fetch_add(data.len(), Ordering::AcqRel);
-        let room = MOST_KEPT.saturating_sub(others).max(ALWAYS_KEPT);
+        let room = |most: usize| most.saturating_sub(others);
         let len = match shortening {
-            Shortening::Possible => data.len().min(room),
-            Shortening::Never => data.len(),
+            Shortening::Possible => data.len().min(room(MOST_KEPT).max(ALWAYS_KEPT)),
+            Shortening::Fails if data.len() > room(MOST_KEPT_WHOLE) => 0,
+            Shortening::Fails | Shortening::Never => data.len(),
         };
         kept.fetch_sub(data.len() - len, Ordering::AcqRel);
-        let data = data.get(..len).unwrap_or(data).to_vec();
-        Self { data, kept: Arc::clone(kept) }
+        let data = data.get(..len).filter(|_| len > 0)?.to_vec();
+        Some(Self { data, kept: Arc::clone(kept) })
     }
 }
 
@@ -126,34 +196,48 @@ impl Server {
         Ok(Self { session: Arc::new(session), room })
     }
 
-    /// Changes something, and answers: later, without a thread meanwhile, if the pool is suspended.
-    pub(super) fn change<T>(
+    /// Drops what waits: the mount has ended.
+    pub(super) fn drop_waiting(&self) {
+        if let Some(room) = &self.room {
+            room.queue.end();
+        }
+    }
+
+    /// Changes something about a file, and answers: later, without a thread meanwhile, if the pool
+    /// is suspended, or if the change has to be durable first.
+    pub(super) fn change<T: Told>(
         &self,
+        inode: INodeNo,
         attempt: impl Fn(&Session) -> Answer<T> + Send + 'static,
         reply: impl FnOnce(Answer<T>) + Send + 'static,
     ) {
         match attempt(&self.session) {
-            Err(error) if is_suspended(error) => self.keep(attempt, reply),
-            answer => reply(answer),
+            Err(error) if is_suspended(error) => {
+                let session = Arc::clone(&self.session);
+                self.keep(attempt, move |answer| session.answer_change(inode, answer, reply));
+            }
+            answer => self.session.answer_change(inode, answer, reply),
         }
     }
 
-    /// The same for what takes many transaction groups: no other request waits for it.
-    pub(super) fn change_apart<T>(
+    /// The same for what waits for transaction groups: no other request waits for it.
+    pub(super) fn change_apart<T: Told>(
         &self,
+        inode: INodeNo,
         attempt: impl Fn(&Session) -> Answer<T> + Send + 'static,
         reply: impl FnOnce(Answer<T>) + Send + 'static,
     ) {
         let session = Arc::clone(&self.session);
+        let queue = self.room.as_ref().map(|room| Arc::clone(&room.queue));
         let work = move || {
-            loop {
+            while !queue.as_ref().is_some_and(|queue| queue.is_over()) {
                 match (attempt(&session), session.live()) {
                     (Err(error), Some(live)) if is_suspended(error) => live.wait_while_suspended(),
-                    (answer, _) => return reply(answer),
+                    (answer, _) => return session.answer_change(inode, answer, reply),
                 }
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("rzfs-frees".to_owned()).spawn(work) {
+        if let Err(error) = std::thread::Builder::new().name("rzfs-apart".to_owned()).spawn(work) {
             tracing::error!(%error, "a request is not answered");
         }
     }
@@ -178,11 +262,11 @@ impl Server {
                 ControlFlow::Break(())
             }
         });
-        room.add(Waiting { file_system: Arc::clone(live), retry });
+        room.queue.add(Waiting { file_system: Arc::clone(live), retry });
     }
 
-    /// Keeps the data of a write that waits.
-    pub(super) fn keep_data(&self, data: &[u8], shortening: Shortening) -> Kept {
+    /// Keeps the data of a write that waits, if there is room.
+    pub(super) fn keep_data(&self, data: &[u8], shortening: Shortening) -> Option<Kept> {
         match &self.room {
             Some(room) => Kept::new(data, shortening, &room.kept),
             None => Kept::new(data, shortening, &Arc::default()),
@@ -197,7 +281,7 @@ mod tests {
     #[test]
     fn writes_are_shortened_when_much_is_kept_but_for_those_of_pages() {
         let kept = Arc::default();
-        let keep = |len, shortening| Kept::new(&vec![0; len], shortening, &kept);
+        let keep = |len, shortening| Kept::new(&vec![0; len], shortening, &kept).unwrap();
         let first = keep(MOST_KEPT - 8192, Shortening::Possible);
         assert_eq!(first.len(), MOST_KEPT - 8192);
         assert_eq!(keep(16384, Shortening::Possible).len(), 8192);
@@ -206,6 +290,16 @@ mod tests {
         assert_eq!(keep(8192, Shortening::Possible).len(), ALWAYS_KEPT);
         assert_eq!(keep(8192, Shortening::Never).len(), 8192);
         drop((first, second));
+        assert_eq!(kept.load(Ordering::Acquire), 0);
+    }
+    #[test]
+    fn writes_past_the_pages_are_kept_as_a_whole_or_not_at_all() {
+        let kept = Arc::default();
+        let keep = |len| Kept::new(&vec![0; len], Shortening::Fails, &kept);
+        let first = keep(MOST_KEPT_WHOLE - 8192).unwrap();
+        assert!(keep(8193).is_none());
+        assert_eq!(keep(8192).unwrap().len(), 8192);
+        drop(first);
         assert_eq!(kept.load(Ordering::Acquire), 0);
     }
 }

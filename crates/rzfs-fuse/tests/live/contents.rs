@@ -2,14 +2,17 @@
 
 use crate::mounted::Mounted;
 use rustix::fs::{
-    FallocateFlags, SeekFrom, XattrFlags, copy_file_range, fallocate, getxattr, seek, setxattr,
+    Advice, FallocateFlags, SeekFrom, XattrFlags, copy_file_range, fadvise, fallocate, getxattr,
+    seek, setxattr,
 };
 use rustix::io::Errno;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const BLOCK: u64 = 128 << 10;
 
@@ -362,5 +365,45 @@ fn ranges_of_files_are_copied() {
     assert!(now[..end] == expected[..]);
     assert!(now[20 * BLOCK as usize..] == expected[..BLOCK as usize]);
     assert!(fs::read(mounted.path("copy-0")).unwrap() == expected);
+    mounted.finish();
+}
+
+#[test]
+fn nobody_waits_for_who_reserves_much_and_so_for_a_transaction_group() {
+    let mounted = Mounted::new();
+    // As many as there are threads, and more.
+    let files = ["a", "b", "c", "d"].map(|name| mounted.path(name));
+    files.iter().for_each(|file| fs::write(file, b"contents").unwrap());
+    let [path, ..] = files.clone();
+    // More than half of it; what was written last may not be in the accounts.
+    let space = rustix::fs::statvfs(&path).unwrap();
+    let len = space.f_bavail * space.f_frsize / 5 * 3;
+    // The group cannot get to disk.
+    let held = mounted.pool().engine().begin(&[]).unwrap();
+    let reserving = files.map(|path| {
+        let file = File::options().write(true).open(path).unwrap();
+        thread::spawn(move || fallocate(&file, FallocateFlags::KEEP_SIZE, 0, len))
+    });
+    thread::sleep(Duration::from_millis(300));
+    let reading = thread::spawn(move || {
+        let mut file = File::open(path).unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let mut contents = Vec::new();
+        file.read_to_end(&mut contents).unwrap();
+        contents
+    });
+    let begun = Instant::now();
+    while !reading.is_finished() && begun.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let was_read = reading.is_finished();
+    let still_reserving = reserving.iter().filter(|one| !one.is_finished()).count();
+    drop(held);
+    assert!(was_read, "who reads waits for those who reserve");
+    assert_eq!(still_reserving, 4);
+    assert_eq!(reading.join().unwrap(), b"contents");
+    for one in reserving {
+        one.join().unwrap().unwrap();
+    }
     mounted.finish();
 }

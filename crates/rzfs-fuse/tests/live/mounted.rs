@@ -1,7 +1,7 @@
 //! A new pool that is mounted for writing.
 
 use crate::world::{Session, World};
-use rzfs_dsl::live::LiveOptions as PoolOptions;
+use rzfs_dsl::live::{LiveOptions as PoolOptions, LivePool};
 use rzfs_fuse::{Access, InUse, Mount, MountOptions, Opens, Restrictions};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
 use rzfs_zpl::{AclType, FileSystemOptions};
@@ -76,6 +76,11 @@ impl Mounted {
         let directory = tempfile::tempdir().unwrap();
         let mount = serve(&session.fs, directory.path(), opens);
         Self { world, session, mount, directory }
+    }
+
+    /// The pool below the mount.
+    pub(crate) fn pool(&self) -> &LivePool {
+        &self.session.pool
     }
 
     /// The file system below the mount.

@@ -84,7 +84,7 @@ impl Admission<'_> {
                 SpaceDemand::Takes(_) | SpaceDemand::Shares { .. } => {
                     self.engine.begin_with(objects, self.patience)?
                 }
-                SpaceDemand::Frees(_) => self.engine.begin_freeing(objects)?,
+                SpaceDemand::Frees(_) => self.engine.begin_freeing(objects, self.patience)?,
             };
             let demand = demand.less(claimed(tx.txg()));
             match self.space.admit(tx.txg(), demand) {

@@ -7,7 +7,7 @@ use super::creation::{Caller, Privilege, SET_GROUP_ID, SET_USER_ID};
 use super::file_system::LiveFileSystem;
 use super::log::LoggedAttributes;
 use super::node::NodeState;
-use super::options::SpaceDemand;
+use super::options::{DatasetSpace, SpaceDemand};
 use super::quota::Charged;
 use super::reclaiming::Progress;
 use super::values::Values;
@@ -62,6 +62,15 @@ pub enum Allocation {
     Punch,
     /// It becomes a hole, and the file reaches so far at least.
     Zero,
+}
+
+/// What the accounts of space know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Accounts {
+    /// Not what was written last.
+    Open,
+    /// All that was written before somebody waited for them.
+    Settled,
 }
 
 impl LiveFileSystem {
@@ -492,32 +501,40 @@ impl LiveFileSystem {
         caller: Caller,
     ) -> Result<(), ZplError> {
         let node = self.node(object)?;
-        let mut len = len;
+        let (mut len, mut accounts) = (len, Accounts::Open);
         loop {
+            let mut state = node.write();
             let progress =
-                self.allocate_locked(&mut node.write(), offset, len, allocation, caller)?;
+                self.allocate_locked(&mut state, offset, len, (allocation, accounts), caller)?;
+            drop(state);
             match progress {
                 Progress::Done(()) => return self.commit_always(object),
                 Progress::Paused { until, rest } => {
                     self.wait_for(until)?;
-                    len = rest;
+                    (len, accounts) = (rest, Accounts::Settled);
                 }
             }
         }
     }
 
-    /// Refuses to reserve what there is no room for. Nothing keeps the room for the file: others
-    /// may take it before it is written.
-    fn require_room(&self, len: u64) -> Result<(), ZplError> {
+    /// Whether reserving so many bytes waits for a transaction group: then it is to be done by
+    /// somebody for whom nobody else waits.
+    #[must_use]
+    pub fn waits_for_accounts(&self, len: u64) -> bool {
         let space = &self.options().space;
-        let wanted = u128::from(space.with_copies(len)) * u128::from(RESERVE_PERCENT);
-        let available = || u128::from(space.usage().available) * 100;
-        if wanted > available() / 2 {
-            // What is written next is not in the accounts yet, and may be much of what there is.
-            self.wait_for(self.engine.open_txg())?;
+        // What is written next is not in the accounts yet, and may be much of what there is.
+        reserved(&**space, len) > available(&**space) / 2
+    }
+
+    /// Refuses to reserve what there is no room for; tells what has to be on disk before that is
+    /// known. Nothing keeps the room for the file: others may take it before it is written.
+    fn require_room(&self, len: u64, accounts: Accounts) -> Result<Progress<()>, ZplError> {
+        if accounts == Accounts::Open && self.waits_for_accounts(len) {
+            return Ok(Progress::Paused { until: self.engine.open_txg(), rest: () });
         }
-        match wanted <= available() {
-            true => Ok(()),
+        let space = &self.options().space;
+        match reserved(&**space, len) <= available(&**space) {
+            true => Ok(Progress::Done(())),
             false => Err(ZplError::NoSpace { objset: self.objset.id() }),
         }
     }
@@ -529,7 +546,7 @@ impl LiveFileSystem {
         state: &mut NodeState,
         offset: u64,
         len: u64,
-        allocation: Allocation,
+        (allocation, accounts): (Allocation, Accounts),
         caller: Caller,
     ) -> Result<Progress<(), u64>, ZplError> {
         self.require_regular(state)?;
@@ -541,8 +558,8 @@ impl LiveFileSystem {
         let frees = matches!(allocation, Allocation::Punch | Allocation::Zero);
         if frees {
             self.check_flags(state, &[FileFlags::APPENDONLY])?;
-        } else {
-            self.require_room(len)?;
+        } else if let Progress::Paused { until, .. } = self.require_room(len, accounts)? {
+            return Ok(Progress::Paused { until, rest: len });
         }
         let new_size = match allocation {
             Allocation::Reserve | Allocation::Zero => size.max(end),
@@ -603,6 +620,16 @@ impl LiveFileSystem {
         }
         Ok(Progress::Paused { until: tx.txg(), rest: start - offset })
     }
+}
+
+/// What has to be free for so many bytes, in hundredths of a byte.
+fn reserved(space: &dyn DatasetSpace, len: u64) -> u128 {
+    u128::from(space.with_copies(len)) * u128::from(RESERVE_PERCENT)
+}
+
+/// What is free, in hundredths of a byte.
+fn available(space: &dyn DatasetSpace) -> u128 {
+    u128::from(space.usage().available) * 100
 }
 
 /// Reads the blocks that a change of these bytes leaves as they are in part, so that it does not

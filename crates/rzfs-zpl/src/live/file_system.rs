@@ -134,16 +134,22 @@ impl LiveFileSystem {
 
     /// Has operations that would wait until a suspended pool goes on, with files locked, end with
     /// [`ZplError::Suspended`] instead: their callers [wait](Self::wait_while_suspended), and try
-    /// again. For good.
+    /// again. Nor do operations wait until they are durable: see
+    /// [`LiveFileSystem::leaves_commits_to_callers`]. For good.
     pub fn leave_waiting_to_callers(&self) {
         let _ = self.callers_wait.set(());
     }
 
+    /// Whether callers wait, not operations.
+    pub(super) fn leaves_waiting_to_callers(&self) -> bool {
+        self.callers_wait.get().is_some()
+    }
+
     /// What becomes of operations that would wait until a suspended pool goes on.
     pub(super) fn patience(&self) -> Patience {
-        match self.callers_wait.get() {
-            Some(()) => Patience::Leave,
-            None => Patience::Wait,
+        match self.leaves_waiting_to_callers() {
+            true => Patience::Leave,
+            false => Patience::Wait,
         }
     }
 

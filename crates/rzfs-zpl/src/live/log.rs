@@ -436,12 +436,22 @@ impl LiveFileSystem {
         }
     }
 
-    /// Makes an operation durable before it is answered, where that is wanted of all.
+    /// Makes an operation durable before it ends, where that is wanted of all, unless callers do.
     pub(super) fn commit_always(&self, object: ObjectId) -> Result<(), ZplError> {
         match self.options().sync_mode {
-            SyncMode::Always if !self.replay.is_on() => self.commit(&[object]),
+            SyncMode::Always if !self.replay.is_on() && !self.leaves_waiting_to_callers() => {
+                self.commit(&[object])
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Whether callers have to [commit](Self::commit) what they have changed before they say that it
+    /// is done: all changes are to be durable (`sync=always`), and waiting
+    /// [is left to callers](Self::leave_waiting_to_callers).
+    #[must_use]
+    pub fn leaves_commits_to_callers(&self) -> bool {
+        self.leaves_waiting_to_callers() && self.options().sync_mode == SyncMode::Always
     }
 }
 

@@ -97,6 +97,7 @@ impl LiveFileSystem {
         match self.reclaim(object) {
             Ok(Progress::Paused { until, rest: () }) => Some(until),
             Ok(Progress::Done(())) => None,
+            Err(ZplError::Suspended) => Some(self.engine.open_txg()),
             Err(error) => {
                 tracing::warn!(%error, %object, "a removed file keeps its space");
                 None

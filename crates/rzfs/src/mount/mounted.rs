@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 /// How long somebody may still use a pool that is about to be exported.
@@ -79,6 +79,17 @@ impl Contents {
             && pool.live().log(event).is_err()
         {
             tracing::error!("the pool is suspended");
+        }
+    }
+
+    /// Has nobody wait any more for the devices of the pool if it is suspended.
+    pub(super) fn relief(&self) -> impl Fn() + Send + 'static {
+        let pool = self.writable().map(Arc::downgrade);
+        move || {
+            let pool = pool.as_ref().and_then(Weak::upgrade);
+            if let Some(pool) = pool.filter(|pool| pool.live().is_suspended()) {
+                pool.live().give_up_waiting();
+            }
         }
     }
 
@@ -211,6 +222,40 @@ impl MountedPool {
 
     fn current(&self) -> Option<Arc<Open>> {
         locked(&self.open).clone()
+    }
+
+    /// Ends all mounts, and tells what was where; nothing when the pool is let go of already.
+    fn end_mounts(&self, force: bool) -> Result<Option<Vec<PlannedMount>>, Refusal> {
+        let Some(open) = self.current() else { return Ok(None) };
+        open.end_waiting(force)?;
+        if !force {
+            // What is refused now has changed nothing.
+            open.write_everything()?;
+        }
+        let in_use = if force { InUse::Detach } else { InUse::Refuse };
+        change::end_mounts(&open, in_use).map(Some)
+    }
+
+    fn write_everything(&self) -> Result<(), Refusal> {
+        self.current().map_or(Ok(()), |open| open.write_everything())
+    }
+
+    /// Mounts again what has ended for something that is refused.
+    fn taken_back(&self, ended: Vec<PlannedMount>, refusal: Refusal) -> Refusal {
+        match self.current() {
+            Some(open) => change::taken_back(&open, ended, refusal),
+            None => refusal,
+        }
+    }
+
+    /// As [`MountedPool::take`]; if somebody does not let go of the pool everything is written at
+    /// least.
+    fn take_or_write(&self) -> Result<Option<Open>, Refusal> {
+        let taken = self.take();
+        if taken.is_err() {
+            self.write_everything()?;
+        }
+        taken
     }
 
     /// Takes the pool from all who answer for it, and waits for those who do at this moment.
@@ -520,17 +565,20 @@ impl Mounted for MountedPool {
             open.end_waiting(ending.force)?;
         }
         let _turn = locked(&self.ending);
-        if let Some(open) = self.current() {
-            open.end_waiting(ending.force)?;
-            change::end_mounts(&open, if ending.force { InUse::Detach } else { InUse::Refuse })?;
-            if !ending.force {
-                open.write_everything()?;
-            }
-        }
-        let taken = self.take();
+        // Mounts may be made again.
+        let _kept = self.current().map(|open| open.mounter().keep());
+        let Some(ended) = self.end_mounts(ending.force)? else { return Ok(()) };
+        let taken = match ending.force {
+            true => self.take_or_write(),
+            false => self.write_everything().and_then(|()| self.take()),
+        };
         // Who forces it does not wait for those who do not come to an end.
         self.is_over.store(taken.is_ok() || ending.force, Ordering::Release);
-        taken?.map_or(Ok(()), |open| open.close(&ending.manner))
+        match taken {
+            Ok(open) => open.map_or(Ok(()), |open| open.close(&ending.manner)),
+            Err(refusal) if ending.force => Err(refusal),
+            Err(refusal) => Err(self.taken_back(ended, refusal)),
+        }
     }
 
     fn is_over(&self) -> bool {

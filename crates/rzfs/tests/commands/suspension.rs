@@ -1,5 +1,8 @@
 //! Pools whose devices fail.
 
+mod ending;
+mod requests;
+
 use crate::harness::{Outcome, is_mounted, outcome, wait_until};
 use crate::workshop::Workshop;
 use rustix::io::Errno;
@@ -129,10 +132,17 @@ struct Waiting {
 impl Waiting {
     /// Nothing where nobody may mount.
     fn new(failmode: &str) -> Option<Self> {
+        Self::prepared(|shop| {
+            shop.succeed(&format!("zpool set failmode={failmode} tank"));
+        })
+    }
+
+    /// The same, for a pool in which something is done before.
+    fn prepared(prepare: impl FnOnce(&Workshop)) -> Option<Self> {
         let shop = Workshop::new();
         let host = SmallHost::mount(shop.rzfs.path("images"), "48M")?;
-        shop.succeed("zpool create --size 256M -R ROOT -O compression=off -O relatime=off tank A");
-        shop.succeed(&format!("zpool set failmode={failmode} tank"));
+        shop.succeed("zpool create --size 512M -R ROOT -O compression=off -O relatime=off tank A");
+        prepare(&shop);
         let root = shop.root();
         fs::write(root.join("kept"), "kept").unwrap();
         let count = 2 * thread::available_parallelism().map_or(1, usize::from);

@@ -1,10 +1,9 @@
 //! One writer of a pool on a machine.
 
-use crate::harness::{Outcome, Rzfs, outcome};
+use crate::harness::{Outcome, Rzfs, outcome, wait_until};
 use crate::workshop::Workshop;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
@@ -127,8 +126,12 @@ fn who_has_a_device_is_told_beside_file_systems_that_answer_nobody() {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 96M -R ROOT tank A");
     let device = Claimed::new(&shop.image("B"));
-    let mut file = File::create(shop.root().join("file")).unwrap();
-    file.write_all(b"open").unwrap();
+    // Not by us: our children close what they inherit, and that would wait as well.
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "exec 7>\"$0\"; echo open >&7; exec sleep 1000"]);
+    let file = shop.root().join("file");
+    let mut writer = writer.arg(&file).spawn().unwrap();
+    wait_until("a file", || fs::metadata(&file).is_ok_and(|file| file.len() > 0));
     let server = Pid::from_raw(shop.rzfs.daemon("tank") as i32).unwrap();
     kill_process(server, Signal::STOP).unwrap();
     let mut clear = shop.rzfs.prepared(Command::new("timeout"));
@@ -136,9 +139,10 @@ fn who_has_a_device_is_told_beside_file_systems_that_answer_nobody() {
     clear.args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_rzfs"), "zpool", "labelclear", "-f"]);
     let refused = outcome(clear.arg(&device.path));
     kill_process(server, Signal::CONT).unwrap();
+    writer.kill().unwrap();
+    writer.wait().unwrap();
     assert_eq!(refused.status, 1, "{refused:?}");
     let holder = format!("in use by process {} ", std::process::id());
     assert!(refused.err.contains(&holder), "{refused:?}");
-    drop(file);
     shop.succeed("zpool export tank");
 }

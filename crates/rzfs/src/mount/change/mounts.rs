@@ -108,9 +108,9 @@ pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refus
     }
 }
 
-/// Ends all mounts, or none. Those that somebody has elsewhere are in use: whoever has them would be
-/// left without a pool.
-pub(in crate::mount) fn end_all(open: &Open, in_use: InUse) -> Result<(), Refusal> {
+/// Ends all mounts, or none; tells what was where. Those that somebody has elsewhere are in use:
+/// whoever has them would be left without a pool.
+pub(in crate::mount) fn end_all(open: &Open, in_use: InUse) -> Result<Vec<PlannedMount>, Refusal> {
     let mut table = open.table_at_the_end();
     open.forget_finished(&mut table);
     let mut unmounted = table.unmount_all(in_use);
@@ -119,7 +119,16 @@ pub(in crate::mount) fn end_all(open: &Open, in_use: InUse) -> Result<(), Refusa
     {
         unmounted.refused = Some(busy(directory));
     }
-    all_or_none(open, &mut table, unmounted).map(drop)
+    all_or_none(open, &mut table, unmounted)
+}
+
+/// Mounts again what [`end_all`] has ended for something that is refused.
+pub(in crate::mount) fn all_taken_back(
+    open: &Open,
+    ended: Vec<PlannedMount>,
+    refusal: Refusal,
+) -> Refusal {
+    taken_back(open, &mut open.table_at_the_end(), ended, refusal)
 }
 
 /// Ends the mounts of these file systems and those below them, or none; tells what was where.

@@ -1,0 +1,93 @@
+//! Pools that are to be let go of while their devices fail.
+
+use super::{SmallHost, answer_of, prompt};
+use crate::harness::{is_mounted, wait_until};
+use crate::workshop::Workshop;
+use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+/// The size of a host that has room for so many KiB more than what it has.
+fn with_room(host: &Path, more: u64) -> String {
+    let statistics = rustix::fs::statvfs(host).unwrap();
+    let blocks = statistics.f_blocks - statistics.f_bfree;
+    format!("{}k", blocks * statistics.f_frsize / 1024 + more)
+}
+
+#[test]
+fn an_export_that_is_refused_when_everything_is_unmounted_leaves_everything_mounted() {
+    let shop = Workshop::new();
+    let images = shop.rzfs.path("images");
+    let Some(host) = SmallHost::mount(images.clone(), "48M") else { return };
+    shop.succeed("zpool create --size 256M -R ROOT -O compression=off tank A");
+    shop.succeed("zfs create tank/inner");
+    let root = shop.root();
+    fs::write(root.join("inner/kept"), "kept").unwrap();
+    shop.succeed("zpool sync");
+    host.resize(&with_room(&images, 0));
+    // It fits into memory, and nobody has asked yet for more than that.
+    fs::write(root.join("late"), vec![7; 4 << 20]).unwrap();
+    // `zpool export` asks for that before anything is unmounted.
+    let refused = prompt(&shop, "umount tank");
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(refused.err.contains("pool I/O is currently suspended"), "{refused:?}");
+    assert!(is_mounted(&root) && is_mounted(&root.join("inner")));
+    let read = root.clone();
+    answer_of("who reads gets an answer", move || {
+        assert_eq!(fs::read(read.join("inner/kept")).unwrap(), b"kept");
+        assert_eq!(fs::read(read.join("late")).unwrap(), vec![7; 4 << 20]);
+    });
+    host.resize("400M");
+    shop.succeed("zpool clear tank");
+    assert_eq!(fs::read(root.join("late")).unwrap(), vec![7; 4 << 20]);
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+/// The child of a process, once it has one.
+fn child_of(process: u32) -> Pid {
+    let children = format!("/proc/{process}/task/{process}/children");
+    let child = || fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok();
+    wait_until("there is a child", || child().is_some());
+    Pid::from_raw(child().unwrap()).unwrap()
+}
+
+#[test]
+fn a_signal_ends_a_process_that_waits_for_devices_while_it_mounts() {
+    let shop = Workshop::new();
+    let images = shop.rzfs.path("images");
+    let Some(host) = SmallHost::mount(images.clone(), "48M") else { return };
+    shop.succeed("zpool create --size 256M -R ROOT -O compression=off tank A");
+    let root = shop.root();
+    fs::write(root.join("kept"), "kept").unwrap();
+    shop.succeed("zpool sync");
+    // Something to replay, little by little, so that its data is in the log.
+    let mut durable = fs::File::options();
+    let durable = durable.create_new(true).write(true).custom_flags(OFlags::SYNC.bits() as i32);
+    let mut logged = durable.open(root.join("logged")).unwrap();
+    (0..256).for_each(|_| logged.write_all(&[7; 16 << 10]).unwrap());
+    drop(logged);
+    let daemon = Pid::from_raw(shop.rzfs.daemon("tank") as i32).unwrap();
+    kill_process(daemon, Signal::KILL).unwrap();
+    wait_until("the process is gone", || shop.run("zpool list -Ho name").out.is_empty());
+    assert!(Command::new("umount").arg("-l").arg(&root).status().unwrap().success());
+    // That is enough for opening the pool.
+    host.resize(&with_room(&images, 1024));
+    let mut import = shop.rzfs.command();
+    import.args(["zpool", "import", "-f", "-d"]).arg(&images).arg("-R").arg(shop.rzfs.path("root"));
+    let mut import = import.arg("tank").stdout(Stdio::null()).spawn().unwrap();
+    let serving = child_of(import.id());
+    // It is at work, and waits soon.
+    thread::sleep(std::time::Duration::from_secs(2));
+    assert!(import.try_wait().unwrap().is_none(), "there is no room for what it has to write");
+    kill_process(serving, Signal::TERM).unwrap();
+    let status = answer_of("the import ends", move || import.wait().unwrap());
+    assert!(!status.success());
+    assert!(!is_mounted(&root));
+    host.recover(&shop);
+}
