@@ -182,7 +182,7 @@ impl Arguments {
             (_, 0) => 1,
             _ => 3,
         };
-        let asked = effective.reports().iter().any(|count| **count > 0);
+        let asked = self.label > 0 || effective.reports().iter().any(|count| **count > 0);
         let verbosity = if asked { self.verbose } else { self.verbose.max(1) };
         for report in effective.reports() {
             if !asked {
@@ -225,6 +225,8 @@ mod tests {
         let all = Arguments::default().with_verbosity();
         assert_eq!((all.blocks, all.datasets, all.uberblock), (2, 2, 2));
         assert_eq!((all.label, all.read_block), (0, 0));
+        let label = Arguments { label: 1, ..Arguments::default() }.with_verbosity();
+        assert_eq!((label.label, label.uberblock), (1, 0));
     }
 
     #[test]
