@@ -343,7 +343,7 @@ impl Open {
     }
 
     /// Where file systems are mounted; as long as somebody changes that, where they were before.
-    fn reports(&self) -> Vec<MountReport> {
+    pub(super) fn reports(&self) -> Vec<MountReport> {
         match self.mounts.try_lock() {
             Ok(table) => table.reports(),
             Err(_) => locked(&self.reports).clone(),
@@ -467,7 +467,7 @@ impl Open {
         if !force {
             return Err(not_exported(pool.name()));
         }
-        if pool.live().clear_with(None, &change::ByPath).is_err() {
+        if pool.live().clear_with(None, &change::ByPath::outside_of(self)).is_err() {
             pool.live().give_up_waiting();
         }
         Ok(())

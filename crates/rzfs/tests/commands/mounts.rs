@@ -325,9 +325,12 @@ fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
     shop.succeed("zfs create tank/other");
     let (home, elsewhere) = (shop.root().join("home"), shop.rzfs.path("elsewhere"));
     fs::create_dir(&elsewhere).unwrap();
-    assert!(
-        Command::new("mount").arg("--bind").args([&home, &elsewhere]).status().unwrap().success()
-    );
+    let system = |words: &[&OsStr]| {
+        assert!(Command::new(words[0]).args(&words[1..]).status().unwrap().success());
+    };
+    let bind = || system(&["mount".as_ref(), "--bind".as_ref(), home.as_ref(), elsewhere.as_ref()]);
+    let unbind = || system(&["umount".as_ref(), elsewhere.as_ref()]);
+    bind();
     shop.succeed("zfs unmount tank/home");
     assert!(!is_mounted(&home) && is_mounted(&elsewhere));
     assert!(!shop.succeed("zfs mount").contains("tank/home"));
@@ -336,12 +339,14 @@ fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
     assert_eq!(fs::read_to_string(home.join("file")).unwrap(), "from elsewhere");
     shop.succeed("zfs set atime=off tank/other");
     shop.succeed("zfs rename tank/other tank/renamed");
+    unbind();
+    bind();
 
     let mounts = shop.succeed("zfs mount");
     let refused = shop.refuse("zpool export tank", 1);
     assert!(refused.contains("pool or dataset is busy"), "{refused}");
     assert_eq!(shop.succeed("zfs mount"), mounts);
-    assert!(Command::new("umount").arg(&elsewhere).status().unwrap().success());
+    unbind();
     shop.succeed("zpool export tank");
     shop.judge();
 }

@@ -1,7 +1,9 @@
 //! Vdevs that join a running pool.
 
+use crate::harness::mounts_on_mounts;
 use crate::workshop::Workshop;
 use std::fs;
+use std::os::unix::fs::symlink;
 
 /// What `zpool list -v` says about the space of a vdev: allocated bytes.
 fn allocated(shop: &Workshop, device: &str) -> u64 {
@@ -99,6 +101,40 @@ fn adding_has_the_texts_of_openzfs() {
                     \t    A\n\t    B\n\t  mirror\n\t    C\n\t    D\n\tlogs\n\t  E\n\tspares\n\t  F\n";
     assert_eq!(out.replace(&images, ""), expected);
     shop.succeed("zpool add -f --size 96M -o ashift=9 tank C");
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+/// Such a device would wait for itself for ever, and outlive even a SIGKILL.
+#[test]
+fn no_device_is_in_a_file_system_of_its_own_pool() {
+    if !mounts_on_mounts() {
+        eprintln!("SKIPPED: this user cannot mount on a mount");
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank mirror A B");
+    shop.succeed("zfs create tank/images");
+    let own = shop.root().join("images/own");
+    let own = own.to_str().unwrap();
+    let refused = shop.run(&format!("zpool add -f --size 64M tank {own}"));
+    let expected = format!("cannot add to 'tank': {own} is in a file system of this pool\n");
+    assert_eq!((refused.status, refused.err), (1, expected));
+    assert!(!fs::exists(own).unwrap());
+
+    // Who has made an image chooses where it says that its devices are.
+    shop.succeed("zpool export tank");
+    let (second, kept) = (shop.image("B"), shop.rzfs.path("kept"));
+    fs::rename(&second, &kept).unwrap();
+    shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    fs::copy(&kept, own).unwrap();
+    symlink(own, &second).unwrap();
+    shop.run("zpool clear tank");
+    let status = shop.succeed("zpool status tank");
+    assert!(status.contains("DEGRADED"), "{status}");
+    fs::remove_file(&second).unwrap();
+    fs::rename(&kept, &second).unwrap();
+    shop.succeed("zpool clear tank");
     shop.succeed("zpool export tank");
     shop.judge();
 }

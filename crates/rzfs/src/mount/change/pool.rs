@@ -3,6 +3,7 @@
 use super::super::mounted::Open;
 use super::refusal;
 use crate::zpool::layout::Layout;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rzfs::protocol::{AddRequest, Pair, PruneLimit, Purpose, Refusal};
 use rzfs::setting::PoolSetting;
 use rzfs::{AddError, AddedVdevs, Allowance};
@@ -47,6 +48,11 @@ pub(super) fn set(open: &Open, (name, word): &Pair) -> Result<Vec<String>, Refus
 /// `zpool add`; a dry run tells the layout line by line.
 pub(super) fn add(open: &Open, request: &AddRequest) -> Result<Vec<String>, Refusal> {
     let pool = open.writable()?;
+    let own = OwnFileSystems::of(open);
+    if let Some(path) = request.vdevs.iter().find(|word| own.have(Path::new(word))) {
+        let what = format_args!("cannot add to '{}'", pool.name());
+        return Err(refusal(what, format_args!("{path} is in a file system of this pool")));
+    }
     let refused = |error: AddError| Refusal { message: error.to_string() };
     let allowances = [
         (request.allow_in_use, Allowance::InUse),
@@ -113,7 +119,7 @@ pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refu
         let what = || format!("cannot clear errors for {name}");
         found.ok_or_else(|| refusal(what(), "no such device in pool"))
     });
-    let cleared = pool.live().clear_with(guid.transpose()?, &ByPath);
+    let cleared = pool.live().clear_with(guid.transpose()?, &ByPath::outside_of(open));
     let what = vdev.unwrap_or_else(|| pool.name());
     cleared.map_err(|error| {
         let what = format_args!("cannot clear errors for {what}");
@@ -126,14 +132,48 @@ pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refu
     Ok(Vec::new())
 }
 
-/// Opens devices where they were last.
+/// The file systems that a pool has mounted, by the numbers that files in them have. A device in one
+/// of them would wait for itself for ever, and so would the end of the process.
 #[derive(Debug)]
-pub(in crate::mount) struct ByPath;
+struct OwnFileSystems(Vec<(u32, u32)>);
+
+impl OwnFileSystems {
+    fn of(open: &Open) -> Self {
+        let mounts = open.reports();
+        Self(mounts.iter().filter_map(|one| file_system_of(Path::new(&one.mountpoint))).collect())
+    }
+
+    /// Whether a file is there, or would be made there.
+    fn have(&self, path: &Path) -> bool {
+        let around = || path.parent().and_then(file_system_of);
+        path.is_absolute()
+            && file_system_of(path).or_else(around).is_some_and(|number| self.0.contains(&number))
+    }
+}
+
+/// The number of the file system that a file is in. What the kernel knows will do.
+fn file_system_of(path: &Path) -> Option<(u32, u32)> {
+    let file = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty()).ok()?;
+    Some((file.stx_dev_major, file.stx_dev_minor))
+}
+
+/// Opens devices where they were last, unless that is in a file system of the pool itself.
+#[derive(Debug)]
+pub(in crate::mount) struct ByPath(OwnFileSystems);
+
+impl ByPath {
+    pub(in crate::mount) fn outside_of(open: &Open) -> Self {
+        Self(OwnFileSystems::of(open))
+    }
+}
 
 impl LeafDevices for ByPath {
     fn device(&self, leaf: &VdevConfig) -> Result<Arc<dyn BlockDevice>, AuxReason> {
         let path = leaf.hints.path.as_ref().ok_or(AuxReason::OpenFailed)?;
         let path = Path::new(OsStr::from_bytes(path.as_bytes()));
+        if self.0.have(path) {
+            return Err(AuxReason::OpenFailed);
+        }
         let options = OpenOptions::new().access(BlockAccess::ReadWrite);
         match FileDevice::open(path, &options) {
             Ok(device) => Ok(Arc::new(device)),
