@@ -109,7 +109,7 @@ impl NodeId {
 #[derive(Debug)]
 pub(crate) enum Role {
     Root,
-    Device(Box<Leaf>),
+    Device(Leaf),
     Mirrored,
     Raidz(RaidzGeometry),
     Draid(Box<DraidGeometry>),

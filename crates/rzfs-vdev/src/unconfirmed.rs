@@ -420,7 +420,7 @@ impl State {
     }
 
     /// What has to be written again before a flush.
-    fn take_again(&mut self) -> Vec<KeptWrite> {
+    fn to_write_again(&mut self) -> Vec<KeptWrite> {
         let is_suspect = self.is_suspect();
         if !is_suspect && self.runs.iter().all(|run| run.debts == Debts::None) {
             return Vec::new();
@@ -453,7 +453,7 @@ impl Lead<'_> {
         let state = &mut *self.of.state.lock();
         self.suspicions = state.suspicions;
         self.still_owed.clear();
-        let again = state.take_again();
+        let again = state.to_write_again();
         if again.is_empty() {
             state.cover();
             return Begin::Flush;

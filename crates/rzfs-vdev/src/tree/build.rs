@@ -203,8 +203,7 @@ impl Builder<'_> {
         Ok(match config.kind {
             VdevKind::Root => Role::Root,
             VdevKind::Disk | VdevKind::File => {
-                let leaf = Leaf::open(config, self.devices, needs.asize, needs.ashift);
-                Role::Device(Box::new(leaf))
+                Role::Device(Leaf::open(config, self.devices, needs.asize, needs.ashift))
             }
             VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => Role::Mirrored,
             VdevKind::Raidz => Role::Raidz(self.raidz(config, needs)?),
