@@ -178,8 +178,6 @@ pub struct VdevTree {
     pub(crate) by_guid: HashMap<Guid, NodeId>,
     options: TreeOptions,
     pub(crate) labels: Arc<LabelState>,
-    /// Held by whoever finds out that a vdev can do without what a leaf keeps, and gives it up.
-    pub(crate) giving_up: Arc<Mutex<()>>,
 }
 
 /// What is to be done with labels, by whichever tree of the pool.
@@ -205,7 +203,7 @@ impl VdevTree {
         options: TreeOptions,
     ) -> Result<Self, ConfigError> {
         let (nodes, by_guid) = build::build(config, devices, &options)?;
-        Ok(Self { nodes, by_guid, options, labels: Arc::default(), giving_up: Arc::default() })
+        Ok(Self { nodes, by_guid, options, labels: Arc::default() })
     }
 
     /// The tree with more top-level vdevs, behind those that are there.
@@ -218,8 +216,7 @@ impl VdevTree {
         devices: &dyn LeafDevices,
     ) -> Result<Self, ConfigError> {
         let (nodes, by_guid) = build::extend(self, tops, devices)?;
-        let (labels, giving_up) = (Arc::clone(&self.labels), Arc::clone(&self.giving_up));
-        Ok(Self { nodes, by_guid, options: self.options, labels, giving_up })
+        Ok(Self { nodes, by_guid, options: self.options, labels: Arc::clone(&self.labels) })
     }
 
     /// What opening and reading it depends on besides its configuration.

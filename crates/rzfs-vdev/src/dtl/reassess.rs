@@ -42,9 +42,7 @@ impl VdevTree {
         };
         let needed = match &node.role {
             Role::Device(state) => {
-                let mut missing = state.missing().assumed();
-                state.unconfirmed().debts().into_iter().for_each(|birth| missing.insert(birth));
-                return leaf(missing, state.health().is_usable());
+                return leaf(state.missing().assumed(), state.health().is_usable());
             }
             Role::DistributedSpare(spare) => {
                 return leaf(spare.missing.assumed(), self.node_health(id).is_usable());

@@ -140,8 +140,7 @@ impl HeadLog {
         for LeafFailure { leaf, error } in flushed.inspect_err(|_| {
             self.log().chain.lock().break_off();
         })? {
-            // As often as somebody waits; the end of the txg warns of it.
-            tracing::debug!(%leaf, %error, "a leaf missed blocks of an intent log");
+            tracing::warn!(%leaf, %error, "a leaf missed blocks of an intent log");
         }
         Ok(())
     }
