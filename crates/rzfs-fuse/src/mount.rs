@@ -261,7 +261,7 @@ impl Mount {
         let mut devices = [PollFd::new(&self.device, PollFlags::empty())];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         // The kernel tells the server that nobody is left by an error on its device.
-        poll(&mut devices, Some(&at_once)).is_ok_and(|told| told == 0)
+        !poll(&mut devices, Some(&at_once)).is_ok_and(|told| told > 0)
     }
 
     /// Asks the system to unmount it. Afterwards it [is finished](Self::is_finished) soon, unless

@@ -384,7 +384,8 @@ impl fuser::Filesystem for Server {
             return reply.error(Errno::ENOMEM);
         };
         let session = Arc::clone(&self.session);
-        self.keep(
+        self.keep_write(
+            shortening,
             move |session| session.write_rest(&writing, &data, &mut done).map(|()| done),
             move |written| session.answer_write(&writing, written, reply),
         );
@@ -449,10 +450,14 @@ impl fuser::Filesystem for Server {
         let caller = caller_with(request, Capability::LinuxImmutable);
         let data = data.to_owned();
         let control = move |session: &Session| session.control_flags(inode, command, &data, caller);
-        self.change(inode, control, |answer| match answer {
+        let tell = |answer: Answer<Vec<u8>>| match answer {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(error) => reply.error(error),
-        });
+        };
+        match command.is_change() {
+            true => self.change(inode, control, tell),
+            false => tell(control(&self.session)),
+        }
     }
 
     fn fallocate(

@@ -7,7 +7,8 @@
 //! As there are only as many threads as processors that answer requests, those who write must not
 //! keep them while they wait: nobody could read. Their requests are kept here, and one thread tries
 //! them again, in their order. When the mount has ended nobody waits for an answer any more: whoever
-//! asked was told so by the kernel, and what is kept is dropped.
+//! asked was told so by the kernel, and what is kept is dropped, but for pages of mappings. Of these
+//! the kernel may have told the program that they are written.
 
 use super::Session;
 use super::changes::Told;
@@ -18,12 +19,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::{ControlFlow, Deref};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of all writes that are kept, but for a little of each.
+/// Bytes of all writes that mounts of this process keep, but for a little of each.
 const MOST_KEPT: usize = 64 << 20;
 /// Bytes of all writes up to which those past the kernel's pages are kept.
 const MOST_KEPT_WHOLE: usize = 512 << 20;
+/// Bytes of writes that are kept: of all mounts together, as they share the memory.
+static KEPT: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// What is kept of a write in any case: the writer comes back for the rest.
 const ALWAYS_KEPT: usize = 4 << 10;
 
@@ -42,6 +45,8 @@ pub(super) enum Shortening {
 /// A request that waits.
 struct Waiting {
     file_system: Arc<LiveFileSystem>,
+    /// Whether it is carried out although nobody waits for the answer.
+    outlives_mount: bool,
     /// Tries it again, and answers unless the pool is suspended still.
     retry: Box<dyn FnMut() -> ControlFlow<()> + Send>,
 }
@@ -77,32 +82,36 @@ impl Queue {
 
     fn add(&self, waiting: Waiting) {
         let mut state = self.state();
-        if !state.is_over {
+        if waiting.outlives_mount || !state.is_over {
             state.waiting.push_back(waiting);
             self.changed.notify_one();
         }
     }
 
-    /// Drops all requests, also those that come later.
+    /// Drops the requests that end with the mount, also those that come later.
     fn end(&self) {
         let mut state = self.state();
         state.is_over = true;
-        let dropped = std::mem::take(&mut state.waiting);
+        let all = std::mem::take(&mut state.waiting);
+        let (stay, dropped) = all.into_iter().partition::<VecDeque<_>, _>(|one| one.outlives_mount);
+        state.waiting = stay;
         drop(state);
         self.changed.notify_one();
         drop(dropped);
     }
 
-    /// The file system of the oldest request, once there is one; nothing when it is over.
+    /// The file system of the oldest request, once there is one; nothing when none will come.
     fn oldest(&self) -> Option<Arc<LiveFileSystem>> {
         let mut state = self.state();
-        while !state.is_over {
+        loop {
             if let Some(oldest) = state.waiting.front() {
                 return Some(Arc::clone(&oldest.file_system));
             }
+            if state.is_over {
+                return None;
+            }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        None
     }
 
     /// Tries one request after the other again, until it is over.
@@ -114,7 +123,7 @@ impl Queue {
             let Some(mut oldest) = oldest else { continue };
             if (oldest.retry)().is_continue() {
                 let mut state = self.state();
-                if !state.is_over {
+                if oldest.outlives_mount || !state.is_over {
                     state.waiting.push_front(oldest);
                 }
             }
@@ -135,7 +144,7 @@ impl WaitingRoom {
         let shared = Arc::clone(&queue);
         let thread = std::thread::Builder::new().name("rzfs-suspended".to_owned());
         thread.spawn(move || shared.try_all())?;
-        Ok(Self { queue, kept: Arc::default() })
+        Ok(Self { queue, kept: Arc::clone(&KEPT) })
     }
 }
 
@@ -242,9 +251,28 @@ impl Server {
         }
     }
 
-    /// Tries something as soon as the pool goes on, and answers.
+    /// Tries something as soon as the pool goes on, and answers, unless the mount ends before.
     pub(super) fn keep<T>(
         &self,
+        attempt: impl FnMut(&Session) -> Answer<T> + Send + 'static,
+        reply: impl FnOnce(Answer<T>) + Send + 'static,
+    ) {
+        self.keep_for(false, attempt, reply);
+    }
+
+    /// The same for a write, of which the kernel may have told that it is done.
+    pub(super) fn keep_write<T>(
+        &self,
+        shortening: Shortening,
+        attempt: impl FnMut(&Session) -> Answer<T> + Send + 'static,
+        reply: impl FnOnce(Answer<T>) + Send + 'static,
+    ) {
+        self.keep_for(shortening == Shortening::Never, attempt, reply);
+    }
+
+    fn keep_for<T>(
+        &self,
+        outlives_mount: bool,
         mut attempt: impl FnMut(&Session) -> Answer<T> + Send + 'static,
         reply: impl FnOnce(Answer<T>) + Send + 'static,
     ) {
@@ -262,7 +290,7 @@ impl Server {
                 ControlFlow::Break(())
             }
         });
-        room.queue.add(Waiting { file_system: Arc::clone(live), retry });
+        room.queue.add(Waiting { file_system: Arc::clone(live), outlives_mount, retry });
     }
 
     /// Keeps the data of a write that waits, if there is room.

@@ -3,7 +3,7 @@
 use super::super::mounted::Open;
 use super::refusal;
 use crate::zpool::layout::Layout;
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
 use rzfs::protocol::{AddRequest, Pair, PruneLimit, Purpose, Refusal};
 use rzfs::setting::PoolSetting;
 use rzfs::{AddError, AddedVdevs, Allowance};
@@ -140,7 +140,7 @@ struct OwnFileSystems(Vec<(u32, u32)>);
 impl OwnFileSystems {
     fn of(open: &Open) -> Self {
         let mounts = open.reports();
-        Self(mounts.iter().filter_map(|one| file_system_of(Path::new(&one.mountpoint))).collect())
+        Self(mounts.iter().filter_map(|one| mounted_at(Path::new(&one.mountpoint))).collect())
     }
 
     /// Whether a file is there, or would be made there.
@@ -151,10 +151,22 @@ impl OwnFileSystems {
     }
 }
 
-/// The number of the file system that a file is in. What the kernel knows will do.
+/// The number of the file system that a file is in.
 fn file_system_of(path: &Path) -> Option<(u32, u32)> {
-    let file = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty()).ok()?;
-    Some((file.stx_dev_major, file.stx_dev_minor))
+    known_of(path).map(|file| (file.stx_dev_major, file.stx_dev_minor))
+}
+
+/// The number of the file system without a device that is mounted at a directory: where a mount was
+/// that somebody else has ended there is none.
+fn mounted_at(directory: &Path) -> Option<(u32, u32)> {
+    let root = known_of(directory)?;
+    let is_mount = root.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+    (is_mount && root.stx_dev_major == 0).then_some((root.stx_dev_major, root.stx_dev_minor))
+}
+
+/// What the kernel knows of a file, without asking a file system that may not answer.
+fn known_of(path: &Path) -> Option<Statx> {
+    statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty()).ok()
 }
 
 /// Opens devices where they were last, unless that is in a file system of the pool itself.
