@@ -11,10 +11,11 @@ mod vdevs;
 
 pub use importable::importable;
 
-use crate::protocol::{Answer, Identity, MountReport, Refusal, Request};
+use crate::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request};
 use rzfs_dsl::pool::FailMode;
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::Guid;
+use rzfs_vdev::VdevTree;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 
@@ -47,6 +48,13 @@ impl Opening {
         let load_guid = RandomState::new().hash_one(pool.get());
         Self { load_guid, access, alternate_root: None, suspended: None }
     }
+}
+
+/// A pool whose devices do not let it be read: what was last said of it, with its condition and
+/// its vdevs as they are now.
+#[must_use]
+pub fn renewed(last: PoolReport, vdevs: &VdevTree, fail_mode: FailMode) -> PoolReport {
+    pool::renewed(last, vdevs, fail_mode)
 }
 
 /// Answers requests about one pool.

@@ -47,6 +47,10 @@ impl Suspension {
         *self.fail_mode.lock() = fail_mode;
     }
 
+    pub(super) fn fail_mode(&self) -> FailMode {
+        *self.fail_mode.lock()
+    }
+
     /// Ends all waiting, now and later.
     pub(super) fn give_up(&self) {
         *self.state.lock() = State::GivenUp;
@@ -71,8 +75,7 @@ impl Inner {
             return Err(error);
         }
         tracing::error!(%error, pool = self.name, "the pool is suspended");
-        let fail_mode = *self.suspension.fail_mode.lock();
-        let meanwhile = match fail_mode {
+        let meanwhile = match self.suspension.fail_mode() {
             FailMode::Wait => WhileSuspended::Wait,
             FailMode::Continue => WhileSuspended::Refuse,
             FailMode::Panic => {
@@ -113,6 +116,12 @@ impl LivePool {
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         self.engine().is_suspended()
+    }
+
+    /// What becomes of writers while the pool cannot write (`failmode`).
+    #[must_use]
+    pub fn fail_mode(&self) -> FailMode {
+        self.inner().suspension.fail_mode()
     }
 
     /// Forgets the errors of a vdev and of those below it, or of all; uses devices again that

@@ -8,8 +8,8 @@ use super::request::MountOptions;
 use super::table::MountTable;
 use crate::console::{Console, Failure};
 use crate::daemon::{Caller, Completeness, Ending, Manner, Mounted};
-use rzfs::protocol::{Answer, Identity, MountReport, Refusal, Request};
-use rzfs::service::{Access, Opening, PoolService};
+use rzfs::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request};
+use rzfs::service::{self, Access, Opening, PoolService};
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::{DatasetError, DatasetKind, DatasetTree, KeyStatus};
@@ -155,6 +155,9 @@ pub(super) struct Open {
     mounts: Mutex<MountTable>,
     /// The mounts as they were when nobody was changing them.
     reports: Mutex<Vec<MountReport>>,
+    /// What could last be said of a pool that is written: all that is known of it when its devices
+    /// fail.
+    last_report: Mutex<Option<PoolReport>>,
     pub(super) events: Arc<Events>,
     /// What makes the process go on without mounts.
     _stays: Option<Arc<dyn Any + Send + Sync>>,
@@ -196,7 +199,10 @@ impl MountedPool {
         let stays = (lifetime == Lifetime::Import).then_some(while_mounted);
         let reports = Mutex::new(table.reports());
         let mounts = Mutex::new(table);
-        let open = Open { contents, mounter, mounts, reports, events, _stays: stays };
+        let last_report = Mutex::default();
+        let open = Open { contents, mounter, mounts, reports, last_report, events, _stays: stays };
+        // Nobody may have asked before its devices fail.
+        open.inform(&Request::Pool);
         let open = Mutex::new(Some(Arc::new(open)));
         let (ending, is_over) = (Mutex::default(), AtomicBool::new(false));
         let this = Self { completeness, open, ending, is_over };
@@ -384,20 +390,29 @@ impl Open {
                 is_writable: true,
             });
         }
-        let refused = |error: PoolError| Answer::Failed(Refusal { message: error.to_string() });
-        let view = match pool.view() {
-            Ok(view) => view,
-            Err(error) => return refused(error),
-        };
-        let mut opening = opening.clone();
         // One that has failed for good waits for nobody, but does not write either.
-        if pool.live().is_suspended() || pool.live().failure().is_some() {
-            opening.suspended = match view.properties() {
-                Ok(properties) => Some(properties.failmode.value),
-                Err(error) => return refused(error),
-            };
+        let is_suspended = pool.live().is_suspended() || pool.live().failure().is_some();
+        let suspended = is_suspended.then(|| pool.live().fail_mode());
+        let answer = match pool.view() {
+            Ok(view) => {
+                let opening = Opening { suspended, ..opening.clone() };
+                PoolService::of_view(view, opening).answer(request, &mounts)
+            }
+            Err(error) => Answer::Failed(Refusal { message: error.to_string() }),
+        };
+        let mut last = locked(&self.last_report);
+        match (answer, suspended) {
+            (Answer::Pool(report), _) => {
+                *last = Some(PoolReport::clone(&report));
+                Answer::Pool(report)
+            }
+            (Answer::Failed(refusal), Some(fail_mode)) if matches!(request, Request::Pool) => {
+                let renewed = |last| service::renewed(last, &pool.live().vdevs(), fail_mode);
+                let report = last.clone().map(renewed);
+                report.map_or(Answer::Failed(refusal), |report| Answer::Pool(Box::new(report)))
+            }
+            (answer, _) => answer,
         }
-        PoolService::of_view(view, opening).answer(request, &mounts)
     }
 
     /// What is to be mounted where, of these file systems or of all.

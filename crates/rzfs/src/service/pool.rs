@@ -9,6 +9,7 @@ use rzfs_dsl::pool::{AuxiliaryKind, FailMode, PoolStatus, ScanStatus, UnknownFea
 use rzfs_dsl::{Pool, PoolError, pool};
 use rzfs_format::ddt::DdtStats;
 use rzfs_format::indirect::RemovalStatus;
+use rzfs_vdev::VdevTree;
 
 /// Bytes of an entry of a removed vdev's mapping in memory.
 const MAPPING_ENTRY: u64 = 24;
@@ -33,8 +34,7 @@ pub(super) fn report(
         version: pool.version(),
         label_state: config.state.number(),
         condition: match opening.suspended {
-            Some(FailMode::Continue) => Condition::IoFailureContinue,
-            Some(FailMode::Wait | FailMode::Panic) => Condition::IoFailureWait,
+            Some(fail_mode) => suspended(fail_mode),
             None => condition(pool.status()?),
         },
         comment: config.comment.clone(),
@@ -58,6 +58,25 @@ pub(super) fn report(
     };
     report.properties = properties::of(pool, &report, opening)?;
     Ok(report)
+}
+
+/// What was said of a pool before its devices failed, with what is known without them.
+pub(super) fn renewed(mut last: PoolReport, vdevs: &VdevTree, fail_mode: FailMode) -> PoolReport {
+    last.condition = suspended(fail_mode);
+    vdevs::renew(&mut last.root, vdevs);
+    let health = properties::health(&last);
+    if let Some(property) = last.properties.iter_mut().find(|one| one.name == "health") {
+        property.value = health;
+    }
+    last
+}
+
+/// The condition of a pool that waits for its devices.
+const fn suspended(fail_mode: FailMode) -> Condition {
+    match fail_mode {
+        FailMode::Continue => Condition::IoFailureContinue,
+        FailMode::Wait | FailMode::Panic => Condition::IoFailureWait,
+    }
 }
 
 /// A feature as messages name it.

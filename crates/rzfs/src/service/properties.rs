@@ -123,7 +123,8 @@ fn some(bytes: u64) -> PropertyValue {
     if bytes > 0 { Number(bytes) } else { Unset }
 }
 
-fn health(report: &PoolReport) -> PropertyValue {
+/// What `health` says of a pool.
+pub(super) fn health(report: &PoolReport) -> PropertyValue {
     if report.condition.is_suspended() {
         return Text("SUSPENDED".to_owned());
     }

@@ -4,7 +4,7 @@ use crate::protocol::{SweepReport, SweepState, VdevReport, VdevRole, VdevStatist
 use rzfs_dsl::pool::{
     self, AuxiliaryKind, AuxiliaryState, AuxiliaryVdev, LeafSweep, SweepKind, VdevSpace,
 };
-use rzfs_format::{Txg, VdevId};
+use rzfs_format::{Guid, Txg, VdevId};
 use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::{AuxReason, Health, Vdev, VdevConfig, VdevKind, VdevState, VdevTree};
 
@@ -56,6 +56,7 @@ fn fragmentation(root: &VdevReport) -> Option<u64> {
 fn vdev(tree: &VdevTree, one: Vdev<'_>, space: &[VdevSpace]) -> VdevReport {
     let role = one.top_level().map_or(VdevRole::Normal, role);
     let mut report = of_config(&one.own_config(), role, one.health());
+    set_state(&mut report, one);
     report.draid_children = one.children().len() as u64;
     report.ashift = match (one.ashift(), one.device()) {
         (Some(ashift), _) => u64::from(ashift),
@@ -64,10 +65,8 @@ fn vdev(tree: &VdevTree, one: Vdev<'_>, space: &[VdevSpace]) -> VdevReport {
     };
     let size = one.device().map_or(0, |device| device.geometry().size);
     report.asize = one.asize().unwrap_or((size & !(LABEL_SIZE - 1)).saturating_sub(LABELS));
-    report.lacks = lacking(one);
     report.keeps_everything = one.device().is_some() && !one.can_trim();
     report.children = one.children().map(|child| vdev(tree, child, space)).collect();
-    let (errors, io) = (one.errors(), one.io());
     let own = one.vdev_id().and_then(|id| space.iter().find(|space| space.vdev == id));
     let size = own.map_or(0, |own| own.size);
     report.statistics = VdevStatistics {
@@ -79,14 +78,31 @@ fn vdev(tree: &VdevTree, one: Vdev<'_>, space: &[VdevSpace]) -> VdevReport {
         physical_size: one.device().map_or(0, |device| device.geometry().size),
         checkpoint_space: own.map_or(0, |own| own.checkpoint),
         fragmentation: own.map_or(Some(0), |own| own.fragmentation),
-        read_errors: errors.read,
-        write_errors: errors.write,
-        checksum_errors: errors.checksum,
-        reads: io.reads,
-        bytes_read: io.bytes_read,
         slow_ios: one.kind().is_device().then_some(0),
+        ..report.statistics
     };
     report
+}
+
+/// Brings a tree up to date with what is known without reading from any device.
+pub(super) fn renew(report: &mut VdevReport, tree: &VdevTree) {
+    if let Some(one) = tree.by_guid(Guid(report.guid)) {
+        set_state(report, one);
+    }
+    report.children.iter_mut().for_each(|child| renew(child, tree));
+}
+
+/// Whether a vdev can be used, and what it has done so far.
+fn set_state(report: &mut VdevReport, one: Vdev<'_>) {
+    let (health, errors, io) = (one.health(), one.errors(), one.io());
+    (report.state, report.aux) = (health.state as u8, health.aux as u8);
+    report.not_present = one.kind().is_device() && health.state == VdevState::CantOpen;
+    report.lacks = lacking(one);
+    let statistics = &mut report.statistics;
+    (statistics.reads, statistics.bytes_read) = (io.reads, io.bytes_read);
+    statistics.read_errors = errors.read;
+    statistics.write_errors = errors.write;
+    statistics.checksum_errors = errors.checksum;
 }
 
 /// The first and the last txg of which a leaf lacks something while it is used.

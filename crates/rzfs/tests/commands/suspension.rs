@@ -1,6 +1,7 @@
 //! Pools whose devices fail.
 
 mod ending;
+mod reports;
 mod requests;
 
 use crate::harness::{Outcome, is_mounted, outcome, wait_until};
