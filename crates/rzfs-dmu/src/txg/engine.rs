@@ -363,6 +363,15 @@ impl TxgEngine {
         self.wait(txg, |suspended| (suspended == WhileSuspended::Refuse).then_some(Stopped))
     }
 
+    /// Waits until a group is on disk, also while the pool is suspended, whatever becomes of others
+    /// meanwhile: for work in the background, which nobody waits for.
+    ///
+    /// # Errors
+    /// [`Stopped`]: it will never be.
+    pub fn wait_synced_in_background(&self, txg: Txg) -> Result<(), Stopped> {
+        self.wait(txg, |_| None)
+    }
+
     /// As [`TxgEngine::wait_synced`], for a transaction that begins afterwards.
     ///
     /// # Errors

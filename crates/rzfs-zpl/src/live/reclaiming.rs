@@ -12,17 +12,22 @@
 //! ```
 //! Whoever shortens a file or makes a hole waits; every state in between is one that a shorter
 //! change would have left, so nobody has to know of it after a crash. Removed files wait for a
-//! thread instead, and for the next mount if there is one before they are gone.
+//! thread instead, and for the next mount if there is one before they are gone. What fails for a
+//! reason that may pass, as devices that are away, is tried again now and then.
 
 use super::change::Freeing;
 use super::file_system::LiveFileSystem;
 use crate::error::ZplError;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Condvar, Mutex};
 use rzfs_dmu::live::{Extent, LiveObject};
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_format::{BlockId, ObjectId, Txg};
 use std::collections::VecDeque;
 use std::sync::{OnceLock, Weak};
+use std::time::Duration;
+
+/// How long files rest that could not be freed: at first, and at most.
+const RESTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(256)];
 
 /// How far something has come that may take several groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,11 +38,23 @@ pub(super) enum Progress<T, R = ()> {
     Paused { until: Txg, rest: R },
 }
 
+/// What is left to be done for a removed file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rest {
+    /// Nothing, or nothing that can be done before the next mount.
+    Nothing,
+    /// Another piece, when a group is on disk.
+    After(Txg),
+    /// What could not be done now, but perhaps can be later.
+    Failed,
+}
+
 /// The removed files that wait for their next piece to be freed, and the thread that does it.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     files: OnceLock<Weak<LiveFileSystem>>,
     state: Mutex<State>,
+    changed: Condvar,
     /// Held while the thread uses the file system.
     turn: Mutex<()>,
 }
@@ -46,10 +63,28 @@ pub(super) struct Reclaimer {
 struct State {
     /// Files, with the groups that have to be on disk first.
     waiting: VecDeque<(ObjectId, Txg)>,
+    /// Those that could not be freed.
+    failed: Vec<ObjectId>,
+    /// How long these rest, which is longer every time.
+    rest: Duration,
     /// Whether there is a thread.
     is_running: bool,
+    /// The thread has nothing to do before those that failed have rested.
+    is_resting: bool,
     /// Files wait, without a thread.
     is_paused: bool,
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.failed.is_empty()
+    }
+
+    /// Leaves everything to the next mount.
+    fn clear(&mut self) {
+        self.waiting.clear();
+        self.failed.clear();
+    }
 }
 
 impl Reclaimer {
@@ -61,19 +96,25 @@ impl Reclaimer {
 
     /// Whether space will be free without anybody doing anything.
     pub(super) fn is_busy(&self) -> bool {
-        self.state.lock().is_running
+        let state = self.state.lock();
+        state.is_running && !state.is_resting
     }
 
-    /// Lets a file wait, with a thread that waits for it.
-    fn add(self: &Arc<Self>, object: ObjectId, until: Txg, engine: &Arc<TxgEngine>) {
+    /// Keeps a file of which something is left, with a thread that goes on with it.
+    fn add(self: &Arc<Self>, object: ObjectId, rest: Rest, engine: &Arc<TxgEngine>) {
         let mut state = self.state.lock();
-        state.waiting.push_back((object, until));
+        match rest {
+            Rest::Nothing => return,
+            Rest::After(until) => state.waiting.push_back((object, until)),
+            Rest::Failed => state.failed.push(object),
+        }
+        self.changed.notify_all();
         self.start(&mut state, engine);
     }
 
     /// Has a thread go on with the files that wait, unless there is one.
     fn start(self: &Arc<Self>, state: &mut State, engine: &Arc<TxgEngine>) {
-        if state.is_paused || state.is_running || state.waiting.is_empty() {
+        if state.is_paused || state.is_running || state.is_idle() {
             return;
         }
         let (this, engine) = (Arc::clone(self), Arc::clone(engine));
@@ -82,7 +123,7 @@ impl Reclaimer {
             Ok(_) => state.is_running = true,
             Err(error) => {
                 tracing::warn!(%error, "removed files keep their space until the next mount");
-                state.waiting.clear();
+                state.clear();
             }
         }
     }
@@ -91,10 +132,10 @@ impl Reclaimer {
     /// that it can be closed.
     fn run(&self, engine: &TxgEngine) {
         while let Some(until) = self.next() {
-            match engine.wait_synced(until) {
+            match engine.wait_synced_in_background(until) {
                 Ok(()) => self.take_turn(),
                 // A pool that syncs nothing frees nothing either, until it is imported again.
-                Err(_) => self.state.lock().waiting.clear(),
+                Err(_) => self.state.lock().clear(),
             }
         }
     }
@@ -102,9 +143,23 @@ impl Reclaimer {
     /// What the next file waits for. The thread ends when there is none.
     fn next(&self) -> Option<Txg> {
         let mut state = self.state.lock();
-        let next = state.waiting.front().filter(|_| !state.is_paused).map(|(_, until)| *until);
-        state.is_running = next.is_some();
-        next
+        while !state.is_paused && !state.is_idle() {
+            if let Some((_, until)) = state.waiting.front() {
+                return Some(*until);
+            }
+            let [shortest, longest] = RESTS;
+            let rest = state.rest.clamp(shortest, longest);
+            state.is_resting = true;
+            let is_over = self.changed.wait_for(&mut state, rest).timed_out();
+            state.is_resting = false;
+            if is_over {
+                state.rest = rest.saturating_mul(2);
+                let failed = std::mem::take(&mut state.failed);
+                state.waiting.extend(failed.into_iter().map(|object| (object, Txg(0))));
+            }
+        }
+        state.is_running = false;
+        None
     }
 
     /// Frees a piece of the next file.
@@ -116,25 +171,31 @@ impl Reclaimer {
             return;
         }
         let (Some(files), Some((object, _))) = (files, state.waiting.pop_front()) else {
-            return state.waiting.clear();
+            return state.clear();
         };
         drop(state);
-        if let Some(until) = files.reclaim_or_leave_rest(object) {
-            self.state.lock().waiting.push_front((object, until));
+        let rest = files.reclaim_or_leave_rest(object);
+        let mut state = self.state.lock();
+        match rest {
+            Rest::Failed => return state.failed.push(object),
+            Rest::After(until) => state.waiting.push_front((object, until)),
+            Rest::Nothing => {}
         }
+        state.rest = Duration::ZERO;
     }
 }
 
 impl LiveFileSystem {
-    /// Goes on with a removed file when a group is on disk.
-    pub(super) fn reclaim_later(&self, object: ObjectId, until: Txg) {
-        self.reclaimer.add(object, until, &self.engine);
+    /// Goes on with a removed file in the background.
+    pub(super) fn reclaim_later(&self, object: ObjectId, rest: Rest) {
+        self.reclaimer.add(object, rest, &self.engine);
     }
 
     /// Leaves what is not reclaimed yet in the unlinked set: the file system is being closed.
     /// When this is back, nobody uses it for that until it [goes on](Self::resume_reclaiming).
     pub fn pause_reclaiming(&self) {
         self.reclaimer.state.lock().is_paused = true;
+        self.reclaimer.changed.notify_all();
         drop(self.reclaimer.turn.lock());
     }
 

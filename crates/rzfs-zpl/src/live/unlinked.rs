@@ -5,7 +5,7 @@ use super::change::{DNODE_BYTES, Freeing};
 use super::file_system::LiveFileSystem;
 use super::node::{LiveNode, NodeState};
 use super::options::SpaceDemand;
-use super::reclaiming::Progress;
+use super::reclaiming::{Progress, Rest};
 use crate::error::ZplError;
 use crate::node::decode_znode;
 use crate::object::FileObject;
@@ -13,7 +13,7 @@ use crate::sync::Arc;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObject, Transaction};
 use rzfs_format::znode::FileFlags;
-use rzfs_format::{FormatError, ObjectId, Txg};
+use rzfs_format::{FormatError, ObjectId};
 
 /// Keeps a file while it is open, or known to the kernel. Dropping the last one of a file without
 /// names reclaims it.
@@ -77,30 +77,30 @@ impl LiveFileSystem {
         }
     }
 
-    /// Frees a file without names, a long one little by little. One that cannot be freed stays in
-    /// the unlinked set until the next mount.
+    /// Frees a file without names, a long one little by little. One that is damaged stays in the
+    /// unlinked set until the next mount.
     pub(super) fn reclaim_or_leave(&self, object: ObjectId) {
-        while let Some(until) = self.reclaim_or_leave_rest(object) {
+        loop {
+            let rest = self.reclaim_or_leave_rest(object);
             if !self.replay.is_on() {
-                return self.reclaim_later(object, until);
+                return self.reclaim_later(object, rest);
             }
             // What the log says next may be about another file of this number.
-            if self.wait_synced(until).is_err() {
-                return;
+            match rest {
+                Rest::After(until) if self.wait_synced(until).is_ok() => {}
+                _ => return,
             }
         }
     }
 
-    /// Frees a file without names as far as the open group can; says which group has to be on disk
-    /// before there is more to free.
-    pub(super) fn reclaim_or_leave_rest(&self, object: ObjectId) -> Option<Txg> {
+    /// Frees a file without names as far as the open group can; says what is left.
+    pub(super) fn reclaim_or_leave_rest(&self, object: ObjectId) -> Rest {
         match self.reclaim(object) {
-            Ok(Progress::Paused { until, rest: () }) => Some(until),
-            Ok(Progress::Done(())) => None,
-            Err(ZplError::Suspended) => Some(self.engine.open_txg()),
+            Ok(Progress::Paused { until, rest: () }) => Rest::After(until),
+            Ok(Progress::Done(())) => Rest::Nothing,
             Err(error) => {
                 tracing::warn!(%error, %object, "a removed file keeps its space");
-                None
+                if may_pass(&error) { Rest::Failed } else { Rest::Nothing }
             }
         }
     }
@@ -223,7 +223,7 @@ impl LiveFileSystem {
     /// called once it is open, before anyone else uses it. One that is read-only keeps them.
     ///
     /// # Errors
-    /// The unlinked set cannot be read. A file that cannot be reclaimed stays in it.
+    /// The unlinked set cannot be read.
     pub fn drain_unlinked(&self) -> Result<usize, ZplError> {
         if self.is_read_only() {
             return Ok(0);
@@ -235,7 +235,7 @@ impl LiveFileSystem {
             let entries = entries.map(|entry| entry.map_err(|source| place.zap_failure(source)));
             entries.collect::<Result<Vec<_>, _>>()?
         };
-        let mut drained = 0;
+        let mut found = 0;
         for entry in entries {
             let object = entry.value.first_u64().map(ObjectId);
             let is_sound = |id: &ObjectId| key(*id).as_bytes() == entry.name();
@@ -243,16 +243,20 @@ impl LiveFileSystem {
             if object == self.root() || object.0 < FIRST_FILE {
                 continue;
             }
-            match self.reclaim(object) {
-                Ok(Progress::Done(())) => drained += 1,
-                Ok(Progress::Paused { until, rest: () }) => {
-                    self.reclaim_later(object, until);
-                    drained += 1;
-                }
-                Err(error) => tracing::warn!(%error, %object, "a removed file keeps its space"),
-            }
+            let rest = self.reclaim_or_leave_rest(object);
+            self.reclaim_later(object, rest);
+            found += 1;
         }
-        Ok(drained)
+        Ok(found)
+    }
+}
+
+/// Whether what has failed may succeed later: devices come back, and space is found.
+fn may_pass(error: &ZplError) -> bool {
+    match error {
+        ZplError::Suspended | ZplError::Stopped(_) | ZplError::NoSpace { .. } => true,
+        ZplError::Dmu(error) => !error.is_damage(),
+        _ => false,
     }
 }
 

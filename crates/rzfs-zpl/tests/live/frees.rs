@@ -106,6 +106,39 @@ fn the_next_mount_goes_on_with_what_is_being_removed() {
 }
 
 #[test]
+fn what_devices_do_not_let_go_for_a_moment_goes_when_they_are_back() {
+    let mut pool = pool();
+    let fs = pool.open(options());
+    let objects = pool.on_disk().root().fill();
+    drop(fs);
+    for reads in 0.. {
+        let fs = pool.remount(options());
+        let file = long_file(&fs);
+        pool.sync();
+        let hold = fs.hold(file).unwrap();
+        fs.unlink(fs.root(), b"long").unwrap();
+        pool.sync();
+        // Whoever mounts it next has nothing in memory.
+        fs.pause_reclaiming();
+        drop((hold, fs));
+        pool.sync();
+        let fs = pool.remount(options());
+        pool.faults.refuse_after(reads);
+        let drained = fs.drain_unlinked();
+        let is_last = !pool.faults.were_reached();
+        pool.faults.heal();
+        match drained {
+            Ok(found) => assert_eq!(found, 1),
+            Err(_) => assert_eq!(fs.drain_unlinked().unwrap(), 1),
+        }
+        sync_until(&pool, || pool.on_disk().root().fill() == objects);
+        if is_last {
+            return;
+        }
+    }
+}
+
+#[test]
 fn many_files_that_are_removed_together_share_what_a_group_may_free() {
     const FILES: usize = 100;
     let pool = pool();

@@ -3,7 +3,8 @@
 
 use parking_lot::Mutex;
 use rzfs_blockdev::{
-    Access, BlockDevice, CompletionQueue, DeviceGeometry, IoOperation, IoRequest, MemoryDevice,
+    Access, BlockDevice, CompletionQueue, DeviceError, DeviceGeometry, IoOperation, IoRequest,
+    MemoryDevice,
 };
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
@@ -24,13 +25,15 @@ use rzfs_zpl::accounting::UsageChanges;
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewFileSystem, WallClock};
 use rzfs_zpl::{FileSystem, FileSystemOptions};
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 /// Where the allocatable area of a leaf begins.
 const DATA_START: u64 = 4 << 20;
 const SECTOR: u64 = 512;
+const EIO: i32 = 5;
 const SIZE: usize = 192 << 20;
 /// User, object and project accounting are complete.
 const ACCOUNTED: u64 = 7;
@@ -86,16 +89,35 @@ pub(crate) struct Faults {
     device: Arc<dyn BlockDevice>,
     /// Reads that are still good; negative: all are.
     good: AtomicI64,
+    /// Whether the others fail, instead of being damaged.
+    refuses: AtomicBool,
 }
 
 impl Faults {
     /// Damages all reads but the next `reads`.
     pub(crate) fn fail_after(&self, reads: i64) {
+        self.refuses.store(false, Ordering::SeqCst);
         self.good.store(reads, Ordering::SeqCst);
+    }
+
+    /// Lets all reads but the next `reads` fail.
+    pub(crate) fn refuse_after(&self, reads: i64) {
+        self.refuses.store(true, Ordering::SeqCst);
+        self.good.store(reads, Ordering::SeqCst);
+    }
+
+    /// Whether there were so many reads.
+    pub(crate) fn were_reached(&self) -> bool {
+        self.good.load(Ordering::SeqCst) == 0
     }
 
     pub(crate) fn heal(&self) {
         self.good.store(-1, Ordering::SeqCst);
+    }
+
+    fn refusal(&self) -> DeviceError {
+        let source = Arc::new(io::Error::from_raw_os_error(EIO));
+        DeviceError { device: self.name().into(), operation: "read", offset: 0, len: 0, source }
     }
 
     fn is_bad(&self) -> bool {
@@ -119,7 +141,9 @@ impl BlockDevice for Faults {
             let answers = CompletionQueue::new();
             self.device.submit(vec![request], &answers);
             let mut answer = answers.wait();
-            if let (true, Ok(Some(buffer))) = (is_bad, &mut answer.result) {
+            if is_bad && self.refuses.load(Ordering::SeqCst) {
+                answer.result = Err(self.refusal());
+            } else if let (true, Ok(Some(buffer))) = (is_bad, &mut answer.result) {
                 buffer.iter_mut().for_each(|byte| *byte ^= 0x55);
             }
             completions.push(answer);
@@ -197,7 +221,11 @@ impl Pool {
     /// The same; files give up so many blocks in one group.
     pub(crate) fn freeing(new: &NewFileSystem, max_frees: u64) -> Self {
         let device = MemoryDevice::new("memory", vec![0; SIZE], Access::ReadWrite);
-        let faults = Arc::new(Faults { device: Arc::new(device), good: AtomicI64::new(-1) });
+        let faults = Arc::new(Faults {
+            device: Arc::new(device),
+            good: AtomicI64::new(-1),
+            refuses: AtomicBool::new(false),
+        });
         let device = Arc::clone(&faults) as Arc<dyn BlockDevice>;
         let mut leaf = VdevConfig::new(VdevKind::File, Guid(2));
         let asize = SIZE as u64 - (5 << 20);
