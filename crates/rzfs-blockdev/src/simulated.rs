@@ -209,6 +209,12 @@ impl SimulatedDevice {
         self.state.lock().attached = true;
     }
 
+    /// Whether it is there.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.state.lock().attached
+    }
+
     /// Loses what was written and is not durable, as a device that loses its power alone.
     pub fn lose_cache(&self) {
         let state = &mut *self.state.lock();

@@ -384,8 +384,8 @@ impl fuser::Filesystem for Server {
             return reply.error(Errno::ENOMEM);
         };
         let session = Arc::clone(&self.session);
-        self.keep_write(
-            shortening,
+        self.keep(
+            shortening.waits(),
             move |session| session.write_rest(&writing, &data, &mut done).map(|()| done),
             move |written| session.answer_write(&writing, written, reply),
         );

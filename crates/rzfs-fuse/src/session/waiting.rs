@@ -42,11 +42,19 @@ pub(super) enum Shortening {
     Never,
 }
 
+/// How long a request waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Waits {
+    /// Until the mount ends: whoever asked was told so.
+    UntilUnmounted,
+    /// For as long as the pool: the kernel may have told that it is done.
+    Anyway,
+}
+
 /// A request that waits.
 struct Waiting {
     file_system: Arc<LiveFileSystem>,
-    /// Whether it is carried out although nobody waits for the answer.
-    outlives_mount: bool,
+    waits: Waits,
     /// Tries it again, and answers unless the pool is suspended still.
     retry: Box<dyn FnMut() -> ControlFlow<()> + Send>,
 }
@@ -71,6 +79,12 @@ impl std::fmt::Debug for State {
     }
 }
 
+impl State {
+    fn takes(&self, waiting: &Waiting) -> bool {
+        waiting.waits == Waits::Anyway || !self.is_over
+    }
+}
+
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -82,7 +96,7 @@ impl Queue {
 
     fn add(&self, waiting: Waiting) {
         let mut state = self.state();
-        if waiting.outlives_mount || !state.is_over {
+        if state.takes(&waiting) {
             state.waiting.push_back(waiting);
             self.changed.notify_one();
         }
@@ -93,7 +107,7 @@ impl Queue {
         let mut state = self.state();
         state.is_over = true;
         let all = std::mem::take(&mut state.waiting);
-        let (stay, dropped) = all.into_iter().partition::<VecDeque<_>, _>(|one| one.outlives_mount);
+        let (stay, dropped) = all.into_iter().partition::<VecDeque<_>, _>(|one| state.takes(one));
         state.waiting = stay;
         drop(state);
         self.changed.notify_one();
@@ -123,7 +137,7 @@ impl Queue {
             let Some(mut oldest) = oldest else { continue };
             if (oldest.retry)().is_continue() {
                 let mut state = self.state();
-                if oldest.outlives_mount || !state.is_over {
+                if state.takes(&oldest) {
                     state.waiting.push_front(oldest);
                 }
             }
@@ -158,6 +172,16 @@ impl Drop for WaitingRoom {
 pub(super) struct Kept {
     data: Vec<u8>,
     kept: Arc<AtomicUsize>,
+}
+
+impl Shortening {
+    /// How long such a write waits.
+    pub(super) const fn waits(self) -> Waits {
+        match self {
+            Self::Possible | Self::Fails => Waits::UntilUnmounted,
+            Self::Never => Waits::Anyway,
+        }
+    }
 }
 
 impl Kept {
@@ -223,7 +247,8 @@ impl Server {
         match attempt(&self.session) {
             Err(error) if is_suspended(error) => {
                 let session = Arc::clone(&self.session);
-                self.keep(attempt, move |answer| session.answer_change(inode, answer, reply));
+                let reply = move |answer| session.answer_change(inode, answer, reply);
+                self.keep(Waits::UntilUnmounted, attempt, reply);
             }
             answer => self.session.answer_change(inode, answer, reply),
         }
@@ -251,28 +276,10 @@ impl Server {
         }
     }
 
-    /// Tries something as soon as the pool goes on, and answers, unless the mount ends before.
+    /// Tries something as soon as the pool goes on, and answers, unless it does not wait so long.
     pub(super) fn keep<T>(
         &self,
-        attempt: impl FnMut(&Session) -> Answer<T> + Send + 'static,
-        reply: impl FnOnce(Answer<T>) + Send + 'static,
-    ) {
-        self.keep_for(false, attempt, reply);
-    }
-
-    /// The same for a write, of which the kernel may have told that it is done.
-    pub(super) fn keep_write<T>(
-        &self,
-        shortening: Shortening,
-        attempt: impl FnMut(&Session) -> Answer<T> + Send + 'static,
-        reply: impl FnOnce(Answer<T>) + Send + 'static,
-    ) {
-        self.keep_for(shortening == Shortening::Never, attempt, reply);
-    }
-
-    fn keep_for<T>(
-        &self,
-        outlives_mount: bool,
+        waits: Waits,
         mut attempt: impl FnMut(&Session) -> Answer<T> + Send + 'static,
         reply: impl FnOnce(Answer<T>) + Send + 'static,
     ) {
@@ -290,7 +297,7 @@ impl Server {
                 ControlFlow::Break(())
             }
         });
-        room.queue.add(Waiting { file_system: Arc::clone(live), outlives_mount, retry });
+        room.queue.add(Waiting { file_system: Arc::clone(live), waits, retry });
     }
 
     /// Keeps the data of a write that waits, if there is room.
@@ -320,6 +327,7 @@ mod tests {
         drop((first, second));
         assert_eq!(kept.load(Ordering::Acquire), 0);
     }
+
     #[test]
     fn writes_past_the_pages_are_kept_as_a_whole_or_not_at_all() {
         let kept = Arc::default();

@@ -118,7 +118,11 @@ impl Trouble {
 fn mend(open: &OpenPool, devices: &SimulatedDevices) {
     for device in devices.iter() {
         device.heal_all();
-        device.attach();
+        if !device.is_attached() {
+            // Nobody may have asked while it was away, so it has to tell that its cache is lost.
+            device.inject(Fault::new(FaultKind::FailFlush(EIO)).times(1));
+            device.attach();
+        }
     }
     // If it is suspended again somebody comes back.
     let _ = open.pool.clear(None);

@@ -46,13 +46,6 @@ struct End {
     elsewhere: Option<PathBuf>,
 }
 
-/// Who has a mount that has ended here.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    Nobodys,
-    Somebodys,
-}
-
 /// All mounts of a pool, in the order of mounting.
 #[derive(Debug, Default)]
 pub(super) struct MountTable(Vec<DatasetMount>);
@@ -160,12 +153,12 @@ impl MountTable {
             },
         })?;
         let one = self.0.remove(position);
-        let (plans, directory) = (one.plans(), one.directory());
-        let whose = one.finish(match in_use {
+        let plans = one.plans();
+        let elsewhere = one.finish(match in_use {
             InUse::Refuse => PATIENCE,
             InUse::Detach => DETACHED_PATIENCE,
         });
-        Ok(End { plans, elsewhere: (whose == Whose::Somebodys).then_some(directory) })
+        Ok(End { plans, elsewhere })
     }
 
     /// Gives file systems other names.
@@ -215,8 +208,8 @@ impl DatasetMount {
     }
 
     /// Waits for the last answers, unless somebody can still ask, and removes the directory if it
-    /// was made for the mount.
-    fn finish(self, patience: Duration) -> Whose {
+    /// was made for the mount. Tells where it was if somebody still has it.
+    fn finish(self, patience: Duration) -> Option<PathBuf> {
         let directory = self.directory();
         let is_nobodys = waited(DETACHED_PATIENCE, || !self.mount.is_reachable());
         if is_nobodys {
@@ -227,7 +220,7 @@ impl DatasetMount {
             // Somebody may have put something there.
             let _ = MountPlace::remove(&directory);
         }
-        if is_nobodys { Whose::Nobodys } else { Whose::Somebodys }
+        (!is_nobodys).then_some(directory)
     }
 }
 
