@@ -12,13 +12,13 @@
 
 use crate::errands;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat, readlinkat, statx,
-    unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat, readlinkat,
+    statx, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
@@ -48,6 +48,9 @@ pub enum PlaceError {
     /// The path leads over a link that is not followed there.
     #[error("{}: symbolic links are not followed here", .0.display())]
     Link(PathBuf),
+    /// The path leads into the kernel's view of processes, without which nothing is unmounted.
+    #[error("{}: not in the file system of processes", .0.display())]
+    Processes(PathBuf),
     /// The path has no place below the directory that it is meant to be in.
     #[error("{}: not below the directory that it is meant to be in", .0.display())]
     Outside(PathBuf),
@@ -199,6 +202,16 @@ fn number(found: Statx) -> io::Result<u64> {
     }
 }
 
+/// Whether an open file is in the file system that `/proc` is of. No server is asked.
+fn is_of_processes(file: BorrowedFd<'_>) -> bool {
+    let device = |file, path: &CStr, flags| {
+        let found = statx(file, path, flags | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
+        found.map(|found| (found.stx_dev_major, found.stx_dev_minor)).ok()
+    };
+    let own = device(CWD, c"/proc/self", AtFlags::empty());
+    own.is_some() && own == device(file, c"", AtFlags::EMPTY_PATH)
+}
+
 /// What becomes of directories that are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Missing {
@@ -249,6 +262,9 @@ impl Walk {
                 whole.append(&mut rest);
                 rest = whole;
             }
+        }
+        if is_of_processes(self.here.as_fd()) {
+            return Err(PlaceError::Processes(self.path));
         }
         Ok(MountPlace { directory: self.here, path: self.path, is_made: self.is_made })
     }
@@ -403,6 +419,17 @@ mod tests {
         lchown(world.path("base/link"), Some(NOBODY), Some(NOBODY)).unwrap();
         let led = world.on_host("base/link/x");
         assert!(matches!(led, Err(PlaceError::Link(_))), "{led:?}");
+    }
+
+    #[test]
+    fn nothing_goes_over_the_file_system_of_processes() {
+        for path in ["/proc", "/proc/self/task", "/proc/sys"] {
+            let path = Path::new(path);
+            for found in [MountPlace::named(path), MountPlace::on_host(path)] {
+                assert!(matches!(found, Err(PlaceError::Processes(_))), "{found:?}");
+            }
+        }
+        assert_eq!(MountPlace::on_host(Path::new("/")).unwrap().path(), Path::new("/"));
     }
 
     #[test]

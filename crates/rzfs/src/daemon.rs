@@ -87,6 +87,16 @@ pub(crate) enum Manner {
     },
 }
 
+impl Manner {
+    /// The command that asks for it.
+    pub(crate) const fn verb(&self) -> &'static str {
+        match self {
+            Self::Release => "export",
+            Self::Destroy { .. } => "destroy",
+        }
+    }
+}
+
 impl Ending {
     /// What a request asks for, if it asks for the end.
     fn of_request(request: &Request, caller: Caller) -> Option<Self> {

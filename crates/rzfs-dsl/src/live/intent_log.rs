@@ -71,6 +71,16 @@ impl IntentLog {
         self.pending.lock().is_empty() && self.chain.lock().is_idle(synced)
     }
 
+    /// The txg of the oldest block of the chain.
+    pub(super) fn oldest_block(&self) -> Option<Txg> {
+        self.chain.lock().oldest()
+    }
+
+    /// Says that blocks of the chain may be lost.
+    pub(super) fn break_off(&self) {
+        self.chain.lock().break_off();
+    }
+
     /// Drops the records of txgs that are on disk.
     pub(super) fn settle(&self, synced: Txg) {
         self.pending.lock().settle(synced);

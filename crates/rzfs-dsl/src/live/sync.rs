@@ -306,11 +306,25 @@ impl Inner {
 
     /// Has the headers of intent logs follow what is on disk with this txg.
     fn sync_logs(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        self.settle_logs();
         for dataset in self.datasets() {
             let mut frees = dataset.sync_log(mos, &mut state.features)?;
             state.frees.now.append(&mut frees);
         }
         Ok(())
+    }
+
+    /// Ends chains whose blocks may be lost on devices for logs. The space of blocks that belong to
+    /// this txg is recorded with it, and after a crash nobody would find those behind a lost one. The
+    /// commit itself does not wait for these devices, and comes too late to free anything.
+    fn settle_logs(&self) {
+        let datasets = self.datasets();
+        let oldest = datasets.iter().filter_map(|dataset| dataset.log().oldest_block()).min();
+        let Some(since) = oldest else { return };
+        if let Err(error) = self.vdevs().make_logs_durable(since) {
+            tracing::warn!(%error, "intent logs begin anew");
+            datasets.iter().for_each(|dataset| dataset.log().break_off());
+        }
     }
 
     fn sync_datasets(

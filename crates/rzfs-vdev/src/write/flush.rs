@@ -85,6 +85,26 @@ impl VdevTree {
         Ok(failures)
     }
 
+    /// Makes durable what was born since some txg on devices for logs, as far as that is not so yet.
+    ///
+    /// # Errors
+    /// As [`VdevTree::make_durable`].
+    pub fn make_logs_durable(&self, since: Txg) -> Result<Vec<LeafFailure>, NotDurable> {
+        let is_uncertain = |top: &Vdev<'_>| {
+            let leaves = top.leaves_below().into_iter();
+            leaves.filter_map(|leaf| self.leaf(leaf.node_id())).any(|leaf| {
+                let unconfirmed = leaf.unconfirmed();
+                !unconfirmed.is_empty() || unconfirmed.has_given_up(since)
+            })
+        };
+        let logs = self.top_levels().filter(|top| top.is_log() && is_uncertain(top));
+        let vdevs: BTreeSet<VdevId> = logs.filter_map(Vdev::vdev_id).collect();
+        match vdevs.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.make_durable(Durability::Records { since, vdevs: &vdevs }),
+        }
+    }
+
     /// Why something that was born since some txg cannot be read back from a vdev, if so.
     fn loss(&self, top: Vdev<'_>, since: Txg, unflushed: &[Unflushed]) -> Option<DeviceError> {
         let failed = |id: NodeId| unflushed.iter().find(|one| one.leaf == id);

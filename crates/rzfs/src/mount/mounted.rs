@@ -231,19 +231,19 @@ impl MountedPool {
     }
 
     /// Ends all mounts, and tells what was where; nothing when the pool is let go of already.
-    fn end_mounts(&self, force: bool) -> Result<Option<Vec<PlannedMount>>, Refusal> {
+    fn end_mounts(&self, ending: &Ending) -> Result<Option<Vec<PlannedMount>>, Refusal> {
         let Some(open) = self.current() else { return Ok(None) };
-        open.end_waiting(force)?;
-        if !force {
+        open.end_waiting(ending)?;
+        if !ending.force {
             // What is refused now has changed nothing.
-            open.write_everything()?;
+            open.write_everything(&ending.manner)?;
         }
-        let in_use = if force { InUse::Detach } else { InUse::Refuse };
+        let in_use = if ending.force { InUse::Detach } else { InUse::Refuse };
         change::end_mounts(&open, in_use).map(Some)
     }
 
-    fn write_everything(&self) -> Result<(), Refusal> {
-        self.current().map_or(Ok(()), |open| open.write_everything())
+    fn write_everything(&self, manner: &Manner) -> Result<(), Refusal> {
+        self.current().map_or(Ok(()), |open| open.write_everything(manner))
     }
 
     /// Mounts again what has ended for something that is refused.
@@ -256,16 +256,16 @@ impl MountedPool {
 
     /// As [`MountedPool::take`]; if somebody does not let go of the pool everything is written at
     /// least.
-    fn take_or_write(&self) -> Result<Option<Open>, Refusal> {
-        let taken = self.take();
+    fn take_or_write(&self, manner: &Manner) -> Result<Option<Open>, Refusal> {
+        let taken = self.take(manner);
         if taken.is_err() {
-            self.write_everything()?;
+            self.write_everything(manner)?;
         }
         taken
     }
 
     /// Takes the pool from all who answer for it, and waits for those who do at this moment.
-    fn take(&self) -> Result<Option<Open>, Refusal> {
+    fn take(&self, manner: &Manner) -> Result<Option<Open>, Refusal> {
         let Some(mut open) = locked(&self.open).take() else { return Ok(None) };
         let start = Instant::now();
         loop {
@@ -275,9 +275,7 @@ impl MountedPool {
                 Err(shared) => {
                     let name = shared.contents.name();
                     *locked(&self.open) = Some(shared);
-                    return Err(Refusal {
-                        message: format!("cannot export '{name}': pool is busy"),
-                    });
+                    return Err(not_ended(manner, &name, "pool is busy"));
                 }
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -285,8 +283,9 @@ impl MountedPool {
     }
 }
 
-fn not_exported(pool: &str) -> Refusal {
-    Refusal { message: format!("cannot export '{pool}': {}", change::SUSPENDED) }
+/// A pool that stays.
+fn not_ended(manner: &Manner, pool: &str, reason: &str) -> Refusal {
+    Refusal { message: format!("cannot {} '{pool}': {reason}", manner.verb()) }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -475,12 +474,12 @@ impl Open {
 
     /// Has nobody wait any more for devices of a suspended pool: if they have not been mended, what
     /// was not written is lost.
-    fn end_waiting(&self, force: bool) -> Result<(), Refusal> {
+    fn end_waiting(&self, ending: &Ending) -> Result<(), Refusal> {
         let Some(pool) = self.contents.writable().filter(|pool| pool.live().is_suspended()) else {
             return Ok(());
         };
-        if !force {
-            return Err(not_exported(pool.name()));
+        if !ending.force {
+            return Err(not_ended(&ending.manner, pool.name(), change::SUSPENDED));
         }
         if pool.live().clear_with(None, &change::ByPath::outside_of(self)).is_err() {
             pool.live().give_up_waiting();
@@ -489,10 +488,12 @@ impl Open {
     }
 
     /// Writes what is not written yet, for as long as the pool can still be kept if that fails.
-    fn write_everything(&self) -> Result<(), Refusal> {
+    fn write_everything(&self, manner: &Manner) -> Result<(), Refusal> {
         let Some(pool) = self.contents.writable() else { return Ok(()) };
         match pool.sync() {
-            Err(_) if pool.live().is_suspended() => Err(not_exported(pool.name())),
+            Err(_) if pool.live().is_suspended() => {
+                Err(not_ended(manner, pool.name(), change::SUSPENDED))
+            }
             // A pool that has failed for good is let go of.
             _ => Ok(()),
         }
@@ -513,18 +514,23 @@ impl Open {
             match Arc::try_unwrap(pool) {
                 Ok(pool) => break pool,
                 Err(shared) if start.elapsed() < PATIENCE => pool = shared,
-                Err(_) => {
-                    let message = format!("cannot export '{name}': pool is busy");
-                    return Err(Refusal { message });
-                }
+                Err(_) => return Err(not_ended(manner, &name, "pool is busy")),
             }
             std::thread::sleep(Duration::from_millis(1));
         };
-        let (verb, ended) = match manner {
-            Manner::Release => ("export", pool.export()),
-            Manner::Destroy { .. } => ("destroy", pool.destroy()),
+        let ended = match manner {
+            Manner::Release => pool.export(),
+            Manner::Destroy { .. } => pool.destroy(),
         };
-        ended.map_err(|error| Refusal { message: format!("cannot {verb} '{name}': {error}") })
+        ended.map_err(|error| {
+            let refusal = not_ended(manner, &name, &error.to_string());
+            let message = format!(
+                "{}\nThe pool was let go of as a crash would leave it; 'zpool import -f {name}' \
+                 imports its last state on disk.",
+                refusal.message
+            );
+            Refusal { message }
+        })
     }
 }
 
@@ -577,15 +583,15 @@ impl Mounted for MountedPool {
     fn end(&self, ending: Ending) -> Result<(), Refusal> {
         // Whoever is ending it already may wait for its devices.
         if let Some(open) = self.current() {
-            open.end_waiting(ending.force)?;
+            open.end_waiting(&ending)?;
         }
         let _turn = locked(&self.ending);
         // Mounts may be made again.
         let _kept = self.current().map(|open| open.mounter().keep());
-        let Some(ended) = self.end_mounts(ending.force)? else { return Ok(()) };
+        let Some(ended) = self.end_mounts(&ending)? else { return Ok(()) };
         let taken = match ending.force {
-            true => self.take_or_write(),
-            false => self.write_everything().and_then(|()| self.take()),
+            true => self.take_or_write(&ending.manner),
+            false => self.write_everything(&ending.manner).and_then(|()| self.take(&ending.manner)),
         };
         // Who forces it does not wait for those who do not come to an end.
         self.is_over.store(taken.is_ok() || ending.force, Ordering::Release);

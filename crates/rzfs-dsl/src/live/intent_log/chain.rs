@@ -87,6 +87,11 @@ impl Chain {
         self.state
     }
 
+    /// The txg of its oldest block.
+    pub(super) fn oldest(&self) -> Option<Txg> {
+        self.blocks.front().map(Block::birth)
+    }
+
     /// The block that the next records go to.
     pub(super) fn tail(&self) -> Option<BlockPointer> {
         self.blocks.back().map(|block| block.pointer)
@@ -118,9 +123,11 @@ impl Chain {
         self.blocks.iter_mut().rev().skip(1).for_each(|block| block.is_written = true);
     }
 
-    /// Says that a block could not be written.
-    pub(super) const fn break_off(&mut self) {
-        self.state = ChainState::Broken;
+    /// Says that a block could not be written, or is lost.
+    pub(super) fn break_off(&mut self) {
+        if !self.blocks.is_empty() {
+            self.state = ChainState::Broken;
+        }
     }
 
     /// Whether nothing of it will change by itself, and it has one block at most, which was
