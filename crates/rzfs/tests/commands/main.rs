@@ -11,6 +11,7 @@ mod mounts;
 mod ordinary;
 mod places;
 mod properties;
+mod special_files;
 mod suspension;
 mod sweeps;
 mod transcripts;
