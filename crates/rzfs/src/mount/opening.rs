@@ -3,7 +3,7 @@
 use super::keys;
 use super::mounted::{Contents, Lifetime, candidates};
 use super::mounter::Planned;
-use super::plan::{Choice, Placement, PlannedMount, plan};
+use super::plan::{Choice, Placement, PlannedMount, Underneath, plan};
 use super::request::{Access, ImportRequest, KeyFile, KeyLoading, MountOptions, MountRequest};
 use super::{FreeSocket, failed};
 use crate::console::{Console, Failure};
@@ -225,7 +225,8 @@ pub(super) fn planned(
     let planned = match (&place.options.snapshot, &place.placement) {
         (Some(snapshot), Placement::Directory(directory)) => {
             let dataset = pool.datasets().open(snapshot).map_err(failed)?.name().to_owned();
-            vec![PlannedMount { dataset, mountpoint: directory.clone() }]
+            let (mountpoint, underneath) = (directory.clone(), Underneath::Hidden);
+            vec![PlannedMount { dataset, mountpoint, underneath }]
         }
         _ => plan(
             pool.name(),
