@@ -196,3 +196,26 @@ fn pools_that_do_not_answer_keep_nobody_for_long() {
     drop(silent);
     shop.succeed("zpool export tank");
 }
+
+#[test]
+fn what_does_not_exist_cannot_be_unmounted() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let missing = "cannot open 'tank/none': dataset does not exist\n";
+    assert_eq!(shop.refuse("zfs unmount tank/none", 1), missing);
+    shop.succeed("zfs unmount tank");
+    let unmounted = "cannot unmount 'tank': not currently mounted\n";
+    assert_eq!(shop.refuse("zfs unmount tank", 1), unmounted);
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn a_spare_is_added_once() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -m none tank A spare S");
+    let twice = "cannot add to 'tank': one or more vdevs refer to the same device\n";
+    assert_eq!(shop.refuse("zpool add tank spare S", 1), twice);
+    assert_eq!(shop.refuse("zpool add -f tank spare S", 1), twice);
+    assert_eq!(shop.succeed("zpool status tank").matches("AVAIL").count(), 1);
+    shop.succeed("zpool export tank");
+}
