@@ -219,3 +219,26 @@ fn a_spare_is_added_once() {
     assert_eq!(shop.succeed("zpool status tank").matches("AVAIL").count(), 1);
     shop.succeed("zpool export tank");
 }
+
+#[test]
+fn ancestors_are_not_made_for_a_rename_that_is_refused() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let before = shop.succeed("zfs list -Ho name,mounted");
+    let refused = shop.refuse("zfs rename -p tank/a tank/a/b/c", 1);
+    assert!(refused.starts_with("cannot rename to 'tank/a/b/c'"), "{refused}");
+    let refused = shop.refuse("zfs rename -p tank/none tank/x/y/z", 1);
+    assert!(refused.starts_with("cannot open 'tank/none'"), "{refused}");
+    assert_eq!(shop.succeed("zfs list -Ho name,mounted"), before);
+    shop.succeed("zfs rename -p tank/a tank/x/y/z");
+    let names = "tank\tyes\ntank/x\tyes\ntank/x/y\tyes\ntank/x/y/z\tyes\n";
+    assert_eq!(shop.succeed("zfs list -Ho name,mounted"), names);
+    shop.succeed("zfs rename -pu tank/x/y/z tank/q/z");
+    assert_eq!(
+        shop.succeed("zfs list -Ho name,mounted tank/q tank/q/z"),
+        "tank/q\tyes\ntank/q/z\tyes\n"
+    );
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
