@@ -10,6 +10,7 @@ mod harness;
 mod mounts;
 mod ordinary;
 mod places;
+mod pool_properties;
 mod properties;
 mod special_files;
 mod suspension;
