@@ -17,6 +17,7 @@ use rzfs_format::Guid;
 use rzfs_format::pool_state::PoolState;
 use rzfs_vdev::create::LocalPools;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// A pool that can be asked.
 pub(crate) trait Respondent {
@@ -250,7 +251,7 @@ pub(crate) fn import_failure(failure: &ImportFailure, forced: &str) -> String {
 
 /// Pools that could be imported from these devices, or from where OpenZFS looks.
 pub(crate) fn importable(
-    devices: &[String],
+    devices: &[PathBuf],
     console: &mut Console<'_>,
 ) -> Result<Vec<PoolReport>, Failure> {
     let options = match devices {
