@@ -242,3 +242,14 @@ fn ancestors_are_not_made_for_a_rename_that_is_refused() {
     shop.succeed("zpool export tank");
     shop.judge();
 }
+
+#[test]
+fn a_remount_is_told_what_to_do_instead() {
+    let rzfs = Rzfs::new();
+    // As mount.fuse(8) calls the program.
+    let told = rzfs.run(["zfs", "tank/a", "/mnt/a", "-o", "rw,relatime,remount,ro"]);
+    let message = "cannot remount 'tank/a': what mounts allow are properties; \
+                   'zfs set readonly=on tank/a' makes one read-only\n";
+    assert_eq!((told.status, told.err.as_str()), (1, message));
+    assert_eq!(rzfs.run(["zfs", "tank/a", "/mnt/a", "-o", "rw"]).status, 2);
+}
