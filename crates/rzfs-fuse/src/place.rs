@@ -12,8 +12,8 @@
 
 use crate::errands;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat, readlinkat,
-    statx, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat,
+    readlinkat, statx, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -123,6 +123,30 @@ impl MountPlace {
     #[must_use]
     pub const fn is_made(&self) -> bool {
         self.is_made
+    }
+
+    /// Whether there is nothing in it.
+    ///
+    /// # Errors
+    /// [`PlaceError`]: among others its path leads elsewhere by now.
+    pub fn is_empty(&self) -> Result<bool, PlaceError> {
+        if self.is_made {
+            return Ok(true);
+        }
+        let path = self.path.clone();
+        let looked = errands::act(move || {
+            let here = Walk::begin(Links::Never)?.along(&path, Missing::Refuse)?.directory;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let open = openat(&here, c".", flags, Mode::empty()).map_err(system(&path))?;
+            for entry in Dir::new(open).map_err(system(&path))? {
+                let entry = entry.map_err(system(&path))?;
+                if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
+        looked.map_err(|source| PlaceError::System { path: self.path.clone(), source })?
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -390,7 +414,9 @@ mod tests {
         let made = world.within("a/b").unwrap();
         assert!(made.is_made());
         assert_eq!(made.path(), world.path("base/a/b"));
-        assert!(!world.within("a/b").unwrap().is_made());
+        let found = world.within("a/b").unwrap();
+        assert!(!found.is_made() && found.is_empty().unwrap());
+        assert!(!world.within("a").unwrap().is_empty().unwrap());
         MountPlace::remove(&world.path("base/a/b")).unwrap();
         assert!(!world.path("base/a/b").exists());
         fs::create_dir(world.path("outside/kept")).unwrap();

@@ -13,8 +13,10 @@
 //!         none for long           few for a while
 //! ```
 
+use rustix::fs::{FileType, OFlags, fstat};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -123,7 +125,13 @@ impl Shared {
 
 /// Processors stay awake while this is open.
 fn keep_awake(device: &Path) -> io::Result<File> {
-    let mut device = OpenOptions::new().write(true).open(device)?;
+    // A FIFO is not waited for.
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let mut device = OpenOptions::new().write(true).custom_flags(flags).open(device)?;
+    match FileType::from_raw_mode(fstat(&device)?.st_mode) {
+        FileType::CharacterDevice | FileType::RegularFile => {}
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a device")),
+    }
     device.write_all(&NO_LATENCY.to_ne_bytes())?;
     Ok(device)
 }
@@ -187,6 +195,20 @@ mod tests {
     fn who_may_not_is_told() {
         let nowhere = tempfile::tempdir().unwrap();
         assert!(Wakefulness::start(&nowhere.path().join("device")).is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for_nor_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(Wakefulness::start(&fifo).is_err(), "nobody reads");
+        let mut reader = OpenOptions::new();
+        reader.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+        let reader = reader.open(&fifo).unwrap();
+        assert!(Wakefulness::start(&fifo).is_err());
+        let mut bytes = [0; 4];
+        assert_eq!(rustix::io::read(&reader, &mut bytes).unwrap(), 0, "nothing was written");
     }
 
     #[test]

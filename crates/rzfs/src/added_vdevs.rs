@@ -15,9 +15,11 @@ use crate::WritablePool;
 use crate::vdev_request::{VdevRequest, VdevRequestError};
 use rzfs_dsl::PoolError;
 use rzfs_dsl::live::{self, ChangeError, SectorSizes};
+use rzfs_format::Guid;
 use rzfs_vdev::create::{
     DeviceOpener, LocalPools, NewDevice, Objection, Objections, PlanError, VdevSpec,
 };
+use rzfs_vdev::label::DeviceUse;
 use std::collections::BTreeSet;
 
 /// What stays allowed although it speaks against adding vdevs.
@@ -56,6 +58,12 @@ pub enum AddError {
     /// The pool cannot be looked at.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// A spare is one of the pool already.
+    #[error("cannot add to '{pool}': one or more vdevs refer to the same device")]
+    HasIt {
+        /// The pool.
+        pool: String,
+    },
     /// The pool does not take them.
     #[error("cannot add to '{pool}': {source}")]
     Refused {
@@ -136,6 +144,16 @@ impl AddedVdevs {
         let (opener, devices) = self.request.open(|_| Ok(()))?;
         let tree = pool.live().vdevs();
         let Objections(all) = devices.objections(Some(&tree), &self.request.local);
+        let own = pool.view()?;
+        let own: BTreeSet<Guid> = own.auxiliary().iter().map(|vdev| vdev.config.guid).collect();
+        // Those of other pools can be shared.
+        let is_own = |spare: &NewDevice| {
+            let known = DeviceUse::of(spare.device.as_ref());
+            matches!(known, DeviceUse::Spare(guid) if own.contains(&guid))
+        };
+        if devices.spares.iter().any(is_own) {
+            return Err(AddError::HasIt { pool: pool.name().to_owned() });
+        }
         let counts = |objection: &Objection| !self.allowed.iter().any(|one| one.covers(objection));
         let counting = Objections(all.into_iter().filter(counts).collect());
         counting.into_result().map_err(VdevRequestError::from)?;

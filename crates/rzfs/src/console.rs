@@ -52,23 +52,30 @@ impl<W: Write> Write for Shown<W> {
     }
 }
 
-/// A text for a terminal: lines and tabs stay, whatever else controls it becomes `?`. Those control
-/// characters of Unicode that have two bytes in UTF-8 become two.
+/// A text for a terminal: lines and tabs stay, every byte of what else controls it becomes `?`.
 fn without_controls(text: &[u8]) -> Vec<u8> {
     let mut shown = text.to_vec();
-    let mut previous = 0;
-    for index in 0..shown.len() {
-        let Some(byte) = text.get(index).copied() else { break };
-        let is_second = previous == 0xc2 && matches!(byte, 0x80..=0x9f);
-        let is_control = byte.is_ascii_control() && !matches!(byte, b'\n' | b'\t');
-        for place in shown.iter_mut().take(index + 1).skip(index - usize::from(is_second)) {
-            if is_second || is_control {
-                *place = b'?';
-            }
-        }
-        previous = byte;
+    let mut start = 0;
+    while let Some(rest) = text.get(start..).filter(|rest| !rest.is_empty()) {
+        let length = control_length(rest);
+        shown.iter_mut().skip(start).take(length).for_each(|byte| *byte = b'?');
+        start += length.max(1);
     }
     shown
+}
+
+/// Bytes of the control character that a text begins with, in UTF-8; those that turn the direction
+/// of writing are among them, as they make a name look like another one.
+const fn control_length(text: &[u8]) -> usize {
+    match text {
+        [b'\n' | b'\t', ..] => 0,
+        [0..=0x1f | 0x7f, ..] => 1,
+        // C1, and the mark of Arabic letters.
+        [0xc2, 0x80..=0x9f, ..] | [0xd8, 0x9c, ..] => 2,
+        // U+200E, U+200F, U+202A to U+202E; U+2066 to U+2069.
+        [0xe2, 0x80, 0x8e | 0x8f | 0xaa..=0xae, ..] | [0xe2, 0x81, 0xa6..=0xa9, ..] => 3,
+        _ => 0,
+    }
 }
 
 /// How a command ended otherwise than well (spec 09, section 1.1).
@@ -138,6 +145,10 @@ mod tests {
         let shown = |text: &str| String::from_utf8(without_controls(text.as_bytes())).unwrap();
         assert_eq!(shown("a\u{1b}[31mb\u{7}\r\n\tc\u{7f}"), "a?[31mb??\n\tc?");
         assert_eq!(shown("\u{9b}2Jé ä €"), "??2Jé ä €");
+        for turn in "\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}".chars() {
+            assert_eq!(shown(&format!("a{turn}b")), "a???b");
+        }
+        assert_eq!(shown("a\u{61c}b \u{2065}\u{202f}—"), "a??b \u{2065}\u{202f}—");
         let mut piped = Vec::new();
         Shown { inner: &mut piped, is_terminal: false }.write_all(b"\x1b").unwrap();
         assert_eq!(piped, b"\x1b");

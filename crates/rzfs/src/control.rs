@@ -1,6 +1,7 @@
 //! Talking to the pools that are mounted: where their control sockets are and how to ask.
 //!
-//! Every process that has a pool mounted listens on `DIRECTORY/POOL.sock`. Root's directory is
+//! Every process that has a pool mounted listens on `DIRECTORY/POOL.sock`; of a long name, which the
+//! system has no room for in the path of a socket, there are the beginning and a checksum. Root's directory is
 //! `/run/rzfs`, whatever session root is in, so that `sudo`, cron and a login shell find the same
 //! pools. Everybody else's is `rzfs` below `$XDG_RUNTIME_DIR` or `/run/user/UID`, or
 //! `/tmp/rzfs-UID` where the system makes no such directories; pools are looked for in all of
@@ -9,15 +10,32 @@
 //! a socket there.
 
 use crate::protocol::{Answer, Identity, MAX_ANSWER, Refusal, Request, WireError, receive, send};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rzfs_codec::checksum::{Salt, checksum};
+use rzfs_format::ByteOrder;
+use rzfs_format::checksum::ChecksumFunction;
 use std::fs;
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// How long a pool may take to say who it is.
+/// How long a pool that is named may take to say who it is.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long all pools together may take to say who they are when it is only asked which there are.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Bytes of the longest name that a socket has as it is. The path of a socket has 107, so there are
+/// 60 for the directory.
+const MAX_SOCKET_NAME: usize = 42;
+
+/// Bytes that are left of a longer name, in front of its checksum.
+const KEPT_OF_NAME: usize = 25;
 
 /// What can go wrong between a command and a mounted pool.
 #[derive(Debug, thiserror::Error)]
@@ -122,26 +140,54 @@ impl ControlDirectory {
     }
 
     /// Connections to all mounted pools, by name. Sockets that nobody listens on are skipped, and so,
-    /// with a warning, are pools that do not answer in time.
+    /// with a warning, are pools that do not answer soon: all are asked at once.
     pub fn mounted(&self) -> Result<Vec<ControlClient>, ControlError> {
-        let mut clients = mounted_in(&self.own)?;
+        let mut sockets = sockets_in(&self.own)?;
         for path in &self.others {
             // What others have put there is none of ours.
-            match mounted_in(path) {
-                Ok(more) => clients.extend(more),
-                Err(error @ (ControlError::Unsafe(_) | ControlError::Directory { .. })) => {
-                    tracing::debug!(%error, "passed over");
-                }
-                Err(error) => return Err(error),
+            match sockets_in(path) {
+                Ok(more) => sockets.extend(more),
+                Err(error) => tracing::debug!(%error, "passed over"),
             }
         }
+        let mut clients = connect_all(&sockets);
         clients.sort_by(|a, b| a.identity.pool.cmp(&b.identity.pool));
         Ok(clients)
     }
+
+    /// A connection to one mounted pool, which may take longer to answer than one that is not named;
+    /// none, with a warning, if it does not.
+    pub fn mounted_as(&self, pool: &str) -> Result<Option<ControlClient>, ControlError> {
+        // Tells whether the directory can be used.
+        sockets_in(&self.own)?;
+        for path in self.sockets(pool) {
+            match ControlClient::connect(&path) {
+                Ok(Some(client)) if client.identity.pool == pool => return Ok(Some(client)),
+                Ok(_) => {}
+                Err(error) => pass_over(&error),
+            }
+        }
+        Ok(None)
+    }
 }
 
+fn pass_over(error: &ControlError) {
+    // A pool that is in trouble keeps nobody from the others.
+    tracing::warn!("{error}; it is passed over");
+}
+
+/// Pools whose names have no `~` have different sockets, but for names of the same checksum.
 fn socket_in(directory: &Path, pool: &str) -> PathBuf {
-    directory.join(format!("{}.sock", pool.replace('/', "_")))
+    let name = pool.replace('/', "_");
+    if name.len() <= MAX_SOCKET_NAME {
+        return directory.join(format!("{name}.sock"));
+    }
+    let ends = name.char_indices().map(|(start, one)| start + one.len_utf8());
+    let kept = ends.take_while(|end| *end <= KEPT_OF_NAME).last().unwrap_or(0);
+    let kept = name.get(..kept).unwrap_or_default();
+    let function = ChecksumFunction::Sha256;
+    let sum = checksum(function, ByteOrder::Little, pool.as_bytes(), &Salt::default());
+    directory.join(format!("{kept}~{:016x}.sock", sum.0[0]))
 }
 
 /// Whether it is a directory, ours, and closed to everyone else.
@@ -151,7 +197,8 @@ fn is_private(directory: &Path) -> std::io::Result<bool> {
     Ok(metadata.is_dir() && ours && metadata.mode() & 0o077 == 0)
 }
 
-fn mounted_in(directory: &Path) -> Result<Vec<ControlClient>, ControlError> {
+/// The sockets in a directory, which is private.
+fn sockets_in(directory: &Path) -> Result<Vec<PathBuf>, ControlError> {
     let fail = |source| ControlError::Directory { path: directory.to_owned(), source };
     match is_private(directory) {
         Ok(true) => {}
@@ -159,19 +206,62 @@ fn mounted_in(directory: &Path) -> Result<Vec<ControlClient>, ControlError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(fail(error)),
     }
-    let mut clients = Vec::new();
+    let mut sockets = Vec::new();
     for entry in fs::read_dir(directory).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
-        if path.extension().is_none_or(|extension| extension != "sock") {
-            continue;
-        }
-        match ControlClient::connect(&path) {
-            Ok(client) => clients.extend(client),
-            // A pool that is in trouble keeps nobody from the others.
-            Err(error) => tracing::warn!("{error}; it is passed over"),
+        if path.extension().is_some_and(|extension| extension == "sock") {
+            sockets.push(path);
         }
     }
-    Ok(clients)
+    Ok(sockets)
+}
+
+/// Connections to the pools that answer soon.
+fn connect_all(sockets: &[PathBuf]) -> Vec<ControlClient> {
+    let ask = |path: &Path| ControlClient::connect_within(path, LISTING_TIMEOUT);
+    let answers: Vec<_> = thread::scope(|scope| {
+        let asked: Vec<_> = sockets
+            .iter()
+            .map(|path| thread::Builder::new().spawn_scoped(scope, move || ask(path)))
+            .collect();
+        let answers = asked.into_iter().zip(sockets).map(|(asked, path)| match asked {
+            Ok(thread) => thread.join().unwrap_or(Ok(None)),
+            // The system has no more threads.
+            Err(_) => ask(path),
+        });
+        answers.collect()
+    });
+    let connected = |answer: Result<_, _>| {
+        answer.unwrap_or_else(|error| {
+            pass_over(&error);
+            None
+        })
+    };
+    answers.into_iter().filter_map(connected).collect()
+}
+
+/// Whether somebody listens on a socket, also if it is somebody who answers nobody.
+#[must_use]
+pub fn is_listened_on(path: &Path) -> bool {
+    let connected = open_socket(SocketFlags::NONBLOCK)
+        .and_then(|socket| connect(&socket, &SocketAddrUnix::new(path)?));
+    matches!(connected, Ok(()) | Err(Errno::AGAIN))
+}
+
+fn open_socket(flags: SocketFlags) -> rustix::io::Result<rustix::fd::OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Connects. Where as many wait already as the listener lets wait, this waits as well.
+fn connect_within(path: &Path, patience: Duration) -> std::io::Result<UnixStream> {
+    let socket = open_socket(SocketFlags::empty())?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => Ok(socket.into()),
+        Err(Errno::AGAIN) => Err(ErrorKind::TimedOut.into()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A connection to a mounted pool.
@@ -185,12 +275,17 @@ impl ControlClient {
     /// Connects to the socket at `path`; none if nobody listens there, or not any more, or has let go
     /// of the pool.
     pub fn connect(path: &Path) -> Result<Option<Self>, ControlError> {
+        Self::connect_within(path, IDENTIFY_TIMEOUT)
+    }
+
+    fn connect_within(path: &Path, patience: Duration) -> Result<Option<Self>, ControlError> {
         let name = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let fail = |source: std::io::Error| ControlError::Wire {
             pool: name(),
             source: WireError::Io(source),
         };
-        let stream = match UnixStream::connect(path) {
+        let start = Instant::now();
+        let stream = match connect_within(path, patience) {
             Ok(stream) => stream,
             Err(error)
                 if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) =>
@@ -199,7 +294,8 @@ impl ControlClient {
             }
             Err(error) => return Err(fail(error)),
         };
-        stream.set_read_timeout(Some(IDENTIFY_TIMEOUT)).map_err(fail)?;
+        let left = patience.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
+        stream.set_read_timeout(Some(left)).map_err(fail)?;
         let identity = Identity { pool: name(), guid: 0, process: 0, is_writable: false };
         let mut client = Self { identity, stream: BufReader::new(stream) };
         match client.ask(&Request::Identify) {
@@ -211,6 +307,7 @@ impl ControlClient {
             Err(error) => return Err(error),
         }
         client.stream.get_ref().set_read_timeout(None).map_err(fail)?;
+        client.stream.get_ref().set_write_timeout(None).map_err(fail)?;
         Ok(Some(client))
     }
 
@@ -272,6 +369,40 @@ mod tests {
         fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(directory.sockets("tank").count(), 1);
         assert!(directory.mounted().unwrap().is_empty());
+    }
+
+    #[test]
+    fn long_names_have_short_sockets_of_their_own() {
+        let directory = ControlDirectory::at("/run/rzfs".into());
+        let name =
+            |pool: &str| directory.socket(pool).file_name().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(name("tank"), "tank.sock");
+        let [one, other] = ["a", "b"].map(|end| name(&("x".repeat(252) + end)));
+        assert!(one.starts_with("xxx") && one.len() < 48, "{one}");
+        assert_ne!(one, other);
+        assert_eq!(name(&"x".repeat(MAX_SOCKET_NAME)).len(), MAX_SOCKET_NAME + 5);
+        assert!(name(&"é".repeat(100)).ends_with(".sock"));
+    }
+
+    #[test]
+    fn pools_that_do_not_answer_cost_one_moment_together() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = ControlDirectory::at(parent.path().join("run"));
+        directory.prepare().unwrap();
+        let listen =
+            |pool: &str| std::os::unix::net::UnixListener::bind(directory.socket(pool)).unwrap();
+        let silent = ["a", "b", "c"].map(listen);
+        let full = listen("full");
+        rustix::net::listen(&full, 0).unwrap();
+        let _waiting = UnixStream::connect(directory.socket("full")).unwrap();
+        let start = Instant::now();
+        assert!(directory.mounted().unwrap().is_empty());
+        assert!(start.elapsed() < LISTING_TIMEOUT * 3, "{:?}", start.elapsed());
+        assert!(is_listened_on(&directory.socket("full")));
+        assert!(is_listened_on(&directory.socket("a")));
+        drop(silent);
+        assert!(!is_listened_on(&directory.socket("a")));
+        assert!(!is_listened_on(&directory.socket("none")));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) use allocator::restart_tuned;
 pub(crate) use background::{Completeness, Readiness, SERVE, Verdict, in_background};
 
 use beginning::Beginning;
+use rzfs::control::is_listened_on;
 use rzfs::protocol::{Answer, Incoming, MAX_REQUEST, Refusal, Request, WireError, encode};
 use std::convert::Infallible;
 use std::io;
@@ -122,7 +123,7 @@ impl ControlSocket {
     /// Binds the socket. One that a dead process left is replaced; one that somebody listens on
     /// is an error of kind `AddrInUse`.
     fn bind(path: &Path) -> io::Result<Self> {
-        if is_running(path) {
+        if is_listened_on(path) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         match std::fs::remove_file(path) {
@@ -137,11 +138,6 @@ impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
-}
-
-/// Whether somebody listens on a control socket.
-pub(crate) fn is_running(path: &Path) -> bool {
-    std::os::unix::net::UnixStream::connect(path).is_ok()
 }
 
 /// The end of a channel that notices when all mounts are gone.

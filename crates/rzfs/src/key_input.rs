@@ -2,6 +2,7 @@
 //! with them.
 
 use crate::console::Failure;
+use rzfs::plain_file::{self, Accepted};
 use rzfs::protocol::{MAX_SECRET, Secret};
 use rzfs_codec::crypto::KeyFormat;
 use std::fs::File;
@@ -41,7 +42,7 @@ pub(crate) fn get(
             };
             format!("Failed to open key material file: {reason}")
         };
-        read(Path::new(path)).map_err(fail)?
+        read_regular(Path::new(path)).map_err(fail)?
     } else if location != "prompt" {
         return Err("keys are not fetched from the network by this software".to_owned());
     } else if io::stdin().is_terminal() {
@@ -53,9 +54,14 @@ pub(crate) fn get(
     Ok(key)
 }
 
-/// What a key file holds.
+/// What a key file holds that the user names in place of a key: perhaps the pipe of another program.
 pub(crate) fn read(path: &Path) -> io::Result<Secret> {
-    all_of(File::open(path)?.take(MAX_SECRET as u64))
+    all_of(File::open(path)?)
+}
+
+/// What a key file holds that a property names: its word is nobody's but an attacker's.
+pub(crate) fn read_regular(path: &Path) -> io::Result<Secret> {
+    all_of(plain_file::open(path, Accepted::Files)?)
 }
 
 /// Reads to the end of what is shorter than a key may be, into a place that never has to move: a

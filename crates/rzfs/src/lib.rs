@@ -28,6 +28,7 @@ mod file_tree;
 mod new_pool;
 mod nvlist_text;
 mod open;
+pub mod plain_file;
 pub mod protocol;
 pub mod quantity;
 pub mod service;

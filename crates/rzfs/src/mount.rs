@@ -24,7 +24,7 @@ use crate::zpool::CreateRequest;
 use mounted::{Contents, MountedPool};
 use opening::{Opened, Place};
 use request::{ImportRequest, MountRequest};
-use rzfs::control::{ControlClient, ControlDirectory};
+use rzfs::control::{ControlClient, ControlDirectory, is_listened_on};
 use rzfs_format::Guid;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -99,7 +99,7 @@ impl FreeSocket {
         let control = ControlDirectory::of_user();
         control.prepare().map_err(failed)?;
         let path = control.socket(pool);
-        if control.sockets(pool).any(|path| daemon::is_running(&path)) {
+        if control.sockets(pool).any(|path| is_listened_on(&path)) {
             return Err(taken(pool, verb));
         }
         Ok(Self { path, pool: pool.to_owned() })

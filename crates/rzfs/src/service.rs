@@ -12,6 +12,7 @@ mod vdevs;
 pub use importable::importable;
 
 use crate::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request};
+use crate::setting::CacheFile;
 use rzfs_dsl::pool::FailMode;
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::Guid;
@@ -28,6 +29,8 @@ pub struct Opening {
     pub access: Access,
     /// The directory below which its file systems are mounted.
     pub alternate_root: Option<PathBuf>,
+    /// What property `cachefile` says; one that has an alternate root has none by itself.
+    pub cache_file: Option<CacheFile>,
     /// If it waits for its devices: what becomes of writers meanwhile.
     pub suspended: Option<FailMode>,
 }
@@ -46,7 +49,7 @@ impl Opening {
     #[must_use]
     pub fn now(pool: Guid, access: Access) -> Self {
         let load_guid = RandomState::new().hash_one(pool.get());
-        Self { load_guid, access, alternate_root: None, suspended: None }
+        Self { load_guid, access, alternate_root: None, cache_file: None, suspended: None }
     }
 }
 
@@ -78,6 +81,13 @@ impl PoolService {
         Self { pool, opening }
     }
 
+    /// The same, of a pool of which property `cachefile` says this.
+    #[must_use]
+    pub fn with_cache_file(mut self, file: Option<CacheFile>) -> Self {
+        self.opening.cache_file = file;
+        self
+    }
+
     /// The pool.
     #[must_use]
     pub const fn pool(&self) -> &Pool {
@@ -107,6 +117,9 @@ impl PoolService {
                 let mut listing = datasets::list(self.pool.datasets(), query, mounts);
                 if let Some(root) = &self.opening.alternate_root {
                     datasets::move_mount_points(&mut listing, root);
+                }
+                if self.opening.access == Access::ReadOnly {
+                    datasets::mark_read_only(&mut listing, mounts);
                 }
                 Answer::Datasets(listing)
             }

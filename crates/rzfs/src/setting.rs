@@ -13,7 +13,7 @@ mod rules;
 pub use dataset::{DatasetSetting, NewDatasetProperties, Occasion};
 pub use encryption::EncryptionProperties;
 pub use owner::{OwnerAspect, OwnerProperty};
-pub use pool::{DefaultFeatures, NewPoolProperties, PoolSetting};
+pub use pool::{CacheFile, DefaultFeatures, NewPoolProperties, PoolSetting};
 
 use crate::quantity::SizeError;
 

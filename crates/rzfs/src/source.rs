@@ -16,6 +16,8 @@ use rzfs_dsl::import::{
 use rzfs_format::Guid;
 use rzfs_format::pool_state::PoolState;
 use rzfs_vdev::create::LocalPools;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// A pool that can be asked.
 pub(crate) trait Respondent {
@@ -90,11 +92,19 @@ pub(crate) fn mounted() -> Result<Vec<Box<dyn Respondent>>, Failure> {
     Ok(clients.into_iter().map(|client| Box::new(client) as Box<dyn Respondent>).collect())
 }
 
+/// The mounted pools among these, by name.
+fn mounted_as(names: &[String]) -> Result<Vec<Box<dyn Respondent>>, Failure> {
+    let mut pools: Vec<Box<dyn Respondent>> = Vec::new();
+    for name in names.iter().collect::<BTreeSet<_>>() {
+        pools.extend(imported(name)?.map(|client| Box::new(client) as Box<dyn Respondent>));
+    }
+    Ok(pools)
+}
+
 /// The pool with this name, if this user has it imported.
 pub(crate) fn imported(pool: &str) -> Result<Option<ControlClient>, Failure> {
-    let clients = ControlDirectory::of_user().mounted();
-    let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
-    Ok(clients.into_iter().find(|client| client.identity().pool == pool))
+    let client = ControlDirectory::of_user().mounted_as(pool);
+    client.map_err(|error| Failure::Failed(error.to_string()))
 }
 
 /// Has an imported pool changed; what could not be done besides is answered.
@@ -173,8 +183,7 @@ pub(crate) fn respondents(
 ) -> Result<Found, Failure> {
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
     if devices.is_empty() {
-        let mut pools = mounted()?;
-        pools.retain(|pool| is_wanted(pool.pool()));
+        let pools = if names.is_empty() { mounted()? } else { mounted_as(names)? };
         return Ok(Found { pools, failed: Vec::new(), outcome: Ok(()) });
     }
     let options = PoolOptions::new().device_paths(devices).force();
@@ -242,7 +251,7 @@ pub(crate) fn import_failure(failure: &ImportFailure, forced: &str) -> String {
 
 /// Pools that could be imported from these devices, or from where OpenZFS looks.
 pub(crate) fn importable(
-    devices: &[String],
+    devices: &[PathBuf],
     console: &mut Console<'_>,
 ) -> Result<Vec<PoolReport>, Failure> {
     let options = match devices {

@@ -15,28 +15,30 @@ pub(crate) fn run(arguments: &UmountArguments, console: &mut Console<'_>) -> u8 
 
 fn unmount(target: &str, force: bool) -> Outcome {
     let failed = |error: ControlError| Failure::Failed(error.to_string());
-    let mut clients = ControlDirectory::of_user().mounted().map_err(failed)?;
-    let by_name = clients.iter().position(|client| client.identity().pool == target);
-    let position = match by_name {
-        Some(position) => Some(position),
-        None => mounted_at(target, &mut clients).map_err(failed)?,
+    let control = ControlDirectory::of_user();
+    let client = match control.mounted_as(target).map_err(failed)? {
+        Some(client) => Some(client),
+        None => mounted_at(target, control.mounted().map_err(failed)?).map_err(failed)?,
     };
-    let Some(position) = position else {
+    let Some(mut client) = client else {
         return Err(Failure::Failed(format!("cannot unmount '{target}': not currently mounted")));
     };
-    clients.swap_remove(position).ask(&Request::Unmount { force }).map_err(failed)?;
+    client.ask(&Request::Unmount { force }).map_err(failed)?;
     Ok(())
 }
 
-/// Which pool has a mount at this directory.
-fn mounted_at(target: &str, clients: &mut [ControlClient]) -> Result<Option<usize>, ControlError> {
+/// The pool that has a mount at this directory.
+fn mounted_at(
+    target: &str,
+    clients: Vec<ControlClient>,
+) -> Result<Option<ControlClient>, ControlError> {
     // What was mounted there may not answer any more: the path has to do then.
     let directory = Path::new(target).canonicalize().or_else(|_| std::path::absolute(target));
     let Ok(directory) = directory else { return Ok(None) };
-    for (position, client) in clients.iter_mut().enumerate() {
+    for mut client in clients {
         let Answer::Mounts(mounts) = client.ask(&Request::Mounts)? else { continue };
         if mounts.iter().any(|mount| Path::new(&mount.mountpoint) == directory) {
-            return Ok(Some(position));
+            return Ok(Some(client));
         }
     }
     Ok(None)

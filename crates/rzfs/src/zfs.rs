@@ -43,12 +43,25 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
             let printed = write!(console.out, "{}", usage::all());
             return conclude(printed.map_err(Failure::Output), "", console);
         }
+        source if asks_to_remount(rest) => Err(Failure::Failed(format!(
+            "cannot remount '{source}': what mounts allow are properties; \
+             'zfs set readonly=on {source}' makes one read-only"
+        ))),
         unknown => {
             let message = format!("unrecognized command '{unknown}'");
             return conclude(Err(Failure::Usage(message)), &usage::all(), console);
         }
     };
     conclude(outcome, &usage::of(command), console)
+}
+
+/// Whether these words follow what is mounted in a call by mount.fuse(8): for `mount -o remount`, it
+/// runs the program that mounts of type `fuse.zfs` are named for.
+fn asks_to_remount(words: &[String]) -> bool {
+    matches!(words, [directory, option, options]
+        if directory.starts_with('/')
+            && option == "-o"
+            && options.split(',').any(|option| option == "remount"))
 }
 
 /// Understands the words of a subcommand.

@@ -7,7 +7,7 @@ mod pool;
 mod sweep;
 
 pub(super) use mounts::{all_taken_back as taken_back, end_all as end_mounts};
-pub(super) use pool::ByPath;
+pub(super) use pool::{ByPath, set_on};
 pub(super) use sweep::observe as observe_sweeps;
 
 use super::mounted::Open;

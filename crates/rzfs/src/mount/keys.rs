@@ -3,35 +3,31 @@
 
 use super::request::{KeyFile, KeyLoading};
 use crate::console::{Console, Failure};
-use rustix::fs::{FileType, Mode, OFlags, fstat};
+use crate::key_input;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, KeyStatus};
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::path::Path;
+use zeroize::Zeroizing;
 
 /// How often a key may be typed wrong, as in OpenZFS.
 const ATTEMPTS: usize = 3;
-
-/// More than any key has, in bytes: a passphrase has at most 512.
-const MAX_KEY_FILE: u64 = 4096;
 
 /// Loads the keys that were named.
 ///
 /// A key that fits nothing is an error, since whoever named it counts on it.
 pub(crate) fn load_named(pool: &Pool, keys: &[KeyFile]) -> Result<(), Failure> {
     for key in keys {
-        let input = read(&key.path)
+        let input = key_input::read(&key.path)
             .map_err(|error| Failure::Failed(format!("{}: {error}", key.path.display())))?;
         match &key.root {
             Some(name) => {
                 let root = pool.datasets().open(name).map_err(|_| missing(name))?;
-                root.load_key(&input)
+                root.load_key(input.bytes())
                     .map_err(|error| Failure::Failed(load_error(&root, &error)))?;
             }
             None => {
-                let fitting = rzfs::load_key_where_it_fits(pool, &input).map_err(unreadable)?;
+                let fitting =
+                    rzfs::load_key_where_it_fits(pool, input.bytes()).map_err(unreadable)?;
                 if fitting == 0 {
                     return Err(Failure::Failed(format!(
                         "Key load error: '{}' is not the key of any encryption root of '{}'.",
@@ -71,8 +67,8 @@ pub(crate) fn obtain(
 }
 
 fn from_file(root: &Dataset, path: &Path, console: &mut Console<'_>) -> bool {
-    let loaded = match read_regular(path) {
-        Ok(input) => root.load_key(&input).map_err(|error| load_error(root, &error)),
+    let loaded = match key_input::read_regular(path) {
+        Ok(input) => root.load_key(input.bytes()).map_err(|error| load_error(root, &error)),
         Err(error) => {
             Err(format!("Failed to open key material file '{}': {error}", path.display()))
         }
@@ -93,6 +89,7 @@ fn from_terminal(root: &Dataset, console: &mut Console<'_>) -> Result<bool, Fail
         let prompt = format!("Enter {what} for '{}': ", root.name());
         let typed = rpassword::prompt_password(prompt);
         let typed = typed.map_err(|error| Failure::Failed(format!("terminal: {error}")))?;
+        let typed = Zeroizing::new(typed);
         if typed.is_empty() {
             return Ok(false);
         }
@@ -105,26 +102,6 @@ fn from_terminal(root: &Dataset, console: &mut Console<'_>) -> Result<bool, Fail
         }
     }
     Ok(false)
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    all_of(File::open(path)?)
-}
-
-/// Reads a file that the pool names: its word is nobody's but an attacker's, so nothing is opened
-/// that is not a file, as opening alone does something to devices and pipes.
-fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    let looked_at = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    if FileType::from_raw_mode(fstat(&looked_at)?.st_mode) != FileType::RegularFile {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    all_of(File::open(format!("/proc/self/fd/{}", looked_at.as_raw_fd()))?)
-}
-
-fn all_of(file: File) -> io::Result<Vec<u8>> {
-    let mut input = Vec::new();
-    file.take(MAX_KEY_FILE).read_to_end(&mut input)?;
-    Ok(input)
 }
 
 fn missing(name: &str) -> Failure {

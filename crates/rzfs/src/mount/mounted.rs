@@ -3,13 +3,14 @@
 use super::change;
 use super::events::Events;
 use super::mounter::{Mounter, Planned};
-use super::plan::{Candidate, Choice, Placement, PlannedMount, plan};
+use super::plan::{Candidate, Choice, Placement, PlannedMount, Underneath, plan};
 use super::request::MountOptions;
 use super::table::MountTable;
 use crate::console::{Console, Failure};
 use crate::daemon::{Caller, Completeness, Ending, Manner, Mounted};
 use rzfs::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request};
 use rzfs::service::{self, Access, Opening, PoolService};
+use rzfs::setting::CacheFile;
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::{DatasetError, DatasetKind, DatasetTree, KeyStatus};
@@ -70,6 +71,16 @@ impl Contents {
                 let opening = Opening { alternate_root: root, ..opening };
                 Self::Reading(PoolService::of_view(pool, opening))
             }
+        }
+    }
+
+    /// The same pool, of which property `cachefile` says this.
+    pub(super) fn with_cache_file(self, file: Option<CacheFile>) -> Self {
+        match self {
+            Self::Writing(pool, opening) => {
+                Self::Writing(pool, Opening { cache_file: file, ..opening })
+            }
+            Self::Reading(service) => Self::Reading(service.with_cache_file(file)),
         }
     }
 
@@ -155,6 +166,8 @@ pub(super) struct Open {
     mounts: Mutex<MountTable>,
     /// The mounts as they were when nobody was changing them.
     reports: Mutex<Vec<MountReport>>,
+    /// What `zpool set cachefile` says.
+    cache_file: Mutex<Option<CacheFile>>,
     /// What could last be said of a pool that is written: all that is known of it when its devices
     /// fail.
     last_report: Mutex<Option<PoolReport>>,
@@ -199,8 +212,17 @@ impl MountedPool {
         let stays = (lifetime == Lifetime::Import).then_some(while_mounted);
         let reports = Mutex::new(table.reports());
         let mounts = Mutex::new(table);
-        let last_report = Mutex::default();
-        let open = Open { contents, mounter, mounts, reports, last_report, events, _stays: stays };
+        let (last_report, cache_file) = (Mutex::default(), Mutex::default());
+        let open = Open {
+            contents,
+            mounter,
+            mounts,
+            reports,
+            cache_file,
+            last_report,
+            events,
+            _stays: stays,
+        };
         // Nobody may have asked before its devices fail.
         open.inform(&Request::Pool);
         let open = Mutex::new(Some(Arc::new(open)));
@@ -365,6 +387,11 @@ impl Open {
         self.contents.writable().ok_or_else(|| Refusal { message: "pool is read-only".to_owned() })
     }
 
+    /// `zpool set cachefile`.
+    pub(super) fn set_cache_file(&self, file: CacheFile) {
+        *locked(&self.cache_file) = Some(file);
+    }
+
     pub(super) fn view(&self) -> Result<Pool, PoolError> {
         self.contents.view()
     }
@@ -394,7 +421,10 @@ impl Open {
         let suspended = is_suspended.then(|| pool.live().fail_mode());
         let answer = match pool.view() {
             Ok(view) => {
-                let opening = Opening { suspended, ..opening.clone() };
+                let mut opening = Opening { suspended, ..opening.clone() };
+                if let Some(file) = &*locked(&self.cache_file) {
+                    opening.cache_file = Some(file.clone());
+                }
                 PoolService::of_view(view, opening).answer(request, &mounts)
             }
             Err(error) => Answer::Failed(Refusal { message: error.to_string() }),
@@ -555,6 +585,7 @@ pub(super) fn candidates(datasets: &DatasetTree) -> Result<Vec<Candidate>, Datas
                 name: dataset.name().to_owned(),
                 canmount: dataset.text("canmount")?,
                 mountpoint: dataset.text("mountpoint")?,
+                underneath: Underneath::of_overlay(&dataset.text("overlay")?),
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Making the mounts of a pool.
 
 use super::mounted::Lifetime;
-use super::plan::{Placement, PlannedMount};
+use super::plan::{Placement, PlannedMount, Underneath};
 use super::request::{Access, MountOptions};
 use super::snapshots::LiveSnapshots;
 use super::table::{DatasetMount, MountTable};
@@ -136,6 +136,11 @@ impl Mounter {
         let name = dataset.name();
         let cannot = |error: &dyn Display| format!("cannot mount '{name}': {error}");
         let place = self.place(plan, table).map_err(|error| cannot(&error))?;
+        let is_respected = plan.underneath == Underneath::Respected;
+        if is_respected && !place.is_empty().map_err(|error| cannot(&error))? {
+            let directory = plan.mountpoint.display();
+            return Err(format!("cannot mount '{directory}': directory is not empty"));
+        }
         let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
         let restrictions = self.restrictions(dataset).map_err(|error| cannot(&error))?;
         let sharing = if self.nesting == Nesting::Grafts { &inside[..] } else { &[] };

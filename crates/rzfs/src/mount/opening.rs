@@ -1,15 +1,17 @@
 //! Opening or making the pool that a process is to serve, and what is to be mounted of it.
 
-use super::keys;
 use super::mounted::{Contents, Lifetime, candidates};
 use super::mounter::Planned;
-use super::plan::{Choice, Placement, PlannedMount, plan};
+use super::plan::{Choice, Placement, PlannedMount, Underneath, plan};
 use super::request::{Access, ImportRequest, KeyFile, KeyLoading, MountOptions, MountRequest};
 use super::{FreeSocket, failed};
+use super::{change, keys};
 use crate::console::{Console, Failure};
 use crate::daemon::Daemon;
 use crate::source::import_failure;
 use crate::zpool::CreateRequest;
+use rzfs::protocol::Pair;
+use rzfs::setting::PoolSetting;
 use rzfs::{OpenError, Pool, PoolOptions};
 use rzfs_dsl::import::{DeviceSource, Discovery};
 use rzfs_dsl::live::{Event, NotWritable};
@@ -90,8 +92,9 @@ pub(super) fn create(
     request.check_mount_point(&plan)?;
     let daemon = FreeSocket::of_pool(plan.name(), "create")?.bind("create")?;
     let root = plan.properties().alternate_root.clone();
+    let cache_file = plan.properties().cache_file.clone();
     let pool = plan.create().map_err(failed)?;
-    let contents = Contents::writing(pool).map_err(failed)?;
+    let contents = Contents::writing(pool).map_err(failed)?.with_cache_file(cache_file);
     Ok(Opened { daemon, contents, place: Place::of_import(root, true), event: "pool_create" })
 }
 
@@ -114,12 +117,30 @@ pub(super) fn import(
         Access::ReadWrite => writing(&options, &found, "zpool import -f")
             .map_err(|failure| with_hint(failure, "zpool import"))?,
     };
-    let contents = contents.below(request.alternate_root.clone());
+    let contents =
+        contents.below(request.alternate_root.clone()).with_cache_file(request.cache_file.clone());
+    if let Err(failure) = set_properties(&contents, &name, &request.properties) {
+        contents.release();
+        return Err(failure);
+    }
     contents.log(Event::Command { line: request.command.clone(), user: user() });
     let mut place = Place::of_import(request.alternate_root.clone(), request.mounts);
     place.options.access = request.access;
     place.key_loading = request.key_loading;
     Ok(Opened { daemon, contents, place, event: "pool_import" })
+}
+
+/// Gives a pool that is written the properties that it is imported with.
+fn set_properties(contents: &Contents, name: &str, properties: &[Pair]) -> Result<(), Failure> {
+    let Contents::Writing(pool, _) = contents else { return Ok(()) };
+    let refused = |error: &dyn std::fmt::Display| {
+        Failure::Failed(format!("cannot import pool '{name}': {error}"))
+    };
+    for (property, word) in properties {
+        let setting = PoolSetting::parse(property, word).map_err(|error| refused(&error))?;
+        change::set_on(pool, property, setting).map_err(|error| refused(&error))?;
+    }
+    Ok(())
 }
 
 fn user() -> u64 {
@@ -225,7 +246,8 @@ pub(super) fn planned(
     let planned = match (&place.options.snapshot, &place.placement) {
         (Some(snapshot), Placement::Directory(directory)) => {
             let dataset = pool.datasets().open(snapshot).map_err(failed)?.name().to_owned();
-            vec![PlannedMount { dataset, mountpoint: directory.clone() }]
+            let (mountpoint, underneath) = (directory.clone(), Underneath::Hidden);
+            vec![PlannedMount { dataset, mountpoint, underneath }]
         }
         _ => plan(
             pool.name(),

@@ -14,6 +14,24 @@ pub(crate) struct Candidate {
     pub(crate) canmount: String,
     /// Property `mountpoint`.
     pub(crate) mountpoint: String,
+    /// Property `overlay`.
+    pub(crate) underneath: Underneath,
+}
+
+/// What becomes of what is in a directory that is to be mounted on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Underneath {
+    /// The mount hides it.
+    Hidden,
+    /// It keeps the mount away.
+    Respected,
+}
+
+impl Underneath {
+    /// As property `overlay` says.
+    pub(crate) fn of_overlay(overlay: &str) -> Self {
+        if overlay == "off" { Self::Respected } else { Self::Hidden }
+    }
 }
 
 impl Candidate {
@@ -45,6 +63,8 @@ pub(crate) struct PlannedMount {
     pub(crate) dataset: String,
     /// Where it goes.
     pub(crate) mountpoint: PathBuf,
+    /// What becomes of what is there.
+    pub(crate) underneath: Underneath,
 }
 
 impl PlannedMount {
@@ -94,18 +114,21 @@ pub(crate) fn plan(
         possible && (candidate.is_automatic() || choice == Choice::All)
     };
     let place = |candidate: &Candidate| {
-        let mountpoint = match placement {
+        let (mountpoint, underneath) = match placement {
             Placement::Properties { root } => {
                 let root = root.as_deref().unwrap_or(Path::new("/"));
-                root.join(below_root(Path::new(&candidate.mountpoint)))
+                (root.join(below_root(Path::new(&candidate.mountpoint))), candidate.underneath)
             }
+            // The user's own words count more than the property.
             Placement::Directory(directory) => {
                 let below = candidate.name.strip_prefix(pool).unwrap_or_default();
                 let below = below.trim_start_matches('/');
-                if below.is_empty() { directory.to_owned() } else { directory.join(below) }
+                let place =
+                    if below.is_empty() { directory.to_owned() } else { directory.join(below) };
+                (place, Underneath::Hidden)
             }
         };
-        PlannedMount { dataset: candidate.name.clone(), mountpoint }
+        PlannedMount { dataset: candidate.name.clone(), mountpoint, underneath }
     };
     let mut mounts: Vec<_> = candidates.iter().filter(is_chosen).map(place).collect();
     mounts.sort_by(PlannedMount::order);
@@ -187,6 +210,7 @@ mod tests {
             name: name.into(),
             canmount: canmount.into(),
             mountpoint: mountpoint.into(),
+            underneath: Underneath::Hidden,
         })
         .into()
     }
@@ -237,10 +261,12 @@ mod tests {
             name: name.into(),
             canmount: canmount.into(),
             mountpoint: mountpoint.into(),
+            underneath: Underneath::Hidden,
         };
         let mount = |name: &str, place: &str| PlannedMount {
             dataset: name.into(),
             mountpoint: place.into(),
+            underneath: Underneath::Hidden,
         };
         let before = [
             file_system("t", "on", "none"),
@@ -284,6 +310,7 @@ mod tests {
                 name: "tank".into(),
                 canmount: "on".into(),
                 mountpoint: mountpoint.into(),
+                underneath: Underneath::Hidden,
             };
             let placement = Placement::Properties { root: Some("/mnt".into()) };
             let mounts = plan("tank", &[candidate], &placement, Choice::Automatic);

@@ -5,6 +5,8 @@ use super::plan::Choice;
 use crate::arguments::MountArguments;
 use crate::console::Failure;
 use crate::quantity::parse_size;
+use rzfs::protocol::Pair;
+use rzfs::setting::CacheFile;
 use serde::{Deserialize, Serialize};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -53,6 +55,10 @@ pub(crate) struct ImportRequest {
     pub(crate) access: Access,
     /// The directory below which its file systems are mounted.
     pub(crate) alternate_root: Option<PathBuf>,
+    /// Properties that it gets.
+    pub(crate) properties: Vec<Pair>,
+    /// What `cachefile` says of it while it is imported.
+    pub(crate) cache_file: Option<CacheFile>,
     /// The line for the pool's history.
     pub(crate) command: String,
 }

@@ -1,6 +1,6 @@
 //! The mounts of a pool.
 
-use super::plan::PlannedMount;
+use super::plan::{PlannedMount, Underneath};
 use rzfs::protocol::{MountReport, Refusal};
 use rzfs_fuse::{InUse, Mount, MountPlace};
 use std::collections::BTreeSet;
@@ -194,10 +194,13 @@ impl DatasetMount {
         std::iter::once(self.dataset.as_str()).chain(grafted)
     }
 
-    /// What was planned for them.
+    /// What was planned for them. They hide already what they would hide.
     fn plans(&self) -> Vec<PlannedMount> {
-        let plan =
-            |dataset: &str, mountpoint| PlannedMount { dataset: dataset.to_owned(), mountpoint };
+        let plan = |dataset: &str, mountpoint| PlannedMount {
+            dataset: dataset.to_owned(),
+            mountpoint,
+            underneath: Underneath::Hidden,
+        };
         let grafted = self.grafted.iter();
         let grafted = grafted.map(|(name, path)| plan(name, self.mountpoint.join(path)));
         std::iter::once(plan(&self.dataset, self.mountpoint.clone())).chain(grafted).collect()

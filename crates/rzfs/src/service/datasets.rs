@@ -45,6 +45,21 @@ pub(super) fn move_mount_points(listing: &mut DatasetListing, root: &Path) {
     }
 }
 
+/// File systems that are mounted from a pool that is not written are read-only, whatever their
+/// property says.
+pub(super) fn mark_read_only(listing: &mut DatasetListing, mounts: &[MountReport]) {
+    let is_mounted = |name: &str| mounts.iter().any(|mount| mount.dataset == name);
+    for dataset in listing.datasets.iter_mut().filter(|dataset| is_mounted(&dataset.name)) {
+        let properties = dataset.properties.iter_mut();
+        for property in properties.filter(|property| property.name == "readonly") {
+            if property.value == PropertyValue::Text("off".to_owned()) {
+                property.value = PropertyValue::Text("on".to_owned());
+                property.source = PropertySource::Temporary;
+            }
+        }
+    }
+}
+
 struct Walk<'a> {
     tree: &'a DatasetTree,
     query: &'a DatasetQuery,

@@ -2,6 +2,7 @@
 
 use super::{Access, Opening};
 use crate::protocol::{PoolReport, PropertyReport, PropertySource, PropertyValue};
+use crate::setting::CacheFile;
 use PropertyValue::{Number, Text, Unset};
 use rzfs_dsl::pool::{FeatureNeed, FeatureState, PropertySource as Origin, Stored};
 use rzfs_dsl::{Pool, PoolError};
@@ -77,7 +78,15 @@ pub(super) fn of(
     all.stored("bootfs", &stored.bootfs, bootfs.map_or(Unset, |dataset| text(dataset.name())));
     all.switch("delegation", &stored.delegation);
     all.switch("autoreplace", &stored.autoreplace);
-    all.fallback("cachefile", Unset);
+    let default = match opening.alternate_root {
+        Some(_) => CacheFile::Nowhere,
+        None => CacheFile::Usual,
+    };
+    match opening.cache_file.as_ref().unwrap_or(&default) {
+        CacheFile::Usual => all.fallback("cachefile", Unset),
+        CacheFile::Nowhere => all.push("cachefile", text("none"), PropertySource::Local),
+        CacheFile::At(path) => all.push("cachefile", text(path), PropertySource::Local),
+    }
     all.stored("failmode", &stored.failmode, text(stored.failmode.value.name()));
     all.switch("listsnapshots", &stored.listsnapshots);
     all.switch("autoexpand", &stored.autoexpand);

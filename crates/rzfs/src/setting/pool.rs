@@ -6,6 +6,7 @@ use rzfs_dsl::pool::compatibility;
 use rzfs_format::features::{Feature, Release};
 use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_zap::ZapValue;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The newest version before feature flags, and the oldest whose file systems this software
@@ -39,8 +40,32 @@ pub enum PoolSetting {
     BootFileSystem(String),
     /// The directory below which everything is mounted.
     AlternateRoot(PathBuf),
-    /// Where OpenZFS would remember that the pool is imported; nobody does here.
-    CacheFile,
+    /// Where OpenZFS would remember that the pool is imported.
+    CacheFile(CacheFile),
+}
+
+/// Property `cachefile`. It says where OpenZFS remembers that a pool is imported; nobody does here,
+/// so it is only told again while the pool is imported.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum CacheFile {
+    /// The usual file.
+    #[default]
+    Usual,
+    /// None.
+    Nowhere,
+    /// This file.
+    At(String),
+}
+
+impl CacheFile {
+    fn parse(name: &str, word: &str) -> Result<Self, SettingError> {
+        match word {
+            "" => Ok(Self::Usual),
+            "none" => Ok(Self::Nowhere),
+            path if path.starts_with('/') => Ok(Self::At(path.to_owned())),
+            _ => Err(SettingError::Path { name: name.to_owned() }),
+        }
+    }
 }
 
 impl PoolSetting {
@@ -80,8 +105,7 @@ impl PoolSetting {
             }
             "altroot" if word.starts_with('/') => Self::AlternateRoot(word.into()),
             "altroot" => return Err(SettingError::AlternateRoot(word.to_owned())),
-            "cachefile" if matches!(word, "" | "none") || word.starts_with('/') => Self::CacheFile,
-            "cachefile" => return Err(SettingError::Path { name: name.to_owned() }),
+            "cachefile" => Self::CacheFile(CacheFile::parse(name, word)?),
             "bootfs" => Self::BootFileSystem(word.to_owned()),
             "readonly" => return Err(SettingError::ImportTime(name.to_owned())),
             "dedup_table_quota" if word == "auto" => stored(AUTOMATIC.into()),
@@ -160,6 +184,8 @@ pub struct NewPoolProperties {
     pub compatibility: Option<String>,
     /// The directory below which everything is mounted.
     pub alternate_root: Option<PathBuf>,
+    /// What `cachefile` says while the pool stays imported.
+    pub cache_file: Option<CacheFile>,
 }
 
 /// Which features a new pool has without being told.
@@ -190,6 +216,7 @@ impl NewPoolProperties {
             comment: None,
             compatibility: None,
             alternate_root: None,
+            cache_file: None,
         };
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for (name, word) in pairs {
@@ -209,7 +236,7 @@ impl NewPoolProperties {
                     return Err(SettingError::NotAtCreation(name.to_owned()));
                 }
                 PoolSetting::AlternateRoot(path) => new.alternate_root = Some(path),
-                PoolSetting::CacheFile => {}
+                PoolSetting::CacheFile(file) => new.cache_file = Some(file),
             }
         }
         let allowed = compatibility::requested(new.compatibility.as_deref())?;

@@ -7,6 +7,7 @@ use super::session::{Session, Verdict};
 use super::source;
 use super::text::nvlist;
 use super::uberblock;
+use crate::plain_file::{self, Accepted};
 use rzfs_codec::checksum::{EmbeddedVerifier, verify_embedded};
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::label::{self, LABEL_SIZE, LABELS, LabelIndex, LeafSize, UberblockRing};
@@ -84,7 +85,7 @@ fn open(device: &str) -> Result<(File, PathBuf), ZdbError> {
     if !device.starts_with('/') && !path.exists() {
         path = Path::new("/dev").join(device);
     }
-    match File::open(&path) {
+    match plain_file::open(&path, Accepted::FilesAndBlockDevices) {
         Ok(file) => Ok((file, path)),
         Err(error) => Err(ZdbError::Open { path, reason: source::plain(&error) }),
     }

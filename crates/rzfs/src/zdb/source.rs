@@ -2,7 +2,7 @@
 
 use super::Arguments;
 use super::error::ZdbError;
-use crate::load_key_where_it_fits;
+use crate::{load_key_where_it_fits, plain_file};
 use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::import::{
     ActivityCheck, DeviceSource, Discovery, HostCheck, ImportOptions, ImportTarget,
@@ -11,11 +11,13 @@ use rzfs_dsl::import::{
 use rzfs_dsl::pool::Pool;
 use rzfs_format::Txg;
 use rzfs_format::nvlist::NvList;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where OpenZFS remembers the pools that are imported.
 const DEFAULT_CACHE_FILE: &str = "/etc/zfs/zpool.cache";
+
+/// More than any cache file has, in bytes; real ones have kilobytes.
+const MAX_CACHE_FILE: u64 = 64 << 20;
 
 /// The pool of a dataset's name.
 pub(crate) fn pool_name(target: &str) -> &str {
@@ -30,7 +32,7 @@ pub(crate) fn cache_file(arguments: &Arguments) -> &Path {
 /// Reads a cache file: a list of the configurations of pools.
 pub(crate) fn read_cache_file(path: &Path) -> Result<NvList, ZdbError> {
     let open = |reason: String| ZdbError::Open { path: path.to_owned(), reason };
-    let bytes = fs::read(path).map_err(|error| open(plain(&error)))?;
+    let bytes = plain_file::read(path, MAX_CACHE_FILE).map_err(|error| open(plain(&error)))?;
     NvList::decode(&bytes).map_err(|error| open(error.to_string()))
 }
 

@@ -1,7 +1,7 @@
 //! `zpool get` (spec 09, section 2.4).
 
 use super::json::PoolJson;
-use super::list::{JSON_GUID, JSON_INT, PoolColumn, parse_columns};
+use super::list::{JSON_GUID, JSON_INT, PoolColumn, is_feature, parse_columns};
 use super::selection::{Selection, Unknown};
 use super::vdev_name::NameStyle;
 use super::vdev_property::{self, VdevProperty};
@@ -14,6 +14,7 @@ use crate::table::Layout;
 use crate::zfs::get::{Field, PropertyRows};
 use rzfs::protocol::{PoolReport, PropertyReport, PropertySource, PropertyValue};
 use serde_json::Map;
+use std::collections::BTreeSet;
 
 const GRAMMAR: Grammar = Grammar {
     letters: &[
@@ -100,6 +101,10 @@ impl Get {
         for pool in &mut pools {
             reports.push(source::pool_report(pool.as_mut())?);
         }
+        let columns = match self.properties.as_str() {
+            "all" => with_user_properties(columns, &reports),
+            _ => columns,
+        };
         match &self.json {
             Some(json) => print_json(json, &reports, &columns, console)?,
             None => self.print(&reports, &columns, console)?,
@@ -137,13 +142,25 @@ impl Get {
         let mut rows = PropertyRows::new(&self.fields, &self.writer, widths);
         for pool in pools {
             for column in columns {
-                if let Some(property) = property_of(pool, column) {
+                let property = property_of(pool, column).or_else(|| self.unset(column));
+                if let Some(property) = property {
                     rows.push(&pool.name, &property, column.form());
                 }
             }
         }
         rows.print(self.layout, &|_| true, console.out)?;
         Ok(())
+    }
+
+    /// What is said of a property of users that a pool does not have: something if it is named.
+    fn unset(&self, column: &PoolColumn) -> Option<PropertyReport> {
+        let PoolColumn::User(name) = column else { return None };
+        (self.properties != "all").then(|| PropertyReport {
+            name: name.clone(),
+            value: PropertyValue::Unset,
+            source: PropertySource::None,
+            received: None,
+        })
     }
 
     fn vdevs(&self, selection: &Selection, names: &[String], console: &mut Console<'_>) -> Outcome {
@@ -220,6 +237,16 @@ impl Get {
         envelope.insert("vdevs", vdevs.iter().map(vdev).collect::<Map<_, _>>());
         envelope.print(console.out)
     }
+}
+
+/// All columns, and the properties of users that any of the pools has.
+fn with_user_properties(mut columns: Vec<PoolColumn>, pools: &[PoolReport]) -> Vec<PoolColumn> {
+    let names = pools.iter().flat_map(|pool| &pool.properties).map(|property| &property.name);
+    let names: BTreeSet<_> = names.filter(|name| name.contains(':')).collect();
+    // A feature that is not known may have a colon as well.
+    let names = names.into_iter().filter(|name| !is_feature(name));
+    columns.extend(names.map(|name| PoolColumn::User(name.clone())));
+    columns
 }
 
 /// A property of a pool; its name is one, too.

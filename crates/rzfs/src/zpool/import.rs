@@ -10,9 +10,10 @@ use crate::mount::{self, ServeRequest};
 use crate::source;
 use rzfs::check_pool_name;
 use rzfs::protocol::PoolReport;
+use rzfs::setting::PoolSetting;
 use rzfs_vdev::VdevState;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const GRAMMAR: Grammar = Grammar {
     letters: &[
@@ -41,7 +42,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let (mut devices, mut operands) = (Vec::new(), Vec::new());
     for word in &words {
         match word {
-            Word::Device(device) => devices.push(device.clone()),
+            Word::Device(device) => devices.push(absolute(Path::new(device))?),
             Word::Operand(name) => operands.push(name.clone()),
             _ => {}
         }
@@ -49,7 +50,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let mut pools = source::importable(&devices, console)?;
     let here: Vec<u64> = source::local_pools()?.imported.iter().map(|guid| guid.get()).collect();
     pools.retain(|pool| (pool.label_state == DESTROYED) == flag('D') && !here.contains(&pool.guid));
-    let request = request(&words, &devices, line)?;
+    let request = request(&words, &devices, line, &operands)?;
     match operands.as_slice() {
         [] if flag('a') => return import_all(&request, &pools),
         [] => {}
@@ -71,11 +72,15 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
 }
 
 /// What every pool is imported with.
-fn request(words: &[Word], devices: &[String], line: String) -> Result<ImportRequest, Failure> {
+fn request(
+    words: &[Word],
+    devices: &[PathBuf],
+    line: String,
+    operands: &[String],
+) -> Result<ImportRequest, Failure> {
     let flag = |letter| words.contains(&Word::Flag(letter));
-    let devices = devices.iter().map(|device| absolute(Path::new(device)));
     let mut request = ImportRequest {
-        devices: devices.collect::<Result<_, _>>()?,
+        devices: devices.to_vec(),
         pool: String::new(),
         new_name: None,
         destroyed: flag('D'),
@@ -85,8 +90,11 @@ fn request(words: &[Word], devices: &[String], line: String) -> Result<ImportReq
         key_loading: if flag('l') { KeyLoading::of_process() } else { KeyLoading::Nothing },
         access: Access::ReadWrite,
         alternate_root: None,
+        properties: Vec::new(),
+        cache_file: None,
         command: line,
     };
+    let pool = operands.first().map_or("", String::as_str);
     for word in words {
         match word {
             Word::Option('R', root) if root.starts_with('/') => {
@@ -95,7 +103,7 @@ fn request(words: &[Word], devices: &[String], line: String) -> Result<ImportReq
             Word::Option('R', root) => {
                 return Err(Failure::Failed(format!("bad alternate root '{root}'")));
             }
-            Word::Option('o', pair) => option(&mut request, pair)?,
+            Word::Option('o', pair) => option(&mut request, pair, pool)?,
             _ => {}
         }
     }
@@ -103,14 +111,27 @@ fn request(words: &[Word], devices: &[String], line: String) -> Result<ImportReq
 }
 
 /// A property or mount option.
-fn option(request: &mut ImportRequest, pair: &str) -> Outcome {
-    match pair.split_once('=').unwrap_or((pair, "")) {
-        ("readonly", "on") | ("ro", "") => request.access = Access::ReadOnly,
-        ("readonly", "off") | ("rw", "") | ("cachefile", _) => {}
-        ("altroot", root) => request.alternate_root = Some(root.into()),
-        (name, _) => {
-            return Err(Failure::Failed(format!("property '{name}' cannot be set at import time")));
+fn option(request: &mut ImportRequest, pair: &str, pool: &str) -> Outcome {
+    let refused = |error: &dyn std::fmt::Display| {
+        Failure::Failed(format!("cannot import pool '{pool}': {error}"))
+    };
+    match pair.split_once('=') {
+        None if pair == "ro" => request.access = Access::ReadOnly,
+        None if pair == "rw" => {}
+        None => return Err(refused(&format_args!("mount option '{pair}' is not known"))),
+        Some(("readonly", "on")) => request.access = Access::ReadOnly,
+        Some(("readonly", "off")) => {}
+        Some(("readonly", _)) => return Err(refused(&"'readonly' must be one of 'on | off'")),
+        Some(("altroot", root)) if root.starts_with('/') => {
+            request.alternate_root = Some(root.into());
         }
+        Some(("altroot", root)) => {
+            return Err(refused(&format_args!("bad alternate root '{root}'")));
+        }
+        Some((name, word)) => match PoolSetting::parse(name, word).map_err(|one| refused(&one))? {
+            PoolSetting::CacheFile(file) => request.cache_file = Some(file),
+            _ => request.properties.push((name.to_owned(), word.to_owned())),
+        },
     }
     Ok(())
 }

@@ -93,11 +93,12 @@ pub(crate) const DEFAULT_COLUMNS: &str = "name,size,allocated,free,checkpoint,ex
 const CLASSES: [(VdevRole, &str); 3] =
     [(VdevRole::Dedup, "dedup"), (VdevRole::Special, "special"), (VdevRole::Log, "logs")];
 
-/// A column: a native property, or a feature by its name.
+/// A column: a native property, or a feature or a property of users by its name.
 #[derive(Clone, Debug)]
 pub(crate) enum PoolColumn {
     Native(&'static Property),
     Feature(String),
+    User(String),
 }
 
 impl PoolColumn {
@@ -106,6 +107,9 @@ impl PoolColumn {
         if is_feature(name) {
             return Some(Self::Feature(name.to_owned()));
         }
+        if name.contains(':') {
+            return Some(Self::User(name.to_owned()));
+        }
         Property::find(POOL_PROPERTIES, name).map(Self::Native)
     }
 
@@ -113,7 +117,7 @@ impl PoolColumn {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Native(property) => property.name,
-            Self::Feature(name) => name,
+            Self::Feature(name) | Self::User(name) => name,
         }
     }
 
@@ -121,7 +125,7 @@ impl PoolColumn {
     pub(crate) const fn form(&self) -> Form {
         match self {
             Self::Native(property) => property.form,
-            Self::Feature(_) => Form::Text,
+            Self::Feature(_) | Self::User(_) => Form::Text,
         }
     }
 
@@ -129,14 +133,14 @@ impl PoolColumn {
     pub(crate) fn value_width(&self) -> usize {
         match self {
             Self::Native(property) => property.value_width(),
-            Self::Feature(name) => name.len(),
+            Self::Feature(name) | Self::User(name) => name.len(),
         }
     }
 
     fn column(&self) -> Column {
         match self {
             Self::Native(property) => property.column(),
-            Self::Feature(name) => Column::text(&name.to_uppercase()),
+            Self::Feature(name) | Self::User(name) => Column::text(&name.to_uppercase()),
         }
     }
 }

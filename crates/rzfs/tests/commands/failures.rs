@@ -1,7 +1,11 @@
 //! What goes wrong, in which words, with which exit status.
 
-use crate::harness::{Rzfs, reference};
+use crate::harness::{Rzfs, outcome, reference};
+use crate::workshop::Workshop;
 use rzfs_testkit::unpack_sample;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 fn lines(text: &str) -> Vec<&str> {
     text.lines().collect()
@@ -150,4 +154,102 @@ fn names_that_no_pool_has_are_an_error_and_not_waited_for() {
         assert_eq!(outcome.status, 1, "{words:?}: {outcome:?}");
         assert!(outcome.err.contains("nosuch"), "{words:?}: {outcome:?}");
     }
+}
+
+#[test]
+fn pools_with_the_longest_names_are_served() {
+    let shop = Workshop::new();
+    let [one, other] = ["a", "b"].map(|end| "n".repeat(252) + end);
+    shop.succeed(&format!("zpool create --size 96M -R ROOT {one} A"));
+    shop.succeed(&format!("zpool create --size 96M -R ROOT {other} B"));
+    assert_eq!(shop.succeed("zpool list -Ho name"), format!("{one}\n{other}\n"));
+    assert_eq!(shop.succeed(&format!("zpool list -Ho name {other}")), format!("{other}\n"));
+    shop.succeed(&format!("zpool export {one}"));
+    shop.succeed(&format!("zpool import -d IMAGES -R ROOT {one}"));
+    let taken = shop.refuse(&format!("zpool create --size 96M {one} C"), 1);
+    assert!(taken.ends_with("pool already exists\n"), "{taken}");
+    shop.succeed(&format!("zpool export {one}"));
+    shop.succeed(&format!("zpool export {other}"));
+}
+
+#[test]
+fn pools_that_do_not_answer_keep_nobody_for_long() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let directory = shop.rzfs.control();
+    let silent = ["mute", "deaf", "dumb"].map(|name| {
+        let listener = UnixListener::bind(directory.socket(name)).unwrap();
+        // Whoever comes after the first waits to be let in.
+        rustix::net::listen(&listener, 0).unwrap();
+        let waiting = UnixStream::connect(directory.socket(name)).unwrap();
+        (listener, waiting)
+    });
+    let start = Instant::now();
+    let mut list = shop.rzfs.prepared(Command::new("timeout"));
+    list.args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_rzfs"), "zpool", "list", "-Ho", "name"]);
+    let listed = outcome(&mut list);
+    assert_eq!((listed.status, listed.out.as_str()), (0, "tank\n"), "{listed:?}");
+    for name in ["mute", "deaf", "dumb"] {
+        assert!(listed.err.contains(&format!("pool '{name}'")), "{listed:?}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    drop(silent);
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn what_does_not_exist_cannot_be_unmounted() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let missing = "cannot open 'tank/none': dataset does not exist\n";
+    assert_eq!(shop.refuse("zfs unmount tank/none", 1), missing);
+    shop.succeed("zfs unmount tank");
+    let unmounted = "cannot unmount 'tank': not currently mounted\n";
+    assert_eq!(shop.refuse("zfs unmount tank", 1), unmounted);
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn a_spare_is_added_once() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -m none tank A spare S");
+    let twice = "cannot add to 'tank': one or more vdevs refer to the same device\n";
+    assert_eq!(shop.refuse("zpool add tank spare S", 1), twice);
+    assert_eq!(shop.refuse("zpool add -f tank spare S", 1), twice);
+    assert_eq!(shop.succeed("zpool status tank").matches("AVAIL").count(), 1);
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn ancestors_are_not_made_for_a_rename_that_is_refused() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let before = shop.succeed("zfs list -Ho name,mounted");
+    let refused = shop.refuse("zfs rename -p tank/a tank/a/b/c", 1);
+    assert!(refused.starts_with("cannot rename to 'tank/a/b/c'"), "{refused}");
+    let refused = shop.refuse("zfs rename -p tank/none tank/x/y/z", 1);
+    assert!(refused.starts_with("cannot open 'tank/none'"), "{refused}");
+    assert_eq!(shop.succeed("zfs list -Ho name,mounted"), before);
+    shop.succeed("zfs rename -p tank/a tank/x/y/z");
+    let names = "tank\tyes\ntank/x\tyes\ntank/x/y\tyes\ntank/x/y/z\tyes\n";
+    assert_eq!(shop.succeed("zfs list -Ho name,mounted"), names);
+    shop.succeed("zfs rename -pu tank/x/y/z tank/q/z");
+    assert_eq!(
+        shop.succeed("zfs list -Ho name,mounted tank/q tank/q/z"),
+        "tank/q\tyes\ntank/q/z\tyes\n"
+    );
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn a_remount_is_told_what_to_do_instead() {
+    let rzfs = Rzfs::new();
+    // As mount.fuse(8) calls the program.
+    let told = rzfs.run(["zfs", "tank/a", "/mnt/a", "-o", "rw,relatime,remount,ro"]);
+    let message = "cannot remount 'tank/a': what mounts allow are properties; \
+                   'zfs set readonly=on tank/a' makes one read-only\n";
+    assert_eq!((told.status, told.err.as_str()), (1, message));
+    assert_eq!(rzfs.run(["zfs", "tank/a", "/mnt/a", "-o", "rw"]).status, 2);
 }

@@ -165,3 +165,34 @@ fn the_flags_of_a_mount_tell_what_its_properties_say() {
     assert!(has("noatime") && has("rw"));
     shop.succeed("zpool export tank");
 }
+
+#[test]
+fn what_is_in_a_directory_is_respected_with_overlay_off() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create -o overlay=off tank/sub");
+    shop.succeed("zfs create tank/other");
+    let place = shop.root().join("sub");
+    shop.succeed("zfs unmount tank/sub");
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("file"), "in the way").unwrap();
+    let said = format!("cannot mount '{}': directory is not empty\n", place.display());
+    assert_eq!(shop.refuse("zfs mount tank/sub", 1), said);
+    shop.succeed("zpool export tank");
+    // The others are mounted all the same.
+    assert_eq!(shop.refuse("zpool import -d IMAGES -R ROOT tank", 1), said);
+    assert!(is_mounted(&shop.root()) && !is_mounted(&place));
+    shop.succeed("zfs set overlay=on tank/sub");
+    shop.succeed("zfs mount tank/sub");
+    assert!(!place.join("file").exists());
+    // A mount that makes way for a moment comes back.
+    shop.succeed("zfs set overlay=off tank/sub");
+    shop.succeed("zfs set readonly=on tank");
+    assert!(shop.run("zfs get -Ho value mounted tank/sub").out.starts_with("yes"));
+    shop.succeed("zfs unmount tank/sub");
+    fs::remove_file(place.join("file")).unwrap_err();
+    shop.succeed("zfs set readonly=off tank");
+    fs::remove_file(place.join("file")).unwrap();
+    shop.succeed("zfs mount tank/sub");
+    shop.succeed("zpool export tank");
+}

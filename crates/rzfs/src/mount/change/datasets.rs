@@ -32,17 +32,11 @@ pub(super) fn create(open: &Open, new: &protocol::NewFileSystem) -> Result<Vec<S
         refusal(format_args!("cannot create '{}'", new.name), error)
     };
     let pool = open.writable().map_err(|error| cannot(&error))?;
-    let mut made = BTreeSet::new();
+    let mut made = Vec::new();
     if new.ancestors {
-        let above = new.name.match_indices('/').map(|(end, _)| new.name.split_at(end).0);
-        for name in above.skip(1) {
-            match create_one(pool, name, &[], None) {
-                Ok(()) => made.insert(name.to_owned()),
-                Err(Problem::Change(ChangeError::Exists { .. })) => continue,
-                Err(error) => return Err(cannot(&error)),
-            };
-        }
+        create_above(pool, &new.name, &mut made).map_err(|error| cannot(&error))?;
     }
+    let mut made: BTreeSet<_> = made.into_iter().collect();
     match create_one(pool, &new.name, &new.properties, new.key.as_ref()) {
         Ok(()) => {}
         Err(Problem::Change(ChangeError::Exists { .. })) if new.ancestors => {
@@ -60,6 +54,27 @@ pub(super) fn create(open: &Open, new: &protocol::NewFileSystem) -> Result<Vec<S
         complaints.push("filesystem successfully created, but not mounted".to_owned());
     }
     Ok(complaints)
+}
+
+/// Makes what is missing above a file system, and adds it to `made`.
+fn create_above(pool: &WritablePool, name: &str, made: &mut Vec<String>) -> Result<(), Problem> {
+    for name in name.match_indices('/').map(|(end, _)| name.split_at(end).0).skip(1) {
+        match create_one(pool, name, &[], None) {
+            Ok(()) => made.push(name.to_owned()),
+            Err(Problem::Change(ChangeError::Exists { .. })) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Destroys what was made for something that is refused; what is above comes first in `made`.
+fn destroy_again(pool: &WritablePool, made: &[String]) {
+    for name in made.iter().rev() {
+        if let Err(error) = pool.live().destroy_dataset(name) {
+            tracing::warn!(%error, name, "what was made for a rename stays");
+        }
+    }
 }
 
 /// Why something cannot be done.
@@ -166,18 +181,6 @@ pub(super) struct Renaming {
 pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Refusal> {
     let Renaming { from, to, .. } = renaming;
     let pool = open.writable()?;
-    if renaming.ancestors
-        && let Some((above, _)) = to.rsplit_once('/')
-    {
-        let new = protocol::NewFileSystem {
-            name: above.to_owned(),
-            properties: Vec::new(),
-            ancestors: true,
-            leave_unmounted: false,
-            key: None,
-        };
-        create(open, &new)?;
-    }
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     let below = |name: &str, above: &str| {
@@ -196,6 +199,16 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
         |error: &dyn std::fmt::Display| refusal(format_args!("cannot rename '{from}'"), error);
     let before = open.candidates().map_err(|error| failed(&error))?;
     let ended = end(open, &mut table, &affected, in_use(renaming.force))?;
+    // They are mounted with what is renamed: nothing has them if that is refused.
+    let mut made = Vec::new();
+    if renaming.ancestors
+        && let Err(error) = create_above(pool, to, &mut made)
+    {
+        destroy_again(pool, &made);
+        let above = to.rsplit_once('/').map_or("", |(above, _)| above);
+        let refused = refusal(format_args!("cannot create '{above}'"), error);
+        return Err(taken_back(open, &mut table, ended, refused));
+    }
     if let Err(error) = pool.live().rename_dataset(from, to) {
         let refused = match error {
             error @ ChangeError::BelowItself { .. } => {
@@ -213,13 +226,15 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
             }
             error => failed(&error),
         };
+        destroy_again(pool, &made);
         return Err(taken_back(open, &mut table, ended, refused));
     }
     let renamed = |name: &str| below(name, from).map(|rest| format!("{to}{rest}"));
     if renaming.leave_mounted {
         table.rename(renamed);
         pool.rename_file_systems(renamed);
-        return Ok(Vec::new());
+        let made = made.into_iter().collect();
+        return Ok(mount_more(open, &mut table, &made, Choice::Automatic));
     }
     let name_now = |name: &str| renamed(name).unwrap_or_else(|| name.to_owned());
     Ok(settle(open, &mut table, &before, ended, name_now))

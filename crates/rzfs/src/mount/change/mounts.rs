@@ -80,6 +80,11 @@ pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<Stri
         one.dataset == target || Path::new(&one.mountpoint) == place
     };
     let Some(mount) = reports.iter().find(is_meant) else {
+        let found = open.view().map(|view| view.datasets().open(target));
+        if !target.starts_with('/') && matches!(found, Ok(Err(DatasetError::NotFound { .. }))) {
+            let message = format!("cannot open '{target}': dataset does not exist");
+            return Err(Refusal { message });
+        }
         let message = format!("cannot unmount '{target}': not currently mounted");
         return Err(Refusal { message });
     };

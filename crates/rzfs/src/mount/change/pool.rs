@@ -6,7 +6,7 @@ use crate::zpool::layout::Layout;
 use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
 use rzfs::protocol::{AddRequest, Pair, PruneLimit, Purpose, Refusal};
 use rzfs::setting::PoolSetting;
-use rzfs::{AddError, AddedVdevs, Allowance};
+use rzfs::{AddError, AddedVdevs, Allowance, WritablePool};
 use rzfs_blockdev::{Access as BlockAccess, BlockDevice, FileDevice, OpenOptions};
 use rzfs_dsl::live::{self, ChangeError};
 use rzfs_dsl::pool::compatibility;
@@ -27,9 +27,22 @@ pub(super) fn set(open: &Open, (name, word): &Pair) -> Result<Vec<String>, Refus
         refusal(format_args!("cannot set property for '{}'", pool.name()), error)
     };
     let setting = PoolSetting::parse(name, word).map_err(|error| cannot(&error))?;
+    match setting {
+        PoolSetting::CacheFile(file) => open.set_cache_file(file),
+        setting => set_on(pool, name, setting).map_err(|error| cannot(&error))?,
+    }
+    Ok(Vec::new())
+}
+
+/// Gives a pool a property that is kept on disk.
+pub(in crate::mount) fn set_on(
+    pool: &WritablePool,
+    name: &str,
+    setting: PoolSetting,
+) -> Result<(), ChangeError> {
     let live = pool.live();
     let text = |text: Option<String>| text.unwrap_or_default().as_str().into();
-    let changed = match setting {
+    match setting {
         PoolSetting::Stored { name, value } => live.set_pool_property(&name, value),
         PoolSetting::Comment(comment) => live.set_pool_property(name, text(comment)),
         PoolSetting::Compatibility(sets) => live.set_pool_property(name, text(sets)),
@@ -38,11 +51,10 @@ pub(super) fn set(open: &Open, (name, word): &Pair) -> Result<Vec<String>, Refus
         }
         PoolSetting::Feature(feature) => live.enable_features(&[feature]),
         PoolSetting::Version(version) => live.upgrade_version(version),
-        PoolSetting::WithoutFeature(_) | PoolSetting::AlternateRoot(_) | PoolSetting::CacheFile => {
-            Ok(())
-        }
-    };
-    changed.map(|()| Vec::new()).map_err(|error| cannot(&error))
+        PoolSetting::WithoutFeature(_)
+        | PoolSetting::AlternateRoot(_)
+        | PoolSetting::CacheFile(_) => Ok(()),
+    }
 }
 
 /// `zpool add`; a dry run tells the layout line by line.
