@@ -299,11 +299,19 @@ impl Mount {
         ended.map_err(|source| failure("unmount", attached.0.directory(), source))
     }
 
-    /// Forgets a mount that has ended or was detached: the threads of one that is still in use
-    /// serve whoever has files open until the process ends.
+    /// Lets go of a mount that has ended or was detached: the threads of one that is still in use
+    /// serve whoever has files open.
     pub fn abandon(self) {
         let Self { attached, session, .. } = self;
-        std::mem::forget((attached, session));
+        // It would unmount whatever is in its place by now.
+        std::mem::forget(attached);
+        let wait = move || {
+            if let Err(error) = session.join() {
+                tracing::warn!(%error, "a mount that has ended");
+            }
+        };
+        // Nobody waits for those who still use it; without a thread nothing is lost but descriptors.
+        let _ = std::thread::Builder::new().name("rzfs-abandoned".to_owned()).spawn(wait);
     }
 }
 

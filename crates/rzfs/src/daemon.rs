@@ -12,6 +12,7 @@ pub(crate) use allocator::restart_tuned;
 pub(crate) use background::{Completeness, Readiness, SERVE, Verdict, in_background};
 
 use beginning::Beginning;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rzfs::control::is_listened_on;
 use rzfs::protocol::{Answer, Incoming, MAX_REQUEST, Refusal, Request, WireError, encode};
 use std::convert::Infallible;
@@ -161,6 +162,9 @@ pub(crate) struct Daemon {
 
 /// Those that end the process.
 fn signals() -> io::Result<[Signal; 3]> {
+    // An image that is longer than this user's files may be is an error of that write (`EFBIG`), not
+    // the end of the process, which it is without a handler.
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     Ok([
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
@@ -168,9 +172,18 @@ fn signals() -> io::Result<[Signal; 3]> {
     ])
 }
 
+/// Lets the process have as many descriptors as the system admits: each mount takes one for every
+/// thread that answers.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // With what there is fewer mounts are possible, which whoever mounts is told.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 impl Daemon {
     /// Binds the control socket at `path`, and catches the signals that would end the process.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+        raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let registered = runtime.enter();
         let socket = ControlSocket::bind(path)?;

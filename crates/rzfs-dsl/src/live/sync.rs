@@ -110,6 +110,17 @@ impl SpaceOwner for MosSpace<'_> {
     }
 }
 
+/// Counts a reference to a block more in the dedup tables; `false` if they cannot have it. Where a
+/// block with the dedup bit was shared past them, OpenZFS 2.3 frees it with each reference.
+fn add_to_dedup(
+    state: &SyncState,
+    mos: &MosTx<'_>,
+    pointer: &BlockPointer,
+) -> Result<bool, LiveError> {
+    Ok(state.dedup.add(pointer)?
+        || (!state.clones.has(mos, pointer)? && state.dedup.restore(pointer)?))
+}
+
 /// What a pass leaves.
 struct Pass<'s> {
     space: SyncPass<'s>,
@@ -351,7 +362,7 @@ impl Inner {
         // Before anything is freed: what is shared now may lose another reference in this txg.
         for pointer in &shared {
             if pointer.is_dedup() {
-                match state.dedup.add(pointer) {
+                match add_to_dedup(state, &mos, pointer) {
                     Ok(true) => continue,
                     // Whoever frees it cannot tell either who has it, and leaks it.
                     Err(error) if error.is_damage() => {
