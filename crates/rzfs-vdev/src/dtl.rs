@@ -1,8 +1,9 @@
 //! Dirty time logs: the transaction groups whose data a leaf lacks (spec 07, section 5).
 //!
-//! A leaf's log grows when a write to it fails or cannot be sent, and shrinks when a resilver has
-//! brought what was missing. It is stored in the MOS with the txg in which it changed. What
-//! follows for the vdevs above is worked out when somebody asks:
+//! A leaf's log grows when it has not got a write in the end (`crate::unconfirmed`), and shrinks
+//! when a resilver has brought what was missing. It is stored in the MOS with the txg in which it
+//! changed. What follows for the vdevs above is worked out when somebody asks; what a leaf owes
+//! is missing there as well, as long as it does:
 //!
 //! ```text
 //!             leaf                         interior

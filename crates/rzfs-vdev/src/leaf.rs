@@ -5,8 +5,8 @@ use crate::dtl::DirtyTimeLog;
 use crate::health::{AuxReason, Health, HealthCell, LeafEvent};
 use crate::unconfirmed::Unconfirmed;
 use rzfs_blockdev::BlockDevice;
-use rzfs_format::Guid;
 use rzfs_format::label::LeafSize;
+use rzfs_format::{Guid, Txg};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -120,12 +120,16 @@ impl Leaf {
     ) -> Self {
         let demands = Demands { asize: min_asize, ashift };
         let (device, event) = Self::find(config, devices, demands);
+        let unconfirmed = Unconfirmed::default();
+        if device.is_none() {
+            unconfirmed.resign();
+        }
         Self {
             devices: Box::new(Devices::of(device)),
             demands,
             health: HealthCell::new(Health::UNKNOWN.after(event)),
             missing: DirtyTimeLog::unloaded(config.leaf.waits_for_resilver()),
-            unconfirmed: Unconfirmed::default(),
+            unconfirmed,
             rotational: config.hints.rotational.is_some_and(|rotational| rotational != 0),
             pending: AtomicU32::new(0),
             last_end: AtomicU64::new(0),
@@ -219,6 +223,12 @@ impl Leaf {
     /// What the leaf lacks.
     pub(crate) fn missing(&self) -> &DirtyTimeLog {
         &self.missing
+    }
+
+    /// Whether it lacks something that was born in `birth`, as far as is known: it may still get
+    /// what it owes.
+    pub(crate) fn lacks(&self, birth: Txg) -> bool {
+        self.missing.lacks(birth) || self.unconfirmed.owes(birth)
     }
 
     /// What was written to it since its last flush.

@@ -1,5 +1,5 @@
 //! What was written to a leaf and may not be durable yet: everything since its last successful
-//! flush, kept in memory until the next one.
+//! flush, kept in memory until the next one; and what it has refused, which it owes.
 //!
 //! A flush that fails says that something was lost, not what. Linux tells of a write-back that
 //! failed once, and takes the pages for clean: the next flush succeeds, and has nothing to write.
@@ -7,10 +7,16 @@
 //!
 //! ```text
 //! write ─> kept ───────────────── flush succeeds ──> confirmed, let go of
-//!           │  ^                        │ fails, or the device was away
+//!           │  ^ │                      │ fails, or the device was away
+//!           │  │ └─ refused ─> owed ────┤
 //!           │  └─ flush <── written again, nothing else meanwhile
 //!           └─ the vdev does without the leaf ─> given up: the leaf lacks what it was
 //! ```
+//! What is owed is a part of something that can be read without it. A device that fails for a moment
+//! lacks nothing therefore. That matters because it is known for whole txgs what a leaf lacks: leaves
+//! that fail one after the other, each for a moment and with other blocks, would lack the same txg,
+//! and nothing of it could be taken for readable.
+//!
 //! A write counts as kept from before it is sent: one that is under way while a flush fails may
 //! have been lost with it. What is kept of blocks is their own shared bytes.
 //!
@@ -22,9 +28,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rzfs_blockdev::DeviceError;
 use rzfs_format::Txg;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of all leaves of a pool that are kept before leaves are flushed to let go of some. What
-/// is under way comes on top, and what a txg writes while a device cannot be flushed.
+/// Bytes of all leaves of a pool that are kept before leaves are flushed, or given up, to let go of
+/// some. What is under way comes on top, and what a txg writes while a device fails that the vdev
+/// cannot do without.
 const MOST_KEPT: usize = 64 << 20;
 /// The least that a leaf keeps without being flushed.
 const LEAST_KEPT: usize = 2 << 20;
@@ -42,6 +50,30 @@ pub(crate) struct KeptWrite {
     pub(crate) data: Bytes,
     /// The birth of the block that it is of; `None` for a part of a label.
     pub(crate) birth: Option<Txg>,
+    pub(crate) standing: Standing,
+}
+
+/// What is known of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It is under way, or the device has taken it: it is relied on.
+    Sent,
+    /// The leaf has not taken it, and nothing relies on it.
+    Owed,
+}
+
+/// Which writes are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Portion {
+    All,
+    /// Those that the leaf owes.
+    Owed,
+}
+
+impl Portion {
+    fn has(self, write: &KeptWrite) -> bool {
+        self == Self::All || write.standing == Standing::Owed
+    }
 }
 
 impl KeptWrite {
@@ -53,7 +85,7 @@ impl KeptWrite {
     fn behind(&self, position: u64) -> Option<Self> {
         let skipped = usize::try_from(position.checked_sub(self.position)?).ok()?;
         let data = (skipped < self.data.len()).then(|| self.data.slice(skipped..))?;
-        Some(Self { position, data, birth: self.birth })
+        Some(Self { position, data, birth: self.birth, standing: self.standing })
     }
 }
 
@@ -63,6 +95,18 @@ struct Run {
     id: RunId,
     writes: Vec<KeptWrite>,
     progress: Progress,
+    debts: Debts,
+}
+
+/// What has been done about those writes of a run that are owed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Debts {
+    /// There are none.
+    None,
+    /// Nothing yet.
+    Open,
+    /// The flush that is under way began with writing them again.
+    Tried,
 }
 
 /// How far the writes of a run are.
@@ -74,6 +118,27 @@ enum Progress {
     Done,
     /// All were done when the flush began that is under way.
     Covered,
+}
+
+impl Run {
+    /// Takes writes for owed, by position; leaves those that it has not.
+    fn owe(&mut self, positions: &mut BTreeSet<u64>) {
+        let wanted = positions.clone();
+        for write in self.writes.iter_mut().filter(|write| wanted.contains(&write.position)) {
+            write.standing = Standing::Owed;
+            self.debts = Debts::Open;
+            positions.remove(&write.position);
+        }
+    }
+}
+
+/// What becomes of the writes of a run that were refused, by position.
+#[derive(Default, Debug)]
+pub(crate) struct Refused {
+    /// The leaf is to get them later.
+    pub(crate) owed: BTreeSet<u64>,
+    /// Their caller knows, and sees to it.
+    pub(crate) forgotten: BTreeSet<u64>,
 }
 
 /// The name of a run, on its leaf.
@@ -104,8 +169,12 @@ struct State {
     /// of these have been dealt with.
     suspicions: u64,
     settled: u64,
-    /// The youngest birth that was given up.
+    /// The youngest birth of what was given up that had been relied on.
     given_up: Option<Txg>,
+    /// Bytes that were written again since that helped last.
+    in_vain: usize,
+    /// Whether nobody waits for the leaf before it is opened again.
+    is_resigned: bool,
 }
 
 /// What a leaf keeps.
@@ -113,6 +182,8 @@ struct State {
 pub(crate) struct Unconfirmed {
     state: Mutex<State>,
     changed: Condvar,
+    /// How many writes are owed; changes with the state only.
+    owed: AtomicUsize,
 }
 
 /// A flush that has not begun when somebody asked for it.
@@ -146,6 +217,8 @@ pub(crate) struct Lead<'a> {
     number: u64,
     /// The suspicions that are dealt with when it succeeds.
     suspicions: u64,
+    /// What the device has refused once more.
+    still_owed: Vec<KeptWrite>,
     has_ended: bool,
 }
 
@@ -161,7 +234,12 @@ impl Unconfirmed {
     pub(crate) fn keep(&self, run: RunId, writes: impl IntoIterator<Item = KeptWrite>) {
         let state = &mut *self.wait_while(|state| state.activity == Activity::Rewrite);
         let index = state.runs.iter().rposition(|known| known.id == run).unwrap_or_else(|| {
-            state.runs.push(Run { id: run, writes: Vec::new(), progress: Progress::Open });
+            state.runs.push(Run {
+                id: run,
+                writes: Vec::new(),
+                progress: Progress::Open,
+                debts: Debts::None,
+            });
             state.runs.len() - 1
         });
         if let Some(known) = state.runs.get_mut(index) {
@@ -172,57 +250,128 @@ impl Unconfirmed {
         }
     }
 
-    /// Forgets a write that has failed: its caller knows.
-    pub(crate) fn forget(&self, run: RunId, position: u64) {
+    /// Says that none of a run's writes is under way any more, and what becomes of those that were
+    /// refused. Answers with those that the leaf cannot owe, as they are not kept any more.
+    pub(crate) fn end(&self, run: RunId, refused: Refused) -> BTreeSet<u64> {
+        let Refused { mut owed, forgotten } = refused;
+        let has_refused = !owed.is_empty() || !forgotten.is_empty();
         let state = &mut *self.state.lock();
-        let Some(run) = state.runs.iter_mut().rfind(|known| known.id == run) else { return };
-        if let Some(index) = run.writes.iter().rposition(|write| write.position == position) {
-            state.bytes -= run.writes.swap_remove(index).data.len();
+        if let Some(known) = state.runs.iter_mut().rfind(|known| known.id == run) {
+            known.progress = Progress::Done;
+            if has_refused {
+                known.writes.retain(|write| !forgotten.contains(&write.position));
+                known.owe(&mut owed);
+            }
         }
+        state.runs.retain(|known| known.id != run || !known.writes.is_empty());
+        if has_refused {
+            self.count(state);
+        }
+        owed
     }
 
-    /// Says that none of a run's writes is under way any more. Answers with how many bytes the
-    /// leaf keeps that the next flush would confirm.
-    pub(crate) fn end(&self, run: RunId) -> usize {
-        let state = &mut *self.state.lock();
-        state.runs.retain_mut(|known| {
-            if known.id == run {
-                known.progress = Progress::Done;
-            }
-            known.id != run || !known.writes.is_empty()
-        });
-        if state.is_suspect() { 0 } else { state.bytes }
+    /// Whether a flush would let go of much more than so many bytes.
+    pub(crate) fn wants_flush(&self, limit: usize) -> bool {
+        let state = self.state.lock();
+        !state.is_suspect() && state.bytes > limit
+    }
+
+    /// Whether more is kept, or was written again in vain, than so many bytes.
+    pub(crate) fn exceeds(&self, limit: usize) -> bool {
+        let state = self.state.lock();
+        state.bytes.max(state.in_vain) > limit
+    }
+
+    /// Whether all that is kept has to be written again.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.state.lock().is_suspect()
     }
 
     /// Says that something of what is kept may be lost, though nothing has failed: the device was
     /// away, or is another one.
     pub(crate) fn suspect(&self) {
         let mut state = self.state.lock();
+        state.is_resigned = false;
         if !state.runs.is_empty() {
             state.suspicions += 1;
         }
     }
 
-    /// Whether anything is kept.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.state.lock().runs.iter().all(|run| run.writes.is_empty())
+    /// Whether anything is kept that is relied on.
+    pub(crate) fn has_sent(&self) -> bool {
+        let state = self.state.lock();
+        let mut kept = state.runs.iter().flat_map(|run| &run.writes);
+        kept.any(|write| write.standing == Standing::Sent)
     }
 
-    /// Whether something that was born in `birth` or later may have been given up.
+    /// The births of what is owed.
+    pub(crate) fn debts(&self) -> BTreeSet<Txg> {
+        if !self.has_debts() {
+            return BTreeSet::new();
+        }
+        self.state.lock().births(Portion::Owed).collect()
+    }
+
+    /// Whether anything is owed.
+    pub(crate) fn has_debts(&self) -> bool {
+        self.owed.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether something that was born in `birth` is owed.
+    pub(crate) fn owes(&self, birth: Txg) -> bool {
+        self.has_debts() && self.state.lock().births(Portion::Owed).any(|own| own == birth)
+    }
+
+    /// The oldest birth of some of what is kept.
+    pub(crate) fn oldest(&self, portion: Portion) -> Option<Txg> {
+        self.state.lock().births(portion).min()
+    }
+
+    /// Whether something that was born in `birth` or later, and was relied on, may have been given
+    /// up.
     pub(crate) fn has_given_up(&self, birth: Txg) -> bool {
         self.state.lock().given_up.is_some_and(|last| last >= birth)
     }
 
-    /// Lets go of everything without it being durable. Answers with the births of the blocks that
-    /// the leaf lacks therefore.
-    pub(crate) fn give_up(&self) -> BTreeSet<Txg> {
+    /// Lets go of what was born until `last` without it being durable. Answers with the births of
+    /// the blocks that the leaf lacks therefore.
+    pub(crate) fn give_up(&self, portion: Portion, last: Txg) -> BTreeSet<Txg> {
         let state = &mut *self.state.lock();
-        let writes = state.runs.drain(..).flat_map(|run| run.writes);
-        let births: BTreeSet<Txg> = writes.filter_map(|write| write.birth).collect();
-        state.bytes = 0;
-        state.settled = state.suspicions;
-        state.given_up = state.given_up.max(births.last().copied());
+        let is_given_up = |write: &mut KeptWrite| {
+            portion.has(write) && write.birth.is_none_or(|birth| birth <= last)
+        };
+        let mut births = BTreeSet::new();
+        for run in &mut state.runs {
+            for write in run.writes.extract_if(.., is_given_up) {
+                births.extend(write.birth);
+                if write.standing == Standing::Sent {
+                    state.given_up = state.given_up.max(write.birth);
+                }
+            }
+        }
+        state.runs.retain(|run| !run.writes.is_empty());
+        if state.runs.is_empty() {
+            state.settled = state.suspicions;
+        }
+        state.in_vain = 0;
+        self.count(state);
         births
+    }
+
+    /// Says that nobody waits for the leaf before it is opened again.
+    pub(crate) fn resign(&self) {
+        self.state.lock().is_resigned = true;
+    }
+
+    pub(crate) fn is_resigned(&self) -> bool {
+        self.state.lock().is_resigned
+    }
+
+    /// Counts what is kept.
+    fn count(&self, state: &mut State) {
+        let kept = || state.runs.iter().flat_map(|run| &run.writes);
+        self.owed.store(kept().filter(|write| Portion::Owed.has(write)).count(), Ordering::Release);
+        state.bytes = kept().map(|write| write.data.len()).sum();
     }
 
     /// Asks for a flush that begins from now on.
@@ -242,7 +391,7 @@ impl Unconfirmed {
         state.activity = Activity::Flush;
         state.begun += 1;
         let (number, suspicions) = (state.begun, state.suspicions);
-        Turn::Lead(Lead { of: self, number, suspicions, has_ended: false })
+        Turn::Lead(Lead { of: self, number, suspicions, still_owed: Vec::new(), has_ended: false })
     }
 
     /// Waits until there is something to be done for a flush.
@@ -263,6 +412,39 @@ impl State {
     const fn is_suspect(&self) -> bool {
         self.suspicions != self.settled
     }
+
+    /// The births of blocks of which something is kept.
+    fn births(&self, portion: Portion) -> impl Iterator<Item = Txg> {
+        let kept = self.runs.iter().flat_map(|run| &run.writes);
+        kept.filter(move |write| portion.has(write)).filter_map(|write| write.birth)
+    }
+
+    /// What has to be written again before a flush.
+    fn take_again(&mut self) -> Vec<KeptWrite> {
+        let is_suspect = self.is_suspect();
+        if !is_suspect && self.runs.iter().all(|run| run.debts == Debts::None) {
+            return Vec::new();
+        }
+        // What somebody who is still at work was refused is for them.
+        let is_meant = |run: &Run, write: &KeptWrite| {
+            run.progress != Progress::Open || write.standing == Standing::Sent
+        };
+        let writes = self
+            .runs
+            .iter()
+            .flat_map(|run| run.writes.iter().filter(move |write| is_meant(run, write)));
+        let mut found = latest(writes);
+        if !is_suspect {
+            found.retain(|write| Portion::Owed.has(write));
+        }
+        for run in &mut self.runs {
+            if run.progress != Progress::Open && run.debts == Debts::Open {
+                run.debts = Debts::Tried;
+            }
+        }
+        self.in_vain += found.iter().map(|write| write.data.len()).sum::<usize>();
+        found
+    }
 }
 
 impl Lead<'_> {
@@ -270,12 +452,19 @@ impl Lead<'_> {
     pub(crate) fn begin(&mut self) -> Begin {
         let state = &mut *self.of.state.lock();
         self.suspicions = state.suspicions;
-        if state.is_suspect() && !state.runs.is_empty() {
-            state.activity = Activity::Rewrite;
-            return Begin::Rewrite(latest(state.runs.iter().flat_map(|run| &run.writes)));
+        self.still_owed.clear();
+        let again = state.take_again();
+        if again.is_empty() {
+            state.cover();
+            return Begin::Flush;
         }
-        state.cover();
-        Begin::Flush
+        state.activity = Activity::Rewrite;
+        Begin::Rewrite(again)
+    }
+
+    /// Says that the device has refused once more what it owed.
+    pub(crate) fn refused(&mut self, writes: Vec<KeptWrite>) {
+        self.still_owed = writes;
     }
 
     /// Says that what was to be written again is written: now comes the flush.
@@ -312,8 +501,8 @@ impl Lead<'_> {
             state.settled = self.suspicions;
             confirmed =
                 state.runs.extract_if(.., |run| run.progress == Progress::Covered).collect();
-            let kept = state.runs.iter().flat_map(|run| &run.writes);
-            state.bytes = kept.map(|write| write.data.len()).sum();
+            state.owe_again(std::mem::take(&mut self.still_owed));
+            self.of.count(state);
         } else {
             state.uncover();
         }
@@ -340,18 +529,36 @@ impl Drop for Lead<'_> {
 }
 
 impl State {
-    /// A flush begins, which is about all that is done.
+    /// A flush begins, which is about all that is done, but for what is owed since it was prepared.
     fn cover(&mut self) {
-        for run in self.runs.iter_mut().filter(|run| run.progress == Progress::Done) {
+        let is_done = |run: &&mut Run| run.progress == Progress::Done && run.debts != Debts::Open;
+        for run in self.runs.iter_mut().filter(is_done) {
             run.progress = Progress::Covered;
         }
     }
 
     /// The flush has not succeeded.
     fn uncover(&mut self) {
-        for run in self.runs.iter_mut().filter(|run| run.progress == Progress::Covered) {
-            run.progress = Progress::Done;
+        for run in &mut self.runs {
+            if run.progress == Progress::Covered {
+                run.progress = Progress::Done;
+            }
+            if run.debts == Debts::Tried {
+                run.debts = Debts::Open;
+            }
         }
+    }
+
+    /// Keeps what the device has refused once more: it is older than whatever else is kept.
+    fn owe_again(&mut self, writes: Vec<KeptWrite>) {
+        if writes.is_empty() {
+            self.in_vain = 0;
+            return;
+        }
+        self.next_run += 1;
+        let id = RunId(self.next_run);
+        let run = Run { id, writes, progress: Progress::Done, debts: Debts::Open };
+        self.runs.insert(0, run);
     }
 }
 
@@ -380,7 +587,8 @@ mod tests {
     use super::*;
 
     fn write(position: u64, data: &'static [u8]) -> KeptWrite {
-        KeptWrite { position, data: Bytes::from_static(data), birth: Some(Txg(7)) }
+        let (data, birth) = (Bytes::from_static(data), Some(Txg(7)));
+        KeptWrite { position, data, birth, standing: Standing::Sent }
     }
 
     fn lead(unconfirmed: &Unconfirmed) -> Lead<'_> {
@@ -434,14 +642,15 @@ mod tests {
         let (first, second) = (kept.begin(), kept.begin());
         kept.keep(first, [write(0, b"ab")]);
         kept.keep(second, [write(2, b"cd")]);
-        assert_eq!(kept.end(first), 4);
+        kept.end(first, Refused::default());
+        assert!(kept.wants_flush(3) && !kept.wants_flush(4));
         let mut lead = lead(&kept);
         assert!(matches!(lead.begin(), Begin::Flush));
-        kept.end(second);
+        kept.end(second, Refused::default());
         lead.end(Ok(())).unwrap();
-        assert!(!kept.is_empty(), "the second was under way");
+        assert!(kept.has_sent(), "the second was under way");
         flush(&kept);
-        assert!(kept.is_empty());
+        assert!(!kept.has_sent());
     }
 
     #[test]
@@ -449,7 +658,7 @@ mod tests {
         let kept = Unconfirmed::default();
         let (done, open) = (kept.begin(), kept.begin());
         kept.keep(done, [write(0, b"ab")]);
-        kept.end(done);
+        kept.end(done, Refused::default());
         kept.keep(open, [write(2, b"cd")]);
         let mut lead = lead(&kept);
         assert!(matches!(lead.begin(), Begin::Flush));
@@ -459,9 +668,9 @@ mod tests {
         lead.written();
         assert!(lead.is_valid());
         lead.end(Ok(())).unwrap();
-        kept.end(open);
+        kept.end(open, Refused::default());
         flush(&kept);
-        assert!(kept.is_empty());
+        assert!(!kept.has_sent());
     }
 
     #[test]
@@ -469,7 +678,7 @@ mod tests {
         let kept = Unconfirmed::default();
         let run = kept.begin();
         kept.keep(run, [write(0, b"ab")]);
-        kept.end(run);
+        kept.end(run, Refused::default());
         let mut lead = lead(&kept);
         assert!(matches!(lead.begin(), Begin::Flush));
         kept.suspect();
@@ -477,7 +686,7 @@ mod tests {
         assert!(matches!(lead.begin(), Begin::Rewrite(_)));
         lead.written();
         lead.end(Ok(())).unwrap();
-        assert!(kept.is_empty());
+        assert!(!kept.has_sent());
     }
 
     #[test]
@@ -498,10 +707,10 @@ mod tests {
         let run = kept.begin();
         kept.keep(run, [write(0, b"ab"), KeptWrite { birth: None, ..write(9, b"label") }]);
         assert!(!kept.has_given_up(Txg(1)));
-        assert_eq!(kept.give_up(), [Txg(7)].into());
+        assert_eq!(kept.give_up(Portion::All, Txg(7)), [Txg(7)].into());
         assert!(kept.has_given_up(Txg(7)) && !kept.has_given_up(Txg(8)));
-        kept.end(run);
-        assert!(kept.is_empty());
+        kept.end(run, Refused::default());
+        assert!(!kept.has_sent());
     }
 
     #[test]
@@ -509,7 +718,79 @@ mod tests {
         let kept = Unconfirmed::default();
         let run = kept.begin();
         kept.keep(run, [write(0, b"ab"), write(2, b"cd")]);
-        kept.forget(run, 0);
-        assert_eq!(kept.end(run), 2);
+        kept.end(run, Refused { forgotten: [0].into(), ..Refused::default() });
+        assert!(kept.exceeds(1) && !kept.exceeds(2));
+    }
+
+    fn owing(writes: &[KeptWrite], positions: &[u64]) -> Unconfirmed {
+        let kept = Unconfirmed::default();
+        let run = kept.begin();
+        kept.keep(run, writes.iter().cloned());
+        let owed = positions.iter().copied().collect();
+        assert!(kept.end(run, Refused { owed, ..Refused::default() }).is_empty());
+        kept
+    }
+
+    fn written_again(lead: &mut Lead<'_>) -> Vec<u64> {
+        match lead.begin() {
+            Begin::Flush => Vec::new(),
+            Begin::Rewrite(writes) => writes.iter().map(|write| write.position).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_owed_is_written_again_alone_and_confirmed_by_the_flush() {
+        let kept = owing(&[write(0, b"ab"), write(2, b"cd")], &[2]);
+        assert!(kept.owes(Txg(7)) && !kept.owes(Txg(8)));
+        let mut lead = lead(&kept);
+        assert_eq!(written_again(&mut lead), [2]);
+        lead.written();
+        lead.end(Ok(())).unwrap();
+        assert!(!kept.has_sent() && !kept.has_debts());
+    }
+
+    #[test]
+    fn what_is_refused_again_is_owed_still_and_all_else_is_confirmed() {
+        let kept = owing(&[write(0, b"ab"), write(2, b"cd")], &[0, 2]);
+        let mut flushing = lead(&kept);
+        assert_eq!(written_again(&mut flushing), [0, 2]);
+        flushing.refused(vec![KeptWrite { standing: Standing::Owed, ..write(2, b"cd") }]);
+        flushing.written();
+        flushing.end(Ok(())).unwrap();
+        assert!(kept.exceeds(1) && !kept.has_sent());
+        assert_eq!(written_again(&mut lead(&kept)), [2]);
+    }
+
+    #[test]
+    fn what_became_owed_during_a_flush_is_not_confirmed_by_it() {
+        let kept = owing(&[write(0, b"ab")], &[0]);
+        let late = kept.begin();
+        kept.keep(late, [write(2, b"cd")]);
+        let mut flushing = lead(&kept);
+        assert_eq!(written_again(&mut flushing), [0]);
+        kept.end(late, Refused { owed: [2].into(), ..Refused::default() });
+        flushing.written();
+        flushing.end(Ok(())).unwrap();
+        assert_eq!(written_again(&mut lead(&kept)), [2]);
+    }
+
+    #[test]
+    fn what_was_written_to_the_same_place_since_makes_a_debt_good() {
+        let kept = owing(&[write(0, b"ab")], &[0]);
+        let run = kept.begin();
+        kept.keep(run, [write(0, b"cd")]);
+        kept.end(run, Refused::default());
+        flush(&kept);
+        assert!(!kept.has_sent() && !kept.has_debts());
+    }
+
+    #[test]
+    fn what_is_younger_is_not_given_up() {
+        let young = KeptWrite { birth: Some(Txg(8)), ..write(2, b"cd") };
+        let kept = owing(&[write(0, b"ab"), young, write(4, b"ef")], &[0]);
+        assert_eq!(kept.give_up(Portion::Owed, Txg(7)), [Txg(7)].into());
+        assert!(!kept.has_given_up(Txg(7)), "nobody relied on it");
+        assert_eq!(kept.give_up(Portion::All, Txg(7)), [Txg(7)].into());
+        assert!(kept.has_given_up(Txg(7)) && kept.has_sent());
     }
 }

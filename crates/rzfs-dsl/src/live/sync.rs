@@ -187,6 +187,7 @@ impl Inner {
             failed = write_again(&*self.devices, failed);
         }
         // A leaf may have missed something that others have got.
+        labels.tree().settle_debts();
         if labels.tree().has_changed_dirty_times() {
             pass.next = Next::AnotherPass;
         }

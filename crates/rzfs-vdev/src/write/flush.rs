@@ -6,7 +6,7 @@ use crate::label;
 use crate::leaf::Leaf;
 use crate::read::is_gone;
 use crate::tree::{NodeId, Vdev};
-use crate::unconfirmed::{Begin, KeptWrite, Lead, Ticket, Turn};
+use crate::unconfirmed::{Begin, KeptWrite, Lead, Portion, Standing, Ticket, Turn, limit_of_leaf};
 use rzfs_blockdev::{CompletionQueue, DeviceError, IoOperation, IoRequest};
 use rzfs_format::{Txg, VdevId};
 use std::collections::BTreeSet;
@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 /// Requests that are under way together while a leaf is written again.
 const AGAIN_AT_ONCE: usize = 32;
+
+/// The last txg that there can be.
+const FOREVER: Txg = Txg(u64::MAX);
 
 /// What is to be durable.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +55,9 @@ struct Unflushed {
 
 impl VdevTree {
     /// Makes something durable, as far as it can be read back afterwards: on enough leaves of each
-    /// vdev. Leaves that could not be flushed lack from now on whatever they had not confirmed;
-    /// they are the answer.
+    /// vdev. The leaves that could not be flushed are the answer. What they have not confirmed of a
+    /// txg, and what others owe of it, they lack from now on. What they have not confirmed of
+    /// records stays in memory and is written again by their next flush.
     ///
     /// A flush that fails is believed to have lost everything since the one before: it is
     /// written again and flushed again first.
@@ -67,21 +71,25 @@ impl VdevTree {
                 (since, vdevs.iter().filter_map(|vdev| self.top_level(*vdev)).collect())
             }
         };
-        let leaves = tops.iter().flat_map(|top| top.leaves_below()).map(Vdev::node_id);
-        let unflushed = self.flush_nodes(leaves.collect());
+        let leaves: Vec<NodeId> =
+            tops.iter().flat_map(|top| top.leaves_below()).map(Vdev::node_id).collect();
+        let unflushed = self.flush_nodes(&leaves);
         let failures: Vec<LeafFailure> = unflushed.iter().map(|one| self.failure(one)).collect();
+        let giving_up = self.giving_up.lock();
         for top in tops {
             let needs_it = matches!(what, Durability::Records { .. }) || !top.is_log();
             if needs_it && let Some(source) = self.loss(top, since, &unflushed) {
                 return Err(NotDurable { name: top.name().into(), source, failures });
             }
         }
-        for Unflushed { leaf, .. } in &unflushed {
-            let Some(leaf) = self.leaf(*leaf) else { continue };
-            for birth in leaf.unconfirmed().give_up() {
-                leaf.missing().add(birth);
+        if let Durability::Txg(txg) = what {
+            for id in &leaves {
+                let is_unflushed = unflushed.iter().any(|one| one.leaf == *id);
+                self.give_up(*id, if is_unflushed { Portion::All } else { Portion::Owed }, txg);
             }
         }
+        drop(giving_up);
+        leaves.into_iter().for_each(|leaf| self.relieve(leaf));
         Ok(failures)
     }
 
@@ -89,6 +97,8 @@ impl VdevTree {
     fn loss(&self, top: Vdev<'_>, since: Txg, unflushed: &[Unflushed]) -> Option<DeviceError> {
         let failed = |id: NodeId| unflushed.iter().find(|one| one.leaf == id);
         let leaves: Vec<NodeId> = top.leaves_below().into_iter().map(Vdev::node_id).collect();
+        // What is relied on may not be there. What a leaf only lacks was done without when it was
+        // written.
         let is_uncertain = |id: &NodeId| {
             let gave_up = |leaf: &Leaf| leaf.unconfirmed().has_given_up(since);
             failed(*id).is_some() || self.leaf(*id).is_some_and(gave_up)
@@ -96,29 +106,99 @@ impl VdevTree {
         if !leaves.iter().any(is_uncertain) {
             return None;
         }
+        let owes =
+            |leaf: &Leaf| leaf.unconfirmed().debts().last().is_some_and(|last| *last >= since);
         let mut lost = Vec::new();
         for id in &leaves {
             let Some(leaf) = self.leaf(*id) else { continue };
-            if is_uncertain(id) || leaf.missing().lacks_since(since) {
-                lost.push((*id, leaf.health().after(LeafEvent::ProbeFailed)));
+            if is_uncertain(id) || owes(leaf) || leaf.missing().lacks_since(since) {
+                lost.push(*id);
             }
         }
-        if self.health_assuming(top.node_id(), &lost).is_usable() {
+        if self.can_lose(top.node_id(), &lost) {
             return None;
         }
         let last = leaves.iter().rev().find_map(|id| failed(*id));
-        let given_up = || lost.last().map(|(id, _)| self.unavailable(*id));
+        let given_up = || lost.last().map(|id| self.unavailable(*id));
         last.map(|one| one.error.clone()).or_else(given_up)
+    }
+
+    /// Whether a top-level vdev would work without these leaves.
+    fn can_lose(&self, top: NodeId, lost: &[NodeId]) -> bool {
+        let without =
+            |id: &NodeId| Some((*id, self.leaf(*id)?.health().after(LeafEvent::ProbeFailed)));
+        let lost: Vec<_> = lost.iter().filter_map(without).collect();
+        self.health_assuming(top, &lost).is_usable()
+    }
+
+    /// Gives up what a leaf has not confirmed, or owes, until some txg; nobody waits for one that is
+    /// away.
+    fn give_up(&self, id: NodeId, portion: Portion, last: Txg) {
+        let Some(leaf) = self.leaf(id) else { return };
+        if leaf.usable_device().is_none() {
+            leaf.unconfirmed().resign();
+        }
+        for birth in leaf.unconfirmed().give_up(portion, last) {
+            leaf.missing().add(birth);
+        }
+    }
+
+    /// Gives up what a leaf keeps that it cannot confirm, if the vdev can do without all that was
+    /// ever given up of this age. So there are never more leaves that lack something of a txg that
+    /// is not on disk than there is redundancy: with all others it can be made durable when they
+    /// work again.
+    fn give_up_if_possible(&self, id: NodeId) {
+        let Some(leaf) = self.leaf(id) else { return };
+        let works = leaf.usable_device().is_some() && !leaf.unconfirmed().is_suspect();
+        let portion = if works { Portion::Owed } else { Portion::All };
+        let _giving_up = self.giving_up.lock();
+        let Some(since) = leaf.unconfirmed().oldest(portion) else { return };
+        let top = self.top_of(id);
+        let is_lost = |other: &NodeId| {
+            let has_lost = |leaf: &Leaf| {
+                leaf.unconfirmed().has_given_up(since) || leaf.missing().lacks_since(since)
+            };
+            *other == id || self.leaf(*other).is_some_and(has_lost)
+        };
+        let leaves = Vdev::new(self, top).leaves_below().into_iter().map(Vdev::node_id);
+        let lost: Vec<NodeId> = leaves.filter(is_lost).collect();
+        if self.can_lose(top, &lost) {
+            self.give_up(id, portion, FOREVER);
+        }
+    }
+
+    /// Gives up what a leaf keeps if that is too much, or has been written again in vain too often.
+    pub(crate) fn relieve(&self, id: NodeId) {
+        let limit = limit_of_leaf(self.leaves().count());
+        if self.leaf(id).is_some_and(|leaf| leaf.unconfirmed().exceeds(limit)) {
+            self.give_up_if_possible(id);
+        }
+    }
+
+    /// Has leaves get what they owe. What they still owe then is noted in their dirty time logs, as
+    /// far as the vdevs can do without: for the txg that is being written to store it.
+    pub fn settle_debts(&self) {
+        let leaves: Vec<(NodeId, &Leaf)> = self
+            .leaves()
+            .map(Vdev::node_id)
+            .filter_map(|id| Some((id, self.leaf(id)?)))
+            .filter(|(_, leaf)| leaf.unconfirmed().has_debts())
+            .collect();
+        let usable = leaves.iter().filter(|(_, leaf)| leaf.usable_device().is_some());
+        self.flush_usable(usable.map(|(id, _)| *id).collect());
+        for (id, _) in leaves.iter().filter(|(_, leaf)| leaf.unconfirmed().has_debts()) {
+            self.give_up_if_possible(*id);
+        }
     }
 
     /// Flushes leaves, and waits for them. Answers with those whose writes are not durable: usable
     /// ones that could not be flushed, and others that have had something since their last flush.
-    fn flush_nodes(&self, nodes: Vec<NodeId>) -> Vec<Unflushed> {
+    fn flush_nodes(&self, nodes: &[NodeId]) -> Vec<Unflushed> {
         let (usable, away): (Vec<_>, Vec<_>) = nodes
-            .into_iter()
-            .filter_map(|id| Some((id, self.leaf(id)?)))
+            .iter()
+            .filter_map(|id| Some((*id, self.leaf(*id)?)))
             .partition(|(_, leaf)| leaf.usable_device().is_some());
-        let away = away.into_iter().filter(|(_, leaf)| !leaf.unconfirmed().is_empty());
+        let away = away.into_iter().filter(|(_, leaf)| leaf.unconfirmed().has_sent());
         let away = away.map(|(leaf, _)| Unflushed { leaf, error: self.unavailable(leaf) });
         let mut unflushed: Vec<Unflushed> = away.collect();
         let answers = self.flush_usable(usable.into_iter().map(|(id, _)| id).collect());
@@ -178,7 +258,8 @@ impl VdevTree {
             match begin {
                 Begin::Flush => ready.push((id, device, lead)),
                 Begin::Rewrite(writes) => {
-                    let answer = write_again(device, writes, &lead).and_then(|()| flush(device));
+                    let answer =
+                        write_again(device, writes, &mut lead).and_then(|()| flush(device));
                     answers.push((id, self.confirm(id, device, lead, answer)));
                 }
             }
@@ -212,7 +293,7 @@ impl VdevTree {
         }
         let again = match lead.begin() {
             Begin::Flush => Ok(()),
-            Begin::Rewrite(writes) => write_again(device, writes, &lead),
+            Begin::Rewrite(writes) => write_again(device, writes, &mut lead),
         };
         let mut answer = again.and_then(|()| flush(device));
         if answer.is_ok() && !lead.is_valid() {
@@ -256,8 +337,8 @@ impl VdevTree {
     /// a write cache has nothing to do.
     #[must_use]
     pub fn flush(&self) -> Vec<LeafFailure> {
-        let leaves = self.leaves().map(Vdev::node_id).collect();
-        self.flush_nodes(leaves).iter().map(|one| self.failure(one)).collect()
+        let leaves: Vec<NodeId> = self.leaves().map(Vdev::node_id).collect();
+        self.flush_nodes(&leaves).iter().map(|one| self.failure(one)).collect()
     }
 }
 
@@ -265,32 +346,67 @@ fn flush(device: &Arc<dyn BlockDevice>) -> Result<(), DeviceError> {
     label::flush(std::iter::once(device)).into_iter().collect()
 }
 
-/// Writes again what a leaf keeps, a few requests at a time.
+/// Writes again what a leaf keeps, a few requests at a time: what was relied on first, which must not
+/// fail, then what is owed, which may be refused once more.
 fn write_again(
     device: &Arc<dyn BlockDevice>,
     writes: Vec<KeptWrite>,
-    lead: &Lead<'_>,
+    lead: &mut Lead<'_>,
 ) -> Result<(), DeviceError> {
-    let completions = CompletionQueue::new();
-    let mut result = Ok(());
-    for chunk in writes.chunks(AGAIN_AT_ONCE) {
-        let requests: Vec<IoRequest> = (0..)
-            .zip(chunk)
-            .map(|(token, write)| {
-                let operation = IoOperation::Write(write.data.clone());
-                IoRequest { token, offset: write.position, operation }
-            })
-            .collect();
-        let count = requests.len();
-        device.submit(requests, &completions);
-        for _ in 0..count {
-            result = completions.wait().result.map(drop).and(result);
-        }
-        if result.is_err() {
-            break;
-        }
-    }
+    let (sent, owed): (Vec<_>, Vec<_>) =
+        writes.into_iter().partition(|write| write.standing == Standing::Sent);
+    let result = write_sent(device, &sent).and_then(|()| write_owed(device, owed));
     // Others may write again, whatever came of it.
     lead.written();
-    result
+    result.map(|refused| lead.refused(refused))
+}
+
+fn write_sent(device: &Arc<dyn BlockDevice>, writes: &[KeptWrite]) -> Result<(), DeviceError> {
+    let mut chunks = writes.chunks(AGAIN_AT_ONCE);
+    chunks.try_for_each(|chunk| write_chunk(device, chunk).into_iter().collect())
+}
+
+/// Answers with what is refused. Nobody waits for a device that takes nothing: then the rest counts
+/// as refused too.
+fn write_owed(
+    device: &Arc<dyn BlockDevice>,
+    mut writes: Vec<KeptWrite>,
+) -> Result<Vec<KeptWrite>, DeviceError> {
+    let mut refused = Vec::new();
+    while !writes.is_empty() {
+        let rest = writes.split_off(writes.len().min(AGAIN_AT_ONCE));
+        let chunk = std::mem::replace(&mut writes, rest);
+        let answers = write_chunk(device, &chunk);
+        let nothing_works = answers.iter().all(Result::is_err);
+        for (write, answer) in chunk.into_iter().zip(answers) {
+            match answer {
+                Err(error) if is_gone(&error) => return Err(error),
+                Err(_) => refused.push(write),
+                Ok(()) => {}
+            }
+        }
+        if nothing_works {
+            refused.append(&mut writes);
+        }
+    }
+    Ok(refused)
+}
+
+/// Writes all at once; the answers are in the order of the writes.
+fn write_chunk(device: &Arc<dyn BlockDevice>, chunk: &[KeptWrite]) -> Vec<Result<(), DeviceError>> {
+    let completions = CompletionQueue::new();
+    let request = |(token, write): (u64, &KeptWrite)| {
+        let operation = IoOperation::Write(write.data.clone());
+        IoRequest { token, offset: write.position, operation }
+    };
+    device.submit((0..).zip(chunk).map(request).collect(), &completions);
+    let mut answers: Vec<Result<(), DeviceError>> = chunk.iter().map(|_| Ok(())).collect();
+    for _ in chunk {
+        let completion = completions.wait();
+        let index = usize::try_from(completion.token).unwrap_or(usize::MAX);
+        if let Some(answer) = answers.get_mut(index) {
+            *answer = completion.result.map(drop);
+        }
+    }
+    answers
 }
