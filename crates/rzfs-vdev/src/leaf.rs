@@ -194,7 +194,23 @@ impl Leaf {
             // Whatever it had in its cache may be gone.
             self.unconfirmed.suspect();
         }
-        self.health.apply(event)
+        let change = self.health.apply(event);
+        if matches!(event, LeafEvent::Opened { .. }) {
+            self.unconfirmed.reinstate();
+        }
+        change
+    }
+
+    /// Says that nobody waits for a leaf that is away.
+    pub(crate) fn resign_if_away(&self) {
+        if self.usable_device().is_some() {
+            return;
+        }
+        self.unconfirmed.resign();
+        // Somebody may have opened it since.
+        if self.usable_device().is_some() {
+            self.unconfirmed.reinstate();
+        }
     }
 
     /// Whether discards may be sent to the device.
@@ -228,7 +244,8 @@ impl Leaf {
     /// Whether it lacks something that was born in `birth`, as far as is known: it may still get
     /// what it owes.
     pub(crate) fn lacks(&self, birth: Txg) -> bool {
-        self.missing.lacks(birth) || self.unconfirmed.owes(birth)
+        // In this order: what is given up is lacking before it is owed no more.
+        self.unconfirmed.owes(birth) || self.missing.lacks(birth)
     }
 
     /// What was written to it since its last flush.

@@ -24,11 +24,11 @@
 //! could not be told apart: of two flushes of one file, Linux tells one that something was lost.
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use rzfs_blockdev::DeviceError;
 use rzfs_format::Txg;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of all leaves of a pool that are kept before leaves are flushed, or given up, to let go of
 /// some. What is under way comes on top, and what a txg writes while a device fails that the vdev
@@ -66,13 +66,19 @@ pub(crate) enum Standing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Portion {
     All,
+    /// Those of blocks. Parts of labels are few, and no dirty time log says that one is missing.
+    Blocks,
     /// Those that the leaf owes.
     Owed,
 }
 
 impl Portion {
     fn has(self, write: &KeptWrite) -> bool {
-        self == Self::All || write.standing == Standing::Owed
+        match self {
+            Self::All => true,
+            Self::Blocks => write.birth.is_some(),
+            Self::Owed => write.standing == Standing::Owed,
+        }
     }
 }
 
@@ -182,8 +188,45 @@ struct State {
 pub(crate) struct Unconfirmed {
     state: Mutex<State>,
     changed: Condvar,
-    /// How many writes are owed; changes with the state only.
-    owed: AtomicUsize,
+    debts: DebtSummary,
+}
+
+/// The births of what a leaf may not have, for readers: what it owes, and all that it keeps while
+/// that has to be written again. It changes with the state only. Most leaves owe nothing, and looking
+/// at that costs no lock.
+#[derive(Default, Debug)]
+struct DebtSummary {
+    is_any: AtomicBool,
+    births: RwLock<BTreeSet<Txg>>,
+}
+
+impl DebtSummary {
+    fn set(&self, births: BTreeSet<Txg>) {
+        let is_any = !births.is_empty();
+        if !is_any && !self.is_any() {
+            return;
+        }
+        *self.births.write() = births;
+        self.is_any.store(is_any, Ordering::Release);
+    }
+
+    fn add(&self, births: impl IntoIterator<Item = Txg>) {
+        let mut known = self.births.write();
+        known.extend(births);
+        self.is_any.store(!known.is_empty(), Ordering::Release);
+    }
+
+    fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Acquire)
+    }
+
+    fn has(&self, birth: Txg) -> bool {
+        self.is_any() && self.births.read().contains(&birth)
+    }
+
+    fn get(&self) -> BTreeSet<Txg> {
+        if self.is_any() { self.births.read().clone() } else { BTreeSet::new() }
+    }
 }
 
 /// A flush that has not begun when somebody asked for it.
@@ -245,8 +288,11 @@ impl Unconfirmed {
         if let Some(known) = state.runs.get_mut(index) {
             let before = known.writes.len();
             known.writes.extend(writes);
-            let new = known.writes.iter().skip(before);
-            state.bytes += new.map(|write| write.data.len()).sum::<usize>();
+            let new = || known.writes.iter().skip(before);
+            state.bytes += new().map(|write| write.data.len()).sum::<usize>();
+            if state.suspicions != state.settled {
+                self.debts.add(new().filter_map(|write| write.birth));
+            }
         }
     }
 
@@ -294,6 +340,7 @@ impl Unconfirmed {
         state.is_resigned = false;
         if !state.runs.is_empty() {
             state.suspicions += 1;
+            self.count(&mut state);
         }
     }
 
@@ -304,27 +351,24 @@ impl Unconfirmed {
         kept.any(|write| write.standing == Standing::Sent)
     }
 
-    /// The births of what is owed.
+    /// The births of what is owed, or may have been lost and has to be written again.
     pub(crate) fn debts(&self) -> BTreeSet<Txg> {
-        if !self.has_debts() {
-            return BTreeSet::new();
-        }
-        self.state.lock().births(Portion::Owed).collect()
+        self.debts.get()
     }
 
-    /// Whether anything is owed.
+    /// Whether anything is owed or has to be written again.
     pub(crate) fn has_debts(&self) -> bool {
-        self.owed.load(Ordering::Acquire) > 0
+        self.debts.is_any()
     }
 
-    /// Whether something that was born in `birth` is owed.
+    /// Whether something that was born in `birth` is owed or has to be written again.
     pub(crate) fn owes(&self, birth: Txg) -> bool {
-        self.has_debts() && self.state.lock().births(Portion::Owed).any(|own| own == birth)
+        self.debts.has(birth)
     }
 
-    /// The oldest birth of some of what is kept.
-    pub(crate) fn oldest(&self, portion: Portion) -> Option<Txg> {
-        self.state.lock().births(portion).min()
+    /// The births of some of what is kept.
+    pub(crate) fn births(&self, portion: Portion) -> BTreeSet<Txg> {
+        self.state.lock().births(portion).collect()
     }
 
     /// Whether something that was born in `birth` or later, and was relied on, may have been given
@@ -333,9 +377,10 @@ impl Unconfirmed {
         self.state.lock().given_up.is_some_and(|last| last >= birth)
     }
 
-    /// Lets go of what was born until `last` without it being durable. Answers with the births of
-    /// the blocks that the leaf lacks therefore.
-    pub(crate) fn give_up(&self, portion: Portion, last: Txg) -> BTreeSet<Txg> {
+    /// Lets go of what was born until `last` without it being durable. `lacks` is told the births
+    /// of the blocks that the leaf lacks therefore, before it owes them no more: nobody who looks at
+    /// debts first and then at what is lacking sees neither.
+    pub(crate) fn give_up(&self, portion: Portion, last: Txg, lacks: impl FnMut(Txg)) {
         let state = &mut *self.state.lock();
         let is_given_up = |write: &mut KeptWrite| {
             portion.has(write) && write.birth.is_none_or(|birth| birth <= last)
@@ -354,13 +399,28 @@ impl Unconfirmed {
             state.settled = state.suspicions;
         }
         state.in_vain = 0;
+        births.into_iter().for_each(lacks);
         self.count(state);
-        births
+    }
+
+    /// Owes writes that were not kept.
+    pub(crate) fn owe(&self, writes: impl IntoIterator<Item = KeptWrite>) {
+        let owed = |write| KeptWrite { standing: Standing::Owed, ..write };
+        let writes = writes.into_iter().map(owed).collect();
+        let state = &mut *self.state.lock();
+        let index = state.runs.len();
+        state.add_owed(index, writes);
+        self.count(state);
     }
 
     /// Says that nobody waits for the leaf before it is opened again.
     pub(crate) fn resign(&self) {
         self.state.lock().is_resigned = true;
+    }
+
+    /// Says that the leaf is open.
+    pub(crate) fn reinstate(&self) {
+        self.state.lock().is_resigned = false;
     }
 
     pub(crate) fn is_resigned(&self) -> bool {
@@ -369,9 +429,10 @@ impl Unconfirmed {
 
     /// Counts what is kept.
     fn count(&self, state: &mut State) {
-        let kept = || state.runs.iter().flat_map(|run| &run.writes);
-        self.owed.store(kept().filter(|write| Portion::Owed.has(write)).count(), Ordering::Release);
-        state.bytes = kept().map(|write| write.data.len()).sum();
+        let portion = if state.is_suspect() { Portion::Blocks } else { Portion::Owed };
+        self.debts.set(state.births(portion).collect());
+        let kept = state.runs.iter().flat_map(|run| &run.writes);
+        state.bytes = kept.map(|write| write.data.len()).sum();
     }
 
     /// Asks for a flush that begins from now on.
@@ -478,7 +539,9 @@ impl Lead<'_> {
 
     /// Says that the device may have lost something of what is kept.
     pub(crate) fn fail(&self) {
-        self.of.state.lock().suspicions += 1;
+        let mut state = self.of.state.lock();
+        state.suspicions += 1;
+        self.of.count(&mut state);
     }
 
     /// Whether the flush that has succeeded says what it should: nothing has happened meanwhile.
@@ -555,10 +618,15 @@ impl State {
             self.in_vain = 0;
             return;
         }
+        self.add_owed(0, writes);
+    }
+
+    /// Keeps writes that are owed, before or after others.
+    fn add_owed(&mut self, index: usize, writes: Vec<KeptWrite>) {
         self.next_run += 1;
         let id = RunId(self.next_run);
         let run = Run { id, writes, progress: Progress::Done, debts: Debts::Open };
-        self.runs.insert(0, run);
+        self.runs.insert(index.min(self.runs.len()), run);
     }
 }
 
@@ -707,7 +775,7 @@ mod tests {
         let run = kept.begin();
         kept.keep(run, [write(0, b"ab"), KeptWrite { birth: None, ..write(9, b"label") }]);
         assert!(!kept.has_given_up(Txg(1)));
-        assert_eq!(kept.give_up(Portion::All, Txg(7)), [Txg(7)].into());
+        assert_eq!(given_up(&kept, Portion::All), [Txg(7)]);
         assert!(kept.has_given_up(Txg(7)) && !kept.has_given_up(Txg(8)));
         kept.end(run, Refused::default());
         assert!(!kept.has_sent());
@@ -720,6 +788,13 @@ mod tests {
         kept.keep(run, [write(0, b"ab"), write(2, b"cd")]);
         kept.end(run, Refused { forgotten: [0].into(), ..Refused::default() });
         assert!(kept.exceeds(1) && !kept.exceeds(2));
+    }
+
+    /// The births of what is given up of txg 7 and before.
+    fn given_up(kept: &Unconfirmed, portion: Portion) -> Vec<Txg> {
+        let mut births = Vec::new();
+        kept.give_up(portion, Txg(7), |birth| births.push(birth));
+        births
     }
 
     fn owing(writes: &[KeptWrite], positions: &[u64]) -> Unconfirmed {
@@ -788,9 +863,64 @@ mod tests {
     fn what_is_younger_is_not_given_up() {
         let young = KeptWrite { birth: Some(Txg(8)), ..write(2, b"cd") };
         let kept = owing(&[write(0, b"ab"), young, write(4, b"ef")], &[0]);
-        assert_eq!(kept.give_up(Portion::Owed, Txg(7)), [Txg(7)].into());
+        assert_eq!(given_up(&kept, Portion::Owed), [Txg(7)]);
         assert!(!kept.has_given_up(Txg(7)), "nobody relied on it");
-        assert_eq!(kept.give_up(Portion::All, Txg(7)), [Txg(7)].into());
+        assert_eq!(given_up(&kept, Portion::All), [Txg(7)]);
         assert!(kept.has_given_up(Txg(7)) && kept.has_sent());
+    }
+
+    #[test]
+    fn what_is_given_up_is_owed_until_it_is_known_to_be_lacking() {
+        let kept = owing(&[write(0, b"ab")], &[0]);
+        let mut told = Vec::new();
+        kept.give_up(Portion::Owed, Txg(7), |birth| told.push((birth, kept.owes(birth))));
+        assert_eq!(told, [(Txg(7), true)]);
+        assert!(!kept.owes(Txg(7)));
+    }
+
+    #[test]
+    fn what_has_to_be_written_again_counts_as_owed_until_it_is_confirmed() {
+        let kept = Unconfirmed::default();
+        let run = kept.begin();
+        kept.keep(run, [write(0, b"ab")]);
+        assert!(!kept.has_debts());
+        let mut flushing = lead(&kept);
+        assert!(matches!(flushing.begin(), Begin::Flush));
+        flushing.fail();
+        assert!(kept.owes(Txg(7)));
+        kept.keep(run, [KeptWrite { birth: Some(Txg(8)), ..write(2, b"cd") }]);
+        assert_eq!(kept.debts(), [Txg(7), Txg(8)].into());
+        assert!(flushing.end(Err(error())).is_err());
+        kept.end(run, Refused::default());
+        let mut flushing = lead(&kept);
+        assert_eq!(written_again(&mut flushing), [0, 2]);
+        assert!(kept.owes(Txg(7)) && kept.owes(Txg(8)));
+        flushing.written();
+        flushing.end(Ok(())).unwrap();
+        assert!(!kept.has_debts() && !kept.owes(Txg(7)));
+    }
+
+    #[test]
+    fn labels_are_not_given_up_with_blocks() {
+        let kept = Unconfirmed::default();
+        let run = kept.begin();
+        kept.keep(run, [write(0, b"ab"), KeptWrite { birth: None, ..write(9, b"label") }]);
+        kept.end(run, Refused::default());
+        assert_eq!(given_up(&kept, Portion::Blocks), [Txg(7)]);
+        assert!(kept.exceeds(4) && !kept.exceeds(5));
+        kept.suspect();
+        assert_eq!(written_again(&mut lead(&kept)), [9]);
+    }
+
+    #[test]
+    fn what_was_not_kept_can_be_owed_all_the_same() {
+        let kept = Unconfirmed::default();
+        kept.owe([write(4, b"ef")]);
+        assert!(kept.owes(Txg(7)) && !kept.has_sent());
+        let mut flushing = lead(&kept);
+        assert_eq!(written_again(&mut flushing), [4]);
+        flushing.written();
+        flushing.end(Ok(())).unwrap();
+        assert!(!kept.has_debts());
     }
 }

@@ -118,7 +118,8 @@ impl Trouble {
 fn mend(open: &OpenPool, devices: &SimulatedDevices) {
     for device in devices.iter() {
         device.heal_all();
-        device.attach();
+        // A device that loses what it was to keep, and says nothing of it, nobody can use.
+        device.reconnect();
     }
     // If it is suspended again somebody comes back.
     let _ = open.pool.clear(None);

@@ -42,8 +42,9 @@ impl VdevTree {
         };
         let needed = match &node.role {
             Role::Device(state) => {
+                let debts = state.unconfirmed().debts();
                 let mut missing = state.missing().assumed();
-                state.unconfirmed().debts().into_iter().for_each(|birth| missing.insert(birth));
+                debts.into_iter().for_each(|birth| missing.insert(birth));
                 return leaf(missing, state.health().is_usable());
             }
             Role::DistributedSpare(spare) => {

@@ -217,11 +217,6 @@ impl<'t> ConfigSync<'t> {
         let txg = commit.uberblock.txg;
         match self.tree.make_durable(Durability::Txg(txg)) {
             Ok(mut failures) => {
-                for leaf in failures.iter().filter_map(|failure| self.tree.find(failure.leaf)) {
-                    if let Some(leaf) = self.tree.leaf(leaf) {
-                        leaf.missing().add(txg);
-                    }
-                }
                 self.failures.append(&mut failures);
                 Ok(())
             }

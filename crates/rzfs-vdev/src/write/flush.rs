@@ -83,9 +83,13 @@ impl VdevTree {
             }
         }
         if let Durability::Txg(txg) = what {
-            for id in &leaves {
-                let is_unflushed = unflushed.iter().any(|one| one.leaf == *id);
-                self.give_up(*id, if is_unflushed { Portion::All } else { Portion::Owed }, txg);
+            for (id, leaf) in leaves.iter().filter_map(|id| Some((*id, self.leaf(*id)?))) {
+                let is_unflushed = unflushed.iter().any(|one| one.leaf == id);
+                if is_unflushed {
+                    leaf.missing().add(txg);
+                }
+                give_up(leaf, if is_unflushed { Portion::All } else { Portion::Owed }, txg);
+                leaf.missing().settle(txg);
             }
         }
         drop(giving_up);
@@ -131,18 +135,6 @@ impl VdevTree {
         self.health_assuming(top, &lost).is_usable()
     }
 
-    /// Gives up what a leaf has not confirmed, or owes, until some txg; nobody waits for one that is
-    /// away.
-    fn give_up(&self, id: NodeId, portion: Portion, last: Txg) {
-        let Some(leaf) = self.leaf(id) else { return };
-        if leaf.usable_device().is_none() {
-            leaf.unconfirmed().resign();
-        }
-        for birth in leaf.unconfirmed().give_up(portion, last) {
-            leaf.missing().add(birth);
-        }
-    }
-
     /// Gives up what a leaf keeps that it cannot confirm, if the vdev can do without all that was
     /// ever given up of this age. So there are never more leaves that lack something of a txg that
     /// is not on disk than there is redundancy: with all others it can be made durable when they
@@ -150,20 +142,41 @@ impl VdevTree {
     fn give_up_if_possible(&self, id: NodeId) {
         let Some(leaf) = self.leaf(id) else { return };
         let works = leaf.usable_device().is_some() && !leaf.unconfirmed().is_suspect();
-        let portion = if works { Portion::Owed } else { Portion::All };
+        let is_relied_on = !works && leaf.unconfirmed().has_sent();
+        let portion = if is_relied_on { Portion::Blocks } else { Portion::Owed };
         let _giving_up = self.giving_up.lock();
-        let Some(since) = leaf.unconfirmed().oldest(portion) else { return };
+        let births = leaf.unconfirmed().births(portion);
+        if births.first().is_some_and(|since| self.can_give_up(id, portion, *since)) {
+            give_up(leaf, portion, FOREVER);
+        }
+    }
+
+    /// Whether the vdev can do without what a leaf keeps that was born since some txg. What others
+    /// owe was done without when it was written, but not besides something that was relied on.
+    fn can_give_up(&self, id: NodeId, portion: Portion, since: Txg) -> bool {
         let top = self.top_of(id);
-        let is_lost = |other: &NodeId| {
-            let has_lost = |leaf: &Leaf| {
-                leaf.unconfirmed().has_given_up(since) || leaf.missing().lacks_since(since)
-            };
-            *other == id || self.leaf(*other).is_some_and(has_lost)
+        let has_lost = |leaf: &Leaf| {
+            let kept = leaf.unconfirmed();
+            let may_lose = portion != Portion::Owed || kept.is_suspect();
+            let owes = kept.debts().last().is_some_and(|last| *last >= since);
+            may_lose && owes || kept.has_given_up(since) || leaf.missing().lacks_since(since)
         };
+        let is_lost = |other: &NodeId| *other == id || self.leaf(*other).is_some_and(has_lost);
         let leaves = Vdev::new(self, top).leaves_below().into_iter().map(Vdev::node_id);
         let lost: Vec<NodeId> = leaves.filter(is_lost).collect();
-        if self.can_lose(top, &lost) {
-            self.give_up(id, portion, FOREVER);
+        self.can_lose(top, &lost)
+    }
+
+    /// Notes that a leaf has not got writes, which nothing relies on and which it does not keep. If the
+    /// vdev needs it, as others lack something too, it owes them all the same.
+    pub(super) fn do_without(&self, id: NodeId, writes: Vec<KeptWrite>) {
+        let births: BTreeSet<Txg> = writes.iter().filter_map(|write| write.birth).collect();
+        let (Some(leaf), Some(since)) = (self.leaf(id), births.first()) else { return };
+        let _giving_up = self.giving_up.lock();
+        if self.can_give_up(id, Portion::Owed, *since) {
+            births.into_iter().for_each(|birth| leaf.missing().add(birth));
+        } else {
+            leaf.unconfirmed().owe(writes);
         }
     }
 
@@ -175,19 +188,26 @@ impl VdevTree {
         }
     }
 
-    /// Has leaves get what they owe. What they still owe then is noted in their dirty time logs, as
-    /// far as the vdevs can do without: for the txg that is being written to store it.
+    /// Has leaves get what they owe. What they may still lack when the txg that is being written is
+    /// committed is noted, for that txg to store it: afterwards it would be known in memory only.
     pub fn settle_debts(&self) {
-        let leaves: Vec<(NodeId, &Leaf)> = self
-            .leaves()
-            .map(Vdev::node_id)
-            .filter_map(|id| Some((id, self.leaf(id)?)))
-            .filter(|(_, leaf)| leaf.unconfirmed().has_debts())
-            .collect();
-        let usable = leaves.iter().filter(|(_, leaf)| leaf.usable_device().is_some());
-        self.flush_usable(usable.map(|(id, _)| *id).collect());
-        for (id, _) in leaves.iter().filter(|(_, leaf)| leaf.unconfirmed().has_debts()) {
-            self.give_up_if_possible(*id);
+        let leaves =
+            || self.leaves().filter_map(|leaf| Some((leaf.node_id(), self.leaf(leaf.node_id())?)));
+        let owing = leaves()
+            .filter(|(_, leaf)| leaf.usable_device().is_some() && leaf.unconfirmed().has_debts());
+        self.flush_usable(owing.map(|(id, _)| id).collect());
+        for (id, leaf) in leaves() {
+            let is_away = leaf.usable_device().is_none();
+            if !is_away && !leaf.unconfirmed().has_debts() {
+                continue;
+            }
+            let works = !is_away && !leaf.unconfirmed().is_suspect();
+            // Without a leaf that is needed nothing is committed.
+            let can_be_lost = || self.can_lose(self.top_of(id), &[id]);
+            let portion = if works || !can_be_lost() { Portion::Owed } else { Portion::Blocks };
+            for birth in leaf.unconfirmed().births(portion) {
+                leaf.missing().expect(birth);
+            }
         }
     }
 
@@ -342,6 +362,13 @@ impl VdevTree {
     }
 }
 
+/// Gives up what a leaf has not confirmed, or owes, until some txg; nobody waits for one that is away.
+/// Whoever calls it has found out that the vdev can do without.
+fn give_up(leaf: &Leaf, portion: Portion, last: Txg) {
+    leaf.resign_if_away();
+    leaf.unconfirmed().give_up(portion, last, |birth| leaf.missing().add(birth));
+}
+
 fn flush(device: &Arc<dyn BlockDevice>) -> Result<(), DeviceError> {
     label::flush(std::iter::once(device)).into_iter().collect()
 }
@@ -409,4 +436,54 @@ fn write_chunk(device: &Arc<dyn BlockDevice>, chunk: &[KeptWrite]) -> Vec<Result
         }
     }
     answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{TreeOptions, VdevConfig, VdevKind};
+    use bytes::Bytes;
+    use rzfs_blockdev::{Access, MemoryDevice};
+    use rzfs_format::{Guid, label::LeafSize};
+    use std::collections::HashMap;
+
+    const SIZE: usize = 64 << 20;
+
+    fn raidz(children: u64) -> VdevTree {
+        let guids = || (0..children).map(|child| Guid(100 + child));
+        let mut top = VdevConfig::new(VdevKind::Raidz, Guid(2));
+        top.nparity = Some(1);
+        top.top.ashift = Some(12);
+        let leaf = LeafSize::of_device(SIZE as u64).unwrap().allocatable();
+        top.top.asize = Some(leaf * children);
+        let leaves = guids().map(|guid| VdevConfig::new(VdevKind::File, guid));
+        let root =
+            VdevConfig::new(VdevKind::Root, Guid(1)).with_children([top.with_children(leaves)]);
+        let device = |guid| {
+            let device = MemoryDevice::new("disk", vec![0; SIZE], Access::ReadWrite);
+            (guid, Arc::new(device) as Arc<dyn BlockDevice>)
+        };
+        let devices: HashMap<Guid, _> = guids().map(device).collect();
+        VdevTree::open(root, &devices, TreeOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn what_a_leaf_has_not_kept_is_done_without_only_as_far_as_others_have_it() {
+        let tree = raidz(3);
+        let ids = [100, 101].map(|guid| tree.find(Guid(guid)).unwrap());
+        let [first, second] = ids.map(|id| tree.leaf(id).unwrap());
+        let write = |birth| KeptWrite {
+            position: 8 << 20,
+            data: Bytes::from(vec![7; 4096]),
+            birth: Some(birth),
+            standing: Standing::Sent,
+        };
+        tree.do_without(ids[0], vec![write(Txg(6))]);
+        assert!(first.missing().lacks(Txg(6)) && !first.unconfirmed().has_debts());
+        second.missing().add(Txg(7));
+        tree.do_without(ids[0], vec![write(Txg(7))]);
+        assert!(!first.missing().lacks(Txg(7)) && first.unconfirmed().owes(Txg(7)));
+        assert!(tree.make_durable(Durability::Txg(Txg(7))).unwrap().is_empty());
+        assert!(!first.lacks(Txg(7)), "it was written");
+    }
 }

@@ -165,9 +165,8 @@ impl<'t> WriteQueue<'t> {
                 None => refused.owed,
             };
             let lacks = |write: &&LeafWrite| write.leaf == *id && lacking.contains(&write.position);
-            for write in failed.iter().map(|(write, _)| write).filter(lacks) {
-                leaf.missing().add(write.birth);
-            }
+            let lacking = failed.iter().map(|(write, _)| write).filter(lacks);
+            self.tree.do_without(*id, lacking.map(LeafWrite::to_keep).collect());
             if leaf.usable_device().is_some() && leaf.unconfirmed().wants_flush(limit) {
                 full.push(*id);
             }

@@ -1,10 +1,11 @@
 //! What leaves owe: writes that they have not taken, and get later.
 
 use crate::device::Damage;
+use crate::dirty_times::Objects;
 use crate::pool::{Block, Layout, Pool, assert_readable, child_guid, contents};
 use rzfs_format::{Txg, VdevId};
 use rzfs_vdev::{
-    BlockWrite, Durability, LeafEvent, LeafFailure, NotDurable, Persistence, VdevTree,
+    BlockWrite, Durability, LeafEvent, LeafFailure, NotDurable, Persistence, TxgSet, VdevTree,
 };
 
 const TXG: Txg = Txg(7);
@@ -67,6 +68,16 @@ impl World {
         self.tree.make_durable(Durability::Txg(TXG))
     }
 
+    /// Whether a child may not have what was written, as far as readers know.
+    fn lacks(&self, child: usize) -> bool {
+        self.tree.by_guid(child_guid(child)).unwrap().lacks(TXG)
+    }
+
+    /// Bytes of all blocks.
+    fn written(&self) -> usize {
+        self.blocks.iter().map(|block| block.data.len()).sum()
+    }
+
     /// The children that are noted to lack something.
     fn lacking(&self) -> Vec<usize> {
         let lacks = |child: &usize| {
@@ -126,7 +137,7 @@ fn leaves_that_refuse_different_blocks_for_good_do_not_stop_a_txg() {
 }
 
 #[test]
-fn what_leaves_owe_is_noted_for_the_txg_that_is_written_but_not_of_too_many() {
+fn what_leaves_may_lack_at_the_commit_is_stored_before_it_and_taken_back_if_they_do_not() {
     let mut world = World::raidz(1, 3);
     for child in 0..2 {
         assert!(world.write(64));
@@ -134,9 +145,53 @@ fn what_leaves_owe_is_noted_for_the_txg_that_is_written_but_not_of_too_many() {
         world.tree.settle_debts();
         world.plug_in(child);
     }
-    assert_eq!(world.lacking(), [0], "the other one may still get it");
+    let mut objects = Objects::default();
+    assert!(world.tree.store_dirty_time_logs(&mut objects).unwrap());
+    let txg = TxgSet::from_ranges([(TXG, TXG.next())]);
+    assert_eq!(objects.contents.values().cloned().collect::<Vec<_>>(), vec![txg; 2]);
+    world.pool.devices[1].damage(4 << 20..1 << 27, EIO);
+    world.tree.settle_debts();
+    assert!(!world.tree.has_changed_dirty_times(), "passes die out");
+    world.pool.devices[1].take_damage();
+    assert_eq!(world.lacking(), []);
     assert!(world.commit().unwrap().is_empty());
-    assert_eq!(world.lacking(), [0]);
+    assert_eq!(world.lacking(), []);
+    assert!(world.tree.store_dirty_time_logs(&mut objects).unwrap());
+    assert!(objects.contents.values().all(TxgSet::is_empty));
+}
+
+#[test]
+fn what_is_relied_on_is_kept_while_another_leaf_owes_something() {
+    for bytes in [0, 64 << 20] {
+        let mut world = World::raidz(1, 3);
+        world.pool.devices[1].damage(4 << 20..(4 << 20) + 4096, EIO);
+        assert!(world.write(64));
+        assert!(world.unplug(0));
+        while world.written() < bytes {
+            assert!(world.write(32 << 10));
+        }
+        world.tree.settle_debts();
+        assert!(world.commit().is_err());
+        world.plug_in(0);
+        assert!(world.commit().unwrap().is_empty(), "{bytes}");
+        assert_eq!(world.lacking(), [1]);
+        assert_readable(&world.tree, &world.blocks);
+    }
+}
+
+#[test]
+fn what_a_leaf_may_have_lost_is_read_elsewhere_until_it_is_confirmed() {
+    let mut world = World::new(&Layout::Mirror { children: 2 });
+    assert!(world.write(64));
+    assert!(!world.lacks(0));
+    // It is opened anew.
+    world.plug_in(0);
+    assert!(world.lacks(0) && !world.lacks(1));
+    world.pool.devices[0].take_reads();
+    assert_readable(&world.tree, &world.blocks);
+    assert_eq!(world.pool.devices[0].take_reads(), []);
+    assert!(world.commit().unwrap().is_empty());
+    assert!(!world.lacks(0));
 }
 
 #[test]
@@ -155,7 +210,7 @@ fn a_leaf_that_would_owe_too_much_is_given_up_unless_the_vdev_needs_it() {
     for child in 0..2 {
         assert!(world.write(64));
         assert!(world.unplug(child));
-        while world.blocks.iter().map(|block| block.data.len()).sum::<usize>() < 48 << 20 {
+        while world.written() < 48 << 20 {
             assert!(world.write(32 << 10));
         }
         world.plug_in(child);

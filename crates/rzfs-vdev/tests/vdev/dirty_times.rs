@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 /// Objects in memory.
 #[derive(Default, Debug)]
-struct Objects {
-    contents: BTreeMap<ObjectId, TxgSet>,
+pub(crate) struct Objects {
+    pub(crate) contents: BTreeMap<ObjectId, TxgSet>,
     writes: usize,
     fails: bool,
 }
