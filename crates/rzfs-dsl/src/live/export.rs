@@ -37,7 +37,12 @@ impl LivePool {
                 context.state.config.state = state;
                 context.vdevs.mark_all_configs_dirty();
                 Ok(())
-            })
+            })?;
+            // Nobody else is there to store what a leaf has missed at the very end.
+            if self.vdevs().has_changed_dirty_times() {
+                self.sync().map_err(|Stopped| ChangeError::Suspended { reason: self.failure() })?;
+            }
+            Ok(())
         };
         let result = end().map_err(|_| NotExported { reason: self.failure() });
         self.stop();

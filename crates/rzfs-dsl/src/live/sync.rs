@@ -197,7 +197,8 @@ impl Inner {
             self.suspend(first.error.clone().into())?;
             failed = write_again(&*self.devices, failed);
         }
-        // A leaf may have missed something that others have got.
+        // A leaf may have missed something that others have got, and lack it in the end.
+        labels.tree().settle_debts();
         if labels.tree().has_changed_dirty_times() {
             pass.next = Next::AnotherPass;
         }

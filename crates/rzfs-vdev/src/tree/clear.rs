@@ -12,8 +12,9 @@ use std::sync::Arc;
 impl VdevTree {
     /// Forgets the errors of a vdev and of those below it, of all for `None`. Devices that were
     /// given up because of errors, or had vanished, are used again if their labels say that they
-    /// are what they were; what they lack meanwhile stays in their dirty time logs. Returns whether
-    /// there is such a vdev.
+    /// are what they were; what they lack meanwhile stays in their dirty time logs. Whatever they
+    /// have not confirmed, they and those that work, is written again before the next flush counts.
+    /// Returns whether there is such a vdev.
     ///
     /// Where a device does not answer, or there was none, `devices` are asked for another one.
     pub fn clear(&self, vdev: Option<Guid>, devices: &dyn LeafDevices) -> bool {
@@ -28,6 +29,8 @@ impl VdevTree {
             self.give_another_chance(vdev, devices);
             waiting.extend(vdev.children());
         }
+        // What does not work still is found out again by whoever needs it.
+        drop(self.flush());
         true
     }
 
@@ -37,7 +40,14 @@ impl VdevTree {
             vdev.health().state,
             VdevState::Faulted | VdevState::Removed | VdevState::Degraded | VdevState::CantOpen
         );
-        let Some(leaf) = self.leaf(vdev.node_id()).filter(|_| may_return) else { return };
+        let Some(leaf) = self.leaf(vdev.node_id()) else { return };
+        if !may_return {
+            if leaf.usable_device().is_some() {
+                // It may have been away without anybody noticing.
+                leaf.unconfirmed().suspect();
+            }
+            return;
+        }
         let is_back = vdev.device().is_some_and(|device| self.is_of(vdev, device)) || {
             let other = devices.device(&vdev.own_config()).ok();
             let other = other.filter(|device| self.is_of(vdev, device));
