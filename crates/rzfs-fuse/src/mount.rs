@@ -156,8 +156,19 @@ pub struct Mount {
     session: BackgroundSession,
     /// Where its requests come from.
     device: OwnedFd,
+    mounted_by: MountedBy,
     /// Whether there is a file system in it that can be changed.
     is_live: bool,
+}
+
+/// Who has mounted a file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MountedBy {
+    /// This process.
+    Ourselves,
+    /// `fusermount3`. When such a session is dropped `fuser` unmounts once more whatever is in its
+    /// place.
+    Helper,
 }
 
 impl Mount {
@@ -221,7 +232,7 @@ impl Mount {
                     cache.connect(session.notifier());
                     let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
-                    Ok((mount.attach(place)?, session, device))
+                    Ok((mount.attach(place)?, session, device, MountedBy::Ourselves))
                 }
                 None => {
                     // The helper looks where this user may mount, with this user's rights.
@@ -229,15 +240,17 @@ impl Mount {
                     cache.connect(session.notifier());
                     let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
-                    Ok((Attachment::made_at(place, &options.source)?, session, device))
+                    let attachment = Attachment::made_at(place, &options.source)?;
+                    Ok((attachment, session, device, MountedBy::Helper))
                 }
             }
         };
         let attached = attach().map_err(|source| failure("mount", place.path(), source));
-        attached.map(|(at, session, device)| Self {
+        attached.map(|(at, session, device, mounted_by)| Self {
             attached: Attached(at),
             session,
             device,
+            mounted_by,
             is_live,
         })
     }
@@ -302,9 +315,12 @@ impl Mount {
     /// Lets go of a mount that has ended or was detached: the threads of one that is still in use
     /// serve whoever has files open.
     pub fn abandon(self) {
-        let Self { attached, session, .. } = self;
-        // It would unmount whatever is in its place by now.
+        let Self { attached, session, mounted_by, .. } = self;
+        // They would unmount whatever is in their place by now.
         std::mem::forget(attached);
+        if mounted_by == MountedBy::Helper {
+            return std::mem::forget(session);
+        }
         let wait = move || {
             if let Err(error) = session.join() {
                 tracing::warn!(%error, "a mount that has ended");

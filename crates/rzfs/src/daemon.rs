@@ -164,7 +164,7 @@ pub(crate) struct Daemon {
 fn signals() -> io::Result<[Signal; 3]> {
     // An image that is longer than this user's files may be is an error of that write (`EFBIG`), not
     // the end of the process, which it is without a handler.
-    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
+    drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     Ok([
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,

@@ -106,7 +106,7 @@ impl VdevTree {
             let leaves = top.leaves_below().into_iter();
             leaves.filter_map(|leaf| self.leaf(leaf.node_id())).any(|leaf| {
                 let unconfirmed = leaf.unconfirmed();
-                !unconfirmed.is_empty() || unconfirmed.has_given_up(since)
+                unconfirmed.has_sent() || unconfirmed.has_debts() || unconfirmed.has_given_up(since)
             })
         };
         let logs = self.top_levels().filter(|top| top.is_log() && is_uncertain(top));

@@ -101,3 +101,12 @@ fn every_command_leaves_an_ordinary_users_mount_where_it_is() {
     user.succeed("zfs unmount z");
     assert!(!is_mounted(&user.home.join("m")));
 }
+
+#[test]
+fn what_nobody_may_execute_is_no_program() {
+    let user = Ordinary::new();
+    let tests = "printf '#!/bin/sh\\n' > $M/f; mkdir $M/d; chmod 644 $M/f; test -x $M/f && echo file; \
+                 test -x $M/d && echo directory; test -r $M/f && echo reads; \
+                 chmod 744 $M/f; test -x $M/f && echo program; cd $M/d && $M/f && echo runs";
+    assert_eq!(user.shell(tests), "directory\nreads\nprogram\nruns\n");
+}
