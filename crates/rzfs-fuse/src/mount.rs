@@ -1,7 +1,8 @@
 //! Mounting and unmounting.
 
 use crate::attachment::{Attached, Attachment, Detached};
-use crate::place::MountPlace;
+use crate::place::{MountPlace, without_number};
+use crate::process_files::hold_process_files;
 use crate::session::{Server, Session};
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
@@ -127,7 +128,7 @@ pub enum InUse {
 
 /// Why a file system cannot be mounted or unmounted.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} '{}': {source}", directory.display())]
+#[error("cannot {action} '{}': {}", directory.display(), without_number(source))]
 pub struct MountError {
     action: &'static str,
     directory: PathBuf,
@@ -213,6 +214,8 @@ impl Mount {
         let attach = || {
             let session = Session::new(file_system, control, nested, options)?;
             let cache = session.kernel_cache();
+            // Without, it could not be unmounted.
+            hold_process_files()?;
             let session = Server::new(session)?;
             match Detached::new(options, is_live)? {
                 Some((mount, device)) => {

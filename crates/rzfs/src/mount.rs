@@ -145,6 +145,10 @@ fn taken(pool: &str, verb: &str) -> Failure {
 fn serve(
     request: &ServeRequest,
     console: &mut Console<'_>,
+    if let Err(error) = rzfs_fuse::hold_process_files() {
+        // Whoever mounts something is told.
+        tracing::debug!(%error, "nothing can be mounted");
+    }
     ready: impl FnOnce(Completeness) -> io::Result<()>,
 ) -> Outcome {
     // Before anything is opened that a process in trouble must not keep.
