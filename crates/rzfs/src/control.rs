@@ -7,7 +7,8 @@
 //! `/tmp/rzfs-UID` where the system makes no such directories; pools are looked for in all of
 //! these. `$RZFS_RUNTIME_DIR` takes the place of them all. A directory belongs to one user and
 //! nobody else may enter it; one that does not look like that is refused, so no other user can put
-//! a socket there.
+//! a socket there. The system may take a directory away when its user logs out: a process that goes
+//! on then listens in the next one of them that is there.
 
 use crate::protocol::{Answer, Identity, MAX_ANSWER, Refusal, Request, WireError, receive, send};
 use rustix::io::Errno;
@@ -133,6 +134,14 @@ impl ControlDirectory {
         socket_in(&self.own, pool)
     }
 
+    /// Where the socket of a pool can be made anew when it has gone, and its directory with it
+    /// perhaps. Such a directory is made, but not what is above it: a session takes that along when
+    /// it ends, and it comes back with the next one.
+    pub fn renewed_sockets(&self, pool: &str) -> impl Iterator<Item = PathBuf> {
+        let all = std::iter::once(&self.own).chain(&self.others);
+        all.filter(|path| is_made_private(path)).map(move |path| socket_in(path, pool))
+    }
+
     /// Where somebody of this user may listen for a pool.
     pub fn sockets(&self, pool: &str) -> impl Iterator<Item = PathBuf> {
         let usable = self.others.iter().filter(|path| is_private(path).is_ok_and(|usable| usable));
@@ -195,6 +204,14 @@ fn is_private(directory: &Path) -> std::io::Result<bool> {
     let metadata = fs::symlink_metadata(directory)?;
     let ours = metadata.uid() == rustix::process::geteuid().as_raw();
     Ok(metadata.is_dir() && ours && metadata.mode() & 0o077 == 0)
+}
+
+/// Whether it is a private directory, made if only it is missing.
+fn is_made_private(directory: &Path) -> bool {
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => false,
+        _ => is_private(directory).unwrap_or(false),
+    }
 }
 
 /// The sockets in a directory, which is private.
@@ -342,6 +359,26 @@ mod tests {
         directory.prepare().unwrap();
         directory.prepare().unwrap();
         assert!(directory.mounted().unwrap().is_empty());
+    }
+
+    #[test]
+    fn sockets_are_made_anew_where_a_directory_is_left() {
+        let parent = tempfile::tempdir().unwrap();
+        let [session, open, left] =
+            ["session", "open", "left"].map(|name| parent.path().join(name));
+        let own = session.join("rzfs");
+        let link = parent.path().join("link");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(parent.path().join("target")).unwrap();
+        std::os::unix::fs::symlink(parent.path().join("target"), &link).unwrap();
+        let others = vec![open, link, left.clone()];
+        let directory = ControlDirectory { own: own.clone(), others };
+        let renewed = || directory.renewed_sockets("tank").collect::<Vec<_>>();
+        assert_eq!(renewed(), [left.join("tank.sock")]);
+        assert!(!session.exists() && is_private(&left).unwrap());
+        fs::create_dir(&session).unwrap();
+        assert_eq!(renewed(), [own.join("tank.sock"), left.join("tank.sock")]);
     }
 
     #[test]
