@@ -166,3 +166,30 @@ fn what_can_be_allocated_can_be_written_with_all_its_copies() {
     shop.succeed("zpool export tank");
     shop.judge();
 }
+
+#[test]
+fn mounts_in_use_show_at_once_what_snapdir_says() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/sub");
+    let roots = [shop.root(), shop.root().join("sub")];
+    for (word, is_there, is_listed) in [
+        ("visible", true, true),
+        ("hidden", true, false),
+        ("disabled", false, false),
+        ("visible", true, true),
+        ("disabled", false, false),
+        ("hidden", true, false),
+    ] {
+        shop.succeed(&format!("zfs set snapdir={word} tank"));
+        for root in &roots {
+            for _ in 0..2 {
+                let listed = fs::read_dir(root).unwrap();
+                let listed = listed.filter(|entry| entry.as_ref().unwrap().file_name() == ".zfs");
+                assert_eq!(listed.count() == 1, is_listed, "{word} {root:?}");
+                assert_eq!(root.join(".zfs").exists(), is_there, "{word} {root:?}");
+            }
+        }
+    }
+    shop.succeed("zpool export tank");
+}

@@ -261,9 +261,10 @@ pub(super) fn set(
     if settings.is_empty() {
         return Ok(Vec::new());
     }
-    let effect = match leave_mounted {
-        true => Effect::default(),
-        false => Effect::of(others.iter().map(|(name, word)| (name.as_str(), word.as_str()))),
+    let pairs = others.iter().map(|(name, word)| (name.as_str(), word.as_str()));
+    let effect = match (leave_mounted, Effect::of(pairs)) {
+        (true, Effect { lists, .. }) => Effect { lists, ..Effect::default() },
+        (false, effect) => effect,
     };
     let action = || pool.live().set_properties(name, &settings);
     changed(open, name, effect, action, &cannot)
@@ -359,6 +360,8 @@ impl Effect {
     fn of<'a>(changes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut effect = Self::default();
         for (name, value) in changes {
+    /// Root directories may have a `.zfs` or not.
+    lists: bool,
             match (name, value) {
                 ("mountpoint", _) => effect.moves = true,
                 ("canmount", "off") => effect.goes = true,
@@ -373,6 +376,7 @@ impl Effect {
     }
 }
 
+                ("snapdir", _) => effect.lists = true,
 /// Changes properties, and what is mounted with them. What is in use does not move: then nothing
 /// is changed. What only has to be mounted in another way is told when it is in use.
 fn changed(
@@ -421,6 +425,11 @@ fn changed(
                 Ok(ended) => complaints.extend(mount_again(open, &mut table, ended)),
                 Err(_) => complaints.push(NOT_REMOUNTED.to_owned()),
             }
+    if effect.lists {
+        let names = mounted_below(&table, name);
+        let mounts = names.iter().filter_map(|name| table.of_dataset(name));
+        mounts.for_each(|one| one.mount.show_snapshot_directories());
+    }
         }
     }
     Ok(complaints)
