@@ -193,3 +193,29 @@ fn mounts_in_use_show_at_once_what_snapdir_says() {
     }
     shop.succeed("zpool export tank");
 }
+
+#[test]
+fn files_with_long_names_are_used_when_no_more_can_be_made() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT -O longname=on tank A");
+    let [long, other, new] = ["l", "o", "n"].map(|name| shop.root().join(name.repeat(400)));
+    fs::write(&long, "long").unwrap();
+    fs::write(&other, "other").unwrap();
+    shop.succeed("zfs set longname=off tank");
+    let remount = |options: &str| {
+        shop.succeed("zpool export tank");
+        shop.succeed(&format!("zpool import -d IMAGES -R ROOT{options} tank"));
+    };
+    remount(" -o readonly=on");
+    assert_eq!(fs::read_to_string(&long).unwrap(), "long");
+    assert_eq!(fs::metadata(&new).unwrap_err().raw_os_error(), Some(36));
+    remount("");
+    assert_eq!(fs::read_to_string(&long).unwrap(), "long");
+    for refused in [fs::write(&new, ""), fs::rename(&long, &new), fs::metadata(&new).map(drop)] {
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(36));
+    }
+    fs::rename(&long, shop.root().join("short")).unwrap();
+    fs::remove_file(&other).unwrap();
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
