@@ -1,5 +1,6 @@
 //! Properties that running mounts follow.
 
+use crate::harness::outcome;
 use crate::workshop::Workshop;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
@@ -218,4 +219,24 @@ fn files_with_long_names_are_used_when_no_more_can_be_made() {
     fs::remove_file(&other).unwrap();
     shop.succeed("zpool export tank");
     shop.judge();
+}
+
+#[test]
+fn times_are_told_in_the_zone_that_is_named() {
+    let shop = Workshop::new();
+    if !std::path::Path::new("/usr/share/zoneinfo/Asia/Kolkata").exists() {
+        return;
+    }
+    shop.succeed("zpool create --size 96M -m none tank A");
+    let told = |zone: &str| {
+        let mut command = shop.rzfs.command();
+        command.env("TZ", zone).args(["zpool", "history", "tank"]);
+        let told = outcome(&mut command);
+        assert_eq!((told.status, told.err.as_str()), (0, ""), "{zone}");
+        told.out
+    };
+    assert_eq!(told("Asia/Kolkata"), told("IST-5:30"));
+    assert_eq!(told(":Asia/Kolkata"), told("IST-5:30"));
+    assert_ne!(told("Asia/Kolkata"), told("UTC"));
+    shop.succeed("zpool export tank");
 }
