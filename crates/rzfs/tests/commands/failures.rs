@@ -253,3 +253,26 @@ fn a_remount_is_told_what_to_do_instead() {
     assert_eq!((told.status, told.err.as_str()), (1, message));
     assert_eq!(rzfs.run(["zfs", "tank/a", "/mnt/a", "-o", "rw"]).status, 2);
 }
+
+#[test]
+fn statuses_of_zfs_set_and_rename_are_those_of_openzfs() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let missing = "cannot open 'tank/none': dataset does not exist\n";
+    assert_eq!(shop.refuse("zfs set compression=on tank/none", 1), missing);
+    shop.refuse("zfs set compression=nothing tank/a", 255);
+    for line in ["zfs set compression tank/a", "zfs set tank/a compression=on", "zfs set tank/a"] {
+        let refused = shop.refuse(line, 2);
+        assert!(refused.contains("\nusage:\n"), "{line}: {refused}");
+    }
+    let before = shop.succeed("zfs list -Ho name,mounted");
+    assert_eq!(shop.succeed("zfs rename tank/a tank/a"), "");
+    assert_eq!(shop.refuse("zfs rename tank/none tank/none", 1), missing);
+    assert_eq!(shop.succeed("zfs list -Ho name,mounted"), before);
+    let deep = format!("tank{}", "/d".repeat(50));
+    let refused = shop.refuse(&format!("zfs create -p {deep}"), 1);
+    let reason = "maximum name nesting depth exceeded";
+    assert_eq!(refused, format!("cannot create '{deep}': {reason}\n"));
+    shop.succeed("zpool export tank");
+}

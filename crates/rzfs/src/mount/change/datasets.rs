@@ -181,6 +181,13 @@ pub(super) struct Renaming {
 pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Refusal> {
     let Renaming { from, to, .. } = renaming;
     let pool = open.writable()?;
+    if from == to {
+        let view =
+            pool.view().map_err(|error| refusal(format_args!("cannot open '{from}'"), error))?;
+        let found = view.datasets().open(from);
+        let missing = |error| refusal(format_args!("cannot open '{from}'"), reason(&error));
+        return found.map(|_| Vec::new()).map_err(missing);
+    }
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     let below = |name: &str, above: &str| {
@@ -353,6 +360,8 @@ struct Effect {
     follows: bool,
     /// What the file system sees to itself is to be shown by the mount.
     shows: bool,
+    /// Root directories may have a `.zfs` or not.
+    lists: bool,
 }
 
 impl Effect {
@@ -360,8 +369,6 @@ impl Effect {
     fn of<'a>(changes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut effect = Self::default();
         for (name, value) in changes {
-    /// Root directories may have a `.zfs` or not.
-    lists: bool,
             match (name, value) {
                 ("mountpoint", _) => effect.moves = true,
                 ("canmount", "off") => effect.goes = true,
@@ -369,6 +376,7 @@ impl Effect {
                 ("acltype" | OPEN_PROPERTY, _) => effect.anew = true,
                 ("readonly" | "devices" | "exec" | "setuid", _) => effect.follows = true,
                 ("atime", _) => effect.shows = true,
+                ("snapdir", _) => effect.lists = true,
                 _ => {}
             }
         }
@@ -376,7 +384,6 @@ impl Effect {
     }
 }
 
-                ("snapdir", _) => effect.lists = true,
 /// Changes properties, and what is mounted with them. What is in use does not move: then nothing
 /// is changed. What only has to be mounted in another way is told when it is in use.
 fn changed(
@@ -418,6 +425,11 @@ fn changed(
             complaints.push(NOT_REMOUNTED.to_owned());
         }
     }
+    if effect.lists {
+        let names = mounted_below(&table, name);
+        let mounts = names.iter().filter_map(|name| table.of_dataset(name));
+        mounts.for_each(|one| one.mount.show_snapshot_directories());
+    }
     if effect.follows || effect.shows {
         let behind = not_followed(open, &table, mounted_below(&table, name));
         if effect.follows && !behind.is_empty() {
@@ -425,11 +437,6 @@ fn changed(
                 Ok(ended) => complaints.extend(mount_again(open, &mut table, ended)),
                 Err(_) => complaints.push(NOT_REMOUNTED.to_owned()),
             }
-    if effect.lists {
-        let names = mounted_below(&table, name);
-        let mounts = names.iter().filter_map(|name| table.of_dataset(name));
-        mounts.for_each(|one| one.mount.show_snapshot_directories());
-    }
         }
     }
     Ok(complaints)
