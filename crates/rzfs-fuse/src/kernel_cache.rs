@@ -6,6 +6,7 @@
 //! attributes that change with contents (set-user-id, set-group-id)   before the answer
 //! times that change with flags                                       before the answer
 //! pages below a write that went past them (O_DIRECT)                 before the answer, by a thread
+//! whether `.zfs` is in a root directory                              when property `snapdir` changes
 //! ```
 //! The kernel drops its pages when it sends such a write; if it does not wait for the answer
 //! (asynchronous requests), somebody may have read the old contents meanwhile. Dropping pages waits
@@ -14,6 +15,7 @@
 //! writes whose answers wait.
 
 use fuser::{INodeNo, Notifier};
+use std::ffi::OsStr;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -51,6 +53,16 @@ impl KernelCache {
     /// needs them the next time.
     pub(crate) fn forget_attributes(&self, inode: INodeNo) {
         self.forget(inode, ATTRIBUTES, 0);
+    }
+
+    /// Has the kernel ask whether there is a `.zfs` in a root directory, and what else is in it.
+    pub(crate) fn forget_control(&self, root: INodeNo) {
+        let Some(notifier) = self.notifier.get() else { return };
+        // It fails where the kernel knows nothing of the name.
+        if let Err(error) = notifier.inval_entry(root, OsStr::new(".zfs")) {
+            tracing::debug!(%error, %root, "the kernel has no such entry");
+        }
+        self.forget(root, 0, 0);
     }
 
     fn forget(&self, inode: INodeNo, offset: i64, len: i64) {

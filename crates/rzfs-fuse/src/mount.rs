@@ -1,10 +1,12 @@
 //! Mounting and unmounting.
 
 use crate::attachment::{Attached, Attachment, Detached};
-use crate::place::MountPlace;
+use crate::kernel_cache::KernelCache;
+use crate::place::{MountPlace, without_number};
+use crate::process_files::hold_process_files;
 use crate::session::{Server, Session};
 use crate::wakefulness::Wakefulness;
-use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use fuser::{BackgroundSession, Config, INodeNo, MountOption, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::MountFlags;
 use rzfs_zpl::{ControlTree, Files};
@@ -127,7 +129,7 @@ pub enum InUse {
 
 /// Why a file system cannot be mounted or unmounted.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} '{}': {source}", directory.display())]
+#[error("cannot {action} '{}': {}", directory.display(), without_number(source))]
 pub struct MountError {
     action: &'static str,
     directory: PathBuf,
@@ -159,6 +161,8 @@ pub struct Mount {
     mounted_by: MountedBy,
     /// Whether there is a file system in it that can be changed.
     is_live: bool,
+    cache: KernelCache,
+    roots: Vec<INodeNo>,
 }
 
 /// Who has mounted a file system.
@@ -222,8 +226,10 @@ impl Mount {
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
         let attach = || {
+            // Without, it could not be unmounted.
+            hold_process_files()?;
             let session = Session::new(file_system, control, nested, options)?;
-            let cache = session.kernel_cache();
+            let (cache, roots) = (session.kernel_cache(), session.roots());
             let session = Server::new(session)?;
             match Detached::new(options, is_live)? {
                 Some((mount, device)) => {
@@ -232,7 +238,7 @@ impl Mount {
                     cache.connect(session.notifier());
                     let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
-                    Ok((mount.attach(place)?, session, device, MountedBy::Ourselves))
+                    Ok((mount.attach(place)?, session, device, MountedBy::Ourselves, cache, roots))
                 }
                 None => {
                     // The helper looks where this user may mount, with this user's rights.
@@ -241,17 +247,19 @@ impl Mount {
                     let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
                     let attachment = Attachment::made_at(place, &options.source)?;
-                    Ok((attachment, session, device, MountedBy::Helper))
+                    Ok((attachment, session, device, MountedBy::Helper, cache, roots))
                 }
             }
         };
         let attached = attach().map_err(|source| failure("mount", place.path(), source));
-        attached.map(|(at, session, device, mounted_by)| Self {
+        attached.map(|(at, session, device, mounted_by, cache, roots)| Self {
             attached: Attached(at),
             session,
             device,
             mounted_by,
             is_live,
+            cache,
+            roots,
         })
     }
 
@@ -299,6 +307,12 @@ impl Mount {
     pub fn restrict(&self, restrictions: Restrictions) -> Result<(), MountError> {
         let restricted = self.attached.0.restrict(restrictions, self.is_live);
         restricted.map_err(|error| failure("remount", self.directory(), error))
+    }
+
+    /// Has it show at once whether its root directories have a `.zfs` (property `snapdir`), which
+    /// the kernel remembers otherwise.
+    pub fn show_snapshot_directories(&self) {
+        self.roots.iter().for_each(|root| self.cache.forget_control(*root));
     }
 
     /// Unmounts it and waits until all requests are answered.

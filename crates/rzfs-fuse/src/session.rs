@@ -152,6 +152,12 @@ impl Session {
         self.cache.clone()
     }
 
+    /// The root directories of its file systems.
+    pub(crate) fn roots(&self) -> Vec<INodeNo> {
+        let numbers = 0..self.file_systems.len();
+        numbers.filter_map(|index| self.grafts.outer(index, INodeNo::ROOT)).collect()
+    }
+
     /// The file system that a number of the mount belongs to, with its position, and the number
     /// there. Every request begins with it.
     fn inner(&self, outer: INodeNo) -> Answer<(usize, &Adapter, INodeNo)> {

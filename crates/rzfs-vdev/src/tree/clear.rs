@@ -3,7 +3,7 @@
 
 use super::{NodeId, Vdev, VdevTree};
 use crate::health::{LeafEvent, VdevState};
-use crate::label::{DeviceUse, PoolUse};
+use crate::label::{DeviceUse, PoolUse, answers};
 use crate::leaf::LeafDevices;
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::Guid;
@@ -16,7 +16,9 @@ impl VdevTree {
     /// have not confirmed, they and those that work, is written again before the next flush counts.
     /// Returns whether there is such a vdev.
     ///
-    /// Where a device does not answer, or there was none, `devices` are asked for another one.
+    /// Where a device does not answer, or there was none, `devices` are asked for another one: the
+    /// file system that an image is in may have gone and come back, and what is open there stays
+    /// dead.
     pub fn clear(&self, vdev: Option<Guid>, devices: &dyn LeafDevices) -> bool {
         let start = match vdev {
             None => Some(NodeId::ROOT),
@@ -39,7 +41,7 @@ impl VdevTree {
         let may_return = matches!(
             vdev.health().state,
             VdevState::Faulted | VdevState::Removed | VdevState::Degraded | VdevState::CantOpen
-        );
+        ) || self.is_silent(vdev);
         let Some(leaf) = self.leaf(vdev.node_id()) else { return };
         if !may_return {
             if leaf.usable_device().is_some() {
@@ -58,8 +60,17 @@ impl VdevTree {
         }
     }
 
-    /// Whether a device is what its labels should say.
+    /// Whether a leaf that is in use has a device that does not answer.
+    fn is_silent(&self, vdev: Vdev<'_>) -> bool {
+        let device = self.leaf(vdev.node_id()).and_then(|leaf| leaf.usable_device());
+        device.is_some_and(|device| !answers(device.as_ref()))
+    }
+
+    /// Whether a device answers, and is what its labels should say.
     fn is_of(&self, vdev: Vdev<'_>, device: &Arc<dyn BlockDevice>) -> bool {
+        if !answers(device.as_ref()) {
+            return false;
+        }
         match DeviceUse::of(device.as_ref()) {
             DeviceUse::Member { pool, state, guid } => {
                 let is_alive = state != PoolUse::Destroyed;
