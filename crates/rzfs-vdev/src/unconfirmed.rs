@@ -316,16 +316,16 @@ impl Unconfirmed {
         owed
     }
 
-    /// Whether a flush would let go of much more than so many bytes.
+    /// Whether more than so many bytes are kept, which a flush may let go of.
     pub(crate) fn wants_flush(&self, limit: usize) -> bool {
-        let state = self.state.lock();
-        !state.is_suspect() && state.bytes > limit
+        self.state.lock().bytes > limit
     }
 
-    /// Whether more is kept, or was written again in vain, than so many bytes.
+    /// Whether more is kept, or was written again in vain, than so many bytes. While the leaf is being
+    /// flushed that is not known.
     pub(crate) fn exceeds(&self, limit: usize) -> bool {
         let state = self.state.lock();
-        state.bytes.max(state.in_vain) > limit
+        state.activity == Activity::None && state.bytes.max(state.in_vain) > limit
     }
 
     /// Whether all that is kept has to be written again.

@@ -129,7 +129,10 @@ impl DedupTables {
     /// Takes a block back that no table has any more, as only one had it (`zpool ddtprune`), and now
     /// a second one does; `false` if its table has another block with the same contents.
     pub(crate) fn restore(&self, pointer: &BlockPointer) -> Result<bool, LiveError> {
-        let Ok(function) = pointer.checksum_function() else { return Ok(false) };
+        let function = pointer.checksum_function().ok();
+        let Some(function) = function.filter(|function| ddt::FUNCTIONS.contains(function)) else {
+            return Ok(false);
+        };
         let mut tables = self.tables.lock();
         let layout = self.layout();
         let table = tables.entry(function.number()).or_insert_with(|| Table::new(function, layout));
@@ -143,6 +146,7 @@ impl DedupTables {
         let place = DedupPlace { dvas: with_salt(dvas, pointer), birth };
         table.insert(key, place, pointer.dvas().count(), self.environment.now());
         drop(tables);
+        // The first reference is that of who had it.
         self.add(pointer)
     }
 

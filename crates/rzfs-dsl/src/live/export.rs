@@ -38,9 +38,10 @@ impl LivePool {
                 context.vdevs.mark_all_configs_dirty();
                 Ok(())
             })?;
-            // Nobody else is there to store what a leaf has missed at the very end.
-            if self.vdevs().has_changed_dirty_times() {
-                self.sync().map_err(|Stopped| ChangeError::Suspended { reason: self.failure() })?;
+            // Nobody else is there to store what a leaf has missed at the very end. The pool is exported
+            // already.
+            if self.vdevs().has_changed_dirty_times() && self.sync().is_err() {
+                tracing::warn!("what a leaf has missed at last is not recorded");
             }
             Ok(())
         };

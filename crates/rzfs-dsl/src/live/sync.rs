@@ -19,7 +19,7 @@ use super::dir::{Directories, SpaceClass};
 use super::dirty_time::DirtyTimeStore;
 use super::features::Features;
 use super::frees::{BlockFreer, FreeLists};
-use super::head::Surroundings;
+use super::head::{LiveDataset, Surroundings};
 use super::mos::MosTx;
 use super::pool::Inner;
 use super::space::{Deflation, SpaceDelta};
@@ -35,7 +35,7 @@ use rzfs_format::dnode::{Dnode, DnodeFlags};
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::{BlockPointer, ObjectId, Txg};
 use rzfs_metaslab::allocator::{Activity, SyncPass};
-use rzfs_vdev::{ConfigSync, VdevTree};
+use rzfs_vdev::{ConfigSync, Durability, VdevTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -330,10 +330,16 @@ impl Inner {
     /// this txg is recorded with it, and after a crash nobody would find those behind a lost one. The
     /// commit itself does not wait for these devices, and comes too late to free anything.
     fn settle_logs(&self) {
-        let datasets = self.datasets();
-        let oldest = datasets.iter().filter_map(|dataset| dataset.log().oldest_block()).min();
-        let Some(since) = oldest else { return };
-        if let Err(error) = self.vdevs().make_logs_durable(since) {
+        let vdevs = self.vdevs();
+        let logs = vdevs.uncertain_logs();
+        if logs.is_empty() {
+            return;
+        }
+        let oldest = |dataset: &Arc<LiveDataset>| dataset.log().oldest_written(&logs);
+        let mut datasets = self.datasets();
+        datasets.retain(|dataset| oldest(dataset).is_some());
+        let Some(since) = datasets.iter().filter_map(oldest).min() else { return };
+        if let Err(error) = vdevs.make_durable(Durability::Records { since, vdevs: &logs }) {
             tracing::warn!(%error, "intent logs begin anew");
             datasets.iter().for_each(|dataset| dataset.log().break_off());
         }

@@ -97,24 +97,20 @@ impl VdevTree {
         Ok(failures)
     }
 
-    /// Makes durable what was born since some txg on devices for logs, as far as that is not so yet.
-    ///
-    /// # Errors
-    /// As [`VdevTree::make_durable`].
-    pub fn make_logs_durable(&self, since: Txg) -> Result<Vec<LeafFailure>, NotDurable> {
+    /// The devices for logs on which something is not durable, or was given up.
+    #[must_use]
+    pub fn uncertain_logs(&self) -> BTreeSet<VdevId> {
         let is_uncertain = |top: &Vdev<'_>| {
             let leaves = top.leaves_below().into_iter();
             leaves.filter_map(|leaf| self.leaf(leaf.node_id())).any(|leaf| {
                 let unconfirmed = leaf.unconfirmed();
-                unconfirmed.has_sent() || unconfirmed.has_debts() || unconfirmed.has_given_up(since)
+                unconfirmed.has_sent()
+                    || unconfirmed.has_debts()
+                    || unconfirmed.has_given_up(Txg(0))
             })
         };
         let logs = self.top_levels().filter(|top| top.is_log() && is_uncertain(top));
-        let vdevs: BTreeSet<VdevId> = logs.filter_map(Vdev::vdev_id).collect();
-        match vdevs.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.make_durable(Durability::Records { since, vdevs: &vdevs }),
-        }
+        logs.filter_map(Vdev::vdev_id).collect()
     }
 
     /// Why something that was born since some txg cannot be read back from a vdev, if so.

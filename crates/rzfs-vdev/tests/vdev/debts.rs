@@ -224,6 +224,24 @@ fn a_leaf_that_would_owe_too_much_is_given_up_unless_the_vdev_needs_it() {
 }
 
 #[test]
+fn a_leaf_that_is_back_is_flushed_before_it_is_given_up() {
+    let mut world = World::new(&Layout::Mirror { children: 2 });
+    while world.written() < 10 << 20 {
+        assert!(world.write(32 << 10));
+    }
+    let away = LeafEvent::Vanished;
+    world.tree.apply(child_guid(1), away, Persistence::Persistent);
+    world.plug_in(1);
+    while world.written() < 80 << 20 {
+        assert!(world.write(8 << 10));
+    }
+    assert_eq!(world.lacking(), []);
+    assert!(world.commit().unwrap().is_empty());
+    assert_eq!(world.lacking(), []);
+    world.assert_everything_is_everywhere();
+}
+
+#[test]
 fn two_sides_that_have_refused_different_blocks_wait_for_each_other() {
     let mut world = World::new(&Layout::Mirror { children: 2 });
     assert!(world.write_without(0));
