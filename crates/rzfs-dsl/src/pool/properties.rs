@@ -36,7 +36,7 @@ impl<T> Stored<T> {
 
 impl<T: PartialEq> Stored<T> {
     /// A value that is stored. One that is the default cannot be told from one that nobody has set.
-    fn stored(value: T, default: &T) -> Self {
+    fn of(value: T, default: &T) -> Self {
         if value == *default { Self::default(value) } else { Self::local(value) }
     }
 }
@@ -169,12 +169,12 @@ impl PoolProperties {
         };
         let flag_of = |property: &mut Stored<bool>| {
             if let Some(flag) = flag {
-                *property = Stored::stored(flag, &property.value);
+                *property = Stored::of(flag, &property.value);
             }
         };
         match name {
             "ashift" if number == 0 || (9..=16).contains(&number) => {
-                self.ashift = Stored::stored(number, &0);
+                self.ashift = Stored::of(number, &0);
             }
             "delegation" => flag_of(&mut self.delegation),
             "autoreplace" => flag_of(&mut self.autoreplace),
@@ -184,13 +184,13 @@ impl PoolProperties {
             "multihost" => flag_of(&mut self.multihost),
             "failmode" => {
                 if let Some(mode) = FailMode::from_number(number) {
-                    self.failmode = Stored::stored(mode, &FailMode::default());
+                    self.failmode = Stored::of(mode, &FailMode::default());
                 }
             }
-            "bootfs" => self.bootfs = Stored::stored(ObjectId(number).non_zero(), &None),
+            "bootfs" => self.bootfs = Stored::of(ObjectId(number).non_zero(), &None),
             "dedup_table_quota" => {
                 let quota = Some(number).filter(|number| *number != u64::MAX);
-                self.dedup_table_quota = Stored::stored(quota, &None);
+                self.dedup_table_quota = Stored::of(quota, &None);
             }
             _ => {}
         }
