@@ -109,6 +109,7 @@ fn what_nobody_may_execute_is_no_program() {
                  test -x $M/d && echo directory; test -r $M/f && echo reads; \
                  chmod 744 $M/f; test -x $M/f && echo program; cd $M/d && $M/f && echo runs";
     assert_eq!(user.shell(tests), "directory\nreads\nprogram\nruns\n");
+    user.succeed("umount z");
 }
 
 #[test]
