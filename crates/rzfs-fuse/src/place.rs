@@ -98,7 +98,7 @@ impl MountPlace {
             std::fs::create_dir_all(path).map_err(fail)?;
         }
         let path = path.canonicalize().map_err(fail)?;
-        Self { is_made, ..walk(Links::Never, path, Missing::Refuse)? }.to_mount_on()
+        Self { is_made, ..walk(Links::Never, path, Missing::Refuse)? }.unless_of_processes()
     }
 
     /// The directory that a pool names on this system, made if it is missing. Links are followed
@@ -108,7 +108,7 @@ impl MountPlace {
     /// # Errors
     /// [`PlaceError`]
     pub fn on_host(path: &Path) -> Result<Self, PlaceError> {
-        walk(Links::OfHost, path.to_owned(), Missing::Make)?.to_mount_on()
+        walk(Links::OfHost, path.to_owned(), Missing::Make)?.unless_of_processes()
     }
 
     /// The directory at `relative` below `base`, which is a path without links; made if it is
@@ -120,11 +120,11 @@ impl MountPlace {
         if relative.components().any(|component| !matches!(component, Component::Normal(_))) {
             return Err(PlaceError::Outside(base.join(relative)));
         }
-        walk(Links::Never, base.join(relative), Missing::Make)?.to_mount_on()
+        walk(Links::Never, base.join(relative), Missing::Make)?.unless_of_processes()
     }
 
     /// Refuses directories without which nothing is unmounted again.
-    fn to_mount_on(self) -> Result<Self, PlaceError> {
+    fn unless_of_processes(self) -> Result<Self, PlaceError> {
         match is_of_processes(self.directory.as_fd()) {
             true => Err(PlaceError::Processes(self.path)),
             false => Ok(self),

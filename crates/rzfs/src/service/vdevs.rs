@@ -111,7 +111,7 @@ fn take_over(report: &mut VdevReport, known: &VdevReport) {
         checksum_errors,
         ..known.statistics
     };
-    (report.initialize, report.trim) = (known.initialize.clone(), known.trim.clone());
+    (report.initialize, report.trim) = (known.initialize, known.trim);
 }
 
 fn find(report: &VdevReport, guid: u64) -> Option<&VdevReport> {
