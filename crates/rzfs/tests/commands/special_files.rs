@@ -21,7 +21,7 @@ fn fifo(rzfs: &Rzfs) -> PathBuf {
 }
 
 #[test]
-fn keys_are_read_from_files_only() {
+fn keys_that_a_pool_names_are_read_from_files_only() {
     let shop = Workshop::new();
     let key = shop.rzfs.path("key");
     fs::write(&key, "open sesame, please\n").unwrap();
@@ -30,17 +30,20 @@ fn keys_are_read_from_files_only() {
     shop.succeed(&format!("zfs create -u -o encryption=on {good} tank/secret"));
     shop.succeed("zfs unload-key tank/secret");
     let fifo = fifo(&shop.rzfs);
-    let reason = "Failed to open key material file: not a regular file\n";
     for special in [fifo.as_path(), Path::new("/dev/zero")] {
-        let location = format!("file://{}", special.display());
-        let loaded = soon(&shop.rzfs, &["zfs", "load-key", "-L", &location, "tank/secret"]);
-        assert_eq!((loaded.status, loaded.err), (255, format!("Key load error: {reason}")));
-        let keylocation = format!("keylocation={location}");
-        let words = ["zfs", "create", "-o", "encryption=on", "-o", "keyformat=raw", "-o"];
-        let made = soon(&shop.rzfs, &[&words[..], &[&*keylocation, "tank/new"]].concat());
-        assert_eq!((made.status, made.err), (1, format!("cannot create 'tank/new': {reason}")));
+        let location = format!("keylocation=file://{}", special.display());
+        shop.succeed(&format!("zfs set {location} tank/secret"));
+        let loaded = soon(&shop.rzfs, &["zfs", "load-key", "tank/secret"]);
+        let reason = "Key load error: Failed to open key material file: not a regular file\n";
+        assert_eq!((loaded.status, &*loaded.err), (255, reason));
     }
-    shop.succeed("zfs load-key tank/secret");
+    // What the user names may be another program's, and does not have to end.
+    let loaded = soon(&shop.rzfs, &["zfs", "load-key", "-L", "file:///dev/zero", "tank/secret"]);
+    assert_eq!(loaded.status, 255, "{loaded:?}");
+    let mut shell = shop.rzfs.prepared(Command::new("sh"));
+    let script = "cat \"$1\" | timeout 20 \"$0\" zfs load-key -L file:///dev/stdin tank/secret";
+    let loaded = outcome(shell.args(["-c", script, env!("CARGO_BIN_EXE_rzfs")]).arg(&key));
+    assert_eq!((loaded.status, loaded.err.as_str()), (0, ""));
     shop.succeed("zpool export tank");
 }
 
