@@ -6,6 +6,7 @@
 //! attributes that change with contents (set-user-id, set-group-id)   before the answer
 //! times that change with flags                                       before the answer
 //! pages below a write that went past them (O_DIRECT)                 before the answer, by a thread
+//! file systems that come into the mount and go (see grafts)          by who lets them
 //! ```
 //! The kernel drops its pages when it sends such a write; if it does not wait for the answer
 //! (asynchronous requests), somebody may have read the old contents meanwhile. Dropping pages waits
@@ -14,6 +15,7 @@
 //! writes whose answers wait.
 
 use fuser::{INodeNo, Notifier};
+use std::ffi::OsStr;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -51,6 +53,23 @@ impl KernelCache {
     /// needs them the next time.
     pub(crate) fn forget_attributes(&self, inode: INodeNo) {
         self.forget(inode, ATTRIBUTES, 0);
+    }
+
+    /// Has the kernel ask for everything about a file when it needs it the next time. What is
+    /// changed in its pages is written before. Not for threads that answer requests.
+    pub(crate) fn forget_contents(&self, inode: INodeNo) {
+        self.forget(inode, 0, 0);
+    }
+
+    /// Has the kernel forget what a name leads to, and all that is below and not in use; and the
+    /// names of the directory that it is in. Not for threads that answer requests, as it waits for
+    /// those about the directory.
+    pub(crate) fn forget_name(&self, directory: INodeNo, name: &OsStr) {
+        let Some(notifier) = self.notifier.get() else { return };
+        if let Err(error) = notifier.inval_entry(directory, name) {
+            tracing::debug!(%error, %directory, ?name, "the kernel keeps what is old");
+        }
+        self.forget_contents(directory);
     }
 
     fn forget(&self, inode: INodeNo, offset: i64, len: i64) {
