@@ -151,6 +151,12 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
         self.submit(vec![IoRequest { token: 0, offset, operation }], &completions);
         completions.wait().result
     }
+
+    /// Whether the system still gets at what was opened, as far as that can be told without
+    /// transfers: reads may be answered from the page cache when the file system of a file has gone.
+    fn is_reachable(&self) -> bool {
+        true
+    }
 }
 
 /// Requests to one device.

@@ -215,6 +215,10 @@ impl BlockDevice for FileDevice {
         }
         completions.wait().result
     }
+
+    fn is_reachable(&self) -> bool {
+        self.file.is_reachable()
+    }
 }
 
 impl Drop for FileDevice {

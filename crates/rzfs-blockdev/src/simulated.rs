@@ -81,7 +81,7 @@ impl Simulation {
                 held: Vec::new(),
                 faults: BTreeMap::new(),
                 next_fault: 0,
-                attached: true,
+                presence: Presence::Here,
                 counts: OperationCounts::default(),
             }),
         }
@@ -143,8 +143,19 @@ struct State {
     held: Vec<Held>,
     faults: BTreeMap<FaultId, Fault>,
     next_fault: u64,
-    attached: bool,
+    presence: Presence,
     counts: OperationCounts,
+}
+
+/// Whether a device is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Presence {
+    Here,
+    /// Pulled, and nothing was asked of it since.
+    AwayUnseen,
+    Away,
+    /// Put back, and nobody knows that it was away.
+    BackUnseen,
 }
 
 /// A request that is done but not answered.
@@ -201,18 +212,22 @@ impl SimulatedDevice {
     /// Pulls the device: every request fails with `ENXIO` until [`Self::attach`]. What was written
     /// stays.
     pub fn detach(&self) {
-        self.state.lock().attached = false;
+        self.state.lock().presence = Presence::AwayUnseen;
     }
 
     /// Puts the device back.
     pub fn attach(&self) {
-        self.state.lock().attached = true;
+        self.state.lock().presence = Presence::Here;
     }
 
-    /// Whether it is there.
-    #[must_use]
-    pub fn is_attached(&self) -> bool {
-        self.state.lock().attached
+    /// Puts the device back in such a way that somebody learns that it was away: if no request has
+    /// failed since it was pulled, the next one does.
+    pub fn reconnect(&self) {
+        let state = &mut *self.state.lock();
+        state.presence = match state.presence {
+            Presence::AwayUnseen | Presence::BackUnseen => Presence::BackUnseen,
+            Presence::Away | Presence::Here => Presence::Here,
+        };
     }
 
     /// Loses what was written and is not durable, as a device that loses its power alone.
@@ -286,7 +301,11 @@ impl SimulatedDevice {
         request: IoRequest,
     ) -> (io::Result<Option<IoBuffer>>, Option<usize>) {
         state.counts.add(&request.operation);
-        if !state.attached {
+        if state.presence != Presence::Here {
+            state.presence = match state.presence {
+                Presence::BackUnseen => Presence::Here,
+                _ => Presence::Away,
+            };
             return (Err(Errno::NXIO.into()), None);
         }
         if let Err(error) = check_range(&self.geometry, request.offset, &request.operation) {

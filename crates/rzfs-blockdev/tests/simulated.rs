@@ -269,6 +269,22 @@ fn a_detached_device_is_gone_until_it_returns() {
 }
 
 #[test]
+fn that_a_reconnected_device_was_away_is_told_once() {
+    let device = device(12);
+    write(&device, 0, 1, 1);
+    for is_seen in [false, true] {
+        device.detach();
+        if is_seen {
+            assert_eq!(perform(&device, flush_request(0)).unwrap_err().errno(), ENXIO);
+        }
+        device.reconnect();
+        let first = read_exact_at(&device, 0, 1);
+        assert_eq!(first.map_err(|error| error.errno()).err(), (!is_seen).then_some(ENXIO));
+        assert_eq!(read_exact_at(&device, 0, 1).unwrap()[0], 1);
+    }
+}
+
+#[test]
 fn damage_is_durable_and_seen() {
     let device = device(13);
     device.damage(100, vec![7; 3]);

@@ -6,7 +6,8 @@
 //! has it must also be one of FUSE with our source.
 
 use crate::mount::{Access, InUse, MountOptions, Restrictions};
-use crate::place::{Entry, MountPlace, PlaceError, held_path, mount_of};
+use crate::place::{Entry, MountPlace, PlaceError, mount_of};
+use crate::process_files::with_held_path;
 use crate::system_mounts::SystemMount;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -143,12 +144,15 @@ impl Attachment {
     /// Where it is now; nothing if it is nowhere any more.
     ///
     /// # Errors
-    /// Its directory cannot be reached, or something is mounted over it: then it is in use.
+    /// Nobody can say where it is, its directory cannot be reached, or something is mounted over
+    /// it: then it is in use.
     pub(crate) fn find(&self) -> io::Result<Option<Found>> {
-        let directory = match self.number.map(SystemMount::with_number) {
-            None | Some(Err(_)) => self.directory.clone(),
-            Some(Ok(Some(mount))) if self.is_of_kind(&mount) => mount.directory,
-            Some(Ok(_)) => return Ok(None),
+        let directory = match self.number {
+            None => self.directory.clone(),
+            Some(number) => match SystemMount::with_number(number)? {
+                Some(mount) if self.is_of_kind(&mount) => mount.directory,
+                _ => return Ok(None),
+            },
         };
         let entry = Entry::find(&directory).map_err(into_io)?;
         match self.number {
@@ -181,13 +185,19 @@ impl Attachment {
             InUse::Refuse => UnmountFlags::NOFOLLOW,
             InUse::Detach => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
         };
-        match rustix::mount::unmount(entry.held_path(), flags) {
+        match entry.with_path(|path| rustix::mount::unmount(path, flags))? {
             Ok(()) => Ok(()),
             Err(Errno::PERM) => fusermount(&directory, in_use),
             // Somebody else was faster.
-            Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+            Err(Errno::INVAL | Errno::NOENT) if self.has_gone()? => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether the system has it no more, as far as it can be told apart.
+    fn has_gone(&self) -> io::Result<bool> {
+        let Some(number) = self.number else { return Ok(true) };
+        Ok(!SystemMount::with_number(number)?.is_some_and(|mount| self.is_of_kind(&mount)))
     }
 
     /// Has the system let other things happen than so far.
@@ -198,7 +208,8 @@ impl Attachment {
             return Err(Errno::STALE.into());
         }
         let flags = restrictions.mount_flags(is_live);
-        Ok(rustix::mount::mount_remount(held_path(root.as_fd()), flags, c"")?)
+        let remount = |path: &Path| rustix::mount::mount_remount(path, flags, c"");
+        Ok(with_held_path(root.as_fd(), Path::new(""), remount)??)
     }
 }
 

@@ -143,6 +143,13 @@ impl<F> Grafts<F> {
         self.read().grafts.iter().flatten().filter_map(|one| one.file_system.clone()).collect()
     }
 
+    /// Their numbers.
+    pub(crate) fn numbers(&self) -> Vec<usize> {
+        let state = self.read();
+        let taken = (1..).zip(&state.grafts).filter(|(_, one)| one.is_some());
+        taken.map(|(number, _)| number).collect()
+    }
+
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0

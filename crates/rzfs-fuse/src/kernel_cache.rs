@@ -7,6 +7,7 @@
 //! times that change with flags                                       before the answer
 //! pages below a write that went past them (O_DIRECT)                 before the answer, by a thread
 //! file systems that come into the mount and go (see grafts)          by who lets them
+//! whether `.zfs` is in a root directory                              when property `snapdir` changes
 //! ```
 //! The kernel drops its pages when it sends such a write; if it does not wait for the answer
 //! (asynchronous requests), somebody may have read the old contents meanwhile. Dropping pages waits
@@ -70,6 +71,11 @@ impl KernelCache {
             tracing::debug!(%error, %directory, ?name, "the kernel keeps what is old");
         }
         self.forget_contents(directory);
+    }
+
+    /// Has the kernel ask whether there is a `.zfs` in a root directory, and what else is in it.
+    pub(crate) fn forget_control(&self, root: INodeNo) {
+        self.forget_name(root, OsStr::new(".zfs"));
     }
 
     fn forget(&self, inode: INodeNo, offset: i64, len: i64) {

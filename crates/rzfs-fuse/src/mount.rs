@@ -2,7 +2,8 @@
 
 use crate::attachment::{Attached, Attachment, Detached};
 use crate::errands;
-use crate::place::MountPlace;
+use crate::place::{MountPlace, without_number};
+use crate::process_files::hold_process_files;
 use crate::session::{Server, Session};
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
@@ -128,7 +129,7 @@ pub enum InUse {
 
 /// Why a file system cannot be mounted or unmounted.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} '{}': {source}", directory.display())]
+#[error("cannot {action} '{}': {}", directory.display(), without_number(source))]
 pub struct MountError {
     action: &'static str,
     directory: PathBuf,
@@ -159,8 +160,19 @@ pub struct Mount {
     device: OwnedFd,
     served: Weak<Session>,
     opens: Opens,
+    mounted_by: MountedBy,
     /// Whether there is a file system in it that can be changed.
     is_live: bool,
+}
+
+/// Who has mounted a file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MountedBy {
+    /// This process.
+    Ourselves,
+    /// `fusermount3`. When such a session is dropped `fuser` unmounts once more whatever is in its
+    /// place.
+    Helper,
 }
 
 impl Mount {
@@ -214,6 +226,8 @@ impl Mount {
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
         let attach = || {
+            // Without, it could not be unmounted.
+            hold_process_files()?;
             let session = Session::new(file_system, control, nested, options)?;
             let cache = session.kernel_cache();
             let session = Server::new(session)?;
@@ -225,7 +239,7 @@ impl Mount {
                     cache.connect(session.notifier());
                     let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
-                    Ok((mount.attach(place)?, session, device, served))
+                    Ok((mount.attach(place)?, session, device, MountedBy::Ourselves, served))
                 }
                 None => {
                     // The helper looks where this user may mount, with this user's rights.
@@ -234,17 +248,18 @@ impl Mount {
                     let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
                     let at = Attachment::made_at(place, &options.source)?;
-                    Ok((at, session, device, served))
+                    Ok((at, session, device, MountedBy::Helper, served))
                 }
             }
         };
         let attached = attach().map_err(|source| failure("mount", place.path(), source));
-        attached.map(|(at, session, device, served)| Self {
+        attached.map(|(at, session, device, mounted_by, served)| Self {
             attached: Attached(at),
             session,
             device,
             served,
             opens: options.opens,
+            mounted_by,
             is_live,
         })
     }
@@ -349,6 +364,14 @@ impl Mount {
         restricted.map_err(|error| failure("remount", self.directory(), error))
     }
 
+    /// Has it show at once whether its root directories have a `.zfs` (property `snapdir`), which
+    /// the kernel remembers otherwise.
+    pub fn show_snapshot_directories(&self) {
+        if let Some(session) = self.served.upgrade() {
+            session.forget_controls();
+        }
+    }
+
     /// Unmounts it and waits until all requests are answered.
     ///
     /// # Errors
@@ -360,11 +383,22 @@ impl Mount {
         ended.map_err(|source| failure("unmount", attached.0.directory(), source))
     }
 
-    /// Forgets a mount that has ended or was detached: the threads of one that is still in use
-    /// serve whoever has files open until the process ends.
+    /// Lets go of a mount that has ended or was detached: the threads of one that is still in use
+    /// serve whoever has files open.
     pub fn abandon(self) {
-        let Self { attached, session, .. } = self;
-        std::mem::forget((attached, session));
+        let Self { attached, session, mounted_by, .. } = self;
+        // They would unmount whatever is in their place by now.
+        std::mem::forget(attached);
+        if mounted_by == MountedBy::Helper {
+            return std::mem::forget(session);
+        }
+        let wait = move || {
+            if let Err(error) = session.join() {
+                tracing::warn!(%error, "a mount that has ended");
+            }
+        };
+        // Nobody waits for those who still use it; without a thread nothing is lost but descriptors.
+        let _ = std::thread::Builder::new().name("rzfs-abandoned".to_owned()).spawn(wait);
     }
 }
 

@@ -11,16 +11,17 @@
 //! ```
 
 use crate::errands;
+use crate::process_files::{is_of_processes, with_held_path};
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat,
-    readlinkat, statx, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat, readlinkat,
+    statx, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::collections::VecDeque;
-use std::ffi::{CStr, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -55,13 +56,22 @@ pub enum PlaceError {
     #[error("{}: not below the directory that it is meant to be in", .0.display())]
     Outside(PathBuf),
     /// The system refuses.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), without_number(source))]
     System {
         /// How far the path could be followed.
         path: PathBuf,
         /// What it says.
         source: io::Error,
     },
+}
+
+/// What the system says, without the number that Rust puts behind it.
+pub(crate) fn without_number(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
 }
 
 fn system(path: &Path) -> impl Fn(Errno) -> PlaceError {
@@ -88,7 +98,7 @@ impl MountPlace {
             std::fs::create_dir_all(path).map_err(fail)?;
         }
         let path = path.canonicalize().map_err(fail)?;
-        Ok(Self { is_made, ..walk(Links::Never, path, Missing::Refuse)? })
+        Self { is_made, ..walk(Links::Never, path, Missing::Refuse)? }.unless_of_processes()
     }
 
     /// The directory that a pool names on this system, made if it is missing. Links are followed
@@ -98,7 +108,7 @@ impl MountPlace {
     /// # Errors
     /// [`PlaceError`]
     pub fn on_host(path: &Path) -> Result<Self, PlaceError> {
-        walk(Links::OfHost, path.to_owned(), Missing::Make)
+        walk(Links::OfHost, path.to_owned(), Missing::Make)?.unless_of_processes()
     }
 
     /// The directory at `relative` below `base`, which is a path without links; made if it is
@@ -110,7 +120,15 @@ impl MountPlace {
         if relative.components().any(|component| !matches!(component, Component::Normal(_))) {
             return Err(PlaceError::Outside(base.join(relative)));
         }
-        walk(Links::Never, base.join(relative), Missing::Make)
+        walk(Links::Never, base.join(relative), Missing::Make)?.unless_of_processes()
+    }
+
+    /// Refuses directories without which nothing is unmounted again.
+    fn unless_of_processes(self) -> Result<Self, PlaceError> {
+        match is_of_processes(self.directory.as_fd()) {
+            true => Err(PlaceError::Processes(self.path)),
+            false => Ok(self),
+        }
     }
 
     /// Its path when it was found; there are no links in it.
@@ -198,19 +216,15 @@ impl Entry {
         number(statx(&self.parent, &self.name, flags, StatxFlags::MNT_ID)?)
     }
 
-    /// A path that leads to the entry, whatever becomes of the directories above it.
-    pub(crate) fn held_path(&self) -> PathBuf {
-        held_path(self.parent.as_fd()).join(&self.name)
+    /// Does something with a path that leads to the entry, whatever becomes of the directories
+    /// above it.
+    pub(crate) fn with_path<T: Send>(&self, act: impl FnOnce(&Path) -> T + Send) -> io::Result<T> {
+        with_held_path(self.parent.as_fd(), Path::new(&self.name), act)
     }
 }
 
 fn parent_and_name(path: &Path) -> Result<(&Path, &OsStr), PlaceError> {
     path.parent().zip(path.file_name()).ok_or_else(|| PlaceError::Outside(path.to_owned()))
-}
-
-/// A path that leads to an open file.
-pub(crate) fn held_path(file: BorrowedFd<'_>) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// The mount that an open file is in. Its server is not asked.
@@ -224,16 +238,6 @@ fn number(found: Statx) -> io::Result<u64> {
         true => Ok(found.stx_mnt_id),
         false => Err(Errno::NOSYS.into()),
     }
-}
-
-/// Whether an open file is in the file system that `/proc` is of. No server is asked.
-fn is_of_processes(file: BorrowedFd<'_>) -> bool {
-    let device = |file, path: &CStr, flags| {
-        let found = statx(file, path, flags | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
-        found.map(|found| (found.stx_dev_major, found.stx_dev_minor)).ok()
-    };
-    let own = device(CWD, c"/proc/self", AtFlags::empty());
-    own.is_some() && own == device(file, c"", AtFlags::EMPTY_PATH)
 }
 
 /// What becomes of directories that are missing.
@@ -286,9 +290,6 @@ impl Walk {
                 whole.append(&mut rest);
                 rest = whole;
             }
-        }
-        if is_of_processes(self.here.as_fd()) {
-            return Err(PlaceError::Processes(self.path));
         }
         Ok(MountPlace { directory: self.here, path: self.path, is_made: self.is_made })
     }
@@ -464,7 +465,7 @@ mod tests {
         let place = world.within("real").unwrap();
         fs::rename(world.path("base/real"), world.path("base/moved")).unwrap();
         symlink(world.path("outside"), world.path("base/real")).unwrap();
-        let held = fs::read_link(held_path(place.descriptor())).unwrap();
-        assert_eq!(held, world.path("base/moved"));
+        let held = with_held_path(place.descriptor(), Path::new(""), |path| fs::read_link(path));
+        assert_eq!(held.unwrap().unwrap(), world.path("base/moved"));
     }
 }

@@ -175,6 +175,15 @@ impl Session {
         self.cache.clone()
     }
 
+    /// Has the kernel ask again whether there is a `.zfs` in the roots of its file systems.
+    pub(crate) fn forget_controls(&self) {
+        let grafted = self.grafts.numbers().into_iter();
+        let grafted = grafted.filter_map(|number| self.grafts.outer(number, INodeNo::ROOT));
+        for root in std::iter::once(INodeNo::ROOT).chain(grafted) {
+            self.cache.forget_control(root);
+        }
+    }
+
     /// The file system that a number of the mount belongs to, with its position, and the number
     /// there. Every request begins with it.
     fn inner(&self, outer: INodeNo) -> Answer<(usize, Serving<'_>, INodeNo)> {

@@ -6,6 +6,7 @@
 //! number
 //! ```
 
+use crate::process_files::table_of_mounts;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -24,12 +25,18 @@ pub(crate) struct SystemMount {
 
 impl SystemMount {
     /// All mounts, in the order in which they were made as far as they are below each other.
+    ///
+    /// # Errors
+    /// The table cannot be read.
     pub(crate) fn all() -> io::Result<Vec<Self>> {
-        let table = std::fs::read("/proc/self/mountinfo")?;
+        let table = table_of_mounts()?;
         Ok(table.split(|byte| *byte == b'\n').filter_map(Self::parse).collect())
     }
 
     /// The mount with this number.
+    ///
+    /// # Errors
+    /// As [`Self::all`].
     pub(crate) fn with_number(number: u64) -> io::Result<Option<Self>> {
         Ok(Self::all()?.into_iter().find(|mount| mount.number == number))
     }

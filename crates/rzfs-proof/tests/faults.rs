@@ -346,6 +346,25 @@ fn goes_on(workload: Workload, fail: impl Fn(&SimulatedDevice)) {
 }
 
 #[test]
+fn what_a_device_misses_at_the_end_of_an_export_is_stored() {
+    let mut has_missed = false;
+    for spared in 0..12 {
+        let rig = Rig::new(Workload::Mirror);
+        let open = rig.create().unwrap();
+        write(&open, "file");
+        open.pool.sync().unwrap();
+        let vdevs = open.pool.vdevs();
+        let first = rig.devices.values().next().unwrap();
+        first.inject(Fault::new(FaultKind::FailFlush(EIO)).after(spared).times(2));
+        in_time("export", move || open.export()).unwrap();
+        let lacking = vdevs.leaves().filter_map(|leaf| leaf.missing_txgs());
+        has_missed |= lacking.into_iter().any(|txgs| !txgs.is_empty());
+        assert!(!vdevs.has_changed_dirty_times(), "after {spared} flushes");
+    }
+    assert!(has_missed);
+}
+
+#[test]
 fn a_mirror_goes_on_when_writes_to_one_side_fail() {
     goes_on(Workload::Mirror, |device| {
         device.inject(Fault::new(FaultKind::FailWrite(EIO)));

@@ -1,8 +1,10 @@
 //! Dirty time logs: the transaction groups whose data a leaf lacks (spec 07, section 5).
 //!
-//! A leaf's log grows when a write to it fails or cannot be sent, and shrinks when a resilver has
-//! brought what was missing. It is stored in the MOS with the txg in which it changed. What
-//! follows for the vdevs above is worked out when somebody asks:
+//! A leaf's log grows when it has not got a write in the end (`crate::unconfirmed`), and shrinks
+//! when a resilver has brought what was missing. It is stored in the MOS with the txg in which it
+//! changed. What follows for the vdevs above is worked out when somebody asks; what a leaf owes
+//! is missing there as well, as long as it does. What a leaf may turn out to lack when the txg is
+//! committed is stored with it ahead of time, as nobody can store it then:
 //!
 //! ```text
 //!             leaf                         interior
@@ -32,6 +34,9 @@ struct State {
     missing: Missing,
     /// What a running scrub or resilver could not repair.
     scrub: TxgSet,
+    /// What the leaf may turn out to lack when the txg is committed that is being written: stored,
+    /// but not lacking yet.
+    expected: TxgSet,
     /// Whether what is stored is older.
     is_changed: bool,
 }
@@ -51,7 +56,8 @@ impl DirtyTimeLog {
     /// A log that is still to be loaded.
     pub(crate) fn unloaded(waits_for_resilver: bool) -> Self {
         let missing = Missing::Unknown { waits_for_resilver };
-        Self(RwLock::new(State { missing, scrub: TxgSet::new(), is_changed: false }))
+        let (scrub, expected) = (TxgSet::new(), TxgSet::new());
+        Self(RwLock::new(State { missing, scrub, expected, is_changed: false }))
     }
 
     /// Gives the log its stored contents. What was noted before stays.
@@ -82,6 +88,34 @@ impl DirtyTimeLog {
             Missing::Known(missing) => missing.insert_range(start, end),
         }
         state.is_changed = true;
+    }
+
+    /// Notes that the leaf may lack something born in `birth` when the txg is committed.
+    pub(crate) fn expect(&self, birth: Txg) {
+        let state = &mut *self.0.write();
+        match &state.missing {
+            Missing::Unknown { waits_for_resilver: true } => return,
+            Missing::Unknown { waits_for_resilver: false } => {
+                state.missing = Missing::Known(TxgSet::new());
+            }
+            Missing::Known(missing) if missing.contains(birth) => return,
+            Missing::Known(_) => {}
+        }
+        if !state.expected.contains(birth) {
+            state.expected.insert(birth);
+            state.is_changed = true;
+        }
+    }
+
+    /// Says that it is known what the leaf lacks of all that was born until `last`.
+    pub(crate) fn settle(&self, last: Txg) {
+        if self.0.read().expected.is_empty() {
+            return;
+        }
+        let state = &mut *self.0.write();
+        let before = state.expected.clone();
+        state.expected.remove_below(last.next());
+        state.is_changed |= state.expected != before;
     }
 
     /// Notes that a repair of something born in `birth` failed.
@@ -147,7 +181,7 @@ impl DirtyTimeLog {
         match &state.missing {
             Missing::Known(missing) if state.is_changed => {
                 state.is_changed = false;
-                Some(missing.clone())
+                Some(missing.union(&state.expected))
             }
             _ => None,
         }

@@ -5,8 +5,8 @@ use crate::dtl::DirtyTimeLog;
 use crate::health::{AuxReason, Health, HealthCell, LeafEvent};
 use crate::unconfirmed::Unconfirmed;
 use rzfs_blockdev::BlockDevice;
-use rzfs_format::Guid;
 use rzfs_format::label::LeafSize;
+use rzfs_format::{Guid, Txg};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -120,12 +120,16 @@ impl Leaf {
     ) -> Self {
         let demands = Demands { asize: min_asize, ashift };
         let (device, event) = Self::find(config, devices, demands);
+        let unconfirmed = Unconfirmed::default();
+        if device.is_none() {
+            unconfirmed.resign();
+        }
         Self {
             devices: Box::new(Devices::of(device)),
             demands,
             health: HealthCell::new(Health::UNKNOWN.after(event)),
             missing: DirtyTimeLog::unloaded(config.leaf.waits_for_resilver()),
-            unconfirmed: Unconfirmed::default(),
+            unconfirmed,
             rotational: config.hints.rotational.is_some_and(|rotational| rotational != 0),
             pending: AtomicU32::new(0),
             last_end: AtomicU64::new(0),
@@ -190,7 +194,23 @@ impl Leaf {
             // Whatever it had in its cache may be gone.
             self.unconfirmed.suspect();
         }
-        self.health.apply(event)
+        let change = self.health.apply(event);
+        if matches!(event, LeafEvent::Opened { .. }) {
+            self.unconfirmed.reinstate();
+        }
+        change
+    }
+
+    /// Says that nobody waits for a leaf that is away.
+    pub(crate) fn resign_if_away(&self) {
+        if self.usable_device().is_some() {
+            return;
+        }
+        self.unconfirmed.resign();
+        // Somebody may have opened it since.
+        if self.usable_device().is_some() {
+            self.unconfirmed.reinstate();
+        }
     }
 
     /// Whether discards may be sent to the device.
@@ -219,6 +239,13 @@ impl Leaf {
     /// What the leaf lacks.
     pub(crate) fn missing(&self) -> &DirtyTimeLog {
         &self.missing
+    }
+
+    /// Whether it lacks something that was born in `birth`, as far as is known: it may still get
+    /// what it owes.
+    pub(crate) fn lacks(&self, birth: Txg) -> bool {
+        // In this order: what is given up is lacking before it is owed no more.
+        self.unconfirmed.owes(birth) || self.missing.lacks(birth)
     }
 
     /// What was written to it since its last flush.

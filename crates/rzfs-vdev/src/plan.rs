@@ -315,7 +315,7 @@ impl VdevTree {
     fn only_copy(&self, child: NodeId, position: u64, birth: Option<Txg>) -> Option<LeafCopy> {
         let leaf = self.leaf(child)?;
         leaf.usable_device()?;
-        let stale = birth.is_some_and(|birth| leaf.missing().lacks(birth));
+        let stale = birth.is_some_and(|birth| leaf.lacks(birth));
         Some(LeafCopy { leaf: child, position, stale })
     }
 }
@@ -372,7 +372,7 @@ impl Search<'_> {
                 if leaf.usable_device().is_none() || known {
                     return;
                 }
-                let lacks = self.birth.is_some_and(|birth| leaf.missing().lacks(birth));
+                let lacks = self.birth.is_some_and(|birth| leaf.lacks(birth));
                 let stale = via.stale || lacks;
                 self.found.push(Candidate {
                     copy: LeafCopy { leaf: id, position: self.position, stale },

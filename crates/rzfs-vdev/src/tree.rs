@@ -109,7 +109,7 @@ impl NodeId {
 #[derive(Debug)]
 pub(crate) enum Role {
     Root,
-    Device(Leaf),
+    Device(Box<Leaf>),
     Mirrored,
     Raidz(RaidzGeometry),
     Draid(Box<DraidGeometry>),
@@ -178,6 +178,8 @@ pub struct VdevTree {
     pub(crate) by_guid: HashMap<Guid, NodeId>,
     options: TreeOptions,
     pub(crate) labels: Arc<LabelState>,
+    /// Held by whoever finds out that a vdev can do without what a leaf keeps, and gives it up.
+    pub(crate) giving_up: Arc<Mutex<()>>,
 }
 
 /// What is to be done with labels, by whichever tree of the pool.
@@ -203,7 +205,7 @@ impl VdevTree {
         options: TreeOptions,
     ) -> Result<Self, ConfigError> {
         let (nodes, by_guid) = build::build(config, devices, &options)?;
-        Ok(Self { nodes, by_guid, options, labels: Arc::default() })
+        Ok(Self { nodes, by_guid, options, labels: Arc::default(), giving_up: Arc::default() })
     }
 
     /// The tree with more top-level vdevs, behind those that are there.
@@ -216,7 +218,8 @@ impl VdevTree {
         devices: &dyn LeafDevices,
     ) -> Result<Self, ConfigError> {
         let (nodes, by_guid) = build::extend(self, tops, devices)?;
-        Ok(Self { nodes, by_guid, options: self.options, labels: Arc::clone(&self.labels) })
+        let (labels, giving_up) = (Arc::clone(&self.labels), Arc::clone(&self.giving_up));
+        Ok(Self { nodes, by_guid, options: self.options, labels, giving_up })
     }
 
     /// What opening and reading it depends on besides its configuration.

@@ -1,5 +1,5 @@
 //! What was written to a leaf and may not be durable yet: everything since its last successful
-//! flush, kept in memory until the next one.
+//! flush, kept in memory until the next one; and what it has refused, which it owes.
 //!
 //! A flush that fails says that something was lost, not what. Linux tells of a write-back that
 //! failed once, and takes the pages for clean: the next flush succeeds, and has nothing to write.
@@ -7,10 +7,16 @@
 //!
 //! ```text
 //! write ─> kept ───────────────── flush succeeds ──> confirmed, let go of
-//!           │  ^                        │ fails, or the device was away
+//!           │  ^ │                      │ fails, or the device was away
+//!           │  │ └─ refused ─> owed ────┤
 //!           │  └─ flush <── written again, nothing else meanwhile
 //!           └─ the vdev does without the leaf ─> given up: the leaf lacks what it was
 //! ```
+//! What is owed is a part of something that can be read without it. A device that fails for a moment
+//! lacks nothing therefore. That matters because it is known for whole txgs what a leaf lacks: leaves
+//! that fail one after the other, each for a moment and with other blocks, would lack the same txg,
+//! and nothing of it could be taken for readable.
+//!
 //! A write counts as kept from before it is sent: one that is under way while a flush fails may
 //! have been lost with it. What is kept of blocks is their own shared bytes.
 //!
@@ -18,13 +24,15 @@
 //! could not be told apart: of two flushes of one file, Linux tells one that something was lost.
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use rzfs_blockdev::DeviceError;
 use rzfs_format::Txg;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of all leaves of a pool that are kept before leaves are flushed to let go of some. What
-/// is under way comes on top, and what a txg writes while a device cannot be flushed.
+/// Bytes of all leaves of a pool that are kept before leaves are flushed, or given up, to let go of
+/// some. What is under way comes on top, and what a txg writes while a device fails that the vdev
+/// cannot do without.
 const MOST_KEPT: usize = 64 << 20;
 /// The least that a leaf keeps without being flushed.
 const LEAST_KEPT: usize = 2 << 20;
@@ -42,6 +50,36 @@ pub(crate) struct KeptWrite {
     pub(crate) data: Bytes,
     /// The birth of the block that it is of; `None` for a part of a label.
     pub(crate) birth: Option<Txg>,
+    pub(crate) standing: Standing,
+}
+
+/// What is known of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It is under way, or the device has taken it: it is relied on.
+    Sent,
+    /// The leaf has not taken it, and nothing relies on it.
+    Owed,
+}
+
+/// Which writes are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Portion {
+    All,
+    /// Those of blocks. Parts of labels are few, and no dirty time log says that one is missing.
+    Blocks,
+    /// Those that the leaf owes.
+    Owed,
+}
+
+impl Portion {
+    fn has(self, write: &KeptWrite) -> bool {
+        match self {
+            Self::All => true,
+            Self::Blocks => write.birth.is_some(),
+            Self::Owed => write.standing == Standing::Owed,
+        }
+    }
 }
 
 impl KeptWrite {
@@ -53,7 +91,7 @@ impl KeptWrite {
     fn behind(&self, position: u64) -> Option<Self> {
         let skipped = usize::try_from(position.checked_sub(self.position)?).ok()?;
         let data = (skipped < self.data.len()).then(|| self.data.slice(skipped..))?;
-        Some(Self { position, data, birth: self.birth })
+        Some(Self { position, data, birth: self.birth, standing: self.standing })
     }
 }
 
@@ -63,6 +101,18 @@ struct Run {
     id: RunId,
     writes: Vec<KeptWrite>,
     progress: Progress,
+    debts: Debts,
+}
+
+/// What has been done about those writes of a run that are owed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Debts {
+    /// There are none.
+    None,
+    /// Nothing yet.
+    Open,
+    /// The flush that is under way began with writing them again.
+    Tried,
 }
 
 /// How far the writes of a run are.
@@ -74,6 +124,27 @@ enum Progress {
     Done,
     /// All were done when the flush began that is under way.
     Covered,
+}
+
+impl Run {
+    /// Takes writes for owed, by position; leaves those that it has not.
+    fn owe(&mut self, positions: &mut BTreeSet<u64>) {
+        let wanted = positions.clone();
+        for write in self.writes.iter_mut().filter(|write| wanted.contains(&write.position)) {
+            write.standing = Standing::Owed;
+            self.debts = Debts::Open;
+            positions.remove(&write.position);
+        }
+    }
+}
+
+/// What becomes of the writes of a run that were refused, by position.
+#[derive(Default, Debug)]
+pub(crate) struct Refused {
+    /// The leaf is to get them later.
+    pub(crate) owed: BTreeSet<u64>,
+    /// Their caller knows, and sees to it.
+    pub(crate) forgotten: BTreeSet<u64>,
 }
 
 /// The name of a run, on its leaf.
@@ -104,8 +175,12 @@ struct State {
     /// of these have been dealt with.
     suspicions: u64,
     settled: u64,
-    /// The youngest birth that was given up.
+    /// The youngest birth of what was given up that had been relied on.
     given_up: Option<Txg>,
+    /// Bytes that were written again since that helped last.
+    in_vain: usize,
+    /// Whether nobody waits for the leaf before it is opened again.
+    is_resigned: bool,
 }
 
 /// What a leaf keeps.
@@ -113,6 +188,45 @@ struct State {
 pub(crate) struct Unconfirmed {
     state: Mutex<State>,
     changed: Condvar,
+    debts: DebtSummary,
+}
+
+/// The births of what a leaf may not have, for readers: what it owes, and all that it keeps while
+/// that has to be written again. It changes with the state only. Most leaves owe nothing, and looking
+/// at that costs no lock.
+#[derive(Default, Debug)]
+struct DebtSummary {
+    is_any: AtomicBool,
+    births: RwLock<BTreeSet<Txg>>,
+}
+
+impl DebtSummary {
+    fn set(&self, births: BTreeSet<Txg>) {
+        let is_any = !births.is_empty();
+        if !is_any && !self.is_any() {
+            return;
+        }
+        *self.births.write() = births;
+        self.is_any.store(is_any, Ordering::Release);
+    }
+
+    fn add(&self, births: impl IntoIterator<Item = Txg>) {
+        let mut known = self.births.write();
+        known.extend(births);
+        self.is_any.store(!known.is_empty(), Ordering::Release);
+    }
+
+    fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Acquire)
+    }
+
+    fn has(&self, birth: Txg) -> bool {
+        self.is_any() && self.births.read().contains(&birth)
+    }
+
+    fn get(&self) -> BTreeSet<Txg> {
+        if self.is_any() { self.births.read().clone() } else { BTreeSet::new() }
+    }
 }
 
 /// A flush that has not begun when somebody asked for it.
@@ -146,6 +260,8 @@ pub(crate) struct Lead<'a> {
     number: u64,
     /// The suspicions that are dealt with when it succeeds.
     suspicions: u64,
+    /// What the device has refused once more.
+    still_owed: Vec<KeptWrite>,
     has_ended: bool,
 }
 
@@ -161,68 +277,162 @@ impl Unconfirmed {
     pub(crate) fn keep(&self, run: RunId, writes: impl IntoIterator<Item = KeptWrite>) {
         let state = &mut *self.wait_while(|state| state.activity == Activity::Rewrite);
         let index = state.runs.iter().rposition(|known| known.id == run).unwrap_or_else(|| {
-            state.runs.push(Run { id: run, writes: Vec::new(), progress: Progress::Open });
+            state.runs.push(Run {
+                id: run,
+                writes: Vec::new(),
+                progress: Progress::Open,
+                debts: Debts::None,
+            });
             state.runs.len() - 1
         });
         if let Some(known) = state.runs.get_mut(index) {
             let before = known.writes.len();
             known.writes.extend(writes);
-            let new = known.writes.iter().skip(before);
-            state.bytes += new.map(|write| write.data.len()).sum::<usize>();
-        }
-    }
-
-    /// Forgets a write that has failed: its caller knows.
-    pub(crate) fn forget(&self, run: RunId, position: u64) {
-        let state = &mut *self.state.lock();
-        let Some(run) = state.runs.iter_mut().rfind(|known| known.id == run) else { return };
-        if let Some(index) = run.writes.iter().rposition(|write| write.position == position) {
-            state.bytes -= run.writes.swap_remove(index).data.len();
-        }
-    }
-
-    /// Says that none of a run's writes is under way any more. Answers with how many bytes the
-    /// leaf keeps that the next flush would confirm.
-    pub(crate) fn end(&self, run: RunId) -> usize {
-        let state = &mut *self.state.lock();
-        state.runs.retain_mut(|known| {
-            if known.id == run {
-                known.progress = Progress::Done;
+            let new = || known.writes.iter().skip(before);
+            state.bytes += new().map(|write| write.data.len()).sum::<usize>();
+            if state.suspicions != state.settled {
+                self.debts.add(new().filter_map(|write| write.birth));
             }
-            known.id != run || !known.writes.is_empty()
-        });
-        if state.is_suspect() { 0 } else { state.bytes }
+        }
+    }
+
+    /// Says that none of a run's writes is under way any more, and what becomes of those that were
+    /// refused. Answers with those that the leaf cannot owe, as they are not kept any more.
+    pub(crate) fn end(&self, run: RunId, refused: Refused) -> BTreeSet<u64> {
+        let Refused { mut owed, forgotten } = refused;
+        let has_refused = !owed.is_empty() || !forgotten.is_empty();
+        let state = &mut *self.state.lock();
+        if let Some(known) = state.runs.iter_mut().rfind(|known| known.id == run) {
+            known.progress = Progress::Done;
+            if has_refused {
+                known.writes.retain(|write| !forgotten.contains(&write.position));
+                known.owe(&mut owed);
+            }
+        }
+        state.runs.retain(|known| known.id != run || !known.writes.is_empty());
+        if has_refused {
+            self.count(state);
+        }
+        owed
+    }
+
+    /// Whether more than so many bytes are kept, which a flush may let go of.
+    pub(crate) fn wants_flush(&self, limit: usize) -> bool {
+        self.state.lock().bytes > limit
+    }
+
+    /// Whether more is kept, or was written again in vain, than so many bytes. While the leaf is being
+    /// flushed that is not known.
+    pub(crate) fn exceeds(&self, limit: usize) -> bool {
+        let state = self.state.lock();
+        state.activity == Activity::None && state.bytes.max(state.in_vain) > limit
+    }
+
+    /// Whether all that is kept has to be written again.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.state.lock().is_suspect()
     }
 
     /// Says that something of what is kept may be lost, though nothing has failed: the device was
     /// away, or is another one.
     pub(crate) fn suspect(&self) {
         let mut state = self.state.lock();
+        state.is_resigned = false;
         if !state.runs.is_empty() {
             state.suspicions += 1;
+            self.count(&mut state);
         }
     }
 
-    /// Whether anything is kept.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.state.lock().runs.iter().all(|run| run.writes.is_empty())
+    /// Whether anything is kept that is relied on.
+    pub(crate) fn has_sent(&self) -> bool {
+        let state = self.state.lock();
+        let mut kept = state.runs.iter().flat_map(|run| &run.writes);
+        kept.any(|write| write.standing == Standing::Sent)
     }
 
-    /// Whether something that was born in `birth` or later may have been given up.
+    /// The births of what is owed, or may have been lost and has to be written again.
+    pub(crate) fn debts(&self) -> BTreeSet<Txg> {
+        self.debts.get()
+    }
+
+    /// Whether anything is owed or has to be written again.
+    pub(crate) fn has_debts(&self) -> bool {
+        self.debts.is_any()
+    }
+
+    /// Whether something that was born in `birth` is owed or has to be written again.
+    pub(crate) fn owes(&self, birth: Txg) -> bool {
+        self.debts.has(birth)
+    }
+
+    /// The births of some of what is kept.
+    pub(crate) fn births(&self, portion: Portion) -> BTreeSet<Txg> {
+        self.state.lock().births(portion).collect()
+    }
+
+    /// Whether something that was born in `birth` or later, and was relied on, may have been given
+    /// up.
     pub(crate) fn has_given_up(&self, birth: Txg) -> bool {
         self.state.lock().given_up.is_some_and(|last| last >= birth)
     }
 
-    /// Lets go of everything without it being durable. Answers with the births of the blocks that
-    /// the leaf lacks therefore.
-    pub(crate) fn give_up(&self) -> BTreeSet<Txg> {
+    /// Lets go of what was born until `last` without it being durable. `lacks` is told the births
+    /// of the blocks that the leaf lacks therefore, before it owes them no more: nobody who looks at
+    /// debts first and then at what is lacking sees neither.
+    pub(crate) fn give_up(&self, portion: Portion, last: Txg, lacks: impl FnMut(Txg)) {
         let state = &mut *self.state.lock();
-        let writes = state.runs.drain(..).flat_map(|run| run.writes);
-        let births: BTreeSet<Txg> = writes.filter_map(|write| write.birth).collect();
-        state.bytes = 0;
-        state.settled = state.suspicions;
-        state.given_up = state.given_up.max(births.last().copied());
-        births
+        let is_given_up = |write: &mut KeptWrite| {
+            portion.has(write) && write.birth.is_none_or(|birth| birth <= last)
+        };
+        let mut births = BTreeSet::new();
+        for run in &mut state.runs {
+            for write in run.writes.extract_if(.., is_given_up) {
+                births.extend(write.birth);
+                if write.standing == Standing::Sent {
+                    state.given_up = state.given_up.max(write.birth);
+                }
+            }
+        }
+        state.runs.retain(|run| !run.writes.is_empty());
+        if state.runs.is_empty() {
+            state.settled = state.suspicions;
+        }
+        state.in_vain = 0;
+        births.into_iter().for_each(lacks);
+        self.count(state);
+    }
+
+    /// Owes writes that were not kept.
+    pub(crate) fn owe(&self, writes: impl IntoIterator<Item = KeptWrite>) {
+        let owed = |write| KeptWrite { standing: Standing::Owed, ..write };
+        let writes = writes.into_iter().map(owed).collect();
+        let state = &mut *self.state.lock();
+        let index = state.runs.len();
+        state.add_owed(index, writes);
+        self.count(state);
+    }
+
+    /// Says that nobody waits for the leaf before it is opened again.
+    pub(crate) fn resign(&self) {
+        self.state.lock().is_resigned = true;
+    }
+
+    /// Says that the leaf is open.
+    pub(crate) fn reinstate(&self) {
+        self.state.lock().is_resigned = false;
+    }
+
+    pub(crate) fn is_resigned(&self) -> bool {
+        self.state.lock().is_resigned
+    }
+
+    /// Counts what is kept.
+    fn count(&self, state: &mut State) {
+        let portion = if state.is_suspect() { Portion::Blocks } else { Portion::Owed };
+        self.debts.set(state.births(portion).collect());
+        let kept = state.runs.iter().flat_map(|run| &run.writes);
+        state.bytes = kept.map(|write| write.data.len()).sum();
     }
 
     /// Asks for a flush that begins from now on.
@@ -242,7 +452,7 @@ impl Unconfirmed {
         state.activity = Activity::Flush;
         state.begun += 1;
         let (number, suspicions) = (state.begun, state.suspicions);
-        Turn::Lead(Lead { of: self, number, suspicions, has_ended: false })
+        Turn::Lead(Lead { of: self, number, suspicions, still_owed: Vec::new(), has_ended: false })
     }
 
     /// Waits until there is something to be done for a flush.
@@ -263,6 +473,39 @@ impl State {
     const fn is_suspect(&self) -> bool {
         self.suspicions != self.settled
     }
+
+    /// The births of blocks of which something is kept.
+    fn births(&self, portion: Portion) -> impl Iterator<Item = Txg> {
+        let kept = self.runs.iter().flat_map(|run| &run.writes);
+        kept.filter(move |write| portion.has(write)).filter_map(|write| write.birth)
+    }
+
+    /// What has to be written again before a flush.
+    fn take_again(&mut self) -> Vec<KeptWrite> {
+        let is_suspect = self.is_suspect();
+        if !is_suspect && self.runs.iter().all(|run| run.debts == Debts::None) {
+            return Vec::new();
+        }
+        // What somebody who is still at work was refused is for them.
+        let is_meant = |run: &Run, write: &KeptWrite| {
+            run.progress != Progress::Open || write.standing == Standing::Sent
+        };
+        let writes = self
+            .runs
+            .iter()
+            .flat_map(|run| run.writes.iter().filter(move |write| is_meant(run, write)));
+        let mut found = latest(writes);
+        if !is_suspect {
+            found.retain(|write| Portion::Owed.has(write));
+        }
+        for run in &mut self.runs {
+            if run.progress != Progress::Open && run.debts == Debts::Open {
+                run.debts = Debts::Tried;
+            }
+        }
+        self.in_vain += found.iter().map(|write| write.data.len()).sum::<usize>();
+        found
+    }
 }
 
 impl Lead<'_> {
@@ -270,12 +513,19 @@ impl Lead<'_> {
     pub(crate) fn begin(&mut self) -> Begin {
         let state = &mut *self.of.state.lock();
         self.suspicions = state.suspicions;
-        if state.is_suspect() && !state.runs.is_empty() {
-            state.activity = Activity::Rewrite;
-            return Begin::Rewrite(latest(state.runs.iter().flat_map(|run| &run.writes)));
+        self.still_owed.clear();
+        let again = state.take_again();
+        if again.is_empty() {
+            state.cover();
+            return Begin::Flush;
         }
-        state.cover();
-        Begin::Flush
+        state.activity = Activity::Rewrite;
+        Begin::Rewrite(again)
+    }
+
+    /// Says that the device has refused once more what it owed.
+    pub(crate) fn refused(&mut self, writes: Vec<KeptWrite>) {
+        self.still_owed = writes;
     }
 
     /// Says that what was to be written again is written: now comes the flush.
@@ -289,7 +539,9 @@ impl Lead<'_> {
 
     /// Says that the device may have lost something of what is kept.
     pub(crate) fn fail(&self) {
-        self.of.state.lock().suspicions += 1;
+        let mut state = self.of.state.lock();
+        state.suspicions += 1;
+        self.of.count(&mut state);
     }
 
     /// Whether the flush that has succeeded says what it should: nothing has happened meanwhile.
@@ -312,8 +564,8 @@ impl Lead<'_> {
             state.settled = self.suspicions;
             confirmed =
                 state.runs.extract_if(.., |run| run.progress == Progress::Covered).collect();
-            let kept = state.runs.iter().flat_map(|run| &run.writes);
-            state.bytes = kept.map(|write| write.data.len()).sum();
+            state.owe_again(std::mem::take(&mut self.still_owed));
+            self.of.count(state);
         } else {
             state.uncover();
         }
@@ -340,18 +592,41 @@ impl Drop for Lead<'_> {
 }
 
 impl State {
-    /// A flush begins, which is about all that is done.
+    /// A flush begins, which is about all that is done, but for what is owed since it was prepared.
     fn cover(&mut self) {
-        for run in self.runs.iter_mut().filter(|run| run.progress == Progress::Done) {
+        let is_done = |run: &&mut Run| run.progress == Progress::Done && run.debts != Debts::Open;
+        for run in self.runs.iter_mut().filter(is_done) {
             run.progress = Progress::Covered;
         }
     }
 
     /// The flush has not succeeded.
     fn uncover(&mut self) {
-        for run in self.runs.iter_mut().filter(|run| run.progress == Progress::Covered) {
-            run.progress = Progress::Done;
+        for run in &mut self.runs {
+            if run.progress == Progress::Covered {
+                run.progress = Progress::Done;
+            }
+            if run.debts == Debts::Tried {
+                run.debts = Debts::Open;
+            }
         }
+    }
+
+    /// Keeps what the device has refused once more: it is older than whatever else is kept.
+    fn owe_again(&mut self, writes: Vec<KeptWrite>) {
+        if writes.is_empty() {
+            self.in_vain = 0;
+            return;
+        }
+        self.add_owed(0, writes);
+    }
+
+    /// Keeps writes that are owed, before or after others.
+    fn add_owed(&mut self, index: usize, writes: Vec<KeptWrite>) {
+        self.next_run += 1;
+        let id = RunId(self.next_run);
+        let run = Run { id, writes, progress: Progress::Done, debts: Debts::Open };
+        self.runs.insert(index.min(self.runs.len()), run);
     }
 }
 
@@ -380,7 +655,8 @@ mod tests {
     use super::*;
 
     fn write(position: u64, data: &'static [u8]) -> KeptWrite {
-        KeptWrite { position, data: Bytes::from_static(data), birth: Some(Txg(7)) }
+        let (data, birth) = (Bytes::from_static(data), Some(Txg(7)));
+        KeptWrite { position, data, birth, standing: Standing::Sent }
     }
 
     fn lead(unconfirmed: &Unconfirmed) -> Lead<'_> {
@@ -434,14 +710,15 @@ mod tests {
         let (first, second) = (kept.begin(), kept.begin());
         kept.keep(first, [write(0, b"ab")]);
         kept.keep(second, [write(2, b"cd")]);
-        assert_eq!(kept.end(first), 4);
+        kept.end(first, Refused::default());
+        assert!(kept.wants_flush(3) && !kept.wants_flush(4));
         let mut lead = lead(&kept);
         assert!(matches!(lead.begin(), Begin::Flush));
-        kept.end(second);
+        kept.end(second, Refused::default());
         lead.end(Ok(())).unwrap();
-        assert!(!kept.is_empty(), "the second was under way");
+        assert!(kept.has_sent(), "the second was under way");
         flush(&kept);
-        assert!(kept.is_empty());
+        assert!(!kept.has_sent());
     }
 
     #[test]
@@ -449,7 +726,7 @@ mod tests {
         let kept = Unconfirmed::default();
         let (done, open) = (kept.begin(), kept.begin());
         kept.keep(done, [write(0, b"ab")]);
-        kept.end(done);
+        kept.end(done, Refused::default());
         kept.keep(open, [write(2, b"cd")]);
         let mut lead = lead(&kept);
         assert!(matches!(lead.begin(), Begin::Flush));
@@ -459,9 +736,9 @@ mod tests {
         lead.written();
         assert!(lead.is_valid());
         lead.end(Ok(())).unwrap();
-        kept.end(open);
+        kept.end(open, Refused::default());
         flush(&kept);
-        assert!(kept.is_empty());
+        assert!(!kept.has_sent());
     }
 
     #[test]
@@ -469,7 +746,7 @@ mod tests {
         let kept = Unconfirmed::default();
         let run = kept.begin();
         kept.keep(run, [write(0, b"ab")]);
-        kept.end(run);
+        kept.end(run, Refused::default());
         let mut lead = lead(&kept);
         assert!(matches!(lead.begin(), Begin::Flush));
         kept.suspect();
@@ -477,7 +754,7 @@ mod tests {
         assert!(matches!(lead.begin(), Begin::Rewrite(_)));
         lead.written();
         lead.end(Ok(())).unwrap();
-        assert!(kept.is_empty());
+        assert!(!kept.has_sent());
     }
 
     #[test]
@@ -498,10 +775,10 @@ mod tests {
         let run = kept.begin();
         kept.keep(run, [write(0, b"ab"), KeptWrite { birth: None, ..write(9, b"label") }]);
         assert!(!kept.has_given_up(Txg(1)));
-        assert_eq!(kept.give_up(), [Txg(7)].into());
+        assert_eq!(given_up(&kept, Portion::All), [Txg(7)]);
         assert!(kept.has_given_up(Txg(7)) && !kept.has_given_up(Txg(8)));
-        kept.end(run);
-        assert!(kept.is_empty());
+        kept.end(run, Refused::default());
+        assert!(!kept.has_sent());
     }
 
     #[test]
@@ -509,7 +786,141 @@ mod tests {
         let kept = Unconfirmed::default();
         let run = kept.begin();
         kept.keep(run, [write(0, b"ab"), write(2, b"cd")]);
-        kept.forget(run, 0);
-        assert_eq!(kept.end(run), 2);
+        kept.end(run, Refused { forgotten: [0].into(), ..Refused::default() });
+        assert!(kept.exceeds(1) && !kept.exceeds(2));
+    }
+
+    /// The births of what is given up of txg 7 and before.
+    fn given_up(kept: &Unconfirmed, portion: Portion) -> Vec<Txg> {
+        let mut births = Vec::new();
+        kept.give_up(portion, Txg(7), |birth| births.push(birth));
+        births
+    }
+
+    fn owing(writes: &[KeptWrite], positions: &[u64]) -> Unconfirmed {
+        let kept = Unconfirmed::default();
+        let run = kept.begin();
+        kept.keep(run, writes.iter().cloned());
+        let owed = positions.iter().copied().collect();
+        assert!(kept.end(run, Refused { owed, ..Refused::default() }).is_empty());
+        kept
+    }
+
+    fn written_again(lead: &mut Lead<'_>) -> Vec<u64> {
+        match lead.begin() {
+            Begin::Flush => Vec::new(),
+            Begin::Rewrite(writes) => writes.iter().map(|write| write.position).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_owed_is_written_again_alone_and_confirmed_by_the_flush() {
+        let kept = owing(&[write(0, b"ab"), write(2, b"cd")], &[2]);
+        assert!(kept.owes(Txg(7)) && !kept.owes(Txg(8)));
+        let mut lead = lead(&kept);
+        assert_eq!(written_again(&mut lead), [2]);
+        lead.written();
+        lead.end(Ok(())).unwrap();
+        assert!(!kept.has_sent() && !kept.has_debts());
+    }
+
+    #[test]
+    fn what_is_refused_again_is_owed_still_and_all_else_is_confirmed() {
+        let kept = owing(&[write(0, b"ab"), write(2, b"cd")], &[0, 2]);
+        let mut flushing = lead(&kept);
+        assert_eq!(written_again(&mut flushing), [0, 2]);
+        flushing.refused(vec![KeptWrite { standing: Standing::Owed, ..write(2, b"cd") }]);
+        flushing.written();
+        flushing.end(Ok(())).unwrap();
+        assert!(kept.exceeds(1) && !kept.has_sent());
+        assert_eq!(written_again(&mut lead(&kept)), [2]);
+    }
+
+    #[test]
+    fn what_became_owed_during_a_flush_is_not_confirmed_by_it() {
+        let kept = owing(&[write(0, b"ab")], &[0]);
+        let late = kept.begin();
+        kept.keep(late, [write(2, b"cd")]);
+        let mut flushing = lead(&kept);
+        assert_eq!(written_again(&mut flushing), [0]);
+        kept.end(late, Refused { owed: [2].into(), ..Refused::default() });
+        flushing.written();
+        flushing.end(Ok(())).unwrap();
+        assert_eq!(written_again(&mut lead(&kept)), [2]);
+    }
+
+    #[test]
+    fn what_was_written_to_the_same_place_since_makes_a_debt_good() {
+        let kept = owing(&[write(0, b"ab")], &[0]);
+        let run = kept.begin();
+        kept.keep(run, [write(0, b"cd")]);
+        kept.end(run, Refused::default());
+        flush(&kept);
+        assert!(!kept.has_sent() && !kept.has_debts());
+    }
+
+    #[test]
+    fn what_is_younger_is_not_given_up() {
+        let young = KeptWrite { birth: Some(Txg(8)), ..write(2, b"cd") };
+        let kept = owing(&[write(0, b"ab"), young, write(4, b"ef")], &[0]);
+        assert_eq!(given_up(&kept, Portion::Owed), [Txg(7)]);
+        assert!(!kept.has_given_up(Txg(7)), "nobody relied on it");
+        assert_eq!(given_up(&kept, Portion::All), [Txg(7)]);
+        assert!(kept.has_given_up(Txg(7)) && kept.has_sent());
+    }
+
+    #[test]
+    fn what_is_given_up_is_owed_until_it_is_known_to_be_lacking() {
+        let kept = owing(&[write(0, b"ab")], &[0]);
+        let mut told = Vec::new();
+        kept.give_up(Portion::Owed, Txg(7), |birth| told.push((birth, kept.owes(birth))));
+        assert_eq!(told, [(Txg(7), true)]);
+        assert!(!kept.owes(Txg(7)));
+    }
+
+    #[test]
+    fn what_has_to_be_written_again_counts_as_owed_until_it_is_confirmed() {
+        let kept = Unconfirmed::default();
+        let run = kept.begin();
+        kept.keep(run, [write(0, b"ab")]);
+        assert!(!kept.has_debts());
+        let mut flushing = lead(&kept);
+        assert!(matches!(flushing.begin(), Begin::Flush));
+        flushing.fail();
+        assert!(kept.owes(Txg(7)));
+        kept.keep(run, [KeptWrite { birth: Some(Txg(8)), ..write(2, b"cd") }]);
+        assert_eq!(kept.debts(), [Txg(7), Txg(8)].into());
+        assert!(flushing.end(Err(error())).is_err());
+        kept.end(run, Refused::default());
+        let mut flushing = lead(&kept);
+        assert_eq!(written_again(&mut flushing), [0, 2]);
+        assert!(kept.owes(Txg(7)) && kept.owes(Txg(8)));
+        flushing.written();
+        flushing.end(Ok(())).unwrap();
+        assert!(!kept.has_debts() && !kept.owes(Txg(7)));
+    }
+
+    #[test]
+    fn labels_are_not_given_up_with_blocks() {
+        let kept = Unconfirmed::default();
+        let run = kept.begin();
+        kept.keep(run, [write(0, b"ab"), KeptWrite { birth: None, ..write(9, b"label") }]);
+        kept.end(run, Refused::default());
+        assert_eq!(given_up(&kept, Portion::Blocks), [Txg(7)]);
+        assert!(kept.exceeds(4) && !kept.exceeds(5));
+        kept.suspect();
+        assert_eq!(written_again(&mut lead(&kept)), [9]);
+    }
+
+    #[test]
+    fn what_was_not_kept_can_be_owed_all_the_same() {
+        let kept = Unconfirmed::default();
+        kept.owe([write(4, b"ef")]);
+        assert!(kept.owes(Txg(7)) && !kept.has_sent());
+        let mut flushing = lead(&kept);
+        assert_eq!(written_again(&mut flushing), [4]);
+        flushing.written();
+        flushing.end(Ok(())).unwrap();
+        assert!(!kept.has_debts());
     }
 }

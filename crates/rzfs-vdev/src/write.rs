@@ -2,8 +2,9 @@
 //!
 //! A block goes to every leaf that has a part of it. It is written when it can be read back: from
 //! one side of a mirror, or with no more columns of a stripe lost than there is parity. What a
-//! leaf did not get is noted in its dirty time log, under the block's birth; a block that is not
-//! written at all is for whoever wanted it to try again.
+//! leaf did not get it owes: it is written again with the next flush, and noted in its dirty time
+//! log, under the block's birth, when that fails in the end ([`VdevTree::make_durable`]). A block
+//! that is not written at all is for whoever wanted it to try again.
 
 mod flush;
 mod layout;
@@ -74,22 +75,15 @@ impl VdevTree {
             }
             layouts.push(layout);
         }
-        let mut lacking = Vec::new();
-        for (part, error) in queue.run() {
+        let failed = queue.run();
+        for (part, error) in &failed {
             if let Some(Ok(layout)) = layouts.get_mut(part.task) {
-                layout.fail(part.column, error);
+                layout.fail(part.column, error.clone());
             }
-            lacking.push((part.task, part.leaf));
         }
         let outcome = |layout: Result<BlockLayout, _>| layout.and_then(BlockLayout::outcome);
         let outcomes: Vec<_> = layouts.into_iter().map(outcome).collect();
-        for (task, leaf) in lacking {
-            if let (Some(write), Some(Ok(_))) = (writes.get(task), outcomes.get(task))
-                && let Some(leaf) = self.leaf(leaf)
-            {
-                leaf.missing().add(write.birth);
-            }
-        }
+        queue.end(&failed, |task| outcomes.get(task).is_some_and(Result::is_ok));
         outcomes
     }
 }

@@ -4,7 +4,7 @@ use crate::control::ControlNode;
 use crate::error::{Place, ZplError};
 use crate::file_system::FileSystem;
 use crate::node::Node;
-use crate::options::SnapshotDirectory;
+use crate::options::{MAX_LONG_NAME, SnapshotDirectory};
 use rzfs_dmu::{DmuError, Object};
 use rzfs_format::dirent::{DirectoryEntry, FileKind};
 use rzfs_format::{FormatError, ObjectId};
@@ -102,7 +102,8 @@ impl FileSystem {
         directory: &Node,
         name: &[u8],
     ) -> Result<Option<DirectoryEntry>, ZplError> {
-        self.names.check(directory.place(), name, self.options.max_name)?;
+        // There may be long ones from when they were allowed.
+        self.names.check(directory.place(), name, MAX_LONG_NAME)?;
         let zap = self.directory_zap(directory)?;
         let value = match self.names.lookup(&zap, name) {
             Ok(value) => value,
@@ -112,7 +113,10 @@ impl FileSystem {
             }
             Err(error) => return Err(directory.object().zap_error(error).into()),
         };
-        let Some(entry) = value.map(DirectoryEntry::decode) else { return Ok(None) };
+        let Some(entry) = value.map(DirectoryEntry::decode) else {
+            self.names.check(directory.place(), name, self.options.max_name)?;
+            return Ok(None);
+        };
         self.node(entry.object).map_err(|source| dangling(directory, entry.object, source))?;
         Ok(Some(entry))
     }

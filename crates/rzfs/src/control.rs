@@ -7,7 +7,8 @@
 //! `/tmp/rzfs-UID` where the system makes no such directories; pools are looked for in all of
 //! these. `$RZFS_RUNTIME_DIR` takes the place of them all. A directory belongs to one user and
 //! nobody else may enter it; one that does not look like that is refused, so no other user can put
-//! a socket there.
+//! a socket there. The system may take a directory away when its user logs out: a process that goes
+//! on then listens in the next one of them that is there.
 
 use crate::protocol::{Answer, Identity, MAX_ANSWER, Refusal, Request, WireError, receive, send};
 use rustix::io::Errno;
@@ -133,6 +134,14 @@ impl ControlDirectory {
         socket_in(&self.own, pool)
     }
 
+    /// Where the socket of a pool can be made anew when it has gone, and its directory with it
+    /// perhaps. Such a directory is made, but not what is above it: a session takes that along when
+    /// it ends, and it comes back with the next one.
+    pub fn renewed_sockets(&self, pool: &str) -> impl Iterator<Item = PathBuf> {
+        let all = std::iter::once(&self.own).chain(&self.others);
+        all.filter(|path| is_made_private(path)).map(move |path| socket_in(path, pool))
+    }
+
     /// Where somebody of this user may listen for a pool.
     pub fn sockets(&self, pool: &str) -> impl Iterator<Item = PathBuf> {
         let usable = self.others.iter().filter(|path| is_private(path).is_ok_and(|usable| usable));
@@ -142,6 +151,16 @@ impl ControlDirectory {
     /// Connections to all mounted pools, by name. Sockets that nobody listens on are skipped, and so,
     /// with a warning, are pools that do not answer soon: all are asked at once.
     pub fn mounted(&self) -> Result<Vec<ControlClient>, ControlError> {
+        let Mounted { clients, silent } = self.all()?;
+        silent.iter().for_each(pass_over);
+        Ok(clients)
+    }
+
+    /// The same, with those that do not answer.
+    ///
+    /// # Errors
+    /// As [`ControlDirectory::mounted`].
+    pub fn all(&self) -> Result<Mounted, ControlError> {
         let mut sockets = sockets_in(&self.own)?;
         for path in &self.others {
             // What others have put there is none of ours.
@@ -150,9 +169,15 @@ impl ControlDirectory {
                 Err(error) => tracing::debug!(%error, "passed over"),
             }
         }
-        let mut clients = connect_all(&sockets);
-        clients.sort_by(|a, b| a.identity.pool.cmp(&b.identity.pool));
-        Ok(clients)
+        let mut mounted = Mounted::default();
+        for answer in connect_all(&sockets) {
+            match answer {
+                Ok(client) => mounted.clients.extend(client),
+                Err(error) => mounted.silent.push(error),
+            }
+        }
+        mounted.clients.sort_by(|a, b| a.identity.pool.cmp(&b.identity.pool));
+        Ok(mounted)
     }
 
     /// A connection to one mounted pool, which may take longer to answer than one that is not named;
@@ -197,6 +222,14 @@ fn is_private(directory: &Path) -> std::io::Result<bool> {
     Ok(metadata.is_dir() && ours && metadata.mode() & 0o077 == 0)
 }
 
+/// Whether it is a private directory, made if only it is missing.
+fn is_made_private(directory: &Path) -> bool {
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => false,
+        _ => is_private(directory).unwrap_or(false),
+    }
+}
+
 /// The sockets in a directory, which is private.
 fn sockets_in(directory: &Path) -> Result<Vec<PathBuf>, ControlError> {
     let fail = |source| ControlError::Directory { path: directory.to_owned(), source };
@@ -217,27 +250,20 @@ fn sockets_in(directory: &Path) -> Result<Vec<PathBuf>, ControlError> {
 }
 
 /// Connections to the pools that answer soon.
-fn connect_all(sockets: &[PathBuf]) -> Vec<ControlClient> {
+fn connect_all(sockets: &[PathBuf]) -> Vec<Result<Option<ControlClient>, ControlError>> {
     let ask = |path: &Path| ControlClient::connect_within(path, LISTING_TIMEOUT);
-    let answers: Vec<_> = thread::scope(|scope| {
+    thread::scope(|scope| {
         let asked: Vec<_> = sockets
             .iter()
             .map(|path| thread::Builder::new().spawn_scoped(scope, move || ask(path)))
             .collect();
         let answers = asked.into_iter().zip(sockets).map(|(asked, path)| match asked {
-            Ok(thread) => thread.join().unwrap_or(Ok(None)),
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             // The system has no more threads.
             Err(_) => ask(path),
         });
         answers.collect()
-    });
-    let connected = |answer: Result<_, _>| {
-        answer.unwrap_or_else(|error| {
-            pass_over(&error);
-            None
-        })
-    };
-    answers.into_iter().filter_map(connected).collect()
+    })
 }
 
 /// Whether somebody listens on a socket, also if it is somebody who answers nobody.
@@ -262,6 +288,15 @@ fn connect_within(path: &Path, patience: Duration) -> std::io::Result<UnixStream
         Err(Errno::AGAIN) => Err(ErrorKind::TimedOut.into()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The pools that are mounted.
+#[derive(Debug, Default)]
+pub struct Mounted {
+    /// Those that answer, by name.
+    pub clients: Vec<ControlClient>,
+    /// Why others do not.
+    pub silent: Vec<ControlError>,
 }
 
 /// A connection to a mounted pool.
@@ -342,6 +377,26 @@ mod tests {
         directory.prepare().unwrap();
         directory.prepare().unwrap();
         assert!(directory.mounted().unwrap().is_empty());
+    }
+
+    #[test]
+    fn sockets_are_made_anew_where_a_directory_is_left() {
+        let parent = tempfile::tempdir().unwrap();
+        let [session, open, left] =
+            ["session", "open", "left"].map(|name| parent.path().join(name));
+        let own = session.join("rzfs");
+        let link = parent.path().join("link");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(parent.path().join("target")).unwrap();
+        std::os::unix::fs::symlink(parent.path().join("target"), &link).unwrap();
+        let others = vec![open, link, left.clone()];
+        let directory = ControlDirectory { own: own.clone(), others };
+        let renewed = || directory.renewed_sockets("tank").collect::<Vec<_>>();
+        assert_eq!(renewed(), [left.join("tank.sock")]);
+        assert!(!session.exists() && is_private(&left).unwrap());
+        fs::create_dir(&session).unwrap();
+        assert_eq!(renewed(), [own.join("tank.sock"), left.join("tank.sock")]);
     }
 
     #[test]

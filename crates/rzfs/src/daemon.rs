@@ -12,10 +12,12 @@ pub(crate) use allocator::restart_tuned;
 pub(crate) use background::{Completeness, Readiness, SERVE, Verdict, in_background};
 
 use beginning::Beginning;
-use rzfs::control::is_listened_on;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rzfs::control::{ControlDirectory, is_listened_on};
 use rzfs::protocol::{Answer, Incoming, MAX_REQUEST, Refusal, Request, WireError, encode};
 use std::convert::Infallible;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +28,12 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
 
 /// How often it is looked whether a pool without mounts can be let go of.
 const GLANCE: Duration = Duration::from_millis(200);
+/// How often it is looked whether the control socket is still there.
+const SOCKET_GLANCE: Duration = Duration::from_secs(2);
 /// How long requests may go on when the pool is let go of.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -115,11 +120,34 @@ impl Ending {
 /// The control socket of a pool.
 #[derive(Debug)]
 struct ControlSocket {
+    pool: String,
+    /// Where it may be made anew.
+    directory: ControlDirectory,
+    bound: BoundSocket,
+}
+
+/// A socket in a directory.
+#[derive(Debug)]
+struct BoundSocket {
     path: PathBuf,
+    /// What has the path as long as nobody takes it away.
+    file: Option<FileId>,
     listener: UnixListener,
 }
 
-impl ControlSocket {
+/// Device and inode number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct FileId(u64, u64);
+
+impl FileId {
+    /// Of what has a path, a link too.
+    fn at(path: &Path) -> Option<Self> {
+        let metadata = std::fs::symlink_metadata(path).ok()?;
+        Some(Self(metadata.dev(), metadata.ino()))
+    }
+}
+
+impl BoundSocket {
     /// Binds the socket. One that a dead process left is replaced; one that somebody listens on
     /// is an error of kind `AddrInUse`.
     fn bind(path: &Path) -> io::Result<Self> {
@@ -130,13 +158,46 @@ impl ControlSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        Ok(Self { path: path.to_owned(), listener: UnixListener::bind(path)? })
+        let listener = UnixListener::bind(path)?;
+        Ok(Self { path: path.to_owned(), file: FileId::at(path), listener })
+    }
+
+    /// Whether those who know the path get here.
+    fn is_there(&self) -> bool {
+        self.file.is_some() && FileId::at(&self.path) == self.file
     }
 }
 
-impl Drop for ControlSocket {
+impl Drop for BoundSocket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if self.is_there() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl ControlSocket {
+    fn bind(directory: &ControlDirectory, pool: &str) -> io::Result<Self> {
+        let bound = BoundSocket::bind(&directory.socket(pool))?;
+        Ok(Self { pool: pool.to_owned(), directory: directory.clone(), bound })
+    }
+
+    /// Makes it anew if somebody has taken it away: who logs out loses the directory of the session,
+    /// and the process would be asked nothing any more.
+    fn renew(&mut self) {
+        if self.bound.is_there() {
+            return;
+        }
+        for path in self.directory.renewed_sockets(&self.pool) {
+            match BoundSocket::bind(&path) {
+                Ok(bound) => {
+                    tracing::info!(path = %path.display(), "the control socket was made anew");
+                    self.bound = bound;
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, path = %path.display(), "control socket"),
+            }
+        }
     }
 }
 
@@ -161,6 +222,9 @@ pub(crate) struct Daemon {
 
 /// Those that end the process.
 fn signals() -> io::Result<[Signal; 3]> {
+    // An image that is longer than this user's files may be is an error of that write (`EFBIG`), not
+    // the end of the process, which it is without a handler.
+    drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     Ok([
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
@@ -168,15 +232,24 @@ fn signals() -> io::Result<[Signal; 3]> {
     ])
 }
 
+/// Lets the process have as many descriptors as the system admits: each mount takes one for every
+/// thread that answers.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // With what there is fewer mounts are possible, which whoever mounts is told.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 impl Daemon {
-    /// Binds the control socket at `path`, and catches the signals that would end the process.
-    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+    /// Binds the control socket of a pool, and catches the signals that would end the process.
+    pub(crate) fn bind(directory: &ControlDirectory, pool: &str) -> io::Result<Self> {
+        raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let registered = runtime.enter();
-        let socket = ControlSocket::bind(path)?;
+        let socket = ControlSocket::bind(directory, pool)?;
         let signals = signals()?;
         drop(registered);
-        let beginning = Beginning::watch(path)?;
+        let beginning = Beginning::watch(&socket.bound.path)?;
         Ok(Self { socket, signals, beginning, runtime })
     }
 
@@ -203,7 +276,7 @@ impl Daemon {
 }
 
 async fn run(
-    socket: ControlSocket,
+    mut socket: ControlSocket,
     signals: [Signal; 3],
     mounted: Arc<impl Mounted>,
     mut ended: mpsc::Receiver<Infallible>,
@@ -212,15 +285,18 @@ async fn run(
     let (farewell_sender, mut farewells) = mpsc::channel(1);
     // Nothing is mounted any more: how long until the pool is to be let go of.
     let mut looks_again: Option<Duration> = None;
+    let mut glances = interval(SOCKET_GLANCE);
+    glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            connection = socket.listener.accept() => match connection {
+            connection = socket.bound.listener.accept() => match connection {
                 Ok((stream, _)) => {
                     let sender = farewell_sender.downgrade();
                     tokio::spawn(converse(stream, Arc::clone(&mounted), sender));
                 }
                 Err(error) => tracing::warn!(%error, "control socket"),
             },
+            _ = glances.tick() => socket.renew(),
             _ = terminate.recv() => if end(&mounted).await? { return Ok(()) },
             _ = interrupt.recv() => if end(&mounted).await? { return Ok(()) },
             _ = hangup.recv() => if end(&mounted).await? { return Ok(()) },
@@ -395,7 +471,7 @@ fn refused(error: impl std::fmt::Display) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rzfs::control::{ControlClient, ControlDirectory, ControlError};
+    use rzfs::control::{ControlClient, ControlError};
     use rzfs::protocol::Identity;
     use std::io::{Read, Write};
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -447,7 +523,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let control = ControlDirectory::at(directory.path().join("run"));
         control.prepare().unwrap();
-        let daemon = Daemon::bind(&control.socket("tank")).unwrap();
+        let daemon = Daemon::bind(&control, "tank").unwrap();
         let (while_mounted, ended) = mounts_end();
         let server = thread::spawn(move || daemon.serve(Arc::new(fake), ended));
         Running { _directory: directory, control, while_mounted, server }
@@ -498,7 +574,7 @@ mod tests {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         assert!(text.contains("malformed") && text.contains("version 99"), "{text}");
-        assert!(Daemon::bind(&path).is_err(), "the socket is taken");
+        assert!(Daemon::bind(&running.control, "tank").is_err(), "the socket is taken");
         ControlClient::connect(&path)
             .unwrap()
             .unwrap()

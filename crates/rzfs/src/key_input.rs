@@ -24,14 +24,23 @@ pub(crate) enum Occasion {
     Known,
 }
 
-/// Gets the key of a dataset from where property `keylocation` says.
+/// Whose word it is where a key is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Named {
+    /// A pool's, in the property `keylocation`: perhaps an attacker's.
+    ByPool,
+    /// The user's, who may have a pipe of another program there.
+    ByUser,
+}
+
+/// Gets the key of a dataset from a place as property `keylocation` says it.
 ///
 /// # Errors
 /// Why there is none, without the name of the dataset or what it was for.
 pub(crate) fn get(
     dataset: &str,
     format: KeyFormat,
-    location: &str,
+    (location, named): (&str, Named),
     occasion: Occasion,
 ) -> Result<Secret, String> {
     let key = if let Some(path) = location.strip_prefix("file://") {
@@ -42,7 +51,12 @@ pub(crate) fn get(
             };
             format!("Failed to open key material file: {reason}")
         };
-        read_regular(Path::new(path)).map_err(fail)?
+        let path = Path::new(path);
+        match named {
+            Named::ByPool => read_regular(path),
+            Named::ByUser => read(path),
+        }
+        .map_err(fail)?
     } else if location != "prompt" {
         return Err("keys are not fetched from the network by this software".to_owned());
     } else if io::stdin().is_terminal() {
@@ -167,7 +181,7 @@ pub(crate) fn of_new(
     match encryption.key().map_err(|error| refused(&error))? {
         None => Ok(None),
         Some((format, location)) => {
-            let key = get(dataset, format, location, Occasion::New);
+            let key = get(dataset, format, (location, Named::ByUser), Occasion::New);
             key.map(Some).map_err(|error| refused(&error))
         }
     }

@@ -28,7 +28,6 @@ use rzfs::control::{ControlClient, ControlDirectory, is_listened_on};
 use rzfs_format::Guid;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What follows a usage error.
@@ -90,19 +89,18 @@ pub(crate) fn serve_in_background(console: &mut Console<'_>) -> u8 {
 
 /// The socket of a pool that is not served yet.
 struct FreeSocket {
-    path: PathBuf,
+    directory: ControlDirectory,
     pool: String,
 }
 
 impl FreeSocket {
     fn of_pool(pool: &str, verb: &str) -> Result<Self, Failure> {
-        let control = ControlDirectory::of_user();
-        control.prepare().map_err(failed)?;
-        let path = control.socket(pool);
-        if control.sockets(pool).any(|path| is_listened_on(&path)) {
+        let directory = ControlDirectory::of_user();
+        directory.prepare().map_err(failed)?;
+        if directory.sockets(pool).any(|path| is_listened_on(&path)) {
             return Err(taken(pool, verb));
         }
-        Ok(Self { path, pool: pool.to_owned() })
+        Ok(Self { directory, pool: pool.to_owned() })
     }
 
     /// Refuses a pool that is imported for writing under any name: its devices are claimed, but
@@ -122,7 +120,7 @@ impl FreeSocket {
 
     /// Binds it. From here on a signal ends the mounts instead of the process.
     fn bind(self, verb: &str) -> Result<Daemon, Failure> {
-        Daemon::bind(&self.path).map_err(|error| match error.kind() {
+        Daemon::bind(&self.directory, &self.pool).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => taken(&self.pool, verb),
             _ => Failure::Failed(format!("control socket: {error}")),
         })
@@ -147,6 +145,10 @@ fn serve(
     console: &mut Console<'_>,
     ready: impl FnOnce(Completeness) -> io::Result<()>,
 ) -> Outcome {
+    if let Err(error) = rzfs_fuse::hold_process_files() {
+        // Whoever mounts something is told.
+        tracing::debug!(%error, "nothing can be mounted");
+    }
     // Before anything is opened that a process in trouble must not keep.
     if let Err(error) = rzfs_fuse::run_errands_apart() {
         // Many containers forbid it; then only a process that is killed at the wrong moment lingers.

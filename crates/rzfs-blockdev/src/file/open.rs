@@ -145,6 +145,12 @@ impl OpenFile {
         self.retired.load(Ordering::Relaxed)
     }
 
+    /// Whether the file system that it is in still knows it: who serves that is asked.
+    pub(crate) fn is_reachable(&self) -> bool {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+        rustix::fs::statx(&self.fd, "", flags, StatxFlags::BASIC_STATS).is_ok()
+    }
+
     pub(crate) fn is_direct(&self) -> bool {
         self.alignment > 1
     }

@@ -155,6 +155,14 @@ impl CloneTables {
         saved.fold(0, u64::saturating_add)
     }
 
+    /// Whether a block is counted here.
+    pub(crate) fn has(&self, mos: &MosTx<'_>, pointer: &BlockPointer) -> Result<bool, LiveError> {
+        let Some(dva) = key_of(pointer) else { return Ok(false) };
+        let mut tables = self.tables.lock();
+        let count = tables.get_mut(&dva.vdev()).map(|table| table.count(mos, dva.offset()));
+        Ok(count.transpose()?.is_some_and(|count| count > 0))
+    }
+
     /// Counts one reference more to a block of `dsize` deflated bytes.
     pub(crate) fn add(
         &self,

@@ -126,6 +126,38 @@ impl DedupTables {
         self.change_references(pointer, |references| references.saturating_add(1))
     }
 
+    /// Takes a block back that no table has any more, as only one had it (`zpool ddtprune`), and now
+    /// a second one does; `false` if its table has another block with the same contents.
+    pub(crate) fn restore(&self, pointer: &BlockPointer) -> Result<bool, LiveError> {
+        let function = pointer.checksum_function().ok();
+        let Some(function) = function.filter(|function| ddt::FUNCTIONS.contains(function)) else {
+            return Ok(false);
+        };
+        let mut tables = self.tables.lock();
+        let layout = self.layout();
+        let table = tables.entry(function.number()).or_insert_with(|| Table::new(function, layout));
+        let key = DdtKey::of_pointer(pointer);
+        if table.entry(&self.mos, key)?.is_some() {
+            return Ok(false);
+        }
+        let mut dvas = [Dva::default(); 3];
+        dvas.iter_mut().zip(pointer.dvas()).for_each(|(place, dva)| *place = dva);
+        let birth = pointer.physical_birth();
+        let place = DedupPlace { dvas: with_salt(dvas, pointer), birth };
+        table.insert(key, place, pointer.dvas().count(), self.environment.now());
+        drop(tables);
+        // The first reference is that of who had it.
+        self.add(pointer)
+    }
+
+    /// The layout of new tables.
+    fn layout(&self) -> DdtLayout {
+        match self.has_flat.load(Ordering::Relaxed) {
+            true => DdtLayout::Flat,
+            false => DdtLayout::Traditional,
+        }
+    }
+
     /// Counts a reference to a block less; `false` if no table has the block. It is freed at the
     /// end of the pass if it was the last one.
     pub(crate) fn release(&self, pointer: &BlockPointer) -> Result<bool, LiveError> {
@@ -190,10 +222,7 @@ impl DedupIndex for DedupTables {
         writer: &mut dyn DedupWriter,
     ) -> Result<Option<DedupPlace>, WriteError> {
         let unreadable = |error: LiveError| WriteError::Dedup(Arc::new(error));
-        let layout = match self.has_flat.load(Ordering::Relaxed) {
-            true => DdtLayout::Flat,
-            false => DdtLayout::Traditional,
-        };
+        let layout = self.layout();
         let mut tables = self.tables.lock();
         let is_full = self.is_full(&tables).map_err(unreadable)?;
         let function = policy.checksum;

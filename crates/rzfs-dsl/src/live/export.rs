@@ -37,7 +37,13 @@ impl LivePool {
                 context.state.config.state = state;
                 context.vdevs.mark_all_configs_dirty();
                 Ok(())
-            })
+            })?;
+            // Nobody else is there to store what a leaf has missed at the very end. The pool is exported
+            // already.
+            if self.vdevs().has_changed_dirty_times() && self.sync().is_err() {
+                tracing::warn!("what a leaf has missed at last is not recorded");
+            }
+            Ok(())
         };
         let result = end().map_err(|_| NotExported { reason: self.failure() });
         self.stop();

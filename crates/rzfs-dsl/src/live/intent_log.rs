@@ -33,7 +33,8 @@ use rzfs_dmu::live::Transaction;
 use rzfs_dmu::txg::Stopped;
 use rzfs_format::features::Feature;
 use rzfs_format::zil::ZilHeader;
-use rzfs_format::{BlockPointer, ObjectId, Txg};
+use rzfs_format::{BlockPointer, ObjectId, Txg, VdevId};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,9 +72,9 @@ impl IntentLog {
         self.pending.lock().is_empty() && self.chain.lock().is_idle(synced)
     }
 
-    /// The txg of the oldest block of the chain.
-    pub(super) fn oldest_block(&self) -> Option<Txg> {
-        self.chain.lock().oldest()
+    /// The txg of the oldest block of the chain that was written to one of these vdevs.
+    pub(super) fn oldest_written(&self, vdevs: &BTreeSet<VdevId>) -> Option<Txg> {
+        self.chain.lock().oldest_written(vdevs)
     }
 
     /// Says that blocks of the chain may be lost.

@@ -19,7 +19,7 @@ use super::dir::{Directories, SpaceClass};
 use super::dirty_time::DirtyTimeStore;
 use super::features::Features;
 use super::frees::{BlockFreer, FreeLists};
-use super::head::Surroundings;
+use super::head::{LiveDataset, Surroundings};
 use super::mos::MosTx;
 use super::pool::Inner;
 use super::space::{Deflation, SpaceDelta};
@@ -35,7 +35,7 @@ use rzfs_format::dnode::{Dnode, DnodeFlags};
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::{BlockPointer, ObjectId, Txg};
 use rzfs_metaslab::allocator::{Activity, SyncPass};
-use rzfs_vdev::{ConfigSync, VdevTree};
+use rzfs_vdev::{ConfigSync, Durability, VdevTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -108,6 +108,17 @@ impl SpaceOwner for MosSpace<'_> {
     fn write_accounting(&mut self, _: &LiveObjset, _: &SyncTx<'_>) -> Result<(), DmuError> {
         Ok(())
     }
+}
+
+/// Counts a reference to a block more in the dedup tables; `false` if they cannot have it. Where a
+/// block with the dedup bit was shared past them, OpenZFS 2.3 frees it with each reference.
+fn add_to_dedup(
+    state: &SyncState,
+    mos: &MosTx<'_>,
+    pointer: &BlockPointer,
+) -> Result<bool, LiveError> {
+    Ok(state.dedup.add(pointer)?
+        || (!state.clones.has(mos, pointer)? && state.dedup.restore(pointer)?))
 }
 
 /// What a pass leaves.
@@ -186,7 +197,8 @@ impl Inner {
             self.suspend(first.error.clone().into())?;
             failed = write_again(&*self.devices, failed);
         }
-        // A leaf may have missed something that others have got.
+        // A leaf may have missed something that others have got, and lack it in the end.
+        labels.tree().settle_debts();
         if labels.tree().has_changed_dirty_times() {
             pass.next = Next::AnotherPass;
         }
@@ -318,10 +330,16 @@ impl Inner {
     /// this txg is recorded with it, and after a crash nobody would find those behind a lost one. The
     /// commit itself does not wait for these devices, and comes too late to free anything.
     fn settle_logs(&self) {
-        let datasets = self.datasets();
-        let oldest = datasets.iter().filter_map(|dataset| dataset.log().oldest_block()).min();
-        let Some(since) = oldest else { return };
-        if let Err(error) = self.vdevs().make_logs_durable(since) {
+        let vdevs = self.vdevs();
+        let logs = vdevs.uncertain_logs();
+        if logs.is_empty() {
+            return;
+        }
+        let oldest = |dataset: &Arc<LiveDataset>| dataset.log().oldest_written(&logs);
+        let mut datasets = self.datasets();
+        datasets.retain(|dataset| oldest(dataset).is_some());
+        let Some(since) = datasets.iter().filter_map(oldest).min() else { return };
+        if let Err(error) = vdevs.make_durable(Durability::Records { since, vdevs: &logs }) {
             tracing::warn!(%error, "intent logs begin anew");
             datasets.iter().for_each(|dataset| dataset.log().break_off());
         }
@@ -351,7 +369,7 @@ impl Inner {
         // Before anything is freed: what is shared now may lose another reference in this txg.
         for pointer in &shared {
             if pointer.is_dedup() {
-                match state.dedup.add(pointer) {
+                match add_to_dedup(state, &mos, pointer) {
                     Ok(true) => continue,
                     // Whoever frees it cannot tell either who has it, and leaks it.
                     Err(error) if error.is_damage() => {

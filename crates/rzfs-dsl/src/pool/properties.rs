@@ -34,6 +34,13 @@ impl<T> Stored<T> {
     }
 }
 
+impl<T: PartialEq> Stored<T> {
+    /// A value that is stored. One that is the default cannot be told from one that nobody has set.
+    fn of(value: T, default: &T) -> Self {
+        if value == *default { Self::default(value) } else { Self::local(value) }
+    }
+}
+
 /// What a pool does when a device that it cannot do without fails.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum FailMode {
@@ -153,6 +160,7 @@ impl PoolProperties {
         }
     }
 
+    /// Takes a stored number in place of a default.
     fn set(&mut self, name: &str, number: u64) {
         let flag = match number {
             0 => Some(false),
@@ -161,12 +169,12 @@ impl PoolProperties {
         };
         let flag_of = |property: &mut Stored<bool>| {
             if let Some(flag) = flag {
-                *property = Stored::local(flag);
+                *property = Stored::of(flag, &property.value);
             }
         };
         match name {
             "ashift" if number == 0 || (9..=16).contains(&number) => {
-                self.ashift = Stored::local(number);
+                self.ashift = Stored::of(number, &0);
             }
             "delegation" => flag_of(&mut self.delegation),
             "autoreplace" => flag_of(&mut self.autoreplace),
@@ -176,13 +184,13 @@ impl PoolProperties {
             "multihost" => flag_of(&mut self.multihost),
             "failmode" => {
                 if let Some(mode) = FailMode::from_number(number) {
-                    self.failmode = Stored::local(mode);
+                    self.failmode = Stored::of(mode, &FailMode::default());
                 }
             }
-            "bootfs" => self.bootfs = Stored::local(ObjectId(number).non_zero()),
+            "bootfs" => self.bootfs = Stored::of(ObjectId(number).non_zero(), &None),
             "dedup_table_quota" => {
-                self.dedup_table_quota =
-                    Stored::local(Some(number).filter(|number| *number != u64::MAX));
+                let quota = Some(number).filter(|number| *number != u64::MAX);
+                self.dedup_table_quota = Stored::of(quota, &None);
             }
             _ => {}
         }

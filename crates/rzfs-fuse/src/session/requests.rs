@@ -9,10 +9,11 @@ use crate::file_flags::Command;
 use crate::mount::Opens;
 use crate::xattr;
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FopenFlags, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
+    FopenFlags, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use rzfs_zpl::DirCookie;
 use rzfs_zpl::live::{Caller, NewKind, Privilege};
@@ -50,6 +51,22 @@ impl fuser::Filesystem for Server {
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         Session::shown(reply, self.session.attributes(inode));
+    }
+
+    /// Asked where the kernel does not check itself: whoever mounted may do everything, but execute
+    /// what nobody may.
+    fn access(&self, _: &Request, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+        const EXECUTE: u16 = 0o111;
+        if !mask.contains(AccessFlags::X_OK) {
+            return reply.ok();
+        }
+        match self.session.attributes(inode).map(|(file, _)| file) {
+            Ok(file) if file.kind == FileType::RegularFile && file.perm & EXECUTE == 0 => {
+                reply.error(Errno::EACCES);
+            }
+            Ok(_) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {

@@ -118,11 +118,8 @@ impl Trouble {
 fn mend(open: &OpenPool, devices: &SimulatedDevices) {
     for device in devices.iter() {
         device.heal_all();
-        if !device.is_attached() {
-            // Nobody may have asked while it was away, so it has to tell that its cache is lost.
-            device.inject(Fault::new(FaultKind::FailFlush(EIO)).times(1));
-            device.attach();
-        }
+        // A device that loses what it was to keep, and says nothing of it, nobody can use.
+        device.reconnect();
     }
     // If it is suspended again somebody comes back.
     let _ = open.pool.clear(None);

@@ -25,10 +25,6 @@ const EARLIER_CUTS: u64 = 2;
 const LOOK: Duration = Duration::from_millis(40);
 /// Of so many looks one finds that something has happened.
 const STRIKE_ONCE_IN: u64 = 5;
-/// How many images of a pool have trouble of their own. RAID-Z 2 could do without two, but what leaves
-/// lack is known for a txg as a whole: when all fail for a moment besides, it would have to take it
-/// for lost.
-const TROUBLED_IMAGES: usize = 1;
 /// How long there is trouble in a life, at least and in addition at most.
 const TROUBLED: [u64; 2] = [800, 1700];
 /// How long the writers go on at most, in milliseconds, before the power is cut.
@@ -71,6 +67,14 @@ impl ImageShape {
             Self::Mirror => &["mirror", "{}", "{}"],
             Self::Raidz2 => &["raidz2", "{}", "{}", "{}", "{}"],
             Self::Log => &["{}", "log", "{}"],
+        }
+    }
+
+    /// How many images have trouble of their own: as many as it can do without, but at least one.
+    const fn troubled(self) -> usize {
+        match self {
+            Self::Single | Self::Mirror | Self::Log => 1,
+            Self::Raidz2 => 2,
         }
     }
 
@@ -188,7 +192,7 @@ impl ImageRound {
         for life in 0..self.lives {
             let served = Served::start(&home, server.paths())?;
             compare_with_copies(&home, &settled)?;
-            let trouble = Trouble::new(&shelf, self.chance(&[0]), TROUBLED_IMAGES);
+            let trouble = Trouble::new(&shelf, self.chance(&[0]), self.shape.troubled());
             let random = self.chance(&[1, life]);
             let begun = Life { served, trouble, random, figures: &mut figures };
             let (since, expected) = self.live(begun, &shelf, &home, life, settled)?;

@@ -42,7 +42,10 @@ impl VdevTree {
         };
         let needed = match &node.role {
             Role::Device(state) => {
-                return leaf(state.missing().assumed(), state.health().is_usable());
+                let debts = state.unconfirmed().debts();
+                let mut missing = state.missing().assumed();
+                debts.into_iter().for_each(|birth| missing.insert(birth));
+                return leaf(missing, state.health().is_usable());
             }
             Role::DistributedSpare(spare) => {
                 return leaf(spare.missing.assumed(), self.node_health(id).is_usable());

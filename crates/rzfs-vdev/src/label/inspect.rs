@@ -35,6 +35,16 @@ pub fn find_labels(device: &dyn BlockDevice) -> Vec<FoundLabel> {
     found.collect()
 }
 
+/// Whether a device answers when it is asked for any of its labels, whatever is there.
+pub(crate) fn answers(device: &dyn BlockDevice) -> bool {
+    let Some(size) = LeafSize::of_device(device.geometry().size) else { return false };
+    let is_read = |index| {
+        let offset = size.label_offset(index).saturating_add(CONFIG_OFFSET);
+        read_exact_at(device, offset, CONFIG_SIZE).is_ok()
+    };
+    device.is_reachable() && LabelIndex::ALL.into_iter().any(is_read)
+}
+
 /// A pool as a label names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LabelPool {

@@ -1,6 +1,6 @@
 //! Writes of parts of labels: sent together, each answered for itself.
 
-use crate::unconfirmed::KeptWrite;
+use crate::unconfirmed::{KeptWrite, Standing};
 use bytes::Bytes;
 use rzfs_blockdev::{
     BlockDevice, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest, submit_awaited,
@@ -20,7 +20,7 @@ impl LabelWrite<'_> {
     /// What a leaf keeps of it until it is flushed.
     pub(super) fn to_keep(&self) -> Option<KeptWrite> {
         let data = self.block.as_ref().ok()?.clone();
-        Some(KeptWrite { position: self.offset, data, birth: None })
+        Some(KeptWrite { position: self.offset, data, birth: None, standing: Standing::Sent })
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::LeafFailure;
 use crate::health::LeafEvent;
 use crate::read::is_gone;
 use crate::tree::{NodeId, Vdev, VdevTree};
-use crate::unconfirmed::RunId;
+use crate::unconfirmed::{Refused, RunId};
 use crate::write::{Durability, NotDurable};
 use parking_lot::MutexGuard;
 use rzfs_blockdev::{BlockDevice, DeviceError};
@@ -136,6 +136,8 @@ struct LeafOutcome {
     /// What the leaf keeps until it is flushed.
     run: Option<RunId>,
     written: usize,
+    /// What it has refused: whether enough is written is looked at here.
+    refused: Refused,
     error: Option<DeviceError>,
 }
 
@@ -215,11 +217,6 @@ impl<'t> ConfigSync<'t> {
         let txg = commit.uberblock.txg;
         match self.tree.make_durable(Durability::Txg(txg)) {
             Ok(mut failures) => {
-                for leaf in failures.iter().filter_map(|failure| self.tree.find(failure.leaf)) {
-                    if let Some(leaf) = self.tree.leaf(leaf) {
-                        leaf.missing().add(txg);
-                    }
-                }
                 self.failures.append(&mut failures);
                 Ok(())
             }
@@ -350,23 +347,22 @@ impl<'t> ConfigSync<'t> {
                 run
             });
             let top = tree.top_of(leaf);
-            outcomes.push(LeafOutcome { leaf, top, run, written: 0, error: None });
+            let refused = Refused::default();
+            outcomes.push(LeafOutcome { leaf, top, run, written: 0, refused, error: None });
         }
         for ((owner, offset), answer) in owners.into_iter().zip(io::write(writes)) {
             let Some(outcome) = outcomes.get_mut(owner) else { continue };
             match answer {
                 Ok(()) => outcome.written += 1,
                 Err(error) => {
-                    if let (Some(state), Some(run)) = (tree.leaf(outcome.leaf), outcome.run) {
-                        state.unconfirmed().forget(run, offset);
-                    }
+                    outcome.refused.forgotten.insert(offset);
                     outcome.error = Some(error);
                 }
             }
         }
-        for LeafOutcome { leaf, run, error, .. } in &outcomes {
+        for LeafOutcome { leaf, run, refused, error, .. } in &mut outcomes {
             if let (Some(state), Some(run)) = (tree.leaf(*leaf), run) {
-                state.unconfirmed().end(*run);
+                state.unconfirmed().end(*run, std::mem::take(refused));
             }
             if let Some(error) = error {
                 self.blame(*leaf, error);

@@ -203,7 +203,8 @@ impl Builder<'_> {
         Ok(match config.kind {
             VdevKind::Root => Role::Root,
             VdevKind::Disk | VdevKind::File => {
-                Role::Device(Leaf::open(config, self.devices, needs.asize, needs.ashift))
+                let leaf = Leaf::open(config, self.devices, needs.asize, needs.ashift);
+                Role::Device(Box::new(leaf))
             }
             VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => Role::Mirrored,
             VdevKind::Raidz => Role::Raidz(self.raidz(config, needs)?),

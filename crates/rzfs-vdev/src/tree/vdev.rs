@@ -19,7 +19,7 @@ pub struct Vdev<'a> {
 }
 
 impl<'a> Vdev<'a> {
-    pub(super) fn new(tree: &'a VdevTree, id: NodeId) -> Self {
+    pub(crate) fn new(tree: &'a VdevTree, id: NodeId) -> Self {
         Self { tree, id }
     }
 
@@ -174,7 +174,7 @@ impl<'a> Vdev<'a> {
     #[must_use]
     pub fn lacks(self, txg: rzfs_format::Txg) -> bool {
         match &self.node().role {
-            Role::Device(leaf) => leaf.missing().lacks(txg),
+            Role::Device(leaf) => leaf.lacks(txg),
             Role::DistributedSpare(spare) => spare.missing.lacks(txg),
             _ => false,
         }

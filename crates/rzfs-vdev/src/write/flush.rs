@@ -6,7 +6,7 @@ use crate::label;
 use crate::leaf::Leaf;
 use crate::read::is_gone;
 use crate::tree::{NodeId, Vdev};
-use crate::unconfirmed::{Begin, KeptWrite, Lead, Ticket, Turn};
+use crate::unconfirmed::{Begin, KeptWrite, Lead, Portion, Standing, Ticket, Turn, limit_of_leaf};
 use rzfs_blockdev::{CompletionQueue, DeviceError, IoOperation, IoRequest};
 use rzfs_format::{Txg, VdevId};
 use std::collections::BTreeSet;
@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 /// Requests that are under way together while a leaf is written again.
 const AGAIN_AT_ONCE: usize = 32;
+
+/// The last txg that there can be.
+const FOREVER: Txg = Txg(u64::MAX);
 
 /// What is to be durable.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +55,9 @@ struct Unflushed {
 
 impl VdevTree {
     /// Makes something durable, as far as it can be read back afterwards: on enough leaves of each
-    /// vdev. Leaves that could not be flushed lack from now on whatever they had not confirmed;
-    /// they are the answer.
+    /// vdev. The leaves that could not be flushed are the answer. What they have not confirmed of a
+    /// txg, and what others owe of it, they lack from now on. What they have not confirmed of
+    /// records stays in memory and is written again by their next flush.
     ///
     /// A flush that fails is believed to have lost everything since the one before: it is
     /// written again and flushed again first.
@@ -67,48 +71,54 @@ impl VdevTree {
                 (since, vdevs.iter().filter_map(|vdev| self.top_level(*vdev)).collect())
             }
         };
-        let leaves = tops.iter().flat_map(|top| top.leaves_below()).map(Vdev::node_id);
-        let unflushed = self.flush_nodes(leaves.collect());
+        let leaves: Vec<NodeId> =
+            tops.iter().flat_map(|top| top.leaves_below()).map(Vdev::node_id).collect();
+        let unflushed = self.flush_nodes(&leaves);
         let failures: Vec<LeafFailure> = unflushed.iter().map(|one| self.failure(one)).collect();
+        let giving_up = self.giving_up.lock();
         for top in tops {
             let needs_it = matches!(what, Durability::Records { .. }) || !top.is_log();
             if needs_it && let Some(source) = self.loss(top, since, &unflushed) {
                 return Err(NotDurable { name: top.name().into(), source, failures });
             }
         }
-        for Unflushed { leaf, .. } in &unflushed {
-            let Some(leaf) = self.leaf(*leaf) else { continue };
-            for birth in leaf.unconfirmed().give_up() {
-                leaf.missing().add(birth);
+        if let Durability::Txg(txg) = what {
+            for (id, leaf) in leaves.iter().filter_map(|id| Some((*id, self.leaf(*id)?))) {
+                let is_unflushed = unflushed.iter().any(|one| one.leaf == id);
+                if is_unflushed {
+                    leaf.missing().add(txg);
+                }
+                give_up(leaf, if is_unflushed { Portion::All } else { Portion::Owed }, txg);
+                leaf.missing().settle(txg);
             }
         }
+        drop(giving_up);
+        leaves.into_iter().for_each(|leaf| self.relieve(leaf));
         Ok(failures)
     }
 
-    /// Makes durable what was born since some txg on devices for logs, as far as that is not so yet.
-    ///
-    /// # Errors
-    /// As [`VdevTree::make_durable`].
-    pub fn make_logs_durable(&self, since: Txg) -> Result<Vec<LeafFailure>, NotDurable> {
+    /// The devices for logs on which something is not durable, or was given up.
+    #[must_use]
+    pub fn uncertain_logs(&self) -> BTreeSet<VdevId> {
         let is_uncertain = |top: &Vdev<'_>| {
             let leaves = top.leaves_below().into_iter();
             leaves.filter_map(|leaf| self.leaf(leaf.node_id())).any(|leaf| {
                 let unconfirmed = leaf.unconfirmed();
-                !unconfirmed.is_empty() || unconfirmed.has_given_up(since)
+                unconfirmed.has_sent()
+                    || unconfirmed.has_debts()
+                    || unconfirmed.has_given_up(Txg(0))
             })
         };
         let logs = self.top_levels().filter(|top| top.is_log() && is_uncertain(top));
-        let vdevs: BTreeSet<VdevId> = logs.filter_map(Vdev::vdev_id).collect();
-        match vdevs.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.make_durable(Durability::Records { since, vdevs: &vdevs }),
-        }
+        logs.filter_map(Vdev::vdev_id).collect()
     }
 
     /// Why something that was born since some txg cannot be read back from a vdev, if so.
     fn loss(&self, top: Vdev<'_>, since: Txg, unflushed: &[Unflushed]) -> Option<DeviceError> {
         let failed = |id: NodeId| unflushed.iter().find(|one| one.leaf == id);
         let leaves: Vec<NodeId> = top.leaves_below().into_iter().map(Vdev::node_id).collect();
+        // What is relied on may not be there. What a leaf only lacks was done without when it was
+        // written.
         let is_uncertain = |id: &NodeId| {
             let gave_up = |leaf: &Leaf| leaf.unconfirmed().has_given_up(since);
             failed(*id).is_some() || self.leaf(*id).is_some_and(gave_up)
@@ -116,29 +126,115 @@ impl VdevTree {
         if !leaves.iter().any(is_uncertain) {
             return None;
         }
+        let owes =
+            |leaf: &Leaf| leaf.unconfirmed().debts().last().is_some_and(|last| *last >= since);
         let mut lost = Vec::new();
         for id in &leaves {
             let Some(leaf) = self.leaf(*id) else { continue };
-            if is_uncertain(id) || leaf.missing().lacks_since(since) {
-                lost.push((*id, leaf.health().after(LeafEvent::ProbeFailed)));
+            if is_uncertain(id) || owes(leaf) || leaf.missing().lacks_since(since) {
+                lost.push(*id);
             }
         }
-        if self.health_assuming(top.node_id(), &lost).is_usable() {
+        if self.can_lose(top.node_id(), &lost) {
             return None;
         }
         let last = leaves.iter().rev().find_map(|id| failed(*id));
-        let given_up = || lost.last().map(|(id, _)| self.unavailable(*id));
+        let given_up = || lost.last().map(|id| self.unavailable(*id));
         last.map(|one| one.error.clone()).or_else(given_up)
+    }
+
+    /// Whether a top-level vdev would work without these leaves.
+    fn can_lose(&self, top: NodeId, lost: &[NodeId]) -> bool {
+        let without =
+            |id: &NodeId| Some((*id, self.leaf(*id)?.health().after(LeafEvent::ProbeFailed)));
+        let lost: Vec<_> = lost.iter().filter_map(without).collect();
+        self.health_assuming(top, &lost).is_usable()
+    }
+
+    /// Gives up what a leaf keeps that it cannot confirm, if the vdev can do without all that was
+    /// ever given up of this age. So there are never more leaves that lack something of a txg that
+    /// is not on disk than there is redundancy: with all others it can be made durable when they
+    /// work again.
+    fn give_up_if_possible(&self, id: NodeId) {
+        let Some(leaf) = self.leaf(id) else { return };
+        let works = leaf.usable_device().is_some() && !leaf.unconfirmed().is_suspect();
+        let is_relied_on = !works && leaf.unconfirmed().has_sent();
+        let portion = if is_relied_on { Portion::Blocks } else { Portion::Owed };
+        let _giving_up = self.giving_up.lock();
+        let births = leaf.unconfirmed().births(portion);
+        if births.first().is_some_and(|since| self.can_give_up(id, portion, *since)) {
+            give_up(leaf, portion, FOREVER);
+        }
+    }
+
+    /// Whether the vdev can do without what a leaf keeps that was born since some txg. What others
+    /// owe was done without when it was written, but not besides something that was relied on.
+    fn can_give_up(&self, id: NodeId, portion: Portion, since: Txg) -> bool {
+        let top = self.top_of(id);
+        let has_lost = |leaf: &Leaf| {
+            let kept = leaf.unconfirmed();
+            let may_lose = portion != Portion::Owed || kept.is_suspect();
+            let owes = kept.debts().last().is_some_and(|last| *last >= since);
+            may_lose && owes || kept.has_given_up(since) || leaf.missing().lacks_since(since)
+        };
+        let is_lost = |other: &NodeId| *other == id || self.leaf(*other).is_some_and(has_lost);
+        let leaves = Vdev::new(self, top).leaves_below().into_iter().map(Vdev::node_id);
+        let lost: Vec<NodeId> = leaves.filter(is_lost).collect();
+        self.can_lose(top, &lost)
+    }
+
+    /// Notes that a leaf has not got writes, which nothing relies on and which it does not keep. If the
+    /// vdev needs it, as others lack something too, it owes them all the same.
+    pub(super) fn do_without(&self, id: NodeId, writes: Vec<KeptWrite>) {
+        let births: BTreeSet<Txg> = writes.iter().filter_map(|write| write.birth).collect();
+        let (Some(leaf), Some(since)) = (self.leaf(id), births.first()) else { return };
+        let _giving_up = self.giving_up.lock();
+        if self.can_give_up(id, Portion::Owed, *since) {
+            births.into_iter().for_each(|birth| leaf.missing().add(birth));
+        } else {
+            leaf.unconfirmed().owe(writes);
+        }
+    }
+
+    /// Gives up what a leaf keeps if that is too much, or has been written again in vain too often.
+    pub(crate) fn relieve(&self, id: NodeId) {
+        let limit = limit_of_leaf(self.leaves().count());
+        if self.leaf(id).is_some_and(|leaf| leaf.unconfirmed().exceeds(limit)) {
+            self.give_up_if_possible(id);
+        }
+    }
+
+    /// Has leaves get what they owe. What they may still lack when the txg that is being written is
+    /// committed is noted, for that txg to store it: afterwards it would be known in memory only.
+    pub fn settle_debts(&self) {
+        let leaves =
+            || self.leaves().filter_map(|leaf| Some((leaf.node_id(), self.leaf(leaf.node_id())?)));
+        let owing = leaves()
+            .filter(|(_, leaf)| leaf.usable_device().is_some() && leaf.unconfirmed().has_debts());
+        self.flush_usable(owing.map(|(id, _)| id).collect());
+        for (id, leaf) in leaves() {
+            let is_away = leaf.usable_device().is_none();
+            if !is_away && !leaf.unconfirmed().has_debts() {
+                continue;
+            }
+            let works = !is_away && !leaf.unconfirmed().is_suspect();
+            // Without a leaf that is needed nothing is committed.
+            let can_be_lost = || self.can_lose(self.top_of(id), &[id]);
+            let portion = if works || !can_be_lost() { Portion::Owed } else { Portion::Blocks };
+            for birth in leaf.unconfirmed().births(portion) {
+                leaf.missing().expect(birth);
+            }
+        }
     }
 
     /// Flushes leaves, and waits for them. Answers with those whose writes are not durable: usable
     /// ones that could not be flushed, and others that have had something since their last flush.
-    fn flush_nodes(&self, nodes: Vec<NodeId>) -> Vec<Unflushed> {
+    fn flush_nodes(&self, nodes: &[NodeId]) -> Vec<Unflushed> {
         let (usable, away): (Vec<_>, Vec<_>) = nodes
-            .into_iter()
-            .filter_map(|id| Some((id, self.leaf(id)?)))
+            .iter()
+            .filter_map(|id| Some((*id, self.leaf(*id)?)))
             .partition(|(_, leaf)| leaf.usable_device().is_some());
-        let away = away.into_iter().filter(|(_, leaf)| !leaf.unconfirmed().is_empty());
+        let away = away.into_iter().filter(|(_, leaf)| leaf.unconfirmed().has_sent());
         let away = away.map(|(leaf, _)| Unflushed { leaf, error: self.unavailable(leaf) });
         let mut unflushed: Vec<Unflushed> = away.collect();
         let answers = self.flush_usable(usable.into_iter().map(|(id, _)| id).collect());
@@ -198,7 +294,8 @@ impl VdevTree {
             match begin {
                 Begin::Flush => ready.push((id, device, lead)),
                 Begin::Rewrite(writes) => {
-                    let answer = write_again(device, writes, &lead).and_then(|()| flush(device));
+                    let answer =
+                        write_again(device, writes, &mut lead).and_then(|()| flush(device));
                     answers.push((id, self.confirm(id, device, lead, answer)));
                 }
             }
@@ -232,7 +329,7 @@ impl VdevTree {
         }
         let again = match lead.begin() {
             Begin::Flush => Ok(()),
-            Begin::Rewrite(writes) => write_again(device, writes, &lead),
+            Begin::Rewrite(writes) => write_again(device, writes, &mut lead),
         };
         let mut answer = again.and_then(|()| flush(device));
         if answer.is_ok() && !lead.is_valid() {
@@ -276,41 +373,133 @@ impl VdevTree {
     /// a write cache has nothing to do.
     #[must_use]
     pub fn flush(&self) -> Vec<LeafFailure> {
-        let leaves = self.leaves().map(Vdev::node_id).collect();
-        self.flush_nodes(leaves).iter().map(|one| self.failure(one)).collect()
+        let leaves: Vec<NodeId> = self.leaves().map(Vdev::node_id).collect();
+        self.flush_nodes(&leaves).iter().map(|one| self.failure(one)).collect()
     }
+}
+
+/// Gives up what a leaf has not confirmed, or owes, until some txg; nobody waits for one that is away.
+/// Whoever calls it has found out that the vdev can do without.
+fn give_up(leaf: &Leaf, portion: Portion, last: Txg) {
+    leaf.resign_if_away();
+    leaf.unconfirmed().give_up(portion, last, |birth| leaf.missing().add(birth));
 }
 
 fn flush(device: &Arc<dyn BlockDevice>) -> Result<(), DeviceError> {
     label::flush(std::iter::once(device)).into_iter().collect()
 }
 
-/// Writes again what a leaf keeps, a few requests at a time.
+/// Writes again what a leaf keeps, a few requests at a time: what was relied on first, which must not
+/// fail, then what is owed, which may be refused once more.
 fn write_again(
     device: &Arc<dyn BlockDevice>,
     writes: Vec<KeptWrite>,
-    lead: &Lead<'_>,
+    lead: &mut Lead<'_>,
 ) -> Result<(), DeviceError> {
-    let completions = CompletionQueue::new();
-    let mut result = Ok(());
-    for chunk in writes.chunks(AGAIN_AT_ONCE) {
-        let requests: Vec<IoRequest> = (0..)
-            .zip(chunk)
-            .map(|(token, write)| {
-                let operation = IoOperation::Write(write.data.clone());
-                IoRequest { token, offset: write.position, operation }
-            })
-            .collect();
-        let count = requests.len();
-        device.submit(requests, &completions);
-        for _ in 0..count {
-            result = completions.wait().result.map(drop).and(result);
-        }
-        if result.is_err() {
-            break;
-        }
-    }
+    let (sent, owed): (Vec<_>, Vec<_>) =
+        writes.into_iter().partition(|write| write.standing == Standing::Sent);
+    let result = write_sent(device, &sent).and_then(|()| write_owed(device, owed));
     // Others may write again, whatever came of it.
     lead.written();
-    result
+    result.map(|refused| lead.refused(refused))
+}
+
+fn write_sent(device: &Arc<dyn BlockDevice>, writes: &[KeptWrite]) -> Result<(), DeviceError> {
+    let mut chunks = writes.chunks(AGAIN_AT_ONCE);
+    chunks.try_for_each(|chunk| write_chunk(device, chunk).into_iter().collect())
+}
+
+/// Answers with what is refused. Nobody waits for a device that takes nothing: then the rest counts
+/// as refused too.
+fn write_owed(
+    device: &Arc<dyn BlockDevice>,
+    mut writes: Vec<KeptWrite>,
+) -> Result<Vec<KeptWrite>, DeviceError> {
+    let mut refused = Vec::new();
+    while !writes.is_empty() {
+        let rest = writes.split_off(writes.len().min(AGAIN_AT_ONCE));
+        let chunk = std::mem::replace(&mut writes, rest);
+        let answers = write_chunk(device, &chunk);
+        let nothing_works = answers.iter().all(Result::is_err);
+        for (write, answer) in chunk.into_iter().zip(answers) {
+            match answer {
+                Err(error) if is_gone(&error) => return Err(error),
+                Err(_) => refused.push(write),
+                Ok(()) => {}
+            }
+        }
+        if nothing_works {
+            refused.append(&mut writes);
+        }
+    }
+    Ok(refused)
+}
+
+/// Writes all at once; the answers are in the order of the writes.
+fn write_chunk(device: &Arc<dyn BlockDevice>, chunk: &[KeptWrite]) -> Vec<Result<(), DeviceError>> {
+    let completions = CompletionQueue::new();
+    let request = |(token, write): (u64, &KeptWrite)| {
+        let operation = IoOperation::Write(write.data.clone());
+        IoRequest { token, offset: write.position, operation }
+    };
+    device.submit((0..).zip(chunk).map(request).collect(), &completions);
+    let mut answers: Vec<Result<(), DeviceError>> = chunk.iter().map(|_| Ok(())).collect();
+    for _ in chunk {
+        let completion = completions.wait();
+        let index = usize::try_from(completion.token).unwrap_or(usize::MAX);
+        if let Some(answer) = answers.get_mut(index) {
+            *answer = completion.result.map(drop);
+        }
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{TreeOptions, VdevConfig, VdevKind};
+    use bytes::Bytes;
+    use rzfs_blockdev::{Access, MemoryDevice};
+    use rzfs_format::{Guid, label::LeafSize};
+    use std::collections::HashMap;
+
+    const SIZE: usize = 64 << 20;
+
+    fn raidz(children: u64) -> VdevTree {
+        let guids = || (0..children).map(|child| Guid(100 + child));
+        let mut top = VdevConfig::new(VdevKind::Raidz, Guid(2));
+        top.nparity = Some(1);
+        top.top.ashift = Some(12);
+        let leaf = LeafSize::of_device(SIZE as u64).unwrap().allocatable();
+        top.top.asize = Some(leaf * children);
+        let leaves = guids().map(|guid| VdevConfig::new(VdevKind::File, guid));
+        let root =
+            VdevConfig::new(VdevKind::Root, Guid(1)).with_children([top.with_children(leaves)]);
+        let device = |guid| {
+            let device = MemoryDevice::new("disk", vec![0; SIZE], Access::ReadWrite);
+            (guid, Arc::new(device) as Arc<dyn BlockDevice>)
+        };
+        let devices: HashMap<Guid, _> = guids().map(device).collect();
+        VdevTree::open(root, &devices, TreeOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn what_a_leaf_has_not_kept_is_done_without_only_as_far_as_others_have_it() {
+        let tree = raidz(3);
+        let ids = [100, 101].map(|guid| tree.find(Guid(guid)).unwrap());
+        let [first, second] = ids.map(|id| tree.leaf(id).unwrap());
+        let write = |birth| KeptWrite {
+            position: 8 << 20,
+            data: Bytes::from(vec![7; 4096]),
+            birth: Some(birth),
+            standing: Standing::Sent,
+        };
+        tree.do_without(ids[0], vec![write(Txg(6))]);
+        assert!(first.missing().lacks(Txg(6)) && !first.unconfirmed().has_debts());
+        second.missing().add(Txg(7));
+        tree.do_without(ids[0], vec![write(Txg(7))]);
+        assert!(!first.missing().lacks(Txg(7)) && first.unconfirmed().owes(Txg(7)));
+        assert!(tree.make_durable(Durability::Txg(Txg(7))).unwrap().is_empty());
+        assert!(!first.lacks(Txg(7)), "it was written");
+    }
 }

@@ -6,7 +6,7 @@ use crate::health::LeafEvent;
 use crate::leaf::Leaf;
 use crate::read::is_gone;
 use crate::tree::{NodeId, VdevTree};
-use crate::unconfirmed::{KeptWrite, RunId, limit_of_leaf};
+use crate::unconfirmed::{KeptWrite, Refused, RunId, Standing, limit_of_leaf};
 use bytes::Bytes;
 use rzfs_blockdev::{
     Batch, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest, submit_awaited,
@@ -97,8 +97,9 @@ impl<'t> WriteQueue<'t> {
         self.waiting.extend(writes);
     }
 
-    /// Sends everything, waits for it, and returns what has failed.
-    pub(super) fn run(mut self) -> Vec<(LeafWrite, VdevError)> {
+    /// Sends everything, waits for it, and returns what has failed. Leaves keep all of it until
+    /// [`Self::end`].
+    pub(super) fn run(&mut self) -> Vec<(LeafWrite, VdevError)> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.sort_by_key(|write| (write.leaf, write.position));
         for span in join(waiting, |leaf| self.limit(leaf)) {
@@ -134,27 +135,44 @@ impl<'t> WriteQueue<'t> {
             leaves.sort_unstable();
             leaves.dedup();
         }
-        self.end_runs();
         for leaf in std::mem::take(&mut self.suspects) {
             self.tree.probe(leaf);
         }
-        self.failed
+        std::mem::take(&mut self.failed)
     }
 
-    /// Says that nothing is under way any more, and has leaves flushed that keep too much.
-    fn end_runs(&self) {
+    /// Says of what has failed which blocks can be read without it: leaves owe that. Others will be
+    /// written again, or by nobody. Has leaves flushed that keep too much; what they keep then is
+    /// given up where the vdev can do without.
+    pub(super) fn end(
+        mut self,
+        failed: &[(LeafWrite, VdevError)],
+        is_written: impl Fn(usize) -> bool,
+    ) {
+        let mut refused: BTreeMap<NodeId, Refused> = BTreeMap::new();
+        for (write, _) in failed {
+            let Refused { owed, forgotten } = refused.entry(write.leaf).or_default();
+            let positions = if is_written(write.task) { owed } else { forgotten };
+            positions.insert(write.position);
+        }
         let limit = limit_of_leaf(self.tree.leaves().count());
         let mut full = Vec::new();
-        for (id, queue) in &self.pending {
-            if let (Some(leaf), Some(run)) = (self.tree.leaf(*id), queue.run)
-                && leaf.unconfirmed().end(run) > limit
-                && leaf.usable_device().is_some()
-            {
+        for (id, queue) in &mut self.pending {
+            let Some(leaf) = self.tree.leaf(*id) else { continue };
+            let refused = refused.remove(id).unwrap_or_default();
+            let lacking = match queue.run.take() {
+                Some(run) => leaf.unconfirmed().end(run, refused),
+                None => refused.owed,
+            };
+            let lacks = |write: &&LeafWrite| write.leaf == *id && lacking.contains(&write.position);
+            let lacking = failed.iter().map(|(write, _)| write).filter(lacks);
+            self.tree.do_without(*id, lacking.map(LeafWrite::to_keep).collect());
+            if leaf.usable_device().is_some() && leaf.unconfirmed().wants_flush(limit) {
                 full.push(*id);
             }
         }
-        // What cannot be flushed is kept, and is known to be suspect.
         self.tree.flush_usable(full);
+        self.pending.into_keys().for_each(|id| self.tree.relieve(id));
     }
 
     /// How long joined writes may become.
@@ -175,14 +193,16 @@ impl<'t> WriteQueue<'t> {
             && queue.active < self.max_active
             && let Some(span) = queue.spans.pop_front()
         {
-            let has_device = self.tree.leaf(leaf).and_then(Leaf::usable_device).is_some();
+            let state = self.tree.leaf(leaf);
+            let has_device = state.and_then(Leaf::usable_device).is_some();
             let operation =
                 if has_device { span.operation() } else { Err(ErrorKind::NotFound.into()) };
+            let may_get_it = has_device || state.is_some_and(|l| !l.unconfirmed().is_resigned());
+            if span.attempt == Attempt::First && may_get_it {
+                kept.extend(span.members.iter().map(LeafWrite::to_keep));
+            }
             match operation {
                 Ok(operation) => {
-                    if span.attempt == Attempt::First {
-                        kept.extend(span.members.iter().map(LeafWrite::to_keep));
-                    }
                     queue.active += 1;
                     let (token, offset) = (self.next_token, span.position());
                     self.next_token += 1;
@@ -230,10 +250,6 @@ impl<'t> WriteQueue<'t> {
             } else if !self.suspects.contains(&span.leaf) {
                 self.suspects.push(span.leaf);
             }
-        }
-        let run = self.pending.get(&span.leaf).and_then(|queue| queue.run);
-        if let (Some(leaf), Some(run)) = (self.tree.leaf(span.leaf), run) {
-            span.members.iter().for_each(|write| leaf.unconfirmed().forget(run, write.position));
         }
         let (name, guid) = (node.name.clone(), node.guid);
         let error = VdevError::Io { name, guid, source: error.clone() };
@@ -287,7 +303,8 @@ fn joined(writes: &[LeafWrite]) -> std::io::Result<Bytes> {
 impl LeafWrite {
     fn to_keep(&self) -> KeptWrite {
         let Self { position, birth, .. } = *self;
-        KeptWrite { position, data: self.data.clone(), birth: Some(birth) }
+        let (data, birth) = (self.data.clone(), Some(birth));
+        KeptWrite { position, data, birth, standing: Standing::Sent }
     }
 
     fn end(&self) -> u64 {

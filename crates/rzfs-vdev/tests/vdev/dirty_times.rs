@@ -5,14 +5,15 @@ use crate::pool::{Block, Layout, Pool, child_guid, contents};
 use proptest::prelude::*;
 use rzfs_format::{Guid, ObjectId, Txg, VdevId};
 use rzfs_vdev::{
-    BlockWrite, DtlReader, DtlStore, LeafEvent, Persistence, Resilvered, TxgSet, VdevTree,
+    BlockWrite, DtlReader, DtlStore, Durability, LeafEvent, Persistence, Resilvered, TxgSet,
+    VdevTree,
 };
 use std::collections::BTreeMap;
 
 /// Objects in memory.
 #[derive(Default, Debug)]
-struct Objects {
-    contents: BTreeMap<ObjectId, TxgSet>,
+pub(crate) struct Objects {
+    pub(crate) contents: BTreeMap<ObjectId, TxgSet>,
     writes: usize,
     fails: bool,
 }
@@ -81,6 +82,7 @@ fn what_is_written_without_a_leaf_is_missing_there_and_stored() {
             take_online(&tree, 1)
         }
         write(&tree, &pool.write(contents(txg, 4096), Txg(txg)));
+        tree.make_durable(Durability::Txg(Txg(txg))).unwrap();
     }
     let missing = set(&[(21, 22), (24, 26)]);
     let leaf = tree.by_guid(child_guid(1)).unwrap();

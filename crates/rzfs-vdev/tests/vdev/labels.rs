@@ -384,6 +384,25 @@ fn a_device_that_comes_back_gets_what_it_may_have_lost() {
 }
 
 #[test]
+fn a_device_that_was_away_unnoticed_gets_what_it_has_lost_when_errors_are_cleared() {
+    let simulation = Simulation::new(3);
+    let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    let dva = Dva::new(VdevId(0), 8 << 20, 4096, false);
+    let write = BlockWrite { dva, birth: Txg(7), data: Bytes::from(vec![7; 4096]) };
+    assert!(tree.write(vec![write]).iter().all(Result::is_ok));
+    device.detach();
+    device.lose_cache();
+    device.attach();
+    assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
+    commit(&tree, 7).unwrap();
+    device.lose_cache();
+    let start = (4 << 20) + (8 << 20);
+    assert!(device.content()[start..start + 4096].iter().all(|byte| *byte == 7));
+}
+
+#[test]
 fn leaves_are_flushed_before_they_keep_too_much() {
     let simulation = Simulation::new(3);
     let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));

@@ -3,6 +3,7 @@
 
 mod create;
 mod damage;
+mod debts;
 mod device;
 mod dirty_times;
 mod fields;

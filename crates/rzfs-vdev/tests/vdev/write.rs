@@ -7,7 +7,7 @@ use crate::pool::{Block, Layout, Pool, assert_readable, child_guid, contents};
 use bytes::Bytes;
 use proptest::prelude::*;
 use rzfs_format::Txg;
-use rzfs_vdev::{BlockWrite, Coverage, TxgSet, VdevError, VdevTree};
+use rzfs_vdev::{BlockWrite, Coverage, Durability, TxgSet, VdevError, VdevTree};
 
 fn write(tree: &VdevTree, blocks: &[Block]) -> Vec<Result<Coverage, VdevError>> {
     let write = |block: &Block| BlockWrite {
@@ -110,6 +110,8 @@ fn one_bad_sector_fails_only_its_own_block() {
     let results: Vec<Coverage> = write(&tree, &blocks).into_iter().map(Result::unwrap).collect();
     assert_eq!(results, [Coverage::Full, Coverage::Partial, Coverage::Full]);
     let leaf = tree.by_guid(child_guid(1)).unwrap();
+    assert!(leaf.lacks(Txg(6)) && leaf.missing_txgs().is_none());
+    assert!(tree.make_durable(Durability::Txg(Txg(7))).unwrap().is_empty());
     assert_eq!(leaf.missing_txgs(), Some(TxgSet::from_ranges([(Txg(6), Txg(7))])));
     assert_eq!((leaf.errors().write, tree.by_guid(child_guid(0)).unwrap().errors().write), (1, 0));
     assert_eq!(leaf.io().writes, 2);

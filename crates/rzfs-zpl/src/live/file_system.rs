@@ -17,7 +17,7 @@ use crate::master::MasterNode;
 use crate::name::NameRules;
 use crate::node::{Attributes, decode_znode};
 use crate::object::FileObject;
-use crate::options::{AclType, SnapshotDirectory};
+use crate::options::{AclType, MAX_LONG_NAME, SnapshotDirectory};
 use crate::read_ahead::Streams;
 use crate::space::Statistics;
 use crate::sync::{Arc, Mutex, RwLock};
@@ -287,10 +287,15 @@ impl LiveFileSystem {
         Ok(Found::Object(found))
     }
 
-    /// Refuses names that no entry can have.
+    /// Refuses names that no new entry can have.
     pub(super) fn check_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
         let max = self.options.read().reading.max_name;
         self.name_rules.check(directory, name, max)
+    }
+
+    /// Refuses names that no entry can have; there may be long ones from when they were allowed.
+    pub(super) fn check_known_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
+        self.name_rules.check(directory, name, MAX_LONG_NAME)
     }
 
     /// The entry with this name.
@@ -300,9 +305,12 @@ impl LiveFileSystem {
         name: &[u8],
     ) -> Result<Option<DirectoryEntry>, ZplError> {
         let place = directory.node.place();
-        self.check_name(place, name)?;
+        self.check_known_name(place, name)?;
         let value = self.name_rules.lookup(directory.names()?, name);
         let value = value.map_err(|source| directory.object().zap_failure(source))?;
+        if value.is_none() {
+            self.check_name(place, name)?;
+        }
         Ok(value.map(DirectoryEntry::decode))
     }
 

@@ -162,7 +162,7 @@ impl LiveFileSystem {
             }
             b".." => Err(ZplError::NotEmpty { place: directory }),
             _ if is_control => Err(ZplError::NotPermitted { place: directory }),
-            _ => self.check_name(directory, name),
+            _ => self.check_known_name(directory, name),
         }
     }
 

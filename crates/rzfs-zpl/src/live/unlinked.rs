@@ -98,6 +98,8 @@ impl LiveFileSystem {
         match self.reclaim(object) {
             Ok(Progress::Paused { until, rest: () }) => Rest::After(until),
             Ok(Progress::Done(())) => Rest::Nothing,
+            // Nothing is on disk before the pool goes on.
+            Err(ZplError::Suspended) => Rest::After(self.engine.open_txg()),
             Err(error) => {
                 tracing::warn!(%error, %object, "a removed file keeps its space");
                 if may_pass(&error) { Rest::Failed } else { Rest::Nothing }
@@ -254,7 +256,7 @@ impl LiveFileSystem {
 /// Whether what has failed may succeed later: devices come back, and space is found.
 fn may_pass(error: &ZplError) -> bool {
     match error {
-        ZplError::Suspended | ZplError::Stopped(_) | ZplError::NoSpace { .. } => true,
+        ZplError::Stopped(_) | ZplError::NoSpace { .. } => true,
         ZplError::Dmu(error) => !error.is_damage(),
         _ => false,
     }

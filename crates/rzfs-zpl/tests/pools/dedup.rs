@@ -252,6 +252,18 @@ fn tables_forget_blocks_that_there_are_once() {
         let at = number * RECORD as usize;
         assert!(bytes[at..at + RECORD as usize] == block(number as u64 + 1), "{number}");
     }
+    // Blocks that are forgotten are known again when they are shared.
+    let cloned = make(&fs, fs.root(), "cloned", NewKind::Regular);
+    settle(&session);
+    assert_eq!(copy((&fs, cloned, 0), (&fs, first, 0), 40 * RECORD).unwrap(), 40 * RECORD);
+    settle(&session);
+    assert_eq!(counts(&session), (40, 90));
+    assert_eq!(session.pool.view().unwrap().clone_savings().unwrap().saved, 0);
+    fs.unlink(fs.root(), b"cloned").unwrap();
+    settle(&session);
+    drain(&session);
+    assert_eq!(counts(&session), (40, 50));
+    assert_eq!(session.pool.prune_dedup(PruneLimit::Percent(50)).unwrap(), 15);
     // Blocks that are forgotten are written again, and the old ones are nobody else's.
     write(&fs, "third", 40);
     settle(&session);

@@ -155,6 +155,12 @@ fn an_open_file_system_does_as_its_properties_say() {
     session.pool.set_property("made/a", "longname", 1.into()).unwrap();
     fs.create(fs.root(), long.as_bytes(), &new).unwrap();
     assert_eq!(fs.statistics(fs.root()).unwrap().max_name, 1023);
+    session.pool.set_property("made/a", "longname", 0.into()).unwrap();
+    fs.lookup(fs.root(), long.as_bytes()).unwrap();
+    let other = "o".repeat(600);
+    let refused = fs.lookup(fs.root(), other.as_bytes());
+    assert!(matches!(refused, Err(ZplError::NameTooLong { length: 600, .. })));
+    fs.unlink(fs.root(), long.as_bytes()).unwrap();
     drop(fs);
     session.export();
     world.judge();

@@ -571,7 +571,11 @@ fn clear_dead_mounts(pool: &str) {
         let rest = source.strip_prefix(pool);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
     };
-    for directory in rzfs_fuse::clear_dead_mounts(is_own) {
+    let cleared = rzfs_fuse::clear_dead_mounts(is_own).unwrap_or_else(|error| {
+        tracing::warn!(%error, "dead mounts stay");
+        Vec::new()
+    });
+    for directory in cleared {
         tracing::info!(directory = %directory.display(), "a dead mount was taken away");
     }
 }

@@ -3,7 +3,7 @@
 use super::{Opening, damage, properties, vdevs};
 use crate::protocol::{
     CheckpointReport, Condition, DedupReport, ExpansionReport, LoadReport, MountReport, PoolReport,
-    RemovalReport, ScanFunction, ScanReport, ScanState,
+    PropertyValue, RemovalReport, ScanFunction, ScanReport, ScanState,
 };
 use rzfs_dsl::pool::{AuxiliaryKind, FailMode, PoolStatus, ScanStatus, UnknownFeature, VdevSpace};
 use rzfs_dsl::{Pool, PoolError, pool};
@@ -61,14 +61,19 @@ pub(super) fn report(
 }
 
 /// What was said of a pool before its devices failed, with what is known without them.
-pub(super) fn renewed(mut last: PoolReport, vdevs: &VdevTree, fail_mode: FailMode) -> PoolReport {
-    last.condition = suspended(fail_mode);
-    vdevs::renew(&mut last.root, vdevs);
-    let health = properties::health(&last);
-    if let Some(property) = last.properties.iter_mut().find(|one| one.name == "health") {
-        property.value = health;
+pub(super) fn renewed(last: PoolReport, vdevs: &VdevTree, fail_mode: FailMode) -> PoolReport {
+    let root = vdevs::renewed(vdevs, &last.root);
+    let (guid, condition) = (vdevs.root().guid().get(), suspended(fail_mode));
+    let mut report = PoolReport { guid, condition, root, ..last };
+    let health = properties::health(&report);
+    for property in &mut report.properties {
+        match property.name.as_str() {
+            "health" => property.value = health.clone(),
+            "guid" => property.value = PropertyValue::Number(guid),
+            _ => {}
+        }
     }
-    last
+    report
 }
 
 /// The condition of a pool that waits for its devices.

@@ -4,7 +4,7 @@ use crate::protocol::{SweepReport, SweepState, VdevReport, VdevRole, VdevStatist
 use rzfs_dsl::pool::{
     self, AuxiliaryKind, AuxiliaryState, AuxiliaryVdev, LeafSweep, SweepKind, VdevSpace,
 };
-use rzfs_format::{Guid, Txg, VdevId};
+use rzfs_format::{Txg, VdevId};
 use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::{AuxReason, Health, Vdev, VdevConfig, VdevKind, VdevState, VdevTree};
 
@@ -84,12 +84,39 @@ fn vdev(tree: &VdevTree, one: Vdev<'_>, space: &[VdevSpace]) -> VdevReport {
     report
 }
 
-/// Brings a tree up to date with what is known without reading from any device.
-pub(super) fn renew(report: &mut VdevReport, tree: &VdevTree) {
-    if let Some(one) = tree.by_guid(Guid(report.guid)) {
-        set_state(report, one);
+/// A tree of vdevs as they are now, with what an older one says of their space and what was done
+/// with them, which only their devices tell.
+pub(super) fn renewed(vdevs: &VdevTree, older: &VdevReport) -> VdevReport {
+    let mut root = tree(vdevs, &[]);
+    take_over(&mut root, older);
+    root.children.iter_mut().for_each(|child| take_over_below(child, older));
+    root
+}
+
+fn take_over_below(report: &mut VdevReport, older: &VdevReport) {
+    if let Some(known) = find(older, report.guid) {
+        take_over(report, known);
     }
-    report.children.iter_mut().for_each(|child| renew(child, tree));
+    report.children.iter_mut().for_each(|child| take_over_below(child, older));
+}
+
+fn take_over(report: &mut VdevReport, known: &VdevReport) {
+    let VdevStatistics { reads, bytes_read, .. } = report.statistics;
+    let VdevStatistics { read_errors, write_errors, checksum_errors, .. } = report.statistics;
+    report.statistics = VdevStatistics {
+        reads,
+        bytes_read,
+        read_errors,
+        write_errors,
+        checksum_errors,
+        ..known.statistics
+    };
+    (report.initialize, report.trim) = (known.initialize, known.trim);
+}
+
+fn find(report: &VdevReport, guid: u64) -> Option<&VdevReport> {
+    let below = || report.children.iter().find_map(|child| find(child, guid));
+    (report.guid == guid).then_some(report).or_else(below)
 }
 
 /// Whether a vdev can be used, and what it has done so far.

@@ -4,7 +4,7 @@ use super::change::{check_head, operands, pair, pool_with};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
-use crate::key_input::{self, Occasion};
+use crate::key_input::{self, Named, Occasion};
 use crate::source;
 use rzfs::control::{ControlClient, ControlDirectory};
 use rzfs::protocol::{
@@ -189,7 +189,8 @@ fn load_one(
     let Some(format) = report.key_format() else {
         return error(&format_args!("'{name}' has no keyformat."));
     };
-    let location = location.unwrap_or(&report.location);
+    let named = if location.is_some() { Named::ByUser } else { Named::ByPool };
+    let location = (location.unwrap_or(&report.location), named);
     let key = key_input::get(name, format, location, Occasion::Known);
     let key = key.map_err(|reason| failed("load", reason))?;
     let change = Change::LoadKey { name: name.clone(), key, purpose };
@@ -319,7 +320,8 @@ fn new_key(report: &KeyReport, mut properties: Vec<Pair>) -> Result<KeyRequest, 
     let Some((format, location)) = key else {
         return Err(failed("change", "Keyformat required for new encryption root."));
     };
-    let key = key_input::get(&report.name, format, location, Occasion::New);
+    let named = if location == report.location { Named::ByPool } else { Named::ByUser };
+    let key = key_input::get(&report.name, format, (location, named), Occasion::New);
     let key = key.map_err(|reason| failed("change", reason))?;
     Ok(KeyRequest::New { properties, key })
 }

@@ -11,6 +11,8 @@ const MAX_NESTING: usize = 50;
 pub(crate) enum NameError {
     #[error("name is too long")]
     TooLong,
+    #[error("maximum name nesting depth exceeded")]
+    TooDeep,
     #[error("leading slash in name")]
     LeadingSlash,
     #[error("empty component or misplaced '@' or '#' delimiter in name")]
@@ -31,8 +33,11 @@ pub(crate) enum NameError {
 
 /// Checks a name.
 pub(crate) fn check(name: &str) -> Result<(), NameError> {
-    if name.len() > MAX_LENGTH || name.matches('/').count() >= MAX_NESTING {
+    if name.len() > MAX_LENGTH {
         return Err(NameError::TooLong);
+    }
+    if name.matches('/').count() >= MAX_NESTING {
+        return Err(NameError::TooDeep);
     }
     if name.starts_with('/') {
         return Err(NameError::LeadingSlash);
@@ -102,6 +107,9 @@ mod tests {
         assert_eq!(reason("tank@a@b"), "multiple '@' and/or '#' delimiters in name");
         assert_eq!(reason("tank@a#b"), "multiple '@' and/or '#' delimiters in name");
         assert_eq!(reason(&format!("tank/{}", "x".repeat(255))), "name is too long");
+        assert_eq!(check(&format!("t{}", "/d".repeat(49))), Ok(()));
+        let deep = format!("t{}", "/d".repeat(50));
+        assert_eq!(reason(&deep), "maximum name nesting depth exceeded");
         assert_eq!(reason("9tank"), "name must begin with a letter");
         assert_eq!(reason("tank/.."), "parent reference, '..' is found in name");
     }

@@ -18,14 +18,14 @@ pub(super) fn set(words: &[String], console: &mut Console<'_>) -> Outcome {
     let operands = operands(&words);
     let count = operands.iter().take_while(|operand| operand.contains('=')).count();
     let (pairs, datasets) = operands.split_at(count);
-    if operands.is_empty() {
+    if let Some(late) = datasets.iter().find(|operand| operand.contains('=')) {
+        return Err(Failure::Usage(format!("'{late}' is not expected behind a dataset name")));
+    }
+    if pairs.is_empty() {
         return Err(Failure::Usage("missing property=value argument".to_owned()));
     }
     if datasets.is_empty() {
         return Err(Failure::Usage("missing dataset name".to_owned()));
-    }
-    if pairs.is_empty() && datasets.len() < 2 {
-        return Err(Failure::Usage("missing property=value argument".to_owned()));
     }
     let mut properties = Vec::new();
     for text in pairs {
@@ -73,9 +73,11 @@ fn for_each(
     outcome
 }
 
-/// OpenZFS has a status of its own for properties that are not set.
+/// OpenZFS has a status of its own for properties that are not set, unless there is nothing to have
+/// them.
 fn not_set(failure: Failure) -> Failure {
     match failure {
+        Failure::Failed(message) if message.starts_with("cannot open ") => Failure::Failed(message),
         Failure::Failed(message) => Failure::Status(message, 255),
         failure => failure,
     }

@@ -5,6 +5,7 @@ use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
 use crate::source;
+use rzfs::control::ControlDirectory;
 use rzfs::protocol::{Change, Request};
 
 const EXPORT: Grammar = Grammar { letters: &[('a', Value::None), ('f', Value::None)], names: &[] };
@@ -15,15 +16,22 @@ pub(super) fn export(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zpool export", words);
     let words = super::parse(&EXPORT, words)?;
     let mut names = operands(&words);
+    let mut outcome = Ok(());
     match (words.contains(&Word::Flag('a')), names.is_empty()) {
         (true, true) => {
-            names = source::mounted()?.iter().map(|one| one.pool().to_owned()).collect()
+            let mounted = ControlDirectory::of_user().all();
+            let mounted = mounted.map_err(|error| Failure::Failed(error.to_string()))?;
+            names = mounted.clients.iter().map(|one| one.identity().pool.clone()).collect();
+            // Who exports all pools is about to take their devices away.
+            for error in mounted.silent {
+                console.complain(format_args!("cannot export all pools: {error}"));
+                outcome = Err(Failure::Told);
+            }
         }
         (true, false) => return Err(Failure::Usage("too many arguments".to_owned())),
         (false, true) => return Err(Failure::Usage("missing pool argument".to_owned())),
         (false, false) => {}
     }
-    let mut outcome = Ok(());
     for name in names {
         let Some(mut client) = source::imported(&name)? else {
             console.complain(format_args!("cannot open '{name}': no such pool"));

@@ -193,8 +193,12 @@ fn pools_that_do_not_answer_keep_nobody_for_long() {
         assert!(listed.err.contains(&format!("pool '{name}'")), "{listed:?}");
     }
     assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    // All of them cannot be exported, which is told; the one that answers is.
+    let exported = shop.run("zpool export -a");
+    assert_eq!(exported.status, 1, "{exported:?}");
+    assert!(exported.err.contains("cannot export all pools"), "{exported:?}");
     drop(silent);
-    shop.succeed("zpool export tank");
+    assert_eq!(shop.succeed("zpool list -Ho name"), "");
 }
 
 #[test]
@@ -252,4 +256,27 @@ fn a_remount_is_told_what_to_do_instead() {
                    'zfs set readonly=on tank/a' makes one read-only\n";
     assert_eq!((told.status, told.err.as_str()), (1, message));
     assert_eq!(rzfs.run(["zfs", "tank/a", "/mnt/a", "-o", "rw"]).status, 2);
+}
+
+#[test]
+fn statuses_of_zfs_set_and_rename_are_those_of_openzfs() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let missing = "cannot open 'tank/none': dataset does not exist\n";
+    assert_eq!(shop.refuse("zfs set compression=on tank/none", 1), missing);
+    shop.refuse("zfs set compression=nothing tank/a", 255);
+    for line in ["zfs set compression tank/a", "zfs set tank/a compression=on", "zfs set tank/a"] {
+        let refused = shop.refuse(line, 2);
+        assert!(refused.contains("\nusage:\n"), "{line}: {refused}");
+    }
+    let before = shop.succeed("zfs list -Ho name,mounted");
+    assert_eq!(shop.succeed("zfs rename tank/a tank/a"), "");
+    assert_eq!(shop.refuse("zfs rename tank/none tank/none", 1), missing);
+    assert_eq!(shop.succeed("zfs list -Ho name,mounted"), before);
+    let deep = format!("tank{}", "/d".repeat(50));
+    let refused = shop.refuse(&format!("zfs create -p {deep}"), 1);
+    let reason = "maximum name nesting depth exceeded";
+    assert_eq!(refused, format!("cannot create '{deep}': {reason}\n"));
+    shop.succeed("zpool export tank");
 }

@@ -350,3 +350,26 @@ fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
     shop.succeed("zpool export tank");
     shop.judge();
 }
+
+#[test]
+fn mounts_that_have_ended_leave_no_descriptors() {
+    if !getuid().is_root() {
+        eprintln!("SKIPPED: what fusermount3 has mounted keeps a descriptor");
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let process = shop.rzfs.daemon("tank");
+    let descriptors = || {
+        let all = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+        let targets = all.filter_map(|fd| fs::read_link(fd.path()).ok());
+        targets.filter(|target| target.starts_with("/dev/fuse")).count()
+    };
+    let before = descriptors();
+    for _ in 0..4 {
+        shop.succeed("zfs unmount tank");
+        shop.succeed("zfs mount tank");
+    }
+    wait_until("descriptors are given back", || descriptors() <= before);
+    shop.succeed("zpool export tank");
+}

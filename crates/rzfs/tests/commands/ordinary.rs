@@ -1,6 +1,6 @@
 //! A pool that an ordinary user has mounted, and everything that changes it.
 
-use crate::harness::{Outcome, Rzfs, is_mounted, outcome};
+use crate::harness::{Outcome, Rzfs, is_mounted, outcome, wait_until};
 use crate::mounts::unprivileged;
 use rustix::process::getuid;
 use std::fs;
@@ -265,4 +265,59 @@ fn every_command_leaves_an_ordinary_users_mount_where_it_is() {
     // The last mount that a command ends takes the process along, which answers still.
     user.succeed("zfs unmount z");
     assert!(!is_mounted(&user.home.join("m")));
+}
+
+#[test]
+fn what_nobody_may_execute_is_no_program() {
+    let user = Ordinary::new();
+    let tests = "printf '#!/bin/sh\\n' > $M/f; mkdir $M/d; chmod 644 $M/f; test -x $M/f && echo file; \
+                 test -x $M/d && echo directory; test -r $M/f && echo reads; \
+                 chmod 744 $M/f; test -x $M/f && echo program; cd $M/d && $M/f && echo runs";
+    assert_eq!(user.shell(tests), "directory\nreads\nprogram\nruns\n");
+    user.succeed("umount z");
+}
+
+#[test]
+fn a_pool_is_reached_after_its_user_has_logged_out() {
+    let user = Ordinary::new();
+    user.succeed("umount z");
+    // Pools of several tests may be in the place that is left.
+    let pool = format!("z{}", std::process::id());
+    let (image, directory, session) = (user.path("z.img"), user.path("m"), user.path("session"));
+    let run = |line: &str, session: Option<&str>| {
+        let mut command = unprivileged(&user.rzfs, &user.home.join("rzfs"));
+        command.env_remove("RZFS_RUNTIME_DIR").env_remove("XDG_RUNTIME_DIR");
+        command.envs(session.map(|session| ("XDG_RUNTIME_DIR", session))).args(line.split(' '));
+        outcome(&mut command)
+    };
+    let log_in = || user.shell(&format!("mkdir -m 700 {session}"));
+    let log_out = || user.shell(&format!("rm -r {session}"));
+    user.succeed(&format!("zpool import -N -d {} z {pool}", user.home.display()));
+    user.succeed(&format!("zpool export {pool}"));
+    log_in();
+    let socket = user.home.join("session/rzfs").join(format!("{pool}.sock"));
+    for name_of_target in [&pool, &directory] {
+        let mounted = run(&format!("mount {image} {directory}"), Some(&session));
+        assert_eq!((mounted.status, mounted.err.as_str()), (0, ""), "{mounted:?}");
+        user.shell("echo kept > $M/kept");
+        assert!(socket.exists());
+        log_out();
+        let list = format!("zpool list -Ho name {pool}");
+        wait_until("it is found again", || run(&list, None).out == format!("{pool}\n"));
+        // So it is by who has logged in again.
+        assert!(!socket.exists() && !user.home.join("session").exists());
+        log_in();
+        assert_eq!(run(&list, Some(&session)).out, format!("{pool}\n"));
+        let ended = run(&format!("umount {name_of_target}"), Some(&session));
+        assert_eq!((ended.status, ended.err.as_str()), (0, ""), "{ended:?}");
+        assert!(!is_mounted(&user.home.join("m")));
+    }
+    // The session may be back before the process has looked.
+    let mounted = run(&format!("mount {image} {directory}"), Some(&session));
+    assert_eq!((mounted.status, mounted.err.as_str()), (0, ""), "{mounted:?}");
+    log_out();
+    log_in();
+    wait_until("it is where it was", || socket.exists());
+    assert_eq!(run(&format!("umount {pool}"), Some(&session)).status, 0);
+    assert!(!socket.exists());
 }

@@ -1,11 +1,12 @@
 //! Where mounts go, and where they do not go: what is in a pool cannot lead them astray.
 
-use crate::harness::{Outcome, is_mounted, wait_until};
+use crate::harness::{Outcome, is_mounted, outcome, wait_until};
 use crate::workshop::Workshop;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A pool with the child `tank/sub` and `tank/sub/deep`; where their directory should be the root
 /// file system has a link to a directory outside.
@@ -194,5 +195,76 @@ fn what_is_in_a_directory_is_respected_with_overlay_off() {
     shop.succeed("zfs set readonly=off tank");
     fs::remove_file(place.join("file")).unwrap();
     shop.succeed("zfs mount tank/sub");
+    shop.succeed("zpool export tank");
+}
+
+/// Runs a script with mounts of its own, which can cover `/proc`; not as an ordinary user.
+fn apart(shop: &Workshop, script: &str) -> Option<Outcome> {
+    if !getuid().is_root() {
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    // Mounts of other tests come along, which could not be exported as long as they are here.
+    let alone = "mount --make-rprivate /\numount -a -c -i -l -t fuse.zfs || true";
+    command.args(["-m", "sh", "-ec"]).arg(format!("{alone}\n{script}"));
+    command.env("RZFS", env!("CARGO_BIN_EXE_rzfs")).env("EMPTY", shop.rzfs.path("empty"));
+    command.env("IMAGE", shop.image("A")).env("ROOT", shop.rzfs.path("root"));
+    fs::create_dir_all(shop.rzfs.path("empty")).unwrap();
+    Some(outcome(&mut shop.rzfs.prepared(command)))
+}
+
+#[test]
+fn mounts_end_while_something_covers_the_file_system_of_processes() {
+    let shop = Workshop::new();
+    let script = r#"
+        $RZFS zpool create --size 96M -R "$ROOT" tank "$IMAGE"
+        $RZFS zfs create tank/a
+        $RZFS zfs create tank/b
+        mount --bind "$EMPTY" /proc
+        $RZFS zfs unmount tank/a
+        $RZFS zfs set atime=off tank/b
+        $RZFS zfs set mountpoint=/tank/c tank/b
+        umount /proc
+        grep -o "$ROOT/tank[^ ]*" /proc/self/mounts
+        grep "$ROOT/tank/c " /proc/self/mounts | grep -c noatime
+        mount --bind "$EMPTY" /proc
+        $RZFS zpool export tank
+        umount /proc
+        ! grep "$ROOT/tank" /proc/self/mounts
+    "#;
+    let Some(outcome) = apart(&shop, script) else { return };
+    let root = shop.root();
+    let expected = format!("{0}\n{0}/c\n1\n", root.display());
+    let said = (outcome.status, outcome.out.as_str(), outcome.err.as_str());
+    assert_eq!(said, (0, expected.as_str(), ""));
+    shop.judge();
+}
+
+#[test]
+fn nothing_is_mounted_that_could_not_be_unmounted() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export tank A");
+    let script = r#"
+        mkdir "$ROOT"
+        mount --bind "$EMPTY" /proc
+        set +e
+        MALLOC_CONF=narenas:1 timeout 60 $RZFS mount --foreground "$IMAGE" "$ROOT"
+        echo $?
+        umount /proc
+        ! grep "$ROOT" /proc/self/mounts
+    "#;
+    let Some(outcome) = apart(&shop, script) else { return };
+    assert_eq!((outcome.status, outcome.out.as_str()), (0, "1\n"), "{outcome:?}");
+    assert!(outcome.err.contains("/proc/self: No such file or directory"), "{outcome:?}");
+}
+
+#[test]
+fn the_reason_of_a_failed_mount_is_told_without_its_number() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export tank A");
+    fs::write(shop.rzfs.path("root"), "a file").unwrap();
+    let told = shop.run("zpool import -d IMAGES -R ROOT tank");
+    assert!(told.err.starts_with("cannot mount 'tank': "), "{told:?}");
+    assert!(!told.err.contains("os error"), "{told:?}");
     shop.succeed("zpool export tank");
 }

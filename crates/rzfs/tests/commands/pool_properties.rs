@@ -77,3 +77,24 @@ fn a_listing_of_importable_pools_names_whole_paths() {
     let listed = outcome(&mut import);
     assert!(listed.out.contains(&format!("\t  {}", shop.image("A"))), "{listed:?}");
 }
+
+#[test]
+fn a_default_that_is_set_is_a_default() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -m none tank A");
+    for (name, other, default) in [
+        ("multihost", None, "off"),
+        ("autotrim", Some("on"), "off"),
+        ("dedup_table_quota", Some("1G"), "auto"),
+        ("delegation", Some("off"), "on"),
+        ("failmode", Some("continue"), "wait"),
+    ] {
+        if let Some(other) = other {
+            shop.succeed(&format!("zpool set {name}={other} tank"));
+            assert_eq!(values(&shop, name), format!("{other}\tlocal\n"));
+        }
+        shop.succeed(&format!("zpool set {name}={default} tank"));
+        assert_eq!(values(&shop, name), format!("{default}\tdefault\n"));
+    }
+    shop.succeed("zpool export tank");
+}

@@ -1,5 +1,6 @@
 //! Properties that running mounts follow.
 
+use crate::harness::outcome;
 use crate::workshop::Workshop;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
@@ -97,7 +98,7 @@ fn one_dataset_that_is_not_there_keeps_a_property_from_no_other() {
     shop.succeed("zfs create tank/a");
     shop.succeed("zfs create tank/b");
     let missing = "cannot open 'tank/none': dataset does not exist\n";
-    assert_eq!(shop.refuse("zfs set atime=off tank/a tank/none tank/b", 255), missing);
+    assert_eq!(shop.refuse("zfs set atime=off tank/a tank/none tank/b", 1), missing);
     assert_eq!(shop.succeed("zfs get -Ho value atime tank/a tank/b"), "off\noff\n");
     assert_eq!(
         shop.refuse("zfs inherit atime tank/none tank/b tank/a", 1),
@@ -165,4 +166,77 @@ fn what_can_be_allocated_can_be_written_with_all_its_copies() {
     drop(file);
     shop.succeed("zpool export tank");
     shop.judge();
+}
+
+#[test]
+fn mounts_in_use_show_at_once_what_snapdir_says() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/sub");
+    let roots = [shop.root(), shop.root().join("sub")];
+    for (word, is_there, is_listed) in [
+        ("visible", true, true),
+        ("hidden", true, false),
+        ("disabled", false, false),
+        ("visible", true, true),
+        ("disabled", false, false),
+        ("hidden", true, false),
+    ] {
+        shop.succeed(&format!("zfs set snapdir={word} tank"));
+        for root in &roots {
+            for _ in 0..2 {
+                let listed = fs::read_dir(root).unwrap();
+                let listed = listed.filter(|entry| entry.as_ref().unwrap().file_name() == ".zfs");
+                assert_eq!(listed.count() == 1, is_listed, "{word} {root:?}");
+                assert_eq!(root.join(".zfs").exists(), is_there, "{word} {root:?}");
+            }
+        }
+    }
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn files_with_long_names_are_used_when_no_more_can_be_made() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT -O longname=on tank A");
+    let [long, other, new] = ["l", "o", "n"].map(|name| shop.root().join(name.repeat(400)));
+    fs::write(&long, "long").unwrap();
+    fs::write(&other, "other").unwrap();
+    shop.succeed("zfs set longname=off tank");
+    let remount = |options: &str| {
+        shop.succeed("zpool export tank");
+        shop.succeed(&format!("zpool import -d IMAGES -R ROOT{options} tank"));
+    };
+    remount(" -o readonly=on");
+    assert_eq!(fs::read_to_string(&long).unwrap(), "long");
+    assert_eq!(fs::metadata(&new).unwrap_err().raw_os_error(), Some(36));
+    remount("");
+    assert_eq!(fs::read_to_string(&long).unwrap(), "long");
+    for refused in [fs::write(&new, ""), fs::rename(&long, &new), fs::metadata(&new).map(drop)] {
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(36));
+    }
+    fs::rename(&long, shop.root().join("short")).unwrap();
+    fs::remove_file(&other).unwrap();
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn times_are_told_in_the_zone_that_is_named() {
+    let shop = Workshop::new();
+    if !std::path::Path::new("/usr/share/zoneinfo/Asia/Kolkata").exists() {
+        return;
+    }
+    shop.succeed("zpool create --size 96M -m none tank A");
+    let told = |zone: &str| {
+        let mut command = shop.rzfs.command();
+        command.env("TZ", zone).args(["zpool", "history", "tank"]);
+        let told = outcome(&mut command);
+        assert_eq!((told.status, told.err.as_str()), (0, ""), "{zone}");
+        told.out
+    };
+    assert_eq!(told("Asia/Kolkata"), told("IST-5:30"));
+    assert_eq!(told(":Asia/Kolkata"), told("IST-5:30"));
+    assert_ne!(told("Asia/Kolkata"), told("UTC"));
+    shop.succeed("zpool export tank");
 }

@@ -7,8 +7,8 @@
 //! The header, what is freed and what is allocated change with the same txgs, so at any crash the
 //! chain that the header begins has all of its blocks.
 
-use rzfs_format::{BlockPointer, Txg};
-use std::collections::VecDeque;
+use rzfs_format::{BlockPointer, Txg, VdevId};
+use std::collections::{BTreeSet, VecDeque};
 
 /// A block of the chain.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,14 @@ pub(super) struct Chain {
     first: BlockPointer,
     /// Blocks of an earlier chain that this one replaces.
     replaced: Vec<BlockPointer>,
+    /// Blocks that were to be added when it had ended.
+    orphans: Vec<BlockPointer>,
 }
+
+/// Somebody has ended the chain: what was to be written into it can be found by nobody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the chain has ended")]
+pub(super) struct ChainEnded;
 
 impl Default for Chain {
     fn default() -> Self {
@@ -78,6 +85,7 @@ impl Default for Chain {
             state: ChainState::Absent,
             first: BlockPointer::HOLE,
             replaced: Vec::new(),
+            orphans: Vec::new(),
         }
     }
 }
@@ -87,9 +95,13 @@ impl Chain {
         self.state
     }
 
-    /// The txg of its oldest block.
-    pub(super) fn oldest(&self) -> Option<Txg> {
-        self.blocks.front().map(Block::birth)
+    /// The txg of its oldest block that was written to one of these vdevs.
+    pub(super) fn oldest_written(&self, vdevs: &BTreeSet<VdevId>) -> Option<Txg> {
+        let is_there = |block: &&Block| {
+            let mut dvas = block.pointer.dvas();
+            block.is_written && dvas.any(|dva| vdevs.contains(&dva.vdev()))
+        };
+        self.blocks.iter().find(is_there).map(Block::birth)
     }
 
     /// The block that the next records go to.
@@ -110,12 +122,26 @@ impl Chain {
         self.replaced.extend(replaced);
     }
 
-    /// Adds the block after the tail, into which records of txgs up to `last_txg` go.
-    pub(super) fn append(&mut self, next: BlockPointer, last_txg: Option<Txg>) {
-        if let Some(tail) = self.blocks.back_mut() {
-            tail.last_txg = last_txg;
+    /// Adds the block after `tail`, into which records of txgs up to `last_txg` go.
+    ///
+    /// # Errors
+    /// [`ChainEnded`]: `next` is freed with its txg.
+    pub(super) fn append(
+        &mut self,
+        tail: &BlockPointer,
+        next: BlockPointer,
+        last_txg: Option<Txg>,
+    ) -> Result<(), ChainEnded> {
+        let goes_on = matches!(self.state, ChainState::Since(_));
+        match self.blocks.back_mut().filter(|block| goes_on && block.pointer == *tail) {
+            Some(block) => block.last_txg = last_txg,
+            None => {
+                self.orphans.push(next);
+                return Err(ChainEnded);
+            }
         }
         self.blocks.push_back(Block::unwritten(next));
+        Ok(())
     }
 
     /// Says that all blocks but the tail are written.
@@ -135,6 +161,7 @@ impl Chain {
     pub(super) fn is_idle(&self, synced: Txg) -> bool {
         self.state != ChainState::Broken
             && self.replaced.is_empty()
+            && self.orphans.is_empty()
             && self.blocks.len() <= 1
             && self.blocks.iter().all(|block| block.birth() <= synced)
     }
@@ -142,6 +169,7 @@ impl Chain {
     /// What becomes of it in `txg`, which is being synced.
     pub(super) fn sync(&mut self, txg: Txg) -> ChainChange {
         let mut change = ChainChange::default();
+        change.frees.extend(self.orphans.extract_if(.., |block| block.logical_birth() <= txg));
         match self.state {
             ChainState::Since(since) if since <= txg => {
                 change.frees.append(&mut self.replaced);
@@ -196,7 +224,7 @@ mod tests {
     fn running() -> Chain {
         let mut chain = Chain::default();
         chain.start(block(1, 7), Txg(7), None);
-        chain.append(block(2, 8), Some(Txg(7)));
+        chain.append(&block(1, 7), block(2, 8), Some(Txg(7))).unwrap();
         chain
     }
 
@@ -216,7 +244,7 @@ mod tests {
     fn blocks_stay_while_they_are_needed() {
         let mut chain = running();
         assert_eq!(chain.sync(Txg(8)), ChainChange::default(), "it is being written");
-        chain.append(block(3, 9), Some(Txg(9)));
+        chain.append(&block(2, 8), block(3, 9), Some(Txg(9))).unwrap();
         chain.note_written();
         assert_eq!(chain.sync(Txg(8)).frees, [block(1, 7)]);
         assert_eq!(chain.sync(Txg(8)), ChainChange::default(), "its record is of txg 9");
@@ -228,7 +256,7 @@ mod tests {
     fn the_header_never_points_to_a_younger_block() {
         let mut chain = Chain::default();
         chain.start(block(1, 7), Txg(7), None);
-        chain.append(block(2, 9), Some(Txg(7)));
+        chain.append(&block(1, 7), block(2, 9), Some(Txg(7))).unwrap();
         chain.note_written();
         assert_eq!(chain.sync(Txg(8)), ChainChange::default());
         assert_eq!(chain.sync(Txg(9)).first, Some(block(2, 9)));
@@ -238,13 +266,31 @@ mod tests {
     fn a_broken_chain_goes_as_a_whole() {
         let mut chain = running();
         chain.note_written();
-        chain.append(block(3, 9), Some(Txg(9)));
+        chain.append(&block(2, 8), block(3, 9), Some(Txg(9))).unwrap();
         chain.break_off();
         assert_eq!(chain.sync(Txg(8)), ChainChange::default());
         let change = chain.sync(Txg(9));
         assert_eq!(change.first, Some(BlockPointer::HOLE));
         assert_eq!(change.frees, [block(1, 7), block(2, 8), block(3, 9)]);
         assert_eq!((chain.state(), chain.tail()), (ChainState::Absent, None));
+    }
+
+    #[test]
+    fn nothing_is_added_to_a_chain_that_has_ended() {
+        let mut chain = running();
+        chain.note_written();
+        let tail = chain.tail().unwrap();
+        chain.break_off();
+        assert_eq!(chain.sync(Txg(8)).first, Some(BlockPointer::HOLE));
+        assert_eq!(chain.append(&tail, block(3, 9), Some(Txg(9))), Err(ChainEnded));
+        assert_eq!((chain.tail(), chain.sync(Txg(8))), (None, ChainChange::default()));
+        // Another one has begun meanwhile.
+        chain.start(block(4, 9), Txg(9), None);
+        assert_eq!(chain.append(&tail, block(5, 10), Some(Txg(9))), Err(ChainEnded));
+        assert!(!chain.is_idle(Txg(9)));
+        assert_eq!(chain.sync(Txg(9)).frees, [block(3, 9)]);
+        assert_eq!(chain.sync(Txg(10)).frees, [block(5, 10)]);
+        assert_eq!(chain.tail(), Some(block(4, 9)));
     }
 
     #[test]

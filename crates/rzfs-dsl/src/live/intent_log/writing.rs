@@ -11,7 +11,7 @@
 //! txg.
 
 use super::HeadLog;
-use super::chain::ChainState;
+use super::chain::{ChainEnded, ChainState};
 use super::contents::{LoggedContents, Parted, Placing};
 use super::layout::{MAX_BLOCK, Queue, Ready, UNIT, fill};
 use super::pending::{LogRecord, Scopes};
@@ -45,6 +45,8 @@ pub(super) enum NotLogged {
     NewChain,
     #[error("a block of the chain could not be written")]
     Broken,
+    #[error(transparent)]
+    Ended(#[from] ChainEnded),
     #[error("the log has not been replayed")]
     NotReplayed,
     #[error("{bytes} bytes of records")]
@@ -140,7 +142,8 @@ impl HeadLog {
         for LeafFailure { leaf, error } in flushed.inspect_err(|_| {
             self.log().chain.lock().break_off();
         })? {
-            tracing::warn!(%leaf, %error, "a leaf missed blocks of an intent log");
+            // As often as somebody waits; the end of the txg warns of it.
+            tracing::debug!(%leaf, %error, "a leaf missed blocks of an intent log");
         }
         Ok(())
     }
@@ -309,7 +312,7 @@ impl HeadLog {
                 }
             })?;
             writes.push(self.encode(&tail, &next, &filled.records)?);
-            self.log().chain.lock().append(next, filled.last_txg);
+            self.log().chain.lock().append(&tail, next, filled.last_txg)?;
         }
         drop(writing);
         let vdevs = writes.iter().map(|write| write.dva.vdev()).collect();

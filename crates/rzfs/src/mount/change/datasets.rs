@@ -181,6 +181,13 @@ pub(super) struct Renaming {
 pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Refusal> {
     let Renaming { from, to, .. } = renaming;
     let pool = open.writable()?;
+    if from == to {
+        let view =
+            pool.view().map_err(|error| refusal(format_args!("cannot open '{from}'"), error))?;
+        let found = view.datasets().open(from);
+        let missing = |error| refusal(format_args!("cannot open '{from}'"), reason(&error));
+        return found.map(|_| Vec::new()).map_err(missing);
+    }
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     let below = |name: &str, above: &str| {
@@ -261,9 +268,10 @@ pub(super) fn set(
     if settings.is_empty() {
         return Ok(Vec::new());
     }
-    let effect = match leave_mounted {
-        true => Effect::default(),
-        false => Effect::of(others.iter().map(|(name, word)| (name.as_str(), word.as_str()))),
+    let pairs = others.iter().map(|(name, word)| (name.as_str(), word.as_str()));
+    let effect = match (leave_mounted, Effect::of(pairs)) {
+        (true, Effect { lists, .. }) => Effect { lists, ..Effect::default() },
+        (false, effect) => effect,
     };
     let action = || pool.live().set_properties(name, &settings);
     changed(open, name, effect, action, &cannot)
@@ -352,6 +360,8 @@ struct Effect {
     follows: bool,
     /// What the file system sees to itself is to be shown by the mount.
     shows: bool,
+    /// Root directories may have a `.zfs` or not.
+    lists: bool,
 }
 
 impl Effect {
@@ -366,6 +376,7 @@ impl Effect {
                 ("acltype" | OPEN_PROPERTY, _) => effect.anew = true,
                 ("readonly" | "devices" | "exec" | "setuid", _) => effect.follows = true,
                 ("atime", _) => effect.shows = true,
+                ("snapdir", _) => effect.lists = true,
                 _ => {}
             }
         }
@@ -414,6 +425,11 @@ fn changed(
             complaints.extend(missing);
             complaints.push(NOT_REMOUNTED.to_owned());
         }
+    }
+    if effect.lists {
+        let names = mounted_below(&table, name);
+        let mounts = names.iter().filter_map(|name| table.of_dataset(name));
+        mounts.for_each(|one| one.mount.show_snapshot_directories());
     }
     if effect.follows || effect.shows {
         let behind = not_followed(open, &table, mounted_below(&table, name));

@@ -5,6 +5,7 @@ use crate::harness::wait_until;
 use crate::workshop::Workshop;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::Write;
 
 /// A pool `tank` on an image in a file system of the pool `host`, whose process has died.
 fn without_devices() -> Workshop {
@@ -46,6 +47,51 @@ fn a_pool_without_devices_is_reported_and_let_go_of() {
     let host = shop.rzfs.path("root").join("host");
     shop.succeed(&format!("zpool import -f -d {} -R ROOT tank", host.display()));
     assert_eq!(fs::read_to_string(shop.root().join("kept")).unwrap(), "kept");
+    shop.succeed("zpool export tank");
+    shop.succeed("zpool export host");
+}
+
+#[test]
+fn a_pool_whose_device_has_come_back_elsewhere_goes_on_after_clear() {
+    let shop = without_devices();
+    let root = shop.root();
+    let write = move |name: &str, contents: Vec<u8>| {
+        let mut file = fs::File::create(root.join(name))?;
+        file.write_all(&contents)?;
+        file.sync_all()
+    };
+    let write = std::sync::Arc::new(write);
+    let writers = ["one", "two"].map(|name| {
+        let write = std::sync::Arc::clone(&write);
+        std::thread::spawn(move || write(name, vec![7; 3 << 20]))
+    });
+    wait_until("the pool is suspended", || {
+        prompt(&shop, "zpool get -Ho value health tank").out == "SUSPENDED\n"
+    });
+    let refused = "cannot clear errors for tank: I/O error\n";
+    assert_eq!(prompt(&shop, "zpool clear tank").err, refused, "it is not back");
+    shop.succeed("zpool import -d IMAGES -R ROOT host");
+    let host = shop.rzfs.path("root").join("host");
+    // What is there under its name has to be the device.
+    fs::rename(host.join("image"), host.join("away")).unwrap();
+    fs::write(host.join("image"), vec![0; 96 << 20]).unwrap();
+    assert_eq!(prompt(&shop, "zpool clear tank").err, refused, "it is another one");
+    assert!(fs::read(host.join("image")).unwrap().iter().all(|byte| *byte == 0));
+    fs::rename(host.join("away"), host.join("image")).unwrap();
+    let cleared = prompt(&shop, "zpool clear tank");
+    assert_eq!((cleared.status, cleared.err.as_str()), (0, ""));
+    for writer in writers {
+        answer_of("the writer goes on", || writer.join().unwrap()).unwrap();
+    }
+    assert_eq!(shop.succeed("zpool get -Ho value health tank"), "ONLINE\n");
+    shop.succeed("zpool export tank");
+    let walked = shop.run(&format!("zdb -bcc -e -p {} tank", host.display()));
+    assert!(walked.status == 0 && walked.out.contains("No leaks"), "{walked:?}");
+    shop.succeed(&format!("zpool import -d {} -R ROOT tank", host.display()));
+    assert_eq!(fs::read_to_string(shop.root().join("kept")).unwrap(), "kept");
+    for name in ["one", "two"] {
+        assert!(fs::read(shop.root().join(name)).unwrap() == vec![7; 3 << 20], "{name}");
+    }
     shop.succeed("zpool export tank");
     shop.succeed("zpool export host");
 }
