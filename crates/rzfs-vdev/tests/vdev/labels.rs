@@ -363,8 +363,8 @@ fn a_flush_that_fails_once_is_made_good_before_an_uberblock_is_written() {
     assert!(device.content()[start..start + 4096].iter().all(|byte| *byte == 7));
 }
 
-#[test]
-fn a_device_that_comes_back_gets_what_it_may_have_lost() {
+/// A leaf whose device was pulled with a block in its cache, which is lost.
+fn away_with_a_lost_write() -> (Arc<SimulatedDevice>, VdevTree) {
     let simulation = Simulation::new(3);
     let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
     let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
@@ -374,32 +374,34 @@ fn a_device_that_comes_back_gets_what_it_may_have_lost() {
     assert!(tree.write(vec![write]).iter().all(Result::is_ok));
     device.detach();
     device.lose_cache();
-    assert!(commit(&tree, 7).is_err());
-    device.attach();
-    tree.apply(Guid(3), LeafEvent::Opened { degraded: false }, Persistence::Persistent);
-    commit(&tree, 7).unwrap();
-    device.lose_cache();
+    (device, tree)
+}
+
+/// The block of [`away_with_a_lost_write`] is there.
+fn assert_keeps_the_write(device: &SimulatedDevice) {
     let start = (4 << 20) + (8 << 20);
     assert!(device.content()[start..start + 4096].iter().all(|byte| *byte == 7));
 }
 
 #[test]
-fn a_device_that_was_away_unnoticed_gets_what_it_has_lost_when_errors_are_cleared() {
-    let simulation = Simulation::new(3);
-    let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
-    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
-    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
-    let dva = Dva::new(VdevId(0), 8 << 20, 4096, false);
-    let write = BlockWrite { dva, birth: Txg(7), data: Bytes::from(vec![7; 4096]) };
-    assert!(tree.write(vec![write]).iter().all(Result::is_ok));
-    device.detach();
+fn a_device_that_comes_back_gets_what_it_may_have_lost() {
+    let (device, tree) = away_with_a_lost_write();
+    assert!(commit(&tree, 7).is_err());
+    device.attach();
+    tree.apply(Guid(3), LeafEvent::Opened { degraded: false }, Persistence::Persistent);
+    commit(&tree, 7).unwrap();
     device.lose_cache();
+    assert_keeps_the_write(&device);
+}
+
+#[test]
+fn a_device_that_was_away_unnoticed_gets_what_it_has_lost_when_errors_are_cleared() {
+    let (device, tree) = away_with_a_lost_write();
     device.attach();
     assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
     commit(&tree, 7).unwrap();
     device.lose_cache();
-    let start = (4 << 20) + (8 << 20);
-    assert!(device.content()[start..start + 4096].iter().all(|byte| *byte == 7));
+    assert_keeps_the_write(&device);
 }
 
 #[test]

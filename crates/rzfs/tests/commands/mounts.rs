@@ -1,6 +1,8 @@
 //! Mounts in the background, and how they end.
 
-use crate::harness::{Outcome, Rzfs, is_mounted, mounts_on_mounts, outcome, reference, wait_until};
+use crate::harness::{
+    Outcome, Rzfs, is_mounted, is_root, mounts_on_mounts, outcome, reference, wait_until,
+};
 use crate::workshop::Workshop;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -315,8 +317,7 @@ fn a_file_system_in_use_behind_a_detached_mount_is_not_opened_twice() {
 /// of other tests as well.
 #[test]
 fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
-    if !getuid().is_root() {
-        eprintln!("SKIPPED: only root makes bind mounts");
+    if !is_root("only root makes bind mounts") {
         return;
     }
     let shop = Workshop::new();
@@ -353,8 +354,7 @@ fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
 
 #[test]
 fn mounts_that_have_ended_leave_no_descriptors() {
-    if !getuid().is_root() {
-        eprintln!("SKIPPED: what fusermount3 has mounted keeps a descriptor");
+    if !is_root("what fusermount3 has mounted keeps a descriptor") {
         return;
     }
     let shop = Workshop::new();

@@ -1,6 +1,6 @@
 //! Properties that running mounts follow.
 
-use crate::harness::outcome;
+use crate::harness::{is_root, outcome};
 use crate::workshop::Workshop;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
@@ -110,8 +110,7 @@ fn one_dataset_that_is_not_there_keeps_a_property_from_no_other() {
 
 #[test]
 fn opening_files_is_checked_where_a_property_says_so() {
-    if !getuid().is_root() {
-        eprintln!("SKIPPED: only root makes files immutable");
+    if !is_root("only root makes files immutable") {
         return;
     }
     let shop = Workshop::new();

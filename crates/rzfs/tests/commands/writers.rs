@@ -1,6 +1,6 @@
 //! One writer of a pool on a machine.
 
-use crate::harness::{Outcome, Rzfs, outcome, wait_until};
+use crate::harness::{Outcome, Rzfs, is_root, outcome, wait_until};
 use crate::workshop::Workshop;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use std::fs::{self, File};
@@ -119,8 +119,7 @@ impl Drop for Claimed {
 
 #[test]
 fn a_device_in_use_is_refused_beside_file_systems_that_answer_nobody() {
-    if !getuid().is_root() {
-        eprintln!("SKIPPED: only root has block devices");
+    if !is_root("only root has block devices") {
         return;
     }
     let shop = Workshop::new();
