@@ -223,8 +223,10 @@ impl MountedPool {
             events,
             _stays: stays,
         };
-        // Nobody may have asked before its devices fail.
-        open.inform(&Request::Pool);
+        if open.contents.writable().is_some() {
+            // Nobody may have asked before its devices fail.
+            open.inform(&Request::Pool);
+        }
         let open = Mutex::new(Some(Arc::new(open)));
         let (ending, is_over) = (Mutex::default(), AtomicBool::new(false));
         let this = Self { completeness, open, ending, is_over };
