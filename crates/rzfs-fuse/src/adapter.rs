@@ -8,12 +8,14 @@ pub(crate) use changes::{Creation, allocation_of};
 use crate::attributes::{Entry, FOR_EVER, Lifetime, of_control, of_file};
 use crate::inode::{Inodes, Target};
 use crate::known::KnownFiles;
-use crate::mount_points::{MountPoint, MountPoints, Place};
+use crate::mount_points::{MountPoint, MountPoints, Place, Way};
 use crate::xattr;
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
 use rzfs_format::{ObjectId, ObjsetId};
 use rzfs_zpl::{Attributes, ControlNode, ControlTree, FileSystem, Files, Found, ZplError};
-use std::sync::Arc;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A file system, its `.zfs`, and the directories that only the mount has.
@@ -21,7 +23,7 @@ pub(crate) struct Adapter {
     head: Files,
     control: Option<ControlTree>,
     inodes: Inodes,
-    mount_points: MountPoints,
+    mount_points: RwLock<Arc<MountPoints>>,
     /// Of a file system that changes.
     known: KnownFiles,
 }
@@ -48,7 +50,43 @@ impl Adapter {
             live.leave_waiting_to_callers();
         }
         let (inodes, known) = (Inodes::new(head.root()), KnownFiles::default());
+        let mount_points = RwLock::new(Arc::new(mount_points));
         Self { inodes, head, control, mount_points, known }
+    }
+
+    /// The directories that only the mount has, as they are now.
+    fn mount_points(&self) -> Arc<MountPoints> {
+        Arc::clone(&self.mount_points.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes the directories that a path from the root lacks. Nothing else may change names of
+    /// directories meanwhile.
+    pub(crate) fn make_way(&self, path: &Path) -> io::Result<Way> {
+        let mut all = MountPoints::clone(&self.mount_points());
+        let way = all.add(&self.head, path)?;
+        *self.mount_points.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(all);
+        Ok(way)
+    }
+
+    /// Takes away what was made for a path and no other one needs; answers the uppermost
+    /// directory of that.
+    pub(crate) fn take_way(&self, way: &Way) -> Option<(Place, Vec<u8>)> {
+        let mut all = self.mount_points.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut all).remove(way)
+    }
+
+    /// The number of a directory that others are in.
+    pub(crate) fn number_of_place(&self, place: Place) -> Option<INodeNo> {
+        self.inodes.number(match place {
+            Place::Object(object) => Target::Live(object),
+            Place::MountPoint(directory) => Target::MountPoint(directory),
+        })
+    }
+
+    /// The numbers of the files that the kernel knows, as far as they can change.
+    pub(crate) fn known_numbers(&self) -> Vec<INodeNo> {
+        let known = self.known.all().into_iter();
+        known.filter_map(|object| self.inodes.number(Target::Live(object))).collect()
     }
 
     /// The file system without its snapshots.
@@ -148,7 +186,7 @@ impl Adapter {
                 Ok(Entry { attributes, generation: NONE, lifetime })
             }
             Target::MountPoint(mount_point) => {
-                let attributes = self.mount_points.attributes(mount_point, inode);
+                let attributes = self.mount_points().attributes(mount_point, inode);
                 Ok(Entry { attributes, generation: NONE, lifetime })
             }
         }
@@ -274,7 +312,7 @@ impl Adapter {
     /// What a name in a directory leads to.
     pub(crate) fn look_up(&self, parent: INodeNo, name: &[u8]) -> Answer<Entry> {
         let target = match self.target(parent)? {
-            Target::Live(object) => match self.mount_points.lookup(Place::Object(object), name) {
+            Target::Live(object) => match self.mount_points().lookup(Place::Object(object), name) {
                 Some(mount_point) => Target::MountPoint(mount_point),
                 None => match self.head.lookup(object, name).map_err(|error| errno(&error))? {
                     Found::Object(object) => Target::Live(object),
@@ -302,14 +340,14 @@ impl Adapter {
             b"." => Ok(Target::MountPoint(directory)),
             b".." => self.above(directory),
             name => {
-                let found = self.mount_points.lookup(Place::MountPoint(directory), name);
+                let found = self.mount_points().lookup(Place::MountPoint(directory), name);
                 found.map(Target::MountPoint).ok_or(Errno::ENOENT)
             }
         }
     }
 
     fn above(&self, directory: MountPoint) -> Answer<Target> {
-        match self.mount_points.parent(directory).ok_or(Errno::ESTALE)? {
+        match self.mount_points().parent(directory).ok_or(Errno::ESTALE)? {
             Place::Object(object) => Ok(Target::Live(object)),
             Place::MountPoint(mount_point) => Ok(Target::MountPoint(mount_point)),
         }

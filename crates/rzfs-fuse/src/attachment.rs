@@ -161,6 +161,15 @@ impl Attachment {
         }
     }
 
+    /// Whether something is mounted at a path in it, or below.
+    pub(crate) fn carries(&self, path: &Path) -> io::Result<bool> {
+        let all = SystemMount::all()?;
+        let is_own = |mount: &&SystemMount| Some(mount.number) == self.number;
+        let Some(own) = all.iter().find(is_own) else { return Ok(false) };
+        let place = own.directory.join(path);
+        Ok(all.iter().any(|one| one.parent == own.number && one.directory.starts_with(&place)))
+    }
+
     /// Whether a mount with its number can be it.
     fn is_of_kind(&self, mount: &SystemMount) -> bool {
         mount.kind.starts_with("fuse") && mount.source == self.source

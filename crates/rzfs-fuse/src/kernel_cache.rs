@@ -6,6 +6,7 @@
 //! attributes that change with contents (set-user-id, set-group-id)   before the answer
 //! times that change with flags                                       before the answer
 //! pages below a write that went past them (O_DIRECT)                 before the answer, by a thread
+//! file systems that come into the mount and go (see grafts)          by who lets them
 //! whether `.zfs` is in a root directory                              when property `snapdir` changes
 //! ```
 //! The kernel drops its pages when it sends such a write; if it does not wait for the answer
@@ -55,14 +56,26 @@ impl KernelCache {
         self.forget(inode, ATTRIBUTES, 0);
     }
 
+    /// Has the kernel ask for everything about a file when it needs it the next time. What is
+    /// changed in its pages is written before. Not for threads that answer requests.
+    pub(crate) fn forget_contents(&self, inode: INodeNo) {
+        self.forget(inode, 0, 0);
+    }
+
+    /// Has the kernel forget what a name leads to, and all that is below and not in use; and the
+    /// names of the directory that it is in. Not for threads that answer requests, as it waits for
+    /// those about the directory.
+    pub(crate) fn forget_name(&self, directory: INodeNo, name: &OsStr) {
+        let Some(notifier) = self.notifier.get() else { return };
+        if let Err(error) = notifier.inval_entry(directory, name) {
+            tracing::debug!(%error, %directory, ?name, "the kernel keeps what is old");
+        }
+        self.forget_contents(directory);
+    }
+
     /// Has the kernel ask whether there is a `.zfs` in a root directory, and what else is in it.
     pub(crate) fn forget_control(&self, root: INodeNo) {
-        let Some(notifier) = self.notifier.get() else { return };
-        // It fails where the kernel knows nothing of the name.
-        if let Err(error) = notifier.inval_entry(root, OsStr::new(".zfs")) {
-            tracing::debug!(%error, %root, "the kernel has no such entry");
-        }
-        self.forget(root, 0, 0);
+        self.forget_name(root, OsStr::new(".zfs"));
     }
 
     fn forget(&self, inode: INodeNo, offset: i64, len: i64) {

@@ -87,6 +87,15 @@ impl KnownFiles {
         self.shard(object).get(&object).is_some_and(|entry| entry.has_pages)
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<ObjectId> {
+        let lock = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.keys().copied().collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(lock).collect()
+    }
+
     /// Takes back so many lookups of a file.
     pub(crate) fn forget(&self, object: ObjectId, lookups: u64) {
         let mut shard = self.shard(object);

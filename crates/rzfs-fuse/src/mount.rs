@@ -1,12 +1,12 @@
 //! Mounting and unmounting.
 
 use crate::attachment::{Attached, Attachment, Detached};
-use crate::kernel_cache::KernelCache;
+use crate::errands;
 use crate::place::{MountPlace, without_number};
 use crate::process_files::hold_process_files;
 use crate::session::{Server, Session};
 use crate::wakefulness::Wakefulness;
-use fuser::{BackgroundSession, Config, INodeNo, MountOption, SessionACL};
+use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::MountFlags;
 use rzfs_zpl::{ControlTree, Files};
@@ -14,7 +14,7 @@ use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Who may use a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -158,11 +158,11 @@ pub struct Mount {
     session: BackgroundSession,
     /// Where its requests come from.
     device: OwnedFd,
+    served: Weak<Session>,
+    opens: Opens,
     mounted_by: MountedBy,
     /// Whether there is a file system in it that can be changed.
     is_live: bool,
-    cache: KernelCache,
-    roots: Vec<INodeNo>,
 }
 
 /// Who has mounted a file system.
@@ -229,8 +229,9 @@ impl Mount {
             // Without, it could not be unmounted.
             hold_process_files()?;
             let session = Session::new(file_system, control, nested, options)?;
-            let (cache, roots) = (session.kernel_cache(), session.roots());
+            let cache = session.kernel_cache();
             let session = Server::new(session)?;
+            let served = session.session();
             match Detached::new(options, is_live)? {
                 Some((mount, device)) => {
                     let acl = config.acl;
@@ -238,7 +239,7 @@ impl Mount {
                     cache.connect(session.notifier());
                     let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
-                    Ok((mount.attach(place)?, session, device, MountedBy::Ourselves, cache, roots))
+                    Ok((mount.attach(place)?, session, device, MountedBy::Ourselves, served))
                 }
                 None => {
                     // The helper looks where this user may mount, with this user's rights.
@@ -246,21 +247,75 @@ impl Mount {
                     cache.connect(session.notifier());
                     let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
-                    let attachment = Attachment::made_at(place, &options.source)?;
-                    Ok((attachment, session, device, MountedBy::Helper, cache, roots))
+                    let at = Attachment::made_at(place, &options.source)?;
+                    Ok((at, session, device, MountedBy::Helper, served))
                 }
             }
         };
         let attached = attach().map_err(|source| failure("mount", place.path(), source));
-        attached.map(|(at, session, device, mounted_by, cache, roots)| Self {
+        attached.map(|(at, session, device, mounted_by, served)| Self {
             attached: Attached(at),
             session,
             device,
+            served,
+            opens: options.opens,
             mounted_by,
             is_live,
-            cache,
-            roots,
         })
+    }
+
+    /// Has one more file system stand for a directory of the mount, which goes on being used. The
+    /// kernel's part stays as it is: see [`has_lists`](Self::has_lists) and [`opens`](Self::opens).
+    ///
+    /// # Errors
+    /// [`MountError`]: the place cannot be read, others are there or below, or something is mounted
+    /// there.
+    pub fn graft(&self, nested: Nested) -> Result<(), MountError> {
+        let directory = self.directory().join(&nested.path);
+        let graft = || {
+            if self.attached.0.carries(&nested.path)? {
+                return Err(io::ErrorKind::ResourceBusy.into());
+            }
+            let session = self.served.upgrade().ok_or(io::ErrorKind::NotConnected)?;
+            session.graft(nested)
+        };
+        graft().map_err(|source| failure("mount", &directory, source))
+    }
+
+    /// Takes a file system out of the mount again: what was grafted at a path. Who is in it when it
+    /// is detached gets `ESTALE` from now on.
+    ///
+    /// # Errors
+    /// [`MountError`]: it is in use, see [`MountError::is_in_use`], or another one is in it.
+    pub fn ungraft(&self, path: &Path, in_use: InUse) -> Result<(), MountError> {
+        let directory = self.directory().join(path);
+        let ungraft = || {
+            if in_use == InUse::Refuse && self.attached.0.carries(path)? {
+                return Err(io::ErrorKind::ResourceBusy.into());
+            }
+            // All of it has gone with the mount.
+            let Some(session) = self.served.upgrade() else { return Ok(()) };
+            session.ungraft(path, in_use)
+        };
+        ungraft().map_err(|source| {
+            // Who is in there has lost its name, until somebody looks it up.
+            let place = directory.clone();
+            let _ = errands::act(move || std::fs::symlink_metadata(place).is_ok());
+            failure("unmount", &directory, source)
+        })
+    }
+
+    /// Whether the kernel sees to lists of access rights: then all file systems of the mount have to
+    /// have them.
+    #[must_use]
+    pub fn has_lists(&self) -> bool {
+        self.served.upgrade().is_some_and(|session| session.has_lists())
+    }
+
+    /// Whether the kernel asks before files are opened.
+    #[must_use]
+    pub const fn opens(&self) -> Opens {
+        self.opens
     }
 
     /// Where it was mounted.
@@ -312,7 +367,9 @@ impl Mount {
     /// Has it show at once whether its root directories have a `.zfs` (property `snapdir`), which
     /// the kernel remembers otherwise.
     pub fn show_snapshot_directories(&self) {
-        self.roots.iter().for_each(|root| self.cache.forget_control(*root));
+        if let Some(session) = self.served.upgrade() {
+            session.forget_controls();
+        }
     }
 
     /// Unmounts it and waits until all requests are answered.

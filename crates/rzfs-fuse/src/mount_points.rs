@@ -52,12 +52,28 @@ impl MountPoint {
     }
 }
 
-/// The directories of one mount that no disk has.
+/// The directories of one mount that no disk has. Their numbers are not given out again.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MountPoints {
     below: BTreeMap<Place, Vec<(Vec<u8>, MountPoint)>>,
-    /// The directory above each.
-    parents: Vec<Place>,
+    all: Vec<Directory>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Directory {
+    /// What it is in.
+    above: Place,
+    /// How many paths lead through it; it is gone when none does.
+    paths: u32,
+}
+
+/// What a path needs besides what is on disk.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Way {
+    /// The directories on it that only the mount has, the uppermost first.
+    pub(crate) directories: Vec<MountPoint>,
+    /// The uppermost of them that was not there before.
+    pub(crate) new: Option<(Place, Vec<u8>)>,
 }
 
 impl MountPoints {
@@ -70,16 +86,57 @@ impl MountPoints {
     pub(crate) fn missing(file_system: &Files, paths: &[&Path]) -> io::Result<Self> {
         let mut all = Self::default();
         for path in paths {
-            let mut place = Place::Object(file_system.root());
-            for component in path.components() {
-                let Component::Normal(name) = component else { continue };
-                match all.enter(file_system, place, name.as_bytes())? {
-                    Some(inner) => place = inner,
-                    None => break,
-                }
-            }
+            all.add(file_system, path)?;
         }
         Ok(all)
+    }
+
+    /// Makes the directories that one more path needs.
+    ///
+    /// # Errors
+    /// A directory on the way cannot be read; some may be made.
+    pub(crate) fn add(&mut self, file_system: &Files, path: &Path) -> io::Result<Way> {
+        let mut place = Place::Object(file_system.root());
+        let mut way = Way::default();
+        for component in path.components() {
+            let Component::Normal(name) = component else { continue };
+            let known = self.all.len();
+            let Some(inner) = self.enter(file_system, place, name.as_bytes())? else { break };
+            if self.all.len() > known && way.new.is_none() {
+                way.new = Some((place, name.as_bytes().to_vec()));
+            }
+            if let Place::MountPoint(directory) = inner {
+                way.directories.push(directory);
+            }
+            place = inner;
+        }
+        for directory in &way.directories {
+            if let Some(one) = self.directory_mut(*directory) {
+                one.paths = one.paths.saturating_add(1);
+            }
+        }
+        Ok(way)
+    }
+
+    /// Takes the directories away that no path needs any more; answers the uppermost.
+    pub(crate) fn remove(&mut self, way: &Way) -> Option<(Place, Vec<u8>)> {
+        let mut uppermost = None;
+        for directory in &way.directories {
+            let Some(one) = self.directory_mut(*directory) else { continue };
+            one.paths = one.paths.saturating_sub(1);
+            let Directory { above, paths: 0 } = *one else { continue };
+            let Some(entries) = self.below.get_mut(&above) else { continue };
+            let Some(position) = entries.iter().position(|(_, one)| one == directory) else {
+                continue;
+            };
+            let (name, _) = entries.remove(position);
+            uppermost = uppermost.or(Some((above, name)));
+        }
+        uppermost
+    }
+
+    fn directory_mut(&mut self, of: MountPoint) -> Option<&mut Directory> {
+        self.all.get_mut(usize::try_from(of.0).ok()?)
     }
 
     /// The directory of this name in another, made if there is none; nothing in what is no
@@ -104,16 +161,16 @@ impl MountPoints {
                 Err(error) => return Err(io::Error::from_raw_os_error(error.errno())),
             }
         }
-        let Some(index) = u32::try_from(self.parents.len()).ok().filter(|_| self.has_room()) else {
+        let Some(index) = u32::try_from(self.all.len()).ok().filter(|_| self.has_room()) else {
             return Ok(Some(place));
         };
-        self.parents.push(place);
+        self.all.push(Directory { above: place, paths: 0 });
         self.below.entry(place).or_default().push((name.to_vec(), MountPoint(index)));
         Ok(Some(Place::MountPoint(MountPoint(index))))
     }
 
     fn has_room(&self) -> bool {
-        self.parents.len() < MAX_COUNT
+        self.all.len() < MAX_COUNT
     }
 
     /// The directory of this name in another.
@@ -124,7 +181,7 @@ impl MountPoints {
 
     /// The directory above one.
     pub(crate) fn parent(&self, of: MountPoint) -> Option<Place> {
-        self.parents.get(usize::try_from(of.0).ok()?).copied()
+        Some(self.all.get(usize::try_from(of.0).ok()?)?.above)
     }
 
     /// Hands the entries that a directory has from them on to `visit`, from a position on.
@@ -138,8 +195,8 @@ impl MountPoints {
         mut visit: impl FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) {
         let first = DirCookie::FREE.0;
-        let entries = self.below.get(&place).into_iter().flatten();
-        for ((name, mount_point), next) in entries.zip(first + 1..) {
+        for (name, mount_point) in self.below.get(&place).into_iter().flatten() {
+            let next = first + 1 + u64::from(mount_point.0);
             let entry = DirEntry {
                 name,
                 object: mount_point.inode(),
@@ -155,7 +212,7 @@ impl MountPoints {
     /// Whether a position is behind everything that is on disk.
     pub(crate) fn is_position(&self, position: DirCookie) -> bool {
         let first = DirCookie::FREE.0;
-        (first..=first.saturating_add(self.parents.len() as u64)).contains(&position.0)
+        (first..=first.saturating_add(self.all.len() as u64)).contains(&position.0)
     }
 
     /// The attributes of one.
@@ -195,8 +252,8 @@ mod tests {
             (Place::MountPoint(MountPoint(0)), "bob"),
             (root, "srv"),
         ] {
-            let index = MountPoint(all.parents.len() as u32);
-            all.parents.push(place);
+            let index = MountPoint(all.all.len() as u32);
+            all.all.push(Directory { above: place, paths: 1 });
             all.below.entry(place).or_default().push((name.into(), index));
         }
         all
@@ -222,6 +279,26 @@ mod tests {
         assert_eq!(MountPoint::from_inode(bob.inode()), Some(bob));
         assert_eq!(MountPoint::from_inode(ObjectId(34)), None);
         assert_eq!(MountPoint::from_inode(ObjectId(ObjectId::END.0 - 1)), None);
+    }
+
+    #[test]
+    fn directories_go_with_the_last_path_that_needs_them() {
+        let mut all = example();
+        let root = Place::Object(ObjectId(34));
+        let home = all.lookup(root, b"home").unwrap();
+        let way = |name: &[u8]| {
+            let inner = all.lookup(Place::MountPoint(home), name).unwrap();
+            Way { directories: vec![home, inner], new: None }
+        };
+        let (ann, bob) = (way(b"ann"), way(b"bob"));
+        all.directory_mut(home).unwrap().paths = 2;
+        let end = listed(&all, Place::MountPoint(home), DirCookie::START)[0].1;
+        assert_eq!(all.remove(&ann), Some((Place::MountPoint(home), b"ann".to_vec())));
+        assert_eq!(all.lookup(root, b"home"), Some(home));
+        assert_eq!(listed(&all, Place::MountPoint(home), DirCookie(end)).len(), 1);
+        assert_eq!(all.remove(&bob), Some((root, b"home".to_vec())));
+        assert_eq!(all.lookup(root, b"home"), None);
+        assert_eq!(listed(&all, root, DirCookie::START).len(), 1);
     }
 
     #[test]

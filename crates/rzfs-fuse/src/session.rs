@@ -1,6 +1,7 @@
 //! What a mount serves: file systems, one of which each request goes to.
 
 mod changes;
+mod grafting;
 mod requests;
 mod waiting;
 
@@ -17,14 +18,16 @@ use crate::wakefulness::Wakefulness;
 use fuser::{
     Errno, FileAttr, INodeNo, InitFlags, KernelConfig, ReplyDirectory, ReplyDirectoryPlus,
 };
+use grafting::Places;
 use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{AclType, ControlTree, DirCookie, Files};
 use std::any::Any;
 use std::ffi::OsStr;
 use std::io;
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// Most bytes that the kernel should read ahead.
@@ -66,11 +69,17 @@ const CONGESTION: u16 = 48;
 
 /// What a mount serves.
 pub(crate) struct Session {
-    /// The file system at the root, then those that are grafted into it.
-    file_systems: Vec<Adapter>,
-    grafts: Grafts,
-    /// What the kernel can do.
-    kernel: InitFlags,
+    /// The file system at the root.
+    root: Adapter,
+    /// Those that are in it.
+    grafts: Grafts<Adapter>,
+    places: Places,
+    /// Names of directories do not change while others are put into them.
+    shape: RwLock<()>,
+    /// Whether the kernel sees to lists of access rights.
+    lists: bool,
+    /// What the kernel can do, once it has said so.
+    kernel: OnceLock<InitFlags>,
     opens: Opens,
     cache: KernelCache,
     /// Requests that wait for the disk; of a mount in which something can change.
@@ -79,6 +88,27 @@ pub(crate) struct Session {
     pages: Option<PageDropper>,
     wakefulness: Option<Arc<Wakefulness>>,
     _while_mounted: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// The file system that a request is for.
+enum Serving<'a> {
+    Root(&'a Adapter),
+    Grafted(Arc<Adapter>),
+}
+
+impl Deref for Serving<'_> {
+    type Target = Adapter;
+
+    fn deref(&self) -> &Adapter {
+        match self {
+            Self::Root(adapter) => adapter,
+            Self::Grafted(adapter) => adapter,
+        }
+    }
+}
+
+fn invalid(error: Errno) -> io::Error {
+    io::Error::from_raw_os_error(error.code())
 }
 
 impl Session {
@@ -92,59 +122,52 @@ impl Session {
         mut nested: Vec<Nested>,
         options: &MountOptions,
     ) -> io::Result<Self> {
-        nested.sort_by_key(|one| one.path.components().count());
-        let places: Vec<PathBuf> = nested.iter().map(|one| one.path.clone()).collect();
-        // For each the file system that it is in, and where there.
-        let within: Vec<(usize, &Path)> =
-            (0..places.len()).map(|of| enclosing(&places, of)).collect();
-        let of = |file_system: usize| {
-            let inner = within.iter().filter(move |(index, _)| *index == file_system);
-            inner.map(|(_, path)| *path)
-        };
-        let paths: Vec<&Path> =
-            of(0).chain(options.mount_points.iter().map(PathBuf::as_path)).collect();
+        let paths: Vec<&Path> = options.mount_points.iter().map(PathBuf::as_path).collect();
         let directories = MountPoints::missing(&head, &paths)?;
-        let mut file_systems = vec![Adapter::new(head, control, directories)];
-        for (index, one) in nested.into_iter().enumerate() {
-            let paths: Vec<&Path> = of(index + 1).collect();
-            let directories = MountPoints::missing(&one.file_system, &paths)?;
-            file_systems.push(Adapter::new(one.file_system, one.control, directories));
-        }
-        let mut grafts = Grafts::default();
-        for (index, (outer, path)) in within.iter().enumerate() {
-            let Some(adapter) = file_systems.get(*outer) else { continue };
-            let mut directory = INodeNo::ROOT;
-            for name in path.iter() {
-                let found = adapter.look_up(directory, name.as_bytes());
-                let found = found.map_err(|error| io::Error::from_raw_os_error(error.code()))?;
-                directory = found.attributes.ino;
-            }
-            grafts.insert(*outer, directory, index + 1);
-        }
-        let kernel = InitFlags::empty();
-        let is_live = file_systems.iter().any(|one| one.head().live().is_some());
+        let is_live = head.live().is_some();
+        // The kernel takes "not supported" for an error once it was told of them.
+        let all = std::iter::once(&head).chain(nested.iter().map(|one| &one.file_system));
+        let lists = all.into_iter().all(|one| one.acl_type() == AclType::Posix);
         let cache = KernelCache::default();
         let (durability, pages) = if is_live {
             (Some(Arc::new(Durability::start()?)), Some(PageDropper::start(cache.clone())?))
         } else {
             (None, None)
         };
-        Ok(Self {
-            file_systems,
-            grafts,
-            kernel,
+        let session = Self {
+            root: Adapter::new(head, control, directories),
+            grafts: Grafts::default(),
+            places: Places::default(),
+            shape: RwLock::default(),
+            lists,
+            kernel: OnceLock::new(),
             opens: options.opens,
             cache,
             durability,
             pages,
             wakefulness: options.wakefulness.clone(),
             _while_mounted: options.while_mounted.clone(),
-        })
+        };
+        nested.sort_by_key(|one| one.path.components().count());
+        for one in nested {
+            session.insert(one)?;
+        }
+        Ok(session)
     }
 
-    /// A file system that changes, if there is one; all are of the same pool.
+    /// The file system at the root if it changes; all are of the same pool.
     fn live(&self) -> Option<&Arc<LiveFileSystem>> {
-        self.file_systems.iter().find_map(|one| one.head().live())
+        self.root.head().live()
+    }
+
+    /// Whether the kernel sees to lists of access rights: then all file systems have to have them.
+    pub(crate) const fn has_lists(&self) -> bool {
+        self.lists
+    }
+
+    /// Whether the kernel can do something.
+    fn kernel_can(&self, flag: InitFlags) -> bool {
+        self.kernel.get().is_some_and(|flags| flags.contains(flag))
     }
 
     /// What the kernel keeps of what this answers.
@@ -152,20 +175,36 @@ impl Session {
         self.cache.clone()
     }
 
-    /// The root directories of its file systems.
-    pub(crate) fn roots(&self) -> Vec<INodeNo> {
-        let numbers = 0..self.file_systems.len();
-        numbers.filter_map(|index| self.grafts.outer(index, INodeNo::ROOT)).collect()
+    /// Has the kernel ask again whether there is a `.zfs` in the roots of its file systems.
+    pub(crate) fn forget_controls(&self) {
+        let grafted = self.grafts.numbers().into_iter();
+        let grafted = grafted.filter_map(|number| self.grafts.outer(number, INodeNo::ROOT));
+        for root in std::iter::once(INodeNo::ROOT).chain(grafted) {
+            self.cache.forget_control(root);
+        }
     }
 
     /// The file system that a number of the mount belongs to, with its position, and the number
     /// there. Every request begins with it.
-    fn inner(&self, outer: INodeNo) -> Answer<(usize, &Adapter, INodeNo)> {
+    fn inner(&self, outer: INodeNo) -> Answer<(usize, Serving<'_>, INodeNo)> {
         if let Some(wakefulness) = &self.wakefulness {
             wakefulness.note_request();
         }
         let (index, inner) = self.grafts.inner(outer).ok_or(Errno::ESTALE)?;
-        Ok((index, self.file_systems.get(index).ok_or(Errno::ESTALE)?, inner))
+        Ok((index, self.file_system(index)?, inner))
+    }
+
+    /// A file system by its position.
+    fn file_system(&self, index: usize) -> Answer<Serving<'_>> {
+        match index {
+            0 => Ok(Serving::Root(&self.root)),
+            _ => self.grafts.get(index).map(Serving::Grafted).ok_or(Errno::ESTALE),
+        }
+    }
+
+    /// Keeps others from being grafted while names of directories change.
+    fn keep_shape(&self) -> RwLockReadGuard<'_, ()> {
+        self.shape.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Attributes with the mount's number.
@@ -174,8 +213,14 @@ impl Session {
         Ok(attributes)
     }
 
-    /// A file as an answer names it, with the mount's number.
-    fn entry(&self, index: usize, mut entry: Entry) -> Answer<Entry> {
+    /// A file as an answer names it, with the mount's number: the kernel knows it from now on.
+    fn entry(&self, index: usize, entry: Entry) -> Answer<Entry> {
+        let entry = self.numbered_entry(index, entry)?;
+        self.grafts.count(index);
+        Ok(entry)
+    }
+
+    fn numbered_entry(&self, index: usize, mut entry: Entry) -> Answer<Entry> {
         entry.attributes = self.numbered(index, entry.attributes)?;
         if entry.attributes.ino == INodeNo::ROOT {
             // The kernel has made it itself.
@@ -194,16 +239,17 @@ impl Session {
             && directory == INodeNo::ROOT
             && let Some((around, place)) = self.grafts.place_of(index)
         {
-            let adapter = self.file_systems.get(around).ok_or(Errno::ESTALE)?;
+            let adapter = self.file_system(around)?;
             return self.entry(around, adapter.look_up(place, b"..")?);
         }
         let entry = adapter.look_up(directory, name.as_bytes())?;
-        match self.grafts.at(index, entry.attributes.ino) {
-            Some(grafted) => {
+        let place = (index, entry.attributes.ino);
+        match self.grafts.enter(place, (parent, name)) {
+            Some((grafted, of_root)) => {
                 // What is below is not what the kernel gets to know.
                 adapter.forget(entry.attributes.ino, 1);
-                let adapter = self.file_systems.get(grafted).ok_or(Errno::ESTALE)?;
-                self.entry(grafted, adapter.root()?)
+                let root = of_root.root().and_then(|root| self.numbered_entry(grafted, root));
+                root.inspect_err(|_| self.grafts.forget(grafted, 1))
             }
             None => self.entry(index, entry),
         }
@@ -216,9 +262,11 @@ impl Session {
     }
 
     fn forget(&self, inode: INodeNo, lookups: u64) {
-        if let Ok((_, adapter, inode)) = self.inner(inode) {
-            adapter.forget(inode, lookups);
+        let Some((index, inner)) = self.grafts.inner(inode) else { return };
+        if let Ok(adapter) = self.file_system(index) {
+            adapter.forget(inner, lookups);
         }
+        self.grafts.forget(index, lookups);
     }
 
     fn attributes(&self, inode: INodeNo) -> Answer<(FileAttr, Duration)> {
@@ -234,27 +282,27 @@ impl Session {
     }
 
     /// Tells the kernel what this mount wants.
-    fn negotiate(&mut self, config: &mut KernelConfig) {
+    fn negotiate(&self, config: &mut KernelConfig) {
         let changes = if self.durability.is_some() { &WANTED_FOR_CHANGES[..] } else { &[] };
         for flag in WANTED.iter().chain(changes) {
             // What the kernel does not have it does without.
             let _ = config.add_capabilities(*flag);
         }
-        // The kernel takes "not supported" for an error once it was told of ACLs.
-        let has_lists = |one: &Adapter| one.head().acl_type() == AclType::Posix;
-        if self.file_systems.iter().all(has_lists) {
+        if self.lists {
             let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
         }
         let _ = config.set_max_readahead(MAX_READ_AHEAD);
         let _ = config.set_max_write(MAX_WRITE);
         let _ = config.set_max_background(MAX_BACKGROUND);
         let _ = config.set_congestion_threshold(CONGESTION);
-        self.kernel = config.capabilities();
+        // The kernel says it once.
+        let _ = self.kernel.set(config.capabilities());
     }
 
     /// Writes what is not written yet: the mount has ended.
     fn close(&self) {
-        self.file_systems.iter().for_each(Adapter::close);
+        self.grafts.all().iter().for_each(|one| one.close());
+        self.root.close();
     }
 
     fn list_with_attributes(
@@ -266,7 +314,7 @@ impl Session {
         let (index, adapter, directory) = self.inner(directory)?;
         adapter.list_with_attributes(directory, from, |name, next, known, placeholder| {
             let named = known.and_then(|entry| {
-                let is_grafted = self.grafts.at(index, entry.attributes.ino).is_some();
+                let is_grafted = self.grafts.is_place(index, entry.attributes.ino);
                 let shown = if is_grafted { None } else { self.entry(index, entry).ok() };
                 if shown.is_none() {
                     // It is not named after all.
@@ -304,30 +352,5 @@ impl Session {
             let inode = self.grafts.outer(index, inode).unwrap_or(inode);
             reply.add(inode, next.0, kind, name)
         })
-    }
-}
-
-/// The file system that a nested one is in, by its position, and where there. The nested ones
-/// come after the one at the root, so theirs is their position + 1.
-fn enclosing(places: &[PathBuf], of: usize) -> (usize, &Path) {
-    let Some(path) = places.get(of) else { return (0, Path::new("")) };
-    let inside = |(index, other): (usize, &PathBuf)| {
-        let relative = path.strip_prefix(other).ok().filter(|_| index != of)?;
-        Some((index + 1, relative))
-    };
-    let all = places.iter().enumerate().filter_map(inside);
-    all.min_by_key(|(_, relative)| relative.components().count()).unwrap_or((0, path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_file_system_is_the_one_around() {
-        let places = ["a", "b", "a/b/c", "a/b/c/d"].map(PathBuf::from);
-        let found: Vec<_> = (0..places.len()).map(|of| enclosing(&places, of)).collect();
-        let path = Path::new;
-        assert_eq!(found, [(0, path("a")), (0, path("b")), (1, path("b/c")), (3, path("d"))]);
     }
 }

@@ -79,7 +79,7 @@ impl Adapter {
 
     /// Refuses to give a name of a directory that only the mount has to something else.
     fn refuse_mount_point(&self, directory: ObjectId, name: &[u8], why: Errno) -> Answer<()> {
-        match self.mount_points.lookup(Place::Object(directory), name) {
+        match self.mount_points().lookup(Place::Object(directory), name) {
             Some(_) => Err(why),
             None => Ok(()),
         }

@@ -33,7 +33,8 @@ impl Adapter {
         mut visit: impl FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Answer<()> {
         let mut flow = ControlFlow::Continue(());
-        if !self.mount_points.is_position(from) {
+        let mount_points = self.mount_points();
+        if !mount_points.is_position(from) {
             let listed = self.head.read_dir(directory, from, |entry| {
                 flow = visit(entry);
                 flow
@@ -41,7 +42,7 @@ impl Adapter {
             listed.map_err(|error| errno(&error))?;
         }
         if flow.is_continue() {
-            self.mount_points.list(Place::Object(directory), from_free(from), visit);
+            mount_points.list(Place::Object(directory), from_free(from), visit);
         }
         Ok(())
     }
@@ -65,7 +66,7 @@ impl Adapter {
                 return Ok(());
             }
         }
-        self.mount_points.list(Place::MountPoint(directory), from_free(from), visit);
+        self.mount_points().list(Place::MountPoint(directory), from_free(from), visit);
         Ok(())
     }
 

@@ -139,6 +139,7 @@ impl Session {
         caller: Caller,
     ) -> Answer<Entry> {
         let (index, adapter, directory) = self.inner(parent)?;
+        let _kept = self.keep_shape();
         let entry = adapter.create(directory, name.as_bytes(), creation, caller)?;
         self.entry(index, entry)
     }
@@ -149,6 +150,7 @@ impl Session {
         if index != of_file {
             return Err(Errno::EXDEV);
         }
+        let _kept = self.keep_shape();
         self.entry(index, adapter.link(file, directory, name.as_bytes())?)
     }
 
@@ -159,7 +161,7 @@ impl Session {
         }
         let (index, adapter, directory) = self.inner(parent)?;
         match adapter.number_of(directory, name.as_bytes()) {
-            Ok(number) if self.grafts.at(index, number).is_some() => Err(Errno::EBUSY),
+            Ok(number) if self.grafts.is_place(index, number) => Err(Errno::EBUSY),
             _ => Ok(()),
         }
     }
@@ -170,6 +172,7 @@ impl Session {
     }
 
     pub(super) fn remove_directory(&self, parent: INodeNo, name: &OsStr) -> Answer<()> {
+        let _kept = self.keep_shape();
         self.refuse_graft(parent, name)?;
         let (_, adapter, directory) = self.inner(parent)?;
         adapter.rmdir(directory, name.as_bytes())
@@ -187,6 +190,7 @@ impl Session {
         if index != other {
             return Err(Errno::EXDEV);
         }
+        let _kept = self.keep_shape();
         self.refuse_graft(from.0, from.1)?;
         self.refuse_graft(to.0, to.1)?;
         let (from, to) = ((source, from.1.as_bytes()), (target, to.1.as_bytes()));
@@ -213,10 +217,16 @@ impl Session {
         self.attributes(inode)
     }
 
+    /// The file system and object of a file that can be changed.
+    fn changing(&self, inode: INodeNo) -> Answer<(Arc<LiveFileSystem>, ObjectId)> {
+        let (_, adapter, inner) = self.inner(inode)?;
+        let (live, object) = adapter.changing(inner)?;
+        Ok((Arc::clone(live), object))
+    }
+
     /// Whether freeing these bytes of a file takes many transaction groups.
     pub(super) fn takes_many_groups(&self, inode: INodeNo, bytes: Range<u64>) -> bool {
-        let Ok((_, adapter, inner)) = self.inner(inode) else { return false };
-        let changing = adapter.changing(inner);
+        let changing = self.changing(inode);
         changing.is_ok_and(|(live, object)| live.takes_many_groups(object, bytes))
     }
 
@@ -230,8 +240,7 @@ impl Session {
         match allocation {
             Allocation::Punch | Allocation::Zero => self.takes_many_groups(inode, range),
             Allocation::Reserve | Allocation::ReserveKeepSize => {
-                let changing =
-                    self.inner(inode).and_then(|(_, adapter, inner)| adapter.changing(inner));
+                let changing = self.changing(inode);
                 changing.is_ok_and(|(live, _)| live.waits_for_accounts(range.end - range.start))
             }
         }
@@ -239,14 +248,16 @@ impl Session {
 
     /// Answers when what was done to a file, and to all names, is durable.
     pub(super) fn make_durable(&self, inode: INodeNo, reply: ReplyEmpty) {
-        match self.inner(inode).map(|(_, adapter, inode)| adapter.changing(inode)) {
+        if let Err(error) = self.inner(inode) {
+            return reply.error(error);
+        }
+        match self.changing(inode) {
             // Nothing was done to what does not change.
-            Ok(Err(_)) => reply.ok(),
-            Ok(Ok((live, object))) => {
+            Err(_) => reply.ok(),
+            Ok((live, object)) => {
                 let promise = Box::new(move |durable| done(reply, durable));
-                promise_durable(self.durability.as_deref(), live, object, promise);
+                promise_durable(self.durability.as_deref(), &live, object, promise);
             }
-            Err(error) => reply.error(error),
         }
     }
 
@@ -258,7 +269,7 @@ impl Session {
         answer: Answer<T>,
         reply: impl FnOnce(Answer<T>) + Send + 'static,
     ) {
-        let changed = self.inner(inode).and_then(|(_, adapter, inode)| adapter.changing(inode));
+        let changed = self.changing(inode);
         match (answer, changed) {
             (Ok(told), Ok((live, object))) if live.leaves_commits_to_callers() => {
                 let session = Arc::downgrade(self);
@@ -271,7 +282,7 @@ impl Session {
                         reply(Err(error));
                     }
                 };
-                promise_durable(self.durability.as_deref(), live, object, Box::new(promise));
+                promise_durable(self.durability.as_deref(), &live, object, Box::new(promise));
             }
             (answer, _) => reply(answer),
         }
@@ -319,7 +330,8 @@ impl Session {
         let written = self.inner(inode).and_then(|(_, adapter, inode)| {
             let written = u32::try_from(written?).unwrap_or(u32::MAX);
             let is_stale = pages == Pages::Passed && adapter.has_pages(inode);
-            Ok((written, is_stale, adapter.changing(inode)?))
+            let (live, object) = adapter.changing(inode)?;
+            Ok((written, is_stale, (Arc::clone(live), object)))
         });
         self.tell_of_lost_set_id(inode, caller);
         let (written, is_stale, (live, object)) = match written {
@@ -327,7 +339,7 @@ impl Session {
             Err(error) => return reply.error(error),
         };
         let is_promised = is_durable(flags) || live.leaves_commits_to_callers();
-        let promised = is_promised.then(|| (self.durability.clone(), Arc::clone(live)));
+        let promised = is_promised.then(|| (self.durability.clone(), Arc::clone(&live)));
         let answer = move || match promised {
             Some((durability, live)) => {
                 let promise = move |durable| match durable {
@@ -355,7 +367,7 @@ impl Session {
     ) -> Answer<u64> {
         let (_, of_source, source) = self.inner(from.0)?;
         let (_, adapter, target) = self.inner(to.0)?;
-        let copied = adapter.copy((of_source, source, from.1), (target, to.1), len, caller);
+        let copied = adapter.copy((&of_source, source, from.1), (target, to.1), len, caller);
         self.tell_of_lost_set_id(to.0, caller);
         copied
     }

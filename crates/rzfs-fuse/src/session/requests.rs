@@ -26,9 +26,7 @@ use std::time::{Duration, SystemTime};
 
 impl fuser::Filesystem for Server {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Nobody else has it before the first request.
-        let session = Arc::get_mut(&mut self.session);
-        session.ok_or(io::ErrorKind::ResourceBusy)?.negotiate(config);
+        self.session.negotiate(config);
         Ok(())
     }
 
@@ -89,7 +87,7 @@ impl fuser::Filesystem for Server {
     /// mount is to check it: that saves two requests for each file. What must not be read or written
     /// is refused when it is. The kernel does not ask again once it was told.
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let can_do_without = self.session.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        let can_do_without = self.session.kernel_can(InitFlags::FUSE_NO_OPEN_SUPPORT);
         if self.session.opens == Opens::Unasked && can_do_without {
             return reply.error(Errno::ENOSYS);
         }
@@ -135,7 +133,7 @@ impl fuser::Filesystem for Server {
 
     /// As for files.
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.session.kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
+        if self.session.kernel_can(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
             return reply.error(Errno::ENOSYS);
         }
         let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::{ControlFlow, Deref};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Bytes of all writes that mounts of this process keep, but for a little of each.
 const MOST_KEPT: usize = 64 << 20;
@@ -227,6 +227,11 @@ impl Server {
     pub(crate) fn new(session: Session) -> io::Result<Self> {
         let room = session.live().map(|_| WaitingRoom::start()).transpose()?;
         Ok(Self { session: Arc::new(session), room })
+    }
+
+    /// The session, as long as it is served.
+    pub(crate) fn session(&self) -> Weak<Session> {
+        Arc::downgrade(&self.session)
     }
 
     /// Drops what waits: the mount has ended.

@@ -110,11 +110,19 @@ impl Mounter {
     /// told.
     pub(super) fn mount_all(&self, planned: &[Planned], table: &mut MountTable) -> Vec<String> {
         let mut failures = Vec::new();
+        let mut new: Vec<&PlannedMount> = Vec::new();
         for one in planned {
-            let is_inner = planned.iter().any(|other| other.1.surrounds(&one.1));
-            if self.nesting == Nesting::Grafts && is_inner {
-                continue;
+            if self.nesting == Nesting::Grafts {
+                // It was mounted with the one that it is in, or not at all.
+                if new.iter().any(|outer| outer.surrounds(&one.1)) {
+                    continue;
+                }
+                if let Some(outer) = table.around_mut(&one.1.mountpoint) {
+                    failures.extend(self.add(one, outer).err());
+                    continue;
+                }
             }
+            new.push(&one.1);
             let inside = planned.iter().filter(|other| one.1.surrounds(&other.1)).collect();
             match self.mount(one, inside, table, &mut failures) {
                 Ok(mount) => table.add(mount),
@@ -162,7 +170,15 @@ impl Mounter {
             Nesting::Mounts => options.mount_points = next_below(plan, &inside),
             Nesting::Grafts => {
                 for (dataset, inner) in inside {
-                    match self.graft(dataset, inner, plan) {
+                    match self.nested(dataset, inner, &plan.mountpoint) {
+                        Ok(nested)
+                            if grafted.iter().any(|one: &Nested| one.path == nested.path) =>
+                        {
+                            failures.push(format!(
+                                "cannot mount '{}': another one is mounted there",
+                                inner.dataset
+                            ));
+                        }
                         Ok(nested) => {
                             reports.push((dataset.name().to_owned(), nested.path.clone()));
                             grafted.push(nested);
@@ -207,15 +223,31 @@ impl Mounter {
         MountPlace::within(base.path(), below)
     }
 
-    fn graft(
+    /// Whether a file system can share a mount that there is, without the kernel's part of it being
+    /// made anew.
+    pub(super) fn fits(&self, dataset: &Dataset, outer: &DatasetMount) -> bool {
+        let is = |property, value| dataset.text(property).is_ok_and(|text| text == value);
+        let opens_fit = outer.mount.opens() == Opens::Checked || !is(OPEN_PROPERTY, "checked");
+        opens_fit && (!outer.mount.has_lists() || is("acltype", "posix"))
+    }
+
+    /// Adds a file system to a mount that there is.
+    fn add(&self, (dataset, plan): &Planned, outer: &mut DatasetMount) -> Result<(), String> {
+        let nested = self.nested(dataset, plan, &outer.mountpoint)?;
+        let added = outer.graft(dataset.name(), nested);
+        added.map_err(|error| format!("cannot mount '{}': {error}", dataset.name()))
+    }
+
+    /// A file system that goes into the mount of another one.
+    fn nested(
         &self,
         dataset: &Dataset,
         plan: &PlannedMount,
-        outer: &PlannedMount,
+        outer: &Path,
     ) -> Result<Nested, String> {
         let cannot = |error: &dyn Display| format!("cannot mount '{}': {error}", dataset.name());
         let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
-        let path = plan.mountpoint.strip_prefix(&outer.mountpoint);
+        let path = plan.mountpoint.strip_prefix(outer);
         let path = path.map_err(|error| cannot(&error))?.to_owned();
         Ok(Nested { path, file_system, control })
     }

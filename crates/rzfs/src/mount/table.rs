@@ -2,7 +2,7 @@
 
 use super::plan::{PlannedMount, Underneath};
 use rzfs::protocol::{MountReport, Refusal};
-use rzfs_fuse::{InUse, Mount, MountPlace};
+use rzfs_fuse::{InUse, Mount, MountError, MountPlace, Nested};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ pub(super) struct DatasetMount {
     /// Where it was planned to be; where it is, without links, the mount knows.
     pub(super) mountpoint: PathBuf,
     pub(super) mount: Mount,
-    /// The datasets that share the mount, and where in it they are.
+    /// The datasets that share the mount, and where in it they are; those above come before those
+    /// below.
     pub(super) grafted: Vec<(String, PathBuf)>,
     /// The directory was made for the mount.
     pub(super) is_made: bool,
@@ -89,20 +90,32 @@ impl MountTable {
         around.max_by_key(|one| one.mountpoint.components().count())
     }
 
-    /// The mounts below the place of a planned one.
-    pub(super) fn below(&self, planned: &Path) -> impl Iterator<Item = &DatasetMount> {
-        self.alive()
-            .filter(move |one| one.mountpoint != planned && one.mountpoint.starts_with(planned))
+    /// The same, to be changed.
+    pub(super) fn around_mut(&mut self, planned: &Path) -> Option<&mut DatasetMount> {
+        let alive = self.0.iter_mut().filter(|one| !one.mount.is_finished());
+        let around = alive.filter(|one| planned.starts_with(&one.mountpoint));
+        around.max_by_key(|one| one.mountpoint.components().count())
+    }
+
+    /// The file systems that are mounted below the place of a planned one.
+    pub(super) fn below(&self, planned: &Path) -> impl Iterator<Item = String> {
+        let is_below = move |plan: &PlannedMount| {
+            plan.mountpoint != planned && plan.mountpoint.starts_with(planned)
+        };
+        let plans = self.alive().flat_map(DatasetMount::plans);
+        plans.filter(is_below).map(|plan| plan.dataset)
     }
 
     /// Ends the mounts of these file systems, and those below them, the deepest first, until one is
     /// in use.
     pub(super) fn unmount(&mut self, names: &BTreeSet<String>, in_use: InUse) -> Unmounted {
-        let named = |one: &DatasetMount| one.datasets().any(|name| names.contains(name));
-        let places: Vec<PathBuf> =
-            self.alive().filter(|one| named(one)).map(|one| one.directory()).collect();
-        let is_affected =
-            |one: &DatasetMount| places.iter().any(|place| one.directory().starts_with(place));
+        let places: Vec<PathBuf> = self
+            .alive()
+            .flat_map(DatasetMount::places)
+            .filter(|(name, _)| names.contains(*name))
+            .map(|(_, place)| place)
+            .collect();
+        let is_affected = |directory: &Path| places.iter().any(|one| directory.starts_with(one));
         self.end_those(is_affected, in_use)
     }
 
@@ -118,27 +131,41 @@ impl MountTable {
         for position in (0..self.0.len()).rev() {
             match self.end(position, in_use) {
                 Ok(End { plans, .. }) => ended.extend(plans),
-                Err(refusal) => refused.push(refusal.message),
+                Err(refusal) => {
+                    refused.push(refusal.message);
+                    let Some(one) = self.0.get_mut(position) else { continue };
+                    for graft in (0..one.grafted.len()).rev() {
+                        match one.ungraft(graft, in_use) {
+                            Ok(plan) => ended.extend(plan),
+                            Err(refusal) => refused.push(refusal.message),
+                        }
+                    }
+                }
             }
         }
         (ended, refused)
     }
 
-    fn end_those(&mut self, which: impl Fn(&DatasetMount) -> bool, in_use: InUse) -> Unmounted {
+    /// Ends what is in directories of which something is so: whole mounts, or what shares them.
+    fn end_those(&mut self, which: impl Fn(&Path) -> bool, in_use: InUse) -> Unmounted {
         let mut unmounted = Unmounted::default();
         // The last one mounted is the deepest.
         for position in (0..self.0.len()).rev() {
-            if self.0.get(position).is_some_and(&which) {
-                match self.end(position, in_use) {
+            let refused = match self.0.get_mut(position) {
+                Some(one) if which(&one.directory()) => match self.end(position, in_use) {
                     Ok(End { plans, elsewhere }) => {
                         unmounted.ended.extend(plans);
                         unmounted.elsewhere.extend(elsewhere);
+                        Ok(())
                     }
-                    Err(refusal) => {
-                        unmounted.refused = Some(refusal);
-                        break;
-                    }
-                }
+                    Err(refusal) => Err(refusal),
+                },
+                Some(one) => one.ungraft_those(&which, in_use, &mut unmounted.ended),
+                None => Ok(()),
+            };
+            if let Err(refusal) = refused {
+                unmounted.refused = Some(refusal);
+                break;
             }
         }
         unmounted
@@ -146,12 +173,7 @@ impl MountTable {
 
     fn end(&mut self, position: usize, in_use: InUse) -> Result<End, Refusal> {
         let Some(one) = self.0.get(position) else { return Ok(End::default()) };
-        one.mount.request_unmount(in_use).map_err(|error| Refusal {
-            message: match error.is_in_use() {
-                true => busy(error.directory()).message,
-                false => error.to_string(),
-            },
-        })?;
+        one.mount.request_unmount(in_use).map_err(|error| refusal(&error))?;
         let one = self.0.remove(position);
         let plans = one.plans();
         let elsewhere = one.finish(match in_use {
@@ -210,6 +232,48 @@ impl DatasetMount {
         self.mount.directory().to_owned()
     }
 
+    /// Its file systems, and where they are.
+    fn places(&self) -> impl Iterator<Item = (&str, PathBuf)> {
+        let grafted = self.grafted.iter();
+        let grafted = grafted.map(|(name, path)| (name.as_str(), self.directory().join(path)));
+        std::iter::once((self.dataset.as_str(), self.directory())).chain(grafted)
+    }
+
+    /// Adds a file system to those that share it, which goes on being used.
+    pub(super) fn graft(&mut self, dataset: &str, nested: Nested) -> Result<(), MountError> {
+        let path = nested.path.clone();
+        self.mount.graft(nested)?;
+        self.grafted.push((dataset.to_owned(), path));
+        self.grafted.sort_by_key(|(_, path)| path.components().count());
+        Ok(())
+    }
+
+    /// Takes away what shares it in directories of which something is so, the deepest first, until
+    /// one is in use.
+    fn ungraft_those(
+        &mut self,
+        which: impl Fn(&Path) -> bool,
+        in_use: InUse,
+        ended: &mut Vec<PlannedMount>,
+    ) -> Result<(), Refusal> {
+        for graft in (0..self.grafted.len()).rev() {
+            let path = self.grafted.get(graft).map(|(_, path)| self.directory().join(path));
+            if path.is_some_and(|path| which(&path)) {
+                ended.extend(self.ungraft(graft, in_use)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one of those away that share it; answers where it was planned to be.
+    fn ungraft(&mut self, graft: usize, in_use: InUse) -> Result<Option<PlannedMount>, Refusal> {
+        let Some((_, path)) = self.grafted.get(graft) else { return Ok(None) };
+        self.mount.ungraft(path, in_use).map_err(|error| refusal(&error))?;
+        let (dataset, path) = self.grafted.remove(graft);
+        let mountpoint = self.mountpoint.join(path);
+        Ok(Some(PlannedMount { dataset, mountpoint, underneath: Underneath::Hidden }))
+    }
+
     /// Waits for the last answers, unless somebody can still ask, and removes the directory if it
     /// was made for the mount. Tells where it was if somebody still has it.
     fn finish(self, patience: Duration) -> Option<PathBuf> {
@@ -224,6 +288,13 @@ impl DatasetMount {
             let _ = MountPlace::remove(&directory);
         }
         (!is_nobodys).then_some(directory)
+    }
+}
+
+fn refusal(error: &MountError) -> Refusal {
+    match error.is_in_use() {
+        true => busy(error.directory()),
+        false => Refusal { message: error.to_string() },
     }
 }
 

@@ -4,8 +4,10 @@ use crate::harness::{Outcome, Rzfs, is_mounted, outcome, wait_until};
 use crate::mounts::unprivileged;
 use rustix::process::getuid;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 
 /// The place of a user without the rights of root, with a pool `z` in `z.img` that is mounted at
 /// `m`.
@@ -57,6 +59,169 @@ impl Ordinary {
         assert_eq!(outcome.status, 0, "{script}: {outcome:?}");
         outcome.out
     }
+}
+
+impl Drop for Ordinary {
+    /// A test that fails leaves no mounts behind.
+    fn drop(&mut self) {
+        if is_mounted(&self.home.join("m")) {
+            self.run("umount --force z");
+        }
+    }
+}
+
+/// A shell of the user that stays somewhere until it is told to go on.
+struct Staying(Child);
+
+impl Staying {
+    /// One that has begun with `first` and has `rest` to do.
+    fn new(user: &Ordinary, first: &str, rest: &str) -> Self {
+        Self::with(user, &format!("{first} && echo there && read line\n{rest}"))
+    }
+
+    /// One that says `there` when it has begun.
+    fn with(user: &Ordinary, script: &str) -> Self {
+        let mut shell = unprivileged(&user.rzfs, Path::new("sh"));
+        shell.args(["-c", script]).current_dir("/").env("M", user.path("m"));
+        shell.env("STOP", user.path("stop"));
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = [0; 6];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut said).unwrap();
+        Self(shell)
+    }
+
+    /// Lets it go on; what it has written in the end.
+    fn go_on(mut self) -> Vec<String> {
+        // It may not listen.
+        let _ = self.0.stdin.take().unwrap().write_all(b"\n");
+        let written = BufReader::new(self.0.stdout.take().unwrap()).lines();
+        written.collect::<Result<_, _>>().unwrap()
+    }
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        // It may have come to its end.
+        let _ = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn who_writes_by_path_meanwhile_loses_nothing() {
+    let user = Ordinary::new();
+    user.succeed("zfs create z/c");
+    let script = "echo there
+        i=0
+        while [ ! -e $STOP ]; do
+            echo $i > $M/$i.file || echo lost
+            echo $i > $M/c/$i || echo lost
+            i=$((i+1))
+        done
+        echo $i";
+    let writer = Staying::with(&user, script);
+    for number in 0..20 {
+        user.succeed(&format!("zfs create z/new{number}"));
+        user.shell(&format!("ls $M | grep -qx new{number} && echo in > $M/new{number}/file"));
+        user.succeed(&format!("zfs destroy z/new{number}"));
+        user.shell(&format!("test ! -e $M/new{number} && ! ls $M | grep -qx new{number}"));
+    }
+    fs::write(user.path("stop"), "").unwrap();
+    let written = writer.go_on();
+    let count: u32 = written.concat().parse().unwrap_or_else(|_| panic!("{written:?}"));
+    assert!(count > 20, "{count}");
+    let counted = user.shell("ls $M | grep -c file; ls $M/c | wc -l");
+    assert_eq!(counted, format!("{count}\n{count}\n"));
+    user.succeed("umount z");
+    assert_eq!(fs::read_dir(user.path("m")).unwrap().count(), 0, "written below the mount");
+}
+
+#[test]
+fn children_come_and_go_while_their_parent_is_in_use() {
+    let user = Ordinary::new();
+    user.shell("mkdir $M/dir && echo kept > $M/kept");
+    let rest = "echo more >&3; echo inside > file; cat file $M/kept; pwd -P";
+    let staying = Staying::new(&user, "cd $M/dir && exec 3>>$M/kept", rest);
+    let lines = [
+        ("zfs create z/x", "echo x > $M/x/file; cat $M/x/file"),
+        ("zfs create -p z/x/y/z", "echo z > $M/x/y/z/file; cat $M/x/file"),
+        ("zfs unmount z/x", "ls -A $M | grep -x x || echo x"),
+        ("zfs mount z/x/y/z", "cat $M/x/y/z/file | tr z x; test ! -e $M/x/file"),
+        ("zfs mount z/x", "cat $M/x/file; test -e $M/x/y/z/file"),
+        ("zfs mount -a", "cat $M/x/file; test -e $M/x/y/z/file"),
+        ("zfs rename z/x z/w", "cat $M/w/file; test ! -e $M/x && test -e $M/w/y/z/file"),
+        ("zfs set readonly=on z/w", "cat $M/w/file; ! touch $M/w/new 2> /dev/null"),
+        ("zfs inherit readonly z/w", "cat $M/w/file; touch $M/w/new"),
+        ("zfs set canmount=off z/w/y/z", "cat $M/w/file; test ! -e $M/w/y/z"),
+        ("zfs destroy -r z/w", "ls -A $M | grep -x w || echo x"),
+        // A directory that there is.
+        ("zfs create z/dir", "echo x > $M/dir/file; cat $M/dir/file"),
+        ("zfs unmount z/dir", "test ! -e $M/dir/file && echo x"),
+    ];
+    for (line, script) in lines {
+        let done = user.run(line);
+        assert_eq!((done.status, done.err.as_str()), (0, ""), "{line}: {done:?}");
+        assert_eq!(user.shell(script), "x\n", "{line}");
+    }
+    assert_eq!(staying.go_on(), ["inside", "kept", "more", &user.path("m/dir")]);
+    user.succeed("zfs destroy z/dir");
+    assert_eq!(user.shell("cat $M/dir/file"), "inside\n");
+    user.succeed("umount z");
+}
+
+#[test]
+fn a_child_that_is_in_use_stays_unless_it_is_forced() {
+    let user = Ordinary::new();
+    user.succeed("zfs create -p z/c/d");
+    user.shell("mkdir $M/c/dir && echo kept > $M/c/file");
+    let busy = format!("cannot unmount '{}': pool or dataset is busy\n", user.path("m/c"));
+    for (first, rest) in [
+        ("cd $M/c/dir", "echo new > new; cat new ../file; pwd -P"),
+        ("cd /; exec 3<$M/c/file", "cat <&3"),
+    ] {
+        let staying = Staying::new(&user, first, rest);
+        for line in ["zfs unmount z/c", "zfs rename z/c z/e", "zfs destroy -r z/c"] {
+            let refused = user.run(line);
+            assert_eq!((refused.status, &refused.err), (1, &busy), "{line}");
+            assert_eq!(user.shell("ls $M; ls $M/c"), "c\nd\ndir\nfile\n", "{line}");
+            let mounted = user.succeed("zfs mount");
+            assert_eq!(mounted.lines().count(), 3, "{line}: {mounted}");
+        }
+        let written = staying.go_on();
+        match rest {
+            "cat <&3" => assert_eq!(written, ["kept"]),
+            _ => assert_eq!(written, ["new", "kept", &user.path("m/c/dir")]),
+        }
+        user.shell("rm -f $M/c/dir/new");
+    }
+    let rest = "ls 2>&1; cat <&3 2>&1; echo lost > new; cat $M/kept";
+    let staying = Staying::new(&user, "echo up > $M/kept; cd $M/c/dir && exec 3<../file", rest);
+    user.succeed("zfs unmount -f z/c");
+    assert_eq!(user.shell("ls $M"), "kept\n");
+    let said = staying.go_on();
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert!(said[..2].iter().all(|line| line.contains("Stale")) && said[2] == "up", "{said:?}");
+    user.succeed("zfs mount z/c");
+    assert_eq!(user.shell("cat $M/c/file; ls $M/c/dir"), "kept\n");
+    user.succeed("zfs rename z/c z/e");
+    user.succeed("zfs destroy -r z/e");
+    user.succeed("umount z");
+}
+
+#[test]
+fn what_the_kernel_has_to_know_of_a_mount_is_made_anew() {
+    let user = Ordinary::new();
+    user.succeed("zfs set acltype=posix z");
+    user.succeed("zfs create z/with");
+    let staying = Staying::new(&user, "cd $M", "");
+    let refused = user.run("zfs create -o acltype=off z/without");
+    assert!(refused.err.contains("busy"), "{refused:?}");
+    drop(staying);
+    user.succeed("zfs mount z/without");
+    user.shell("echo in > $M/without/file && echo in > $M/with/file");
+    user.succeed("zfs create -o rzfs:open=checked z/checked");
+    user.shell("echo in > $M/checked/file && cat $M/without/file");
+    user.succeed("umount z");
 }
 
 #[test]

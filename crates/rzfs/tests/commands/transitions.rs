@@ -56,10 +56,10 @@ enum InUse {
 
 impl InUse {
     /// Others do not get into the mount of an ordinary user, not even root.
-    fn by_somebody(rig: &Rig) -> Self {
+    fn by_somebody(rig: &Rig, place: &Path) -> Self {
         let mut shell = unprivileged(&rig.rzfs, Path::new("sh"));
         let script = "cd \"$0\" && echo there && exec sleep 1000";
-        shell.args(["-c", script]).arg(rig.top()).stdout(Stdio::piped());
+        shell.args(["-c", script]).arg(place).stdout(Stdio::piped());
         let mut child = shell.spawn().unwrap();
         let mut said = [0; 6];
         child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
@@ -346,15 +346,14 @@ fn drive(user: User, seed: u64, steps: usize) {
         if busy.len() > 1 || chance.below(3) == 0 {
             busy.clear();
         }
-        if user == User::Root && chance.below(2) == 0 {
-            let places: Vec<_> = mounts.values().collect();
-            if !places.is_empty() {
-                let place = places[chance.below(places.len())];
-                busy.insert(place.clone(), InUse::ByUs(File::open(place).unwrap()));
-            }
-        }
-        if user == User::Ordinary && chance.below(2) == 0 {
-            busy.insert(rig.top(), InUse::by_somebody(&rig));
+        let places: Vec<_> = mounts.values().collect();
+        if !places.is_empty() && chance.below(2) == 0 {
+            let place = places[chance.below(places.len())];
+            let in_use = match user {
+                User::Root => InUse::ByUs(File::open(place).unwrap()),
+                User::Ordinary => InUse::by_somebody(&rig, place),
+            };
+            busy.insert(place.clone(), in_use);
         }
         let before = Before { states: rig.states(), mounts, is_busy: !busy.is_empty() };
         let names = before.states.keys().map(String::as_str);

@@ -409,7 +409,8 @@ fn changed(
     let mut ended = end(open, &mut table, &moving, InUse::Refuse)?;
     let mut complaints = Vec::new();
     if effect.anew {
-        let anew = mounted_below(&table, name);
+        let shared = |name: &String| table.of_dataset(name).map(|one| one.dataset.clone());
+        let anew = mounted_below(&table, name).iter().filter_map(shared).collect();
         match end(open, &mut table, &anew, InUse::Refuse) {
             Ok(more) => ended.extend(more),
             Err(_) => complaints.push(NOT_REMOUNTED.to_owned()),

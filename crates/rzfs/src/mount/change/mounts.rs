@@ -219,19 +219,20 @@ pub(super) fn mount_more(
 
 /// Mounts what is not mounted yet; tells what could not be mounted.
 ///
-/// What is mounted below a new mount would be hidden by it, and file systems that share a mount are
-/// mounted together: such mounts make way, and are made again with the new ones. If one of them is
+/// What is mounted below a new mount would be hidden by it, and a mount that a new file system is
+/// to share may have to be made otherwise: such mounts make way, and are made again with the new
+/// ones. If one of them is
 /// in use the new ones that it is in the way of are left out; if one cannot be made again they are
 /// taken back.
 fn carry_out(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> Vec<String> {
     planned.retain(|(dataset, _)| table.of_dataset(dataset.name()).is_none());
-    let names = planned.iter().flat_map(|(_, plan)| in_the_way(open, table, plan)).collect();
+    let names = planned.iter().flat_map(|one| in_the_way(open, table, one)).collect();
     let mut complaints = Vec::new();
     let made_way = match end(open, table, &names, InUse::Refuse) {
         Ok(ended) => ended,
         Err(refusal) => {
             complaints.push(refusal.message);
-            planned.retain(|(_, plan)| in_the_way(open, table, plan).is_empty());
+            planned.retain(|one| in_the_way(open, table, one).is_empty());
             Vec::new()
         }
     };
@@ -246,13 +247,14 @@ fn carry_out(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> 
 }
 
 /// What has to be mounted after, or together with, a planned mount.
-fn in_the_way(open: &Open, table: &MountTable, plan: &PlannedMount) -> BTreeSet<String> {
+fn in_the_way(open: &Open, table: &MountTable, (dataset, plan): &Planned) -> BTreeSet<String> {
     let shared = match open.mounter().nesting() {
         Nesting::Mounts => None,
         Nesting::Grafts => table.around(&plan.mountpoint),
     };
-    let mounts = table.below(&plan.mountpoint).chain(shared);
-    mounts.map(|mount| mount.dataset.clone()).collect()
+    let shared = shared.filter(|outer| !open.mounter().fits(dataset, outer));
+    let shared = shared.map(|outer| outer.dataset.clone());
+    table.below(&plan.mountpoint).chain(shared).collect()
 }
 
 /// What has `made_way` for `new` mounts, and could not be mounted with them, is mounted without

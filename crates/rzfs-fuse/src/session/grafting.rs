@@ -1,0 +1,262 @@
+//! File systems that come into a mount, and go, while it is used.
+//!
+//! ```text
+//! graft      the directory has to be there ── it stands for the other ── the kernel forgets its name
+//! ungraft    the kernel forgets the name, and what is below ── it has forgotten everything ── it goes
+//! ```
+//! The kernel lets go of what it has cached at once, of what is in use not at all. A file system goes
+//! in the moment in which nothing of it is known: whoever looks it up earlier keeps it, whoever
+//! comes later does not find it.
+
+use super::{Session, invalid};
+use crate::adapter::Adapter;
+use crate::mount::{InUse, Nested};
+use crate::mount_points::{MountPoints, Place, Way};
+use fuser::{Errno, INodeNo};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take until it has forgotten the next file.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How long until it is asked again: somebody may have come meanwhile.
+const ROUND: Duration = Duration::from_millis(20);
+/// How long requests about a directory may keep the kernel from forgetting a name in it.
+const KERNEL_PATIENCE: Duration = Duration::from_secs(10);
+/// The same where nothing may be waited for.
+const FORCED_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A file system that is grafted.
+#[derive(Clone, Debug)]
+struct Placed {
+    /// From the root of the mount.
+    path: PathBuf,
+    file_system: usize,
+    /// The file system that it is in.
+    within: usize,
+    /// What was made for it there.
+    way: Way,
+}
+
+/// The file systems that are grafted, by their paths.
+#[derive(Debug, Default)]
+pub(super) struct Places(Mutex<Vec<Placed>>);
+
+impl Places {
+    fn lock(&self) -> MutexGuard<'_, Vec<Placed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Session {
+    /// Has a file system stand for a directory of the mount.
+    ///
+    /// # Errors
+    /// There is no such directory, or others are there or below.
+    pub(crate) fn graft(self: &Arc<Self>, nested: Nested) -> io::Result<()> {
+        let (directory, name) = self.insert(nested)?;
+        self.tell_kernel(KERNEL_PATIENCE, move |session| {
+            session.cache.forget_name(directory, &name);
+        });
+        Ok(())
+    }
+
+    /// Adds a file system; answers the name of which the kernel knows something else so far.
+    pub(super) fn insert(&self, nested: Nested) -> io::Result<(INodeNo, OsString)> {
+        let Nested { path, file_system, control } = nested;
+        let mut places = self.places.lock();
+        let is_taken = |one: &Placed| one.path.starts_with(&path);
+        if path.as_os_str().is_empty() || places.iter().any(is_taken) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        let (within, relative) = enclosing(&places, &path);
+        let relative = relative.to_owned();
+        let adapter = Arc::new(Adapter::new(file_system, control, MountPoints::default()));
+        let outer = self.file_system(within).map_err(invalid)?;
+        let _still = self.shape.write().unwrap_or_else(PoisonError::into_inner);
+        let way = outer.make_way(&relative)?;
+        let graft = || {
+            let (parent, directory) = directory_at(&outer, &relative)?;
+            let name = relative.file_name().unwrap_or_default().to_owned();
+            let parent = self.grafts.outer(within, parent).ok_or(Errno::ENFILE)?;
+            let entrance = (parent, name.clone());
+            let index = self.grafts.insert((within, directory), entrance, adapter);
+            let index = index.ok_or(Errno::EBUSY)?;
+            let changed = way.new.clone().and_then(|new| self.entrance_of(within, &outer, new));
+            Ok((index, changed.unwrap_or((parent, name))))
+        };
+        match graft() {
+            Ok((file_system, changed)) => {
+                places.push(Placed { path, file_system, within, way });
+                Ok(changed)
+            }
+            Err(error) => {
+                outer.take_way(&way);
+                Err(invalid(error))
+            }
+        }
+    }
+
+    /// Takes a file system out of the mount.
+    ///
+    /// # Errors
+    /// It is in use, unless that does not matter, or another one is in it.
+    pub(crate) fn ungraft(self: &Arc<Self>, path: &Path, in_use: InUse) -> io::Result<()> {
+        let placed = self.places.lock().iter().find(|one| one.path == path).cloned();
+        let Some(placed) = placed else { return Ok(()) };
+        let adapter = match in_use {
+            InUse::Refuse => self.take_unused(placed.file_system),
+            InUse::Detach => Ok(self.take_anyway(placed.file_system)),
+        }?;
+        let gone = {
+            let mut places = self.places.lock();
+            places.retain(|one| one.path != path);
+            let outer = self.file_system(placed.within).ok();
+            outer.and_then(|outer| {
+                let gone = outer.take_way(&placed.way)?;
+                self.entrance_of(placed.within, &outer, gone)
+            })
+        };
+        if let Some((directory, name)) = gone {
+            self.tell_kernel(KERNEL_PATIENCE, move |session| {
+                session.cache.forget_name(directory, &name);
+            });
+        }
+        if let Some(adapter) = adapter {
+            // Requests that came before may not be answered yet.
+            wait_until(PATIENCE, || Arc::strong_count(&adapter) == 1);
+            adapter.close();
+        }
+        Ok(())
+    }
+
+    /// Takes a file system that nobody uses.
+    fn take_unused(self: &Arc<Self>, file_system: usize) -> io::Result<Option<Arc<Adapter>>> {
+        let mut fewest = u64::MAX;
+        let mut since = Instant::now();
+        loop {
+            if let Some(adapter) = self.grafts.remove_forgotten(file_system) {
+                return Ok(Some(adapter));
+            }
+            let lookups = self.grafts.lookups(file_system);
+            if lookups < fewest {
+                (fewest, since) = (lookups, Instant::now());
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(io::ErrorKind::ResourceBusy.into());
+            }
+            if let Some((directory, name)) = self.grafts.entrance(file_system) {
+                self.tell_kernel(KERNEL_PATIENCE, move |session| {
+                    session.cache.forget_name(directory, &name);
+                });
+            }
+            wait_until(ROUND, || self.grafts.lookups(file_system) == 0);
+        }
+    }
+
+    /// Takes a file system, whoever uses it.
+    fn take_anyway(self: &Arc<Self>, file_system: usize) -> Option<Arc<Adapter>> {
+        let entrance = self.grafts.entrance(file_system);
+        let known = self.grafts.get(file_system).map(|adapter| adapter.known_numbers());
+        let known = known.unwrap_or_default().into_iter();
+        let known: Vec<_> =
+            known.filter_map(|inner| self.grafts.outer(file_system, inner)).collect();
+        let forget = |known: Vec<INodeNo>| {
+            move |session: &Self| known.iter().for_each(|one| session.cache.forget_contents(*one))
+        };
+        // What is changed in mappings is written as long as it can be.
+        self.tell_kernel(FORCED_PATIENCE, forget(known.clone()));
+        let adapter = self.grafts.remove_anyway(file_system);
+        self.tell_kernel(FORCED_PATIENCE, move |session| {
+            if let Some((directory, name)) = entrance {
+                session.cache.forget_name(directory, &name);
+            }
+            forget(known)(session);
+        });
+        adapter
+    }
+
+    /// The mount's number and the name of a directory that only the mount has.
+    fn entrance_of(
+        &self,
+        within: usize,
+        adapter: &Adapter,
+        (place, name): (Place, Vec<u8>),
+    ) -> Option<(INodeNo, OsString)> {
+        let number = adapter.number_of_place(place)?;
+        Some((self.grafts.outer(within, number)?, OsString::from_vec(name)))
+    }
+
+    /// Has a thread of its own tell the kernel something: it waits for requests that may wait for
+    /// a suspended pool.
+    fn tell_kernel(
+        self: &Arc<Self>,
+        patience: Duration,
+        tell: impl FnOnce(&Self) + Send + 'static,
+    ) {
+        let session = Arc::downgrade(self);
+        let (done, is_done) = mpsc::channel();
+        let work = move || {
+            if let Some(session) = session.upgrade() {
+                tell(&session);
+            }
+            // The receiver may have lost its patience.
+            let _ = done.send(());
+        };
+        let told = std::thread::Builder::new().name("rzfs-grafts".to_owned()).spawn(work);
+        if told.is_err() || is_done.recv_timeout(patience).is_err() {
+            tracing::warn!("the kernel does not know yet what has become of a file system");
+        }
+    }
+}
+
+/// Where a path leads: to the last directory but one, and to the last.
+fn directory_at(adapter: &Adapter, path: &Path) -> Result<(INodeNo, INodeNo), Errno> {
+    let (mut above, mut directory) = (INodeNo::ROOT, INodeNo::ROOT);
+    for name in path {
+        above = directory;
+        directory = adapter.look_up(directory, name.as_bytes())?.attributes.ino;
+        // It is no answer to the kernel.
+        adapter.forget(directory, 1);
+    }
+    Ok((above, directory))
+}
+
+/// The file system that a path is in, and where there.
+fn enclosing<'a>(places: &[Placed], path: &'a Path) -> (usize, &'a Path) {
+    let inside = |one: &Placed| Some((one.file_system, path.strip_prefix(&one.path).ok()?));
+    let all = places.iter().filter_map(inside);
+    all.min_by_key(|(_, relative)| relative.components().count()).unwrap_or((0, path))
+}
+
+fn wait_until(patience: Duration, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() && start.elapsed() < patience {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_file_system_is_the_one_around() {
+        let placed = |(index, path): (usize, &str)| Placed {
+            path: path.into(),
+            file_system: index + 1,
+            within: 0,
+            way: Way::default(),
+        };
+        let places: Vec<_> = ["a", "b", "a/b/c"].into_iter().enumerate().map(placed).collect();
+        for (path, found) in
+            [("c", (0, "c")), ("b/c", (2, "c")), ("a/b/cd", (1, "b/cd")), ("a/b/c/d", (3, "d"))]
+        {
+            assert_eq!(enclosing(&places, Path::new(path)), (found.0, Path::new(found.1)));
+        }
+    }
+}
