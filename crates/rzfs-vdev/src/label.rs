@@ -20,8 +20,8 @@ mod sync;
 pub use clear::{ClearError, ClearMode, clear_labels};
 pub use heartbeat::HeartbeatError;
 pub use initial::{LabelledDevice, NewLabel};
-pub(crate) use inspect::answers;
 pub use inspect::{DeviceUse, FoundLabel, LabelPool, PoolUse, find_labels};
+pub(crate) use inspect::{answers, newest_uberblock};
 pub use sync::{AuxiliaryDevice, Commit, CommitError, CommitReport, ConfigSync};
 
 pub(crate) use io::flush;

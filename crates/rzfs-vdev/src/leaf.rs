@@ -99,6 +99,9 @@ pub(crate) struct Leaf {
     health: HealthCell,
     missing: DirtyTimeLog,
     unconfirmed: Unconfirmed,
+    /// Txg of the newest uberblock that is durable on it, of those that were written since the pool
+    /// was opened.
+    committed: AtomicU64,
     rotational: bool,
     pending: AtomicU32,
     last_end: AtomicU64,
@@ -130,6 +133,7 @@ impl Leaf {
             health: HealthCell::new(Health::UNKNOWN.after(event)),
             missing: DirtyTimeLog::unloaded(config.leaf.waits_for_resilver()),
             unconfirmed,
+            committed: AtomicU64::new(0),
             rotational: config.hints.rotational.is_some_and(|rotational| rotational != 0),
             pending: AtomicU32::new(0),
             last_end: AtomicU64::new(0),
@@ -251,6 +255,16 @@ impl Leaf {
     /// What was written to it since its last flush.
     pub(crate) fn unconfirmed(&self) -> &Unconfirmed {
         &self.unconfirmed
+    }
+
+    /// Notes that an uberblock is durable on it.
+    pub(crate) fn note_committed(&self, txg: Txg) {
+        self.committed.fetch_max(txg.get(), Ordering::AcqRel);
+    }
+
+    /// Txg of the newest uberblock that its device must have; 0 if none was written yet.
+    pub(crate) fn committed(&self) -> Txg {
+        Txg(self.committed.load(Ordering::Acquire))
     }
 
     /// How much a read at `position` would have to wait (spec 07, section 6.2).

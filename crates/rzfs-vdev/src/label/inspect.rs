@@ -4,8 +4,11 @@ use rzfs_blockdev::{BlockDevice, read_exact_at};
 use rzfs_codec::checksum::{EmbeddedVerifier, verify_embedded};
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::config::LabelConfig;
-use rzfs_format::label::{self, CONFIG_OFFSET, CONFIG_SIZE, LabelIndex, LeafSize};
+use rzfs_format::label::{
+    self, CONFIG_OFFSET, CONFIG_SIZE, LabelIndex, LeafSize, RING_OFFSET, RING_SIZE, UberblockRing,
+};
 use rzfs_format::pool_state::PoolState;
+use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{Guid, Txg};
 
 /// A label with a configuration that makes sense.
@@ -43,6 +46,24 @@ pub(crate) fn answers(device: &dyn BlockDevice) -> bool {
         read_exact_at(device, offset, CONFIG_SIZE).is_ok()
     };
     device.is_reachable() && LabelIndex::ALL.into_iter().any(is_read)
+}
+
+/// Txg of the newest uberblock in the rings of a device; 0 if there is none.
+pub(crate) fn newest_uberblock(device: &dyn BlockDevice, ring: UberblockRing) -> Txg {
+    let Some(size) = LeafSize::of_device(device.geometry().size) else { return Txg(0) };
+    let newest = |index| {
+        let start = size.label_offset(index).saturating_add(RING_OFFSET);
+        let block = read_exact_at(device, start, RING_SIZE).ok()?;
+        let slots = (start..).step_by(ring.slot_size()).zip(block.chunks_exact(ring.slot_size()));
+        let txgs = slots.filter_map(|(offset, slot)| {
+            let (uberblock, _) = Uberblock::decode(slot).ok()?;
+            let verifier = EmbeddedVerifier::Label { offset };
+            verify_embedded(ChecksumFunction::Label, slot, verifier).ok()?;
+            Some(uberblock.txg)
+        });
+        txgs.max()
+    };
+    LabelIndex::ALL.into_iter().filter_map(newest).max().unwrap_or(Txg(0))
 }
 
 /// A pool as a label names it.

@@ -292,6 +292,11 @@ impl<'t> ConfigSync<'t> {
             let parts =
                 leaves.into_iter().map(|leaf| (leaf, LabelParts { part, which: &ALL, block }));
             let outcomes = self.write_parts(parts);
+            for outcome in outcomes.iter().filter(|outcome| outcome.written > 0) {
+                if let Some(leaf) = self.tree.leaf(outcome.leaf) {
+                    leaf.note_committed(commit.uberblock.txg);
+                }
+            }
             if top.has_metaslabs() {
                 good += outcomes.iter().map(|outcome| outcome.written).sum::<usize>();
             }

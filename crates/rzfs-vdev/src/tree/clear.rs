@@ -2,17 +2,18 @@
 //! section 4.4).
 
 use super::{NodeId, Vdev, VdevTree};
-use crate::health::{LeafEvent, VdevState};
-use crate::label::{DeviceUse, PoolUse, answers};
-use crate::leaf::LeafDevices;
+use crate::health::{AuxReason, LeafEvent, VdevState};
+use crate::label::{DeviceUse, PoolUse, answers, newest_uberblock};
+use crate::leaf::{Leaf, LeafDevices};
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::Guid;
+use rzfs_format::label::UberblockRing;
 use std::sync::Arc;
 
 impl VdevTree {
     /// Forgets the errors of a vdev and of those below it, of all for `None`. Devices that were
-    /// given up because of errors, or had vanished, are used again if their labels say that they
-    /// are what they were; what they lack meanwhile stays in their dirty time logs. Whatever they
+    /// given up because of errors, or had vanished, are used again if they are what they were, by
+    /// their labels, and no older than what was committed on them; what they lack meanwhile stays in their dirty time logs. Whatever they
     /// have not confirmed, they and those that work, is written again before the next flush counts.
     /// Returns whether there is such a vdev.
     ///
@@ -50,14 +51,21 @@ impl VdevTree {
             }
             return;
         }
-        let is_back = vdev.device().is_some_and(|device| self.is_of(vdev, device)) || {
-            let other = devices.device(&vdev.own_config()).ok();
-            let other = other.filter(|device| self.is_of(vdev, device));
-            other.is_some_and(|device| leaf.take_device(device))
+        let own = vdev
+            .device()
+            .map_or(Err(AuxReason::OpenFailed), |device| self.check_return(vdev, leaf, device));
+        let returned = own.or_else(|why| {
+            let Ok(other) = devices.device(&vdev.own_config()) else { return Err(why) };
+            self.check_return(vdev, leaf, &other)?;
+            if leaf.take_device(other) { Ok(()) } else { Err(AuxReason::BadLabel) }
+        });
+        let event = match returned {
+            Ok(()) => LeafEvent::Opened { degraded: false },
+            // It stays as it is.
+            Err(AuxReason::OpenFailed) => return,
+            Err(aux) => LeafEvent::OpenFailed(aux),
         };
-        if is_back {
-            self.happen(vdev.node_id(), LeafEvent::Opened { degraded: false });
-        }
+        self.happen(vdev.node_id(), event);
     }
 
     /// Whether a leaf that is in use has a device that does not answer.
@@ -66,17 +74,28 @@ impl VdevTree {
         device.is_some_and(|device| !answers(device.as_ref()))
     }
 
-    /// Whether a device answers, and is what its labels should say.
-    fn is_of(&self, vdev: Vdev<'_>, device: &Arc<dyn BlockDevice>) -> bool {
+    /// Whether a device answers, is what its labels should say, and has everything that the leaf
+    /// has confirmed: a copy from earlier would be read as if it were the pool's present.
+    fn check_return(
+        &self,
+        vdev: Vdev<'_>,
+        leaf: &Leaf,
+        device: &Arc<dyn BlockDevice>,
+    ) -> Result<(), AuxReason> {
         if !answers(device.as_ref()) {
-            return false;
+            return Err(AuxReason::OpenFailed);
         }
-        match DeviceUse::of(device.as_ref()) {
-            DeviceUse::Member { pool, state, guid } => {
-                let is_alive = state != PoolUse::Destroyed;
-                guid == vdev.guid() && pool.guid == self.root().guid() && is_alive
-            }
-            _ => false,
+        let DeviceUse::Member { pool, state, guid } = DeviceUse::of(device.as_ref()) else {
+            return Err(AuxReason::BadLabel);
+        };
+        if guid != vdev.guid() || pool.guid != self.root().guid() || state == PoolUse::Destroyed {
+            return Err(AuxReason::BadLabel);
+        }
+        let ashift = vdev.top_level().and_then(Vdev::ashift).unwrap_or(0);
+        let ring = UberblockRing::of_ashift(u64::from(ashift));
+        match newest_uberblock(device.as_ref(), ring) >= leaf.committed() {
+            true => Ok(()),
+            false => Err(AuxReason::CorruptData),
         }
     }
 }

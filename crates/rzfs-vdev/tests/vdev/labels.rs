@@ -14,8 +14,8 @@ use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{BlockPointer, Dva, Guid, ObjectId, Txg, VdevId};
 use rzfs_vdev::label::{DeviceUse, find_labels};
 use rzfs_vdev::{
-    BlockWrite, Commit, CommitError, CommitReport, ConfigSync, Coverage, LeafEvent, Persistence,
-    TreeOptions, TxgSet, VdevConfig, VdevKind, VdevState, VdevTree,
+    AuxReason, BlockWrite, Commit, CommitError, CommitReport, ConfigSync, Coverage, Health,
+    LeafEvent, Persistence, TreeOptions, TxgSet, VdevConfig, VdevKind, VdevState, VdevTree,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -402,6 +402,31 @@ fn a_device_that_was_away_unnoticed_gets_what_it_has_lost_when_errors_are_cleare
     commit(&tree, 7).unwrap();
     device.lose_cache();
     assert_keeps_the_write(&device);
+}
+
+#[test]
+fn a_copy_from_before_the_last_commit_does_not_come_back_when_errors_are_cleared() {
+    let simulation = Simulation::new(3);
+    let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    commit(&tree, 7).unwrap();
+    let copy = |device: &SimulatedDevice| {
+        let copy: Arc<dyn BlockDevice> = Arc::new(simulation.device("copy", device.content()));
+        HashMap::from([(Guid(3), copy)])
+    };
+    let old = copy(&device);
+    commit(&tree, 8).unwrap();
+    let current = copy(&device);
+    device.detach();
+    assert!(commit(&tree, 9).is_err());
+    let health = || tree.by_guid(Guid(3)).unwrap().health();
+    assert!(tree.clear(None, &old));
+    assert_eq!((health().state, health().aux), (VdevState::CantOpen, AuxReason::CorruptData));
+    assert!(tree.clear(None, &current));
+    assert_eq!(health(), Health::HEALTHY);
+    commit(&tree, 9).unwrap();
 }
 
 #[test]
