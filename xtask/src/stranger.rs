@@ -18,6 +18,15 @@ pub(crate) struct Stranger {
     /// Only test binaries with this in their names: PACKAGE/TARGET.
     #[arg(default_value = "")]
     filter: String,
+    /// Leave out test binaries with this in their names.
+    #[arg(long, value_name = "NAME")]
+    without: Vec<String>,
+}
+
+impl Stranger {
+    fn means(&self, name: &str) -> bool {
+        name.contains(&self.filter) && !self.without.iter().any(|without| name.contains(without))
+    }
 }
 
 /// What continuous integration sets, and a stranger does not.
@@ -54,7 +63,7 @@ pub(crate) fn run(arguments: &Stranger) -> Result<(), Failure> {
         eprintln!("note: {}/../shared is what no stranger has", repository().display());
     }
     let mut binaries = built()?;
-    binaries.retain(|binary| binary.name.contains(&arguments.filter));
+    binaries.retain(|binary| arguments.means(&binary.name));
     let is_root = rustix::process::geteuid().is_root();
     let ordinary = if is_root { Who::Nobody } else { Who::Ourselves };
     let mut runs: Vec<_> = binaries.iter().map(|binary| (binary, ordinary)).collect();
@@ -64,10 +73,12 @@ pub(crate) fn run(arguments: &Stranger) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for (binary, who) in &runs {
         println!("== {} as {who:?}", binary.name);
+        let begun = Instant::now();
         if let Err(failure) = test(binary, *who) {
             eprintln!("{}: {failure}", binary.name);
             failed.push(format!("{} as {who:?}", binary.name));
         }
+        println!("   {:.0?}", begun.elapsed());
     }
     println!("{} runs of {} test binaries: {:.0?}", runs.len(), binaries.len(), start.elapsed());
     if failed.is_empty() { Ok(()) } else { Err(Failure::Checks(failed.join(", "))) }
