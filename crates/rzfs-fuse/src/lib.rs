@@ -46,7 +46,9 @@ mod xattr;
 
 pub use dead::clear_dead_mounts;
 pub use errands::run_errands_apart;
-pub use mount::{Access, InUse, Mount, MountError, MountOptions, Nested, Opens, Restrictions};
+pub use mount::{
+    Access, InUse, LeftOut, Mount, MountError, MountOptions, Nested, Opens, Restrictions,
+};
 pub use place::{MountPlace, PlaceError};
 pub use process_files::hold_process_files;
 pub use wakefulness::{LATENCY_DEVICE, Wakefulness};

@@ -117,6 +117,15 @@ pub struct Nested {
     pub control: Option<ControlTree>,
 }
 
+/// A file system that could not be put into another.
+#[derive(Debug)]
+pub struct LeftOut {
+    /// Where it was to be: the path from the root of the mount.
+    pub path: PathBuf,
+    /// Why it is not there.
+    pub error: io::Error,
+}
+
 /// What to do with a mount that is in use when it is to be ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InUse {
@@ -195,21 +204,22 @@ impl Mount {
     ) -> Result<Self, MountError> {
         let fail = |error| failure("mount", directory, io::Error::other(error));
         let place = MountPlace::named(directory).map_err(fail)?;
-        Self::with_nested(file_system, control, Vec::new(), &place, options)
+        let mounted = Self::with_nested(file_system, control, Vec::new(), &place, options);
+        mounted.map(|(mount, _)| mount)
     }
 
     /// Mounts a file system with others in it: one mount for all of them. For users who may not
-    /// mount on what they have mounted.
+    /// mount on what they have mounted. Others that have no directory to stand for are left out.
     ///
     /// # Errors
-    /// [`MountError`]: the system refuses, or the place of a nested one cannot be read.
+    /// [`MountError`]: the system refuses.
     pub fn with_nested(
         file_system: impl Into<Files>,
         control: Option<ControlTree>,
         nested: Vec<Nested>,
         place: &MountPlace,
         options: &MountOptions,
-    ) -> Result<Self, MountError> {
+    ) -> Result<(Self, Vec<LeftOut>), MountError> {
         let file_system = file_system.into();
         let is_live = file_system.live().is_some()
             || nested.iter().any(|one| one.file_system.live().is_some());
@@ -228,7 +238,7 @@ impl Mount {
         let attach = || {
             // Without, it could not be unmounted.
             hold_process_files()?;
-            let session = Session::new(file_system, control, nested, options)?;
+            let (session, left_out) = Session::new(file_system, control, nested, options)?;
             let cache = session.kernel_cache();
             let session = Server::new(session)?;
             let served = session.session();
@@ -239,7 +249,8 @@ impl Mount {
                     cache.connect(session.notifier());
                     let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
-                    Ok((mount.attach(place)?, session, device, MountedBy::Ourselves, served))
+                    let at = mount.attach(place)?;
+                    Ok((at, session, device, MountedBy::Ourselves, served, left_out))
                 }
                 None => {
                     // The helper looks where this user may mount, with this user's rights.
@@ -248,19 +259,15 @@ impl Mount {
                     let device = session.as_fd().try_clone_to_owned()?;
                     let session = session.spawn()?;
                     let at = Attachment::made_at(place, &options.source)?;
-                    Ok((at, session, device, MountedBy::Helper, served))
+                    Ok((at, session, device, MountedBy::Helper, served, left_out))
                 }
             }
         };
         let attached = attach().map_err(|source| failure("mount", place.path(), source));
-        attached.map(|(at, session, device, mounted_by, served)| Self {
-            attached: Attached(at),
-            session,
-            device,
-            served,
-            opens: options.opens,
-            mounted_by,
-            is_live,
+        attached.map(|(at, session, device, mounted_by, served, left_out)| {
+            let attached = Attached(at);
+            let opens = options.opens;
+            (Self { attached, session, device, served, opens, mounted_by, is_live }, left_out)
         })
     }
 

@@ -130,6 +130,9 @@ impl MountPoints {
                 continue;
             };
             let (name, _) = entries.remove(position);
+            if entries.is_empty() {
+                self.below.remove(&above);
+            }
             uppermost = uppermost.or(Some((above, name)));
         }
         uppermost
@@ -171,6 +174,16 @@ impl MountPoints {
 
     fn has_room(&self) -> bool {
         self.all.len() < MAX_COUNT
+    }
+
+    /// Whether there are any in a directory.
+    pub(crate) fn are_in(&self, place: Place) -> bool {
+        self.below.contains_key(&place)
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.below.is_empty()
     }
 
     /// The directory of this name in another.

@@ -12,13 +12,13 @@ use crate::attributes::Entry;
 use crate::durability::Durability;
 use crate::grafts::Grafts;
 use crate::kernel_cache::{KernelCache, PageDropper};
-use crate::mount::{MountOptions, Nested, Opens};
+use crate::mount::{LeftOut, MountOptions, Nested, Opens};
 use crate::mount_points::MountPoints;
 use crate::wakefulness::Wakefulness;
 use fuser::{
     Errno, FileAttr, INodeNo, InitFlags, KernelConfig, ReplyDirectory, ReplyDirectoryPlus,
 };
-use grafting::Places;
+use grafting::{NotInserted, Places};
 use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{AclType, ControlTree, DirCookie, Files};
 use std::any::Any;
@@ -112,7 +112,8 @@ fn invalid(error: Errno) -> io::Error {
 }
 
 impl Session {
-    /// A file system with others in it, and with directories for other mounts.
+    /// A file system with others in it, and with directories for other mounts; and which of the
+    /// others have no place.
     ///
     /// # Errors
     /// A directory on the way to a mount point cannot be read, or the system has no thread.
@@ -121,7 +122,7 @@ impl Session {
         control: Option<ControlTree>,
         mut nested: Vec<Nested>,
         options: &MountOptions,
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Self, Vec<LeftOut>)> {
         let paths: Vec<&Path> = options.mount_points.iter().map(PathBuf::as_path).collect();
         let directories = MountPoints::missing(&head, &paths)?;
         let is_live = head.live().is_some();
@@ -149,10 +150,14 @@ impl Session {
             _while_mounted: options.while_mounted.clone(),
         };
         nested.sort_by_key(|one| one.path.components().count());
+        let mut left_out = Vec::new();
         for one in nested {
-            session.insert(one)?;
+            let path = one.path.clone();
+            if let Err(NotInserted { error, .. }) = session.insert(one) {
+                left_out.push(LeftOut { path, error });
+            }
         }
-        Ok(session)
+        Ok((session, left_out))
     }
 
     /// The file system at the root if it changes; all are of the same pool.

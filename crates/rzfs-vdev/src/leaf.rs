@@ -168,15 +168,18 @@ impl Leaf {
         }
     }
 
-    /// Takes another device in place of the one that it had, if it had one; whether that is
-    /// possible.
-    pub(crate) fn take_device(&self, device: Arc<dyn BlockDevice>) -> bool {
-        let is_taken = self.demands.check(&*device).is_ok() && self.devices.push(device);
-        if is_taken {
-            self.unconfirmed.suspect();
-            self.keeps_everything.store(false, Ordering::Relaxed);
+    /// Takes another device in place of the one that it had, if it had one.
+    ///
+    /// # Errors
+    /// The device does not do, or there were too many before ([`AuxReason::OpenFailed`]).
+    pub(crate) fn take_device(&self, device: Arc<dyn BlockDevice>) -> Result<(), AuxReason> {
+        self.demands.check(&*device)?;
+        if !self.devices.push(device) {
+            return Err(AuxReason::OpenFailed);
         }
-        is_taken
+        self.unconfirmed.suspect();
+        self.keeps_everything.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The device, if I/O may be sent to it.

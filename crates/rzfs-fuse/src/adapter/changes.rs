@@ -85,6 +85,20 @@ impl Adapter {
         }
     }
 
+    /// Refuses to take a directory away in which there are directories that only the mount has.
+    fn refuse_way(&self, live: &LiveFileSystem, directory: ObjectId, name: &[u8]) -> Answer<()> {
+        let mount_points = self.mount_points();
+        if mount_points.is_empty() {
+            return Ok(());
+        }
+        match live.lookup(directory, name) {
+            Ok(Found::Object(object)) if mount_points.are_in(Place::Object(object)) => {
+                Err(Errno::ENOTEMPTY)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The number of the file that a name leads to.
     pub(crate) fn number_of(&self, directory: INodeNo, name: &[u8]) -> Answer<INodeNo> {
         let (live, directory) = self.changing(directory)?;
@@ -129,6 +143,7 @@ impl Adapter {
     pub(crate) fn rmdir(&self, directory: INodeNo, name: &[u8]) -> Answer<()> {
         let (live, directory) = self.changing(directory)?;
         self.refuse_mount_point(directory, name, Errno::EBUSY)?;
+        self.refuse_way(live, directory, name)?;
         answer(live.rmdir(directory, name))
     }
 
@@ -150,6 +165,9 @@ impl Adapter {
             RenameFlags::RENAME_WHITEOUT => RenameMode::Whiteout,
             _ => return Err(Errno::EINVAL),
         };
+        if mode == RenameMode::Replace {
+            self.refuse_way(live, target, to.1)?;
+        }
         let (from, to) =
             (Named { directory: source, name: from.1 }, Named { directory: target, name: to.1 });
         answer(live.rename(from, to, mode, caller))

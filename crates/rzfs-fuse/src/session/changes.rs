@@ -162,6 +162,7 @@ impl Session {
         let (index, adapter, directory) = self.inner(parent)?;
         match adapter.number_of(directory, name.as_bytes()) {
             Ok(number) if self.grafts.is_place(index, number) => Err(Errno::EBUSY),
+            Err(error) if error.code() != Errno::ENOENT.code() => Err(error),
             _ => Ok(()),
         }
     }

@@ -10,9 +10,10 @@
 
 use super::{Session, invalid};
 use crate::adapter::Adapter;
+use crate::grafts::Entrance;
 use crate::mount::{InUse, Nested};
 use crate::mount_points::{MountPoints, Place, Way};
-use fuser::{Errno, INodeNo};
+use fuser::{Errno, FileType, INodeNo};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -52,26 +53,45 @@ impl Places {
     }
 }
 
+/// Why a file system was not grafted, and the name of which the kernel may know something that is no
+/// more.
+#[derive(Debug)]
+pub(super) struct NotInserted {
+    pub(super) error: io::Error,
+    changed: Option<Entrance>,
+}
+
+impl From<io::Error> for NotInserted {
+    fn from(error: io::Error) -> Self {
+        Self { error, changed: None }
+    }
+}
+
 impl Session {
     /// Has a file system stand for a directory of the mount.
     ///
     /// # Errors
     /// There is no such directory, or others are there or below.
     pub(crate) fn graft(self: &Arc<Self>, nested: Nested) -> io::Result<()> {
-        let (directory, name) = self.insert(nested)?;
-        self.tell_kernel(KERNEL_PATIENCE, move |session| {
-            session.cache.forget_name(directory, &name);
-        });
-        Ok(())
+        let (outcome, changed) = match self.insert(nested) {
+            Ok(changed) => (Ok(()), Some(changed)),
+            Err(NotInserted { error, changed }) => (Err(error), changed),
+        };
+        if let Some((directory, name)) = changed {
+            self.tell_kernel(KERNEL_PATIENCE, move |session| {
+                session.cache.forget_name(directory, &name);
+            });
+        }
+        outcome
     }
 
     /// Adds a file system; answers the name of which the kernel knows something else so far.
-    pub(super) fn insert(&self, nested: Nested) -> io::Result<(INodeNo, OsString)> {
+    pub(super) fn insert(&self, nested: Nested) -> Result<Entrance, NotInserted> {
         let Nested { path, file_system, control } = nested;
         let mut places = self.places.lock();
         let is_taken = |one: &Placed| one.path.starts_with(&path);
         if path.as_os_str().is_empty() || places.iter().any(is_taken) {
-            return Err(io::ErrorKind::ResourceBusy.into());
+            return Err(io::Error::from(io::ErrorKind::ResourceBusy).into());
         }
         let (within, relative) = enclosing(&places, &path);
         let relative = relative.to_owned();
@@ -95,8 +115,10 @@ impl Session {
                 Ok(changed)
             }
             Err(error) => {
-                outer.take_way(&way);
-                Err(invalid(error))
+                // Somebody may have seen it meanwhile.
+                let gone = outer.take_way(&way);
+                let changed = gone.and_then(|gone| self.entrance_of(within, &outer, gone));
+                Err(NotInserted { error: invalid(error), changed })
             }
         }
     }
@@ -219,9 +241,13 @@ fn directory_at(adapter: &Adapter, path: &Path) -> Result<(INodeNo, INodeNo), Er
     let (mut above, mut directory) = (INodeNo::ROOT, INodeNo::ROOT);
     for name in path {
         above = directory;
-        directory = adapter.look_up(directory, name.as_bytes())?.attributes.ino;
+        let attributes = adapter.look_up(directory, name.as_bytes())?.attributes;
+        directory = attributes.ino;
         // It is no answer to the kernel.
         adapter.forget(directory, 1);
+        if attributes.kind != FileType::Directory {
+            return Err(Errno::ENOTDIR);
+        }
     }
     Ok((above, directory))
 }

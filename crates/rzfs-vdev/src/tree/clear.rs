@@ -57,12 +57,13 @@ impl VdevTree {
         let returned = own.or_else(|why| {
             let Ok(other) = devices.device(&vdev.own_config()) else { return Err(why) };
             self.check_return(vdev, leaf, &other)?;
-            if leaf.take_device(other) { Ok(()) } else { Err(AuxReason::BadLabel) }
+            leaf.take_device(other)
         });
         let event = match returned {
             Ok(()) => LeafEvent::Opened { degraded: false },
-            // It stays as it is.
+            // What works as well as before stays as it is.
             Err(AuxReason::OpenFailed) => return,
+            Err(_) if leaf.usable_device().is_some() => return,
             Err(aux) => LeafEvent::OpenFailed(aux),
         };
         self.happen(vdev.node_id(), event);
@@ -74,14 +75,16 @@ impl VdevTree {
         device.is_some_and(|device| !answers(device.as_ref()))
     }
 
-    /// Whether a device answers, is what its labels should say, and has everything that the leaf
-    /// has confirmed: a copy from earlier would be read as if it were the pool's present.
+    /// Whether a device answers, is what its labels should say, and has the last uberblock that was
+    /// written to the leaf: a copy from earlier would be read as if it were the pool's present.
     fn check_return(
         &self,
         vdev: Vdev<'_>,
         leaf: &Leaf,
         device: &Arc<dyn BlockDevice>,
     ) -> Result<(), AuxReason> {
+        // Before the device is looked at: a txg may be committed meanwhile.
+        let committed = leaf.committed();
         if !answers(device.as_ref()) {
             return Err(AuxReason::OpenFailed);
         }
@@ -93,9 +96,7 @@ impl VdevTree {
         }
         let ashift = vdev.top_level().and_then(Vdev::ashift).unwrap_or(0);
         let ring = UberblockRing::of_ashift(u64::from(ashift));
-        match newest_uberblock(device.as_ref(), ring) >= leaf.committed() {
-            true => Ok(()),
-            false => Err(AuxReason::CorruptData),
-        }
+        let is_current = newest_uberblock(device.as_ref(), ring) >= committed;
+        if is_current { Ok(()) } else { Err(AuxReason::CorruptData) }
     }
 }

@@ -430,6 +430,24 @@ fn a_copy_from_before_the_last_commit_does_not_come_back_when_errors_are_cleared
 }
 
 #[test]
+fn a_device_that_works_is_not_closed_when_errors_are_cleared() {
+    let device = SparseDevice::new(SIZE);
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    commit(&tree, 7).unwrap();
+    tree.apply(Guid(3), LeafEvent::ErrorsTolerated, Persistence::Temporary);
+    let size = LeafSize::of_device(SIZE).unwrap();
+    for label in LabelIndex::ALL {
+        let ring = size.label_offset(label) + RING_OFFSET;
+        device.write(ring, &vec![0; RING_SIZE]);
+    }
+    assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
+    assert_eq!(tree.by_guid(Guid(3)).unwrap().health().state, VdevState::Degraded);
+    commit(&tree, 8).unwrap();
+}
+
+#[test]
 fn leaves_are_flushed_before_they_keep_too_much() {
     let simulation = Simulation::new(3);
     let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));

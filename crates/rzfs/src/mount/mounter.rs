@@ -8,8 +8,8 @@ use super::table::{DatasetMount, MountTable};
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_fuse::{
-    Access as Users, LATENCY_DEVICE, Mount, MountPlace, Nested, Opens, PlaceError, Restrictions,
-    Wakefulness,
+    Access as Users, LATENCY_DEVICE, LeftOut, Mount, MountPlace, Nested, Opens, PlaceError,
+    Restrictions, Wakefulness,
 };
 use rzfs_zpl::{
     ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, Files, ReadAhead,
@@ -189,7 +189,11 @@ impl Mounter {
             }
         }
         let mount = Mount::with_nested(file_system, control, grafted, &place, &options);
-        let mount = mount.map_err(|error| cannot(&error))?;
+        let (mount, left_out) = mount.map_err(|error| cannot(&error))?;
+        for LeftOut { path, error } in left_out {
+            let out = reports.extract_if(.., |(_, place)| *place == path);
+            failures.extend(out.map(|(name, _)| format!("cannot mount '{name}': {error}")));
+        }
         Ok(DatasetMount {
             dataset: name.to_owned(),
             mountpoint: plan.mountpoint.clone(),

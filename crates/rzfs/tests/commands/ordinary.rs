@@ -170,6 +170,40 @@ fn children_come_and_go_while_their_parent_is_in_use() {
 }
 
 #[test]
+fn a_child_keeps_the_directories_that_lead_to_it() {
+    let user = Ordinary::new();
+    user.shell("mkdir $M/way $M/empty");
+    user.succeed("zfs create -o canmount=off z/way");
+    user.succeed("zfs create z/way/in");
+    user.shell("! rmdir $M/way 2> /dev/null && ! mv -T $M/empty $M/way 2> /dev/null");
+    user.shell("echo in > $M/way/in/file");
+    user.succeed("zfs destroy z/way/in");
+    user.shell("mv -T $M/empty $M/way && rmdir $M/way");
+    user.succeed("umount z");
+}
+
+#[test]
+fn a_child_stands_for_a_directory_only() {
+    let user = Ordinary::new();
+    user.shell("echo in > $M/file && ln $M/file $M/other && mkdir $M/dir && ln -s dir $M/link");
+    user.succeed("zfs create z/dir");
+    for name in ["file", "link"] {
+        let refused = user.run(&format!("zfs create z/{name}"));
+        let is_told = refused.err.contains(&format!("cannot mount 'z/{name}': "));
+        assert!(is_told && refused.err.contains("Not a directory"), "{refused:?}");
+    }
+    assert_eq!(user.shell("cat $M/file $M/other"), "in\nin\n");
+    user.succeed("umount z");
+    let mounted = user.run(&format!("mount {} {}", user.path("z.img"), user.path("m")));
+    for name in ["file", "link"] {
+        assert!(mounted.err.contains(&format!("cannot mount 'z/{name}': ")), "{mounted:?}");
+    }
+    assert_eq!(user.shell("cat $M/file && touch $M/dir/new"), "in\n");
+    assert_eq!(user.succeed("zfs mount").lines().count(), 2);
+    user.succeed("umount z");
+}
+
+#[test]
 fn a_child_that_is_in_use_stays_unless_it_is_forced() {
     let user = Ordinary::new();
     user.succeed("zfs create -p z/c/d");
