@@ -7,7 +7,7 @@ use crate::{
 use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation};
 use rzfs_dsl::Pool;
 use rzfs_dsl::import::DeviceSource;
-use rzfs_testkit::FileSystemManifest;
+use rzfs_testkit::{FileSystemManifest, ReferencePool};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Rig {
     workload: Workload,
+    name: &'static str,
     /// How its pool is opened.
     pub settings: Settings,
     /// Its devices, by their letters.
@@ -36,7 +37,21 @@ impl Rig {
     ) -> Self {
         let simulation = Simulation::new(3);
         let device = |(letter, content)| (letter, Arc::new(simulation.device(letter, content)));
-        Self { workload, settings: workload.settings(3), devices: contents.map(device).collect() }
+        let (name, settings) = (workload.shape().name, workload.settings(3));
+        Self { workload, name, settings, devices: contents.map(device).collect() }
+    }
+
+    /// The pool `name` that OpenZFS has made, on one device; `None` where there is no such image.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub fn golden(golden: &str, name: &'static str) -> Result<Option<Self>, ProofError> {
+        let Some(golden) = ReferencePool::golden(golden) else { return Ok(None) };
+        let images = golden.images().map_err(ProofError::Image)?;
+        let contents: Result<Vec<_>, _> = images.into_iter().map(std::fs::read).collect();
+        let contents = contents.map_err(ProofError::Image)?;
+        let rig = Self::with_contents(Workload::Single, ["A"].into_iter().zip(contents));
+        Ok(Some(Self { name, ..rig }))
     }
 
     /// The devices as they are now, as if the machine had stopped: others with the same contents.
@@ -44,7 +59,7 @@ impl Rig {
     pub fn copy(&self) -> Self {
         let contents = self.devices.iter().map(|(letter, device)| (*letter, device.content()));
         let copy = Self::with_contents(self.workload, contents);
-        Self { settings: self.settings.clone(), ..copy }
+        Self { name: self.name, settings: self.settings.clone(), ..copy }
     }
 
     /// Makes the pool.
@@ -77,8 +92,8 @@ impl Rig {
 
     /// The name of the pool, and of its root file system.
     #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.workload.shape().name
+    pub const fn name(&self) -> &'static str {
+        self.name
     }
 
     /// The devices, for an import.

@@ -1,10 +1,13 @@
 //! Damage stays where it is: what lies below a damaged indirect block is lost, and nothing else;
 //! nobody waits for it.
 
+use rzfs_dsl::Pool;
+use rzfs_format::bpobj::BpobjHeader;
 use rzfs_format::brt::{BrtHeader, vdev_key};
 use rzfs_format::{BlockPointer, ObjectId, VdevId};
 use rzfs_proof::crash::Workload;
 use rzfs_proof::{Files, OpenPool, Rig, read_dataset, record, walk};
+use rzfs_testkit::FileSystemManifest;
 use rzfs_zpl::live::{Caller, FilePlace};
 
 const EIO: i32 = 5;
@@ -16,6 +19,7 @@ const LENGTH: usize = 2_000_000;
 
 /// Damages all copies of a block.
 fn damage(rig: &Rig, pointer: &BlockPointer) {
+    assert!(!pointer.is_embedded(), "there is nothing to damage");
     for dva in pointer.dvas() {
         rig.devices["A"].damage(dva.offset() + DATA_START, vec![0xda; 512]);
     }
@@ -257,4 +261,97 @@ fn blocks_are_shared_although_nobody_can_tell_who_has_them() {
     }
     works(&open);
     open.export().unwrap();
+}
+
+/// A pool of OpenZFS with snapshots and a clone.
+const SNAPSHOTS: &str = "g01-default";
+const SNAPPED: &str = "g01/sa";
+const CLONE: &str = "g01/clone";
+
+fn with_snapshots() -> Option<Rig> {
+    Rig::golden(SNAPSHOTS, "g01").unwrap()
+}
+
+/// The lists of blocks that a dead list or livelist has.
+fn lists(pool: &Pool, keys: ObjectId) -> Vec<ObjectId> {
+    let zap = pool.mos().object(keys).unwrap().zap().unwrap();
+    zap.entries().map(|entry| ObjectId(entry.unwrap().value.first_u64().unwrap())).collect()
+}
+
+/// Damages the block that a list of blocks would grow in.
+fn damage_tail(rig: &Rig, lists: &[ObjectId]) {
+    let pool = rig.read().unwrap();
+    for list in lists {
+        let object = pool.mos().object(*list).unwrap();
+        let header = BpobjHeader::decode(object.bonus(), object.order()).unwrap();
+        let size = u64::from(object.dnode().data_block_size);
+        let end = header.entries * BlockPointer::SIZE as u64;
+        if end > 0 {
+            damage_in_mos(rig, *list, (end - 1) / size);
+            return;
+        }
+    }
+    panic!("all lists are empty");
+}
+
+fn dead_list(pool: &Pool, dataset: &str) -> ObjectId {
+    pool.datasets().open(dataset).unwrap().dsl_dataset().deadlist.unwrap()
+}
+
+/// Changes files that a snapshot has as well.
+fn change_snapped(open: &OpenPool, dataset: &str) {
+    let files = Files(&open.file_systems[dataset]);
+    files.write("b131073", 1000, b"changed").unwrap();
+    files.put("new", &vec![3; LENGTH]).unwrap();
+    open.sync().unwrap();
+    files.unlink("b131073").unwrap();
+    files.unlink("new").unwrap();
+    open.sync().unwrap();
+}
+
+fn contents_of_snapshot(pool: &Pool) -> FileSystemManifest {
+    record(&read_dataset(pool, &format!("{SNAPPED}@s1")).unwrap()).unwrap()
+}
+
+#[test]
+fn blocks_that_have_no_place_on_a_damaged_dead_list_are_leaked() {
+    let Some(rig) = with_snapshots() else { return };
+    let pool = rig.read().unwrap();
+    let before = contents_of_snapshot(&pool);
+    damage_tail(&rig, &lists(&pool, dead_list(&pool, SNAPPED)));
+    let open = rig.open().unwrap();
+    change_snapped(&open, SNAPPED);
+    change_snapped(&open, CLONE);
+    open.export().unwrap();
+    let pool = rig.read().unwrap();
+    assert!(!pool.errors().unwrap().is_empty(), "the damage is in the error log");
+    assert_eq!(contents_of_snapshot(&pool), before, "nothing of the snapshot was freed");
+    let leaks = walk(&pool).unwrap().expect("what is leaked is found");
+    assert!(leaks.contains("leaked"), "{leaks}");
+}
+
+#[test]
+fn a_damaged_livelist_is_given_up() {
+    let Some(rig) = with_snapshots() else { return };
+    let pool = rig.read().unwrap();
+    let clone = pool.datasets().open(CLONE).unwrap();
+    let list = clone.directory_field("com.delphix:livelist").unwrap().unwrap();
+    damage_tail(&rig, &lists(&pool, ObjectId(list)));
+    let open = rig.open().unwrap();
+    change_snapped(&open, CLONE);
+    change_snapped(&open, SNAPPED);
+    open.export().unwrap();
+    let pool = rig.read().unwrap();
+    let clone = pool.datasets().open(CLONE).unwrap();
+    assert_eq!(clone.directory_field("com.delphix:livelist").unwrap(), None);
+    let mut open = rig.open().unwrap();
+    open.destroy_file_system(CLONE).unwrap();
+    for _ in 0..200 {
+        open.sync().unwrap();
+        if open.pool.view().unwrap().freeing().unwrap() == 0 {
+            break;
+        }
+    }
+    open.export().unwrap();
+    assert_eq!(walk(&rig.read().unwrap()).unwrap(), None);
 }

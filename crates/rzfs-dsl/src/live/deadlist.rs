@@ -115,7 +115,10 @@ pub(crate) fn keys(mos: &MosTx<'_>, id: ObjectId) -> Result<BTreeMap<Txg, Object
 }
 
 /// Puts blocks that died, and that the snapshot before has, on a dead list; or those that were
-/// born or died on a livelist.
+/// born or died on a livelist. Where a list behind a key is damaged the others get theirs.
+///
+/// # Errors
+/// Among others the first damage: what belongs behind it is on no list.
 pub(crate) fn insert(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -137,21 +140,43 @@ pub(crate) fn insert(
             return Err(LiveError::corrupt(id)(problem));
         };
         by_key.entry(*key).or_default().push(*pointer);
-        let delta = deflation.of(pointer);
-        let delta = if mark == ListMark::Freed { -delta } else { delta };
-        let SpaceDelta { used, compressed, uncompressed } = delta;
-        apply(&mut header.used, used);
-        apply(&mut header.compressed, compressed);
-        apply(&mut header.uncompressed, uncompressed);
     }
+    let mut damage = None;
     for (key, pointers) in by_key {
-        let Some(mut list) = keys.get(&key).copied() else { continue };
-        if features.is_empty_list(list) {
-            features.release_empty_list(mos)?;
-            list = bpobj::create(mos, features.list_version(), LIST_BLOCK)?;
-            mos.set(id, &number_key(key.get()), list.get())?;
+        let Some(list) = keys.get(&key).copied() else { continue };
+        match append(mos, features, (id, key, list), (&pointers, mark), deflation) {
+            Ok(()) => {}
+            Err(error) if error.is_damage() => {
+                damage.get_or_insert(error);
+                continue;
+            }
+            error => return error,
         }
-        bpobj::append(mos, list, (&pointers, mark), deflation)?;
+        for pointer in &pointers {
+            let delta = deflation.of(pointer);
+            let delta = if mark == ListMark::Freed { -delta } else { delta };
+            let SpaceDelta { used, compressed, uncompressed } = delta;
+            apply(&mut header.used, used);
+            apply(&mut header.compressed, compressed);
+            apply(&mut header.uncompressed, uncompressed);
+        }
     }
-    mos.set_record(id, &header)
+    mos.set_record(id, &header)?;
+    damage.map_or(Ok(()), Err)
+}
+
+/// Appends pointers to the list behind a key, which is made if there is only the empty one.
+fn append(
+    mos: &MosTx<'_>,
+    features: &mut Features,
+    (id, key, mut list): (ObjectId, Txg, ObjectId),
+    pointers: (&[BlockPointer], ListMark),
+    deflation: Deflation<'_>,
+) -> Result<(), LiveError> {
+    if features.is_empty_list(list) {
+        list = bpobj::create(mos, features.list_version(), LIST_BLOCK)?;
+        mos.set(id, &number_key(key.get()), list.get())?;
+        features.release_empty_list(mos)?;
+    }
+    bpobj::append(mos, list, pointers, deflation)
 }

@@ -285,7 +285,7 @@ impl LiveDataset {
         let HeadSpace { bookmarks, livelist, features, .. } = space;
         bookmarks.write(&mos)?;
         if let Some(livelist) = livelist {
-            livelist.write(&mos, around.features, around.deflation)?;
+            livelist.write(&mos, around.features, phys.dir, around.deflation)?;
         }
         phys.root = synced.root;
         self.charge(around, &mut phys, born, freed)?;
@@ -334,7 +334,8 @@ impl LiveDataset {
         Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
     }
 
-    /// Puts blocks that the snapshot before has on the dead list.
+    /// Puts blocks that the snapshot before has on the dead list. What has no place on a damaged one
+    /// is leaked when its last snapshot goes.
     fn bury(
         &self,
         around: &mut Surroundings<'_>,
@@ -347,11 +348,22 @@ impl LiveDataset {
         let mos = around.mos;
         if let Some(list) = phys.deadlist {
             let dead = (dead, ListMark::Allocated);
-            deadlist::insert(&mos, around.features, list, dead, around.deflation)?;
+            match deadlist::insert(&mos, around.features, list, dead, around.deflation) {
+                Err(error) if error.is_damage() => {
+                    tracing::warn!(%error, dataset = %self.id, "blocks will never be freed");
+                }
+                result => result?,
+            }
         }
         let origin_txg = origin_txg(around, phys.dir)?;
         let mut previous = match phys.previous_snapshot {
-            Some(id) => Some((id, mos.record::<DslDataset>(id)?)),
+            Some(id) => match mos.record::<DslDataset>(id) {
+                Err(error) if error.is_damage() => {
+                    tracing::warn!(%error, "what a snapshot has alone is not counted any more");
+                    None
+                }
+                record => Some((id, record?)),
+            },
             None => None,
         };
         let mut to_snapshots = 0_i64;

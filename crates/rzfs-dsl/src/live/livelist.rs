@@ -49,7 +49,8 @@ pub(crate) fn of_dir(
     mos.object_of(dir, FIELD)
 }
 
-/// Takes a directory's livelist away: its blocks are found by walking then.
+/// Takes a directory's livelist away: its blocks are found by walking then. What is damaged of the
+/// list stays allocated.
 pub(crate) fn remove(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -57,7 +58,10 @@ pub(crate) fn remove(
 ) -> Result<(), LiveError> {
     let Some(list) = of_dir(mos, features, dir)? else { return Ok(()) };
     mos.remove(dir, FIELD)?;
-    deadlist::destroy(mos, features, list)?;
+    match deadlist::destroy(mos, features, list) {
+        Err(error) if error.is_damage() => tracing::warn!(%error, "a list of blocks is leaked"),
+        result => result?,
+    }
     features.add(mos, Feature::LiveList, -1)
 }
 
@@ -82,8 +86,25 @@ impl LivelistChanges {
         }
     }
 
-    /// Appends what was born, and then what died.
+    /// Appends what was born, and then what died, to the livelist of directory `dir`. A list that
+    /// is damaged is given up: the blocks of the clone are found by walking then.
     pub(crate) fn write(
+        self,
+        mos: &MosTx<'_>,
+        features: &mut Features,
+        dir: ObjectId,
+        deflation: Deflation<'_>,
+    ) -> Result<(), LiveError> {
+        match self.append(mos, features, deflation) {
+            Err(error) if error.is_damage() => {
+                tracing::warn!(%error, %dir, "the livelist of a clone is given up");
+                remove(mos, features, dir)
+            }
+            result => result,
+        }
+    }
+
+    fn append(
         self,
         mos: &MosTx<'_>,
         features: &mut Features,
