@@ -23,6 +23,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// What a thread with a table of its own is to do, and the way back for descriptors.
 type Errand = Box<dyn FnOnce(&Mutex<OwnedFd>) + Send>;
@@ -128,6 +129,20 @@ pub(crate) fn act<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -
     let (done, outcome) = mpsc::channel();
     runner.submit(Box::new(move |_| drop(done.send(act()))))?;
     outcome.recv().map_err(|_| gone())
+}
+
+/// The same for what nobody needs to wait for longer than this; it goes on then.
+pub(crate) fn attempt(patience: Duration, act: impl FnOnce() + Send + 'static) {
+    let Some(runner) = RUNNER.get() else { return act() };
+    let (done, outcome) = mpsc::channel();
+    let begun = runner.submit(Box::new(move |_| {
+        act();
+        // Whoever has waited may be gone.
+        let _ = done.send(());
+    }));
+    if begun.is_ok() {
+        let _ = outcome.recv_timeout(patience);
+    }
 }
 
 impl Runner {

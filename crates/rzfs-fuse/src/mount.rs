@@ -15,6 +15,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How long an unmount that is refused waits for a name that somebody may ask for.
+const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who may use a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -307,7 +311,7 @@ impl Mount {
         ungraft().map_err(|source| {
             // Who is in there has lost its name, until somebody looks it up.
             let place = directory.clone();
-            let _ = errands::act(move || std::fs::symlink_metadata(place).is_ok());
+            errands::attempt(LOOK_UP_PATIENCE, move || drop(std::fs::symlink_metadata(place)));
             failure("unmount", &directory, source)
         })
     }
