@@ -48,11 +48,15 @@ pub(crate) fn answers(device: &dyn BlockDevice) -> bool {
     device.is_reachable() && LabelIndex::ALL.into_iter().any(is_read)
 }
 
-/// Txg of the newest uberblock in the rings of a device; 0 if there is none.
-pub(crate) fn newest_uberblock(device: &dyn BlockDevice, ring: UberblockRing) -> Txg {
-    let Some(size) = LeafSize::of_device(device.geometry().size) else { return Txg(0) };
-    let newest = |index| {
-        let start = size.label_offset(index).saturating_add(RING_OFFSET);
+/// Txg of the newest uberblock in the rings of a device, 0 if there is none; `None` unless all of
+/// each label can be read.
+pub(crate) fn newest_uberblock(device: &dyn BlockDevice, ring: UberblockRing) -> Option<Txg> {
+    let size = LeafSize::of_device(device.geometry().size)?;
+    let mut newest = Txg(0);
+    for index in LabelIndex::ALL {
+        let label = size.label_offset(index);
+        read_exact_at(device, label.saturating_add(CONFIG_OFFSET), CONFIG_SIZE).ok()?;
+        let start = label.saturating_add(RING_OFFSET);
         let block = read_exact_at(device, start, RING_SIZE).ok()?;
         let slots = (start..).step_by(ring.slot_size()).zip(block.chunks_exact(ring.slot_size()));
         let txgs = slots.filter_map(|(offset, slot)| {
@@ -61,9 +65,9 @@ pub(crate) fn newest_uberblock(device: &dyn BlockDevice, ring: UberblockRing) ->
             verify_embedded(ChecksumFunction::Label, slot, verifier).ok()?;
             Some(uberblock.txg)
         });
-        txgs.max()
-    };
-    LabelIndex::ALL.into_iter().filter_map(newest).max().unwrap_or(Txg(0))
+        newest = txgs.fold(newest, Txg::max);
+    }
+    Some(newest)
 }
 
 /// A pool as a label names it.

@@ -44,16 +44,16 @@ impl VdevTree {
             VdevState::Faulted | VdevState::Removed | VdevState::Degraded | VdevState::CantOpen
         ) || self.is_silent(vdev);
         let Some(leaf) = self.leaf(vdev.node_id()) else { return };
-        if !may_return {
+        let own = vdev
+            .device()
+            .map_or(Err(AuxReason::OpenFailed), |device| self.check_return(vdev, leaf, device));
+        if !may_return && own.is_ok() {
             if leaf.usable_device().is_some() {
                 // It may have been away without anybody noticing.
                 leaf.unconfirmed().suspect();
             }
             return;
         }
-        let own = vdev
-            .device()
-            .map_or(Err(AuxReason::OpenFailed), |device| self.check_return(vdev, leaf, device));
         let returned = own.or_else(|why| {
             let Ok(other) = devices.device(&vdev.own_config()) else { return Err(why) };
             self.check_return(vdev, leaf, &other)?;
@@ -61,9 +61,8 @@ impl VdevTree {
         });
         let event = match returned {
             Ok(()) => LeafEvent::Opened { degraded: false },
-            // What works as well as before stays as it is.
+            // Nothing new is known of it: what works as well as before stays as it is.
             Err(AuxReason::OpenFailed) => return,
-            Err(_) if leaf.usable_device().is_some() => return,
             Err(aux) => LeafEvent::OpenFailed(aux),
         };
         self.happen(vdev.node_id(), event);
@@ -77,6 +76,9 @@ impl VdevTree {
 
     /// Whether a device answers, is what its labels should say, and has the last uberblock that was
     /// written to the leaf: a copy from earlier would be read as if it were the pool's present.
+    ///
+    /// # Errors
+    /// [`AuxReason::OpenFailed`] if it cannot be told; anything else is certain.
     fn check_return(
         &self,
         vdev: Vdev<'_>,
@@ -88,15 +90,15 @@ impl VdevTree {
         if !answers(device.as_ref()) {
             return Err(AuxReason::OpenFailed);
         }
+        let ashift = vdev.top_level().and_then(Vdev::ashift).unwrap_or(0);
+        let ring = UberblockRing::of_ashift(u64::from(ashift));
+        let newest = newest_uberblock(device.as_ref(), ring).ok_or(AuxReason::OpenFailed)?;
         let DeviceUse::Member { pool, state, guid } = DeviceUse::of(device.as_ref()) else {
             return Err(AuxReason::BadLabel);
         };
         if guid != vdev.guid() || pool.guid != self.root().guid() || state == PoolUse::Destroyed {
             return Err(AuxReason::BadLabel);
         }
-        let ashift = vdev.top_level().and_then(Vdev::ashift).unwrap_or(0);
-        let ring = UberblockRing::of_ashift(u64::from(ashift));
-        let is_current = newest_uberblock(device.as_ref(), ring) >= committed;
-        if is_current { Ok(()) } else { Err(AuxReason::CorruptData) }
+        if newest >= committed { Ok(()) } else { Err(AuxReason::CorruptData) }
     }
 }

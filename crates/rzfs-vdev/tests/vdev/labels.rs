@@ -369,6 +369,8 @@ fn away_with_a_lost_write() -> (Arc<SimulatedDevice>, VdevTree) {
     let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
     let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
     let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    commit(&tree, 6).unwrap();
     let dva = Dva::new(VdevId(0), 8 << 20, 4096, false);
     let write = BlockWrite { dva, birth: Txg(7), data: Bytes::from(vec![7; 4096]) };
     assert!(tree.write(vec![write]).iter().all(Result::is_ok));
@@ -440,11 +442,31 @@ fn a_device_that_works_is_not_closed_when_errors_are_cleared() {
     let size = LeafSize::of_device(SIZE).unwrap();
     for label in LabelIndex::ALL {
         let ring = size.label_offset(label) + RING_OFFSET;
-        device.write(ring, &vec![0; RING_SIZE]);
+        device.damage(ring..ring + RING_SIZE as u64, Damage::Errno(5));
     }
     assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
     assert_eq!(tree.by_guid(Guid(3)).unwrap().health().state, VdevState::Degraded);
+    device.take_damage();
     commit(&tree, 8).unwrap();
+}
+
+#[test]
+fn what_has_become_of_a_device_that_is_needed_is_looked_at_when_errors_are_cleared() {
+    let device = SparseDevice::new(SIZE);
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    commit(&tree, 7).unwrap();
+    let size = LeafSize::of_device(SIZE).unwrap();
+    for label in LabelIndex::ALL {
+        let ring = size.label_offset(label) + RING_OFFSET;
+        device.write(ring, &vec![0; RING_SIZE]);
+    }
+    let health = || tree.by_guid(Guid(3)).unwrap().health();
+    assert_eq!(health(), Health::HEALTHY);
+    assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
+    assert_eq!((health().state, health().aux), (VdevState::CantOpen, AuxReason::CorruptData));
+    assert!(commit(&tree, 8).is_err());
 }
 
 #[test]
