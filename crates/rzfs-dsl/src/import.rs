@@ -41,4 +41,5 @@ pub use options::{
     RewindPolicy,
 };
 pub use rewind::RewindInfo;
-pub use uberblock_scan::{RingSlot, read_rings};
+pub use rzfs_vdev::label::RingSlot;
+pub use uberblock_scan::read_rings;

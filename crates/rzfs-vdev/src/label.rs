@@ -20,8 +20,10 @@ mod sync;
 pub use clear::{ClearError, ClearMode, clear_labels};
 pub use heartbeat::HeartbeatError;
 pub use initial::{LabelledDevice, NewLabel};
-pub use inspect::{DeviceUse, FoundLabel, LabelPool, PoolUse, find_labels};
-pub(crate) use inspect::{answers, newest_uberblock};
+pub(crate) use inspect::Look;
+pub use inspect::{
+    DeviceUse, FoundLabel, LabelPool, PoolUse, RingSlot, decode_ring, find_labels, verified_order,
+};
 pub use sync::{AuxiliaryDevice, Commit, CommitError, CommitReport, ConfigSync};
 
 pub(crate) use io::flush;

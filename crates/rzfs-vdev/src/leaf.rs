@@ -102,6 +102,7 @@ pub(crate) struct Leaf {
     /// Txg of the newest uberblock that is durable on it, of those that were written since the pool
     /// was opened.
     committed: AtomicU64,
+    doubts: AtomicU64,
     rotational: bool,
     pending: AtomicU32,
     last_end: AtomicU64,
@@ -134,6 +135,7 @@ impl Leaf {
             missing: DirtyTimeLog::unloaded(config.leaf.waits_for_resilver()),
             unconfirmed,
             committed: AtomicU64::new(0),
+            doubts: AtomicU64::new(0),
             rotational: config.hints.rotational.is_some_and(|rotational| rotational != 0),
             pending: AtomicU32::new(0),
             last_end: AtomicU64::new(0),
@@ -177,7 +179,7 @@ impl Leaf {
         if !self.devices.push(device) {
             return Err(AuxReason::OpenFailed);
         }
-        self.unconfirmed.suspect();
+        self.suspect();
         self.keeps_everything.store(false, Ordering::Relaxed);
         Ok(())
     }
@@ -199,13 +201,30 @@ impl Leaf {
     pub(crate) fn apply(&self, event: LeafEvent) -> (Health, Health) {
         if matches!(event, LeafEvent::Opened { .. }) {
             // Whatever it had in its cache may be gone.
-            self.unconfirmed.suspect();
+            self.suspect();
         }
         let change = self.health.apply(event);
         if matches!(event, LeafEvent::Opened { .. }) {
             self.unconfirmed.reinstate();
         }
         change
+    }
+
+    /// Says that the device may have been away, or be another one: what it has not confirmed is to
+    /// be written again.
+    pub(crate) fn suspect(&self) {
+        self.doubt();
+        self.unconfirmed.suspect();
+    }
+
+    /// Says that even what the device has confirmed may not be there any more.
+    pub(crate) fn doubt(&self) {
+        self.doubts.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often [`Self::doubt`] was called.
+    pub(crate) fn doubts(&self) -> u64 {
+        self.doubts.load(Ordering::Acquire)
     }
 
     /// Says that nobody waits for a leaf that is away.

@@ -63,4 +63,4 @@ pub use read::{BlockRead, CopyRead, Finding, FindingKind, Scrubbed};
 pub use statistics::{ErrorCounts, IoCounts};
 pub use tree::{CurrentTree, IoTunables, Persistence, TreeOptions, Vdev, VdevTree};
 pub use trim::{FreeRange, LeafRange, TrimLimits, TrimReport};
-pub use write::{BlockWrite, Coverage, Durability, NotDurable, WriteClass};
+pub use write::{BlockWrite, Coverage, Durability, LogTrust, NotDurable, WriteClass};

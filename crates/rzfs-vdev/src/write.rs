@@ -10,7 +10,7 @@ mod flush;
 mod layout;
 mod queue;
 
-pub use flush::{Durability, NotDurable};
+pub use flush::{Durability, LogTrust, NotDurable};
 
 use crate::error::{LeafFailure, VdevError};
 use crate::tree::VdevTree;

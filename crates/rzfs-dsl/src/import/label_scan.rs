@@ -3,15 +3,14 @@
 use super::device_reads::{DeviceRead, read_all};
 use super::device_source::Candidate;
 use rzfs_blockdev::{BlockDevice, DeviceError, IoBuffer};
-use rzfs_codec::checksum::{EmbeddedVerifier, verify_embedded};
-use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::config::LabelConfig;
 use rzfs_format::label::{
     self, BOOT_ENV_OFFSET, BOOT_ENV_SIZE, BootEnvironment, CONFIG_OFFSET, CONFIG_SIZE, LABELS,
     LabelIndex, LeafSize,
 };
 use rzfs_format::nvlist::NvList;
-use rzfs_format::{ByteOrder, FormatError, Guid, Txg};
+use rzfs_format::{FormatError, Guid, Txg};
+use rzfs_vdev::label::verified_order;
 use std::sync::Arc;
 
 /// Devices whose labels are read together; bounds the memory of a scan to about 30 MiB.
@@ -74,13 +73,6 @@ pub fn read_boot_environment(device: &Arc<dyn BlockDevice>) -> Option<BootEnviro
         verified_order(&block, offset).map(|_| block)
     });
     good.into_iter().find_map(|block| BootEnvironment::decode(&block).ok())
-}
-
-/// The byte order in which a self-checking block of a label was written; `None` when its checksum
-/// is wrong.
-pub(super) fn verified_order(block: &[u8], offset: u64) -> Option<ByteOrder> {
-    let verifier = EmbeddedVerifier::Label { offset };
-    verify_embedded(ChecksumFunction::Label, block, verifier).ok()
 }
 
 fn config_reads(device: &Arc<dyn BlockDevice>, size: LeafSize) -> [DeviceRead; LABELS] {

@@ -1,32 +1,16 @@
 //! Finding the uberblocks of a pool (spec 01, sections 3.2 and 3.3).
 
 use super::device_reads::{DeviceRead, read_all};
-use super::label_scan::verified_order;
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::label::{LABELS, LabelIndex, LeafSize, RING_OFFSET, RING_SIZE, UberblockRing};
 use rzfs_format::uberblock::Uberblock;
-use rzfs_format::{ByteOrder, Guid, Txg};
+use rzfs_format::{Guid, Txg};
 use rzfs_vdev::VdevTree;
+use rzfs_vdev::label::{RingSlot, decode_ring};
 use std::sync::Arc;
 
 /// Leaves whose rings are read together; bounds the memory of a scan to 16 MiB.
 const LEAVES_AT_ONCE: usize = 32;
-
-/// Bytes of the first word of a slot's trailer, from the end of the slot.
-const TRAILER_MAGIC: usize = 40;
-
-/// An uberblock in a slot of a ring.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RingSlot {
-    /// The label.
-    pub label: LabelIndex,
-    /// The slot's number.
-    pub slot: usize,
-    /// The uberblock, its checksum verified.
-    pub uberblock: Uberblock,
-    /// Byte order of its writer.
-    pub order: ByteOrder,
-}
 
 /// Reads all uberblocks of a device, label by label; slots that hold none are left out, as are
 /// labels that cannot be read.
@@ -48,23 +32,6 @@ fn ring_reads(device: &Arc<dyn BlockDevice>, size: LeafSize) -> [DeviceRead; LAB
         device: Arc::clone(device),
         offset: size.label_offset(label) + RING_OFFSET,
         len: RING_SIZE,
-    })
-}
-
-fn decode_ring(
-    block: &[u8],
-    size: LeafSize,
-    label: LabelIndex,
-    ring: UberblockRing,
-) -> impl Iterator<Item = RingSlot> {
-    let slots = block.chunks_exact(ring.slot_size()).enumerate();
-    slots.filter_map(move |(slot, bytes)| {
-        // Most slots of a young pool are zeros; they need no hash.
-        let trailer = bytes.len().checked_sub(TRAILER_MAGIC)?;
-        bytes.get(trailer..)?.iter().find(|byte| **byte != 0)?;
-        let (uberblock, order) = Uberblock::decode(bytes).ok()?;
-        verified_order(bytes, size.label_offset(label) + ring.slot_offset(slot))?;
-        Some(RingSlot { label, slot, uberblock, order })
     })
 }
 

@@ -34,6 +34,7 @@ use rzfs_dmu::txg::Stopped;
 use rzfs_format::features::Feature;
 use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockPointer, ObjectId, Txg, VdevId};
+use rzfs_vdev::LogTrust;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -80,6 +81,11 @@ impl IntentLog {
     /// Says that blocks of the chain may be lost.
     pub(super) fn break_off(&self) {
         self.chain.lock().break_off();
+    }
+
+    /// Whether devices for logs still have the blocks of the chain; otherwise it ends.
+    pub(super) fn trusts(&self, trust: LogTrust) -> bool {
+        self.chain.lock().require_trust(trust).is_ok()
     }
 
     /// Drops the records of txgs that are on disk.

@@ -143,11 +143,14 @@ impl LivePool {
         vdev: Option<Guid>,
         devices: &dyn LeafDevices,
     ) -> Result<(), ChangeError> {
+        let trust = self.vdevs().trust_in_logs();
         if !self.vdevs().clear(vdev, devices) {
             return Err(ChangeError::NoSuchDevice);
         }
         self.inner().allocator.retry_maps();
-        if self.inner().resume() || self.failure().is_some() {
+        // What was acknowledged is not to depend on logs that may have lost it.
+        let lost_trust = self.vdevs().trust_in_logs() != trust;
+        if self.inner().resume() || self.failure().is_some() || lost_trust {
             self.sync().map_err(|_| ChangeError::Suspended { reason: self.failure() })?;
         }
         self.inner().resume_sweeps();

@@ -331,12 +331,11 @@ impl Inner {
     /// commit itself does not wait for these devices, and comes too late to free anything.
     fn settle_logs(&self) {
         let vdevs = self.vdevs();
-        let logs = vdevs.uncertain_logs();
-        if logs.is_empty() {
-            return;
-        }
-        let oldest = |dataset: &Arc<LiveDataset>| dataset.log().oldest_written(&logs);
         let mut datasets = self.datasets();
+        let trust = vdevs.trust_in_logs();
+        datasets.retain(|dataset| dataset.log().trusts(trust));
+        let logs = vdevs.uncertain_logs();
+        let oldest = |dataset: &Arc<LiveDataset>| dataset.log().oldest_written(&logs);
         datasets.retain(|dataset| oldest(dataset).is_some());
         let Some(since) = datasets.iter().filter_map(oldest).min() else { return };
         if let Err(error) = vdevs.make_durable(Durability::Records { since, vdevs: &logs }) {

@@ -9,7 +9,10 @@ use rzfs_format::label::{
 };
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::Uberblock;
-use rzfs_format::{Guid, Txg};
+use rzfs_format::{ByteOrder, Guid, Txg};
+
+/// Bytes of the first word of a slot's trailer, from the end of the slot.
+const TRAILER_MAGIC: usize = 40;
 
 /// A label with a configuration that makes sense.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +25,14 @@ pub struct FoundLabel {
     pub is_verified: bool,
 }
 
+impl FoundLabel {
+    /// Decodes the configuration block of a label, which lies at `offset` of the device.
+    fn decode(index: LabelIndex, offset: u64, block: &[u8]) -> Option<Self> {
+        let config = LabelConfig::from_list(&label::decode_config(block).ok()?).ok()?;
+        Some(Self { index, config, is_verified: verified_order(block, offset).is_some() })
+    }
+}
+
 /// The labels of a device with a configuration that makes sense, in their order. What cannot be
 /// read is no label.
 #[must_use]
@@ -30,40 +41,85 @@ pub fn find_labels(device: &dyn BlockDevice) -> Vec<FoundLabel> {
     let found = LabelIndex::ALL.into_iter().filter_map(|index| {
         let offset = size.label_offset(index).saturating_add(CONFIG_OFFSET);
         let block = read_exact_at(device, offset, CONFIG_SIZE).ok()?;
-        let config = LabelConfig::from_list(&label::decode_config(&block).ok()?).ok()?;
-        let verifier = EmbeddedVerifier::Label { offset };
-        let is_verified = verify_embedded(ChecksumFunction::Label, &block, verifier).is_ok();
-        Some(FoundLabel { index, config, is_verified })
+        FoundLabel::decode(index, offset, &block)
     });
     found.collect()
 }
 
-/// Whether a device answers when it is asked for any of its labels, whatever is there.
-pub(crate) fn answers(device: &dyn BlockDevice) -> bool {
-    let Some(size) = LeafSize::of_device(device.geometry().size) else { return false };
-    let is_read = |index| {
-        let offset = size.label_offset(index).saturating_add(CONFIG_OFFSET);
-        read_exact_at(device, offset, CONFIG_SIZE).is_ok()
-    };
-    device.is_reachable() && LabelIndex::ALL.into_iter().any(is_read)
+/// The byte order in which a block of a label was written that has its own checksum; `None` when
+/// that is wrong.
+#[must_use]
+pub fn verified_order(block: &[u8], offset: u64) -> Option<ByteOrder> {
+    verify_embedded(ChecksumFunction::Label, block, EmbeddedVerifier::Label { offset }).ok()
 }
 
-/// Txg of the newest uberblock in the rings of a device; 0 if there is none.
-pub(crate) fn newest_uberblock(device: &dyn BlockDevice, ring: UberblockRing) -> Txg {
-    let Some(size) = LeafSize::of_device(device.geometry().size) else { return Txg(0) };
-    let newest = |index| {
-        let start = size.label_offset(index).saturating_add(RING_OFFSET);
-        let block = read_exact_at(device, start, RING_SIZE).ok()?;
-        let slots = (start..).step_by(ring.slot_size()).zip(block.chunks_exact(ring.slot_size()));
-        let txgs = slots.filter_map(|(offset, slot)| {
-            let (uberblock, _) = Uberblock::decode(slot).ok()?;
-            let verifier = EmbeddedVerifier::Label { offset };
-            verify_embedded(ChecksumFunction::Label, slot, verifier).ok()?;
-            Some(uberblock.txg)
-        });
-        txgs.max()
-    };
-    LabelIndex::ALL.into_iter().filter_map(newest).max().unwrap_or(Txg(0))
+/// An uberblock in a slot of a ring.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RingSlot {
+    /// The label.
+    pub label: LabelIndex,
+    /// The slot's number.
+    pub slot: usize,
+    /// The uberblock, its checksum verified.
+    pub uberblock: Uberblock,
+    /// Byte order of its writer.
+    pub order: ByteOrder,
+}
+
+/// The uberblocks in the ring of a label; slots that hold none are left out.
+pub fn decode_ring(
+    block: &[u8],
+    size: LeafSize,
+    label: LabelIndex,
+    ring: UberblockRing,
+) -> impl Iterator<Item = RingSlot> {
+    let slots = block.chunks_exact(ring.slot_size()).enumerate();
+    slots.filter_map(move |(slot, bytes)| {
+        // Most slots of a young pool are zeros; they need no hash.
+        let trailer = bytes.len().checked_sub(TRAILER_MAGIC)?;
+        bytes.get(trailer..)?.iter().find(|byte| **byte != 0)?;
+        let (uberblock, order) = Uberblock::decode(bytes).ok()?;
+        let offset = size.label_offset(label).saturating_add(ring.slot_offset(slot));
+        verified_order(bytes, offset)?;
+        Some(RingSlot { label, slot, uberblock, order })
+    })
+}
+
+/// What a device shows of itself.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// Who uses it.
+    pub(crate) user: DeviceUse,
+    /// Txg of its newest uberblock, 0 if there is none.
+    pub(crate) newest: Txg,
+    /// Whether all four labels could be read, whatever is there.
+    pub(crate) is_whole: bool,
+}
+
+impl Look {
+    /// Looks at the labels of a device.
+    pub(crate) fn at(device: &dyn BlockDevice, ring: UberblockRing) -> Self {
+        let mut look = Self { user: DeviceUse::Unlabelled, newest: Txg(0), is_whole: true };
+        let Some(size) = LeafSize::of_device(device.geometry().size) else { return look };
+        let mut labels = Vec::new();
+        for index in LabelIndex::ALL {
+            let label = size.label_offset(index);
+            let offset = label.saturating_add(CONFIG_OFFSET);
+            match read_exact_at(device, offset, CONFIG_SIZE) {
+                Ok(block) => labels.extend(FoundLabel::decode(index, offset, &block)),
+                Err(_) => look.is_whole = false,
+            }
+            match read_exact_at(device, label.saturating_add(RING_OFFSET), RING_SIZE) {
+                Ok(block) => {
+                    let txgs = decode_ring(&block, size, index, ring).map(|one| one.uberblock.txg);
+                    look.newest = txgs.fold(look.newest, Txg::max);
+                }
+                Err(_) => look.is_whole = false,
+            }
+        }
+        look.user = DeviceUse::from_labels(&labels);
+        look
+    }
 }
 
 /// A pool as a label names it.

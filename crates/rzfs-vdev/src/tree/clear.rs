@@ -3,19 +3,20 @@
 
 use super::{NodeId, Vdev, VdevTree};
 use crate::health::{AuxReason, LeafEvent, VdevState};
-use crate::label::{DeviceUse, PoolUse, answers, newest_uberblock};
+use crate::label::{DeviceUse, Look, PoolUse};
 use crate::leaf::{Leaf, LeafDevices};
 use rzfs_blockdev::BlockDevice;
-use rzfs_format::Guid;
 use rzfs_format::label::UberblockRing;
+use rzfs_format::{Guid, Txg};
 use std::sync::Arc;
 
 impl VdevTree {
     /// Forgets the errors of a vdev and of those below it, of all for `None`. Devices that were
     /// given up because of errors, or had vanished, are used again if they are what they were, by
-    /// their labels, and no older than what was committed on them; what they lack meanwhile stays in their dirty time logs. Whatever they
-    /// have not confirmed, they and those that work, is written again before the next flush counts.
-    /// Returns whether there is such a vdev.
+    /// their labels, and no older than what was committed on them; what they lack meanwhile stays in
+    /// their dirty time logs. Whatever they have not confirmed, they and those that work, is written
+    /// again before the next flush counts. Those that work, but have become something else, are
+    /// closed. Returns whether there is such a vdev.
     ///
     /// Where a device does not answer, or there was none, `devices` are asked for another one: the
     /// file system that an image is in may have gone and come back, and what is open there stays
@@ -37,66 +38,75 @@ impl VdevTree {
         true
     }
 
-    /// Uses a leaf again that answers as it should.
+    /// Uses a leaf again whose device is what it should be, and no longer one that has certainly become
+    /// something else.
     fn give_another_chance(&self, vdev: Vdev<'_>, devices: &dyn LeafDevices) {
-        let may_return = matches!(
-            vdev.health().state,
-            VdevState::Faulted | VdevState::Removed | VdevState::Degraded | VdevState::CantOpen
-        ) || self.is_silent(vdev);
         let Some(leaf) = self.leaf(vdev.node_id()) else { return };
-        if !may_return {
-            if leaf.usable_device().is_some() {
-                // It may have been away without anybody noticing.
-                leaf.unconfirmed().suspect();
-            }
+        if vdev.health().state == VdevState::Offline {
             return;
         }
-        let own = vdev
-            .device()
-            .map_or(Err(AuxReason::OpenFailed), |device| self.check_return(vdev, leaf, device));
+        let own = vdev.device().map_or(Err(AuxReason::OpenFailed), |device| {
+            check_identity(vdev, leaf.committed(), device.as_ref())
+        });
         let returned = own.or_else(|why| {
             let Ok(other) = devices.device(&vdev.own_config()) else { return Err(why) };
-            self.check_return(vdev, leaf, &other)?;
+            check_identity(vdev, leaf.committed(), other.as_ref())?;
             leaf.take_device(other)
         });
-        let event = match returned {
-            Ok(()) => LeafEvent::Opened { degraded: false },
-            // What works as well as before stays as it is.
-            Err(AuxReason::OpenFailed) => return,
-            Err(_) if leaf.usable_device().is_some() => return,
-            Err(aux) => LeafEvent::OpenFailed(aux),
-        };
-        self.happen(vdev.node_id(), event);
+        match returned {
+            Ok(()) => {
+                self.happen(vdev.node_id(), LeafEvent::Opened { degraded: false });
+            }
+            // Nothing new is known of it, but that it may have been away without anybody noticing.
+            Err(AuxReason::OpenFailed) if leaf.usable_device().is_some() => leaf.suspect(),
+            Err(AuxReason::OpenFailed) => {}
+            Err(aux) => {
+                self.happen(vdev.node_id(), LeafEvent::OpenFailed(aux));
+            }
+        }
     }
 
-    /// Whether a leaf that is in use has a device that does not answer.
-    fn is_silent(&self, vdev: Vdev<'_>) -> bool {
-        let device = self.leaf(vdev.node_id()).and_then(|leaf| leaf.usable_device());
-        device.is_some_and(|device| !answers(device.as_ref()))
-    }
-
-    /// Whether a device answers, is what its labels should say, and has the last uberblock that was
-    /// written to the leaf: a copy from earlier would be read as if it were the pool's present.
-    fn check_return(
+    /// What a device of a leaf, which was the right one when it was opened, has certainly become
+    /// instead.
+    pub(crate) fn has_become_another(
         &self,
-        vdev: Vdev<'_>,
-        leaf: &Leaf,
+        id: NodeId,
         device: &Arc<dyn BlockDevice>,
-    ) -> Result<(), AuxReason> {
-        // Before the device is looked at: a txg may be committed meanwhile.
-        let committed = leaf.committed();
-        if !answers(device.as_ref()) {
-            return Err(AuxReason::OpenFailed);
+    ) -> Option<AuxReason> {
+        // What is new may have no labels before its first txg is committed.
+        let committed = self.leaf(id).map(Leaf::committed).filter(|txg| *txg > Txg(0))?;
+        let checked = check_identity(Vdev::new(self, id), committed, device.as_ref());
+        checked.err().filter(|why| *why != AuxReason::OpenFailed)
+    }
+}
+
+/// Checks that a device answers, is what its labels should say, and has the uberblock that was
+/// `committed` on it: a copy from earlier would be read as if it were the pool's present. That txg
+/// has to be asked for before, as another one may be committed meanwhile.
+///
+/// # Errors
+/// [`AuxReason::OpenFailed`] if it cannot be told; anything else is certain.
+fn check_identity(
+    vdev: Vdev<'_>,
+    committed: Txg,
+    device: &dyn BlockDevice,
+) -> Result<(), AuxReason> {
+    if !device.is_reachable() {
+        return Err(AuxReason::OpenFailed);
+    }
+    let ashift = vdev.top_level().and_then(Vdev::ashift).unwrap_or(0);
+    let look = Look::at(device, UberblockRing::of_ashift(u64::from(ashift)));
+    let pool = vdev.tree().root().guid();
+    let is_own = |user: &DeviceUse| match user {
+        DeviceUse::Member { pool: named, state, guid } => {
+            named.guid == pool && *guid == vdev.guid() && *state != PoolUse::Destroyed
         }
-        let DeviceUse::Member { pool, state, guid } = DeviceUse::of(device.as_ref()) else {
-            return Err(AuxReason::BadLabel);
-        };
-        if guid != vdev.guid() || pool.guid != self.root().guid() || state == PoolUse::Destroyed {
-            return Err(AuxReason::BadLabel);
-        }
-        let ashift = vdev.top_level().and_then(Vdev::ashift).unwrap_or(0);
-        let ring = UberblockRing::of_ashift(u64::from(ashift));
-        let is_current = newest_uberblock(device.as_ref(), ring) >= committed;
-        if is_current { Ok(()) } else { Err(AuxReason::CorruptData) }
+        _ => false,
+    };
+    match look {
+        look if is_own(&look.user) && look.newest >= committed => Ok(()),
+        look if !look.is_whole => Err(AuxReason::OpenFailed),
+        look if is_own(&look.user) => Err(AuxReason::CorruptData),
+        _ => Err(AuxReason::BadLabel),
     }
 }

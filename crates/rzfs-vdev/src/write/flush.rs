@@ -47,6 +47,10 @@ pub struct NotDurable {
     pub failures: Vec<LeafFailure>,
 }
 
+/// How far devices for logs can be trusted ([`VdevTree::trust_in_logs`]).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LogTrust(u64);
+
 /// A leaf whose writes are not durable.
 struct Unflushed {
     leaf: NodeId,
@@ -95,6 +99,16 @@ impl VdevTree {
         drop(giving_up);
         leaves.into_iter().for_each(|leaf| self.relieve(leaf));
         Ok(failures)
+    }
+
+    /// Whether devices for logs have what they have confirmed: as long as the answer is the same as
+    /// before, nothing has happened that makes it doubtful.
+    #[must_use]
+    pub fn trust_in_logs(&self) -> LogTrust {
+        let logs = self.top_levels().filter(|top| top.is_log());
+        let leaves = logs.flat_map(|top| top.leaves_below());
+        let doubts = leaves.filter_map(|leaf| Some(self.leaf(leaf.node_id())?.doubts()));
+        LogTrust(doubts.fold(0, u64::wrapping_add))
     }
 
     /// The devices for logs on which something is not durable, or was given up.
@@ -294,8 +308,8 @@ impl VdevTree {
             match begin {
                 Begin::Flush => ready.push((id, device, lead)),
                 Begin::Rewrite(writes) => {
-                    let answer =
-                        write_again(device, writes, &mut lead).and_then(|()| flush(device));
+                    let answer = self.write_again(id, device, writes, &mut lead);
+                    let answer = answer.and_then(|()| flush(device));
                     answers.push((id, self.confirm(id, device, lead, answer)));
                 }
             }
@@ -317,6 +331,9 @@ impl VdevTree {
     ) -> Result<(), DeviceError> {
         if let Err(error) = &answer {
             lead.fail();
+            if let Some(leaf) = self.leaf(id) {
+                leaf.doubt();
+            }
             if error.source.kind() != ErrorKind::OutOfMemory {
                 self.node(id).counters.count_write_error();
             }
@@ -329,7 +346,7 @@ impl VdevTree {
         }
         let again = match lead.begin() {
             Begin::Flush => Ok(()),
-            Begin::Rewrite(writes) => write_again(device, writes, &mut lead),
+            Begin::Rewrite(writes) => self.write_again(id, device, writes, &mut lead),
         };
         let mut answer = again.and_then(|()| flush(device));
         if answer.is_ok() && !lead.is_valid() {
@@ -345,6 +362,22 @@ impl VdevTree {
             }
         }
         lead.end(answer)
+    }
+
+    /// Writes again what a leaf keeps, unless its device has become another one, which is closed.
+    fn write_again(
+        &self,
+        id: NodeId,
+        device: &Arc<dyn BlockDevice>,
+        writes: Vec<KeptWrite>,
+        lead: &mut Lead<'_>,
+    ) -> Result<(), DeviceError> {
+        let is_suspect = self.leaf(id).is_some_and(|leaf| leaf.unconfirmed().is_suspect());
+        if is_suspect && let Some(aux) = self.has_become_another(id, device) {
+            self.happen(id, LeafEvent::OpenFailed(aux));
+            return Err(self.unsettled(id));
+        }
+        write_again(device, writes, lead)
     }
 
     fn failure(&self, unflushed: &Unflushed) -> LeafFailure {

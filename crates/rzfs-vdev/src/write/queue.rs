@@ -245,6 +245,7 @@ impl<'t> WriteQueue<'t> {
             && error.source.kind() != ErrorKind::OutOfMemory
         {
             node.counters.count_write_error();
+            leaf.doubt();
             if is_gone(error) {
                 self.tree.happen(span.leaf, LeafEvent::Vanished);
             } else if !self.suspects.contains(&span.leaf) {

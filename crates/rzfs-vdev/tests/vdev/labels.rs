@@ -344,6 +344,8 @@ fn a_flush_that_fails_once_is_made_good_before_an_uberblock_is_written() {
     let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
     let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
     let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    commit(&tree, 6).unwrap();
     let (position, data) = (8 << 20, Bytes::from(vec![7; 4096]));
     let dva = Dva::new(VdevId(0), position, 4096, false);
     let write = BlockWrite { dva, birth: Txg(7), data };
@@ -369,6 +371,8 @@ fn away_with_a_lost_write() -> (Arc<SimulatedDevice>, VdevTree) {
     let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
     let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
     let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    commit(&tree, 6).unwrap();
     let dva = Dva::new(VdevId(0), 8 << 20, 4096, false);
     let write = BlockWrite { dva, birth: Txg(7), data: Bytes::from(vec![7; 4096]) };
     assert!(tree.write(vec![write]).iter().all(Result::is_ok));
@@ -440,11 +444,53 @@ fn a_device_that_works_is_not_closed_when_errors_are_cleared() {
     let size = LeafSize::of_device(SIZE).unwrap();
     for label in LabelIndex::ALL {
         let ring = size.label_offset(label) + RING_OFFSET;
-        device.write(ring, &vec![0; RING_SIZE]);
+        device.damage(ring..ring + RING_SIZE as u64, Damage::Errno(5));
     }
     assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
     assert_eq!(tree.by_guid(Guid(3)).unwrap().health().state, VdevState::Degraded);
+    device.take_damage();
     commit(&tree, 8).unwrap();
+}
+
+#[test]
+fn what_has_become_of_a_device_that_is_needed_is_looked_at_when_errors_are_cleared() {
+    let device = SparseDevice::new(SIZE);
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    commit(&tree, 7).unwrap();
+    let size = LeafSize::of_device(SIZE).unwrap();
+    for label in LabelIndex::ALL {
+        let ring = size.label_offset(label) + RING_OFFSET;
+        device.write(ring, &vec![0; RING_SIZE]);
+    }
+    let health = || tree.by_guid(Guid(3)).unwrap().health();
+    assert_eq!(health(), Health::HEALTHY);
+    assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
+    assert_eq!((health().state, health().aux), (VdevState::CantOpen, AuxReason::CorruptData));
+    assert!(commit(&tree, 8).is_err());
+}
+
+#[test]
+fn what_may_be_lost_is_not_written_again_to_a_device_that_has_become_another_one() {
+    let simulation = Simulation::new(3);
+    let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    commit(&tree, 7).unwrap();
+    let older = device.content();
+    commit(&tree, 8).unwrap();
+    let dva = Dva::new(VdevId(0), 8 << 20, 4096, false);
+    let write = BlockWrite { dva, birth: Txg(9), data: Bytes::from(vec![7; 4096]) };
+    assert!(tree.write(vec![write]).iter().all(Result::is_ok));
+    device.damage(0, older.clone());
+    device.inject(Fault::new(FaultKind::DropOnFlush(5)).times(1));
+    assert!(commit(&tree, 9).is_err());
+    let health = tree.by_guid(Guid(3)).unwrap().health();
+    assert_eq!((health.state, health.aux), (VdevState::CantOpen, AuxReason::CorruptData));
+    device.lose_cache();
+    assert!(device.content() == older, "it was written to");
 }
 
 #[test]
@@ -472,6 +518,39 @@ fn a_log_device_may_miss_its_label() {
     tree.mark_all_configs_dirty();
     devices[1].damage_all(Damage::Errno(5));
     assert!(!commit(&tree, 7).unwrap().failures.is_empty());
+}
+
+#[test]
+fn logs_are_trusted_until_something_happens_to_their_devices() {
+    let simulation = Simulation::new(3);
+    let devices =
+        ["main", "log"].map(|name| Arc::new(simulation.device(name, vec![0; SIZE as usize])));
+    let shared = devices.iter().map(|device| Arc::clone(device) as Arc<dyn BlockDevice>);
+    let mut log = top(leaf(4), 1);
+    log.top.is_log = Some(1);
+    let tree = tree(vec![top(leaf(3), 1), log], (3..).zip(shared));
+    let mut trust = tree.trust_in_logs();
+    let mut has_changed =
+        || std::mem::replace(&mut trust, tree.trust_in_logs()) != tree.trust_in_logs();
+    tree.mark_all_configs_dirty();
+    commit(&tree, 7).unwrap();
+    devices[0].inject(Fault::new(FaultKind::FailFlush(5)).times(1));
+    commit(&tree, 8).unwrap();
+    assert!(!has_changed(), "nothing has happened to a log");
+    devices[1].inject(Fault::new(FaultKind::FailFlush(5)).times(1));
+    commit(&tree, 9).unwrap();
+    assert!(has_changed(), "it may have been away");
+    devices[1].inject(Fault::new(FaultKind::FailWrite(5)).times(1));
+    let dva = Dva::new(VdevId(1), 8 << 20, 4096, false);
+    let write = BlockWrite { dva, birth: Txg(10), data: Bytes::from(vec![7; 4096]) };
+    assert!(tree.write(vec![write]).iter().all(Result::is_ok), "it is tried again");
+    assert!(has_changed(), "so it may here");
+    commit(&tree, 10).unwrap();
+    assert!(!has_changed());
+    assert!(tree.clear(Some(Guid(3)), &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
+    assert!(!has_changed());
+    assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
+    assert!(has_changed());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is fsynced, in copies of the images of a pool that goes on running: what is on them is
 //! what a crash would leave.
 
+use super::records::contents;
 use super::world::{Session, World};
 use super::{make, put};
 use rzfs_blockdev::OpenOptions;
@@ -15,6 +16,7 @@ use rzfs_zpl::live::{
     Allocation, AttributeChange, Caller, LiveFileSystem, LiveOptions, Named, NewFile, NewKind,
     RenameMode, SyncMode, WriteAt, XattrMode,
 };
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 const ROOT: Caller = Caller::SUPERUSER;
@@ -418,4 +420,31 @@ fn a_full_pool_makes_durable_what_it_has_taken() {
     fs.commit_all().unwrap();
     session.export();
     world.judge();
+}
+
+/// A log device comes back with what it had before the last commits: errors are cleared, and what was
+/// committed before and is committed afterwards does not depend on it.
+#[test]
+fn a_log_device_that_has_lost_what_it_had_confirmed_is_not_relied_on() {
+    let (world, session) = new("A log B");
+    let fs = &session.fs;
+    begin(&session);
+    let older = std::fs::read(world.image("B")).unwrap();
+    for (name, content) in [("before", 1), ("after", 2)] {
+        let file = make(fs, fs.root(), name, NewKind::Regular);
+        put(fs, file, 0, &[content; 5000]);
+        fs.commit(&[file]).unwrap();
+        if name == "before" {
+            let device = std::fs::OpenOptions::new().write(true).open(world.image("B")).unwrap();
+            device.write_all_at(&older, 0).unwrap();
+            session.pool.clear(None).unwrap();
+        }
+    }
+    let copy = world.copy();
+    let replayed = copy.open_logged(LiveOptions::new(FileSystemOptions::default(), 42), &quiet());
+    for (name, content) in [("before", 1), ("after", 2)] {
+        assert_eq!(contents(&replayed.fs, name), [content; 5000], "{name}");
+    }
+    replayed.export();
+    copy.judge();
 }

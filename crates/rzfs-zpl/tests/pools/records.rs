@@ -230,7 +230,7 @@ pub(crate) fn find(fs: &LiveFileSystem, name: &str) -> Option<ObjectId> {
     }
 }
 
-fn contents(fs: &LiveFileSystem, name: &str) -> Vec<u8> {
+pub(crate) fn contents(fs: &LiveFileSystem, name: &str) -> Vec<u8> {
     let object = find(fs, name).unwrap();
     let mut bytes = vec![0; fs.attributes(object).unwrap().size as usize];
     assert_eq!(fs.read(object, 0, &mut bytes).unwrap(), bytes.len());

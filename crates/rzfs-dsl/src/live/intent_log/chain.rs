@@ -8,6 +8,7 @@
 //! chain that the header begins has all of its blocks.
 
 use rzfs_format::{BlockPointer, Txg, VdevId};
+use rzfs_vdev::LogTrust;
 use std::collections::{BTreeSet, VecDeque};
 
 /// A block of the chain.
@@ -65,6 +66,8 @@ pub(super) enum ChainState {
 pub(super) struct Chain {
     blocks: VecDeque<Block>,
     state: ChainState,
+    /// How far devices for logs were trusted when it began.
+    trust: LogTrust,
     /// What the header points to, as the youngest txg leaves it.
     first: BlockPointer,
     /// Blocks of an earlier chain that this one replaces.
@@ -83,6 +86,7 @@ impl Default for Chain {
         Self {
             blocks: VecDeque::new(),
             state: ChainState::Absent,
+            trust: LogTrust::default(),
             first: BlockPointer::HOLE,
             replaced: Vec::new(),
             orphans: Vec::new(),
@@ -114,10 +118,12 @@ impl Chain {
         &mut self,
         first: BlockPointer,
         since: Txg,
+        trust: LogTrust,
         replaced: Option<BlockPointer>,
     ) {
         self.blocks = VecDeque::from([Block::unwritten(first)]);
         self.state = ChainState::Since(since);
+        self.trust = trust;
         self.first = first;
         self.replaced.extend(replaced);
     }
@@ -154,6 +160,18 @@ impl Chain {
         if !self.blocks.is_empty() {
             self.state = ChainState::Broken;
         }
+    }
+
+    /// Ends the chain if devices for logs may have lost blocks of it that they had confirmed.
+    ///
+    /// # Errors
+    /// [`ChainEnded`].
+    pub(super) fn require_trust(&mut self, trust: LogTrust) -> Result<(), ChainEnded> {
+        if self.trust == trust {
+            return Ok(());
+        }
+        self.break_off();
+        Err(ChainEnded)
     }
 
     /// Whether nothing of it will change by itself, and it has one block at most, which was
@@ -223,7 +241,7 @@ mod tests {
     /// Block 1 of txg 7 with records of txg 7, and a tail of txg 8.
     fn running() -> Chain {
         let mut chain = Chain::default();
-        chain.start(block(1, 7), Txg(7), None);
+        chain.start(block(1, 7), Txg(7), LogTrust::default(), None);
         chain.append(&block(1, 7), block(2, 8), Some(Txg(7))).unwrap();
         chain
     }
@@ -255,7 +273,7 @@ mod tests {
     #[test]
     fn the_header_never_points_to_a_younger_block() {
         let mut chain = Chain::default();
-        chain.start(block(1, 7), Txg(7), None);
+        chain.start(block(1, 7), Txg(7), LogTrust::default(), None);
         chain.append(&block(1, 7), block(2, 9), Some(Txg(7))).unwrap();
         chain.note_written();
         assert_eq!(chain.sync(Txg(8)), ChainChange::default());
@@ -285,7 +303,7 @@ mod tests {
         assert_eq!(chain.append(&tail, block(3, 9), Some(Txg(9))), Err(ChainEnded));
         assert_eq!((chain.tail(), chain.sync(Txg(8))), (None, ChainChange::default()));
         // Another one has begun meanwhile.
-        chain.start(block(4, 9), Txg(9), None);
+        chain.start(block(4, 9), Txg(9), LogTrust::default(), None);
         assert_eq!(chain.append(&tail, block(5, 10), Some(Txg(9))), Err(ChainEnded));
         assert!(!chain.is_idle(Txg(9)));
         assert_eq!(chain.sync(Txg(9)).frees, [block(3, 9)]);
@@ -296,7 +314,7 @@ mod tests {
     #[test]
     fn what_is_replaced_goes_with_the_header_that_named_it() {
         let mut chain = Chain::default();
-        chain.start(block(1, 7), Txg(7), Some(block(5, 3)));
+        chain.start(block(1, 7), Txg(7), LogTrust::default(), Some(block(5, 3)));
         assert_eq!(chain.sync(Txg(6)), ChainChange::default());
         assert!(!chain.is_idle(Txg(7)));
         assert_eq!(chain.sync(Txg(7)).frees, [block(5, 3)]);

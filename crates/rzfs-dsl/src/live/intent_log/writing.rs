@@ -139,9 +139,10 @@ impl HeadLog {
         let since = oldest.map_or(synced.next(), |oldest| oldest.min(synced.next()));
         let what = Durability::Records { since, vdevs: &vdevs };
         let flushed = self.inner.vdevs().make_durable(what);
-        for LeafFailure { leaf, error } in flushed.inspect_err(|_| {
-            self.log().chain.lock().break_off();
-        })? {
+        let flushed = flushed.inspect_err(|_| self.log().chain.lock().break_off())?;
+        // A device may have come back meanwhile that has these blocks, but not those before them.
+        self.require_trust()?;
+        for LeafFailure { leaf, error } in flushed {
             // As often as somebody waits; the end of the txg warns of it.
             tracing::debug!(%leaf, %error, "a leaf missed blocks of an intent log");
         }
@@ -203,12 +204,14 @@ impl HeadLog {
     /// Sees to it that there is a chain. A new one can be used when its header is on disk.
     fn require_chain(&self) -> Result<(), NotLogged> {
         let synced = self.inner.engine.synced_txg();
-        match self.log().chain.lock().state() {
-            ChainState::Since(since) if since <= synced => return Ok(()),
+        let state = self.log().chain.lock().state();
+        match state {
+            ChainState::Since(since) if since <= synced => return self.require_trust(),
             ChainState::Since(_) => return Err(NotLogged::NewChain),
             ChainState::Broken => return Err(NotLogged::Broken),
             ChainState::Absent => {}
         }
+        let trust = self.inner.vdevs().trust_in_logs();
         let header = self.dataset.objset().log_header()?;
         if header.flags.has(ZilFlags::REPLAY_NEEDED) {
             return Err(NotLogged::NotReplayed);
@@ -221,7 +224,7 @@ impl HeadLog {
             let is_durable =
                 durable.root().logical_birth() <= synced && durable.log_header()? == header;
             let since = if is_durable { synced } else { self.inner.engine.open_txg() };
-            self.log().chain.lock().start(first, since, None);
+            self.log().chain.lock().start(first, since, trust, None);
             return if is_durable { Ok(()) } else { Err(NotLogged::NewChain) };
         }
         let tx = self.inner.engine.begin_unthrottled(&[])?;
@@ -230,10 +233,16 @@ impl HeadLog {
         let size = self.log().writing.lock().guess.next_size(0);
         let pointer = self.allocate(&verifier, size, &tx)?;
         let replaced = (!first.is_hole()).then_some(first);
-        self.log().chain.lock().start(pointer, tx.txg(), replaced);
+        self.log().chain.lock().start(pointer, tx.txg(), trust, replaced);
         let header = ZilHeader { first: pointer, ..ZilHeader::default() };
         self.dataset.objset().set_log_header(&tx, header);
         Err(NotLogged::NewChain)
+    }
+
+    /// Sees to it that everything before can be read as well, or the chain ends.
+    fn require_trust(&self) -> Result<(), NotLogged> {
+        let trust = self.inner.vdevs().trust_in_logs();
+        Ok(self.log().chain.lock().require_trust(trust)?)
     }
 
     /// How this pool's log blocks are made.
