@@ -124,6 +124,7 @@ impl<'t> WriteQueue<'t> {
                     }
                     // One bad sector must not take its neighbours along: each on its own.
                     Err(error) if span.attempt == Attempt::First && !is_gone(&error) => {
+                        self.tree.leaf(span.leaf).into_iter().for_each(Leaf::doubt);
                         for write in span.members.into_iter().rev() {
                             let (leaf, attempt) = (write.leaf, Attempt::Second);
                             queue.spans.push_front(Span { leaf, members: vec![write], attempt });
