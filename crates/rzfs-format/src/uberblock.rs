@@ -61,6 +61,13 @@ pub struct Uberblock {
 }
 
 impl Uberblock {
+    /// Whether it repeats a committed one, as a sign that its pool is in use (`multihost`).
+    #[must_use]
+    pub fn is_heartbeat(&self) -> bool {
+        let sequence = self.multihost.and_then(|multihost| multihost.config.sequence());
+        sequence.is_some_and(|sequence| sequence > 0)
+    }
+
     /// Size in bytes; the rest of a slot up to its trailer is zero.
     pub const SIZE: usize = WORDS * 8;
 

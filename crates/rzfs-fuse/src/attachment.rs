@@ -227,6 +227,12 @@ fn into_io(error: PlaceError) -> io::Error {
     }
 }
 
+/// Whether this process may mount and unmount by itself.
+#[must_use]
+pub fn mounts_without_helper() -> bool {
+    fsopen(c"fuse", FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
+}
+
 /// The helper that may mount and unmount, also where the search path does not lead to it.
 fn helper() -> &'static str {
     const ELSEWHERE: [&str; 2] = ["/bin/fusermount3", "/sbin/fusermount3"];

@@ -44,6 +44,7 @@ mod system_mounts;
 mod wakefulness;
 mod xattr;
 
+pub use attachment::mounts_without_helper;
 pub use dead::clear_dead_mounts;
 pub use errands::run_errands_apart;
 pub use mount::{

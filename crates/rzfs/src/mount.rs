@@ -18,7 +18,7 @@ mod table;
 use crate::arguments::MountArguments;
 use crate::console::{Console, Failure, Outcome, conclude};
 use crate::daemon::{
-    self, Completeness, Daemon, Ending, Manner, Mounted, Readiness, ServeError, Verdict,
+    self, Completeness, Daemon, Ending, Manner, Mounted, Readiness, ServeError, Verdict, renounce,
 };
 use crate::zpool::CreateRequest;
 use mounted::{Contents, MountedPool};
@@ -26,6 +26,7 @@ use opening::{Opened, Place};
 use request::{ImportRequest, MountRequest};
 use rzfs::control::{ControlClient, ControlDirectory, is_listened_on};
 use rzfs_format::Guid;
+use rzfs_fuse::mounts_without_helper;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
@@ -120,6 +121,11 @@ impl FreeSocket {
 
     /// Binds it. From here on a signal ends the mounts instead of the process.
     fn bind(self, verb: &str) -> Result<Daemon, Failure> {
+        if mounts_without_helper()
+            && let Err(error) = renounce()
+        {
+            tracing::warn!(%error, "the process is not kept from anything");
+        }
         Daemon::bind(&self.directory, &self.pool).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => taken(&self.pool, verb),
             _ => Failure::Failed(format!("control socket: {error}")),

@@ -84,7 +84,7 @@ impl IntentLog {
     }
 
     /// Whether devices for logs still have the blocks of the chain; otherwise it ends.
-    pub(super) fn trusts(&self, trust: LogTrust) -> bool {
+    pub(super) fn goes_on_with(&self, trust: LogTrust) -> bool {
         self.chain.lock().require_trust(trust).is_ok()
     }
 

@@ -333,7 +333,7 @@ impl Inner {
         let vdevs = self.vdevs();
         let mut datasets = self.datasets();
         let trust = vdevs.trust_in_logs();
-        datasets.retain(|dataset| dataset.log().trusts(trust));
+        datasets.retain(|dataset| dataset.log().goes_on_with(trust));
         let logs = vdevs.uncertain_logs();
         let oldest = |dataset: &Arc<LiveDataset>| dataset.log().oldest_written(&logs);
         datasets.retain(|dataset| oldest(dataset).is_some());

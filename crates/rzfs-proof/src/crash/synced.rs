@@ -12,7 +12,7 @@
 use super::devices::{SimulatedDevices, moments_since};
 use super::point::wrong_inside;
 use super::power_cut::PowerCut;
-use super::trouble::Trouble;
+use super::trouble::{NextStep, Trouble};
 use super::workload::Workload;
 use crate::fill::noise;
 use crate::view::{differences, record};
@@ -140,12 +140,14 @@ impl SyncedRecording {
             let mut random = Random::of_place(self.seed, &[number]);
             let begun = simulation.now();
             let paths = change(&Files(fs), number, &mut random)?;
-            trouble.strike(number, devices);
+            let is_awaited = random.below(3) > 0;
+            let next = if is_awaited { NextStep::Commit } else { NextStep::Change };
+            trouble.strike(number, next, devices);
             self.changes.push(Change { begun, paths });
             if number % GROUP_EVERY == GROUP_EVERY - 1 {
                 let _ = fs.request_sync();
             }
-            if random.below(3) > 0 {
+            if is_awaited {
                 fs.commit_all().map_err(|source| ProofError::at("", source))?;
                 trouble.end(open, devices);
                 let (at, changes) = (simulation.now(), self.changes.len());

@@ -33,6 +33,15 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Longer than any round takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// What follows on trouble.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NextStep {
+    /// Somebody waits for everything so far.
+    Commit,
+    /// Another change, which may have to read.
+    Change,
+}
+
 /// What happens to the devices of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trouble {
@@ -46,7 +55,7 @@ impl Trouble {
     }
 
     /// Does what happens after a change.
-    pub(super) fn strike(self, change: u64, devices: &SimulatedDevices) {
+    pub(super) fn strike(self, change: u64, next: NextStep, devices: &SimulatedDevices) {
         let Some(seed) = self.seed else { return };
         let mut random = Random::of_place(seed, &[0x7_20b1e, change]);
         if random.below(TROUBLE_EVERY) > 0 {
@@ -64,6 +73,8 @@ impl Trouble {
             3 => inject(device, FaultKind::FailFlush(EIO)),
             4 => inject(device, FaultKind::FailWrite(EIO)),
             5 => inject(device, FaultKind::TearWrite(EIO)),
+            // Nobody mends what fails to read.
+            6 if next == NextStep::Change => {}
             6 => {
                 device.detach();
                 device.lose_cache();

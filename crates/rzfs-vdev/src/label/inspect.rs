@@ -1,6 +1,6 @@
 //! What the labels on a device say about who uses it (spec 01, section 1.6; spec 09).
 
-use rzfs_blockdev::{BlockDevice, read_exact_at};
+use rzfs_blockdev::{BlockDevice, DeviceError, read_exact_at};
 use rzfs_codec::checksum::{EmbeddedVerifier, verify_embedded};
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::config::LabelConfig;
@@ -10,6 +10,7 @@ use rzfs_format::label::{
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{ByteOrder, Guid, Txg};
+use std::io::ErrorKind;
 
 /// Bytes of the first word of a slot's trailer, from the end of the slot.
 const TRAILER_MAGIC: usize = 40;
@@ -85,13 +86,19 @@ pub fn decode_ring(
     })
 }
 
+/// Whether there is nothing to be read: a file was truncated.
+fn is_empty(error: &DeviceError) -> bool {
+    error.source.kind() == ErrorKind::UnexpectedEof
+}
+
 /// What a device shows of itself.
 #[derive(Debug)]
 pub(crate) struct Look {
     /// Who uses it.
     pub(crate) user: DeviceUse,
-    /// Txg of its newest uberblock, 0 if there is none.
-    pub(crate) newest: Txg,
+    /// Txg of the newest uberblock that was committed on it, 0 if there is none. Heartbeats repeat
+    /// it without looking what else is there.
+    pub(crate) committed: Txg,
     /// Whether all four labels could be read, whatever is there.
     pub(crate) is_whole: bool,
 }
@@ -99,7 +106,7 @@ pub(crate) struct Look {
 impl Look {
     /// Looks at the labels of a device.
     pub(crate) fn at(device: &dyn BlockDevice, ring: UberblockRing) -> Self {
-        let mut look = Self { user: DeviceUse::Unlabelled, newest: Txg(0), is_whole: true };
+        let mut look = Self { user: DeviceUse::Unlabelled, committed: Txg(0), is_whole: true };
         let Some(size) = LeafSize::of_device(device.geometry().size) else { return look };
         let mut labels = Vec::new();
         for index in LabelIndex::ALL {
@@ -107,14 +114,15 @@ impl Look {
             let offset = label.saturating_add(CONFIG_OFFSET);
             match read_exact_at(device, offset, CONFIG_SIZE) {
                 Ok(block) => labels.extend(FoundLabel::decode(index, offset, &block)),
-                Err(_) => look.is_whole = false,
+                Err(error) => look.is_whole &= is_empty(&error),
             }
             match read_exact_at(device, label.saturating_add(RING_OFFSET), RING_SIZE) {
                 Ok(block) => {
-                    let txgs = decode_ring(&block, size, index, ring).map(|one| one.uberblock.txg);
-                    look.newest = txgs.fold(look.newest, Txg::max);
+                    let slots = decode_ring(&block, size, index, ring).map(|slot| slot.uberblock);
+                    let commits = slots.filter(|uberblock| !uberblock.is_heartbeat());
+                    look.committed = commits.map(|one| one.txg).fold(look.committed, Txg::max);
                 }
-                Err(_) => look.is_whole = false,
+                Err(error) => look.is_whole &= is_empty(&error),
             }
         }
         look.user = DeviceUse::from_labels(&labels);

@@ -4,7 +4,7 @@
 use super::{NodeId, Vdev, VdevTree};
 use crate::health::{AuxReason, LeafEvent, VdevState};
 use crate::label::{DeviceUse, Look, PoolUse};
-use crate::leaf::{Leaf, LeafDevices};
+use crate::leaf::LeafDevices;
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::label::UberblockRing;
 use rzfs_format::{Guid, Txg};
@@ -45,20 +45,28 @@ impl VdevTree {
         if vdev.health().state == VdevState::Offline {
             return;
         }
-        let own = vdev.device().map_or(Err(AuxReason::OpenFailed), |device| {
-            check_identity(vdev, leaf.committed(), device.as_ref())
+        let is_in_use = leaf.usable_device().is_some();
+        let own = leaf.device().map_or(Err(AuxReason::OpenFailed), |device| {
+            self.check_identity(vdev.node_id(), device.as_ref())
         });
         let returned = own.or_else(|why| {
-            let Ok(other) = devices.device(&vdev.own_config()) else { return Err(why) };
-            check_identity(vdev, leaf.committed(), other.as_ref())?;
-            leaf.take_device(other)
+            let other = devices.device(&vdev.own_config());
+            let taken = other.and_then(|other| {
+                self.check_membership(&other)?;
+                self.check_identity(vdev.node_id(), other.as_ref())?;
+                leaf.take_device(other)
+            });
+            // Of what it had more is known than of what was found in its place.
+            taken.map_err(
+                |other| if is_in_use || why != AuxReason::OpenFailed { why } else { other },
+            )
         });
         match returned {
             Ok(()) => {
                 self.happen(vdev.node_id(), LeafEvent::Opened { degraded: false });
             }
             // Nothing new is known of it, but that it may have been away without anybody noticing.
-            Err(AuxReason::OpenFailed) if leaf.usable_device().is_some() => leaf.suspect(),
+            Err(AuxReason::OpenFailed) if is_in_use => leaf.suspect(),
             Err(AuxReason::OpenFailed) => {}
             Err(aux) => {
                 self.happen(vdev.node_id(), LeafEvent::OpenFailed(aux));
@@ -66,47 +74,54 @@ impl VdevTree {
         }
     }
 
-    /// What a device of a leaf, which was the right one when it was opened, has certainly become
-    /// instead.
+    /// What a device in use, which was the right one when it was opened, has certainly become instead.
     pub(crate) fn has_become_another(
         &self,
         id: NodeId,
         device: &Arc<dyn BlockDevice>,
     ) -> Option<AuxReason> {
-        // What is new may have no labels before its first txg is committed.
-        let committed = self.leaf(id).map(Leaf::committed).filter(|txg| *txg > Txg(0))?;
-        let checked = check_identity(Vdev::new(self, id), committed, device.as_ref());
-        checked.err().filter(|why| *why != AuxReason::OpenFailed)
+        let why = self.check_identity(id, device.as_ref()).err()?;
+        (why != AuxReason::OpenFailed).then_some(why)
     }
-}
 
-/// Checks that a device answers, is what its labels should say, and has the uberblock that was
-/// `committed` on it: a copy from earlier would be read as if it were the pool's present. That txg
-/// has to be asked for before, as another one may be committed meanwhile.
-///
-/// # Errors
-/// [`AuxReason::OpenFailed`] if it cannot be told; anything else is certain.
-fn check_identity(
-    vdev: Vdev<'_>,
-    committed: Txg,
-    device: &dyn BlockDevice,
-) -> Result<(), AuxReason> {
-    if !device.is_reachable() {
-        return Err(AuxReason::OpenFailed);
-    }
-    let ashift = vdev.top_level().and_then(Vdev::ashift).unwrap_or(0);
-    let look = Look::at(device, UberblockRing::of_ashift(u64::from(ashift)));
-    let pool = vdev.tree().root().guid();
-    let is_own = |user: &DeviceUse| match user {
-        DeviceUse::Member { pool: named, state, guid } => {
-            named.guid == pool && *guid == vdev.guid() && *state != PoolUse::Destroyed
+    /// Checks that a device answers, has the leaf's labels and the last uberblock that was committed
+    /// on it: a copy from earlier would be read as if it were the pool's present. Where nothing was
+    /// committed yet, a device in use may have no labels.
+    ///
+    /// # Errors
+    /// [`AuxReason::OpenFailed`] if it cannot be told; anything else is certain.
+    fn check_identity(&self, id: NodeId, device: &dyn BlockDevice) -> Result<(), AuxReason> {
+        let (vdev, leaf) = (Vdev::new(self, id), self.leaf(id).ok_or(AuxReason::OpenFailed)?);
+        // Before the device is looked at: a txg may be committed meanwhile.
+        let committed = leaf.committed();
+        if !device.is_reachable() {
+            return Err(AuxReason::OpenFailed);
         }
-        _ => false,
-    };
-    match look {
-        look if is_own(&look.user) && look.newest >= committed => Ok(()),
-        look if !look.is_whole => Err(AuxReason::OpenFailed),
-        look if is_own(&look.user) => Err(AuxReason::CorruptData),
-        _ => Err(AuxReason::BadLabel),
+        if committed == Txg(0) && leaf.usable_device().is_some() {
+            return Ok(());
+        }
+        let ashift = vdev.top_level().and_then(Vdev::ashift).unwrap_or(0);
+        let look = Look::at(device, UberblockRing::of_ashift(u64::from(ashift)));
+        let has_labels = matches!(look.user, DeviceUse::Member { guid, .. } if guid == vdev.guid());
+        match look.is_whole {
+            _ if has_labels && look.committed >= committed => Ok(()),
+            false => Err(AuxReason::OpenFailed),
+            true if has_labels => Err(AuxReason::CorruptData),
+            true => Err(AuxReason::BadLabel),
+        }
+    }
+
+    /// Checks that a device which was found in a leaf's place belongs to the pool. Of one in use the
+    /// labels may name a guid that the pool is just getting, or say that it is being destroyed.
+    fn check_membership(&self, device: &Arc<dyn BlockDevice>) -> Result<(), AuxReason> {
+        match DeviceUse::of(device.as_ref()) {
+            DeviceUse::Member { pool, state, .. }
+                if pool.guid == self.root().guid() && state != PoolUse::Destroyed =>
+            {
+                Ok(())
+            }
+            _ if !device.is_reachable() => Err(AuxReason::OpenFailed),
+            _ => Err(AuxReason::BadLabel),
+        }
     }
 }

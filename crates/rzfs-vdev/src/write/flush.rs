@@ -101,14 +101,36 @@ impl VdevTree {
         Ok(failures)
     }
 
-    /// Whether devices for logs have what they have confirmed: as long as the answer is the same as
-    /// before, nothing has happened that makes it doubtful.
+    /// Whether devices have what they have confirmed of intent logs: as long as the answer is the
+    /// same as before, nothing has happened that makes it doubtful.
     #[must_use]
     pub fn trust_in_logs(&self) -> LogTrust {
-        let logs = self.top_levels().filter(|top| top.is_log());
-        let leaves = logs.flat_map(|top| top.leaves_below());
-        let doubts = leaves.filter_map(|leaf| Some(self.leaf(leaf.node_id())?.doubts()));
+        let doubts = self.leaves().filter_map(|leaf| Some(self.leaf(leaf.node_id())?.doubts()));
         LogTrust(doubts.fold(0, u64::wrapping_add))
+    }
+
+    /// Says that a leaf has failed to write or to flush: it may have come back without what it had
+    /// confirmed. Where others have that too nobody doubts it.
+    pub(crate) fn doubt(&self, id: NodeId, error: &DeviceError) {
+        let Some(leaf) = self.leaf(id) else { return };
+        if error.source.kind() == ErrorKind::OutOfMemory {
+            return;
+        }
+        let top = self.top_of(id);
+        let lacks =
+            |other: &Leaf| other.unconfirmed().has_debts() || other.missing().lacks_since(Txg(0));
+        let is_lost = |other: &NodeId| *other == id || self.leaf(*other).is_some_and(lacks);
+        let leaves = Vdev::new(self, top).leaves_below().into_iter().map(Vdev::node_id);
+        if !self.can_lose(top, &leaves.filter(is_lost).collect::<Vec<_>>()) {
+            leaf.doubt();
+        }
+    }
+
+    /// The same of a write, which only a device for logs has to itself: others have their uberblocks.
+    pub(crate) fn doubt_log(&self, id: NodeId, error: &DeviceError) {
+        if Vdev::new(self, self.top_of(id)).is_log() {
+            self.doubt(id, error);
+        }
     }
 
     /// The devices for logs on which something is not durable, or was given up.
@@ -331,9 +353,7 @@ impl VdevTree {
     ) -> Result<(), DeviceError> {
         if let Err(error) = &answer {
             lead.fail();
-            if let Some(leaf) = self.leaf(id) {
-                leaf.doubt();
-            }
+            self.doubt(id, error);
             if error.source.kind() != ErrorKind::OutOfMemory {
                 self.node(id).counters.count_write_error();
             }
@@ -343,6 +363,9 @@ impl VdevTree {
             }
         } else if lead.is_valid() {
             return lead.end(answer);
+        }
+        if self.leaf(id).is_none_or(|leaf| leaf.usable_device().is_none()) {
+            return lead.end(Err(self.unavailable(id)));
         }
         let again = match lead.begin() {
             Begin::Flush => Ok(()),
@@ -377,7 +400,7 @@ impl VdevTree {
             self.happen(id, LeafEvent::OpenFailed(aux));
             return Err(self.unsettled(id));
         }
-        write_again(device, writes, lead)
+        send_again(device, writes, lead)
     }
 
     fn failure(&self, unflushed: &Unflushed) -> LeafFailure {
@@ -424,7 +447,7 @@ fn flush(device: &Arc<dyn BlockDevice>) -> Result<(), DeviceError> {
 
 /// Writes again what a leaf keeps, a few requests at a time: what was relied on first, which must not
 /// fail, then what is owed, which may be refused once more.
-fn write_again(
+fn send_again(
     device: &Arc<dyn BlockDevice>,
     writes: Vec<KeptWrite>,
     lead: &mut Lead<'_>,

@@ -10,7 +10,7 @@ use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::label::{LabelIndex, LeafSize, Multihost, RING_OFFSET, RING_SIZE, UberblockRing};
 use rzfs_format::nvlist::{NvList, NvString};
 use rzfs_format::pool_state::PoolState;
-use rzfs_format::uberblock::Uberblock;
+use rzfs_format::uberblock::{self, MultihostConfig, Uberblock};
 use rzfs_format::{BlockPointer, Dva, Guid, ObjectId, Txg, VdevId};
 use rzfs_vdev::label::{DeviceUse, find_labels};
 use rzfs_vdev::{
@@ -493,6 +493,45 @@ fn what_may_be_lost_is_not_written_again_to_a_device_that_has_become_another_one
     assert!(device.content() == older, "it was written to");
 }
 
+/// A tree with one device, on which a txg was committed.
+fn committed() -> (Arc<SimulatedDevice>, VdevTree) {
+    let simulation = Simulation::new(3);
+    let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    commit(&tree, 7).unwrap();
+    (device, tree)
+}
+
+#[test]
+fn a_device_is_its_pools_while_the_pool_gets_another_guid() {
+    let (device, tree) = committed();
+    tree.set_root_guid(Guid(77));
+    let dva = Dva::new(VdevId(0), 8 << 20, 4096, false);
+    let write = BlockWrite { dva, birth: Txg(8), data: Bytes::from(vec![7; 4096]) };
+    assert!(tree.write(vec![write]).iter().all(Result::is_ok));
+    device.inject(Fault::new(FaultKind::DropOnFlush(5)).times(1));
+    commit(&tree, 8).unwrap();
+    assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
+    assert_eq!(tree.by_guid(Guid(3)).unwrap().health(), Health::HEALTHY);
+}
+
+#[test]
+fn heartbeats_do_not_make_a_copy_current() {
+    let (device, tree) = committed();
+    let older = device.content();
+    commit(&tree, 8).unwrap();
+    device.damage(0, older);
+    let config = MultihostConfig::new(1000, 1, 10);
+    let beat =
+        Uberblock { multihost: Some(uberblock::Multihost { delay: 1, config }), ..uberblock(8) };
+    tree.write_heartbeat(&beat, 0, 0).unwrap();
+    assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
+    let health = tree.by_guid(Guid(3)).unwrap().health();
+    assert_eq!((health.state, health.aux), (VdevState::CantOpen, AuxReason::CorruptData));
+}
+
 #[test]
 fn leaves_are_flushed_before_they_keep_too_much() {
     let simulation = Simulation::new(3);
@@ -534,22 +573,24 @@ fn logs_are_trusted_until_something_happens_to_their_devices() {
         || std::mem::replace(&mut trust, tree.trust_in_logs()) != tree.trust_in_logs();
     tree.mark_all_configs_dirty();
     commit(&tree, 7).unwrap();
-    devices[0].inject(Fault::new(FaultKind::FailFlush(5)).times(1));
-    commit(&tree, 8).unwrap();
+    let fails_to_write = |device: usize, vdev| {
+        devices[device].inject(Fault::new(FaultKind::FailWrite(5)).times(1));
+        let dva = Dva::new(VdevId(vdev), 8 << 20, 4096, false);
+        let write = BlockWrite { dva, birth: Txg(8), data: Bytes::from(vec![7; 4096]) };
+        assert!(tree.write(vec![write]).iter().all(Result::is_ok), "it is tried again");
+    };
+    fails_to_write(0, 0);
     assert!(!has_changed(), "nothing has happened to a log");
-    devices[1].inject(Fault::new(FaultKind::FailFlush(5)).times(1));
-    commit(&tree, 9).unwrap();
+    fails_to_write(1, 1);
     assert!(has_changed(), "it may have been away");
-    devices[1].inject(Fault::new(FaultKind::FailWrite(5)).times(1));
-    let dva = Dva::new(VdevId(1), 8 << 20, 4096, false);
-    let write = BlockWrite { dva, birth: Txg(10), data: Bytes::from(vec![7; 4096]) };
-    assert!(tree.write(vec![write]).iter().all(Result::is_ok), "it is tried again");
-    assert!(has_changed(), "so it may here");
-    commit(&tree, 10).unwrap();
+    for device in &devices {
+        device.inject(Fault::new(FaultKind::FailFlush(5)).times(1));
+        commit(&tree, 8).unwrap();
+        assert!(has_changed(), "so it may here");
+    }
+    commit(&tree, 9).unwrap();
     assert!(!has_changed());
     assert!(tree.clear(Some(Guid(3)), &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
-    assert!(!has_changed());
-    assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
     assert!(has_changed());
 }
 

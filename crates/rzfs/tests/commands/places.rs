@@ -1,6 +1,6 @@
 //! Where mounts go, and where they do not go: what is in a pool cannot lead them astray.
 
-use crate::harness::{Outcome, is_mounted, outcome, wait_until};
+use crate::harness::{Outcome, is_mounted, is_root, outcome, wait_until};
 use crate::workshop::Workshop;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use std::fs;
@@ -267,4 +267,16 @@ fn the_reason_of_a_failed_mount_is_told_without_its_number() {
     assert!(told.err.starts_with("cannot mount 'tank': "), "{told:?}");
     assert!(!told.err.contains("os error"), "{told:?}");
     shop.succeed("zpool export tank");
+}
+
+#[test]
+fn the_process_of_a_pool_is_kept_from_what_it_never_does() {
+    if !is_root("others need a helper to mount") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let status = format!("/proc/{}/status", shop.rzfs.daemon("tank"));
+    let status = fs::read_to_string(status).unwrap();
+    assert!(status.contains("Seccomp:\t2\n") && status.contains("NoNewPrivs:\t1\n"), "{status}");
 }

@@ -167,7 +167,7 @@ impl Chain {
     /// # Errors
     /// [`ChainEnded`].
     pub(super) fn require_trust(&mut self, trust: LogTrust) -> Result<(), ChainEnded> {
-        if self.trust == trust {
+        if self.trust == trust && self.state != ChainState::Broken {
             return Ok(());
         }
         self.break_off();

@@ -1,0 +1,98 @@
+//! What the process that serves a pool never does, whatever an image makes it do: the kernel refuses
+//! it from then on (seccomp).
+//!
+//! It is for a process that mounts and unmounts by itself. Where it takes `fusermount3` for that, it
+//! has to be able to start a program with more rights than it has.
+
+use libc::{AF_UNIX, c_long};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+use std::collections::BTreeMap;
+
+/// Programs, the kernel's code and insides, other processes, the machine's state, keys, device nodes,
+/// other roots and namespaces.
+const NEVER: [c_long; 33] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_request_key,
+    libc::SYS_mknodat,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_chroot,
+    libc::SYS_pivot_root,
+    libc::SYS_setns,
+];
+
+/// Has the kernel refuse from now on (`EPERM`) what this process never does.
+///
+/// # Errors
+/// The kernel has no such filters, or not on this architecture.
+pub(crate) fn renounce() -> Result<(), seccompiler::Error> {
+    seccompiler::apply_filter_all_threads(&filter()?)
+}
+
+fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+    const REFUSE: SeccompAction = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
+        NEVER.into_iter().map(|call| (call, Vec::new())).collect();
+    // Whoever talks to it is on this machine.
+    let (length, other) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Ne);
+    let network = SeccompCondition::new(0, length, other, u64::from(AF_UNIX.cast_unsigned()))?;
+    rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![network])?]);
+    let architecture = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(rules, SeccompAction::Allow, REFUSE, architecture)?.try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+    use std::io;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+    use std::thread;
+
+    #[test]
+    fn what_a_server_never_does_is_refused() {
+        let refused = |error: io::Error| Errno::from_io_error(&error) == Some(Errno::PERM);
+        let directory = tempfile::tempdir().unwrap();
+        let within = move || {
+            seccompiler::apply_filter(&filter().unwrap()).unwrap();
+            assert!(refused(Command::new("true").status().unwrap_err()));
+            assert!(refused(TcpListener::bind("127.0.0.1:0").unwrap_err()));
+            UnixListener::bind(directory.path().join("socket")).unwrap();
+            assert_eq!(rustix::process::chroot(directory.path()), Err(Errno::PERM));
+            thread::spawn(|| ()).join().unwrap();
+        };
+        // The filter is that thread's only.
+        thread::spawn(within).join().unwrap();
+        assert!(Command::new("true").status().unwrap().success());
+    }
+}
