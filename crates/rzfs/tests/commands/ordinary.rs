@@ -203,6 +203,28 @@ fn a_child_stands_for_a_directory_only() {
     user.succeed("umount z");
 }
 
+/// What could not be mounted, and what was opened for a quota only, is in nobody's use.
+#[test]
+fn what_is_not_mounted_is_destroyed_under_its_new_name() {
+    let user = Ordinary::new();
+    user.succeed("zfs create z/d");
+    user.shell("echo in > $M/d/file && echo in > $M/d/other");
+    for name in ["z/d/file", "z/d/other"] {
+        let refused = user.run(&format!("zfs create {name}"));
+        assert!(refused.err.contains("Not a directory"), "{refused:?}");
+    }
+    user.succeed("zfs create -u z/quota");
+    user.succeed("zfs set userquota@1000=1M z/quota");
+    user.succeed("zfs rename z/d/file z/renamed");
+    user.succeed("zfs rename z/quota z/moved");
+    user.succeed("zfs rename z/d z/e");
+    for name in ["z/renamed", "z/moved", "-r z/e"] {
+        user.succeed(&format!("zfs destroy {name}"));
+    }
+    assert_eq!(user.succeed("zfs list -Ho name"), "z\n");
+    user.succeed("umount z");
+}
+
 #[test]
 fn a_child_that_is_in_use_stays_unless_it_is_forced() {
     let user = Ordinary::new();

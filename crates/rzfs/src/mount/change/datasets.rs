@@ -239,7 +239,6 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
     let renamed = |name: &str| below(name, from).map(|rest| format!("{to}{rest}"));
     if renaming.leave_mounted {
         table.rename(renamed);
-        pool.rename_file_systems(renamed);
         let made = made.into_iter().collect();
         return Ok(mount_more(open, &mut table, &made, Choice::Automatic));
     }
