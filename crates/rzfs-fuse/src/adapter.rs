@@ -208,7 +208,8 @@ impl Adapter {
             Target::Snapshot(objset, object) if self.is_snapshot_root(objset, object) => {
                 Lifetime { name: Duration::ZERO, ..Lifetime::FOR_EVER }
             }
-            Target::Snapshot(..) | Target::MountPoint(_) => Lifetime::FOR_EVER,
+            Target::MountPoint(_) => Lifetime { name: self.name_lifetime(), ..Lifetime::FOR_EVER },
+            Target::Snapshot(..) => Lifetime::FOR_EVER,
         }
     }
 

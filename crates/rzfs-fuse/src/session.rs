@@ -253,7 +253,11 @@ impl Session {
             Some((grafted, of_root)) => {
                 // What is below is not what the kernel gets to know.
                 adapter.forget(entry.attributes.ino, 1);
-                let root = of_root.root().and_then(|root| self.numbered_entry(grafted, root));
+                let root = of_root.root().and_then(|mut root| {
+                    // The name is one of the directory around.
+                    root.lifetime.name = entry.lifetime.name;
+                    self.numbered_entry(grafted, root)
+                });
                 root.inspect_err(|_| self.grafts.forget(grafted, 1))
             }
             None => self.entry(index, entry),

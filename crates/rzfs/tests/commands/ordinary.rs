@@ -179,6 +179,12 @@ fn a_child_keeps_the_directories_that_lead_to_it() {
     user.shell("echo in > $M/way/in/file");
     user.succeed("zfs destroy z/way/in");
     user.shell("mv -T $M/empty $M/way && rmdir $M/way");
+    // One that is nowhere but in the mount looks as if the user had made it.
+    user.succeed("zfs create z/way/in");
+    user.shell(
+        "umask 22; mkdir $M/like && test $(stat -c %u:%g:%a $M/like) = $(stat -c %u:%g:%a $M/way)",
+    );
+    user.shell("find $M/way -maxdepth 0 -newer $M/way/in | grep -q . && test -w $M/way");
     user.succeed("umount z");
 }
 
@@ -222,6 +228,29 @@ fn what_is_not_mounted_is_destroyed_under_its_new_name() {
         user.succeed(&format!("zfs destroy {name}"));
     }
     assert_eq!(user.succeed("zfs list -Ho name"), "z\n");
+    user.succeed("umount z");
+}
+
+#[test]
+fn a_childs_name_is_taken_in_every_spelling() {
+    let user = Ordinary::new();
+    user.succeed("zfs create -o casesensitivity=insensitive z/any");
+    user.succeed("zfs create z/any/Sub");
+    user.shell("echo in > $M/any/sub/file && cat $M/any/SUB/file $M/any/Sub/file");
+    for command in ["mkdir sub", "mkfifo SUB", "ln -T Sub/file sub", "rmdir sUB", "mv -T Sub other"]
+    {
+        user.shell(&format!("cd $M/any && ! {command} 2> /dev/null && cat sub/file"));
+    }
+    user.shell("mkdir $M/any/new && ! mv -T $M/any/new $M/any/sub 2> /dev/null");
+    let refused = user.run("zfs create z/any/sub");
+    assert!(refused.err.contains("cannot mount 'z/any/sub'"), "{refused:?}");
+    user.shell("cat $M/any/SUB/file");
+    user.succeed("zfs create -o canmount=off z/any/SUB");
+    let below = user.run("zfs create z/any/SUB/below");
+    assert!(below.err.contains("cannot mount 'z/any/SUB/below'"), "{below:?}");
+    user.succeed("zfs unmount z/any/Sub");
+    user.shell("cd $M/any && test ! -e sub && test ! -e SUB && test ! -e Sub && ls | grep -qx new");
+    user.shell("cd $M/any && mkdir sub && test -d SUB");
     user.succeed("umount z");
 }
 
