@@ -115,7 +115,7 @@ impl Adapter {
     /// An extended attribute.
     pub(crate) fn xattr(&self, inode: INodeNo, name: &[u8]) -> Answer<Vec<u8>> {
         match self.target(inode)? {
-            Target::Control(_) => return Err(xattr::missing_from_control(name)),
+            Target::Control(_) => return Err(xattr::unsupported(name)),
             Target::MountPoint(_) => return Err(Errno::NO_XATTR),
             Target::Live(_) | Target::Snapshot(..) => {}
         }
