@@ -115,7 +115,7 @@ impl Adapter {
     /// An extended attribute.
     pub(crate) fn xattr(&self, inode: INodeNo, name: &[u8]) -> Answer<Vec<u8>> {
         match self.target(inode)? {
-            Target::Control(_) => return Err(xattr::missing_from_control(name)),
+            Target::Control(_) => return Err(xattr::unsupported(name)),
             Target::MountPoint(_) => return Err(Errno::NO_XATTR),
             Target::Live(_) | Target::Snapshot(..) => {}
         }
@@ -208,7 +208,8 @@ impl Adapter {
             Target::Snapshot(objset, object) if self.is_snapshot_root(objset, object) => {
                 Lifetime { name: Duration::ZERO, ..Lifetime::FOR_EVER }
             }
-            Target::Snapshot(..) | Target::MountPoint(_) => Lifetime::FOR_EVER,
+            Target::MountPoint(_) => Lifetime { name: self.name_lifetime(), ..Lifetime::FOR_EVER },
+            Target::Snapshot(..) => Lifetime::FOR_EVER,
         }
     }
 

@@ -30,6 +30,18 @@ pub enum Access {
     Everyone,
 }
 
+impl Access {
+    /// Whether the kernel sees to lists of access rights in a mount of file systems that have them
+    /// or not. What it does not see to is open to all whom the mode admits, so where others get in
+    /// one that has them is enough.
+    pub(crate) fn has_lists(self, mut all: impl Iterator<Item = bool>) -> bool {
+        match self {
+            Self::Owner => all.all(|has_lists| has_lists),
+            Self::Everyone => all.any(|has_lists| has_lists),
+        }
+    }
+}
+
 /// Whether the kernel asks before files are opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Opens {
@@ -172,6 +184,7 @@ pub struct Mount {
     /// Where its requests come from.
     device: OwnedFd,
     served: Weak<Session>,
+    access: Access,
     opens: Opens,
     mounted_by: MountedBy,
     /// Whether there is a file system in it that can be changed.
@@ -270,13 +283,15 @@ impl Mount {
         let attached = attach().map_err(|source| failure("mount", place.path(), source));
         attached.map(|(at, session, device, mounted_by, served, left_out)| {
             let attached = Attached(at);
-            let opens = options.opens;
-            (Self { attached, session, device, served, opens, mounted_by, is_live }, left_out)
+            let MountOptions { access, opens, .. } = *options;
+            let mount =
+                Self { attached, session, device, served, access, opens, mounted_by, is_live };
+            (mount, left_out)
         })
     }
 
     /// Has one more file system stand for a directory of the mount, which goes on being used. The
-    /// kernel's part stays as it is: see [`has_lists`](Self::has_lists) and [`opens`](Self::opens).
+    /// kernel's part stays as it is: see [`fits_lists`](Self::fits_lists) and [`opens`](Self::opens).
     ///
     /// # Errors
     /// [`MountError`]: the place cannot be read, others are there or below, or something is mounted
@@ -316,11 +331,12 @@ impl Mount {
         })
     }
 
-    /// Whether the kernel sees to lists of access rights: then all file systems of the mount have to
-    /// have them.
+    /// Whether a file system that has lists of access rights, or has none, can be added: whether
+    /// the kernel sees to them was decided when it was mounted.
     #[must_use]
-    pub fn has_lists(&self) -> bool {
-        self.served.upgrade().is_some_and(|session| session.has_lists())
+    pub fn fits_lists(&self, has_lists: bool) -> bool {
+        let is_seen_to = self.served.upgrade().is_some_and(|session| session.has_lists());
+        self.access.has_lists([is_seen_to, has_lists].into_iter()) == is_seen_to
     }
 
     /// Whether the kernel asks before files are opened.

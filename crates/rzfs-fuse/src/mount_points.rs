@@ -8,8 +8,10 @@
 //! mount alone: empty but for each other, below directories that are on disk or below each other.
 
 use fuser::{FileAttr, FileType, INodeNo};
+use rustix::process::{getegid, geteuid};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
+use rzfs_format::zap::Normalization;
 use rzfs_zpl::{DirCookie, DirEntry, Files, Found, ZplError};
 use std::collections::BTreeMap;
 use std::io;
@@ -53,8 +55,10 @@ impl MountPoint {
 }
 
 /// The directories of one mount that no disk has. Their numbers are not given out again.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MountPoints {
+    /// What of names the file system compares.
+    compared: Normalization,
     below: BTreeMap<Place, Vec<(Vec<u8>, MountPoint)>>,
     all: Vec<Directory>,
 }
@@ -65,6 +69,7 @@ struct Directory {
     above: Place,
     /// How many paths lead through it; it is gone when none does.
     paths: u32,
+    made: SystemTime,
 }
 
 /// What a path needs besides what is on disk.
@@ -77,6 +82,15 @@ pub(crate) struct Way {
 }
 
 impl MountPoints {
+    /// None yet, in a file system.
+    pub(crate) fn of(file_system: &Files) -> Self {
+        Self::comparing(file_system.master().compared_names())
+    }
+
+    const fn comparing(compared: Normalization) -> Self {
+        Self { compared, below: BTreeMap::new(), all: Vec::new() }
+    }
+
     /// The directories that these paths, relative to the root, need besides those on disk.
     ///
     /// Where a file or a link is in the way the path ends: nothing can be mounted there.
@@ -84,7 +98,7 @@ impl MountPoints {
     /// # Errors
     /// A directory on the way cannot be read.
     pub(crate) fn missing(file_system: &Files, paths: &[&Path]) -> io::Result<Self> {
-        let mut all = Self::default();
+        let mut all = Self::of(file_system);
         for path in paths {
             all.add(file_system, path)?;
         }
@@ -124,7 +138,7 @@ impl MountPoints {
         for directory in &way.directories {
             let Some(one) = self.directory_mut(*directory) else { continue };
             one.paths = one.paths.saturating_sub(1);
-            let Directory { above, paths: 0 } = *one else { continue };
+            let Directory { above, paths: 0, .. } = *one else { continue };
             let Some(entries) = self.below.get_mut(&above) else { continue };
             let Some(position) = entries.iter().position(|(_, one)| one == directory) else {
                 continue;
@@ -167,7 +181,7 @@ impl MountPoints {
         let Some(index) = u32::try_from(self.all.len()).ok().filter(|_| self.has_room()) else {
             return Ok(Some(place));
         };
-        self.all.push(Directory { above: place, paths: 0 });
+        self.all.push(Directory { above: place, paths: 0, made: SystemTime::now() });
         self.below.entry(place).or_default().push((name.to_vec(), MountPoint(index)));
         Ok(Some(Place::MountPoint(MountPoint(index))))
     }
@@ -189,12 +203,18 @@ impl MountPoints {
     /// The directory of this name in another.
     pub(crate) fn lookup(&self, place: Place, name: &[u8]) -> Option<MountPoint> {
         let entries = self.below.get(&place)?;
-        entries.iter().find(|(known, _)| known == name).map(|(_, found)| *found)
+        let compared = self.compared.normalize(name);
+        let is_it = |known: &[u8]| self.compared.normalize(known) == compared;
+        entries.iter().find(|(known, _)| is_it(known)).map(|(_, found)| *found)
     }
 
     /// The directory above one.
     pub(crate) fn parent(&self, of: MountPoint) -> Option<Place> {
-        Some(self.all.get(usize::try_from(of.0).ok()?)?.above)
+        Some(self.directory(of)?.above)
+    }
+
+    fn directory(&self, of: MountPoint) -> Option<&Directory> {
+        self.all.get(usize::try_from(of.0).ok()?)
     }
 
     /// Hands the entries that a directory has from them on to `visit`, from a position on.
@@ -228,23 +248,23 @@ impl MountPoints {
         (first..=first.saturating_add(self.all.len() as u64)).contains(&position.0)
     }
 
-    /// The attributes of one.
+    /// The attributes of one: those of a directory that whoever mounts has made.
     pub(crate) fn attributes(&self, of: MountPoint, inode: INodeNo) -> FileAttr {
-        let epoch = SystemTime::UNIX_EPOCH;
+        let made = self.directory(of).map_or(SystemTime::UNIX_EPOCH, |one| one.made);
         let entries = self.below.get(&Place::MountPoint(of)).map_or(0, Vec::len);
         FileAttr {
             ino: inode,
             size: entries as u64 + 2,
             blocks: 0,
-            atime: epoch,
-            mtime: epoch,
-            ctime: epoch,
-            crtime: epoch,
+            atime: made,
+            mtime: made,
+            ctime: made,
+            crtime: made,
             kind: FileType::Directory,
-            perm: 0o555,
+            perm: 0o755,
             nlink: u32::try_from(entries).unwrap_or(u32::MAX).saturating_add(2),
-            uid: 0,
-            gid: 0,
+            uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
             rdev: 0,
             blksize: 512,
             flags: 0,
@@ -257,7 +277,7 @@ mod tests {
     use super::*;
 
     fn example() -> MountPoints {
-        let mut all = MountPoints::default();
+        let mut all = MountPoints::comparing(Normalization::NONE);
         let root = Place::Object(ObjectId(34));
         for (place, name) in [
             (root, "home"),
@@ -266,7 +286,7 @@ mod tests {
             (root, "srv"),
         ] {
             let index = MountPoint(all.all.len() as u32);
-            all.all.push(Directory { above: place, paths: 1 });
+            all.all.push(Directory { above: place, paths: 1, made: SystemTime::now() });
             all.below.entry(place).or_default().push((name.into(), index));
         }
         all

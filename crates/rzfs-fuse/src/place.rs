@@ -68,10 +68,9 @@ pub enum PlaceError {
 /// What the system says, without the number that Rust puts behind it.
 pub(crate) fn without_number(error: &io::Error) -> String {
     let text = error.to_string();
-    match text.split_once(" (os error") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    }
+    let words = text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words);
+    // A helper ends its words as a line.
+    words.trim_end().to_owned()
 }
 
 fn system(path: &Path) -> impl Fn(Errno) -> PlaceError {

@@ -126,9 +126,8 @@ impl Session {
         let paths: Vec<&Path> = options.mount_points.iter().map(PathBuf::as_path).collect();
         let directories = MountPoints::missing(&head, &paths)?;
         let is_live = head.live().is_some();
-        // The kernel takes "not supported" for an error once it was told of them.
         let all = std::iter::once(&head).chain(nested.iter().map(|one| &one.file_system));
-        let lists = all.into_iter().all(|one| one.acl_type() == AclType::Posix);
+        let lists = options.access.has_lists(all.map(|one| one.acl_type() == AclType::Posix));
         let cache = KernelCache::default();
         let (durability, pages) = if is_live {
             (Some(Arc::new(Durability::start()?)), Some(PageDropper::start(cache.clone())?))
@@ -165,7 +164,7 @@ impl Session {
         self.root.head().live()
     }
 
-    /// Whether the kernel sees to lists of access rights: then all file systems have to have them.
+    /// Whether the kernel sees to lists of access rights.
     pub(crate) const fn has_lists(&self) -> bool {
         self.lists
     }
@@ -253,7 +252,11 @@ impl Session {
             Some((grafted, of_root)) => {
                 // What is below is not what the kernel gets to know.
                 adapter.forget(entry.attributes.ino, 1);
-                let root = of_root.root().and_then(|root| self.numbered_entry(grafted, root));
+                let root = of_root.root().and_then(|mut root| {
+                    // The name is one of the directory around.
+                    root.lifetime.name = entry.lifetime.name;
+                    self.numbered_entry(grafted, root)
+                });
                 root.inspect_err(|_| self.grafts.forget(grafted, 1))
             }
             None => self.entry(index, entry),

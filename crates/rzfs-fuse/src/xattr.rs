@@ -13,9 +13,9 @@ pub(crate) fn listing(names: Vec<Vec<u8>>, uid: u32) -> Vec<u8> {
     names.into_iter().filter(is_shown).flat_map(|name| name.into_iter().chain([0])).collect()
 }
 
-/// Why a directory of `.zfs` has no such attribute. It has none at all, which is "not supported";
-/// but a kernel that checks permissions with POSIX lists takes that for a failure of the check.
-pub(crate) fn missing_from_control(name: &[u8]) -> Errno {
+/// Why there is no such attribute where there are none of its kind: that is "not supported", but a
+/// kernel that checks permissions with POSIX lists takes that for a failure of the check.
+pub(crate) fn unsupported(name: &[u8]) -> Errno {
     match Namespace::of(name) {
         Some(Namespace::PosixAcl) => Errno::NO_XATTR,
         _ => Errno::EOPNOTSUPP,

@@ -75,6 +75,13 @@ impl MasterNode {
         self.case == CaseSensitivity::Sensitive && self.normalization == Normalization::default()
     }
 
+    /// What of names is compared: those are the same that have the same normalised form.
+    #[must_use]
+    pub fn compared_names(&self) -> Normalization {
+        let fold_case = self.case == CaseSensitivity::Insensitive;
+        Normalization { fold_case, ..self.normalization }
+    }
+
     /// Reads the master node of an object set in a pool of version `pool_version`.
     ///
     /// # Errors

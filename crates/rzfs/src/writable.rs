@@ -107,7 +107,7 @@ impl WritablePool {
             None => self.newly_opened(&pool, &dataset, &live)?,
         };
         let shared = Arc::clone(&files);
-        let one = OpenFileSystem { name: name.to_owned(), files, _dataset: live };
+        let one = OpenFileSystem { files, dataset: live };
         known.open.insert(dataset.object(), one);
         Ok(shared)
     }
@@ -160,21 +160,9 @@ impl WritablePool {
     /// Others may still have it, behind a mount that was detached while it was in use: as long as
     /// they do, whoever asks for the file system gets the one that they have.
     pub fn close_file_system(&self, name: &str) {
-        let mut known = self.known();
-        let mut all = known.open.iter();
-        let object = all.find(|(_, one)| one.name == name).map(|(object, _)| *object);
-        if let Some(object) = object {
-            known.close(object);
-        }
-    }
-
-    /// Tells file systems that are open the names that they have now; for datasets that were
-    /// renamed while in use.
-    pub fn rename_file_systems(&self, renamed: impl Fn(&str) -> Option<String>) {
-        for one in self.known().open.values_mut() {
-            if let Some(name) = renamed(&one.name) {
-                one.name = name;
-            }
+        // One that cannot be found is the one that whoever opens it next gets.
+        if let Ok(dataset) = self.live.dataset_tree().and_then(|all| all.open(name)) {
+            self.known().close(dataset.object());
         }
     }
 
@@ -240,17 +228,16 @@ impl FileSystems {
 
 /// A file system that is in use.
 struct OpenFileSystem {
-    name: String,
     files: Arc<LiveFileSystem>,
     /// Keeps the object set open.
-    _dataset: Arc<LiveDataset>,
+    dataset: Arc<LiveDataset>,
 }
 
 impl OpenFileSystem {
     fn close(self) {
         self.files.pause_reclaiming();
         if let Err(error) = self.files.flush_access_times() {
-            tracing::warn!(dataset = self.name, %error, "times of access are lost");
+            tracing::warn!(dataset = self.dataset.name(), %error, "times of access are lost");
         }
     }
 }

@@ -95,12 +95,14 @@ impl Session {
         }
         let (within, relative) = enclosing(&places, &path);
         let relative = relative.to_owned();
-        let adapter = Arc::new(Adapter::new(file_system, control, MountPoints::default()));
+        let directories = MountPoints::of(&file_system);
+        let adapter = Arc::new(Adapter::new(file_system, control, directories));
         let outer = self.file_system(within).map_err(invalid)?;
         let _still = self.shape.write().unwrap_or_else(PoisonError::into_inner);
         let way = outer.make_way(&relative)?;
         let graft = || {
-            let (parent, directory) = directory_at(&outer, &relative)?;
+            let is_covered = |directory| self.grafts.is_place(within, directory);
+            let (parent, directory) = directory_at(&outer, &relative, is_covered)?;
             let name = relative.file_name().unwrap_or_default().to_owned();
             let parent = self.grafts.outer(within, parent).ok_or(Errno::ENFILE)?;
             let entrance = (parent, name.clone());
@@ -236,10 +238,18 @@ impl Session {
     }
 }
 
-/// Where a path leads: to the last directory but one, and to the last.
-fn directory_at(adapter: &Adapter, path: &Path) -> Result<(INodeNo, INodeNo), Errno> {
+/// Where a path leads that is not covered on the way: to the last directory but one, and to the
+/// last. (Where names have several spellings a path may lead through what others stand for.)
+fn directory_at(
+    adapter: &Adapter,
+    path: &Path,
+    is_covered: impl Fn(INodeNo) -> bool,
+) -> Result<(INodeNo, INodeNo), Errno> {
     let (mut above, mut directory) = (INodeNo::ROOT, INodeNo::ROOT);
     for name in path {
+        if is_covered(directory) {
+            return Err(Errno::EBUSY);
+        }
         above = directory;
         let attributes = adapter.look_up(directory, name.as_bytes())?.attributes;
         directory = attributes.ino;

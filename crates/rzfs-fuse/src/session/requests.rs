@@ -200,6 +200,11 @@ impl fuser::Filesystem for Server {
             .session
             .inner(inode)
             .and_then(|(_, adapter, inode)| adapter.xattr(inode, name.as_bytes()));
+        let value = value.map_err(|error| match error.code() {
+            // Others of the mount have lists.
+            libc::EOPNOTSUPP if self.session.has_lists() => xattr::unsupported(name.as_bytes()),
+            _ => error,
+        });
         xattr::reply(reply, size, value);
     }
 

@@ -49,6 +49,13 @@ const NEVER: [c_long; 33] = [
     libc::SYS_setns,
 ];
 
+/// The same, of calls that other architectures do not have.
+#[cfg(target_arch = "x86_64")]
+const NEVER_HERE: [c_long; 4] =
+    [libc::SYS_kexec_file_load, libc::SYS_mknod, libc::SYS_ioperm, libc::SYS_iopl];
+#[cfg(not(target_arch = "x86_64"))]
+const NEVER_HERE: [c_long; 0] = [];
+
 /// Has the kernel refuse from now on (`EPERM`) what this process never does.
 ///
 /// # Errors
@@ -60,7 +67,7 @@ pub(crate) fn renounce() -> Result<(), seccompiler::Error> {
 fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     const REFUSE: SeccompAction = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
-        NEVER.into_iter().map(|call| (call, Vec::new())).collect();
+        NEVER.into_iter().chain(NEVER_HERE).map(|call| (call, Vec::new())).collect();
     // Whoever talks to it is on this machine.
     let (length, other) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Ne);
     let network = SeccompCondition::new(0, length, other, u64::from(AF_UNIX.cast_unsigned()))?;

@@ -41,10 +41,12 @@ pub(super) enum Nesting {
 }
 
 impl Nesting {
-    /// Only root can mount on a mount that is closed to all but its owner: `fusermount3` acts for
-    /// the owner, but with the rights of root, which the kernel keeps out.
-    fn possible(options: &MountOptions) -> Self {
-        match options.allow_other || rustix::process::geteuid().is_root() {
+    /// Only root can mount on any mount. `fusermount3` acts for its user with the rights of root,
+    /// whom the kernel keeps out of a mount that is closed to all but its owner; and it mounts on
+    /// nothing that this user may not write, so neither in a file system that is read-only nor on
+    /// directories of others.
+    fn possible() -> Self {
+        match rustix::process::geteuid().is_root() {
             true => Self::Mounts,
             false => Self::Grafts,
         }
@@ -87,7 +89,7 @@ impl Mounter {
             options: options.clone(),
             placement: placement.clone(),
             lifetime,
-            nesting: Nesting::possible(options),
+            nesting: Nesting::possible(),
             while_mounted: Arc::downgrade(while_mounted),
         })
     }
@@ -150,8 +152,9 @@ impl Mounter {
             return Err(format!("cannot mount '{directory}': directory is not empty"));
         }
         let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
-        let restrictions = self.restrictions(dataset).map_err(|error| cannot(&error))?;
         let sharing = if self.nesting == Nesting::Grafts { &inside[..] } else { &[] };
+        let others = sharing.iter().map(|(dataset, _)| dataset);
+        let restrictions = self.restrictions(dataset, others).map_err(|error| cannot(&error))?;
         let opens = opens(dataset, sharing).map_err(|error| cannot(&error))?;
         let is_changed = file_system.live().is_some() && !restrictions.read_only;
         let mut options = rzfs_fuse::MountOptions {
@@ -198,6 +201,7 @@ impl Mounter {
             dataset: name.to_owned(),
             mountpoint: plan.mountpoint.clone(),
             mount,
+            restrictions,
             grafted: reports,
             is_made: place.is_made(),
         })
@@ -232,7 +236,10 @@ impl Mounter {
     pub(super) fn fits(&self, dataset: &Dataset, outer: &DatasetMount) -> bool {
         let is = |property, value| dataset.text(property).is_ok_and(|text| text == value);
         let opens_fit = outer.mount.opens() == Opens::Checked || !is(OPEN_PROPERTY, "checked");
-        opens_fit && (!outer.mount.has_lists() || is("acltype", "posix"))
+        // What is only read is so in every mount.
+        let changes_fit =
+            !outer.restrictions.read_only || self.writable.is_none() || is("readonly", "on");
+        opens_fit && changes_fit && outer.mount.fits_lists(is("acltype", "posix"))
     }
 
     /// Adds a file system to a mount that there is.
@@ -256,11 +263,24 @@ impl Mounter {
         Ok(Nested { path, file_system, control })
     }
 
-    /// What a mount does not let happen.
+    /// What a mount does not let happen. The outermost of several file systems decides, but for
+    /// changes: what is only read refuses them itself.
     ///
     /// A pool that is imported is trusted as its properties say; one that is only mounted may come
     /// from anywhere.
-    pub(super) fn restrictions(&self, dataset: &Dataset) -> Result<Restrictions, DatasetError> {
+    pub(super) fn restrictions<'a>(
+        &self,
+        outermost: &Dataset,
+        others: impl IntoIterator<Item = &'a Dataset>,
+    ) -> Result<Restrictions, DatasetError> {
+        let mut restrictions = self.restrictions_of(outermost)?;
+        for other in others {
+            restrictions.read_only &= self.restrictions_of(other)?.read_only;
+        }
+        Ok(restrictions)
+    }
+
+    fn restrictions_of(&self, dataset: &Dataset) -> Result<Restrictions, DatasetError> {
         let is_off = |property| Ok::<_, DatasetError>(dataset.text(property)? == "off");
         let usual = Restrictions::default();
         let is_trusted =

@@ -2,7 +2,7 @@
 
 use super::plan::{PlannedMount, Underneath};
 use rzfs::protocol::{MountReport, Refusal};
-use rzfs_fuse::{InUse, Mount, MountError, MountPlace, Nested};
+use rzfs_fuse::{InUse, Mount, MountError, MountPlace, Nested, Restrictions};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ pub(super) struct DatasetMount {
     /// Where it was planned to be; where it is, without links, the mount knows.
     pub(super) mountpoint: PathBuf,
     pub(super) mount: Mount,
+    /// What it does not let happen.
+    pub(super) restrictions: Restrictions,
     /// The datasets that share the mount, and where in it they are; those above come before those
     /// below.
     pub(super) grafted: Vec<(String, PathBuf)>,
@@ -82,6 +84,15 @@ impl MountTable {
     /// The mount that has a file system.
     pub(super) fn of_dataset(&self, name: &str) -> Option<&DatasetMount> {
         self.alive().find(|one| one.datasets().any(|dataset| dataset == name))
+    }
+
+    /// The mounts that have some of these file systems, to be changed.
+    pub(super) fn of_datasets_mut(
+        &mut self,
+        names: &BTreeSet<String>,
+    ) -> impl Iterator<Item = &mut DatasetMount> {
+        let alive = self.0.iter_mut().filter(|one| !one.mount.is_finished());
+        alive.filter(|one| one.datasets().any(|name| names.contains(name)))
     }
 
     /// The nearest mount around the place of a planned one.
@@ -237,6 +248,17 @@ impl DatasetMount {
         let grafted = self.grafted.iter();
         let grafted = grafted.map(|(name, path)| (name.as_str(), self.directory().join(path)));
         std::iter::once((self.dataset.as_str(), self.directory())).chain(grafted)
+    }
+
+    /// Has it let other things happen than so far, also while it is in use.
+    pub(super) fn restrict(&mut self, restrictions: Restrictions) -> Result<(), MountError> {
+        match self.mount.restrict(restrictions) {
+            // The system refuses it to ordinary users even if nothing changes.
+            Err(_) if self.restrictions == restrictions => {}
+            restricted => restricted?,
+        }
+        self.restrictions = restrictions;
+        Ok(())
     }
 
     /// Adds a file system to those that share it, which goes on being used.

@@ -1,6 +1,7 @@
 //! `zfs mount`: what is mounted where (spec 09, section 3.5).
 
 use super::name;
+use super::query::text;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::json::{Envelope, object};
@@ -44,7 +45,11 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let mut found = source::respondents(&devices, &[], console)?;
     let mut mounts = Vec::new();
     for pool in &mut found.pools {
-        mounts.extend(source::mounts(pool.as_mut())?);
+        match source::mounts(pool.as_mut()) {
+            Ok(more) => mounts.extend(more),
+            // It keeps nobody from the others.
+            Err(failure) => tracing::warn!("{}; it is passed over", text(failure)),
+        }
     }
     if let Some(name) = operand {
         let is_mounted = mounts.iter().any(|mount| mount.dataset == *name);
@@ -97,7 +102,8 @@ fn mount_all(keys: Keys, console: &mut Console<'_>) -> Outcome {
         if keys == Keys::Load {
             super::keys::load_all_for_mount(&mut client, console)?;
         }
-        for complaint in source::change(&mut client, Change::MountAll, None)? {
+        let complaints = source::change(&mut client, Change::MountAll, None);
+        for complaint in complaints.unwrap_or_else(|failure| vec![text(failure)]) {
             console.complain(complaint);
             outcome = Err(Failure::Told);
         }

@@ -201,7 +201,7 @@ impl Query {
     }
 }
 
-fn text(failure: Failure) -> String {
+pub(super) fn text(failure: Failure) -> String {
     match failure {
         Failure::Usage(text) | Failure::Failed(text) | Failure::Status(text, _) => text,
         Failure::Told => String::new(),

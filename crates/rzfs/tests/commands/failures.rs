@@ -2,7 +2,9 @@
 
 use crate::harness::{Rzfs, outcome, reference};
 use crate::workshop::Workshop;
+use rzfs::protocol::{Answer, Identity, MAX_REQUEST, Request, receive, send};
 use rzfs_testkit::unpack_sample;
+use std::io::BufReader;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -199,6 +201,40 @@ fn pools_that_do_not_answer_keep_nobody_for_long() {
     assert!(exported.err.contains("cannot export all pools"), "{exported:?}");
     drop(silent);
     assert_eq!(shop.succeed("zpool list -Ho name"), "");
+}
+
+/// Its process is killed between its name and what is asked then.
+#[test]
+fn pools_that_die_meanwhile_keep_nobody_from_the_others() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    shop.succeed("zfs create -u tank/b");
+    let listener = UnixListener::bind(shop.rzfs.control().socket("dying")).unwrap();
+    let dies = || {
+        let listener = listener.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            receive::<Request>(&mut stream, MAX_REQUEST).unwrap();
+            let (pool, guid) = ("dying".to_owned(), 1);
+            let process = std::process::id();
+            let identity = Identity { pool, guid, process, is_writable: true };
+            send(stream.get_mut(), &Answer::Identity(identity)).unwrap();
+            receive::<Request>(&mut stream, MAX_REQUEST).unwrap();
+        })
+    };
+    let dying = dies();
+    let listed = shop.run("zfs mount");
+    dying.join().unwrap();
+    assert_eq!((listed.status, listed.out.lines().count()), (0, 2), "{listed:?}");
+    assert!(listed.err.contains("'dying'") && listed.err.contains("passed over"), "{listed:?}");
+    let dying = dies();
+    let mounted = shop.run("zfs mount -a");
+    dying.join().unwrap();
+    assert!(mounted.status == 1 && mounted.err.contains("'dying'"), "{mounted:?}");
+    drop(listener);
+    assert_eq!(shop.succeed("zfs mount").lines().count(), 3);
+    shop.succeed("zpool export tank");
 }
 
 #[test]

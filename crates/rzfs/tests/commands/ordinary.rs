@@ -1,13 +1,13 @@
 //! A pool that an ordinary user has mounted, and everything that changes it.
 
-use crate::harness::{Outcome, Rzfs, is_mounted, outcome, wait_until};
+use crate::harness::{Outcome, Rzfs, is_mounted, is_root, outcome, wait_until};
 use crate::mounts::unprivileged;
 use rustix::process::getuid;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// The place of a user without the rights of root, with a pool `z` in `z.img` that is mounted at
 /// `m`.
@@ -179,6 +179,12 @@ fn a_child_keeps_the_directories_that_lead_to_it() {
     user.shell("echo in > $M/way/in/file");
     user.succeed("zfs destroy z/way/in");
     user.shell("mv -T $M/empty $M/way && rmdir $M/way");
+    // One that is nowhere but in the mount looks as if the user had made it.
+    user.succeed("zfs create z/way/in");
+    user.shell(
+        "umask 22; mkdir $M/like && test $(stat -c %u:%g:%a $M/like) = $(stat -c %u:%g:%a $M/way)",
+    );
+    user.shell("find $M/way -maxdepth 0 -newer $M/way/in | grep -q . && test -w $M/way");
     user.succeed("umount z");
 }
 
@@ -200,6 +206,89 @@ fn a_child_stands_for_a_directory_only() {
     }
     assert_eq!(user.shell("cat $M/file && touch $M/dir/new"), "in\n");
     assert_eq!(user.succeed("zfs mount").lines().count(), 2);
+    user.succeed("umount z");
+}
+
+/// What could not be mounted, and what was opened for a quota only, is in nobody's use.
+#[test]
+fn what_is_not_mounted_is_destroyed_under_its_new_name() {
+    let user = Ordinary::new();
+    user.succeed("zfs create z/d");
+    user.shell("echo in > $M/d/file && echo in > $M/d/other");
+    for name in ["z/d/file", "z/d/other"] {
+        let refused = user.run(&format!("zfs create {name}"));
+        assert!(refused.err.contains("Not a directory"), "{refused:?}");
+    }
+    user.succeed("zfs create -u z/quota");
+    user.succeed("zfs set userquota@1000=1M z/quota");
+    user.succeed("zfs rename z/d/file z/renamed");
+    user.succeed("zfs rename z/quota z/moved");
+    user.succeed("zfs rename z/d z/e");
+    for name in ["z/renamed", "z/moved", "-r z/e"] {
+        user.succeed(&format!("zfs destroy {name}"));
+    }
+    assert_eq!(user.succeed("zfs list -Ho name"), "z\n");
+    user.succeed("umount z");
+}
+
+#[test]
+fn a_childs_name_is_taken_in_every_spelling() {
+    let user = Ordinary::new();
+    user.succeed("zfs create -o casesensitivity=insensitive z/any");
+    user.succeed("zfs create z/any/Sub");
+    user.shell("echo in > $M/any/sub/file && cat $M/any/SUB/file $M/any/Sub/file");
+    for command in ["mkdir sub", "mkfifo SUB", "ln -T Sub/file sub", "rmdir sUB", "mv -T Sub other"]
+    {
+        user.shell(&format!("cd $M/any && ! {command} 2> /dev/null && cat sub/file"));
+    }
+    user.shell("mkdir $M/any/new && ! mv -T $M/any/new $M/any/sub 2> /dev/null");
+    let refused = user.run("zfs create z/any/sub");
+    assert!(refused.err.contains("cannot mount 'z/any/sub'"), "{refused:?}");
+    user.shell("cat $M/any/SUB/file");
+    user.succeed("zfs create -o canmount=off z/any/SUB");
+    let below = user.run("zfs create z/any/SUB/below");
+    assert!(below.err.contains("cannot mount 'z/any/SUB/below'"), "{below:?}");
+    user.succeed("zfs unmount z/any/Sub");
+    user.shell("cd $M/any && test ! -e sub && test ! -e SUB && test ! -e Sub && ls | grep -qx new");
+    user.shell("cd $M/any && mkdir sub && test -d SUB");
+    user.succeed("umount z");
+}
+
+#[test]
+fn what_the_helper_refuses_is_told_in_one_line() {
+    let user = Ordinary::new();
+    user.succeed("umount z");
+    let closed = user.rzfs.path("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+    let refused = user.run(&format!("mount {} {}", user.path("z.img"), closed.display()));
+    assert_eq!(refused.status, 1, "{refused:?}");
+    let is_told = refused.err.starts_with("cannot mount 'z': ") && refused.err.ends_with('\n');
+    assert!(is_told && refused.err.lines().count() == 1, "{refused:?}");
+}
+
+/// What decides whether anything can be changed is each file system, not the one that all share.
+#[test]
+fn a_child_can_be_changed_in_a_parent_that_cannot() {
+    let user = Ordinary::new();
+    user.succeed("zfs create z/c");
+    user.succeed("zfs create z/c/d");
+    let written = "for at in . c c/d; do
+            touch $M/$at/new 2> /dev/null && rm $M/$at/new && printf ' %s' $at
+        done; true";
+    for (line, names) in [
+        ("zfs set readonly=on z", ""),
+        ("zfs set readonly=off z/c", " c c/d"),
+        ("zfs set readonly=on z/c/d", " c"),
+        ("zfs set readonly=on z/c", ""),
+        ("zfs inherit readonly z/c", ""),
+        ("zfs inherit readonly z", " . c"),
+        ("zfs inherit readonly z/c/d", " . c c/d"),
+    ] {
+        user.succeed(line);
+        assert_eq!(user.shell(written), names, "{line}");
+        assert_eq!(user.succeed("zfs mount").lines().count(), 3, "{line}");
+    }
     user.succeed("umount z");
 }
 
@@ -354,4 +443,85 @@ fn a_pool_is_reached_after_its_user_has_logged_out() {
     wait_until("it is where it was", || socket.exists());
     assert_eq!(run(&format!("umount {pool}"), Some(&session)).status, 0);
     assert!(!socket.exists());
+}
+
+/// Where users may let others in, which root says. What it is said in is put in place in a tree of
+/// mounts and directories of its own.
+fn where_others_may_come_in(user: &Ordinary, script: &str) -> Outcome {
+    let (root, settings) = (user.rzfs.path("root"), user.rzfs.path("fuse.conf"));
+    fs::create_dir(&root).unwrap();
+    fs::write(&settings, "user_allow_other\n").unwrap();
+    let world = "mount --rbind / $ROOT && mount --bind $SETTINGS $ROOT/etc/fuse.conf &&
+        exec chroot $ROOT sh -c \"$SCRIPT\"";
+    let script = format!(
+        "rzfs() {{ $USER_IS $HOME_IS/rzfs \"$@\"; }}
+        trap 'rzfs umount --force z 2> /dev/null' EXIT
+        cd / && set -e
+        {script}"
+    );
+    let mut shell = user.rzfs.prepared(Command::new("unshare"));
+    shell.args(["--mount", "--propagation", "private", "sh", "-c", world]);
+    shell.env("ROOT", root).env("SETTINGS", settings).env("SCRIPT", script);
+    shell.env("USER_IS", "setpriv --reuid=65534 --regid=65534 --clear-groups");
+    shell.env("OTHER_IS", "setpriv --reuid=1234 --regid=1234 --clear-groups");
+    shell.env("HOME_IS", &user.home).env("IMAGE", user.path("z.img")).env("M", user.path("m"));
+    outcome(&mut shell)
+}
+
+#[test]
+fn a_mount_for_everyone_becomes_read_only_with_what_is_in_it() {
+    if !is_root("only root lets users open their mounts to others") {
+        return;
+    }
+    let user = Ordinary::new();
+    user.succeed("umount z");
+    let script = "rzfs mount -o allow_other $IMAGE $M
+        rzfs zfs create -p z/c/d
+        chmod 755 $M $M/c $M/c/d
+        $USER_IS sh -c 'for at in . c c/d; do echo $at > $M/$at/file; done'
+        all() { for at in . c c/d; do $OTHER_IS cat $M/$at/file; done; rzfs zfs mount | wc -l; }
+        write() { $USER_IS touch $M/$1/file 2>&1 | grep -o 'Read-only' || echo $1; }
+        all; rzfs zfs set readonly=on z; all
+        for at in . c c/d; do write $at; done
+        rzfs zfs inherit readonly z; all
+        for at in . c c/d; do write $at; done
+        rzfs umount z
+        rzfs mount -o ro,allow_other $IMAGE $M; all
+        rzfs umount z";
+    let done = where_others_may_come_in(&user, script);
+    let all = ".\nc\nc/d\n3\n";
+    let refused = "Read-only\n".repeat(3);
+    let expected = format!("{all}{all}{refused}{all}.\nc\nc/d\n{all}");
+    assert_eq!((done.out.as_str(), done.err.as_str()), (expected.as_str(), ""), "{done:?}");
+}
+
+#[test]
+fn a_mount_for_everyone_has_the_lists_of_each_file_system() {
+    if !is_root("only root lets users open their mounts to others") {
+        return;
+    }
+    let user = Ordinary::new();
+    user.succeed("umount z");
+    let script = "rzfs mount -o allow_other $IMAGE $M
+        rzfs zfs create z/before
+        rzfs zfs create -o acltype=posix z/lists
+        rzfs zfs create z/without
+        chmod 755 $M $M/*
+        for at in . before lists without; do
+            $USER_IS sh -c \"umask 027; echo $at > $M/$at/file\"
+        done
+        $USER_IS setfacl -m u:1234:r--,g::--- $M/lists/file
+        stat -c %a $M/lists/file
+        look() { for at in . before lists without; do $1 cat $M/$at/file 2> /dev/null || echo no; done; }
+        look \"$OTHER_IS\"
+        look 'setpriv --reuid=1235 --regid=65534 --clear-groups'
+        for at in . before without; do
+            $USER_IS setfacl -m u:1234:r-- $M/$at/file 2>&1 | grep -o 'not supported'
+        done
+        getfacl -cp $M/without/file
+        rzfs umount z";
+    let done = where_others_may_come_in(&user, script);
+    let expected = "640\nno\nno\nlists\nno\n.\nbefore\nno\nwithout\n\
+        not supported\nnot supported\nnot supported\nuser::rw-\ngroup::r--\nother::---\n\n";
+    assert_eq!((done.out.as_str(), done.err.as_str()), (expected, ""), "{done:?}");
 }

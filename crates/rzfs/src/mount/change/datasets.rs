@@ -3,7 +3,7 @@
 use super::super::mounted::Open;
 use super::super::mounter::OPEN_PROPERTY;
 use super::super::plan::Choice;
-use super::super::table::MountTable;
+use super::super::table::{DatasetMount, MountTable};
 use super::mounts::{end, in_use, mount_again, mount_more, settle, taken_back};
 use super::refusal;
 use rzfs::protocol::{self, Pair, Refusal, Secret};
@@ -239,7 +239,6 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
     let renamed = |name: &str| below(name, from).map(|rest| format!("{to}{rest}"));
     if renaming.leave_mounted {
         table.rename(renamed);
-        pool.rename_file_systems(renamed);
         let made = made.into_iter().collect();
         return Ok(mount_more(open, &mut table, &made, Choice::Automatic));
     }
@@ -432,7 +431,8 @@ fn changed(
         mounts.for_each(|one| one.mount.show_snapshot_directories());
     }
     if effect.follows || effect.shows {
-        let behind = not_followed(open, &table, mounted_below(&table, name));
+        let names = mounted_below(&table, name);
+        let behind = not_followed(open, &mut table, &names);
         if effect.follows && !behind.is_empty() {
             match end(open, &mut table, &behind, InUse::Refuse) {
                 Ok(ended) => complaints.extend(mount_again(open, &mut table, ended)),
@@ -476,15 +476,19 @@ fn inheriting(
     Ok(inheriting)
 }
 
-/// Has mounts follow the properties of their file systems; answers those that cannot.
-fn not_followed(open: &Open, table: &MountTable, names: BTreeSet<String>) -> BTreeSet<String> {
-    let follow = |name: &String| -> Option<()> {
-        let dataset = open.view().ok()?.datasets().open(name).ok()?;
-        let restrictions = open.mounter().restrictions(&dataset).ok()?;
-        // Of several file systems in one mount the outermost decides; the others refuse changes
-        // themselves.
-        let mount = table.of_dataset(name).filter(|one| one.dataset == *name);
-        mount.map_or(Ok(()), |one| one.mount.restrict(restrictions)).ok()
+/// Has mounts follow the properties of their file systems; answers the outermost ones of those that
+/// cannot.
+fn not_followed(open: &Open, table: &mut MountTable, names: &BTreeSet<String>) -> BTreeSet<String> {
+    let follow = |mount: &mut DatasetMount| -> Option<()> {
+        let view = open.view().ok()?;
+        let all = mount.datasets().map(|name| view.datasets().open(name));
+        let all = all.collect::<Result<Vec<_>, _>>().ok()?;
+        let (outermost, others) = all.split_first()?;
+        mount.restrict(open.mounter().restrictions(outermost, others).ok()?).ok()
     };
-    names.into_iter().filter(|name| follow(name).is_none()).collect()
+    let behind = table.of_datasets_mut(names).filter_map(|mount| match follow(mount) {
+        Some(()) => None,
+        None => Some(mount.dataset.clone()),
+    });
+    behind.collect()
 }
