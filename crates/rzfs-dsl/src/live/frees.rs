@@ -53,7 +53,7 @@ impl BlockFreer<'_> {
     }
 
     /// The same for a block that no dedup table has.
-    pub(crate) fn free_plain(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+    fn free_plain(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         let dsize = || self.deflation.of(pointer).used.unsigned_abs();
         match self.clones.release(&self.mos, pointer, dsize)? {
             Release::Kept => Ok(()),

@@ -2,6 +2,7 @@
 //! nobody waits for it.
 
 mod administration;
+mod dedup;
 mod lists;
 
 use rzfs_dmu::Object;
