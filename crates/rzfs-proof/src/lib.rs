@@ -37,7 +37,9 @@ pub use files::Files;
 pub use fill::{Changes, change, fill};
 pub use habit::{Habit, LIMITS, QUOTAS};
 pub use lies::{Lie, Outside, make_lying_pool};
-pub use opened::{Bounds, OpenPool, PoolFiles, Settings, open_for_reading, read_dataset};
+pub use opened::{
+    Bounds, OpenPool, PoolFiles, Settings, open_for_reading, open_pool, read_dataset,
+};
 pub use rig::Rig;
 pub use shape::{FeatureSet, SHAPES, Shape};
 pub use view::{Names, View, differences, record};

@@ -176,10 +176,7 @@ impl OpenPool {
         name: &str,
         settings: &Settings,
     ) -> Result<Self, ProofError> {
-        let options = OpenOptions::new().access(Access::ReadWrite);
-        let pool = import(sources, name, &options, settings)?;
-        let live = LivePool::open(&pool, Arc::clone(&settings.environment), &settings.pool)?;
-        Self::of_pool(live, settings)
+        Self::of_pool(open_pool(sources, name, settings)?, settings)
     }
 
     fn of_pool(pool: LivePool, settings: &Settings) -> Result<Self, ProofError> {
@@ -406,6 +403,20 @@ fn load_keys(pool: &Pool, keys: &[Vec<u8>]) -> Result<(), ProofError> {
         }
     }
     Ok(())
+}
+
+/// Opens a pool for changes, and none of its file systems.
+///
+/// # Errors
+/// [`ProofError`].
+pub fn open_pool(
+    sources: &[DeviceSource],
+    name: &str,
+    settings: &Settings,
+) -> Result<LivePool, ProofError> {
+    let options = OpenOptions::new().access(Access::ReadWrite);
+    let pool = import(sources, name, &options, settings)?;
+    Ok(LivePool::open(&pool, Arc::clone(&settings.environment), &settings.pool)?)
 }
 
 /// Opens a pool for reading.

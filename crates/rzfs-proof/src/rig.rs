@@ -2,11 +2,13 @@
 
 use crate::crash::Workload;
 use crate::{
-    OpenPool, ProofError, Settings, differences, open_for_reading, read_dataset, record, walk,
+    OpenPool, ProofError, Settings, differences, open_for_reading, open_pool, read_dataset, record,
+    walk,
 };
 use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation};
 use rzfs_dsl::Pool;
 use rzfs_dsl::import::DeviceSource;
+use rzfs_dsl::live::LivePool;
 use rzfs_testkit::{FileSystemManifest, ReferencePool};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,6 +82,14 @@ impl Rig {
     /// [`ProofError`].
     pub fn open(&self) -> Result<OpenPool, ProofError> {
         OpenPool::open(&self.sources(), self.name(), &self.settings)
+    }
+
+    /// Opens the pool for changes, and none of its file systems.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn open_pool(&self) -> Result<LivePool, ProofError> {
+        open_pool(&self.sources(), self.name(), &self.settings)
     }
 
     /// Opens the pool for reading.

@@ -46,7 +46,11 @@ impl Numbers {
             }
             let used = match self.current {
                 Some((current, used)) if current == block => used,
-                _ => self.used_slots(on_disk, block)?,
+                _ => match self.used_slots(on_disk, block) {
+                    // Nobody can tell what is free in a damaged block, nor write to it.
+                    Err(error) if error.is_damage() => Slots::MAX,
+                    used => used?,
+                },
             };
             let free = (self.next % PER_BLOCK..PER_BLOCK.saturating_sub(u64::from(count) - 1))
                 .find(|slot| used & mask(*slot, count) == 0);

@@ -1,6 +1,7 @@
 //! Lists of block pointers that grow and are worked off (spec 04, section 4).
 
 use super::LiveError;
+use super::error::UnlessDamaged;
 use super::mos::{BonusRecord, MosTx};
 use super::space::{Deflation, SpaceDelta, apply};
 use rzfs_dmu::live::{Extent, LiveObject};
@@ -73,7 +74,7 @@ pub(crate) fn append(
 }
 
 /// Takes up to `limit` entries off a list and the lists in it, last ones first; tells whether
-/// nothing is left. Entries that are damaged are dropped.
+/// nothing is left. What is damaged of them is dropped, and so are lists that are.
 pub(crate) fn drain(
     mos: &MosTx<'_>,
     id: ObjectId,
@@ -91,67 +92,59 @@ pub(crate) fn drain(
             if left == 0 {
                 break;
             }
-            let (count, sums) = open.take_entries(left, deflation, &mut take)?;
-            left = left.saturating_sub(count);
-            has_lost |= count == 0;
-            path.iter_mut().for_each(|open| add(&mut open.header, -sums));
-        } else if let Some(next) = open.last_subobject()? {
-            if path.len() == MAX_DEPTH || path.iter().any(|open| open.object.id() == next) {
-                let loops = FormatError::invalid("bpobj", "its sub-objects are a loop");
-                return Err(LiveError::corrupt(next)(loops));
-            }
-            match Open::new(mos, next) {
-                Err(error) if error.is_damage() => {
-                    tracing::warn!(%error, "a list of blocks is lost");
-                    has_lost = true;
-                    if let Some(BpobjHeader { subobject_count: count, .. }) =
-                        path.last_mut().map(|open| &mut open.header)
-                    {
-                        *count = count.saturating_sub(1);
-                    }
-                }
-                list => path.push(list?),
+            let taken = open.take_entries(left, deflation, &mut take)?;
+            left = left.saturating_sub(taken.count);
+            has_lost |= taken.has_lost;
+            path.iter_mut().for_each(|open| add(&mut open.header, -taken.sums));
+        } else if let Some(next) = open.take_subobject(&mut has_lost)? {
+            match descend(mos, &path, next)? {
+                Some(list) => path.push(list),
+                None => has_lost = true,
             }
         } else {
             let Some(empty) = path.pop() else { return Ok(Progress::EMPTY) };
-            let Some(parent) = path.last_mut() else {
-                let rest = empty.reset(mos)?;
-                return Ok(Progress::Empty { rest, has_lost });
-            };
-            if let Some(array) = empty.header.subobjects {
-                mos.destroy(array)?;
+            if path.is_empty() {
+                empty.reset(mos)?;
+                return Ok(Progress::Empty { has_lost });
             }
-            mos.destroy(empty.object.id())?;
-            parent.header.subobject_count = parent.header.subobject_count.saturating_sub(1);
+            empty.destroy(mos)?;
         }
     }
-    for open in path {
-        let end = open.header.entries.saturating_mul(ENTRY);
-        open.object.free(mos.tx(), end, Extent::ToEnd)?;
+    let mut has_more_below = false;
+    for mut open in path.into_iter().rev() {
+        // What is being worked off is still the last one of the list that it is in.
+        open.header.subobject_count += u64::from(has_more_below);
+        has_more_below = true;
+        open.truncate(mos)?;
         mos.set_record(open.object.id(), &open.header)?;
     }
     Ok(Progress::More)
 }
 
-/// Frees a list and the lists in it; the blocks on them belong to others.
+/// Frees a list and the lists in it, as far as they can be read; the blocks on them belong to
+/// others.
 pub(crate) fn destroy(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
-    let mut path = vec![Open::new(mos, id)?];
+    let mut path: Vec<Open> = descend(mos, &[], id)?.into_iter().collect();
     while let Some(open) = path.last_mut() {
-        if let Some(next) = open.last_subobject()? {
-            open.header.subobject_count -= 1;
-            if path.len() == MAX_DEPTH || path.iter().any(|open| open.object.id() == next) {
-                let loops = FormatError::invalid("bpobj", "its sub-objects are a loop");
-                return Err(LiveError::corrupt(next)(loops));
-            }
-            path.push(Open::new(mos, next)?);
+        if let Some(next) = open.take_subobject(&mut false)? {
+            path.extend(descend(mos, &path, next)?);
         } else if let Some(done) = path.pop() {
-            if let Some(array) = done.header.subobjects {
-                mos.destroy(array)?;
-            }
-            mos.destroy(done.object.id())?;
+            done.destroy(mos)?;
         }
     }
     Ok(())
+}
+
+/// Opens a list that is in others; `None` where damage forbids it.
+fn descend(mos: &MosTx<'_>, path: &[Open], id: ObjectId) -> Result<Option<Open>, LiveError> {
+    let is_loop = path.len() == MAX_DEPTH || path.iter().any(|open| open.object.id() == id);
+    let list = if is_loop {
+        let loops = FormatError::invalid("bpobj", "its sub-objects are a loop");
+        Err(LiveError::corrupt(id)(loops))
+    } else {
+        Open::new(mos, id)
+    };
+    list.unless_damaged(|error| tracing::warn!(%error, "a list of blocks is lost"))
 }
 
 /// Whether a list has been worked off.
@@ -159,8 +152,6 @@ pub(crate) fn destroy(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
 pub(crate) enum Progress {
     /// It is empty.
     Empty {
-        /// What it had by its sums and could not be found because of damage.
-        rest: SpaceDelta,
         /// Whether this call has dropped entries because of damage.
         has_lost: bool,
     },
@@ -169,10 +160,15 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    const EMPTY: Self = Self::Empty {
-        rest: SpaceDelta { used: 0, compressed: 0, uncompressed: 0 },
-        has_lost: false,
-    };
+    const EMPTY: Self = Self::Empty { has_lost: false };
+}
+
+/// What was taken off a list.
+#[derive(Default)]
+struct Taken {
+    count: usize,
+    sums: SpaceDelta,
+    has_lost: bool,
 }
 
 /// A list that is being worked off.
@@ -195,70 +191,97 @@ impl Open {
         limit: usize,
         deflation: Deflation<'_>,
         take: &mut impl FnMut(BlockPointer) -> Result<(), LiveError>,
-    ) -> Result<(usize, SpaceDelta), LiveError> {
+    ) -> Result<Taken, LiveError> {
         let id = self.object.id();
         let per_block = (u64::from(self.object.data_block_size()?) / ENTRY).max(1);
         let number = (self.header.entries - 1) / per_block;
         let in_block = self.header.entries - number * per_block;
-        let block = match self.object.read_block(BlockId(number)) {
-            Err(error) if error.is_damage() => {
-                tracing::warn!(%error, entries = in_block, "a part of a list of blocks is lost");
-                self.header.entries = number * per_block;
-                return Ok((0, SpaceDelta::default()));
-            }
-            block => block?,
+        let lost = |error: &LiveError| tracing::warn!(%error, "a part of a list of blocks is lost");
+        let block = self.object.read_block(BlockId(number)).map_err(LiveError::from);
+        let Some(block) = block.unless_damaged(lost)? else {
+            self.header.entries = number * per_block;
+            return Ok(Taken { has_lost: true, ..Taken::default() });
         };
         let in_block = usize::try_from(in_block).unwrap_or(usize::MAX);
-        let mut sums = SpaceDelta::default();
-        let mut count = 0;
+        let mut taken = Taken::default();
         let pointers = bpobj::entries(&block.data, block.order).take(in_block);
         let pointers: Vec<_> = pointers.collect();
         for pointer in pointers.into_iter().rev().take(limit) {
-            let pointer = pointer.map_err(LiveError::corrupt(id))?;
-            sums += deflation.of(&pointer);
+            taken.count += 1;
+            let pointer = pointer.map_err(LiveError::corrupt(id)).unless_damaged(lost)?;
+            let Some(pointer) = pointer else {
+                taken.has_lost = true;
+                continue;
+            };
+            taken.sums += deflation.of(&pointer);
             take(pointer)?;
-            count += 1;
         }
-        self.header.entries = self.header.entries.saturating_sub(count as u64);
-        Ok((count, sums))
+        self.header.entries = self.header.entries.saturating_sub(taken.count as u64);
+        Ok(taken)
     }
 
-    fn last_subobject(&self) -> Result<Option<ObjectId>, LiveError> {
-        let Some(array) = self.header.subobjects.filter(|_| self.header.subobject_count > 0) else {
-            return Ok(None);
-        };
+    /// Takes the last of the lists in it off its array. Those that the array cannot tell any more
+    /// are passed over; `has_lost` then.
+    fn take_subobject(&mut self, has_lost: &mut bool) -> Result<Option<ObjectId>, LiveError> {
+        let lost = |error: &LiveError| tracing::warn!(%error, "lists of blocks are lost");
+        while let Some(last) = self.header.subobject_count.checked_sub(1) {
+            let Some((array, per_block)) = self.subobjects().unless_damaged(lost)?.flatten() else {
+                *has_lost = true;
+                self.header.subobject_count = 0;
+                break;
+            };
+            let number = last / per_block;
+            let block = array.read_block(BlockId(number)).map_err(LiveError::from);
+            let Some(block) = block.unless_damaged(lost)? else {
+                *has_lost = true;
+                self.header.subobject_count = number * per_block;
+                continue;
+            };
+            self.header.subobject_count = last;
+            let (words, _) = block.data.as_chunks::<8>();
+            let word = words.get((last % per_block) as usize).copied().unwrap_or_default();
+            match ObjectId(block.order.u64(word)).non_zero() {
+                Some(list) => return Ok(Some(list)),
+                None => *has_lost = true,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The array of the lists in it, and how many a block of it has.
+    fn subobjects(&self) -> Result<Option<(LiveObject, u64)>, LiveError> {
+        let Some(array) = self.header.subobjects else { return Ok(None) };
         let array = self.object.objset().object(array)?;
         let corrupt = LiveError::corrupt(self.object.id());
         self.header.check_subobject_extent(extent(&array)?).map_err(corrupt)?;
         let per_block = (u64::from(array.data_block_size()?) / 8).max(1);
-        let index = self.header.subobject_count - 1;
-        let block = array.read_block(BlockId(index / per_block))?;
-        let (words, _) = block.data.as_chunks::<8>();
-        let word = words.get((index % per_block) as usize).copied().unwrap_or_default();
-        Ok(ObjectId(block.order.u64(word)).non_zero())
+        Ok(Some((array, per_block)))
     }
 
-    /// Writes that the list is empty; answers with what is left of its sums.
-    fn reset(mut self, mos: &MosTx<'_>) -> Result<SpaceDelta, LiveError> {
+    /// Frees the blocks behind its entries.
+    fn truncate(&self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        let end = self.header.entries.saturating_mul(ENTRY);
+        let freed = self.object.free(mos.tx(), end, Extent::ToEnd).map_err(LiveError::from);
+        let warn =
+            |error: &LiveError| tracing::warn!(%error, "blocks of a list stay where they are");
+        freed.unless_damaged(warn).map(drop)
+    }
+
+    /// Frees it and its array.
+    fn destroy(self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        self.header.subobjects.map_or(Ok(()), |array| mos.destroy_or_leak(array))?;
+        mos.destroy_or_leak(self.object.id())
+    }
+
+    /// Writes that the list is empty.
+    fn reset(mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
         if let Some(array) = self.header.subobjects.take() {
-            mos.destroy(array)?;
+            mos.destroy_or_leak(array)?;
         }
         self.header.subobject_count = 0;
-        if let Err(error) = self.object.free(mos.tx(), 0, Extent::ToEnd) {
-            let error = LiveError::from(error);
-            if !error.is_damage() {
-                return Err(error);
-            }
-            tracing::warn!(%error, "blocks of a list stay where they are");
-        }
-        let rest = SpaceDelta {
-            used: self.header.bytes.cast_signed(),
-            compressed: self.header.compressed.cast_signed(),
-            uncompressed: self.header.uncompressed.cast_signed(),
-        };
-        add(&mut self.header, -rest);
-        mos.set_record(self.object.id(), &self.header)?;
-        Ok(rest)
+        (self.header.bytes, self.header.compressed, self.header.uncompressed) = (0, 0, 0);
+        self.truncate(mos)?;
+        mos.set_record(self.object.id(), &self.header)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Datasets that are being destroyed in the background (spec 04, sections 4.5 and 9.5).
 
 use super::LiveError;
+use super::error::UnlessDamaged;
 use super::features::Features;
 use super::mos::{BonusRecord, MosTx};
 use super::space::{Deflation, SpaceDelta, apply};
@@ -85,31 +86,47 @@ impl DestroyedList {
         mos.set_record(object, &header)
     }
 
-    /// Frees `limit` blocks, and those above that have nothing left below them. The list is gone
-    /// when it is empty; what is left of its sums then could not be found.
+    /// Frees `limit` blocks, and those above that have nothing left below them; answers with their
+    /// sums. The list is gone when it is empty, or when it cannot be read.
     pub(crate) fn work_off(
         list: &mut Option<Self>,
         mos: &MosTx<'_>,
         features: &mut Features,
         limit: usize,
-        (deflation, free): (Deflation<'_>, Free<'_>),
-    ) -> Result<WorkedOff, LiveError> {
-        let mut done = WorkedOff::default();
-        let Some(Self { object: id, added }) = *list else { return Ok(done) };
+        freeing: (Deflation<'_>, Free<'_>),
+    ) -> Result<SpaceDelta, LiveError> {
+        let Some(Self { object: id, added }) = *list else { return Ok(SpaceDelta::default()) };
         if added == mos.tx().txg() {
-            return Ok(done);
+            return Ok(SpaceDelta::default());
         }
+        let lost = |error: &LiveError| tracing::warn!(%error, "destroyed datasets are lost");
+        let worked_off = Self::work_off_some(id, mos, limit, freeing).unless_damaged(lost)?;
+        let (freed, progress) = worked_off.unwrap_or((SpaceDelta::default(), Progress::Done));
+        if progress == Progress::Done {
+            mos.destroy_or_leak(id)?;
+            mos.remove(DIRECTORY, NAME)?;
+            features.add(mos, Feature::AsyncDestroy, -1)?;
+            *list = None;
+        }
+        Ok(freed)
+    }
+
+    fn work_off_some(
+        id: ObjectId,
+        mos: &MosTx<'_>,
+        limit: usize,
+        (deflation, free): (Deflation<'_>, Free<'_>),
+    ) -> Result<(SpaceDelta, Progress), LiveError> {
+        let lost = |error: &LiveError| tracing::warn!(%error, "a destroyed dataset is lost");
         let object = mos.object(id)?;
         let mut header: BptreeHeader = mos.record(id)?;
+        let mut freed = SpaceDelta::default();
         let mut left = limit;
         while header.begin < header.end && left > 0 {
-            let mut entry = match read_entry(&object, header.begin) {
-                Err(error) if error.is_damage() => {
-                    tracing::warn!(%error, "a destroyed dataset is lost");
-                    header.begin += 1;
-                    continue;
-                }
-                entry => entry?,
+            let entry = read_entry(&object, header.begin).unless_damaged(lost)?;
+            let Some(mut entry) = entry else {
+                header.begin += 1;
+                continue;
             };
             let mut part = Part { free, deflation, left, sums: SpaceDelta::default(), error: None };
             let next = part.run(mos.objset().pipeline(), &entry);
@@ -118,7 +135,7 @@ impl DestroyedList {
             }
             left = part.left;
             charge(&mut header, -part.sums);
-            done.freed += part.sums;
+            freed += part.sums;
             match next {
                 Some(next) => {
                     entry.resume = next;
@@ -127,30 +144,17 @@ impl DestroyedList {
                 None => header.begin += 1,
             }
         }
-        if header.begin < header.end {
-            mos.set_record(id, &header)?;
-            return Ok(done);
-        }
-        mos.destroy(id)?;
-        mos.remove(DIRECTORY, NAME)?;
-        features.add(mos, Feature::AsyncDestroy, -1)?;
-        *list = None;
-        done.lost = SpaceDelta {
-            used: header.bytes.cast_signed(),
-            compressed: header.compressed.cast_signed(),
-            uncompressed: header.uncompressed.cast_signed(),
-        };
-        Ok(done)
+        mos.set_record(id, &header)?;
+        let is_done = header.begin == header.end;
+        Ok((freed, if is_done { Progress::Done } else { Progress::More }))
     }
 }
 
-/// What became of blocks of destroyed datasets.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct WorkedOff {
-    /// They are free.
-    pub(crate) freed: SpaceDelta,
-    /// They cannot be found because of damage.
-    pub(crate) lost: SpaceDelta,
+/// Whether the list has been worked off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    Done,
+    More,
 }
 
 /// Frees all blocks below `root` that were born after `birth`, at once; answers with their sums.

@@ -2,6 +2,7 @@
 
 use super::LiveError;
 use super::bpobj::{self, LIST_BLOCK};
+use super::error::UnlessDamaged;
 use super::features::Features;
 use super::mos::{BonusRecord, MosTx, number_key};
 use super::space::{Deflation, SpaceDelta, apply};
@@ -86,23 +87,24 @@ pub(crate) fn is_old(mos: &MosTx<'_>, id: ObjectId) -> Result<bool, LiveError> {
     Ok(mos.object(id)?.bonus_type()? == ObjectType::BPOBJ_HDR)
 }
 
-/// Frees a dead list; the blocks on it belong to others.
+/// Frees a dead list, as far as it can be read; the blocks on it belong to others.
 pub(crate) fn destroy(
     mos: &MosTx<'_>,
     features: &mut Features,
     id: ObjectId,
 ) -> Result<(), LiveError> {
-    if is_old(mos, id)? {
+    let lost = |error: &LiveError| tracing::warn!(%error, "lists of blocks are leaked");
+    if is_old(mos, id).unless_damaged(lost)? == Some(true) {
         return bpobj::destroy(mos, id);
     }
-    for list in keys(mos, id)?.into_values() {
+    for list in keys(mos, id).unless_damaged(lost)?.unwrap_or_default().into_values() {
         if features.is_empty_list(list) {
             features.release_empty_list(mos)?;
         } else {
             bpobj::destroy(mos, list)?;
         }
     }
-    mos.destroy(id)
+    mos.destroy_or_leak(id)
 }
 
 pub(crate) fn keys(mos: &MosTx<'_>, id: ObjectId) -> Result<BTreeMap<Txg, ObjectId>, LiveError> {

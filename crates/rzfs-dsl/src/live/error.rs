@@ -109,6 +109,10 @@ impl LiveError {
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Pool(error) => match &**error {
+                // The pool's own structures name what is not there.
+                PoolError::Dmu(DmuError::NotAllocated { .. } | DmuError::InvalidObject { .. }) => {
+                    true
+                }
                 PoolError::Dmu(error) => error.is_damage(),
                 PoolError::Corrupt { .. } => true,
                 _ => false,
@@ -131,5 +135,38 @@ impl LiveError {
     /// Wraps an error of a ZAP with its object.
     pub(crate) fn zap(object: ObjectId) -> impl Fn(ZapError<DmuError>) -> Self {
         move |source| Self::Zap { object, source: Box::new(source) }
+    }
+}
+
+/// An error that may be because of damage.
+pub(crate) trait MayBeDamage {
+    /// The damage, if it is because of that: [`LiveError::is_damage`].
+    fn damage(&self) -> Option<&LiveError>;
+}
+
+impl MayBeDamage for LiveError {
+    fn damage(&self) -> Option<&LiveError> {
+        Some(self).filter(|error| error.is_damage())
+    }
+}
+
+/// What is passed over where something is damaged: nobody waits for that, the txg goes on without.
+pub(crate) trait UnlessDamaged<T, E> {
+    /// What was wanted; `None` where damage forbids it, which `warn` says to those who read logs.
+    fn unless_damaged(self, warn: impl FnOnce(&LiveError)) -> Result<Option<T>, E>;
+}
+
+impl<T, E: MayBeDamage> UnlessDamaged<T, E> for Result<T, E> {
+    fn unless_damaged(self, warn: impl FnOnce(&LiveError)) -> Result<Option<T>, E> {
+        match self {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => match error.damage() {
+                Some(damage) => {
+                    warn(damage);
+                    Ok(None)
+                }
+                None => Err(error),
+            },
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! scrub; `pool::error_log` has the layouts.
 
 use super::LiveError;
+use super::error::UnlessDamaged;
 use super::features::Features;
 use super::mos::{MosTx, number_key};
 use super::pool::Inner;
@@ -44,7 +45,7 @@ pub(super) fn forget(
         let Some(log) = mos.object_of(DIRECTORY, log)? else { continue };
         let key = number_key(head.get());
         if let Some(blocks) = mos.object_of(log, &key)? {
-            mos.destroy(blocks)?;
+            mos.destroy_or_leak(blocks)?;
             mos.remove(log, key.as_str())?;
         }
     }
@@ -56,12 +57,13 @@ pub(super) fn forget(
 pub(super) fn convert(mos: &MosTx<'_>, features: &Features) -> Result<(), LiveError> {
     for name in LOGS {
         let Some(old) = mos.object_of(DIRECTORY, name)? else { continue };
-        let entries = mos.entries(old)?;
+        let lost = |error: &LiveError| tracing::warn!(%error, "a log of errors is lost");
+        let entries = mos.entries(old).unless_damaged(lost)?.unwrap_or_default();
         let keys = entries.iter().filter_map(|entry| entry.key.as_name());
         let bookmarks = keys.filter_map(bookmark_of_error);
         let damaged = bookmarks.filter_map(|bookmark| damaged_block(mos, bookmark)).collect();
         mos.remove(DIRECTORY, name)?;
-        mos.destroy(old)?;
+        mos.destroy_or_leak(old)?;
         add(mos, features, name, &damaged)?;
     }
     Ok(())

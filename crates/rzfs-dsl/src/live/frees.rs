@@ -7,6 +7,7 @@ use super::bptree::DestroyedList;
 use super::clone_table::{CloneTables, Release};
 use super::dedup::DedupTables;
 use super::dir::{Directories, SpaceClass};
+use super::error::UnlessDamaged;
 use super::features::Features;
 use super::livelist;
 use super::mos::MosTx;
@@ -36,13 +37,8 @@ impl BlockFreer<'_> {
     /// Takes a block away from one who had it: if nobody else has it, its space is free. If
     /// damage hides who else has it, it is leaked.
     pub(crate) fn free(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
-        match self.free_counted(pointer) {
-            Err(error) if error.is_damage() => {
-                tracing::warn!(%error, ?pointer, "a block is leaked");
-                Ok(())
-            }
-            result => result,
-        }
+        let warn = |error: &LiveError| tracing::warn!(%error, ?pointer, "a block is leaked");
+        self.free_counted(pointer).unless_damaged(warn).map(drop)
     }
 
     fn free_counted(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
@@ -57,7 +53,7 @@ impl BlockFreer<'_> {
     }
 
     /// The same for a block that no dedup table has.
-    pub(crate) fn free_plain(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+    fn free_plain(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         let dsize = || self.deflation.of(pointer).used.unsigned_abs();
         match self.clones.release(&self.mos, pointer, dsize)? {
             Release::Kept => Ok(()),
@@ -69,34 +65,38 @@ impl BlockFreer<'_> {
     /// stays allocated.
     fn free_space(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         if pointer.is_gang() {
-            match self.mos.objset().pipeline().gang_members(pointer) {
-                Ok(members) => members.iter().try_for_each(|member| self.free_space(member))?,
-                Err(error) if !error.is_damage() => return Err(error.into()),
-                Err(error) => tracing::warn!(%error, ?pointer, "parts of a gang block are lost"),
-            }
+            let members = self.mos.objset().pipeline().gang_members(pointer);
+            let members = members.map_err(LiveError::from).unless_damaged(
+                |error| tracing::warn!(%error, ?pointer, "parts of a gang block are lost"),
+            )?;
+            members.iter().flatten().try_for_each(|member| self.free_space(member))?;
         }
         Ok(self.space.free_block(pointer)?)
     }
 }
 
-/// Charges the directory of what is lost, which is made if need be, for space that was to be freed
-/// and cannot be found because of damage.
-fn leak(
-    mos: &MosTx<'_>,
-    dirs: &mut Directories,
-    free_dir: ObjectId,
-    lost: SpaceDelta,
-) -> Result<(), LiveError> {
+/// Charges the directory of what is lost, which is made if need be, for all space that was to be
+/// freed and cannot be found because of damage: nothing is left to be freed.
+fn leak_rest(mos: &MosTx<'_>, dirs: &mut Directories, free_dir: ObjectId) -> Result<(), LiveError> {
     const NAME: &str = "$LEAK";
-    tracing::warn!(bytes = lost.used, "space of destroyed datasets is leaked");
-    dirs.charge(mos, free_dir, SpaceClass::Head, -lost)?;
     let from = dirs.get(mos, free_dir)?;
+    let signed = u64::cast_signed;
+    let lost = SpaceDelta {
+        used: signed(from.used),
+        compressed: signed(from.compressed),
+        uncompressed: signed(from.uncompressed),
+    };
     let (now, Some(root)) = (from.creation_time, from.parent) else { return Ok(()) };
+    if lost.used == 0 {
+        return Ok(());
+    }
+    tracing::warn!(bytes = lost.used, "space of destroyed datasets is leaked");
     let Some(names) = dirs.get(mos, root)?.children else { return Ok(()) };
     let dir = match mos.object_of(names, NAME)? {
         Some(dir) => dir,
         None => dirs.create(mos, Some((root, NAME)), now)?,
     };
+    dirs.charge(mos, free_dir, SpaceClass::Head, -lost)?;
     dirs.charge(mos, dir, SpaceClass::Head, lost)
 }
 
@@ -149,7 +149,9 @@ impl FreeLists {
         if at_once {
             dead.iter().try_for_each(free)?;
         } else if !dead.is_empty() {
-            bpobj::append(mos, self.deferred, (&dead, ListMark::Allocated), deflation)?;
+            let dead = (&*dead, ListMark::Allocated);
+            let put_off = bpobj::append(mos, self.deferred, dead, deflation);
+            put_off.unless_damaged(|error| tracing::warn!(%error, "blocks are leaked"))?;
         }
         Ok(())
     }
@@ -162,13 +164,9 @@ impl FreeLists {
         free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
     ) -> Result<(), LiveError> {
         let take = |pointer: BlockPointer| free(&pointer);
-        let progress = bpobj::drain(mos, self.deferred, usize::MAX, deflation, take)?;
-        if let Progress::Empty { rest, .. } = progress
-            && rest.used != 0
-        {
-            tracing::warn!(bytes = rest.used, "space that was to be freed is leaked");
-        }
-        Ok(())
+        let drained = bpobj::drain(mos, self.deferred, usize::MAX, deflation, take);
+        let warn = |error: &LiveError| tracing::warn!(%error, "blocks are not freed");
+        drained.unless_damaged(warn).map(drop)
     }
 
     /// What the space is charged to that is still to be freed.
@@ -181,7 +179,8 @@ impl FreeLists {
         self.has_background || self.has_livelists || self.destroyed.is_some()
     }
 
-    /// Frees some of what destroyed snapshots and datasets left.
+    /// Frees some of what destroyed snapshots and datasets left. What cannot be found because of
+    /// damage is leaked when nothing else is left.
     pub(crate) fn free_background(
         &mut self,
         mos: &MosTx<'_>,
@@ -190,33 +189,36 @@ impl FreeLists {
         (deflation, limit): (Deflation<'_>, usize),
         free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
     ) -> Result<(), LiveError> {
+        if !self.has_background() {
+            return Ok(());
+        }
+        let lost =
+            |error: &LiveError| tracing::warn!(%error, "space of destroyed datasets is lost");
         let mut sums = SpaceDelta::default();
-        let mut lost = SpaceDelta::default();
         let mut left = limit;
         if let Some(list) = self.background.filter(|_| self.has_background) {
-            let progress = bpobj::drain(mos, list, left, deflation, |pointer| {
+            let drained = bpobj::drain(mos, list, left, deflation, |pointer| {
                 left = left.saturating_sub(1);
                 sums += deflation.of(&pointer);
                 free(&pointer)
-            })?;
-            self.has_background = progress == Progress::More;
-            if let Progress::Empty { rest, .. } = progress {
-                lost += rest;
-            }
+            });
+            self.has_background = drained.unless_damaged(lost)? == Some(Progress::More);
         }
-        if features.is_active(Feature::LiveList) {
-            if let Some(deleted) = livelist::delete_some(mos, features, (deflation, free))? {
-                sums += deleted;
-            }
-            self.has_livelists = livelist::has_deleted(mos)?;
+        if self.has_livelists {
+            let deleted = livelist::delete_some(mos, features, (deflation, free));
+            let deleted = deleted.unless_damaged(lost)?.flatten();
+            self.has_livelists = deleted.is_some();
+            sums += deleted.unwrap_or_default();
         }
         let list = &mut self.destroyed;
-        let worked_off = DestroyedList::work_off(list, mos, features, left, (deflation, free))?;
-        sums += worked_off.freed;
-        lost += worked_off.lost;
+        sums += DestroyedList::work_off(list, mos, features, left, (deflation, free))?;
         let Some(dir) = self.free_dir else { return Ok(()) };
-        dirs.charge(mos, dir, SpaceClass::Head, -sums)?;
-        if lost.is_zero() { Ok(()) } else { leak(mos, dirs, dir, lost) }
+        let mut charged = dirs.charge(mos, dir, SpaceClass::Head, -sums);
+        if !self.has_background() {
+            charged = charged.and_then(|()| leak_rest(mos, dirs, dir));
+        }
+        let warn = |error: &LiveError| tracing::warn!(%error, "what is leaked is not counted");
+        charged.unless_damaged(warn).map(drop)
     }
 
     /// The lists of a pool that is on disk.

@@ -6,6 +6,7 @@ use super::administration::in_force;
 use super::bookmark_sums::BookmarkSums;
 use super::deadlist;
 use super::dir::{Directories, SpaceClass};
+use super::error::UnlessDamaged;
 use super::features::Features;
 use super::intent_log::IntentLog;
 use super::livelist::{self, LivelistChanges};
@@ -260,8 +261,15 @@ impl LiveDataset {
         let mos = around.mos;
         let mut phys: DslDataset = mos.record(self.id)?;
         let since = phys.previous_snapshot_txg;
-        let bookmarks = BookmarkSums::open(&mos, around.features, self.id, since)?;
-        let livelist = match livelist::of_dir(&mos, around.features, phys.dir)? {
+        let bookmarks = BookmarkSums::open(&mos, around.features, self.id, since);
+        let bookmarks = bookmarks.unless_damaged(
+            |error| tracing::warn!(%error, dataset = %self.id, "bookmarks miss what is freed"),
+        )?;
+        let bookmarks = bookmarks.unwrap_or_default();
+        let livelist = livelist::of_dir(&mos, around.features, phys.dir).unless_damaged(
+            |error| tracing::warn!(%error, dataset = %self.id, "a livelist misses blocks"),
+        )?;
+        let livelist = match livelist.flatten() {
             Some(list) => Some(LivelistChanges::new(list, origin_txg(around, phys.dir)?)),
             None => None,
         };
@@ -330,7 +338,9 @@ impl LiveDataset {
         dir: ObjectId,
     ) -> Result<u64, LiveError> {
         let name = "refreservation";
-        let value = in_force(&around.mos, around.dirs, dir, name, Inheritance::Own)?;
+        let value = in_force(&around.mos, around.dirs, dir, name, Inheritance::Own);
+        let warn = |error: &LiveError| tracing::warn!(%error, %dir, "a reservation is not counted");
+        let value = value.unless_damaged(warn)?.flatten();
         Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
     }
 
@@ -348,22 +358,19 @@ impl LiveDataset {
         let mos = around.mos;
         if let Some(list) = phys.deadlist {
             let dead = (dead, ListMark::Allocated);
-            match deadlist::insert(&mos, around.features, list, dead, around.deflation) {
-                Err(error) if error.is_damage() => {
-                    tracing::warn!(%error, dataset = %self.id, "blocks will never be freed");
-                }
-                result => result?,
-            }
+            let buried = deadlist::insert(&mos, around.features, list, dead, around.deflation);
+            buried.unless_damaged(
+                |error| tracing::warn!(%error, dataset = %self.id, "blocks will never be freed"),
+            )?;
         }
         let origin_txg = origin_txg(around, phys.dir)?;
         let mut previous = match phys.previous_snapshot {
-            Some(id) => match mos.record::<DslDataset>(id) {
-                Err(error) if error.is_damage() => {
-                    tracing::warn!(%error, "what a snapshot has alone is not counted any more");
-                    None
-                }
-                record => Some((id, record?)),
-            },
+            Some(id) => {
+                let record = mos.record::<DslDataset>(id).unless_damaged(
+                    |error| tracing::warn!(%error, "what a snapshot has alone is not counted any more"),
+                )?;
+                record.map(|record| (id, record))
+            }
             None => None,
         };
         let mut to_snapshots = 0_i64;
@@ -395,7 +402,10 @@ impl LiveDataset {
         features: &BTreeSet<Feature>,
     ) -> Result<(), LiveError> {
         for feature in features {
-            activate(&around.mos, around.features, self.id, *feature)?;
+            let activated = activate(&around.mos, around.features, self.id, *feature);
+            activated.unless_damaged(
+                |error| tracing::warn!(%error, %feature, "the use of a feature is not noted"),
+            )?;
         }
         Ok(())
     }

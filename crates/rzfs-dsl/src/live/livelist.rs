@@ -11,6 +11,7 @@ use super::LiveError;
 use super::bpobj::{self, Progress};
 use super::bptree::Free;
 use super::deadlist;
+use super::error::UnlessDamaged;
 use super::features::Features;
 use super::head::is_extended;
 use super::mos::{MosTx, number_key};
@@ -58,10 +59,7 @@ pub(crate) fn remove(
 ) -> Result<(), LiveError> {
     let Some(list) = of_dir(mos, features, dir)? else { return Ok(()) };
     mos.remove(dir, FIELD)?;
-    match deadlist::destroy(mos, features, list) {
-        Err(error) if error.is_damage() => tracing::warn!(%error, "a list of blocks is leaked"),
-        result => result?,
-    }
+    deadlist::destroy(mos, features, list)?;
     features.add(mos, Feature::LiveList, -1)
 }
 
@@ -95,12 +93,11 @@ impl LivelistChanges {
         dir: ObjectId,
         deflation: Deflation<'_>,
     ) -> Result<(), LiveError> {
-        match self.append(mos, features, deflation) {
-            Err(error) if error.is_damage() => {
-                tracing::warn!(%error, %dir, "the livelist of a clone is given up");
-                remove(mos, features, dir)
-            }
-            result => result,
+        let warn =
+            |error: &LiveError| tracing::warn!(%error, %dir, "the livelist of a clone is given up");
+        match self.append(mos, features, deflation).unless_damaged(warn)? {
+            Some(()) => Ok(()),
+            None => remove(mos, features, dir),
         }
     }
 
@@ -139,6 +136,7 @@ pub(crate) fn delete_some(
     features: &mut Features,
     (deflation, free): (Deflation<'_>, Free<'_>),
 ) -> Result<Option<SpaceDelta>, LiveError> {
+    let lost = |error: &LiveError| tracing::warn!(%error, "blocks of a destroyed clone are lost");
     let Some(deleted) = mos.object_of(DIRECTORY, DELETED)? else { return Ok(None) };
     let lists = mos.entries(deleted)?;
     let list = lists.iter().find_map(|entry| entry.value.first_u64()).map(ObjectId);
@@ -147,12 +145,14 @@ pub(crate) fn delete_some(
         mos.remove(DIRECTORY, DELETED)?;
         return Ok(None);
     };
-    if let Some((key, blocks)) = deadlist::keys(mos, list)?.into_iter().next() {
+    let keys = deadlist::keys(mos, list).unless_damaged(lost)?.unwrap_or_default();
+    if let Some((key, blocks)) = keys.into_iter().next() {
         let mut sums = SpaceDelta::default();
         if features.is_empty_list(blocks) {
             features.release_empty_list(mos)?;
         } else {
-            for pointer in survivors(mos, blocks, deflation)? {
+            let survivors = survivors(mos, blocks, deflation).unless_damaged(lost)?;
+            for pointer in survivors.unwrap_or_default() {
                 sums += deflation.of(&pointer);
                 free(&pointer)?;
             }
@@ -162,18 +162,13 @@ pub(crate) fn delete_some(
         return Ok(Some(sums));
     }
     mos.remove(deleted, number_key(list.get()).as_str())?;
-    mos.destroy(list)?;
+    mos.destroy_or_leak(list)?;
     features.add(mos, Feature::LiveList, -1)?;
     if lists.len() == 1 {
         mos.destroy(deleted)?;
         mos.remove(DIRECTORY, DELETED)?;
     }
     Ok(Some(SpaceDelta::default()))
-}
-
-/// Whether a pool has livelists to delete.
-pub(crate) fn has_deleted(mos: &MosTx<'_>) -> Result<bool, LiveError> {
-    Ok(mos.object_of(DIRECTORY, DELETED)?.is_some())
 }
 
 /// The blocks of a list that were born and have not died since: none when a part of the list is
@@ -196,7 +191,7 @@ fn survivors(
         }
         Ok(())
     })?;
-    if let Progress::Empty { has_lost: true, .. } = progress {
+    if let Progress::Empty { has_lost: true } = progress {
         tracing::warn!(%list, "the blocks of a destroyed clone are lost");
         alive.clear();
     }

@@ -1,11 +1,12 @@
 //! The objects of the MOS as a sync pass changes them.
 
 use super::LiveError;
+use super::error::UnlessDamaged;
 use parking_lot::Mutex;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObject, LiveObjset, NewObject, SyncTx, ZapTx};
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::{ByteOrder, FormatError, ObjectId};
+use rzfs_format::{BlockId, ByteOrder, FormatError, ObjectId};
 use rzfs_zap::{KeyRef, NewZap, Zap, ZapEntry, ZapError, ZapValue, ZapWriter};
 use std::collections::HashMap;
 
@@ -182,6 +183,12 @@ impl<'a> MosTx<'a> {
         Ok(self.object(id)?.destroy(self.tx)?)
     }
 
+    /// As [`MosTx::destroy`]; an object that is damaged is leaked.
+    pub(crate) fn destroy_or_leak(&self, id: ObjectId) -> Result<(), LiveError> {
+        let warn = |error: &LiveError| tracing::warn!(%error, object = %id, "an object is leaked");
+        self.destroy(id).unless_damaged(warn).map(drop)
+    }
+
     fn with_zap<T>(
         &self,
         id: ObjectId,
@@ -256,6 +263,26 @@ impl<'a> MosTx<'a> {
     ) -> Result<(), LiveError> {
         let (key, value) = (key.into(), value.into());
         self.edit(zap, |writer| writer.insert(key, value))
+    }
+
+    /// Makes sure that a key can be removed: all that is read for that can be.
+    pub(crate) fn check_removal(&self, zap: ObjectId, key: &str) -> Result<(), LiveError> {
+        // Of a ZAP that stays open the header is known; it is read again when it changes.
+        self.object(zap)?.read_block(BlockId(0))?;
+        self.lookup(zap, key).map(drop)
+    }
+
+    /// Makes sure that a ZAP can be changed in whichever place: all its blocks can be read.
+    pub(crate) fn check_zap(&self, zap: ObjectId) -> Result<(), LiveError> {
+        let object = self.object(zap)?;
+        let size = u64::from(object.data_block_size()?).max(1);
+        let mut from = 0;
+        while let Some(offset) = object.next_data(from)? {
+            let block = offset / size;
+            object.read_block(BlockId(block))?;
+            from = block.saturating_add(1).saturating_mul(size);
+        }
+        Ok(())
     }
 
     /// Removes a key; tells whether it was there.

@@ -17,6 +17,7 @@ pub use order::SweepOrder;
 
 use super::LiveError;
 use super::administration::TaskContext;
+use super::error::UnlessDamaged;
 use super::history::Event;
 use super::mos::MosTx;
 use super::pool::{Inner, LivePool};
@@ -118,6 +119,11 @@ impl Run {
     }
 }
 
+/// Says that nothing will be known of a sweep after the next import.
+fn not_stored(error: &LiveError) {
+    tracing::warn!(%error, "how far a sweep is cannot be stored");
+}
+
 impl Sweeps {
     /// What the ZAPs of leaves say.
     pub(super) fn open(mos: &Objset, vdevs: &VdevTree) -> Result<Self, PoolError> {
@@ -176,7 +182,8 @@ impl Sweeps {
         let moved: Vec<_> = self.all.lock().iter().filter_map(moved).collect();
         for ((leaf, kind), offset) in moved {
             if let Some(zap) = vdevs.by_guid(leaf).and_then(leaf_zap) {
-                mos.set(zap, kind.keys().offset, offset)?;
+                let stored = mos.set(zap, kind.keys().offset, offset);
+                stored.unless_damaged(not_stored)?;
             }
         }
         Ok(())
@@ -235,7 +242,7 @@ impl Inner {
             sweep.record
         };
         let posted = self.post(Box::new(move |context| {
-            context.store_sweep(leaf, kind, &record)?;
+            context.store_sweep(leaf, kind, &record).unless_damaged(not_stored)?;
             context.log_sweep(leaf, kind, what)
         }));
         if posted.is_ok()

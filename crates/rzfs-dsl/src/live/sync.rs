@@ -17,6 +17,7 @@ use super::config;
 use super::dedup::DedupTables;
 use super::dir::{Directories, SpaceClass};
 use super::dirty_time::DirtyTimeStore;
+use super::error::UnlessDamaged;
 use super::features::Features;
 use super::frees::{BlockFreer, FreeLists};
 use super::head::{LiveDataset, Surroundings};
@@ -219,7 +220,9 @@ impl Inner {
         let is_first = tx.pass() == 1;
         if is_first {
             self.sync_logs(state, &mos)?;
-            self.log_damage(state, &mos)?;
+            let logged = self.log_damage(state, &mos);
+            logged
+                .unless_damaged(|error| tracing::warn!(%error, "damage is not in the error log"))?;
         } else {
             self.write_config(state, &mos, labels)?;
         }
@@ -368,14 +371,12 @@ impl Inner {
         // Before anything is freed: what is shared now may lose another reference in this txg.
         for pointer in &shared {
             if pointer.is_dedup() {
-                match add_to_dedup(state, &mos, pointer) {
-                    Ok(true) => continue,
-                    // Whoever frees it cannot tell either who has it, and leaks it.
-                    Err(error) if error.is_damage() => {
-                        tracing::warn!(%error, ?pointer, "a block will never be freed");
-                        continue;
-                    }
-                    result => drop(result?),
+                let added = add_to_dedup(state, &mos, pointer).unless_damaged(
+                    |error| tracing::warn!(%error, ?pointer, "a block will never be freed"),
+                )?;
+                // Whoever frees one with damage cannot tell either who has it, and leaks it.
+                if added.unwrap_or(true) {
+                    continue;
                 }
             }
             let dsize = deflation.of(pointer).used.unsigned_abs();
@@ -400,10 +401,11 @@ impl Inner {
     /// Charges the directory of the MOS.
     fn settle_mos_space(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
         let delta = std::mem::take(&mut state.mos_delta);
-        match state.mos_dir {
-            Some(dir) => state.dirs.charge(mos, dir, SpaceClass::Head, delta),
-            None => Ok(()),
-        }
+        let Some(dir) = state.mos_dir else { return Ok(()) };
+        let charged = state.dirs.charge(mos, dir, SpaceClass::Head, delta);
+        let warn =
+            |error: &LiveError| tracing::warn!(%error, "the pool's own space is not counted");
+        charged.unless_damaged(warn).map(drop)
     }
 
     fn free(

@@ -62,6 +62,24 @@ impl TaskContext<'_> {
         Ok(())
     }
 
+    /// Makes sure that the counts from a directory upwards can be read, which is to be changed.
+    pub(super) fn check_counts(&mut self, from: ObjectId) -> Result<(), LiveError> {
+        let mut level = Some(from);
+        for _ in 0..MAX_DEPTH {
+            let Some(dir) = level else { break };
+            for what in Counted::ALL {
+                self.count(dir, what)?;
+            }
+            level = self.dir(dir)?.parent;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that what is below a directory can be counted.
+    pub(super) fn check_counting(&mut self, dir: ObjectId) -> Result<(), LiveError> {
+        self.count_below(dir, &mut Vec::new(), 0).map(drop)
+    }
+
     /// Gives a new directory counts, if the pool has any.
     pub(super) fn start_counting_new(&mut self, dir: ObjectId) -> Result<(), LiveError> {
         if self.state.features.is_active(Feature::FilesystemLimits) {
@@ -77,13 +95,24 @@ impl TaskContext<'_> {
         if !self.state.features.is_active(Feature::FilesystemLimits) {
             self.state.features.add(&self.mos, Feature::FilesystemLimits, 1)?;
         }
-        self.count_below(dir, 0)?;
+        let mut counted = Vec::new();
+        self.count_below(dir, &mut counted, 0)?;
+        for (dir, counts) in counted {
+            for (what, count) in Counted::ALL.into_iter().zip(counts) {
+                self.set_count(dir, what, count)?;
+            }
+        }
         Ok(())
     }
 
     /// The numbers of file systems and snapshots; directories that have counts are not looked
-    /// into.
-    fn count_below(&mut self, dir: ObjectId, depth: usize) -> Result<[u64; 2], LiveError> {
+    /// into, the others are put into `counted` with theirs.
+    fn count_below(
+        &mut self,
+        dir: ObjectId,
+        counted: &mut Vec<(ObjectId, [u64; 2])>,
+        depth: usize,
+    ) -> Result<[u64; 2], LiveError> {
         let known = [self.count(dir, Counted::FileSystems)?, self.count(dir, Counted::Snapshots)?];
         if let [Some(file_systems), Some(snapshots)] = known {
             return Ok([file_systems, snapshots]);
@@ -97,7 +126,7 @@ impl TaskContext<'_> {
             if name.starts_with('$') {
                 continue;
             }
-            let [file_systems, snapshots] = self.count_below(child, depth + 1)?;
+            let [file_systems, snapshots] = self.count_below(child, counted, depth + 1)?;
             counts[0] = counts[0].saturating_add(file_systems).saturating_add(1);
             counts[1] = counts[1].saturating_add(snapshots);
         }
@@ -109,9 +138,7 @@ impl TaskContext<'_> {
         if let Some(names) = names {
             counts[1] = counts[1].saturating_add(self.mos.entries(names)?.len() as u64);
         }
-        for (what, count) in Counted::ALL.into_iter().zip(counts) {
-            self.set_count(dir, what, count)?;
-        }
+        counted.push((dir, counts));
         Ok(counts)
     }
 }

@@ -8,6 +8,7 @@ use crate::dataset::DatasetKind;
 use crate::live::create::{Maker, NewContents};
 use crate::live::space::SpaceTier;
 use crate::live::{LiveDataset, LivePool};
+use rzfs_format::ObjectId;
 use rzfs_format::objset::ObjsetType;
 use rzfs_zap::ZapValue;
 use std::fmt;
@@ -79,7 +80,7 @@ impl TaskContext<'_> {
         };
         let changes = PropertyChange::of_new(kind, &new.properties)?;
         self.require_space(SpaceTier::Normal)?;
-        let (parent, keys) = self.check(|this| {
+        let (parent, keys, origin) = self.check(|this| {
             let parent = this.parent_of_new(name, parent_name)?;
             if this.child_dir(parent.dir, last)?.is_some() {
                 return Err(ChangeError::Exists { name: name.to_owned() }.into());
@@ -88,9 +89,10 @@ impl TaskContext<'_> {
                 this.check_new_value(parent.dir, change)?;
             }
             let keys = this.keys_of_new(parent.dir, &new.encryption)?;
-            Ok((parent, keys))
+            let origin = this.empty_origin()?;
+            this.check_around_new(parent.dir, origin)?;
+            Ok((parent, keys, origin))
         })?;
-        let origin = self.check(|this| this.empty_origin())?;
         let now = self.now();
         let dir = self.state.dirs.create(&self.mos, Some((parent.dir, last)), now)?;
         self.add_to_counts(Some(parent.dir), Counted::FileSystems, 1)?;
@@ -128,5 +130,28 @@ impl TaskContext<'_> {
         }
         self.state.changed.push(name.to_owned());
         Ok(self.pool.add_dataset(live))
+    }
+
+    /// Makes sure that everything around a new clone of `origin` in `parent` can be read that it
+    /// follows, or is entered in.
+    fn check_around_new(
+        &mut self,
+        parent: ObjectId,
+        origin: Option<ObjectId>,
+    ) -> Result<(), TaskError> {
+        let mos = self.mos;
+        self.check_counts(parent)?;
+        policy_of_dir(&mos, &mut self.state.dirs, parent, self.pool.has_lz4)?;
+        let mut tables = vec![self.dir(parent)?.children];
+        if let Some(id) = origin {
+            let origin = self.dataset(id)?;
+            tables.extend([origin.next_clones, self.clones_of(id)?]);
+            if let Some(head) = self.dir(origin.dir)?.head_dataset {
+                tables.push(
+                    self.dataset(head)?.deadlist.filter(|_| self.state.features.has_deadlists()),
+                );
+            }
+        }
+        Ok(tables.into_iter().flatten().try_for_each(|table| mos.check_zap(table))?)
     }
 }

@@ -6,6 +6,7 @@ use super::{ChangeError, TaskContext, TaskError};
 use crate::live::bptree::{self, DestroyedList};
 use crate::live::deadlist;
 use crate::live::dir::SpaceClass;
+use crate::live::error::UnlessDamaged;
 use crate::live::error_log;
 use crate::live::head::is_extended;
 use crate::live::livelist;
@@ -31,9 +32,14 @@ enum Outcome {
     Later,
 }
 
+/// Says that something of a destroyed dataset, or about it, stays because it is damaged.
+fn left_behind(error: &LiveError) {
+    tracing::warn!(%error, "a destroyed dataset leaves something behind");
+}
+
 impl LivePool {
     /// Destroys a file system, volume or clone that has no snapshots and nothing below it. Its
-    /// space comes back in the background.
+    /// space comes back in the background, but for what damage hides.
     ///
     /// # Errors
     /// [`ChangeError`]: there is no such dataset, it is in use, or it has children or snapshots.
@@ -59,12 +65,12 @@ impl TaskContext<'_> {
         if !self.pool.retire_dataset(place.head) {
             return Err(ChangeError::Busy { name: name.to_owned() }.into());
         }
-        let old = self.own_number(place.dir, "refreservation")?;
-        self.charge_refreservation(&place, old, 0)?;
-        self.leave_features(place.head)?;
-        self.leave_scan(place.head)?;
+        self.leave_refreservation(&place, &dir)?;
+        self.leave_features(place.head).unless_damaged(left_behind)?;
+        self.leave_scan(place.head).unless_damaged(left_behind)?;
         self.leave_origin(&place, &dir, &head)?;
-        livelist::remove(&self.mos, &mut self.state.features, place.dir)?;
+        let removed = livelist::remove(&self.mos, &mut self.state.features, place.dir);
+        removed.unless_damaged(left_behind)?;
         if let Some(list) = head.deadlist {
             deadlist::destroy(&self.mos, &mut self.state.features, list)?;
         }
@@ -90,16 +96,33 @@ impl TaskContext<'_> {
         {
             return Err(ChangeError::HasSnapshots { name: name() }.into());
         }
+        if let Some((last, names)) = place.name.rsplit_once('/').map(|(_, last)| last).zip(
+            dir.parent.map(|parent| self.dir(parent)).transpose()?.and_then(|dir| dir.children),
+        ) {
+            self.mos.check_removal(names, last)?;
+        }
         let fields = if is_extended(&self.mos, place.head)? {
-            self.mos.lookup(place.head, "com.delphix:remap_deadlist")?
+            self.mos.lookup(place.head, "com.delphix:remap_deadlist").unless_damaged(left_behind)?
         } else {
             None
         };
-        if fields.is_some() {
+        if fields.flatten().is_some() {
             let what = "the list of remapped blocks";
             return Err(ChangeError::Unsupported { name: name(), what }.into());
         }
         Ok((place, dir, head))
+    }
+
+    /// Gives back what the head reserves beyond what it has.
+    fn leave_refreservation(&mut self, place: &Place, dir: &DslDir) -> Result<(), TaskError> {
+        let old = self.own_number(place.dir, "refreservation").unless_damaged(left_behind)?;
+        if let Some(old) = old {
+            return self.charge_refreservation(place, old, 0);
+        }
+        let charged = dir.breakdown.refreservation.cast_signed();
+        let delta = SpaceDelta { used: -charged, ..SpaceDelta::default() };
+        let class = SpaceClass::RefReservation;
+        Ok(self.state.dirs.charge(&self.mos, place.dir, class, delta)?)
     }
 
     /// Ends the dataset's use of features (spec 04, section 3.4).
@@ -124,21 +147,24 @@ impl TaskContext<'_> {
     ) -> Result<(), TaskError> {
         let mos = self.mos;
         let key = number_key(place.head.get());
+        let leave = |clones: ObjectId| mos.remove(clones, key.as_str()).unless_damaged(left_behind);
         if let Some(previous) = head.previous_snapshot {
             let mut origin = self.dataset(previous)?;
-            if let Some(clones) = origin.next_clones {
-                mos.remove(clones, key.as_str())?;
-            }
+            origin.next_clones.map(leave).transpose()?;
             origin.child_count = origin.child_count.saturating_sub(1);
             mos.set_record(previous, &origin)?;
         }
         if let Some(origin) = dir.origin {
-            let origin_dir = self.dataset(origin)?.dir;
-            if let Some(clones) = self.dir(origin_dir)?.clones {
-                mos.remove(clones, key.as_str())?;
-            }
+            let clones = self.clones_of(origin).unless_damaged(left_behind)?.flatten();
+            clones.map(leave).transpose()?;
         }
         Ok(())
+    }
+
+    /// The table of the clones of all snapshots of a directory, of which `origin` is one.
+    pub(super) fn clones_of(&mut self, origin: ObjectId) -> Result<Option<ObjectId>, LiveError> {
+        let dir = self.dataset(origin)?.dir;
+        Ok(self.dir(dir)?.clones)
     }
 
     /// Frees the intent log, which is not among the dataset's own blocks.
@@ -183,7 +209,8 @@ impl TaskContext<'_> {
         self.hand_to_freer(place.dir, sums)?;
         let (mos, state) = (self.mos, &mut *self.state);
         let list = &mut state.frees.destroyed;
-        Ok(DestroyedList::add(list, &mos, &mut state.features, blocks, sums)?)
+        let added = DestroyedList::add(list, &mos, &mut state.features, blocks, sums);
+        Ok(added.unless_damaged(left_behind).map(drop)?)
     }
 
     /// Charges the directory of what is to be freed instead of a dataset's own.
@@ -195,24 +222,32 @@ impl TaskContext<'_> {
         let (mos, dirs) = (self.mos, &mut self.state.dirs);
         dirs.charge(&mos, dir, SpaceClass::Head, -sums)?;
         if let Some(free_dir) = self.state.frees.free_dir() {
-            dirs.charge(&mos, free_dir, SpaceClass::Head, sums)?;
+            dirs.charge(&mos, free_dir, SpaceClass::Head, sums).unless_damaged(left_behind)?;
         }
         Ok(())
     }
 
     fn destroy_head(&mut self, place: &Place, head: &DslDataset) -> Result<(), TaskError> {
         let mos = self.mos;
-        self.destroy_bookmarks(place.head)?;
+        self.destroy_bookmarks(place.head).unless_damaged(left_behind)?;
         if let Some(names) = head.snapshot_names {
-            mos.destroy(names)?;
+            mos.destroy_or_leak(names)?;
         }
-        error_log::forget(&self.mos, &self.state.features, place.head)?;
+        let forgotten = error_log::forget(&self.mos, &self.state.features, place.head);
+        forgotten.unless_damaged(left_behind)?;
+        self.leave_pool(place.head).unless_damaged(left_behind)?;
+        self.destroy_extended(place.head)
+    }
+
+    /// Ends the use of a head as the pool's boot file system.
+    fn leave_pool(&mut self, head: ObjectId) -> Result<(), LiveError> {
+        let mos = self.mos;
         if let Some(properties) = mos.object_of(DIRECTORY, "pool_props")?
-            && mos.number(properties, "bootfs")? == Some(place.head.get())
+            && mos.number(properties, "bootfs")? == Some(head.get())
         {
             mos.set(properties, "bootfs", 0_u64)?;
         }
-        self.destroy_extended(place.head)
+        Ok(())
     }
 
     /// Frees the object of a dataset or directory.
@@ -229,7 +264,8 @@ impl TaskContext<'_> {
             return Ok(());
         }
         let Some(zap) = mos.object_of(head, "com.delphix:bookmarks")? else { return Ok(()) };
-        for entry in mos.entries(zap)? {
+        let entries = mos.entries(zap).unless_damaged(left_behind)?;
+        for entry in entries.unwrap_or_default() {
             let words: Vec<u64> = entry.value.integers().collect();
             if words.len() > BOOKMARK_V1_WORDS {
                 self.state.features.add(&mos, Feature::BookmarkV2, -1)?;
@@ -239,14 +275,16 @@ impl TaskContext<'_> {
                 self.state.features.add(&mos, Feature::BookmarkWritten, -1)?;
             }
             if let Some(list) = record.redaction {
-                if mos.object(list)?.has_spill().map_err(LiveError::from)? {
+                let object = mos.object(list).unless_damaged(left_behind)?;
+                let has_spill = object.map(|object| object.has_spill()).transpose();
+                if has_spill.map_err(LiveError::from)? == Some(true) {
                     self.state.features.add(&mos, Feature::RedactionListSpill, -1)?;
                 }
-                mos.destroy(list)?;
+                mos.destroy_or_leak(list)?;
                 self.state.features.add(&mos, Feature::RedactionBookmarks, -1)?;
             }
         }
-        mos.destroy(zap)?;
+        mos.destroy_or_leak(zap)?;
         Ok(self.state.features.add(&mos, Feature::Bookmarks, -1)?)
     }
 
@@ -256,21 +294,23 @@ impl TaskContext<'_> {
         self.state.dirs.change(&mos, place.dir, |dir| dir.head_dataset = None)?;
         self.state.dirs.set_reservation(&mos, place.dir, 0)?;
         let dir = self.dir(place.dir)?;
-        self.add_to_counts(dir.parent, Counted::FileSystems, -1)?;
+        let counted = self.add_to_counts(dir.parent, Counted::FileSystems, -1);
+        counted.unless_damaged(left_behind)?;
         if dir.used != 0 {
             let problem = FormatError::invalid("DSL directory", "it uses space without a dataset");
             tracing::warn!(dir = %place.dir, used = dir.used, %problem, "space is lost");
         }
         if let Some(delegations) = dir.delegations {
-            for entry in mos.entries(delegations)? {
+            let entries = mos.entries(delegations).unless_damaged(left_behind)?;
+            for entry in entries.unwrap_or_default() {
                 if let Some(object) = entry.value.first_u64().and_then(|n| ObjectId(n).non_zero()) {
-                    mos.destroy(object)?;
+                    mos.destroy_or_leak(object)?;
                 }
             }
-            mos.destroy(delegations)?;
+            mos.destroy_or_leak(delegations)?;
         }
         for zap in [dir.children, dir.properties, dir.clones].into_iter().flatten() {
-            mos.destroy(zap)?;
+            mos.destroy_or_leak(zap)?;
         }
         if let Some(parent) = dir.parent
             && let Some(children) = self.dir(parent)?.children
@@ -280,7 +320,7 @@ impl TaskContext<'_> {
         }
         self.state.dirs.forget(place.dir);
         self.pool.ledger.lock().close_dir(place.dir);
-        self.leave_key(place.dir)?;
+        self.leave_key(place.dir).unless_damaged(left_behind)?;
         self.destroy_extended(place.dir)
     }
 

@@ -276,6 +276,9 @@ impl TaskContext<'_> {
         let (seen, found) = (BTreeSet::new(), Vec::new());
         let mut rewrapping = Rewrapping { old, old_key, new, new_key, seen, found };
         self.collect_keys(&mut rewrapping, place.dir, 0)?;
+        let properties = self.dir(place.dir)?.properties;
+        let changed = rewrapping.found.iter().map(|(object, ..)| *object).chain(properties);
+        changed.into_iter().try_for_each(|zap| mos.check_zap(zap))?;
         Ok((place, rewrapping))
     }
 

@@ -72,6 +72,10 @@ impl TaskContext<'_> {
     fn set_pool_property(&mut self, property: &str, value: &ZapValue) -> Result<(), TaskError> {
         let kept = Kept::of(property)?;
         self.require_space(SpaceTier::Reserved)?;
+        self.check(|this| {
+            let zap = this.mos.object_of(DIRECTORY, "pool_props")?;
+            Ok(zap.map_or(Ok(()), |zap| this.mos.check_zap(zap))?)
+        })?;
         let invalid =
             |problem| ChangeError::InvalidValue { property: property.to_owned(), problem };
         let shown = match kept {

@@ -87,6 +87,13 @@ impl PropertyChange {
         })
     }
 
+    const fn inheritance(&self) -> Inheritance {
+        match self.known {
+            Known::User => Inheritance::Inherited,
+            Known::Native(native) => native.inheritance,
+        }
+    }
+
     fn number(&self) -> Option<u64> {
         self.value.as_ref().and_then(ZapValue::first_u64)
     }
@@ -174,7 +181,13 @@ impl TaskContext<'_> {
             let changes = changes(kind)?;
             for change in &changes {
                 this.check_value(&place, change, &changes)?;
+                this.check_inherited(place.dir, change)?;
+                if change.limit() == Some(Limit::Count) {
+                    this.check_counting(place.dir)?;
+                }
             }
+            let properties = this.dir(place.dir)?.properties;
+            properties.map_or(Ok(()), |zap| this.mos.check_zap(zap))?;
             Ok((place, changes))
         })?;
         self.require_space(SpaceTier::Reserved)?;
@@ -256,6 +269,15 @@ impl TaskContext<'_> {
             }
             Limit::Count => {}
         }
+        Ok(())
+    }
+
+    /// Makes sure that what a directory inherits can be read when it loses its own value.
+    fn check_inherited(&mut self, dir: ObjectId, change: &PropertyChange) -> Result<(), TaskError> {
+        let parent = self.dir(dir)?.parent.filter(|_| change.value.is_none());
+        let Some(parent) = parent else { return Ok(()) };
+        let dirs = &mut self.state.dirs;
+        in_force(&self.mos, dirs, parent, &change.name, change.inheritance())?;
         Ok(())
     }
 
@@ -352,11 +374,8 @@ impl TaskContext<'_> {
         let (operation, value) = match &change.value {
             Some(value) => ("set", Some(value.clone())),
             None => {
-                let inheritance = match change.known {
-                    Known::User => Inheritance::Inherited,
-                    Known::Native(native) => native.inheritance,
-                };
                 let dirs = &mut self.state.dirs;
+                let inheritance = change.inheritance();
                 let value = in_force(&self.mos, dirs, place.dir, &change.name, inheritance)?;
                 ("inherit", value)
             }
@@ -384,7 +403,13 @@ impl TaskContext<'_> {
             let names = this.dataset(place.head)?.snapshot_names.ok_or_else(not_found)?;
             let id = this.mos.object_of(names, snapshot)?.ok_or_else(not_found)?;
             let phys = this.dataset(id)?;
-            Ok((place, id, phys, changes(DatasetKind::Snapshot)?))
+            let changes = changes(DatasetKind::Snapshot)?;
+            for change in changes.iter().filter(|change| change.value.is_none()) {
+                let dirs = &mut this.state.dirs;
+                in_force(&this.mos, dirs, place.dir, &change.name, change.inheritance())?;
+            }
+            phys.properties.map_or(Ok(()), |zap| this.mos.check_zap(zap))?;
+            Ok((place, id, phys, changes))
         })?;
         self.require_space(SpaceTier::Reserved)?;
         let zap = self.snapshot_properties(id, &mut phys)?;

@@ -79,7 +79,12 @@ impl TaskContext<'_> {
         self.check_names_below(place.dir, to.len(), nesting, 0)?;
         if old_parent != new_parent {
             self.check_room(&place, &dir, new_parent)?;
+            self.check_counts(old_parent)?;
+            self.check_counts(new_parent)?;
+            self.check_counting(place.dir)?;
         }
+        let tables = [self.child_map(old_parent)?, self.child_map(new_parent)?];
+        tables.into_iter().try_for_each(|table| self.mos.check_zap(table))?;
         Ok(Move { place, dir, old_parent, new_parent, last })
     }
 

@@ -2,6 +2,7 @@
 
 use super::ChangeError;
 use crate::live::LiveError;
+use crate::live::error::{MayBeDamage, UnlessDamaged};
 use crate::live::frees::BlockFreer;
 use crate::live::history::{self, Event, Occasion};
 use crate::live::mos::MosTx;
@@ -34,6 +35,15 @@ pub(crate) enum TaskError {
 impl From<ChangeError> for TaskError {
     fn from(error: ChangeError) -> Self {
         Self::Refused(error)
+    }
+}
+
+impl MayBeDamage for TaskError {
+    fn damage(&self) -> Option<&LiveError> {
+        match self {
+            Self::Refused(_) => None,
+            Self::Failed(error) => error.damage(),
+        }
     }
 }
 
@@ -151,7 +161,7 @@ impl TaskContext<'_> {
         BlockFreer { mos, space, clones, dedup, deflation }.free(pointer)
     }
 
-    /// Appends to the pool's history.
+    /// Appends to the pool's history, unless that is damaged.
     pub(crate) fn log(&mut self, event: &Event) -> Result<(), LiveError> {
         let Some(history) = self.state.history else { return Ok(()) };
         let environment = &self.pool.environment;
@@ -160,7 +170,9 @@ impl TaskContext<'_> {
             time: environment.now(),
             host: environment.host().name.as_deref().unwrap_or("(none)"),
         };
-        history::append(&self.mos, history, event, occasion)
+        let appended = history::append(&self.mos, history, event, occasion);
+        let warn = |error: &LiveError| tracing::warn!(%error, "the history lacks an event");
+        appended.unless_damaged(warn).map(drop)
     }
 
     /// Appends what was done with a dataset to the pool's history.

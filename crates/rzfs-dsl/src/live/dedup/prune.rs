@@ -7,8 +7,11 @@
 use super::table::Table;
 use super::{DedupTables, codec};
 use crate::live::administration::{ChangeError, TaskContext};
+use crate::live::error::UnlessDamaged;
+use crate::live::mos::MosTx;
 use crate::live::{LiveError, LivePool};
 use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool, PoolError, entry_statistics};
+use rzfs_format::ObjectId;
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::ddt::{self, DdtClass, DdtKey, DdtLayout, DdtValue};
 use rzfs_zap::ZapKey;
@@ -149,7 +152,9 @@ impl DedupTables {
             let own = batch.iter().filter(|single| single.checksum == checksum);
             let count = table.prune(context, own)?;
             if count > 0 {
-                table.write_statistics(&context.mos, [DdtClass::Unique])?;
+                let written = table.write_statistics(&context.mos, [DdtClass::Unique]);
+                let warn = |error: &LiveError| tracing::warn!(%error, "dedup is not counted");
+                written.unless_damaged(warn)?;
                 if let Some(home) = table.home {
                     table.remove_if_empty(&context.mos, &mut context.state.features, home)?;
                 }
@@ -168,6 +173,7 @@ impl Table {
         singles: impl Iterator<Item = &'a Single>,
     ) -> Result<u64, LiveError> {
         let Some(zap) = self.zaps.get(&DdtClass::Unique).copied() else { return Ok(0) };
+        let stays = |error: &LiveError| tracing::warn!(%error, "an entry of a dedup table stays");
         let mut removed = 0;
         for Single { key, since, .. } in singles {
             let is_busy = self.entries.contains_key(key)
@@ -175,19 +181,32 @@ impl Table {
             if is_busy {
                 continue;
             }
-            let Some(value) = context.mos.lookup(zap, key.0.as_slice())? else { continue };
-            let value = codec::decode(value.as_bytes().unwrap_or_default(), self.layout);
-            let value = value.map_err(LiveError::corrupt(zap))?;
+            let value = self.single(&context.mos, zap, key).unless_damaged(stays)?.flatten();
+            let Some(value) = value else { continue };
             let is_same =
                 matches!(value, DdtValue::Flat { class_start, .. } if class_start == *since);
             if !is_same || value.references() != 1 {
                 continue;
             }
-            context.mos.remove(zap, key.0.as_slice())?;
+            let removed_one = context.mos.remove(zap, key.0.as_slice()).unless_damaged(stays)?;
+            if removed_one != Some(true) {
+                continue;
+            }
             let (references, sums) = entry_statistics(context.vdevs, key, &value);
             self.histograms.entry(DdtClass::Unique).or_default().forget(references, &sums);
             removed += 1;
         }
         Ok(removed)
+    }
+    /// An entry of the ZAP of blocks with one reference.
+    fn single(
+        &self,
+        mos: &MosTx<'_>,
+        zap: ObjectId,
+        key: &DdtKey,
+    ) -> Result<Option<DdtValue>, LiveError> {
+        let Some(value) = mos.lookup(zap, key.0.as_slice())? else { return Ok(None) };
+        let value = codec::decode(value.as_bytes().unwrap_or_default(), self.layout);
+        value.map(Some).map_err(LiveError::corrupt(zap))
     }
 }

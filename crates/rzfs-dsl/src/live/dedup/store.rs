@@ -6,6 +6,7 @@ use super::log::{Logged, TableLog};
 use super::table::{Entry, Home, Table};
 use crate::PoolError;
 use crate::live::LiveError;
+use crate::live::error::UnlessDamaged;
 use crate::live::features::Features;
 use crate::live::frees::BlockFreer;
 use crate::live::mos::{BonusRecord, MosTx};
@@ -101,6 +102,8 @@ impl Table {
         match self.log.take() {
             None => {
                 for (key, entry) in entries {
+                    // The blocks of an entry that is lost are leaked: so are all of which nobody
+                    // can tell who has them.
                     self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
                 }
             }
@@ -112,23 +115,33 @@ impl Table {
                         continue;
                     }
                     // Its block is freed now, so nothing may refer to it any more.
-                    self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
-                    if log.get(&key).is_some() {
+                    let written =
+                        self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
+                    if written == Written::Damaged {
+                        changes.push(self.logged(key, &entry, vdevs, &mut classes));
+                    } else if log.get(&key).is_some() {
                         changes.push(LogRecord { stored: None, key, value: no_block(self.layout) });
                     }
                 }
                 log.append(mos, vdevs, &changes)?;
                 if mos.tx().pass() == 1 {
+                    let mut kept = Vec::new();
                     for (key, Logged { value, stored }) in log.take_part(vdevs) {
                         let entry = Entry { value, stored, counted: None, is_changed: true };
-                        self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
+                        let written =
+                            self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
+                        if written == Written::Damaged {
+                            kept.push(LogRecord { stored, key, value });
+                        }
                     }
+                    log.append(mos, vdevs, &kept)?;
                     log.settle(mos)?;
                 }
                 self.log = Some(log);
             }
         }
-        self.write_statistics(mos, classes)?;
+        let not_counted = |error: &LiveError| tracing::warn!(%error, "dedup is not counted");
+        self.write_statistics(mos, classes).unless_damaged(not_counted)?;
         self.remove_if_empty(mos, features, home)
     }
 
@@ -166,6 +179,8 @@ impl Table {
         Ok(())
     }
 
+    /// Writes an entry to its ZAP, and frees what has no reference any more: unless the ZAP is
+    /// damaged, as what it has of the entry then would refer to what is free.
     fn write_entry(
         &mut self,
         mos: &MosTx<'_>,
@@ -174,40 +189,65 @@ impl Table {
         vdevs: &VdevTree,
         freer: &BlockFreer<'_>,
         classes: &mut BTreeSet<DdtClass>,
-    ) -> Result<(), LiveError> {
+    ) -> Result<Written, LiveError> {
         let has_ditto = entry.slots_mut().len() > 1;
         let checksum = self.checksum;
+        let mut dead = Vec::new();
         for (index, slot) in entry.slots_mut().iter_mut().enumerate() {
             if !slot.is_empty() && (slot.references == 0 || (has_ditto && index == 0)) {
-                freer.free_plain(&slot.pointer(checksum, &key).without_dedup())?;
+                dead.push(slot.pointer(checksum, &key).without_dedup());
                 *slot = DdtSlot::default();
             }
         }
+        let not_stored =
+            |error: &LiveError| tracing::warn!(%error, "an entry of a dedup table is not stored");
+        let stored = self.store_entry(mos, home, &key, &entry).unless_damaged(not_stored)?;
+        let Some(class) = stored else { return Ok(Written::Damaged) };
+        dead.iter().try_for_each(|pointer| freer.free(pointer))?;
+        if let (Some(old), Some(counted)) = (entry.stored, entry.counted) {
+            let (references, sums) = entry_statistics(vdevs, &key, &counted);
+            self.histograms.entry(old).or_default().forget(references, &sums);
+            classes.insert(old);
+        }
+        if let Some(class) = class {
+            let (references, sums) = entry_statistics(vdevs, &key, &entry.value);
+            self.histograms.entry(class).or_default().record(references, &sums);
+            classes.insert(class);
+        }
+        Ok(Written::Whole)
+    }
+
+    /// Stores an entry in the ZAP of its class, and nowhere else; answers with the class.
+    fn store_entry(
+        &mut self,
+        mos: &MosTx<'_>,
+        home: Home,
+        key: &DdtKey,
+        entry: &Entry,
+    ) -> Result<Option<DdtClass>, LiveError> {
         let class = match entry.value.references() {
             0 => None,
             1 => Some(DdtClass::Unique),
             _ => Some(DdtClass::Duplicate),
         };
-        if let Some(old) = entry.stored {
-            if let Some(counted) = entry.counted {
-                let (references, sums) = entry_statistics(vdevs, &key, &counted);
-                self.histograms.entry(old).or_default().forget(references, &sums);
-                classes.insert(old);
-            }
-            if class != Some(old)
-                && let Some(zap) = self.zaps.get(&old)
-            {
-                mos.remove(*zap, key.0.as_slice())?;
-            }
-        }
-        let Some(class) = class else { return Ok(()) };
-        let zap = self.zap(mos, home, class)?;
         let value: Vec<u64> = codec::encode(&entry.value).into_iter().map(u64::from).collect();
-        mos.set(zap, key.0.as_slice(), ZapValue::new(IntegerSize::One, &value))?;
-        let (references, sums) = entry_statistics(vdevs, &key, &entry.value);
-        self.histograms.entry(class).or_default().record(references, &sums);
-        classes.insert(class);
-        Ok(())
+        let value = || ZapValue::new(IntegerSize::One, &value);
+        let key = key.0.as_slice();
+        let old = entry.stored.filter(|old| class != Some(*old));
+        let old = old.and_then(|old| Some((old, *self.zaps.get(&old)?)));
+        if let Some((_, zap)) = old {
+            mos.remove(zap, key)?;
+        }
+        let Some(class) = class else { return Ok(None) };
+        let zap = self.zap(mos, home, class)?;
+        match (mos.set(zap, key, value()), old) {
+            // Better in another class than in none, which would say that nobody else has it.
+            (Err(error), Some((old, zap))) if error.is_damage() => {
+                mos.set(zap, key, value())?;
+                Ok(Some(old))
+            }
+            (result, _) => result.map(|()| Some(class)),
+        }
     }
 
     /// The object that has the names of the table's objects; made if need be.
@@ -268,23 +308,24 @@ impl Table {
         if self.log.as_ref().is_some_and(|log| !log.is_empty()) {
             return Ok(());
         }
+        let unknown = |error: &LiveError| tracing::warn!(%error, "a dedup table stays");
         for zap in self.zaps.values() {
-            if mos.entry_count(*zap)? > 0 {
+            if mos.entry_count(*zap).unless_damaged(unknown)? != Some(0) {
                 return Ok(());
             }
         }
         let statistics = statistics(mos)?;
         for (class, zap) in std::mem::take(&mut self.zaps) {
             let name = ddt::object_name(self.checksum, class);
-            mos.destroy(zap)?;
+            mos.destroy_or_leak(zap)?;
             mos.remove(names(home), &name)?;
-            mos.remove(statistics, &name)?;
+            mos.remove(statistics, &name).unless_damaged(unknown)?;
         }
         if let Home::Own { directory, logs } = home {
             for log in logs.into_iter().flatten() {
-                mos.destroy(log)?;
+                mos.destroy_or_leak(log)?;
             }
-            mos.destroy(directory)?;
+            mos.destroy_or_leak(directory)?;
             mos.remove(DIRECTORY, &ddt::directory_name(self.checksum))?;
             features.add(mos, Feature::FastDedup, -1)?;
         }
@@ -293,6 +334,14 @@ impl Table {
         self.home = None;
         Ok(())
     }
+}
+
+/// Whether the ZAPs have an entry as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Written {
+    Whole,
+    /// They are damaged where it belongs, and have it as it was, or not at all.
+    Damaged,
 }
 
 /// The value of an entry that is gone.

@@ -63,6 +63,10 @@ impl LivePool {
         }
         let changes = accepted.clone();
         self.administer(move |context| {
+            context.check(|this| {
+                let leaves = changes.iter().filter_map(|one| this.vdevs.by_guid(one.id.0));
+                Ok(leaves.filter_map(leaf_zap).try_for_each(|zap| this.mos.check_zap(zap))?)
+            })?;
             for one in &changes {
                 context.change_sweep(one, order)?;
             }

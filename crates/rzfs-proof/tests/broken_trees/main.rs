@@ -1,6 +1,11 @@
 //! Damage stays where it is: what lies below a damaged indirect block is lost, and nothing else;
 //! nobody waits for it.
 
+mod administration;
+mod dedup;
+mod lists;
+
+use rzfs_dmu::Object;
 use rzfs_dsl::Pool;
 use rzfs_format::bpobj::BpobjHeader;
 use rzfs_format::brt::{BrtHeader, vdev_key};
@@ -23,6 +28,14 @@ fn damage(rig: &Rig, pointer: &BlockPointer) {
     for dva in pointer.dvas() {
         rig.devices["A"].damage(dva.offset() + DATA_START, vec![0xda; 512]);
     }
+}
+
+/// Damages all data blocks of an object; answers how many there are.
+fn damage_object(rig: &Rig, object: &Object) -> usize {
+    let pointers = object.pointers(0, 0..object.dnode().max_block_id.0 + 1);
+    let pointers = pointers.into_iter().map(Result::unwrap);
+    let on_devices = pointers.filter(|pointer| !pointer.is_hole() && !pointer.is_embedded());
+    on_devices.map(|pointer| damage(rig, &pointer)).count()
 }
 
 /// The indirect block above the file's first blocks.
