@@ -95,6 +95,8 @@ impl Session {
         }
         let (within, relative) = enclosing(&places, &path);
         let relative = relative.to_owned();
+        let base = path.ancestors().nth(relative.components().count()).map(Path::to_owned);
+        let base = base.unwrap_or_default();
         let directories = MountPoints::of(&file_system);
         let adapter = Arc::new(Adapter::new(file_system, control, directories));
         let outer = self.file_system(within).map_err(invalid)?;
@@ -103,6 +105,13 @@ impl Session {
         let graft = || {
             let is_covered = |directory| self.grafts.is_place(within, directory);
             let (parent, directory) = directory_at(&outer, &relative, is_covered)?;
+            let leads_through = |one: &Placed| {
+                let path = one.path.strip_prefix(&base).unwrap_or(&one.path);
+                directory_at(&outer, path, |above| above == directory) == Err(Errno::EBUSY)
+            };
+            if places.iter().any(|one| one.within == within && leads_through(one)) {
+                return Err(Errno::EBUSY);
+            }
             let name = relative.file_name().unwrap_or_default().to_owned();
             let parent = self.grafts.outer(within, parent).ok_or(Errno::ENFILE)?;
             let entrance = (parent, name.clone());

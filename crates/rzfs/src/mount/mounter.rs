@@ -239,7 +239,14 @@ impl Mounter {
         // What is only read is so in every mount.
         let changes_fit =
             !outer.restrictions.read_only || self.writable.is_none() || is("readonly", "on");
-        opens_fit && changes_fit && outer.mount.fits_lists(is("acltype", "posix"))
+        let is_trusted_alike = self.restrictions_of(dataset).is_ok_and(|inner| {
+            (outer.restrictions.no_devices || !inner.no_devices)
+                && (outer.restrictions.no_set_id || !inner.no_set_id)
+        });
+        opens_fit
+            && changes_fit
+            && is_trusted_alike
+            && outer.mount.fits_lists(is("acltype", "posix"))
     }
 
     /// Adds a file system to a mount that there is.
@@ -264,7 +271,7 @@ impl Mounter {
     }
 
     /// What a mount does not let happen. The outermost of several file systems decides, but for
-    /// changes: what is only read refuses them itself.
+    /// changes, as what is only read refuses them itself, and for what any of them does not trust.
     ///
     /// A pool that is imported is trusted as its properties say; one that is only mounted may come
     /// from anywhere.
@@ -275,7 +282,10 @@ impl Mounter {
     ) -> Result<Restrictions, DatasetError> {
         let mut restrictions = self.restrictions_of(outermost)?;
         for other in others {
-            restrictions.read_only &= self.restrictions_of(other)?.read_only;
+            let other = self.restrictions_of(other)?;
+            restrictions.read_only &= other.read_only;
+            restrictions.no_devices |= other.no_devices;
+            restrictions.no_set_id |= other.no_set_id;
         }
         Ok(restrictions)
     }
