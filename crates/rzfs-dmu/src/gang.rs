@@ -132,7 +132,9 @@ impl<'a> GangReader<'a> {
                         let header = self.pipeline.injected(parent, header);
                         return Ok(gang::members(&header, order)?);
                     }
-                    Some(Err(error)) => last = error.into(),
+                    // As long as one may be had when its devices work again, nothing is lost.
+                    Some(Err(error)) if last.is_damage() => last = error.into(),
+                    Some(Err(_)) => {}
                     None => {}
                 }
             }

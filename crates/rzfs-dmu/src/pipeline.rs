@@ -377,7 +377,7 @@ impl BlockPipeline {
 /// when its devices work again, the block is not lost.
 fn is_news(known: &Result<Bytes, BlockError>, other: &Result<Bytes, BlockError>) -> bool {
     let may_be_mended =
-        |result: &Result<_, BlockError>| result.as_ref().is_err_and(BlockError::is_of_devices);
+        |result: &Result<_, BlockError>| result.as_ref().is_err_and(|error| !error.is_damage());
     other.is_ok() || !may_be_mended(known) || may_be_mended(other)
 }
 

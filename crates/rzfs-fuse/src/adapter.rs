@@ -220,10 +220,7 @@ impl Adapter {
     /// How long the kernel may rely on it that a name leads to a file, or to none: not at all
     /// where several names lead to the same entry, as it would not notice that one of them goes.
     fn name_lifetime(&self) -> Duration {
-        match self.head.live() {
-            Some(live) if !live.master().has_exact_names() => Duration::ZERO,
-            _ => FOR_EVER,
-        }
+        if self.head.master().has_exact_names() { FOR_EVER } else { Duration::ZERO }
     }
 
     /// How long the kernel may rely on it that a directory has no entry of a name.

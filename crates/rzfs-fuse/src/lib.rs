@@ -49,6 +49,7 @@ pub use dead::clear_dead_mounts;
 pub use errands::run_errands_apart;
 pub use mount::{
     Access, InUse, LeftOut, Mount, MountError, MountOptions, Nested, Opens, Restrictions,
+    Underneath,
 };
 pub use place::{MountPlace, PlaceError};
 pub use process_files::hold_process_files;

@@ -123,6 +123,15 @@ impl MountOptions {
     }
 }
 
+/// What becomes of what is in a directory that is to be mounted on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Underneath {
+    /// The mount hides it.
+    Hidden,
+    /// It keeps the mount away.
+    Respected,
+}
+
 /// A file system in another.
 pub struct Nested {
     /// Where: the path from the root of the mount.
@@ -131,6 +140,8 @@ pub struct Nested {
     pub file_system: Files,
     /// Its `.zfs`.
     pub control: Option<ControlTree>,
+    /// What becomes of what is there.
+    pub underneath: Underneath,
 }
 
 /// A file system that could not be put into another.
@@ -166,6 +177,12 @@ impl MountError {
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.source.kind() == io::ErrorKind::ResourceBusy
+    }
+
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
     }
 
     /// The mount's directory.

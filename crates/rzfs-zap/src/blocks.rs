@@ -69,13 +69,16 @@ pub(crate) fn edit_block<B: ZapBlocksMut, R>(
     edit: impl FnOnce(&mut [u8]) -> Result<R, FormatError>,
 ) -> Result<R, ZapError<B::Error>> {
     let edited = blocks.modify_block(id, |block| {
-        if *block.order != ByteOrder::NATIVE {
-            swap_block(block.bytes, *block.order)?;
-            *block.order = ByteOrder::NATIVE;
-        }
+        in_native_order(block.bytes, *block.order)?;
+        *block.order = ByteOrder::NATIVE;
         edit(block.bytes)
     });
     edited.map_err(ZapError::Blocks)?.map_err(ZapError::corrupt(id))
+}
+
+/// Turns a block into the machine's byte order.
+pub(crate) fn in_native_order(block: &mut [u8], order: ByteOrder) -> Result<(), FormatError> {
+    if order == ByteOrder::NATIVE { Ok(()) } else { swap_block(block, order) }
 }
 
 impl<B: ZapBlocks + ?Sized> ZapBlocks for &B {

@@ -35,6 +35,11 @@ impl LeafBlock {
     pub(crate) fn view(&self) -> Result<Leaf<'_>, FormatError> {
         Leaf::decode(&self.bytes, self.order)
     }
+
+    /// Its contents, and their byte order.
+    fn into_parts(self) -> (Vec<u8>, ByteOrder) {
+        (self.bytes.into(), self.order)
+    }
 }
 
 impl Fat {

@@ -121,11 +121,6 @@ impl FreeSocket {
 
     /// Binds it. From here on a signal ends the mounts instead of the process.
     fn bind(self, verb: &str) -> Result<Daemon, Failure> {
-        if mounts_without_helper()
-            && let Err(error) = renounce()
-        {
-            tracing::warn!(%error, "the process is not kept from anything");
-        }
         Daemon::bind(&self.directory, &self.pool).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => taken(&self.pool, verb),
             _ => Failure::Failed(format!("control socket: {error}")),
@@ -151,6 +146,12 @@ fn serve(
     console: &mut Console<'_>,
     ready: impl FnOnce(Completeness) -> io::Result<()>,
 ) -> Outcome {
+    // Before anything is read of a device.
+    if mounts_without_helper()
+        && let Err(error) = renounce()
+    {
+        tracing::warn!(%error, "the process is not kept from anything");
+    }
     if let Err(error) = rzfs_fuse::hold_process_files() {
         // Whoever mounts something is told.
         tracing::debug!(%error, "nothing can be mounted");

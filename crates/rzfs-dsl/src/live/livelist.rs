@@ -141,12 +141,14 @@ pub(crate) fn delete_some(
     let lists = mos.entries(deleted)?;
     let list = lists.iter().find_map(|entry| entry.value.first_u64()).map(ObjectId);
     let Some(list) = list.and_then(ObjectId::non_zero) else {
-        mos.destroy(deleted)?;
         mos.remove(DIRECTORY, DELETED)?;
+        mos.destroy_or_leak(deleted)?;
         return Ok(None);
     };
     let keys = deadlist::keys(mos, list).unless_damaged(lost)?.unwrap_or_default();
     if let Some((key, blocks)) = keys.into_iter().next() {
+        // Its name first: whatever damage ends this, nobody takes it for a list again.
+        mos.remove(list, number_key(key.get()).as_str())?;
         let mut sums = SpaceDelta::default();
         if features.is_empty_list(blocks) {
             features.release_empty_list(mos)?;
@@ -158,15 +160,14 @@ pub(crate) fn delete_some(
             }
             bpobj::destroy(mos, blocks)?;
         }
-        mos.remove(list, number_key(key.get()).as_str())?;
         return Ok(Some(sums));
     }
     mos.remove(deleted, number_key(list.get()).as_str())?;
     mos.destroy_or_leak(list)?;
     features.add(mos, Feature::LiveList, -1)?;
     if lists.len() == 1 {
-        mos.destroy(deleted)?;
         mos.remove(DIRECTORY, DELETED)?;
+        mos.destroy_or_leak(deleted)?;
     }
     Ok(Some(SpaceDelta::default()))
 }

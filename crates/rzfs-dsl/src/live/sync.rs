@@ -372,10 +372,9 @@ impl Inner {
         for pointer in &shared {
             if pointer.is_dedup() {
                 let added = add_to_dedup(state, &mos, pointer).unless_damaged(
-                    |error| tracing::warn!(%error, ?pointer, "a block will never be freed"),
+                    |error| tracing::warn!(%error, ?pointer, "a block is shared past its dedup table"),
                 )?;
-                // Whoever frees one with damage cannot tell either who has it, and leaks it.
-                if added.unwrap_or(true) {
+                if added == Some(true) {
                     continue;
                 }
             }

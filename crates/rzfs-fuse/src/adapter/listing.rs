@@ -174,6 +174,16 @@ impl Adapter {
         Ok(())
     }
 
+    /// Whether there is nothing in a directory.
+    pub(crate) fn is_empty(&self, directory: INodeNo) -> Answer<bool> {
+        let mut is_empty = true;
+        self.list(directory, DirCookie::START, |entry| {
+            is_empty = is_dots(entry.name);
+            if is_empty { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(is_empty)
+    }
+
     /// Hands the entries of a directory with the numbers that users see on to `visit`, until it
     /// says that the answer is full.
     pub(crate) fn list_names(

@@ -11,7 +11,7 @@
 use super::{Session, invalid};
 use crate::adapter::Adapter;
 use crate::grafts::Entrance;
-use crate::mount::{InUse, Nested};
+use crate::mount::{InUse, Nested, Underneath};
 use crate::mount_points::{MountPoints, Place, Way};
 use fuser::{Errno, FileType, INodeNo};
 use std::ffi::OsString;
@@ -71,7 +71,7 @@ impl Session {
     /// Has a file system stand for a directory of the mount.
     ///
     /// # Errors
-    /// There is no such directory, or others are there or below.
+    /// There is no such directory, others are there or below, or something is in it that is to be respected.
     pub(crate) fn graft(self: &Arc<Self>, nested: Nested) -> io::Result<()> {
         let (outcome, changed) = match self.insert(nested) {
             Ok(changed) => (Ok(()), Some(changed)),
@@ -87,7 +87,7 @@ impl Session {
 
     /// Adds a file system; answers the name of which the kernel knows something else so far.
     pub(super) fn insert(&self, nested: Nested) -> Result<Entrance, NotInserted> {
-        let Nested { path, file_system, control } = nested;
+        let Nested { path, file_system, control, underneath } = nested;
         let mut places = self.places.lock();
         let is_taken = |one: &Placed| one.path.starts_with(&path);
         if path.as_os_str().is_empty() || places.iter().any(is_taken) {
@@ -95,6 +95,8 @@ impl Session {
         }
         let (within, relative) = enclosing(&places, &path);
         let relative = relative.to_owned();
+        let base = path.ancestors().nth(relative.components().count()).map(Path::to_owned);
+        let base = base.unwrap_or_default();
         let directories = MountPoints::of(&file_system);
         let adapter = Arc::new(Adapter::new(file_system, control, directories));
         let outer = self.file_system(within).map_err(invalid)?;
@@ -103,6 +105,16 @@ impl Session {
         let graft = || {
             let is_covered = |directory| self.grafts.is_place(within, directory);
             let (parent, directory) = directory_at(&outer, &relative, is_covered)?;
+            let leads_through = |one: &Placed| {
+                let path = one.path.strip_prefix(&base).unwrap_or(&one.path);
+                directory_at(&outer, path, |above| above == directory) == Err(Errno::EBUSY)
+            };
+            if places.iter().any(|one| one.within == within && leads_through(one)) {
+                return Err(Errno::EBUSY);
+            }
+            if underneath == Underneath::Respected && !outer.is_empty(directory)? {
+                return Err(Errno::ENOTEMPTY);
+            }
             let name = relative.file_name().unwrap_or_default().to_owned();
             let parent = self.grafts.outer(within, parent).ok_or(Errno::ENFILE)?;
             let entrance = (parent, name.clone());

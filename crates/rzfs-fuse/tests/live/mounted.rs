@@ -1,6 +1,7 @@
 //! A new pool that is mounted for writing.
 
 use crate::world::{Session, World};
+use rustix::process::{getegid, geteuid};
 use rzfs_dsl::live::{LiveOptions as PoolOptions, LivePool};
 use rzfs_fuse::{Access, InUse, Mount, MountOptions, Opens, Restrictions};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
@@ -30,7 +31,7 @@ fn options() -> LiveOptions {
 }
 
 fn serve(file_system: &Arc<LiveFileSystem>, directory: &Path, opens: Opens) -> Mount {
-    let is_root = rustix::process::geteuid().is_root();
+    let is_root = geteuid().is_root();
     let options = MountOptions {
         access: if is_root { Access::Everyone } else { Access::Owner },
         restrictions: Restrictions {
@@ -67,6 +68,7 @@ impl Mounted {
 
     fn with_opens(opens: Opens) -> Self {
         let world = World::new("A").with_property("acltype", POSIX);
+        let world = world.owned_by(geteuid().as_raw(), getegid().as_raw());
         let session = world.create_files(options());
         Self::of(world, session, opens)
     }

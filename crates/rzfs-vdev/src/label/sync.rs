@@ -396,7 +396,7 @@ impl<'t> ConfigSync<'t> {
             return;
         }
         node.counters.count_write_error();
-        self.tree.doubt_log(leaf, error);
+        self.tree.doubt_log(leaf);
         if is_gone(error) {
             self.tree.happen(leaf, LeafEvent::Vanished);
         } else {

@@ -109,6 +109,9 @@ impl VdevTree {
         if before != after {
             self.mark(id);
         }
+        if before.is_usable() && !after.is_usable() {
+            self.doubt(id);
+        }
         Some((before, after))
     }
 

@@ -109,13 +109,10 @@ impl VdevTree {
         LogTrust(doubts.fold(0, u64::wrapping_add))
     }
 
-    /// Says that a leaf has failed to write or to flush: it may have come back without what it had
+    /// Says that a leaf has failed to write or to flush, or is closed: it may be without what it had
     /// confirmed. Where others have that too nobody doubts it.
-    pub(crate) fn doubt(&self, id: NodeId, error: &DeviceError) {
+    pub(crate) fn doubt(&self, id: NodeId) {
         let Some(leaf) = self.leaf(id) else { return };
-        if error.source.kind() == ErrorKind::OutOfMemory {
-            return;
-        }
         let top = self.top_of(id);
         let lacks =
             |other: &Leaf| other.unconfirmed().has_debts() || other.missing().lacks_since(Txg(0));
@@ -127,9 +124,9 @@ impl VdevTree {
     }
 
     /// The same of a write, which only a device for logs has to itself: others have their uberblocks.
-    pub(crate) fn doubt_log(&self, id: NodeId, error: &DeviceError) {
+    pub(crate) fn doubt_log(&self, id: NodeId) {
         if Vdev::new(self, self.top_of(id)).is_log() {
-            self.doubt(id, error);
+            self.doubt(id);
         }
     }
 
@@ -353,8 +350,8 @@ impl VdevTree {
     ) -> Result<(), DeviceError> {
         if let Err(error) = &answer {
             lead.fail();
-            self.doubt(id, error);
             if error.source.kind() != ErrorKind::OutOfMemory {
+                self.doubt(id);
                 self.node(id).counters.count_write_error();
             }
             if is_gone(error) {

@@ -124,7 +124,7 @@ impl<'t> WriteQueue<'t> {
                     }
                     // One bad sector must not take its neighbours along: each on its own.
                     Err(error) if span.attempt == Attempt::First && !is_gone(&error) => {
-                        self.tree.doubt_log(span.leaf, &error);
+                        self.tree.doubt_log(span.leaf);
                         for write in span.members.into_iter().rev() {
                             let (leaf, attempt) = (write.leaf, Attempt::Second);
                             queue.spans.push_front(Span { leaf, members: vec![write], attempt });
@@ -246,7 +246,7 @@ impl<'t> WriteQueue<'t> {
             && error.source.kind() != ErrorKind::OutOfMemory
         {
             node.counters.count_write_error();
-            self.tree.doubt_log(span.leaf, error);
+            self.tree.doubt_log(span.leaf);
             if is_gone(error) {
                 self.tree.happen(span.leaf, LeafEvent::Vanished);
             } else if !self.suspects.contains(&span.leaf) {

@@ -174,7 +174,7 @@ impl Fat {
         blocks: &mut B,
     ) -> Result<(), ZapError<B::Error>> {
         let size = self.header.geometry.block_size();
-        match self.header.table {
+        let replaced = match self.header.table {
             PointerTable::Embedded => {
                 let contents = self.block.get(blocks)?;
                 let [table] = doubled(&contents.bytes, contents.order, size / 2, size)
@@ -185,21 +185,24 @@ impl Fat {
                 blocks.write_block(first, table).map_err(ZapError::Blocks)?;
                 self.header.table = PointerTable::External { first, blocks: 1 };
                 self.header.table_shift += 1;
+                None
             }
             PointerTable::External { first, blocks: count } => {
-                self.copy_block(blocks, first, count)?;
+                self.copy_block(blocks, first, count)?
             }
-        }
-        self.write_header(blocks)
+        };
+        self.write_header(blocks)?;
+        replaced.map_or(Ok(()), |old| blocks.free_blocks(old).map_err(ZapError::Blocks))
     }
 
-    /// Copies the next block of an external table; after the last, the copy becomes the table.
+    /// Copies the next block of an external table; after the last, the copy becomes the table, and
+    /// the blocks of the old one are the answer.
     fn copy_block<B: ZapBlocksMut>(
         &mut self,
         blocks: &mut B,
         first: BlockId,
         count: u64,
-    ) -> Result<(), ZapError<B::Error>> {
+    ) -> Result<Option<Range<u64>>, ZapError<B::Error>> {
         let size = self.header.geometry.block_size();
         let copied = self.header.blocks_copied;
         let old = after::<B>(first, copied)?;
@@ -220,14 +223,14 @@ impl Fat {
         self.header.free_block = free_block;
         self.header.next_table = next_table;
         self.header.blocks_copied = copied + 1;
-        if self.header.blocks_copied >= count {
-            blocks.free_blocks(first.0..end.0).map_err(ZapError::Blocks)?;
+        let is_whole = self.header.blocks_copied >= count;
+        if is_whole {
             self.header.table = PointerTable::External { first: next_table, blocks: count * 2 };
             self.header.table_shift += 1;
             self.header.next_table = BlockId(0);
             self.header.blocks_copied = 0;
         }
-        Ok(())
+        Ok(is_whole.then_some(first.0..end.0))
     }
 }
 

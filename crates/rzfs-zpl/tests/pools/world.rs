@@ -36,6 +36,8 @@ pub(crate) struct World {
     properties: Vec<(String, ZapValue)>,
     /// Features that it is made without.
     without: Vec<Feature>,
+    /// User and group of its root directory.
+    owner: (u32, u32),
     _temporary: Option<tempfile::TempDir>,
 }
 
@@ -81,13 +83,19 @@ impl World {
         let words = shape.split(' ').map(word).collect();
         let away = tempfile::tempdir().unwrap();
         let dir = dir.to_owned();
-        let (properties, without) = (Vec::new(), Vec::new());
-        Self { dir, away, words, size, properties, without, _temporary: None }
+        let (properties, without, owner) = (Vec::new(), Vec::new(), (0, 0));
+        Self { dir, away, words, size, properties, without, owner, _temporary: None }
     }
 
     /// Leaves a feature disabled.
     pub(crate) fn without_feature(mut self, feature: Feature) -> Self {
         self.without.push(feature);
+        self
+    }
+
+    /// Gives the root directory to a user and a group.
+    pub(crate) fn owned_by(mut self, uid: u32, gid: u32) -> Self {
+        self.owner = (uid, gid);
         self
     }
 
@@ -137,6 +145,7 @@ impl World {
         NewLabel::write_all(&new.auxiliary_labels(5000).unwrap(), None).unwrap();
         opener.keep_files();
         let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+        let (uid, gid) = self.owner;
         let pool = LivePool::create(
             NewPool {
                 config,
@@ -152,7 +161,7 @@ impl World {
                 properties: vec![("ashift".to_owned(), 12.into())],
                 root_properties: self.properties.clone(),
                 encryption: NewEncryption::default(),
-                root: &NewFileSystem::new(now, environment.random()),
+                root: &NewFileSystem { uid, gid, ..NewFileSystem::new(now, environment.random()) },
                 command: ("zpool create made".to_owned(), 0),
             },
             environment,

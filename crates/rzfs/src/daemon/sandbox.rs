@@ -4,7 +4,7 @@
 //! It is for a process that mounts and unmounts by itself. Where it takes `fusermount3` for that, it
 //! has to be able to start a program with more rights than it has.
 
-use libc::{AF_UNIX, c_long};
+use libc::{c_int, c_long};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Programs, the kernel's code and insides, other processes, the machine's state, keys, device nodes,
 /// other roots and namespaces.
-const NEVER: [c_long; 33] = [
+const NEVER: [c_long; 35] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_init_module,
@@ -39,6 +39,8 @@ const NEVER: [c_long; 33] = [
     libc::SYS_setdomainname,
     libc::SYS_settimeofday,
     libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
@@ -49,12 +51,29 @@ const NEVER: [c_long; 33] = [
     libc::SYS_setns,
 ];
 
-/// The same, of calls that other architectures do not have.
+/// The same, of calls that are not known everywhere.
 #[cfg(target_arch = "x86_64")]
 const NEVER_HERE: [c_long; 4] =
     [libc::SYS_kexec_file_load, libc::SYS_mknod, libc::SYS_ioperm, libc::SYS_iopl];
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_HERE: [c_long; 0] = [];
+
+/// What calls of programs with short pointers have besides, which x86-64 may know.
+const X32: c_long = 0x4000_0000;
+/// Their own numbers: `execve`, `ptrace`, `kexec_load`, `process_vm_readv` and `process_vm_writev`,
+/// `execveat`.
+const NEVER_X32: [c_long; 6] = [520, 521, 528, 539, 540, 545];
+
+/// New namespaces.
+const NAMESPACES: [c_int; 7] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+];
 
 /// Has the kernel refuse from now on (`EPERM`) what this process never does.
 ///
@@ -66,12 +85,21 @@ pub(crate) fn renounce() -> Result<(), seccompiler::Error> {
 
 fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     const REFUSE: SeccompAction = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let word = |number: c_int| u64::from(number.cast_unsigned());
+    let when = |operator, value| {
+        SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?])
+    };
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
         NEVER.into_iter().chain(NEVER_HERE).map(|call| (call, Vec::new())).collect();
     // Whoever talks to it is on this machine.
-    let (length, other) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Ne);
-    let network = SeccompCondition::new(0, length, other, u64::from(AF_UNIX.cast_unsigned()))?;
-    rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![network])?]);
+    rules.insert(libc::SYS_socket, vec![when(SeccompCmpOp::Ne, word(libc::AF_UNIX))?]);
+    let namespaces = NAMESPACES.map(word).into_iter();
+    let namespaces = namespaces.map(|one| when(SeccompCmpOp::MaskedEq(one), one));
+    rules.insert(libc::SYS_unshare, namespaces.collect::<Result<_, _>>()?);
+    if cfg!(target_arch = "x86_64") {
+        let others: Vec<_> = rules.iter().map(|(call, when)| (call | X32, when.clone())).collect();
+        rules.extend(others.into_iter().chain(NEVER_X32.map(|call| (call | X32, Vec::new()))));
+    }
     let architecture = std::env::consts::ARCH.try_into()?;
     SeccompFilter::new(rules, SeccompAction::Allow, REFUSE, architecture)?.try_into()
 }

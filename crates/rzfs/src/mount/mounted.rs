@@ -3,7 +3,7 @@
 use super::change;
 use super::events::Events;
 use super::mounter::{Mounter, Planned};
-use super::plan::{Candidate, Choice, Placement, PlannedMount, Underneath, plan};
+use super::plan::{Candidate, Choice, Placement, PlannedMount, plan, underneath};
 use super::request::MountOptions;
 use super::table::MountTable;
 use crate::console::{Console, Failure};
@@ -591,7 +591,7 @@ pub(super) fn candidates(datasets: &DatasetTree) -> Result<Vec<Candidate>, Datas
                 name: dataset.name().to_owned(),
                 canmount: dataset.text("canmount")?,
                 mountpoint: dataset.text("mountpoint")?,
-                underneath: Underneath::of_overlay(&dataset.text("overlay")?),
+                underneath: underneath(&dataset.text("overlay")?),
             });
         }
     }

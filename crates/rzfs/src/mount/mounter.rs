@@ -1,7 +1,7 @@
 //! Making the mounts of a pool.
 
 use super::mounted::Lifetime;
-use super::plan::{Placement, PlannedMount, Underneath};
+use super::plan::{Placement, PlannedMount};
 use super::request::{Access, MountOptions};
 use super::snapshots::LiveSnapshots;
 use super::table::{DatasetMount, MountTable};
@@ -9,7 +9,7 @@ use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_fuse::{
     Access as Users, LATENCY_DEVICE, LeftOut, Mount, MountPlace, Nested, Opens, PlaceError,
-    Restrictions, Wakefulness,
+    Restrictions, Underneath, Wakefulness,
 };
 use rzfs_zpl::{
     ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, Files, ReadAhead,
@@ -17,6 +17,7 @@ use rzfs_zpl::{
 };
 use std::any::Any;
 use std::fmt::Display;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -148,8 +149,7 @@ impl Mounter {
         let place = self.place(plan, table).map_err(|error| cannot(&error))?;
         let is_respected = plan.underneath == Underneath::Respected;
         if is_respected && !place.is_empty().map_err(|error| cannot(&error))? {
-            let directory = plan.mountpoint.display();
-            return Err(format!("cannot mount '{directory}': directory is not empty"));
+            return Err(not_empty(&plan.mountpoint));
         }
         let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
         let sharing = if self.nesting == Nesting::Grafts { &inside[..] } else { &[] };
@@ -195,7 +195,8 @@ impl Mounter {
         let (mount, left_out) = mount.map_err(|error| cannot(&error))?;
         for LeftOut { path, error } in left_out {
             let out = reports.extract_if(.., |(_, place)| *place == path);
-            failures.extend(out.map(|(name, _)| format!("cannot mount '{name}': {error}")));
+            let directory = plan.mountpoint.join(&path);
+            failures.extend(out.map(|(name, _)| refusal(&name, &directory, error.kind(), &error)));
         }
         Ok(DatasetMount {
             dataset: name.to_owned(),
@@ -239,14 +240,21 @@ impl Mounter {
         // What is only read is so in every mount.
         let changes_fit =
             !outer.restrictions.read_only || self.writable.is_none() || is("readonly", "on");
-        opens_fit && changes_fit && outer.mount.fits_lists(is("acltype", "posix"))
+        let is_trusted_alike = self.restrictions_of(dataset).is_ok_and(|inner| {
+            (outer.restrictions.no_devices || !inner.no_devices)
+                && (outer.restrictions.no_set_id || !inner.no_set_id)
+        });
+        opens_fit
+            && changes_fit
+            && is_trusted_alike
+            && outer.mount.fits_lists(is("acltype", "posix"))
     }
 
     /// Adds a file system to a mount that there is.
     fn add(&self, (dataset, plan): &Planned, outer: &mut DatasetMount) -> Result<(), String> {
         let nested = self.nested(dataset, plan, &outer.mountpoint)?;
         let added = outer.graft(dataset.name(), nested);
-        added.map_err(|error| format!("cannot mount '{}': {error}", dataset.name()))
+        added.map_err(|error| refusal(dataset.name(), &plan.mountpoint, error.kind(), &error))
     }
 
     /// A file system that goes into the mount of another one.
@@ -260,11 +268,11 @@ impl Mounter {
         let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
         let path = plan.mountpoint.strip_prefix(outer);
         let path = path.map_err(|error| cannot(&error))?.to_owned();
-        Ok(Nested { path, file_system, control })
+        Ok(Nested { path, file_system, control, underneath: plan.underneath })
     }
 
     /// What a mount does not let happen. The outermost of several file systems decides, but for
-    /// changes: what is only read refuses them itself.
+    /// changes, as what is only read refuses them itself, and for what any of them does not trust.
     ///
     /// A pool that is imported is trusted as its properties say; one that is only mounted may come
     /// from anywhere.
@@ -275,7 +283,10 @@ impl Mounter {
     ) -> Result<Restrictions, DatasetError> {
         let mut restrictions = self.restrictions_of(outermost)?;
         for other in others {
-            restrictions.read_only &= self.restrictions_of(other)?.read_only;
+            let other = self.restrictions_of(other)?;
+            restrictions.read_only &= other.read_only;
+            restrictions.no_devices |= other.no_devices;
+            restrictions.no_set_id |= other.no_set_id;
         }
         Ok(restrictions)
     }
@@ -328,6 +339,18 @@ impl Mounter {
         let control = (!dataset.is_snapshot()).then(|| ControlTree::new(files.clone(), snapshots));
         Ok((files, control))
     }
+}
+
+/// Why a file system is not mounted, in the words of `zfs`.
+fn refusal(dataset: &str, directory: &Path, kind: io::ErrorKind, error: &dyn Display) -> String {
+    match kind {
+        io::ErrorKind::DirectoryNotEmpty => not_empty(directory),
+        _ => format!("cannot mount '{dataset}': {error}"),
+    }
+}
+
+fn not_empty(directory: &Path) -> String {
+    format!("cannot mount '{}': directory is not empty", directory.display())
 }
 
 /// Whether opening files of a file system is checked, or of those that share its mount.

@@ -2,7 +2,7 @@
 
 use super::mounted::{Contents, Lifetime, candidates};
 use super::mounter::Planned;
-use super::plan::{Choice, Placement, PlannedMount, Underneath, plan};
+use super::plan::{Choice, Placement, PlannedMount, plan};
 use super::request::{Access, ImportRequest, KeyFile, KeyLoading, MountOptions, MountRequest};
 use super::{FreeSocket, failed};
 use super::{change, keys};
@@ -15,6 +15,7 @@ use rzfs::setting::PoolSetting;
 use rzfs::{OpenError, Pool, PoolOptions};
 use rzfs_dsl::import::{DeviceSource, Discovery};
 use rzfs_dsl::live::{Event, NotWritable};
+use rzfs_fuse::Underneath;
 
 /// A pool that is open, and the socket on which it will be answered for.
 pub(super) struct Opened {

@@ -1,5 +1,6 @@
 //! Which file systems of a pool are mounted, and where.
 
+use rzfs_fuse::Underneath;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,20 +19,9 @@ pub(crate) struct Candidate {
     pub(crate) underneath: Underneath,
 }
 
-/// What becomes of what is in a directory that is to be mounted on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Underneath {
-    /// The mount hides it.
-    Hidden,
-    /// It keeps the mount away.
-    Respected,
-}
-
-impl Underneath {
-    /// As property `overlay` says.
-    pub(crate) fn of_overlay(overlay: &str) -> Self {
-        if overlay == "off" { Self::Respected } else { Self::Hidden }
-    }
+/// What property `overlay` says of what is in the directory of a mount.
+pub(crate) fn underneath(overlay: &str) -> Underneath {
+    if overlay == "off" { Underneath::Respected } else { Underneath::Hidden }
 }
 
 impl Candidate {

@@ -1,8 +1,8 @@
 //! The mounts of a pool.
 
-use super::plan::{PlannedMount, Underneath};
+use super::plan::PlannedMount;
 use rzfs::protocol::{MountReport, Refusal};
-use rzfs_fuse::{InUse, Mount, MountError, MountPlace, Nested, Restrictions};
+use rzfs_fuse::{InUse, Mount, MountError, MountPlace, Nested, Restrictions, Underneath};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

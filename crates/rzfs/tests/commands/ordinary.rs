@@ -525,3 +525,16 @@ fn a_mount_for_everyone_has_the_lists_of_each_file_system() {
         not supported\nnot supported\nnot supported\nuser::rw-\ngroup::r--\nother::---\n\n";
     assert_eq!((done.out.as_str(), done.err.as_str()), (expected, ""), "{done:?}");
 }
+
+#[test]
+fn a_child_covers_no_other_that_is_spelt_differently() {
+    let user = Ordinary::new();
+    user.succeed("zfs create -o casesensitivity=insensitive z/any");
+    user.succeed("zfs create -o canmount=off z/any/SUB");
+    user.succeed("zfs create z/any/SUB/below");
+    user.shell("echo kept > $M/any/SUB/below/file");
+    let refused = user.run("zfs create z/any/sub");
+    assert!(refused.err.contains("cannot mount 'z/any/sub'"), "{refused:?}");
+    user.shell("cat $M/any/sub/below/file");
+    user.succeed("umount z");
+}

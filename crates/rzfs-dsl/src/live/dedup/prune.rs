@@ -198,6 +198,7 @@ impl Table {
         }
         Ok(removed)
     }
+
     /// An entry of the ZAP of blocks with one reference.
     fn single(
         &self,

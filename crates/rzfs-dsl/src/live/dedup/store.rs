@@ -102,12 +102,13 @@ impl Table {
         match self.log.take() {
             None => {
                 for (key, entry) in entries {
-                    // The blocks of an entry that is lost are leaked: so are all of which nobody
-                    // can tell who has them.
+                    // Nothing else has what would be lost.
                     self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
                 }
             }
             Some(mut log) => {
+                let not_stored =
+                    |error: &LiveError| tracing::warn!(%error, "an entry stays in a dedup log");
                 let mut changes = Vec::new();
                 for (key, entry) in entries {
                     if entry.value.references() > 0 {
@@ -116,8 +117,8 @@ impl Table {
                     }
                     // Its block is freed now, so nothing may refer to it any more.
                     let written =
-                        self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
-                    if written == Written::Damaged {
+                        self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes);
+                    if written.unless_damaged(not_stored)?.is_none() {
                         changes.push(self.logged(key, &entry, vdevs, &mut classes));
                     } else if log.get(&key).is_some() {
                         changes.push(LogRecord { stored: None, key, value: no_block(self.layout) });
@@ -129,8 +130,8 @@ impl Table {
                     for (key, Logged { value, stored }) in log.take_part(vdevs) {
                         let entry = Entry { value, stored, counted: None, is_changed: true };
                         let written =
-                            self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
-                        if written == Written::Damaged {
+                            self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes);
+                        if written.unless_damaged(not_stored)?.is_none() {
                             kept.push(LogRecord { stored, key, value });
                         }
                     }
@@ -189,7 +190,7 @@ impl Table {
         vdevs: &VdevTree,
         freer: &BlockFreer<'_>,
         classes: &mut BTreeSet<DdtClass>,
-    ) -> Result<Written, LiveError> {
+    ) -> Result<(), LiveError> {
         let has_ditto = entry.slots_mut().len() > 1;
         let checksum = self.checksum;
         let mut dead = Vec::new();
@@ -199,10 +200,8 @@ impl Table {
                 *slot = DdtSlot::default();
             }
         }
-        let not_stored =
-            |error: &LiveError| tracing::warn!(%error, "an entry of a dedup table is not stored");
-        let stored = self.store_entry(mos, home, &key, &entry).unless_damaged(not_stored)?;
-        let Some(class) = stored else { return Ok(Written::Damaged) };
+        let stored = self.store_entry(mos, home, &key, &entry);
+        let class = stored.inspect_err(|_| self.is_damaged = true)?;
         dead.iter().try_for_each(|pointer| freer.free(pointer))?;
         if let (Some(old), Some(counted)) = (entry.stored, entry.counted) {
             let (references, sums) = entry_statistics(vdevs, &key, &counted);
@@ -214,7 +213,7 @@ impl Table {
             self.histograms.entry(class).or_default().record(references, &sums);
             classes.insert(class);
         }
-        Ok(Written::Whole)
+        Ok(())
     }
 
     /// Stores an entry in the ZAP of its class, and nowhere else; answers with the class.
@@ -233,20 +232,32 @@ impl Table {
         let value: Vec<u64> = codec::encode(&entry.value).into_iter().map(u64::from).collect();
         let value = || ZapValue::new(IntegerSize::One, &value);
         let key = key.0.as_slice();
-        let old = entry.stored.filter(|old| class != Some(*old));
-        let old = old.and_then(|old| Some((old, *self.zaps.get(&old)?)));
-        if let Some((_, zap)) = old {
-            mos.remove(zap, key)?;
-        }
-        let Some(class) = class else { return Ok(None) };
+        let Some(class) = class else {
+            // What damage has ended may have left another one.
+            let known = |class: &DdtClass| entry.stored == Some(*class) || self.is_damaged;
+            let zaps = self.zaps.iter().filter(|(class, _)| known(class));
+            zaps.map(|(_, zap)| mos.remove(*zap, key)).collect::<Result<Vec<_>, _>>()?;
+            return Ok(None);
+        };
         let zap = self.zap(mos, home, class)?;
-        match (mos.set(zap, key, value()), old) {
+        let old = entry.stored.filter(|old| *old != class);
+        let Some((old, former)) = old.and_then(|old| Some((old, *self.zaps.get(&old)?))) else {
+            return mos.set(zap, key, value()).map(|()| Some(class));
+        };
+        match mos.set(zap, key, value()) {
             // Better in another class than in none, which would say that nobody else has it.
-            (Err(error), Some((old, zap))) if error.is_damage() => {
-                mos.set(zap, key, value())?;
+            Err(error) if error.is_damage() => {
+                // Where it cannot be removed it has not been inserted.
+                let not_there = |error: &LiveError| tracing::debug!(%error, "no entry to remove");
+                mos.remove(zap, key).unless_damaged(not_there)?;
+                mos.set(former, key, value())?;
                 Ok(Some(old))
             }
-            (result, _) => result.map(|()| Some(class)),
+            set => {
+                set?;
+                mos.remove(former, key)?;
+                Ok(Some(class))
+            }
         }
     }
 
@@ -334,14 +345,6 @@ impl Table {
         self.home = None;
         Ok(())
     }
-}
-
-/// Whether the ZAPs have an entry as it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Written {
-    Whole,
-    /// They are damaged where it belongs, and have it as it was, or not at all.
-    Damaged,
 }
 
 /// The value of an entry that is gone.

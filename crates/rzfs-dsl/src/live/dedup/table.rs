@@ -71,6 +71,8 @@ pub(super) struct Table {
     pub(super) entries: BTreeMap<DdtKey, Entry>,
     /// Its logs, if it has some.
     pub(super) log: Option<TableLog>,
+    /// Whether damage was met in it: an entry may be in two ZAPs.
+    pub(super) is_damaged: bool,
 }
 
 impl Table {
@@ -83,6 +85,7 @@ impl Table {
             histograms: BTreeMap::new(),
             entries: BTreeMap::new(),
             log: None,
+            is_damaged: false,
         }
     }
 
