@@ -49,16 +49,21 @@ impl BlockError {
         matches!(self, Self::Device(VdevError::Io { .. } | VdevError::Unavailable { .. }))
     }
 
+    /// Whether a device that fails or is missing may have the block, though others answer with
+    /// something else.
+    #[must_use]
+    pub const fn may_come_back(&self) -> bool {
+        match self {
+            Self::Device(VdevError::Checksum { absent, .. }) => *absent > 0,
+            _ => self.is_of_devices(),
+        }
+    }
+
     /// Whether the block is damaged for good, as far as anybody can tell: no use waiting for it,
     /// and no device is missing that may have it.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
-        let may_come_back = match self {
-            Self::Device(VdevError::Checksum { absent, .. }) => *absent > 0,
-            Self::KeyNotLoaded | Self::Redacted => true,
-            _ => self.is_of_devices(),
-        };
-        !may_come_back
+        !matches!(self, Self::KeyNotLoaded | Self::Redacted) && !self.may_come_back()
     }
 
     /// Whether devices answer, but not with the block: it is damaged, or was never written.
@@ -191,13 +196,13 @@ pub enum DmuError {
 }
 
 impl DmuError {
-    /// Whether it is because devices fail or are missing: [`BlockError::is_of_devices`].
+    /// Whether devices that fail or are missing may have it: [`BlockError::may_come_back`].
     #[must_use]
-    pub fn is_of_devices(&self) -> bool {
+    pub fn may_come_back(&self) -> bool {
         match self {
-            Self::Block { source, .. } => source.is_of_devices(),
+            Self::Block { source, .. } => source.may_come_back(),
             Self::Zap { source, .. } => {
-                matches!(&**source, ZapError::Blocks(error) if error.is_of_devices())
+                matches!(&**source, ZapError::Blocks(error) if error.may_come_back())
             }
             _ => false,
         }

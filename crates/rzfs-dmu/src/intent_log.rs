@@ -102,12 +102,6 @@ impl ChainEnd {
             Self::Pointer(_) | Self::TooLong | Self::Damaged { .. } => false,
         }
     }
-
-    /// Whether it is because devices fail or are missing.
-    #[must_use]
-    pub const fn is_of_devices(&self) -> bool {
-        matches!(self, Self::Unreadable { source, .. } if source.is_of_devices())
-    }
 }
 
 /// A block of a log.

@@ -19,7 +19,11 @@ const DATA_START: u64 = 4 << 20;
 
 /// A machine that stopped with a log of several blocks, and what was synced.
 fn crashed() -> (Rig, FileSystemManifest) {
-    let rig = Rig::new(Workload::Single);
+    crashed_on(Workload::Single)
+}
+
+fn crashed_on(workload: Workload) -> (Rig, FileSystemManifest) {
+    let rig = Rig::new(workload);
     let open = rig.create().unwrap();
     let (_, fs) = open.root().unwrap();
     Files(fs).put("source", &[7; 300_000]).unwrap();
@@ -62,9 +66,14 @@ fn logged_data(pool: &Pool) -> Vec<BlockPointer> {
     chain.flat_map(data).filter(|data| !data.is_embedded() && !data.is_hole()).collect()
 }
 
+/// Where a block is on its devices.
+fn place(pointer: &BlockPointer) -> u64 {
+    pointer.dvas().next().unwrap().offset() + DATA_START
+}
+
 /// Has reads of a block fail.
 fn fail_reads(rig: &Rig, pointer: &BlockPointer) {
-    let offset = pointer.dvas().next().unwrap().offset() + DATA_START;
+    let offset = place(pointer);
     let fault = Fault::new(FaultKind::FailRead(EIO)).within(offset..offset + 512);
     rig.devices["A"].inject(fault);
 }
@@ -162,4 +171,60 @@ fn a_claimed_log_that_cannot_be_read_waits_for_its_device() {
     rig.settings.pool.missing_logs = MissingLogs::Ignore;
     let seen = sees_with_leaks(&rig);
     assert!(!seen.entries.keys().any(|path| path.ends_with(b"renamed")), "{seen:?}");
+}
+
+/// Whether a manifest has a file whose path ends like this.
+fn has(seen: &FileSystemManifest, name: &str) -> bool {
+    seen.entries.keys().any(|path| path.ends_with(name.as_bytes()))
+}
+
+#[test]
+fn a_claimed_log_that_is_damaged_is_cut_by_leave_only() {
+    let (crash, _) = crashed();
+    let blocks = log_blocks(&crash.read().unwrap());
+    claim(&crash);
+    crash.devices["A"].damage(place(&blocks[1]), vec![0xa5; 512]);
+    for _ in 0..2 {
+        match crash.open() {
+            Err(error @ ProofError::File { .. }) => {
+                assert!(error.to_string().contains("import -m"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut rig = crash.copy();
+    rig.settings.pool.missing_logs = MissingLogs::Ignore;
+    let seen = sees_with_leaks(&rig);
+    // What was logged before the damage is there.
+    assert!(has(&seen, "logged/long") && !has(&seen, "renamed"), "{seen:?}");
+}
+
+#[test]
+fn a_claimed_log_waits_for_the_side_of_a_mirror_that_may_have_it() {
+    let (crash, expected) = crashed_on(Workload::Mirror);
+    let pool = crash.read().unwrap();
+    let (blocks, data) = (log_blocks(&pool), logged_data(&pool));
+    drop(pool);
+    claim(&crash);
+    for damaged in [&blocks[1], &data[0]] {
+        let rig = crash.copy();
+        rig.devices["A"].damage(place(damaged), vec![0xa5; 512]);
+        rig.devices["B"].detach();
+        assert!(matches!(rig.open(), Err(ProofError::File { .. })));
+        rig.devices["B"].attach();
+        assert_eq!(sees(&rig), expected);
+    }
+}
+
+#[test]
+fn a_damaged_write_in_a_log_costs_nothing_but_itself() {
+    let (crash, expected) = crashed();
+    let data = logged_data(&crash.read().unwrap());
+    claim(&crash);
+    crash.devices["A"].damage(place(&data[0]), vec![0xa5; 512]);
+    let seen = sees(&crash);
+    let is_same = |path: &&Vec<u8>| seen.entries.get(*path) == expected.entries.get(*path);
+    let others: Vec<_> = expected.entries.keys().filter(|path| !is_same(path)).collect();
+    assert_eq!(others.len(), 1, "{others:?}");
+    assert!(others[0].ends_with(b"logged/long"), "{others:?}");
 }

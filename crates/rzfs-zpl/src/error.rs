@@ -134,7 +134,11 @@ pub enum ZplError {
         length: usize,
     },
     /// The intent log goes on where it cannot be read.
-    #[error("objset {objset}: the intent log cannot be read: {end}")]
+    #[error(
+        "objset {objset}: the intent log cannot be read: {end}\n\
+         The last changes that were synced to disk are in it. Import the pool again when its \
+         devices can be read,\nor with 'zpool import -m', which discards what follows."
+    )]
     UnreadableLog {
         /// The object set.
         objset: ObjsetId,
@@ -356,13 +360,23 @@ impl ZplError {
         }
     }
 
-    /// Whether it is because devices fail or are missing: the same may succeed when they work.
+    /// Whether devices that fail or are missing may have what cannot be read: the same may succeed
+    /// when they work.
     #[must_use]
-    pub fn is_of_devices(&self) -> bool {
+    pub fn may_come_back(&self) -> bool {
         match self {
-            Self::Dmu(error) => error.is_of_devices(),
-            Self::DanglingEntry { source, .. } => source.is_of_devices(),
-            Self::UnreadableLog { end, .. } => end.is_of_devices(),
+            Self::Dmu(error) => error.may_come_back(),
+            Self::DanglingEntry { source, .. } => source.may_come_back(),
+            _ => false,
+        }
+    }
+
+    /// Whether something is damaged for good.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Dmu(error) => error.is_damage(),
+            Self::DanglingEntry { source, .. } => source.is_damage(),
+            Self::Corrupt { .. } => true,
             _ => false,
         }
     }

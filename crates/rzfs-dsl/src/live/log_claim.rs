@@ -74,13 +74,6 @@ enum Stop {
     Unreadable(ChainEnd),
 }
 
-/// Why a log is dropped.
-#[derive(Clone, Copy, Debug)]
-enum DropReason {
-    MissingDevice,
-    Unreadable,
-}
-
 impl LogClaims {
     /// Follows the logs of all heads.
     pub(super) fn plan(pool: &Pool, missing_logs: MissingLogs) -> Result<Self, NotWritable> {
@@ -97,31 +90,18 @@ impl LogClaims {
             if header.first.is_hole() {
                 continue;
             }
-            let claim = match (drops_logs, header.claim_txg) {
-                (true, _) => {
-                    let reason = DropReason::MissingDevice;
-                    Some(drop_log(pool, &dataset, objset.id(), &header, reason))
-                }
-                (false, None) => match claim_log(pool, &dataset, objset.id(), header.clone()) {
-                    Err(NotWritable::UnreadableLog { .. })
-                        if missing_logs == MissingLogs::Ignore =>
-                    {
-                        let reason = DropReason::Unreadable;
-                        Some(drop_log(pool, &dataset, objset.id(), &header, reason))
-                    }
-                    claim => claim?.map(|(claim, birth)| {
+            let claim = match header.claim_txg {
+                _ if drops_logs => Some(drop_log(pool, &dataset, objset.id(), &header)),
+                None => claim_log(pool, &dataset, objset.id(), header, missing_logs)?.map(
+                    |(claim, birth)| {
                         claims.last_birth = claims.last_birth.max(birth);
                         claim
-                    }),
-                },
-                (false, Some(_))
-                    if missing_logs == MissingLogs::Ignore
-                        && !is_readable(pool, objset.id(), &header) =>
-                {
-                    let reason = DropReason::Unreadable;
-                    Some(drop_log(pool, &dataset, objset.id(), &header, reason))
+                    },
+                ),
+                Some(_) if missing_logs == MissingLogs::Ignore => {
+                    cut_log(pool, &dataset, objset.id(), header)
                 }
-                (false, Some(_)) => None,
+                Some(_) => None,
             };
             claims.heads.extend(claim);
         }
@@ -142,29 +122,45 @@ fn lacks_log_device(pool: &Pool) -> bool {
     logs.any(|top| !top.health().is_usable())
 }
 
-/// Whether devices deliver all of a log that was claimed, with the data that its records point to.
-fn is_readable(pool: &Pool, objset: ObjsetId, header: &ZilHeader) -> bool {
-    let pipeline = pool.pipeline();
-    let mut chain = LogChain::new(pipeline, objset, header);
-    let has_data = chain.by_ref().all(|block| {
-        let data = block.records().filter_map(|record| record.data_pointer());
-        let mut data = data.filter(|data| !data.is_hole() && !data.is_embedded());
-        data.all(|data| match pipeline.read_speculative(&[&data]).pop() {
-            Some(Err(error)) => !error.is_of_devices(),
-            _ => true,
-        })
-    });
-    has_data && !chain.end().is_some_and(ChainEnd::is_of_devices)
-}
-
-/// Drops a log. What was never claimed is free already.
-fn drop_log(
+/// Ends a log that was claimed where it cannot be read any further; nothing where all of it can.
+fn cut_log(
     pool: &Pool,
     dataset: &Dataset,
     objset: ObjsetId,
-    header: &ZilHeader,
-    reason: DropReason,
-) -> HeadClaim {
+    header: ZilHeader,
+) -> Option<HeadClaim> {
+    let pipeline = pool.pipeline();
+    let may_be_had = |record: &Record<'_>| {
+        let data = record.data_pointer().filter(|data| !data.is_hole() && !data.is_embedded());
+        let read = data.and_then(|data| pipeline.read_speculative(&[&data]).pop());
+        !matches!(read, Some(Err(error)) if error.may_come_back())
+    };
+    let (mut block_seq, mut record_seq) = (0, 0);
+    let mut is_whole = true;
+    for block in LogChain::new(pipeline, objset, &header) {
+        block_seq = block.seq();
+        for record in block.records().take_while(|record| {
+            is_whole = may_be_had(record);
+            is_whole
+        }) {
+            record_seq = record_seq.max(record.seq);
+        }
+        if !is_whole {
+            break;
+        }
+    }
+    if is_whole && record_seq >= header.claimed_record_seq {
+        return None;
+    }
+    tracing::warn!(dataset = dataset.name(), record_seq, "the rest of the intent log is given up");
+    let header =
+        ZilHeader { claimed_block_seq: block_seq, claimed_record_seq: record_seq, ..header };
+    let (claimed, shared, frees) = (Vec::new(), Vec::new(), Vec::new());
+    Some(HeadClaim { dataset: dataset.clone(), header, claimed, shared, frees })
+}
+
+/// Drops a log, as a log device is missing. What was never claimed is free already.
+fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader) -> HeadClaim {
     let synced = pool.txg();
     let is_there = |pointer: &BlockPointer| {
         let vdevs = pool.vdevs();
@@ -173,10 +169,7 @@ fn drop_log(
     };
     let mut frees = owned_blocks(pool.pipeline(), objset, header);
     frees.retain(|pointer| pointer.logical_birth() <= synced && is_there(pointer));
-    let why = match reason {
-        DropReason::MissingDevice => "a log device is missing",
-        DropReason::Unreadable => "it cannot be read",
-    };
+    let why = "a log device is missing";
     tracing::warn!(dataset = dataset.name(), why, "the intent log is dropped");
     let (dataset, header) = (dataset.clone(), ZilHeader::default());
     HeadClaim { dataset, header, claimed: Vec::new(), shared: Vec::new(), frees }
@@ -189,6 +182,7 @@ fn claim_log(
     dataset: &Dataset,
     objset: ObjsetId,
     header: ZilHeader,
+    missing_logs: MissingLogs,
 ) -> Result<Option<(HeadClaim, Txg)>, NotWritable> {
     let mut claimant = Claimant {
         pool,
@@ -208,10 +202,17 @@ fn claim_log(
         }
     }
     let name = dataset.name().to_owned();
-    match (stop, chain.end()) {
-        (Some(Stop::Unreadable(end)), _) => return Err(unreadable(name, end)),
-        (None, Some(end)) if !end.is_regular() => return Err(unreadable(name, end.clone())),
-        _ => {}
+    let end = match stop {
+        Some(Stop::Unreadable(end)) => Some(end),
+        Some(Stop::Ends) => None,
+        None => chain.end().filter(|end| !end.is_regular()).cloned(),
+    };
+    match end {
+        Some(end) if missing_logs == MissingLogs::Ignore => {
+            tracing::warn!(dataset = name, %end, "the rest of the intent log is given up");
+        }
+        Some(end) => return Err(unreadable(name, end)),
+        None => {}
     }
     let Claimant { first, claimed, shared, last_birth, extent, .. } = claimant;
     let is_idle = extent.records == 0 && extent.blocks == 1 && claimed.is_empty();

@@ -79,7 +79,7 @@ pub enum NotWritable {
     #[error(
         "the intent log of {dataset} cannot be read: {end}\n\
          The last changes that were synced to disk are in it. Import the pool again when its \
-         devices can be read,\nor with 'zpool import -m', which discards them."
+         devices can be read,\nor with 'zpool import -m', which discards what follows."
     )]
     UnreadableLog {
         /// The dataset.

@@ -7,6 +7,7 @@ use rzfs_dmu::intent_log::{LogChain, owned_blocks};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dsl::live::LiveDataset;
 use rzfs_format::zil::{Record, RecordKind, ZilFlags, ZilHeader};
+use std::fmt;
 
 /// What came of replaying a log.
 #[derive(Debug, Default)]
@@ -15,29 +16,22 @@ pub struct ReplaySummary {
     pub replayed: u64,
     /// Records of files that were removed later.
     pub skipped: u64,
+    /// Records that could not be done as something of their files, or what was to be written, is
+    /// damaged.
+    pub damaged: Vec<ReplayFailure>,
     /// Why the rest of the log was given up.
     pub failure: Option<ReplayFailure>,
 }
 
-/// Why a log was not replayed to its end.
+/// A record that could not be done.
 #[derive(Debug)]
-pub enum ReplayFailure {
-    /// A record could not be done.
-    Record {
-        /// Its sequence number.
-        seq: u64,
-        /// The number of its kind.
-        kind: u64,
-        /// Why.
-        error: Box<ZplError>,
-    },
-    /// The log ends before the last record that was claimed.
-    Truncated {
-        /// The last record that is there.
-        seq: u64,
-        /// The last that was claimed.
-        claimed: u64,
-    },
+pub struct ReplayFailure {
+    /// Its sequence number.
+    pub seq: u64,
+    /// The number of its kind.
+    pub kind: u64,
+    /// Why.
+    pub error: Box<ZplError>,
 }
 
 /// What became of a record.
@@ -52,19 +46,22 @@ pub(in crate::live) enum Outcome {
 impl ReplaySummary {
     /// Tells the log of the program.
     pub(in crate::live) fn report(&self, dataset: &str) {
-        let Self { replayed, skipped, failure } = self;
+        let Self { replayed, skipped, damaged, failure } = self;
         tracing::info!(dataset, replayed, skipped, "the intent log was replayed");
-        let what = match failure {
-            Some(ReplayFailure::Record { seq, kind, error }) => {
-                let kind = RecordKind::from_number(*kind).map_or("of no known kind", |k| k.name());
-                format!("record {seq} ({kind}): {error}")
-            }
-            Some(ReplayFailure::Truncated { seq, claimed }) => {
-                format!("it ends after record {seq} of {claimed}")
-            }
-            None => return,
-        };
-        tracing::warn!(dataset, what, "the rest of the intent log is lost");
+        for failure in damaged {
+            tracing::warn!(dataset, %failure, "a record of the intent log is lost");
+        }
+        if let Some(failure) = failure {
+            tracing::warn!(dataset, %failure, "the rest of the intent log is lost");
+        }
+    }
+}
+
+impl fmt::Display for ReplayFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seq, kind, error } = self;
+        let kind = RecordKind::from_number(*kind).map_or("of no known kind", |kind| kind.name());
+        write!(f, "record {seq} ({kind}): {error}")
     }
 }
 
@@ -77,9 +74,9 @@ pub(in crate::live) const fn needs_replay(header: &ZilHeader) -> bool {
 /// when everything before it is on disk, as numbers of objects are free only then.
 ///
 /// # Errors
-/// The pool takes no changes any more, or devices do not deliver what the log says: it is still
-/// there then, and how far it was done is noted. A record that cannot be done is no error: it ends
-/// the log.
+/// The pool takes no changes any more, or not all of what was claimed of the log can be read: it is
+/// still there then, and how far it was done is noted. A record that cannot be done is no error: it
+/// is passed over where that is because of damage, and ends the log where it is not.
 pub(in crate::live) fn follow(
     objset: &LiveObjset,
     header: &ZilHeader,
@@ -106,24 +103,27 @@ pub(in crate::live) fn follow(
                 Ok(Outcome::Done) => summary.replayed += 1,
                 Ok(Outcome::Skipped) => summary.skipped += 1,
                 Err(error @ (ZplError::Stopped(_) | ZplError::Suspended)) => return Err(error),
-                Err(error) if error.is_of_devices() => return Err(error),
+                Err(error) if error.may_come_back() => return Err(error),
                 Err(error) => {
+                    let is_damage = error.is_damage();
                     let (seq, kind) = (record.seq, record.kind_number);
-                    let error = Box::new(error);
-                    summary.failure = Some(ReplayFailure::Record { seq, kind, error });
+                    let failure = ReplayFailure { seq, kind, error: Box::new(error) };
+                    if is_damage {
+                        summary.damaged.push(failure);
+                        continue;
+                    }
+                    summary.failure = Some(failure);
                     return Ok(summary);
                 }
             }
         }
     }
-    if let Some(end) = chain.end().filter(|end| end.is_of_devices()) {
-        return Err(ZplError::UnreadableLog { objset: objset.id(), end: Box::new(end.clone()) });
+    match chain.end() {
+        Some(end) if last < header.claimed_record_seq => {
+            Err(ZplError::UnreadableLog { objset: objset.id(), end: Box::new(end.clone()) })
+        }
+        _ => Ok(summary),
     }
-    let claimed = header.claimed_record_seq;
-    if last < claimed {
-        summary.failure = Some(ReplayFailure::Truncated { seq: last, claimed });
-    }
-    Ok(summary)
 }
 
 /// Gives a log up that was replayed, and waits until that is on disk.
