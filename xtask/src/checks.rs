@@ -1,7 +1,7 @@
 //! Everything that has to pass before a change is merged, and how long each part took.
 
 use crate::process::{self, Failure, cargo};
-use crate::{demo, docs_check, setup};
+use crate::{demo, docs_check, hostile, setup};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 type Check = (&'static str, fn() -> Result<(), Failure>);
 
 /// In the order of how soon they find a mistake.
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 8] = [
     ("setup", setup::run),
     ("formatting", || process::run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("lints", || {
@@ -22,6 +22,7 @@ const CHECKS: [Check; 7] = [
     }),
     ("demo", demo::run),
     ("commands in the documentation", docs_check::run),
+    ("mounts of hostile pools", hostile::run_few_mounts),
     ("tests", || {
         let arguments = ["test", "--workspace", "--locked", "--no-fail-fast"];
         process::run(&mut cargo(&arguments))

@@ -22,8 +22,8 @@
 //! - Pools of OpenZFS's test suite: `$RZFS_OPENZFS_IMAGES`, else
 //!   `../shared/reference/openzfs-images` beside the repository.
 //!
-//! A pool that is not there is skipped with a message, and so is OpenZFS's [`zdb`]; with `CI=true`
-//! that is a failure.
+//! A pool that is not there is skipped with a message, and so is OpenZFS's [`zdb`], and what [only
+//! root](has_root) can do; with `CI=true` that is a failure.
 //!
 //! Images are unpacked once, sparsely, below the build directory, and never written to; with
 //! `$RZFS_GOLDEN_UNPACKED` they are taken from there (a directory for each pool).
@@ -38,7 +38,7 @@ mod zdb;
 
 pub use manifest::{Entry, EntryKind, FileSystemManifest, Manifest, parse_hex};
 pub use overlay::{Damage, OverlayDevice};
-pub use pool::{ReferencePool, unpack_sample, unpacked_root};
+pub use pool::{ReferencePool, has_root, unpack_sample, unpacked_root};
 pub use transcript::Transcript;
 pub use tree::{Listing, MountedTree, Observed, Tree, differences, differences_but_times};
 pub use zdb::{zdb, zdb_program};

@@ -37,7 +37,7 @@ impl ReferencePool {
     pub fn golden(name: &str) -> Option<Self> {
         let found = Self::find_golden(name);
         if found.is_none() {
-            absent(name);
+            absent(&format!("{name}: not there"));
         }
         found
     }
@@ -61,7 +61,7 @@ impl ReferencePool {
         let names = golden_dir().map(|dir| names_in(&dir)).unwrap_or_default();
         let pools: Vec<_> = names.iter().filter_map(|name| Self::find_golden(name)).collect();
         if pools.len() < GOLDEN_POOLS {
-            absent("some golden pools");
+            absent("some golden pools: not there");
         }
         pools
     }
@@ -74,7 +74,7 @@ impl ReferencePool {
     #[must_use]
     pub fn all_openzfs() -> Vec<Self> {
         let Some(dir) = openzfs_dir() else {
-            absent("OpenZFS's own test images");
+            absent("OpenZFS's own test images: not there");
             return Vec::new();
         };
         let files = names_in(&dir);
@@ -193,11 +193,22 @@ impl ReferencePool {
     }
 }
 
-/// What to do about reference pools and judges that are not there.
+/// What to do about what a test needs and does not have: it says what.
 pub(crate) fn absent(what: &str) {
     let in_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-    assert!(!in_ci, "{what}: not there, and CI=true");
-    eprintln!("SKIPPED: {what}: not there");
+    assert!(!in_ci, "{what}, and CI=true");
+    eprintln!("SKIPPED: {what}");
+}
+
+/// Whether the tests have the rights of root. If not, it is said why a test is skipped, which with
+/// `CI=true` is a failure.
+#[must_use]
+pub fn has_root(why_only_root: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        absent(why_only_root);
+    }
+    is_root
 }
 
 /// The directory below which images are unpacked: `golden` in the build directory.

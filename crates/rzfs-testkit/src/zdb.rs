@@ -35,7 +35,7 @@ pub fn zdb_program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let program = PROGRAM.get_or_init(installed).as_deref();
     if program.is_none() {
-        absent("zdb of OpenZFS");
+        absent("zdb of OpenZFS: not there");
     }
     program
 }

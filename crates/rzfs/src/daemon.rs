@@ -7,11 +7,9 @@
 mod allocator;
 mod background;
 mod beginning;
-mod sandbox;
 
 pub(crate) use allocator::restart_tuned;
 pub(crate) use background::{Completeness, Readiness, SERVE, Verdict, in_background};
-pub(crate) use sandbox::renounce;
 
 use beginning::Beginning;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -12,6 +12,7 @@ mod json;
 mod key_input;
 mod mount;
 mod property;
+mod sandbox;
 mod source;
 mod table;
 mod umount;
@@ -24,6 +25,7 @@ use rzfs::{calendar, dedup_text, quantity};
 use arguments::{Arguments, Command};
 use clap::Parser;
 use console::{Console, Shown};
+use sandbox::Duty;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter};
 use std::path::Path;
@@ -54,6 +56,13 @@ fn main() -> ExitCode {
         err: &mut Shown::new(io::stderr()),
         calendar: calendar::Calendar::system(),
     };
+    match arguments.command {
+        Command::Ls(_) | Command::Cat(_) | Command::Stat(_) | Command::Find(_) => {
+            sandbox::enter(Duty::Reading);
+        }
+        Command::Cp(_) => sandbox::enter(Duty::Copying),
+        _ => {}
+    }
     ExitCode::from(match arguments.command {
         Command::Mount(mount) => mount::run(&mount, arguments.verbose, &mut console),
         Command::Umount(umount) => umount::run(&umount, &mut console),
@@ -81,7 +90,10 @@ struct Zdb {
 fn zdb(words: impl Iterator<Item = OsString>) -> ExitCode {
     let words = std::iter::once(OsString::from("zdb")).chain(words);
     match Zdb::try_parse_from(words) {
-        Ok(zdb) => rzfs::zdb::run(&zdb.arguments),
+        Ok(zdb) => {
+            sandbox::enter(Duty::Reading);
+            rzfs::zdb::run(&zdb.arguments)
+        }
         Err(error) => {
             // OpenZFS's zdb has no status of its own for a wrong command line.
             let status = if error.use_stderr() { 1 } else { 0 };

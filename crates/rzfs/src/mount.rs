@@ -18,8 +18,9 @@ mod table;
 use crate::arguments::MountArguments;
 use crate::console::{Console, Failure, Outcome, conclude};
 use crate::daemon::{
-    self, Completeness, Daemon, Ending, Manner, Mounted, Readiness, ServeError, Verdict, renounce,
+    self, Completeness, Daemon, Ending, Manner, Mounted, Readiness, ServeError, Verdict,
 };
+use crate::sandbox::{self, Duty};
 use crate::zpool::CreateRequest;
 use mounted::{Contents, MountedPool};
 use opening::{Opened, Place};
@@ -147,10 +148,8 @@ fn serve(
     ready: impl FnOnce(Completeness) -> io::Result<()>,
 ) -> Outcome {
     // Before anything is read of a device.
-    if mounts_without_helper()
-        && let Err(error) = renounce()
-    {
-        tracing::warn!(%error, "the process is not kept from anything");
+    if mounts_without_helper() {
+        sandbox::enter(Duty::Serving);
     }
     if let Err(error) = rzfs_fuse::hold_process_files() {
         // Whoever mounts something is told.

@@ -69,6 +69,8 @@ pub(super) fn run(cases: u64, seed: u64, is_inside: bool) -> Result<(), Failure>
     }
     println!("{cases} victims, {mounted} mounted, {found} findings, {:.0?}", start.elapsed());
     match found {
+        // Nobody has looked at anything.
+        0 if mounted == 0 => Err(Failure::Checks("hostile: no mount".to_owned())),
         0 => Ok(()),
         _ => Err(Failure::Checks(format!("hostile: {found} mounts"))),
     }

@@ -29,17 +29,25 @@ pub(super) enum Trust {
     Nothing,
 }
 
-/// Walks. Errors are what one expects in such a place; what must not be is told.
-pub(super) fn walk(root: &Path, trust: Trust) -> Result<(), Failure> {
-    let mut walker = Walker { trust, left: FILES };
-    walker.directory(root, DEPTH)?;
-    println!("{} files", FILES - walker.left);
+/// Walks, and tells what must not be.
+pub(super) fn run(root: &Path, trust: Trust) -> Result<(), Failure> {
+    for finding in walk(root, trust)? {
+        println!("{FOUND}{finding}");
+    }
     Ok(())
+}
+
+/// Errors are what one expects in such a place; what must not be is answered.
+fn walk(root: &Path, trust: Trust) -> Result<Vec<String>, Failure> {
+    let mut walker = Walker { trust, left: FILES, findings: Vec::new() };
+    walker.directory(root, DEPTH)?;
+    Ok(walker.findings)
 }
 
 struct Walker {
     trust: Trust,
     left: usize,
+    findings: Vec<String>,
 }
 
 impl Walker {
@@ -52,7 +60,8 @@ impl Walker {
             self.left -= 1;
             let path = entry.path();
             if path.parent() != Some(directory) {
-                println!("{FOUND}the name {:?} leaves its directory", entry.file_name());
+                let name = entry.file_name();
+                self.findings.push(format!("the name {name:?} leaves its directory"));
             }
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
             let kind = metadata.file_type();
@@ -70,7 +79,7 @@ impl Walker {
         Ok(())
     }
 
-    fn file(&self, path: &Path) -> Result<(), Failure> {
+    fn file(&mut self, path: &Path) -> Result<(), Failure> {
         let Ok(file) = open(path) else { return Ok(()) };
         let mut contents = Vec::new();
         let _ = file.take(READ).read_to_end(&mut contents);
@@ -81,7 +90,7 @@ impl Walker {
     }
 
     /// A program that says whose rights it has. It runs as an ordinary user.
-    fn program(&self, path: &Path) -> Result<(), Failure> {
+    fn program(&mut self, path: &Path) -> Result<(), Failure> {
         let is_root = rustix::process::geteuid().is_root();
         let mut command = Command::new("timeout");
         command.arg("60");
@@ -90,18 +99,49 @@ impl Walker {
         }
         let told = outcome(command.arg(path).arg("-u"))?;
         if told.status.success() && told.stdout.starts_with(b"0") {
-            println!("{FOUND}{} runs with the rights of root", path.display());
+            let path = path.display();
+            self.findings.push(format!("{path} runs with the rights of root"));
         }
         Ok(())
     }
 
-    fn device(&self, path: &Path) {
+    fn device(&mut self, path: &Path) {
         if self.trust == Trust::Nothing && open(path).is_ok() {
-            println!("{FOUND}the device {} can be opened", path.display());
+            self.findings.push(format!("the device {} can be opened", path.display()));
         }
     }
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).custom_flags(CAREFULLY).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn programs_and_devices_that_can_be_used_are_found() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIPPED: only root makes them");
+        }
+        let mut builder = tempfile::Builder::new();
+        let builder = builder.permissions(Permissions::from_mode(0o755));
+        // Where set-user-id bits count.
+        let place = builder.tempdir_in("/var/tmp").unwrap();
+        let (program, device) = (place.path().join("program"), place.path().join("device"));
+        fs::copy("/usr/bin/id", &program).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+        let mode = Mode::from_raw_mode(0o666);
+        mknodat(CWD, &device, FileType::CharacterDevice, mode, makedev(1, 5)).unwrap();
+        assert_eq!(walk(place.path(), Trust::Imported).unwrap(), [""; 0]);
+        let mut found = walk(place.path(), Trust::Nothing).unwrap();
+        found.sort();
+        let device = format!("the device {} can be opened", device.display());
+        let program = format!("{} runs with the rights of root", program.display());
+        assert_eq!(found, [program, device]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::mounted::Mounted;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-use rustix::process::geteuid;
+use rzfs_testkit::has_root;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -18,8 +18,7 @@ const HIDDEN: u64 = 0x2 << 32;
 
 /// A mount that everybody can enter, as only root makes one.
 fn shared() -> Option<Mounted> {
-    if !geteuid().is_root() {
-        println!("skipped: only root can be several users");
+    if !has_root("only root can be several users") {
         return None;
     }
     let mounted = Mounted::new();

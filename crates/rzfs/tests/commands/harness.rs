@@ -113,15 +113,6 @@ pub(crate) fn mounts_on_mounts() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether the tests have the rights of root; if not, it is said why a test is skipped.
-pub(crate) fn is_root(why_only_root: &str) -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        eprintln!("SKIPPED: {why_only_root}");
-    }
-    is_root
-}
-
 /// Whether something is mounted at a directory.
 pub(crate) fn is_mounted(directory: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mounts").unwrap();

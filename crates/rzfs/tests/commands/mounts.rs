@@ -1,12 +1,11 @@
 //! Mounts in the background, and how they end.
 
-use crate::harness::{
-    Outcome, Rzfs, is_mounted, is_root, mounts_on_mounts, outcome, reference, wait_until,
-};
+use crate::harness::{Outcome, Rzfs, is_mounted, mounts_on_mounts, outcome, reference, wait_until};
 use crate::workshop::Workshop;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getuid, kill_process};
+use rzfs_testkit::has_root;
 use rzfs_testkit::{MountedTree, differences, unpack_sample};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -317,7 +316,7 @@ fn a_file_system_in_use_behind_a_detached_mount_is_not_opened_twice() {
 /// of other tests as well.
 #[test]
 fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
-    if !is_root("only root makes bind mounts") {
+    if !has_root("only root makes bind mounts") {
         return;
     }
     let shop = Workshop::new();
@@ -354,7 +353,7 @@ fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
 
 #[test]
 fn mounts_that_have_ended_leave_no_descriptors() {
-    if !is_root("what fusermount3 has mounted keeps a descriptor") {
+    if !has_root("what fusermount3 has mounted keeps a descriptor") {
         return;
     }
     let shop = Workshop::new();

@@ -1,8 +1,9 @@
 //! A pool that an ordinary user has mounted, and everything that changes it.
 
-use crate::harness::{Outcome, Rzfs, is_mounted, is_root, outcome, wait_until};
+use crate::harness::{Outcome, Rzfs, is_mounted, outcome, wait_until};
 use crate::mounts::unprivileged;
 use rustix::process::getuid;
+use rzfs_testkit::has_root;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -470,7 +471,7 @@ fn where_others_may_come_in(user: &Ordinary, script: &str) -> Outcome {
 
 #[test]
 fn a_mount_for_everyone_becomes_read_only_with_what_is_in_it() {
-    if !is_root("only root lets users open their mounts to others") {
+    if !has_root("only root lets users open their mounts to others") {
         return;
     }
     let user = Ordinary::new();
@@ -497,7 +498,7 @@ fn a_mount_for_everyone_becomes_read_only_with_what_is_in_it() {
 
 #[test]
 fn a_mount_for_everyone_has_the_lists_of_each_file_system() {
-    if !is_root("only root lets users open their mounts to others") {
+    if !has_root("only root lets users open their mounts to others") {
         return;
     }
     let user = Ordinary::new();

@@ -1,8 +1,9 @@
 //! Where mounts go, and where they do not go: what is in a pool cannot lead them astray.
 
-use crate::harness::{Outcome, is_mounted, is_root, outcome, wait_until};
+use crate::harness::{Outcome, is_mounted, outcome, wait_until};
 use crate::workshop::Workshop;
 use rustix::process::{Pid, Signal, getuid, kill_process};
+use rzfs_testkit::has_root;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ fn mounts_below(directory: &Path) -> Vec<String> {
 
 #[test]
 fn a_link_in_a_file_system_leads_no_mount_astray() {
-    if !getuid().is_root() {
+    if !has_root("only root mounts on mounts") {
         return;
     }
     let shop = Workshop::new();
@@ -92,7 +93,7 @@ fn mount_points_stay_below_the_alternate_root() {
 
 #[test]
 fn an_unmount_ends_its_own_mount_wherever_that_is() {
-    if !getuid().is_root() {
+    if !has_root("only root moves mounts") {
         return;
     }
     let shop = Workshop::new();
@@ -200,7 +201,7 @@ fn what_is_in_a_directory_is_respected_with_overlay_off() {
 
 /// Runs a script with mounts of its own, which can cover `/proc`; not as an ordinary user.
 fn apart(shop: &Workshop, script: &str) -> Option<Outcome> {
-    if !getuid().is_root() {
+    if !has_root("only root has mounts of its own") {
         return None;
     }
     let mut command = Command::new("unshare");
@@ -271,7 +272,7 @@ fn the_reason_of_a_failed_mount_is_told_without_its_number() {
 
 #[test]
 fn the_process_of_a_pool_is_kept_from_what_it_never_does() {
-    if !is_root("others need a helper to mount") {
+    if !has_root("others need a helper to mount") {
         return;
     }
     let shop = Workshop::new();

@@ -1,10 +1,11 @@
 //! Properties that running mounts follow.
 
-use crate::harness::{is_root, outcome};
+use crate::harness::outcome;
 use crate::workshop::Workshop;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::process::getuid;
+use rzfs_testkit::has_root;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::chown;
@@ -110,7 +111,7 @@ fn one_dataset_that_is_not_there_keeps_a_property_from_no_other() {
 
 #[test]
 fn opening_files_is_checked_where_a_property_says_so() {
-    if !is_root("only root makes files immutable") {
+    if !has_root("only root makes files immutable") {
         return;
     }
     let shop = Workshop::new();

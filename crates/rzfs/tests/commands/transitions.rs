@@ -4,6 +4,7 @@
 use crate::harness::{Outcome, Rzfs, outcome};
 use crate::mounts::unprivileged;
 use rustix::process::getuid;
+use rzfs_testkit::has_root;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
@@ -375,7 +376,7 @@ fn drive(user: User, seed: u64, steps: usize) {
 
 #[test]
 fn roots_changes_of_mounts_happen_as_a_whole_or_not_at_all() {
-    if getuid().is_root() {
+    if has_root("others have one mount for all file systems") {
         (1..=SEEDS).for_each(|seed| drive(User::Root, seed, 80));
     }
 }
@@ -387,7 +388,7 @@ fn a_users_changes_of_mounts_happen_as_a_whole_or_not_at_all() {
 
 /// A pool of root; nothing for others, who have one mount for all.
 fn roots_rig() -> Option<Rig> {
-    getuid().is_root().then(|| Rig::new(User::Root))
+    has_root("others have one mount for all file systems").then(|| Rig::new(User::Root))
 }
 
 /// A command that is refused because `place` is in use, and changes nothing.
@@ -530,7 +531,7 @@ fn a_new_mount_that_would_lose_another_is_taken_back() {
 #[test]
 fn what_is_mounted_on_the_root_directory_can_be_unmounted() {
     let rzfs = Rzfs::new();
-    if !getuid().is_root() {
+    if !has_root("only root has mounts of its own") {
         return;
     }
     let script = "set -e

@@ -1,8 +1,9 @@
 //! One writer of a pool on a machine.
 
-use crate::harness::{Outcome, Rzfs, is_root, outcome, wait_until};
+use crate::harness::{Outcome, Rzfs, outcome, wait_until};
 use crate::workshop::Workshop;
 use rustix::process::{Pid, Signal, getuid, kill_process};
+use rzfs_testkit::has_root;
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
@@ -81,9 +82,10 @@ fn images_are_made_for_their_owner_only() {
 #[test]
 fn sockets_of_root_do_not_follow_the_session() {
     let rzfs = Rzfs::new();
-    if !getuid().is_root() || rzfs.control().sockets("tank").count() != 1 {
+    if !has_root("others have sockets of their own") {
         return;
     }
+    assert_eq!(rzfs.control().sockets("tank").count(), 1);
     let mut list = rzfs.command();
     list.env_remove("RZFS_RUNTIME_DIR").env("XDG_RUNTIME_DIR", rzfs.path("session"));
     // What is not private is refused by its name, so this tells where a command looks.
@@ -119,7 +121,7 @@ impl Drop for Claimed {
 
 #[test]
 fn a_device_in_use_is_refused_beside_file_systems_that_answer_nobody() {
-    if !is_root("only root has block devices") {
+    if !has_root("only root has block devices") {
         return;
     }
     let shop = Workshop::new();

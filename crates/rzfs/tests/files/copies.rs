@@ -2,7 +2,7 @@
 
 use crate::host::{errors, garden, golden, golden_elsewhere, scratch};
 use rzfs_testkit::{
-    EntryKind, FileSystemManifest, Listing, MountedTree, Observed, Tree, differences,
+    EntryKind, FileSystemManifest, Listing, MountedTree, Observed, Tree, differences, has_root,
 };
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -57,14 +57,9 @@ fn expected(manifest: &FileSystemManifest) -> FileSystemManifest {
     manifest
 }
 
-/// Owners and devices can only be made by root.
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
-}
-
 /// Copies file systems and snapshots, and compares every file.
 fn check(name: &str, wanted: impl Fn(&str) -> bool) {
-    if !is_root() {
+    if !has_root("only root makes owners and devices") {
         return;
     }
     let Some((pool, images)) = golden_elsewhere(name) else { return };
@@ -186,7 +181,7 @@ fn permissions_are_kept_or_left_to_the_umask() {
     let one = out.path().join("one");
     images.output("cp", &["g01/xdir:/one", one.to_str().unwrap()]);
     assert_eq!(mode(&one), 0o755);
-    if is_root() {
+    if has_root("only root makes owners and devices") {
         let kept = out.path().join("kept");
         images.output("cp", &["-a", "g01/xdir:/one", kept.to_str().unwrap()]);
         assert_eq!(mode(&kept), 0o4755);

@@ -51,12 +51,18 @@ pub(crate) fn garden() -> Images {
 impl Images {
     /// Runs `rzfs COMMAND -d IMAGES... -k KEYS... WORDS`.
     pub(crate) fn run<W: AsRef<OsStr>>(&self, command: &str, words: &[W]) -> Output {
+        self.command(command, words).output().unwrap()
+    }
+
+    /// What [`Self::run`] runs.
+    pub(crate) fn command<W: AsRef<OsStr>>(&self, command: &str, words: &[W]) -> Command {
         let mut process = Command::new(env!("CARGO_BIN_EXE_rzfs"));
         process.env("TZ", "UTC").arg(command).arg("-d").args(&self.paths).arg("-f");
         for key in &self.keys {
             process.arg("-k").arg(key);
         }
-        process.args(words).output().unwrap()
+        process.args(words);
+        process
     }
 
     /// Runs it, and insists that it succeeds.

@@ -7,6 +7,9 @@ mod host;
 use host::{errors, garden, golden};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
 
 #[test]
 fn ls_sorts_names_and_hides_those_with_a_dot() {
@@ -17,6 +20,22 @@ fn ls_sorts_names_and_hides_those_with_a_dot() {
     assert_eq!(all, ".\n..\nnorth\nsouth\n");
     let both = images.text("ls", &["garden/notes:/beds/north", "garden/notes@tuesday:/beds"]);
     assert_eq!(both, "garden/notes:/beds/north\n\ngarden/notes@tuesday:/beds:\nnorth\n");
+}
+
+/// What is in an image cannot make the process start programs, mount or trace others.
+#[test]
+fn who_reads_an_image_is_kept_from_what_he_never_does() {
+    // More than a pipe takes: it waits for its reader.
+    let targets = vec!["garden/notes@monday:/today"; 10_000];
+    let images = garden();
+    let mut reader = images.command("cat", &targets);
+    let mut reader = reader.stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0];
+    reader.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", reader.id())).unwrap();
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    assert!(status.contains("Seccomp:\t2\n") && status.contains("NoNewPrivs:\t1\n"), "{status}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! What the process that serves a pool never does, whatever an image makes it do: the kernel refuses
+//! What a process that reads an image never does, whatever the image makes it do: the kernel refuses
 //! it from then on (seccomp).
 //!
-//! It is for a process that mounts and unmounts by itself. Where it takes `fusermount3` for that, it
-//! has to be able to start a program with more rights than it has.
+//! A process that serves a pool has it if it mounts and unmounts by itself. Where it takes `fusermount3`
+//! for that, it has to be able to start a program with more rights than it has.
 
 use libc::{c_int, c_long};
 use seccompiler::{
@@ -11,9 +11,34 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// Programs, the kernel's code and insides, other processes, the machine's state, keys, device nodes,
-/// other roots and namespaces.
-const NEVER: [c_long; 35] = [
+/// What a process is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Duty {
+    /// Serving pools, which it mounts.
+    Serving,
+    /// Showing what is in a pool.
+    Reading,
+    /// The same, and making files like those of the pool.
+    Copying,
+}
+
+impl Duty {
+    /// Calls that it has no use for.
+    fn never(self) -> Vec<c_long> {
+        let mut calls = [&NEVER[..], &NEVER_HERE].concat();
+        if self != Self::Serving {
+            calls.extend(MOUNTS);
+        }
+        if self != Self::Copying {
+            calls.extend(DEVICE_NODES);
+        }
+        calls
+    }
+}
+
+/// Programs, the kernel's code and insides, other processes, the machine's state, keys, other roots and
+/// namespaces.
+const NEVER: [c_long; 34] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_init_module,
@@ -44,7 +69,6 @@ const NEVER: [c_long; 35] = [
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
-    libc::SYS_mknodat,
     libc::SYS_open_by_handle_at,
     libc::SYS_chroot,
     libc::SYS_pivot_root,
@@ -53,10 +77,26 @@ const NEVER: [c_long; 35] = [
 
 /// The same, of calls that are not known everywhere.
 #[cfg(target_arch = "x86_64")]
-const NEVER_HERE: [c_long; 4] =
-    [libc::SYS_kexec_file_load, libc::SYS_mknod, libc::SYS_ioperm, libc::SYS_iopl];
+const NEVER_HERE: [c_long; 3] = [libc::SYS_kexec_file_load, libc::SYS_ioperm, libc::SYS_iopl];
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_HERE: [c_long; 0] = [];
+
+#[cfg(target_arch = "x86_64")]
+const DEVICE_NODES: [c_long; 2] = [libc::SYS_mknod, libc::SYS_mknodat];
+#[cfg(not(target_arch = "x86_64"))]
+const DEVICE_NODES: [c_long; 1] = [libc::SYS_mknodat];
+
+const MOUNTS: [c_long; 9] = [
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_mount_setattr,
+];
 
 /// What calls of programs with short pointers have besides, which x86-64 may know.
 const X32: c_long = 0x4000_0000;
@@ -75,27 +115,32 @@ const NAMESPACES: [c_int; 7] = [
     libc::CLONE_NEWNET,
 ];
 
-/// Has the kernel refuse from now on (`EPERM`) what this process never does.
-///
-/// # Errors
-/// The kernel has no such filters, or not on this architecture.
-pub(crate) fn renounce() -> Result<(), seccompiler::Error> {
-    seccompiler::apply_filter_all_threads(&filter()?)
+/// Has the kernel refuse from now on (`EPERM`) what this process never does. Kernels without such
+/// filters, or for architectures that are not known, let it go on without one.
+pub(crate) fn enter(duty: Duty) {
+    let entered = filter(duty).map_err(seccompiler::Error::from);
+    let entered = entered.and_then(|filter| seccompiler::apply_filter_all_threads(&filter));
+    if let Err(error) = entered {
+        tracing::debug!(%error, "the process is not kept from anything");
+    }
 }
 
-fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+fn filter(duty: Duty) -> Result<BpfProgram, seccompiler::BackendError> {
     const REFUSE: SeccompAction = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let word = |number: c_int| u64::from(number.cast_unsigned());
     let when = |operator, value| {
         SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?])
     };
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
-        NEVER.into_iter().chain(NEVER_HERE).map(|call| (call, Vec::new())).collect();
+        duty.never().into_iter().map(|call| (call, Vec::new())).collect();
     // Whoever talks to it is on this machine.
     rules.insert(libc::SYS_socket, vec![when(SeccompCmpOp::Ne, word(libc::AF_UNIX))?]);
     let namespaces = NAMESPACES.map(word).into_iter();
     let namespaces = namespaces.map(|one| when(SeccompCmpOp::MaskedEq(one), one));
-    rules.insert(libc::SYS_unshare, namespaces.collect::<Result<_, _>>()?);
+    let namespaces = namespaces.collect::<Result<Vec<_>, _>>()?;
+    // `clone3` has its flags in memory, where filters do not look.
+    rules.insert(libc::SYS_clone, namespaces.clone());
+    rules.insert(libc::SYS_unshare, namespaces);
     if cfg!(target_arch = "x86_64") {
         let others: Vec<_> = rules.iter().map(|(call, when)| (call | X32, when.clone())).collect();
         rules.extend(others.into_iter().chain(NEVER_X32.map(|call| (call | X32, Vec::new()))));
@@ -114,20 +159,42 @@ mod tests {
     use std::process::Command;
     use std::thread;
 
+    /// Does something with the filter of a duty, on a thread of its own.
+    fn within<T: Send + 'static>(duty: Duty, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let work = move || {
+            seccompiler::apply_filter(&filter(duty).unwrap()).unwrap();
+            work()
+        };
+        thread::spawn(work).join().unwrap()
+    }
+
+    #[test]
+    fn who_only_reads_makes_no_device_nodes_and_who_copies_does() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        for (duty, is_refused) in
+            [(Duty::Serving, true), (Duty::Reading, true), (Duty::Copying, false)]
+        {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("pipe");
+            let made = within(duty, move || {
+                mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+            });
+            assert_eq!(made == Err(Errno::PERM), is_refused, "{duty:?}");
+        }
+    }
+
     #[test]
     fn what_a_server_never_does_is_refused() {
         let refused = |error: io::Error| Errno::from_io_error(&error) == Some(Errno::PERM);
         let directory = tempfile::tempdir().unwrap();
-        let within = move || {
-            seccompiler::apply_filter(&filter().unwrap()).unwrap();
+        within(Duty::Serving, move || {
             assert!(refused(Command::new("true").status().unwrap_err()));
             assert!(refused(TcpListener::bind("127.0.0.1:0").unwrap_err()));
             UnixListener::bind(directory.path().join("socket")).unwrap();
             assert_eq!(rustix::process::chroot(directory.path()), Err(Errno::PERM));
             thread::spawn(|| ()).join().unwrap();
-        };
+        });
         // The filter is that thread's only.
-        thread::spawn(within).join().unwrap();
         assert!(Command::new("true").status().unwrap().success());
     }
 }
