@@ -165,6 +165,7 @@ impl LiveFileSystem {
         demand: SpaceDemand,
         claimed: impl Fn(Txg) -> u64,
     ) -> Result<OpenTx, ZplError> {
+        let demand = if self.replay.is_on() { demand.done_before() } else { demand };
         let mut waits = 0;
         loop {
             match self.admission(&self.options()).begin(objects, demand, &claimed) {

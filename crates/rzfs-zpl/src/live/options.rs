@@ -50,6 +50,16 @@ pub enum SpaceDemand {
 }
 
 impl SpaceDemand {
+    /// The same of what was done before and is only done again: nobody may refuse it, so it may go into
+    /// the slop space, too, and quotas do not count.
+    pub(super) const fn done_before(self) -> Self {
+        match self {
+            Self::Takes(bytes) | Self::Shares { written: bytes, .. } | Self::Frees(bytes) => {
+                Self::Frees(bytes)
+            }
+        }
+    }
+
     /// The same without bytes to be written that were admitted before.
     pub(super) const fn less(self, bytes: u64) -> Self {
         match self {

@@ -85,7 +85,8 @@ impl VolumeReplay<'_> {
         let end = end.ok_or_else(|| self.invalid("a write beyond the end of the volume"))?;
         let block_size = u64::from(self.object.data_block_size()?);
         let bytes = DNODE_BYTES + written_bytes(block_size, None, start, end);
-        let tx = self.admission.begin(&[&self.object], SpaceDemand::Takes(bytes), |_| 0)?;
+        let demand = SpaceDemand::Takes(bytes).done_before();
+        let tx = self.admission.begin(&[&self.object], demand, |_| 0)?;
         self.object.write(&tx, start, data)?;
         self.note(&tx, seq);
         Ok(())

@@ -74,8 +74,8 @@ pub(in crate::live) const fn needs_replay(header: &ZilHeader) -> bool {
 /// when everything before it is on disk, as numbers of objects are free only then.
 ///
 /// # Errors
-/// The pool takes no changes any more, or not all of what was claimed of the log can be read: it is
-/// still there then, and how far it was done is noted. A record that cannot be done is no error: it
+/// The pool takes no changes any more or has no room for them, or not all of what was claimed of the log
+/// can be read: it is still there then, and how far it was done is noted. A record that cannot be done is no error: it
 /// is passed over where that is because of damage, and ends the log where it is not.
 pub(in crate::live) fn follow(
     objset: &LiveObjset,
@@ -102,8 +102,7 @@ pub(in crate::live) fn follow(
             match outcome {
                 Ok(Outcome::Done) => summary.replayed += 1,
                 Ok(Outcome::Skipped) => summary.skipped += 1,
-                Err(error @ (ZplError::Stopped(_) | ZplError::Suspended)) => return Err(error),
-                Err(error) if error.may_come_back() => return Err(error),
+                Err(error) if may_be_done_later(&error) => return Err(error),
                 Err(error) => {
                     let is_damage = error.is_damage();
                     let (seq, kind) = (record.seq, record.kind_number);
@@ -124,6 +123,13 @@ pub(in crate::live) fn follow(
         }
         _ => Ok(summary),
     }
+}
+
+/// Whether a record that cannot be done now waits for devices or for room.
+fn may_be_done_later(error: &ZplError) -> bool {
+    let waits_for_room = matches!(error, ZplError::NoSpace { .. } | ZplError::Quota { .. });
+    let is_stopped = matches!(error, ZplError::Stopped(_) | ZplError::Suspended);
+    waits_for_room || is_stopped || error.may_come_back()
 }
 
 /// Gives a log up that was replayed, and waits until that is on disk.
