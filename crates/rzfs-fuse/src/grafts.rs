@@ -157,7 +157,15 @@ impl<F> Grafts<F> {
 
     /// Whether a file system stands for a file.
     pub(crate) fn is_place(&self, within: usize, directory: INodeNo) -> bool {
-        !self.is_empty() && self.read().at.contains_key(&(within, directory))
+        self.at((within, directory)).is_some()
+    }
+
+    /// The file system that stands for a file.
+    pub(crate) fn at(&self, place: (usize, INodeNo)) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
+        self.read().at.get(&place).copied()
     }
 
     /// The file system that stands for a file which was looked up as `parent`'s `name`. Its root

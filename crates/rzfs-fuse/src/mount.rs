@@ -393,8 +393,14 @@ impl Mount {
         if self.is_finished() {
             return Ok(());
         }
-        let unmounted = self.attached.0.unmount(in_use);
-        unmounted.map_err(|source| failure("unmount", self.directory(), source))
+        let unmount = || {
+            // Detaching would take along what others have mounted on it.
+            if in_use == InUse::Detach && self.attached.0.carries(Path::new(""))? {
+                return Err(io::ErrorKind::ResourceBusy.into());
+            }
+            self.attached.0.unmount(in_use)
+        };
+        unmount().map_err(|source| failure("unmount", self.directory(), source))
     }
 
     /// Has the system let other things happen than so far, also while the mount is in use. A file

@@ -279,7 +279,11 @@ impl Session {
 
     fn attributes(&self, inode: INodeNo) -> Answer<(FileAttr, Duration)> {
         let (index, adapter, inode) = self.inner(inode)?;
-        let (attributes, lifetime) = adapter.shown_attributes(inode)?;
+        let (mut attributes, lifetime) = adapter.shown_attributes(inode)?;
+        // What stands for a directory has the number by which it was looked up.
+        if index > 0 && inode == INodeNo::ROOT {
+            attributes.ino = INodeNo::ROOT;
+        }
         Ok((self.numbered(index, attributes)?, lifetime))
     }
 
@@ -344,7 +348,11 @@ impl Session {
                 }
                 // Without attributes the kernel asks for them when it needs them: a number of 0
                 // says so, and the time is none.
-                None => reply.add(INodeNo(0), next.0, name, &Duration::ZERO, placeholder, NONE),
+                None => {
+                    let ino = self.listed_number(index, placeholder.ino);
+                    let shown = FileAttr { ino, ..*placeholder };
+                    reply.add(INodeNo(0), next.0, name, &Duration::ZERO, &shown, NONE)
+                }
             }
         })
     }
@@ -357,8 +365,16 @@ impl Session {
     ) -> Answer<()> {
         let (index, adapter, directory) = self.inner(directory)?;
         adapter.list_names(directory, from, |inode, next, kind, name| {
-            let inode = self.grafts.outer(index, inode).unwrap_or(inode);
-            reply.add(inode, next.0, kind, name)
+            reply.add(self.listed_number(index, inode), next.0, kind, name)
         })
+    }
+
+    /// The mount's number of what a listing names: that of a file system which stands for it.
+    fn listed_number(&self, index: usize, inode: INodeNo) -> INodeNo {
+        let (of, inner) = match self.grafts.at((index, inode)) {
+            Some(grafted) => (grafted, INodeNo::ROOT),
+            None => (index, inode),
+        };
+        self.grafts.outer(of, inner).unwrap_or(inode)
     }
 }

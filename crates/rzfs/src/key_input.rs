@@ -73,9 +73,13 @@ pub(crate) fn read(path: &Path) -> io::Result<Secret> {
     all_of(File::open(path)?)
 }
 
-/// What a key file holds that a property names: its word is nobody's but an attacker's.
+/// What a key file holds that a property names: its word is nobody's but an attacker's. Files that
+/// say nothing of their size, as those of the kernel in `/proc`, count as empty: reading them may wait
+/// for ever, or take what is in them from others.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Secret> {
-    all_of(plain_file::open(path, Accepted::Files)?)
+    let file = plain_file::open(path, Accepted::Files)?;
+    let size = file.metadata()?.len();
+    all_of(file.take(size))
 }
 
 /// Reads to the end of what is shorter than a key may be, into a place that never has to move: a
@@ -190,6 +194,13 @@ pub(crate) fn of_new(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_makes_up_is_no_key() {
+        let status = Path::new("/proc/self/status");
+        assert!(std::fs::read(status).is_ok_and(|text| !text.is_empty()));
+        assert_eq!(read_regular(status).unwrap().bytes(), b"");
+    }
 
     #[test]
     fn a_key_is_a_line_and_what_follows_stays() {

@@ -139,8 +139,15 @@ pub(crate) fn events(client: &mut ControlClient) -> Result<Vec<EventReport>, Fai
 /// What is known about the pools that this user has imported.
 pub(crate) fn local_pools() -> Result<LocalPools, Failure> {
     let mut local = LocalPools::default();
-    for mut pool in mounted()? {
-        let report = pool_report(pool.as_mut())?;
+    let clients = ControlDirectory::of_user().mounted();
+    for mut client in clients.map_err(|error| Failure::Failed(error.to_string()))? {
+        let report = match client.ask(&Request::Pool) {
+            Ok(Answer::Pool(report)) => *report,
+            Ok(_) => return Err(mismatch(&client)),
+            // It has let go of its devices meanwhile.
+            Err(ControlError::Wire { source, .. }) if source.is_hang_up() => continue,
+            Err(error) => return Err(Failure::Failed(error.to_string())),
+        };
         local.imported.insert(Guid(report.guid));
         let auxiliary = report.spares.iter().chain(&report.caches);
         let named = auxiliary.map(|vdev| (Guid(vdev.guid), report.name.clone()));

@@ -66,20 +66,19 @@ impl Readiness {
         Ok((serde_json::from_slice(&text)?, Self(())))
     }
 
-    /// Tells the command that the mounts are there, and lets go of its terminal: a session of
-    /// its own, `/` as working directory, nothing on the standard streams.
+    /// Lets go of the terminal (a session of its own, `/` as working directory, nothing on the standard
+    /// streams), and tells the command that the mounts are there: from then on it may be closed.
     pub(crate) fn ready(self, completeness: Completeness) -> io::Result<()> {
+        rustix::process::setsid()?;
+        std::env::set_current_dir("/")?;
+        let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stdin(&null)?;
+        rustix::stdio::dup2_stderr(&null)?;
         let mut line = serde_json::to_vec(&completeness)?;
         line.push(b'\n');
         let mut stdout = io::stdout().lock();
         stdout.write_all(&line)?;
         stdout.flush()?;
-        rustix::process::setsid()?;
-        std::env::set_current_dir("/")?;
-        let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-        rustix::stdio::dup2_stdin(&null)?;
-        rustix::stdio::dup2_stdout(&null)?;
-        rustix::stdio::dup2_stderr(&null)?;
-        Ok(())
+        Ok(rustix::stdio::dup2_stdout(&null)?)
     }
 }

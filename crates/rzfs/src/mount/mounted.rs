@@ -3,6 +3,7 @@
 use super::change;
 use super::events::Events;
 use super::mounter::{Mounter, Planned};
+use super::opening::Plans;
 use super::plan::{Candidate, Choice, Placement, PlannedMount, plan, underneath};
 use super::request::MountOptions;
 use super::table::MountTable;
@@ -181,7 +182,7 @@ impl MountedPool {
     /// and nothing else keeps the pool, it is an error.
     pub(super) fn mount(
         contents: Contents,
-        planned: &[Planned],
+        planned: &Plans,
         how: (&MountOptions, &Placement, Lifetime),
         while_mounted: Arc<dyn Any + Send + Sync>,
         console: &mut Console<'_>,
@@ -197,7 +198,7 @@ impl MountedPool {
         let mounter = mounter.map_err(super::failed)?;
         clear_dead_mounts(view.name());
         let mut table = MountTable::default();
-        let failures = mounter.mount_all(planned, &mut table);
+        let failures = mounter.mount_all(&planned.mounts, &mut table);
         for message in &failures {
             console.complain(message);
         }
@@ -205,7 +206,7 @@ impl MountedPool {
             pool.replay_volumes();
         }
         let completeness = match failures.is_empty() {
-            true => Completeness::Complete,
+            true => planned.completeness,
             false => Completeness::Partial,
         };
         let nothing = table.is_empty() && lifetime == Lifetime::Mounts;

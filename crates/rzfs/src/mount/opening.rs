@@ -7,7 +7,7 @@ use super::request::{Access, ImportRequest, KeyFile, KeyLoading, MountOptions, M
 use super::{FreeSocket, failed};
 use super::{change, keys};
 use crate::console::{Console, Failure};
-use crate::daemon::Daemon;
+use crate::daemon::{Completeness, Daemon};
 use crate::source::import_failure;
 use crate::zpool::CreateRequest;
 use rzfs::protocol::Pair;
@@ -24,6 +24,13 @@ pub(super) struct Opened {
     pub(super) place: Place,
     /// The event that it begins with.
     pub(super) event: &'static str,
+}
+
+/// What is to be mounted.
+pub(super) struct Plans {
+    pub(super) mounts: Vec<Planned>,
+    /// Whether that is all that was asked for.
+    pub(super) completeness: Completeness,
 }
 
 /// What is mounted of a pool, and how.
@@ -240,8 +247,9 @@ pub(super) fn planned(
     contents: &Contents,
     place: &Place,
     console: &mut Console<'_>,
-) -> Result<Vec<Planned>, Failure> {
-    let Some(choice) = place.choice else { return Ok(Vec::new()) };
+) -> Result<Plans, Failure> {
+    let nothing = Plans { mounts: Vec::new(), completeness: Completeness::Complete };
+    let Some(choice) = place.choice else { return Ok(nothing) };
     let pool = contents.view().map_err(failed)?;
     keys::load_named(&pool, &place.keys)?;
     let planned = match (&place.options.snapshot, &place.placement) {
@@ -257,8 +265,8 @@ pub(super) fn planned(
             choice,
         ),
     };
-    let planned = with_keys(&pool, planned, place.key_loading, console)?;
-    if planned.is_empty() && place.expects_mounts {
+    let planned = with_keys(&pool, planned, place, console)?;
+    if planned.mounts.is_empty() && place.expects_mounts {
         let name = pool.name();
         return Err(Failure::Failed(format!("cannot mount '{name}': no file system to mount")));
     }
@@ -269,10 +277,12 @@ pub(super) fn planned(
 fn with_keys(
     pool: &Pool,
     planned: Vec<PlannedMount>,
-    key_loading: KeyLoading,
+    place: &Place,
     console: &mut Console<'_>,
-) -> Result<Vec<Planned>, Failure> {
+) -> Result<Plans, Failure> {
+    let Place { key_loading, lifetime, .. } = *place;
     let mut possible = Vec::new();
+    let mut completeness = Completeness::Complete;
     let mut refused = Vec::new();
     for mount in planned {
         let dataset = pool.datasets().open(&mount.dataset).map_err(failed)?;
@@ -286,11 +296,15 @@ fn with_keys(
             if key_loading != KeyLoading::Nothing {
                 let name = &mount.dataset;
                 console.complain(format_args!("'{name}' is left out: its key is not loaded"));
+                // Who mounts a pool takes what can be had; who imports one with its keys wants all.
+                if lifetime == Lifetime::Import {
+                    completeness = Completeness::Partial;
+                }
             }
             refused.extend(root);
         }
     }
-    Ok(possible)
+    Ok(Plans { mounts: possible, completeness })
 }
 
 impl ImportRequest {

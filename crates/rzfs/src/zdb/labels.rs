@@ -114,7 +114,8 @@ fn read_label(file: &File, offset: u64) -> Label {
         let verifier = EmbeddedVerifier::Label { offset: offset + label::CONFIG_OFFSET };
         let verified = verify_embedded(ChecksumFunction::Label, &bytes, verifier);
         Config {
-            list: label::decode_config(&bytes).ok(),
+            // Zeros are an empty list.
+            list: label::decode_config(&bytes).ok().filter(|list| !list.is_empty()),
             checksum: if verified.is_ok() { Verification::Good } else { Verification::Bad },
             bytes: bytes
                 .get(..label::CONFIG_SIZE - label::TRAILER_SIZE)

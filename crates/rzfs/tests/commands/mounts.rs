@@ -372,3 +372,38 @@ fn mounts_that_have_ended_leave_no_descriptors() {
     wait_until("descriptors are given back", || descriptors() <= before);
     shop.succeed("zpool export tank");
 }
+
+/// Force is for who uses files, not for what others have mounted.
+#[test]
+fn what_others_have_mounted_on_a_file_system_keeps_it_also_by_force() {
+    if !has_root("only root mounts on mounts") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let place = shop.root().join("a/t");
+    fs::create_dir(&place).unwrap();
+    let mount = |program: &str, words: &[&str]| {
+        assert!(Command::new(program).args(words).arg(&place).status().unwrap().success());
+    };
+    mount("mount", &["-t", "tmpfs", "none"]);
+    fs::write(place.join("file"), "kept").unwrap();
+    for line in [
+        "zfs unmount -f tank/a",
+        "zfs rename -f tank/a tank/b",
+        "zfs destroy -f tank/a",
+        "zpool export -f tank",
+    ] {
+        let refused = shop.run(line);
+        assert!(refused.status == 1 && refused.err.contains("busy"), "{line}: {refused:?}");
+        assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "kept", "{line}");
+    }
+    mount("umount", &[]);
+    shop.succeed("zfs unmount -f tank/a");
+    // What may be mounted by itself is so the next time.
+    shop.succeed("zfs set canmount=noauto tank/a");
+    shop.succeed("zfs set canmount=on tank/a");
+    assert!(!is_mounted(&shop.root().join("a")));
+    shop.succeed("zpool export -f tank");
+}

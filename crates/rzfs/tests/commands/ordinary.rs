@@ -539,3 +539,26 @@ fn a_child_covers_no_other_that_is_spelt_differently() {
     user.shell("cat $M/any/sub/below/file");
     user.succeed("umount z");
 }
+
+/// A listing of the directory around names the file system, not what it stands for.
+#[test]
+fn who_is_in_a_child_keeps_its_name_when_the_directory_around_is_listed() {
+    let user = Ordinary::new();
+    for name in ["z/a", "z/a/b", "z/a/b/c"] {
+        user.succeed(&format!("zfs create {name}"));
+    }
+    let place = user.path("m/a");
+    let seen =
+        user.shell("cd $M/a; touch ../new; ls -f .. > /dev/null; /bin/pwd; ls -f $M; /bin/pwd");
+    let names: Vec<_> = seen.lines().filter(|line| line.starts_with('/')).collect();
+    assert_eq!(names, [&place; 2]);
+    // One number for each, however it is asked for.
+    let numbers = "cd $M/a/b && mkdir -p c/d/e && stat -c %i . ../b && ls -id $PWD && \
+        ls -fi .. | grep ' b$' && cat ../new 2> /dev/null; find $M > /dev/null && du -s $M > /dev/null";
+    let numbers = user.shell(numbers);
+    let first = |line: &str| line.split_whitespace().next().unwrap().to_owned();
+    let numbers: Vec<_> = numbers.lines().map(first).collect();
+    assert!(numbers.len() == 4 && numbers.iter().all(|one| *one == numbers[0]), "{numbers:?}");
+    user.succeed("zfs unmount z/a/b/c");
+    user.succeed("umount z");
+}

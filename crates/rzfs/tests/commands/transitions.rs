@@ -318,8 +318,10 @@ fn check_change(
     for (name, state) in states {
         let earlier = earlier(name);
         let was_mounted = before.mounts.contains_key(&earlier);
-        let comes =
-            state.is_automatic() && !before.states.get(&earlier).is_some_and(State::is_automatic);
+        // Whoever may be mounted by itself from now on is so the next time.
+        let comes = state.is_automatic()
+            && !before.states.get(&earlier).is_some_and(State::is_automatic)
+            && !context.starts_with("zfs set canmount=");
         // Directories are not made in what is read-only.
         let is_told =
             done.err.contains(&format!("cannot mount '{name}'")) && done.err.contains("Read-only");

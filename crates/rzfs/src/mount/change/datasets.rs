@@ -340,8 +340,7 @@ pub(super) fn inherit(
     let pool = open.writable().map_err(|error| cannot(&error))?;
     let inherit = if received { Inherit::Received } else { Inherit::Parent };
     let action = || pool.live().inherit_property(name, property, inherit);
-    let default = if property == "canmount" { "on" } else { "" };
-    changed(open, name, Effect::of([(property, default)]), action, &cannot)
+    changed(open, name, Effect::of([(property, "")]), action, &cannot)
 }
 
 /// What a change of properties means for mounts.
@@ -351,8 +350,6 @@ struct Effect {
     moves: bool,
     /// The file system may not be mounted any more.
     goes: bool,
-    /// It may be mounted by itself now.
-    comes: bool,
     /// Mounts have to be made anew.
     anew: bool,
     /// Mounts can follow, or have to be made anew.
@@ -371,7 +368,6 @@ impl Effect {
             match (name, value) {
                 ("mountpoint", _) => effect.moves = true,
                 ("canmount", "off") => effect.goes = true,
-                ("canmount", _) => effect.comes = true,
                 ("acltype" | OPEN_PROPERTY, _) => effect.anew = true,
                 ("readonly" | "devices" | "exec" | "setuid", _) => effect.follows = true,
                 ("atime", _) => effect.shows = true,
@@ -418,7 +414,7 @@ fn changed(
     if let Err(error) = action() {
         return Err(taken_back(open, &mut table, ended, cannot(&error)));
     }
-    if effect.moves || effect.goes || effect.comes || effect.anew {
+    if effect.moves || effect.goes || effect.anew {
         let missing = settle(open, &mut table, &before, ended, str::to_owned);
         if !missing.is_empty() {
             complaints.extend(missing);
