@@ -41,6 +41,7 @@ pub use crate::ll::flags::fopen_flags::FopenFlags;
 pub use crate::ll::flags::init_flags::InitFlags;
 pub use crate::ll::flags::ioctl_flags::IoctlFlags;
 pub use crate::ll::flags::poll_flags::PollFlags;
+pub use crate::ll::flags::setxattr_flags::SetxattrFlags;
 pub use crate::ll::flags::write_flags::WriteFlags;
 pub use crate::ll::fuse_abi::consts;
 pub use crate::ll::request::FileHandle;
@@ -71,6 +72,7 @@ pub use crate::reply::ReplyLseek;
 pub use crate::reply::ReplyOpen;
 pub use crate::reply::ReplyPoll;
 pub use crate::reply::ReplyStatfs;
+pub use crate::reply::ReplyStatx;
 pub use crate::reply::ReplyWrite;
 pub use crate::reply::ReplyXattr;
 pub use crate::request_param::Request;
@@ -184,7 +186,7 @@ pub struct FileAttr {
     pub mtime: SystemTime,
     /// Time of last change
     pub ctime: SystemTime,
-    /// Time of creation (macOS only)
+    /// Time of creation (macOS, and [`ReplyStatx`])
     pub crtime: SystemTime,
     /// Kind of file (directory, file, pipe, etc)
     pub kind: FileType,
@@ -435,6 +437,26 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Get file attributes.
     fn getattr(&self, _req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
         warn!("[Not Implemented] getattr(ino: {ino:#x?}, fh: {fh:#x?})");
+        reply.error(Errno::ENOSYS);
+    }
+
+    /// Get file attributes, including the time of birth.
+    /// Called instead of `getattr` when somebody asks for the time of birth, since Linux 6.6. If
+    /// this method is not implemented, `getattr` will be called, and there is none. `flags` and
+    /// `mask` are those of `statx(2)`.
+    fn statx(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: Option<FileHandle>,
+        flags: u32,
+        mask: u32,
+        reply: ReplyStatx,
+    ) {
+        warn!(
+            "[Not Implemented] statx(ino: {ino:#x?}, fh: {fh:#x?}, flags: {flags:#x?}, \
+            mask: {mask:#x?})"
+        );
         reply.error(Errno::ENOSYS);
     }
 
@@ -778,6 +800,7 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// Set an extended attribute.
+    /// `setxattr_flags` are set by the kernel, if `FUSE_SETXATTR_EXT` was negotiated.
     fn setxattr(
         &self,
         _req: &Request,
@@ -786,11 +809,12 @@ pub trait Filesystem: Send + Sync + 'static {
         _value: &[u8],
         flags: i32,
         position: u32,
+        setxattr_flags: SetxattrFlags,
         reply: ReplyEmpty,
     ) {
         warn!(
             "[Not Implemented] setxattr(ino: {ino:#x?}, name: {name:?}, \
-            flags: {flags:#x?}, position: {position})"
+            flags: {flags:#x?}, position: {position}, setxattr_flags: {setxattr_flags:?})"
         );
         reply.error(Errno::ENOSYS);
     }
@@ -851,6 +875,25 @@ pub trait Filesystem: Send + Sync + 'static {
         warn!(
             "[Not Implemented] create(parent: {parent:#x?}, name: {name:?}, mode: {mode}, \
             umask: {umask:#x?}, flags: {flags:#x?})"
+        );
+        reply.error(Errno::ENOSYS);
+    }
+
+    /// Create and open a file without a name (`O_TMPFILE`), since Linux 6.1.
+    /// The link count of the new file is 0. Unless `flags` contains `O_EXCL`, `link()` may give
+    /// it a name. If this method is not implemented, opening fails with `EOPNOTSUPP`.
+    fn tmpfile(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        warn!(
+            "[Not Implemented] tmpfile(parent: {parent:#x?}, mode: {mode}, umask: {umask:#x?}, \
+            flags: {flags:#x?})"
         );
         reply.error(Errno::ENOSYS);
     }

@@ -306,6 +306,35 @@ impl ReplyAttr {
 }
 
 ///
+/// Statx Reply
+///
+#[derive(Debug)]
+pub struct ReplyStatx {
+    reply: ReplyRaw,
+}
+
+impl Reply for ReplyStatx {
+    fn new(unique: ll::RequestId, sender: ReplySender) -> ReplyStatx {
+        ReplyStatx {
+            reply: Reply::new(unique, sender),
+        }
+    }
+}
+
+impl ReplyStatx {
+    /// Reply to a request with the given attribute, and its `crtime` as the time of birth
+    pub fn statx(self, ttl: &Duration, attr: &FileAttr) {
+        self.reply
+            .send_ll(&ll::ResponseStruct::new_statx(ttl, attr));
+    }
+
+    /// Reply to a request with the given error code
+    pub fn error(self, err: Errno) {
+        self.reply.error(err);
+    }
+}
+
+///
 /// XTimes Reply
 ///
 #[cfg(target_os = "macos")]
@@ -1062,6 +1091,59 @@ mod test {
             blksize: 0xbb,
         };
         reply.attr(&ttl, &attr);
+    }
+
+    #[test]
+    fn reply_statx() {
+        let expected = [
+            &[0x30, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00][..], // len, error
+            &[0xef, 0xbe, 0xad, 0xde, 0x00, 0x00, 0x00, 0x00],     // unique
+            &[0x65, 0x87, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],     // attr_valid
+            &[0x21, 0x43, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],     // attr_valid_nsec, flags
+            &[0x00; 16],                                           // spare
+            &[0xff, 0x0f, 0x00, 0x00, 0xbb, 0x00, 0x00, 0x00],     // mask, blksize
+            &[0x00; 8],                                            // attributes
+            &[0x55, 0x00, 0x00, 0x00, 0x66, 0x00, 0x00, 0x00],     // nlink, uid
+            &[0x77, 0x00, 0x00, 0x00, 0xa4, 0x81, 0x00, 0x00],     // gid, mode
+            &[0x11, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],     // ino
+            &[0x22, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],     // size
+            &[0x33, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],     // blocks
+            &[0x00; 8],                                            // attributes_mask
+            &[0x34, 0x12, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],     // atime
+            &[0x78, 0x56, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],
+            &[0x35, 0x12, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00], // btime
+            &[0x78, 0x56, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],
+            &[0x36, 0x12, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00], // ctime
+            &[0x78, 0x56, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],
+            &[0x37, 0x12, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00], // mtime
+            &[0x78, 0x56, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00],
+            &[0x88, 0x00, 0x00, 0x00, 0x99, 0x03, 0x00, 0x00], // rdev_major, rdev_minor
+            &[0x00; 8],                                        // dev_major, dev_minor
+            &[0x00; 112],                                      // spare
+        ]
+        .concat();
+        let sender = ReplySender::Assert(AssertSender { expected });
+        let reply: ReplyStatx = Reply::new(ll::RequestId(0xdeadbeef), sender);
+        let time = |secs| UNIX_EPOCH + Duration::new(secs, 0x5678);
+        let ttl = Duration::new(0x8765, 0x4321);
+        let attr = FileAttr {
+            ino: INodeNo(0x11),
+            size: 0x22,
+            blocks: 0x33,
+            atime: time(0x1234),
+            mtime: time(0x1237),
+            ctime: time(0x1236),
+            crtime: time(0x1235),
+            kind: FileType::RegularFile,
+            perm: 0o644,
+            nlink: 0x55,
+            uid: 0x66,
+            gid: 0x77,
+            rdev: 0x0030_8899,
+            flags: 0x99,
+            blksize: 0xbb,
+        };
+        reply.statx(&ttl, &attr);
     }
 
     #[test]

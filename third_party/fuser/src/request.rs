@@ -21,6 +21,7 @@ use crate::ll;
 use crate::ll::Errno;
 use crate::ll::ResponseData;
 use crate::ll::ResponseErrno;
+use crate::ll::flags::init_flags::InitFlags;
 use crate::reply::Reply;
 use crate::reply::ReplyDirectory;
 use crate::reply::ReplyDirectoryPlus;
@@ -40,9 +41,13 @@ pub(crate) struct RequestWithSender<'a> {
 
 impl<'a> RequestWithSender<'a> {
     /// Create a new request from the given data
-    pub(crate) fn new(ch: ChannelSender, data: &'a [u8]) -> Option<RequestWithSender<'a>> {
+    pub(crate) fn new(
+        ch: ChannelSender,
+        data: &'a [u8],
+        init_flags: InitFlags,
+    ) -> Option<RequestWithSender<'a>> {
         let request = match ll::AnyRequest::try_from(data) {
-            Ok(request) => request,
+            Ok(request) => request.with_init_flags(init_flags),
             Err(err) => {
                 error!("{err}");
                 return None;
@@ -338,6 +343,7 @@ impl<'a> RequestWithSender<'a> {
                     x.value(),
                     x.flags(),
                     x.position(),
+                    x.setxattr_flags(),
                     self.reply(),
                 );
             }
@@ -517,6 +523,26 @@ impl<'a> RequestWithSender<'a> {
                     o.offset,
                     x.len(),
                     x.flags(),
+                    self.reply(),
+                );
+            }
+            ll::Operation::TmpFile(x) => {
+                filesystem.tmpfile(
+                    self.request_header(),
+                    self.request.nodeid(),
+                    x.mode(),
+                    x.umask(),
+                    x.flags(),
+                    self.reply(),
+                );
+            }
+            ll::Operation::Statx(x) => {
+                filesystem.statx(
+                    self.request_header(),
+                    self.request.nodeid(),
+                    x.file_handle(),
+                    x.flags(),
+                    x.mask(),
                     self.reply(),
                 );
             }

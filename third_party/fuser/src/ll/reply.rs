@@ -4,7 +4,6 @@ use std::io::IoSlice;
 use std::os::unix::prelude::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
-#[cfg(target_os = "macos")]
 use std::time::SystemTime;
 
 use smallvec::SmallVec;
@@ -116,6 +115,18 @@ impl ResponseStruct<abi::fuse_attr_out> {
             attr_valid_nsec: ttl.subsec_nanos(),
             dummy: 0,
             attr: attr.attr,
+        })
+    }
+}
+
+impl ResponseStruct<abi::fuse_statx_out> {
+    pub(crate) fn new_statx(ttl: &Duration, attr: &crate::FileAttr) -> Self {
+        ResponseStruct(abi::fuse_statx_out {
+            attr_valid: ttl.as_secs(),
+            attr_valid_nsec: ttl.subsec_nanos(),
+            flags: 0,
+            spare: [0; 2],
+            stat: fuse_statx_from_attr(attr),
         })
     }
 }
@@ -352,6 +363,43 @@ pub(crate) fn fuse_attr_from_attr(attr: &crate::FileAttr) -> abi::fuse_attr {
         flags: attr.flags,
         blksize: attr.blksize,
         padding: 0,
+    }
+}
+
+fn fuse_sx_time_from_system_time(time: &SystemTime) -> abi::fuse_sx_time {
+    let (tv_sec, tv_nsec) = time_from_system_time(time);
+    abi::fuse_sx_time {
+        tv_sec,
+        tv_nsec,
+        reserved: 0,
+    }
+}
+
+/// Returns a `fuse_statx` from `FileAttr`
+pub(crate) fn fuse_statx_from_attr(attr: &crate::FileAttr) -> abi::fuse_statx {
+    abi::fuse_statx {
+        mask: abi::STATX_BASIC_STATS | abi::STATX_BTIME,
+        blksize: attr.blksize,
+        attributes: 0,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        mode: mode_from_kind_and_perm(attr.kind, attr.perm) as u16,
+        spare0: 0,
+        ino: attr.ino.0,
+        size: attr.size,
+        blocks: attr.blocks,
+        attributes_mask: 0,
+        atime: fuse_sx_time_from_system_time(&attr.atime),
+        btime: fuse_sx_time_from_system_time(&attr.crtime),
+        ctime: fuse_sx_time_from_system_time(&attr.ctime),
+        mtime: fuse_sx_time_from_system_time(&attr.mtime),
+        // `fuse_attr.rdev` has 8 bits of the minor, 12 of the major, and the rest of the minor.
+        rdev_major: (attr.rdev >> 8) & 0xfff,
+        rdev_minor: (attr.rdev & 0xff) | ((attr.rdev >> 12) & 0xfff00),
+        dev_major: 0,
+        dev_minor: 0,
+        spare2: [0; 14],
     }
 }
 

@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::Errno;
 use crate::ll::argument::ArgumentIterator;
+use crate::ll::flags::init_flags::InitFlags;
 use crate::ll::fuse_abi as abi;
 use crate::ll::fuse_abi::fuse_in_header;
 use crate::ll::fuse_abi::fuse_opcode;
@@ -266,6 +267,7 @@ mod op {
     use crate::ll::flags::init_flags::InitFlags;
     use crate::ll::flags::read_flags::ReadFlags;
     use crate::ll::flags::release_flags::ReleaseFlags;
+    use crate::ll::flags::setxattr_flags::SetxattrFlags;
     use crate::ll::request::FileHandle;
     use crate::ll::request::FilenameInDir;
     use crate::ll::request::INodeNo;
@@ -334,6 +336,33 @@ mod op {
 
         pub(crate) fn file_handle(&self) -> Option<FileHandle> {
             if self.getattr_flags().contains(GetattrFlags::FUSE_GETATTR_FH) {
+                Some(FileHandle(self.arg.fh))
+            } else {
+                None
+            }
+        }
+    }
+
+    /// Get file attributes, including the time of birth.
+    #[derive(Debug)]
+    pub(crate) struct Statx<'a> {
+        #[expect(dead_code)]
+        header: &'a fuse_in_header,
+        arg: &'a fuse_statx_in,
+    }
+
+    impl Statx<'_> {
+        /// Flags of `statx(2)`: how far the attributes have to be up to date
+        pub(crate) fn flags(&self) -> u32 {
+            self.arg.sx_flags
+        }
+        /// Mask of the attributes that are asked for
+        pub(crate) fn mask(&self) -> u32 {
+            self.arg.sx_mask
+        }
+        pub(crate) fn file_handle(&self) -> Option<FileHandle> {
+            let flags = GetattrFlags::from_bits_retain(self.arg.getattr_flags);
+            if flags.contains(GetattrFlags::FUSE_GETATTR_FH) {
                 Some(FileHandle(self.arg.fh))
             } else {
                 None
@@ -832,6 +861,8 @@ mod op {
         #[expect(dead_code)]
         header: &'a fuse_in_header,
         arg: &'a fuse_setxattr_in,
+        /// If [`InitFlags::FUSE_SETXATTR_EXT`] was negotiated.
+        ext: Option<&'a fuse_setxattr_in_ext>,
         name: &'a OsStr,
         value: &'a [u8],
     }
@@ -853,6 +884,11 @@ mod op {
             return self.arg.position;
             #[cfg(not(target_os = "macos"))]
             0
+        }
+        /// This will always be empty unless [`InitFlags::FUSE_SETXATTR_EXT`] was negotiated.
+        pub(crate) fn setxattr_flags(&self) -> SetxattrFlags {
+            let flags = self.ext.map_or(0, |ext| ext.setxattr_flags);
+            SetxattrFlags::from_bits_retain(flags)
         }
     }
 
@@ -1257,6 +1293,28 @@ mod op {
         }
     }
 
+    /// Create and open a file without a name.
+    ///
+    /// The request has a name like [`Create`], which stands for nothing.
+    #[derive(Debug)]
+    pub(crate) struct TmpFile<'a> {
+        #[expect(dead_code)]
+        header: &'a fuse_in_header,
+        arg: &'a fuse_create_in,
+    }
+    impl TmpFile<'_> {
+        pub(crate) fn mode(&self) -> u32 {
+            self.arg.mode
+        }
+        /// Flags as passed to the `open()` call
+        pub(crate) fn flags(&self) -> i32 {
+            self.arg.flags
+        }
+        pub(crate) fn umask(&self) -> u32 {
+            self.arg.umask
+        }
+    }
+
     /// If a process issuing a FUSE filesystem request is interrupted, the
     /// following will happen:
     ///
@@ -1631,10 +1689,16 @@ mod op {
         arg: &'a fuse_init_in,
     }
 
+    /// On macOS the bit of `FUSE_SETXATTR_EXT` means something else.
+    fn has_setxattr_ext(init_flags: InitFlags) -> bool {
+        cfg!(not(target_os = "macos")) && init_flags.contains(InitFlags::FUSE_SETXATTR_EXT)
+    }
+
     pub(crate) fn parse<'a>(
         header: &'a fuse_in_header,
         opcode: &fuse_opcode,
         data: &'a [u8],
+        init_flags: InitFlags,
     ) -> Option<Operation<'a>> {
         let mut data = ArgumentIterator::new(data);
         Some(match opcode {
@@ -1720,6 +1784,11 @@ mod op {
                 let out = SetXAttr {
                     header,
                     arg: data.fetch()?,
+                    ext: if has_setxattr_ext(init_flags) {
+                        Some(data.fetch()?)
+                    } else {
+                        None
+                    },
                     name: data.fetch_str()?,
                     value: data.fetch_all(),
                 };
@@ -1852,6 +1921,14 @@ mod op {
                 header,
                 arg: data.fetch()?,
             }),
+            fuse_opcode::FUSE_TMPFILE => Operation::TmpFile(TmpFile {
+                header,
+                arg: data.fetch()?,
+            }),
+            fuse_opcode::FUSE_STATX => Operation::Statx(Statx {
+                header,
+                arg: data.fetch()?,
+            }),
 
             #[cfg(target_os = "macos")]
             fuse_opcode::FUSE_SETVOLNAME => Operation::SetVolName(SetVolName {
@@ -1926,6 +2003,8 @@ pub(crate) enum Operation<'a> {
     Rename2(Rename2<'a>),
     Lseek(Lseek<'a>),
     CopyFileRange(CopyFileRange<'a>),
+    TmpFile(TmpFile<'a>),
+    Statx(Statx<'a>),
 
     #[cfg(target_os = "macos")]
     SetVolName(SetVolName<'a>),
@@ -2102,6 +2181,12 @@ impl fmt::Display for Operation<'_> {
                 x.dest(),
                 x.len()
             ),
+            Operation::TmpFile(x) => {
+                write!(f, "TMPFILE mode {:#05o}, flags {:#x}", x.mode(), x.flags())
+            }
+            Operation::Statx(x) => {
+                write!(f, "STATX flags {:#x}, mask {:#x}", x.flags(), x.mask())
+            }
 
             #[cfg(target_os = "macos")]
             Operation::SetVolName(x) => write!(f, "SETVOLNAME name {:?}", x.name()),
@@ -2126,9 +2211,16 @@ impl fmt::Display for Operation<'_> {
 pub(crate) struct AnyRequest<'a> {
     header: &'a fuse_in_header,
     data: &'a [u8],
+    /// What was negotiated, as far as it changes the layout of requests.
+    init_flags: InitFlags,
 }
 
 impl<'a> AnyRequest<'a> {
+    /// The same request of a session that has negotiated these flags.
+    pub(crate) fn with_init_flags(self, init_flags: InitFlags) -> Self {
+        Self { init_flags, ..self }
+    }
+
     /// Returns the unique identifier of this request.
     ///
     /// The FUSE kernel driver assigns a unique id to every concurrent request. This allows to
@@ -2166,7 +2258,8 @@ impl<'a> AnyRequest<'a> {
             |e: num_enum::TryFromPrimitiveError<_>| RequestError::UnknownOperation(e.number),
         )?;
         // Parse/check operation arguments
-        op::parse(self.header, &opcode, self.data).ok_or(RequestError::InsufficientData)
+        op::parse(self.header, &opcode, self.data, self.init_flags)
+            .ok_or(RequestError::InsufficientData)
     }
 
     pub(crate) fn header(&self) -> &fuse_in_header {
@@ -2211,6 +2304,7 @@ impl<'a> TryFrom<&'a [u8]> for AnyRequest<'a> {
         Ok(Self {
             header,
             data: &data[size_of::<fuse_in_header>()..header.len as usize],
+            init_flags: InitFlags::empty(),
         })
     }
 }
@@ -2219,6 +2313,8 @@ impl<'a> TryFrom<&'a [u8]> for AnyRequest<'a> {
 mod tests {
     use std::ffi::OsStr;
 
+    #[cfg(all(target_endian = "little", not(target_os = "macos")))]
+    use crate::ll::flags::setxattr_flags::SetxattrFlags;
     use crate::ll::request::*;
     use crate::ll::test::AlignedData;
 
@@ -2329,6 +2425,89 @@ mod tests {
                 assert_eq!(x.mode(), 0o644);
                 assert_eq!(x.umask(), 0o755);
                 assert_eq!(x.name(), OsStr::new("foo.txt"));
+            }
+            _ => panic!("Unexpected request operation"),
+        }
+    }
+
+    #[cfg(all(target_endian = "little", not(target_os = "macos")))]
+    const SETXATTR_EXT_REQUEST: AlignedData<[u8; 64]> = AlignedData([
+        0x40, 0x00, 0x00, 0x00, 0x15, 0x00, 0x00, 0x00, // len, opcode
+        0x0d, 0xf0, 0xad, 0xba, 0xef, 0xbe, 0xad, 0xde, // unique
+        0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // nodeid
+        0x0d, 0xd0, 0x01, 0xc0, 0xfe, 0xca, 0x01, 0xc0, // uid, gid
+        0x5e, 0xba, 0xde, 0xc0, 0x00, 0x00, 0x00, 0x00, // pid, padding
+        0x03, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, // size, flags
+        0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // setxattr_flags, padding
+        0x61, 0x2e, 0x62, 0x63, 0x00, 0x78, 0x79, 0x7a, // name, value
+    ]);
+
+    #[test]
+    #[cfg(all(target_endian = "little", not(target_os = "macos")))]
+    fn setxattr_ext() {
+        let req = AnyRequest::try_from(&SETXATTR_EXT_REQUEST[..]).unwrap();
+        let req = req.with_init_flags(InitFlags::FUSE_SETXATTR_EXT);
+        match req.operation().unwrap() {
+            Operation::SetXAttr(x) => {
+                assert_eq!(x.name(), OsStr::new("a.bc"));
+                assert_eq!(x.value(), b"xyz");
+                assert_eq!(x.flags(), 2);
+                assert_eq!(
+                    x.setxattr_flags(),
+                    SetxattrFlags::FUSE_SETXATTR_ACL_KILL_SGID
+                );
+            }
+            _ => panic!("Unexpected request operation"),
+        }
+    }
+
+    #[cfg(target_endian = "little")]
+    const TMPFILE_REQUEST: AlignedData<[u8; 64]> = AlignedData([
+        0x3a, 0x00, 0x00, 0x00, 0x33, 0x00, 0x00, 0x00, // len, opcode
+        0x0d, 0xf0, 0xad, 0xba, 0xef, 0xbe, 0xad, 0xde, // unique
+        0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // nodeid
+        0x0d, 0xd0, 0x01, 0xc0, 0xfe, 0xca, 0x01, 0xc0, // uid, gid
+        0x5e, 0xba, 0xde, 0xc0, 0x00, 0x00, 0x00, 0x00, // pid, padding
+        0x02, 0x00, 0x41, 0x00, 0xa4, 0x81, 0x00, 0x00, // flags, mode
+        0x12, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // umask, padding
+        0x2f, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // name
+    ]);
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn tmpfile() {
+        let req = AnyRequest::try_from(&TMPFILE_REQUEST[..]).unwrap();
+        match req.operation().unwrap() {
+            Operation::TmpFile(x) => {
+                assert_eq!(x.flags(), 0x0041_0002);
+                assert_eq!(x.mode(), 0o100_644);
+                assert_eq!(x.umask(), 0o022);
+            }
+            _ => panic!("Unexpected request operation"),
+        }
+    }
+
+    #[cfg(target_endian = "little")]
+    const STATX_REQUEST: AlignedData<[u8; 64]> = AlignedData([
+        0x40, 0x00, 0x00, 0x00, 0x34, 0x00, 0x00, 0x00, // len, opcode
+        0x0d, 0xf0, 0xad, 0xba, 0xef, 0xbe, 0xad, 0xde, // unique
+        0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // nodeid
+        0x0d, 0xd0, 0x01, 0xc0, 0xfe, 0xca, 0x01, 0xc0, // uid, gid
+        0x5e, 0xba, 0xde, 0xc0, 0x00, 0x00, 0x00, 0x00, // pid, padding
+        0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // getattr_flags, reserved
+        0x22, 0x11, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, // fh
+        0x00, 0x20, 0x00, 0x00, 0xff, 0x0f, 0x00, 0x00, // sx_flags, sx_mask
+    ]);
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn statx() {
+        let req = AnyRequest::try_from(&STATX_REQUEST[..]).unwrap();
+        match req.operation().unwrap() {
+            Operation::Statx(x) => {
+                assert_eq!(x.file_handle(), Some(FileHandle(0x1122)));
+                assert_eq!(x.flags(), 0x2000);
+                assert_eq!(x.mask(), 0xfff);
             }
             _ => panic!("Unexpected request operation"),
         }
