@@ -49,7 +49,8 @@ impl Asking {
         Self { uid: request.uid(), gid: request.gid(), process: request.pid() }
     }
 
-    /// Whether who asks is root, or of a group. Who cannot be looked up is not.
+    /// Whether who asks is root, or of a group. Who cannot be looked up is not. For kernels that do
+    /// not say whether who asks may leave set-group-id on a file.
     pub(crate) fn is_root_or_in(self, group: u32) -> bool {
         let status = || std::fs::read_to_string(format!("/proc/{}/status", self.process)).ok();
         self.uid == 0

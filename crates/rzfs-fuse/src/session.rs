@@ -54,9 +54,14 @@ const MAX_WRITE: u32 = 1 << 20;
 
 /// What the kernel is asked for besides when something can change: umasks are for the file system
 /// to apply, since a default list of access rights takes their place; and so is taking set-user-id
-/// and set-group-id away, as the kernel would look for them at every write.
-const WANTED_FOR_CHANGES: [InitFlags; 3] =
-    [InitFlags::FUSE_DONT_MASK, InitFlags::FUSE_HANDLE_KILLPRIV_V2, InitFlags::FUSE_HAS_IOCTL_DIR];
+/// and set-group-id away, as the kernel would look for them at every write; but it is to say when a
+/// list of access rights takes them.
+const WANTED_FOR_CHANGES: [InitFlags; 4] = [
+    InitFlags::FUSE_DONT_MASK,
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_HAS_IOCTL_DIR,
+    InitFlags::FUSE_SETXATTR_EXT,
+];
 
 /// Requests in the background (reading ahead, direct reads and writes, pages of mappings) that the
 /// kernel may have open at once: as many as it can count, since those that wait for a suspended pool
@@ -172,6 +177,12 @@ impl Session {
     /// Whether the kernel can do something.
     fn kernel_can(&self, flag: InitFlags) -> bool {
         self.kernel.get().is_some_and(|flags| flags.contains(flag))
+    }
+
+    /// Whether the kernel says who may not leave set-group-id on a file when its list of access
+    /// rights is set: it does if it can, and sees to the lists.
+    fn is_told_of_groups(&self) -> bool {
+        self.lists && self.kernel_can(InitFlags::FUSE_SETXATTR_EXT)
     }
 
     /// What the kernel keeps of what this answers.

@@ -45,6 +45,13 @@ impl Creation<'_> {
     }
 }
 
+impl<'a> Creation<'a> {
+    fn new_file(self, caller: Caller) -> NewFile<'a> {
+        let Self { kind, mode, umask } = self;
+        NewFile { kind, permissions: mode & PERMISSION_BITS, umask, caller }
+    }
+}
+
 fn answer<T>(result: Result<T, ZplError>) -> Answer<T> {
     result.map_err(|error| errno(&error))
 }
@@ -118,10 +125,21 @@ impl Adapter {
     ) -> Answer<Entry> {
         let (live, directory) = self.changing(directory)?;
         self.refuse_mount_point(directory, name, Errno::EEXIST)?;
-        let Creation { kind, mode, umask } = creation;
-        let new = NewFile { kind, permissions: mode & PERMISSION_BITS, umask, caller };
-        let attributes = answer(live.create(directory, name, &new))?;
+        let attributes = answer(live.create(directory, name, &creation.new_file(caller)))?;
         self.entry(Target::Live(attributes.object))
+    }
+
+    /// Makes a file without a name, which is gone when the kernel has forgotten it.
+    pub(crate) fn create_unnamed(
+        &self,
+        directory: INodeNo,
+        creation: Creation<'_>,
+        caller: Caller,
+    ) -> Answer<Entry> {
+        let (live, directory) = self.changing(directory)?;
+        // Held until the kernel knows it.
+        let hold = answer(live.create_unnamed(directory, &creation.new_file(caller)))?;
+        self.entry(Target::Live(hold.object()))
     }
 
     /// Gives a file another name.
@@ -204,8 +222,7 @@ impl Adapter {
     }
 
     /// Sets an extended attribute. `keeps_group` tells whether who sets a list of access rights
-    /// may leave set-group-id on a file of a group: the kernel says it in a flag that the binding
-    /// of the protocol cannot read.
+    /// may leave set-group-id on a file of a group.
     pub(crate) fn set_xattr(
         &self,
         inode: INodeNo,

@@ -144,6 +144,16 @@ impl Session {
         self.entry(index, entry)
     }
 
+    pub(super) fn make_unnamed(
+        &self,
+        parent: INodeNo,
+        creation: Creation<'_>,
+        caller: Caller,
+    ) -> Answer<Entry> {
+        let (index, adapter, directory) = self.inner(parent)?;
+        self.entry(index, adapter.create_unnamed(directory, creation, caller)?)
+    }
+
     pub(super) fn link_file(&self, file: INodeNo, parent: INodeNo, name: &OsStr) -> Answer<Entry> {
         let ((index, adapter, directory), (of_file, _, file)) =
             (self.inner(parent)?, self.inner(file)?);

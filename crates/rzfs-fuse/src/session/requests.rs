@@ -4,6 +4,7 @@ use super::Session;
 use super::changes::{Pages, SetAttributes, Writing, done};
 use super::waiting::{Server, Shortening};
 use crate::adapter::{ABSENT, Answer, Creation, NONE, allocation_of, errno, is_suspended};
+use crate::attributes::Entry;
 use crate::credentials::{Asking, Capability, caller, caller_with};
 use crate::file_flags::Command;
 use crate::mount::Opens;
@@ -12,8 +13,8 @@ use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
     FopenFlags, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request,
+    SetxattrFlags, TimeOrNow, WriteFlags,
 };
 use rzfs_zpl::DirCookie;
 use rzfs_zpl::live::{Caller, NewKind, Privilege};
@@ -51,6 +52,22 @@ impl fuser::Filesystem for Server {
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         Session::shown(reply, self.session.attributes(inode));
+    }
+
+    /// Asked instead, once for each file, when somebody wants to know when it was made.
+    fn statx(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: Option<FileHandle>,
+        _: u32,
+        _: u32,
+        reply: ReplyStatx,
+    ) {
+        match self.session.attributes(inode) {
+            Ok((attributes, lifetime)) => reply.statx(&lifetime, &attributes),
+            Err(error) => reply.error(error),
+        }
     }
 
     /// Asked where the kernel does not check itself: whoever mounted may do everything, but execute
@@ -297,6 +314,29 @@ impl fuser::Filesystem for Server {
         reply.error(Errno::ENOSYS);
     }
 
+    /// `O_TMPFILE`. A link gives the file a name; the kernel sees to it that none is given after
+    /// `O_EXCL`.
+    fn tmpfile(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        let caller = caller(request);
+        let creation = Creation { kind: NewKind::Regular, mode, umask };
+        let make = move |session: &Session| session.make_unnamed(parent, creation, caller);
+        self.change(parent, make, |made| match made {
+            Ok(Entry { attributes, generation, lifetime }) => {
+                let (lifetime, flags) = (lifetime.attributes, FopenFlags::FOPEN_KEEP_CACHE);
+                reply.created(&lifetime, &attributes, generation, FileHandle(0), flags);
+            }
+            Err(error) => reply.error(error),
+        });
+    }
+
     fn link(&self, _: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_owned();
         let link = move |session: &Session| session.link_file(inode, parent, &name);
@@ -432,12 +472,17 @@ impl fuser::Filesystem for Server {
         value: &[u8],
         flags: i32,
         _: u32,
+        kernel_flags: SetxattrFlags,
         reply: ReplyEmpty,
     ) {
         let (name, value, asking) = (name.to_owned(), value.to_owned(), Asking::of(request));
+        let drops_group = kernel_flags.contains(SetxattrFlags::FUSE_SETXATTR_ACL_KILL_SGID);
         let set = move |session: &Session| {
             let (_, adapter, inode) = session.inner(inode)?;
-            let keeps_group = |group| asking.is_root_or_in(group);
+            let keeps_group = |group| match session.is_told_of_groups() {
+                true => !drops_group,
+                false => asking.is_root_or_in(group),
+            };
             adapter.set_xattr(inode, (name.as_bytes(), &value), flags, keeps_group)
         };
         self.change(inode, set, |answer| done(reply, answer));

@@ -1,7 +1,10 @@
 //! Modes, owners, times, extended attributes, access control lists, flags.
 
-use crate::mounted::Mounted;
-use rustix::fs::{Mode, OFlags, XattrFlags, getxattr, listxattr, open, removexattr, setxattr};
+use crate::mounted::{Mounted, kernel_passes};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, XattrFlags, getxattr, listxattr,
+    makedev, mknodat, open, removexattr, setxattr, statx,
+};
 use rustix::io::Errno;
 use rzfs_testkit::has_root;
 use std::fs::{self, File, FileTimes, Permissions};
@@ -153,5 +156,79 @@ fn flags_are_seen_to_when_files_are_opened_if_that_is_checked() {
         assert_eq!(opened(&path, OFlags::RDWR), Ok(()), "{flag}");
     }
     assert_eq!(fs::read(&path).unwrap(), b"text");
+    mounted.finish();
+}
+
+fn asked(path: &std::path::Path, how: AtFlags) -> Statx {
+    statx(CWD, path, how, StatxFlags::BASIC_STATS | StatxFlags::BTIME).unwrap()
+}
+
+/// When a file was made; nothing if that is not said.
+fn birth(of: &Statx) -> Option<(i64, u32)> {
+    let is_said = StatxFlags::from_bits_retain(of.stx_mask).contains(StatxFlags::BTIME);
+    is_said.then_some((of.stx_btime.tv_sec, of.stx_btime.tv_nsec))
+}
+
+#[test]
+fn the_time_of_birth_is_known_and_stays() {
+    if !kernel_passes("STATX", 6, 6) {
+        return;
+    }
+    let mounted = Mounted::new();
+    let paths = ["file", "directory", "link"].map(|name| mounted.path(name));
+    fs::write(&paths[0], b"text").unwrap();
+    fs::create_dir(&paths[1]).unwrap();
+    std::os::unix::fs::symlink("file", &paths[2]).unwrap();
+    let stored = |mounted: &Mounted, path: &std::path::Path| {
+        let number = rzfs_format::ObjectId(fs::symlink_metadata(path).unwrap().ino());
+        let born = mounted.files().attributes(number).unwrap().crtime;
+        Some((born.seconds, born.nanoseconds))
+    };
+    let births: Vec<_> = paths.iter().map(|path| stored(&mounted, path)).collect();
+    let how = AtFlags::SYMLINK_NOFOLLOW;
+    for (path, born) in paths.iter().zip(&births) {
+        // Others ask for other attributes: nothing is worse for them.
+        let known = statx(CWD, path, how, StatxFlags::BASIC_STATS).unwrap();
+        let shown = asked(path, how);
+        assert_eq!(birth(&shown), *born, "{path:?}");
+        let attributes = |of: &Statx| {
+            let times = [of.stx_atime, of.stx_mtime, of.stx_ctime];
+            let times = times.map(|time| (time.tv_sec, time.tv_nsec));
+            let owner = (of.stx_uid, of.stx_gid, of.stx_mode, of.stx_nlink);
+            (times, owner, of.stx_ino, of.stx_size, of.stx_blocks)
+        };
+        assert_eq!(attributes(&shown), attributes(&known), "{path:?}");
+        // The kernel knows it from now on.
+        assert_eq!(birth(&asked(path, how | AtFlags::STATX_DONT_SYNC)), *born, "{path:?}");
+    }
+    let mut file = File::options().append(true).open(&paths[0]).unwrap();
+    std::io::Write::write_all(&mut file, b"more").unwrap();
+    drop(file);
+    fs::rename(&paths[0], mounted.path("moved")).unwrap();
+    assert_eq!(birth(&asked(&mounted.path("moved"), how)), births[0]);
+    let mounted = mounted.again();
+    let moved = mounted.path("moved");
+    assert_eq!(birth(&asked(&moved, how)), births[0]);
+    assert_eq!(asked(&moved, how).stx_size, 8);
+    let said = run(Command::new("stat").args(["-c", "%W"]).arg(&moved));
+    assert_eq!(said.trim().parse(), Ok(births[0].unwrap().0));
+    mounted.finish();
+}
+
+/// Device numbers go another way in these answers.
+#[test]
+fn devices_have_their_numbers_however_they_are_asked_for() {
+    if !has_root("only root makes devices") {
+        return;
+    }
+    let mounted = Mounted::new();
+    let path = mounted.path("device");
+    let (major, minor) = (259, 0x1_2345);
+    let (mode, device) = (Mode::from_raw_mode(0o600), makedev(major, minor));
+    mknodat(CWD, &path, FileType::BlockDevice, mode, device).unwrap();
+    for flags in [StatxFlags::BASIC_STATS, StatxFlags::BASIC_STATS | StatxFlags::BTIME] {
+        let shown = statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, flags).unwrap();
+        assert_eq!((shown.stx_rdev_major, shown.stx_rdev_minor), (major, minor));
+    }
     mounted.finish();
 }

@@ -7,6 +7,7 @@ mod handles;
 mod listing;
 mod mounted;
 mod names;
+mod unnamed;
 mod users;
 
 #[allow(dead_code, reason = "the tests of rzfs-zpl use the rest")]

@@ -1,6 +1,6 @@
 //! What users may do who are not root, and what the kernel learns of changes nobody asked for.
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, kernel_passes};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rzfs_testkit::has_root;
 use std::fs::{self, File, Permissions};
@@ -130,13 +130,37 @@ for name in ['user.a', 'trusted.a', 'security.a', 'system.a', 'system.nfs4_acl_x
 #[test]
 fn set_group_id_goes_with_a_list_of_somebody_outside_of_the_group() {
     let Some(mounted) = shared() else { return };
-    let path = file_of(&mounted, "program", NOBODY, 0o755);
     for (group, mode) in [(1234, 0o755), (NOBODY, 0o2755)] {
+        // A list that is there already is not set again.
+        let path = file_of(&mounted, &format!("of-{group}"), NOBODY, 0o755);
         chown(&path, None, Some(group)).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o2755)).unwrap();
         let set = as_user(NOBODY, &["setfacl", "-m", "u:1:r", path.to_str().unwrap()]);
         assert!(set.status.success());
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, mode, "{group}");
+    }
+    mounted.finish();
+}
+
+/// What counts is the capability, which only the kernel knows of.
+#[test]
+fn set_group_id_stays_for_those_with_the_capability() {
+    if !kernel_passes("who may keep set-group-id", 5, 14) {
+        return;
+    }
+    let Some(mounted) = shared() else { return };
+    let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let with = ["--inh-caps", "+fsetid", "--ambient-caps", "+fsetid"];
+    let without = ["--clear-groups", "--bounding-set", "-fsetid", "--inh-caps", "-fsetid"];
+    for (who, mode) in [([&user[..], &with].concat(), 0o2755), (without.to_vec(), 0o755)] {
+        let path = file_of(&mounted, &format!("{mode:o}"), NOBODY, 0o755);
+        chown(&path, None, Some(1234)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o2755)).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(&who).args(["setfacl", "-m", "u:1:r"]).arg(&path);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, mode, "{who:?}");
     }
     mounted.finish();
 }

@@ -13,7 +13,7 @@ use rzfs_zpl::live::{
 
 const USER: Caller = Caller { uid: 1000, gid: 100, privilege: Privilege::Ordinary };
 
-fn list(entries: &[(PosixTag, u16)]) -> PosixAcl {
+pub(crate) fn list(entries: &[(PosixTag, u16)]) -> PosixAcl {
     let entry = |&(tag, permissions)| PosixEntry { tag, permissions };
     PosixAcl(entries.iter().map(entry).collect())
 }

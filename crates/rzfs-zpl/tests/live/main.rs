@@ -11,3 +11,4 @@ mod names;
 mod operations;
 mod oracle;
 mod pool;
+mod unnamed;

@@ -29,9 +29,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             let time = record.time.map(|seconds| console.calendar.history(seconds));
             let time = time.as_deref().unwrap_or("unknown");
             let origin = if flag('l') { origin(&record, &users) } else { String::new() };
-            // A record is a line, whatever it quotes.
-            let text = record.text.replace(char::is_control, "?");
-            writeln!(console.out, "{time} {text}{origin}")?;
+            writeln!(console.out, "{time} {}{origin}", record.text)?;
         }
         writeln!(console.out)?;
     }

@@ -138,6 +138,52 @@ fn who_writes_by_path_meanwhile_loses_nothing() {
 }
 
 #[test]
+fn files_are_made_without_names_in_every_child() {
+    if !kernel_makes_unnamed_files() {
+        return;
+    }
+    let user = Ordinary::new();
+    user.succeed("zfs create z/c");
+    let script = "
+import errno, os, sys
+root, child = sys.argv[1], sys.argv[1] + '/c'
+def make(directory):
+    fd = os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o600)
+    os.write(fd, b'text')
+    return fd
+def name(fd, path):
+    os.link(f'/proc/self/fd/{fd}', path, src_dir_fd=fd, follow_symlinks=True)
+for directory, other in [(child, root), (root, child)]:
+    fd = make(directory)
+    try:
+        name(fd, other + '/elsewhere')
+    except OSError as error:
+        print(error.errno == errno.EXDEV, os.fstat(fd).st_nlink)
+    name(fd, directory + '/named')
+    print(open(directory + '/named').read(), os.fstat(fd).st_nlink, os.listdir(other).count('elsewhere'))
+    make(directory)
+";
+    let said = user.shell(&["python3 -c \"", script, "\" $M"].concat());
+    assert_eq!(said, "True 0\ntext 1 0\n".repeat(2));
+    user.shell("cat $M/c/named $M/named");
+    user.succeed("zfs unmount z/c");
+    user.succeed("zfs mount z/c");
+    assert_eq!(user.shell("cat $M/c/named"), "text");
+    user.succeed("zfs destroy z/c");
+    user.succeed("umount z");
+}
+
+fn kernel_makes_unnamed_files() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let makes = (numbers.next(), numbers.next()) >= (Some(6), Some(1));
+    if !makes {
+        eprintln!("SKIPPED: Linux {release} passes no O_TMPFILE to FUSE, 6.1 does");
+    }
+    makes
+}
+
+#[test]
 fn children_come_and_go_while_their_parent_is_in_use() {
     let user = Ordinary::new();
     user.shell("mkdir $M/dir && echo kept > $M/kept");
