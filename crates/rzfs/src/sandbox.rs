@@ -120,8 +120,12 @@ const NAMESPACES: [c_int; 7] = [
 pub(crate) fn enter(duty: Duty) {
     let entered = filter(duty).map_err(seccompiler::Error::from);
     let entered = entered.and_then(|filter| seccompiler::apply_filter_all_threads(&filter));
-    if let Err(error) = entered {
-        tracing::debug!(%error, "the process is not kept from anything");
+    match entered {
+        Err(error) if duty == Duty::Serving => {
+            tracing::warn!(%error, "the process is not kept from anything");
+        }
+        Err(error) => tracing::debug!(%error, "the process is not kept from anything"),
+        Ok(()) => {}
     }
 }
 
@@ -180,6 +184,18 @@ mod tests {
                 mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)
             });
             assert_eq!(made == Err(Errno::PERM), is_refused, "{duty:?}");
+        }
+    }
+
+    #[test]
+    fn who_only_reads_does_not_mount() {
+        use rustix::mount::{UnmountFlags, unmount};
+        if !rzfs_testkit::has_root("others may not mount anyway") {
+            return;
+        }
+        for (duty, answer) in [(Duty::Serving, Errno::NOENT), (Duty::Reading, Errno::PERM)] {
+            let unmounted = within(duty, || unmount("/nowhere", UnmountFlags::empty()));
+            assert_eq!(unmounted, Err(answer), "{duty:?}");
         }
     }
 

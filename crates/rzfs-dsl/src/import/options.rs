@@ -61,7 +61,7 @@ pub enum MissingLogs {
     /// Refuse.
     #[default]
     Refuse,
-    /// Import all the same, and give up what is in the logs (`-m`).
+    /// Import all the same, and give up what of the logs cannot be had (`-m`).
     Ignore,
 }
 

@@ -98,9 +98,6 @@ impl LogClaims {
                         claim
                     },
                 ),
-                Some(_) if missing_logs == MissingLogs::Ignore => {
-                    cut_log(pool, &dataset, objset.id(), header)
-                }
                 Some(_) => None,
             };
             claims.heads.extend(claim);
@@ -122,43 +119,6 @@ fn lacks_log_device(pool: &Pool) -> bool {
     logs.any(|top| !top.health().is_usable())
 }
 
-/// Ends a log that was claimed where it cannot be read any further; nothing where all of it can.
-fn cut_log(
-    pool: &Pool,
-    dataset: &Dataset,
-    objset: ObjsetId,
-    header: ZilHeader,
-) -> Option<HeadClaim> {
-    let pipeline = pool.pipeline();
-    let may_be_had = |record: &Record<'_>| {
-        let data = record.data_pointer().filter(|data| !data.is_hole() && !data.is_embedded());
-        let read = data.and_then(|data| pipeline.read_speculative(&[&data]).pop());
-        !matches!(read, Some(Err(error)) if error.may_come_back())
-    };
-    let (mut block_seq, mut record_seq) = (0, 0);
-    let mut is_whole = true;
-    for block in LogChain::new(pipeline, objset, &header) {
-        block_seq = block.seq();
-        for record in block.records().take_while(|record| {
-            is_whole = may_be_had(record);
-            is_whole
-        }) {
-            record_seq = record_seq.max(record.seq);
-        }
-        if !is_whole {
-            break;
-        }
-    }
-    if is_whole && record_seq >= header.claimed_record_seq {
-        return None;
-    }
-    tracing::warn!(dataset = dataset.name(), record_seq, "the rest of the intent log is given up");
-    let header =
-        ZilHeader { claimed_block_seq: block_seq, claimed_record_seq: record_seq, ..header };
-    let (claimed, shared, frees) = (Vec::new(), Vec::new(), Vec::new());
-    Some(HeadClaim { dataset: dataset.clone(), header, claimed, shared, frees })
-}
-
 /// Drops a log, as a log device is missing. What was never claimed is free already.
 fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader) -> HeadClaim {
     let synced = pool.txg();
@@ -169,8 +129,7 @@ fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader
     };
     let mut frees = owned_blocks(pool.pipeline(), objset, header);
     frees.retain(|pointer| pointer.logical_birth() <= synced && is_there(pointer));
-    let why = "a log device is missing";
-    tracing::warn!(dataset = dataset.name(), why, "the intent log is dropped");
+    tracing::warn!(dataset = dataset.name(), "a log device is missing: the intent log is dropped");
     let (dataset, header) = (dataset.clone(), ZilHeader::default());
     HeadClaim { dataset, header, claimed: Vec::new(), shared: Vec::new(), frees }
 }

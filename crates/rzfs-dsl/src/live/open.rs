@@ -277,6 +277,7 @@ impl Inner {
             found: Found {
                 removal: pool.removal().cloned(),
                 checkpoint: pool.checkpoint().cloned(),
+                missing_logs: options.missing_logs,
             },
             devices,
             allocator,

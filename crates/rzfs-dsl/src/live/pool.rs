@@ -17,6 +17,7 @@ use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
 use crate::dataset::{DatasetError, DatasetTree, Keyring};
+use crate::import::MissingLogs;
 use crate::pool::AuxiliaryVdev;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use parking_lot::{Mutex, RwLock};
@@ -88,6 +89,8 @@ impl Drop for FailOnPanic<'_> {
 pub(super) struct Found {
     pub(super) removal: Option<RemovalState>,
     pub(super) checkpoint: Option<Uberblock>,
+    /// What becomes of intent logs that cannot be read.
+    pub(super) missing_logs: MissingLogs,
 }
 
 /// What is durable.
@@ -233,6 +236,12 @@ impl LivePool {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// What becomes of intent logs that cannot be read.
+    #[must_use]
+    pub fn missing_logs(&self) -> MissingLogs {
+        self.inner.found.missing_logs
     }
 
     /// Its transaction groups.

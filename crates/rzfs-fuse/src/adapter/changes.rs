@@ -27,7 +27,7 @@ pub(crate) struct Creation<'a> {
     pub(crate) umask: u32,
 }
 
-impl Creation<'_> {
+impl<'a> Creation<'a> {
     /// Of mknod(2).
     ///
     /// # Errors
@@ -43,9 +43,7 @@ impl Creation<'_> {
         };
         Ok(Self { kind, mode, umask })
     }
-}
 
-impl<'a> Creation<'a> {
     fn new_file(self, caller: Caller) -> NewFile<'a> {
         let Self { kind, mode, umask } = self;
         NewFile { kind, permissions: mode & PERMISSION_BITS, umask, caller }

@@ -60,7 +60,7 @@ impl LiveFileSystem {
         let engine = Arc::clone(pool.engine());
         let this = Self::open(dataset.objset().clone(), engine, options)?;
         this.settings_changed(&dataset.settings());
-        this.replay_log(dataset)?;
+        this.replay_log(dataset, pool.missing_logs())?;
         this.attach_log(pool.intent_log(dataset));
         let observer: Weak<Self> = Arc::downgrade(&this);
         dataset.observe(observer);

@@ -44,8 +44,8 @@ pub enum SpaceDemand {
         /// Up to so many bytes are written besides.
         written: u64,
     },
-    /// It writes up to so many bytes and sets more than that free: it may go into the slop space,
-    /// so that files can be removed from a full pool.
+    /// It writes up to so many bytes and sets more than that free, or was done before: it may go into
+    /// the slop space, so that files can be removed from a full pool.
     Frees(u64),
 }
 

@@ -24,6 +24,7 @@ use crate::sync::{Arc, Mutex};
 use clock::ReplayClock;
 use rzfs_dmu::intent_log::owned_blocks;
 use rzfs_dmu::live::{LiveObjset, Transaction};
+use rzfs_dsl::import::MissingLogs;
 use rzfs_dsl::live::LiveDataset;
 use rzfs_format::ObjectId;
 use rzfs_format::zil::{Record, Verifier, ZilHeader};
@@ -109,9 +110,12 @@ impl LiveFileSystem {
     /// To be called before anybody else has the file system.
     ///
     /// # Errors
-    /// The pool takes no changes any more, or devices do not deliver the log, which is kept then. A
-    /// record that cannot be replayed is no error: it ends the log.
-    pub(super) fn replay_log(&self, dataset: &LiveDataset) -> Result<ReplaySummary, ZplError> {
+    /// As [`follow`]; the log is kept then.
+    pub(super) fn replay_log(
+        &self,
+        dataset: &LiveDataset,
+        missing_logs: MissingLogs,
+    ) -> Result<ReplaySummary, ZplError> {
         let header = self.objset.log_header()?;
         if header.claim_txg.is_none() {
             // Nobody has claimed it, so nothing was ever written into it.
@@ -132,7 +136,7 @@ impl LiveFileSystem {
         self.replay.is_on.store(true, Ordering::Relaxed);
         let admission = self.admission(&before);
         let apply = |record: &Record<'_>| self.apply_record(record, &clock);
-        let result = follow(&self.objset, &header, &admission, apply);
+        let result = follow(&self.objset, &header, &admission, missing_logs, apply);
         self.replay.is_on.store(false, Ordering::Relaxed);
         self.change_options(|options| {
             options.clock = Arc::clone(&before.clock);

@@ -3,6 +3,7 @@
 use crate::world::{Session, World};
 use crate::{make, put};
 use rzfs_codec::checksum::{self, EmbeddedVerifier, Salt, generate_embedded};
+use rzfs_dsl::import::MissingLogs;
 use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_format::block_pointer::StoredBlock;
 use rzfs_format::checksum::ChecksumFunction;
@@ -160,9 +161,14 @@ impl Logged {
 
     /// Opens the pool, which replays the log.
     pub(crate) fn replay(&self) -> Session {
+        self.replay_with(MissingLogs::Refuse)
+    }
+
+    fn replay_with(&self, missing_logs: MissingLogs) -> Session {
         let mut options = LiveOptions::new(FileSystemOptions::default(), 42);
         options.xattr_store = XattrStore::SystemAttribute;
-        self.world.open_logged(options, &PoolOptions::default())
+        let pool = PoolOptions { missing_logs, ..PoolOptions::default() };
+        self.world.open_logged(options, &pool)
     }
 
     /// Writes the log, replays it, lets `check` look, and has the pool judged.
@@ -451,7 +457,7 @@ fn records_without_sense_end_the_log() {
     }
 }
 
-/// A log that is damaged after it was claimed ends where it is damaged.
+/// A log that is damaged after it was claimed ends where it is damaged, by leave.
 #[test]
 fn a_damaged_block_ends_the_log() {
     let mut logged = Logged::new(|_| {});
@@ -467,7 +473,7 @@ fn a_damaged_block_ends_the_log() {
     logged.world.claim();
     logged.world.judge();
     image.write_all_at(&[0xdb; 64], DATA_START + FREE + LOG_BLOCK + 1000).unwrap();
-    let session = logged.replay();
+    let session = logged.replay_with(MissingLogs::Ignore);
     for number in 0..8 {
         let found = find(&session.fs, &format!("file-{number}"));
         assert_eq!(found.is_some(), number < 4, "file-{number}");

@@ -5,6 +5,7 @@ use super::super::options::SpaceDemand;
 use crate::error::ZplError;
 use rzfs_dmu::intent_log::{LogChain, owned_blocks};
 use rzfs_dmu::live::LiveObjset;
+use rzfs_dsl::import::MissingLogs;
 use rzfs_dsl::live::LiveDataset;
 use rzfs_format::zil::{Record, RecordKind, ZilFlags, ZilHeader};
 use std::fmt;
@@ -16,9 +17,8 @@ pub struct ReplaySummary {
     pub replayed: u64,
     /// Records of files that were removed later.
     pub skipped: u64,
-    /// Records that could not be done as something of their files, or what was to be written, is
-    /// damaged.
-    pub damaged: Vec<ReplayFailure>,
+    /// Records that were passed over, as something of their files or what was to be written is damaged.
+    pub damaged: u64,
     /// Why the rest of the log was given up.
     pub failure: Option<ReplayFailure>,
 }
@@ -47,10 +47,7 @@ impl ReplaySummary {
     /// Tells the log of the program.
     pub(in crate::live) fn report(&self, dataset: &str) {
         let Self { replayed, skipped, damaged, failure } = self;
-        tracing::info!(dataset, replayed, skipped, "the intent log was replayed");
-        for failure in damaged {
-            tracing::warn!(dataset, %failure, "a record of the intent log is lost");
-        }
+        tracing::info!(dataset, replayed, skipped, damaged, "the intent log was replayed");
         if let Some(failure) = failure {
             tracing::warn!(dataset, %failure, "the rest of the intent log is lost");
         }
@@ -74,13 +71,15 @@ pub(in crate::live) const fn needs_replay(header: &ZilHeader) -> bool {
 /// when everything before it is on disk, as numbers of objects are free only then.
 ///
 /// # Errors
-/// The pool takes no changes any more or has no room for them, or not all of what was claimed of the log
-/// can be read: it is still there then, and how far it was done is noted. A record that cannot be done is no error: it
-/// is passed over where that is because of damage, and ends the log where it is not.
+/// The pool takes no changes any more or has no room for them, or not all of what was claimed of the
+/// log can be read, unless that may be [given up](MissingLogs::Ignore): it is still there then, and
+/// how far it was done is noted. A record that cannot be done is no error: it is passed over where
+/// that is because of damage, and ends the log where it is not.
 pub(in crate::live) fn follow(
     objset: &LiveObjset,
     header: &ZilHeader,
     admission: &Admission<'_>,
+    missing_logs: MissingLogs,
     mut perform: impl FnMut(&Record<'_>) -> Result<Outcome, ZplError>,
 ) -> Result<ReplaySummary, ZplError> {
     let mut summary = ReplaySummary::default();
@@ -102,34 +101,44 @@ pub(in crate::live) fn follow(
             match outcome {
                 Ok(Outcome::Done) => summary.replayed += 1,
                 Ok(Outcome::Skipped) => summary.skipped += 1,
-                Err(error) if may_be_done_later(&error) => return Err(error),
+                Err(error) if may_be_done_later(&error, missing_logs) => return Err(error),
                 Err(error) => {
-                    let is_damage = error.is_damage();
+                    // What was to be made where something is damaged is missing later.
+                    let is_damage = error.is_damage()
+                        || error.may_come_back()
+                        || summary.damaged > 0 && error.is_missing();
                     let (seq, kind) = (record.seq, record.kind_number);
                     let failure = ReplayFailure { seq, kind, error: Box::new(error) };
-                    if is_damage {
-                        summary.damaged.push(failure);
-                        continue;
+                    if !is_damage {
+                        summary.failure = Some(failure);
+                        return Ok(summary);
                     }
-                    summary.failure = Some(failure);
-                    return Ok(summary);
+                    tracing::warn!(objset = %objset.id(), %failure, "a logged change is lost");
+                    summary.damaged += 1;
                 }
             }
         }
     }
     match chain.end() {
-        Some(end) if last < header.claimed_record_seq => {
-            Err(ZplError::UnreadableLog { objset: objset.id(), end: Box::new(end.clone()) })
-        }
+        Some(end) if last < header.claimed_record_seq => match missing_logs {
+            MissingLogs::Refuse => {
+                Err(ZplError::UnreadableLog { objset: objset.id(), end: Box::new(end.clone()) })
+            }
+            MissingLogs::Ignore => {
+                tracing::warn!(objset = %objset.id(), %end, "the rest of the intent log is given up");
+                Ok(summary)
+            }
+        },
         _ => Ok(summary),
     }
 }
 
-/// Whether a record that cannot be done now waits for devices or for room.
-fn may_be_done_later(error: &ZplError) -> bool {
-    let waits_for_room = matches!(error, ZplError::NoSpace { .. } | ZplError::Quota { .. });
-    let is_stopped = matches!(error, ZplError::Stopped(_) | ZplError::Suspended);
-    waits_for_room || is_stopped || error.may_come_back()
+/// Whether a record that cannot be done now waits for room, or for devices that may not be given up.
+fn may_be_done_later(error: &ZplError, missing_logs: MissingLogs) -> bool {
+    match error {
+        ZplError::Stopped(_) | ZplError::Suspended | ZplError::NoSpace { .. } => true,
+        error => missing_logs == MissingLogs::Refuse && error.may_come_back(),
+    }
 }
 
 /// Gives a log up that was replayed, and waits until that is on disk.
