@@ -102,7 +102,7 @@ impl SyncPass<'_> {
     }
 
     /// The own map of a metaslab is this object now.
-    fn note_map(&mut self, metaslab: &LiveMetaslab, object: ObjectId) {
+    pub(crate) fn note_map(&mut self, metaslab: &LiveMetaslab, object: ObjectId) {
         let MetaslabId { vdev, index } = metaslab.id;
         self.books.map_changes.entry(vdev).or_default().insert(index, object.0);
     }
@@ -185,8 +185,14 @@ impl SyncPass<'_> {
         store: &mut dyn SyncStore,
     ) -> Result<(), MetaslabError> {
         for log in self.books.book.take_obsolete() {
-            SpaceMap::open(store, log.object, Geometry::LOG)?.destroy(store)?;
+            let map = SpaceMap::open(store, log.object, Geometry::LOG);
             store.remove_log(log.txg).map_err(in_directory)?;
+            match map {
+                Err(error) if error.is_damage(store) => {
+                    tracing::warn!(%error, "a log space map is leaked");
+                }
+                map => map?.destroy(store)?,
+            }
         }
         Ok(())
     }

@@ -4,16 +4,19 @@
 mod administration;
 mod dedup;
 mod lists;
+mod space;
 
+use rzfs_blockdev::BlockDevice;
 use rzfs_dmu::Object;
 use rzfs_dsl::Pool;
 use rzfs_format::bpobj::BpobjHeader;
 use rzfs_format::brt::{BrtHeader, vdev_key};
 use rzfs_format::{BlockPointer, ObjectId, VdevId};
 use rzfs_proof::crash::Workload;
-use rzfs_proof::{Files, OpenPool, Rig, read_dataset, record, walk};
+use rzfs_proof::{FeatureSet, Files, OpenPool, Rig, Shape, read_dataset, record, walk};
 use rzfs_testkit::FileSystemManifest;
 use rzfs_zpl::live::{Caller, FilePlace};
+use std::sync::Arc;
 
 const EIO: i32 = 5;
 /// Where the allocatable space of a device begins, behind two labels and the boot area.
@@ -36,6 +39,43 @@ fn damage_object(rig: &Rig, object: &Object) -> usize {
     let pointers = pointers.into_iter().map(Result::unwrap);
     let on_devices = pointers.filter(|pointer| !pointer.is_hole() && !pointer.is_embedded());
     on_devices.map(|pointer| damage(rig, &pointer)).count()
+}
+
+/// Damages all indirect blocks right above an object's data; answers how many there are.
+fn damage_above(rig: &Rig, object: &Object) -> usize {
+    if object.dnode().levels < 2 {
+        return 0;
+    }
+    let groups = (object.dnode().max_block_id.0 >> object.dnode().pointers_shift()) + 1;
+    let pointers = object.pointers(1, 0..groups).into_iter().map(Result::unwrap);
+    pointers.filter(|pointer| !pointer.is_hole()).map(|pointer| damage(rig, &pointer)).count()
+}
+
+/// A pool of one device with these features.
+fn create_with(features: FeatureSet) -> (Rig, OpenPool) {
+    let rig = Rig::new(Workload::Single);
+    let shape = Shape { features, ..Workload::Single.shape() };
+    let device = Arc::clone(&rig.devices["A"]) as Arc<dyn BlockDevice>;
+    let open = OpenPool::create(&shape, &[("A", device)].into(), &rig.settings).unwrap();
+    (rig, open)
+}
+
+/// Bytes without equal blocks.
+fn contents(seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(LENGTH).collect()
+}
+
+/// Nothing but leaks is found in a pool.
+fn only_leaks(rig: &Rig) {
+    let findings = walk(&rig.read().unwrap()).unwrap();
+    let Some(findings) = findings else { return };
+    assert!(findings.contains("leaked") && !findings.contains("errors"), "{findings}");
 }
 
 /// The indirect block above the file's first blocks.
