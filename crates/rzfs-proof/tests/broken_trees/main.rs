@@ -2,6 +2,7 @@
 //! nobody waits for it.
 
 mod administration;
+mod clones;
 mod dedup;
 mod lists;
 mod space;
