@@ -2,42 +2,28 @@
 //! sections 9.2 and 9.4).
 
 use super::codec;
-use super::log::{Logged, TableLog};
+use super::log::{LogNames, Logged, TableLog};
 use super::table::{Entry, Home, Table};
 use crate::PoolError;
 use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
 use crate::live::features::Features;
 use crate::live::frees::BlockFreer;
-use crate::live::mos::{BonusRecord, MosTx};
+use crate::live::mos::MosTx;
 use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool, entry_statistics};
 use rzfs_dmu::live::Transaction;
 use rzfs_format::checksum::ChecksumFunction;
-use rzfs_format::ddt::log::{LogHeader, LogRecord, LogRole};
+use rzfs_format::ddt::log::LogRecord;
 use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtSlot, DdtValue};
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::{ByteOrder, FormatError, ObjectId};
+use rzfs_format::{ByteOrder, ObjectId};
 use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, NewZap, ZapFlags, ZapValue};
 use std::collections::BTreeSet;
 
 /// Bytes of the blocks of a table's ZAPs.
 const ZAP_BLOCK: usize = 32 << 10;
-/// Bytes of the blocks of its logs.
-const LOG_BLOCK: u32 = 128 << 10;
-
-impl BonusRecord for LogHeader {
-    const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
-
-    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
-        Self::decode(bonus, order)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        Self::encode(self, ByteOrder::NATIVE).to_vec()
-    }
-}
 
 /// Reads what has to be known of a table; `None` if there is none.
 pub(super) fn load(pool: &Pool, checksum: ChecksumFunction) -> Result<Option<Table>, PoolError> {
@@ -54,9 +40,16 @@ pub(super) fn load(pool: &Pool, checksum: ChecksumFunction) -> Result<Option<Tab
             .map_err(PoolError::corrupt(own.id()))?;
         let log = |index| own.object(&ddt::log_name(checksum, index));
         let logs = [log(0)?, log(1)?];
-        table.home = Some(Home::Own { directory: own.id(), logs });
+        table.home = Some(Home::Own { directory: own.id() });
         if let [Some(first), Some(second)] = logs {
-            table.log = Some(TableLog::load(pool, table.layout, [first, second])?);
+            let names = LogNames { directory: own.id(), checksum };
+            match TableLog::load(pool, table.layout, names, [first, second]) {
+                Err(error) if error.is_damage() => {
+                    tracing::warn!(%error, ?checksum, "a dedup table is not used");
+                    table.is_blind = true;
+                }
+                log => table.log = Some(log?),
+            }
         }
     }
     let names = own.as_ref().unwrap_or_else(|| pool.directory());
@@ -102,8 +95,12 @@ impl Table {
         match self.log.take() {
             None => {
                 for (key, entry) in entries {
-                    // Nothing else has what would be lost.
-                    self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
+                    let written =
+                        self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes);
+                    match written {
+                        Err(error) if error.is_damage() => self.lose(mos, &key, &entry, error)?,
+                        written => written?,
+                    }
                 }
             }
             Some(mut log) => {
@@ -144,6 +141,42 @@ impl Table {
         let not_counted = |error: &LiveError| tracing::warn!(%error, "dedup is not counted");
         self.write_statistics(mos, classes).unless_damaged(not_counted)?;
         self.remove_if_empty(mos, features, home)
+    }
+
+    /// Gives up writing a changed entry, if that leaks its block at most.
+    ///
+    /// # Errors
+    /// `error`: whoever looks the entry up would find too few references.
+    fn lose(
+        &self,
+        mos: &MosTx<'_>,
+        key: &DdtKey,
+        entry: &Entry,
+        error: LiveError,
+    ) -> Result<(), LiveError> {
+        let has_one = entry.value.references() <= 1;
+        let is_fair = match self.lookup(mos, key) {
+            // Nobody finds it, or frees the block.
+            Err(error) => error.is_damage(),
+            // What is in no table has one reference.
+            Ok(None) => has_one,
+            Ok(Some(stored)) => stored.references() >= entry.value.references(),
+        };
+        if !is_fair {
+            return Err(error);
+        }
+        tracing::warn!(%error, "an entry of a dedup table is lost");
+        Ok(())
+    }
+
+    /// What the ZAPs have of a key.
+    fn lookup(&self, mos: &MosTx<'_>, key: &DdtKey) -> Result<Option<DdtValue>, LiveError> {
+        for zap in self.zaps.values() {
+            let Some(value) = mos.lookup(*zap, key.0.as_slice())? else { continue };
+            let value = codec::decode(value.as_bytes().unwrap_or_default(), self.layout);
+            return value.map(Some).map_err(LiveError::corrupt(*zap));
+        }
+        Ok(None)
     }
 
     /// The record of a changed entry. The statistics of the ZAP that has an older form leave it
@@ -273,21 +306,10 @@ impl Table {
                 mos.insert(DIRECTORY, &ddt::directory_name(self.checksum), directory.get())?;
                 mos.insert(directory, ddt::VERSION_KEY, ddt::VERSION_FDT)?;
                 mos.insert(directory, ddt::FLAGS_KEY, ddt::FLAG_FLAT | ddt::FLAG_LOG)?;
-                let mut logs = [None, None];
-                let roles = [LogRole::Active, LogRole::Flushing];
-                for ((index, log), role) in logs.iter_mut().enumerate().zip(roles) {
-                    let first_txg = mos.tx().txg();
-                    let header = LogHeader { role, length: 0, first_txg, checkpoint: None };
-                    let id = mos.create_record(ObjectType::UINT64_METADATA, LOG_BLOCK, &header)?;
-                    mos.insert(directory, &ddt::log_name(self.checksum, index), id.get())?;
-                    *log = Some(id);
-                }
+                let names = LogNames { directory, checksum: self.checksum };
+                self.log = Some(TableLog::create(mos, self.layout, names)?);
                 features.add(mos, Feature::FastDedup, 1)?;
-                if let [Some(active), Some(flushing)] = logs {
-                    let log = TableLog::new(self.layout, [active, flushing], mos.tx().txg());
-                    self.log = Some(log);
-                }
-                Home::Own { directory, logs }
+                Home::Own { directory }
             }
         };
         self.home = Some(home);
@@ -332,8 +354,8 @@ impl Table {
             mos.remove(names(home), &name)?;
             mos.remove(statistics, &name).unless_damaged(unknown)?;
         }
-        if let Home::Own { directory, logs } = home {
-            for log in logs.into_iter().flatten() {
+        if let Home::Own { directory } = home {
+            for log in self.log.iter().flat_map(TableLog::objects) {
                 mos.destroy_or_leak(log)?;
             }
             mos.destroy_or_leak(directory)?;
@@ -358,7 +380,7 @@ fn no_block(layout: DdtLayout) -> DdtValue {
 const fn names(home: Home) -> ObjectId {
     match home {
         Home::Pool => DIRECTORY,
-        Home::Own { directory, .. } => directory,
+        Home::Own { directory } => directory,
     }
 }
 
