@@ -6,6 +6,7 @@ mod clones;
 mod dedup;
 mod lists;
 mod space;
+mod unlinked;
 
 use rzfs_blockdev::BlockDevice;
 use rzfs_dmu::Object;
