@@ -5,6 +5,7 @@ mod administration;
 mod clones;
 mod dedup;
 mod lists;
+mod open;
 mod space;
 mod unlinked;
 
