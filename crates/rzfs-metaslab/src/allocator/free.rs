@@ -28,11 +28,11 @@ impl Allocator {
         let range = self.range_of(dva, txg)?;
         let metaslab = metaslab_of(&topology, dva.vdev(), &range)?;
         let mut state = metaslab.state.lock();
-        metaslab.load(&mut state, &self.context);
-        match &mut state.free {
-            FreeTree::Loaded(free) => free.claim(range.clone()).map_err(metaslab.conflict())?,
-            // Nothing else is allocated there, and nobody can tell what was.
-            _ => tracing::warn!(%dva, "a block of a log is claimed where the space map is damaged"),
+        if !metaslab.load(&mut state, &self.context) {
+            return Err(no_metaslab(dva.vdev(), &range));
+        }
+        if let FreeTree::Loaded(free) = &mut state.free {
+            free.claim(range.clone()).map_err(metaslab.conflict())?;
         }
         metaslab.note_allocation(&mut state, &self.context, range, txg);
         metaslab.reweigh(&mut state, &self.context.features());
