@@ -23,7 +23,7 @@ use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, BlockPointer, ByteOrder, Dva, FormatError, Level, ObjectId, VdevId};
 use rzfs_vdev::VdevTree;
-use rzfs_zap::{IntegerSize, NewZap, ZapFlags, ZapKey, ZapValue};
+use rzfs_zap::{IntegerSize, NewZap, ZapFlags, ZapValue};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +35,10 @@ const COUNTER_BLOCK: u32 = 32 << 10;
 const ENTRY_BLOCK: usize = 4 << 10;
 /// Most counters of a vdev: 16 MiB each, they are enough for 4 PiB.
 const MAX_COUNTERS: u64 = 1 << 28;
+/// log2 of the bytes of the smallest blocks.
+const MIN_BLOCK_SHIFT: u32 = 9;
+/// Most entries of a range of [`RANGE`] bytes. A counter has room for twice as many.
+const MAX_ENTRIES: u16 = 1 << 15;
 
 impl BonusRecord for BrtHeader {
     const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
@@ -237,27 +241,33 @@ fn read_counters(object: &Object, header: &BrtHeader) -> Result<Vec<u16>, PoolEr
 }
 
 /// What the counters of a table have to be by its entries. If these are damaged, too, every block
-/// is looked up, which does not find out who has it.
+/// is looked up, which does not find out who has it: the counters are such that no change takes
+/// them to zero, and that OpenZFS, which lets them overflow, can go on with them.
 fn count_entries(mos: &Objset, header: &BrtHeader) -> Vec<u16> {
-    let mut counters = vec![0_u16; header.counters as usize];
-    let counted = mos.object(header.entries).and_then(|object| {
-        let zap = object.zap()?;
-        for entry in zap.entries() {
-            let entry = entry.map_err(|source| object.zap_error(source))?;
-            let ZapKey::Words(words) = &entry.key else { continue };
-            let Some(offset) = words.first() else { continue };
-            let range = usize::try_from(header.range_of(*offset)).unwrap_or(usize::MAX);
-            if let Some(counter) = counters.get_mut(range) {
-                *counter = counter.saturating_add(1);
-            }
-        }
-        Ok(())
-    });
-    if let Err(error) = counted {
+    count_readable(mos, header).unwrap_or_else(|error| {
         tracing::warn!(%error, "blocks that may be shared will never be freed");
-        counters.fill(u16::MAX);
+        let most = u16::try_from(header.range_size >> MIN_BLOCK_SHIFT).unwrap_or(u16::MAX);
+        vec![most.clamp(1, MAX_ENTRIES); header.counters as usize]
+    })
+}
+
+/// Counts the entries of each range, unless some of them cannot be read.
+fn count_readable(mos: &Objset, header: &BrtHeader) -> Result<Vec<u16>, PoolError> {
+    let mut counters = vec![0_u16; header.counters as usize];
+    let object = mos.object(header.entries)?;
+    for entry in object.zap()?.entries() {
+        let entry = entry.map_err(|source| object.zap_error(source))?;
+        let offset = entry.key.as_words().and_then(|words| words.first());
+        let offset = offset.ok_or_else(|| {
+            let problem = FormatError::invalid("block reference table", "a key is no offset");
+            PoolError::corrupt(object.id())(problem)
+        })?;
+        let range = usize::try_from(header.range_of(*offset)).unwrap_or(usize::MAX);
+        if let Some(counter) = counters.get_mut(range) {
+            *counter = counter.saturating_add(1);
+        }
     }
-    counters
+    Ok(counters)
 }
 
 /// Bytes of a vdev that are in metaslabs: OpenZFS takes no counters beyond them.
@@ -385,7 +395,7 @@ impl CloneTable {
 
     /// Has a block looked up when it is freed, which fails because of damage, so that it is leaked.
     fn pin(&mut self, offset: u64) -> Result<(), LiveError> {
-        if self.counter(offset) < u16::MAX {
+        if self.counter(offset) < MAX_ENTRIES {
             self.change_counter(offset, 1)?;
         }
         self.header.total_count = self.header.total_count.saturating_add(1);
@@ -428,11 +438,8 @@ impl CloneTable {
             self.header.counters = range + 1;
         }
         let problem = "a counter does not agree with the entries";
-        let counter = self.counters.get(index).and_then(|counter| match *counter {
-            // So many, or nobody knows.
-            u16::MAX => Some(u16::MAX),
-            counter => counter.checked_add_signed(by),
-        });
+        let counter = self.counters.get(index);
+        let counter = counter.and_then(|counter| counter.checked_add_signed(by));
         let counter = counter.ok_or_else(|| invalid(problem))?;
         if let Some(place) = self.counters.get_mut(index) {
             *place = counter;
@@ -449,6 +456,8 @@ impl CloneTable {
         for (offset, (count, _)) in entries.into_iter().filter(|(_, (_, changed))| *changed) {
             self.write_entry(mos, form, (offset, count))?;
         }
+        // Entries that stay are counted again, which is written here.
+        self.is_changed = false;
         let ranges = std::mem::take(&mut self.ranges);
         let written = self.write_counters(mos, &ranges);
         let warn =
@@ -461,7 +470,7 @@ impl CloneTable {
 
     /// Writes how many references a block has beyond the first.
     fn write_entry(
-        &self,
+        &mut self,
         mos: &MosTx<'_>,
         form: EntryForm,
         (offset, count): (u64, u64),
@@ -481,7 +490,8 @@ impl CloneTable {
                     return Err(error);
                 }
                 tracing::warn!(%error, offset, "a block that was shared will never be freed");
-                Ok(())
+                // The entry that stays is none that the counter has.
+                if count == 0 { self.pin(offset) } else { Ok(()) }
             }
             written => written,
         }

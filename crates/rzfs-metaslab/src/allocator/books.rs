@@ -10,6 +10,7 @@ use crate::log::LogMap;
 use crate::log::book::{LogBook, MetaslabId};
 use crate::log::summary::Freshness;
 use crate::space_map::SpaceMap;
+use crate::space_map::append::HeaderForm;
 use crate::store::{CountChange, CountedFeature, NewObject, SyncStore};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::space_map::Geometry;
@@ -190,6 +191,12 @@ impl SyncPass<'_> {
             match map {
                 Err(error) if error.is_damage(store) => {
                     tracing::warn!(%error, "a log space map is leaked");
+                    // All logs have the header that new maps have.
+                    if self.features.maps.header == HeaderForm::Histogram {
+                        let (counted, less) =
+                            (CountedFeature::SpaceMapHistogram, CountChange::Decrement);
+                        store.count_feature(counted, less).map_err(in_directory)?;
+                    }
                 }
                 map => map?.destroy(store)?,
             }

@@ -172,8 +172,8 @@ impl LiveMetaslab {
         let conflict = self.conflict();
         let mut state = self.state.lock();
         self.wait_settled(&mut state);
-        let mut free = match self.free_before(&state)? {
-            Some(free) => free,
+        let (mut free, freed) = match self.free_before(&state)? {
+            Some(free) => (free, self.tree()),
             None => self.freed_since(&state)?,
         };
         if let Some(taken) = taken {
@@ -184,17 +184,18 @@ impl LiveMetaslab {
         state.flushing = true;
         state.pinned = true;
         drop(state);
-        let written = self.write_anew(store, features, stamp, &mut map, &free);
+        let written = self.write_anew(store, features, stamp, &mut map, (&free, &freed));
         let mut state = self.state.lock();
         state.flushing = false;
         self.settled.notify_all();
-        written?;
+        let before = written?;
         state.unflushed = None;
-        let allocated = self.size().saturating_sub(free.space()).cast_signed();
+        let allocated = self.size().saturating_sub(free.space() + freed.space()).cast_signed();
         let leaked = allocated.saturating_sub(state.allocated);
         state.allocated = allocated;
         let object = map.object();
-        self.stored(&mut state, map);
+        self.stored(&mut state, before);
+        state.map = Some(map);
         if matches!(state.free, FreeTree::Unusable) {
             state.free = FreeTree::Unloaded;
         }
@@ -209,15 +210,17 @@ impl LiveMetaslab {
         Ok(object)
     }
 
-    /// Writes a map with this free space into another object.
+    /// Writes a map with what was free before, and then what this txg has freed, into another
+    /// object. Answers with the map as it was in between: who loads it must not find the latter,
+    /// which cannot be used yet.
     fn write_anew(
         &self,
         store: &mut dyn SyncStore,
         features: &SpaceFeatures,
         stamp: Stamp,
         map: &mut SpaceMap,
-        free: &RangeTree,
-    ) -> Result<(), MetaslabError> {
+        (free, freed): (&RangeTree, &RangeTree),
+    ) -> Result<SpaceMap, MetaslabError> {
         map.replace(store, features.map_block_size(), features.maps.header)?;
         let whole = RangeTree::full(self.range.clone(), self.ashift);
         let parts = [
@@ -225,24 +228,36 @@ impl LiveMetaslab {
             Part { action: Action::Free, segments: free },
         ];
         map.append(store, stamp, features.maps.version, None, &parts)?;
+        let before = map.clone();
+        let parts = [Part { action: Action::Free, segments: freed }];
+        map.append(store, stamp, features.maps.version, None, &parts)?;
         let mut histogram = [0; HISTOGRAM_BUCKETS];
         add_to_histogram(&mut histogram, free.histogram(), self.ashift);
-        map.set_histogram(store, &histogram)
+        add_to_histogram(&mut histogram, freed.histogram(), self.ashift);
+        map.set_histogram(store, &histogram)?;
+        Ok(before)
     }
 
     /// What is free of a metaslab that is not loaded, as far as memory tells: what was freed since
-    /// its own map was complete, and what was allocated but not recorded.
-    fn freed_since(&self, state: &State) -> Result<RangeTree, MetaslabError> {
+    /// its own map was complete, and what was allocated but not recorded. What earlier passes of
+    /// the txg that is syncing have freed comes apart.
+    fn freed_since(&self, state: &State) -> Result<(RangeTree, RangeTree), MetaslabError> {
+        let conflict = self.conflict();
         let mut free = self.tree();
         let unflushed = state.unflushed.iter().map(|unflushed| &unflushed.freed);
         let transient = state.transient.iter().flat_map(|transient| {
             let deferred = transient.deferred.iter().map(|deferred| &deferred.segments);
-            deferred.chain(&transient.allocating).chain([&transient.freed])
+            deferred.chain(&transient.allocating)
         });
         for range in unflushed.chain(transient).flat_map(RangeTree::iter) {
-            free.clear(range.clone()).map_err(self.conflict())?;
-            free.add(range).map_err(self.conflict())?;
+            free.clear(range.clone()).map_err(conflict)?;
+            free.add(range).map_err(conflict)?;
         }
-        Ok(free)
+        let mut freed = self.tree();
+        for range in state.transient.iter().flat_map(|transient| transient.freed.iter()) {
+            free.clear(range.clone()).map_err(conflict)?;
+            freed.add(range).map_err(conflict)?;
+        }
+        Ok((free, freed))
     }
 }

@@ -1,10 +1,11 @@
 //! The table of blocks that several files have, damaged.
 
-use super::{FILE, LENGTH, contents, create_with, damage, damage_above, works};
+use super::judges::{leaks_at_most, openzfs_says};
+use super::{FILE, LENGTH, contents, create_with, damage, damage_above, damage_object, works};
 use rzfs_dmu::Object;
-use rzfs_format::VdevId;
-use rzfs_format::brt::{BrtHeader, vdev_key};
-use rzfs_proof::{FeatureSet, Files, OpenPool, Rig};
+use rzfs_format::brt::{self, BrtHeader, vdev_key};
+use rzfs_format::{BlockId, VdevId};
+use rzfs_proof::{FeatureSet, Files, OpenPool, Rig, walk};
 
 /// Files whose blocks others have, too: so many that the table has several blocks.
 const SHARED: u64 = 8;
@@ -94,6 +95,7 @@ fn changes_and_works(rig: &Rig) {
     let open = rig.open().unwrap();
     are_whole(&open);
     open.export().unwrap();
+    leaks_at_most(rig);
 }
 
 fn objects(rig: &Rig) -> [Object; 2] {
@@ -134,7 +136,7 @@ fn the_table_of_clones_may_be_damaged_while_the_pool_is_open() {
         println!("object {}", object.id());
         let rig = rig.copy();
         let open = rig.open().unwrap();
-        super::damage_object(&rig, &object);
+        assert!(damage_object(&rig, &object) > 0);
         damage_above(&rig, &object);
         let cache = open.pool.pipeline().cache();
         cache.set_max(0);
@@ -145,5 +147,57 @@ fn the_table_of_clones_may_be_damaged_while_the_pool_is_open() {
         let open = rig.open().unwrap();
         are_whole(&open);
         open.export().unwrap();
+        leaks_at_most(&rig);
     }
+}
+
+/// The counters of the table.
+fn counters(rig: &Rig) -> Vec<u16> {
+    let [object, _] = objects(rig);
+    let header = BrtHeader::decode(object.bonus(), object.order()).unwrap();
+    let block = object.read_block(BlockId(0)).unwrap();
+    assert!(header.counters * 2 <= block.data.len() as u64);
+    let counters = brt::counters(&block.data, header.counter_order);
+    counters.take(header.counters as usize).collect()
+}
+
+#[test]
+fn counters_that_are_damaged_are_those_of_the_entries() {
+    let rig = with_clones();
+    let before = counters(&rig);
+    assert!(before.iter().any(|counter| *counter > 0));
+    let [object, _] = objects(&rig);
+    assert!(damage_object(&rig, &object) > 0);
+    let open = rig.open().unwrap();
+    let files = Files(open.root().unwrap().1);
+    files.copy("later-0", "later-copy", 1).unwrap();
+    open.sync().unwrap();
+    files.unlink("later-copy").unwrap();
+    open.sync().unwrap();
+    open.export().unwrap();
+    assert_eq!(counters(&rig), before);
+    assert_eq!(walk(&rig.read().unwrap()).unwrap(), None);
+    if let Some(text) = openzfs_says(&rig, &["-bcc"]) {
+        assert!(text.contains("No leaks"), "{text}");
+    }
+    changes_and_works(&rig);
+    assert_eq!(walk(&rig.read().unwrap()).unwrap(), None);
+    if let Some(text) = openzfs_says(&rig, &["-bcc"]) {
+        assert!(text.contains("No leaks"), "{text}");
+    }
+}
+
+#[test]
+fn counters_of_entries_that_are_damaged_do_not_overflow() {
+    /// Blocks of 512 bytes in 16 MiB.
+    const MOST: u16 = 32 << 10;
+    let rig = with_clones();
+    for object in objects(&rig) {
+        assert!(damage_object(&rig, &object) > 0);
+    }
+    changes_and_works(&rig);
+    let counters = counters(&rig);
+    assert!(counters.iter().all(|counter| *counter == MOST), "{counters:?}");
+    // It cannot tell what is leaked, either.
+    let _ = openzfs_says(&rig, &["-TT"]);
 }

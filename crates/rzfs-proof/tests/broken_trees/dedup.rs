@@ -1,5 +1,6 @@
 //! Dedup tables that are damaged where their entries go.
 
+use super::judges::leaks_at_most;
 use super::{LENGTH, contents, create_with, damage, damage_above, damage_object, works};
 use rzfs_dsl::Pool;
 use rzfs_format::ObjectId;
@@ -65,6 +66,7 @@ fn changes_and_works(rig: &Rig) {
         assert!(bytes == contents(seed), "{name}");
     }
     open.export().unwrap();
+    leaks_at_most(rig);
 }
 
 #[test]
@@ -96,7 +98,10 @@ fn entries_that_have_no_place_in_a_damaged_dedup_table_stay_where_they_were() {
 /// The ZAPs of all tables.
 fn tables(pool: &Pool) -> Vec<rzfs_dmu::Object> {
     let objects = (1..400).filter_map(|number| pool.mos().object(ObjectId(number)).ok());
-    objects.filter(|object| object.dnode().object_type == ObjectType::DDT_ZAP).collect()
+    let tables = objects.filter(|object| object.dnode().object_type == ObjectType::DDT_ZAP);
+    let tables: Vec<_> = tables.collect();
+    assert_eq!(tables.len(), 2, "blocks with one reference, and with several");
+    tables
 }
 
 /// An import reads what is new, and would notice.
@@ -115,6 +120,7 @@ fn every_block_of_a_dedup_table_may_be_damaged() {
         let rig = with_tables(features);
         age(&rig);
         let pool = rig.read().unwrap();
+        let mut damaged = 0;
         for table in tables(&pool) {
             for block in 0..=table.dnode().max_block_id.0 {
                 let pointer = table.pointers(0, block..block + 1).remove(0).unwrap();
@@ -125,8 +131,10 @@ fn every_block_of_a_dedup_table_may_be_damaged() {
                 let rig = rig.copy();
                 damage(&rig, &pointer);
                 changes_and_works(&rig);
+                damaged += 1;
             }
         }
+        assert!(damaged > 2, "{features:?}: {damaged} blocks");
     }
 }
 

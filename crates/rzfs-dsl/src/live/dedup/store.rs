@@ -154,13 +154,10 @@ impl Table {
         entry: &Entry,
         error: LiveError,
     ) -> Result<(), LiveError> {
-        let has_one = entry.value.references() <= 1;
         let is_fair = match self.lookup(mos, key) {
             // Nobody finds it, or frees the block.
             Err(error) => error.is_damage(),
-            // What is in no table has one reference.
-            Ok(None) => has_one,
-            Ok(Some(stored)) => stored.references() >= entry.value.references(),
+            Ok(stored) => has_references(stored.as_ref(), &entry.value),
         };
         if !is_fair {
             return Err(error);
@@ -338,7 +335,8 @@ impl Table {
         features: &mut Features,
         home: Home,
     ) -> Result<(), LiveError> {
-        if self.log.as_ref().is_some_and(|log| !log.is_empty()) {
+        // Blocks may have references that damage has kept from being written.
+        if self.is_damaged || self.log.as_ref().is_some_and(|log| !log.is_empty()) {
             return Ok(());
         }
         let unknown = |error: &LiveError| tracing::warn!(%error, "a dedup table stays");
@@ -369,6 +367,17 @@ impl Table {
     }
 }
 
+/// Whether no block of `changed` has fewer references by what is stored. What is in no table has
+/// one.
+fn has_references(stored: Option<&DdtValue>, changed: &DdtValue) -> bool {
+    let stored = stored.map_or(&[][..], DdtValue::slots);
+    changed.slots().iter().enumerate().all(|(index, slot)| {
+        let same = |other: &&DdtSlot| other.dvas == slot.dvas && other.birth == slot.birth;
+        let found = stored.get(index).filter(same);
+        slot.is_empty() || slot.references <= found.map_or(1, |found| found.references)
+    })
+}
+
 /// The value of an entry that is gone.
 fn no_block(layout: DdtLayout) -> DdtValue {
     match layout {
@@ -392,4 +401,38 @@ fn statistics(mos: &MosTx<'_>) -> Result<ObjectId, LiveError> {
     let statistics = mos.create_zap(ObjectType::DDT_STATS)?;
     mos.insert(DIRECTORY, ddt::STATISTICS_KEY, statistics.get())?;
     Ok(statistics)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs_format::{Dva, Txg, VdevId};
+
+    fn slot(block: u64, references: u64) -> DdtSlot {
+        let dva = Dva::new(VdevId(0), block << 12, 4096, false);
+        DdtSlot { dvas: [dva, Dva::default(), Dva::default()], references, birth: Txg(block) }
+    }
+
+    fn slots(single: DdtSlot, double: DdtSlot) -> DdtValue {
+        DdtValue::Traditional([DdtSlot::default(), single, double, DdtSlot::default()])
+    }
+
+    #[test]
+    fn references_are_compared_block_by_block() {
+        let stored = slots(slot(1, 9), slot(2, 1));
+        let fair = [
+            slots(slot(1, 9), slot(2, 1)),
+            slots(slot(1, 0), slot(2, 0)),
+            slots(slot(3, 1), DdtSlot::default()),
+        ];
+        let unfair = [
+            slots(slot(1, 1), slot(2, 2)),
+            slots(slot(1, 10), slot(2, 0)),
+            slots(slot(3, 2), DdtSlot::default()),
+        ];
+        assert!(fair.iter().all(|changed| has_references(Some(&stored), changed)));
+        assert!(!unfair.iter().any(|changed| has_references(Some(&stored), changed)));
+        assert!(has_references(None, &slots(slot(1, 1), slot(2, 1))));
+        assert!(!has_references(None, &slots(slot(1, 2), slot(2, 0))));
+    }
 }
