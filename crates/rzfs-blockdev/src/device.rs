@@ -88,7 +88,7 @@ pub struct IoRequest {
 /// * `EOPNOTSUPP`: a discard that the device cannot do;
 /// * `ENXIO`: the device has gone.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{device}: {operation} of {len} bytes at offset {offset:#x}: {source}")]
+#[error("{device}: {operation} of {len} bytes at offset {offset:#x}: {}", without_number(source))]
 pub struct DeviceError {
     /// Name of the device.
     pub device: Arc<str>,
@@ -100,6 +100,16 @@ pub struct DeviceError {
     pub len: u64,
     /// What the system says.
     pub source: Arc<io::Error>,
+}
+
+/// What the system says, without the number that Rust puts behind it.
+#[must_use]
+pub fn without_number(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
 }
 
 impl DeviceError {

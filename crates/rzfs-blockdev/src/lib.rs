@@ -33,7 +33,7 @@ pub use buffer::{BUFFER_ALIGNMENT, IoBuffer};
 pub use completion::{CompletionQueue, IoCompletion};
 pub use device::{
     Batch, BlockDevice, DeviceError, DeviceGeometry, IoOperation, IoRequest, read_exact_at,
-    submit_awaited,
+    submit_awaited, without_number,
 };
 pub use engine::{BACKEND_VARIABLE, Backend, EngineOptions, IoEngine};
 pub use file::{CachedReads, Caching, FileDevice, Holder, OpenError, OpenOptions};

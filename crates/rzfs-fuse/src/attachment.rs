@@ -8,8 +8,8 @@
 use crate::mount::{Access, InUse, MountOptions, Restrictions};
 use crate::place::{Entry, MountPlace, PlaceError, mount_of};
 use crate::process_files::with_held_path;
-use crate::system_mounts::SystemMount;
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use crate::system_mounts::{SystemMount, SystemMounts};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -35,11 +35,35 @@ impl Detached {
         options: &MountOptions,
         is_live: bool,
     ) -> io::Result<Option<(Self, OwnedFd)>> {
-        let context = match fsopen(c"fuse", FsOpenFlags::FSOPEN_CLOEXEC) {
-            Err(Errno::PERM | Errno::NOSYS | Errno::NODEV) => return Ok(None),
-            context => context?,
-        };
+        let Some(context) = context()? else { return Ok(None) };
         let device = rustix::fs::open(c"/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let mount = Self::in_context(&context, device.as_fd(), options, is_live)?;
+        Ok(mount.map(|mount| (mount, device)))
+    }
+
+    /// A mount whose requests come on a device: if there is one already, the same file system once
+    /// more, with all that the kernel knows of it.
+    ///
+    /// # Errors
+    /// Among others nobody has the other one any more, or the system, before Linux 5.15, makes no
+    /// second mount.
+    pub(crate) fn of_device(
+        device: BorrowedFd<'_>,
+        options: &MountOptions,
+        is_live: bool,
+    ) -> io::Result<Option<Self>> {
+        match context()? {
+            Some(context) => Self::in_context(&context, device, options, is_live),
+            None => Ok(None),
+        }
+    }
+
+    fn in_context(
+        context: &OwnedFd,
+        device: BorrowedFd<'_>,
+        options: &MountOptions,
+        is_live: bool,
+    ) -> io::Result<Option<Self>> {
         let text = [
             ("source", options.source.clone()),
             ("subtype", "zfs".to_owned()),
@@ -49,7 +73,7 @@ impl Detached {
             ("group_id", getgid().as_raw().to_string()),
         ];
         for (key, value) in text {
-            fsconfig_set_string(&context, key, value)?;
+            fsconfig_set_string(context, key, value)?;
         }
         let everyone: &[&str] = match options.access {
             Access::Owner => &[],
@@ -58,14 +82,14 @@ impl Detached {
         let flags = options.restrictions.mount_flags(is_live);
         let read_only: &[&str] = if flags.contains(MountFlags::RDONLY) { &["ro"] } else { &[] };
         for flag in everyone.iter().chain(read_only) {
-            fsconfig_set_flag(&context, *flag)?;
+            fsconfig_set_flag(context, *flag)?;
         }
-        match fsconfig_create(&context) {
+        match fsconfig_create(context) {
             Err(Errno::PERM) => return Ok(None),
             created => created?,
         }
-        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(flags))?;
-        Ok(Some((Self { mount, source: options.source.clone() }, device)))
+        let mount = fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(flags))?;
+        Ok(Some(Self { mount, source: options.source.clone() }))
     }
 
     /// Puts it into its place.
@@ -87,6 +111,14 @@ impl Drop for Attached {
         if let Err(error) = self.0.unmount(InUse::Refuse) {
             tracing::warn!(%error, directory = %self.0.directory.display(), "unmount");
         }
+    }
+}
+
+/// What a new mount is described in; nothing where the system leaves mounting to a helper.
+fn context() -> io::Result<Option<OwnedFd>> {
+    match fsopen(c"fuse", FsOpenFlags::FSOPEN_CLOEXEC) {
+        Err(Errno::PERM | Errno::NOSYS | Errno::NODEV) => Ok(None),
+        context => Ok(Some(context?)),
     }
 }
 
@@ -170,6 +202,12 @@ impl Attachment {
         Ok(all.iter().any(|one| one.parent == own.number && one.directory.starts_with(&place)))
     }
 
+    /// Whether it was among all mounts at some moment, as far as it can be told apart.
+    pub(crate) fn is_among(&self, mounts: &SystemMounts) -> bool {
+        let Some(number) = self.number else { return true };
+        mounts.with_number(number).is_some_and(|mount| self.is_of_kind(mount))
+    }
+
     /// Whether a mount with its number can be it.
     fn is_of_kind(&self, mount: &SystemMount) -> bool {
         mount.kind.starts_with("fuse") && mount.source == self.source
@@ -195,7 +233,7 @@ impl Attachment {
     }
 
     /// Whether the system has it no more, as far as it can be told apart.
-    fn has_gone(&self) -> io::Result<bool> {
+    pub(crate) fn has_gone(&self) -> io::Result<bool> {
         let Some(number) = self.number else { return Ok(true) };
         Ok(!SystemMount::with_number(number)?.is_some_and(|mount| self.is_of_kind(&mount)))
     }

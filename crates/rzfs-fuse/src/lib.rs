@@ -53,4 +53,5 @@ pub use mount::{
 };
 pub use place::{MountPlace, PlaceError};
 pub use process_files::hold_process_files;
+pub use system_mounts::SystemMounts;
 pub use wakefulness::{LATENCY_DEVICE, Wakefulness};

@@ -5,11 +5,12 @@ use crate::errands;
 use crate::place::{MountPlace, without_number};
 use crate::process_files::hold_process_files;
 use crate::session::{Server, Session};
+use crate::system_mounts::SystemMounts;
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::MountFlags;
-use rzfs_zpl::{ControlTree, Files};
+use rzfs_zpl::{AclType, ControlTree, Files};
 use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -368,10 +369,19 @@ impl Mount {
         self.attached.0.directory()
     }
 
-    /// Whether it was unmounted by somebody else.
+    /// Whether it has ended: it was unmounted, and nobody has it any more.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.session.guard.is_finished()
+    }
+
+    /// Whether somebody else has unmounted it, given what was mounted a moment ago. Others may
+    /// still [reach it](Self::is_reachable).
+    #[must_use]
+    pub fn was_unmounted(&self, mounts: &SystemMounts) -> bool {
+        // The table may lack what is there while others change it, so it is looked at again.
+        let at = &self.attached.0;
+        self.is_finished() || !at.is_among(mounts) && at.has_gone().unwrap_or(false)
     }
 
     /// Whether somebody can still get at it: where it was mounted, where a bind mount has it too,
@@ -382,6 +392,45 @@ impl Mount {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         // The kernel tells the server that nobody is left by an error on its device.
         !poll(&mut devices, Some(&at_once)).is_ok_and(|told| told > 0)
+    }
+
+    /// Whether it serves a file system that changes, and no other, in the way that is asked for.
+    #[must_use]
+    pub fn serves(&self, file_system: &Files, options: &MountOptions) -> bool {
+        let (Some(live), Some(session)) = (file_system.live(), self.served.upgrade()) else {
+            return false;
+        };
+        let is_posix = file_system.acl_type() == AclType::Posix;
+        session.serves_only(live)
+            && session.has_lists() == self.access.has_lists([is_posix].into_iter())
+            && (self.access, self.opens) == (options.access, options.opens)
+    }
+
+    /// Mounts what has ended and somebody still has once more, so that all who have it see
+    /// the same at every moment.
+    ///
+    /// # Errors
+    /// [`MountError`]: the system refuses. It does so without root rights, before Linux 5.15, and
+    /// when nobody has it any more.
+    pub fn attach_again(
+        &mut self,
+        place: &MountPlace,
+        options: &MountOptions,
+    ) -> Result<(), MountError> {
+        let attach = || {
+            let mount = Detached::of_device(self.device.as_fd(), options, self.is_live)?;
+            let mount = mount.ok_or(io::ErrorKind::PermissionDenied)?;
+            mount.attach(place)
+        };
+        let at = attach().map_err(|source| failure("mount", place.path(), source))?;
+        // What has its number by now is another one.
+        std::mem::forget(std::mem::replace(&mut self.attached, Attached(at)));
+        // Whether anything can be changed is the same for all who have it. If somebody writes, the
+        // file system refuses changes itself.
+        if let Err(error) = self.restrict(options.restrictions) {
+            tracing::debug!(%error, "mounted as it was");
+        }
+        Ok(())
     }
 
     /// Asks the system to unmount it. Afterwards it [is finished](Self::is_finished) soon, unless

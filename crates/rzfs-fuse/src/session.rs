@@ -169,6 +169,11 @@ impl Session {
         self.root.head().live()
     }
 
+    /// Whether it has a file system, and no other.
+    pub(crate) fn serves_only(&self, file_system: &Arc<LiveFileSystem>) -> bool {
+        self.live().is_some_and(|live| Arc::ptr_eq(live, file_system)) && self.grafts.is_empty()
+    }
+
     /// Whether the kernel sees to lists of access rights.
     pub(crate) const fn has_lists(&self) -> bool {
         self.lists

@@ -7,6 +7,7 @@
 //! ```
 
 use crate::process_files::table_of_mounts;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -55,6 +56,25 @@ impl SystemMount {
             kind: text(unescaped(rest.next()?)),
             source: text(unescaped(rest.next()?)),
         })
+    }
+}
+
+/// What the system says is mounted, at one moment.
+#[derive(Debug)]
+pub struct SystemMounts(HashMap<u64, SystemMount>);
+
+impl SystemMounts {
+    /// What is mounted now.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn now() -> io::Result<Self> {
+        let all = SystemMount::all()?;
+        Ok(Self(all.into_iter().map(|mount| (mount.number, mount)).collect()))
+    }
+
+    pub(crate) fn with_number(&self, number: u64) -> Option<&SystemMount> {
+        self.0.get(&number)
     }
 }
 

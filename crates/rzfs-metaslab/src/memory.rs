@@ -41,6 +41,11 @@ pub struct StoreActivity {
     pub bonuses: u64,
 }
 
+/// Why a [damaged](MemoryStore::damage) object cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[error("the object is damaged")]
+struct DamagedObject;
+
 /// Space accounting in memory.
 #[derive(Clone, Default, Debug)]
 pub struct MemoryStore {
@@ -48,6 +53,7 @@ pub struct MemoryStore {
     last_object: u64,
     vdevs: BTreeMap<VdevId, VdevObjects>,
     gone: BTreeSet<VdevId>,
+    damaged: BTreeSet<ObjectId>,
     logs: BTreeMap<Txg, ObjectId>,
     histogram_count: u64,
     log_count: u64,
@@ -145,6 +151,11 @@ impl MemoryStore {
         self.gone.insert(vdev);
     }
 
+    /// From now on an object can neither be read nor changed.
+    pub fn damage(&mut self, object: ObjectId) {
+        self.damaged.insert(object);
+    }
+
     /// The logs by txg.
     #[must_use]
     pub fn logs(&self) -> Vec<LogMap> {
@@ -191,11 +202,17 @@ impl MemoryStore {
         Ok(pool)
     }
 
+    fn check(&self, object: ObjectId) -> Result<(), StoreError> {
+        if self.damaged.contains(&object) { Err(DamagedObject.into()) } else { Ok(()) }
+    }
+
     fn get(&self, object: ObjectId) -> Result<&MemoryObject, StoreError> {
+        self.check(object)?;
         self.objects.get(&object).ok_or_else(|| "no such object".into())
     }
 
     fn get_mut(&mut self, object: ObjectId) -> Result<&mut MemoryObject, StoreError> {
+        self.check(object)?;
         self.objects.get_mut(&object).ok_or_else(|| "no such object".into())
     }
 }
@@ -238,6 +255,7 @@ impl SpaceMapStoreMut for MemoryStore {
     }
 
     fn free_object(&mut self, object: ObjectId) -> Result<(), StoreError> {
+        self.check(object)?;
         self.objects.remove(&object).map(drop).ok_or_else(|| "no such object".into())
     }
 
@@ -280,6 +298,10 @@ impl SpaceMapStoreMut for MemoryStore {
 
     fn indirect_shift(&self, object: ObjectId) -> Result<u32, StoreError> {
         Ok(self.get(object)?.shape.indirect_shift)
+    }
+
+    fn is_damage(&self, error: &StoreError) -> bool {
+        error.is::<DamagedObject>()
     }
 }
 

@@ -115,6 +115,13 @@ pub trait SpaceMapStoreMut: SpaceMapStore {
 
     /// log2 of the bytes of an object's indirect blocks.
     fn indirect_shift(&self, object: ObjectId) -> Result<u32, StoreError>;
+
+    /// Whether an error of this store says that something is damaged for good, so that trying
+    /// again is of no use.
+    fn is_damage(&self, error: &StoreError) -> bool {
+        let _ = error;
+        false
+    }
 }
 
 /// Objects of a top-level vdev's space accounting.

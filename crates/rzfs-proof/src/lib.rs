@@ -43,4 +43,4 @@ pub use opened::{
 pub use rig::Rig;
 pub use shape::{FeatureSet, SHAPES, Shape};
 pub use view::{Names, View, differences, record};
-pub use walk::walk;
+pub use walk::{walk, walk_in_full};

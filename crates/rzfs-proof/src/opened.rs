@@ -15,7 +15,7 @@ use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::nvlist::NvList;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::znode::Timestamp;
-use rzfs_format::{Txg, VdevId};
+use rzfs_format::{BlockPointer, Txg, VdevId};
 use rzfs_testkit::FileSystemManifest;
 use rzfs_vdev::create::{DeviceOpener, NewDevice, PlanOptions, TopSpec, VdevSpec};
 use rzfs_vdev::label::NewLabel;
@@ -322,7 +322,13 @@ fn with_devices(
             let device = devices.get(&*letter).ok_or(ProofError::NoPool(letter))?;
             let (path, kind) = (device.name().to_owned(), VdevKind::File);
             let identity = identity.map_or(0, |position| position as u128 + 1);
-            Ok(NewDevice { path, kind, identity, device: Arc::clone(device) })
+            Ok(NewDevice {
+                path,
+                kind,
+                identity,
+                access: Access::ReadWrite,
+                device: Arc::clone(device),
+            })
         };
         letters.into_iter().map(device).collect()
     };
@@ -348,6 +354,10 @@ impl DatasetSpace for AnySpace {
 
     fn sharing(&self) -> Option<ObjsetPolicy> {
         self.0.sharing_policy()
+    }
+
+    fn can_count(&self, pointer: &BlockPointer) -> bool {
+        self.0.can_count(pointer)
     }
 }
 

@@ -5,18 +5,31 @@ use rzfs::calendar::Calendar;
 use rzfs::zdb::{self, Arguments, Verdict};
 use rzfs_dsl::Pool;
 
-/// Walks all blocks of a pool as `zdb -bcc` does; says what is wrong.
+/// Lines of findings that are shown to people.
+const SHOWN: usize = 20;
+
+/// Walks all blocks of a pool as `zdb -bcc` does; says what is wrong, in short.
 ///
 /// # Errors
 /// The walk cannot be made.
 pub fn walk(pool: &Pool) -> Result<Option<String>, ProofError> {
+    let findings = walk_in_full(pool)?;
+    let shown = findings.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" | ");
+    Ok((!findings.is_empty()).then_some(shown))
+}
+
+/// As [`walk`]; answers with all that is wrong, line by line.
+///
+/// # Errors
+/// The walk cannot be made.
+pub fn walk_in_full(pool: &Pool) -> Result<Vec<String>, ProofError> {
     let arguments = Arguments { blocks: 1, checksum: 2, ..Arguments::default() };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
     let verdict = zdb::report_pool(&arguments, Calendar::utc(), pool, &mut out, &mut notes)?;
-    Ok((verdict != Verdict::Clean).then(|| {
-        let text = [out, notes].concat();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        lines.into_iter().take(20).collect::<Vec<_>>().join(" | ")
-    }))
+    if verdict == Verdict::Clean {
+        return Ok(Vec::new());
+    }
+    let text = [out, notes].concat();
+    let text = String::from_utf8_lossy(&text);
+    Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
 }

@@ -38,7 +38,7 @@ mod zdb;
 
 pub use manifest::{Entry, EntryKind, FileSystemManifest, Manifest, parse_hex};
 pub use overlay::{Damage, OverlayDevice};
-pub use pool::{ReferencePool, has_root, unpack_sample, unpacked_root};
+pub use pool::{ReferencePool, has_root, kernel_passes, unpack_sample, unpacked_root};
 pub use transcript::Transcript;
 pub use tree::{Listing, MountedTree, Observed, Tree, differences, differences_but_times};
 pub use zdb::{zdb, zdb_program};

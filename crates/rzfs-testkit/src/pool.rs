@@ -211,6 +211,19 @@ pub fn has_root(why_only_root: &str) -> bool {
     is_root
 }
 
+/// Whether the kernel passes requests to FUSE that came with this version of Linux. If not, it is
+/// said why a test is skipped.
+#[must_use]
+pub fn kernel_passes(what: &str, major: u32, minor: u32) -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    let passes = (numbers.next(), numbers.next()) >= (Some(major), Some(minor));
+    if !passes {
+        eprintln!("SKIPPED: Linux {release} passes no {what} to FUSE, {major}.{minor} does");
+    }
+    passes
+}
+
 /// The directory below which images are unpacked: `golden` in the build directory.
 #[must_use]
 pub fn unpacked_root() -> PathBuf {

@@ -7,13 +7,16 @@
 //! `/tmp/rzfs-UID` where the system makes no such directories; pools are looked for in all of
 //! these. `$RZFS_RUNTIME_DIR` takes the place of them all. A directory belongs to one user and
 //! nobody else may enter it; one that does not look like that is refused, so no other user can put
-//! a socket there. The system may take a directory away when its user logs out: a process that goes
+//! a socket there. Only root may look into a directory of somebody else, which has to be named: what
+//! answers there says what it likes. The system may take a directory away when its user logs out: a process that goes
 //! on then listens in the next one of them that is there.
 
 use crate::protocol::{Answer, Identity, MAX_ANSWER, Refusal, Request, WireError, receive, send};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Uid, geteuid};
+use rzfs_blockdev::without_number;
 use rzfs_codec::checksum::{Salt, checksum};
 use rzfs_format::ByteOrder;
 use rzfs_format::checksum::ChecksumFunction;
@@ -42,7 +45,7 @@ const KEPT_OF_NAME: usize = 25;
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The directory of the sockets cannot be used.
-    #[error("control directory {path}: {source}")]
+    #[error("control directory {path}: {}", without_number(source))]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -87,7 +90,7 @@ impl ControlDirectory {
     /// The directory of the user who asks.
     #[must_use]
     pub fn of_user() -> Self {
-        let uid = rustix::process::geteuid();
+        let uid = geteuid();
         let below = |variable| {
             let value = std::env::var_os(variable).map(PathBuf::from);
             // What the XDG specification says of relative ones, too.
@@ -99,10 +102,11 @@ impl ControlDirectory {
         if uid.is_root() {
             return Self::at(PathBuf::from("/run/rzfs"));
         }
-        let run = PathBuf::from(format!("/run/user/{}", uid.as_raw()));
-        let run = run.is_dir().then(|| run.join("rzfs"));
+        let run = PathBuf::from(format!("/run/user/{}/rzfs", uid.as_raw()));
         let temporary = PathBuf::from(format!("/tmp/rzfs-{}", uid.as_raw()));
-        let mut others: Vec<_> = below("XDG_RUNTIME_DIR").into_iter().chain(run).collect();
+        // `su` leaves its user the variable of another one, and a session may have ended.
+        let sessions = below("XDG_RUNTIME_DIR").into_iter().chain([run]);
+        let mut others: Vec<_> = sessions.filter(|path| is_place_of(uid, path)).collect();
         others.dedup();
         others.push(temporary);
         Self { own: others.remove(0), others }
@@ -117,6 +121,11 @@ impl ControlDirectory {
     /// Makes the directory if it is missing, and checks that it is private.
     pub fn prepare(&self) -> Result<(), ControlError> {
         let fail = |source| ControlError::Directory { path: self.own.clone(), source };
+        // Root makes none in a user's directory: the user could not use that any more.
+        let above = self.own.parent().and_then(|above| fs::symlink_metadata(above).ok());
+        if geteuid().is_root() && above.is_some_and(|above| above.uid() != 0) {
+            return Err(ControlError::Unsafe(self.own.clone()));
+        }
         match fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.own) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(fail(error)),
             _ => {}
@@ -215,11 +224,28 @@ fn socket_in(directory: &Path, pool: &str) -> PathBuf {
     directory.join(format!("{kept}~{:016x}.sock", sum.0[0]))
 }
 
+/// Whose directory it is, if it is one and closed to everyone else.
+fn private_to(directory: &Path) -> std::io::Result<Option<Uid>> {
+    let metadata = fs::symlink_metadata(directory)?;
+    let is_private = metadata.is_dir() && metadata.mode() & 0o077 == 0;
+    Ok(is_private.then(|| Uid::from_raw(metadata.uid())))
+}
+
 /// Whether it is a directory, ours, and closed to everyone else.
 fn is_private(directory: &Path) -> std::io::Result<bool> {
-    let metadata = fs::symlink_metadata(directory)?;
-    let ours = metadata.uid() == rustix::process::geteuid().as_raw();
-    Ok(metadata.is_dir() && ours && metadata.mode() & 0o077 == 0)
+    Ok(private_to(directory)? == Some(geteuid()))
+}
+
+/// Whether a directory is a user's, or could be made where it is missing.
+fn is_place_of(user: Uid, directory: &Path) -> bool {
+    let is_theirs =
+        |path: &Path| fs::symlink_metadata(path).map(|found| found.uid() == user.as_raw());
+    match is_theirs(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            directory.parent().is_some_and(|above| is_theirs(above).unwrap_or(false))
+        }
+        found => found.unwrap_or(false),
+    }
 }
 
 /// Whether it is a private directory, made if only it is missing.
@@ -230,12 +256,13 @@ fn is_made_private(directory: &Path) -> bool {
     }
 }
 
-/// The sockets in a directory, which is private.
+/// The sockets in a directory, which is private to whoever asks; root may ask everybody.
 fn sockets_in(directory: &Path) -> Result<Vec<PathBuf>, ControlError> {
     let fail = |source| ControlError::Directory { path: directory.to_owned(), source };
-    match is_private(directory) {
-        Ok(true) => {}
-        Ok(false) => return Err(ControlError::Unsafe(directory.to_owned())),
+    let asks = geteuid();
+    match private_to(directory) {
+        Ok(Some(owner)) if owner == asks || asks.is_root() => {}
+        Ok(_) => return Err(ControlError::Unsafe(directory.to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(fail(error)),
     }
@@ -279,12 +306,20 @@ fn open_socket(flags: SocketFlags) -> rustix::io::Result<rustix::fd::OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// Connects. Where as many wait already as the listener lets wait, this waits as well.
+/// Connects. Where as many wait already as the listener lets wait, this waits as well. Whoever
+/// listens has to be the user whose directory the socket is in: a link there may lead to others.
 fn connect_within(path: &Path, patience: Duration) -> std::io::Result<UnixStream> {
     let socket = open_socket(SocketFlags::empty())?;
     set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     match connect(&socket, &SocketAddrUnix::new(path)?) {
-        Ok(()) => Ok(socket.into()),
+        Ok(()) => {
+            let owner = path.parent().map(fs::symlink_metadata).transpose()?;
+            let listens = socket_peercred(&socket)?.uid.as_raw();
+            match owner.is_some_and(|owner| owner.uid() == listens) {
+                true => Ok(socket.into()),
+                false => Err(ErrorKind::ConnectionRefused.into()),
+            }
+        }
         Err(Errno::AGAIN) => Err(ErrorKind::TimedOut.into()),
         Err(error) => Err(error.into()),
     }

@@ -15,6 +15,7 @@ use beginning::Beginning;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rzfs::control::{ControlDirectory, is_listened_on};
 use rzfs::protocol::{Answer, Incoming, MAX_REQUEST, Refusal, Request, WireError, encode};
+use rzfs_blockdev::without_number;
 use std::convert::Infallible;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -41,7 +42,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// Nobody can ask for anything.
-    #[error("control socket: {0}")]
+    #[error("control socket: {}", without_number(.0))]
     Socket(#[from] io::Error),
     /// The pool was let go of, but not as it was to be.
     #[error(transparent)]

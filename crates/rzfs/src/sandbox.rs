@@ -86,7 +86,8 @@ const DEVICE_NODES: [c_long; 2] = [libc::SYS_mknod, libc::SYS_mknodat];
 #[cfg(not(target_arch = "x86_64"))]
 const DEVICE_NODES: [c_long; 1] = [libc::SYS_mknodat];
 
-const MOUNTS: [c_long; 9] = [
+const MOUNTS: [c_long; 10] = [
+    OPEN_TREE_ATTR,
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_fsopen,
@@ -104,6 +105,9 @@ const X32: c_long = 0x4000_0000;
 /// `execveat`.
 const NEVER_X32: [c_long; 6] = [520, 521, 528, 539, 540, 545];
 
+/// The kernel's number of `open_tree_attr`, the same on all architectures; libc does not know it.
+const OPEN_TREE_ATTR: c_long = 467;
+
 /// New namespaces.
 const NAMESPACES: [c_int; 7] = [
     libc::CLONE_NEWNS,
@@ -118,9 +122,9 @@ const NAMESPACES: [c_int; 7] = [
 /// Has the kernel refuse from now on (`EPERM`) what this process never does. Kernels without such
 /// filters, or for architectures that are not known, let it go on without one.
 pub(crate) fn enter(duty: Duty) {
-    let entered = filter(duty).map_err(seccompiler::Error::from);
-    let entered = entered.and_then(|filter| seccompiler::apply_filter_all_threads(&filter));
-    match entered {
+    let entered = filters(duty).map_err(seccompiler::Error::from);
+    let enter = |filter: BpfProgram| seccompiler::apply_filter_all_threads(&filter);
+    match entered.and_then(|filters| filters.into_iter().try_for_each(enter)) {
         Err(error) if duty == Duty::Serving => {
             tracing::warn!(%error, "the process is not kept from anything");
         }
@@ -129,28 +133,44 @@ pub(crate) fn enter(duty: Duty) {
     }
 }
 
-fn filter(duty: Duty) -> Result<BpfProgram, seccompiler::BackendError> {
-    const REFUSE: SeccompAction = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+fn filters(duty: Duty) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
+    // Its flags are in memory, where filters do not look. Whoever makes a thread takes `clone` where
+    // this one is not known.
+    let unknown = [libc::SYS_clone3].map(|call| (call, Vec::new()));
+    Ok([filter(refused(duty)?, libc::EPERM)?, filter(unknown.into(), libc::ENOSYS)?])
+}
+
+/// Calls, and with which arguments.
+type Calls = BTreeMap<c_long, Vec<SeccompRule>>;
+
+fn filter(mut calls: Calls, answer: c_int) -> Result<BpfProgram, seccompiler::BackendError> {
+    if cfg!(target_arch = "x86_64") {
+        let others: Vec<_> = calls.iter().map(|(call, when)| (call | X32, when.clone())).collect();
+        calls.extend(others);
+    }
+    let answer = SeccompAction::Errno(answer.cast_unsigned());
+    let architecture = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(calls, SeccompAction::Allow, answer, architecture)?.try_into()
+}
+
+fn refused(duty: Duty) -> Result<Calls, seccompiler::BackendError> {
     let word = |number: c_int| u64::from(number.cast_unsigned());
     let when = |operator, value| {
         SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?])
     };
-    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
-        duty.never().into_iter().map(|call| (call, Vec::new())).collect();
+    let mut rules: Calls = duty.never().into_iter().map(|call| (call, Vec::new())).collect();
     // Whoever talks to it is on this machine.
     rules.insert(libc::SYS_socket, vec![when(SeccompCmpOp::Ne, word(libc::AF_UNIX))?]);
-    let namespaces = NAMESPACES.map(word).into_iter();
-    let namespaces = namespaces.map(|one| when(SeccompCmpOp::MaskedEq(one), one));
-    let namespaces = namespaces.collect::<Result<Vec<_>, _>>()?;
-    // `clone3` has its flags in memory, where filters do not look.
+    let has = |flag| when(SeccompCmpOp::MaskedEq(word(flag)), word(flag));
+    let namespaces = NAMESPACES.map(has).into_iter().collect::<Result<Vec<_>, _>>()?;
     rules.insert(libc::SYS_clone, namespaces.clone());
-    rules.insert(libc::SYS_unshare, namespaces);
+    // Where `clone` has the number of a signal.
+    let clocks = has(libc::CLONE_NEWTIME)?;
+    rules.insert(libc::SYS_unshare, namespaces.into_iter().chain([clocks]).collect());
     if cfg!(target_arch = "x86_64") {
-        let others: Vec<_> = rules.iter().map(|(call, when)| (call | X32, when.clone())).collect();
-        rules.extend(others.into_iter().chain(NEVER_X32.map(|call| (call | X32, Vec::new()))));
+        rules.extend(NEVER_X32.map(|call| (call | X32, Vec::new())));
     }
-    let architecture = std::env::consts::ARCH.try_into()?;
-    SeccompFilter::new(rules, SeccompAction::Allow, REFUSE, architecture)?.try_into()
+    Ok(rules)
 }
 
 #[cfg(test)]
@@ -166,7 +186,9 @@ mod tests {
     /// Does something with the filter of a duty, on a thread of its own.
     fn within<T: Send + 'static>(duty: Duty, work: impl FnOnce() -> T + Send + 'static) -> T {
         let work = move || {
-            seccompiler::apply_filter(&filter(duty).unwrap()).unwrap();
+            for filter in filters(duty).unwrap() {
+                seccompiler::apply_filter(&filter).unwrap();
+            }
             work()
         };
         thread::spawn(work).join().unwrap()

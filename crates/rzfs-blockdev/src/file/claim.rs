@@ -4,16 +4,18 @@
 //! a block device with `O_EXCL`, which the kernel grants once, a regular file with `flock`. Both
 //! belong to the open device and end with it, however its process ends; both hold between all
 //! processes of a machine, whatever their namespaces are. Who only reads claims nothing, and is
-//! kept out of nothing.
+//! kept out of nothing. A loop device is claimed with the file that it lies on.
 
-use rustix::fd::BorrowedFd;
-use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, StatxFlags, statx};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, StatxFlags, fstat, statx};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A process that has a device open.
@@ -47,15 +49,67 @@ const LAST_BREATH: Duration = Duration::from_secs(5);
 /// How often to look whether it has let go of them.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Claims an open regular file for writing. A process that was killed lets go of its files some
-/// time after its mounts are gone, and is waited for.
+/// Claims an open regular file for writing.
 ///
 /// # Errors
 /// `EBUSY`: it is claimed already.
 pub(super) fn claim_file(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    lock(fd, path, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Claims the file that a loop device lies on, if it is one: others may open that by its own path.
+/// The claim lasts as long as what this answers with.
+///
+/// # Errors
+/// `EBUSY`: it is claimed already.
+pub(super) fn claim_backing(device: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let Some(Backing { path, is_whole }) = Backing::of(fstat(device)?.st_rdev) else {
+        return Ok(None);
+    };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match rustix::fs::open(&path, flags, Mode::empty()) {
+        Ok(file) => file,
+        // It may have no name here, or be in a directory of somebody else.
+        Err(error) => {
+            tracing::debug!(path = %path.display(), %error, "other writers cannot be kept out");
+            return Ok(None);
+        }
+    };
+    let operation = match is_whole {
+        true => FlockOperation::NonBlockingLockExclusive,
+        false => FlockOperation::NonBlockingLockShared,
+    };
+    lock(file.as_fd(), &path, operation)?;
+    Ok(Some(file))
+}
+
+/// The file that a loop device lies on.
+struct Backing {
+    path: PathBuf,
+    /// Whether the device has all of it, which is no partition or section.
+    is_whole: bool,
+}
+
+impl Backing {
+    fn of(rdev: u64) -> Option<Self> {
+        let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+        let device = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let is_partition = device.join("partition").exists();
+        let about = device.join(if is_partition { "../loop" } else { "loop" });
+        let mut path = fs::read(about.join("backing_file")).ok()?;
+        path.pop_if(|last| *last == b'\n');
+        let is_zero = |name| fs::read_to_string(about.join(name)).is_ok_and(|n| n.trim() == "0");
+        let is_whole = !is_partition && is_zero("offset") && is_zero("sizelimit");
+        Some(Self { path: OsString::from_vec(path).into(), is_whole })
+    }
+}
+
+/// Locks a file. A process that was killed lets go of its files some time after its mounts are
+/// gone, and is waited for.
+fn lock(fd: BorrowedFd<'_>, path: &Path, operation: FlockOperation) -> io::Result<()> {
     let start = Instant::now();
     loop {
-        match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(fd, operation) {
             Ok(()) => return Ok(()),
             Err(Errno::WOULDBLOCK) => {
                 if start.elapsed() > LAST_BREATH || !is_left_behind(path) {
@@ -76,13 +130,12 @@ pub(super) fn claim_file(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
 /// already.
 fn is_left_behind(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let has_ended = |process: &u32| {
         let program = fs::read_link(format!("/proc/{process}/exe"));
         program.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     };
     // The lock may have gone meanwhile.
-    lockers(&locks, metadata.dev(), metadata.ino()).iter().all(has_ended)
+    lockers_of(metadata.dev(), metadata.ino()).iter().all(has_ended)
 }
 
 /// What a device is to the kernel, whatever path leads to it.
@@ -105,15 +158,22 @@ impl Identity {
     }
 }
 
+fn identity(path: &Path) -> Option<Identity> {
+    Identity::of(&fs::metadata(path).ok()?)
+}
+
 /// Who keeps others from writing a device, as far as this user can see that.
 pub(crate) fn holders(path: &Path) -> Vec<Holder> {
-    let identity = fs::metadata(path).ok().and_then(|metadata| Identity::of(&metadata));
-    let Some(identity) = identity else { return Vec::new() };
-    let mut processes = match identity {
-        Identity::Block { rdev } => openers(rdev),
-        Identity::File { dev, inode } => {
-            let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-            lockers(&locks, dev, inode)
+    let mut processes = match identity(path) {
+        None => return Vec::new(),
+        Some(Identity::File { dev, inode }) => lockers_of(dev, inode),
+        Some(Identity::Block { rdev }) => {
+            let mut processes = openers(rdev);
+            let backing = Backing::of(rdev).and_then(|backing| identity(&backing.path));
+            if let Some(Identity::File { dev, inode }) = backing {
+                processes.extend(lockers_of(dev, inode));
+            }
+            processes
         }
     };
     processes.sort_unstable();
@@ -121,7 +181,12 @@ pub(crate) fn holders(path: &Path) -> Vec<Holder> {
     processes.into_iter().map(Holder::of_process).collect()
 }
 
-/// The processes that have a file locked, by the kernel's list of locks.
+/// The processes that have a file locked.
+fn lockers_of(dev: u64, inode: u64) -> Vec<u32> {
+    lockers(&fs::read_to_string("/proc/locks").unwrap_or_default(), dev, inode)
+}
+
+/// The same, by the kernel's list of locks.
 fn lockers(locks: &str, dev: u64, inode: u64) -> Vec<u32> {
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
     let file = format!("{major:02x}:{minor:02x}:{inode}");

@@ -1,7 +1,7 @@
 //! Opening files and block devices, and finding out what they can do.
 
 use super::claim::{self, Holder};
-use crate::{Access, BUFFER_ALIGNMENT, DeviceGeometry, IoBuffer};
+use crate::{Access, BUFFER_ALIGNMENT, DeviceGeometry, IoBuffer, without_number};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
@@ -28,7 +28,7 @@ pub enum Caching {
 
 /// Why a device could not be opened.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("cannot open {}: {source}{}", path.display(), described(holders))]
+#[error("cannot open {}: {}{}", path.display(), without_number(source), described(holders))]
 pub struct OpenError {
     /// The device.
     pub path: PathBuf,
@@ -68,6 +68,8 @@ impl OpenError {
 /// An open file or block device with what transfers need to know about it.
 pub(crate) struct OpenFile {
     fd: OwnedFd,
+    /// Keeps the claim on the file that a loop device lies on.
+    _backing: Option<OwnedFd>,
     name: Arc<str>,
     access: Access,
     geometry: DeviceGeometry,
@@ -92,9 +94,14 @@ impl OpenFile {
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
         let is_block = file_type(fd.as_fd())? == FileType::BlockDevice;
         rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
-        if access == Access::ReadWrite && !is_block {
-            claim::claim_file(fd.as_fd(), path)?;
-        }
+        let backing = match access {
+            Access::ReadOnly => None,
+            Access::ReadWrite if is_block => claim::claim_backing(fd.as_fd())?,
+            Access::ReadWrite => {
+                claim::claim_file(fd.as_fd(), path)?;
+                None
+            }
+        };
         let mut geometry = geometry(fd.as_fd(), is_block)?;
         let want_direct = match caching {
             Caching::Automatic => is_block,
@@ -106,7 +113,8 @@ impl OpenFile {
         geometry.logical_sector = geometry.logical_sector.max(alignment);
         geometry.physical_sector = geometry.physical_sector.max(geometry.logical_sector);
         let name = path.to_string_lossy().into();
-        Ok(Self { fd, name, access, geometry, alignment, id, retired: AtomicBool::new(false) })
+        let retired = AtomicBool::new(false);
+        Ok(Self { fd, _backing: backing, name, access, geometry, alignment, id, retired })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -9,7 +9,7 @@ use crate::dataset::{Dataset, DatasetError};
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::Txg;
 use rzfs_format::dsl::DslDataset;
-use rzfs_format::{ObjectId, VdevId};
+use rzfs_format::{BlockPointer, ObjectId, VdevId};
 use rzfs_metaslab::allocator::ClassKind;
 use rzfs_vdev::VdevTree;
 use std::collections::BTreeMap;
@@ -77,6 +77,13 @@ impl HeadBudget {
     #[must_use]
     pub fn sharing_policy(&self) -> Option<ObjsetPolicy> {
         self.inner.sharing.can_clone().then(|| self.dataset.policy())
+    }
+
+    /// Whether one reference more to a block can be counted: no damage is in the way.
+    #[must_use]
+    pub fn can_count(&self, pointer: &BlockPointer) -> bool {
+        let tell = |error: &_| tracing::debug!(%error, ?pointer, "a block is not shared");
+        self.inner.sharing.look_up(pointer).inspect_err(tell).is_ok()
     }
 
     /// Space of the head as it is on disk.

@@ -11,13 +11,13 @@
 //! pools without clones there is no table to ask.
 
 use super::LiveError;
+use super::error::UnlessDamaged;
 use super::features::Features;
 use super::mos::{BonusRecord, MosTx};
 use crate::PoolError;
 use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY};
 use parking_lot::Mutex;
-use rzfs_dmu::Objset;
-use rzfs_dmu::live::LiveObject;
+use rzfs_dmu::{Object, Objset};
 use rzfs_format::brt::{self, BrtHeader};
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
@@ -35,6 +35,10 @@ const COUNTER_BLOCK: u32 = 32 << 10;
 const ENTRY_BLOCK: usize = 4 << 10;
 /// Most counters of a vdev: 16 MiB each, they are enough for 4 PiB.
 const MAX_COUNTERS: u64 = 1 << 28;
+/// log2 of the bytes of the smallest blocks.
+const MIN_BLOCK_SHIFT: u32 = 9;
+/// Most entries of a range of [`RANGE`] bytes. A counter has room for twice as many.
+const MAX_ENTRIES: u16 = 1 << 15;
 
 impl BonusRecord for BrtHeader {
     const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
@@ -91,6 +95,7 @@ impl EntryForm {
 /// The table of a vdev.
 #[derive(Debug)]
 struct CloneTable {
+    vdev: VdevId,
     object: ObjectId,
     header: BrtHeader,
     /// Entries of each range.
@@ -110,7 +115,11 @@ fn is_shareable(pointer: &BlockPointer) -> bool {
         && pointer.object_type().is_ok_and(|of| !of.is_metadata())
 }
 
-fn key_of(pointer: &BlockPointer) -> Option<Dva> {
+/// Where the table of its vdev has a block; none has it if it has no place of its own.
+pub(super) fn key_of(pointer: &BlockPointer) -> Option<Dva> {
+    if pointer.is_embedded() {
+        return None;
+    }
     pointer.dvas().next().filter(|dva| dva.is_valid())
 }
 
@@ -136,16 +145,22 @@ impl CloneTables {
                 let problem = "its counters have the byte order of another machine";
                 return Err(corrupt(FormatError::invalid("block reference table", problem)));
             }
-            let mut counters = Vec::new();
-            let blocks = (header.counters * 2).div_ceil(u64::from(object.block_size()));
-            for block in 0..blocks {
-                let block = object.read_block(BlockId(block))?;
-                counters.extend(brt::counters(&block.data, header.counter_order));
-            }
-            counters.truncate(header.counters as usize);
-            tables.insert(id, CloneTable::new(object.id(), header, counters));
+            let table = match read_counters(&object, &header) {
+                Err(error) if error.is_damage() => {
+                    tracing::warn!(%error, "blocks that are shared are counted again");
+                    let counters = count_entries(mos, &header);
+                    CloneTable::with_new_counters((id, object.id()), header, counters)
+                }
+                counters => CloneTable::new((id, object.id()), header, counters?),
+            };
+            tables.insert(id, table);
         }
         Ok(Self { tables: Mutex::new(tables) })
+    }
+
+    /// The objects that have the entries.
+    pub(crate) fn entries(&self) -> BTreeMap<VdevId, ObjectId> {
+        self.tables.lock().iter().map(|(vdev, table)| (*vdev, table.header.entries)).collect()
     }
 
     /// Deflated bytes that datasets have more than the pool has allocated for them.
@@ -212,14 +227,56 @@ impl CloneTables {
         let empty: Vec<VdevId> = tables.iter().filter_map(is_empty).collect();
         for id in empty {
             if let Some(table) = tables.remove(&id) {
-                mos.destroy(table.header.entries)?;
-                mos.destroy(table.object)?;
+                mos.destroy_or_leak(table.header.entries)?;
+                mos.destroy_or_leak(table.object)?;
                 mos.remove(DIRECTORY, &brt::vdev_key(id))?;
                 count_users(mos, features, -1)?;
             }
         }
         Ok(())
     }
+}
+
+/// The counters of a table.
+fn read_counters(object: &Object, header: &BrtHeader) -> Result<Vec<u16>, PoolError> {
+    let mut counters = Vec::new();
+    let blocks = (header.counters * 2).div_ceil(u64::from(object.block_size()));
+    for block in 0..blocks {
+        let block = object.read_block(BlockId(block))?;
+        counters.extend(brt::counters(&block.data, header.counter_order));
+    }
+    counters.truncate(header.counters as usize);
+    Ok(counters)
+}
+
+/// What the counters of a table have to be by its entries. If these are damaged, too, every block
+/// is looked up, which does not find out who has it: the counters are such that no change takes
+/// them to zero, and that OpenZFS, which lets them overflow, can go on with them.
+fn count_entries(mos: &Objset, header: &BrtHeader) -> Vec<u16> {
+    count_readable(mos, header).unwrap_or_else(|error| {
+        tracing::warn!(%error, "blocks that may be shared will never be freed");
+        let most = u16::try_from(header.range_size >> MIN_BLOCK_SHIFT).unwrap_or(u16::MAX);
+        vec![most.clamp(1, MAX_ENTRIES); header.counters as usize]
+    })
+}
+
+/// Counts the entries of each range, unless some of them cannot be read.
+fn count_readable(mos: &Objset, header: &BrtHeader) -> Result<Vec<u16>, PoolError> {
+    let mut counters = vec![0_u16; header.counters as usize];
+    let object = mos.object(header.entries)?;
+    for entry in object.zap()?.entries() {
+        let entry = entry.map_err(|source| object.zap_error(source))?;
+        let offset = entry.key.as_words().and_then(|words| words.first());
+        let offset = offset.ok_or_else(|| {
+            let problem = FormatError::invalid("block reference table", "a key is no offset");
+            PoolError::corrupt(object.id())(problem)
+        })?;
+        let range = usize::try_from(header.range_of(*offset)).unwrap_or(usize::MAX);
+        if let Some(counter) = counters.get_mut(range) {
+            *counter = counter.saturating_add(1);
+        }
+    }
+    Ok(counters)
 }
 
 /// Bytes of a vdev that are in metaslabs: OpenZFS takes no counters beyond them.
@@ -242,8 +299,13 @@ fn count_users(mos: &MosTx<'_>, features: &mut Features, users: i64) -> Result<(
 }
 
 impl CloneTable {
-    const fn new(object: ObjectId, header: BrtHeader, counters: Vec<u16>) -> Self {
+    const fn new(
+        (vdev, object): (VdevId, ObjectId),
+        header: BrtHeader,
+        counters: Vec<u16>,
+    ) -> Self {
         Self {
+            vdev,
             object,
             header,
             counters,
@@ -251,6 +313,12 @@ impl CloneTable {
             ranges: BTreeSet::new(),
             is_changed: false,
         }
+    }
+
+    /// A table whose counters are not those on disk.
+    fn with_new_counters(place: (VdevId, ObjectId), header: BrtHeader, counters: Vec<u16>) -> Self {
+        let ranges = (0..counters.len() as u64).collect();
+        Self { ranges, is_changed: true, ..Self::new(place, header, counters) }
     }
 
     /// Makes the table of a vdev.
@@ -277,7 +345,7 @@ impl CloneTable {
         count_users(mos, features, 1)?;
         let counters = vec![0; header.counters.min(MAX_COUNTERS) as usize];
         let ranges = (0..counters.len() as u64).collect();
-        Ok(Self { ranges, ..Self::new(object, header, counters) })
+        Ok(Self { ranges, ..Self::new((vdev, object), header, counters) })
     }
 
     fn counter(&self, offset: u64) -> u16 {
@@ -336,7 +404,7 @@ impl CloneTable {
 
     /// Has a block looked up when it is freed, which fails because of damage, so that it is leaked.
     fn pin(&mut self, offset: u64) -> Result<(), LiveError> {
-        if self.counter(offset) < u16::MAX {
+        if self.counter(offset) < MAX_ENTRIES {
             self.change_counter(offset, 1)?;
         }
         self.header.total_count = self.header.total_count.saturating_add(1);
@@ -379,7 +447,8 @@ impl CloneTable {
             self.header.counters = range + 1;
         }
         let problem = "a counter does not agree with the entries";
-        let counter = self.counters.get(index).and_then(|counter| counter.checked_add_signed(by));
+        let counter = self.counters.get(index);
+        let counter = counter.and_then(|counter| counter.checked_add_signed(by));
         let counter = counter.ok_or_else(|| invalid(problem))?;
         if let Some(place) = self.counters.get_mut(index) {
             *place = counter;
@@ -393,32 +462,72 @@ impl CloneTable {
         if !std::mem::take(&mut self.is_changed) {
             return Ok(());
         }
-        let zap = self.header.entries;
         for (offset, (count, _)) in entries.into_iter().filter(|(_, (_, changed))| *changed) {
-            let key = [offset];
-            if count == 0 {
-                mos.remove(zap, key.as_slice())?;
-            } else {
-                mos.set(zap, key.as_slice(), form.value(count))?;
-            }
+            self.write_entry(mos, form, (offset, count))?;
         }
-        let object = mos.object(self.object)?;
-        self.write_counters(mos, &object)?;
+        // Entries that stay are counted again, which is written here.
+        self.is_changed = false;
+        let ranges = std::mem::take(&mut self.ranges);
+        let written = self.write_counters(mos, &ranges);
+        let warn =
+            |error: &LiveError| tracing::warn!(%error, "counters of clones are written anew");
+        if written.unless_damaged(warn)?.is_none() {
+            self.move_counters(mos)?;
+        }
         mos.set_record(self.object, &self.header)
     }
 
-    fn write_counters(&mut self, mos: &MosTx<'_>, object: &LiveObject) -> Result<(), LiveError> {
-        let ranges = std::mem::take(&mut self.ranges);
-        let mut rest = ranges.into_iter().peekable();
-        while let Some(first) = rest.next() {
-            let mut last = first;
-            while let Some(next) = rest.next_if(|next| *next == last + 1) {
-                last = next;
+    /// Writes how many references a block has beyond the first.
+    fn write_entry(
+        &mut self,
+        mos: &MosTx<'_>,
+        form: EntryForm,
+        (offset, count): (u64, u64),
+    ) -> Result<(), LiveError> {
+        let (zap, key) = (self.header.entries, [offset]);
+        let written = if count == 0 {
+            mos.remove(zap, key.as_slice()).map(drop)
+        } else {
+            mos.set(zap, key.as_slice(), form.value(count))
+        };
+        match written {
+            Err(error) if error.is_damage() => {
+                // An entry too much leaks the block. One that is missing has to be where nobody can
+                // tell that it is missing: the block is leaked then, too.
+                let found = mos.lookup(zap, key.as_slice());
+                if count > 0 && !found.is_err_and(|error| error.is_damage()) {
+                    return Err(error);
+                }
+                tracing::warn!(%error, offset, "a block that was shared will never be freed");
+                // The entry that stays is none that the counter has.
+                if count == 0 { self.pin(offset) } else { Ok(()) }
             }
-            let counters = self.counters.get(first as usize..=last as usize).unwrap_or_default();
-            let bytes: Vec<u8> = counters.iter().flat_map(|n| n.to_ne_bytes()).collect();
-            object.write(mos.tx(), first * 2, &bytes)?;
+            written => written,
+        }
+    }
+
+    /// Writes the blocks that have the counters of these ranges, as a whole: what is on disk of them
+    /// may be damaged.
+    fn write_counters(&self, mos: &MosTx<'_>, ranges: &BTreeSet<u64>) -> Result<(), LiveError> {
+        let object = mos.object(self.object)?;
+        let size = u64::from(object.data_block_size()?).max(2);
+        let blocks: BTreeSet<u64> = ranges.iter().map(|range| range * 2 / size).collect();
+        for block in blocks {
+            let first = (block * size / 2) as usize;
+            let counters = self.counters.iter().skip(first).take(size as usize / 2);
+            let mut bytes: Vec<u8> = counters.flat_map(|counter| counter.to_ne_bytes()).collect();
+            bytes.resize(size as usize, 0);
+            object.write(mos.tx(), block * size, &bytes)?;
         }
         Ok(())
+    }
+
+    /// Writes the counters to another object, as damage keeps anybody from changing the old one.
+    fn move_counters(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        let object = mos.create_record(ObjectType::UINT64_METADATA, COUNTER_BLOCK, &self.header)?;
+        mos.set(DIRECTORY, &brt::vdev_key(self.vdev), object.get())?;
+        mos.destroy_or_leak(self.object)?;
+        self.object = object;
+        self.write_counters(mos, &(0..self.counters.len() as u64).collect())
     }
 }

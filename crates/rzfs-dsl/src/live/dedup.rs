@@ -122,6 +122,17 @@ impl DedupTables {
         total.fold(0, u64::saturating_add)
     }
 
+    /// Looks for the entry of a block.
+    ///
+    /// # Errors
+    /// Nobody knows whether there is one.
+    pub(crate) fn look_up(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+        let Ok(function) = pointer.checksum_function() else { return Ok(()) };
+        let mut tables = self.tables.lock();
+        let Some(table) = tables.get_mut(&function.number()) else { return Ok(()) };
+        table.entry(&self.mos, DdtKey::of_pointer(pointer)).map(drop)
+    }
+
     /// Counts a reference to a block more; `false` if no table has the block.
     pub(crate) fn add(&self, pointer: &BlockPointer) -> Result<bool, LiveError> {
         self.change_references(pointer, |references| references.saturating_add(1))

@@ -108,15 +108,7 @@ impl LiveError {
     /// needs it is left out where that is possible.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
-            Self::Pool(error) => match &**error {
-                // The pool's own structures name what is not there.
-                PoolError::Dmu(DmuError::NotAllocated { .. } | DmuError::InvalidObject { .. }) => {
-                    true
-                }
-                PoolError::Dmu(error) => error.is_damage(),
-                PoolError::Corrupt { .. } => true,
-                _ => false,
-            },
+            Self::Pool(error) => error.is_damage(),
             Self::Zap { source, .. } => match &**source {
                 ZapError::Blocks(error) => error.is_damage(),
                 ZapError::Corrupt { .. } => true,

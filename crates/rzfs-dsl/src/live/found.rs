@@ -17,6 +17,7 @@ use super::history::{self, Event};
 use super::mos::LiveMos;
 use super::policy;
 use super::pool::{Committed, Found, Inner, LivePool};
+use super::sharing::Sharing;
 use super::space::SpaceDelta;
 use super::suspension::Suspension;
 use super::sweep::Sweeps;
@@ -165,10 +166,10 @@ impl Inner {
             devices,
             allocator,
             writer,
+            sharing: Arc::new(Sharing::new(&mos, &dedup)),
             mos,
             mos_policy: ObjsetPolicy::mos(metadata),
             has_lz4: has(Feature::Lz4Compress),
-            sharing: Arc::default(),
             keyring,
             engine,
             committed: RwLock::new(committed),

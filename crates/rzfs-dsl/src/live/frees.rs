@@ -13,7 +13,7 @@ use super::livelist;
 use super::mos::MosTx;
 use super::space::{Deflation, SpaceDelta};
 use crate::PoolError;
-use crate::pool::Attributes;
+use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY};
 use rzfs_format::bpobj::ListMark;
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId};
@@ -22,6 +22,8 @@ use rzfs_metaslab::allocator::SyncPass;
 /// Without log space maps, blocks that die from this pass on are freed with the next txg
 /// (`zfs_sync_pass_deferred_free`).
 const DEFERRED_FREE_PASS: u32 = 2;
+/// The name of the list of these.
+const DEFERRED: &str = "sync_bplist";
 
 /// Frees blocks in a pass of a txg.
 #[derive(Clone, Copy)]
@@ -158,15 +160,28 @@ impl FreeLists {
 
     /// Frees what earlier txgs put off.
     pub(crate) fn free_deferred(
-        &self,
+        &mut self,
         mos: &MosTx<'_>,
+        features: &Features,
         deflation: Deflation<'_>,
         free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
     ) -> Result<(), LiveError> {
         let take = |pointer: BlockPointer| free(&pointer);
         let drained = bpobj::drain(mos, self.deferred, usize::MAX, deflation, take);
         let warn = |error: &LiveError| tracing::warn!(%error, "blocks are not freed");
-        drained.unless_damaged(warn).map(drop)
+        match drained.unless_damaged(warn)? {
+            Some(Progress::Empty { has_lost: false } | Progress::More) => Ok(()),
+            _ => self.replace_deferred(mos, features),
+        }
+    }
+
+    /// Has another list take the place of a damaged one, which may not be appended to.
+    fn replace_deferred(&mut self, mos: &MosTx<'_>, features: &Features) -> Result<(), LiveError> {
+        let new = bpobj::create(mos, features.list_version(), bpobj::LIST_BLOCK)?;
+        mos.set(DIRECTORY, DEFERRED, new.get())?;
+        bpobj::destroy(mos, self.deferred)?;
+        self.deferred = new;
+        Ok(())
     }
 
     /// What the space is charged to that is still to be freed.
@@ -226,7 +241,7 @@ impl FreeLists {
         directory: &Attributes,
         free_dir: Option<ObjectId>,
     ) -> Result<Self, PoolError> {
-        let name = "sync_bplist";
+        let name = DEFERRED;
         let deferred = directory.object(name)?.ok_or(PoolError::NoEntry { name })?;
         let destroyed = directory.object("bptree_obj")?.map(DestroyedList::open);
         let background = directory.object("free_bpobj")?;

@@ -33,6 +33,7 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Blocks above this need a feature.
@@ -61,6 +62,8 @@ pub struct LiveDataset {
     observers: Mutex<Vec<Weak<dyn SettingsObserver>>>,
     log: IntentLog,
     log_space: LogSpace,
+    /// Whether its livelist misses blocks, as it could not be found.
+    livelist_misses: AtomicBool,
 }
 
 impl fmt::Debug for LiveDataset {
@@ -86,6 +89,7 @@ impl LiveDataset {
             observers: Mutex::default(),
             log: IntentLog::default(),
             log_space: LogSpace::default(),
+            livelist_misses: AtomicBool::new(false),
         }
     }
 
@@ -269,10 +273,25 @@ impl LiveDataset {
         let livelist = livelist::of_dir(&mos, around.features, phys.dir).unless_damaged(
             |error| tracing::warn!(%error, dataset = %self.id, "a livelist misses blocks"),
         )?;
-        let livelist = match livelist.flatten() {
-            Some(list) => Some(LivelistChanges::new(list, origin_txg(around, phys.dir)?)),
-            None => None,
+        // What it has missed it never gets.
+        let has_missed = match livelist {
+            None => {
+                self.livelist_misses.store(true, Ordering::Relaxed);
+                false
+            }
+            Some(_) => self.livelist_misses.swap(false, Ordering::Relaxed),
         };
+        let origin = match livelist.flatten() {
+            Some(list) if !has_missed => {
+                let warn = |error: &LiveError| tracing::warn!(%error, "a livelist is given up");
+                origin_txg(around, phys.dir).unless_damaged(warn)?.map(|origin| (list, origin))
+            }
+            _ => None,
+        };
+        if livelist.flatten().is_some() && origin.is_none() {
+            livelist::remove(&mos, around.features, phys.dir)?;
+        }
+        let livelist = origin.map(|(list, origin)| LivelistChanges::new(list, origin));
         let mut space = HeadSpace {
             deflation: around.deflation,
             previous_txg: phys.previous_snapshot_txg,
@@ -363,7 +382,10 @@ impl LiveDataset {
                 |error| tracing::warn!(%error, dataset = %self.id, "blocks will never be freed"),
             )?;
         }
-        let origin_txg = origin_txg(around, phys.dir)?;
+        // Where nobody can tell what snapshots have, the head goes on paying for it.
+        let origin_txg = origin_txg(around, phys.dir).unless_damaged(
+            |error| tracing::warn!(%error, "what snapshots have is not counted any more"),
+        )?;
         let mut previous = match phys.previous_snapshot {
             Some(id) => {
                 let record = mos.record::<DslDataset>(id).unless_damaged(
@@ -384,7 +406,7 @@ impl LiveDataset {
             {
                 apply(&mut previous.unique, delta.used);
             }
-            if birth > origin_txg {
+            if origin_txg.is_some_and(|origin| birth > origin) {
                 to_snapshots = to_snapshots.wrapping_add(delta.used);
             }
         }

@@ -21,6 +21,7 @@ pub use contents::{LoggedContents, LoggedPart, UnreadableWrite};
 pub use pending::{CommitScope, LogOrder, LogRecord, LoggedWrite};
 
 use super::LiveError;
+use super::error::UnlessDamaged;
 use super::features::Features;
 use super::head::{LiveDataset, activate};
 use super::mos::MosTx;
@@ -187,8 +188,12 @@ impl LiveDataset {
             self.objset().set_log_header(mos.tx(), header);
         }
         if is_used && has_feature && log.xattrs_since.lock().is_none() {
-            activate(mos, features, self.id(), Feature::ZilSaXattr)?;
-            *log.xattrs_since.lock() = Some(txg);
+            // Without it no attributes are logged: who waits for them waits for a txg.
+            let activated = activate(mos, features, self.id(), Feature::ZilSaXattr);
+            let told = activated.unless_damaged(
+                |error| tracing::debug!(%error, "the use of a feature is not noted"),
+            )?;
+            *log.xattrs_since.lock() = told.map(|()| txg);
         }
         Ok(change.frees)
     }

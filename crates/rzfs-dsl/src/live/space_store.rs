@@ -1,10 +1,12 @@
 //! Space maps and their arrays as syncing changes them, and where they are found (spec 06,
 //! sections 5, 6.1 and 13.2).
 
+use super::LiveError;
 use super::features::Features;
 use super::mos::{MosTx, number_key};
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use bytes::Bytes;
+use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{Extent, LiveObject, LiveObjset, NewObject as NewDmuObject};
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
@@ -155,6 +157,11 @@ impl SpaceMapStoreMut for LiveStore<'_> {
 
     fn indirect_shift(&self, object: ObjectId) -> Result<u32, StoreError> {
         Ok(self.get(object)?.indirect_shift()?.into())
+    }
+
+    fn is_damage(&self, error: &StoreError) -> bool {
+        let of_object = error.downcast_ref().is_some_and(DmuError::is_damage);
+        of_object || error.downcast_ref().is_some_and(LiveError::is_damage)
     }
 }
 

@@ -248,10 +248,10 @@ impl Inner {
         let mut store = LiveStore { mos, features: &mut state.features, vdevs };
         let space = space.sync(&mut store, activity)?;
         if is_first && !is_idle {
-            let SyncState { clones, dedup, .. } = &*state;
+            let SyncState { clones, dedup, frees, features, .. } = &mut *state;
             let freer = BlockFreer { mos, space: &space, clones, dedup, deflation };
             let free = |pointer: &BlockPointer| freer.free(pointer);
-            state.frees.free_deferred(&mos, deflation, &free)?;
+            frees.free_deferred(&mos, features, deflation, &free)?;
         }
         let SyncState { clones, dedup, features, .. } = &mut *state;
         let freer = BlockFreer { mos, space: &space, clones, dedup, deflation };

@@ -67,6 +67,17 @@ impl PoolError {
         }
     }
 
+    /// Whether something of the pool is damaged for good: waiting for devices is of no use.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            // The pool's own structures name what is not there.
+            Self::Dmu(DmuError::NotAllocated { .. } | DmuError::InvalidObject { .. }) => true,
+            Self::Dmu(error) => error.is_damage(),
+            Self::Corrupt { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Wraps an error of the format with its place.
     pub(crate) fn corrupt(object: ObjectId) -> impl Fn(FormatError) -> Self {
         move |source| Self::Corrupt { object, source }

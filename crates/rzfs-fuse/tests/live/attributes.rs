@@ -1,13 +1,14 @@
 //! Modes, owners, times, extended attributes, access control lists, flags.
 
-use crate::mounted::{Mounted, kernel_passes};
+use crate::mounted::Mounted;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, XattrFlags, getxattr, listxattr,
     makedev, mknodat, open, removexattr, setxattr, statx,
 };
 use rustix::io::Errno;
-use rzfs_testkit::has_root;
+use rzfs_testkit::{has_root, kernel_passes};
 use std::fs::{self, File, FileTimes, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -123,6 +124,35 @@ fn immutable_files_do_not_change() {
     refused(fs::set_permissions(&path, Permissions::from_mode(0o600)));
     refused(fs::write(&path, b"changed"));
     run(Command::new("chattr").arg("-i").arg(&path));
+    fs::remove_file(&path).unwrap();
+    mounted.finish();
+}
+
+#[test]
+fn append_only_files_grow_and_keep_everything_else() {
+    if !has_root("only root makes files append-only") {
+        return;
+    }
+    let mounted = Mounted::new();
+    let path = mounted.path("file");
+    fs::write(&path, b"text").unwrap();
+    run(Command::new("chattr").arg("+a").arg(&path));
+    let appending = || File::options().append(true).open(&path).unwrap();
+    appending().write_all(b" and more").unwrap();
+    let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+    for refused in [
+        fs::set_permissions(&path, Permissions::from_mode(0o600)),
+        chown(&path, Some(1000), None),
+        appending().set_times(times),
+        appending().set_len(0),
+        fs::write(&path, b"changed"),
+        fs::rename(&path, mounted.path("other")),
+        fs::remove_file(&path),
+    ] {
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(1));
+    }
+    assert_eq!(fs::read(&path).unwrap(), b"text and more");
+    run(Command::new("chattr").arg("-a").arg(&path));
     fs::remove_file(&path).unwrap();
     mounted.finish();
 }

@@ -2,7 +2,6 @@
 
 use crate::world::{Session, World};
 use rustix::process::{getegid, geteuid};
-use rustix::system::uname;
 use rzfs_dsl::live::{LiveOptions as PoolOptions, LivePool};
 use rzfs_fuse::{Access, InUse, Mount, MountOptions, Opens, Restrictions};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
@@ -14,17 +13,6 @@ use std::time::{Duration, Instant};
 
 /// How long a mount may be in use by what is on its way to be another program.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Whether the kernel passes requests that came with this version of Linux; says so if not.
-pub(crate) fn kernel_passes(what: &str, major: u32, minor: u32) -> bool {
-    let release = uname().release().to_string_lossy().into_owned();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
-    let passes = (numbers.next().unwrap(), numbers.next().unwrap()) >= (major, minor);
-    if !passes {
-        println!("skipped: Linux {release} passes no {what} to FUSE, {major}.{minor} does");
-    }
-    passes
-}
 
 /// A mount, the pool below it, and where both are.
 pub(crate) struct Mounted {
@@ -134,8 +122,8 @@ impl Mounted {
     }
 }
 
-/// Unmounts. Other tests start programs: a child of this process that has not become another program
-/// yet has all files open that this one has.
+/// Unmounts. Other tests start programs: a child of this process that has not become another
+/// program yet has all files open that this one has.
 fn unmount(mount: &Mount) {
     let begun = Instant::now();
     while let Err(error) = mount.request_unmount(InUse::Refuse) {

@@ -1,9 +1,10 @@
 //! Files that are made without a name (`O_TMPFILE`).
 
-use crate::mounted::{Mounted, kernel_passes};
+use crate::mounted::Mounted;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use rustix::io::Errno;
 use rzfs_format::ObjectId;
+use rzfs_testkit::kernel_passes;
 use rzfs_zpl::Found;
 use rzfs_zpl::live::LiveFileSystem;
 use std::fs::{self, File};

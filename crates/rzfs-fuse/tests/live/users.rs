@@ -1,8 +1,8 @@
 //! What users may do who are not root, and what the kernel learns of changes nobody asked for.
 
-use crate::mounted::{Mounted, kernel_passes};
+use crate::mounted::Mounted;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-use rzfs_testkit::has_root;
+use rzfs_testkit::{has_root, kernel_passes};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -174,8 +174,8 @@ const WRITES: [(&str, &str); 5] = [
     ("copy", "f = os.open(p, os.O_RDWR); os.copy_file_range(f, f, 4, 0, 100)"),
 ];
 
-/// The mode that the kernel goes by. Who asks for all attributes has it ask for them, since it knows
-/// that times have changed.
+/// The mode that the kernel goes by. Who asks for all attributes has it ask for them, since it
+/// knows that times have changed.
 fn known_mode(path: &Path) -> u32 {
     let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MODE).unwrap();
     u32::from(found.stx_mode) & 0o7777

@@ -10,6 +10,7 @@ use crate::log::LogMap;
 use crate::log::book::{LogBook, MetaslabId};
 use crate::log::summary::Freshness;
 use crate::space_map::SpaceMap;
+use crate::space_map::append::HeaderForm;
 use crate::store::{CountChange, CountedFeature, NewObject, SyncStore};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::space_map::Geometry;
@@ -102,7 +103,7 @@ impl SyncPass<'_> {
     }
 
     /// The own map of a metaslab is this object now.
-    fn note_map(&mut self, metaslab: &LiveMetaslab, object: ObjectId) {
+    pub(crate) fn note_map(&mut self, metaslab: &LiveMetaslab, object: ObjectId) {
         let MetaslabId { vdev, index } = metaslab.id;
         self.books.map_changes.entry(vdev).or_default().insert(index, object.0);
     }
@@ -185,8 +186,20 @@ impl SyncPass<'_> {
         store: &mut dyn SyncStore,
     ) -> Result<(), MetaslabError> {
         for log in self.books.book.take_obsolete() {
-            SpaceMap::open(store, log.object, Geometry::LOG)?.destroy(store)?;
+            let map = SpaceMap::open(store, log.object, Geometry::LOG);
             store.remove_log(log.txg).map_err(in_directory)?;
+            match map {
+                Err(error) if error.is_damage(store) => {
+                    tracing::warn!(%error, "a log space map is leaked");
+                    // All logs have the header that new maps have.
+                    if self.features.maps.header == HeaderForm::Histogram {
+                        let (counted, less) =
+                            (CountedFeature::SpaceMapHistogram, CountChange::Decrement);
+                        store.count_feature(counted, less).map_err(in_directory)?;
+                    }
+                }
+                map => map?.destroy(store)?,
+            }
         }
         Ok(())
     }

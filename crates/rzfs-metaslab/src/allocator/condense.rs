@@ -3,13 +3,14 @@
 
 use super::context::Context;
 use super::metaslab::{FreeTree, LiveMetaslab, State, Synced};
+use super::record::PassTrees;
 use super::tunables::SpaceFeatures;
 use crate::space_map::SpaceMap;
-use crate::space_map::append::{HeaderForm, Part, Stamp};
+use crate::space_map::append::{HeaderForm, Part, Stamp, add_to_histogram};
 use crate::store::SyncStore;
 use crate::{MetaslabError, RangeTree};
 use rzfs_format::ObjectId;
-use rzfs_format::space_map::{Action, encoded_size_bound};
+use rzfs_format::space_map::{Action, HISTOGRAM_BUCKETS, encoded_size_bound};
 
 /// What bringing a map up to date did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,6 +148,116 @@ impl LiveMetaslab {
             Err(_) => state.unflushed = unflushed,
         }
         self.settled.notify_all();
-        result.map(|()| Flushed::Appended)
+        drop(state);
+        match result {
+            Err(error) if error.is_damage(store) => {
+                tracing::error!(%error, "a space map is damaged");
+                let object = self.replace_damaged(store, features, stamp, None)?;
+                Ok(Flushed::Condensed(object))
+            }
+            result => result.map(|()| Flushed::Appended),
+        }
+    }
+
+    /// Writes the own map anew as damage keeps anybody from appending to it; answers with its new
+    /// object. If the metaslab is not loaded nobody knows what was free: that is leaked, but for
+    /// what was freed since the map was complete. `taken` is what this pass is going to record.
+    pub(crate) fn replace_damaged(
+        &self,
+        store: &mut dyn SyncStore,
+        features: &SpaceFeatures,
+        stamp: Stamp,
+        taken: Option<&PassTrees>,
+    ) -> Result<ObjectId, MetaslabError> {
+        let conflict = self.conflict();
+        let mut state = self.state.lock();
+        self.wait_settled(&mut state);
+        let (mut free, freed) = match self.free_before(&state)? {
+            Some(free) => (free, self.tree()),
+            None => self.freed_since(&state)?,
+        };
+        if let Some(taken) = taken {
+            free.add_all(&taken.allocated).map_err(conflict)?;
+        }
+        let Some(mut map) = state.map.clone() else { return Ok(ObjectId(0)) };
+        // Nobody loads it meanwhile.
+        state.flushing = true;
+        state.pinned = true;
+        drop(state);
+        let written = self.write_anew(store, features, stamp, &mut map, (&free, &freed));
+        let mut state = self.state.lock();
+        state.flushing = false;
+        self.settled.notify_all();
+        let before = written?;
+        state.unflushed = None;
+        let allocated = self.size().saturating_sub(free.space() + freed.space()).cast_signed();
+        let leaked = allocated.saturating_sub(state.allocated);
+        state.allocated = allocated;
+        let object = map.object();
+        self.stored(&mut state, before);
+        state.map = Some(map);
+        if matches!(state.free, FreeTree::Unusable) {
+            state.free = FreeTree::Unloaded;
+        }
+        self.reweigh(&mut state, features);
+        drop(state);
+        let mut totals = self.group.totals.lock();
+        totals.allocated = totals.allocated.saturating_add_signed(leaked);
+        tracing::error!(
+            vdev = %self.id.vdev, metaslab = self.id.index, leaked,
+            "a damaged space map was written anew; free space is leaked"
+        );
+        Ok(object)
+    }
+
+    /// Writes a map with what was free before, and then what this txg has freed, into another
+    /// object. Answers with the map as it was in between: who loads it must not find the latter,
+    /// which cannot be used yet.
+    fn write_anew(
+        &self,
+        store: &mut dyn SyncStore,
+        features: &SpaceFeatures,
+        stamp: Stamp,
+        map: &mut SpaceMap,
+        (free, freed): (&RangeTree, &RangeTree),
+    ) -> Result<SpaceMap, MetaslabError> {
+        map.replace(store, features.map_block_size(), features.maps.header)?;
+        let whole = RangeTree::full(self.range.clone(), self.ashift);
+        let parts = [
+            Part { action: Action::Allocate, segments: &whole },
+            Part { action: Action::Free, segments: free },
+        ];
+        map.append(store, stamp, features.maps.version, None, &parts)?;
+        let before = map.clone();
+        let parts = [Part { action: Action::Free, segments: freed }];
+        map.append(store, stamp, features.maps.version, None, &parts)?;
+        let mut histogram = [0; HISTOGRAM_BUCKETS];
+        add_to_histogram(&mut histogram, free.histogram(), self.ashift);
+        add_to_histogram(&mut histogram, freed.histogram(), self.ashift);
+        map.set_histogram(store, &histogram)?;
+        Ok(before)
+    }
+
+    /// What is free of a metaslab that is not loaded, as far as memory tells: what was freed since
+    /// its own map was complete, and what was allocated but not recorded. What earlier passes of
+    /// the txg that is syncing have freed comes apart.
+    fn freed_since(&self, state: &State) -> Result<(RangeTree, RangeTree), MetaslabError> {
+        let conflict = self.conflict();
+        let mut free = self.tree();
+        let unflushed = state.unflushed.iter().map(|unflushed| &unflushed.freed);
+        let transient = state.transient.iter().flat_map(|transient| {
+            let deferred = transient.deferred.iter().map(|deferred| &deferred.segments);
+            deferred.chain(&transient.allocating)
+        });
+        for range in unflushed.chain(transient).flat_map(RangeTree::iter) {
+            free.clear(range.clone()).map_err(conflict)?;
+            free.add(range).map_err(conflict)?;
+        }
+        let mut freed = self.tree();
+        for range in state.transient.iter().flat_map(|transient| transient.freed.iter()) {
+            free.clear(range.clone()).map_err(conflict)?;
+            freed.add(range).map_err(conflict)?;
+        }
+        Ok((free, freed))
     }
 }

@@ -186,15 +186,43 @@ impl<'a> SyncPass<'a> {
             Recorded::Log
         } else {
             let version = self.features.maps.version;
-            map.append(store, self.stamp, version, None, &parts_of(trees))?;
+            match map.append(store, self.stamp, version, None, &parts_of(trees)) {
+                Err(error) if error.is_damage(store) => {
+                    tracing::error!(%error, "a space map is damaged");
+                    map = self.replace_damaged(metaslab, trees, store)?;
+                    map.append(store, self.stamp, version, None, &parts_of(trees))?;
+                }
+                appended => {
+                    appended?;
+                }
+            }
             Recorded::Own(Box::new(map.clone()))
         };
         let histogram = metaslab.recorded(trees, recorded)?;
-        map.set_histogram(store, &histogram)?;
+        match map.set_histogram(store, &histogram) {
+            // It is for choosing metaslabs; the map is written anew when it is appended to.
+            Err(error) if error.is_damage(store) => {
+                tracing::warn!(%error, "the histogram of a space map is old");
+            }
+            stored => stored?,
+        }
         metaslab.replace_map(map);
         let after = metaslab.state.lock().unflushed_memory();
         self.books.unflushed_memory = (self.books.unflushed_memory + after).saturating_sub(before);
         Ok(())
+    }
+
+    /// Writes the own map of a metaslab anew, as nobody can append to a damaged one.
+    fn replace_damaged(
+        &mut self,
+        metaslab: &LiveMetaslab,
+        trees: &PassTrees,
+        store: &mut dyn SyncStore,
+    ) -> Result<SpaceMap, MetaslabError> {
+        let object = metaslab.replace_damaged(store, &self.features, self.stamp, Some(trees))?;
+        self.note_map(metaslab, object);
+        let map = metaslab.state.lock().map.clone();
+        map.ok_or(MetaslabError::OutOfOrder { txg: self.stamp.txg })
     }
 
     /// Appends what became obsolete of removed vdevs to their obsolete maps.

@@ -1,5 +1,6 @@
 //! An allocator over a store in memory, compared with a map of what is allocated.
 
+mod damage;
 mod logs;
 mod model;
 mod policy;

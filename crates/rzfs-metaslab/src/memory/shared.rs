@@ -78,6 +78,10 @@ impl SpaceMapStoreMut for SharedStore {
     fn indirect_shift(&self, object: ObjectId) -> Result<u32, StoreError> {
         self.lock().indirect_shift(object)
     }
+
+    fn is_damage(&self, error: &StoreError) -> bool {
+        self.lock().is_damage(error)
+    }
 }
 
 impl SpaceDirectory for SharedStore {

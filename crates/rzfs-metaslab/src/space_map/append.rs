@@ -93,7 +93,7 @@ impl SpaceMap {
         Ok(Self { object, header, geometry, block_size })
     }
 
-    /// Frees the map's object.
+    /// Frees the map's object; one that is damaged is leaked.
     pub fn destroy(self, store: &mut (impl SyncStore + ?Sized)) -> Result<(), MetaslabError> {
         let failed = MetaslabError::store(self.object);
         if self.header.histogram.is_some() {
@@ -101,7 +101,13 @@ impl SpaceMap {
                 .count_feature(CountedFeature::SpaceMapHistogram, CountChange::Decrement)
                 .map_err(&failed)?;
         }
-        store.free_object(self.object).map_err(failed)
+        match store.free_object(self.object).map_err(failed) {
+            Err(error) if error.is_damage(store) => {
+                tracing::warn!(%error, "a space map is leaked");
+                Ok(())
+            }
+            freed => freed,
+        }
     }
 
     /// Appends parts in order, each if it has segments, and stores the header. A log map needs
@@ -180,18 +186,34 @@ impl SpaceMap {
         block_size: u32,
         header: HeaderForm,
     ) -> Result<(), MetaslabError> {
-        let failed = MetaslabError::store(self.object);
         let old_header = self.header.histogram.is_none() && header == HeaderForm::Histogram;
-        let indirect_shift = store.indirect_shift(self.object).map_err(&failed)?;
-        if old_header || self.block_size != block_size || indirect_shift != INDIRECT_SHIFT {
-            let new = Self::create(store, self.geometry, block_size, header)?;
-            return std::mem::replace(self, new).destroy(store);
+        let failed = MetaslabError::store(self.object);
+        let indirect_shift = match store.indirect_shift(self.object).map_err(&failed) {
+            Err(error) if error.is_damage(store) => None,
+            shift => Some(shift?),
+        };
+        if old_header || self.block_size != block_size || indirect_shift != Some(INDIRECT_SHIFT) {
+            return self.replace(store, block_size, header);
         }
-        store.free_blocks(self.object).map_err(failed)?;
+        match store.free_blocks(self.object).map_err(failed) {
+            Err(error) if error.is_damage(store) => return self.replace(store, block_size, header),
+            freed => freed?,
+        }
         self.header.length = 0;
         self.header.allocated = 0;
         self.header.histogram = self.header.histogram.map(|_| [0; HISTOGRAM_BUCKETS]);
         self.store_header(store)
+    }
+
+    /// As [`SpaceMap::truncate`], with another object in any case.
+    pub fn replace(
+        &mut self,
+        store: &mut (impl SyncStore + ?Sized),
+        block_size: u32,
+        header: HeaderForm,
+    ) -> Result<(), MetaslabError> {
+        let new = Self::create(store, self.geometry, block_size, header)?;
+        std::mem::replace(self, new).destroy(store)
     }
 
     /// Replaces the histogram and stores it if it changed; a header without one stays as it is.

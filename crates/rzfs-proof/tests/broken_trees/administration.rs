@@ -22,7 +22,7 @@ const CHANGED: [ObjectType; 5] = [
     ObjectType::BPOBJ,
 ];
 /// Objects of the pool have numbers below this one.
-const OBJECTS: u64 = 400;
+pub(crate) const OBJECTS: u64 = 400;
 
 fn new_file_system() -> NewDataset {
     let created = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
@@ -30,7 +30,7 @@ fn new_file_system() -> NewDataset {
 }
 
 /// A pool of OpenZFS whose tables have blocks of their own.
-fn with_large_tables() -> Option<Rig> {
+pub(crate) fn with_large_tables() -> Option<Rig> {
     let rig = with_snapshots()?;
     let pool = rig.open_pool().unwrap();
     pool.set_property("g01", "filesystem_limit", 100_u64.into()).unwrap();
@@ -84,7 +84,7 @@ fn administer(pool: &LivePool) -> Vec<(&'static str, Result<(), ChangeError>)> {
 }
 
 /// Changes the files of all file systems.
-fn change_files(open: &OpenPool) {
+pub(crate) fn change_files(open: &OpenPool) {
     for fs in open.file_systems.values() {
         // What cannot be changed is refused.
         let _ = Files(fs).put("changed", &[5; 300_000]);
@@ -94,7 +94,7 @@ fn change_files(open: &OpenPool) {
 }
 
 /// What is wrong after users and administrators have been at work in a damaged pool.
-fn problems(rig: &Rig) -> Vec<String> {
+pub(crate) fn problems(rig: &Rig) -> Vec<String> {
     let pool = match rig.open() {
         Ok(open) => {
             change_files(&open);
@@ -107,6 +107,11 @@ fn problems(rig: &Rig) -> Vec<String> {
             Err(_) => return Vec::new(),
         },
     };
+    administer_and_look(pool)
+}
+
+/// Administers a pool, and exports it; says what is wrong.
+pub(crate) fn administer_and_look(pool: LivePool) -> Vec<String> {
     let mut problems = Vec::new();
     for (task, result) in administer(&pool) {
         // Space may be lost, but whatever is damaged can be destroyed.

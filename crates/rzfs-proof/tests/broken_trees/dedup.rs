@@ -1,28 +1,16 @@
 //! Dedup tables that are damaged where their entries go.
 
-use super::{LENGTH, damage_object, works};
-use rzfs_blockdev::BlockDevice;
+use super::judges::leaks_at_most;
+use super::{LENGTH, contents, create_with, damage, damage_above, damage_object, works};
+use rzfs_dsl::Pool;
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
-use rzfs_proof::crash::Workload;
-use rzfs_proof::{FeatureSet, Files, OpenPool, Rig, Shape};
-use std::sync::Arc;
+use rzfs_proof::{FeatureSet, Files, OpenPool, Rig};
 
 /// The property value `dedup=sha256`.
 const SHA256: u64 = 8;
 /// Txgs after which what was logged is in the tables.
 const FLUSHED: u32 = 30;
-
-/// Bytes without equal blocks.
-fn contents(seed: u64) -> Vec<u8> {
-    let mut state = seed;
-    let next = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(next).take(LENGTH).collect()
-}
 
 fn pass_txgs(open: &OpenPool) {
     for mode in 0..FLUSHED {
@@ -33,11 +21,7 @@ fn pass_txgs(open: &OpenPool) {
 
 /// A pool with blocks in its dedup tables, and others that have come last: they may be logged.
 fn with_tables(features: FeatureSet) -> Rig {
-    let rig = Rig::new(Workload::Single);
-    let shape = Shape { features, ..Workload::Single.shape() };
-    let device = Arc::clone(&rig.devices["A"]) as Arc<dyn BlockDevice>;
-    let devices = [("A", device)].into();
-    let open = OpenPool::create(&shape, &devices, &rig.settings).unwrap();
+    let (rig, open) = create_with(features);
     open.pool.set_property(rig.name(), "dedup", SHA256.into()).unwrap();
     open.sync().unwrap();
     let files = Files(open.root().unwrap().1);
@@ -82,6 +66,7 @@ fn changes_and_works(rig: &Rig) {
         assert!(bytes == contents(seed), "{name}");
     }
     open.export().unwrap();
+    leaks_at_most(rig);
 }
 
 #[test]
@@ -108,4 +93,102 @@ fn entries_that_have_no_place_in_a_damaged_dedup_table_stay_where_they_were() {
     let table = pool.directory().object("DDT-sha256-zap-unique").unwrap().unwrap();
     assert!(damage_object(&rig, &pool.mos().object(table).unwrap()) > 0);
     changes_and_works(&rig);
+}
+
+/// The ZAPs of all tables.
+fn tables(pool: &Pool) -> Vec<rzfs_dmu::Object> {
+    let objects = (1..400).filter_map(|number| pool.mos().object(ObjectId(number)).ok());
+    let tables = objects.filter(|object| object.dnode().object_type == ObjectType::DDT_ZAP);
+    let tables: Vec<_> = tables.collect();
+    assert_eq!(tables.len(), 2, "blocks with one reference, and with several");
+    tables
+}
+
+/// An import reads what is new, and would notice.
+fn age(rig: &Rig) {
+    let open = rig.open().unwrap();
+    for number in 0..8 {
+        Files(open.root().unwrap().1).put(&format!("later-{number}"), b"x").unwrap();
+        open.sync().unwrap();
+    }
+    open.export().unwrap();
+}
+
+#[test]
+fn every_block_of_a_dedup_table_may_be_damaged() {
+    for features in [FeatureSet::Default, FeatureSet::NoFastDedup] {
+        let rig = with_tables(features);
+        age(&rig);
+        let pool = rig.read().unwrap();
+        let mut damaged = 0;
+        for table in tables(&pool) {
+            for block in 0..=table.dnode().max_block_id.0 {
+                let pointer = table.pointers(0, block..block + 1).remove(0).unwrap();
+                if pointer.is_hole() || pointer.is_embedded() {
+                    continue;
+                }
+                println!("{features:?}: object {}, block {block}", table.id());
+                let rig = rig.copy();
+                damage(&rig, &pointer);
+                changes_and_works(&rig);
+                damaged += 1;
+            }
+        }
+        assert!(damaged > 2, "{features:?}: {damaged} blocks");
+    }
+}
+
+#[test]
+fn all_dedup_tables_may_be_damaged() {
+    for features in [FeatureSet::Default, FeatureSet::NoFastDedup] {
+        let rig = with_tables(features);
+        age(&rig);
+        let pool = rig.read().unwrap();
+        assert!(tables(&pool).iter().all(|table| damage_object(&rig, table) > 0));
+        changes_and_works(&rig);
+    }
+}
+
+/// A pool whose machine stops with a long dedup log, and the log.
+fn with_long_log() -> (Rig, rzfs_dmu::Object) {
+    let (rig, open) = create_with(FeatureSet::Default);
+    open.pool.set_property(rig.name(), "dedup", SHA256.into()).unwrap();
+    open.sync().unwrap();
+    let files = Files(open.root().unwrap().1);
+    files.put("whole", &contents(1)).unwrap();
+    for name in ["twice", "twice again"] {
+        files.put(name, &contents(2)).unwrap();
+        open.sync().unwrap();
+    }
+    files.put("late", &contents(3)).unwrap();
+    open.sync().unwrap();
+    for name in ["late twice", "late twice again"] {
+        files.put(name, &contents(4)).unwrap();
+        open.sync().unwrap();
+    }
+    for mode in 0..4 {
+        files.chmod("whole", mode).unwrap();
+        open.sync().unwrap();
+    }
+    let crash = rig.copy();
+    open.export().unwrap();
+    let pool = crash.read().unwrap();
+    let objects = (1..400).filter_map(|number| pool.mos().object(ObjectId(number)).ok());
+    let log = objects
+        .filter(|object| object.dnode().data_block_size == 128 << 10)
+        .filter(|object| object.dnode().object_type == ObjectType::UINT64_METADATA)
+        .max_by_key(|object| object.dnode().levels)
+        .unwrap();
+    assert!(log.dnode().levels > 1);
+    (crash, log)
+}
+
+#[test]
+fn a_dedup_log_may_be_damaged() {
+    let (rig, log) = with_long_log();
+    let above = rig.copy();
+    assert!(damage_object(&rig, &log) > 0);
+    changes_and_works(&rig);
+    assert!(damage_above(&above, &log) > 0);
+    changes_and_works(&above);
 }

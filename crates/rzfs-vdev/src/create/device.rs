@@ -2,7 +2,7 @@
 
 use crate::config::VdevKind;
 use crate::label::DeviceUse;
-use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenError, OpenOptions};
+use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenError, OpenOptions, without_number};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -31,6 +31,8 @@ pub struct NewDevice {
     pub kind: VdevKind,
     /// What tells it from all others: two names of one device have the same.
     pub identity: u128,
+    /// For reading only if somebody else writes it.
+    pub access: Access,
     /// The device.
     pub device: Arc<dyn BlockDevice>,
 }
@@ -64,7 +66,7 @@ pub enum OpenFailure {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The file cannot be made.
-    #[error("cannot create '{path}': {source}")]
+    #[error("cannot create '{path}': {}", without_number(source))]
     Create {
         /// Its path.
         path: String,
@@ -91,7 +93,7 @@ pub struct DeviceOpener {
     options: OpenOptions,
     missing_file_size: Option<u64>,
     made: Vec<PathBuf>,
-    opened: HashMap<u128, Arc<dyn BlockDevice>>,
+    opened: HashMap<u128, Arc<FileDevice>>,
 }
 
 impl DeviceOpener {
@@ -128,7 +130,7 @@ impl DeviceOpener {
             None => self.open_path(&path, text.clone())?,
         };
         self.opened.insert(identity, Arc::clone(&device));
-        Ok(NewDevice { path: text, kind, identity, device })
+        Ok(NewDevice { path: text, kind, identity, access: device.access(), device })
     }
 
     /// Keeps the files that were made.
@@ -136,7 +138,7 @@ impl DeviceOpener {
         self.made.clear();
     }
 
-    fn open_path(&self, path: &Path, text: String) -> Result<Arc<dyn BlockDevice>, OpenFailure> {
+    fn open_path(&self, path: &Path, text: String) -> Result<Arc<FileDevice>, OpenFailure> {
         match FileDevice::open(path, &self.options) {
             Ok(device) => Ok(Arc::new(device)),
             Err(error) if error.is_in_use() => {

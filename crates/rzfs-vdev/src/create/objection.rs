@@ -6,6 +6,7 @@ use super::spec::{TopSpec, VdevSpec};
 use crate::config::VdevKind;
 use crate::label::{DeviceUse, PoolUse};
 use crate::tree::VdevTree;
+use rzfs_blockdev::Access;
 use rzfs_format::Guid;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -176,10 +177,11 @@ fn claim(device: &NewDevice, local: &LocalPools, role: Role) -> Option<Objection
         DeviceUse::Member { pool, state, .. } => {
             let name = pool.name;
             match state {
-                PoolUse::Destroyed => None,
-                _ if local.imported.contains(&pool.guid) => {
+                // What somebody else writes could be opened for reading only.
+                _ if local.imported.contains(&pool.guid) || device.access == Access::ReadOnly => {
                     Some(Objection::ActivePool { path, pool: name })
                 }
+                PoolUse::Destroyed => None,
                 PoolUse::Active => Some(Objection::PotentiallyActivePool { path, pool: name }),
                 PoolUse::Exported => Some(Objection::ExportedPool { path, pool: name }),
             }

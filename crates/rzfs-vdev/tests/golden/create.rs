@@ -3,6 +3,7 @@
 
 use crate::device::SparseDevice;
 use crate::images::ImagePool;
+use rzfs_blockdev::Access;
 use rzfs_format::Txg;
 use rzfs_vdev::create::{NewDevice, PlanOptions, TopSpec, VdevSpec};
 use rzfs_vdev::{VdevConfig, VdevKind};
@@ -23,6 +24,7 @@ fn check(pool: &str, words: &str, size: u64, ashift: u64) {
         path: format!("/tmp/v/{name}.img"),
         kind: VdevKind::File,
         identity: 0,
+        access: Access::ReadWrite,
         device: SparseDevice::new(size),
     };
     let words: Vec<&str> = words.split(' ').collect();

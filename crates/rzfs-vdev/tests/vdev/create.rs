@@ -1,7 +1,7 @@
 //! From words to labelled devices.
 
 use crate::device::SparseDevice;
-use rzfs_blockdev::{BlockDevice, DeviceGeometry, FileDevice, OpenOptions};
+use rzfs_blockdev::{Access, BlockDevice, DeviceGeometry, FileDevice, OpenOptions};
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::label::LabelIndex;
 use rzfs_format::label::Multihost;
@@ -51,7 +51,7 @@ fn by_letter(name: &str) -> NewDevice {
     let kind = if name.starts_with('d') { VdevKind::Disk } else { VdevKind::File };
     let size = if name.starts_with('l') { 96 * MIB } else { 64 * MIB };
     let (path, identity) = (name.to_owned(), name_number(name));
-    NewDevice { path, kind, identity, device: SparseDevice::new(size) }
+    NewDevice { path, kind, identity, access: Access::ReadWrite, device: SparseDevice::new(size) }
 }
 
 fn counter(start: u64) -> impl FnMut() -> u64 {
@@ -366,6 +366,7 @@ fn devices_of_other_pools_are_refused() {
         path: "x".into(),
         kind: VdevKind::File,
         identity: 9,
+        access: Access::ReadWrite,
         device: Arc::clone(&new.devices[&vdev.guid]),
     };
     let check = |device: NewDevice, words: &str, local: &LocalPools| {

@@ -14,8 +14,8 @@ use crate::files::Files;
 use crate::node::Attributes;
 use crate::sync::Arc;
 use bytes::Bytes;
-use rzfs_dmu::Object;
-use rzfs_dmu::live::{CloneSource, LiveObject};
+use rzfs_dmu::live::{CloneSource, LiveObject, Transaction};
+use rzfs_dmu::{DmuError, Object};
 use rzfs_format::sa::Attribute;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
@@ -123,6 +123,12 @@ pub(super) struct SharedRange<'a> {
     pub(super) block_size: u64,
     /// The blocks: none is dirty.
     pub(super) sources: &'a [CloneSource],
+}
+
+impl SharedRange<'_> {
+    fn first(&self) -> BlockId {
+        BlockId(self.offset / self.block_size.max(1))
+    }
 }
 
 /// A file as far as sharing its blocks depends on it.
@@ -356,9 +362,13 @@ impl LiveFileSystem {
         let blocks = first..first + len.div_ceil(block_size);
         let mut sources = source.clone_sources(blocks.clone())?;
         let mut len = len;
-        if sources.last() == Some(&CloneSource::Dirty) {
-            sources.pop();
-            len = sources.len() as u64 * block_size;
+        let space = &self.options().space;
+        let is_shared = |source: &CloneSource| {
+            *source != CloneSource::Dirty && space.can_count(&source.pointer())
+        };
+        if let Some(end) = sources.iter().position(|source| !is_shared(source)) {
+            sources.truncate(end);
+            len = end as u64 * block_size;
         }
         if len == 0 || self.is_too_long(to.offset, len) {
             return Ok(0);
@@ -376,6 +386,40 @@ impl LiveFileSystem {
         shared: &SharedRange<'_>,
         caller: Caller,
     ) -> Result<(), ZplError> {
+        let (first, count) = (shared.first(), shared.sources.len() as u64);
+        let demand = SpaceDemand::Shares {
+            shared: shared.block_size.saturating_mul(count),
+            written: DNODE_BYTES + CLONE_METADATA,
+        };
+        self.put_locked(state, shared, demand, caller, |target, tx| {
+            target.clone_blocks(tx, first, shared.sources)
+        })
+    }
+
+    /// Writes the contents of a block to a file that is locked, in place of sharing it.
+    pub(super) fn copy_locked(
+        &self,
+        state: &mut NodeState,
+        shared: &SharedRange<'_>,
+        contents: &[u8],
+        caller: Caller,
+    ) -> Result<(), ZplError> {
+        let offset = shared.offset;
+        let demand = SpaceDemand::Takes(DNODE_BYTES + contents.len() as u64);
+        self.put_locked(state, shared, demand, caller, |target, tx| {
+            target.write(tx, offset, contents)
+        })
+    }
+
+    /// Has a file that is locked get blocks, which `put` puts into it, and all that goes with them.
+    fn put_locked(
+        &self,
+        state: &mut NodeState,
+        shared: &SharedRange<'_>,
+        demand: SpaceDemand,
+        caller: Caller,
+        put: impl FnOnce(&LiveObject, &dyn Transaction) -> Result<(), DmuError>,
+    ) -> Result<(), ZplError> {
         let SharedRange { offset, len, block_size, sources } = *shared;
         let (target, size, mode) = (state.object().clone(), state.znode().size, state.znode().mode);
         self.drop_capabilities(state)?;
@@ -390,18 +434,13 @@ impl LiveFileSystem {
             // What it has is read now: nothing may fail later.
             target.read_block(BlockId(0))?;
         }
-        let first = offset / block_size.max(1);
-        let end = first.saturating_add(sources.len() as u64);
-        target.check_blocks(BlockId(first)..BlockId(end))?;
-        let demand = SpaceDemand::Shares {
-            shared: block_size.saturating_mul(sources.len() as u64),
-            written: DNODE_BYTES + CLONE_METADATA,
-        };
+        let first = shared.first();
+        target.check_blocks(first..BlockId(first.0.saturating_add(sources.len() as u64)))?;
         let tx = self.begin(&[&target], demand)?;
         if grows {
             target.set_data_block_size(&tx, u32::try_from(block_size).unwrap_or(u32::MAX))?;
         }
-        target.clone_blocks(&tx, BlockId(first), sources)?;
+        put(&target, &tx)?;
         changed.apply(&tx, state)?;
         self.log_sharing(&tx, state, shared);
         if state.znode().mode != mode {

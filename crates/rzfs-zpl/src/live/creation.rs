@@ -420,12 +420,20 @@ impl LiveFileSystem {
         let tx = self.begin(&objects, SpaceDemand::Takes(demand))?;
         let entry = DirectoryEntry { object, kind: Some(kind) };
         let into = locked.get_mut(directory).ok_or_else(gone)?;
-        self.add_name(&tx, into, name, entry)?;
+        // Where the set is damaged the file would lose its space in spite of its name.
+        if was_unnamed {
+            self.unqueue(&tx, object)?;
+        }
+        if let Err(error) = self.add_name(&tx, into, name, entry) {
+            if was_unnamed {
+                self.queue(&tx, object)?;
+            }
+            return Err(error);
+        }
         new_parent.apply(&tx, into)?;
         let state = locked.get_mut(object).ok_or_else(gone)?;
         new_file.apply(&tx, state)?;
         if was_unnamed {
-            self.unqueue(&tx, object)?;
             file.named();
             // Nothing was logged of a file without a name.
             self.log_nothing(&tx);

@@ -13,7 +13,7 @@ use rzfs_dsl::live::{
     DatasetSettings, HeadBudget, HeadSpace, LiveDataset, LivePool, SettingsObserver, SpaceClaim,
     SpaceShortage,
 };
-use rzfs_format::Txg;
+use rzfs_format::{BlockPointer, Txg};
 use std::sync::Weak;
 
 impl DatasetSpace for HeadBudget {
@@ -41,6 +41,10 @@ impl DatasetSpace for HeadBudget {
 
     fn sharing(&self) -> Option<ObjsetPolicy> {
         self.sharing_policy()
+    }
+
+    fn can_count(&self, pointer: &BlockPointer) -> bool {
+        HeadBudget::can_count(self, pointer)
     }
 }
 

@@ -8,7 +8,7 @@ use super::quota::Quotas;
 use super::reclaiming::Reclaimer;
 use super::replay::Replay;
 use super::schema::LiveSchema;
-use super::tables::Table;
+use super::unlinked::UnlinkedSet;
 use crate::directory::{
     CONTROL_NAME, DirCookie, DirEntry, Found, control_entry, dangling_at, dot_entries, entry_value,
 };
@@ -26,7 +26,6 @@ use rzfs_dmu::txg::{Patience, TxgEngine};
 use rzfs_dsl::live::HeadLog;
 use rzfs_format::acl::Ace;
 use rzfs_format::dirent::DirectoryEntry;
-use rzfs_format::object_type::ObjectType;
 use rzfs_format::znode::{FileFlags, ZplVersion};
 use rzfs_format::{ByteOrder, FormatError, ObjectId};
 use std::ops::ControlFlow;
@@ -48,7 +47,7 @@ pub struct LiveFileSystem {
     pub(super) schema: LiveSchema,
     pub(super) nodes: NodeTable,
     /// Files without names, by number.
-    pub(super) unlinked: Mutex<Table>,
+    pub(super) unlinked: Mutex<UnlinkedSet>,
     pub(super) reclaimer: Arc<Reclaimer>,
     /// Held while a directory moves, so that the tree above a directory stays what it is.
     pub(super) renaming: Mutex<()>,
@@ -81,7 +80,7 @@ impl LiveFileSystem {
         }
         let mut salts = Salts::new(options.seed);
         let schema = LiveSchema::open(&objset, &master, salts.next())?;
-        let unlinked = Table::open(&objset, master.delete_queue, ObjectType::UNLINKED_SET)?;
+        let unlinked = UnlinkedSet::open(&objset, master.delete_queue)?;
         let reading = &options.reading;
         let this = Self {
             name_rules: NameRules::new(&master),

@@ -4,9 +4,9 @@
 use crate::options::{FileSystemOptions, SpaceUse};
 use crate::sync::Arc;
 use rzfs_dmu::write::ObjsetPolicy;
-use rzfs_format::Txg;
 use rzfs_format::dnode::SLOT_SIZE;
 use rzfs_format::znode::Timestamp;
+use rzfs_format::{BlockPointer, Txg};
 use std::fmt::Debug;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -103,6 +103,11 @@ pub trait DatasetSpace: Debug + Send + Sync {
     /// without a pool.
     fn sharing(&self) -> Option<ObjsetPolicy> {
         None
+    }
+
+    /// Whether the pool can count one reference more to a block.
+    fn can_count(&self, _: &BlockPointer) -> bool {
+        true
     }
 }
 

@@ -12,6 +12,7 @@ use super::removal::links_after;
 use crate::directory::dangling_at;
 use crate::error::ZplError;
 use crate::sync::Arc;
+use rzfs_dmu::live::Transaction;
 use rzfs_format::dirent::{DirectoryEntry, FileKind};
 use rzfs_format::fuid::Fuid;
 use rzfs_format::sa::Attribute;
@@ -434,14 +435,12 @@ impl LiveFileSystem {
             steps.push(Step::Add { directory: from.directory, name, entry });
             made = Some(object);
         }
-        if let Err(error) = self.change_entries(&tx, locked, &steps) {
+        let lost = found.target.as_ref().filter(|_| loses_target).map(|target| target.id());
+        if let Err(error) = self.replace_entries(&tx, locked, &steps, lost) {
             if let Some(object) = made {
                 object.destroy(&tx)?;
             }
             return Err(error);
-        }
-        if let Some(target) = found.target.as_ref().filter(|_| loses_target) {
-            self.queue(&tx, target.id())?;
         }
         for (id, change) in changes {
             let place = self.place(id);
@@ -457,5 +456,24 @@ impl LiveFileSystem {
         }
         let made = made.as_ref().map(|object| (object, caller));
         self.log_rename(&tx, (from, to), mode, made)
+    }
+
+    /// Changes entries, by which the file `lost` loses its last name: it is in the unlinked set
+    /// then. If one of this cannot be done, nothing is.
+    fn replace_entries(
+        &self,
+        tx: &dyn Transaction,
+        locked: &mut Locked<'_>,
+        steps: &[Step],
+        lost: Option<ObjectId>,
+    ) -> Result<(), ZplError> {
+        if let Some(lost) = lost {
+            self.queue(tx, lost)?;
+        }
+        let changed = self.change_entries(tx, locked, steps);
+        if let (Some(lost), Err(_)) = (lost, &changed) {
+            self.unqueue(tx, lost)?;
+        }
+        changed
     }
 }

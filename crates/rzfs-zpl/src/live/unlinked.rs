@@ -6,14 +6,17 @@ use super::file_system::LiveFileSystem;
 use super::node::{LiveNode, NodeState};
 use super::options::SpaceDemand;
 use super::reclaiming::{Progress, Rest};
+use super::tables::Table;
 use crate::error::ZplError;
 use crate::node::decode_znode;
-use crate::object::FileObject;
+use crate::object::{FileObject, ObjectSource};
 use crate::sync::Arc;
 use rzfs_dmu::DmuError;
-use rzfs_dmu::live::{LiveObject, Transaction};
+use rzfs_dmu::live::{LiveObject, LiveObjset, Transaction};
+use rzfs_format::object_type::ObjectType;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{FormatError, ObjectId};
+use rzfs_zap::ZapEntry;
 
 /// Keeps a file while it is open, or known to the kernel. Dropping the last one of a file without
 /// names reclaims it.
@@ -45,6 +48,41 @@ fn key(object: ObjectId) -> String {
     format!("{:x}", object.0)
 }
 
+/// The set of the files without names. One that is damaged keeps nobody from the other files.
+#[derive(Debug)]
+pub(super) struct UnlinkedSet {
+    objset: LiveObjset,
+    object: LiveObject,
+    /// `None` if it could not be opened because of damage.
+    table: Option<Table>,
+}
+
+impl UnlinkedSet {
+    pub(super) fn open(objset: &LiveObjset, id: ObjectId) -> Result<Self, ZplError> {
+        let object = objset.typed_object(id, ObjectType::UNLINKED_SET)?;
+        let table = match Table::open(objset, id, ObjectType::UNLINKED_SET) {
+            Err(ZplError::Dmu(error)) if error.is_damage() => {
+                tracing::warn!(%error, "files without names keep their space");
+                None
+            }
+            table => Some(table?),
+        };
+        Ok(Self { objset: objset.clone(), object, table })
+    }
+
+    pub(super) const fn object(&self) -> &LiveObject {
+        &self.object
+    }
+
+    fn table(&mut self) -> Result<&mut Table, ZplError> {
+        let table = match self.table.take() {
+            Some(table) => table,
+            None => Table::open(&self.objset, self.object.id(), ObjectType::UNLINKED_SET)?,
+        };
+        Ok(self.table.insert(table))
+    }
+}
+
 impl LiveFileSystem {
     /// Keeps a file.
     ///
@@ -62,12 +100,12 @@ impl LiveFileSystem {
 
     /// Puts a file into the unlinked set.
     pub(super) fn queue(&self, tx: &dyn Transaction, object: ObjectId) -> Result<(), ZplError> {
-        self.unlinked.lock().set(tx, &key(object), object.0)
+        self.unlinked.lock().table()?.set(tx, &key(object), object.0)
     }
 
     /// Takes a file out of the unlinked set.
     pub(super) fn unqueue(&self, tx: &dyn Transaction, object: ObjectId) -> Result<(), ZplError> {
-        self.unlinked.lock().remove(tx, &key(object)).map(|_| ())
+        self.unlinked.lock().table()?.remove(tx, &key(object)).map(|_| ())
     }
 
     /// Frees a file that has lost its last name, unless somebody holds it.
@@ -111,7 +149,7 @@ impl LiveFileSystem {
     /// open group can.
     fn reclaim(&self, object: ObjectId) -> Result<Progress<()>, ZplError> {
         // It may have taken many groups: by now the number may be another file's.
-        if self.unlinked.lock().number(&key(object))?.is_none() {
+        if self.unlinked.lock().table()?.number(&key(object))?.is_none() {
             return Ok(Progress::Done(()));
         }
         let live = match self.objset.object(object) {
@@ -220,6 +258,16 @@ impl LiveFileSystem {
         self.unqueue(&tx, object)
     }
 
+    /// Reads the unlinked set, as far as it can be read.
+    fn read_unlinked(&self, into: &mut Vec<ZapEntry>) -> Result<(), ZplError> {
+        let mut unlinked = self.unlinked.lock();
+        let place = self.place(unlinked.object().id());
+        for entry in unlinked.table()?.zap().entries() {
+            into.push(entry.map_err(|source| place.zap_failure(source))?);
+        }
+        Ok(())
+    }
+
     /// Reclaims the files that had lost their last names, but not their space, when the file
     /// system was closed, or begins to where it takes many groups; says how many there were. To be
     /// called once it is open, before anyone else uses it. One that is read-only keeps them.
@@ -230,13 +278,14 @@ impl LiveFileSystem {
         if self.is_read_only() {
             return Ok(0);
         }
-        let entries = {
-            let unlinked = self.unlinked.lock();
-            let place = self.place(unlinked.object().id());
-            let entries = unlinked.zap().entries();
-            let entries = entries.map(|entry| entry.map_err(|source| place.zap_failure(source)));
-            entries.collect::<Result<Vec<_>, _>>()?
-        };
+        let mut entries = Vec::new();
+        match self.read_unlinked(&mut entries) {
+            // What cannot be read of the set is leaked; the other files are there.
+            Err(ZplError::Dmu(error)) if error.is_damage() => {
+                tracing::warn!(%error, "files without names keep their space");
+            }
+            read => read?,
+        }
         let mut found = 0;
         for entry in entries {
             let object = entry.value.first_u64().map(ObjectId);

@@ -3,6 +3,7 @@
 use crate::console::{Console, Failure, Outcome};
 use rustix::io::Errno;
 use rzfs::FileError;
+use rzfs_blockdev::without_number;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
@@ -39,7 +40,7 @@ impl<'c, 'w> Complaints<'c, 'w> {
     /// Tells what is wrong with a file of the host.
     pub(super) fn host(&mut self, path: &Path, error: &io::Error) {
         let shown = rzfs::ShownPath(path.as_os_str().as_encoded_bytes());
-        self.say(format_args!("{shown}: {}", of_system(error)));
+        self.say(format_args!("{shown}: {}", without_number(error)));
     }
 
     /// The end of the command.
@@ -57,14 +58,5 @@ fn of_file(error: &FileError) -> String {
         b"" => error.dataset.clone(),
         path => format!("{}:{}", error.dataset, rzfs::ShownPath(path)),
     };
-    format!("{place}: {}", of_system(&io::Error::from_raw_os_error(error.errno())))
-}
-
-/// Without the number that Rust puts behind it.
-pub(super) fn of_system(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.split_once(" (os error") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    }
+    format!("{place}: {}", without_number(&io::Error::from_raw_os_error(error.errno())))
 }

@@ -264,7 +264,8 @@ impl MountedPool {
             open.write_everything(&ending.manner)?;
         }
         let in_use = if ending.force { InUse::Detach } else { InUse::Refuse };
-        change::end_mounts(&open, in_use).map(Some)
+        let is_busy = || not_ended(&ending.manner, &open.contents.name(), "pool is busy");
+        change::end_mounts(&open, in_use, is_busy).map(Some)
     }
 
     fn write_everything(&self, manner: &Manner) -> Result<(), Refusal> {

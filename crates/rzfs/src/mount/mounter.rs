@@ -141,7 +141,7 @@ impl Mounter {
         &self,
         (dataset, plan): &Planned,
         inside: Vec<&Planned>,
-        table: &MountTable,
+        table: &mut MountTable,
         failures: &mut Vec<String>,
     ) -> Result<DatasetMount, String> {
         let name = dataset.name();
@@ -191,8 +191,15 @@ impl Mounter {
                 }
             }
         }
-        let mount = Mount::with_nested(file_system, control, grafted, &place, &options);
-        let (mount, left_out) = mount.map_err(|error| cannot(&error))?;
+        let again = match (self.nesting, is_changed) {
+            (Nesting::Mounts, true) => table.attach_again(&file_system, &place, &options),
+            _ => None,
+        };
+        let (mount, left_out) = match again {
+            Some(mount) => (mount, Vec::new()),
+            None => Mount::with_nested(file_system, control, grafted, &place, &options)
+                .map_err(|error| cannot(&error))?,
+        };
         for LeftOut { path, error } in left_out {
             let out = reports.extract_if(.., |(_, place)| *place == path);
             let directory = plan.mountpoint.join(&path);

@@ -2,7 +2,11 @@
 
 use super::plan::PlannedMount;
 use rzfs::protocol::{MountReport, Refusal};
-use rzfs_fuse::{InUse, Mount, MountError, MountPlace, Nested, Restrictions, Underneath};
+use rzfs_fuse::{
+    InUse, Mount, MountError, MountOptions, MountPlace, Nested, Restrictions, SystemMounts,
+    Underneath,
+};
+use rzfs_zpl::Files;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -49,13 +53,49 @@ struct End {
     elsewhere: Option<PathBuf>,
 }
 
+/// A mount that has ended here, and that somebody still has: who was in it when it was detached, a
+/// bind mount, another namespace. Or the last changes made through it are still being written.
+#[derive(Debug)]
+struct LeftBehind {
+    mount: Option<Mount>,
+    directory: PathBuf,
+    /// The directory was made for the mount. It goes last: with it, what is mounted there in other
+    /// namespaces would go, too.
+    is_made: bool,
+}
+
+impl LeftBehind {
+    fn is_reachable(&self) -> bool {
+        self.mount.as_ref().is_some_and(Mount::is_reachable)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.mount.as_ref().is_none_or(Mount::is_finished)
+    }
+}
+
+impl Drop for LeftBehind {
+    fn drop(&mut self) {
+        if let Some(mount) = self.mount.take() {
+            mount.abandon();
+        }
+    }
+}
+
 /// All mounts of a pool, in the order of mounting.
 #[derive(Debug, Default)]
-pub(super) struct MountTable(Vec<DatasetMount>);
+pub(super) struct MountTable {
+    mounts: Vec<DatasetMount>,
+    left_behind: Vec<LeftBehind>,
+}
 
 impl MountTable {
-    pub(super) fn add(&mut self, mount: DatasetMount) {
-        self.0.push(mount);
+    pub(super) fn add(&mut self, mut mount: DatasetMount) {
+        let directory = mount.directory();
+        for earlier in self.left_behind.iter_mut().filter(|one| one.directory == directory) {
+            mount.is_made |= std::mem::take(&mut earlier.is_made);
+        }
+        self.mounts.push(mount);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -63,16 +103,18 @@ impl MountTable {
     }
 
     fn alive(&self) -> impl Iterator<Item = &DatasetMount> {
-        self.0.iter().filter(|one| !one.mount.is_finished())
+        self.mounts.iter().filter(|one| !one.mount.is_finished())
     }
 
+    /// Where file systems are mounted, but for those that somebody else has unmounted.
     pub(super) fn reports(&self) -> Vec<MountReport> {
         let report = |dataset: &str, directory: &Path| MountReport {
             dataset: dataset.to_owned(),
             mountpoint: directory.to_string_lossy().into_owned(),
         };
         let mut reports = Vec::new();
-        for one in self.alive() {
+        let mounts = system_mounts();
+        for one in self.alive().filter(|one| !one.was_unmounted(mounts.as_ref())) {
             let directory = one.mount.directory();
             reports.push(report(&one.dataset, directory));
             let grafted = one.grafted.iter();
@@ -91,7 +133,7 @@ impl MountTable {
         &mut self,
         names: &BTreeSet<String>,
     ) -> impl Iterator<Item = &mut DatasetMount> {
-        let alive = self.0.iter_mut().filter(|one| !one.mount.is_finished());
+        let alive = self.mounts.iter_mut().filter(|one| !one.mount.is_finished());
         alive.filter(|one| one.datasets().any(|name| names.contains(name)))
     }
 
@@ -103,7 +145,7 @@ impl MountTable {
 
     /// The same, to be changed.
     pub(super) fn around_mut(&mut self, planned: &Path) -> Option<&mut DatasetMount> {
-        let alive = self.0.iter_mut().filter(|one| !one.mount.is_finished());
+        let alive = self.mounts.iter_mut().filter(|one| !one.mount.is_finished());
         let around = alive.filter(|one| planned.starts_with(&one.mountpoint));
         around.max_by_key(|one| one.mountpoint.components().count())
     }
@@ -139,12 +181,12 @@ impl MountTable {
     /// others have not.
     pub(super) fn unmount_each(&mut self, in_use: InUse) -> (Vec<PlannedMount>, Vec<String>) {
         let (mut ended, mut refused) = (Vec::new(), Vec::new());
-        for position in (0..self.0.len()).rev() {
+        for position in (0..self.mounts.len()).rev() {
             match self.end(position, in_use) {
                 Ok(End { plans, .. }) => ended.extend(plans),
                 Err(refusal) => {
                     refused.push(refusal.message);
-                    let Some(one) = self.0.get_mut(position) else { continue };
+                    let Some(one) = self.mounts.get_mut(position) else { continue };
                     for graft in (0..one.grafted.len()).rev() {
                         match one.ungraft(graft, in_use) {
                             Ok(plan) => ended.extend(plan),
@@ -161,8 +203,8 @@ impl MountTable {
     fn end_those(&mut self, which: impl Fn(&Path) -> bool, in_use: InUse) -> Unmounted {
         let mut unmounted = Unmounted::default();
         // The last one mounted is the deepest.
-        for position in (0..self.0.len()).rev() {
-            let refused = match self.0.get_mut(position) {
+        for position in (0..self.mounts.len()).rev() {
+            let refused = match self.mounts.get_mut(position) {
                 Some(one) if which(&one.directory()) => match self.end(position, in_use) {
                     Ok(End { plans, elsewhere }) => {
                         unmounted.ended.extend(plans);
@@ -183,20 +225,21 @@ impl MountTable {
     }
 
     fn end(&mut self, position: usize, in_use: InUse) -> Result<End, Refusal> {
-        let Some(one) = self.0.get(position) else { return Ok(End::default()) };
+        let Some(one) = self.mounts.get(position) else { return Ok(End::default()) };
         one.mount.request_unmount(in_use).map_err(|error| refusal(&error))?;
-        let one = self.0.remove(position);
+        let one = self.mounts.remove(position);
         let plans = one.plans();
-        let elsewhere = one.finish(match in_use {
+        let patience = match in_use {
             InUse::Refuse => PATIENCE,
             InUse::Detach => DETACHED_PATIENCE,
-        });
+        };
+        let elsewhere = self.finish(one, patience);
         Ok(End { plans, elsewhere })
     }
 
     /// Gives file systems other names.
     pub(super) fn rename(&mut self, renamed: impl Fn(&str) -> Option<String>) {
-        for one in &mut self.0 {
+        for one in &mut self.mounts {
             let grafted = one.grafted.iter_mut().map(|(name, _)| name);
             for name in std::iter::once(&mut one.dataset).chain(grafted) {
                 if let Some(new) = renamed(name) {
@@ -208,15 +251,101 @@ impl MountTable {
 
     /// Forgets mounts that somebody else has ended; tells which file systems they had.
     pub(super) fn forget_finished(&mut self) -> BTreeSet<String> {
-        let (finished, alive) = std::mem::take(&mut self.0)
+        let mounts = system_mounts();
+        let (ended, alive) = std::mem::take(&mut self.mounts)
             .into_iter()
-            .partition::<Vec<_>, _>(|one| one.mount.is_finished());
-        self.0 = alive;
-        let names = finished.iter().flat_map(|one| one.datasets().map(str::to_owned)).collect();
-        for one in finished {
-            one.finish(Duration::ZERO);
+            .partition::<Vec<_>, _>(|one| one.was_unmounted(mounts.as_ref()));
+        self.mounts = alive;
+        let names = ended.iter().flat_map(|one| one.datasets().map(str::to_owned)).collect();
+        for one in ended {
+            self.finish(one, Duration::ZERO);
+        }
+        let (gone, left) = std::mem::take(&mut self.left_behind)
+            .into_iter()
+            .partition::<Vec<_>, _>(|one| !one.is_reachable() && one.is_finished());
+        self.left_behind = left;
+        for one in gone.iter().filter(|one| one.is_made) {
+            self.remove(&one.directory);
         }
         names
+    }
+
+    /// Has a mount of this file system that has ended here, and that somebody still has, be in a
+    /// place: whoever has it, and who comes to it here, change the same files, of which the
+    /// kernel must not know two stories. Nothing where that cannot be done.
+    pub(super) fn attach_again(
+        &mut self,
+        file_system: &Files,
+        place: &MountPlace,
+        options: &MountOptions,
+    ) -> Option<Mount> {
+        let attach = |one: &mut LeftBehind| {
+            let mount = one.mount.as_mut()?;
+            if !mount.is_reachable() || !mount.serves(file_system, options) {
+                return None;
+            }
+            let attached = mount.attach_again(place, options);
+            let tell = |error: &_| tracing::debug!(%error, "there will be two of it");
+            attached.inspect_err(tell).ok()?;
+            // Somewhere it is still where it was, perhaps.
+            one.is_made &= one.directory == place.path();
+            one.mount.take()
+        };
+        self.left_behind.iter_mut().find_map(attach)
+    }
+
+    /// Whether somebody has a mount that has ended here.
+    pub(super) fn is_had_elsewhere(&self) -> bool {
+        self.left_behind.iter().any(LeftBehind::is_reachable)
+    }
+
+    /// Waits until those mounts are done that somebody had after they had ended here, and nobody has
+    /// any more; no longer than something is so.
+    pub(super) fn wait_for_last_users(&self, while_so: impl Fn() -> bool) {
+        let is_done = |one: &LeftBehind| one.is_finished() || one.is_reachable();
+        waited(PATIENCE, || self.left_behind.iter().all(is_done) || !while_so());
+    }
+
+    /// Removes the directories that were made for mounts which have ended here, also if somebody
+    /// has these in other namespaces: nothing will answer there any more.
+    pub(super) fn remove_directories(&mut self) {
+        for one in &mut self.left_behind {
+            if std::mem::take(&mut one.is_made) {
+                let _ = MountPlace::remove(&one.directory);
+            }
+        }
+    }
+
+    /// Waits for the last answers of a mount that has ended here, unless somebody can still ask,
+    /// and removes the directory if it was made for the mount. Tells where it was if somebody still
+    /// has it.
+    fn finish(&mut self, one: DatasetMount, patience: Duration) -> Option<PathBuf> {
+        let directory = one.directory();
+        let DatasetMount { mount, is_made, .. } = one;
+        let is_nobodys = waited(DETACHED_PATIENCE, || !mount.is_reachable());
+        if is_nobodys && is_made {
+            self.remove(&directory);
+        }
+        let place = (!is_nobodys).then(|| directory.clone());
+        match is_nobodys && waited(patience, || mount.is_finished()) {
+            true => mount.abandon(),
+            false => {
+                let is_made = is_made && !is_nobodys;
+                self.left_behind.push(LeftBehind { mount: Some(mount), directory, is_made });
+            }
+        }
+        place
+    }
+
+    /// Removes a directory that was made for a mount, unless somebody has an earlier one that was
+    /// there.
+    fn remove(&mut self, directory: &Path) {
+        let mut earlier = self.left_behind.iter_mut();
+        match earlier.find(|one| one.directory == directory && one.is_reachable()) {
+            Some(earlier) => earlier.is_made = true,
+            // Somebody may have put something there.
+            None => drop(MountPlace::remove(directory)),
+        }
     }
 }
 
@@ -296,21 +425,19 @@ impl DatasetMount {
         Ok(Some(PlannedMount { dataset, mountpoint, underneath: Underneath::Hidden }))
     }
 
-    /// Waits for the last answers, unless somebody can still ask, and removes the directory if it
-    /// was made for the mount. Tells where it was if somebody still has it.
-    fn finish(self, patience: Duration) -> Option<PathBuf> {
-        let directory = self.directory();
-        let is_nobodys = waited(DETACHED_PATIENCE, || !self.mount.is_reachable());
-        if is_nobodys {
-            waited(patience, || self.mount.is_finished());
+    /// Whether somebody else has unmounted it. If nobody knows what is mounted it has to have ended.
+    fn was_unmounted(&self, mounts: Option<&SystemMounts>) -> bool {
+        match mounts {
+            Some(mounts) => self.mount.was_unmounted(mounts),
+            None => self.mount.is_finished(),
         }
-        self.mount.abandon();
-        if self.is_made {
-            // Somebody may have put something there.
-            let _ = MountPlace::remove(&directory);
-        }
-        (!is_nobodys).then_some(directory)
     }
+}
+
+/// What is mounted now, as far as that can be known.
+fn system_mounts() -> Option<SystemMounts> {
+    let tell = |error: &_| tracing::warn!(%error, "nobody knows what is mounted");
+    SystemMounts::now().inspect_err(tell).ok()
 }
 
 fn refusal(error: &MountError) -> Refusal {

@@ -2,6 +2,7 @@
 //! when it moves and when it is dropped.
 
 use super::{Envelope, VERSION};
+use rzfs_blockdev::without_number;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Read as _, Write};
@@ -17,7 +18,7 @@ pub const MAX_ANSWER: u64 = 1 << 30;
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The connection failed.
-    #[error("control socket: {0}")]
+    #[error("control socket: {}", without_number(.0))]
     Io(#[from] std::io::Error),
     /// The peer closed the connection instead of answering.
     #[error("control socket: the peer closed the connection")]

@@ -3,6 +3,7 @@
 use super::error::ZdbError;
 use super::session::Session;
 use crate::{FileError, FileTree};
+use rzfs_blockdev::without_number;
 use rzfs_dsl::pool::Pool;
 use std::fs;
 use std::io::Write;
@@ -28,7 +29,7 @@ pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError
     let to = Path::new(destination);
     let unwritable = |error: std::io::Error| ZdbError::Open {
         path: to.to_owned(),
-        reason: super::source::plain(&error),
+        reason: without_number(&error),
     };
     let mut copy = fs::File::create(to).map_err(unwritable)?;
     let mut at = 0;

@@ -21,12 +21,12 @@ mod znode;
 
 use super::error::ZdbError;
 use super::session::{Session, Verdict};
-use super::source;
 use super::text::pointer::Full;
 use features::Consumers;
 use object::ObjectView;
 use order::Place;
 use range::ObjectRange;
+use rzfs_blockdev::without_number;
 use rzfs_dmu::{Object, Objset};
 use rzfs_dsl::dataset::Dataset;
 use rzfs_dsl::pool::Pool;
@@ -131,7 +131,7 @@ fn hold(session: &mut Session<'_>, pool: &Pool, name: &str) -> Result<Dataset, Z
     match held {
         Ok(dataset) => Ok(dataset),
         Err(error) => {
-            let reason = source::plain(&io::Error::from_raw_os_error(error.errno()));
+            let reason = without_number(&io::Error::from_raw_os_error(error.errno()));
             writeln!(session.notes, "failed to hold dataset '{name}': {reason}")?;
             Err(ZdbError::Hold { name: name.to_owned(), reason })
         }
@@ -155,7 +155,7 @@ pub(crate) fn look_up(
             view.print(session, &object)
         }
         Err(lookup::NotFound { path, errno }) => {
-            let reason = source::plain(&io::Error::from_raw_os_error(errno));
+            let reason = without_number(&io::Error::from_raw_os_error(errno));
             writeln!(session.notes, "failed to lookup dataset={name} path={path}: {reason}")?;
             Ok(Verdict::Damaged)
         }
@@ -234,7 +234,7 @@ fn print_dataset(
 
 /// What the system calls an error.
 fn source_text(error: &rzfs_dmu::DmuError) -> String {
-    source::plain(&io::Error::from_raw_os_error(error.errno()))
+    without_number(&io::Error::from_raw_os_error(error.errno()))
 }
 
 fn print_objset(

@@ -4,10 +4,10 @@ mod statistics;
 
 use super::ZdbError;
 use super::session::{Session, Verdict};
-use super::source;
 use super::text::nvlist;
 use super::uberblock;
 use crate::plain_file::{self, Accepted};
+use rzfs_blockdev::without_number;
 use rzfs_codec::checksum::{EmbeddedVerifier, verify_embedded};
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::label::{self, LABEL_SIZE, LABELS, LabelIndex, LeafSize, UberblockRing};
@@ -87,7 +87,7 @@ fn open(device: &str) -> Result<(File, PathBuf), ZdbError> {
     }
     match plain_file::open(&path, Accepted::FilesAndBlockDevices) {
         Ok(file) => Ok((file, path)),
-        Err(error) => Err(ZdbError::Open { path, reason: source::plain(&error) }),
+        Err(error) => Err(ZdbError::Open { path, reason: without_number(&error) }),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Arguments;
 use super::error::ZdbError;
 use crate::{load_key_where_it_fits, plain_file};
-use rzfs_blockdev::OpenOptions;
+use rzfs_blockdev::{OpenOptions, without_number};
 use rzfs_dsl::import::{
     ActivityCheck, DeviceSource, Discovery, HostCheck, ImportOptions, ImportTarget,
     LoadVerification, MissingLogs, RewindPolicy, SelectError,
@@ -32,17 +32,9 @@ pub(crate) fn cache_file(arguments: &Arguments) -> &Path {
 /// Reads a cache file: a list of the configurations of pools.
 pub(crate) fn read_cache_file(path: &Path) -> Result<NvList, ZdbError> {
     let open = |reason: String| ZdbError::Open { path: path.to_owned(), reason };
-    let bytes = plain_file::read(path, MAX_CACHE_FILE).map_err(|error| open(plain(&error)))?;
+    let bytes =
+        plain_file::read(path, MAX_CACHE_FILE).map_err(|error| open(without_number(&error)))?;
     NvList::decode(&bytes).map_err(|error| open(error.to_string()))
-}
-
-/// What the system says, without its number.
-pub(crate) fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text.get(..end).unwrap_or_default().to_owned(),
-        None => text,
-    }
 }
 
 /// Opens the pool with this name or guid, as the command line says where and how.

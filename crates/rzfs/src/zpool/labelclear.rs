@@ -4,8 +4,8 @@ use super::operands;
 use crate::console::{Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::source;
-use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenOptions};
-use rzfs_vdev::label::{ClearMode, clear_labels};
+use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenError, OpenOptions};
+use rzfs_vdev::label::{ClearError, ClearMode, clear_labels};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,17 +29,22 @@ pub(super) fn run(words: &[String]) -> Outcome {
         }
     };
     let options = OpenOptions::new().access(Access::ReadWrite);
-    let device = FileDevice::open(&path, &options)
-        .or_else(|error| match error.is_in_use() {
-            // Whose it is says more; it cannot be written.
-            true => FileDevice::open(&path, &OpenOptions::new()),
-            false => Err(error),
-        })
-        .map_err(|error| Failure::Failed(format!("failed to open {name}: {error}")))?;
-    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let fail = |error: OpenError| Failure::Failed(format!("failed to open {name}: {error}"));
+    let mut writer = None;
+    let device = FileDevice::open(&path, &options).or_else(|error| {
+        if !error.is_in_use() {
+            return Err(error);
+        }
+        // Whose it is says more; it cannot be written.
+        writer = Some(error);
+        FileDevice::open(&path, &OpenOptions::new())
+    });
+    let device: Arc<dyn BlockDevice> = Arc::new(device.map_err(fail)?);
     let force = words.contains(&Word::Flag('f'));
     let mode = if force { ClearMode::Force } else { ClearMode::Careful };
     let imported = source::local_pools()?.imported;
-    let cleared = clear_labels(&device, mode, |guid| imported.contains(&guid));
-    cleared.map(|_| ()).map_err(|error| Failure::Failed(error.to_string()))
+    match (clear_labels(&device, mode, |guid| imported.contains(&guid)), writer) {
+        (Err(ClearError::Device { .. }), Some(writer)) => Err(fail(writer)),
+        (cleared, _) => cleared.map(|_| ()).map_err(|error| Failure::Failed(error.to_string())),
+    }
 }

@@ -7,6 +7,7 @@ mod encryption;
 mod failures;
 mod golden;
 mod harness;
+mod left_behind;
 mod mounts;
 mod ordinary;
 mod places;

@@ -3,22 +3,32 @@
 use crate::harness::{Outcome, Rzfs, is_mounted, outcome, wait_until};
 use crate::mounts::unprivileged;
 use rustix::process::getuid;
-use rzfs_testkit::has_root;
+use rzfs::control::ControlClient;
+use rzfs_testkit::{has_root, kernel_passes};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// The place of a user without the rights of root, with a pool `z` in `z.img` that is mounted at
 /// `m`.
-struct Ordinary {
-    rzfs: Rzfs,
-    home: PathBuf,
+pub(crate) struct Ordinary {
+    pub(crate) rzfs: Rzfs,
+    pub(crate) home: PathBuf,
 }
 
 impl Ordinary {
     fn new() -> Self {
+        let this = Self::without_pool();
+        let image = this.path("z.img");
+        this.succeed(&format!("zpool create --size 128M --export z {image}"));
+        this.succeed(&format!("mount {image} {}", this.path("m")));
+        this
+    }
+
+    /// The place before there is a pool.
+    pub(crate) fn without_pool() -> Self {
         let rzfs = Rzfs::new();
         let home = rzfs.path("home");
         fs::create_dir(&home).unwrap();
@@ -32,31 +42,40 @@ impl Ordinary {
                 chown(path, Some(65534), Some(65534)).unwrap();
             }
         }
-        let this = Self { rzfs, home };
-        let image = this.path("z.img");
-        this.succeed(&format!("zpool create --size 128M --export z {image}"));
-        this.succeed(&format!("mount {image} {}", this.path("m")));
-        this
+        Self { rzfs, home }
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.home.join(name).to_str().unwrap().to_owned()
     }
 
-    fn run(&self, line: &str) -> Outcome {
+    pub(crate) fn run(&self, line: &str) -> Outcome {
         outcome(unprivileged(&self.rzfs, &self.home.join("rzfs")).args(line.split(' ')))
     }
 
-    fn succeed(&self, line: &str) -> String {
+    pub(crate) fn succeed(&self, line: &str) -> String {
         let outcome = self.run(line);
         assert_eq!((outcome.status, outcome.err.as_str()), (0, ""), "{line}: {outcome:?}");
         outcome.out
     }
 
-    /// What a shell of the user writes.
-    fn shell(&self, script: &str) -> String {
+    /// The process that has the pool `z`.
+    pub(crate) fn process(&self) -> i32 {
+        let socket = self.rzfs.path("run").join("rzfs/z.sock");
+        let client = ControlClient::connect(&socket).unwrap().unwrap();
+        client.identity().process.try_into().unwrap()
+    }
+
+    /// A shell of the user.
+    pub(crate) fn sh(&self, script: &str) -> Command {
         let mut shell = unprivileged(&self.rzfs, Path::new("sh"));
-        let outcome = outcome(shell.args(["-c", script]).current_dir("/").env("M", self.path("m")));
+        shell.args(["-c", script]).current_dir("/").env("M", self.path("m"));
+        shell
+    }
+
+    /// What a shell of the user writes.
+    pub(crate) fn shell(&self, script: &str) -> String {
+        let outcome = outcome(&mut self.sh(script));
         assert_eq!(outcome.status, 0, "{script}: {outcome:?}");
         outcome.out
     }
@@ -139,7 +158,7 @@ fn who_writes_by_path_meanwhile_loses_nothing() {
 
 #[test]
 fn files_are_made_without_names_in_every_child() {
-    if !kernel_makes_unnamed_files() {
+    if !kernel_passes("O_TMPFILE", 6, 1) {
         return;
     }
     let user = Ordinary::new();
@@ -171,16 +190,6 @@ for directory, other in [(child, root), (root, child)]:
     assert_eq!(user.shell("cat $M/c/named"), "text");
     user.succeed("zfs destroy z/c");
     user.succeed("umount z");
-}
-
-fn kernel_makes_unnamed_files() -> bool {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut numbers = release.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
-    let makes = (numbers.next(), numbers.next()) >= (Some(6), Some(1));
-    if !makes {
-        eprintln!("SKIPPED: Linux {release} passes no O_TMPFILE to FUSE, 6.1 does");
-    }
-    makes
 }
 
 #[test]
@@ -379,6 +388,28 @@ fn a_child_that_is_in_use_stays_unless_it_is_forced() {
 }
 
 #[test]
+fn a_mount_that_its_user_has_detached_is_made_again_beside_who_has_it() {
+    let user = Ordinary::new();
+    user.succeed("zfs create z/c");
+    user.shell("echo kept > $M/c/file");
+    let staying = Staying::new(&user, "cd $M/c", "cat file; echo behind > new; cat new");
+    user.shell("fusermount3 -uz $M");
+    assert_eq!(user.succeed("zfs get -Ho value mounted z z/c"), "no\nno\n");
+    assert_eq!(user.succeed("zfs mount"), "");
+    user.succeed("zfs mount -a");
+    assert_eq!(user.succeed("zfs get -Ho value mounted z z/c"), "yes\nyes\n");
+    assert_eq!(user.shell("cat $M/c/file"), "kept\n");
+    let refused = user.run("umount z");
+    assert!(refused.status == 1 && refused.err.contains("pool is busy"), "{refused:?}");
+    let refused = user.run("zfs destroy z/c");
+    assert!(refused.status == 1 && refused.err.contains("dataset is busy"), "{refused:?}");
+    assert_eq!(staying.go_on(), ["kept", "behind"]);
+    assert_eq!(user.shell("cat $M/c/new"), "behind\n");
+    wait_until("nobody has it any more", || user.run("zfs destroy z/c").status == 0);
+    user.succeed("umount z");
+}
+
+#[test]
 fn what_the_kernel_has_to_know_of_a_mount_is_made_anew() {
     let user = Ordinary::new();
     user.succeed("zfs set acltype=posix z");
@@ -394,10 +425,27 @@ fn what_the_kernel_has_to_know_of_a_mount_is_made_anew() {
     user.succeed("umount z");
 }
 
+/// What is so after every command: the mount is there, the process is the same, and files are read
+/// and written.
+fn assert_goes_on(user: &Ordinary, process: i32, line: &str, done: &Outcome) {
+    assert!(is_mounted(&user.home.join("m")), "{line}: {done:?}");
+    assert_eq!(user.process(), process, "{line}: {done:?}");
+    let script = "cat $M/kept && echo $LINE > $M/written && cat $M/written && rm $M/written";
+    let done = outcome(user.sh(script).env("LINE", line));
+    assert_eq!((done.status, done.out), (0, format!("kept\n{line}\n")), "{line}: {}", done.err);
+}
+
 #[test]
 fn every_command_leaves_an_ordinary_users_mount_where_it_is() {
     let user = Ordinary::new();
     user.shell("echo kept > $M/kept");
+    let process = user.process();
+    let (first, second) = (user.path("z.img"), user.path("second.img"));
+    for key in ["key", "other"] {
+        fs::write(user.home.join(key), format!("{key} of many words\n")).unwrap();
+    }
+    let at = |key: &str| format!("keylocation=file://{}", user.path(key));
+    let encrypted = "encryption=on -o keyformat=passphrase -o pbkdf2iters=100000";
     for line in [
         "zfs create z/c",
         "zfs create -p z/c/d/e",
@@ -408,29 +456,125 @@ fn every_command_leaves_an_ordinary_users_mount_where_it_is() {
         "zfs set org.example:note=mine z/c",
         "zfs set canmount=noauto z/c/d",
         "zfs inherit compression z",
+        "zfs inherit -r atime z",
+        "zfs set exec=off z",
+        "zfs inherit exec z",
+        "zfs set acltype=posix z",
+        "zfs set acltype=off z",
+        "zfs set rzfs:open=checked z",
+        "zfs inherit rzfs:open z",
+        "zfs set snapdir=visible z",
+        "zfs set sync=always z",
+        "zfs set sync=standard recordsize=16K z",
+        "zfs set quota=64M z/c",
+        "zfs set quota=none z/c",
+        "zfs set userquota@65534=32M z",
+        "zfs set userquota@65534=none z",
+        "zfs set mountpoint=none z/c",
+        "zfs inherit mountpoint z/c",
+        "zfs set -u canmount=off z/c/d/e",
+        "zfs set canmount=on z/c/d/e",
         "zfs rename z/c/d z/moved",
+        "zfs rename -u z/moved z/renamed",
+        "zfs rename -p z/renamed z/new/moved",
+        "zfs rename -f z/new/moved z/moved",
         "zfs unmount z/moved/e",
         "zfs mount z/moved/e",
         "zfs mount -a",
         "zfs destroy -r z/moved",
+        "zfs destroy -f z/new",
         "zfs destroy z/c",
+        &format!("zfs create -o {encrypted} -o {} z/secret", at("key")),
+        "zfs unmount z/secret",
+        "zfs unload-key z/secret",
+        "zfs load-key -n z/secret",
+        "zfs load-key z/secret",
+        &format!("zfs change-key -o {} z/secret", at("other")),
+        "zfs unload-key -a",
+        "zfs mount -l z/secret",
+        "zfs unmount -f z/secret",
+        "zfs destroy z/secret",
         "zpool set comment=ours z",
+        "zpool set autotrim=on z",
+        "zpool set failmode=continue z",
+        "zpool set cachefile=none z",
         "zpool clear z",
+        &format!("zpool clear z {first}"),
         "zpool upgrade z",
+        "zpool upgrade -a",
         "zpool reguid z",
         "zpool sync z",
+        "zpool sync",
+        &format!("zpool add -n --size 96M z {second}"),
+        &format!("zpool add --size 96M z {second}"),
+        "zpool trim -w z",
+        &format!("zpool trim z {first}"),
+        "zpool wait z",
+        &format!("zpool initialize -w z {second}"),
+        &format!("zpool initialize -u z {second}"),
+        "zpool wait -t initialize z",
+        "zpool ddtprune -p 10 z",
+        "zpool prefetch -t ddt z",
+        "zpool status -v z",
+        "zpool list -v z",
+        "zpool get all z",
+        "zpool history -il z",
+        "zpool events -v z",
+        "zpool events -c",
+        "zfs list -r z",
+        "zfs get all z",
+        "zfs mount",
     ] {
         let outcome = user.run(line);
         assert_eq!(outcome.status, 0, "{line}: {outcome:?}");
-        assert!(is_mounted(&user.home.join("m")), "{line}: {outcome:?}");
-        assert_eq!(user.shell("cat $M/kept"), "kept\n", "{line}");
-        assert_eq!(user.succeed("zpool list -Ho name"), "z\n", "{line}");
+        assert_goes_on(&user, process, line, &outcome);
     }
+    for line in [
+        "zfs destroy z",
+        "zfs destroy z/missing",
+        "zfs rename z/missing z/c",
+        "zfs rename z z/c",
+        "zfs create z",
+        "zfs set nothing=1 z",
+        "zfs set compression=nothing z",
+        "zfs mount z",
+        "zfs unmount z/missing",
+        "zfs unload-key z",
+        "zfs load-key z",
+        "zpool clear z missing",
+        "zpool set nothing=1 z",
+        &format!("zpool add z {first}"),
+        &format!("zpool create z {first}"),
+        &format!("zpool create other {second}"),
+        &format!("zpool labelclear {second}"),
+        &format!("zpool import -d {} z", user.home.display()),
+        &format!("mount {first} {second} {}", user.path("m")),
+    ] {
+        let outcome = user.run(line);
+        assert_ne!(outcome.status, 0, "{line}: {outcome:?}");
+        assert_goes_on(&user, process, line, &outcome);
+    }
+    let staying = Staying::new(&user, "cd $M", "cat kept");
+    for line in [
+        "umount z",
+        "zpool export z",
+        "zpool export -a",
+        "zpool destroy z",
+        "zfs unmount z",
+        "zfs unmount -a",
+        "zfs set mountpoint=/elsewhere z",
+        "zfs set canmount=off z",
+    ] {
+        let outcome = user.run(line);
+        assert_ne!(outcome.status, 0, "{line}: {outcome:?}");
+        assert_goes_on(&user, process, line, &outcome);
+    }
+    assert_eq!(staying.go_on(), ["kept"]);
     user.succeed("zfs create z/files");
     user.shell("echo inside > $M/files/file");
     user.succeed("umount z");
     assert!(!is_mounted(&user.home.join("m")));
-    user.succeed(&format!("mount {} {}", user.path("z.img"), user.path("m")));
+    user.succeed(&format!("mount {first} {second} {}", user.path("m")));
     assert_eq!(user.shell("cat $M/files/file $M/kept"), "inside\nkept\n");
     // The last mount that a command ends takes the process along, which answers still.
     user.succeed("zfs unmount z");
@@ -490,6 +634,43 @@ fn a_pool_is_reached_after_its_user_has_logged_out() {
     wait_until("it is where it was", || socket.exists());
     assert_eq!(run(&format!("umount {pool}"), Some(&session)).status, 0);
     assert!(!socket.exists());
+    // The session may be somebody else's.
+    for line in [format!("mount {image} {directory}"), format!("umount {pool}")] {
+        let done = run(&line, Some("/"));
+        assert_eq!((done.status, done.err.as_str()), (0, ""), "{done:?}");
+    }
+}
+
+#[test]
+fn root_reaches_the_pools_of_users_that_it_is_told_of() {
+    if !has_root("nobody else reaches them") {
+        return;
+    }
+    let user = Ordinary::new();
+    for line in ["zfs create z/c", "zpool sync", "zpool status z"] {
+        let done = outcome(user.rzfs.command().args(line.split(' ')));
+        assert_eq!((done.status, done.err.as_str()), (0, ""), "{line}: {done:?}");
+    }
+    assert_eq!(user.succeed("zfs list -Ho name"), "z\nz/c\n");
+    // Root's own pools are none of the user's.
+    let image = user.path("root.img");
+    let made = outcome(user.rzfs.command().args(["zpool", "create", "--size", "96M", "r", &image]));
+    assert_eq!(made.status, 1, "{made:?}");
+    assert!(made.err.contains("only its owner"), "{made:?}");
+    assert!(!Path::new(&image).exists());
+    // A link of the user's does not lead root to pools of root's own.
+    let mut own = user.rzfs.command();
+    own.env("RZFS_RUNTIME_DIR", user.rzfs.path("own")).args(["zpool", "create", "--size", "96M"]);
+    let own = outcome(own.arg("r").arg(&image));
+    assert_eq!((own.status, own.err.as_str()), (0, ""), "{own:?}");
+    let sockets = ["own", "run"].map(|name| user.rzfs.path(name).join("rzfs/r.sock"));
+    symlink(&sockets[0], &sockets[1]).unwrap();
+    let destroyed = outcome(user.rzfs.command().args(["zpool", "destroy", "r"]));
+    assert_eq!(destroyed.status, 1, "{destroyed:?}");
+    let mut export = user.rzfs.command();
+    export.env("RZFS_RUNTIME_DIR", user.rzfs.path("own")).args(["zpool", "export", "r"]);
+    assert_eq!(outcome(&mut export).status, 0);
+    user.succeed("umount z");
 }
 
 /// Where users may let others in, which root says. What it is said in is put in place in a tree of
@@ -498,7 +679,8 @@ fn where_others_may_come_in(user: &Ordinary, script: &str) -> Outcome {
     let (root, settings) = (user.rzfs.path("root"), user.rzfs.path("fuse.conf"));
     fs::create_dir(&root).unwrap();
     fs::write(&settings, "user_allow_other\n").unwrap();
-    let world = "mount --rbind / $ROOT && mount --bind $SETTINGS $ROOT/etc/fuse.conf &&
+    // Mounts of other tests come along, which would be in use as long as they are here.
+    let world = "umount -a -c -i -l -t fuse.zfs; mount --rbind / $ROOT && mount --bind $SETTINGS $ROOT/etc/fuse.conf &&
         exec chroot $ROOT sh -c \"$SCRIPT\"";
     let script = format!(
         "rzfs() {{ $USER_IS $HOME_IS/rzfs \"$@\"; }}

@@ -3,6 +3,7 @@
 mod ending;
 mod reports;
 mod requests;
+mod shared;
 
 use crate::harness::{Outcome, is_mounted, outcome, wait_until};
 use crate::workshop::Workshop;

@@ -1,7 +1,7 @@
 //! Random changes of mounts and of what decides about them, with mounts in use: each happens as a
 //! whole or not at all.
 
-use crate::harness::{Outcome, Rzfs, outcome};
+use crate::harness::{Outcome, Rzfs, outcome, wait_until};
 use crate::mounts::unprivileged;
 use rustix::process::getuid;
 use rzfs_testkit::has_root;
@@ -508,12 +508,17 @@ fn what_is_covered_by_another_mount_is_in_use() {
 fn a_forced_unmount_ends_what_is_in_use() {
     let Some(rig) = roots_rig() else { return };
     let mounts = rig.mounts();
-    let _busy = File::open(rig.top().join("a/b")).unwrap();
+    let busy = File::open(rig.top().join("a/b")).unwrap();
     rig.succeed("zfs unmount -f tank/a");
     assert_eq!(rig.mounts().into_keys().collect::<Vec<_>>(), ["tank", "tank/d"]);
     rig.succeed("zfs mount -a");
     assert_eq!(rig.mounts(), mounts);
-    rig.succeed("zpool export tank");
+    // Whoever was in it would be left without a pool.
+    let refused = rig.run("zpool export tank");
+    assert!(refused.status == 1 && refused.err.contains("busy"), "{refused:?}");
+    assert_eq!(rig.mounts(), mounts);
+    drop(busy);
+    wait_until("nobody has it any more", || rig.run("zpool export tank").status == 0);
 }
 
 #[test]
@@ -536,7 +541,9 @@ fn what_is_mounted_on_the_root_directory_can_be_unmounted() {
     if !has_root("only root has mounts of its own") {
         return;
     }
-    let script = "set -e
+    // Mounts of other tests come along, which would be in use as long as they are here.
+    let script = "umount -a -c -i -l -t fuse.zfs
+        set -e
         roots() { grep -c '^tank / fuse.zfs' /proc/self/mounts || true; }
         $RZFS zpool create --size 96M -m none tank $IMAGE; roots
         $RZFS zfs set mountpoint=/ tank; roots

@@ -94,7 +94,13 @@ fn sockets_of_root_do_not_follow_the_session() {
     assert_eq!(listed.status, 0, "{listed:?}");
 }
 
-/// A block device in use, until it is dropped.
+fn loop_device(image: &str) -> String {
+    let made = outcome(Command::new("losetup").args(["--find", "--show", image]));
+    assert_eq!(made.status, 0, "{made:?}");
+    made.out.trim().to_owned()
+}
+
+/// A block device, and somebody who uses it, until it is dropped.
 struct Claimed {
     path: String,
     claim: Option<File>,
@@ -103,9 +109,7 @@ struct Claimed {
 impl Claimed {
     fn new(image: &str) -> Self {
         File::create(image).unwrap().set_len(64 << 20).unwrap();
-        let made = outcome(Command::new("losetup").args(["--find", "--show", image]));
-        assert_eq!(made.status, 0, "{made:?}");
-        let path = made.out.trim().to_owned();
+        let path = loop_device(image);
         let exclusive = rustix::fs::OFlags::EXCL.bits() as i32;
         let claim = File::options().read(true).write(true).custom_flags(exclusive).open(&path);
         Self { path, claim: Some(claim.unwrap()) }
@@ -144,5 +148,48 @@ fn a_device_in_use_is_refused_beside_file_systems_that_answer_nobody() {
     writer.wait().unwrap();
     assert_eq!(refused.status, 1, "{refused:?}");
     assert!(refused.err.contains("is in use"), "{refused:?}");
+    shop.succeed("zpool export tank");
+}
+
+/// A loop device and its file have one writer, whichever of the two is opened first.
+#[test]
+fn a_loop_device_and_its_file_have_one_writer() {
+    if !has_root("only root has block devices") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export tank A");
+    let image = shop.image("A");
+    let device = Claimed { path: loop_device(&image), claim: None };
+    for (first, second) in [(&image, &device.path), (&device.path, &image)] {
+        shop.succeed(&format!("zpool import -N -d {first} tank"));
+        let server = shop.rzfs.daemon("tank");
+        let mut import = shop.rzfs.prepared(Command::new(env!("CARGO_BIN_EXE_rzfs")));
+        import.env("RZFS_RUNTIME_DIR", shop.rzfs.path("elsewhere"));
+        let refused = outcome(import.args(["zpool", "import", "-N", "-d", second, "tank"]));
+        assert_eq!(refused.status, 1, "{refused:?}");
+        assert!(refused.err.contains(&format!("process {server}")), "{refused:?}");
+        shop.succeed("zpool export tank");
+    }
+}
+
+#[test]
+fn what_another_process_writes_is_neither_cleared_nor_taken() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let (image, server) = (shop.image("A"), shop.rzfs.daemon("tank"));
+    let elsewhere = |line: &str| {
+        let mut command = shop.rzfs.prepared(Command::new(env!("CARGO_BIN_EXE_rzfs")));
+        command.env("RZFS_RUNTIME_DIR", shop.rzfs.path("elsewhere"));
+        outcome(command.args(line.split(' ')).arg(&image))
+    };
+    let cleared = elsewhere("zpool labelclear -f");
+    assert_eq!(cleared.status, 1, "{cleared:?}");
+    assert!(cleared.err.contains(&format!("in use by process {server}")), "{cleared:?}");
+    let taken = elsewhere("zpool create -f other");
+    assert_eq!(taken.status, 1, "{taken:?}");
+    assert!(taken.err.contains("is part of active pool 'tank'"), "{taken:?}");
+    shop.succeed("zpool export tank");
+    shop.succeed("zpool import -N -d IMAGES tank");
     shop.succeed("zpool export tank");
 }

@@ -11,12 +11,15 @@
 
 use crate::PoolError;
 use crate::live::LiveError;
-use crate::live::mos::MosTx;
+use crate::live::error::UnlessDamaged;
+use crate::live::mos::{BonusRecord, MosTx};
 use crate::pool::{Pool, entry_statistics};
 use rzfs_dmu::live::{Extent, Transaction};
+use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::ddt::log::{LogHeader, LogRecord, LogRole, records};
-use rzfs_format::ddt::{DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtStats, DdtValue};
-use rzfs_format::{BlockId, ObjectId, Txg};
+use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtStats, DdtValue};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{BlockId, ByteOrder, FormatError, ObjectId, Txg};
 use rzfs_vdev::VdevTree;
 use std::collections::BTreeMap;
 
@@ -33,6 +36,27 @@ const MIN_MEMORY: u64 = 1 << 20;
 const MEMORY_SHARE: u64 = 100;
 /// Most changes in the logs of a table.
 const MAX_LOGGED: usize = 1 << 24;
+/// Bytes of the blocks of logs.
+const LOG_BLOCK: u32 = 128 << 10;
+
+impl BonusRecord for LogHeader {
+    const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
+
+    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
+        Self::decode(bonus, order)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        Self::encode(self, ByteOrder::NATIVE).to_vec()
+    }
+}
+
+/// What the names of a table's logs are made of, and where they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogNames {
+    pub(super) directory: ObjectId,
+    pub(super) checksum: ChecksumFunction,
+}
 
 /// An entry in a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +70,8 @@ pub(super) struct Logged {
 #[derive(Debug)]
 struct Log {
     object: ObjectId,
+    /// Which of the two names it has.
+    index: usize,
     header: LogHeader,
     entries: BTreeMap<DdtKey, Logged>,
 }
@@ -54,6 +80,7 @@ struct Log {
 #[derive(Debug)]
 pub(super) struct TableLog {
     layout: DdtLayout,
+    names: LogNames,
     active: Log,
     flushing: Log,
     /// Entries of the flushing log that are moved in a txg.
@@ -65,17 +92,29 @@ pub(super) struct TableLog {
 }
 
 impl Log {
-    fn empty(object: ObjectId, role: LogRole, first_txg: Txg) -> Self {
-        let header = LogHeader { role, length: 0, first_txg, checkpoint: None };
-        Self { object, header, entries: BTreeMap::new() }
+    /// An empty log.
+    fn create(
+        mos: &MosTx<'_>,
+        names: LogNames,
+        index: usize,
+        header: LogHeader,
+    ) -> Result<Self, LiveError> {
+        let object = mos.create_record(ObjectType::UINT64_METADATA, LOG_BLOCK, &header)?;
+        let name = ddt::log_name(names.checksum, index);
+        mos.set(names.directory, &name, object.get())?;
+        Ok(Self { object, index, header, entries: BTreeMap::new() })
     }
 
     /// What the object has; of a log that is being moved what is left of it.
-    fn load(pool: &Pool, id: ObjectId, layout: DdtLayout) -> Result<Self, PoolError> {
+    fn load(
+        pool: &Pool,
+        (index, id): (usize, ObjectId),
+        layout: DdtLayout,
+    ) -> Result<Self, PoolError> {
         let object = pool.mos().object(id)?;
         let corrupt = PoolError::corrupt(id);
         let header = LogHeader::decode(object.bonus(), object.order()).map_err(&corrupt)?;
-        let mut log = Self { object: id, header, entries: BTreeMap::new() };
+        let mut log = Self { object: id, index, header, entries: BTreeMap::new() };
         let length = header.length.min(object.dnode().extent());
         for block in 0..length.div_ceil(u64::from(object.block_size()).max(1)) {
             let block = object.read_block(BlockId(block))?;
@@ -95,10 +134,69 @@ impl Log {
     }
 
     /// Makes it empty.
-    fn truncate(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+    fn truncate(&mut self, mos: &MosTx<'_>, names: LogNames) -> Result<(), LiveError> {
         self.entries.clear();
         (self.header.length, self.header.checkpoint) = (0, None);
-        Ok(mos.object(self.object)?.free(mos.tx(), 0, Extent::ToEnd)?)
+        let freed = mos
+            .object(self.object)
+            .and_then(|object| Ok(object.free(mos.tx(), 0, Extent::ToEnd)?));
+        let warn = |error: &LiveError| tracing::warn!(%error, "a dedup log begins anew");
+        match freed.unless_damaged(warn)? {
+            Some(()) => Ok(()),
+            None => self.replace(mos, names),
+        }
+    }
+
+    /// Has another object take its place, without anything in it.
+    fn replace(&mut self, mos: &MosTx<'_>, names: LogNames) -> Result<(), LiveError> {
+        let header = LogHeader { length: 0, ..self.header };
+        let new = Self::create(mos, names, self.index, header)?;
+        mos.destroy_or_leak(self.object)?;
+        (self.object, self.header) = (new.object, header);
+        Ok(())
+    }
+
+    /// Writes changes to its end, as blocks.
+    fn write(
+        &mut self,
+        mos: &MosTx<'_>,
+        layout: DdtLayout,
+        changes: &[LogRecord],
+    ) -> Result<(), LiveError> {
+        let object = mos.object(self.object)?;
+        let block = usize::try_from(object.data_block_size()?).unwrap_or(0);
+        let size = LogRecord::size(layout);
+        for part in changes.chunks((block / size).max(1)) {
+            let mut bytes = vec![0; block.max(size)];
+            for (place, change) in bytes.chunks_exact_mut(size).zip(part) {
+                place.copy_from_slice(&change.encode(ByteOrder::NATIVE));
+            }
+            object.write(mos.tx(), self.header.length, &bytes)?;
+            self.header.length = self.header.length.saturating_add(bytes.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// The same; where damage keeps anybody from that, another object gets everything.
+    fn append(
+        &mut self,
+        mos: &MosTx<'_>,
+        (names, layout): (LogNames, DdtLayout),
+        changes: &[LogRecord],
+    ) -> Result<(), LiveError> {
+        let warn = |error: &LiveError| tracing::warn!(%error, "a dedup log is written anew");
+        if self.write(mos, layout, changes).unless_damaged(warn)?.is_none() {
+            self.replace(mos, names)?;
+            let record = |(key, Logged { value, stored }): (&DdtKey, &Logged)| LogRecord {
+                stored: *stored,
+                key: *key,
+                value: *value,
+            };
+            let all: Vec<_> = self.entries.iter().map(record).collect();
+            self.write(mos, layout, &all)?;
+            self.write(mos, layout, changes)?;
+        }
+        self.store_header(mos)
     }
 
     fn store_header(&self, mos: &MosTx<'_>) -> Result<(), LiveError> {
@@ -107,30 +205,39 @@ impl Log {
 }
 
 impl TableLog {
-    /// The empty logs of a new table.
-    pub(super) fn new(layout: DdtLayout, [active, flushing]: [ObjectId; 2], txg: Txg) -> Self {
-        let active = Log::empty(active, LogRole::Active, txg);
-        let flushing = Log::empty(flushing, LogRole::Flushing, Txg(0));
-        Self::of(layout, active, flushing)
+    /// Makes the logs of a new table.
+    pub(super) fn create(
+        mos: &MosTx<'_>,
+        layout: DdtLayout,
+        names: LogNames,
+    ) -> Result<Self, LiveError> {
+        let first_txg = mos.tx().txg();
+        let log = |index, role| {
+            let header = LogHeader { role, length: 0, first_txg, checkpoint: None };
+            Log::create(mos, names, index, header)
+        };
+        let (active, flushing) = (log(0, LogRole::Active)?, log(1, LogRole::Flushing)?);
+        Ok(Self::of(layout, names, active, flushing))
     }
 
-    fn of(layout: DdtLayout, active: Log, flushing: Log) -> Self {
+    fn of(layout: DdtLayout, names: LogNames, active: Log, flushing: Log) -> Self {
         let info = rustix::system::sysinfo();
         let memory = (info.totalram as u64).saturating_mul(info.mem_unit.into()) / MEMORY_SHARE;
         let many = memory.max(MIN_MEMORY) / 2 / ENTRY_MEMORY;
         let many = usize::try_from(many).unwrap_or(usize::MAX);
         let moved = moved_of(flushing.entries.len());
-        Self { layout, active, flushing, moved, histogram: DdtHistogram::default(), many }
+        Self { layout, names, active, flushing, moved, histogram: DdtHistogram::default(), many }
     }
 
     /// The logs of a table on disk.
     pub(super) fn load(
         pool: &Pool,
         layout: DdtLayout,
-        logs: [ObjectId; 2],
+        names: LogNames,
+        [first, second]: [ObjectId; 2],
     ) -> Result<Self, PoolError> {
-        let [first, second] = logs.map(|log| Log::load(pool, log, layout));
-        let (first, second) = (first?, second?);
+        let first = Log::load(pool, (0, first), layout)?;
+        let second = Log::load(pool, (1, second), layout)?;
         // Of two that are alike, which no software writes, the second is taken for the older one.
         let (mut active, mut flushing) = match second.header.role {
             LogRole::Active if first.header.role == LogRole::Flushing => (second, first),
@@ -139,7 +246,7 @@ impl TableLog {
         active.header.role = LogRole::Active;
         flushing.header.role = LogRole::Flushing;
         flushing.entries.retain(|key, _| !active.entries.contains_key(key));
-        let mut log = Self::of(layout, active, flushing);
+        let mut log = Self::of(layout, names, active, flushing);
         let all: Vec<_> = log.flushing.entries.iter().chain(&log.active.entries).collect();
         let counted: Vec<_> = all
             .into_iter()
@@ -155,6 +262,11 @@ impl TableLog {
     /// block is still to be freed no reference.
     pub(super) fn get(&self, key: &DdtKey) -> Option<&Logged> {
         self.active.entries.get(key).or_else(|| self.flushing.entries.get(key))
+    }
+
+    /// Their objects.
+    pub(super) const fn objects(&self) -> [ObjectId; 2] {
+        [self.active.object, self.flushing.object]
     }
 
     /// Whether both are empty.
@@ -191,19 +303,7 @@ impl TableLog {
         if self.active.header.length == 0 {
             self.active.header.first_txg = mos.tx().txg();
         }
-        let object = mos.object(self.active.object)?;
-        let block = usize::try_from(object.data_block_size()?).unwrap_or(0);
-        let size = LogRecord::size(self.layout);
-        for part in changes.chunks((block / size).max(1)) {
-            let mut bytes = vec![0; block.max(size)];
-            for (place, change) in bytes.chunks_exact_mut(size).zip(part) {
-                place.copy_from_slice(&change.encode(rzfs_format::ByteOrder::NATIVE));
-            }
-            object.write(mos.tx(), self.active.header.length, &bytes)?;
-            let length = self.active.header.length.saturating_add(bytes.len() as u64);
-            self.active.header.length = length;
-        }
-        self.active.store_header(mos)?;
+        self.active.append(mos, (self.names, self.layout), changes)?;
         for LogRecord { stored, key, value } in changes {
             let older = self.flushing.entries.remove(key);
             let logged = Logged { value: *value, stored: *stored };
@@ -247,7 +347,7 @@ impl TableLog {
         let txg = mos.tx().txg();
         if self.flushing.header.length > 0 {
             if self.flushing.entries.is_empty() {
-                self.flushing.truncate(mos)?;
+                self.flushing.truncate(mos, self.names)?;
             }
             self.flushing.store_header(mos)?;
         }

@@ -172,7 +172,8 @@ impl Table {
         context: &TaskContext<'_>,
         singles: impl Iterator<Item = &'a Single>,
     ) -> Result<u64, LiveError> {
-        let Some(zap) = self.zaps.get(&DdtClass::Unique).copied() else { return Ok(0) };
+        let unique = self.zaps.get(&DdtClass::Unique).copied();
+        let Some(zap) = unique.filter(|_| !self.is_blind) else { return Ok(0) };
         let stays = |error: &LiveError| tracing::warn!(%error, "an entry of a dedup table stays");
         let mut removed = 0;
         for Single { key, since, .. } in singles {

@@ -2,42 +2,28 @@
 //! sections 9.2 and 9.4).
 
 use super::codec;
-use super::log::{Logged, TableLog};
+use super::log::{LogNames, Logged, TableLog};
 use super::table::{Entry, Home, Table};
 use crate::PoolError;
 use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
 use crate::live::features::Features;
 use crate::live::frees::BlockFreer;
-use crate::live::mos::{BonusRecord, MosTx};
+use crate::live::mos::MosTx;
 use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool, entry_statistics};
 use rzfs_dmu::live::Transaction;
 use rzfs_format::checksum::ChecksumFunction;
-use rzfs_format::ddt::log::{LogHeader, LogRecord, LogRole};
+use rzfs_format::ddt::log::LogRecord;
 use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtSlot, DdtValue};
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::{ByteOrder, FormatError, ObjectId};
+use rzfs_format::{ByteOrder, ObjectId};
 use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, NewZap, ZapFlags, ZapValue};
 use std::collections::BTreeSet;
 
 /// Bytes of the blocks of a table's ZAPs.
 const ZAP_BLOCK: usize = 32 << 10;
-/// Bytes of the blocks of its logs.
-const LOG_BLOCK: u32 = 128 << 10;
-
-impl BonusRecord for LogHeader {
-    const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
-
-    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
-        Self::decode(bonus, order)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        Self::encode(self, ByteOrder::NATIVE).to_vec()
-    }
-}
 
 /// Reads what has to be known of a table; `None` if there is none.
 pub(super) fn load(pool: &Pool, checksum: ChecksumFunction) -> Result<Option<Table>, PoolError> {
@@ -54,9 +40,16 @@ pub(super) fn load(pool: &Pool, checksum: ChecksumFunction) -> Result<Option<Tab
             .map_err(PoolError::corrupt(own.id()))?;
         let log = |index| own.object(&ddt::log_name(checksum, index));
         let logs = [log(0)?, log(1)?];
-        table.home = Some(Home::Own { directory: own.id(), logs });
+        table.home = Some(Home::Own { directory: own.id() });
         if let [Some(first), Some(second)] = logs {
-            table.log = Some(TableLog::load(pool, table.layout, [first, second])?);
+            let names = LogNames { directory: own.id(), checksum };
+            match TableLog::load(pool, table.layout, names, [first, second]) {
+                Err(error) if error.is_damage() => {
+                    tracing::warn!(%error, ?checksum, "a dedup table is not used");
+                    table.is_blind = true;
+                }
+                log => table.log = Some(log?),
+            }
         }
     }
     let names = own.as_ref().unwrap_or_else(|| pool.directory());
@@ -102,8 +95,12 @@ impl Table {
         match self.log.take() {
             None => {
                 for (key, entry) in entries {
-                    // Nothing else has what would be lost.
-                    self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes)?;
+                    let written =
+                        self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes);
+                    match written {
+                        Err(error) if error.is_damage() => self.lose(mos, &key, &entry, error)?,
+                        written => written?,
+                    }
                 }
             }
             Some(mut log) => {
@@ -144,6 +141,39 @@ impl Table {
         let not_counted = |error: &LiveError| tracing::warn!(%error, "dedup is not counted");
         self.write_statistics(mos, classes).unless_damaged(not_counted)?;
         self.remove_if_empty(mos, features, home)
+    }
+
+    /// Gives up writing a changed entry, if that leaks its block at most.
+    ///
+    /// # Errors
+    /// `error`: whoever looks the entry up would find too few references.
+    fn lose(
+        &self,
+        mos: &MosTx<'_>,
+        key: &DdtKey,
+        entry: &Entry,
+        error: LiveError,
+    ) -> Result<(), LiveError> {
+        let is_fair = match self.lookup(mos, key) {
+            // Nobody finds it, or frees the block.
+            Err(error) => error.is_damage(),
+            Ok(stored) => has_references(stored.as_ref(), &entry.value),
+        };
+        if !is_fair {
+            return Err(error);
+        }
+        tracing::warn!(%error, "an entry of a dedup table is lost");
+        Ok(())
+    }
+
+    /// What the ZAPs have of a key.
+    fn lookup(&self, mos: &MosTx<'_>, key: &DdtKey) -> Result<Option<DdtValue>, LiveError> {
+        for zap in self.zaps.values() {
+            let Some(value) = mos.lookup(*zap, key.0.as_slice())? else { continue };
+            let value = codec::decode(value.as_bytes().unwrap_or_default(), self.layout);
+            return value.map(Some).map_err(LiveError::corrupt(*zap));
+        }
+        Ok(None)
     }
 
     /// The record of a changed entry. The statistics of the ZAP that has an older form leave it
@@ -233,8 +263,10 @@ impl Table {
         let value = || ZapValue::new(IntegerSize::One, &value);
         let key = key.0.as_slice();
         let Some(class) = class else {
-            // What damage has ended may have left another one.
-            let known = |class: &DdtClass| entry.stored == Some(*class) || self.is_damaged;
+            // What damage has ended may have left another one: since the import in any class, before
+            // it in one that is looked up later.
+            let later = |class: &DdtClass| entry.stored.is_some_and(|stored| stored <= *class);
+            let known = |class: &DdtClass| later(class) || self.is_damaged;
             let zaps = self.zaps.iter().filter(|(class, _)| known(class));
             zaps.map(|(_, zap)| mos.remove(*zap, key)).collect::<Result<Vec<_>, _>>()?;
             return Ok(None);
@@ -273,21 +305,10 @@ impl Table {
                 mos.insert(DIRECTORY, &ddt::directory_name(self.checksum), directory.get())?;
                 mos.insert(directory, ddt::VERSION_KEY, ddt::VERSION_FDT)?;
                 mos.insert(directory, ddt::FLAGS_KEY, ddt::FLAG_FLAT | ddt::FLAG_LOG)?;
-                let mut logs = [None, None];
-                let roles = [LogRole::Active, LogRole::Flushing];
-                for ((index, log), role) in logs.iter_mut().enumerate().zip(roles) {
-                    let first_txg = mos.tx().txg();
-                    let header = LogHeader { role, length: 0, first_txg, checkpoint: None };
-                    let id = mos.create_record(ObjectType::UINT64_METADATA, LOG_BLOCK, &header)?;
-                    mos.insert(directory, &ddt::log_name(self.checksum, index), id.get())?;
-                    *log = Some(id);
-                }
+                let names = LogNames { directory, checksum: self.checksum };
+                self.log = Some(TableLog::create(mos, self.layout, names)?);
                 features.add(mos, Feature::FastDedup, 1)?;
-                if let [Some(active), Some(flushing)] = logs {
-                    let log = TableLog::new(self.layout, [active, flushing], mos.tx().txg());
-                    self.log = Some(log);
-                }
-                Home::Own { directory, logs }
+                Home::Own { directory }
             }
         };
         self.home = Some(home);
@@ -316,7 +337,8 @@ impl Table {
         features: &mut Features,
         home: Home,
     ) -> Result<(), LiveError> {
-        if self.log.as_ref().is_some_and(|log| !log.is_empty()) {
+        // Blocks may have references that damage has kept from being written.
+        if self.is_damaged || self.log.as_ref().is_some_and(|log| !log.is_empty()) {
             return Ok(());
         }
         let unknown = |error: &LiveError| tracing::warn!(%error, "a dedup table stays");
@@ -332,8 +354,8 @@ impl Table {
             mos.remove(names(home), &name)?;
             mos.remove(statistics, &name).unless_damaged(unknown)?;
         }
-        if let Home::Own { directory, logs } = home {
-            for log in logs.into_iter().flatten() {
+        if let Home::Own { directory } = home {
+            for log in self.log.iter().flat_map(TableLog::objects) {
                 mos.destroy_or_leak(log)?;
             }
             mos.destroy_or_leak(directory)?;
@@ -347,6 +369,17 @@ impl Table {
     }
 }
 
+/// Whether no block of `changed` has fewer references by what is stored. What is in no table has
+/// one.
+fn has_references(stored: Option<&DdtValue>, changed: &DdtValue) -> bool {
+    let stored = stored.map_or(&[][..], DdtValue::slots);
+    changed.slots().iter().enumerate().all(|(index, slot)| {
+        let same = |other: &&DdtSlot| other.dvas == slot.dvas && other.birth == slot.birth;
+        let found = stored.get(index).filter(same);
+        slot.is_empty() || slot.references <= found.map_or(1, |found| found.references)
+    })
+}
+
 /// The value of an entry that is gone.
 fn no_block(layout: DdtLayout) -> DdtValue {
     match layout {
@@ -358,7 +391,7 @@ fn no_block(layout: DdtLayout) -> DdtValue {
 const fn names(home: Home) -> ObjectId {
     match home {
         Home::Pool => DIRECTORY,
-        Home::Own { directory, .. } => directory,
+        Home::Own { directory } => directory,
     }
 }
 
@@ -370,4 +403,38 @@ fn statistics(mos: &MosTx<'_>) -> Result<ObjectId, LiveError> {
     let statistics = mos.create_zap(ObjectType::DDT_STATS)?;
     mos.insert(DIRECTORY, ddt::STATISTICS_KEY, statistics.get())?;
     Ok(statistics)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs_format::{Dva, Txg, VdevId};
+
+    fn slot(block: u64, references: u64) -> DdtSlot {
+        let dva = Dva::new(VdevId(0), block << 12, 4096, false);
+        DdtSlot { dvas: [dva, Dva::default(), Dva::default()], references, birth: Txg(block) }
+    }
+
+    fn slots(single: DdtSlot, double: DdtSlot) -> DdtValue {
+        DdtValue::Traditional([DdtSlot::default(), single, double, DdtSlot::default()])
+    }
+
+    #[test]
+    fn references_are_compared_block_by_block() {
+        let stored = slots(slot(1, 9), slot(2, 1));
+        let fair = [
+            slots(slot(1, 9), slot(2, 1)),
+            slots(slot(1, 0), slot(2, 0)),
+            slots(slot(3, 1), DdtSlot::default()),
+        ];
+        let unfair = [
+            slots(slot(1, 1), slot(2, 2)),
+            slots(slot(1, 10), slot(2, 0)),
+            slots(slot(3, 2), DdtSlot::default()),
+        ];
+        assert!(fair.iter().all(|changed| has_references(Some(&stored), changed)));
+        assert!(!unfair.iter().any(|changed| has_references(Some(&stored), changed)));
+        assert!(has_references(None, &slots(slot(1, 1), slot(2, 1))));
+        assert!(!has_references(None, &slots(slot(1, 2), slot(2, 0))));
+    }
 }

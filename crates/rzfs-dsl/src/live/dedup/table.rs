@@ -4,10 +4,11 @@ use super::codec;
 use super::log::{Logged, TableLog};
 use crate::live::LiveError;
 use crate::live::mos::LiveMos;
+use crate::pool::OBJECT_DIRECTORY;
 use rzfs_dmu::write::DedupPlace;
-use rzfs_format::ObjectId;
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::ddt::{DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtSlot, DdtStats, DdtValue};
+use rzfs_format::{FormatError, ObjectId};
 use std::collections::BTreeMap;
 
 /// An entry that was looked up.
@@ -56,7 +57,7 @@ pub(super) enum Home {
     /// The pool's object directory.
     Pool,
     /// A directory of the table's own, with its logs.
-    Own { directory: ObjectId, logs: [Option<ObjectId>; 2] },
+    Own { directory: ObjectId },
 }
 
 /// The table of a checksum function.
@@ -73,6 +74,9 @@ pub(super) struct Table {
     pub(super) log: Option<TableLog>,
     /// Whether damage was met in it: an entry may be in two ZAPs.
     pub(super) is_damaged: bool,
+    /// Whether its logs cannot be read: what the ZAPs have may be old, so it has nothing, nothing is
+    /// put into it, and blocks that it may have are not freed.
+    pub(super) is_blind: bool,
 }
 
 impl Table {
@@ -86,6 +90,7 @@ impl Table {
             entries: BTreeMap::new(),
             log: None,
             is_damaged: false,
+            is_blind: false,
         }
     }
 
@@ -100,12 +105,24 @@ impl Table {
         mos: &LiveMos,
         key: DdtKey,
     ) -> Result<Option<&mut Entry>, LiveError> {
+        if self.is_blind {
+            let problem = FormatError::invalid("dedup table", "its logs cannot be read");
+            return Err(LiveError::corrupt(self.directory())(problem));
+        }
         if !self.entries.contains_key(&key)
             && let Some(entry) = self.find(mos, &key)?
         {
             self.entries.insert(key, entry);
         }
         Ok(self.entries.get_mut(&key))
+    }
+
+    /// The object that has the names of its objects.
+    fn directory(&self) -> ObjectId {
+        match self.home {
+            Some(Home::Own { directory }) => directory,
+            _ => OBJECT_DIRECTORY,
+        }
     }
 
     /// What the logs have of a key, or else the ZAPs.
@@ -144,12 +161,9 @@ impl Table {
 
     /// Bytes that its ZAPs and logs take.
     pub(super) fn size_on_disk(&self, mos: &LiveMos) -> Result<u64, LiveError> {
-        let logs = match self.home {
-            Some(Home::Own { logs, .. }) => logs,
-            _ => [None, None],
-        };
+        let logs = self.log.iter().flat_map(TableLog::objects);
         let mut size = 0_u64;
-        for object in self.zaps.values().copied().chain(logs.into_iter().flatten()) {
+        for object in self.zaps.values().copied().chain(logs) {
             size = size.saturating_add(mos.objset().object(object)?.used());
         }
         Ok(size)

@@ -5,6 +5,7 @@ use super::super::contents::{Allocation, WriteAt};
 use super::super::copying::SharedRange;
 use super::super::creation::Caller;
 use super::super::file_system::LiveFileSystem;
+use super::super::node::NodeState;
 use super::super::renaming::{Named, RenameMode};
 use super::Outcome;
 use crate::error::{Place, ZplError};
@@ -105,6 +106,9 @@ impl LiveFileSystem {
         if !clone.pointers.iter().all(fits) || sources.contains(&CloneSource::Dirty) {
             return Err(invalid("blocks that cannot be shared"));
         }
+        if !clone.pointers.iter().all(|pointer| self.options().space.can_count(pointer)) {
+            return self.replay_copy(&mut state, clone, &sources);
+        }
         let shared = SharedRange {
             offset: clone.offset,
             len: clone.length,
@@ -112,6 +116,38 @@ impl LiveFileSystem {
             sources: &sources,
         };
         self.share_locked(&mut state, &shared, Caller::SUPERUSER)
+    }
+
+    /// Shares blocks one by one, and copies those whose references cannot be counted. What cannot
+    /// be read costs none of the others.
+    fn replay_copy(
+        &self,
+        state: &mut NodeState,
+        clone: &CloneRange,
+        sources: &[CloneSource],
+    ) -> Result<(), ZplError> {
+        let CloneRange { object, block_size, .. } = *clone;
+        let end = clone.offset.saturating_add(clone.length);
+        let (mut offset, mut unread) = (clone.offset, None);
+        for source in sources {
+            let len = block_size.min(end.saturating_sub(offset));
+            if len == 0 {
+                break;
+            }
+            let sources = std::slice::from_ref(source);
+            let one = SharedRange { offset, len, block_size, sources };
+            let pointer = source.pointer();
+            if self.options().space.can_count(&pointer) {
+                self.share_locked(state, &one, Caller::SUPERUSER)?;
+            } else {
+                match logged_block(&self.objset, object, &pointer, Level::DATA) {
+                    Ok(data) => self.copy_locked(state, &one, &data, Caller::SUPERUSER)?,
+                    Err(error) => _ = unread.get_or_insert(error),
+                }
+            }
+            offset = offset.saturating_add(len);
+        }
+        unread.map_or(Ok(()), Err)
     }
 
     fn replay_rename(&self, kind: RecordKind, rename: &Rename<'_>) -> Result<(), ZplError> {
@@ -184,12 +220,6 @@ pub(in crate::live) fn logged_data(
     write: &Write<'_>,
 ) -> Result<(u64, Bytes), ZplError> {
     let pointer = &write.pointer;
-    let bookmark = Bookmark {
-        objset: objset.id(),
-        object: write.object,
-        level: Level::ZIL,
-        ..Bookmark::default()
-    };
     let place = Place { objset: objset.id(), object: write.object };
     let invalid = ZplError::Invalid { place, problem: "a logged block that is too short" };
     let block_size = pointer.logical_size();
@@ -197,14 +227,25 @@ pub(in crate::live) fn logged_data(
         let len = usize::try_from(write.length).ok().filter(|len| *len <= MAX_HOLE);
         return Ok((write.offset, vec![0; len.ok_or(invalid)?].into()));
     }
-    let request = BlockRequest { pointer, bookmark, key: objset.key() };
-    let read = objset.pipeline().read(request);
-    let data = read.map_err(|source| DmuError::Block { bookmark, source })?.data;
+    let data = logged_block(objset, write.object, pointer, Level::ZIL)?;
     if write.length >= block_size {
         let len = usize::try_from(write.length).ok().filter(|len| *len <= data.len());
         return Ok((write.offset, data.slice(..len.ok_or(invalid)?)));
     }
     Ok((write.offset - write.offset % block_size.max(1), data))
+}
+
+/// What a block has that a record refers to.
+fn logged_block(
+    objset: &LiveObjset,
+    object: ObjectId,
+    pointer: &BlockPointer,
+    level: Level,
+) -> Result<Bytes, ZplError> {
+    let bookmark = Bookmark { objset: objset.id(), object, level, ..Bookmark::default() };
+    let request = BlockRequest { pointer, bookmark, key: objset.key() };
+    let read = objset.pipeline().read(request);
+    Ok(read.map_err(|source| DmuError::Block { bookmark, source })?.data)
 }
 
 /// Longest run of zeros that a record can say: a record is of one block.

@@ -1,13 +1,13 @@
 //! Attributes that a copy keeps: owner, mode, extended attributes with ACLs, times.
 
 use super::destination::{Directory, EntryName, mode_of};
-use crate::files::complaints::of_system;
 use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, Uid, XattrFlags};
 use rzfs::format::dirent::FileKind;
 use rzfs::format::xattr::Namespace;
 use rzfs::format::znode::Timestamp;
 use rzfs::zpl::Attributes;
 use rzfs::{FileError, FileNode};
+use rzfs_blockdev::without_number;
 use std::ffi::CString;
 use std::fmt;
 use std::io;
@@ -34,7 +34,7 @@ impl fmt::Display for Unkept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(error) => write!(f, "{error}"),
-            Self::Host(what, error) => write!(f, "cannot keep {what}: {}", of_system(error)),
+            Self::Host(what, error) => write!(f, "cannot keep {what}: {}", without_number(error)),
         }
     }
 }

@@ -157,6 +157,7 @@ pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     let mut ended = end(open, &mut table, &names.iter().cloned().collect(), in_use(force))?;
+    table.wait_for_last_users(|| !open.is_suspended());
     for name in names {
         pool.close_file_system(name);
         if let Err(error) = pool.live().destroy_dataset(name) {

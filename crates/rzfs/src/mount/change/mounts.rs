@@ -115,14 +115,21 @@ pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refus
 
 /// Ends all mounts, or none; tells what was where. Those that somebody has elsewhere are in use:
 /// whoever has them would be left without a pool.
-pub(in crate::mount) fn end_all(open: &Open, in_use: InUse) -> Result<Vec<PlannedMount>, Refusal> {
+pub(in crate::mount) fn end_all(
+    open: &Open,
+    in_use: InUse,
+    pool_is_busy: impl FnOnce() -> Refusal,
+) -> Result<Vec<PlannedMount>, Refusal> {
     let mut table = open.table_at_the_end();
     open.forget_finished(&mut table);
+    if in_use == InUse::Refuse && table.is_had_elsewhere() {
+        return Err(pool_is_busy());
+    }
     let mut unmounted = table.unmount_all(in_use);
-    if let (InUse::Refuse, None, Some(directory)) =
-        (in_use, &unmounted.refused, unmounted.elsewhere.first())
-    {
-        unmounted.refused = Some(busy(directory));
+    match (in_use, &unmounted.refused, unmounted.elsewhere.first()) {
+        (InUse::Refuse, None, Some(directory)) => unmounted.refused = Some(busy(directory)),
+        (InUse::Detach, None, _) => table.remove_directories(),
+        _ => {}
     }
     all_or_none(open, &mut table, unmounted)
 }

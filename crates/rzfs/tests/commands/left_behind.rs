@@ -1,0 +1,199 @@
+//! File systems that have been unmounted, and that somebody still has.
+
+use crate::harness::{is_mounted, wait_until};
+use crate::workshop::Workshop;
+use rustix::fs::{Mode, OFlags, openat};
+use rzfs_testkit::has_root;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// A shell in a mount namespace of its own, which has a copy of one mount.
+struct Container {
+    shell: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Container {
+    fn with(place: &Path) -> Self {
+        // The mounts of other tests are let go of at once.
+        let script = "
+            awk -v p=\"$P\" '$3 == \"fuse.zfs\" && index(p \"/\", $2 \"/\") != 1 { print $2 }' /proc/self/mounts |
+                sort -r | while read -r other; do umount -l \"$other\"; done 2> /dev/null
+            echo there; while read -r line; do eval \"$line\" 2>&1; echo done; done";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script]);
+        command.env("P", place).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = command.spawn().unwrap();
+        let said = BufReader::new(shell.stdout.take().unwrap());
+        let mut this = Self { shell, said };
+        assert_eq!(this.line(), "there");
+        this
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Has it run a line; what that has written.
+    fn run(&mut self, line: &str) -> Vec<String> {
+        writeln!(self.shell.stdin.as_mut().unwrap(), "{line}").unwrap();
+        let mut lines = Vec::new();
+        loop {
+            match self.line() {
+                line if line == "done" => return lines,
+                line => lines.push(line),
+            }
+        }
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // It ends when nobody speaks to it any more.
+        drop(self.shell.stdin.take());
+        self.shell.wait().unwrap();
+    }
+}
+
+fn unmounted_by_somebody(place: &Path, options: &[&str]) {
+    assert!(Command::new("umount").args(options).arg(place).status().unwrap().success());
+}
+
+#[test]
+fn a_file_system_that_a_container_has_is_not_taken_from_it() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let place = shop.root().join("a");
+    fs::write(place.join("file"), "kept\n").unwrap();
+    let mut container = Container::with(&place);
+    let busy = "cannot destroy 'tank/a': dataset is busy\n";
+
+    // While it is mounted, which it is again.
+    assert_eq!(shop.refuse("zfs destroy tank/a", 1), busy);
+    assert!(is_mounted(&place));
+    assert_eq!(container.run("cat $P/file"), ["kept"]);
+    shop.succeed("zfs unmount tank/a");
+    assert!(!is_mounted(&place));
+    assert_eq!(container.run("cat $P/file; echo from inside > $P/new"), ["kept"]);
+    for line in ["zfs destroy tank/a", "zfs destroy -f tank/a", "zfs destroy -r tank"] {
+        assert_eq!(shop.refuse(line, 1), busy, "{line}");
+        assert_eq!(container.run("cat $P/file $P/new"), ["kept", "from inside"], "{line}");
+    }
+    assert_eq!(shop.succeed("zfs get -Ho value mounted tank/a"), "no\n");
+    for line in ["zpool export tank", "zpool destroy tank"] {
+        assert!(shop.refuse(line, 1).contains("pool is busy"), "{line}");
+        assert_eq!(container.run("cat $P/file"), ["kept"], "{line}");
+    }
+    shop.succeed("zfs mount tank/a");
+    assert_eq!(fs::read_to_string(place.join("new")).unwrap(), "from inside\n");
+    shop.succeed("zfs rename tank/a tank/b");
+    let renamed = shop.root().join("b");
+    fs::write(renamed.join("file"), "changed\n").unwrap();
+    assert_eq!(container.run("cat $P/file"), ["changed"], "one file system, one cache");
+    drop(container);
+
+    wait_until("nobody has it any more", || shop.run("zfs destroy tank/b").status == 0);
+    assert!(!renamed.exists(), "it was made for the mount");
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn what_somebody_has_unmounted_is_mounted_again_though_others_have_it() {
+    if !has_root("only root's file systems have mounts of their own") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    shop.succeed("zfs create tank/a/below");
+    let place = shop.root().join("a");
+    let behind = File::open(&place).unwrap();
+    let append = OFlags::CREATE | OFlags::APPEND | OFlags::RDWR;
+    let mut first = File::from(openat(&behind, "file", append, Mode::RUSR | Mode::WUSR).unwrap());
+    first.write_all(b"1").unwrap();
+    unmounted_by_somebody(&place, &["-l"]);
+
+    assert_eq!(shop.succeed("zfs get -Ho value mounted tank/a tank/a/below"), "no\nno\n");
+    assert!(!shop.succeed("zfs mount").contains("tank/a"));
+    let refused = shop.refuse("zfs unmount tank/a", 1);
+    assert_eq!(refused, "cannot unmount 'tank/a': not currently mounted\n");
+    shop.succeed("zfs mount tank/a");
+    shop.succeed("zfs mount -a");
+    assert!(is_mounted(&place) && is_mounted(&place.join("below")));
+    assert_eq!(shop.succeed("zfs get -Ho value mounted tank/a"), "yes\n");
+
+    // Two who append to one file, and read what the other has written.
+    let mut second = File::options().append(true).read(true).open(place.join("file")).unwrap();
+    for round in [b"2", b"3", b"4"] {
+        second.write_all(round).unwrap();
+        first.write_all(b"-").unwrap();
+    }
+    assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "12-3-4-");
+    let mut text = String::new();
+    File::from(openat(&behind, "file", OFlags::RDONLY, Mode::empty()).unwrap())
+        .read_to_string(&mut text)
+        .unwrap();
+    assert_eq!(text, "12-3-4-");
+    drop(second);
+
+    // It ends once more, now by the command; who has it goes on, and keeps it from being destroyed.
+    shop.succeed("zfs unmount tank/a");
+    first.write_all(b".").unwrap();
+    let busy = "cannot destroy 'tank/a': dataset is busy\n";
+    shop.succeed("zfs destroy tank/a/below");
+    assert_eq!(shop.refuse("zfs destroy tank/a", 1), busy);
+    drop((first, behind));
+    // Programs that other tests start just then have the files, too, for a moment.
+    wait_until("nobody has it any more", || shop.run("zfs destroy tank/a").status == 0);
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+/// What a file system is to be mounted with may have changed meanwhile.
+#[test]
+fn what_is_mounted_again_is_so_as_its_properties_say() {
+    if !has_root("only root's file systems have mounts of their own") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let place = shop.root().join("a");
+    fs::write(place.join("file"), "kept").unwrap();
+    let options = || {
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = table.lines().find(|line| line.split(' ').nth(1) == place.to_str());
+        line.unwrap_or_else(|| panic!("{table}")).split(' ').nth(3).unwrap().to_owned()
+    };
+    let behind = File::open(&place).unwrap();
+    for (line, option) in [
+        ("zfs set exec=off tank/a", "noexec"),
+        ("zfs set readonly=on tank/a", "ro"),
+        ("zfs inherit readonly tank/a", "rw"),
+        ("zfs set acltype=posix tank/a", "rw"),
+    ] {
+        shop.succeed("zfs unmount -f tank/a");
+        shop.succeed(line);
+        shop.succeed("zfs mount tank/a");
+        let options = options();
+        assert!(options.split(',').any(|one| one == option), "{line}: {options}");
+        assert_eq!(fs::write(place.join("file"), "kept").is_ok(), option != "ro", "{line}");
+    }
+    let set = |list: &str| {
+        let mut command = Command::new("setfacl");
+        command.args(["-m", list]).arg(place.join("file")).status().unwrap().success()
+    };
+    assert!(set("u:1234:r--"), "lists need a mount of their own");
+    drop(behind);
+    wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
+    shop.judge();
+}
