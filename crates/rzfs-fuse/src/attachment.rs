@@ -2,13 +2,16 @@
 //!
 //! A mount is known by its number, not by its path: whoever owns a directory above it may rename
 //! that and put something else there. Where the mount is by now is asked of the system each time,
-//! and what is found there has to have the number. Numbers are given out again, so the mount that
-//! has it must also be one of FUSE with our source.
+//! and what is found there has to have the number. Numbers are given out again as soon as they are
+//! free, so the mount that has it must also be one of FUSE with our source and of our superblock.
+//! The numbers of superblocks are given out again, too: ours is ours for as long as the connection
+//! to it lasts, which is looked at last.
 
 use crate::mount::{Access, InUse, MountOptions, Restrictions};
 use crate::place::{Entry, MountPlace, PlaceError, mount_of};
 use crate::process_files::with_held_path;
-use crate::system_mounts::{SystemMount, SystemMounts};
+use crate::system_mounts::{MountId, SystemMount, SystemMounts};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -20,6 +23,7 @@ use rustix::process::{getgid, getuid};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 /// A mount that is in no directory yet.
 #[derive(Debug)]
@@ -93,23 +97,62 @@ impl Detached {
     }
 
     /// Puts it into its place.
-    pub(crate) fn attach(self, place: &MountPlace) -> io::Result<Attachment> {
-        let number = mount_of(self.mount.as_fd()).ok();
+    pub(crate) fn attach(
+        self,
+        place: &MountPlace,
+        connection: &Arc<OwnedFd>,
+    ) -> io::Result<Attachment> {
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         move_mount(&self.mount, c"", place.descriptor(), c"", flags)?;
-        Ok(Attachment { number, directory: place.path().to_owned(), source: self.source })
+        let id = mount_of(self.mount.as_fd()).ok();
+        let identity = id.map(|id| Identity { id, connection: Some(Arc::clone(connection)) });
+        Ok(Attachment { identity, directory: place.path().to_owned(), source: self.source })
     }
 }
 
 /// A mount that this process has made; unmounted when this is dropped, unless it is in use.
 #[derive(Debug)]
-pub(crate) struct Attached(pub(crate) Attachment);
+pub(crate) struct Attached {
+    at: Attachment,
+    finally: Finally,
+}
+
+/// What becomes of a mount when nobody holds it any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Finally {
+    Unmounted,
+    Left,
+}
+
+impl Attached {
+    pub(crate) fn new(at: Attachment) -> Self {
+        Self { at, finally: Finally::Unmounted }
+    }
+
+    /// Where it is.
+    pub(crate) fn at(&self) -> &Attachment {
+        &self.at
+    }
+
+    /// Holds another one from now on; the one so far has ended.
+    pub(crate) fn replace(&mut self, at: Attachment) {
+        self.at = at;
+    }
+
+    /// Lets go of it, and of it alone: it stays as it is.
+    pub(crate) fn leave(mut self) {
+        self.finally = Finally::Left;
+    }
+}
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if let Err(error) = self.0.unmount(InUse::Refuse) {
-            tracing::warn!(%error, directory = %self.0.directory.display(), "unmount");
+        if self.finally == Finally::Left {
+            return;
+        }
+        if let Err(error) = self.at.unmount(InUse::Refuse) {
+            tracing::warn!(%error, directory = %self.at.directory.display(), "unmount");
         }
     }
 }
@@ -135,34 +178,56 @@ fn attributes(flags: MountFlags) -> MountAttrFlags {
     .fold(MountAttrFlags::empty(), |all, (_, attribute)| all | attribute)
 }
 
+/// Whether anything is left of the file system that a FUSE device serves: a mount, anywhere, or a
+/// file that was open when the last one was detached.
+pub(crate) fn is_connected(device: &OwnedFd) -> bool {
+    let mut devices = [PollFd::new(device, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // The kernel tells the server that nobody is left by an error on its device.
+    !poll(&mut devices, Some(&at_once)).is_ok_and(|told| told > 0)
+}
+
+/// Which mount it is.
+#[derive(Debug)]
+struct Identity {
+    id: MountId,
+    /// The device of a mount that this process serves.
+    connection: Option<Arc<OwnedFd>>,
+}
+
 /// A mount in the tree of directories.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     /// Unknown before Linux 5.8; then its path has to do.
-    number: Option<u64>,
+    identity: Option<Identity>,
     directory: PathBuf,
     source: String,
 }
 
 impl Attachment {
     /// What a helper has mounted at the path of a place.
-    pub(crate) fn made_at(place: &MountPlace, source: &str) -> io::Result<Self> {
+    pub(crate) fn made_at(
+        place: &MountPlace,
+        source: &str,
+        connection: &Arc<OwnedFd>,
+    ) -> io::Result<Self> {
         let (directory, source) = (place.path().to_owned(), source.to_owned());
         let Ok(below) = mount_of(place.descriptor()) else {
-            return Ok(Self { number: None, directory, source });
+            return Ok(Self { identity: None, directory, source });
         };
-        let number = Entry::find(&directory).map_err(into_io)?.mount()?;
+        let id = Entry::find(&directory).map_err(into_io)?.mount()?;
         // It was led elsewhere.
-        if number == below {
+        if id == below {
             return Err(Errno::STALE.into());
         }
-        Ok(Self { number: Some(number), directory, source })
+        let identity = Some(Identity { id, connection: Some(Arc::clone(connection)) });
+        Ok(Self { identity, directory, source })
     }
 
     /// A mount that the system has.
     pub(crate) fn of_system(mount: &SystemMount) -> Self {
         Self {
-            number: Some(mount.number),
+            identity: Some(Identity { id: mount.id, connection: None }),
             directory: mount.directory.clone(),
             source: mount.source.clone(),
         }
@@ -179,16 +244,16 @@ impl Attachment {
     /// Nobody can say where it is, its directory cannot be reached, or something is mounted over
     /// it: then it is in use.
     pub(crate) fn find(&self) -> io::Result<Option<Found>> {
-        let directory = match self.number {
+        let directory = match &self.identity {
             None => self.directory.clone(),
-            Some(number) => match SystemMount::with_number(number)? {
-                Some(mount) if self.is_of_kind(&mount) => mount.directory,
+            Some(identity) => match SystemMount::with_number(identity.id.number)? {
+                Some(mount) if self.is_it(&mount) => mount.directory,
                 _ => return Ok(None),
             },
         };
         let entry = Entry::find(&directory).map_err(into_io)?;
-        match self.number {
-            Some(number) if entry.mount()? != number => Err(Errno::BUSY.into()),
+        match &self.identity {
+            Some(identity) if entry.mount()? != identity.id => Err(Errno::BUSY.into()),
             _ => Ok(Some(Found { entry, directory })),
         }
     }
@@ -196,21 +261,25 @@ impl Attachment {
     /// Whether something is mounted at a path in it, or below.
     pub(crate) fn carries(&self, path: &Path) -> io::Result<bool> {
         let all = SystemMount::all()?;
-        let is_own = |mount: &&SystemMount| Some(mount.number) == self.number;
+        let is_own = |mount: &&SystemMount| self.is_it(mount);
         let Some(own) = all.iter().find(is_own) else { return Ok(false) };
         let place = own.directory.join(path);
-        Ok(all.iter().any(|one| one.parent == own.number && one.directory.starts_with(&place)))
+        Ok(all.iter().any(|one| one.parent == own.id.number && one.directory.starts_with(&place)))
     }
 
     /// Whether it was among all mounts at some moment, as far as it can be told apart.
     pub(crate) fn is_among(&self, mounts: &SystemMounts) -> bool {
-        let Some(number) = self.number else { return true };
-        mounts.with_number(number).is_some_and(|mount| self.is_of_kind(mount))
+        let Some(identity) = &self.identity else { return true };
+        mounts.with_number(identity.id.number).is_some_and(|mount| self.is_it(mount))
     }
 
-    /// Whether a mount with its number can be it.
-    fn is_of_kind(&self, mount: &SystemMount) -> bool {
-        mount.kind.starts_with("fuse") && mount.source == self.source
+    /// Whether it is a mount that the system had a moment ago.
+    fn is_it(&self, mount: &SystemMount) -> bool {
+        let Some(Identity { id, connection }) = &self.identity else { return false };
+        mount.id == *id
+            && mount.kind.starts_with("fuse")
+            && mount.source == self.source
+            && connection.as_deref().is_none_or(is_connected)
     }
 
     /// Takes it out of the tree of directories.
@@ -234,15 +303,16 @@ impl Attachment {
 
     /// Whether the system has it no more, as far as it can be told apart.
     pub(crate) fn has_gone(&self) -> io::Result<bool> {
-        let Some(number) = self.number else { return Ok(true) };
-        Ok(!SystemMount::with_number(number)?.is_some_and(|mount| self.is_of_kind(&mount)))
+        let Some(identity) = &self.identity else { return Ok(true) };
+        Ok(!SystemMount::with_number(identity.id.number)?.is_some_and(|mount| self.is_it(&mount)))
     }
 
     /// Has the system let other things happen than so far.
     pub(crate) fn restrict(&self, restrictions: Restrictions, is_live: bool) -> io::Result<()> {
         let Some(found) = self.find()? else { return Ok(()) };
         let root = found.entry.open()?;
-        if self.number.is_some_and(|number| mount_of(root.as_fd()).ok() != Some(number)) {
+        let is_other = |identity: &Identity| mount_of(root.as_fd()).ok() != Some(identity.id);
+        if self.identity.as_ref().is_some_and(is_other) {
             return Err(Errno::STALE.into());
         }
         let flags = restrictions.mount_flags(is_live);

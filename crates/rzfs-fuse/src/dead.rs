@@ -28,13 +28,13 @@ pub fn clear_dead_mounts(is_own: impl Fn(&str) -> bool) -> io::Result<Vec<PathBu
     loop {
         let mounts = SystemMount::all()?;
         let is_candidate = |mount: &&SystemMount| {
-            mount.kind == "fuse.zfs" && is_own(&mount.source) && !seen.contains(&mount.number)
+            mount.kind == "fuse.zfs" && is_own(&mount.source) && !seen.contains(&mount.id)
         };
         let dead = mounts.iter().rev().find(is_candidate).cloned();
         let Some(mount) = dead else { return Ok(cleared) };
-        seen.push(mount.number);
+        seen.push(mount.id);
         let attachment = Attachment::of_system(&mount);
-        let is_covered = mounts.iter().any(|other| other.parent == mount.number);
+        let is_covered = mounts.iter().any(|other| other.parent == mount.id.number);
         if !is_covered && is_dead(&attachment) && attachment.unmount(InUse::Detach).is_ok() {
             cleared.push(mount.directory);
             // Others may be reached now that could not be.

@@ -1,6 +1,6 @@
 //! Mounting and unmounting.
 
-use crate::attachment::{Attached, Attachment, Detached};
+use crate::attachment::{Attached, Attachment, Detached, is_connected};
 use crate::errands;
 use crate::place::{MountPlace, without_number};
 use crate::process_files::hold_process_files;
@@ -8,7 +8,6 @@ use crate::session::{Server, Session};
 use crate::system_mounts::SystemMounts;
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::MountFlags;
 use rzfs_zpl::{AclType, ControlTree, Files};
 use std::any::Any;
@@ -200,7 +199,7 @@ pub struct Mount {
     attached: Attached,
     session: BackgroundSession,
     /// Where its requests come from.
-    device: OwnedFd,
+    device: Arc<OwnedFd>,
     served: Weak<Session>,
     access: Access,
     opens: Opens,
@@ -282,25 +281,25 @@ impl Mount {
                     let acl = config.acl;
                     let session = fuser::Session::from_fd(session, device, acl, config)?;
                     cache.connect(session.notifier());
-                    let device = session.as_fd().try_clone_to_owned()?;
+                    let device = Arc::new(session.as_fd().try_clone_to_owned()?);
                     let session = session.spawn()?;
-                    let at = mount.attach(place)?;
+                    let at = mount.attach(place, &device)?;
                     Ok((at, session, device, MountedBy::Ourselves, served, left_out))
                 }
                 None => {
                     // The helper looks where this user may mount, with this user's rights.
                     let session = fuser::Session::new(session, place.path(), &config)?;
                     cache.connect(session.notifier());
-                    let device = session.as_fd().try_clone_to_owned()?;
+                    let device = Arc::new(session.as_fd().try_clone_to_owned()?);
                     let session = session.spawn()?;
-                    let at = Attachment::made_at(place, &options.source)?;
+                    let at = Attachment::made_at(place, &options.source, &device)?;
                     Ok((at, session, device, MountedBy::Helper, served, left_out))
                 }
             }
         };
         let attached = attach().map_err(|source| failure("mount", place.path(), source));
         attached.map(|(at, session, device, mounted_by, served, left_out)| {
-            let attached = Attached(at);
+            let attached = Attached::new(at);
             let MountOptions { access, opens, .. } = *options;
             let mount =
                 Self { attached, session, device, served, access, opens, mounted_by, is_live };
@@ -317,7 +316,7 @@ impl Mount {
     pub fn graft(&self, nested: Nested) -> Result<(), MountError> {
         let directory = self.directory().join(&nested.path);
         let graft = || {
-            if self.attached.0.carries(&nested.path)? {
+            if self.attached.at().carries(&nested.path)? {
                 return Err(io::ErrorKind::ResourceBusy.into());
             }
             let session = self.served.upgrade().ok_or(io::ErrorKind::NotConnected)?;
@@ -334,7 +333,7 @@ impl Mount {
     pub fn ungraft(&self, path: &Path, in_use: InUse) -> Result<(), MountError> {
         let directory = self.directory().join(path);
         let ungraft = || {
-            if in_use == InUse::Refuse && self.attached.0.carries(path)? {
+            if in_use == InUse::Refuse && self.attached.at().carries(path)? {
                 return Err(io::ErrorKind::ResourceBusy.into());
             }
             // All of it has gone with the mount.
@@ -366,7 +365,7 @@ impl Mount {
     /// Where it was mounted.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        self.attached.0.directory()
+        self.attached.at().directory()
     }
 
     /// Whether it has ended: it was unmounted, and nobody has it any more.
@@ -380,7 +379,7 @@ impl Mount {
     #[must_use]
     pub fn was_unmounted(&self, mounts: &SystemMounts) -> bool {
         // The table may lack what is there while others change it, so it is looked at again.
-        let at = &self.attached.0;
+        let at = self.attached.at();
         self.is_finished() || !at.is_among(mounts) && at.has_gone().unwrap_or(false)
     }
 
@@ -388,10 +387,7 @@ impl Mount {
     /// in another namespace, or through what was open when it was detached.
     #[must_use]
     pub fn is_reachable(&self) -> bool {
-        let mut devices = [PollFd::new(&self.device, PollFlags::empty())];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // The kernel tells the server that nobody is left by an error on its device.
-        !poll(&mut devices, Some(&at_once)).is_ok_and(|told| told > 0)
+        is_connected(&self.device)
     }
 
     /// Whether it serves a file system that changes, and no other, in the way that is asked for.
@@ -420,11 +416,10 @@ impl Mount {
         let attach = || {
             let mount = Detached::of_device(self.device.as_fd(), options, self.is_live)?;
             let mount = mount.ok_or(io::ErrorKind::PermissionDenied)?;
-            mount.attach(place)
+            mount.attach(place, &self.device)
         };
         let at = attach().map_err(|source| failure("mount", place.path(), source))?;
-        // What has its number by now is another one.
-        std::mem::forget(std::mem::replace(&mut self.attached, Attached(at)));
+        self.attached.replace(at);
         // Whether anything can be changed is the same for all who have it. If somebody writes, the
         // file system refuses changes itself.
         if let Err(error) = self.restrict(options.restrictions) {
@@ -444,10 +439,10 @@ impl Mount {
         }
         let unmount = || {
             // Detaching would take along what others have mounted on it.
-            if in_use == InUse::Detach && self.attached.0.carries(Path::new(""))? {
+            if in_use == InUse::Detach && self.attached.at().carries(Path::new(""))? {
                 return Err(io::ErrorKind::ResourceBusy.into());
             }
-            self.attached.0.unmount(in_use)
+            self.attached.at().unmount(in_use)
         };
         unmount().map_err(|source| failure("unmount", self.directory(), source))
     }
@@ -459,7 +454,7 @@ impl Mount {
     /// [`MountError`]: the system refuses. It does so without root rights, and where files are open
     /// for writing in a mount that is to be read-only.
     pub fn restrict(&self, restrictions: Restrictions) -> Result<(), MountError> {
-        let restricted = self.attached.0.restrict(restrictions, self.is_live);
+        let restricted = self.attached.at().restrict(restrictions, self.is_live);
         restricted.map_err(|error| failure("remount", self.directory(), error))
     }
 
@@ -479,15 +474,14 @@ impl Mount {
         self.request_unmount(InUse::Refuse)?;
         let Self { attached, session, .. } = self;
         let ended = session.umount_and_join();
-        ended.map_err(|source| failure("unmount", attached.0.directory(), source))
+        ended.map_err(|source| failure("unmount", attached.at().directory(), source))
     }
 
     /// Lets go of a mount that has ended or was detached: the threads of one that is still in use
     /// serve whoever has files open.
     pub fn abandon(self) {
         let Self { attached, session, mounted_by, .. } = self;
-        // They would unmount whatever is in their place by now.
-        std::mem::forget(attached);
+        attached.leave();
         if mounted_by == MountedBy::Helper {
             return std::mem::forget(session);
         }

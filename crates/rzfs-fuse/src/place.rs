@@ -12,6 +12,7 @@
 
 use crate::errands;
 use crate::process_files::{is_of_processes, with_held_path};
+use crate::system_mounts::MountId;
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat, readlinkat,
     statx, unlinkat,
@@ -210,9 +211,9 @@ impl Entry {
     }
 
     /// The mount that it is in, or that is on it. Its server is not asked.
-    pub(crate) fn mount(&self) -> io::Result<u64> {
+    pub(crate) fn mount(&self) -> io::Result<MountId> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
-        number(statx(&self.parent, &self.name, flags, StatxFlags::MNT_ID)?)
+        mount_id(statx(&self.parent, &self.name, flags, StatxFlags::MNT_ID)?)
     }
 
     /// Does something with a path that leads to the entry, whatever becomes of the directories
@@ -227,14 +228,17 @@ fn parent_and_name(path: &Path) -> Result<(&Path, &OsStr), PlaceError> {
 }
 
 /// The mount that an open file is in. Its server is not asked.
-pub(crate) fn mount_of(file: BorrowedFd<'_>) -> io::Result<u64> {
+pub(crate) fn mount_of(file: BorrowedFd<'_>) -> io::Result<MountId> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    number(statx(file, c"", flags, StatxFlags::MNT_ID)?)
+    mount_id(statx(file, c"", flags, StatxFlags::MNT_ID)?)
 }
 
-fn number(found: Statx) -> io::Result<u64> {
+fn mount_id(found: Statx) -> io::Result<MountId> {
     match StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID) {
-        true => Ok(found.stx_mnt_id),
+        true => Ok(MountId {
+            number: found.stx_mnt_id,
+            superblock: (found.stx_dev_major, found.stx_dev_minor),
+        }),
         false => Err(Errno::NOSYS.into()),
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! 36 35 0:45 / /tank/home rw,noatime shared:7 - fuse.zfs tank/home rw,user_id=0,...
-//! |  parent    directory, \040 for a space      kind     source
+//! |  |  |      directory, \040 for a space      kind     source
+//! |  |  superblock
+//! |  parent
 //! number
 //! ```
 
@@ -13,10 +15,18 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+/// What tells a mount from all others, for as long as it is there: numbers are given out again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MountId {
+    pub(crate) number: u64,
+    /// Major and minor number of its superblock, which it may share with others.
+    pub(crate) superblock: (u32, u32),
+}
+
 /// A mount that this process can see.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SystemMount {
-    pub(crate) number: u64,
+    pub(crate) id: MountId,
     /// The number of the mount that it is on.
     pub(crate) parent: u64,
     pub(crate) directory: PathBuf,
@@ -39,7 +49,7 @@ impl SystemMount {
     /// # Errors
     /// As [`Self::all`].
     pub(crate) fn with_number(number: u64) -> io::Result<Option<Self>> {
-        Ok(Self::all()?.into_iter().find(|mount| mount.number == number))
+        Ok(Self::all()?.into_iter().find(|mount| mount.id.number == number))
     }
 
     fn parse(line: &[u8]) -> Option<Self> {
@@ -47,10 +57,12 @@ impl SystemMount {
         let text = |field: Vec<u8>| String::from_utf8_lossy(&field).into_owned();
         let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
         let (number, parent) = (number()?, number()?);
-        let directory = unescaped(fields.nth(2)?);
+        let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
+        let superblock = (major.parse().ok()?, minor.parse().ok()?);
+        let directory = unescaped(fields.nth(1)?);
         let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
         Some(Self {
-            number,
+            id: MountId { number, superblock },
             parent,
             directory: OsString::from_vec(directory).into(),
             kind: text(unescaped(rest.next()?)),
@@ -70,7 +82,7 @@ impl SystemMounts {
     /// The table cannot be read.
     pub fn now() -> io::Result<Self> {
         let all = SystemMount::all()?;
-        Ok(Self(all.into_iter().map(|mount| (mount.number, mount)).collect()))
+        Ok(Self(all.into_iter().map(|mount| (mount.id.number, mount)).collect()))
     }
 
     pub(crate) fn with_number(&self, number: u64) -> Option<&SystemMount> {
@@ -104,7 +116,7 @@ mod tests {
         let line =
             br"36 35 0:45 / /tank/my\040home\134 rw,noatime shared:7 - fuse.zfs tank/my\040home rw";
         let expected = SystemMount {
-            number: 36,
+            id: MountId { number: 36, superblock: (0, 45) },
             parent: 35,
             directory: r"/tank/my home\".into(),
             kind: "fuse.zfs".into(),
@@ -120,6 +132,6 @@ mod tests {
     fn the_root_directory_is_mounted() {
         let all = SystemMount::all().unwrap();
         let root = all.iter().find(|mount| mount.directory.as_os_str() == "/").unwrap();
-        assert_eq!(SystemMount::with_number(root.number).unwrap().as_ref(), Some(root));
+        assert_eq!(SystemMount::with_number(root.id.number).unwrap().as_ref(), Some(root));
     }
 }

@@ -6,6 +6,7 @@ mod durable;
 mod handles;
 mod listing;
 mod mounted;
+mod mounts;
 mod names;
 mod unnamed;
 mod users;

@@ -111,9 +111,14 @@ impl Mounted {
         self.end();
     }
 
+    /// Unmounts; everything else stays as it is.
+    pub(crate) fn unmount(&self) {
+        unmount(&self.mount);
+    }
+
     fn end(self) -> World {
+        self.unmount();
         let Self { world, session, mount, directory } = self;
-        unmount(&mount);
         drop(mount);
         assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none());
         session.export();
