@@ -76,7 +76,7 @@ impl Object {
         self.dnode.data_block_size
     }
 
-    fn tree(&self) -> Tree<'_> {
+    pub(crate) fn tree(&self) -> Tree<'_> {
         Tree {
             pipeline: self.objset.pipeline(),
             key: self.objset.shared_key(),

@@ -1,5 +1,7 @@
 //! Object sets: numbered collections of objects (spec 03, sections 1 and 2.2).
 
+mod holding;
+
 use crate::tree::{Seek, Tree, Visited};
 use crate::{Block, BlockPipeline, BlockRequest, DmuError, Object};
 use rzfs_codec::crypto::DatasetKey;

@@ -15,6 +15,7 @@
 
 mod batch;
 mod decode;
+mod held;
 mod patience;
 mod workers;
 
@@ -27,6 +28,7 @@ use crate::{Block, BlockError, Damage};
 use batch::{Pending, Wanted, is_like};
 use bytes::Bytes;
 use decode::{decompress, is_dnode_block};
+use held::Held;
 use rzfs_cache::{
     AdaptiveCache, BlockKey, BlockKind, Lookup, PrefetchActivity, PrefetchTunables, Purpose,
 };
@@ -101,6 +103,7 @@ pub(crate) enum Expectation {
 pub struct BlockPipeline {
     vdevs: Arc<CurrentTree>,
     cache: AdaptiveCache<Block>,
+    held: Held,
     salt: Salt,
     dynamic_gang_headers: bool,
     injector: Option<Arc<dyn BlockInjector>>,
@@ -124,6 +127,7 @@ impl BlockPipeline {
         Arc::new(Self {
             vdevs: CurrentTree::new(vdevs),
             cache: AdaptiveCache::new(options.arc_max),
+            held: Held::new(options.arc_max),
             salt: options.salt,
             dynamic_gang_headers: options.dynamic_gang_headers,
             injector: options.injector,
@@ -151,6 +155,11 @@ impl BlockPipeline {
     #[must_use]
     pub fn cache(&self) -> &AdaptiveCache<Block> {
         &self.cache
+    }
+
+    /// The blocks of the MOS that stay in memory besides.
+    pub(crate) const fn held(&self) -> &Held {
+        &self.held
     }
 
     /// What all predictive prefetch of the pool shares.
@@ -347,6 +356,9 @@ impl BlockPipeline {
             Ok(Some(block)) => return Pending::Done(Ok(block)),
             Err(error) => return Pending::Done(Err(error)),
         }
+        if let Some(block) = self.held.get(bookmark, pointer) {
+            return Pending::Done(Ok(block));
+        }
         // The cache has plaintext, which is not for whoever has no key.
         let Some(key) = block_key(pointer).filter(|_| !request.is_locked()) else {
             return Pending::Missing(wanted(), None);
@@ -365,7 +377,14 @@ impl BlockPipeline {
     }
 
     /// Keeps the contents of a block that was just written, in place of what its key had.
-    pub(crate) fn remember(&self, pointer: &BlockPointer, is_metadata: bool, block: Block) {
+    pub(crate) fn remember(
+        &self,
+        bookmark: Bookmark,
+        pointer: &BlockPointer,
+        is_metadata: bool,
+        block: Block,
+    ) {
+        self.held.wrote(bookmark, pointer, &block);
         let Some(key) = block_key(pointer) else { return };
         let kind = if is_metadata { BlockKind::Metadata } else { BlockKind::Data };
         self.cache.remove(&key);

@@ -39,7 +39,7 @@ pub(crate) struct Visited(HashMap<(VdevId, u64), (u8, u64)>);
 
 impl Visited {
     /// Whether an indirect block has another place already.
-    fn is_repeated(&mut self, pointer: &BlockPointer, level: u8, block: u64) -> bool {
+    pub(crate) fn is_repeated(&mut self, pointer: &BlockPointer, level: u8, block: u64) -> bool {
         let place = (level, block);
         identity(pointer).is_some_and(|at| *self.0.entry(at).or_insert(place) != place)
     }

@@ -58,6 +58,7 @@ mod sweep;
 mod sync;
 mod trim;
 mod view;
+mod vital;
 
 pub use administration::{
     ChangeError, EncryptionProblem, Inherit, KeyChange, NewDataset, NewEncryption, NewRoot,

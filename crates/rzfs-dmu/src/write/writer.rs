@@ -405,7 +405,8 @@ impl BlockWriter {
     fn remember(&self, change: &Change, request: &WriteRequest) {
         if let Change::Rewritten(pointer) | Change::Replaced(pointer) = change {
             let block = Block { data: request.data.clone(), order: ByteOrder::NATIVE };
-            self.pipeline.remember(pointer, request.policy.is_metadata(), block);
+            let is_metadata = request.policy.is_metadata();
+            self.pipeline.remember(request.bookmark, pointer, is_metadata, block);
         }
     }
 }

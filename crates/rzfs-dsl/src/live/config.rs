@@ -13,7 +13,7 @@ use rzfs_format::{FormatError, ObjectId};
 use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::{Vdev, VdevConfig, VdevKind, VdevTree};
 
-const VDEV_ZAPS: &str = "com.delphix:vdev_zap_map";
+pub(super) const VDEV_ZAPS: &str = "com.delphix:vdev_zap_map";
 /// Bytes of a block of a packed list, and what its length is padded to.
 const LIST_BLOCK: u32 = 16 << 10;
 
@@ -77,13 +77,13 @@ pub(crate) fn create_vdev_zaps(
     let map = match mos.object_of(DIRECTORY, VDEV_ZAPS)? {
         Some(map) => map,
         None => {
-            let map = mos.create_zap(ObjectType::ZAP_METADATA)?;
+            let map = mos.create_held_zap()?;
             mos.insert(DIRECTORY, VDEV_ZAPS, map.get())?;
             map
         }
     };
     let create = || -> Result<ObjectId, LiveError> {
-        let id = mos.create_zap(ObjectType::ZAP_METADATA)?;
+        let id = mos.create_held_zap()?;
         mos.insert(map, &number_key(id.get()), id.get())?;
         Ok(id)
     };

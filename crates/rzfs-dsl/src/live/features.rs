@@ -7,11 +7,16 @@ use crate::PoolError;
 use crate::pool::{Attributes, FeatureStates, OBJECT_DIRECTORY as DIRECTORY};
 use rzfs_format::bpobj::BpobjVersion;
 use rzfs_format::features::Feature;
-use rzfs_format::object_type::ObjectType;
 use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_format::{ObjectId, Txg};
 use std::collections::BTreeMap;
 
+const FOR_READ: &str = "features_for_read";
+const FOR_WRITE: &str = "features_for_write";
+const DESCRIPTIONS: &str = "feature_descriptions";
+const ENABLED_TXG: &str = "feature_enabled_txg";
+/// The names of all tables in the object directory.
+pub(super) const TABLES: [&str; 4] = [FOR_READ, FOR_WRITE, DESCRIPTIONS, ENABLED_TXG];
 const EMPTY_LIST: &str = "empty_bpobj";
 /// The version in which lists got sums, and in which they got sub-objects.
 const LISTS_WITH_SUMS: u64 = 3;
@@ -48,10 +53,10 @@ impl Features {
             None
         } else {
             Some(Tables {
-                for_read: table("features_for_read")?,
-                for_write: table("features_for_write")?,
-                descriptions: table("feature_descriptions")?,
-                enabled_txg: directory.object("feature_enabled_txg")?,
+                for_read: table(FOR_READ)?,
+                for_write: table(FOR_WRITE)?,
+                descriptions: table(DESCRIPTIONS)?,
+                enabled_txg: directory.object(ENABLED_TXG)?,
             })
         };
         let counted = |feature: &Feature| Some((*feature, states.state(*feature).references()?));
@@ -77,14 +82,14 @@ impl Features {
             return Ok(());
         }
         let table = |name: &str| -> Result<ObjectId, LiveError> {
-            let id = mos.create_zap(ObjectType::ZAP_METADATA)?;
+            let id = mos.create_held_zap()?;
             mos.insert(DIRECTORY, name, id.get())?;
             Ok(id)
         };
         self.tables = Some(Tables {
-            for_read: table("features_for_read")?,
-            for_write: table("features_for_write")?,
-            descriptions: table("feature_descriptions")?,
+            for_read: table(FOR_READ)?,
+            for_write: table(FOR_WRITE)?,
+            descriptions: table(DESCRIPTIONS)?,
             enabled_txg: None,
         });
         Ok(())
@@ -129,8 +134,8 @@ impl Features {
             self.has_new_label = true;
         }
         if feature == Feature::EnabledTxg {
-            let id = mos.create_zap(ObjectType::ZAP_METADATA)?;
-            mos.insert(DIRECTORY, "feature_enabled_txg", id.get())?;
+            let id = mos.create_held_zap()?;
+            mos.insert(DIRECTORY, ENABLED_TXG, id.get())?;
             self.tables = Some(Tables { enabled_txg: Some(id), ..tables });
         }
         if self.is_enabled(Feature::EnabledTxg)

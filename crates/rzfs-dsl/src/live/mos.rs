@@ -2,6 +2,7 @@
 
 use super::LiveError;
 use super::error::UnlessDamaged;
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use parking_lot::Mutex;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObject, LiveObjset, NewObject, SyncTx, ZapTx};
@@ -23,8 +24,16 @@ pub(crate) struct LiveMos {
 }
 
 impl LiveMos {
+    /// The MOS with what every txg needs of it in memory.
     pub(crate) fn new(objset: LiveObjset) -> Self {
-        Self { objset, zaps: Mutex::default() }
+        let this = Self { objset, zaps: Mutex::default() };
+        [DIRECTORY, ObjectId::META_DNODE].into_iter().for_each(|id| this.hold(id));
+        this
+    }
+
+    /// Keeps an object in memory from now on.
+    pub(super) fn hold(&self, id: ObjectId) {
+        self.objset.synced().hold(id);
     }
 
     pub(crate) const fn objset(&self) -> &LiveObjset {
@@ -150,6 +159,18 @@ impl<'a> MosTx<'a> {
     pub(crate) fn create_zap(&self, object_type: ObjectType) -> Result<ObjectId, LiveError> {
         let new = NewZap::new(self.random());
         self.create_zap_with(object_type, ObjectType::NONE, &[], &new)
+    }
+
+    /// Makes an empty ZAP of the pool's own, which stays in memory.
+    pub(crate) fn create_held_zap(&self) -> Result<ObjectId, LiveError> {
+        let id = self.create_zap(ObjectType::ZAP_METADATA)?;
+        self.hold(id);
+        Ok(id)
+    }
+
+    /// Keeps an object in memory from now on.
+    pub(crate) fn hold(&self, id: ObjectId) {
+        self.mos.hold(id);
     }
 
     /// Makes an empty ZAP with a bonus, or of another form.

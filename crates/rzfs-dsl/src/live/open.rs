@@ -19,7 +19,7 @@ use super::suspension::Suspension;
 use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
-use super::{LiveDataset, LiveError, LiveOptions, budget, policy};
+use super::{LiveDataset, LiveError, LiveOptions, budget, policy, vital};
 use crate::accounting::AccountingScope;
 use crate::dataset::{Dataset, DatasetError};
 use crate::import::HostIdentity;
@@ -237,6 +237,7 @@ impl Inner {
         }
         allocator.set_checkpoint(pool.checkpoint().map(|uberblock| uberblock.txg));
         let mos = Arc::new(LiveMos::new(mos));
+        vital::hold(&mos, pool);
         let dedup =
             Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment, &allocator));
         dedup.load(pool)?;

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{Extent, LiveObject, LiveObjset, NewObject as NewDmuObject};
 use rzfs_format::features::Feature;
-use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, ObjectId, Txg, VdevId};
 use rzfs_metaslab::log::LogMap;
 use rzfs_metaslab::{
@@ -18,8 +17,8 @@ use rzfs_metaslab::{
 };
 use rzfs_vdev::VdevTree;
 
-const LOGS: &str = "com.delphix:log_spacemap_zap";
-const UNFLUSHED: &str = "com.delphix:ms_unflushed_phys_txgs";
+pub(super) const LOGS: &str = "com.delphix:log_spacemap_zap";
+pub(super) const UNFLUSHED: &str = "com.delphix:ms_unflushed_phys_txgs";
 const CHECKPOINT_MAP: &str = "com.delphix:pool_checkpoint_sm";
 const OBSOLETE_MAP: &str = "com.delphix:indirect_obsolete_sm";
 /// Bytes of a word.
@@ -181,6 +180,7 @@ impl SpaceDirectory for LiveStore<'_> {
         vdev: VdevId,
         array: Option<ObjectId>,
     ) -> Result<(), StoreError> {
+        array.into_iter().for_each(|array| self.mos.hold(array));
         self.set_entry(vdev, UNFLUSHED, array)
     }
 
@@ -200,7 +200,7 @@ impl SpaceDirectory for LiveStore<'_> {
         let zap = match self.mos.object_of(DIRECTORY, LOGS)? {
             Some(zap) => zap,
             None => {
-                let zap = self.mos.create_zap(ObjectType::ZAP_METADATA)?;
+                let zap = self.mos.create_held_zap()?;
                 self.mos.insert(DIRECTORY, LOGS, zap.get())?;
                 zap
             }

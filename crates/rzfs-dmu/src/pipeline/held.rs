@@ -1,0 +1,221 @@
+//! Blocks of the MOS that stay in memory, whatever the cache needs room for: those of objects that
+//! every txg changes. Damage that comes over them while the pool is open stops nothing then; and
+//! once they are written anew there is none.
+//!
+//! A block is known by its place in the MOS, and is what was asked for if its pointer is: whoever
+//! reads an older state of the pool does not find its blocks here, and leaves none.
+
+use super::batch::is_like;
+use crate::Block;
+use parking_lot::RwLock;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, BlockPointer, Level, ObjectId, ObjsetId};
+use std::collections::{BTreeSet, HashMap};
+
+/// The largest part of the cache's limit that is held besides.
+const SHARE_OF_CACHE: u64 = 16;
+/// Bytes that are held at most: 100,000 dnodes.
+const MOST: u64 = 50 << 20;
+
+/// Where in the MOS a block is.
+type Place = (ObjectId, Level, BlockId);
+
+/// What is held.
+#[derive(Debug)]
+pub(crate) struct Held {
+    state: RwLock<State>,
+    /// Bytes of contents that may be held.
+    limit: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    objects: BTreeSet<ObjectId>,
+    blocks: HashMap<Place, Versions>,
+    bytes: u64,
+}
+
+/// A block as the last txg that wrote it has left it, and as it was before: what is on disk until
+/// that txg is complete, and what others read until then.
+#[derive(Debug)]
+struct Versions {
+    newest: Version,
+    before: Option<Version>,
+}
+
+#[derive(Debug)]
+struct Version {
+    pointer: BlockPointer,
+    block: Block,
+}
+
+impl Version {
+    fn bytes(&self) -> u64 {
+        self.block.data.len() as u64
+    }
+}
+
+impl Versions {
+    fn bytes(&self) -> u64 {
+        self.newest.bytes() + self.before.as_ref().map_or(0, Version::bytes)
+    }
+
+    /// The same after it was written.
+    fn followed_by(self, newest: Version) -> Self {
+        let is_of_same_txg = self.newest.pointer.logical_birth() == newest.pointer.logical_birth();
+        let before = if is_of_same_txg { self.before } else { Some(self.newest) };
+        Self { newest, before }
+    }
+}
+
+impl State {
+    /// Takes a version of a block, if there is room.
+    fn put(&mut self, place: Place, version: Version, limit: u64) -> bool {
+        let known = self.blocks.remove(&place);
+        self.bytes -= known.as_ref().map_or(0, Versions::bytes);
+        let versions = match known {
+            Some(known) => known.followed_by(version),
+            None => Versions { newest: version, before: None },
+        };
+        let has_room = self.bytes + versions.bytes() <= limit;
+        if has_room {
+            self.bytes += versions.bytes();
+            self.blocks.insert(place, versions);
+        }
+        has_room
+    }
+}
+
+impl Held {
+    /// Holds nothing yet; beside a cache with a limit of so many bytes.
+    pub(super) fn new(arc_max: u64) -> Self {
+        Self { state: RwLock::default(), limit: (arc_max / SHARE_OF_CACHE).min(MOST) }
+    }
+
+    /// Where a block is, if it can be one that is held.
+    fn place(bookmark: Bookmark) -> Option<Place> {
+        let Bookmark { objset, object, level, block } = bookmark;
+        (objset == ObjsetId::MOS).then_some((object, level, block))
+    }
+
+    /// Holds the blocks of an object of the MOS from now on, as they are written; whether they
+    /// were not held so far.
+    pub(crate) fn add_object(&self, object: ObjectId) -> bool {
+        self.state.write().objects.insert(object)
+    }
+
+    /// Takes a block as it is on disk; whether there was room.
+    pub(crate) fn add(&self, bookmark: Bookmark, pointer: &BlockPointer, block: Block) -> bool {
+        let Some(place) = Self::place(bookmark) else { return true };
+        let mut state = self.state.write();
+        // What was written since is newer.
+        if state.blocks.contains_key(&place) {
+            return true;
+        }
+        state.put(place, Version { pointer: *pointer, block }, self.limit)
+    }
+
+    /// Takes a block that was written.
+    pub(super) fn wrote(&self, bookmark: Bookmark, pointer: &BlockPointer, block: &Block) {
+        let Some(place) = Self::place(bookmark) else { return };
+        if !self.state.read().objects.contains(&place.0) {
+            return;
+        }
+        let version = Version { pointer: *pointer, block: block.clone() };
+        // Without room it is one of those that have to be read.
+        let _ = self.state.write().put(place, version, self.limit);
+    }
+
+    /// The block that a pointer refers to, if it is held.
+    pub(super) fn get(&self, bookmark: Bookmark, pointer: &BlockPointer) -> Option<Block> {
+        let place = Self::place(bookmark)?;
+        let state = self.state.read();
+        let Versions { newest, before } = state.blocks.get(&place)?;
+        let found = std::iter::once(newest).chain(before).find(|it| it.pointer == *pointer)?;
+        is_like(pointer, &found.block).then(|| found.block.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs_format::block_pointer::StoredBlock;
+    use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
+    use rzfs_format::compression::CompressionFunction;
+    use rzfs_format::object_type::ObjectType;
+    use rzfs_format::{Dva, Txg};
+
+    const BLOCK: usize = 16 << 10;
+    const OBJECT: ObjectId = ObjectId(7);
+
+    fn pointer(birth: u64, checksum: u64) -> BlockPointer {
+        BlockPointer::stored(&StoredBlock {
+            object_type: ObjectType::DNODE,
+            level: Level::DATA,
+            logical_size: BLOCK as u64,
+            physical_size: BLOCK as u64,
+            compression: CompressionFunction::Off,
+            checksum_function: ChecksumFunction::Fletcher4,
+            checksum: ChecksumValue([checksum, 0, 0, 0]),
+            dvas: [Dva::default(); 3],
+            birth: Txg(birth),
+        })
+    }
+
+    fn block(fill: u8) -> Block {
+        Block { data: vec![fill; BLOCK].into(), order: rzfs_format::ByteOrder::NATIVE }
+    }
+
+    fn bookmark(objset: ObjsetId, block: u64) -> Bookmark {
+        Bookmark { objset, object: OBJECT, level: Level::DATA, block: BlockId(block) }
+    }
+
+    fn held(blocks: u64) -> Held {
+        let held = Held::new(blocks * BLOCK as u64 * SHARE_OF_CACHE);
+        held.add_object(OBJECT);
+        held
+    }
+
+    #[test]
+    fn a_block_and_what_it_was_before_are_held() {
+        let held = held(2);
+        let at = bookmark(ObjsetId::MOS, 3);
+        assert!(held.add(at, &pointer(5, 1), block(1)));
+        held.wrote(at, &pointer(6, 2), &block(2));
+        held.wrote(at, &pointer(6, 3), &block(3));
+        assert_eq!(held.get(at, &pointer(5, 1)), Some(block(1)));
+        assert_eq!(held.get(at, &pointer(6, 2)), None);
+        assert_eq!(held.get(at, &pointer(6, 3)), Some(block(3)));
+        held.wrote(at, &pointer(7, 4), &block(4));
+        assert_eq!(held.get(at, &pointer(5, 1)), None);
+        assert_eq!(held.get(at, &pointer(6, 3)), Some(block(3)));
+        assert_eq!(held.get(at, &pointer(7, 4)), Some(block(4)));
+    }
+
+    #[test]
+    fn nothing_is_held_beyond_the_limit() {
+        let held = held(2);
+        let at = |block| bookmark(ObjsetId::MOS, block);
+        assert!(held.add(at(0), &pointer(5, 0), block(0)));
+        assert!(held.add(at(1), &pointer(5, 1), block(1)));
+        assert!(!held.add(at(2), &pointer(5, 2), block(2)));
+        assert_eq!(held.get(at(2), &pointer(5, 2)), None);
+        // The one before has no room beside it: nothing that is older is taken for it.
+        held.wrote(at(1), &pointer(6, 3), &block(3));
+        assert_eq!(held.get(at(1), &pointer(5, 1)), None);
+        assert_eq!(held.get(at(1), &pointer(6, 3)), None);
+        assert!(held.add(at(2), &pointer(5, 2), block(2)));
+        assert_eq!(held.state.read().bytes, 2 * BLOCK as u64);
+    }
+
+    #[test]
+    fn only_blocks_of_the_mos_are_held_and_of_objects_that_are_added() {
+        let held = held(2);
+        let elsewhere = bookmark(ObjsetId(54), 0);
+        held.wrote(elsewhere, &pointer(5, 1), &block(1));
+        assert_eq!(held.get(elsewhere, &pointer(5, 1)), None);
+        let other = Bookmark { object: ObjectId(8), ..bookmark(ObjsetId::MOS, 0) };
+        held.wrote(other, &pointer(5, 1), &block(1));
+        assert_eq!(held.get(other, &pointer(5, 1)), None);
+    }
+}

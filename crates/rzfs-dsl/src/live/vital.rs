@@ -1,0 +1,33 @@
+//! Objects that stay in memory while a pool is open: txgs change them whoever works in the pool,
+//! and nothing can stand for them. Damage of what is needed for one dataset only, or of what can be
+//! written anew, is met where it is used.
+
+use super::config::VDEV_ZAPS;
+use super::features;
+use super::mos::LiveMos;
+use super::space_store::{LOGS, UNFLUSHED};
+use crate::pool::{Attributes, Pool};
+use rzfs_format::ObjectId;
+
+/// Holds those that a pool has on disk, as far as they can be read; new ones are held by whoever
+/// makes them.
+pub(super) fn hold(mos: &LiveMos, pool: &Pool) {
+    let in_directory = |name: &str| pool.directory().object(name).ok().flatten();
+    let hold = |id: Option<ObjectId>| {
+        if let Some(id) = id.and_then(ObjectId::non_zero) {
+            mos.hold(id);
+        }
+    };
+    for name in features::TABLES.into_iter().chain([LOGS, VDEV_ZAPS]) {
+        hold(in_directory(name));
+    }
+    let vdevs = pool.vdevs();
+    hold(vdevs.root().own_config().root_zap);
+    for top in vdevs.top_levels() {
+        top.leaves_below().iter().for_each(|leaf| hold(leaf.own_config().leaf.zap));
+        let zap = top.own_config().top.zap;
+        hold(zap);
+        let attributes = zap.and_then(|zap| Attributes::open(pool.mos(), zap).ok());
+        hold(attributes.and_then(|attributes| attributes.object(UNFLUSHED).ok().flatten()));
+    }
+}
