@@ -36,6 +36,8 @@ pub trait BlockAccounting {
     fn shared(&mut self, pointer: &BlockPointer);
     /// A block is no longer part of it.
     fn killed(&mut self, pointer: &BlockPointer);
+    /// An object was freed, but damage hides so many bytes of it (deflated): nobody frees them.
+    fn lost(&mut self, bytes: u64);
 }
 
 /// How the blocks of one object set are synced.

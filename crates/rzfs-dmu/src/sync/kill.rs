@@ -9,18 +9,29 @@ use rzfs_format::BlockPointer;
 const AHEAD: usize = 32;
 
 /// Kills everything below the dnode that is on disk. What is below an indirect block that is
-/// damaged is leaked: nobody knows where it is, and waiting would not tell.
+/// damaged is leaked: nobody knows where it is, and waiting would not tell. How much that is, what the
+/// dnode says it uses tells.
 pub(crate) fn kill_object(
     context: &mut SyncContext<'_>,
     tree: &mut DirtyTree,
 ) -> Result<(), SyncError> {
     let top = tree.old.levels - 1;
     let pointers = tree.old.pointers.clone();
-    kill_below(context, tree, top, 0, &pointers)?;
+    let found = kill_below(context, tree, top, 0, &pointers)?;
     if let Some(spill) = tree.old.spill {
         tree.kill(context, &spill);
     }
+    if found == Found::Some {
+        context.accounting.lost(tree.new.used);
+    }
     Ok(())
+}
+
+/// How much of a tree was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    All,
+    Some,
 }
 
 /// Kills the blocks of `level` from `first` on, given their pointers, and all below them.
@@ -30,8 +41,9 @@ fn kill_below(
     level: u8,
     first: u64,
     pointers: &[BlockPointer],
-) -> Result<(), SyncError> {
+) -> Result<Found, SyncError> {
     let shift = tree.old.pointers_shift();
+    let mut found = Found::All;
     for (chunk, first) in pointers.chunks(AHEAD).zip((first..).step_by(AHEAD)) {
         if level > 0 {
             let wanted = chunk.iter().copied().map(Ok).collect();
@@ -41,7 +53,7 @@ fn kill_below(
                     Ok(Some(parent)) => parent,
                     Ok(None) => continue,
                     Err(error) => {
-                        leak(error)?;
+                        found = leak(error)?;
                         continue;
                     }
                 };
@@ -52,28 +64,30 @@ fn kill_below(
                     match child {
                         Ok(child) => known.push(child),
                         Err(error) => {
-                            leak(error)?;
+                            found = leak(error)?;
                             known.push(BlockPointer::HOLE);
                         }
                     }
                 }
-                kill_below(context, tree, level - 1, below, &known)?;
+                if kill_below(context, tree, level - 1, below, &known)? == Found::Some {
+                    found = Found::Some;
+                }
             }
         }
         for pointer in chunk {
             tree.kill(context, pointer);
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Gives up what cannot be found because of damage. What devices have not delivered is there.
-fn leak(error: DmuError) -> Result<(), SyncError> {
+fn leak(error: DmuError) -> Result<Found, SyncError> {
     if !error.is_damage() {
         return Err(error.into());
     }
     tracing::warn!(%error, "space of an object is leaked");
-    Ok(())
+    Ok(Found::Some)
 }
 
 fn on_disk<'a>(tree: &'a DirtyTree, context: &'a SyncContext<'_>) -> Tree<'a> {

@@ -11,7 +11,7 @@ use super::devices::VdevWriter;
 use super::dir::Directories;
 use super::environment::Environment;
 use super::features::Features;
-use super::frees::FreeLists;
+use super::frees::{FreeLists, Leaks};
 use super::heartbeat::Heart;
 use super::history::{self, Event};
 use super::mos::LiveMos;
@@ -256,6 +256,7 @@ fn found(
         history: Some(history),
         mos_dir: Some(foundation.mos_dir),
         mos_delta: SpaceDelta::default(),
+        leaks: Leaks::default(),
         is_deflated: version >= DEFLATE_VERSION,
         is_config_dirty: true,
         changed_auxiliary: BTreeSet::new(),

@@ -18,6 +18,7 @@ use rzfs_format::bpobj::ListMark;
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId};
 use rzfs_metaslab::allocator::SyncPass;
+use std::cell::Cell;
 
 /// Without log space maps, blocks that die from this pass on are freed with the next txg
 /// (`zfs_sync_pass_deferred_free`).
@@ -33,14 +34,30 @@ pub(crate) struct BlockFreer<'a> {
     pub(crate) clones: &'a CloneTables,
     pub(crate) dedup: &'a DedupTables,
     pub(crate) deflation: Deflation<'a>,
+    pub(crate) leaks: &'a Leaks,
+}
+
+/// Space that nobody can free because of damage, and that is not charged for yet.
+#[derive(Debug, Default)]
+pub(crate) struct Leaks(Cell<SpaceDelta>);
+
+impl Leaks {
+    pub(crate) fn add(&self, lost: SpaceDelta) {
+        let mut sum = self.0.get();
+        sum += lost;
+        self.0.set(sum);
+    }
 }
 
 impl BlockFreer<'_> {
     /// Takes a block away from one who had it: if nobody else has it, its space is free. If
     /// damage hides who else has it, it is leaked.
     pub(crate) fn free(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
-        let warn = |error: &LiveError| tracing::warn!(%error, ?pointer, "a block is leaked");
-        self.free_counted(pointer).unless_damaged(warn).map(drop)
+        let leak = |error: &LiveError| {
+            tracing::warn!(%error, ?pointer, "a block is leaked");
+            self.leaks.add(self.deflation.of(pointer));
+        };
+        self.free_counted(pointer).unless_damaged(leak).map(drop)
     }
 
     fn free_counted(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
@@ -77,10 +94,9 @@ impl BlockFreer<'_> {
     }
 }
 
-/// Charges the directory of what is lost, which is made if need be, for all space that was to be
-/// freed and cannot be found because of damage: nothing is left to be freed.
+/// Moves to the directory of what is lost all space that was to be freed and cannot be found
+/// because of damage: nothing is left to be freed.
 fn leak_rest(mos: &MosTx<'_>, dirs: &mut Directories, free_dir: ObjectId) -> Result<(), LiveError> {
-    const NAME: &str = "$LEAK";
     let from = dirs.get(mos, free_dir)?;
     let signed = u64::cast_signed;
     let lost = SpaceDelta {
@@ -88,18 +104,34 @@ fn leak_rest(mos: &MosTx<'_>, dirs: &mut Directories, free_dir: ObjectId) -> Res
         compressed: signed(from.compressed),
         uncompressed: signed(from.uncompressed),
     };
-    let (now, Some(root)) = (from.creation_time, from.parent) else { return Ok(()) };
     if lost.used == 0 {
         return Ok(());
     }
     tracing::warn!(bytes = lost.used, "space of destroyed datasets is leaked");
+    dirs.charge(mos, free_dir, SpaceClass::Head, -lost)?;
+    charge_lost(mos, dirs, free_dir, lost)
+}
+
+/// Charges the directory of what is lost, which is made if need be beside that of what is freed.
+fn charge_lost(
+    mos: &MosTx<'_>,
+    dirs: &mut Directories,
+    free_dir: ObjectId,
+    lost: SpaceDelta,
+) -> Result<(), LiveError> {
+    const NAME: &str = "$LEAK";
+    let beside = dirs.get(mos, free_dir)?;
+    let (now, Some(root)) = (beside.creation_time, beside.parent) else { return Ok(()) };
     let Some(names) = dirs.get(mos, root)?.children else { return Ok(()) };
     let dir = match mos.object_of(names, NAME)? {
         Some(dir) => dir,
         None => dirs.create(mos, Some((root, NAME)), now)?,
     };
-    dirs.charge(mos, free_dir, SpaceClass::Head, -lost)?;
     dirs.charge(mos, dir, SpaceClass::Head, lost)
+}
+
+fn not_counted(error: &LiveError) {
+    tracing::warn!(%error, "what is leaked is not counted");
 }
 
 /// Blocks to be freed, and the lists in the MOS that hold more of them.
@@ -184,6 +216,18 @@ impl FreeLists {
         Ok(())
     }
 
+    /// Charges for what this txg could not free because of damage; old pools do not count it.
+    pub(crate) fn settle_leaks(
+        &self,
+        mos: &MosTx<'_>,
+        dirs: &mut Directories,
+        leaks: &Leaks,
+    ) -> Result<(), LiveError> {
+        let lost = leaks.0.take();
+        let Some(dir) = self.free_dir.filter(|_| !lost.is_zero()) else { return Ok(()) };
+        charge_lost(mos, dirs, dir, lost).unless_damaged(not_counted).map(drop)
+    }
+
     /// What the space is charged to that is still to be freed.
     pub(crate) const fn free_dir(&self) -> Option<ObjectId> {
         self.free_dir
@@ -232,8 +276,7 @@ impl FreeLists {
         if !self.has_background() {
             charged = charged.and_then(|()| leak_rest(mos, dirs, dir));
         }
-        let warn = |error: &LiveError| tracing::warn!(%error, "what is leaked is not counted");
-        charged.unless_damaged(warn).map(drop)
+        charged.unless_damaged(not_counted).map(drop)
     }
 
     /// The lists of a pool that is on disk.

@@ -8,6 +8,7 @@ use super::deadlist;
 use super::dir::{Directories, SpaceClass};
 use super::error::UnlessDamaged;
 use super::features::Features;
+use super::frees::Leaks;
 use super::intent_log::IntentLog;
 use super::livelist::{self, LivelistChanges};
 use super::log_space::{LogSpace, LogSpaceChange};
@@ -169,8 +170,12 @@ pub(crate) struct Surroundings<'a> {
     /// Blocks that have got one more owner.
     pub(crate) shared: &'a mut Vec<BlockPointer>,
     pub(crate) written: &'a mut BTreeMap<ObjectId, DslDataset>,
+    pub(crate) leaks: &'a Leaks,
     pub(crate) deflation: Deflation<'a>,
 }
+
+/// The txg of the snapshot that every pool has, of nothing.
+const FIRST_SNAPSHOT: Txg = Txg(1);
 
 /// What the blocks of one sync do to a dataset's space.
 struct HeadSpace<'a> {
@@ -178,6 +183,8 @@ struct HeadSpace<'a> {
     previous_txg: Txg,
     born: SpaceDelta,
     freed: SpaceDelta,
+    /// Bytes of objects that were freed, of which damage hides where they are.
+    lost: u64,
     frees: Vec<BlockPointer>,
     shared: Vec<BlockPointer>,
     /// Blocks that the snapshot before still has.
@@ -224,6 +231,10 @@ impl BlockAccounting for HeadSpace<'_> {
         } else {
             self.dead.push(*pointer);
         }
+    }
+
+    fn lost(&mut self, bytes: u64) {
+        self.lost = self.lost.saturating_add(bytes);
     }
 }
 
@@ -297,6 +308,7 @@ impl LiveDataset {
             previous_txg: phys.previous_snapshot_txg,
             born: SpaceDelta::default(),
             freed: SpaceDelta::default(),
+            lost: 0,
             frees: Vec::new(),
             shared: Vec::new(),
             dead: Vec::new(),
@@ -308,13 +320,20 @@ impl LiveDataset {
         let Some(synced) = self.objset.sync(mos.tx(), self.policy(), &mut space)? else {
             return Ok(());
         };
-        let HeadSpace { born, freed, mut frees, mut shared, dead, .. } = space;
+        let HeadSpace { born, mut freed, lost, mut frees, mut shared, dead, .. } = space;
         let HeadSpace { bookmarks, livelist, features, .. } = space;
         bookmarks.write(&mos)?;
         if let Some(livelist) = livelist {
             livelist.write(&mos, around.features, phys.dir, around.deflation)?;
         }
         phys.root = synced.root;
+        // What snapshots may have goes on being charged to the dataset.
+        if phys.previous_snapshot_txg <= FIRST_SNAPSHOT {
+            let used = lost.min(phys.unique).cast_signed();
+            let lost = SpaceDelta { used, ..SpaceDelta::default() };
+            freed += lost;
+            around.leaks.add(lost);
+        }
         self.charge(around, &mut phys, born, freed)?;
         self.bury(around, &mut phys, &dead)?;
         around.frees.append(&mut frees);

@@ -7,7 +7,7 @@ use super::devices::VdevWriter;
 use super::dir::Directories;
 use super::environment::Environment;
 use super::features::Features;
-use super::frees::FreeLists;
+use super::frees::{FreeLists, Leaks};
 use super::heartbeat::Heart;
 use super::history::Event;
 use super::log_claim::LogClaims;
@@ -264,6 +264,7 @@ impl Inner {
             history: pool.directory().object("history")?,
             mos_dir: special_dir(pool, "$MOS")?,
             mos_delta: SpaceDelta::default(),
+            leaks: Leaks::default(),
             is_deflated: pool.directory().number("deflate")?.is_some_and(|deflate| deflate != 0),
             is_config_dirty: true,
             changed_auxiliary: BTreeSet::new(),

@@ -19,7 +19,7 @@ use super::dir::{Directories, SpaceClass};
 use super::dirty_time::DirtyTimeStore;
 use super::error::UnlessDamaged;
 use super::features::Features;
-use super::frees::{BlockFreer, FreeLists};
+use super::frees::{BlockFreer, FreeLists, Leaks};
 use super::head::{LiveDataset, Surroundings};
 use super::mos::MosTx;
 use super::pool::Inner;
@@ -59,6 +59,8 @@ pub(crate) struct SyncState {
     pub(crate) mos_dir: Option<ObjectId>,
     /// What the MOS takes more since its directory was charged last.
     pub(crate) mos_delta: SpaceDelta,
+    /// What damage keeps from being freed, since that was charged for last.
+    pub(crate) leaks: Leaks,
     pub(crate) is_deflated: bool,
     /// The configuration has to be written.
     pub(crate) is_config_dirty: bool,
@@ -96,6 +98,10 @@ impl BlockAccounting for MosSpace<'_> {
                 self.frees.push(*pointer);
             }
         }
+    }
+
+    fn lost(&mut self, _: u64) {
+        // It goes on being the MOS's.
     }
 }
 
@@ -248,15 +254,16 @@ impl Inner {
         let mut store = LiveStore { mos, features: &mut state.features, vdevs };
         let space = space.sync(&mut store, activity)?;
         if is_first && !is_idle {
-            let SyncState { clones, dedup, frees, features, .. } = &mut *state;
-            let freer = BlockFreer { mos, space: &space, clones, dedup, deflation };
+            let SyncState { clones, dedup, frees, features, leaks, .. } = &mut *state;
+            let freer = BlockFreer { mos, space: &space, clones, dedup, deflation, leaks };
             let free = |pointer: &BlockPointer| freer.free(pointer);
             frees.free_deferred(&mos, features, deflation, &free)?;
         }
-        let SyncState { clones, dedup, features, .. } = &mut *state;
-        let freer = BlockFreer { mos, space: &space, clones, dedup, deflation };
+        let SyncState { clones, dedup, frees, dirs, features, leaks, .. } = &mut *state;
+        let freer = BlockFreer { mos, space: &space, clones, dedup, deflation, leaks };
         dedup.write(&mos, features, &freer)?;
         clones.write(&mos, features)?;
+        frees.settle_leaks(&mos, dirs, leaks)?;
         self.settle_mos_space(state, &mos)?;
         state.dirs.write(&mos)?;
         let next = if self.is_dirty(tx.txg()) { Next::AnotherPass } else { Next::Done };
@@ -363,6 +370,7 @@ impl Inner {
                     frees: &mut state.frees.now,
                     shared: &mut shared,
                     written: &mut state.written,
+                    leaks: &state.leaks,
                     deflation,
                 };
                 dataset.sync(&mut around)?;
@@ -414,8 +422,8 @@ impl Inner {
         deflation: Deflation<'_>,
         space: &SyncPass<'_>,
     ) -> Result<(), LiveError> {
-        let SyncState { frees, dirs, features, clones, dedup, .. } = state;
-        let freer = BlockFreer { mos: *mos, space, clones, dedup, deflation };
+        let SyncState { frees, dirs, features, clones, dedup, leaks, .. } = state;
+        let freer = BlockFreer { mos: *mos, space, clones, dedup, deflation, leaks };
         let free = |pointer: &BlockPointer| freer.free(pointer);
         frees.free_dead(mos, features, deflation, &free)?;
         if mos.tx().pass() == 1 {

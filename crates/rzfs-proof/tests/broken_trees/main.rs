@@ -84,14 +84,25 @@ fn indirect_block(rig: &Rig, file: &str) -> BlockPointer {
     indirect_block_of(rig, rig.name(), file)
 }
 
-fn indirect_block_of(rig: &Rig, dataset: &str, file: &str) -> BlockPointer {
-    let pool = rig.read().unwrap();
-    let fs = read_dataset(&pool, dataset).unwrap();
+fn find(pool: &Pool, dataset: &str, file: &str) -> Object {
+    let fs = read_dataset(pool, dataset).unwrap();
     let names = rzfs_proof::View::names(&fs, rzfs_proof::View::root(&fs)).unwrap();
     let (_, object) = names.into_iter().find(|(name, _)| name == file.as_bytes()).unwrap();
-    let file = fs.objset().object(object).unwrap();
+    fs.objset().object(object).unwrap()
+}
+
+fn indirect_block_of(rig: &Rig, dataset: &str, file: &str) -> BlockPointer {
+    let file = find(&rig.read().unwrap(), dataset, file);
     assert!(file.dnode().levels > 1);
     file.pointers(1, 0..1).remove(0).unwrap()
+}
+
+/// The space of a file's data, in bytes.
+fn space_of_data(rig: &Rig, file: &str) -> u64 {
+    let object = find(&rig.read().unwrap(), rig.name(), file);
+    let blocks = object.dnode().max_block_id.0 + 1;
+    let pointers = object.pointers(0, 0..blocks).into_iter().map(Result::unwrap);
+    pointers.flat_map(|pointer| pointer.dvas().collect::<Vec<_>>()).map(|dva| dva.asize()).sum()
 }
 
 fn broken() -> Rig {
@@ -201,9 +212,11 @@ fn damage_in_mos(rig: &Rig, object: ObjectId, block: u64) {
 #[test]
 fn a_block_of_which_nobody_knows_who_has_it_is_leaked() {
     let rig = with_broken_references();
+    let lost = space_of_data(&rig, "shared");
     let open = rig.open().unwrap();
     Files(open.root().unwrap().1).unlink("shared").unwrap();
     open.sync().unwrap();
+    assert_eq!(open.pool.view().unwrap().leaked().unwrap(), lost);
     works(&open);
     open.export().unwrap();
 }
@@ -218,6 +231,7 @@ fn a_file_without_names_that_is_damaged_is_leaked() {
     files.put("whole", &vec![8; LENGTH]).unwrap();
     open.sync().unwrap();
     let pointer = indirect_block(&rig, FILE);
+    let lost = space_of_data(&rig, FILE);
     let hold = fs.hold(files.find(FILE).unwrap()).unwrap();
     files.unlink(FILE).unwrap();
     open.sync().unwrap();
@@ -232,6 +246,7 @@ fn a_file_without_names_that_is_damaged_is_leaked() {
     let open = crash.open().unwrap();
     open.sync().unwrap();
     works(&open);
+    assert_eq!(open.pool.view().unwrap().leaked().unwrap(), lost);
     let expected = record(&**open.root().unwrap().1).unwrap();
     open.export().unwrap();
     let pool = crash.read().unwrap();

@@ -159,6 +159,7 @@ impl rzfs_dmu::sync::BlockAccounting for Plain {
     fn born(&mut self, _: &BlockPointer) {}
     fn shared(&mut self, _: &BlockPointer) {}
     fn killed(&mut self, _: &BlockPointer) {}
+    fn lost(&mut self, _: u64) {}
 }
 
 impl rzfs_dmu::live::SpaceOwner for Plain {

@@ -40,6 +40,8 @@ pub struct PoolReport {
     pub dedup: Option<DedupReport>,
     /// Blocks with errors that the pool's error log knows.
     pub damage: Vec<DamagedFile>,
+    /// Bytes that can never be freed because of damage.
+    pub leaked: u64,
     /// How loading went; matters for pools that were only looked at.
     pub load: LoadReport,
 }

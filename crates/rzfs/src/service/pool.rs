@@ -48,6 +48,7 @@ pub(super) fn report(
         checkpoint: checkpoint(pool, &space),
         dedup: dedup(pool)?,
         damage: damage::files(pool, mounts)?,
+        leaked: pool.leaked()?,
         load: LoadReport {
             unsupported_features: pool.features().unknown().map(|one| feature(&one)).collect(),
             refused: false,

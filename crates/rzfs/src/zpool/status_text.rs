@@ -47,6 +47,13 @@ impl StatusStyle {
         writeln!(out, "config:\n")?;
         ConfigTree::new(pool, self.tree).print_status(&self.calendar, out)?;
         writeln!(out)?;
+        if pool.leaked > 0 {
+            writeln!(
+                out,
+                "leaked: {} that cannot be freed because of damage",
+                nicenum(pool.leaked)
+            )?;
+        }
         self.print_errors(pool, out)?;
         if self.dedup {
             print_dedup(pool.dedup.as_ref(), out)?;

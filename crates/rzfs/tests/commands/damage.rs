@@ -2,8 +2,10 @@
 
 use crate::workshop::Workshop;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
+/// Bytes of a file that has a block of pointers to its data.
+const LARGE: usize = 1 << 20;
 /// What is in the file that is damaged.
 const CONTENTS: &[u8] = b"what is not to be read any more. ";
 
@@ -46,5 +48,43 @@ fn status_names_the_files_that_cannot_be_read() {
 
     shop.succeed("zpool import -N -d IMAGES tank");
     assert_eq!(damaged_files(&shop), ["tank:/dir/file"]);
+    shop.succeed("zpool export tank");
+}
+
+/// The places on the device of the blocks of pointers of file 2, as `zdb` tells.
+fn pointer_blocks(shop: &Workshop) -> Vec<u64> {
+    /// Where the space of a device begins.
+    const SPACE: u64 = 0x40_0000;
+    let told = shop.succeed("zdb -e -p IMAGES -dddddd tank/a 2");
+    let words = told.lines().filter(|line| line.contains(" L1 ")).flat_map(str::split_whitespace);
+    let places = words.filter_map(|word| word.strip_prefix("0:")?.split(':').next());
+    places.map(|place| SPACE + u64::from_str_radix(place, 16).unwrap()).collect()
+}
+
+#[test]
+fn status_tells_what_is_leaked() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 128M -R ROOT -O compression=off tank A");
+    shop.succeed("zfs create tank/a");
+    let file = shop.root().join("a/file");
+    fs::write(&file, vec![1; LARGE]).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().ino(), 2);
+    shop.succeed("zpool export tank");
+    let image = fs::File::options().write(true).open(shop.image("A")).unwrap();
+    let places = pointer_blocks(&shop);
+    assert_eq!(places.len(), 2);
+    places.into_iter().for_each(|place| image.write_all_at(&[0; 512], place).unwrap());
+
+    shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    assert!(!shop.succeed("zpool status").contains("leaked"));
+    shop.succeed("zfs destroy tank/a");
+    shop.succeed("zpool wait -t free tank");
+    let leaked = "\nleaked: 1M that cannot be freed because of damage\nerrors: ";
+    let status = shop.succeed("zpool status");
+    assert!(status.contains(leaked), "{status}");
+    assert_eq!(shop.succeed("zpool get -Hpo value leaked tank"), format!("{LARGE}\n"));
+    shop.succeed("zpool export tank");
+    shop.succeed("zpool import -d IMAGES -N tank");
+    assert!(shop.succeed("zpool status").contains(leaked));
     shop.succeed("zpool export tank");
 }

@@ -158,7 +158,8 @@ impl TaskContext<'_> {
     pub(crate) fn free(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         let (mos, space, deflation) = (self.mos, self.space, self.deflation());
         let (clones, dedup) = (&self.state.clones, &*self.state.dedup);
-        BlockFreer { mos, space, clones, dedup, deflation }.free(pointer)
+        let leaks = &self.state.leaks;
+        BlockFreer { mos, space, clones, dedup, deflation, leaks }.free(pointer)
     }
 
     /// Appends to the pool's history, unless that is damaged.
