@@ -114,6 +114,7 @@ impl Adapter {
 
     /// An extended attribute.
     pub(crate) fn xattr(&self, inode: INodeNo, name: &[u8]) -> Answer<Vec<u8>> {
+        xattr::check_name(name)?;
         match self.target(inode)? {
             Target::Control(_) => return Err(xattr::unsupported(name)),
             Target::MountPoint(_) => return Err(Errno::NO_XATTR),

@@ -5,6 +5,7 @@ use crate::attributes::{Entry, device_number};
 use crate::file_flags::Command;
 use crate::inode::Target;
 use crate::mount_points::Place;
+use crate::xattr;
 use fuser::{Errno, INodeNo, OpenFlags, RenameFlags};
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::{
@@ -228,6 +229,7 @@ impl Adapter {
         flags: i32,
         keeps_group: impl Fn(u32) -> bool,
     ) -> Answer<()> {
+        xattr::check_name(name)?;
         const CREATE: i32 = 1;
         const REPLACE: i32 = 2;
         let mode = match flags {
@@ -249,6 +251,7 @@ impl Adapter {
 
     /// Removes an extended attribute.
     pub(crate) fn remove_xattr(&self, inode: INodeNo, name: &[u8]) -> Answer<()> {
+        xattr::check_name(name)?;
         let (live, object) = self.changing(inode)?;
         answer(live.remove_xattr(object, name))
     }

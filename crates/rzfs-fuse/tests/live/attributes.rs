@@ -66,6 +66,10 @@ fn extended_attributes_come_and_go() {
     assert_eq!(again, Err(Errno::EXIST));
     let missing = setxattr(&path, "user.none", b"other", XattrFlags::REPLACE);
     assert_eq!(missing, Err(Errno::NODATA));
+    // A namespace is no name.
+    assert_eq!(setxattr(&path, "user.", b"", XattrFlags::empty()), Err(Errno::INVAL));
+    assert_eq!(getxattr(&path, "user.", &mut [0; 8][..]), Err(Errno::INVAL));
+    assert_eq!(removexattr(&path, "user."), Err(Errno::INVAL));
     if is_trusted {
         removexattr(&path, "trusted.admin").unwrap();
     }
