@@ -2,8 +2,8 @@
 //!
 //! Each `sh` block of a Markdown file is a script. The blocks of a file run one after the other in
 //! a scratch directory that has the sample pool as `garden.img`, with `rzfs`, `zpool`, `zfs` and
-//! `zdb` on the search path. A block has to end with status 0. Chores of the repository (`cargo xtask ...`)
-//! are only asked for their help: they exist, and would take long.
+//! `zdb` on the search path. A block has to end with status 0. Chores of the repository (`cargo
+//! xtask ...`) are only asked for their help: they exist, and would take long.
 
 use crate::process::{self, Failure, repository};
 use crate::rzfs::Rzfs;

@@ -7,9 +7,9 @@
 //!                                         │ images, packed
 //! rzfs    same files, same snapshots? ─ open ─ change ...
 //! ```
-//! All pools of a round are judged in one boot of the reference machine. Of some shapes the kernel gets
-//! a copy as well that was taken while rzfs had the pool, as a crash would leave it: with changes that
-//! are in intent logs only, which the kernel replays.
+//! All pools of a round are judged in one boot of the reference machine. Of some shapes the kernel
+//! gets a copy as well that was taken while rzfs had the pool, as a crash would leave it: with
+//! changes that are in intent logs only, which the kernel replays.
 
 mod contest;
 mod machine;

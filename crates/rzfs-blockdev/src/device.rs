@@ -163,7 +163,8 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     }
 
     /// Whether the system still gets at what was opened, as far as that can be told without
-    /// transfers: reads may be answered from the page cache when the file system of a file has gone.
+    /// transfers: reads may be answered from the page cache when the file system of a file has
+    /// gone.
     fn is_reachable(&self) -> bool {
         true
     }

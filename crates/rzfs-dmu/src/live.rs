@@ -11,9 +11,9 @@
 //! copied first, so syncing never waits for writers nor they for it.
 //!
 //! Transactions of one object follow each other in the order of their txgs:
-//! [`crate::txg::TxgEngine::begin`] waits for those of an older group. Above that, callers serialise changes
-//! of one object among themselves, and with readers of the same bytes as far as they want
-//! atomicity.
+//! [`crate::txg::TxgEngine::begin`] waits for those of an older group. Above that, callers
+//! serialise changes of one object among themselves, and with readers of the same bytes as far as
+//! they want atomicity.
 
 mod buffer;
 mod cloning;

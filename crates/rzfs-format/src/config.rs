@@ -12,8 +12,8 @@ use crate::pool_state::PoolState;
 use crate::{FormatError, Guid, Txg};
 
 /// Most top-level vdevs that a configuration may have, holes included; OpenZFS has no bound, but
-/// addresses have room for 2^24, and no pool has thousands. It bounds what a label can make an import
-/// allocate.
+/// addresses have room for 2^24, and no pool has thousands. It bounds what a label can make an
+/// import allocate.
 pub const MAX_TOP_LEVELS: u64 = 1 << 12;
 
 /// The keys of a pool that labels and the MOS configuration share.

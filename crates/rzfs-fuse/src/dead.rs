@@ -1,7 +1,7 @@
 //! Mounts whose process has gone.
 //!
-//! A process that is killed leaves its mounts: they stay in the tree of directories, and whatever is
-//! asked of them fails with `ENOTCONN`.
+//! A process that is killed leaves its mounts: they stay in the tree of directories, and whatever
+//! is asked of them fails with `ENOTCONN`.
 
 use crate::attachment::Attachment;
 use crate::mount::InUse;

@@ -1,5 +1,6 @@
-//! Answers that promise that something is on disk, given when that is true: to `fsync`, to writes of
-//! files that were opened for it, to all changes where the file system has it so (`sync=always`).
+//! Answers that promise that something is on disk, given when that is true: to `fsync`, to writes
+//! of files that were opened for it, to all changes where the file system has it so
+//! (`sync=always`).
 //!
 //! ```text
 //! request ── a file ──┐

@@ -9,8 +9,9 @@
 //! live files of file system 0 keep their numbers.
 //!
 //! File systems come and go while the mount is used. The kernel says nothing of open files and
-//! working directories, but what is in use it cannot forget: a file system of which it has forgotten
-//! everything is in nobody's use. Numbers are given out again once the kernel has forgotten them.
+//! working directories, but what is in use it cannot forget: a file system of which it has
+//! forgotten everything is in nobody's use. Numbers are given out again once the kernel has
+//! forgotten them.
 
 use fuser::INodeNo;
 use std::collections::HashMap;

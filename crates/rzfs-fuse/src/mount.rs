@@ -95,8 +95,8 @@ pub struct MountOptions {
     pub restrictions: Restrictions,
     /// Whether opening files is checked.
     pub opens: Opens,
-    /// Threads that answer requests. Requests that wait for space in memory or for blocks from
-    /// disk keep theirs; those that wait for changes to be on disk, or for a suspended pool, do not.
+    /// Threads that answer requests. Requests that wait for space in memory or for blocks from disk
+    /// keep theirs; those that wait for changes to be on disk, or for a suspended pool, do not.
     pub threads: usize,
     /// Keeps processors awake while requests follow each other closely.
     pub wakefulness: Option<Arc<Wakefulness>>,
@@ -308,7 +308,8 @@ impl Mount {
     }
 
     /// Has one more file system stand for a directory of the mount, which goes on being used. The
-    /// kernel's part stays as it is: see [`fits_lists`](Self::fits_lists) and [`opens`](Self::opens).
+    /// kernel's part stays as it is: see [`fits_lists`](Self::fits_lists) and
+    /// [`opens`](Self::opens).
     ///
     /// # Errors
     /// [`MountError`]: the place cannot be read, others are there or below, or something is mounted
@@ -490,7 +491,8 @@ impl Mount {
                 tracing::warn!(%error, "a mount that has ended");
             }
         };
-        // Nobody waits for those who still use it; without a thread nothing is lost but descriptors.
+        // Nobody waits for those who still use it; without a thread nothing is lost but
+        // descriptors.
         let _ = std::thread::Builder::new().name("rzfs-abandoned".to_owned()).spawn(wait);
     }
 }

@@ -64,9 +64,9 @@ const WANTED_FOR_CHANGES: [InitFlags; 4] = [
 ];
 
 /// Requests in the background (reading ahead, direct reads and writes, pages of mappings) that the
-/// kernel may have open at once: as many as it can count, since those that wait for a suspended pool
-/// are among them, and must not hold up others. Its own limits of dirty pages and of asynchronous
-/// requests are reached before.
+/// kernel may have open at once: as many as it can count, since those that wait for a suspended
+/// pool are among them, and must not hold up others. Its own limits of dirty pages and of
+/// asynchronous requests are reached before.
 const MAX_BACKGROUND: u16 = u16::MAX;
 /// From how many on it calls the file system busy, and neither reads ahead of what is asked for nor
 /// writes pages that nobody waits for.

@@ -13,7 +13,8 @@ pub(crate) fn listing(names: Vec<Vec<u8>>, uid: u32) -> Vec<u8> {
     names.into_iter().filter(is_shown).flat_map(|name| name.into_iter().chain([0])).collect()
 }
 
-/// Refuses a namespace as a name, as the kernel does where it knows the namespaces of a file system.
+/// Refuses a namespace as a name, as the kernel does where it knows the namespaces of a file
+/// system.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), Errno> {
     const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     if NAMESPACES.contains(&name) { Err(Errno::EINVAL) } else { Ok(()) }

@@ -166,9 +166,9 @@ pub fn change(fs: &LiveFileSystem, seed: u64) -> Result<Changes, ProofError> {
     Ok(changes)
 }
 
-/// Flags forbid it (EPERM), a rename has replaced the file (ENOENT) or would put a file in the place
-/// of a directory or the other way round (ENOTDIR, EISDIR), a directory has entries (ENOTEMPTY), a
-/// quota is used up (EDQUOT).
+/// Flags forbid it (EPERM), a rename has replaced the file (ENOENT) or would put a file in the
+/// place of a directory or the other way round (ENOTDIR, EISDIR), a directory has entries
+/// (ENOTEMPTY), a quota is used up (EDQUOT).
 const REFUSALS: [i32; 6] = [1, 2, 20, 21, 39, 122];
 
 type Found = (String, ObjectId, Vec<u8>, ObjectId);

@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 /// Linux's ENOSPC and EDQUOT.
 const FULL: [i32; 2] = [28, 122];
-/// What a pool may keep of all rounds: space maps and their logs, tables and directories that do not
-/// shrink.
+/// What a pool may keep of all rounds: space maps and their logs, tables and directories that do
+/// not shrink.
 const KEPT: u64 = 1 << 20;
 /// What it may keep of the rounds after the first one.
 const KEPT_LATER: u64 = 512 << 10;

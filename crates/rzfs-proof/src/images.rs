@@ -13,10 +13,10 @@
 //! ```
 //! A round has several lives. In each the writers work while trouble strikes; a pool that is
 //! suspended is mended and cleared until all of them go on; then the process is killed. The power
-//! was cut at that moment, and at some before: what was not flushed is there, lost or torn, write by
-//! write. The pool is imported from copies of what is left, has to have what the journals say, is
-//! exported, and has to satisfy rzfs' walk and OpenZFS's `zdb`. The next life goes on with what the
-//! last cut has left.
+//! was cut at that moment, and at some before: what was not flushed is there, lost or torn, write
+//! by write. The pool is imported from copies of what is left, has to have what the journals say,
+//! is exported, and has to satisfy rzfs' walk and OpenZFS's `zdb`. The next life goes on with what
+//! the last cut has left.
 //!
 //! A seed determines what happens, but not when: these are processes and threads.
 

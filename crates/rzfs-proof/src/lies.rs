@@ -15,8 +15,8 @@ use rzfs_zpl::live::{LiveFileSystem, NewKind};
 use std::fmt;
 use std::sync::Arc;
 
-/// What lying pools have in place of these names, paths and texts. Names of up to 21 bytes are in one
-/// piece on disk.
+/// What lying pools have in place of these names, paths and texts. Names of up to 21 bytes are in
+/// one piece on disk.
 const WORDS: [(&str, &str); 8] = [
     ("file-with-a-slash", "../outside/forged"),
     ("file-of-the-parent", ".."),
@@ -151,7 +151,8 @@ fn finish(open: OpenPool) -> Result<(), ProofError> {
     open.export()
 }
 
-/// Everything that an attacker can have without lying, and what becomes a lie on its way to the disk.
+/// Everything that an attacker can have without lying, and what becomes a lie on its way to the
+/// disk.
 fn fill(fs: &LiveFileSystem, seed: u64, outside: Outside<'_>) -> Result<(), ProofError> {
     let (files, mut random) = (Files(fs), Random::new(seed));
     for (name, _) in WORDS.iter().filter(|(name, _)| name.starts_with("file")) {

@@ -1,5 +1,5 @@
-//! Crashes of programs that wait for what they do: at moments that a seed chooses, and while a group is
-//! held at its last step.
+//! Crashes of programs that wait for what they do: at moments that a seed chooses, and while a
+//! group is held at its last step.
 
 use rzfs_blockdev::simulated::{CompletionOrder, Loss};
 use rzfs_blockdev::{Access, BlockDevice, MemoryDevice, SimulatedDevice, Simulation};

@@ -12,10 +12,10 @@
 //!           │  └─ flush <── written again, nothing else meanwhile
 //!           └─ the vdev does without the leaf ─> given up: the leaf lacks what it was
 //! ```
-//! What is owed is a part of something that can be read without it. A device that fails for a moment
-//! lacks nothing therefore. That matters because it is known for whole txgs what a leaf lacks: leaves
-//! that fail one after the other, each for a moment and with other blocks, would lack the same txg,
-//! and nothing of it could be taken for readable.
+//! What is owed is a part of something that can be read without it. A device that fails for a
+//! moment lacks nothing therefore. That matters because it is known for whole txgs what a leaf
+//! lacks: leaves that fail one after the other, each for a moment and with other blocks, would lack
+//! the same txg, and nothing of it could be taken for readable.
 //!
 //! A write counts as kept from before it is sent: one that is under way while a flush fails may
 //! have been lost with it. What is kept of blocks is their own shared bytes.
@@ -192,8 +192,8 @@ pub(crate) struct Unconfirmed {
 }
 
 /// The births of what a leaf may not have, for readers: what it owes, and all that it keeps while
-/// that has to be written again. It changes with the state only. Most leaves owe nothing, and looking
-/// at that costs no lock.
+/// that has to be written again. It changes with the state only. Most leaves owe nothing, and
+/// looking at that costs no lock.
 #[derive(Default, Debug)]
 struct DebtSummary {
     is_any: AtomicBool,
@@ -321,8 +321,8 @@ impl Unconfirmed {
         self.state.lock().bytes > limit
     }
 
-    /// Whether more is kept, or was written again in vain, than so many bytes. While the leaf is being
-    /// flushed that is not known.
+    /// Whether more is kept, or was written again in vain, than so many bytes. While the leaf is
+    /// being flushed that is not known.
     pub(crate) fn exceeds(&self, limit: usize) -> bool {
         let state = self.state.lock();
         state.activity == Activity::None && state.bytes.max(state.in_vain) > limit
@@ -378,8 +378,8 @@ impl Unconfirmed {
     }
 
     /// Lets go of what was born until `last` without it being durable. `lacks` is told the births
-    /// of the blocks that the leaf lacks therefore, before it owes them no more: nobody who looks at
-    /// debts first and then at what is lacking sees neither.
+    /// of the blocks that the leaf lacks therefore, before it owes them no more: nobody who looks
+    /// at debts first and then at what is lacking sees neither.
     pub(crate) fn give_up(&self, portion: Portion, last: Txg, lacks: impl FnMut(Txg)) {
         let state = &mut *self.state.lock();
         let is_given_up = |write: &mut KeptWrite| {

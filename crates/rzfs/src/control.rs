@@ -1,15 +1,15 @@
 //! Talking to the pools that are mounted: where their control sockets are and how to ask.
 //!
-//! Every process that has a pool mounted listens on `DIRECTORY/POOL.sock`; of a long name, which the
-//! system has no room for in the path of a socket, there are the beginning and a checksum. Root's directory is
-//! `/run/rzfs`, whatever session root is in, so that `sudo`, cron and a login shell find the same
-//! pools. Everybody else's is `rzfs` below `$XDG_RUNTIME_DIR` or `/run/user/UID`, or
-//! `/tmp/rzfs-UID` where the system makes no such directories; pools are looked for in all of
-//! these. `$RZFS_RUNTIME_DIR` takes the place of them all. A directory belongs to one user and
-//! nobody else may enter it; one that does not look like that is refused, so no other user can put
-//! a socket there. Only root may look into a directory of somebody else, which has to be named: what
-//! answers there says what it likes. The system may take a directory away when its user logs out: a process that goes
-//! on then listens in the next one of them that is there.
+//! Every process that has a pool mounted listens on `DIRECTORY/POOL.sock`; of a long name, which
+//! the system has no room for in the path of a socket, there are the beginning and a checksum.
+//! Root's directory is `/run/rzfs`, whatever session root is in, so that `sudo`, cron and a login
+//! shell find the same pools. Everybody else's is `rzfs` below `$XDG_RUNTIME_DIR` or
+//! `/run/user/UID`, or `/tmp/rzfs-UID` where the system makes no such directories; pools are looked
+//! for in all of these. `$RZFS_RUNTIME_DIR` takes the place of them all. A directory belongs to one
+//! user and nobody else may enter it; one that does not look like that is refused, so no other user
+//! can put a socket there. Only root may look into a directory of somebody else, which has to be
+//! named: what answers there says what it likes. The system may take a directory away when its user
+//! logs out: a process that goes on then listens in the next one of them that is there.
 
 use crate::protocol::{Answer, Identity, MAX_ANSWER, Refusal, Request, WireError, receive, send};
 use rustix::io::Errno;
@@ -157,8 +157,8 @@ impl ControlDirectory {
         std::iter::once(&self.own).chain(usable).map(move |path| socket_in(path, pool))
     }
 
-    /// Connections to all mounted pools, by name. Sockets that nobody listens on are skipped, and so,
-    /// with a warning, are pools that do not answer soon: all are asked at once.
+    /// Connections to all mounted pools, by name. Sockets that nobody listens on are skipped, and
+    /// so, with a warning, are pools that do not answer soon: all are asked at once.
     pub fn mounted(&self) -> Result<Vec<ControlClient>, ControlError> {
         let Mounted { clients, silent } = self.all()?;
         silent.iter().for_each(pass_over);
@@ -189,8 +189,8 @@ impl ControlDirectory {
         Ok(mounted)
     }
 
-    /// A connection to one mounted pool, which may take longer to answer than one that is not named;
-    /// none, with a warning, if it does not.
+    /// A connection to one mounted pool, which may take longer to answer than one that is not
+    /// named; none, with a warning, if it does not.
     pub fn mounted_as(&self, pool: &str) -> Result<Option<ControlClient>, ControlError> {
         // Tells whether the directory can be used.
         sockets_in(&self.own)?;
@@ -342,8 +342,8 @@ pub struct ControlClient {
 }
 
 impl ControlClient {
-    /// Connects to the socket at `path`; none if nobody listens there, or not any more, or has let go
-    /// of the pool.
+    /// Connects to the socket at `path`; none if nobody listens there, or not any more, or has let
+    /// go of the pool.
     pub fn connect(path: &Path) -> Result<Option<Self>, ControlError> {
         Self::connect_within(path, IDENTIFY_TIMEOUT)
     }

@@ -183,8 +183,8 @@ impl ControlSocket {
         Ok(Self { pool: pool.to_owned(), directory: directory.clone(), bound })
     }
 
-    /// Makes it anew if somebody has taken it away: who logs out loses the directory of the session,
-    /// and the process would be asked nothing any more.
+    /// Makes it anew if somebody has taken it away: who logs out loses the directory of the
+    /// session, and the process would be asked nothing any more.
     fn renew(&mut self) {
         if self.bound.is_there() {
             return;
@@ -223,8 +223,8 @@ pub(crate) struct Daemon {
 
 /// Those that end the process.
 fn signals() -> io::Result<[Signal; 3]> {
-    // An image that is longer than this user's files may be is an error of that write (`EFBIG`), not
-    // the end of the process, which it is without a handler.
+    // An image that is longer than this user's files may be is an error of that write (`EFBIG`),
+    // not the end of the process, which it is without a handler.
     drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     Ok([
         signal(SignalKind::terminate())?,
@@ -254,8 +254,8 @@ impl Daemon {
         Ok(Self { socket, signals, beginning, runtime })
     }
 
-    /// The pool is open, and about to be mounted: a signal has nobody wait for its devices any more,
-    /// which `relieve` does if they are waited for. Before, it ends the process.
+    /// The pool is open, and about to be mounted: a signal has nobody wait for its devices any
+    /// more, which `relieve` does if they are waited for. Before, it ends the process.
     pub(crate) fn mounting(&self, relieve: impl Fn() + Send + 'static) {
         self.beginning.mounting(relieve);
     }

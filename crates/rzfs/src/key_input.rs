@@ -68,14 +68,15 @@ pub(crate) fn get(
     Ok(key)
 }
 
-/// What a key file holds that the user names in place of a key: perhaps the pipe of another program.
+/// What a key file holds that the user names in place of a key: perhaps the pipe of another
+/// program.
 pub(crate) fn read(path: &Path) -> io::Result<Secret> {
     all_of(File::open(path)?)
 }
 
 /// What a key file holds that a property names: its word is nobody's but an attacker's. Files that
-/// say nothing of their size, as those of the kernel in `/proc`, count as empty: reading them may wait
-/// for ever, or take what is in them from others.
+/// say nothing of their size, as those of the kernel in `/proc`, count as empty: reading them may
+/// wait for ever, or take what is in them from others.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Secret> {
     let file = plain_file::open(path, Accepted::Files)?;
     let size = file.metadata()?.len();

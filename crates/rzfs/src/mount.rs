@@ -157,7 +157,8 @@ fn serve(
     }
     // Before anything is opened that a process in trouble must not keep.
     if let Err(error) = rzfs_fuse::run_errands_apart() {
-        // Many containers forbid it; then only a process that is killed at the wrong moment lingers.
+        // Many containers forbid it; then only a process that is killed at the wrong moment
+        // lingers.
         tracing::debug!(%error, "no threads with descriptors of their own");
     }
     let Opened { daemon, contents, place, event } = match request {

@@ -1,8 +1,8 @@
-//! What a process that reads an image never does, whatever the image makes it do: the kernel refuses
-//! it from then on (seccomp).
+//! What a process that reads an image never does, whatever the image makes it do: the kernel
+//! refuses it from then on (seccomp).
 //!
-//! A process that serves a pool has it if it mounts and unmounts by itself. Where it takes `fusermount3`
-//! for that, it has to be able to start a program with more rights than it has.
+//! A process that serves a pool has it if it mounts and unmounts by itself. Where it takes
+//! `fusermount3` for that, it has to be able to start a program with more rights than it has.
 
 use libc::{c_int, c_long};
 use seccompiler::{
@@ -36,8 +36,8 @@ impl Duty {
     }
 }
 
-/// Programs, the kernel's code and insides, other processes, the machine's state, keys, other roots and
-/// namespaces.
+/// Programs, the kernel's code and insides, other processes, the machine's state, keys, other roots
+/// and namespaces.
 const NEVER: [c_long; 34] = [
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -134,8 +134,8 @@ pub(crate) fn enter(duty: Duty) {
 }
 
 fn filters(duty: Duty) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
-    // Its flags are in memory, where filters do not look. Whoever makes a thread takes `clone` where
-    // this one is not known.
+    // Its flags are in memory, where filters do not look. Whoever makes a thread takes `clone`
+    // where this one is not known.
     let unknown = [libc::SYS_clone3].map(|call| (call, Vec::new()));
     Ok([filter(refused(duty)?, libc::EPERM)?, filter(unknown.into(), libc::ENOSYS)?])
 }

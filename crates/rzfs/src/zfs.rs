@@ -55,8 +55,8 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
     conclude(outcome, &usage::of(command), console)
 }
 
-/// Whether these words follow what is mounted in a call by mount.fuse(8): for `mount -o remount`, it
-/// runs the program that mounts of type `fuse.zfs` are named for.
+/// Whether these words follow what is mounted in a call by mount.fuse(8): for `mount -o remount`,
+/// it runs the program that mounts of type `fuse.zfs` are named for.
 fn asks_to_remount(words: &[String]) -> bool {
     matches!(words, [directory, option, options]
         if directory.starts_with('/')

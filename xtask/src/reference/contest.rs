@@ -19,8 +19,8 @@ const TOLD: usize = 8;
 /// File systems of a pool that get new files.
 const FILLED: usize = 8;
 
-/// Bytes that have to be available for a file system to get new files: more than the kernel needs for
-/// its turn.
+/// Bytes that have to be available for a file system to get new files: more than the kernel needs
+/// for its turn.
 const ROOM: u64 = 34 << 20;
 
 /// Bytes that have to be available for files to be changed, which snapshots have as they were: with
@@ -51,8 +51,8 @@ enum Stage {
     Logged,
     /// The pool is there.
     Playing,
-    /// A copy that was taken while rzfs had the pool, with changes that are in intent logs only. The
-    /// kernel takes one turn, and leaves such a copy too.
+    /// A copy that was taken while rzfs had the pool, with changes that are in intent logs only.
+    /// The kernel takes one turn, and leaves such a copy too.
     Copied,
     /// Something failed.
     Lost,
@@ -321,8 +321,8 @@ impl Contest {
         }
     }
 
-    /// Sees to it that something is in the intent log of each file system that has a directory where
-    /// somebody waited for changes.
+    /// Sees to it that something is in the intent log of each file system that has a directory
+    /// where somebody waited for changes.
     fn require_logs(&mut self, directory: &str) {
         let found = self.files.read(&self.settings()).and_then(|pool| {
             let all = self

@@ -1,8 +1,8 @@
 //! One request on its way: what to ask of the system next, and what its answer means.
 //!
-//! Both engines drive this state machine, and so do callers that wait for a single request; it knows
-//! of short transfers, of interrupted calls and of the alignment that O_DIRECT wants. A read that
-//! starts between two aligned offsets goes through a wider buffer:
+//! Both engines drive this state machine, and so do callers that wait for a single request; it
+//! knows of short transfers, of interrupted calls and of the alignment that O_DIRECT wants. A read
+//! that starts between two aligned offsets goes through a wider buffer:
 //!
 //! ```text
 //! device   |--------|--------|--------|     aligned units

@@ -23,9 +23,9 @@ pub enum FaultKind {
     MisdirectWrite(i64),
     /// Flushes fail with this error number and make nothing durable. They have no range.
     FailFlush(i32),
-    /// Flushes fail with this error number, and what was written since the last one is gone from the
-    /// device: Linux tells of a write-back that failed once, and takes the pages for clean. They
-    /// have no range.
+    /// Flushes fail with this error number, and what was written since the last one is gone from
+    /// the device: Linux tells of a write-back that failed once, and takes the pages for clean.
+    /// They have no range.
     DropOnFlush(i32),
     /// Flushes succeed, but make nothing durable. They have no range.
     LoseFlush,

@@ -277,7 +277,8 @@ impl<V: Weighted> Shard<V> {
         }
     }
 
-    /// Takes the oldest blocks of a class, which leave no ghosts, so that their headers are free too.
+    /// Takes the oldest blocks of a class, which leave no ghosts, so that their headers are free
+    /// too.
     fn evict_to_nothing(&mut self, class: Class, bytes: u64, taken: &mut Vec<(V, u64)>) {
         let mut freed = 0;
         for _ in 0..BATCH {

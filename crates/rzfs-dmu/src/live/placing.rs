@@ -166,9 +166,9 @@ enum Outcome {
     Failed,
 }
 
-/// Writes blocks of one set and of the transaction's txg to where they will stay, and waits for the devices but
-/// not for their caches. Answers for each where it is; `None` if it has no place: it belongs to
-/// another txg, is stored in its pointer, there is no space, or a device has failed.
+/// Writes blocks of one set and of the transaction's txg to where they will stay, and waits for the
+/// devices but not for their caches. Answers for each where it is; `None` if it has no place: it
+/// belongs to another txg, is stored in its pointer, there is no space, or a device has failed.
 ///
 /// `stream` starts when there is something to write.
 pub fn place_blocks(

@@ -9,8 +9,8 @@ use rzfs_format::BlockPointer;
 const AHEAD: usize = 32;
 
 /// Kills everything below the dnode that is on disk. What is below an indirect block that is
-/// damaged is leaked: nobody knows where it is, and waiting would not tell. How much that is, what the
-/// dnode says it uses tells.
+/// damaged is leaked: nobody knows where it is, and waiting would not tell. How much that is, what
+/// the dnode says it uses tells.
 pub(crate) fn kill_object(
     context: &mut SyncContext<'_>,
     tree: &mut DirtyTree,

@@ -161,8 +161,8 @@ pub struct WriteContext<'a> {
     pub sealing: Sealing<'a>,
 }
 
-/// Changes blocks on their way to the devices, before they are compressed, encrypted and checksummed:
-/// how tests make pools that lie with right checksums.
+/// Changes blocks on their way to the devices, before they are compressed, encrypted and
+/// checksummed: how tests make pools that lie with right checksums.
 pub trait WriteInjector: Send + Sync {
     /// What is written instead of a block's contents; of the same length. Memory keeps what it has.
     fn inject(&self, bookmark: Bookmark, object_type: ObjectType, contents: Bytes) -> Bytes;

@@ -506,8 +506,8 @@ impl CloneTable {
         }
     }
 
-    /// Writes the blocks that have the counters of these ranges, as a whole: what is on disk of them
-    /// may be damaged.
+    /// Writes the blocks that have the counters of these ranges, as a whole: what is on disk of
+    /// them may be damaged.
     fn write_counters(&self, mos: &MosTx<'_>, ranges: &BTreeSet<u64>) -> Result<(), LiveError> {
         let object = mos.object(self.object)?;
         let size = u64::from(object.data_block_size()?).max(2);

@@ -138,8 +138,8 @@ impl DedupTables {
         self.change_references(pointer, |references| references.saturating_add(1))
     }
 
-    /// Takes a block back that no table has any more, as only one had it (`zpool ddtprune`), and now
-    /// a second one does; `false` if its table has another block with the same contents.
+    /// Takes a block back that no table has any more, as only one had it (`zpool ddtprune`), and
+    /// now a second one does; `false` if its table has another block with the same contents.
     pub(crate) fn restore(&self, pointer: &BlockPointer) -> Result<bool, LiveError> {
         let function = pointer.checksum_function().ok();
         let Some(function) = function.filter(|function| ddt::FUNCTIONS.contains(function)) else {

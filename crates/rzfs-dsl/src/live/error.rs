@@ -104,8 +104,8 @@ impl LiveError {
         }
     }
 
-    /// Whether something of the pool is damaged for good: waiting for devices is of no use, and what
-    /// needs it is left out where that is possible.
+    /// Whether something of the pool is damaged for good: waiting for devices is of no use, and
+    /// what needs it is left out where that is possible.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Pool(error) => error.is_damage(),

@@ -38,8 +38,8 @@ impl LivePool {
                 context.vdevs.mark_all_configs_dirty();
                 Ok(())
             })?;
-            // Nobody else is there to store what a leaf has missed at the very end. The pool is exported
-            // already.
+            // Nobody else is there to store what a leaf has missed at the very end. The pool is
+            // exported already.
             if self.vdevs().has_changed_dirty_times() && self.sync().is_err() {
                 tracing::warn!("what a leaf has missed at last is not recorded");
             }

@@ -382,8 +382,8 @@ impl LiveDataset {
         Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
     }
 
-    /// Puts blocks that the snapshot before has on the dead list. What has no place on a damaged one
-    /// is leaked when its last snapshot goes.
+    /// Puts blocks that the snapshot before has on the dead list. What has no place on a damaged
+    /// one is leaked when its last snapshot goes.
     fn bury(
         &self,
         around: &mut Surroundings<'_>,

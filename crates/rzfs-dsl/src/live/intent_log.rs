@@ -131,8 +131,8 @@ impl HeadLog {
         self.log().pending.lock().add_unlogged(txg);
     }
 
-    /// Whether blocks that were born in a txg are there after a crash now, so that records may share
-    /// them: those of a txg that is being written are not.
+    /// Whether blocks that were born in a txg are there after a crash now, so that records may
+    /// share them: those of a txg that is being written are not.
     #[must_use]
     pub fn may_share(&self, birth: Txg) -> bool {
         birth <= self.inner.engine.synced_txg()

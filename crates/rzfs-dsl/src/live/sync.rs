@@ -337,8 +337,8 @@ impl Inner {
     }
 
     /// Ends chains whose blocks may be lost on devices for logs. The space of blocks that belong to
-    /// this txg is recorded with it, and after a crash nobody would find those behind a lost one. The
-    /// commit itself does not wait for these devices, and comes too late to free anything.
+    /// this txg is recorded with it, and after a crash nobody would find those behind a lost one.
+    /// The commit itself does not wait for these devices, and comes too late to free anything.
     fn settle_logs(&self) {
         let vdevs = self.vdevs();
         let mut datasets = self.datasets();

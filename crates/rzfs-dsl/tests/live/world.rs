@@ -187,7 +187,8 @@ impl World {
         Pool::import(found, &options)
     }
 
-    /// Imports the pool and has it judged: by the walk over all of its blocks, and by OpenZFS's zdb.
+    /// Imports the pool and has it judged: by the walk over all of its blocks, and by OpenZFS's
+    /// zdb.
     pub(crate) fn check(&self) {
         let pool = self.import();
         assert_eq!(pool.health(), rzfs_vdev::Health::HEALTHY);

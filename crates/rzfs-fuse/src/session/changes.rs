@@ -272,8 +272,8 @@ impl Session {
         }
     }
 
-    /// Answers what came of a change of a file; if all changes of its file system are to be durable,
-    /// when this one is.
+    /// Answers what came of a change of a file; if all changes of its file system are to be
+    /// durable, when this one is.
     pub(super) fn answer_change<T: Told>(
         self: &Arc<Self>,
         inode: INodeNo,

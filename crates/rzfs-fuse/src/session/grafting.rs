@@ -4,9 +4,9 @@
 //! graft      the directory has to be there ── it stands for the other ── the kernel forgets its name
 //! ungraft    the kernel forgets the name, and what is below ── it has forgotten everything ── it goes
 //! ```
-//! The kernel lets go of what it has cached at once, of what is in use not at all. A file system goes
-//! in the moment in which nothing of it is known: whoever looks it up earlier keeps it, whoever
-//! comes later does not find it.
+//! The kernel lets go of what it has cached at once, of what is in use not at all. A file system
+//! goes in the moment in which nothing of it is known: whoever looks it up earlier keeps it,
+//! whoever comes later does not find it.
 
 use super::{Session, invalid};
 use crate::adapter::Adapter;
@@ -53,8 +53,8 @@ impl Places {
     }
 }
 
-/// Why a file system was not grafted, and the name of which the kernel may know something that is no
-/// more.
+/// Why a file system was not grafted, and the name of which the kernel may know something that is
+/// no more.
 #[derive(Debug)]
 pub(super) struct NotInserted {
     pub(super) error: io::Error,
@@ -71,7 +71,8 @@ impl Session {
     /// Has a file system stand for a directory of the mount.
     ///
     /// # Errors
-    /// There is no such directory, others are there or below, or something is in it that is to be respected.
+    /// There is no such directory, others are there or below, or something is in it that is to be
+    /// respected.
     pub(crate) fn graft(self: &Arc<Self>, nested: Nested) -> io::Result<()> {
         let (outcome, changed) = match self.insert(nested) {
             Ok(changed) => (Ok(()), Some(changed)),

@@ -101,8 +101,8 @@ impl fuser::Filesystem for Server {
     }
 
     /// Opening changes nothing here, so a kernel that can do without asking is told to, unless the
-    /// mount is to check it: that saves two requests for each file. What must not be read or written
-    /// is refused when it is. The kernel does not ask again once it was told.
+    /// mount is to check it: that saves two requests for each file. What must not be read or
+    /// written is refused when it is. The kernel does not ask again once it was told.
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let can_do_without = self.session.kernel_can(InitFlags::FUSE_NO_OPEN_SUPPORT);
         if self.session.opens == Opens::Unasked && can_do_without {
@@ -300,7 +300,8 @@ impl fuser::Filesystem for Server {
         self.change(parent, make, |made| Session::named(reply, made));
     }
 
-    /// The kernel makes the file with [`mknod`](fuser::Filesystem::mknod) and opens it without asking.
+    /// The kernel makes the file with [`mknod`](fuser::Filesystem::mknod) and opens it without
+    /// asking.
     fn create(
         &self,
         _: &Request,

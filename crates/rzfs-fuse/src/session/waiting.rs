@@ -6,9 +6,9 @@
 //! ```
 //! As there are only as many threads as processors that answer requests, those who write must not
 //! keep them while they wait: nobody could read. Their requests are kept here, and one thread tries
-//! them again, in their order. When the mount has ended nobody waits for an answer any more: whoever
-//! asked was told so by the kernel, and what is kept is dropped, but for pages of mappings. Of these
-//! the kernel may have told the program that they are written.
+//! them again, in their order. When the mount has ended nobody waits for an answer any more:
+//! whoever asked was told so by the kernel, and what is kept is dropped, but for pages of mappings.
+//! Of these the kernel may have told the program that they are written.
 
 use super::Session;
 use super::changes::Told;

@@ -1,9 +1,9 @@
 //! What a program has done to its directory, what it was told is durable, and so what a power cut
 //! may leave.
 //!
-//! `fsync` answers when what was done to the file, and to all names, is durable. So names are always
-//! as after one of the changes from the last acknowledged to the last begun, and so is each file's
-//! contents, by its own `fsync`s. A write may be cut off within.
+//! `fsync` answers when what was done to the file, and to all names, is durable. So names are
+//! always as after one of the changes from the last acknowledged to the last begun, and so is each
+//! file's contents, by its own `fsync`s. A write may be cut off within.
 
 use super::shelf::Moment;
 use std::collections::{BTreeMap, BTreeSet};

@@ -106,8 +106,8 @@ fn misplaced(pool: &Pool) -> Vec<String> {
     problems
 }
 
-/// What OpenZFS's zdb says about a pool with these options. It may find leaks, but neither stop over
-/// what it finds nor count features otherwise.
+/// What OpenZFS's zdb says about a pool with these options. It may find leaks, but neither stop
+/// over what it finds nor count features otherwise.
 pub(crate) fn openzfs_says(rig: &Rig, options: &[&str]) -> Option<String> {
     const CHUNK: usize = 1 << 20;
     let program = rzfs_testkit::zdb_program()?;

@@ -7,8 +7,8 @@ use rzfs_blockdev::read_exact_at;
 use rzfs_format::label::{BOOT_ENV_OFFSET, BOOT_ENV_SIZE, LabelIndex, LeafSize};
 
 impl VdevTree {
-    /// Reads the boot environment of three labels, which nobody needs. If none can be read the leaf is faulted, so that
-    /// nothing waits for it again, unless the pool cannot do without it.
+    /// Reads the boot environment of three labels, which nobody needs. If none can be read the leaf
+    /// is faulted, so that nothing waits for it again, unless the pool cannot do without it.
     pub(crate) fn probe(&self, id: NodeId) {
         let Some(leaf) = self.leaf(id) else { return };
         let Some(device) = leaf.usable_device() else { return };

@@ -13,10 +13,10 @@ use std::sync::Arc;
 impl VdevTree {
     /// Forgets the errors of a vdev and of those below it, of all for `None`. Devices that were
     /// given up because of errors, or had vanished, are used again if they are what they were, by
-    /// their labels, and no older than what was committed on them; what they lack meanwhile stays in
-    /// their dirty time logs. Whatever they have not confirmed, they and those that work, is written
-    /// again before the next flush counts. Those that work, but have become something else, are
-    /// closed. Returns whether there is such a vdev.
+    /// their labels, and no older than what was committed on them; what they lack meanwhile stays
+    /// in their dirty time logs. Whatever they have not confirmed, they and those that work, is
+    /// written again before the next flush counts. Those that work, but have become something else,
+    /// are closed. Returns whether there is such a vdev.
     ///
     /// Where a device does not answer, or there was none, `devices` are asked for another one: the
     /// file system that an image is in may have gone and come back, and what is open there stays
@@ -38,8 +38,8 @@ impl VdevTree {
         true
     }
 
-    /// Uses a leaf again whose device is what it should be, and no longer one that has certainly become
-    /// something else.
+    /// Uses a leaf again whose device is what it should be, and no longer one that has certainly
+    /// become something else.
     fn give_another_chance(&self, vdev: Vdev<'_>, devices: &dyn LeafDevices) {
         let Some(leaf) = self.leaf(vdev.node_id()) else { return };
         if vdev.health().state == VdevState::Offline {
@@ -74,7 +74,8 @@ impl VdevTree {
         }
     }
 
-    /// What a device in use, which was the right one when it was opened, has certainly become instead.
+    /// What a device in use, which was the right one when it was opened, has certainly become
+    /// instead.
     pub(crate) fn has_become_another(
         &self,
         id: NodeId,
@@ -84,9 +85,9 @@ impl VdevTree {
         (why != AuxReason::OpenFailed).then_some(why)
     }
 
-    /// Checks that a device answers, has the leaf's labels and the last uberblock that was committed
-    /// on it: a copy from earlier would be read as if it were the pool's present. Where nothing was
-    /// committed yet, a device in use may have no labels.
+    /// Checks that a device answers, has the leaf's labels and the last uberblock that was
+    /// committed on it: a copy from earlier would be read as if it were the pool's present. Where
+    /// nothing was committed yet, a device in use may have no labels.
     ///
     /// # Errors
     /// [`AuxReason::OpenFailed`] if it cannot be told; anything else is certain.
@@ -111,8 +112,8 @@ impl VdevTree {
         }
     }
 
-    /// Checks that a device which was found in a leaf's place belongs to the pool. Of one in use the
-    /// labels may name a guid that the pool is just getting, or say that it is being destroyed.
+    /// Checks that a device which was found in a leaf's place belongs to the pool. Of one in use
+    /// the labels may name a guid that the pool is just getting, or say that it is being destroyed.
     fn check_membership(&self, device: &Arc<dyn BlockDevice>) -> Result<(), AuxReason> {
         match DeviceUse::of(device.as_ref()) {
             DeviceUse::Member { pool, state, .. }

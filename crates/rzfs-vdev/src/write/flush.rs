@@ -34,8 +34,8 @@ pub enum Durability<'a> {
     },
 }
 
-/// Too many leaves of a top-level vdev have not made something durable. All of it is still in memory,
-/// and is written once more by the next flush of such a leaf.
+/// Too many leaves of a top-level vdev have not made something durable. All of it is still in
+/// memory, and is written once more by the next flush of such a leaf.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{name}: {source}")]
 pub struct NotDurable {
@@ -109,8 +109,8 @@ impl VdevTree {
         LogTrust(doubts.fold(0, u64::wrapping_add))
     }
 
-    /// Says that a leaf has failed to write or to flush, or is closed: it may be without what it had
-    /// confirmed. Where others have that too nobody doubts it.
+    /// Says that a leaf has failed to write or to flush, or is closed: it may be without what it
+    /// had confirmed. Where others have that too nobody doubts it.
     pub(crate) fn doubt(&self, id: NodeId) {
         let Some(leaf) = self.leaf(id) else { return };
         let top = self.top_of(id);
@@ -123,7 +123,8 @@ impl VdevTree {
         }
     }
 
-    /// The same of a write, which only a device for logs has to itself: others have their uberblocks.
+    /// The same of a write, which only a device for logs has to itself: others have their
+    /// uberblocks.
     pub(crate) fn doubt_log(&self, id: NodeId) {
         if Vdev::new(self, self.top_of(id)).is_log() {
             self.doubt(id);
@@ -216,8 +217,8 @@ impl VdevTree {
         self.can_lose(top, &lost)
     }
 
-    /// Notes that a leaf has not got writes, which nothing relies on and which it does not keep. If the
-    /// vdev needs it, as others lack something too, it owes them all the same.
+    /// Notes that a leaf has not got writes, which nothing relies on and which it does not keep. If
+    /// the vdev needs it, as others lack something too, it owes them all the same.
     pub(super) fn do_without(&self, id: NodeId, writes: Vec<KeptWrite>) {
         let births: BTreeSet<Txg> = writes.iter().filter_map(|write| write.birth).collect();
         let (Some(leaf), Some(since)) = (self.leaf(id), births.first()) else { return };
@@ -422,8 +423,8 @@ impl VdevTree {
         }
     }
 
-    /// Makes everything durable that was written before, wherever that is possible. A device without
-    /// a write cache has nothing to do.
+    /// Makes everything durable that was written before, wherever that is possible. A device
+    /// without a write cache has nothing to do.
     #[must_use]
     pub fn flush(&self) -> Vec<LeafFailure> {
         let leaves: Vec<NodeId> = self.leaves().map(Vdev::node_id).collect();
@@ -431,8 +432,8 @@ impl VdevTree {
     }
 }
 
-/// Gives up what a leaf has not confirmed, or owes, until some txg; nobody waits for one that is away.
-/// Whoever calls it has found out that the vdev can do without.
+/// Gives up what a leaf has not confirmed, or owes, until some txg; nobody waits for one that is
+/// away. Whoever calls it has found out that the vdev can do without.
 fn give_up(leaf: &Leaf, portion: Portion, last: Txg) {
     leaf.resign_if_away();
     leaf.unconfirmed().give_up(portion, last, |birth| leaf.missing().add(birth));
@@ -442,8 +443,8 @@ fn flush(device: &Arc<dyn BlockDevice>) -> Result<(), DeviceError> {
     label::flush(std::iter::once(device)).into_iter().collect()
 }
 
-/// Writes again what a leaf keeps, a few requests at a time: what was relied on first, which must not
-/// fail, then what is owed, which may be refused once more.
+/// Writes again what a leaf keeps, a few requests at a time: what was relied on first, which must
+/// not fail, then what is owed, which may be refused once more.
 fn send_again(
     device: &Arc<dyn BlockDevice>,
     writes: Vec<KeptWrite>,

@@ -35,8 +35,8 @@ impl Fat {
             leaf.split(self.key_kind(), self.chains(), &mut moved)
         });
         halves.map_err(ZapError::corrupt(lower))?;
-        // Before anything refers to the new leaf it is there, and counts; and the old one loses last
-        // what it had: wherever damage ends this, every entry is found.
+        // Before anything refers to the new leaf it is there, and counts; and the old one loses
+        // last what it had: wherever damage ends this, every entry is found.
         blocks.write_block(upper, moved.into()).map_err(ZapError::Blocks)?;
         self.header.free_block = next;
         self.header.leaves = self.header.leaves.saturating_add(1);

@@ -132,8 +132,8 @@ impl LiveFileSystem {
     /// flags and projects is checked here.
     ///
     /// # Errors
-    /// The file's flags or its kind forbid it, the caller may not do it, a new owner's quota is used up, or files have no
-    /// project ids here.
+    /// The file's flags or its kind forbid it, the caller may not do it, a new owner's quota is
+    /// used up, or files have no project ids here.
     pub fn set_attributes(
         &self,
         object: ObjectId,

@@ -4,8 +4,8 @@
 //! Locks come first, then the transaction: while it is open nothing is locked but tables, for the
 //! time of one change. So no transaction waits for one that waits for it.
 //!
-//! Whoever reads a file must not wait for somebody who has locked it and waits for a suspended pool.
-//! So an operation of a file system whose callers wait leaves its locks and ends with
+//! Whoever reads a file must not wait for somebody who has locked it and waits for a suspended
+//! pool. So an operation of a file system whose callers wait leaves its locks and ends with
 //! [`ZplError::Suspended`] before it has changed anything; the caller waits, and tries again. What
 //! changes names and attributes goes on in memory first, as the kernel locks a directory for as
 //! long as a name in it changes, and nobody could list it meanwhile.

@@ -446,9 +446,9 @@ impl LiveFileSystem {
         }
     }
 
-    /// Whether callers have to [commit](Self::commit) what they have changed before they say that it
-    /// is done: all changes are to be durable (`sync=always`), and waiting
-    /// [is left to callers](Self::leave_waiting_to_callers).
+    /// Whether callers have to [commit](Self::commit) what they have changed before they say that
+    /// it is done: all changes are to be durable (`sync=always`), and waiting [is left to
+    /// callers](Self::leave_waiting_to_callers).
     #[must_use]
     pub fn leaves_commits_to_callers(&self) -> bool {
         self.leaves_waiting_to_callers() && self.options().sync_mode == SyncMode::Always

@@ -44,14 +44,14 @@ pub enum SpaceDemand {
         /// Up to so many bytes are written besides.
         written: u64,
     },
-    /// It writes up to so many bytes and sets more than that free, or was done before: it may go into
-    /// the slop space, so that files can be removed from a full pool.
+    /// It writes up to so many bytes and sets more than that free, or was done before: it may go
+    /// into the slop space, so that files can be removed from a full pool.
     Frees(u64),
 }
 
 impl SpaceDemand {
-    /// The same of what was done before and is only done again: nobody may refuse it, so it may go into
-    /// the slop space, too, and quotas do not count.
+    /// The same of what was done before and is only done again: nobody may refuse it, so it may go
+    /// into the slop space, too, and quotas do not count.
     pub(super) const fn done_before(self) -> Self {
         match self {
             Self::Takes(bytes) | Self::Shares { written: bytes, .. } | Self::Frees(bytes) => {

@@ -17,9 +17,9 @@ use rzfs_format::zil::{Body, Record, Write, ZilHeader};
 /// Replays the intent log of a volume, if it has one that needs that, and gives it up.
 ///
 /// # Errors
-/// It is no volume, its key is not loaded, the pool takes no changes any more or has no room for them,
-/// or not all of the log can be read: it is kept then. A record that cannot be done because of damage
-/// is passed over; one that cannot for another reason ends the log.
+/// It is no volume, its key is not loaded, the pool takes no changes any more or has no room for
+/// them, or not all of the log can be read: it is kept then. A record that cannot be done because
+/// of damage is passed over; one that cannot for another reason ends the log.
 pub fn replay_volume(
     pool: &LivePool,
     dataset: &Arc<LiveDataset>,

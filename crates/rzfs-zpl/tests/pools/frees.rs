@@ -1,4 +1,5 @@
-//! What is freed over many groups, when the machine stops in between: nothing leaks, and it goes on.
+//! What is freed over many groups, when the machine stops in between: nothing leaks, and it goes
+//! on.
 
 use super::world::{Session, World};
 use super::{make, put};

@@ -422,8 +422,8 @@ fn a_full_pool_makes_durable_what_it_has_taken() {
     world.judge();
 }
 
-/// A log device comes back with what it had before the last commits: errors are cleared, and what was
-/// committed before and is committed afterwards does not depend on it.
+/// A log device comes back with what it had before the last commits: errors are cleared, and what
+/// was committed before and is committed afterwards does not depend on it.
 #[test]
 fn a_log_device_that_has_lost_what_it_had_confirmed_is_not_relied_on() {
     let (world, session) = new("A log B");

@@ -66,8 +66,9 @@ impl Readiness {
         Ok((serde_json::from_slice(&text)?, Self(())))
     }
 
-    /// Lets go of the terminal (a session of its own, `/` as working directory, nothing on the standard
-    /// streams), and tells the command that the mounts are there: from then on it may be closed.
+    /// Lets go of the terminal (a session of its own, `/` as working directory, nothing on the
+    /// standard streams), and tells the command that the mounts are there: from then on it may be
+    /// closed.
     pub(crate) fn ready(self, completeness: Completeness) -> io::Result<()> {
         rustix::process::setsid()?;
         std::env::set_current_dir("/")?;

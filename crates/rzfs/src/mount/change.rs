@@ -20,7 +20,8 @@ use std::fmt::Display;
 pub(super) const SUSPENDED: &str = "pool I/O is currently suspended";
 
 /// What cannot be done, in OpenZFS's words, while the pool waits for its devices: ending mounts and
-/// making them again would wait too, or stop halfway. All else is refused where it is to be written.
+/// making them again would wait too, or stop halfway. All else is refused where it is to be
+/// written.
 fn needs_devices(change: &Change, pool: &str) -> Option<String> {
     let (verb, name) = match change {
         Change::Destroy { names, .. } => ("destroy", names.first()?.as_str()),

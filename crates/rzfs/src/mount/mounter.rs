@@ -21,8 +21,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// The environment variable with the device that keeps processors awake while many requests come, in
-/// place of [`LATENCY_DEVICE`]; an empty one lets them sleep.
+/// The environment variable with the device that keeps processors awake while many requests come,
+/// in place of [`LATENCY_DEVICE`]; an empty one lets them sleep.
 const LATENCY_VARIABLE: &str = "RZFS_LATENCY_DEVICE";
 
 /// The property that has opening files checked, with the value `checked`: the kernel asks before

@@ -299,8 +299,8 @@ impl MountTable {
         self.left_behind.iter().any(LeftBehind::is_reachable)
     }
 
-    /// Waits until those mounts are done that somebody had after they had ended here, and nobody has
-    /// any more; no longer than something is so.
+    /// Waits until those mounts are done that somebody had after they had ended here, and nobody
+    /// has any more; no longer than something is so.
     pub(super) fn wait_for_last_users(&self, while_so: impl Fn() -> bool) {
         let is_done = |one: &LeftBehind| one.is_finished() || one.is_reachable();
         waited(PATIENCE, || self.left_behind.iter().all(is_done) || !while_so());
@@ -425,7 +425,8 @@ impl DatasetMount {
         Ok(Some(PlannedMount { dataset, mountpoint, underneath: Underneath::Hidden }))
     }
 
-    /// Whether somebody else has unmounted it. If nobody knows what is mounted it has to have ended.
+    /// Whether somebody else has unmounted it. If nobody knows what is mounted it has to have
+    /// ended.
     fn was_unmounted(&self, mounts: Option<&SystemMounts>) -> bool {
         match mounts {
             Some(mounts) => self.mount.was_unmounted(mounts),

@@ -273,7 +273,8 @@ fn images_need_no_rights_of_root() {
     assert!(!is_mounted(&directory));
 }
 
-/// Who stays behind in a mount that was detached, and who uses the next one, change one file system.
+/// Who stays behind in a mount that was detached, and who uses the next one, change one file
+/// system.
 #[test]
 fn a_file_system_in_use_behind_a_detached_mount_is_not_opened_twice() {
     if !mounts_on_mounts() {
@@ -312,8 +313,8 @@ fn a_file_system_in_use_behind_a_detached_mount_is_not_opened_twice() {
     shop.judge();
 }
 
-/// A mount lives on in bind mounts, and in the namespaces of containers; these would have the mounts
-/// of other tests as well.
+/// A mount lives on in bind mounts, and in the namespaces of containers; these would have the
+/// mounts of other tests as well.
 #[test]
 fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
     if !has_root("only root makes bind mounts") {

@@ -19,7 +19,8 @@ fn a_mount_in_use_follows_readonly() {
     shop.succeed("zpool create --size 96M -R ROOT tank A");
     let root = shop.root();
     fs::write(root.join("file"), "one").unwrap();
-    // A directory in use keeps the mount from being unmounted. Nobody but root changes such a mount.
+    // A directory in use keeps the mount from being unmounted. Nobody but root changes such a
+    // mount.
     let in_use = getuid().is_root().then(|| File::open(&root).unwrap());
     shop.succeed("zfs set readonly=on tank");
     for refused in [

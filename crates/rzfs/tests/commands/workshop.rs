@@ -50,7 +50,8 @@ impl Workshop {
         outcome.err.replace(&images, "")
     }
 
-    /// Has the exported pool `tank` judged: by the walk over all of its blocks, and by OpenZFS's zdb.
+    /// Has the exported pool `tank` judged: by the walk over all of its blocks, and by OpenZFS's
+    /// zdb.
     pub(crate) fn judge(&self) {
         let walked = self.run("zdb -bcc -e -p IMAGES tank");
         assert_eq!(walked.status, 0, "{walked:?}");

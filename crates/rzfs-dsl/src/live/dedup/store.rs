@@ -263,8 +263,8 @@ impl Table {
         let value = || ZapValue::new(IntegerSize::One, &value);
         let key = key.0.as_slice();
         let Some(class) = class else {
-            // What damage has ended may have left another one: since the import in any class, before
-            // it in one that is looked up later.
+            // What damage has ended may have left another one: since the import in any class,
+            // before it in one that is looked up later.
             let later = |class: &DdtClass| entry.stored.is_some_and(|stored| stored <= *class);
             let known = |class: &DdtClass| later(class) || self.is_damaged;
             let zaps = self.zaps.iter().filter(|(class, _)| known(class));

@@ -74,8 +74,8 @@ pub(super) struct Table {
     pub(super) log: Option<TableLog>,
     /// Whether damage was met in it: an entry may be in two ZAPs.
     pub(super) is_damaged: bool,
-    /// Whether its logs cannot be read: what the ZAPs have may be old, so it has nothing, nothing is
-    /// put into it, and blocks that it may have are not freed.
+    /// Whether its logs cannot be read: what the ZAPs have may be old, so it has nothing, nothing
+    /// is put into it, and blocks that it may have are not freed.
     pub(super) is_blind: bool,
 }
 

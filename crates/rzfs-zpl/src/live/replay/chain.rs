@@ -17,7 +17,8 @@ pub struct ReplaySummary {
     pub replayed: u64,
     /// Records of files that were removed later.
     pub skipped: u64,
-    /// Records that were passed over, as something of their files or what was to be written is damaged.
+    /// Records that were passed over, as something of their files or what was to be written is
+    /// damaged.
     pub damaged: u64,
     /// Why the rest of the log was given up.
     pub failure: Option<ReplayFailure>,
@@ -71,10 +72,10 @@ pub(in crate::live) const fn needs_replay(header: &ZilHeader) -> bool {
 /// when everything before it is on disk, as numbers of objects are free only then.
 ///
 /// # Errors
-/// The pool takes no changes any more or has no room for them, or not all of what was claimed of the
-/// log can be read, unless that may be [given up](MissingLogs::Ignore): it is still there then, and
-/// how far it was done is noted. A record that cannot be done is no error: it is passed over where
-/// that is because of damage, and ends the log where it is not.
+/// The pool takes no changes any more or has no room for them, or not all of what was claimed of
+/// the log can be read, unless that may be [given up](MissingLogs::Ignore): it is still there then,
+/// and how far it was done is noted. A record that cannot be done is no error: it is passed over
+/// where that is because of damage, and ends the log where it is not.
 pub(in crate::live) fn follow(
     objset: &LiveObjset,
     header: &ZilHeader,
@@ -133,7 +134,8 @@ pub(in crate::live) fn follow(
     }
 }
 
-/// Whether a record that cannot be done now waits for room, or for devices that may not be given up.
+/// Whether a record that cannot be done now waits for room, or for devices that may not be given
+/// up.
 fn may_be_done_later(error: &ZplError, missing_logs: MissingLogs) -> bool {
     match error {
         ZplError::Stopped(_) | ZplError::Suspended | ZplError::NoSpace { .. } => true,

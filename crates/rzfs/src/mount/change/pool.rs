@@ -144,8 +144,8 @@ pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refu
     Ok(Vec::new())
 }
 
-/// The file systems that a pool has mounted, by the numbers that files in them have. A device in one
-/// of them would wait for itself for ever, and so would the end of the process.
+/// The file systems that a pool has mounted, by the numbers that files in them have. A device in
+/// one of them would wait for itself for ever, and so would the end of the process.
 #[derive(Debug)]
 struct OwnFileSystems(Vec<(u32, u32)>);
 
