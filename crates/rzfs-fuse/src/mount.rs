@@ -403,7 +403,7 @@ impl Mount {
     }
 
     /// Mounts what has ended and somebody still has once more, so that all who have it see
-    /// the same at every moment.
+    /// the same at every moment, the directories for other mounts included.
     ///
     /// # Errors
     /// [`MountError`]: the system refuses. It does so without root rights, before Linux 5.15, and
@@ -420,6 +420,11 @@ impl Mount {
         };
         let at = attach().map_err(|source| failure("mount", place.path(), source))?;
         self.attached.replace(at);
+        if let Some(session) = self.served.upgrade()
+            && let Err(error) = session.make_mount_points(&options.mount_points)
+        {
+            tracing::warn!(%error, "directories to mount on are missing");
+        }
         // Whether anything can be changed is the same for all who have it. If somebody writes, the
         // file system refuses changes itself.
         if let Err(error) = self.restrict(options.restrictions) {

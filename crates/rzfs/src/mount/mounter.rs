@@ -191,8 +191,10 @@ impl Mounter {
                 }
             }
         }
-        let again = match (self.nesting, is_changed) {
-            (Nesting::Mounts, true) => table.attach_again(&file_system, &place, &options),
+        // Also for reading only: what is only read today may be changed tomorrow, in a mount that
+        // goes on.
+        let again = match (self.nesting, file_system.live()) {
+            (Nesting::Mounts, Some(_)) => table.attach_again(&file_system, &place, &options),
             _ => None,
         };
         let (mount, left_out) = match again {

@@ -6,6 +6,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use rzfs_testkit::has_root;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -194,6 +195,43 @@ fn what_is_mounted_again_is_so_as_its_properties_say() {
     };
     assert!(set("u:1234:r--"), "lists need a mount of their own");
     drop(behind);
+    wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
+    shop.judge();
+}
+
+/// One connection: two would each keep what they know of files, and overwrite each other's changes.
+#[test]
+fn who_mounts_read_only_what_a_container_has_sees_what_that_changes() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let place = shop.root().join("a");
+    let file = place.join("file");
+    fs::write(&file, "old\n").unwrap();
+    let mut container = Container::with(&place);
+    shop.succeed("zfs unmount tank/a");
+    shop.succeed("zfs set readonly=on tank/a");
+    // There is no directory for it, and none can be made.
+    shop.succeed("zfs create tank/a/below");
+    shop.succeed("zfs mount tank/a");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
+    assert!(fs::write(&file, "no").is_err());
+    shop.run("zfs mount tank/a/below");
+    assert!(is_mounted(&place.join("below")));
+
+    shop.succeed("zfs set readonly=off tank/a");
+    let seen = container.run("stat -c %d $P");
+    assert_eq!(seen, [fs::metadata(&place).unwrap().dev().to_string()]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
+    assert_eq!(container.run("cat $P/file; echo new > $P/file"), ["old"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
+    fs::write(&file, "newer\n").unwrap();
+    assert_eq!(container.run("cat $P/file; echo newest >> $P/file"), ["newer"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "newer\nnewest\n");
+    drop(container);
     wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
     shop.judge();
 }
