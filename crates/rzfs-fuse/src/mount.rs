@@ -9,6 +9,7 @@ use crate::system_mounts::SystemMounts;
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::mount::MountFlags;
+use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{AclType, ControlTree, Files};
 use std::any::Any;
 use std::io;
@@ -400,6 +401,12 @@ impl Mount {
         session.serves_only(live)
             && session.has_lists() == self.access.has_lists([is_posix].into_iter())
             && (self.access, self.opens) == (options.access, options.opens)
+    }
+
+    /// The file systems in it that change, as long as it has not ended.
+    #[must_use]
+    pub fn live_file_systems(&self) -> Vec<Arc<LiveFileSystem>> {
+        self.served.upgrade().map(|session| session.all_live()).unwrap_or_default()
     }
 
     /// Mounts what has ended and somebody still has once more, so that all who have it see

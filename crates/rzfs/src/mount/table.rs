@@ -7,8 +7,10 @@ use rzfs_fuse::{
     Underneath,
 };
 use rzfs_zpl::Files;
+use rzfs_zpl::live::LiveFileSystem;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long to wait until nobody can get at a mount any more, and for its last answers if it was
@@ -62,9 +64,17 @@ struct LeftBehind {
     /// The directory was made for the mount. It goes last: with it, what is mounted there in other
     /// namespaces would go, too.
     is_made: bool,
+    /// The file systems in it that change.
+    files: Vec<Weak<LiveFileSystem>>,
 }
 
 impl LeftBehind {
+    /// Whether somebody can still change this file system through it.
+    fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
+        let is_it = |one: &Weak<_>| std::ptr::eq(one.as_ptr(), Arc::as_ptr(files));
+        self.files.iter().any(is_it) && self.is_reachable()
+    }
+
     fn is_reachable(&self) -> bool {
         self.mount.as_ref().is_some_and(Mount::is_reachable)
     }
@@ -80,6 +90,15 @@ impl Drop for LeftBehind {
             mount.abandon();
         }
     }
+}
+
+/// What is not mounted any more.
+#[derive(Debug)]
+pub(super) struct Forgotten {
+    /// The file systems whose mounts somebody else has ended.
+    pub(super) names: BTreeSet<String>,
+    /// Those of mounts that nobody has any more, and that are not mounted again.
+    pub(super) files: Vec<Arc<LiveFileSystem>>,
 }
 
 /// All mounts of a pool, in the order of mounting.
@@ -250,7 +269,7 @@ impl MountTable {
     }
 
     /// Forgets mounts that somebody else has ended; tells which file systems they had.
-    pub(super) fn forget_finished(&mut self) -> BTreeSet<String> {
+    pub(super) fn forget_finished(&mut self) -> Forgotten {
         let mounts = system_mounts();
         let (ended, alive) = std::mem::take(&mut self.mounts)
             .into_iter()
@@ -267,7 +286,9 @@ impl MountTable {
         for one in gone.iter().filter(|one| one.is_made) {
             self.remove(&one.directory);
         }
-        names
+        let files = gone.iter().flat_map(|one| &one.files).filter_map(Weak::upgrade);
+        let files = files.filter(|files| !self.is_mounted(files) && !self.is_left_with(files));
+        Forgotten { names, files: files.collect() }
     }
 
     /// Has a mount of this file system that has ended here, and that somebody still has, be in a
@@ -292,6 +313,16 @@ impl MountTable {
             one.mount.take()
         };
         self.left_behind.iter_mut().find_map(attach)
+    }
+
+    fn is_mounted(&self, files: &Arc<LiveFileSystem>) -> bool {
+        let mut all = self.alive().flat_map(|one| one.mount.live_file_systems());
+        all.any(|one| Arc::ptr_eq(&one, files))
+    }
+
+    /// Whether somebody has a mount of this file system that has ended here.
+    pub(super) fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
+        self.left_behind.iter().any(|one| one.is_left_with(files))
     }
 
     /// Whether somebody has a mount that has ended here.
@@ -331,7 +362,9 @@ impl MountTable {
             true => mount.abandon(),
             false => {
                 let is_made = is_made && !is_nobodys;
-                self.left_behind.push(LeftBehind { mount: Some(mount), directory, is_made });
+                let files = mount.live_file_systems().iter().map(Arc::downgrade).collect();
+                let mount = Some(mount);
+                self.left_behind.push(LeftBehind { mount, directory, is_made, files });
             }
         }
         place

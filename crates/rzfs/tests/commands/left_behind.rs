@@ -235,3 +235,39 @@ fn who_mounts_read_only_what_a_container_has_sees_what_that_changes() {
     wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
     shop.judge();
 }
+
+#[test]
+fn what_a_container_removes_is_freed_though_nobody_else_has_the_file_system() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    /// More than is freed at once.
+    const BLOCKS: usize = 110_000;
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 256M -o ashift=9 -R ROOT tank A");
+    for (name, unmount) in [("a", "umount -l"), ("b", "zfs unmount -f")] {
+        let dataset = format!("tank/{name}");
+        shop.succeed(&format!("zfs create -o recordsize=512 -o compression=off {dataset}"));
+        let place = shop.root().join(name);
+        fs::write(place.join("large"), vec![7; BLOCKS * 512]).unwrap();
+        shop.succeed("zpool sync tank");
+        let mut container = Container::with(&place);
+        match unmount {
+            "umount -l" => unmounted_by_somebody(&place, &["-l"]),
+            _ => drop(shop.succeed(&format!("{unmount} {dataset}"))),
+        }
+        // Whoever comes next sees that it is not mounted any more.
+        shop.succeed(&format!("zfs create {dataset}-next"));
+        assert_eq!(container.run("rm $P/large; ls $P"), [""; 0]);
+        wait_until("it is freed", || {
+            shop.succeed("zpool sync tank");
+            let used = shop.succeed(&format!("zfs get -Hpo value used {dataset}"));
+            used.trim().parse::<u64>().unwrap() < 1 << 20
+        });
+        shop.succeed(&format!("zfs mount {dataset}"));
+        drop(container);
+        shop.succeed(&format!("zfs destroy {dataset}"));
+    }
+    shop.succeed("zpool export tank");
+    shop.judge();
+}

@@ -106,7 +106,7 @@ pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refus
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     let (ended, refused) = table.unmount_each(in_use(force));
-    open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
+    open.close_file_systems(&table, ended.iter().map(|plan| plan.dataset.as_str()));
     match refused.is_empty() {
         true => Ok(Vec::new()),
         false => Err(Refusal { message: refused.join("\n") }),
@@ -160,7 +160,7 @@ fn all_or_none(
     unmounted: Unmounted,
 ) -> Result<Vec<PlannedMount>, Refusal> {
     let Unmounted { ended, refused, .. } = unmounted;
-    open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
+    open.close_file_systems(table, ended.iter().map(|plan| plan.dataset.as_str()));
     match refused {
         None => Ok(ended),
         Some(refusal) => Err(taken_back(open, table, ended, refusal)),
@@ -277,7 +277,7 @@ fn bring_back(
         return Vec::new();
     }
     let Unmounted { ended, .. } = table.unmount(new, InUse::Refuse);
-    open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
+    open.close_file_systems(table, ended.iter().map(|plan| plan.dataset.as_str()));
     let missing = made_way.into_iter().filter(|plan| table.of_dataset(&plan.dataset).is_none());
     match open.reopened(missing.collect()) {
         Ok(missing) => make(open, table, missing),
