@@ -69,10 +69,13 @@ struct LeftBehind {
 }
 
 impl LeftBehind {
+    fn had(&self, files: &Arc<LiveFileSystem>) -> bool {
+        self.files.iter().any(|one| std::ptr::eq(one.as_ptr(), Arc::as_ptr(files)))
+    }
+
     /// Whether somebody can still change this file system through it.
     fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
-        let is_it = |one: &Weak<_>| std::ptr::eq(one.as_ptr(), Arc::as_ptr(files));
-        self.files.iter().any(is_it) && self.is_reachable()
+        self.had(files) && self.is_reachable()
     }
 
     fn is_reachable(&self) -> bool {
@@ -252,7 +255,7 @@ impl MountTable {
             InUse::Refuse => PATIENCE,
             InUse::Detach => DETACHED_PATIENCE,
         };
-        let elsewhere = self.finish(one, patience);
+        let elsewhere = self.finish(one, DETACHED_PATIENCE, patience);
         Ok(End { plans, elsewhere })
     }
 
@@ -276,8 +279,10 @@ impl MountTable {
             .partition::<Vec<_>, _>(|one| one.was_unmounted(mounts.as_ref()));
         self.mounts = alive;
         let names = ended.iter().flat_map(|one| one.datasets().map(str::to_owned)).collect();
+        // One moment for all of them.
+        waited(DETACHED_PATIENCE, || ended.iter().all(|one| !one.mount.is_reachable()));
         for one in ended {
-            self.finish(one, Duration::ZERO);
+            self.finish(one, Duration::ZERO, Duration::ZERO);
         }
         let (gone, left) = std::mem::take(&mut self.left_behind)
             .into_iter()
@@ -330,11 +335,17 @@ impl MountTable {
         self.left_behind.iter().any(LeftBehind::is_reachable)
     }
 
-    /// Waits until those mounts are done that somebody had after they had ended here, and nobody has
-    /// any more; no longer than something is so.
-    pub(super) fn wait_for_last_users(&self, while_so: impl Fn() -> bool) {
-        let is_done = |one: &LeftBehind| one.is_finished() || one.is_reachable();
-        waited(PATIENCE, || self.left_behind.iter().all(is_done) || !while_so());
+    /// Waits until those mounts of these file systems are done that somebody had after they had
+    /// ended here, and nobody has any more; no longer than something is so.
+    pub(super) fn wait_for_last_users(
+        &self,
+        files: &[Arc<LiveFileSystem>],
+        while_so: impl Fn() -> bool,
+    ) {
+        let all = self.left_behind.iter().filter(|one| files.iter().any(|files| one.had(files)));
+        let all: Vec<_> = all.collect();
+        let is_done = |one: &&LeftBehind| one.is_finished() || one.is_reachable();
+        waited(PATIENCE, || all.iter().all(is_done) || !while_so());
     }
 
     /// Removes the directories that were made for mounts which have ended here, also if somebody
@@ -347,13 +358,18 @@ impl MountTable {
         }
     }
 
-    /// Waits for the last answers of a mount that has ended here, unless somebody can still ask,
-    /// and removes the directory if it was made for the mount. Tells where it was if somebody still
-    /// has it.
-    fn finish(&mut self, one: DatasetMount, patience: Duration) -> Option<PathBuf> {
+    /// Waits until nobody can get at a mount any more that has ended here, then for its last
+    /// answers, and removes the directory if it was made for the mount. Tells where it was if
+    /// somebody still has it.
+    fn finish(
+        &mut self,
+        one: DatasetMount,
+        until_nobodys: Duration,
+        patience: Duration,
+    ) -> Option<PathBuf> {
         let directory = one.directory();
         let DatasetMount { mount, is_made, .. } = one;
-        let is_nobodys = waited(DETACHED_PATIENCE, || !mount.is_reachable());
+        let is_nobodys = waited(until_nobodys, || !mount.is_reachable());
         if is_nobodys && is_made {
             self.remove(&directory);
         }

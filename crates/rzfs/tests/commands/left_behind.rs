@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A shell in a mount namespace of its own, which has a copy of one mount.
 struct Container {
@@ -270,4 +271,55 @@ fn what_a_container_removes_is_freed_though_nobody_else_has_the_file_system() {
     }
     shop.succeed("zpool export tank");
     shop.judge();
+}
+
+#[test]
+fn all_are_destroyed_or_none_if_a_container_has_one() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    for name in ["a", "a/first", "a/middle", "a/last"] {
+        shop.succeed(&format!("zfs create tank/{name}"));
+    }
+    // The others would be destroyed before.
+    let place = shop.root().join("a/first");
+    fs::write(place.join("file"), "kept\n").unwrap();
+    let mut container = Container::with(&place);
+    unmounted_by_somebody(&place, &["-l"]);
+    let refused = shop.refuse("zfs destroy -r tank/a", 1);
+    assert_eq!(refused, "cannot destroy 'tank/a/first': dataset is busy\n");
+    assert_eq!(
+        shop.succeed("zfs list -rHo name,mounted tank/a"),
+        "tank/a\tyes\ntank/a/first\tno\ntank/a/last\tyes\ntank/a/middle\tyes\n"
+    );
+    assert_eq!(container.run("cat $P/file"), ["kept"]);
+    drop(container);
+    wait_until("nobody has it any more", || shop.run("zfs destroy -r tank/a").status == 0);
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn file_systems_that_somebody_has_unmounted_cost_one_moment_together() {
+    if !has_root("only root's file systems have mounts of their own") {
+        return;
+    }
+    const COUNT: usize = 12;
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let mut behind = Vec::new();
+    for number in 0..COUNT {
+        shop.succeed(&format!("zfs create tank/{number}"));
+        behind.push(File::open(shop.root().join(number.to_string())).unwrap());
+    }
+    for number in 0..COUNT {
+        unmounted_by_somebody(&shop.root().join(number.to_string()), &["-l"]);
+    }
+    let start = Instant::now();
+    shop.succeed("zfs create tank/next");
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    drop(behind);
+    wait_until("nobody has them any more", || shop.run("zpool export tank").status == 0);
 }
