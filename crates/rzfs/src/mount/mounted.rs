@@ -643,6 +643,14 @@ impl Mounted for MountedPool {
         };
         // Who forces it does not wait for those who do not come to an end.
         self.is_over.store(taken.is_ok() || ending.force, Ordering::Release);
+        if ending.force {
+            // What is refused from now on does not keep the process.
+            let kept = self.current();
+            let open = taken.as_ref().ok().and_then(Option::as_ref).or(kept.as_deref());
+            if let Some(open) = open {
+                open.table_at_the_end().remove_directories();
+            }
+        }
         match taken {
             Ok(open) => open.map_or(Ok(()), |open| open.close(&ending.manner)),
             Err(refusal) if ending.force => Err(refusal),

@@ -213,7 +213,7 @@ impl Mounter {
             mount,
             restrictions,
             grafted: reports,
-            is_made: place.is_made(),
+            made: place.made(),
         })
     }
 

@@ -3,8 +3,8 @@
 use super::plan::PlannedMount;
 use rzfs::protocol::{MountReport, Refusal};
 use rzfs_fuse::{
-    InUse, Mount, MountError, MountOptions, MountPlace, Nested, Restrictions, SystemMounts,
-    Underneath,
+    InUse, MadeDirectory, Mount, MountError, MountOptions, MountPlace, Nested, Restrictions,
+    SystemMounts, Underneath,
 };
 use rzfs_zpl::Files;
 use rzfs_zpl::live::LiveFileSystem;
@@ -32,8 +32,8 @@ pub(super) struct DatasetMount {
     /// The datasets that share the mount, and where in it they are; those above come before those
     /// below.
     pub(super) grafted: Vec<(String, PathBuf)>,
-    /// The directory was made for the mount.
-    pub(super) is_made: bool,
+    /// The directory if it was made for the mount.
+    pub(super) made: Option<MadeDirectory>,
 }
 
 /// What came of ending mounts.
@@ -61,9 +61,9 @@ struct End {
 struct LeftBehind {
     mount: Option<Mount>,
     directory: PathBuf,
-    /// The directory was made for the mount. It goes last: with it, what is mounted there in other
-    /// namespaces would go, too.
-    is_made: bool,
+    /// The directory if it was made for the mount. It goes last: with it, what is mounted there in
+    /// other namespaces would go, too.
+    made: Option<MadeDirectory>,
     /// The file systems in it that change.
     files: Vec<Weak<LiveFileSystem>>,
 }
@@ -115,7 +115,7 @@ impl MountTable {
     pub(super) fn add(&mut self, mut mount: DatasetMount) {
         let directory = mount.directory();
         for earlier in self.left_behind.iter_mut().filter(|one| one.directory == directory) {
-            mount.is_made |= std::mem::take(&mut earlier.is_made);
+            mount.made = mount.made.take().or(earlier.made.take());
         }
         self.mounts.push(mount);
     }
@@ -288,9 +288,7 @@ impl MountTable {
             .into_iter()
             .partition::<Vec<_>, _>(|one| !one.is_reachable() && one.is_finished());
         self.left_behind = left;
-        for one in gone.iter().filter(|one| one.is_made) {
-            self.remove(&one.directory);
-        }
+        self.remove_all(gone.iter().filter_map(|one| one.made.clone()).collect());
         let files = gone.iter().flat_map(|one| &one.files).filter_map(Weak::upgrade);
         let files = files.filter(|files| !self.is_mounted(files) && !self.is_left_with(files));
         Forgotten { names, files: files.collect() }
@@ -314,7 +312,7 @@ impl MountTable {
             let tell = |error: &_| tracing::debug!(%error, "there will be two of it");
             attached.inspect_err(tell).ok()?;
             // Somewhere it is still where it was, perhaps.
-            one.is_made &= one.directory == place.path();
+            one.made = one.made.take().filter(|made| made.path() == place.path());
             one.mount.take()
         };
         self.left_behind.iter_mut().find_map(attach)
@@ -351,10 +349,9 @@ impl MountTable {
     /// Removes the directories that were made for mounts which have ended here, also if somebody
     /// has these in other namespaces: nothing will answer there any more.
     pub(super) fn remove_directories(&mut self) {
-        for one in &mut self.left_behind {
-            if std::mem::take(&mut one.is_made) {
-                let _ = MountPlace::remove(&one.directory);
-            }
+        let made = self.left_behind.iter_mut().filter_map(|one| one.made.take());
+        for made in deepest_first(made.collect()) {
+            remove(&made);
         }
     }
 
@@ -368,19 +365,18 @@ impl MountTable {
         patience: Duration,
     ) -> Option<PathBuf> {
         let directory = one.directory();
-        let DatasetMount { mount, is_made, .. } = one;
+        let DatasetMount { mount, mut made, .. } = one;
         let is_nobodys = waited(until_nobodys, || !mount.is_reachable());
-        if is_nobodys && is_made {
-            self.remove(&directory);
+        if is_nobodys && let Some(made) = made.take() {
+            self.remove(made);
         }
         let place = (!is_nobodys).then(|| directory.clone());
         match is_nobodys && waited(patience, || mount.is_finished()) {
             true => mount.abandon(),
             false => {
-                let is_made = is_made && !is_nobodys;
                 let files = mount.live_file_systems().iter().map(Arc::downgrade).collect();
                 let mount = Some(mount);
-                self.left_behind.push(LeftBehind { mount, directory, is_made, files });
+                self.left_behind.push(LeftBehind { mount, directory, made, files });
             }
         }
         place
@@ -388,13 +384,30 @@ impl MountTable {
 
     /// Removes a directory that was made for a mount, unless somebody has an earlier one that was
     /// there.
-    fn remove(&mut self, directory: &Path) {
+    fn remove(&mut self, made: MadeDirectory) {
         let mut earlier = self.left_behind.iter_mut();
-        match earlier.find(|one| one.directory == directory && one.is_reachable()) {
-            Some(earlier) => earlier.is_made = true,
-            // Somebody may have put something there.
-            None => drop(MountPlace::remove(directory)),
+        match earlier.find(|one| one.directory == made.path() && one.is_reachable()) {
+            Some(earlier) => earlier.made = Some(made),
+            None => remove(&made),
         }
+    }
+
+    /// The same for several.
+    fn remove_all(&mut self, made: Vec<MadeDirectory>) {
+        deepest_first(made).into_iter().for_each(|made| self.remove(made));
+    }
+}
+
+/// Directories in an order in which each is empty when those before it have gone.
+fn deepest_first(mut made: Vec<MadeDirectory>) -> Vec<MadeDirectory> {
+    made.sort_by_key(|made| std::cmp::Reverse(made.path().components().count()));
+    made
+}
+
+fn remove(made: &MadeDirectory) {
+    if let Err(error) = made.remove() {
+        // Somebody may have put something there.
+        tracing::debug!(%error, "a directory that was made for a mount stays");
     }
 }
 

@@ -323,3 +323,23 @@ fn file_systems_that_somebody_has_unmounted_cost_one_moment_together() {
     drop(behind);
     wait_until("nobody has them any more", || shop.run("zpool export tank").status == 0);
 }
+
+#[test]
+fn only_the_directory_that_was_made_for_a_mount_is_removed_after_it() {
+    if !has_root("ordinary users have one mount for all") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let (root, moved) = (shop.rzfs.path("root"), shop.rzfs.path("moved"));
+    fs::rename(&root, &moved).unwrap();
+    fs::create_dir_all(root.join("tank")).unwrap();
+    shop.succeed("zfs unmount tank");
+    assert!(!is_mounted(&moved.join("tank")));
+    assert!(root.join("tank").exists(), "somebody else has made it");
+    fs::remove_dir(root.join("tank")).unwrap();
+    shop.succeed("zfs mount tank");
+    shop.succeed("zfs unmount tank");
+    assert!(!root.join("tank").exists(), "it was made for the mount");
+    shop.succeed("zpool export tank");
+}

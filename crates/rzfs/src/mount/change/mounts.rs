@@ -126,10 +126,10 @@ pub(in crate::mount) fn end_all(
         return Err(pool_is_busy());
     }
     let mut unmounted = table.unmount_all(in_use);
-    match (in_use, &unmounted.refused, unmounted.elsewhere.first()) {
-        (InUse::Refuse, None, Some(directory)) => unmounted.refused = Some(busy(directory)),
-        (InUse::Detach, None, _) => table.remove_directories(),
-        _ => {}
+    if let (InUse::Refuse, None, Some(directory)) =
+        (in_use, &unmounted.refused, unmounted.elsewhere.first())
+    {
+        unmounted.refused = Some(busy(directory));
     }
     all_or_none(open, &mut table, unmounted)
 }
