@@ -459,6 +459,15 @@ impl Mount {
         unmount().map_err(|source| failure("unmount", self.directory(), source))
     }
 
+    /// Takes it from all who have it, wherever that is: what they ask from now on fails with
+    /// `ENOTCONN`, and what the kernel had not written yet is lost.
+    ///
+    /// # Errors
+    /// [`MountError`]: the system refuses. It does so without root rights, and before Linux 5.8.
+    pub fn cut_off(&self) -> Result<(), MountError> {
+        self.attached.at().cut_off().map_err(|error| failure("cut off", self.directory(), error))
+    }
+
     /// Has the system let other things happen than so far, also while the mount is in use. A file
     /// system that is not a live one stays read-only.
     ///

@@ -328,6 +328,17 @@ impl MountTable {
         self.left_behind.iter().any(|one| one.is_left_with(files))
     }
 
+    /// Takes a file system from all who have it though its mounts have ended here, as far as the
+    /// system allows that.
+    pub(super) fn cut_off(&self, files: &Arc<LiveFileSystem>) {
+        let all = self.left_behind.iter().filter(|one| one.is_left_with(files));
+        for mount in all.filter_map(|one| one.mount.as_ref()) {
+            if let Err(error) = mount.cut_off() {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+
     /// Whether somebody has a mount that has ended here.
     pub(super) fn is_had_elsewhere(&self) -> bool {
         self.left_behind.iter().any(LeftBehind::is_reachable)

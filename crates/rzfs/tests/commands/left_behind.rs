@@ -85,7 +85,7 @@ fn a_file_system_that_a_container_has_is_not_taken_from_it() {
     shop.succeed("zfs unmount tank/a");
     assert!(!is_mounted(&place));
     assert_eq!(container.run("cat $P/file; echo from inside > $P/new"), ["kept"]);
-    for line in ["zfs destroy tank/a", "zfs destroy -f tank/a", "zfs destroy -r tank"] {
+    for line in ["zfs destroy tank/a", "zfs destroy -r tank"] {
         assert_eq!(shop.refuse(line, 1), busy, "{line}");
         assert_eq!(container.run("cat $P/file $P/new"), ["kept", "from inside"], "{line}");
     }
@@ -342,4 +342,44 @@ fn only_the_directory_that_was_made_for_a_mount_is_removed_after_it() {
     shop.succeed("zfs unmount tank");
     assert!(!root.join("tank").exists(), "it was made for the mount");
     shop.succeed("zpool export tank");
+}
+
+#[test]
+fn what_a_container_has_is_taken_from_it_by_force() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    for name in ["a", "b", "c", "c/clean"] {
+        shop.succeed(&format!("zfs create tank/{name}"));
+    }
+    let [a, b, c] = ["a", "b", "c"].map(|name| {
+        let place = shop.root().join(name);
+        fs::write(place.join("file"), "kept\n").unwrap();
+        (Container::with(&place), place)
+    });
+    // One that was mounted, one that was unmounted before, and one that has others below.
+    let ((mut mounted, _), (mut unmounted, place), (mut above, _)) = (a, b, c);
+    unmounted_by_somebody(&place, &["-l"]);
+    shop.succeed("zfs destroy -f tank/a");
+    let read = "cat $P/file 2> /dev/null || echo gone";
+    assert_eq!(mounted.run(read), ["gone"]);
+    for one in [&mut unmounted, &mut above] {
+        assert_eq!(one.run("cat $P/file"), ["kept"], "nobody has touched it");
+    }
+    shop.succeed("zfs destroy -f tank/b");
+    assert_eq!(unmounted.run(read), ["gone"]);
+    shop.succeed("zfs destroy -rf tank/c");
+    assert_eq!(above.run(read), ["gone"]);
+    assert_eq!(shop.succeed("zfs list -rHo name tank"), "tank\n");
+
+    shop.succeed("zfs create tank/d");
+    let place = shop.root().join("d");
+    let mut last = Container::with(&place);
+    assert!(shop.refuse("zpool export tank", 1).contains("busy"));
+    assert_eq!(last.run("echo written > $P/file; cat $P/file"), ["written"]);
+    shop.succeed("zpool export -f tank");
+    assert_eq!(last.run(read), ["gone"]);
+    shop.judge();
 }

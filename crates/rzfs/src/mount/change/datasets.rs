@@ -152,13 +152,18 @@ fn parent(pool: &Pool, name: &str) -> Result<NewFileSystem, Problem> {
 }
 
 /// `zfs destroy`: what is mounted of all of them ends first, or nothing is destroyed. Nor is
-/// anything if somebody still has one of them.
+/// anything if somebody still has one of them, unless it can be taken away by force.
 pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<String>, Refusal> {
     let pool = open.writable()?;
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     let mut ended = end(open, &mut table, &names.iter().cloned().collect(), in_use(force))?;
+    if force {
+        let files = names.iter().filter_map(|name| pool.files_in_use(name));
+        files.for_each(|files| table.cut_off(&files));
+    }
     wait_for_last_users(open, &table, names);
+    open.forget_finished(&mut table);
     if let Some(name) = left_with(pool, &table, names) {
         let busy = ChangeError::Busy { name: name.to_owned() };
         let refused = refusal(format_args!("cannot destroy '{name}'"), busy);
