@@ -338,6 +338,14 @@ impl Attachment {
         Ok(!SystemMount::with_number(identity.id.number)?.is_some_and(|mount| self.is_it(&mount)))
     }
 
+    /// Whether nothing can be changed in its superblock, whoever has that; unknown where it is
+    /// nowhere, or the system does not say.
+    pub(crate) fn is_read_only(&self) -> Option<bool> {
+        let number = self.identity.as_ref()?.id.number;
+        let mount = SystemMount::with_number(number).ok()??;
+        self.is_it(&mount).then_some(mount.is_read_only)
+    }
+
     /// Has the system let other things happen than so far.
     pub(crate) fn restrict(&self, restrictions: Restrictions, is_live: bool) -> io::Result<()> {
         let Some(found) = self.find()? else { return Ok(()) };

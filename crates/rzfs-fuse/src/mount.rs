@@ -432,9 +432,13 @@ impl Mount {
         {
             tracing::warn!(%error, "directories to mount on are missing");
         }
-        // Whether anything can be changed is the same for all who have it. If somebody writes, the
+        // Whether anything can be changed is the same for all who have it. Only if that differs it
+        // is mounted anew, as all that they have changed is written before. If somebody writes, the
         // file system refuses changes itself.
-        if let Err(error) = self.restrict(options.restrictions) {
+        let read_only = options.restrictions.mount_flags(self.is_live).contains(MountFlags::RDONLY);
+        if self.attached.at().is_read_only() != Some(read_only)
+            && let Err(error) = self.restrict(options.restrictions)
+        {
             tracing::debug!(%error, "mounted as it was");
         }
         Ok(())

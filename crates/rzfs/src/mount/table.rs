@@ -311,6 +311,8 @@ impl MountTable {
             let attached = mount.attach_again(place, options);
             let tell = |error: &_| tracing::debug!(%error, "there will be two of it");
             attached.inspect_err(tell).ok()?;
+            // That may have changed while nothing was mounted here.
+            mount.show_snapshot_directories();
             // Somewhere it is still where it was, perhaps.
             one.made = one.made.take().filter(|made| made.path() == place.path());
             one.mount.take()

@@ -383,3 +383,26 @@ fn what_a_container_has_is_taken_from_it_by_force() {
     assert_eq!(last.run(read), ["gone"]);
     shop.judge();
 }
+
+#[test]
+fn what_a_container_has_shows_what_snapdir_says_when_it_is_mounted_again() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let place = shop.root().join("a");
+    let mut container = Container::with(&place);
+    for (word, is_there) in [("hidden", true), ("disabled", false), ("visible", true)] {
+        shop.succeed("zfs unmount tank/a");
+        container.run("test -e $P/.zfs");
+        shop.succeed(&format!("zfs set snapdir={word} tank/a"));
+        shop.succeed("zfs mount tank/a");
+        assert_eq!(place.join(".zfs").exists(), is_there, "{word}");
+        let seen = container.run("test -e $P/.zfs && echo there");
+        assert_eq!(seen.len() == 1, is_there, "{word}");
+    }
+    drop(container);
+    wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
+}
