@@ -125,3 +125,24 @@ fn a_device_open_for_writing_is_claimed_until_it_is_dropped() {
         }
     }
 }
+
+/// The system says where the file of a loop device was. Another one may be there by now.
+#[test]
+fn a_file_that_only_has_the_name_of_a_devices_file_is_not_claimed() {
+    let Some(device) = LoopDevice::new(&[7; 1 << 20], 512) else { return };
+    let path = device._file.path().to_owned();
+    let claimed = open(&device.path, Backend::Portable, Access::ReadWrite);
+    let refused = FileDevice::open(&path, &OpenOptions::new().access(Access::ReadWrite));
+    assert_eq!(refused.unwrap_err().errno(), EBUSY, "it is the device's");
+    drop(claimed);
+
+    std::fs::remove_file(&path).unwrap();
+    let mut other = path.into_os_string();
+    other.push(" (deleted)");
+    let other = std::path::PathBuf::from(other);
+    std::fs::write(&other, [7; 1 << 20]).unwrap();
+    let _open = open(&device.path, Backend::Portable, Access::ReadWrite);
+    let opened = FileDevice::open(&other, &OpenOptions::new().access(Access::ReadWrite));
+    std::fs::remove_file(&other).unwrap();
+    opened.unwrap();
+}

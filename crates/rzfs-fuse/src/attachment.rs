@@ -13,7 +13,7 @@ use crate::process_files::with_held_path;
 use crate::system_mounts::{MountId, SystemMount, SystemMounts};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags,
@@ -165,6 +165,13 @@ fn context() -> io::Result<Option<OwnedFd>> {
     }
 }
 
+/// The directory in which the system shows the connections of FUSE. It may be mounted nowhere.
+fn connections() -> io::Result<OwnedFd> {
+    let context = fsopen(c"fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
+}
+
 fn attributes(flags: MountFlags) -> MountAttrFlags {
     [
         (MountFlags::RDONLY, MountAttrFlags::MOUNT_ATTR_RDONLY),
@@ -301,10 +308,42 @@ impl Attachment {
         }
     }
 
+    /// Ends the connection to its server for all who have it, wherever that is.
+    ///
+    /// # Errors
+    /// The system refuses, as it does without root rights, or nobody knows which connection it is.
+    pub(crate) fn cut_off(&self) -> io::Result<()> {
+        let Some(Identity { id, connection: Some(device) }) = &self.identity else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        // Connections have the minor number of their superblock, the major number is 0.
+        let (_, number) = id.superblock;
+        let name = format!("{number}/abort");
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let abort = match openat(connections()?, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(()),
+            abort => abort?,
+        };
+        // Ours had the number for as long as it lasts. If it is there still, the file is its own,
+        // and does nothing when it has gone.
+        if is_connected(device) {
+            rustix::io::write(&abort, b"1")?;
+        }
+        Ok(())
+    }
+
     /// Whether the system has it no more, as far as it can be told apart.
     pub(crate) fn has_gone(&self) -> io::Result<bool> {
         let Some(identity) = &self.identity else { return Ok(true) };
         Ok(!SystemMount::with_number(identity.id.number)?.is_some_and(|mount| self.is_it(&mount)))
+    }
+
+    /// Whether nothing can be changed in its superblock, whoever has that; unknown where it is
+    /// nowhere, or the system does not say.
+    pub(crate) fn is_read_only(&self) -> Option<bool> {
+        let number = self.identity.as_ref()?.id.number;
+        let mount = SystemMount::with_number(number).ok()??;
+        self.is_it(&mount).then_some(mount.is_read_only)
     }
 
     /// Has the system let other things happen than so far.

@@ -51,7 +51,7 @@ pub use mount::{
     Access, InUse, LeftOut, Mount, MountError, MountOptions, Nested, Opens, Restrictions,
     Underneath,
 };
-pub use place::{MountPlace, PlaceError};
+pub use place::{MadeDirectory, MountPlace, PlaceError};
 pub use process_files::hold_process_files;
 pub use system_mounts::SystemMounts;
 pub use wakefulness::{LATENCY_DEVICE, Wakefulness};

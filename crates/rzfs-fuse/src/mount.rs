@@ -9,6 +9,7 @@ use crate::system_mounts::SystemMounts;
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::mount::MountFlags;
+use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{AclType, ControlTree, Files};
 use std::any::Any;
 use std::io;
@@ -403,8 +404,14 @@ impl Mount {
             && (self.access, self.opens) == (options.access, options.opens)
     }
 
+    /// The file systems in it that change, as long as it has not ended.
+    #[must_use]
+    pub fn live_file_systems(&self) -> Vec<Arc<LiveFileSystem>> {
+        self.served.upgrade().map(|session| session.all_live()).unwrap_or_default()
+    }
+
     /// Mounts what has ended and somebody still has once more, so that all who have it see
-    /// the same at every moment.
+    /// the same at every moment, the directories for other mounts included.
     ///
     /// # Errors
     /// [`MountError`]: the system refuses. It does so without root rights, before Linux 5.15, and
@@ -421,9 +428,18 @@ impl Mount {
         };
         let at = attach().map_err(|source| failure("mount", place.path(), source))?;
         self.attached.replace(at);
-        // Whether anything can be changed is the same for all who have it. If somebody writes, the
+        if let Some(session) = self.served.upgrade()
+            && let Err(error) = session.make_mount_points(&options.mount_points)
+        {
+            tracing::warn!(%error, "directories to mount on are missing");
+        }
+        // Whether anything can be changed is the same for all who have it. Only if that differs it
+        // is mounted anew, as all that they have changed is written before. If somebody writes, the
         // file system refuses changes itself.
-        if let Err(error) = self.restrict(options.restrictions) {
+        let read_only = options.restrictions.mount_flags(self.is_live).contains(MountFlags::RDONLY);
+        if self.attached.at().is_read_only() != Some(read_only)
+            && let Err(error) = self.restrict(options.restrictions)
+        {
             tracing::debug!(%error, "mounted as it was");
         }
         Ok(())
@@ -446,6 +462,15 @@ impl Mount {
             self.attached.at().unmount(in_use)
         };
         unmount().map_err(|source| failure("unmount", self.directory(), source))
+    }
+
+    /// Takes it from all who have it, wherever that is: what they ask from now on fails with
+    /// `ENOTCONN`, and what the kernel had not written yet is lost.
+    ///
+    /// # Errors
+    /// [`MountError`]: the system refuses. It does so without root rights, and before Linux 5.8.
+    pub fn cut_off(&self) -> Result<(), MountError> {
+        self.attached.at().cut_off().map_err(|error| failure("cut off", self.directory(), error))
     }
 
     /// Has the system let other things happen than so far, also while the mount is in use. A file

@@ -137,10 +137,13 @@ impl MountPlace {
         &self.path
     }
 
-    /// Whether it was made for the mount.
+    /// The directory if it was made for the mount.
     #[must_use]
-    pub const fn is_made(&self) -> bool {
-        self.is_made
+    pub fn made(&self) -> Option<MadeDirectory> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = statx(&self.directory, c"", flags, StatxFlags::INO);
+        let identity = found.ok().filter(|_| self.is_made).and_then(|found| Identity::of(&found));
+        identity.map(|identity| MadeDirectory { path: self.path.clone(), identity })
     }
 
     /// Whether there is nothing in it.
@@ -170,19 +173,55 @@ impl MountPlace {
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
+}
 
-    /// Removes the directory at a path without links, if it is empty.
+/// A directory that was made for a mount.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MadeDirectory {
+    path: PathBuf,
+    identity: Identity,
+}
+
+impl MadeDirectory {
+    /// Where it was made; there are no links in this path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes it if it is empty and still there: who has put another one there keeps that.
     ///
     /// # Errors
-    /// [`PlaceError`]: among others it is not empty, or there is a link on the way by now.
-    pub fn remove(path: &Path) -> Result<(), PlaceError> {
-        let to_remove = path.to_owned();
+    /// [`PlaceError`]: among others it is not empty, another one is there, or there is a link on
+    /// the way by now.
+    pub fn remove(&self) -> Result<(), PlaceError> {
+        let Self { path, identity } = self.clone();
         let removed = errands::act(move || {
-            let (parent, name) = parent_and_name(&to_remove)?;
+            let (parent, name) = parent_and_name(&path)?;
             let parent = Walk::begin(Links::Never)?.along(parent, Missing::Refuse)?.directory;
-            unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(system(&to_remove))
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+            let found = statx(&parent, name, flags, StatxFlags::INO).map_err(system(&path))?;
+            match Identity::of(&found) == Some(identity) {
+                true => unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(system(&path)),
+                false => Err(system(&path)(Errno::STALE)),
+            }
         });
-        removed.map_err(|source| PlaceError::System { path: path.to_owned(), source })?
+        removed.map_err(|source| PlaceError::System { path: self.path.clone(), source })?
+    }
+}
+
+/// Which directory it is, whatever its name is by now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Identity {
+    device: (u32, u32),
+    inode: u64,
+}
+
+impl Identity {
+    fn of(found: &Statx) -> Option<Self> {
+        let is_known = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::INO);
+        let device = (found.stx_dev_major, found.stx_dev_minor);
+        is_known.then_some(Self { device, inode: found.stx_ino })
     }
 }
 
@@ -416,19 +455,34 @@ mod tests {
     fn what_is_missing_is_made_and_removed() {
         let world = World::new();
         let made = world.within("a/b").unwrap();
-        assert!(made.is_made());
+        assert!(made.made().is_some());
         assert_eq!(made.path(), world.path("base/a/b"));
         let found = world.within("a/b").unwrap();
-        assert!(!found.is_made() && found.is_empty().unwrap());
+        assert!(found.made().is_none() && found.is_empty().unwrap());
         assert!(!world.within("a").unwrap().is_empty().unwrap());
-        MountPlace::remove(&world.path("base/a/b")).unwrap();
+        made.made().unwrap().remove().unwrap();
         assert!(!world.path("base/a/b").exists());
-        fs::create_dir(world.path("outside/kept")).unwrap();
-        MountPlace::remove(&world.path("base/absolute/kept")).unwrap_err();
+        let kept = world.on_host("outside/kept").unwrap().made().unwrap();
+        let led = MadeDirectory { path: world.path("base/absolute/kept"), ..kept };
+        led.remove().unwrap_err();
         assert!(world.path("outside/kept").exists());
-        assert!(MountPlace::named(&world.path("named/x")).unwrap().is_made());
+        assert!(MountPlace::named(&world.path("named/x")).unwrap().made().is_some());
         let named = MountPlace::named(&world.path("base/crooked")).unwrap();
-        assert_eq!((named.path(), named.is_made()), (&*world.path("outside"), false));
+        assert_eq!((named.path(), named.made()), (&*world.path("outside"), None));
+    }
+
+    #[test]
+    fn only_what_was_made_is_removed() {
+        let world = World::new();
+        let made = world.within("made").unwrap().made().unwrap();
+        fs::rename(world.path("base/made"), world.path("base/moved")).unwrap();
+        fs::create_dir(world.path("base/made")).unwrap();
+        made.remove().unwrap_err();
+        assert!(world.path("base/made").exists(), "somebody else has made it");
+        fs::remove_dir(world.path("base/made")).unwrap();
+        fs::rename(world.path("base/moved"), world.path("base/made")).unwrap();
+        made.remove().unwrap();
+        assert!(!world.path("base/made").exists());
     }
 
     #[test]

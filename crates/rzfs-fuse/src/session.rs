@@ -174,6 +174,13 @@ impl Session {
         self.live().is_some_and(|live| Arc::ptr_eq(live, file_system)) && self.grafts.is_empty()
     }
 
+    /// The file systems that change.
+    pub(crate) fn all_live(&self) -> Vec<Arc<LiveFileSystem>> {
+        let grafted = self.grafts.all();
+        let grafted = grafted.iter().filter_map(|one| one.head().live());
+        self.live().into_iter().chain(grafted).cloned().collect()
+    }
+
     /// Whether the kernel sees to lists of access rights.
     pub(crate) const fn has_lists(&self) -> bool {
         self.lists

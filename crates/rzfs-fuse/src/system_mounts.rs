@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 36 35 0:45 / /tank/home rw,noatime shared:7 - fuse.zfs tank/home rw,user_id=0,...
-//! |  |  |      directory, \040 for a space      kind     source
+//! |  |  |      directory, \040 for a space      kind     source    of the superblock
 //! |  |  superblock
 //! |  parent
 //! number
@@ -32,6 +32,8 @@ pub(crate) struct SystemMount {
     pub(crate) directory: PathBuf,
     pub(crate) kind: String,
     pub(crate) source: String,
+    /// Whether nothing can be changed in its superblock, whoever has that.
+    pub(crate) is_read_only: bool,
 }
 
 impl SystemMount {
@@ -61,12 +63,15 @@ impl SystemMount {
         let superblock = (major.parse().ok()?, minor.parse().ok()?);
         let directory = unescaped(fields.nth(1)?);
         let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+        let (kind, source) = (text(unescaped(rest.next()?)), text(unescaped(rest.next()?)));
+        let mut options = rest.next().unwrap_or_default().split(|byte| *byte == b',');
         Some(Self {
             id: MountId { number, superblock },
             parent,
             directory: OsString::from_vec(directory).into(),
-            kind: text(unescaped(rest.next()?)),
-            source: text(unescaped(rest.next()?)),
+            kind,
+            source,
+            is_read_only: options.any(|option| option == b"ro"),
         })
     }
 }
@@ -114,13 +119,14 @@ mod tests {
     #[test]
     fn lines_are_understood() {
         let line =
-            br"36 35 0:45 / /tank/my\040home\134 rw,noatime shared:7 - fuse.zfs tank/my\040home rw";
+            br"36 35 0:45 / /tank/my\040home\134 rw,noatime shared:7 - fuse.zfs tank/my\040home ro";
         let expected = SystemMount {
             id: MountId { number: 36, superblock: (0, 45) },
             parent: 35,
             directory: r"/tank/my home\".into(),
             kind: "fuse.zfs".into(),
             source: "tank/my home".into(),
+            is_read_only: true,
         };
         assert_eq!(SystemMount::parse(line), Some(expected));
         assert_eq!(SystemMount::parse(b""), None);

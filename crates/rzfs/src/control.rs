@@ -21,7 +21,7 @@ use rzfs_codec::checksum::{Salt, checksum};
 use rzfs_format::ByteOrder;
 use rzfs_format::checksum::ChecksumFunction;
 use std::fs;
-use std::io::{BufReader, ErrorKind};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,14 @@ const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long all pools together may take to say who they are when it is only asked which there are.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a pool of another user may take to say something, and to change something: what
+/// answers there says what it likes, perhaps without an end. Changes wait for others themselves.
+const OTHERS_TIMEOUT: Duration = Duration::from_secs(60);
+const OTHERS_CHANGE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// The longest answer that is read from a pool of another user, in bytes.
+const MAX_OTHERS_ANSWER: u64 = 64 << 20;
 
 /// Bytes of the longest name that a socket has as it is. The path of a socket has 107, so there are
 /// 60 for the directory.
@@ -308,15 +316,16 @@ fn open_socket(flags: SocketFlags) -> rustix::io::Result<rustix::fd::OwnedFd> {
 
 /// Connects. Where as many wait already as the listener lets wait, this waits as well. Whoever
 /// listens has to be the user whose directory the socket is in: a link there may lead to others.
-fn connect_within(path: &Path, patience: Duration) -> std::io::Result<UnixStream> {
+fn connect_within(path: &Path, patience: Duration) -> std::io::Result<(UnixStream, Listener)> {
     let socket = open_socket(SocketFlags::empty())?;
     set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     match connect(&socket, &SocketAddrUnix::new(path)?) {
         Ok(()) => {
             let owner = path.parent().map(fs::symlink_metadata).transpose()?;
-            let listens = socket_peercred(&socket)?.uid.as_raw();
-            match owner.is_some_and(|owner| owner.uid() == listens) {
-                true => Ok(socket.into()),
+            let listens = socket_peercred(&socket)?.uid;
+            let listener = if listens == geteuid() { Listener::Own } else { Listener::Other };
+            match owner.is_some_and(|owner| owner.uid() == listens.as_raw()) {
+                true => Ok((socket.into(), listener)),
                 false => Err(ErrorKind::ConnectionRefused.into()),
             }
         }
@@ -334,11 +343,79 @@ pub struct Mounted {
     pub silent: Vec<ControlError>,
 }
 
+/// Whose process listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Listener {
+    /// Of the user who asks.
+    Own,
+    /// Of another one, whom root asks.
+    Other,
+}
+
+impl Listener {
+    /// How long it may take to answer; for ever if nothing is said of that.
+    const fn patience(self, request: &Request) -> Option<Duration> {
+        match (self, request) {
+            (Self::Own, _) => None,
+            (
+                Self::Other,
+                Request::Change { .. } | Request::Unmount { .. } | Request::Destroy { .. },
+            ) => Some(OTHERS_CHANGE_TIMEOUT),
+            (Self::Other, _) => Some(OTHERS_TIMEOUT),
+        }
+    }
+
+    /// The longest answer that is read.
+    const fn limit(self) -> u64 {
+        match self {
+            Self::Own => MAX_ANSWER,
+            Self::Other => MAX_OTHERS_ANSWER,
+        }
+    }
+}
+
+/// A stream on which everything has to happen before some moment.
+#[derive(Debug)]
+struct TimedStream {
+    stream: UnixStream,
+    until: Option<Instant>,
+}
+
+impl TimedStream {
+    /// How much time is left, if it is limited.
+    fn left(&self) -> std::io::Result<Option<Duration>> {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        match left {
+            Some(Duration::ZERO) => Err(ErrorKind::TimedOut.into()),
+            left => Ok(left),
+        }
+    }
+}
+
+impl Read for TimedStream {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for TimedStream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// A connection to a mounted pool.
 #[derive(Debug)]
 pub struct ControlClient {
     identity: Identity,
-    stream: BufReader<UnixStream>,
+    stream: BufReader<TimedStream>,
+    listener: Listener,
 }
 
 impl ControlClient {
@@ -354,9 +431,9 @@ impl ControlClient {
             pool: name(),
             source: WireError::Io(source),
         };
-        let start = Instant::now();
-        let stream = match connect_within(path, patience) {
-            Ok(stream) => stream,
+        let until = Instant::now() + patience;
+        let (stream, listener) = match connect_within(path, patience) {
+            Ok(connected) => connected,
             Err(error)
                 if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) =>
             {
@@ -364,11 +441,10 @@ impl ControlClient {
             }
             Err(error) => return Err(fail(error)),
         };
-        let left = patience.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
-        stream.set_read_timeout(Some(left)).map_err(fail)?;
         let identity = Identity { pool: name(), guid: 0, process: 0, is_writable: false };
-        let mut client = Self { identity, stream: BufReader::new(stream) };
-        match client.ask(&Request::Identify) {
+        let stream = BufReader::new(TimedStream { stream, until: Some(until) });
+        let mut client = Self { identity, stream, listener };
+        match client.ask_until(&Request::Identify, Some(until)) {
             Ok(Answer::Identity(identity)) => client.identity = identity,
             Ok(_) => return Err(ControlError::Mismatch(client.identity.pool)),
             Err(ControlError::Wire { source, .. }) if source.is_hang_up() => return Ok(None),
@@ -376,8 +452,6 @@ impl ControlClient {
             Err(ControlError::Refused(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
-        client.stream.get_ref().set_read_timeout(None).map_err(fail)?;
-        client.stream.get_ref().set_write_timeout(None).map_err(fail)?;
         Ok(Some(client))
     }
 
@@ -387,10 +461,22 @@ impl ControlClient {
         &self.identity
     }
 
-    /// Asks and waits for the answer; a refusal is an error.
+    /// Asks and waits for the answer, for ever if it is a process of this user; a refusal is an
+    /// error.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
+        let patience = self.listener.patience(request);
+        self.ask_until(request, patience.map(|patience| Instant::now() + patience))
+    }
+
+    fn ask_until(
+        &mut self,
+        request: &Request,
+        until: Option<Instant>,
+    ) -> Result<Answer, ControlError> {
+        let limit = self.listener.limit();
+        self.stream.get_mut().until = until;
         let answer = send(self.stream.get_mut(), request)
-            .and_then(|()| receive(&mut self.stream, MAX_ANSWER))
+            .and_then(|()| receive(&mut self.stream, limit))
             .map_err(|source| ControlError::Wire { pool: self.identity.pool.clone(), source })?;
         match answer {
             Answer::Failed(refusal) => Err(refusal.into()),
@@ -403,6 +489,8 @@ impl ControlClient {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_missing_directory_has_no_pools() {
@@ -493,6 +581,67 @@ mod tests {
         drop(silent);
         assert!(!is_listened_on(&directory.socket("a")));
         assert!(!is_listened_on(&directory.socket("none")));
+    }
+
+    #[test]
+    fn who_answers_a_little_at_a_time_is_not_waited_for_either() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = ControlDirectory::at(parent.path().join("run"));
+        directory.prepare().unwrap();
+        let slow = std::os::unix::net::UnixListener::bind(directory.socket("slow")).unwrap();
+        thread::spawn(move || {
+            let (mut peer, _) = slow.accept().unwrap();
+            while peer.write_all(b" ").is_ok() {
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let start = Instant::now();
+        let (tell, told) = std::sync::mpsc::channel();
+        thread::spawn(move || tell.send(directory.mounted().unwrap().len()));
+        assert_eq!(told.recv_timeout(LISTING_TIMEOUT * 3), Ok(0), "{:?}", start.elapsed());
+    }
+
+    /// What root is told in the directory of another user.
+    #[test]
+    fn what_others_say_is_not_listened_to_without_end() {
+        const OTHER: u32 = 65534;
+        if !rzfs_testkit::has_root("only root asks the pools of others") {
+            return;
+        }
+        let parent = tempfile::tempdir().unwrap();
+        fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let directory = ControlDirectory::at(parent.path().join("run"));
+        directory.prepare().unwrap();
+        std::os::unix::fs::chown(&directory.own, Some(OTHER), None).unwrap();
+        let identity = Answer::Identity(Identity {
+            pool: "tank".to_owned(),
+            guid: 5,
+            process: 6,
+            is_writable: true,
+        });
+        let line = crate::protocol::encode(&identity).unwrap();
+        let script = "use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0); \
+            bind(S, sockaddr_un($ARGV[0])) && listen(S, 5) or die; $| = 1; print qq(there\\n); \
+            accept(C, S); sysread(C, $x, 9999); syswrite(C, $ARGV[1]); sysread(C, $x, 9999); \
+            $y = 'x' x 65536; 1 while syswrite(C, $y);";
+        let mut other = Command::new("perl")
+            .args(["-e", script])
+            .arg(directory.socket("tank"))
+            .arg(std::str::from_utf8(&line).unwrap())
+            .uid(OTHER)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut there = [0; 6];
+        other.stdout.as_mut().unwrap().read_exact(&mut there).unwrap();
+        let mut client = directory.mounted_as("tank").unwrap().unwrap();
+        let told = client.ask(&Request::Pool);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        let Err(ControlError::Wire { source: WireError::TooLong(limit), .. }) = told else {
+            panic!("{told:?}");
+        };
+        assert!(limit <= 64 << 20, "{limit}");
     }
 
     #[test]

@@ -166,6 +166,25 @@ impl WritablePool {
         }
     }
 
+    /// The same for one that somebody has, whatever its name is by now.
+    pub fn close_files(&self, files: &Arc<LiveFileSystem>) {
+        let mut known = self.known();
+        let is_it = |one: &OpenFileSystem| Arc::ptr_eq(&one.files, files);
+        let object = known.open.iter().find(|(_, one)| is_it(one)).map(|(object, _)| *object);
+        if let Some(object) = object {
+            known.close(object);
+        }
+    }
+
+    /// A file system that somebody has, also one that was let go of.
+    #[must_use]
+    pub fn files_in_use(&self, name: &str) -> Option<Arc<LiveFileSystem>> {
+        let dataset = self.live.dataset_tree().and_then(|all| all.open(name)).ok()?;
+        let known = self.known();
+        let open = known.open.get(&dataset.object()).map(|one| Arc::clone(&one.files));
+        open.or_else(|| known.closed.get(&dataset.object())?.upgrade())
+    }
+
     /// Has everything that was changed so far written, and waits for it.
     ///
     /// # Errors

@@ -9,6 +9,7 @@
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, StatxFlags, fstat, statx};
 use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -66,12 +67,11 @@ pub(super) fn claim_backing(device: BorrowedFd<'_>) -> io::Result<Option<OwnedFd
     let Some(Backing { path, is_whole }) = Backing::of(fstat(device)?.st_rdev) else {
         return Ok(None);
     };
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = match rustix::fs::open(&path, flags, Mode::empty()) {
+    let file = match open_backing(device, &path) {
         Ok(file) => file,
         // It may have no name here, or be in a directory of somebody else.
         Err(error) => {
-            tracing::debug!(path = %path.display(), %error, "other writers cannot be kept out");
+            tracing::warn!(path = %path.display(), %error, "other writers cannot be kept out");
             return Ok(None);
         }
     };
@@ -82,6 +82,41 @@ pub(super) fn claim_backing(device: BorrowedFd<'_>) -> io::Result<Option<OwnedFd
     lock(file.as_fd(), &path, operation)?;
     Ok(Some(file))
 }
+
+/// Opens the file that a loop device lies on, if it is what a path leads to: the path is where it
+/// was in the namespace of whoever has set up the device, and may be somebody else's here.
+fn open_backing(device: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let (found, status) = (fstat(&file)?, LoopStatus::of(device)?);
+    match (found.st_dev, found.st_ino) == (status.device, status.inode) {
+        true => Ok(file),
+        false => Err(Errno::STALE),
+    }
+}
+
+/// What the kernel says of a loop device (`struct loop_info64`).
+#[repr(C)]
+struct LoopStatus {
+    /// The number of the file system that its file is in.
+    device: u64,
+    /// The file.
+    inode: u64,
+    _rest: [u64; 27],
+}
+
+impl LoopStatus {
+    fn of(device: BorrowedFd<'_>) -> rustix::io::Result<Self> {
+        /// `LOOP_GET_STATUS64`, which no other driver of block devices knows.
+        const GET_STATUS: Opcode = 0x4c05;
+        // SAFETY: the kernel writes a `struct loop_info64`, which has 232 bytes as this one has.
+        let call = unsafe { Getter::<GET_STATUS, Self>::new() };
+        // SAFETY: it writes nothing else.
+        unsafe { rustix::ioctl::ioctl(device, call) }
+    }
+}
+
+const _: () = assert!(size_of::<LoopStatus>() == 232);
 
 /// The file that a loop device lies on.
 struct Backing {

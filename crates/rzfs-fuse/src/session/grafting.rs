@@ -138,6 +138,28 @@ impl Session {
         }
     }
 
+    /// Makes directories for other mounts where the file system at the root lacks them.
+    ///
+    /// # Errors
+    /// A directory on the way to one cannot be read.
+    pub(crate) fn make_mount_points(self: &Arc<Self>, paths: &[PathBuf]) -> io::Result<()> {
+        let mut changed = Vec::new();
+        {
+            let _still = self.shape.write().unwrap_or_else(PoisonError::into_inner);
+            for path in paths {
+                let new = self.root.make_way(path)?.new;
+                changed.extend(new.and_then(|new| self.entrance_of(0, &self.root, new)));
+            }
+        }
+        if !changed.is_empty() {
+            self.tell_kernel(KERNEL_PATIENCE, move |session| {
+                let names = changed.iter();
+                names.for_each(|(above, name)| session.cache.forget_name(*above, name));
+            });
+        }
+        Ok(())
+    }
+
     /// Takes a file system out of the mount.
     ///
     /// # Errors

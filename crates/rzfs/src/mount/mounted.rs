@@ -6,7 +6,7 @@ use super::mounter::{Mounter, Planned};
 use super::opening::Plans;
 use super::plan::{Candidate, Choice, Placement, PlannedMount, plan, underneath};
 use super::request::MountOptions;
-use super::table::MountTable;
+use super::table::{Forgotten, MountTable};
 use crate::console::{Console, Failure};
 use crate::daemon::{Caller, Completeness, Ending, Manner, Mounted};
 use rzfs::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request};
@@ -493,17 +493,26 @@ impl Open {
         plans.into_iter().map(|plan| Ok((datasets.open(&plan.dataset)?, plan))).collect()
     }
 
-    /// Lets go of the file systems that are not mounted any more.
-    pub(super) fn close_file_systems<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
-        if let Some(pool) = self.contents.writable() {
-            names.into_iter().for_each(|name| pool.close_file_system(name));
-        }
+    /// Lets go of the file systems that are not mounted any more, but for those that somebody still
+    /// changes: what is removed from these is to be freed.
+    pub(super) fn close_file_systems<'a>(
+        &self,
+        table: &MountTable,
+        names: impl IntoIterator<Item = &'a str>,
+    ) {
+        let Some(pool) = self.contents.writable() else { return };
+        let is_left = |name| pool.files_in_use(name).is_some_and(|one| table.is_left_with(&one));
+        let unused = names.into_iter().filter(|name| !is_left(name));
+        unused.for_each(|name| pool.close_file_system(name));
     }
 
     /// Lets go of file systems whose mounts somebody else has ended.
     pub(super) fn forget_finished(&self, table: &mut MountTable) {
-        let names = table.forget_finished();
-        self.close_file_systems(names.iter().map(String::as_str));
+        let Forgotten { names, files } = table.forget_finished();
+        self.close_file_systems(table, names.iter().map(String::as_str));
+        if let Some(pool) = self.contents.writable() {
+            files.iter().for_each(|files| pool.close_files(files));
+        }
     }
 
     /// Has nobody wait any more for devices of a suspended pool: if they have not been mended, what
@@ -634,6 +643,14 @@ impl Mounted for MountedPool {
         };
         // Who forces it does not wait for those who do not come to an end.
         self.is_over.store(taken.is_ok() || ending.force, Ordering::Release);
+        if ending.force {
+            // What is refused from now on does not keep the process.
+            let kept = self.current();
+            let open = taken.as_ref().ok().and_then(Option::as_ref).or(kept.as_deref());
+            if let Some(open) = open {
+                open.table_at_the_end().remove_directories();
+            }
+        }
         match taken {
             Ok(open) => open.map_or(Ok(()), |open| open.close(&ending.manner)),
             Err(refusal) if ending.force => Err(refusal),

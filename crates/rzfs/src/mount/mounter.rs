@@ -1,5 +1,6 @@
 //! Making the mounts of a pool.
 
+use super::change::SUSPENDED;
 use super::mounted::Lifetime;
 use super::plan::{Placement, PlannedMount};
 use super::request::{Access, MountOptions};
@@ -99,6 +100,12 @@ impl Mounter {
         &self.placement
     }
 
+    /// Whether the pool waits for its devices.
+    fn is_suspended(&self) -> bool {
+        let pool = self.writable.as_ref().and_then(Weak::upgrade);
+        pool.is_some_and(|pool| pool.live().is_suspended())
+    }
+
     /// What keeps the process while mounts come and go: the last one may be ended to be made again
     /// with others in it.
     pub(super) fn keep(&self) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -191,8 +198,15 @@ impl Mounter {
                 }
             }
         }
-        let again = match (self.nesting, is_changed) {
-            (Nesting::Mounts, true) => table.attach_again(&file_system, &place, &options),
+        let is_left = file_system.live().is_some_and(|live| table.is_left_with(live));
+        if self.nesting == Nesting::Mounts && is_left && self.is_suspended() {
+            // It may have to be written first.
+            return Err(cannot(&SUSPENDED));
+        }
+        // Also for reading only: what is only read today may be changed tomorrow, in a mount that
+        // goes on.
+        let again = match (self.nesting, file_system.live()) {
+            (Nesting::Mounts, Some(_)) => table.attach_again(&file_system, &place, &options),
             _ => None,
         };
         let (mount, left_out) = match again {
@@ -211,7 +225,7 @@ impl Mounter {
             mount,
             restrictions,
             grafted: reports,
-            is_made: place.is_made(),
+            made: place.made(),
         })
     }
 

@@ -3,12 +3,14 @@
 use super::plan::PlannedMount;
 use rzfs::protocol::{MountReport, Refusal};
 use rzfs_fuse::{
-    InUse, Mount, MountError, MountOptions, MountPlace, Nested, Restrictions, SystemMounts,
-    Underneath,
+    InUse, MadeDirectory, Mount, MountError, MountOptions, MountPlace, Nested, Restrictions,
+    SystemMounts, Underneath,
 };
 use rzfs_zpl::Files;
+use rzfs_zpl::live::LiveFileSystem;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long to wait until nobody can get at a mount any more, and for its last answers if it was
@@ -30,8 +32,8 @@ pub(super) struct DatasetMount {
     /// The datasets that share the mount, and where in it they are; those above come before those
     /// below.
     pub(super) grafted: Vec<(String, PathBuf)>,
-    /// The directory was made for the mount.
-    pub(super) is_made: bool,
+    /// The directory if it was made for the mount.
+    pub(super) made: Option<MadeDirectory>,
 }
 
 /// What came of ending mounts.
@@ -59,12 +61,23 @@ struct End {
 struct LeftBehind {
     mount: Option<Mount>,
     directory: PathBuf,
-    /// The directory was made for the mount. It goes last: with it, what is mounted there in other
-    /// namespaces would go, too.
-    is_made: bool,
+    /// The directory if it was made for the mount. It goes last: with it, what is mounted there in
+    /// other namespaces would go, too.
+    made: Option<MadeDirectory>,
+    /// The file systems in it that change.
+    files: Vec<Weak<LiveFileSystem>>,
 }
 
 impl LeftBehind {
+    fn had(&self, files: &Arc<LiveFileSystem>) -> bool {
+        self.files.iter().any(|one| std::ptr::eq(one.as_ptr(), Arc::as_ptr(files)))
+    }
+
+    /// Whether somebody can still change this file system through it.
+    fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
+        self.had(files) && self.is_reachable()
+    }
+
     fn is_reachable(&self) -> bool {
         self.mount.as_ref().is_some_and(Mount::is_reachable)
     }
@@ -82,6 +95,15 @@ impl Drop for LeftBehind {
     }
 }
 
+/// What is not mounted any more.
+#[derive(Debug)]
+pub(super) struct Forgotten {
+    /// The file systems whose mounts somebody else has ended.
+    pub(super) names: BTreeSet<String>,
+    /// Those of mounts that nobody has any more, and that are not mounted again.
+    pub(super) files: Vec<Arc<LiveFileSystem>>,
+}
+
 /// All mounts of a pool, in the order of mounting.
 #[derive(Debug, Default)]
 pub(super) struct MountTable {
@@ -93,7 +115,7 @@ impl MountTable {
     pub(super) fn add(&mut self, mut mount: DatasetMount) {
         let directory = mount.directory();
         for earlier in self.left_behind.iter_mut().filter(|one| one.directory == directory) {
-            mount.is_made |= std::mem::take(&mut earlier.is_made);
+            mount.made = mount.made.take().or(earlier.made.take());
         }
         self.mounts.push(mount);
     }
@@ -233,7 +255,7 @@ impl MountTable {
             InUse::Refuse => PATIENCE,
             InUse::Detach => DETACHED_PATIENCE,
         };
-        let elsewhere = self.finish(one, patience);
+        let elsewhere = self.finish(one, DETACHED_PATIENCE, patience);
         Ok(End { plans, elsewhere })
     }
 
@@ -250,24 +272,26 @@ impl MountTable {
     }
 
     /// Forgets mounts that somebody else has ended; tells which file systems they had.
-    pub(super) fn forget_finished(&mut self) -> BTreeSet<String> {
+    pub(super) fn forget_finished(&mut self) -> Forgotten {
         let mounts = system_mounts();
         let (ended, alive) = std::mem::take(&mut self.mounts)
             .into_iter()
             .partition::<Vec<_>, _>(|one| one.was_unmounted(mounts.as_ref()));
         self.mounts = alive;
         let names = ended.iter().flat_map(|one| one.datasets().map(str::to_owned)).collect();
+        // One moment for all of them.
+        waited(DETACHED_PATIENCE, || ended.iter().all(|one| !one.mount.is_reachable()));
         for one in ended {
-            self.finish(one, Duration::ZERO);
+            self.finish(one, Duration::ZERO, Duration::ZERO);
         }
         let (gone, left) = std::mem::take(&mut self.left_behind)
             .into_iter()
             .partition::<Vec<_>, _>(|one| !one.is_reachable() && one.is_finished());
         self.left_behind = left;
-        for one in gone.iter().filter(|one| one.is_made) {
-            self.remove(&one.directory);
-        }
-        names
+        self.remove_all(gone.iter().filter_map(|one| one.made.clone()).collect());
+        let files = gone.iter().flat_map(|one| &one.files).filter_map(Weak::upgrade);
+        let files = files.filter(|files| !self.is_mounted(files) && !self.is_left_with(files));
+        Forgotten { names, files: files.collect() }
     }
 
     /// Has a mount of this file system that has ended here, and that somebody still has, be in a
@@ -287,11 +311,34 @@ impl MountTable {
             let attached = mount.attach_again(place, options);
             let tell = |error: &_| tracing::debug!(%error, "there will be two of it");
             attached.inspect_err(tell).ok()?;
+            // That may have changed while nothing was mounted here.
+            mount.show_snapshot_directories();
             // Somewhere it is still where it was, perhaps.
-            one.is_made &= one.directory == place.path();
+            one.made = one.made.take().filter(|made| made.path() == place.path());
             one.mount.take()
         };
         self.left_behind.iter_mut().find_map(attach)
+    }
+
+    fn is_mounted(&self, files: &Arc<LiveFileSystem>) -> bool {
+        let mut all = self.alive().flat_map(|one| one.mount.live_file_systems());
+        all.any(|one| Arc::ptr_eq(&one, files))
+    }
+
+    /// Whether somebody has a mount of this file system that has ended here.
+    pub(super) fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
+        self.left_behind.iter().any(|one| one.is_left_with(files))
+    }
+
+    /// Takes a file system from all who have it though its mounts have ended here, as far as the
+    /// system allows that.
+    pub(super) fn cut_off(&self, files: &Arc<LiveFileSystem>) {
+        let all = self.left_behind.iter().filter(|one| one.is_left_with(files));
+        for mount in all.filter_map(|one| one.mount.as_ref()) {
+            if let Err(error) = mount.cut_off() {
+                tracing::warn!("{error}");
+            }
+        }
     }
 
     /// Whether somebody has a mount that has ended here.
@@ -299,39 +346,50 @@ impl MountTable {
         self.left_behind.iter().any(LeftBehind::is_reachable)
     }
 
-    /// Waits until those mounts are done that somebody had after they had ended here, and nobody
-    /// has any more; no longer than something is so.
-    pub(super) fn wait_for_last_users(&self, while_so: impl Fn() -> bool) {
-        let is_done = |one: &LeftBehind| one.is_finished() || one.is_reachable();
-        waited(PATIENCE, || self.left_behind.iter().all(is_done) || !while_so());
+    /// Waits until those mounts of these file systems are done that somebody had after they had
+    /// ended here, and nobody has any more; no longer than something is so.
+    pub(super) fn wait_for_last_users(
+        &self,
+        files: &[Arc<LiveFileSystem>],
+        while_so: impl Fn() -> bool,
+    ) {
+        let all = self.left_behind.iter().filter(|one| files.iter().any(|files| one.had(files)));
+        let all: Vec<_> = all.collect();
+        let is_done = |one: &&LeftBehind| one.is_finished() || one.is_reachable();
+        waited(PATIENCE, || all.iter().all(is_done) || !while_so());
     }
 
     /// Removes the directories that were made for mounts which have ended here, also if somebody
     /// has these in other namespaces: nothing will answer there any more.
     pub(super) fn remove_directories(&mut self) {
-        for one in &mut self.left_behind {
-            if std::mem::take(&mut one.is_made) {
-                let _ = MountPlace::remove(&one.directory);
-            }
+        let made = self.left_behind.iter_mut().filter_map(|one| one.made.take());
+        for made in deepest_first(made.collect()) {
+            remove(&made);
         }
     }
 
-    /// Waits for the last answers of a mount that has ended here, unless somebody can still ask,
-    /// and removes the directory if it was made for the mount. Tells where it was if somebody still
-    /// has it.
-    fn finish(&mut self, one: DatasetMount, patience: Duration) -> Option<PathBuf> {
+    /// Waits until nobody can get at a mount any more that has ended here, then for its last
+    /// answers, and removes the directory if it was made for the mount. Tells where it was if
+    /// somebody still has it.
+    fn finish(
+        &mut self,
+        one: DatasetMount,
+        until_nobodys: Duration,
+        patience: Duration,
+    ) -> Option<PathBuf> {
         let directory = one.directory();
-        let DatasetMount { mount, is_made, .. } = one;
-        let is_nobodys = waited(DETACHED_PATIENCE, || !mount.is_reachable());
-        if is_nobodys && is_made {
-            self.remove(&directory);
+        let DatasetMount { mount, mut made, .. } = one;
+        let is_nobodys = waited(until_nobodys, || !mount.is_reachable());
+        if is_nobodys && let Some(made) = made.take() {
+            self.remove(made);
         }
         let place = (!is_nobodys).then(|| directory.clone());
         match is_nobodys && waited(patience, || mount.is_finished()) {
             true => mount.abandon(),
             false => {
-                let is_made = is_made && !is_nobodys;
-                self.left_behind.push(LeftBehind { mount: Some(mount), directory, is_made });
+                let files = mount.live_file_systems().iter().map(Arc::downgrade).collect();
+                let mount = Some(mount);
+                self.left_behind.push(LeftBehind { mount, directory, made, files });
             }
         }
         place
@@ -339,13 +397,30 @@ impl MountTable {
 
     /// Removes a directory that was made for a mount, unless somebody has an earlier one that was
     /// there.
-    fn remove(&mut self, directory: &Path) {
+    fn remove(&mut self, made: MadeDirectory) {
         let mut earlier = self.left_behind.iter_mut();
-        match earlier.find(|one| one.directory == directory && one.is_reachable()) {
-            Some(earlier) => earlier.is_made = true,
-            // Somebody may have put something there.
-            None => drop(MountPlace::remove(directory)),
+        match earlier.find(|one| one.directory == made.path() && one.is_reachable()) {
+            Some(earlier) => earlier.made = Some(made),
+            None => remove(&made),
         }
+    }
+
+    /// The same for several.
+    fn remove_all(&mut self, made: Vec<MadeDirectory>) {
+        deepest_first(made).into_iter().for_each(|made| self.remove(made));
+    }
+}
+
+/// Directories in an order in which each is empty when those before it have gone.
+fn deepest_first(mut made: Vec<MadeDirectory>) -> Vec<MadeDirectory> {
+    made.sort_by_key(|made| std::cmp::Reverse(made.path().components().count()));
+    made
+}
+
+fn remove(made: &MadeDirectory) {
+    if let Err(error) = made.remove() {
+        // Somebody may have put something there.
+        tracing::debug!(%error, "a directory that was made for a mount stays");
     }
 }
 

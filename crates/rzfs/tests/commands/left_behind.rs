@@ -6,8 +6,10 @@ use rustix::fs::{Mode, OFlags, openat};
 use rzfs_testkit::has_root;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A shell in a mount namespace of its own, which has a copy of one mount.
 struct Container {
@@ -83,7 +85,7 @@ fn a_file_system_that_a_container_has_is_not_taken_from_it() {
     shop.succeed("zfs unmount tank/a");
     assert!(!is_mounted(&place));
     assert_eq!(container.run("cat $P/file; echo from inside > $P/new"), ["kept"]);
-    for line in ["zfs destroy tank/a", "zfs destroy -f tank/a", "zfs destroy -r tank"] {
+    for line in ["zfs destroy tank/a", "zfs destroy -r tank"] {
         assert_eq!(shop.refuse(line, 1), busy, "{line}");
         assert_eq!(container.run("cat $P/file $P/new"), ["kept", "from inside"], "{line}");
     }
@@ -196,4 +198,211 @@ fn what_is_mounted_again_is_so_as_its_properties_say() {
     drop(behind);
     wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
     shop.judge();
+}
+
+/// One connection: two would each keep what they know of files, and overwrite each other's changes.
+#[test]
+fn who_mounts_read_only_what_a_container_has_sees_what_that_changes() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let place = shop.root().join("a");
+    let file = place.join("file");
+    fs::write(&file, "old\n").unwrap();
+    let mut container = Container::with(&place);
+    shop.succeed("zfs unmount tank/a");
+    shop.succeed("zfs set readonly=on tank/a");
+    // There is no directory for it, and none can be made.
+    shop.succeed("zfs create tank/a/below");
+    shop.succeed("zfs mount tank/a");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
+    assert!(fs::write(&file, "no").is_err());
+    shop.run("zfs mount tank/a/below");
+    assert!(is_mounted(&place.join("below")));
+
+    shop.succeed("zfs set readonly=off tank/a");
+    let seen = container.run("stat -c %d $P");
+    assert_eq!(seen, [fs::metadata(&place).unwrap().dev().to_string()]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
+    assert_eq!(container.run("cat $P/file; echo new > $P/file"), ["old"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
+    fs::write(&file, "newer\n").unwrap();
+    assert_eq!(container.run("cat $P/file; echo newest >> $P/file"), ["newer"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "newer\nnewest\n");
+    drop(container);
+    wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
+    shop.judge();
+}
+
+#[test]
+fn what_a_container_removes_is_freed_though_nobody_else_has_the_file_system() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    /// More than is freed at once.
+    const BLOCKS: usize = 110_000;
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 256M -o ashift=9 -R ROOT tank A");
+    for (name, unmount) in [("a", "umount -l"), ("b", "zfs unmount -f")] {
+        let dataset = format!("tank/{name}");
+        shop.succeed(&format!("zfs create -o recordsize=512 -o compression=off {dataset}"));
+        let place = shop.root().join(name);
+        fs::write(place.join("large"), vec![7; BLOCKS * 512]).unwrap();
+        shop.succeed("zpool sync tank");
+        let mut container = Container::with(&place);
+        match unmount {
+            "umount -l" => unmounted_by_somebody(&place, &["-l"]),
+            _ => drop(shop.succeed(&format!("{unmount} {dataset}"))),
+        }
+        // Whoever comes next sees that it is not mounted any more.
+        shop.succeed(&format!("zfs create {dataset}-next"));
+        assert_eq!(container.run("rm $P/large; ls $P"), [""; 0]);
+        wait_until("it is freed", || {
+            shop.succeed("zpool sync tank");
+            let used = shop.succeed(&format!("zfs get -Hpo value used {dataset}"));
+            used.trim().parse::<u64>().unwrap() < 1 << 20
+        });
+        shop.succeed(&format!("zfs mount {dataset}"));
+        drop(container);
+        shop.succeed(&format!("zfs destroy {dataset}"));
+    }
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn all_are_destroyed_or_none_if_a_container_has_one() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    for name in ["a", "a/first", "a/middle", "a/last"] {
+        shop.succeed(&format!("zfs create tank/{name}"));
+    }
+    // The others would be destroyed before.
+    let place = shop.root().join("a/first");
+    fs::write(place.join("file"), "kept\n").unwrap();
+    let mut container = Container::with(&place);
+    unmounted_by_somebody(&place, &["-l"]);
+    let refused = shop.refuse("zfs destroy -r tank/a", 1);
+    assert_eq!(refused, "cannot destroy 'tank/a/first': dataset is busy\n");
+    assert_eq!(
+        shop.succeed("zfs list -rHo name,mounted tank/a"),
+        "tank/a\tyes\ntank/a/first\tno\ntank/a/last\tyes\ntank/a/middle\tyes\n"
+    );
+    assert_eq!(container.run("cat $P/file"), ["kept"]);
+    drop(container);
+    wait_until("nobody has it any more", || shop.run("zfs destroy -r tank/a").status == 0);
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn file_systems_that_somebody_has_unmounted_cost_one_moment_together() {
+    if !has_root("only root's file systems have mounts of their own") {
+        return;
+    }
+    const COUNT: usize = 12;
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let mut behind = Vec::new();
+    for number in 0..COUNT {
+        shop.succeed(&format!("zfs create tank/{number}"));
+        behind.push(File::open(shop.root().join(number.to_string())).unwrap());
+    }
+    for number in 0..COUNT {
+        unmounted_by_somebody(&shop.root().join(number.to_string()), &["-l"]);
+    }
+    let start = Instant::now();
+    shop.succeed("zfs create tank/next");
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    drop(behind);
+    wait_until("nobody has them any more", || shop.run("zpool export tank").status == 0);
+}
+
+#[test]
+fn only_the_directory_that_was_made_for_a_mount_is_removed_after_it() {
+    if !has_root("ordinary users have one mount for all") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let (root, moved) = (shop.rzfs.path("root"), shop.rzfs.path("moved"));
+    fs::rename(&root, &moved).unwrap();
+    fs::create_dir_all(root.join("tank")).unwrap();
+    shop.succeed("zfs unmount tank");
+    assert!(!is_mounted(&moved.join("tank")));
+    assert!(root.join("tank").exists(), "somebody else has made it");
+    fs::remove_dir(root.join("tank")).unwrap();
+    shop.succeed("zfs mount tank");
+    shop.succeed("zfs unmount tank");
+    assert!(!root.join("tank").exists(), "it was made for the mount");
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn what_a_container_has_is_taken_from_it_by_force() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    for name in ["a", "b", "c", "c/clean"] {
+        shop.succeed(&format!("zfs create tank/{name}"));
+    }
+    let [a, b, c] = ["a", "b", "c"].map(|name| {
+        let place = shop.root().join(name);
+        fs::write(place.join("file"), "kept\n").unwrap();
+        (Container::with(&place), place)
+    });
+    // One that was mounted, one that was unmounted before, and one that has others below.
+    let ((mut mounted, _), (mut unmounted, place), (mut above, _)) = (a, b, c);
+    unmounted_by_somebody(&place, &["-l"]);
+    shop.succeed("zfs destroy -f tank/a");
+    let read = "cat $P/file 2> /dev/null || echo gone";
+    assert_eq!(mounted.run(read), ["gone"]);
+    for one in [&mut unmounted, &mut above] {
+        assert_eq!(one.run("cat $P/file"), ["kept"], "nobody has touched it");
+    }
+    shop.succeed("zfs destroy -f tank/b");
+    assert_eq!(unmounted.run(read), ["gone"]);
+    shop.succeed("zfs destroy -rf tank/c");
+    assert_eq!(above.run(read), ["gone"]);
+    assert_eq!(shop.succeed("zfs list -rHo name tank"), "tank\n");
+
+    shop.succeed("zfs create tank/d");
+    let place = shop.root().join("d");
+    let mut last = Container::with(&place);
+    assert!(shop.refuse("zpool export tank", 1).contains("busy"));
+    assert_eq!(last.run("echo written > $P/file; cat $P/file"), ["written"]);
+    shop.succeed("zpool export -f tank");
+    assert_eq!(last.run(read), ["gone"]);
+    shop.judge();
+}
+
+#[test]
+fn what_a_container_has_shows_what_snapdir_says_when_it_is_mounted_again() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let place = shop.root().join("a");
+    let mut container = Container::with(&place);
+    for (word, is_there) in [("hidden", true), ("disabled", false), ("visible", true)] {
+        shop.succeed("zfs unmount tank/a");
+        container.run("test -e $P/.zfs");
+        shop.succeed(&format!("zfs set snapdir={word} tank/a"));
+        shop.succeed("zfs mount tank/a");
+        assert_eq!(place.join(".zfs").exists(), is_there, "{word}");
+        let seen = container.run("test -e $P/.zfs && echo there");
+        assert_eq!(seen.len() == 1, is_there, "{word}");
+    }
+    drop(container);
+    wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
 }

@@ -151,13 +151,24 @@ fn parent(pool: &Pool, name: &str) -> Result<NewFileSystem, Problem> {
     Ok(NewFileSystem { case, normalization, utf8_only, ..owner })
 }
 
-/// `zfs destroy`: what is mounted of all of them ends first, or nothing is destroyed.
+/// `zfs destroy`: what is mounted of all of them ends first, or nothing is destroyed. Nor is
+/// anything if somebody still has one of them, unless it can be taken away by force.
 pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<String>, Refusal> {
     let pool = open.writable()?;
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     let mut ended = end(open, &mut table, &names.iter().cloned().collect(), in_use(force))?;
-    table.wait_for_last_users(|| !open.is_suspended());
+    if force {
+        let files = names.iter().filter_map(|name| pool.files_in_use(name));
+        files.for_each(|files| table.cut_off(&files));
+    }
+    wait_for_last_users(open, &table, names);
+    open.forget_finished(&mut table);
+    if let Some(name) = left_with(pool, &table, names) {
+        let busy = ChangeError::Busy { name: name.to_owned() };
+        let refused = refusal(format_args!("cannot destroy '{name}'"), busy);
+        return Err(taken_back(open, &mut table, ended, refused));
+    }
     for name in names {
         pool.close_file_system(name);
         if let Err(error) = pool.live().destroy_dataset(name) {
@@ -167,6 +178,24 @@ pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<
         ended.retain(|one| one.dataset != *name);
     }
     Ok(mount_again(open, &mut table, ended))
+}
+
+/// Waits for the last answers of mounts that have ended, and that nobody has any more.
+fn wait_for_last_users(open: &Open, table: &MountTable, names: &[String]) {
+    let Ok(pool) = open.writable() else { return };
+    let files: Vec<_> = names.iter().filter_map(|name| pool.files_in_use(name)).collect();
+    table.wait_for_last_users(&files, || !open.is_suspended());
+}
+
+/// The first of these file systems that somebody has though it is not mounted here.
+fn left_with<'a>(
+    pool: &WritablePool,
+    table: &MountTable,
+    names: &'a [String],
+) -> Option<&'a String> {
+    let is_left =
+        |name: &&String| pool.files_in_use(name).is_some_and(|files| table.is_left_with(&files));
+    names.iter().find(is_left)
 }
 
 /// What `zfs rename` is told.

@@ -62,7 +62,7 @@ pub(super) fn unload(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
         if table.of_dataset(dataset.name()).is_some() {
             return Err(busy());
         }
-        open.close_file_systems([dataset.name()]);
+        open.close_file_systems(&table, [dataset.name()]);
     }
     // What was looked at is not in use.
     drop(view);

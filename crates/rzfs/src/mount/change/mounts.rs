@@ -106,7 +106,7 @@ pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refus
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     let (ended, refused) = table.unmount_each(in_use(force));
-    open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
+    open.close_file_systems(&table, ended.iter().map(|plan| plan.dataset.as_str()));
     match refused.is_empty() {
         true => Ok(Vec::new()),
         false => Err(Refusal { message: refused.join("\n") }),
@@ -126,10 +126,10 @@ pub(in crate::mount) fn end_all(
         return Err(pool_is_busy());
     }
     let mut unmounted = table.unmount_all(in_use);
-    match (in_use, &unmounted.refused, unmounted.elsewhere.first()) {
-        (InUse::Refuse, None, Some(directory)) => unmounted.refused = Some(busy(directory)),
-        (InUse::Detach, None, _) => table.remove_directories(),
-        _ => {}
+    if let (InUse::Refuse, None, Some(directory)) =
+        (in_use, &unmounted.refused, unmounted.elsewhere.first())
+    {
+        unmounted.refused = Some(busy(directory));
     }
     all_or_none(open, &mut table, unmounted)
 }
@@ -160,7 +160,7 @@ fn all_or_none(
     unmounted: Unmounted,
 ) -> Result<Vec<PlannedMount>, Refusal> {
     let Unmounted { ended, refused, .. } = unmounted;
-    open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
+    open.close_file_systems(table, ended.iter().map(|plan| plan.dataset.as_str()));
     match refused {
         None => Ok(ended),
         Some(refusal) => Err(taken_back(open, table, ended, refusal)),
@@ -277,7 +277,7 @@ fn bring_back(
         return Vec::new();
     }
     let Unmounted { ended, .. } = table.unmount(new, InUse::Refuse);
-    open.close_file_systems(ended.iter().map(|plan| plan.dataset.as_str()));
+    open.close_file_systems(table, ended.iter().map(|plan| plan.dataset.as_str()));
     let missing = made_way.into_iter().filter(|plan| table.of_dataset(&plan.dataset).is_none());
     match open.reopened(missing.collect()) {
         Ok(missing) => make(open, table, missing),
