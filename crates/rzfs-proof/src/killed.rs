@@ -1,9 +1,9 @@
 //! Writers that are killed, and what has to be there afterwards.
 //!
-//! Each writer has a directory. Its step `n` makes the file `n`, writes it, and removes the file `n
-//! - KEPT`. So whatever a crash leaves, a directory has the files of successive steps. What was on
-//! disk when the pool said so is in a journal outside of it, and has to be there. The first writer
-//! waits for each of its steps, which makes it durable by the intent log, and notes it there
+//! Each writer has a directory. Its step `n` makes the file `n`, writes it, and removes the file
+//! `n - KEPT`. So whatever a crash leaves, a directory has the files of successive steps. What was
+//! on disk when the pool said so is in a journal outside of it, and has to be there. The first
+//! writer waits for each of its steps, which makes it durable by the intent log, and notes it there
 //! itself.
 //!
 //! What nobody has waited for may be cut off anywhere: the intent log has all names before the
