@@ -5,7 +5,8 @@
 //! and what is found there has to have the number. Numbers are given out again as soon as they are
 //! free, so the mount that has it must also be one of FUSE with our source and of our superblock.
 //! The numbers of superblocks are given out again, too: ours is ours for as long as the connection
-//! to it lasts, which is looked at last.
+//! to it lasts, which is looked at last. Only who mounts the same superblock elsewhere can get the
+//! number of a mount of it that has ended.
 
 use crate::mount::{Access, InUse, MountOptions, Restrictions};
 use crate::place::{Entry, MountPlace, PlaceError, mount_of};

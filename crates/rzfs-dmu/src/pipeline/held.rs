@@ -9,12 +9,12 @@ use super::batch::is_like;
 use crate::Block;
 use parking_lot::RwLock;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, Level, ObjectId, ObjsetId};
+use rzfs_format::{BlockId, BlockPointer, Level, ObjectId, ObjsetId, Txg};
 use std::collections::{BTreeSet, HashMap};
 
 /// The largest part of the cache's limit that is held besides.
 const SHARE_OF_CACHE: u64 = 16;
-/// Bytes that are held at most: 100,000 dnodes.
+/// Bytes that are held at most: 100,000 dnodes that have been written once.
 const MOST: u64 = 50 << 20;
 
 /// Where in the MOS a block is.
@@ -69,14 +69,33 @@ impl Versions {
 }
 
 impl State {
+    /// Forgets what blocks were before, where that was another txg than the one that is being
+    /// written: the earlier ones are complete.
+    fn forget_before(&mut self, txg: Txg) {
+        for versions in self.blocks.values_mut() {
+            if versions.newest.pointer.logical_birth() < txg
+                && let Some(before) = versions.before.take()
+            {
+                self.bytes -= before.bytes();
+            }
+        }
+    }
+
     /// Takes a version of a block, if there is room.
     fn put(&mut self, place: Place, version: Version, limit: u64) -> bool {
         let known = self.blocks.remove(&place);
         self.bytes -= known.as_ref().map_or(0, Versions::bytes);
-        let versions = match known {
+        let birth = version.pointer.logical_birth();
+        let mut versions = match known {
             Some(known) => known.followed_by(version),
             None => Versions { newest: version, before: None },
         };
+        if self.bytes + versions.bytes() > limit {
+            self.forget_before(birth);
+        }
+        if self.bytes + versions.bytes() > limit {
+            versions.before = None;
+        }
         let has_room = self.bytes + versions.bytes() <= limit;
         if has_room {
             self.bytes += versions.bytes();
@@ -102,6 +121,17 @@ impl Held {
     /// were not held so far.
     pub(crate) fn add_object(&self, object: ObjectId) -> bool {
         self.state.write().objects.insert(object)
+    }
+
+    /// Lets go of an object, whose number may be given to another one.
+    pub(crate) fn remove_object(&self, object: ObjectId) {
+        let mut state = self.state.write();
+        if !state.objects.remove(&object) {
+            return;
+        }
+        let gone = state.blocks.extract_if(|(id, ..), _| *id == object);
+        let bytes: u64 = gone.map(|(_, versions)| versions.bytes()).sum();
+        state.bytes -= bytes;
     }
 
     /// Takes a block as it is on disk; whether there was room.
@@ -139,11 +169,11 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rzfs_format::Dva;
     use rzfs_format::block_pointer::StoredBlock;
     use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
     use rzfs_format::compression::CompressionFunction;
     use rzfs_format::object_type::ObjectType;
-    use rzfs_format::{Dva, Txg};
 
     const BLOCK: usize = 16 << 10;
     const OBJECT: ObjectId = ObjectId(7);
@@ -200,12 +230,37 @@ mod tests {
         assert!(held.add(at(1), &pointer(5, 1), block(1)));
         assert!(!held.add(at(2), &pointer(5, 2), block(2)));
         assert_eq!(held.get(at(2), &pointer(5, 2)), None);
-        // The one before has no room beside it: nothing that is older is taken for it.
+        // What it was before has no room beside it.
         held.wrote(at(1), &pointer(6, 3), &block(3));
         assert_eq!(held.get(at(1), &pointer(5, 1)), None);
-        assert_eq!(held.get(at(1), &pointer(6, 3)), None);
-        assert!(held.add(at(2), &pointer(5, 2), block(2)));
+        assert_eq!(held.get(at(1), &pointer(6, 3)), Some(block(3)));
         assert_eq!(held.state.read().bytes, 2 * BLOCK as u64);
+    }
+
+    #[test]
+    fn what_blocks_were_before_makes_room_for_others() {
+        let held = held(3);
+        let at = |block| bookmark(ObjsetId::MOS, block);
+        assert!(held.add(at(0), &pointer(5, 0), block(0)));
+        held.wrote(at(0), &pointer(6, 1), &block(1));
+        assert!(held.add(at(1), &pointer(5, 2), block(2)));
+        held.wrote(at(1), &pointer(7, 3), &block(3));
+        assert_eq!(held.get(at(0), &pointer(5, 0)), None);
+        assert_eq!(held.get(at(0), &pointer(6, 1)), Some(block(1)));
+        assert_eq!(held.get(at(1), &pointer(5, 2)), Some(block(2)));
+        assert_eq!(held.get(at(1), &pointer(7, 3)), Some(block(3)));
+    }
+
+    #[test]
+    fn an_object_that_was_let_go_of_has_no_blocks() {
+        let held = held(2);
+        let at = bookmark(ObjsetId::MOS, 0);
+        assert!(held.add(at, &pointer(5, 0), block(0)));
+        held.remove_object(OBJECT);
+        assert_eq!(held.get(at, &pointer(5, 0)), None);
+        held.wrote(at, &pointer(6, 1), &block(1));
+        assert_eq!(held.get(at, &pointer(6, 1)), None);
+        assert_eq!(held.state.read().bytes, 0);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::suspension::Suspension;
 use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
-use super::{LiveError, LiveOptions};
+use super::{LiveError, LiveOptions, vital};
 use crate::dataset::Keyring;
 use crate::pool::{AuxiliaryKind, AuxiliaryVdev, FailMode, OBJECT_DIRECTORY as DIRECTORY};
 use parking_lot::{Mutex, RwLock};
@@ -130,6 +130,7 @@ impl Inner {
         let mos = LiveObjset::create(&pipeline, ObjsetId::MOS, (ObjsetType::Meta, 0), None);
         let allocator = allocation::of_new_pool(&mos, options.space)?;
         let mos = Arc::new(LiveMos::new(mos));
+        vital::hold_new(&mos);
         let keyring: Arc<Keyring> = Arc::default();
         let dedup =
             Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment, &allocator));

@@ -85,9 +85,10 @@ impl BlockFreer<'_> {
     fn free_space(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         if pointer.is_gang() {
             let members = self.mos.objset().pipeline().gang_members(pointer);
-            let members = members.map_err(LiveError::from).unless_damaged(
-                |error| tracing::warn!(%error, ?pointer, "parts of a gang block are lost"),
-            )?;
+            let members = members.map_err(LiveError::from).unless_damaged(|error| {
+                tracing::warn!(%error, ?pointer, "parts of a gang block are lost");
+                self.leaks.add(self.deflation.of(pointer));
+            })?;
             members.iter().flatten().try_for_each(|member| self.free_space(member))?;
         }
         Ok(self.space.free_block(pointer)?)
@@ -104,7 +105,7 @@ fn leak_rest(mos: &MosTx<'_>, dirs: &mut Directories, free_dir: ObjectId) -> Res
         compressed: signed(from.compressed),
         uncompressed: signed(from.uncompressed),
     };
-    if lost.used == 0 {
+    if lost.is_zero() {
         return Ok(());
     }
     tracing::warn!(bytes = lost.used, "space of destroyed datasets is leaked");

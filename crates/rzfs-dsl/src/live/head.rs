@@ -170,7 +170,8 @@ pub(crate) struct Surroundings<'a> {
     /// Blocks that have got one more owner.
     pub(crate) shared: &'a mut Vec<BlockPointer>,
     pub(crate) written: &'a mut BTreeMap<ObjectId, DslDataset>,
-    pub(crate) leaks: &'a Leaks,
+    /// Nothing where the pool has no place to count them.
+    pub(crate) leaks: Option<&'a Leaks>,
     pub(crate) deflation: Deflation<'a>,
 }
 
@@ -328,11 +329,13 @@ impl LiveDataset {
         }
         phys.root = synced.root;
         // What snapshots may have goes on being charged to the dataset.
-        if phys.previous_snapshot_txg <= FIRST_SNAPSHOT {
-            let used = lost.min(phys.unique).cast_signed();
+        if let Some(leaks) = around.leaks.filter(|_| phys.previous_snapshot_txg <= FIRST_SNAPSHOT) {
+            let mut left = phys.unique;
+            apply(&mut left, born.used.wrapping_sub(freed.used));
+            let used = lost.min(left).cast_signed();
             let lost = SpaceDelta { used, ..SpaceDelta::default() };
             freed += lost;
-            around.leaks.add(lost);
+            leaks.add(lost);
         }
         self.charge(around, &mut phys, born, freed)?;
         self.bury(around, &mut phys, &dead)?;

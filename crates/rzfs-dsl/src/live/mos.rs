@@ -2,7 +2,6 @@
 
 use super::LiveError;
 use super::error::UnlessDamaged;
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use parking_lot::Mutex;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObject, LiveObjset, NewObject, SyncTx, ZapTx};
@@ -24,11 +23,8 @@ pub(crate) struct LiveMos {
 }
 
 impl LiveMos {
-    /// The MOS with what every txg needs of it in memory.
     pub(crate) fn new(objset: LiveObjset) -> Self {
-        let this = Self { objset, zaps: Mutex::default() };
-        [DIRECTORY, ObjectId::META_DNODE].into_iter().for_each(|id| this.hold(id));
-        this
+        Self { objset, zaps: Mutex::default() }
     }
 
     /// Keeps an object in memory from now on.
@@ -201,6 +197,7 @@ impl<'a> MosTx<'a> {
     /// Frees an object, of whichever kind.
     pub(crate) fn destroy(&self, id: ObjectId) -> Result<(), LiveError> {
         self.mos.zaps.lock().remove(&id);
+        self.mos.objset.synced().release(id);
         Ok(self.object(id)?.destroy(self.tx)?)
     }
 

@@ -361,6 +361,7 @@ impl Inner {
         deflation: Deflation<'_>,
     ) -> Result<(), LiveError> {
         let mut shared = Vec::new();
+        let leaks = state.frees.free_dir().map(|_| &state.leaks);
         for dataset in self.datasets() {
             if dataset.objset().is_dirty(mos.tx().txg()) {
                 let mut around = Surroundings {
@@ -370,7 +371,7 @@ impl Inner {
                     frees: &mut state.frees.now,
                     shared: &mut shared,
                     written: &mut state.written,
-                    leaks: &state.leaks,
+                    leaks,
                     deflation,
                 };
                 dataset.sync(&mut around)?;

@@ -6,12 +6,19 @@ use super::config::VDEV_ZAPS;
 use super::features;
 use super::mos::LiveMos;
 use super::space_store::{LOGS, UNFLUSHED};
-use crate::pool::{Attributes, Pool};
+use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool};
 use rzfs_format::ObjectId;
 
-/// Holds those that a pool has on disk, as far as they can be read; new ones are held by whoever
-/// makes them.
+/// Holds those of a new pool that have their numbers already; whoever makes others holds these.
+pub(super) fn hold_new(mos: &LiveMos) {
+    mos.hold(DIRECTORY);
+    mos.hold(ObjectId::META_DNODE);
+}
+
+/// Holds those that a pool has on disk, as far as they can be read and there is room: the dnodes of
+/// all objects come last.
 pub(super) fn hold(mos: &LiveMos, pool: &Pool) {
+    mos.hold(DIRECTORY);
     let in_directory = |name: &str| pool.directory().object(name).ok().flatten();
     let hold = |id: Option<ObjectId>| {
         if let Some(id) = id.and_then(ObjectId::non_zero) {
@@ -30,4 +37,5 @@ pub(super) fn hold(mos: &LiveMos, pool: &Pool) {
         let attributes = zap.and_then(|zap| Attributes::open(pool.mos(), zap).ok());
         hold(attributes.and_then(|attributes| attributes.object(UNFLUSHED).ok().flatten()));
     }
+    mos.hold(ObjectId::META_DNODE);
 }
