@@ -1,17 +1,19 @@
 //! The Debian packages that tests and demo need, and OpenZFS's zdb, which judges pools.
 
 use crate::process::{self, Failure, is_installed};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 /// Programs and the packages that have them.
-const TOOLS: [(&str, &str); 6] = [
+const TOOLS: [(&str, &str); 7] = [
     ("bzip2", "bzip2"),
     ("fusermount3", "fuse3"),
     ("getfattr", "attr"),
     ("make", "make"),
     ("python3", "python3"),
+    ("setfacl", "acl"),
     ("zstd", "zstd"),
 ];
 
@@ -20,10 +22,33 @@ const JUDGE: &str = "zfsutils-linux";
 /// Where apt learns of it, when it has to.
 const SOURCES: &str = "/etc/apt/sources.list.d/rzfs-openzfs.sources";
 
+/// The way to the kernel for whoever mounts.
+const FUSE: &str = "/dev/fuse";
+
 /// Installs what is missing; without root, names it.
 pub(crate) fn run() -> Result<(), Failure> {
     tools()?;
-    judge()
+    judge()?;
+    fuse()
+}
+
+/// Lets everybody mount: udev does it where it runs, which is not so in many containers and small
+/// machines that continuous integration gets. Other machines are their owners'.
+fn fuse() -> Result<(), Failure> {
+    let mode = fs::metadata(FUSE).map_err(Failure::file(Path::new(FUSE)))?.permissions().mode();
+    if mode & 0o006 == 0o006 {
+        return Ok(());
+    }
+    if !is_ci() || !rustix::process::geteuid().is_root() {
+        println!("{FUSE} is not for everybody: ordinary users cannot mount");
+        return Ok(());
+    }
+    fs::set_permissions(FUSE, Permissions::from_mode(mode | 0o666))
+        .map_err(Failure::file(Path::new(FUSE)))
+}
+
+fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| value == "true")
 }
 
 fn tools() -> Result<(), Failure> {
@@ -60,7 +85,7 @@ fn judge() -> Result<(), Failure> {
     {
         return Ok(());
     }
-    if std::env::var_os("CI").is_none_or(|value| value != "true") {
+    if !is_ci() {
         println!("OpenZFS's zdb is not installed ({JUDGE}): it will not be asked about pools");
         return Ok(());
     }
