@@ -2,8 +2,8 @@
 //!
 //! Who has only a clone has the golden pools of the repository and perhaps no judge, and is an
 //! ordinary user or root. An ordinary user runs all test binaries that ask for reference pools or
-//! mount, root those that mount, without the variables that continuous integration sets. What they
-//! may lack they have to skip; whatever else fails is a mistake.
+//! mount, root those that do both, without the variables that continuous integration sets. What
+//! they may lack they have to skip; whatever else fails is a mistake.
 
 use crate::process::{self, AS_NOBODY, Failure, NOBODY, cargo, repository};
 use std::fs::{self, Permissions};
@@ -45,7 +45,8 @@ struct TestBinary {
     executable: PathBuf,
     /// Where cargo runs it.
     package: PathBuf,
-    mounts: bool,
+    /// Whether it makes a difference that root runs it without the larger set of pools.
+    is_for_root: bool,
 }
 
 /// Who runs tests.
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &Stranger) -> Result<(), Failure> {
     let is_root = rustix::process::geteuid().is_root();
     let ordinary = if is_root { Who::Nobody } else { Who::Ourselves };
     let mut runs: Vec<_> = binaries.iter().map(|binary| (binary, ordinary)).collect();
-    let as_root = binaries.iter().filter(|binary| is_root && binary.mounts);
+    let as_root = binaries.iter().filter(|binary| is_root && binary.is_for_root);
     runs.extend(as_root.map(|binary| (binary, Who::Ourselves)));
     let start = Instant::now();
     let mut failed = Vec::new();
@@ -143,8 +144,10 @@ fn binary(message: &str) -> Option<TestBinary> {
     let package = package.to_owned();
     let text = sources(source);
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let mounts = has(&MOUNTS);
-    (is_test && (mounts || has(&POOLS))).then_some(TestBinary { name, executable, package, mounts })
+    let (mounts, pools) = (has(&MOUNTS), has(&POOLS));
+    let is_for_root = mounts && pools;
+    let binary = TestBinary { name, executable, package, is_for_root };
+    (is_test && (mounts || pools)).then_some(binary)
 }
 
 /// The sources of a test: a file, with the modules beside it.
