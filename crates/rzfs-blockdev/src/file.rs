@@ -114,7 +114,7 @@ impl FileDevice {
     ///
     /// # Errors
     /// What the system says; `ENOTBLK` for anything but a block device or regular file, `EBUSY`
-    /// for one that somebody writes already.
+    /// for one that somebody writes already, `EROFS` for writing one that can only be read.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let fail = |source| OpenError::new(path, source);

@@ -31,6 +31,16 @@ pub use record::{CryptoVersion, indirect_mac, verify_indirect};
 pub use wrapping_key::{KeyFormat, Pbkdf2, WrappingKey};
 
 use rzfs_format::FormatError;
+use zeroize::Zeroizing;
+
+/// A key in a place of its own: whoever has it is moved without it, so that no copy is left where
+/// nobody wipes it.
+type KeyBytes<const N: usize> = Box<Zeroizing<[u8; N]>>;
+
+/// A place for a key.
+fn key_bytes<const N: usize>() -> KeyBytes<N> {
+    Box::new(Zeroizing::new([0; N]))
+}
 
 /// Bytes of a MAC in a block pointer.
 pub const MAC_SIZE: usize = 16;

@@ -70,7 +70,7 @@ pub use dedup::PruneLimit;
 pub use environment::{Environment, SystemEnvironment};
 pub use error::LiveError;
 pub use export::NotExported;
-pub use found::NewPool;
+pub use found::{NewPool, check_root_properties};
 pub use growth::{AddedVdevs, SectorSizes};
 pub use head::LiveDataset;
 pub use heartbeat::HeartbeatOptions;

@@ -8,6 +8,7 @@
 //! to it lasts, which is looked at last. Only who mounts the same superblock elsewhere can get the
 //! number of a mount of it that has ended.
 
+use crate::lack::Lack;
 use crate::mount::{Access, InUse, MountOptions, Restrictions};
 use crate::place::{Entry, MountPlace, PlaceError, mount_of};
 use crate::process_files::with_held_path;
@@ -41,7 +42,7 @@ impl Detached {
         is_live: bool,
     ) -> io::Result<Option<(Self, OwnedFd)>> {
         let Some(context) = context()? else { return Ok(None) };
-        let device = rustix::fs::open(c"/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let device = open_device().map_err(Lack::of_device)?;
         let mount = Self::in_context(&context, device.as_fd(), options, is_live)?;
         Ok(mount.map(|mount| (mount, device)))
     }
@@ -156,6 +157,11 @@ impl Drop for Attached {
             tracing::warn!(%error, directory = %self.at.directory.display(), "unmount");
         }
     }
+}
+
+/// Opens the device for the requests of a new mount.
+pub(crate) fn open_device() -> Result<OwnedFd, Errno> {
+    rustix::fs::open(c"/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// What a new mount is described in; nothing where the system leaves mounting to a helper.
@@ -381,24 +387,25 @@ pub fn mounts_without_helper() -> bool {
     fsopen(c"fuse", FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
 }
 
-/// The helper that may mount and unmount, also where the search path does not lead to it.
-fn helper() -> &'static str {
+/// The helper that may mount and unmount, also where the search path does not lead to it; nothing
+/// where there is none.
+pub(crate) fn helper() -> Option<&'static str> {
     const ELSEWHERE: [&str; 2] = ["/bin/fusermount3", "/sbin/fusermount3"];
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_on_path = std::env::split_paths(&path).any(|at| at.join("fusermount3").is_file());
     let elsewhere = ELSEWHERE.into_iter().find(|at| Path::new(at).is_file());
-    elsewhere.filter(|_| !is_on_path).unwrap_or("fusermount3")
+    if is_on_path { Some("fusermount3") } else { elsewhere }
 }
 
 /// Unmounts through the helper that may do so without root rights.
 fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
-    let mut command = Command::new(helper());
+    let mut command = Command::new(helper().ok_or(Lack::Helper)?);
     command.arg("-u");
     if in_use == InUse::Detach {
         command.arg("-z");
     }
     command.arg("--").arg(directory).env("LC_ALL", "C").stdin(Stdio::null());
-    let output = command.output()?;
+    let output = command.output().map_err(Lack::NoRun)?;
     if output.status.success() {
         return Ok(());
     }

@@ -35,6 +35,7 @@ mod grafts;
 mod inode;
 mod kernel_cache;
 mod known;
+mod lack;
 mod mount;
 mod mount_points;
 mod place;
@@ -47,6 +48,7 @@ mod xattr;
 pub use attachment::mounts_without_helper;
 pub use dead::clear_dead_mounts;
 pub use errands::run_errands_apart;
+pub use lack::Lack;
 pub use mount::{
     Access, InUse, LeftOut, Mount, MountError, MountOptions, Nested, Opens, Restrictions,
     Underneath,

@@ -2,12 +2,14 @@
 
 use crate::attachment::{Attached, Attachment, Detached, is_connected};
 use crate::errands;
+use crate::lack::Lack;
 use crate::place::{MountPlace, without_number};
 use crate::process_files::hold_process_files;
 use crate::session::{Server, Session};
 use crate::system_mounts::SystemMounts;
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
 use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{AclType, ControlTree, Files};
@@ -20,6 +22,9 @@ use std::time::Duration;
 
 /// How long an unmount that is refused waits for a name that somebody may ask for.
 const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the kernel may write what it has of a mount that cannot be unmounted.
+const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who may use a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -191,6 +196,18 @@ impl MountError {
     pub fn directory(&self) -> &Path {
         &self.directory
     }
+
+    /// What the system lacks, if it is that.
+    #[must_use]
+    pub fn lack(&self) -> Option<&Lack> {
+        self.source.get_ref()?.downcast_ref()
+    }
+
+    /// Why, without what and where.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        without_number(&self.source)
+    }
 }
 
 /// A mounted file system; unmounted when it is dropped.
@@ -288,8 +305,10 @@ impl Mount {
                     Ok((at, session, device, MountedBy::Ourselves, served, left_out))
                 }
                 None => {
+                    Lack::check_device()?;
                     // The helper looks where this user may mount, with this user's rights.
-                    let session = fuser::Session::new(session, place.path(), &config)?;
+                    let session = fuser::Session::new(session, place.path(), &config)
+                        .map_err(Lack::of_helped)?;
                     cache.connect(session.notifier());
                     let device = Arc::new(session.as_fd().try_clone_to_owned()?);
                     let session = session.spawn()?;
@@ -462,6 +481,21 @@ impl Mount {
             self.attached.at().unmount(in_use)
         };
         unmount().map_err(|source| failure("unmount", self.directory(), source))
+    }
+
+    /// Has the kernel write what it has of changes that were made through it, for a mount that
+    /// cannot be unmounted.
+    pub fn write_back(&self) {
+        let directory = self.directory().to_owned();
+        let write = move || {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let written = rustix::fs::open(&directory, flags, Mode::empty())
+                .and_then(|open| rustix::fs::syncfs(&open));
+            if let Err(error) = written {
+                tracing::warn!(%error, directory = %directory.display(), "not written back");
+            }
+        };
+        errands::attempt(WRITE_BACK_PATIENCE, write);
     }
 
     /// Takes it from all who have it, wherever that is: what they ask from now on fails with

@@ -66,6 +66,16 @@ pub enum PlaceError {
     },
 }
 
+impl PlaceError {
+    /// Whether this user may not have a directory there.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        let Self::System { source, .. } = self else { return false };
+        matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
+    }
+}
+
 /// What the system says, without the number that Rust puts behind it.
 pub(crate) fn without_number(error: &io::Error) -> String {
     let text = error.to_string();

@@ -7,8 +7,8 @@
 //!        --objections------->  who uses them, do they fit together      `-f` overrides most
 //!        --plan------------->  NewVdevs           configurations with guids, ashift, sizes
 //! ```
-//! Nothing is written before [`NewVdevs`] is there; then come
-//! [`NewVdevs::clear_boot_blocks`] and the labels.
+//! Nothing is written before [`NewVdevs`] is there: all devices are open for writing by then, and
+//! nobody else's. Then come the labels ([`NewVdevs::label`]), of all devices together.
 
 mod device;
 mod draid_request;

@@ -5,13 +5,20 @@
 //! Root's directory is `/run/rzfs`, whatever session root is in, so that `sudo`, cron and a login
 //! shell find the same pools. Everybody else's is `rzfs` below `$XDG_RUNTIME_DIR` or
 //! `/run/user/UID`, or `/tmp/rzfs-UID` where the system makes no such directories; pools are looked
-//! for in all of these. `$RZFS_RUNTIME_DIR` takes the place of them all. A directory belongs to one
-//! user and nobody else may enter it; one that does not look like that is refused, so no other user
-//! can put a socket there. Only root may look into a directory of somebody else, which has to be
-//! named: what answers there says what it likes. The system may take a directory away when its user
-//! logs out: a process that goes on then listens in the next one of them that is there.
+//! for in all of these. Who is root in a user namespace only (`unshare -r`) may have `/run/rzfs`
+//! where `/run` is the namespace's own, as in containers; where it is not, that is everybody else,
+//! and `UID` is the number outside, so that pools of the user are found from both sides.
+//! `$RZFS_RUNTIME_DIR` takes the place of them all. A directory belongs to one user and nobody else
+//! may enter it; one that does not look like that is refused, so no other user can put a socket
+//! there. Only root may look into a directory of somebody else, which has to be named: what answers
+//! there says what it likes. The system may take a directory away when its user logs out: a process
+//! that goes on then listens in the next one of them that is there.
+
+mod namespace;
 
 use crate::protocol::{Answer, Identity, MAX_ANSWER, Refusal, Request, WireError, receive, send};
+use namespace::UserNamespace;
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -42,8 +49,10 @@ const OTHERS_CHANGE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// The longest answer that is read from a pool of another user, in bytes.
 const MAX_OTHERS_ANSWER: u64 = 64 << 20;
 
-/// Bytes of the longest name that a socket has as it is. The path of a socket has 107, so there are
-/// 60 for the directory.
+/// Bytes of the longest path that the system has room for in the address of a socket.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// Bytes of the longest name that a socket has as it is, which leaves some 60 for the directory.
 const MAX_SOCKET_NAME: usize = 42;
 
 /// Bytes that are left of a longer name, in front of its checksum.
@@ -66,6 +75,19 @@ pub enum ControlError {
          (RZFS_RUNTIME_DIR can name the directory for another)"
     )]
     Unsafe(PathBuf),
+    /// The directory leaves no room for the name of a socket.
+    #[error(
+        "control directory {path}: {variable} is {excess} bytes too long for the path of a socket \
+         (RZFS_RUNTIME_DIR can name a shorter directory, which need not exist)"
+    )]
+    TooLong {
+        /// The directory.
+        path: PathBuf,
+        /// The variable that names it.
+        variable: &'static str,
+        /// How many bytes there are too many.
+        excess: usize,
+    },
     /// The pool did not answer, or not in our language.
     #[error("pool '{pool}': {source}")]
     Wire {
@@ -85,6 +107,12 @@ pub enum ControlError {
 /// The variable with the directory below which the sockets are, in place of all others.
 const DIRECTORY_VARIABLE: &str = "RZFS_RUNTIME_DIR";
 
+/// The variable with the directory that a session has.
+const SESSION_VARIABLE: &str = "XDG_RUNTIME_DIR";
+
+/// The directory of root.
+const ROOTS_DIRECTORY: &str = "/run/rzfs";
+
 /// The directory with the sockets of one user's mounted pools.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlDirectory {
@@ -92,6 +120,8 @@ pub struct ControlDirectory {
     own: PathBuf,
     /// Where processes of other sessions of the user may have made theirs.
     others: Vec<PathBuf>,
+    /// The variable that says where new ones are made.
+    variable: Option<&'static str>,
 }
 
 impl ControlDirectory {
@@ -105,25 +135,32 @@ impl ControlDirectory {
             value.filter(|path| path.is_absolute()).map(|path| path.join("rzfs"))
         };
         if let Some(directory) = below(DIRECTORY_VARIABLE) {
-            return Self::at(directory);
+            return Self { variable: Some(DIRECTORY_VARIABLE), ..Self::at(directory) };
         }
-        if uid.is_root() {
-            return Self::at(PathBuf::from("/run/rzfs"));
+        let namespace = UserNamespace::current().filter(|_| uid.is_root());
+        let roots = PathBuf::from(ROOTS_DIRECTORY);
+        if uid.is_root() && (namespace.is_none() || may_have(uid, &roots)) {
+            return Self::at(roots);
         }
-        let run = PathBuf::from(format!("/run/user/{}/rzfs", uid.as_raw()));
-        let temporary = PathBuf::from(format!("/tmp/rzfs-{}", uid.as_raw()));
+        // What the user has outside of the namespace.
+        let known_as = namespace.and_then(|namespace| namespace.outside_of(uid)).unwrap_or(uid);
+        let run = PathBuf::from(format!("/run/user/{}/rzfs", known_as.as_raw()));
+        let temporary = PathBuf::from(format!("/tmp/rzfs-{}", known_as.as_raw()));
+        let session = below(SESSION_VARIABLE);
         // `su` leaves its user the variable of another one, and a session may have ended.
-        let sessions = below("XDG_RUNTIME_DIR").into_iter().chain([run]);
+        let sessions = session.iter().cloned().chain([run]);
         let mut others: Vec<_> = sessions.filter(|path| is_place_of(uid, path)).collect();
         others.dedup();
         others.push(temporary);
-        Self { own: others.remove(0), others }
+        let own = others.remove(0);
+        let variable = session.filter(|session| *session == own).map(|_| SESSION_VARIABLE);
+        Self { own, others, variable }
     }
 
     /// This directory.
     #[must_use]
     pub const fn at(path: PathBuf) -> Self {
-        Self { own: path, others: Vec::new() }
+        Self { own: path, others: Vec::new(), variable: None }
     }
 
     /// Makes the directory if it is missing, and checks that it is private.
@@ -131,7 +168,7 @@ impl ControlDirectory {
         let fail = |source| ControlError::Directory { path: self.own.clone(), source };
         // Root makes none in a user's directory: the user could not use that any more.
         let above = self.own.parent().and_then(|above| fs::symlink_metadata(above).ok());
-        if geteuid().is_root() && above.is_some_and(|above| above.uid() != 0) {
+        if geteuid().is_root() && above.is_some_and(|above| is_of_a_user(above.uid())) {
             return Err(ControlError::Unsafe(self.own.clone()));
         }
         match fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.own) {
@@ -142,6 +179,22 @@ impl ControlDirectory {
             Ok(())
         } else {
             Err(ControlError::Unsafe(self.own.clone()))
+        }
+    }
+
+    /// Checks that the directory has room for the socket of a pool.
+    ///
+    /// # Errors
+    /// [`ControlError::TooLong`] if it has not.
+    pub fn check_length(&self, pool: &str) -> Result<(), ControlError> {
+        let length = self.socket(pool).as_os_str().len();
+        match length.saturating_sub(MAX_SOCKET_PATH) {
+            0 => Ok(()),
+            excess => Err(ControlError::TooLong {
+                path: self.own.clone(),
+                variable: self.variable.unwrap_or("its path"),
+                excess,
+            }),
         }
     }
 
@@ -156,13 +209,15 @@ impl ControlDirectory {
     /// it ends, and it comes back with the next one.
     pub fn renewed_sockets(&self, pool: &str) -> impl Iterator<Item = PathBuf> {
         let all = std::iter::once(&self.own).chain(&self.others);
-        all.filter(|path| is_made_private(path)).map(move |path| socket_in(path, pool))
+        let made = all.filter(|path| is_made_private(path));
+        made.map(move |path| socket_in(path, pool)).filter(|path| can_be_bound(path))
     }
 
     /// Where somebody of this user may listen for a pool.
     pub fn sockets(&self, pool: &str) -> impl Iterator<Item = PathBuf> {
         let usable = self.others.iter().filter(|path| is_private(path).is_ok_and(|usable| usable));
-        std::iter::once(&self.own).chain(usable).map(move |path| socket_in(path, pool))
+        let all = std::iter::once(&self.own).chain(usable);
+        all.map(move |path| socket_in(path, pool)).filter(|path| can_be_bound(path))
     }
 
     /// Connections to all mounted pools, by name. Sockets that nobody listens on are skipped, and
@@ -230,6 +285,25 @@ fn socket_in(directory: &Path, pool: &str) -> PathBuf {
     let function = ChecksumFunction::Sha256;
     let sum = checksum(function, ByteOrder::Little, pool.as_bytes(), &Salt::default());
     directory.join(format!("{kept}~{:016x}.sock", sum.0[0]))
+}
+
+/// Whether the system has room for the path of a socket.
+fn can_be_bound(socket: &Path) -> bool {
+    socket.as_os_str().len() <= MAX_SOCKET_PATH
+}
+
+/// Whether a directory belongs to a user whom root, who asks, could lock out of it. Who is root in
+/// a namespace only has no power over those whom it does not know.
+fn is_of_a_user(owner: u32) -> bool {
+    let is_known = |namespace: UserNamespace| namespace.outside_of(Uid::from_raw(owner)).is_some();
+    owner != 0 && UserNamespace::current().is_none_or(is_known)
+}
+
+/// Whether a directory is a user's, or can be made where it is missing by this user, who asks.
+fn may_have(user: Uid, directory: &Path) -> bool {
+    let can_make = |above: &Path| access(above, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    is_place_of(user, directory)
+        && (directory.symlink_metadata().is_ok() || directory.parent().is_some_and(can_make))
 }
 
 /// Whose directory it is, if it is one and closed to everyone else.
@@ -514,7 +588,7 @@ mod tests {
         fs::create_dir(parent.path().join("target")).unwrap();
         std::os::unix::fs::symlink(parent.path().join("target"), &link).unwrap();
         let others = vec![open, link, left.clone()];
-        let directory = ControlDirectory { own: own.clone(), others };
+        let directory = ControlDirectory { own: own.clone(), others, variable: None };
         let renewed = || directory.renewed_sockets("tank").collect::<Vec<_>>();
         assert_eq!(renewed(), [left.join("tank.sock")]);
         assert!(!session.exists() && is_private(&left).unwrap());
@@ -539,7 +613,7 @@ mod tests {
     fn pools_of_other_sessions_are_found_unless_somebody_else_made_the_place() {
         let parent = tempfile::tempdir().unwrap();
         let [own, other] = ["own", "other"].map(|name| parent.path().join(name));
-        let directory = ControlDirectory { own, others: vec![other.clone()] };
+        let directory = ControlDirectory { own, others: vec![other.clone()], variable: None };
         directory.prepare().unwrap();
         assert_eq!(directory.sockets("tank").count(), 1, "there is no other place");
         ControlDirectory::at(other.clone()).prepare().unwrap();
@@ -560,6 +634,20 @@ mod tests {
         assert_ne!(one, other);
         assert_eq!(name(&"x".repeat(MAX_SOCKET_NAME)).len(), MAX_SOCKET_NAME + 5);
         assert!(name(&"é".repeat(100)).ends_with(".sock"));
+    }
+
+    #[test]
+    fn a_directory_without_room_for_a_socket_is_refused() {
+        let at =
+            |length: usize| ControlDirectory::at(format!("/{}", "x".repeat(length - 1)).into());
+        assert!(at(97).check_length("tank").is_ok());
+        let refused = at(99).check_length("tank").unwrap_err();
+        assert!(matches!(refused, ControlError::TooLong { excess: 2, .. }), "{refused:?}");
+        assert!(at(59).check_length(&"x".repeat(200)).is_ok());
+        assert!(at(60).check_length(&"x".repeat(MAX_SOCKET_NAME)).is_err());
+        // Nobody can listen there.
+        assert_eq!((at(97).sockets("tank").count(), at(98).sockets("tank").count()), (1, 0));
+        assert!(at(98).mounted_as("tank").unwrap().is_none());
     }
 
     #[test]

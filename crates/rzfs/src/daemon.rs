@@ -241,11 +241,24 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
+/// A runtime with a thread for what blocks, which it never gives back: the process can be told to
+/// end also when the system has no more threads for it.
+fn runtime() -> io::Result<Runtime> {
+    const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().thread_keep_alive(FOR_EVER).build()?;
+    // The runtime would panic without a first thread.
+    let tried = std::thread::Builder::new().spawn(|| ())?;
+    let _ = tried.join();
+    runtime.spawn_blocking(|| ());
+    Ok(runtime)
+}
+
 impl Daemon {
     /// Binds the control socket of a pool, and catches the signals that would end the process.
     pub(crate) fn bind(directory: &ControlDirectory, pool: &str) -> io::Result<Self> {
         raise_descriptor_limit();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = runtime()?;
         let registered = runtime.enter();
         let socket = ControlSocket::bind(directory, pool)?;
         let signals = signals()?;

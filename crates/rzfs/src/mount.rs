@@ -24,7 +24,7 @@ use crate::sandbox::{self, Duty};
 use crate::zpool::CreateRequest;
 use mounted::{Contents, MountedPool};
 use opening::{Opened, Place};
-use request::{ImportRequest, MountRequest};
+use request::{ImportRequest, KeyFile, MountRequest};
 use rzfs::control::{ControlClient, ControlDirectory, is_listened_on};
 use rzfs_format::Guid;
 use rzfs_fuse::mounts_without_helper;
@@ -46,6 +46,16 @@ pub(crate) enum ServeRequest {
     Import(ImportRequest),
 }
 
+impl ServeRequest {
+    /// The descriptors of this process that it speaks of: keys may come from another program.
+    fn descriptors(&self) -> Vec<i32> {
+        match self {
+            Self::Mount(request) => request.keys.iter().filter_map(KeyFile::descriptor).collect(),
+            Self::Create(_) | Self::Import(_) => Vec::new(),
+        }
+    }
+}
+
 /// `rzfs mount`. Comes back when everything is mounted, or with `--foreground` when it is
 /// unmounted.
 pub(crate) fn run(arguments: &MountArguments, verbose: u8, console: &mut Console<'_>) -> u8 {
@@ -64,7 +74,7 @@ pub(crate) fn run(arguments: &MountArguments, verbose: u8, console: &mut Console
 /// Has a process in the background serve a pool, and waits until it does.
 pub(crate) fn in_background(request: &ServeRequest, verbose: u8) -> Outcome {
     let verbosity = vec!["--verbose"; usize::from(verbose)];
-    match daemon::in_background(request, &verbosity) {
+    match daemon::in_background(request, &verbosity, &request.descriptors()) {
         Ok(Verdict::Ready(Completeness::Complete)) => Ok(()),
         Ok(Verdict::Ready(Completeness::Partial)) => Err(Failure::Told),
         // It has said why.
@@ -98,7 +108,7 @@ struct FreeSocket {
 impl FreeSocket {
     fn of_pool(pool: &str, verb: &str) -> Result<Self, Failure> {
         let directory = ControlDirectory::of_user();
-        directory.prepare().map_err(failed)?;
+        directory.check_length(pool).and_then(|()| directory.prepare()).map_err(failed)?;
         if directory.sockets(pool).any(|path| is_listened_on(&path)) {
             return Err(taken(pool, verb));
         }

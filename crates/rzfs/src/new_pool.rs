@@ -37,7 +37,6 @@ use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::create::{
     DeviceOpener, LocalPools, NewDevice, NewVdevs, PlanOptions, TopLayout, VdevSpec,
 };
-use rzfs_vdev::label::NewLabel;
 use rzfs_vdev::{TreeOptions, VdevConfig, VdevTree};
 use rzfs_zpl::live::NewFileSystem;
 use std::sync::Arc;
@@ -158,7 +157,8 @@ impl NewPool {
     /// Makes the pool, which is open for writing then.
     ///
     /// # Errors
-    /// [`CreateError`]. Devices have not been written, unless writing itself failed.
+    /// [`CreateError`]. Devices have not been written, unless writing itself failed, or the root
+    /// file system turned out to need more than its properties leave it.
     pub fn create(self) -> Result<WritablePool, CreateError> {
         self.plan()?.create()
     }
@@ -245,7 +245,13 @@ impl PlannedPool {
         let mut new = self.devices.plan(&plan, &mut || environment.random()).map_err(fail)?;
         let guid = environment.guid();
         let config = self.config(guid, &*environment);
-        let vdevs = label(&mut new, &config)?;
+        let vdevs = tree(&mut new, guid)?;
+        let stored = self.root.stored.iter();
+        let root_properties: Vec<_> =
+            stored.map(|one| (one.name.clone(), one.value.clone())).collect();
+        let fail = |source| CreateError::Root { pool: self.new.name.clone(), source };
+        live::check_root_properties(&vdevs, &root_properties).map_err(fail)?;
+        new.label((&config, &vdevs), vdevs.top_levels(), None, FIRST_TXG)?;
         let now = i64::try_from(environment.now()).unwrap_or(i64::MAX);
         let now = Timestamp { seconds: now, nanoseconds: 0 };
         let owner = NewFileSystem {
@@ -254,14 +260,13 @@ impl PlannedPool {
             ..NewFileSystem::new(now, 0)
         };
         let contents = self.root.contents(&owner, now, environment.random());
-        let stored = self.root.stored.iter();
         let pool = live::NewPool {
             config,
             features: self.properties.features.clone(),
             vdevs,
             auxiliary: auxiliary(&new),
             properties: std::mem::take(&mut self.properties.stored),
-            root_properties: stored.map(|one| (one.name.clone(), one.value.clone())).collect(),
+            root_properties,
             encryption,
             root: &contents,
             command: (self.command(), owner.uid.into()),
@@ -323,18 +328,15 @@ impl PlannedPool {
     }
 }
 
-/// Makes a tree of new vdevs and writes their first labels.
-fn label(new: &mut NewVdevs, config: &PoolConfig) -> Result<Arc<VdevTree>, CreateError> {
-    let root = new.root(config.guid, FIRST_TXG);
+/// Makes a tree of new vdevs.
+fn tree(new: &mut NewVdevs, pool: Guid) -> Result<Arc<VdevTree>, CreateError> {
+    let root = new.root(pool, FIRST_TXG);
     let tree = VdevTree::open(root, &new.devices, TreeOptions::default())?;
     for (vdev, bias) in new.take_biases() {
         if let Ok(vdev) = u32::try_from(vdev) {
             tree.set_allocation_bias(VdevId(vdev), bias);
         }
     }
-    new.clear_boot_blocks()?;
-    tree.write_new_labels(config, tree.top_levels(), None, FIRST_TXG)?;
-    NewLabel::write_all(&new.auxiliary_labels(config.version)?, None)?;
     Ok(Arc::new(tree))
 }
 

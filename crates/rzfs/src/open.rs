@@ -39,6 +39,17 @@ pub enum OpenError {
         /// Why not.
         source: Box<NotWritable>,
     },
+    /// A device of the pool can only be read.
+    #[error(
+        "cannot import '{pool}': one or more devices is read only\n{} can only be read.",
+        device.path.display()
+    )]
+    ReadOnly {
+        /// The pool.
+        pool: String,
+        /// The device.
+        device: rzfs_blockdev::OpenError,
+    },
     /// Somebody else writes a device of the pool.
     #[error("cannot import '{pool}': pool is busy\n{device}")]
     InUse {
@@ -62,7 +73,7 @@ impl OpenError {
             Self::Select(error) => error.errno(),
             Self::NoPool(_) | Self::SeveralPools(_) => ENOENT,
             Self::Import(failure) => failure.errno(),
-            Self::NotWritable { .. } => EROFS,
+            Self::NotWritable { .. } | Self::ReadOnly { .. } => EROFS,
             Self::InUse { .. } => EBUSY,
         }
     }
@@ -214,8 +225,8 @@ impl PoolOptions {
     /// Opens the pool for writing; from then on it is this host's.
     ///
     /// # Errors
-    /// [`OpenError`]: as for [`PoolOptions::open`], or the pool cannot be written, or somebody else
-    /// on this host writes one of its devices.
+    /// [`OpenError`]: as for [`PoolOptions::open`], or the pool cannot be written, or one of its
+    /// devices can only be read, or somebody else on this host writes one.
     pub fn open_writable(&self) -> Result<WritablePool, OpenError> {
         let found = self.discover();
         if let Some(error) = found.unopened().first() {
@@ -243,6 +254,9 @@ impl PoolOptions {
         match writable.unopened().iter().find(|device| members.contains(&device.path)) {
             Some(device) if device.is_in_use() => {
                 return Err(OpenError::InUse { pool: name, device: device.clone() });
+            }
+            Some(device) if device.is_read_only() => {
+                return Err(OpenError::ReadOnly { pool: name, device: device.clone() });
             }
             Some(error) => return Err(error.clone().into()),
             None => {}

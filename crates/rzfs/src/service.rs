@@ -11,12 +11,12 @@ mod vdevs;
 
 pub use importable::importable;
 
-use crate::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request};
+use crate::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request, VdevReport};
 use crate::setting::CacheFile;
 use rzfs_dsl::pool::FailMode;
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::Guid;
-use rzfs_vdev::VdevTree;
+use rzfs_vdev::{VdevConfig, VdevTree};
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 
@@ -51,6 +51,12 @@ impl Opening {
         let load_guid = RandomState::new().hash_one(pool.get());
         Self { load_guid, access, alternate_root: None, cache_file: None, suspended: None }
     }
+}
+
+/// The log vdevs without which a pool is not imported.
+#[must_use]
+pub fn missing_logs(logs: &[VdevConfig]) -> Vec<VdevReport> {
+    logs.iter().map(vdevs::missing_log).collect()
 }
 
 /// A pool whose devices do not let it be read: what was last said of it, with its condition and

@@ -146,6 +146,12 @@ pub enum SettingError {
         /// The property.
         name: String,
     },
+    /// A path that is that of a directory.
+    #[error("'{0}' is not a valid file")]
+    NoFile(String),
+    /// A directory that is not there.
+    #[error("'{0}' is not a valid directory")]
+    NoDirectory(String),
     /// A place below which a pool cannot be mounted.
     #[error("bad alternate root '{0}'")]
     AlternateRoot(String),

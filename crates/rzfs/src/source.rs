@@ -2,10 +2,11 @@
 
 use crate::calendar::Calendar;
 use crate::console::{Console, Failure, Outcome};
+use crate::zpool::vdev_name::NameStyle;
 use rzfs::control::{ControlClient, ControlDirectory, ControlError};
 use rzfs::protocol::{
     Answer, Change, DatasetListing, DatasetQuery, EventReport, HistoryReport, MountReport,
-    PoolReport, Refusal, Request,
+    PoolReport, Refusal, Request, VdevReport,
 };
 use rzfs::service::{self, PoolService};
 use rzfs::{Pool, PoolOptions};
@@ -252,8 +253,25 @@ pub(crate) fn import_failure(failure: &ImportFailure, forced: &str) -> String {
             "Cannot import '{name}': pool has the multihost property on and the\n\
              system's hostid is not set. Set a unique hostid with the zgenhostid(8) command."
         ),
+        ImportError::MissingLogs { logs } => {
+            let option = if forced.starts_with("zpool import") { "-m" } else { "zpool import -m" };
+            let devices: String =
+                service::missing_logs(logs).iter().map(|log| missing_vdev(log, 0)).collect();
+            format!(
+                "The devices below are missing or corrupted, use '{option}' to import the pool \
+                 anyway:\n{devices}\n\
+                 cannot import '{name}': one or more devices is currently unavailable"
+            )
+        }
         _ => failure.to_string(),
     }
+}
+
+/// The lines of a log vdev that is missing, and of what is below it.
+fn missing_vdev(vdev: &VdevReport, depth: usize) -> String {
+    let (indent, class) = ("  ".repeat(depth + 2), if depth == 0 { " [log]" } else { "" });
+    let own = format!("\t{indent}{}{class}\n", NameStyle::default().name(vdev));
+    vdev.children.iter().fold(own, |lines, child| lines + &missing_vdev(child, depth + 1))
 }
 
 /// Pools that could be imported from these devices, or from where OpenZFS looks.

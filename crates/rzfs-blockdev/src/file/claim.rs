@@ -41,8 +41,14 @@ impl fmt::Display for Holder {
 impl Holder {
     fn of_process(process: u32) -> Self {
         let program = fs::read_to_string(format!("/proc/{process}/comm")).ok();
-        Self { process, program: program.map(|name| name.trim_end().to_owned()) }
+        Self { process, program: program.as_deref().map(shown) }
     }
+}
+
+/// The name of a program, which is what its user likes: perhaps lines that we have not written.
+fn shown(name: &str) -> String {
+    let visible = |char: char| if char.is_control() { '?' } else { char };
+    name.trim_end().chars().map(visible).collect()
 }
 
 /// How long a process that is being ended may still have its files.
@@ -266,6 +272,12 @@ fn block_device(path: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_forges_lines_by_the_name_of_a_program() {
+        assert_eq!(shown("dd\n"), "dd");
+        assert_eq!(shown("\n\u{1b}[31mOK\nOK\n"), "??[31mOK?OK");
+    }
 
     #[test]
     fn whoever_has_a_lock_is_found_in_the_kernels_list() {

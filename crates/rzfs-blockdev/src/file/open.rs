@@ -5,6 +5,7 @@ use crate::{Access, BUFFER_ALIGNMENT, DeviceGeometry, IoBuffer, without_number};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, opcode};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,12 @@ impl OpenError {
         self.errno() == Errno::BUSY.raw_os_error()
     }
 
+    /// Whether the device, or the file system that it is in, can only be read.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.errno() == Errno::ROFS.raw_os_error()
+    }
+
     /// The system's error number, `EIO` if there is none.
     #[must_use]
     pub fn errno(&self) -> i32 {
@@ -94,6 +101,10 @@ impl OpenFile {
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
         let is_block = file_type(fd.as_fd())? == FileType::BlockDevice;
         rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
+        // The kernel opens it for writing all the same, and refuses every write.
+        if access == Access::ReadWrite && is_block && is_read_only(fd.as_fd())? {
+            return Err(Errno::ROFS.into());
+        }
         let backing = match access {
             Access::ReadOnly => None,
             Access::ReadWrite if is_block => claim::claim_backing(fd.as_fd())?,
@@ -177,6 +188,17 @@ fn file_type(fd: BorrowedFd<'_>) -> io::Result<FileType> {
         FileType::Directory => Err(Errno::ISDIR.into()),
         _ => Err(Errno::NOTBLK.into()),
     }
+}
+
+/// Whether a block device can only be read, whatever it was opened for.
+fn is_read_only(device: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+    /// `BLKROGET`.
+    const GET_READ_ONLY: Opcode = opcode::none(0x12, 94);
+    // SAFETY: the kernel writes an `int`.
+    let call = unsafe { Getter::<GET_READ_ONLY, i32>::new() };
+    // SAFETY: it writes nothing else.
+    let answer = unsafe { rustix::ioctl::ioctl(device, call) }?;
+    Ok(answer != 0)
 }
 
 fn geometry(fd: BorrowedFd<'_>, is_block: bool) -> io::Result<DeviceGeometry> {

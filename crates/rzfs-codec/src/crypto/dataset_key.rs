@@ -3,7 +3,7 @@
 use super::aead::Aead;
 use super::layout::{LOG_MAC, Layout};
 use super::nonce::{self, Nonces};
-use super::{CryptoError, CryptoVersion, MAC_SIZE, WrappingKey};
+use super::{CryptoError, CryptoVersion, KeyBytes, MAC_SIZE, WrappingKey, key_bytes};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit, Mac};
@@ -67,8 +67,8 @@ impl WrappedKeys {
 pub struct DatasetKey {
     suite: EncryptionSuite,
     version: CryptoVersion,
-    master: Zeroizing<[u8; MASTER_SIZE]>,
-    hmac: Zeroizing<[u8; HMAC_SIZE]>,
+    master: KeyBytes<MASTER_SIZE>,
+    hmac: KeyBytes<HMAC_SIZE>,
     /// The lock protects the block keys kept; it is held for a look-up or an insertion, never
     /// while a block is processed.
     block_keys: RwLock<BlockKeys>,
@@ -140,8 +140,10 @@ impl DatasetKey {
     /// # Errors
     /// [`CryptoError::NoRandomNumbers`].
     pub fn generate(suite: EncryptionSuite) -> Result<Self, CryptoError> {
-        let master = Zeroizing::new(nonce::random()?);
-        let hmac = Zeroizing::new(nonce::random()?);
+        let mut master = key_bytes::<MASTER_SIZE>();
+        let mut hmac = key_bytes::<HMAC_SIZE>();
+        nonce::fill(master.as_mut_slice())?;
+        nonce::fill(hmac.as_mut_slice())?;
         Ok(Self::from_random(suite, &master, &hmac))
     }
 
@@ -149,8 +151,8 @@ impl DatasetKey {
         Self {
             suite,
             version,
-            master: Zeroizing::new([0; MASTER_SIZE]),
-            hmac: Zeroizing::new([0; HMAC_SIZE]),
+            master: key_bytes(),
+            hmac: key_bytes(),
             block_keys: RwLock::default(),
             nonces: Nonces::default(),
         }
@@ -358,9 +360,9 @@ impl DatasetKey {
         key
     }
 
-    pub(super) fn derive_block_key(&self, salt: [u8; 8]) -> Zeroizing<[u8; MASTER_SIZE]> {
+    pub(super) fn derive_block_key(&self, salt: [u8; 8]) -> KeyBytes<MASTER_SIZE> {
         let length = self.suite.key_len();
-        let mut key = Zeroizing::new([0; MASTER_SIZE]);
+        let mut key = key_bytes::<MASTER_SIZE>();
         Hkdf::<Sha512>::new(None, &self.master[..length])
             .expand(&salt, &mut key[..length])
             .expect("HKDF gives up to 255 digests");

@@ -43,8 +43,13 @@ impl Nonces {
 /// Random bytes that nobody can guess.
 pub(super) fn random<const N: usize>() -> Result<[u8; N], CryptoError> {
     let mut bytes = [0; N];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| CryptoError::NoRandomNumbers)?;
+    fill(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The same, where they stay.
+pub(super) fn fill(bytes: &mut [u8]) -> Result<(), CryptoError> {
+    aws_lc_rs::rand::fill(bytes).map_err(|_| CryptoError::NoRandomNumbers)
 }
 
 #[cfg(test)]

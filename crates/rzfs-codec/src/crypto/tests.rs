@@ -134,7 +134,7 @@ fn gcm_keys_of_the_spec_unwrap_and_derive_block_keys() {
               d1dced9e6942d5f08a6cce334fb1713629585dbb55329495c0740fd45548fa9c")
     );
     assert_eq!(
-        *key.derive_block_key(hex("fbbd8ac8b0d4afe9")),
+        **key.derive_block_key(hex("fbbd8ac8b0d4afe9")),
         hex("0e1e93a9fe2cd20aa86ac82a52a43c016cbb850f5bf173b954dbcffbb7f7cb04")
     );
 }
@@ -183,7 +183,7 @@ fn another_wrapping_key_or_identity_is_a_wrong_key() {
 #[test]
 fn block_keys_derive_from_the_salt() {
     assert_eq!(
-        *ccm_key().derive_block_key(hex("87a4d2ac8feb8350")),
+        **ccm_key().derive_block_key(hex("87a4d2ac8feb8350")),
         hex("363094282dc0a761a540669162807db63726e3bae2b2caf1a09fd51b3177c469")
     );
 }

@@ -1,13 +1,12 @@
 //! The key that the user supplies, and that the dataset's keys are encrypted with
 //! (spec 04, section 19.2).
 
-use super::CryptoError;
 use super::aead::Aead;
+use super::{CryptoError, KeyBytes, key_bytes};
 use rzfs_format::FormatError;
 use rzfs_format::encryption::EncryptionSuite;
 use sha1::Sha1;
 use std::fmt;
-use zeroize::Zeroizing;
 
 /// Bytes of a wrapping key, whatever the suite.
 pub(super) const SIZE: usize = 32;
@@ -71,7 +70,7 @@ pub struct Pbkdf2 {
 
 /// 32 bytes that wrap the keys of all datasets below an encryption root; wiped when dropped.
 #[derive(Clone)]
-pub struct WrappingKey(Zeroizing<[u8; SIZE]>);
+pub struct WrappingKey(KeyBytes<SIZE>);
 
 impl WrappingKey {
     /// The key from what the user typed or what the key file holds. A line break at the end of a
@@ -100,9 +99,12 @@ impl WrappingKey {
     /// # Errors
     /// [`CryptoError::KeyInput`]: another number of bytes.
     pub fn from_raw(bytes: &[u8]) -> Result<Self, CryptoError> {
-        let problem = "has 32 bytes";
-        let key = bytes.try_into().map_err(|_| invalid(KeyFormat::Raw, problem))?;
-        Ok(Self(Zeroizing::new(key)))
+        if bytes.len() != SIZE {
+            return Err(invalid(KeyFormat::Raw, "has 32 bytes"));
+        }
+        let mut key = key_bytes::<SIZE>();
+        key.copy_from_slice(bytes);
+        Ok(Self(key))
     }
 
     /// The key of exactly these 64 digits.
@@ -118,7 +120,7 @@ impl WrappingKey {
             return Err(invalid(KeyFormat::Hex, problem));
         }
         let digit = |byte: u8| char::from(byte).to_digit(16);
-        let mut key = Zeroizing::new([0; SIZE]);
+        let mut key = key_bytes::<SIZE>();
         for (byte, [high, low]) in key.iter_mut().zip(pairs) {
             let (high, low) =
                 digit(*high).zip(digit(*low)).ok_or(invalid(KeyFormat::Hex, problem))?;
@@ -141,7 +143,7 @@ impl WrappingKey {
             let problem = "is derived in 1 to 4294967295 iterations";
             return Err(invalid(KeyFormat::Passphrase, problem));
         }
-        let mut key = Zeroizing::new([0; SIZE]);
+        let mut key = key_bytes::<SIZE>();
         let salt = derivation.salt.to_le_bytes();
         pbkdf2::pbkdf2_hmac::<Sha1>(passphrase, &salt, iterations, key.as_mut_slice());
         Ok(Self(key))

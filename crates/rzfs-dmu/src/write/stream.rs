@@ -2,11 +2,12 @@
 
 use crate::in_flight::Flight;
 use bytes::Bytes;
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
+use parking_lot::Mutex;
 use rzfs_format::{Dva, Txg};
 use rzfs_vdev::VdevError;
 use std::sync::Arc;
-use std::thread::{JoinHandle, spawn};
+use std::thread::{Builder, JoinHandle};
 
 /// Writes that may wait for the devices, beyond those that are under way.
 const QUEUE: usize = 1024;
@@ -45,10 +46,26 @@ pub struct FailedWrite {
 }
 
 /// The writes of a sync pass, under way on threads of their own.
-#[derive(Debug)]
 pub struct WriteStream {
-    queue: Option<Sender<DeviceWrite>>,
-    threads: Vec<JoinHandle<Vec<FailedWrite>>>,
+    queue: Sender<DeviceWrite>,
+    takers: Takers,
+}
+
+/// Who takes writes from the queue.
+enum Takers {
+    Threads(Vec<JoinHandle<Vec<FailedWrite>>>),
+    /// Whoever adds to it, as the system has no threads to give.
+    Adders {
+        devices: Arc<dyn DeviceWriter>,
+        writes: Receiver<DeviceWrite>,
+        failed: Mutex<Vec<FailedWrite>>,
+    },
+}
+
+impl std::fmt::Debug for WriteStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteStream").field("waiting", &self.queue.len()).finish_non_exhaustive()
+    }
 }
 
 /// Tries failed writes again, at their places; tells what still fails.
@@ -74,33 +91,61 @@ impl WriteStream {
         let (queue, writes) = bounded(QUEUE);
         let thread = |_| {
             let (devices, writes) = (Arc::clone(devices), writes.clone());
-            spawn(move || write_all(&*devices, &writes))
+            let work = move || write_all(&*devices, &writes, |writes| writes.recv().ok());
+            Builder::new().name("rzfs-write".to_owned()).spawn(work).ok()
         };
-        Self { queue: Some(queue), threads: (0..THREADS).map(thread).collect() }
+        let threads: Vec<_> = (0..THREADS).map_while(thread).collect();
+        let takers = match threads.is_empty() {
+            true => {
+                Takers::Adders { devices: Arc::clone(devices), writes, failed: Mutex::default() }
+            }
+            false => Takers::Threads(threads),
+        };
+        Self { queue, takers }
     }
 
     /// Adds a write; waits only when very many are waiting already.
-    pub fn push(&self, write: DeviceWrite) {
-        if let Some(queue) = &self.queue {
+    pub fn push(&self, mut write: DeviceWrite) {
+        let Takers::Adders { devices, writes, failed } = &self.takers else {
             // The receivers live until the sender is dropped.
-            let _ = queue.send(write);
+            let _ = self.queue.send(write);
+            return;
+        };
+        while let Err(TrySendError::Full(refused)) = self.queue.try_send(write) {
+            let unsaved = write_all(&**devices, writes, |writes| writes.try_recv().ok());
+            failed.lock().extend(unsaved);
+            write = refused;
         }
     }
 
     /// Waits until everything is written, and tells what is not.
-    pub fn finish(mut self) -> Vec<FailedWrite> {
-        self.queue = None;
-        let threads = std::mem::take(&mut self.threads);
-        let result = |thread: JoinHandle<_>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().flat_map(result).collect()
+    pub fn finish(self) -> Vec<FailedWrite> {
+        let Self { queue, takers } = self;
+        drop(queue);
+        match takers {
+            Takers::Threads(threads) => {
+                let result = |thread: JoinHandle<_>| {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                };
+                threads.into_iter().flat_map(result).collect()
+            }
+            Takers::Adders { devices, writes, failed } => {
+                let mut failed = failed.into_inner();
+                failed.extend(write_all(&*devices, &writes, |writes| writes.recv().ok()));
+                failed
+            }
+        }
     }
 }
 
-fn write_all(devices: &dyn DeviceWriter, writes: &Receiver<DeviceWrite>) -> Vec<FailedWrite> {
+/// Writes what is waiting, batch by batch, until there is no next one.
+fn write_all(
+    devices: &dyn DeviceWriter,
+    writes: &Receiver<DeviceWrite>,
+    next: impl Fn(&Receiver<DeviceWrite>) -> Option<DeviceWrite>,
+) -> Vec<FailedWrite> {
     let mut failed = Vec::new();
-    while let Ok(first) = writes.recv() {
+    while let Some(first) = next(writes) {
         let mut bytes = first.data.len();
         let mut batch = vec![first];
         while bytes < BATCH_BYTES

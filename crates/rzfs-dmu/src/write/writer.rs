@@ -261,7 +261,9 @@ impl BlockWriter {
         };
         let mut changes = vec![Ok(Change::Unchanged); requests.len()];
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(help)).collect();
+            let start = |_| std::thread::Builder::new().spawn_scoped(scope, help).ok();
+            // With fewer threads than wanted, or none, the work is done all the same.
+            let others: Vec<_> = (1..threads).map_while(start).collect();
             let mut done = work();
             for other in others {
                 done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

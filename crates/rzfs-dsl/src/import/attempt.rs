@@ -311,7 +311,9 @@ impl<'a> Attempt<'a> {
         let root_dataset = directory.object(name)?.ok_or(PoolError::NoEntry { name })?;
         let checkpoint = checkpoint(&directory)?;
         let rewound = self.verify(&mos, &uberblock)?;
-        let name = self.options.name.clone().unwrap_or_else(|| config.name.clone());
+        // Whoever looked for the pool has its name from the labels, and answers to it.
+        let name = self.options.name.clone();
+        let name = name.unwrap_or_else(|| self.discovered.name().to_owned());
         if !DatasetName::parse(&name).is_some_and(|parsed| parsed.is_pool()) {
             return Err(PoolError::ImpossibleName { name }.into());
         }

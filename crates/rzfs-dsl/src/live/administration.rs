@@ -27,5 +27,6 @@ pub use creation::NewDataset;
 pub use encryption::{KeyChange, NewEncryption, NewRoot, SuiteChoice};
 pub use error::{ChangeError, EncryptionProblem};
 pub use property::Inherit;
+pub(crate) use property::PropertyChange;
 pub(crate) use task::{Task, TaskContext, TaskError};
 pub(crate) use values::{in_force, policy_of_dir};

@@ -1,6 +1,6 @@
 //! Why a pool cannot be changed.
 
-use super::administration::EncryptionProblem;
+use super::administration::{ChangeError, EncryptionProblem};
 use super::create::ContentsError;
 use crate::PoolError;
 use rzfs_codec::crypto::CryptoError;
@@ -10,6 +10,7 @@ use rzfs_format::{FormatError, ObjectId, Txg};
 use rzfs_metaslab::MetaslabError;
 use rzfs_vdev::{CommitError, VdevError};
 use rzfs_zap::ZapError;
+use std::io;
 use std::sync::Arc;
 
 /// Why a change of the pool's own objects failed. A txg in which that happens is not committed.
@@ -50,12 +51,21 @@ pub enum LiveError {
     /// A new pool cannot be encrypted as it should be.
     #[error(transparent)]
     Encryption(#[from] EncryptionProblem),
+    /// The root file system of a new pool cannot have its properties.
+    #[error(transparent)]
+    RootProperties(Box<ChangeError>),
     /// The pool was suspended before.
     #[error("the pool is suspended{}", reason.as_ref().map_or_else(String::new, |r| format!(": {r}")))]
     Suspended {
         /// Because of what.
         reason: Option<Arc<LiveError>>,
     },
+    /// The thread that writes txgs has ended by a mistake in this software.
+    #[error("the thread that writes has panicked")]
+    Panicked,
+    /// The system starts no thread for the pool.
+    #[error("no thread can be started: {0}")]
+    Thread(#[source] io::Error),
     /// Other hosts may have taken the pool over, because this one's heartbeats did not get through.
     #[error("no heartbeat has got through for {seconds} seconds")]
     NoHeartbeat {
@@ -100,6 +110,7 @@ impl LiveError {
         const EIO: i32 = 5;
         match self {
             Self::Pool(source) => source.errno(),
+            Self::RootProperties(source) => source.errno(),
             _ => EIO,
         }
     }

@@ -1,6 +1,8 @@
 //! Making a pool (spec 01, section 11).
 
-use super::administration::{EncryptionProblem, NewEncryption, TaskContext};
+use super::administration::{
+    ChangeError, EncryptionProblem, NewEncryption, PropertyChange, TaskContext, TaskError,
+};
 use super::allocation;
 use super::budget;
 use super::clone_table::CloneTables;
@@ -38,8 +40,9 @@ use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::uberblock::FEATURES_VERSION;
-use rzfs_format::{ObjectId, ObjsetId, Txg};
+use rzfs_format::{ObjsetId, Txg};
 use rzfs_metaslab::allocator::Autotrim;
+use rzfs_metaslab::layout::slop;
 use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, ZapValue};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,14 +84,15 @@ impl LivePool {
     /// Makes a pool, which is open for writing then.
     ///
     /// # Errors
-    /// [`LiveError`]: the devices hold no pool, although their labels may have been overwritten.
+    /// [`LiveError`]: the devices hold no pool, although their labels may have been overwritten;
+    /// or one that is destroyed, where its root file system cannot have its properties.
     pub fn create(
         new: NewPool<'_>,
         environment: Arc<dyn Environment>,
         options: &LiveOptions,
     ) -> Result<Self, LiveError> {
         let inner = Inner::of_new_pool(&new, environment, options)?;
-        let pool = Self::start(Arc::new(inner));
+        let pool = Self::start(Arc::new(inner))?;
         let multihost = |(name, value): &(String, ZapValue)| {
             name == "multihost" && value.first_u64() == Some(1)
         };
@@ -98,9 +102,31 @@ impl LivePool {
             context.set_first_properties(&properties, &root_properties)?;
             Ok(context.log(&Event::Command { line, user })?)
         };
-        pool.administer(task).map_err(|_| pool.why_stopped())?;
-        Ok(pool)
+        match pool.administer(task) {
+            Ok(()) => Ok(pool),
+            Err(ChangeError::Suspended { .. }) => Err(pool.why_stopped()),
+            Err(refused) => {
+                if let Err(error) = pool.destroy() {
+                    tracing::warn!(%error, "a pool that is not wanted stays on its devices");
+                }
+                Err(LiveError::RootProperties(Box::new(refused)))
+            }
+        }
     }
+}
+
+/// Refuses properties that the root file system of a new pool on these vdevs can never have. Whether
+/// it can have the others only [`LivePool::create`] knows, which writes.
+///
+/// # Errors
+/// [`ChangeError`].
+pub fn check_root_properties(
+    vdevs: &VdevTree,
+    properties: &[(String, ZapValue)],
+) -> Result<(), ChangeError> {
+    let space = normal_space(vdevs);
+    // As if all of it was kept for intent logs, which counts for what is held back.
+    PropertyChange::check_of_root(properties, space.saturating_sub(slop(space, u64::MAX)))
 }
 
 impl Inner {
@@ -307,19 +333,14 @@ impl TaskContext<'_> {
         &mut self,
         properties: &[(String, ZapValue)],
         root_properties: &[(String, ZapValue)],
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), TaskError> {
+        self.set_root_properties(root_properties)?;
         let mos = self.mos;
         if !properties.is_empty() {
             let zap = mos.create_zap(ObjectType::POOL_PROPS)?;
             mos.insert(DIRECTORY, "pool_props", zap.get())?;
             for (name, value) in properties {
                 mos.insert(zap, name, value.clone())?;
-            }
-        }
-        let root = mos.object_of(DIRECTORY, "root_dataset")?.unwrap_or(ObjectId(0));
-        if let Some(zap) = self.state.dirs.get(&mos, root)?.properties {
-            for (name, value) in root_properties {
-                mos.set(zap, name, value.clone())?;
             }
         }
         Ok(())

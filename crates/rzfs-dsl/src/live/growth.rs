@@ -26,7 +26,6 @@ use rzfs_format::features::Feature;
 use rzfs_metaslab::allocator::Availability;
 use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::create::{NewDevice, NewVdevs, PlanOptions, TopLayout, VdevSpec};
-use rzfs_vdev::label::NewLabel;
 use rzfs_vdev::{VdevConfig, VdevKind, VdevTree};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -147,10 +146,7 @@ impl Inner {
         let present = self.committed.read().uberblock.clone();
         let tops: BTreeSet<_> = new.tops.iter().map(|top| top.guid).collect();
         let tops = tree.top_levels().filter(|top| tops.contains(&top.guid()));
-        new.clear_boot_blocks().map_err(rzfs_vdev::label::LabelError::from)?;
-        tree.write_new_labels(&state.config, tops, Some(&present), txg)?;
-        let auxiliary = new.auxiliary_labels(state.config.version)?;
-        Ok(NewLabel::write_all(&auxiliary, Some(&present))?)
+        Ok(new.label((&state.config, tree), tops, Some(&present), txg)?)
     }
 
     /// Takes spares and cache devices into the pool's lists, which are written with this txg.

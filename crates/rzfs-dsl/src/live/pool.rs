@@ -74,12 +74,12 @@ pub(crate) struct Inner {
 }
 
 /// Tells everybody who waits for the syncing thread when it panics.
-struct FailOnPanic<'a>(&'a TxgEngine);
+struct FailOnPanic<'a>(&'a Inner);
 
 impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail();
+            self.0.fail(LiveError::Panicked);
         }
     }
 }
@@ -180,7 +180,7 @@ impl Inner {
 
     /// Syncs groups until the engine is stopped.
     fn sync_forever(&self) {
-        let _guard = FailOnPanic(&self.engine);
+        let _guard = FailOnPanic(self);
         // A txg cannot be given up.
         let _patience = Patience::Endless.enter();
         loop {
@@ -191,12 +191,17 @@ impl Inner {
             }
             let txg = self.engine.quiesce();
             if let Err(error) = self.sync_one(txg) {
-                tracing::error!(%error, "the pool is suspended");
-                *self.failure.lock() = Some(Arc::new(error));
-                self.engine.fail();
+                self.fail(error);
                 return;
             }
         }
+    }
+
+    /// Nothing is written any more, and everybody who waits for that is told.
+    fn fail(&self, error: LiveError) {
+        tracing::error!(%error, "the pool is suspended");
+        *self.failure.lock() = Some(Arc::new(error));
+        self.engine.fail();
     }
 
     fn sync_one(&self, txg: QuiescedTxg) -> Result<(), LiveError> {
@@ -219,17 +224,27 @@ pub struct LivePool {
 }
 
 impl LivePool {
-    /// Starts the threads: one that syncs, and one that shows other hosts that the pool is in use.
-    pub(super) fn start(inner: Arc<Inner>) -> Self {
+    /// Starts the threads: one that syncs, one that shows other hosts that the pool is in use, and
+    /// one that trims.
+    ///
+    /// # Errors
+    /// The system has no threads for it.
+    pub(super) fn start(inner: Arc<Inner>) -> Result<Self, LiveError> {
         let pipeline = inner.mos.objset().pipeline();
         pipeline.set_device_waiter(Arc::downgrade(&inner) as Weak<dyn DeviceWaiter>);
-        let spawn = |work: fn(&Inner)| {
-            let shared = Arc::clone(&inner);
-            std::thread::spawn(move || work(&shared))
-        };
-        let work: [fn(&Inner); 3] = [Inner::sync_forever, Inner::beat_forever, Inner::trim_forever];
-        let threads = work.into_iter().map(spawn).collect();
-        Self { inner, threads: Mutex::new(threads) }
+        let pool = Self { inner, threads: Mutex::default() };
+        let threads: [(_, fn(&Inner)); 3] = [
+            ("rzfs-sync", Inner::sync_forever),
+            ("rzfs-heart", Inner::beat_forever),
+            ("rzfs-trim", Inner::trim_forever),
+        ];
+        for (name, work) in threads {
+            let shared = Arc::clone(&pool.inner);
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            let thread = thread.spawn(move || work(&shared)).map_err(LiveError::Thread)?;
+            pool.threads.lock().push(thread);
+        }
+        Ok(pool)
     }
 
     /// Its name.

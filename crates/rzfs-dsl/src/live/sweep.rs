@@ -198,11 +198,18 @@ impl Inner {
         let run = Run::new(sweep.record.offset);
         let rate = sweep.record.rate;
         let (inner, of_thread) = (Arc::clone(self), Arc::clone(&run));
-        sweep.run = Some(run);
-        sweep.thread = Some(std::thread::spawn(move || {
+        let work = move || {
             inner.run_sweep(id, rate, &of_thread);
             of_thread.has_ended.store(true, Ordering::Release);
-        }));
+        };
+        match std::thread::Builder::new().name("rzfs-sweep".to_owned()).spawn(work) {
+            Ok(thread) => sweep.thread = Some(thread),
+            Err(error) => {
+                tracing::warn!(%error, "a sweep waits until leaves are looked at again");
+                run.has_ended.store(true, Ordering::Release);
+            }
+        }
+        sweep.run = Some(run);
     }
 
     /// Goes on with all sweeps that are active and do not run: leaves that can be written again.

@@ -46,7 +46,7 @@ pub enum PoolStatus {
     CorruptLabel,
     /// Devices lack data that was written while they were away.
     LacksData,
-    /// Devices made errors that were repaired.
+    /// Devices made errors that other copies made up for.
     Failing,
     /// Devices were taken offline.
     Offline,

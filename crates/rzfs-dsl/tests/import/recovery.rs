@@ -12,7 +12,7 @@ use rzfs_dsl::import::{
 use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryState, PoolStatus};
 use rzfs_format::Txg;
 use rzfs_format::label::UberblockRing;
-use rzfs_format::nvlist::{NvList, NvValue};
+use rzfs_format::nvlist::{NvList, NvString, NvValue};
 use rzfs_format::uberblock::{Multihost, MultihostConfig, Uberblock};
 use rzfs_testkit::ReferencePool;
 use rzfs_vdev::AuxReason;
@@ -351,6 +351,22 @@ fn a_pool_that_another_host_has_open_is_noticed() {
     let nobody = ImportOptions { host: HostIdentity::default(), ..ImportOptions::default() };
     let found = ImportablePool::examine(&discovered, &nobody);
     assert_eq!(found.status, PoolStatus::HostIdRequired);
+}
+
+/// Commands look for it under this name, whatever name it has inside.
+#[test]
+fn a_pool_answers_to_the_name_of_its_labels() {
+    let Some(golden) = ReferencePool::golden("g01-default") else { return };
+    let devices = overlays(&golden);
+    let base: Arc<dyn BlockDevice> = Arc::clone(&devices[0]) as _;
+    let [Ok(label), ..] = read_labels(&base).unwrap() else { panic!("no label") };
+    let mut config = (*label.config).clone();
+    config.insert("name", NvString::new("other").unwrap()).unwrap();
+    devices[0].write_config(&config);
+    let found = discover_overlays(&devices);
+    assert_eq!(found.name(), "other");
+    let pool = Pool::import(&found, &options(&found)).unwrap();
+    assert_eq!(pool.name(), "other");
 }
 
 #[test]

@@ -22,7 +22,8 @@ const DIRECTORIES: [&str; 8] = [
     "/dev/disk/by-path",
 ];
 
-/// A device for a new vdev, open for writing.
+/// A device for a new vdev, open for writing and kept from other writers, unless it is somebody
+/// else's already.
 #[derive(Clone, Debug)]
 pub struct NewDevice {
     /// The path that the configuration remembers.
@@ -31,7 +32,9 @@ pub struct NewDevice {
     pub kind: VdevKind,
     /// What tells it from all others: two names of one device have the same.
     pub identity: u128,
-    /// For reading only if somebody else writes it.
+    /// For reading only if somebody else writes it: it is good for [`VdevSpec::objections`] only.
+    ///
+    /// [`VdevSpec::objections`]: super::VdevSpec::objections
     pub access: Access,
     /// The device.
     pub device: Arc<dyn BlockDevice>,

@@ -47,6 +47,12 @@ pub enum Objection {
         /// The pool.
         pool: String,
     },
+    /// It is a hot spare or cache device of a pool that nobody here knows.
+    #[error("{path} is part of an active pool")]
+    UnknownPool {
+        /// The device.
+        path: String,
+    },
     /// It is a spare of a pool that is imported here.
     #[error("{path} is reserved as a hot spare for pool {pool}")]
     HotSpare {
@@ -80,7 +86,13 @@ impl Objection {
     /// Whether somebody who insists (`-f`) may use the device all the same.
     #[must_use]
     pub const fn is_overridable(&self) -> bool {
-        !matches!(self, Self::ActivePool { .. } | Self::HotSpare { .. } | Self::SameDevice { .. })
+        !matches!(
+            self,
+            Self::ActivePool { .. }
+                | Self::UnknownPool { .. }
+                | Self::HotSpare { .. }
+                | Self::SameDevice { .. }
+        )
     }
 }
 
@@ -166,19 +178,31 @@ impl VdevSpec<NewDevice> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Member,
-    /// Several pools can share a spare.
+    /// Several pools can share a spare, of which one at a time can be written.
     Spare,
 }
 
 /// Who else claims a device.
 fn claim(device: &NewDevice, local: &LocalPools, role: Role) -> Option<Objection> {
+    // What somebody else writes could be opened for reading only, and takes no label.
+    let is_taken = device.access == Access::ReadOnly;
+    let unknown = || is_taken.then(|| Objection::UnknownPool { path: device.path.clone() });
+    labelled(device, local, role, is_taken).or_else(unknown)
+}
+
+/// Who claims a device by what is on it.
+fn labelled(
+    device: &NewDevice,
+    local: &LocalPools,
+    role: Role,
+    is_taken: bool,
+) -> Option<Objection> {
     let path = device.path.clone();
     match DeviceUse::of(device.device.as_ref()) {
         DeviceUse::Member { pool, state, .. } => {
             let name = pool.name;
             match state {
-                // What somebody else writes could be opened for reading only.
-                _ if local.imported.contains(&pool.guid) || device.access == Access::ReadOnly => {
+                _ if local.imported.contains(&pool.guid) || is_taken => {
                     Some(Objection::ActivePool { path, pool: name })
                 }
                 PoolUse::Destroyed => None,
@@ -187,7 +211,8 @@ fn claim(device: &NewDevice, local: &LocalPools, role: Role) -> Option<Objection
             }
         }
         DeviceUse::Spare(guid) => {
-            let pool = local.auxiliary.get(&guid).filter(|_| role != Role::Spare)?.clone();
+            let is_free = role == Role::Spare && !is_taken;
+            let pool = local.auxiliary.get(&guid).filter(|_| !is_free)?.clone();
             Some(Objection::HotSpare { path, pool })
         }
         DeviceUse::Cache(guid) => {

@@ -4,12 +4,14 @@ use super::device::NewDevice;
 use super::spec::{TopLayout, TopSpec, VdevSpec};
 use crate::config::{AllocationBias, DraidRecord, VdevConfig, VdevKind};
 use crate::draid::{DraidGeometry, DraidShape};
-use crate::label::{AuxiliaryDevice, LabelError, LabelledDevice, NewLabel};
+use crate::label::{AuxiliaryDevice, LabelError, LabelledDevice, NewLabel, flush};
+use crate::tree::{Vdev, VdevTree};
 use rzfs_blockdev::{BlockDevice, DeviceError, DeviceGeometry, IoBuffer, IoOperation};
-use rzfs_format::config::AuxiliaryLabel;
+use rzfs_format::config::{AuxiliaryLabel, PoolConfig};
 use rzfs_format::label::LeafSize;
 use rzfs_format::nvlist::NvString;
 use rzfs_format::pool_state::PoolState;
+use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{FormatError, Guid, ObjectId, Txg};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -344,8 +346,29 @@ impl NewVdevs {
         devices.collect()
     }
 
-    /// Zeroes the first 4 KiB of all disks, so that no file system is recognised there any more.
-    /// They are before everything that labels cover; files keep them.
+    /// Gives all devices their labels, durably: those of the leaves of `tops`, which are the new
+    /// top-level vdevs in `tree`, of spares and of cache devices. What disks held besides goes
+    /// last. `present` is the pool's present uberblock; a pool that is being made has none.
+    ///
+    /// # Errors
+    /// The first part of a label that could not be written; the pool must not get the vdevs then.
+    /// What the devices held before is lost only if all could take half of their labels
+    /// ([`NewLabel::write_all`]).
+    pub fn label<'v>(
+        &self,
+        (pool, tree): (&PoolConfig, &VdevTree),
+        tops: impl IntoIterator<Item = Vdev<'v>>,
+        present: Option<&Uberblock>,
+        create_txg: Txg,
+    ) -> Result<(), LabelError> {
+        let mut labels = tree.new_labels(pool, tops, create_txg)?;
+        labels.extend(self.auxiliary_labels(pool.version)?);
+        NewLabel::write_all(&labels, present)?;
+        Ok(self.clear_boot_blocks()?)
+    }
+
+    /// Zeroes the first 4 KiB of all disks, durably, so that no file system is recognised there any
+    /// more. They are before everything that labels cover; files keep them.
     ///
     /// # Errors
     /// The first disk that fails.
@@ -353,7 +376,8 @@ impl NewVdevs {
         let leaves = self.tops.iter().flat_map(|top| std::iter::once(top).chain(&top.children));
         let all = leaves.chain(&self.spares).chain(&self.caches);
         let disks = all.filter(|vdev| vdev.kind == VdevKind::Disk);
-        for device in disks.filter_map(|vdev| self.devices.get(&vdev.guid)) {
+        let disks: Vec<_> = disks.filter_map(|vdev| self.devices.get(&vdev.guid)).collect();
+        for device in &disks {
             let len = BOOT_BLOCK.max(device.geometry().logical_sector as usize);
             let failed = |source| DeviceError {
                 device: device.name().into(),
@@ -365,6 +389,6 @@ impl NewVdevs {
             let zeros = IoBuffer::zeroed(len).map_err(failed)?.freeze();
             device.perform(0, IoOperation::Write(zeros))?;
         }
-        Ok(())
+        flush(disks.into_iter()).into_iter().collect()
     }
 }

@@ -16,8 +16,12 @@ use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{Guid, Txg};
 use std::sync::Arc;
 
-/// Devices that are labelled together; bounds the memory to 16 MiB.
+/// Devices that are labelled together; bounds the memory to 8 MiB.
 const DEVICES_AT_ONCE: usize = 16;
+
+/// The labels at the ends of devices, which are written first, and those at the beginnings.
+const HALVES: [[LabelIndex; 2]; 2] =
+    [[LabelIndex::ALL[2], LabelIndex::ALL[3]], [LabelIndex::ALL[0], LabelIndex::ALL[1]]];
 
 /// A label, and the device that it is for.
 pub type LabelledDevice = (NewLabel, Arc<dyn BlockDevice>);
@@ -93,33 +97,41 @@ impl NewLabel {
     /// and a ring without a usable uberblock. What is in the first 8 KiB of each label stays.
     /// `present` is the pool's present uberblock; a pool that is being made has none.
     ///
+    /// The labels at the ends of all devices come first: if one of these cannot be written, those
+    /// at the beginnings still say what the devices held, and a pool of theirs can be imported.
+    ///
     /// # Errors
     /// The first part that could not be written; then some parts may be written.
     pub fn write_all(
         labels: &[LabelledDevice],
         present: Option<&Uberblock>,
     ) -> Result<(), LabelError> {
-        for batch in labels.chunks(DEVICES_AT_ONCE) {
-            let mut writes = Vec::new();
-            for (label, device) in batch {
-                label.parts(device, present, &mut writes)?;
+        for (_, device) in labels {
+            leaf_size(device)?;
+        }
+        for half in HALVES {
+            for batch in labels.chunks(DEVICES_AT_ONCE) {
+                let mut writes = Vec::new();
+                for (label, device) in batch {
+                    label.parts(half, device, present, &mut writes)?;
+                }
+                io::write(writes).into_iter().collect::<Result<(), _>>()?;
+                let devices = batch.iter().map(|(_, device)| device);
+                io::flush(devices).into_iter().collect::<Result<(), _>>()?;
             }
-            io::write(writes).into_iter().collect::<Result<(), _>>()?;
-            let devices = batch.iter().map(|(_, device)| device);
-            io::flush(devices).into_iter().collect::<Result<(), _>>()?;
         }
         Ok(())
     }
 
     fn parts<'a>(
         &self,
+        half: [LabelIndex; 2],
         device: &'a Arc<dyn BlockDevice>,
         present: Option<&Uberblock>,
         writes: &mut Vec<LabelWrite<'a>>,
     ) -> Result<(), LabelError> {
-        let size = LeafSize::of_device(device.geometry().size)
-            .ok_or_else(|| LabelError::TooSmall { device: device.name().into() })?;
-        for label in LabelIndex::ALL {
+        let size = leaf_size(device)?;
+        for label in half {
             let at = |part: u64| size.label_offset(label).saturating_add(part);
             let (config, ring, boot) = (at(CONFIG_OFFSET), at(RING_OFFSET), at(BOOT_ENV_OFFSET));
             for (offset, block) in [
@@ -132,6 +144,12 @@ impl NewLabel {
         }
         Ok(())
     }
+}
+
+/// The size of a device that is to be a leaf.
+fn leaf_size(device: &Arc<dyn BlockDevice>) -> Result<LeafSize, LabelError> {
+    let size = LeafSize::of_device(device.geometry().size);
+    size.ok_or_else(|| LabelError::TooSmall { device: device.name().into() })
 }
 
 /// What a label says about the leaf itself.
@@ -184,6 +202,16 @@ impl VdevTree {
         present: Option<&Uberblock>,
         create_txg: Txg,
     ) -> Result<(), LabelError> {
+        NewLabel::write_all(&self.new_labels(pool, tops, create_txg)?, present)
+    }
+
+    /// The labels of the leaves of new top-level vdevs, with their devices.
+    pub(crate) fn new_labels<'v>(
+        &self,
+        pool: &PoolConfig,
+        tops: impl IntoIterator<Item = Vdev<'v>>,
+        create_txg: Txg,
+    ) -> Result<Vec<LabelledDevice>, LabelError> {
         let mut labels = Vec::new();
         for top in tops {
             for leaf in top.leaves_below() {
@@ -193,6 +221,6 @@ impl VdevTree {
                 }
             }
         }
-        NewLabel::write_all(&labels, present)
+        Ok(labels)
     }
 }

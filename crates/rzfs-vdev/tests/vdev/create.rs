@@ -1,7 +1,7 @@
 //! From words to labelled devices.
 
 use crate::device::SparseDevice;
-use rzfs_blockdev::{Access, BlockDevice, DeviceGeometry, FileDevice, OpenOptions};
+use rzfs_blockdev::{Access, BlockDevice, DeviceGeometry, FileDevice, MemoryDevice, OpenOptions};
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::label::LabelIndex;
 use rzfs_format::label::Multihost;
@@ -14,7 +14,7 @@ use rzfs_vdev::create::{
     DeviceOpener, LocalPools, NewDevice, NewVdevs, Objection, OpenFailure, PlanError, PlanOptions,
     TopSpec, VdevSpec,
 };
-use rzfs_vdev::label::{DeviceUse, NewLabel, find_labels};
+use rzfs_vdev::label::{DeviceUse, LabelError, NewLabel, find_labels};
 use rzfs_vdev::{Commit, ConfigSync, TreeOptions, VdevConfig, VdevKind, VdevTree};
 use std::path::Path;
 use std::sync::Arc;
@@ -411,4 +411,54 @@ fn disks_lose_what_they_held() {
     assert_eq!(rzfs_vdev::create::signature(content.as_ref()), None);
     assert_eq!(find_labels(content.as_ref())[3].index, LabelIndex::ALL[3]);
     assert_eq!(new.tops[0].hints.whole_disk, Some(0));
+}
+
+#[test]
+fn a_device_that_somebody_writes_is_not_taken_whatever_it_is_to_be() {
+    let new = plan("a spare s cache c", &PlanOptions::default()).unwrap();
+    create(&new);
+    let check = |device: Arc<dyn BlockDevice>, words: &str, local: &LocalPools| {
+        let device = NewDevice { access: Access::ReadOnly, device, ..by_letter("x") };
+        let found = opened(parse(words), &|_| device.clone()).objections(None, local);
+        found.overridden().0.pop().map(|objection| objection.to_string())
+    };
+    let device = |vdev: &VdevConfig| Arc::clone(&new.devices[&vdev.guid]);
+    let nobody = LocalPools::default();
+    let unknown = Some("x is part of an active pool".to_owned());
+    for words in ["x", "spare x", "cache x"] {
+        assert_eq!(check(device(&new.spares[0]), words, &nobody), unknown, "{words}");
+        assert_eq!(check(device(&new.caches[0]), words, &nobody), unknown, "{words}");
+        assert_eq!(check(SparseDevice::new(64 * MIB), words, &nobody), unknown, "{words}");
+    }
+    let auxiliary = [&new.spares[0], &new.caches[0]].map(|vdev| (vdev.guid, "made".to_owned()));
+    let local = LocalPools { auxiliary: auxiliary.into(), ..nobody };
+    let spare = check(device(&new.spares[0]), "spare x", &local);
+    assert_eq!(spare.as_deref(), Some("x is reserved as a hot spare for pool made"));
+    let cache = check(device(&new.caches[0]), "spare x", &local);
+    assert_eq!(cache.as_deref(), Some("x is part of active pool 'made'"));
+}
+
+#[test]
+fn devices_keep_their_pool_when_one_of_them_takes_no_labels() {
+    let old = plan("a", &PlanOptions::default()).unwrap();
+    create(&old);
+    let kept = Arc::clone(&old.devices[&old.tops[0].guid]);
+    let unwritable = MemoryDevice::from_bytes("unwritable", vec![0; 64 << 20].into());
+    let unwritable: Arc<dyn BlockDevice> = Arc::new(unwritable);
+    let by_name = |name: &str| {
+        let device = if name == "a" { &kept } else { &unwritable };
+        NewDevice { device: Arc::clone(device), ..by_letter(name) }
+    };
+    for words in ["a u", "a spare u", "a cache u"] {
+        let spec = opened(parse(words), &by_name);
+        let new = spec.plan(&PlanOptions::default(), &mut counter(900)).unwrap();
+        let tree = VdevTree::open(new.root(Guid(78), Txg(4)), &new.devices, TreeOptions::default());
+        let (tree, other) = (tree.unwrap(), pool("other"));
+        let refused = new.label((&other, &tree), tree.top_levels(), None, Txg(4));
+        assert!(matches!(refused, Err(LabelError::Device(_))), "{words}: {refused:?}");
+        let DeviceUse::Member { pool, .. } = DeviceUse::of(kept.as_ref()) else {
+            panic!("{words}")
+        };
+        assert_eq!(pool.name, "made", "{words}");
+    }
 }

@@ -35,7 +35,16 @@ pub(crate) enum Verdict {
 }
 
 /// Starts the process for `request` and waits for its verdict.
-pub(crate) fn in_background(request: &impl Serialize, options: &[&str]) -> io::Result<Verdict> {
+///
+/// Of what this process has open it gets `descriptors`, and nothing else: whoever starts commands
+/// may hold locks and pipes that end with them.
+pub(crate) fn in_background(
+    request: &impl Serialize,
+    options: &[&str],
+    descriptors: &[i32],
+) -> io::Result<Verdict> {
+    const FIRST_OF_OTHERS: i32 = 3;
+    close_fds::set_fds_cloexec(FIRST_OF_OTHERS, descriptors);
     let mut child = allocator::tune(&mut Command::new(std::env::current_exe()?))
         .args(options)
         .arg(SERVE)

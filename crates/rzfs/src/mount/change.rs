@@ -6,7 +6,7 @@ mod mounts;
 mod pool;
 mod sweep;
 
-pub(super) use mounts::{all_taken_back as taken_back, end_all as end_mounts};
+pub(super) use mounts::{Ended, all_taken_back as taken_back, end_all as end_mounts};
 pub(super) use pool::{ByPath, set_on};
 pub(super) use sweep::observe as observe_sweeps;
 

@@ -1,6 +1,6 @@
 //! A pool that this process has open, and its mounts.
 
-use super::change;
+use super::change::{self, Ended};
 use super::events::Events;
 use super::mounter::{Mounter, Planned};
 use super::opening::Plans;
@@ -202,6 +202,11 @@ impl MountedPool {
         for message in &failures {
             console.complain(message);
         }
+        if let Some(advice) = &planned.advice
+            && planned.mounts.iter().any(|one| mounter.is_denied(one, &table))
+        {
+            console.complain(advice);
+        }
         if let Some(pool) = writable {
             pool.replay_volumes();
         }
@@ -256,7 +261,7 @@ impl MountedPool {
     }
 
     /// Ends all mounts, and tells what was where; nothing when the pool is let go of already.
-    fn end_mounts(&self, ending: &Ending) -> Result<Option<Vec<PlannedMount>>, Refusal> {
+    fn end_mounts(&self, ending: &Ending) -> Result<Option<Ended>, Refusal> {
         let Some(open) = self.current() else { return Ok(None) };
         open.end_waiting(ending)?;
         if !ending.force {
@@ -264,7 +269,7 @@ impl MountedPool {
             open.write_everything(&ending.manner)?;
         }
         let in_use = if ending.force { InUse::Detach } else { InUse::Refuse };
-        let is_busy = || not_ended(&ending.manner, &open.contents.name(), "pool is busy");
+        let is_busy = || had_elsewhere(&ending.manner, &open.contents.name());
         change::end_mounts(&open, in_use, is_busy).map(Some)
     }
 
@@ -312,6 +317,18 @@ impl MountedPool {
 /// A pool that stays.
 fn not_ended(manner: &Manner, pool: &str, reason: &str) -> Refusal {
     Refusal { message: format!("cannot {} '{pool}': {reason}", manner.verb()) }
+}
+
+/// A pool that stays, as somebody has a file system of it whose mount has ended here.
+fn had_elsewhere(manner: &Manner, pool: &str) -> Refusal {
+    let Refusal { message } = not_ended(manner, pool, "pool is busy");
+    let verb = manner.verb();
+    let advice = format!(
+        "Others have it: a container or another mount namespace, a bind mount, or who was in it when \
+         it was unmounted ('grep {pool} /proc/*/mountinfo'). 'zpool {verb} -f {pool}' takes it from \
+         them."
+    );
+    Refusal { message: format!("{message}\n{advice}") }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -389,6 +406,19 @@ impl Open {
     /// The pool for changes.
     pub(super) fn writable(&self) -> Result<&Arc<WritablePool>, Refusal> {
         self.contents.writable().ok_or_else(|| Refusal { message: "pool is read-only".to_owned() })
+    }
+
+    /// The pool for a change that was asked for; the refusal says what cannot be done.
+    pub(super) fn writable_to(&self, change: &str) -> Result<&Arc<WritablePool>, Refusal> {
+        self.writable().map_err(|reason| {
+            let name = self.name();
+            Refusal { message: format!("cannot {change} '{name}': {reason}") }
+        })
+    }
+
+    /// The name of the pool.
+    pub(super) fn name(&self) -> String {
+        self.contents.name()
     }
 
     /// `zpool set cachefile`.
@@ -515,6 +545,16 @@ impl Open {
         }
     }
 
+    /// Refuses an end that would be written where nothing is.
+    fn check_manner(&self, manner: &Manner) -> Result<(), Refusal> {
+        match (manner, self.writable()) {
+            (Manner::Destroy { .. }, Err(Refusal { message })) => {
+                Err(not_ended(manner, &self.contents.name(), &message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Has nobody wait any more for devices of a suspended pool: if they have not been mended, what
     /// was not written is lost.
     fn end_waiting(&self, ending: &Ending) -> Result<(), Refusal> {
@@ -577,6 +617,15 @@ impl Open {
     }
 }
 
+/// How a pool has ended of which mounts stay that nobody serves any more.
+fn with_stuck(ended: Result<(), Refusal>, stuck: Vec<String>) -> Result<(), Refusal> {
+    if stuck.is_empty() {
+        return ended;
+    }
+    let lines: Vec<_> = stuck.into_iter().chain(ended.err().map(|one| one.message)).collect();
+    Err(Refusal { message: lines.join("\n") })
+}
+
 /// Takes mounts away that a process has left which had the pool before and was killed: whoever gets
 /// there is told "Transport endpoint is not connected".
 fn clear_dead_mounts(pool: &str) {
@@ -631,12 +680,15 @@ impl Mounted for MountedPool {
     fn end(&self, ending: Ending) -> Result<(), Refusal> {
         // Whoever is ending it already may wait for its devices.
         if let Some(open) = self.current() {
+            open.check_manner(&ending.manner)?;
             open.end_waiting(&ending)?;
         }
         let _turn = locked(&self.ending);
         // Mounts may be made again.
         let _kept = self.current().map(|open| open.mounter().keep());
-        let Some(ended) = self.end_mounts(&ending)? else { return Ok(()) };
+        let Some(Ended { plans: ended, stuck }) = self.end_mounts(&ending)? else {
+            return Ok(());
+        };
         let taken = match ending.force {
             true => self.take_or_write(&ending.manner),
             false => self.write_everything(&ending.manner).and_then(|()| self.take(&ending.manner)),
@@ -652,8 +704,11 @@ impl Mounted for MountedPool {
             }
         }
         match taken {
-            Ok(open) => open.map_or(Ok(()), |open| open.close(&ending.manner)),
-            Err(refusal) if ending.force => Err(refusal),
+            Ok(open) => {
+                let closed = open.map_or(Ok(()), |open| open.close(&ending.manner));
+                with_stuck(closed, stuck)
+            }
+            Err(refusal) if ending.force => with_stuck(Err(refusal), stuck),
             Err(refusal) => Err(self.taken_back(ended, refusal)),
         }
     }

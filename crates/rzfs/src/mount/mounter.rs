@@ -211,8 +211,15 @@ impl Mounter {
         };
         let (mount, left_out) = match again {
             Some(mount) => (mount, Vec::new()),
-            None => Mount::with_nested(file_system, control, grafted, &place, &options)
-                .map_err(|error| cannot(&error))?,
+            None => {
+                // Whoever has the file system elsewhere, through a connection that is to be
+                // another, would go on with the permissions that the kernel knew there.
+                if let Some(live) = file_system.live() {
+                    table.cut_off(live);
+                }
+                Mount::with_nested(file_system, control, grafted, &place, &options)
+                    .map_err(|error| cannot(&error))?
+            }
         };
         for LeftOut { path, error } in left_out {
             let out = reports.extract_if(.., |(_, place)| *place == path);
@@ -251,6 +258,12 @@ impl Mounter {
             return Ok(base);
         }
         MountPlace::within(base.path(), below)
+    }
+
+    /// Whether a file system is not mounted as this user may not have a directory where it belongs.
+    pub(super) fn is_denied(&self, (dataset, plan): &Planned, table: &MountTable) -> bool {
+        table.of_dataset(dataset.name()).is_none()
+            && self.place(plan, table).is_err_and(|error| error.is_denied())
     }
 
     /// Whether a file system can share a mount that there is, without the kernel's part of it being

@@ -31,6 +31,8 @@ pub(super) struct Plans {
     pub(super) mounts: Vec<Planned>,
     /// Whether that is all that was asked for.
     pub(super) completeness: Completeness,
+    /// What to do where this user may not have the directories.
+    pub(super) advice: Option<String>,
 }
 
 /// What is mounted of a pool, and how.
@@ -44,6 +46,8 @@ pub(super) struct Place {
     key_loading: KeyLoading,
     /// Whether it is an error if there is nothing to mount.
     expects_mounts: bool,
+    /// What to do where this user may not have the directories.
+    advice: Option<String>,
 }
 
 /// `rzfs mount`.
@@ -79,6 +83,8 @@ pub(super) fn mount(request: &MountRequest, console: &mut Console<'_>) -> Result
         Some(directory) => Placement::Directory(directory.clone()),
         None => Placement::Properties { root: None },
     };
+    let advice = request.directory.is_none();
+    let advice = advice.then(|| "name a directory: rzfs mount IMAGE DIRECTORY".to_owned());
     let place = Place {
         options: request.options.clone(),
         placement,
@@ -87,6 +93,7 @@ pub(super) fn mount(request: &MountRequest, console: &mut Console<'_>) -> Result
         keys: request.keys.clone(),
         key_loading: request.key_loading,
         expects_mounts: true,
+        advice,
     };
     Ok(Opened { daemon, contents, place, event: "pool_import" })
 }
@@ -101,9 +108,19 @@ pub(super) fn create(
     let daemon = FreeSocket::of_pool(plan.name(), "create")?.bind("create")?;
     let root = plan.properties().alternate_root.clone();
     let cache_file = plan.properties().cache_file.clone();
+    let name = plan.name().to_owned();
     let pool = plan.create().map_err(failed)?;
     let contents = Contents::writing(pool).map_err(failed)?.with_cache_file(cache_file);
-    Ok(Opened { daemon, contents, place: Place::of_import(root, true), event: "pool_create" })
+    // An alternate root is in front of all mount points.
+    let advice = root.is_none().then(|| {
+        format!(
+            "'{name}' was created and is imported: 'zfs set mountpoint=DIRECTORY {name}', then \
+             'zfs mount {name}' mounts it ('zpool create -m DIRECTORY' or '-R DIRECTORY' does so \
+             at once)"
+        )
+    });
+    let place = Place { advice, ..Place::of_import(root, true) };
+    Ok(Opened { daemon, contents, place, event: "pool_create" })
 }
 
 /// `zpool import`.
@@ -168,6 +185,7 @@ impl Place {
             keys: Vec::new(),
             key_loading: KeyLoading::Files,
             expects_mounts: false,
+            advice: None,
         }
     }
 }
@@ -198,11 +216,10 @@ fn writing(options: &PoolOptions, found: &Discovery, forced: &str) -> Result<Con
 
 fn open_failure(error: OpenError, forced: &str) -> Failure {
     const EACCES: i32 = 13;
-    const EROFS: i32 = 30;
     Failure::Failed(match error {
         OpenError::Import(failure) => import_failure(&failure, forced),
         OpenError::NotWritable { pool, source } => not_writable(&pool, &source),
-        OpenError::Device(device) if matches!(device.errno(), EACCES | EROFS) => {
+        OpenError::Device(device) if device.errno() == EACCES => {
             format!("{device}\nIt can only be read.")
         }
         error => error.to_string(),
@@ -248,7 +265,7 @@ pub(super) fn planned(
     place: &Place,
     console: &mut Console<'_>,
 ) -> Result<Plans, Failure> {
-    let nothing = Plans { mounts: Vec::new(), completeness: Completeness::Complete };
+    let nothing = Plans { mounts: Vec::new(), completeness: Completeness::Complete, advice: None };
     let Some(choice) = place.choice else { return Ok(nothing) };
     let pool = contents.view().map_err(failed)?;
     keys::load_named(&pool, &place.keys)?;
@@ -304,7 +321,7 @@ fn with_keys(
             refused.extend(root);
         }
     }
-    Ok(Plans { mounts: possible, completeness })
+    Ok(Plans { mounts: possible, completeness, advice: place.advice.clone() })
 }
 
 impl ImportRequest {

@@ -93,6 +93,15 @@ pub(crate) struct KeyFile {
     pub(crate) path: PathBuf,
 }
 
+impl KeyFile {
+    /// The descriptor that it is, if it is one that this process has.
+    pub(super) fn descriptor(&self) -> Option<i32> {
+        let own = ["/dev/fd", "/proc/self/fd"];
+        let name = own.iter().find_map(|directory| self.path.strip_prefix(directory).ok())?;
+        name.to_str()?.parse().ok()
+    }
+}
+
 /// Whether a pool is mounted to be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) enum Access {

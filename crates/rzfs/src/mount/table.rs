@@ -43,8 +43,19 @@ pub(super) struct Unmounted {
     pub(super) ended: Vec<PlannedMount>,
     /// Where mounts were that somebody still has: in a bind mount, or another namespace.
     pub(super) elsewhere: Vec<PathBuf>,
+    /// Mounts that nobody can end, which stay without a server; why, and what to do, line by line.
+    pub(super) stuck: Vec<String>,
     /// Why not all of them have ended.
     pub(super) refused: Option<Refusal>,
+}
+
+/// What becomes of a mount that the system cannot unmount, though it is not in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stuck {
+    /// It goes on; that is an error.
+    Refused,
+    /// It is left, as the process that serves it ends.
+    Left,
 }
 
 /// How a mount has ended.
@@ -191,12 +202,17 @@ impl MountTable {
             .map(|(_, place)| place)
             .collect();
         let is_affected = |directory: &Path| places.iter().any(|one| directory.starts_with(one));
-        self.end_those(is_affected, in_use)
+        self.end_those(is_affected, in_use, Stuck::Refused)
     }
 
-    /// Ends all mounts, the deepest first, until one is in use.
+    /// Ends all mounts, the deepest first, until one is in use. Who detaches what is in use does
+    /// not want to keep what cannot be unmounted either.
     pub(super) fn unmount_all(&mut self, in_use: InUse) -> Unmounted {
-        self.end_those(|_| true, in_use)
+        let stuck = match in_use {
+            InUse::Refuse => Stuck::Refused,
+            InUse::Detach => Stuck::Left,
+        };
+        self.end_those(|_| true, in_use, stuck)
     }
 
     /// Ends all mounts that are not in use, the deepest first; tells what has ended, and why the
@@ -206,8 +222,8 @@ impl MountTable {
         for position in (0..self.mounts.len()).rev() {
             match self.end(position, in_use) {
                 Ok(End { plans, .. }) => ended.extend(plans),
-                Err(refusal) => {
-                    refused.push(refusal.message);
+                Err(error) => {
+                    refused.push(refusal(&error).message);
                     let Some(one) = self.mounts.get_mut(position) else { continue };
                     for graft in (0..one.grafted.len()).rev() {
                         match one.ungraft(graft, in_use) {
@@ -222,7 +238,12 @@ impl MountTable {
     }
 
     /// Ends what is in directories of which something is so: whole mounts, or what shares them.
-    fn end_those(&mut self, which: impl Fn(&Path) -> bool, in_use: InUse) -> Unmounted {
+    fn end_those(
+        &mut self,
+        which: impl Fn(&Path) -> bool,
+        in_use: InUse,
+        stuck: Stuck,
+    ) -> Unmounted {
         let mut unmounted = Unmounted::default();
         // The last one mounted is the deepest.
         for position in (0..self.mounts.len()).rev() {
@@ -233,7 +254,16 @@ impl MountTable {
                         unmounted.elsewhere.extend(elsewhere);
                         Ok(())
                     }
-                    Err(refusal) => Err(refusal),
+                    // What is left is not taken back, so all others have to go as well.
+                    Err(error)
+                        if stuck == Stuck::Left
+                            && (!error.is_in_use() || !unmounted.stuck.is_empty()) =>
+                    {
+                        self.leave(position);
+                        unmounted.stuck.push(left(&error));
+                        Ok(())
+                    }
+                    Err(error) => Err(refusal(&error)),
                 },
                 Some(one) => one.ungraft_those(&which, in_use, &mut unmounted.ended),
                 None => Ok(()),
@@ -246,9 +276,19 @@ impl MountTable {
         unmounted
     }
 
-    fn end(&mut self, position: usize, in_use: InUse) -> Result<End, Refusal> {
+    /// Leaves a mount that cannot be unmounted; all that was changed through it is written.
+    fn leave(&mut self, position: usize) {
+        let one = self.mounts.remove(position);
+        one.mount.write_back();
+        let directory = one.directory();
+        let files = one.mount.live_file_systems().iter().map(Arc::downgrade).collect();
+        let mount = Some(one.mount);
+        self.left_behind.push(LeftBehind { mount, directory, made: None, files });
+    }
+
+    fn end(&mut self, position: usize, in_use: InUse) -> Result<End, MountError> {
         let Some(one) = self.mounts.get(position) else { return Ok(End::default()) };
-        one.mount.request_unmount(in_use).map_err(|error| refusal(&error))?;
+        one.mount.request_unmount(in_use)?;
         let one = self.mounts.remove(position);
         let plans = one.plans();
         let patience = match in_use {
@@ -278,7 +318,11 @@ impl MountTable {
             .into_iter()
             .partition::<Vec<_>, _>(|one| one.was_unmounted(mounts.as_ref()));
         self.mounts = alive;
-        let names = ended.iter().flat_map(|one| one.datasets().map(str::to_owned)).collect();
+        let names: BTreeSet<_> =
+            ended.iter().flat_map(|one| one.datasets().map(str::to_owned)).collect();
+        if !names.is_empty() {
+            clear_aborted(&names);
+        }
         // One moment for all of them.
         waited(DETACHED_PATIENCE, || ended.iter().all(|one| !one.mount.is_reachable()));
         for one in ended {
@@ -417,6 +461,14 @@ fn deepest_first(mut made: Vec<MadeDirectory>) -> Vec<MadeDirectory> {
     made
 }
 
+/// Takes mounts away whose connection somebody has aborted: they stay where they are, answer
+/// nobody, and keep those that they are in from being unmounted.
+fn clear_aborted(datasets: &BTreeSet<String>) {
+    if let Err(error) = rzfs_fuse::clear_dead_mounts(|source| datasets.contains(source)) {
+        tracing::warn!(%error, "dead mounts stay");
+    }
+}
+
 fn remove(made: &MadeDirectory) {
     if let Err(error) = made.remove() {
         // Somebody may have put something there.
@@ -523,8 +575,15 @@ fn refusal(error: &MountError) -> Refusal {
     }
 }
 
+/// What is said of a mount that stays without a server.
+fn left(error: &MountError) -> String {
+    let directory = error.directory().display();
+    let reason = error.reason();
+    format!("'{directory}' could not be unmounted: {reason}; 'umount -l {directory}' removes it")
+}
+
 /// Why a mount that is in use is not ended.
-pub(super) fn busy(directory: &Path) -> Refusal {
+fn busy(directory: &Path) -> Refusal {
     let message = format!("cannot unmount '{}': pool or dataset is busy", directory.display());
     Refusal { message }
 }

@@ -3,8 +3,7 @@
 use super::PoolNameError;
 use crate::setting::SettingError;
 use crate::vdev_request::VdevRequestError;
-use rzfs_blockdev::DeviceError;
-use rzfs_dsl::live::LiveError;
+use rzfs_dsl::live::{ChangeError, LiveError};
 use rzfs_format::features::Feature;
 use rzfs_vdev::ConfigError;
 use rzfs_vdev::create::PlanError;
@@ -48,12 +47,17 @@ pub enum CreateError {
         /// Why not.
         source: PlanError,
     },
+    /// The root file system cannot have a property on these devices.
+    #[error("cannot create '{pool}': {source}")]
+    Root {
+        /// The pool.
+        pool: String,
+        /// Why not.
+        source: ChangeError,
+    },
     /// The vdevs cannot be opened.
     #[error(transparent)]
     Vdev(#[from] ConfigError),
-    /// A disk's first blocks cannot be cleared.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
     /// The labels cannot be written.
     #[error(transparent)]
     Label(#[from] LabelError),

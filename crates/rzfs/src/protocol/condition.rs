@@ -43,7 +43,7 @@ pub enum Condition {
     CorruptLabel,
     /// Devices lack data that was written while they were away.
     LacksData,
-    /// Devices made errors that were repaired.
+    /// Devices made errors that other copies made up for.
     Failing,
     /// Devices fail that the pool cannot do without; writers wait.
     IoFailureWait,

@@ -4,7 +4,7 @@ use super::pool::{condition, feature};
 use super::vdevs;
 use crate::protocol::{Condition, LoadReport, PoolReport, VdevReport, VdevRole};
 use rzfs_dsl::import::{ImportError, ImportablePool};
-use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryVdev};
+use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
 
 /// A pool that was found on devices and not imported.
 #[must_use]
@@ -60,10 +60,12 @@ fn as_listed(vdev: &mut VdevReport, is_open: bool) {
     vdev.children.iter_mut().for_each(|child| as_listed(child, is_open));
 }
 
-/// The condition that a listing shows: OpenZFS does not open cache devices for it, and so misses
-/// them if there is nothing worse to say.
+/// The condition that a listing shows: cache devices are missed as others are, if there is nothing
+/// worse to say.
 fn listed(condition: Condition, auxiliary: &[AuxiliaryVdev]) -> Condition {
-    let has_cache = auxiliary.iter().any(|one| one.kind == AuxiliaryKind::Cache);
+    let is_missing = |one: &AuxiliaryVdev| {
+        one.kind == AuxiliaryKind::Cache && one.state == AuxiliaryState::Unavailable
+    };
     match condition {
         Condition::Healthy
         | Condition::CorruptLabel
@@ -77,7 +79,7 @@ fn listed(condition: Condition, auxiliary: &[AuxiliaryVdev]) -> Condition {
         | Condition::CompatibilityError
         | Condition::IncompatibleFeatures
         | Condition::FeaturesDisabled
-            if has_cache =>
+            if auxiliary.iter().any(is_missing) =>
         {
             Condition::Missing
         }

@@ -173,6 +173,15 @@ fn of_config(config: &VdevConfig, role: VdevRole, health: Health) -> VdevReport 
     }
 }
 
+/// A log vdev that is missing, with its devices.
+pub(super) fn missing_log(config: &VdevConfig) -> VdevReport {
+    let health = Health { state: VdevState::CantOpen, aux: AuxReason::OpenFailed };
+    let children = config.children.iter().map(missing_log).collect();
+    // Paths tell best which devices are meant.
+    let not_present = false;
+    VdevReport { not_present, children, ..of_config(config, VdevRole::Log, health) }
+}
+
 /// How much data fits into this much space of a vdev.
 fn deflated(tree: &VdevTree, vdev: VdevId, space: u64) -> u64 {
     let Some(asize) = tree.allocated_size(vdev, DEFLATE_BLOCK, Txg(0)) else { return 0 };

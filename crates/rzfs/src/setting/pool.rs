@@ -7,7 +7,7 @@ use rzfs_format::features::{Feature, Release};
 use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_zap::ZapValue;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The newest version before feature flags, and the oldest whose file systems this software
 /// writes: both have system attributes.
@@ -62,8 +62,26 @@ impl CacheFile {
         match word {
             "" => Ok(Self::Usual),
             "none" => Ok(Self::Nowhere),
-            path if path.starts_with('/') => Ok(Self::At(path.to_owned())),
-            _ => Err(SettingError::Path { name: name.to_owned() }),
+            path if !path.starts_with('/') => Err(SettingError::Path { name: name.to_owned() }),
+            path if path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..") => {
+                Err(SettingError::NoFile(path.to_owned()))
+            }
+            path => Ok(Self::At(path.to_owned())),
+        }
+    }
+
+    /// Checks that there is a directory for the file. Whoever types the property asks, not the
+    /// process of the pool: the directory may be in a file system which that has to answer for.
+    ///
+    /// # Errors
+    /// [`SettingError::NoDirectory`] if there is none.
+    pub fn check_directory(&self) -> Result<(), SettingError> {
+        let Self::At(path) = self else { return Ok(()) };
+        match path.rsplit_once('/') {
+            Some((directory, _)) if !directory.is_empty() && !Path::new(directory).is_dir() => {
+                Err(SettingError::NoDirectory(directory.to_owned()))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -236,7 +254,10 @@ impl NewPoolProperties {
                     return Err(SettingError::NotAtCreation(name.to_owned()));
                 }
                 PoolSetting::AlternateRoot(path) => new.alternate_root = Some(path),
-                PoolSetting::CacheFile(file) => new.cache_file = Some(file),
+                PoolSetting::CacheFile(file) => {
+                    file.check_directory()?;
+                    new.cache_file = Some(file);
+                }
             }
         }
         let allowed = compatibility::requested(new.compatibility.as_deref())?;
@@ -298,6 +319,9 @@ mod tests {
         );
         assert_eq!(message("readonly", "on"), "property 'readonly' can only be set at import time");
         assert_eq!(message("autotrim", "yes"), "'autotrim' must be one of 'on | off'");
+        assert_eq!(message("cachefile", "/etc/"), "'/etc/' is not a valid file");
+        let relative = "property 'cachefile' must be empty, an absolute path, or 'none'";
+        assert_eq!(message("cachefile", "x"), relative);
         let failmode = "'failmode' must be one of 'wait | continue | panic'";
         assert_eq!(message("failmode", "x"), failmode);
         assert_eq!(message("comment", &"x".repeat(33)), "comment must not exceed 32 characters");

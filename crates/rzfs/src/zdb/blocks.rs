@@ -202,7 +202,7 @@ fn walk<'a>(
     let verified = AtomicU64::new(0);
     let in_flight = session.arguments.inflight;
     std::thread::scope(|scope| {
-        let verifier = Verifier::start(scope, pool.pipeline(), in_flight, &verified);
+        let verifier = Verifier::start(scope, pool.pipeline(), in_flight, &verified)?;
         let mut walk = Walk {
             pool,
             session,

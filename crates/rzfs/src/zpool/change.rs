@@ -6,6 +6,7 @@ use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
 use crate::source;
 use rzfs::protocol::{Change, PropertyValue};
+use rzfs::setting::PoolSetting;
 use rzfs_format::features::{Feature, Release};
 
 const NONE: Grammar = Grammar { letters: &[], names: &[] };
@@ -26,6 +27,11 @@ pub(super) fn set(words: &[String]) -> Outcome {
     };
     let property = (name.to_owned(), value.to_owned());
     let mut client = imported(pool)?;
+    // What else is wrong the process of the pool tells.
+    if let Ok(PoolSetting::CacheFile(file)) = PoolSetting::parse(name, value) {
+        let refused = |error| format!("cannot set property for '{pool}': {error}");
+        file.check_directory().map_err(|error| Failure::Failed(refused(error)))?;
+    }
     source::change(&mut client, Change::SetPool { property }, Some(&line))?;
     Ok(())
 }

@@ -1,9 +1,10 @@
-//! OpenZFS's words for the condition of a pool (spec 09, sections 2.2 and 2.6).
+//! OpenZFS's words for the condition of a pool (spec 09, sections 2.2 and 2.6), and our own where
+//! its words tell of repairs that nobody makes here.
 
 mod import;
 mod status;
 
-pub(crate) use import::for_import;
+pub(crate) use import::{Outlook, for_import};
 pub(crate) use status::for_status;
 
 use rzfs::protocol::VdevReport;
@@ -59,4 +60,47 @@ pub(crate) fn state(vdev: &VdevReport) -> VdevState {
 /// The reason of a vdev's state.
 pub(crate) fn reason(vdev: &VdevReport) -> AuxReason {
     AuxReason::ALL.get(usize::from(vdev.aux)).copied().unwrap_or(AuxReason::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs::protocol::Condition;
+
+    /// Subcommands of `zpool` that there are in OpenZFS only.
+    const ABSENT: [&str; 6] = ["attach", "detach", "offline", "online", "replace", "scrub"];
+
+    #[test]
+    fn nobody_is_advised_to_use_what_only_openzfs_has() {
+        let mut conditions = vec![
+            Condition::GuidSum,
+            Condition::FaultedNoReplicas,
+            Condition::MissingNoReplicas,
+            Condition::CorruptLabelNoReplicas,
+            Condition::CorruptPool,
+            Condition::CorruptData,
+            Condition::Faulted,
+            Condition::Missing,
+            Condition::CorruptLabel,
+            Condition::LacksData,
+            Condition::Failing,
+            Condition::IoFailureWait,
+            Condition::Offline,
+            Condition::Removed,
+            Condition::Resilvering,
+            Condition::NonNativeAshift,
+        ];
+        conditions.extend((1..=4).map(Condition::Erratum));
+        for condition in conditions {
+            let listed = for_import(condition, Outlook::Degraded);
+            for Explanation { status, action, .. } in
+                for_status(condition).into_iter().chain([listed])
+            {
+                let names = |command: &&str| action.contains(&format!("zpool {command}"));
+                let only_there = ABSENT.iter().any(names);
+                assert!(!only_there || action.contains("OpenZFS"), "{condition:?}: {action}");
+                assert!(!status.contains("to correct"), "{condition:?}: {status}");
+            }
+        }
+    }
 }

@@ -97,7 +97,7 @@ fn parse(words: &[String]) -> Result<(CreateRequest, Purpose), Failure> {
             Word::Option('m', path) => {
                 request.root_properties.push(("mountpoint".to_owned(), path));
             }
-            Word::Option('R', path) => request.properties.push(("altroot".to_owned(), path)),
+            Word::Option('R', path) => add_once(&mut request.properties, "altroot", &path)?,
             Word::Option(SIZE, size) => {
                 let invalid = |error| Failure::Usage(format!("invalid size: {error}"));
                 request.size = Some(parse_size(&size).map_err(invalid)?);
@@ -128,6 +128,11 @@ fn add(list: &mut Vec<(String, String)>, option: &str, pair: &str) -> Result<(),
     let Some((name, value)) = pair.split_once('=') else {
         return Err(Failure::Usage(format!("missing '=' for {option} option")));
     };
+    add_once(list, name, value)
+}
+
+/// Takes a property that was not given before.
+fn add_once(list: &mut Vec<(String, String)>, name: &str, value: &str) -> Result<(), Failure> {
     if list.iter().any(|(known, _)| known == name) {
         return Err(Failure::Failed(SettingError::Repeated(name.to_owned()).to_string()));
     }

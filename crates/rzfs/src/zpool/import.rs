@@ -1,7 +1,7 @@
 //! `zpool import`: what can be imported, and importing it (spec 09, section 2.6).
 
-use super::condition::{for_import, state};
-use super::config_tree::{ConfigTree, TreeStyle, word};
+use super::condition::{Outlook, for_import, state};
+use super::config_tree::{ConfigTree, TreeStyle, is_shown, word};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
@@ -9,8 +9,8 @@ use crate::mount::request::{Access, ImportRequest, KeyLoading, absolute};
 use crate::mount::{self, ServeRequest};
 use crate::source;
 use rzfs::check_pool_name;
-use rzfs::protocol::PoolReport;
-use rzfs::setting::PoolSetting;
+use rzfs::protocol::{PoolReport, VdevReport, VdevRole};
+use rzfs::setting::{PoolSetting, SettingError};
 use rzfs_vdev::VdevState;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -95,7 +95,17 @@ fn request(
         command: line,
     };
     let pool = operands.first().map_or("", String::as_str);
+    let mut named = Vec::new();
     for word in words {
+        let property = match word {
+            Word::Option('R', _) => Some("altroot"),
+            Word::Option('o', pair) => pair.split_once('=').map(|(name, _)| name),
+            _ => None,
+        };
+        if let Some(name) = property.filter(|name| named.contains(name)) {
+            return Err(Failure::Failed(SettingError::Repeated(name.to_owned()).to_string()));
+        }
+        named.extend(property);
         match word {
             Word::Option('R', root) if root.starts_with('/') => {
                 request.alternate_root = Some(root.into());
@@ -129,7 +139,10 @@ fn option(request: &mut ImportRequest, pair: &str, pool: &str) -> Outcome {
             return Err(refused(&format_args!("bad alternate root '{root}'")));
         }
         Some((name, word)) => match PoolSetting::parse(name, word).map_err(|one| refused(&one))? {
-            PoolSetting::CacheFile(file) => request.cache_file = Some(file),
+            PoolSetting::CacheFile(file) => {
+                file.check_directory().map_err(|error| refused(&error))?;
+                request.cache_file = Some(file);
+            }
             _ => request.properties.push((name.to_owned(), word.to_owned())),
         },
     }
@@ -192,12 +205,27 @@ fn print(pool: &PoolReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "    id: {}", pool.guid)?;
     let destroyed = if pool.label_state == DESTROYED { " (DESTROYED)" } else { "" };
     writeln!(out, " state: {}{destroyed}", word(&pool.root))?;
-    let state = state(&pool.root);
-    let explanation = for_import(pool.condition, state == VdevState::Degraded, !pool.load.refused);
+    let explanation = for_import(pool.condition, outlook(pool));
     explanation.print(&pool.load.unsupported_features, out)?;
     if let Some(comment) = &pool.comment {
         writeln!(out, "comment: {comment}")?;
     }
     writeln!(out, "config:\n")?;
     ConfigTree::new(pool, TreeStyle::default()).print_import(out)
+}
+
+/// What would become of an import.
+fn outlook(pool: &PoolReport) -> Outlook {
+    let is_missing_log = |top: &VdevReport| {
+        top.role == VdevRole::Log && is_shown(top) && state(top) < VdevState::Degraded
+    };
+    if pool.load.refused {
+        Outlook::Refused
+    } else if pool.root.children.iter().any(is_missing_log) {
+        Outlook::WithoutLogs
+    } else if state(&pool.root) == VdevState::Degraded {
+        Outlook::Degraded
+    } else {
+        Outlook::Whole
+    }
 }

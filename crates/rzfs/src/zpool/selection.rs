@@ -52,11 +52,9 @@ impl Selection {
                 _ => {}
             }
         }
-        let number = |name: Option<&String>| name.and_then(|name| name.parse::<f64>().ok());
-        if let Some(last) = number(selection.names.last()).filter(|last| *last > 0.0) {
+        if let Some(last) = interval(selection.names.last())? {
             selection.names.pop();
-            let before = number(selection.names.last()).filter(|seconds| *seconds > 0.0);
-            let interval = match before {
+            let interval = match interval(selection.names.last())? {
                 Some(seconds) => {
                     selection.names.pop();
                     selection.count = Some(last as u64);
@@ -119,6 +117,16 @@ impl Selection {
     }
 }
 
+/// The seconds of an operand that is a number; other words are names.
+pub(super) fn interval(operand: Option<&String>) -> Result<Option<f64>, Failure> {
+    let is_number = |word: &&String| word.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+    match operand.filter(is_number).and_then(|word| word.parse::<f64>().ok()) {
+        Some(seconds) if seconds > 0.0 => Ok(Some(seconds)),
+        Some(_) => Err(Failure::Usage("interval cannot be zero".to_owned())),
+        None => Ok(None),
+    }
+}
+
 /// Prints the time of a report.
 pub(super) fn print_stamp(stamp: Option<Stamp>, console: &mut Console<'_>) -> Outcome {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -146,14 +154,22 @@ mod tests {
 
     #[test]
     fn trailing_numbers_are_interval_and_count() {
-        let of = |text: &str| {
+        let parse = |text: &str| {
             let words: Vec<Word> =
                 text.split(' ').map(|word| Word::Operand(word.to_owned())).collect();
-            let selection = Selection::of(&words).unwrap();
+            Selection::of(&words)
+        };
+        let of = |text: &str| {
+            let selection = parse(text).unwrap();
             (selection.names.len(), selection.interval.map(|i| i.as_millis()), selection.count)
         };
         assert_eq!(of("tank"), (1, None, None));
         assert_eq!(of("tank 0.5"), (1, Some(500), None));
         assert_eq!(of("tank pond 2 3"), (2, Some(2000), Some(3)));
+        assert_eq!(of("tank inf"), (2, None, None), "a name");
+        for zero in ["tank 0", "tank 0.0", "tank 1 0", "tank 0 1"] {
+            let Failure::Usage(message) = parse(zero).unwrap_err() else { panic!("{zero}") };
+            assert_eq!(message, "interval cannot be zero", "{zero}");
+        }
     }
 }

@@ -30,7 +30,7 @@ const COMMANDS: [(&str, &str); 29] = [
     (
         "status",
         "\tstatus [--power] [-j [--json-int, --json-flat-vdevs, ...\n\
-         \t    --json-pool-key-guid]] [-c [script1,script2,...]] [-dDegiLpPstvx] ...\n\
+         \t    --json-pool-key-guid]] [-dDegiLpPstvx] ...\n\
          \t    [-T d|u] [pool] [interval [count]]\n",
     ),
     ("", ""),
@@ -39,8 +39,8 @@ const COMMANDS: [(&str, &str); 29] = [
     ("", ""),
     (
         "import",
-        "\timport [-d dir] [-D]\n\
-         \timport [-o property=value] ... [-d dir] [-DfmN] [-R root]\n\
+        "\timport [-d dir | -s] [-D]\n\
+         \timport [-o property=value] ... [-d dir | -s] [-DflmN] [-R root]\n\
          \t    {-a | <pool | id> [newpool]}\n",
     ),
     ("export", "\texport [-af] <pool> ...\n"),

@@ -1,7 +1,7 @@
 //! `zpool wait` (spec 09, section 2).
 
 use super::imported;
-use super::selection::{Stamp, parse_stamp, print_stamp};
+use super::selection::{Stamp, interval, parse_stamp, print_stamp};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::quantity::nicenum;
@@ -130,8 +130,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = super::parse(&GRAMMAR, words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let mut operands = super::operands(&words);
-    let number = |text: &String| text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
-    let interval = operands.last().and_then(number).filter(|_| operands.len() > 1);
+    let interval = interval(operands.last().filter(|_| operands.len() > 1))?;
     if interval.is_some() {
         operands.pop();
     }

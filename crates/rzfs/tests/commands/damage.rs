@@ -11,11 +11,14 @@ const LARGE: usize = 1 << 20;
 /// What is in the file that is damaged.
 const CONTENTS: &[u8] = b"what is not to be read any more. ";
 
-/// Damages what an image has of [`CONTENTS`].
-fn damage(image: &str) {
+/// What is in another file.
+const OTHER: &[u8] = b"what is damaged on another device. ";
+
+/// Damages what an image has of some contents.
+fn damage(image: &str, contents: &[u8]) {
     let bytes = fs::read(image).unwrap();
     let places: Vec<_> =
-        bytes.windows(CONTENTS.len()).enumerate().filter(|(_, it)| *it == CONTENTS).collect();
+        bytes.windows(contents.len()).enumerate().filter(|(_, it)| *it == contents).collect();
     assert!(!places.is_empty());
     let file = fs::File::options().write(true).open(image).unwrap();
     for (offset, _) in places {
@@ -38,7 +41,7 @@ fn status_names_the_files_that_cannot_be_read() {
     fs::create_dir(root.join("dir")).unwrap();
     fs::write(root.join("dir/file"), CONTENTS.repeat(1000)).unwrap();
     shop.succeed("zpool export tank");
-    damage(&shop.image("A"));
+    damage(&shop.image("A"), CONTENTS);
 
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     assert_eq!(damaged_files(&shop), [""; 0]);
@@ -51,6 +54,39 @@ fn status_names_the_files_that_cannot_be_read() {
     shop.succeed("zpool import -N -d IMAGES tank");
     assert_eq!(damaged_files(&shop), ["tank:/dir/file"]);
     shop.succeed("zpool export tank");
+}
+
+/// Both sides of a mirror have damage, so reads meet some whichever side they prefer.
+#[test]
+fn status_does_not_claim_that_damaged_copies_are_repaired() {
+    let told = "status: One or more devices has experienced an unrecoverable error.  Damaged\n\t\
+        copies were read around with other copies, and stay as they are.\n\
+        action: Keep the devices that have the good copies: nothing repairs the others\n\t\
+        until OpenZFS scrubs the pool, or the data is written anew.  'zpool clear'\n\t\
+        only forgets that there were errors.\n   \
+        see: https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-9P\n";
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT -O compression=off tank mirror A B");
+    let files = [("one", CONTENTS.repeat(20_000)), ("other", OTHER.repeat(20_000))];
+    for (name, contents) in &files {
+        fs::write(shop.root().join(name), contents).unwrap();
+    }
+    shop.succeed("zpool export tank");
+    damage(&shop.image("A"), CONTENTS);
+    damage(&shop.image("B"), OTHER);
+
+    // What is cleared is still damaged.
+    for _ in 0..2 {
+        shop.succeed("zpool import -d IMAGES -R ROOT tank");
+        assert!(!shop.succeed("zpool status tank").contains("status:"));
+        for (name, contents) in &files {
+            assert_eq!(&fs::read(shop.root().join(name)).unwrap(), contents);
+        }
+        let status = shop.succeed("zpool status tank");
+        assert!(status.contains(told), "{status}");
+        shop.succeed("zpool clear tank");
+        shop.succeed("zpool export tank");
+    }
 }
 
 /// The places on the device of the blocks of pointers of a file, as `zdb` tells.

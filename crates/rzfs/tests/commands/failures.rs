@@ -114,6 +114,28 @@ fn mistakes_in_the_command_line_have_status_2() {
 }
 
 #[test]
+fn the_usage_offers_what_there_is() {
+    let rzfs = Rzfs::new();
+    let import = rzfs.run(["zpool", "import", "-Z"]);
+    assert!(import.err.contains("[-d dir | -s] [-DflmN] [-R root]"), "{import:?}");
+    let status = rzfs.run(["zpool", "status", "-Z"]);
+    assert!(status.err.contains("usage:") && !status.err.contains("script"), "{status:?}");
+}
+
+#[test]
+fn an_interval_of_nothing_is_no_name() {
+    let rzfs = Rzfs::new();
+    for line in ["zpool list tank 0", "zpool status tank 0", "zpool wait tank 0"] {
+        let refused = rzfs.run(line.split(' '));
+        assert_eq!(refused.status, 2, "{line}: {refused:?}");
+        assert!(
+            refused.err.starts_with("interval cannot be zero\nusage:\n"),
+            "{line}: {refused:?}"
+        );
+    }
+}
+
+#[test]
 fn what_is_not_mounted_cannot_be_unmounted() {
     let rzfs = Rzfs::new();
     for target in ["tank", "/", "/nonexistent"] {

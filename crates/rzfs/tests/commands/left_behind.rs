@@ -2,11 +2,12 @@
 
 use crate::harness::{is_mounted, wait_until};
 use crate::workshop::Workshop;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, openat, statfs};
+use rustix::io::Errno;
 use rzfs_testkit::has_root;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -345,6 +346,31 @@ fn only_the_directory_that_was_made_for_a_mount_is_removed_after_it() {
 }
 
 #[test]
+fn who_ends_a_pool_is_told_that_a_container_has_it() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let place = shop.root();
+    fs::write(place.join("file"), "kept\n").unwrap();
+    let mut container = Container::with(&place);
+    for verb in ["export", "destroy"] {
+        let refused = shop.refuse(&format!("zpool {verb} tank"), 1);
+        let lines: Vec<_> = refused.lines().collect();
+        assert_eq!(lines.len(), 2, "{refused}");
+        assert_eq!(lines[0], format!("cannot {verb} 'tank': pool is busy"));
+        assert!(lines[1].contains("mount namespace"), "{refused}");
+        assert!(lines[1].contains(&format!("'zpool {verb} -f tank'")), "{refused}");
+        assert!(is_mounted(&place));
+        assert_eq!(container.run("cat $P/file"), ["kept"], "{verb}");
+    }
+    shop.succeed("zpool export -f tank");
+    assert_eq!(container.run("cat $P/file 2> /dev/null || echo gone"), ["gone"]);
+    shop.judge();
+}
+
+#[test]
 fn what_a_container_has_is_taken_from_it_by_force() {
     if !has_root("only root has namespaces of mounts that others see nothing of") {
         return;
@@ -405,4 +431,51 @@ fn what_a_container_has_shows_what_snapdir_says_when_it_is_mounted_again() {
     }
     drop(container);
     wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
+}
+
+/// The kernel would go on there with the modes and without the lists that it knew.
+#[test]
+fn nobody_keeps_old_permissions_when_a_file_system_is_mounted_with_lists() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let place = shop.root().join("a");
+    let file = place.join("file");
+    fs::write(&file, "kept\n").unwrap();
+    let mut container = Container::with(&place);
+    assert_eq!(container.run("cat $P/file"), ["kept"]);
+    shop.succeed("zfs set acltype=posix tank/a");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept\n");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    fs::write(&file, "secret\n").unwrap();
+    let said = container.run("cat $P/file").join("\n");
+    assert!(said.contains("Transport endpoint is not connected"), "{said}");
+    drop(container);
+    wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
+    shop.judge();
+}
+
+/// As `umount -f` does, also where it then says that the mount is in use.
+#[test]
+fn a_child_whose_connection_was_aborted_holds_up_no_export() {
+    if !has_root("only root aborts connections by 'umount -f'") {
+        return;
+    }
+    for export in ["zpool export tank", "zpool export -f tank"] {
+        let shop = Workshop::new();
+        shop.succeed("zpool create --size 96M -R ROOT tank A");
+        shop.succeed("zfs create tank/a");
+        let place = shop.root().join("a");
+        let within = File::open(&place).unwrap();
+        let mut umount = Command::new("umount");
+        assert!(!umount.arg("-f").arg(&place).stderr(Stdio::null()).status().unwrap().success());
+        drop(within);
+        assert_eq!(statfs(&place).map(drop).unwrap_err(), Errno::NOTCONN);
+        shop.succeed(export);
+        assert!(!is_mounted(&place) && !is_mounted(&shop.root()));
+        shop.judge();
+    }
 }

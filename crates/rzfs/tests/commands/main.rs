@@ -3,10 +3,13 @@
 
 mod damage;
 mod dedup;
+mod directories;
 mod encryption;
 mod failures;
 mod golden;
 mod harness;
+mod imports;
+mod kept;
 mod left_behind;
 mod mounts;
 mod ordinary;

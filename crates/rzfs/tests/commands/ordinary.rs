@@ -697,6 +697,159 @@ fn where_others_may_come_in(user: &Ordinary, script: &str) -> Outcome {
     outcome(&mut shell)
 }
 
+/// Runs a script of root in a tree of mounts of its own. `fusermount3` is not there any more after
+/// `hide_helper`, like all programs but a few in `$TOOLS`; `/dev/fuse` after `hide_device`.
+fn where_something_is_missing(user: &Ordinary, script: &str) -> Outcome {
+    let tools = user.rzfs.path("tools");
+    fs::create_dir_all(&tools).unwrap();
+    let world = format!(
+        "umount -a -c -i -l -t fuse.zfs
+        cp $(command -v setpriv) $(command -v mount) $(command -v umount) $TOOLS || exit
+        rzfs() {{ $TOOLS/setpriv --reuid=65534 --regid=65534 --clear-groups $HOME_IS/rzfs \"$@\"; }}
+        hide_helper() {{
+            for at in /bin /usr/bin /sbin /usr/sbin; do $TOOLS/mount -t tmpfs none $at; done
+        }}
+        hide_device() {{
+            mkdir -p $TOOLS/dev && mount -t tmpfs none $TOOLS/dev || exit
+            for at in null zero urandom; do
+                touch $TOOLS/dev/$at && mount --bind /dev/$at $TOOLS/dev/$at || exit
+            done
+            mount --rbind $TOOLS/dev /dev
+        }}
+        is_mounted() {{
+            while read -r _ at _; do test \"$at\" = $M && return 0; done < /proc/self/mounts
+            return 1
+        }}
+        cd /
+        {script}"
+    );
+    let mut shell = user.rzfs.prepared(Command::new("unshare"));
+    shell.args(["--mount", "--propagation", "private", "sh", "-c", &world]);
+    shell.env("TOOLS", tools).env("HOME_IS", &user.home);
+    shell.env("IMAGE", user.path("z.img")).env("M", user.path("m"));
+    outcome(&mut shell)
+}
+
+#[test]
+fn who_cannot_mount_is_told_what_is_missing() {
+    if !has_root("only root has a tree of mounts of its own") {
+        return;
+    }
+    let user = Ordinary::new();
+    user.succeed("umount z");
+    let root = user.rzfs.path("own");
+    for (hide, missing) in [
+        ("hide_helper", "fusermount3 is not there: install the package 'fuse3'"),
+        ("hide_device", "/dev/fuse is not there: load the kernel's module ('modprobe fuse')"),
+    ] {
+        let script = format!(
+            "{hide}
+            rzfs mount $IMAGE $M && echo mounted
+            rzfs zpool import -d $IMAGE -R $M z && echo mounted
+            rzfs zfs mount z && echo mounted
+            rzfs zpool export z"
+        );
+        let done = where_something_is_missing(&user, &script);
+        let told = done.err.lines().filter(|line| line.contains(missing)).count();
+        assert_eq!((told, done.err.lines().count(), done.out.as_str()), (3, 3, ""), "{done:?}");
+        assert!(!done.err.contains("No such file"), "{done:?}");
+    }
+    // Root needs no helper.
+    let script = format!(
+        "hide_device
+        RZFS_RUNTIME_DIR={0} $HOME_IS/rzfs zpool create --size 96M -R {0} r {0}/r.img && echo mounted
+        RZFS_RUNTIME_DIR={0} $HOME_IS/rzfs zpool export r",
+        root.display()
+    );
+    fs::create_dir(&root).unwrap();
+    let done = where_something_is_missing(&user, &script);
+    assert!(done.out.is_empty() && done.err.lines().count() == 1, "{done:?}");
+    assert!(done.err.contains("/dev/fuse is not there"), "{done:?}");
+}
+
+#[test]
+fn a_pool_that_cannot_be_unmounted_any_more_is_let_go_of_by_force() {
+    if !has_root("only root has a tree of mounts of its own") {
+        return;
+    }
+    let user = Ordinary::new();
+    user.succeed("umount z");
+    let missing = "fusermount3 is not there: install the package 'fuse3'";
+    let place = user.path("m");
+    let refused = format!("cannot unmount '{place}': {missing}");
+    let left =
+        format!("'{place}' could not be unmounted: {missing}; 'umount -l {place}' removes it");
+    for command in ["zpool export -f z", "umount --force z"] {
+        let script = format!(
+            "rzfs mount $IMAGE $M
+            $TOOLS/setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \"echo '{command}' > $M/file\"
+            hide_helper
+            rzfs umount z
+            is_mounted && rzfs zpool list -Ho name
+            rzfs {command}
+            echo $?
+            rzfs zpool list -Ho name z 2> /dev/null
+            is_mounted && $TOOLS/umount -l $M
+            is_mounted || echo removed"
+        );
+        let done = where_something_is_missing(&user, &script);
+        assert_eq!(done.out, "z\n1\nremoved\n", "{command}: {done:?}");
+        let lines: Vec<_> = done.err.lines().collect();
+        assert!(lines.contains(&refused.as_str()), "{command}: {done:?}");
+        assert!(lines.contains(&left.as_str()), "{command}: {done:?}");
+        user.succeed(&format!("mount {} {place}", user.path("z.img")));
+        assert_eq!(user.shell("cat $M/file"), format!("{command}\n"));
+        user.succeed("umount z");
+    }
+    let script = "
+        $TOOLS/setpriv --reuid=65534 --regid=65534 --clear-groups \
+            $HOME_IS/rzfs mount --foreground $IMAGE $M 2> $TOOLS/said &
+        until is_mounted; do sleep 0.1; done
+        $TOOLS/setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \"echo signal > $M/file\"
+        hide_helper
+        kill -TERM $!
+        wait $!
+        echo $?
+        $TOOLS/umount -l $M";
+    let done = where_something_is_missing(&user, script);
+    assert_eq!(done.out, "1\n", "{done:?}");
+    let said = fs::read_to_string(user.rzfs.path("tools/said")).unwrap();
+    assert!(said.contains(&left), "{said}");
+    user.succeed(&format!("mount {} {place}", user.path("z.img")));
+    assert_eq!(user.shell("cat $M/file"), "signal\n");
+    user.succeed("umount z");
+}
+
+#[test]
+fn who_may_not_mount_where_a_pool_says_is_told_how_to_name_a_place() {
+    let user = Ordinary::without_pool();
+    // Nobody but root makes this in the root directory.
+    let (pool, image) = ("nobodys-place", user.path("n.img"));
+    let told = |line: &str, status: i32| {
+        let done = user.run(line);
+        assert_eq!(done.status, status, "{line}: {done:?}");
+        let lines: Vec<_> = done.err.lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), 2, "{line}: {done:?}");
+        assert!(lines[0].starts_with(&format!("cannot mount '{pool}': /{pool}: ")), "{done:?}");
+        lines[1].clone()
+    };
+    let advice = told(&format!("zpool create --size 96M {pool} {image}"), 1);
+    assert!(advice.starts_with(&format!("'{pool}' was created and is imported")), "{advice}");
+    assert_eq!(user.succeed("zpool list -Ho name"), format!("{pool}\n"));
+    user.succeed(&format!("zpool export {pool}"));
+    let advice = told(&format!("mount {image}"), 1);
+    assert_eq!(advice, "name a directory: rzfs mount IMAGE DIRECTORY");
+    user.run(&format!("zpool import -d {image} {pool}"));
+    // What was advised.
+    user.succeed(&format!("zfs set mountpoint={} {pool}", user.path("m")));
+    user.succeed(&format!("zfs mount {pool}"));
+    assert!(is_mounted(&user.home.join("m")));
+    user.succeed(&format!("zpool export {pool}"));
+    let rooted = format!("zpool create --size 96M -R {} z {}", user.path("m"), user.path("z.img"));
+    user.succeed(&rooted);
+    user.succeed("zpool export z");
+}
+
 #[test]
 fn a_mount_for_everyone_becomes_read_only_with_what_is_in_it() {
     if !has_root("only root lets users open their mounts to others") {
@@ -788,5 +941,25 @@ fn who_is_in_a_child_keeps_its_name_when_the_directory_around_is_listed() {
     let numbers: Vec<_> = numbers.lines().map(first).collect();
     assert!(numbers.len() == 4 && numbers.iter().all(|one| *one == numbers[0]), "{numbers:?}");
     user.succeed("zfs unmount z/a/b/c");
+    user.succeed("umount z");
+}
+
+/// As where a container has too many processes, or its user.
+#[test]
+fn what_is_written_while_no_thread_can_be_started_is_kept() {
+    let user = Ordinary::new();
+    // Root may not in all containers.
+    let limit = format!("prlimit --pid {} --nproc", user.process());
+    let before = user.shell(&format!("{limit} --output SOFT --noheadings --raw"));
+    user.shell(&format!("{limit}=1:"));
+    user.shell("for i in 1 2 3; do head -c 4000000 /dev/urandom > $M/$i; done; sync $M/3");
+    user.succeed("zpool sync z");
+    assert!(user.succeed("zpool status z").contains("state: ONLINE"));
+    assert_eq!(user.succeed("zpool list -Ho name"), "z\n");
+    let sums = user.shell("cd $M && sha256sum 1 2 3");
+    user.shell(&format!("{limit}={}:", before.trim()));
+    user.succeed("umount z");
+    user.succeed(&format!("mount {} {}", user.path("z.img"), user.path("m")));
+    assert_eq!(user.shell("cd $M && sha256sum 1 2 3"), sums);
     user.succeed("umount z");
 }

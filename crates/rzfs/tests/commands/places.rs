@@ -2,6 +2,7 @@
 
 use crate::harness::{Outcome, is_mounted, outcome, wait_until};
 use crate::workshop::Workshop;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use rzfs_testkit::has_root;
 use std::fs;
@@ -134,6 +135,31 @@ fn an_import_takes_the_mounts_away_that_a_killed_process_has_left() {
     shop.succeed("zpool export tank");
     assert_eq!(mounts_below(&below), Vec::<String>::new());
     shop.judge();
+}
+
+/// With what the kernel remembers of the outer one, the way to the inner one ends in it.
+#[test]
+fn dead_mounts_are_taken_away_though_the_kernel_remembers_their_attributes() {
+    let shop = Workshop::new();
+    let below = shop.rzfs.path("root");
+    // No other test's import may take them away.
+    shop.succeed("zpool create --size 96M -R ROOT killed A");
+    shop.succeed("zfs create killed/s");
+    let before = mounts_below(&below);
+    let inner = below.join("killed/s");
+    for _ in 0..2 {
+        fs::metadata(&inner).unwrap();
+        let process = i32::try_from(shop.rzfs.daemon("killed")).unwrap();
+        kill_process(Pid::from_raw(process).unwrap(), Signal::KILL).unwrap();
+        wait_until("the process has gone", || {
+            rustix::fs::statfs(below.join("killed")).is_err_and(|error| error == Errno::NOTCONN)
+        });
+        shop.succeed("zpool import -d IMAGES -R ROOT killed");
+        assert_eq!(mounts_below(&below), before);
+        fs::write(inner.join("file"), "alive").unwrap();
+    }
+    shop.succeed("zpool export killed");
+    assert_eq!(mounts_below(&below), Vec::<String>::new());
 }
 
 /// The flags of the mount at a directory.

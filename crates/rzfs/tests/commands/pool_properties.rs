@@ -2,6 +2,7 @@
 
 use crate::harness::outcome;
 use crate::workshop::Workshop;
+use std::fs;
 
 fn values(shop: &Workshop, properties: &str) -> String {
     shop.succeed(&format!("zpool get -Ho value,source {properties} tank"))
@@ -16,6 +17,13 @@ fn a_cache_file_is_told_while_the_pool_is_imported() {
     assert_eq!(values(&shop, "cachefile"), "/var/cache/pools\tlocal\n");
     shop.succeed("zpool set cachefile= tank");
     assert_eq!(values(&shop, "cachefile"), "-\tdefault\n");
+    for (value, reason) in [
+        ("/no/such/dir/y", "'/no/such/dir' is not a valid directory"),
+        ("/var/cache/", "'/var/cache/' is not a valid file"),
+    ] {
+        let refused = shop.refuse(&format!("zpool set cachefile={value} tank"), 1);
+        assert_eq!(refused, format!("cannot set property for 'tank': {reason}\n"));
+    }
     shop.succeed("zpool export tank");
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     assert_eq!(values(&shop, "cachefile"), "none\tlocal\n");
@@ -35,6 +43,7 @@ fn a_pool_is_imported_with_properties() {
         ("size=1", "'size' is readonly"),
         ("bogus=1", "invalid property 'bogus'"),
         ("readonly=x", "'readonly' must be one of 'on | off'"),
+        ("cachefile=/no/such/dir/y", "'/no/such/dir' is not a valid directory"),
     ] {
         let refused = shop.refuse(&format!("{import} {option} tank"), 1);
         assert_eq!(refused, format!("cannot import pool 'tank': {reason}\n"));
@@ -49,6 +58,40 @@ fn a_pool_is_imported_with_properties() {
     assert_eq!(shop.succeed(readonly), "on\ttemporary\n");
     shop.succeed("zpool export tank");
     shop.judge();
+}
+
+#[test]
+fn nothing_is_said_twice_about_one_property() {
+    let shop = Workshop::new();
+    let twice = "property 'altroot' specified multiple times\n";
+    assert_eq!(shop.refuse("zpool create --size 96M -o altroot=/y -R ROOT tank A", 1), twice);
+    shop.succeed("zpool create --size 96M --export tank A");
+    for options in ["-R ROOT -o altroot=/y", "-o altroot=/y -R ROOT", "-R ROOT -R ROOT"] {
+        assert_eq!(shop.refuse(&format!("zpool import -d IMAGES {options} tank"), 1), twice);
+    }
+}
+
+#[test]
+fn what_cannot_be_done_to_a_pool_that_is_only_read_is_named() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export -m none tank A");
+    shop.succeed("zpool import -d IMAGES -o readonly=on tank");
+    for (line, status, what) in [
+        ("zpool set comment=x tank", 1, "set property for 'tank'"),
+        ("zpool sync tank", 1, "sync 'tank'"),
+        ("zpool add --size 96M tank B", 1, "add to 'tank'"),
+        ("zpool upgrade -a", 1, "upgrade 'tank'"),
+        ("zpool reguid tank", 1, "reguid 'tank'"),
+        ("zpool clear tank", 1, "clear errors for tank"),
+        ("zpool trim tank", 255, "trim 'tank'"),
+        ("zpool ddtprune -p 10 tank", 255, "prune dedup table on 'tank'"),
+    ] {
+        let refused = shop.run(line);
+        let expected = format!("cannot {what}: pool is read-only\n");
+        assert_eq!((refused.status, refused.err), (status, expected), "{line}");
+    }
+    assert!(!shop.rzfs.path("images").join("B").exists());
+    shop.succeed("zpool export tank");
 }
 
 #[test]
@@ -97,4 +140,55 @@ fn a_default_that_is_set_is_a_default() {
         assert_eq!(values(&shop, name), format!("{default}\tdefault\n"));
     }
     shop.succeed("zpool export tank");
+}
+
+#[test]
+fn limits_of_the_root_of_a_new_pool_are_in_force() {
+    let shop = Workshop::new();
+    let limits = "-O quota=40M -O reservation=20M -O refquota=8M -O refreservation=4M";
+    shop.succeed(&format!("zpool create --size 128M -R ROOT -O compression=off {limits} tank A"));
+    let number = |property: &str| -> u64 {
+        shop.succeed(&format!("zfs get -Hpo value {property} tank")).trim().parse().unwrap()
+    };
+    assert_eq!(number("reservation"), 20 << 20);
+    assert!((1..=8 << 20).contains(&number("available")), "the quota of the root itself");
+    assert!(number("usedbyrefreservation") > 3 << 20);
+    shop.succeed("zfs create tank/a");
+    let below: u64 = shop.succeed("zfs get -Hpo value available tank/a").trim().parse().unwrap();
+    assert!((8 << 20..40 << 20).contains(&below), "{below}");
+    let too_small = shop.run("zfs set quota=10M tank");
+    let reason = "size is less than current used or reserved space";
+    assert!(too_small.status != 0 && too_small.err.contains(reason), "{too_small:?}");
+    assert!(fs::write(shop.root().join("large"), vec![1; 16 << 20]).is_err());
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn a_pool_whose_root_cannot_have_its_properties_is_not_made() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 128M --export old A");
+    for limits in [
+        "-O reservation=1T",
+        "-O refreservation=1T",
+        "-O quota=10M -O reservation=11M",
+        "-O refreservation=11M -O quota=10M",
+    ] {
+        for end in ["-m none", "--export"] {
+            let refused = shop.refuse(&format!("zpool create -f {end} {limits} tank A"), 1);
+            let expected = "cannot create 'tank': size is greater than available space\n";
+            assert_eq!(refused, expected, "{limits} {end}");
+        }
+    }
+    // Nothing was written for that.
+    shop.succeed("zpool import -N -d IMAGES old");
+    shop.succeed("zpool export old");
+    // What the pool takes for itself only the pool knows.
+    let refused = shop.refuse("zpool create --size 128M -m none -O quota=1 tank B", 1);
+    let reason = "size is less than current used or reserved space";
+    assert_eq!(refused, format!("cannot create 'tank': {reason}\n"));
+    assert!(!shop.rzfs.path("images").join("B").exists());
+    shop.refuse("zpool create -f -m none -O quota=1 tank A", 1);
+    assert_eq!(shop.succeed("zpool import -d IMAGES"), "no pools available to import\n");
+    assert_eq!(shop.succeed("zpool list -Ho name"), "");
 }

@@ -108,9 +108,13 @@ fn replay_all(text: &str, least: usize) {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), transcripts.len(), wrong.join("\n"));
 }
 
+/// The usage of OpenZFS offers scripts, which rzfs does not run.
 #[test]
 fn zpool() {
-    replay_all(include_str!("../transcripts/zpool.txt"), 20);
+    let text = include_str!("../transcripts/zpool.txt");
+    let scripts = " [-c [script1,script2,...]]";
+    assert_eq!(text.matches(scripts).count(), 1);
+    replay_all(&text.replace(scripts, ""), 20);
 }
 
 #[test]
@@ -118,10 +122,25 @@ fn zfs() {
     replay_all(include_str!("../transcripts/zfs.txt"), 90);
 }
 
+/// OpenZFS misses the cache device of g13, whose image had been somewhere else when the pool was
+/// written; rzfs has found it.
 #[test]
 fn importable_pools() {
-    replay_all(include_str!("../transcripts/import.txt"), 8);
+    let missed = [
+        "| status: One or more devices are missing from the system.\n",
+        "|    see: https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-2Q\n",
+    ];
+    let mut text = include_str!("../transcripts/import.txt").to_owned();
+    for line in missed {
+        assert_eq!(text.matches(line).count(), 1, "of g13");
+        text = text.replace(line, "");
+    }
+    replay_all(&text, 8);
 }
+
+/// What rzfs says about missing log devices, and OpenZFS only when it refuses an import.
+const WITHOUT_LOGS: &str = "\tLog devices are missing: use '-m' to import the pool without them, \
+     and\n\twithout the last synced changes that only they have.\n";
 
 /// Listings of a pool without some of its devices. The last paths of those are in the labels.
 #[test]
@@ -142,6 +161,8 @@ fn importable_pools_with_missing_devices() {
         let mut found = rzfs.run(["zpool", "import", "-d", place.to_str().unwrap()]);
         let original = format!("/tmp/v/g13-without-{missing}");
         found.out = columns(&found.out.replace(place.to_str().unwrap(), &original), false);
+        assert_eq!(found.out.contains(WITHOUT_LOGS), missing == "45");
+        found.out = found.out.replace(WITHOUT_LOGS, "");
         let expected = columns(&transcript.expected.out, false);
         assert_eq!((found.status, found.out, found.err), (0, expected, String::new()), "{missing}");
     }

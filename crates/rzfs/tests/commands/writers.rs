@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 use rzfs_testkit::has_root;
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::Command;
 
 /// Tries to import the pool `tank` in another session than the one that has it.
@@ -192,4 +193,97 @@ fn what_another_process_writes_is_neither_cleared_nor_taken() {
     shop.succeed("zpool export tank");
     shop.succeed("zpool import -N -d IMAGES tank");
     shop.succeed("zpool export tank");
+}
+
+/// All devices are had before the first byte is written to any of them.
+#[test]
+fn a_creation_that_is_refused_leaves_what_its_devices_held() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A spare S");
+    shop.succeed("zpool create --size 96M -m none other B");
+    shop.succeed("zpool create --size 96M --export old C");
+    File::create(shop.image("Small")).unwrap().set_len(32 << 20).unwrap();
+    let spare = "invalid vdev specification\nthe following errors must be manually repaired:\n\
+                 S is reserved as a hot spare for pool tank\n";
+    for line in [
+        "zpool create -m none new C spare S",
+        "zpool create -f -m none new C spare S",
+        "zpool create -f --export new C spare S",
+        "zpool create -f -m none new C cache S",
+        "zpool add other spare S",
+        "zpool add -f other C spare S",
+    ] {
+        assert_eq!(shop.refuse(line, 1), spare, "{line}");
+    }
+    for (line, reason) in [
+        ("zpool create -f -m none new C spare Small", "less than the minimum size (64M)"),
+        ("zpool create -f -m none new C log Missing", "No such file or directory"),
+        ("zpool create -f -m none new C B", "B is part of active pool 'other'"),
+        ("zpool add -f other C log Small", "less than the minimum size (64M)"),
+        ("zpool add -f other C spare A", "A is part of active pool 'tank'"),
+    ] {
+        let refused = shop.refuse(line, 1);
+        assert!(refused.contains(reason), "{line}: {refused}");
+    }
+    // Who does not know the pool that has it is told the same.
+    let mut create = shop.rzfs.prepared(Command::new(env!("CARGO_BIN_EXE_rzfs")));
+    create.env("RZFS_RUNTIME_DIR", shop.rzfs.path("elsewhere"));
+    create.args(["zpool", "create", "-f", "--export", "new", &shop.image("C"), "spare"]);
+    let refused = outcome(create.arg(shop.image("S")));
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(refused.err.contains("S is part of an active pool\n"), "{refused:?}");
+
+    shop.succeed("zpool import -N -d IMAGES old");
+    for pool in ["old", "other", "tank"] {
+        shop.succeed(&format!("zpool export {pool}"));
+    }
+}
+
+#[test]
+fn what_the_kernel_only_reads_is_not_imported_for_writing() {
+    if !has_root("only root has block devices") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export tank A");
+    let image = shop.image("A");
+    let made = outcome(Command::new("losetup").args(["--read-only", "--find", "--show", &image]));
+    assert_eq!(made.status, 0, "{made:?}");
+    let device = Claimed { path: made.out.trim().to_owned(), claim: None };
+    let path = &device.path;
+    let refused = shop.refuse(&format!("zpool import -N -d {path} tank"), 1);
+    let expected = format!(
+        "cannot import 'tank': one or more devices is read only\n{path} can only be read.\n\
+         The pool can be imported using '-o readonly=on'.\n"
+    );
+    assert_eq!(refused, expected);
+    let taken = shop.refuse(&format!("zpool create -f --export new {path}"), 1);
+    assert!(taken.contains(&format!("cannot open {path}: Read-only file system")), "{taken}");
+    shop.succeed(&format!("zpool import -o readonly=on -N -d {path} tank"));
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn a_pool_that_is_only_read_is_not_destroyed() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    fs::write(shop.root().join("kept"), "kept").unwrap();
+    shop.succeed("zpool export tank");
+    let assert_refused = |file: &Path| {
+        for line in ["zpool destroy tank", "zpool destroy -f tank"] {
+            let refused = shop.refuse(line, 1);
+            assert_eq!(refused, "cannot destroy 'tank': pool is read-only\n", "{line}");
+            assert_eq!(fs::read_to_string(file).unwrap(), "kept", "{line}");
+        }
+    };
+    shop.succeed("zpool import -d IMAGES -R ROOT -o readonly=on tank");
+    assert_refused(&shop.root().join("kept"));
+    shop.succeed("zpool export tank");
+    let directory = shop.rzfs.path("mnt");
+    let (image, place) = (shop.image("A"), directory.to_str().unwrap());
+    shop.rzfs.succeed(["mount", "-o", "ro", &image, place]);
+    assert_refused(&directory.join("kept"));
+    shop.rzfs.succeed(["umount", "tank"]);
+    shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    shop.succeed("zpool destroy tank");
 }

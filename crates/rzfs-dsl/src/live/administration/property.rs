@@ -33,7 +33,7 @@ pub enum Inherit {
 
 /// A change of one property whose form has been checked.
 #[derive(Clone, Debug)]
-pub(super) struct PropertyChange {
+pub(crate) struct PropertyChange {
     pub(super) name: String,
     known: Known,
     value: Option<ZapValue>,
@@ -74,6 +74,26 @@ impl PropertyChange {
         properties: &[(String, ZapValue)],
     ) -> Result<Vec<Self>, ChangeError> {
         properties.iter().map(|(name, value)| Self::set(kind, name, value)).collect()
+    }
+
+    /// Refuses properties that the root file system of a new pool can never have, `room` being
+    /// the most that the pool can have for datasets. Nothing of it has to be there for that.
+    pub(crate) fn check_of_root(
+        properties: &[(String, ZapValue)],
+        room: u64,
+    ) -> Result<(), ChangeError> {
+        let changes = Self::of_new(DatasetKind::FileSystem, properties)?;
+        let quota = changes.iter().rfind(|change| change.limit() == Some(Limit::Quota));
+        let quota = quota.and_then(Self::number).filter(|quota| *quota != 0);
+        let most = room.min(quota.unwrap_or(room));
+        let reserves = |change: &&Self| {
+            matches!(change.limit(), Some(Limit::Reservation | Limit::RefReservation))
+        };
+        let is_too_large = |change: &&Self| change.number().is_some_and(|number| number > most);
+        match changes.iter().filter(reserves).find(is_too_large) {
+            Some(change) => Err(ChangeError::ReservationTooLarge { property: change.name.clone() }),
+            None => Ok(()),
+        }
     }
 
     fn limit(&self) -> Option<Limit> {
@@ -179,15 +199,7 @@ impl TaskContext<'_> {
                 _ => DatasetKind::FileSystem,
             };
             let changes = changes(kind)?;
-            for change in &changes {
-                this.check_value(&place, change, &changes)?;
-                this.check_inherited(place.dir, change)?;
-                if change.limit() == Some(Limit::Count) {
-                    this.check_counting(place.dir)?;
-                }
-            }
-            let properties = this.dir(place.dir)?.properties;
-            properties.map_or(Ok(()), |zap| this.mos.check_zap(zap))?;
+            this.check_changes(&place, &changes)?;
             Ok((place, changes))
         })?;
         self.require_space(SpaceTier::Reserved)?;
@@ -195,6 +207,41 @@ impl TaskContext<'_> {
             self.change_property(&place, change)?;
         }
         Ok(())
+    }
+
+    /// Gives the root file system of a new pool its properties: all of them, or none.
+    pub(crate) fn set_root_properties(
+        &mut self,
+        properties: &[(String, ZapValue)],
+    ) -> Result<(), TaskError> {
+        let changes = PropertyChange::of_new(DatasetKind::FileSystem, properties)?;
+        let name = self.pool.name.clone();
+        let place = self.check(|this| {
+            let place = this.head(&name)?;
+            this.check_changes(&place, &changes)?;
+            Ok(place)
+        })?;
+        for change in &changes {
+            self.change_property(&place, change)?;
+        }
+        Ok(())
+    }
+
+    /// Checks changes that are to be made together.
+    fn check_changes(
+        &mut self,
+        place: &Place,
+        changes: &[PropertyChange],
+    ) -> Result<(), TaskError> {
+        for change in changes {
+            self.check_value(place, change, changes)?;
+            self.check_inherited(place.dir, change)?;
+            if change.limit() == Some(Limit::Count) {
+                self.check_counting(place.dir)?;
+            }
+        }
+        let properties = self.dir(place.dir)?.properties;
+        Ok(properties.map_or(Ok(()), |zap| self.mos.check_zap(zap))?)
     }
 
     /// Checks a property that a new dataset below `parent` is to have.

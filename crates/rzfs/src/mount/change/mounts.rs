@@ -10,7 +10,7 @@
 use super::super::mounted::Open;
 use super::super::mounter::{Nesting, Planned};
 use super::super::plan::{Aftermath, Candidate, Choice, PlannedMount, aftermath};
-use super::super::table::{MountTable, Unmounted, busy};
+use super::super::table::{MountTable, Unmounted};
 use rzfs::protocol::Refusal;
 use rzfs_dsl::dataset::{DatasetError, DatasetKind, KeyStatus};
 use rzfs_fuse::InUse;
@@ -113,25 +113,33 @@ pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refus
     }
 }
 
+/// All mounts of a pool, ended.
+pub(in crate::mount) struct Ended {
+    /// What was mounted, and where.
+    pub(in crate::mount) plans: Vec<PlannedMount>,
+    /// Mounts that stay though nobody will serve them; only where ends are forced.
+    pub(in crate::mount) stuck: Vec<String>,
+}
+
 /// Ends all mounts, or none; tells what was where. Those that somebody has elsewhere are in use:
 /// whoever has them would be left without a pool.
 pub(in crate::mount) fn end_all(
     open: &Open,
     in_use: InUse,
     pool_is_busy: impl FnOnce() -> Refusal,
-) -> Result<Vec<PlannedMount>, Refusal> {
+) -> Result<Ended, Refusal> {
     let mut table = open.table_at_the_end();
     open.forget_finished(&mut table);
     if in_use == InUse::Refuse && table.is_had_elsewhere() {
         return Err(pool_is_busy());
     }
     let mut unmounted = table.unmount_all(in_use);
-    if let (InUse::Refuse, None, Some(directory)) =
-        (in_use, &unmounted.refused, unmounted.elsewhere.first())
-    {
-        unmounted.refused = Some(busy(directory));
+    if in_use == InUse::Refuse && unmounted.refused.is_none() && !unmounted.elsewhere.is_empty() {
+        unmounted.refused = Some(pool_is_busy());
     }
-    all_or_none(open, &mut table, unmounted)
+    let stuck = std::mem::take(&mut unmounted.stuck);
+    let plans = all_or_none(open, &mut table, unmounted)?;
+    Ok(Ended { plans, stuck })
 }
 
 /// Mounts again what [`end_all`] has ended for something that is refused.

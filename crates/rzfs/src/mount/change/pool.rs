@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// `zpool set`.
 pub(super) fn set(open: &Open, (name, word): &Pair) -> Result<Vec<String>, Refusal> {
-    let pool = open.writable()?;
+    let pool = open.writable_to("set property for")?;
     let cannot = |error: &dyn std::fmt::Display| {
         refusal(format_args!("cannot set property for '{}'", pool.name()), error)
     };
@@ -59,7 +59,7 @@ pub(in crate::mount) fn set_on(
 
 /// `zpool add`; a dry run tells the layout line by line.
 pub(super) fn add(open: &Open, request: &AddRequest) -> Result<Vec<String>, Refusal> {
-    let pool = open.writable()?;
+    let pool = open.writable_to("add to")?;
     let own = OwnFileSystems::of(open);
     if let Some(path) = request.vdevs.iter().find(|word| own.have(Path::new(word))) {
         let what = format_args!("cannot add to '{}'", pool.name());
@@ -100,7 +100,7 @@ pub(super) fn add(open: &Open, request: &AddRequest) -> Result<Vec<String>, Refu
 
 /// `zpool upgrade`; what was enabled is told line by line.
 pub(super) fn upgrade(open: &Open) -> Result<Vec<String>, Refusal> {
-    let pool = open.writable()?;
+    let pool = open.writable_to("upgrade")?;
     let cannot = |error: &dyn std::fmt::Display| {
         refusal(format_args!("cannot upgrade '{}'", pool.name()), error)
     };
@@ -124,7 +124,10 @@ pub(super) fn upgrade(open: &Open) -> Result<Vec<String>, Refusal> {
 
 /// `zpool clear`.
 pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refusal> {
-    let pool = open.writable()?;
+    let pool = open.writable().map_err(|error| {
+        let name = open.name();
+        refusal(format_args!("cannot clear errors for {}", vdev.unwrap_or(&name)), error)
+    })?;
     let guid = vdev.map(|name| {
         let vdevs = pool.live().vdevs();
         let found = vdevs.vdevs().find(|vdev| is_named(*vdev, name)).map(Vdev::guid);
@@ -214,7 +217,7 @@ pub(super) fn is_named(vdev: Vdev<'_>, name: &str) -> bool {
 
 /// `zpool reguid`.
 pub(super) fn reguid(open: &Open) -> Result<Vec<String>, Refusal> {
-    let pool = open.writable()?;
+    let pool = open.writable_to("reguid")?;
     let cannot = |error: &dyn std::fmt::Display| {
         refusal(format_args!("cannot reguid '{}'", pool.name()), error)
     };
@@ -223,7 +226,7 @@ pub(super) fn reguid(open: &Open) -> Result<Vec<String>, Refusal> {
 
 /// `zpool ddtprune`.
 pub(super) fn prune_dedup(open: &Open, limit: PruneLimit) -> Result<Vec<String>, Refusal> {
-    let pool = open.writable()?;
+    let pool = open.writable_to("prune dedup table on")?;
     let limit = match limit {
         PruneLimit::Age(seconds) => live::PruneLimit::Age(seconds),
         PruneLimit::Percent(percent) => live::PruneLimit::Percent(percent),
@@ -235,7 +238,7 @@ pub(super) fn prune_dedup(open: &Open, limit: PruneLimit) -> Result<Vec<String>,
 
 /// `zpool prefetch -t ddt`.
 pub(super) fn prefetch_dedup(open: &Open) -> Result<Vec<String>, Refusal> {
-    let pool = open.writable()?;
+    let pool = open.writable_to("prefetch ddt in")?;
     let cannot = |error| refusal(format_args!("cannot prefetch ddt in '{}'", pool.name()), error);
     let fetched = pool.view().and_then(|view| view.prefetch_dedup_tables());
     fetched.map(|()| Vec::new()).map_err(cannot)
@@ -243,7 +246,7 @@ pub(super) fn prefetch_dedup(open: &Open) -> Result<Vec<String>, Refusal> {
 
 /// `zpool sync`.
 pub(super) fn sync(open: &Open) -> Result<Vec<String>, Refusal> {
-    let pool = open.writable()?;
+    let pool = open.writable_to("sync")?;
     let cannot = |error| refusal(format_args!("cannot sync '{}'", pool.name()), error);
     pool.sync().map(|()| Vec::new()).map_err(cannot)
 }

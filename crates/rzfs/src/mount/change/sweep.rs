@@ -15,12 +15,12 @@ use std::sync::Arc;
 /// Carries out an order. What is refused for some devices is told device by device, and the
 /// others do as they should.
 pub(super) fn sweep(open: &Open, request: &SweepRequest) -> Result<Vec<String>, Refusal> {
-    let live = open.writable()?.live();
-    let vdevs = live.vdevs();
     let verb = match request.kind {
         SweepKind::Initialize => "initialize",
         SweepKind::Trim => "trim",
     };
+    let live = open.writable_to(verb)?.live();
+    let vdevs = live.vdevs();
     let line = |device: &str, reason: &dyn Display| format!("cannot {verb} '{device}': {reason}");
     let kind = match request.kind {
         SweepKind::Initialize => pool::SweepKind::Initialize,

@@ -185,19 +185,21 @@ fn load_all(
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(count.max(1));
     let next = AtomicUsize::new(0);
     let loaded = Mutex::new(Vec::with_capacity(count));
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= count {
-                        return;
-                    }
-                    let tree = load(index);
-                    loaded.lock().unwrap_or_else(PoisonError::into_inner).push((index, tree));
-                }
-            });
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return;
+            }
+            let tree = load(index);
+            loaded.lock().unwrap_or_else(PoisonError::into_inner).push((index, tree));
         }
+    };
+    std::thread::scope(|scope| {
+        // With fewer threads than wanted, or none, the work is done all the same.
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        (1..workers).map_while(start).for_each(drop);
+        work();
     });
     let mut loaded = loaded.into_inner().unwrap_or_else(PoisonError::into_inner);
     loaded.sort_unstable_by_key(|(index, _)| *index);

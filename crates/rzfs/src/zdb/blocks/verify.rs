@@ -4,6 +4,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use rzfs_dmu::{BlockError, BlockPipeline};
 use rzfs_format::BlockPointer;
 use rzfs_format::units::Bookmark;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::Scope;
@@ -44,30 +45,40 @@ pub(super) struct Verifier<'scope> {
 }
 
 impl<'scope> Verifier<'scope> {
-    /// Starts the threads.
+    /// Starts the threads, as many as the system gives.
+    ///
+    /// # Errors
+    /// It gives none.
     pub(super) fn start(
         scope: &'scope Scope<'scope, '_>,
         pipeline: &'scope BlockPipeline,
         in_flight: Option<u32>,
         verified: &'scope AtomicU64,
-    ) -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    ) -> io::Result<Self> {
+        let wanted = std::thread::available_parallelism().map_or(1, usize::from);
         let in_flight = in_flight.map_or(DEFAULT_IN_FLIGHT, |count| count as usize);
-        let (jobs, todo) = bounded(threads);
+        let (jobs, todo) = bounded(wanted);
         let (report, failures) = unbounded();
-        for _ in 0..threads {
+        let mut threads = 0;
+        for _ in 0..wanted {
             let (todo, report) = (todo.clone(), report.clone());
-            scope.spawn(move || {
+            let work = move || {
                 for job in todo {
                     match job {
                         Job::Verify(batch) => verify(pipeline, &batch, verified, &report),
                         Job::Meet(barrier) => _ = barrier.wait(),
                     }
                 }
-            });
+            };
+            match std::thread::Builder::new().spawn_scoped(scope, work) {
+                Err(error) if threads == 0 => return Err(error),
+                Err(_) => break,
+                Ok(_) => threads += 1,
+            }
         }
         let batch_len = (in_flight / threads).max(1);
-        Self { jobs, failures, verified, batch: Vec::new(), batch_bytes: 0, batch_len, threads }
+        let (batch, batch_bytes) = (Vec::new(), 0);
+        Ok(Self { jobs, failures, verified, batch, batch_bytes, batch_len, threads })
     }
 
     /// Takes a block; waits while all threads are busy.

@@ -6,18 +6,36 @@ use rzfs::protocol::Condition;
 const BY_NAME: &str = "The pool can be imported using its name or numeric identifier.";
 const DESPITE: &str = "The pool can be imported despite missing or damaged devices.  The\n\
      fault tolerance of the pool may be compromised if imported.";
+const WITHOUT_LOGS: &str = "The pool can be imported despite missing or damaged devices.  The\n\
+     fault tolerance of the pool may be compromised if imported.\n\
+     Log devices are missing: use '-m' to import the pool without them, and\n\
+     without the last synced changes that only they have.";
 const ATTACH: &str = "The pool cannot be imported. Attach the missing\ndevices and try again.";
 const DAMAGED: &str = "The pool cannot be imported due to damaged devices or data.";
 const UPGRADE: &str = "The pool can be imported using its name or numeric identifier, though\n\
      some features will not be available without an explicit 'zpool upgrade'.";
 
+/// What would become of an import.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outlook {
+    /// The pool would be imported with all of its devices.
+    Whole,
+    /// The other devices would do.
+    Degraded,
+    /// The others would do if the pool may do without log devices.
+    WithoutLogs,
+    /// The pool could not be imported.
+    Refused,
+}
+
 /// The texts for a pool that was found. `action` is what is said of a pool whose condition has
 /// nothing to say about it.
-pub(crate) const fn for_import(condition: Condition, degraded: bool, usable: bool) -> Explanation {
-    let action = match (usable, degraded) {
-        (true, false) => BY_NAME,
-        (true, true) => DESPITE,
-        (false, _) => DAMAGED,
+pub(crate) const fn for_import(condition: Condition, outlook: Outlook) -> Explanation {
+    let action = match outlook {
+        Outlook::Whole => BY_NAME,
+        Outlook::Degraded => DESPITE,
+        Outlook::WithoutLogs => WITHOUT_LOGS,
+        Outlook::Refused => DAMAGED,
     };
     let said = match condition {
         Condition::Healthy | Condition::Failing | Condition::CorruptData => None,
@@ -152,7 +170,7 @@ const fn of_erratum(number: u64) -> Option<Explanation> {
             "Errata #1 detected.",
             "The pool can be imported using its name or numeric identifier,\n\
              however there is a compatibility issue which should be corrected\n\
-             by running 'zpool scrub'",
+             by running 'zpool scrub' with OpenZFS.",
             ID,
         ),
         2 => explain(

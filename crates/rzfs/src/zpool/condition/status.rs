@@ -20,24 +20,30 @@ pub(crate) const fn for_status(condition: Condition) -> Option<Explanation> {
 
 const fn of_devices(condition: Condition) -> Option<Explanation> {
     const DESTROY: &str = "Destroy and re-create the pool from\na backup source.";
+    // Nothing here repairs, resilvers or replaces, so OpenZFS's advice would be none.
+    const ATTACH: &str = "Attach the missing device and run 'zpool clear', or import the pool\n\
+         again.  What it lacks is not copied to it: OpenZFS does that.";
+    const ONLINE: &str = "Keep the other devices.  Import the pool with OpenZFS, and online or\n\
+         replace the device there.";
     Some(match condition {
         Condition::Missing => explain(
             "One or more devices could not be opened.  Sufficient replicas exist for\n\
              the pool to continue functioning in a degraded state.",
-            "Attach the missing device and online it using 'zpool online'.",
+            ATTACH,
             Some("ZFS-8000-2Q"),
         ),
         Condition::MissingNoReplicas | Condition::GuidSum => explain(
             "One or more devices could not be opened.  There are insufficient\n\
              replicas for the pool to continue functioning.",
-            "Attach the missing device and online it using 'zpool online'.",
+            "Attach the missing device and import the pool again.",
             Some("ZFS-8000-3C"),
         ),
         Condition::CorruptLabel => explain(
             "One or more devices could not be used because the label is missing or\n\
              invalid.  Sufficient replicas exist for the pool to continue\n\
              functioning in a degraded state.",
-            "Replace the device using 'zpool replace'.",
+            "Keep the other devices.  Import the pool with OpenZFS, and replace the\n\
+             device there.",
             Some("ZFS-8000-4J"),
         ),
         Condition::CorruptLabelNoReplicas => explain(
@@ -55,32 +61,32 @@ const fn of_devices(condition: Condition) -> Option<Explanation> {
             None,
         ),
         Condition::Failing => explain(
-            "One or more devices has experienced an unrecoverable error.  An\n\
-             attempt was made to correct the error.  Applications are unaffected.",
-            "Determine if the device needs to be replaced, and clear the errors\n\
-             using 'zpool clear' or replace the device with 'zpool replace'.",
+            "One or more devices has experienced an unrecoverable error.  Damaged\n\
+             copies were read around with other copies, and stay as they are.",
+            "Keep the devices that have the good copies: nothing repairs the others\n\
+             until OpenZFS scrubs the pool, or the data is written anew.  'zpool clear'\n\
+             only forgets that there were errors.",
             Some("ZFS-8000-9P"),
         ),
         Condition::Offline => explain(
             "One or more devices has been taken offline by the administrator.\n\
              Sufficient replicas exist for the pool to continue functioning in a\n\
              degraded state.",
-            "Online the device using 'zpool online' or replace the device with\n\
-             'zpool replace'.",
+            ONLINE,
             None,
         ),
         Condition::Removed => explain(
             "One or more devices has been removed by the administrator.\n\
              Sufficient replicas exist for the pool to continue functioning in a\n\
              degraded state.",
-            "Online the device using zpool online' or replace the device with\n\
-             'zpool replace'.",
+            ONLINE,
             None,
         ),
         Condition::Resilvering => explain(
-            "One or more devices is currently being resilvered.  The pool will\n\
-             continue to function, possibly in a degraded state.",
-            "Wait for the resilver to complete.",
+            "One or more devices were being resilvered.  The pool will continue to\n\
+             function, possibly in a degraded state.",
+            "Keep the other devices.  Import the pool with OpenZFS, which goes on\n\
+             with the resilver.",
             None,
         ),
         Condition::CorruptData => explain(
@@ -99,7 +105,8 @@ const fn of_devices(condition: Condition) -> Option<Explanation> {
             "One or more devices are faulted in response to persistent errors.\n\
              Sufficient replicas exist for the pool to continue functioning in a\n\
              degraded state.",
-            "Replace the faulted device, or use 'zpool clear' to mark the device\nrepaired.",
+            "Use 'zpool clear' to try the device again, or import the pool with\n\
+             OpenZFS and replace the device there.",
             None,
         ),
         Condition::IoFailureWait | Condition::IoFailureContinue => explain(
@@ -188,7 +195,8 @@ const fn of_format(condition: Condition) -> Option<Explanation> {
         ),
         Condition::Erratum(1) => explain(
             "Errata #1 detected.",
-            "To correct the issue run 'zpool scrub'.",
+            "To correct the issue import the pool with OpenZFS and run 'zpool scrub'\n\
+             there.",
             Some("ZFS-8000-ER"),
         ),
         Condition::Erratum(3) => explain(

@@ -1,0 +1,81 @@
+//! Who users are outside of the user namespace that a process is in.
+
+use rustix::process::Uid;
+use std::fs;
+
+/// Where the kernel tells.
+const MAP: &str = "/proc/self/uid_map";
+
+/// Users with successive numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Range {
+    /// The first one's number in the namespace.
+    inside: u32,
+    /// The same user's number in the namespace around.
+    outside: u32,
+    /// How many there are.
+    count: u32,
+}
+
+impl Range {
+    /// The only range on the host, and in containers whose users are those of the host.
+    const EVERYBODY: Self = Self { inside: 0, outside: 0, count: u32::MAX };
+
+    /// A line of the map.
+    fn parse(line: &str) -> Option<Self> {
+        let mut numbers = line.split_whitespace().map(|word| word.parse().ok());
+        let mut next = || numbers.next().flatten();
+        Some(Self { inside: next()?, outside: next()?, count: next()? })
+    }
+
+    /// The number outside of a user in the namespace.
+    fn outside_of(self, user: u32) -> Option<u32> {
+        let position = user.checked_sub(self.inside).filter(|position| *position < self.count)?;
+        self.outside.checked_add(position)
+    }
+}
+
+/// A user namespace that is not the host's: whoever is root in it is somebody else outside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct UserNamespace(Vec<Range>);
+
+impl UserNamespace {
+    /// The namespace of this process; none if it is the host's, or the kernel does not tell.
+    pub(super) fn current() -> Option<Self> {
+        fs::read_to_string(MAP).ok().and_then(|map| Self::parse(&map))
+    }
+
+    fn parse(map: &str) -> Option<Self> {
+        let ranges: Vec<_> = map.lines().filter_map(Range::parse).collect();
+        (ranges != [Range::EVERYBODY]).then_some(Self(ranges))
+    }
+
+    /// A user's number in the namespace around; none if the user has none here, as all have who are
+    /// shown with the number that the system has for strangers.
+    pub(super) fn outside_of(&self, user: Uid) -> Option<Uid> {
+        let outside = self.0.iter().find_map(|range| range.outside_of(user.as_raw()));
+        outside.map(Uid::from_raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_of_a_namespace_is_somebody_outside() {
+        let outside = |map: &str, user| {
+            let namespace = UserNamespace::parse(map).unwrap();
+            namespace.outside_of(Uid::from_raw(user)).map(Uid::as_raw)
+        };
+        assert_eq!(UserNamespace::parse("         0          0 4294967295\n"), None);
+        assert_eq!(outside("0 1000 1\n", 0), Some(1000));
+        assert_eq!(outside("0 1000 1\n", 65534), None);
+        let several = "         0       1000          1\n         1     100000      65536\n";
+        assert_eq!(outside(several, 0), Some(1000));
+        assert_eq!(outside(several, 33), Some(100_032));
+        assert_eq!(outside(several, 65537), None);
+        // A namespace that nobody has filled yet.
+        assert_eq!(outside("", 0), None);
+    }
+}

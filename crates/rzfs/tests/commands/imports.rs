@@ -1,0 +1,41 @@
+//! What `zpool import` says of devices that are missing, and of those that are not.
+
+use crate::workshop::Workshop;
+use std::fs;
+
+#[test]
+fn a_cache_device_is_missed_only_if_it_is_missing() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export -m none tank A cache B");
+    for line in ["zpool import -d IMAGES", "zpool import -d A -d B"] {
+        let listed = shop.succeed(line);
+        let by_name = "\naction: The pool can be imported using its name or numeric identifier.\n";
+        assert!(listed.contains(by_name) && listed.contains("\n\tcache\n"), "{line}: {listed}");
+        assert!(!listed.contains("status:") && !listed.contains("see:"), "{line}: {listed}");
+    }
+    fs::remove_file(shop.image("B")).unwrap();
+    let listed = shop.succeed("zpool import -d IMAGES");
+    assert!(listed.contains("status: One or more devices are missing"), "{listed}");
+    assert!(listed.contains("msg/ZFS-8000-2Q\n"), "{listed}");
+}
+
+#[test]
+fn missing_log_devices_are_named_with_the_way_to_do_without() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export -m none tank A log mirror B C");
+    for device in ["B", "C"] {
+        fs::remove_file(shop.image(device)).unwrap();
+    }
+    let listed = shop.succeed("zpool import -d IMAGES");
+    assert!(listed.contains("Log devices are missing: use '-m' to import the pool"), "{listed}");
+    let below = "to import the pool anyway:\n\t    mirror-1 [log]\n\t      B\n\t      C\n\n\
+        cannot import 'tank': one or more devices is currently unavailable\n";
+    let refused =
+        |option| format!("The devices below are missing or corrupted, use '{option}' {below}");
+    assert_eq!(shop.refuse("zpool import -d IMAGES tank", 1), refused("-m"));
+    // Which has no such option.
+    assert_eq!(shop.refuse("mount A ROOT", 1), refused("zpool import -m"));
+    let imported = shop.run("zpool import -d IMAGES -m tank");
+    assert_eq!(imported.status, 0, "{imported:?}");
+    shop.succeed("zpool export tank");
+}
