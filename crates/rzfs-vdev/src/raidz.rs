@@ -111,8 +111,8 @@ impl RaidzGeometry {
         bytes.div_ceil(1 << self.ashift)
     }
 
-    /// Bytes that a block of `psize` bytes takes, parity and padding included (spec 07, section 7.1);
-    /// saturates.
+    /// Bytes that a block of `psize` bytes takes, parity and padding included (spec 07, section
+    /// 7.1); saturates.
     #[must_use]
     pub fn allocated_size(&self, psize: u64, birth: Txg) -> u64 {
         let parity = self.parity as u64;

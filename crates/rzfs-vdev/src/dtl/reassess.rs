@@ -110,8 +110,8 @@ impl VdevTree {
     }
 
     /// Takes out of the logs what a scan or rebuild has brought that ended without an error and
-    /// covered everything before `end` (spec 07, section 5.5). Leaves that asked for a resilver after it
-    /// had begun keep their logs.
+    /// covered everything before `end` (spec 07, section 5.5). Leaves that asked for a resilver after
+    /// it had begun keep their logs.
     pub fn excise_dirty_times(&self, by: Resilvered, end: Txg) {
         for leaf in self.vdevs().filter(|vdev| self.dirty_time_log(vdev.guid()).is_some()) {
             let config = leaf.own_config();
