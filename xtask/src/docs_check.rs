@@ -1,16 +1,20 @@
-//! Runs every command in the documentation.
+//! Runs every command in the documentation, and looks whether what is cited is there.
+//!
+//! Comments cite the specification of the format in `docs/format`, and documents link to each
+//! other; see `citations` and `links`.
 //!
 //! Each `sh` block of a Markdown file is a script. The blocks of a file run one after the other in
 //! a scratch directory that has the sample pool as `garden.img`, with `rzfs`, `zpool`, `zfs` and
 //! `zdb` on the search path. A block has to end with status 0. Chores of the repository (`cargo
 //! xtask ...`) are only asked for their help: they exist, and would take long.
 
-use crate::process::{self, Failure, repository};
+use crate::process::{self, Failure};
 use crate::rzfs::Rzfs;
+use crate::{citations, links, markdown};
 use rzfs_testkit::unpack_sample;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A script in a document.
@@ -23,10 +27,17 @@ struct Block {
 
 /// Checks the documents of the repository.
 pub(crate) fn run() -> Result<(), Failure> {
-    let rzfs = Rzfs::build()?;
+    let documents = markdown::documents()?;
     let mut failed = Vec::new();
+    let mut faults = citations::faults()?;
+    faults.extend(links::faults(&documents)?);
+    if !faults.is_empty() {
+        println!("{}", faults.join("\n"));
+        failed.push("what is cited".to_owned());
+    }
+    let rzfs = Rzfs::build()?;
     let mut count = 0;
-    for document in documents()? {
+    for document in documents {
         let text = fs::read_to_string(&document).map_err(Failure::file(&document))?;
         let blocks = blocks(&text);
         count += blocks.len();
@@ -36,20 +47,6 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
     println!("{count} blocks of commands were run");
     if failed.is_empty() { Ok(()) } else { Err(Failure::Checks(failed.join(", "))) }
-}
-
-/// `README.md`, `CONTRIBUTING.md` and everything in `docs`.
-fn documents() -> Result<Vec<PathBuf>, Failure> {
-    let directory = repository().join("docs");
-    let mut documents = vec![repository().join("README.md"), repository().join("CONTRIBUTING.md")];
-    for entry in fs::read_dir(&directory).map_err(Failure::file(&directory))? {
-        let path = entry.map_err(Failure::file(&directory))?.path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            documents.push(path);
-        }
-    }
-    documents.sort();
-    Ok(documents)
 }
 
 /// The blocks of a document that are marked as `sh`.

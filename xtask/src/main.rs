@@ -3,6 +3,7 @@
 
 mod bench;
 mod checks;
+mod citations;
 mod crash;
 mod demo;
 mod docs_check;
@@ -12,6 +13,8 @@ mod fuzz;
 mod golden;
 mod hostile;
 mod kill;
+mod links;
+mod markdown;
 mod process;
 mod reference;
 mod rzfs;
@@ -44,7 +47,8 @@ enum Chore {
     Crash(crash::Crash),
     /// Mount the sample pool, show what is in it, unmount it.
     Demo,
-    /// Run every command in the documentation, on the sample pool.
+    /// Run every command in the documentation, on the sample pool, and look whether what is cited
+    /// is there.
     DocsCheck,
     /// Let devices fail in many ways under programs that wait for what they do, and cut the power.
     Faults(faults::Faults),

@@ -145,7 +145,7 @@ impl DraidGeometry {
         self.group_size().saturating_mul(self.shape.groups) / self.working_children()
     }
 
-    /// Bytes that a block of `psize` bytes takes (section 11.2); saturates.
+    /// Bytes that a block of `psize` bytes takes (spec 07, section 11.2); saturates.
     #[must_use]
     pub fn allocated_size(&self, psize: u64) -> u64 {
         let stripe_data = (self.shape.data as u64) << self.shape.ashift;
@@ -164,7 +164,7 @@ impl DraidGeometry {
         (self.shape.data as u64) << self.shape.ashift
     }
 
-    /// Allocatable bytes with children of at least `child_asize` bytes (section 11.2).
+    /// Allocatable bytes with children of at least `child_asize` bytes (spec 07, section 11.2).
     #[must_use]
     pub fn vdev_size(&self, child_asize: u64) -> u64 {
         let usable = child_asize.saturating_sub(RESERVE) / ROW_HEIGHT * ROW_HEIGHT;

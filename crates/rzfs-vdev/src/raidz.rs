@@ -94,7 +94,7 @@ impl RaidzGeometry {
         self.children
     }
 
-    /// Columns of a block that was physically born in `birth` (section 7.6).
+    /// Columns of a block that was physically born in `birth` (spec 07, section 7.6).
     #[must_use]
     pub fn logical_width(&self, birth: Txg) -> usize {
         let to_come = self.expansions.iter().filter(|first| **first > birth).count();
@@ -111,8 +111,8 @@ impl RaidzGeometry {
         bytes.div_ceil(1 << self.ashift)
     }
 
-    /// Bytes that a block of `psize` bytes takes, parity and padding included (section 7.1);
-    /// saturates.
+    /// Bytes that a block of `psize` bytes takes, parity and padding included (spec 07, section
+    /// 7.1); saturates.
     #[must_use]
     pub fn allocated_size(&self, psize: u64, birth: Txg) -> u64 {
         let parity = self.parity as u64;
@@ -125,7 +125,7 @@ impl RaidzGeometry {
             .saturating_mul(1 << self.ashift)
     }
 
-    /// The largest block that fits into an allocation of `asize` bytes (section 7.3).
+    /// The largest block that fits into an allocation of `asize` bytes (spec 07, section 7.3).
     #[must_use]
     pub fn block_size(&self, asize: u64, birth: Txg) -> u64 {
         let (width, parity) = (self.logical_width(birth).max(1) as u64, self.parity as u64);
@@ -153,7 +153,7 @@ impl RaidzGeometry {
         self.parity == 1 && offset & PARITY_SWAP != 0
     }
 
-    /// A block whose sectors are where its columns say (section 7.1).
+    /// A block whose sectors are where its columns say (spec 07, section 7.1).
     fn plain_map(&self, offset: u64, shape: Shape) -> StripeMap {
         let first = offset >> self.ashift;
         let mut start = 0;

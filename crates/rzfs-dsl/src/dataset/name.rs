@@ -1,4 +1,5 @@
-//! Names of datasets: `pool/a/b` and `pool/a/b@snapshot` (spec 04, section 22; spec 09, 1.2).
+//! Names of datasets: `pool/a/b` and `pool/a/b@snapshot` (spec 04, section 22; spec 09,
+//! section 1.2).
 
 /// A well-formed dataset name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,5 @@
 //! The pool's configuration as syncing writes it: the list in the MOS, and the ZAPs of vdevs
-//! (spec 01, sections 4, 6.1 and 19.3 of spec 06).
+//! (spec 01, sections 4 and 6.1; spec 06, section 19.3).
 
 use super::LiveError;
 use super::features::Features;

@@ -364,7 +364,7 @@ mod tests {
     const HASH: ZapHash = ZapHash(0x4763_8eb0_0000_0000);
     const CHUNKS: usize = 0x430;
 
-    /// The leaf of spec 12.7.
+    /// The leaf of spec 03, section 12.7.
     fn sample(order: ByteOrder) -> Vec<u8> {
         let mut block = vec![0; 16384];
         let mut leaf = LeafMut::format(&mut block, order, (0, 0), ChainOrder::Any).unwrap();

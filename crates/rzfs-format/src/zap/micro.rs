@@ -151,7 +151,7 @@ pub fn clear_entry(block: &mut [u8], index: usize) {
 mod tests {
     use super::*;
 
-    /// The block of spec 12.5.
+    /// The block of spec 03, section 12.5.
     fn sample() -> Vec<u8> {
         let mut block = vec![0; 512];
         encode_header(&mut block, ByteOrder::Little, 0xce02_cf35, Normalization::NONE);

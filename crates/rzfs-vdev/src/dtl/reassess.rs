@@ -64,7 +64,7 @@ impl VdevTree {
         DirtyTimes { missing: outage.clone(), partial: TxgSet::in_at_least(1, &partials), outage }
     }
 
-    /// Whether data would be lost to readers if this leaf could not be read (section 5.6).
+    /// Whether data would be lost to readers if this leaf could not be read (spec 07, section 5.6).
     pub(crate) fn is_needed(&self, id: NodeId) -> bool {
         !self.dirty_times(self.top_of(id), Some(id)).outage.is_empty()
     }
@@ -110,8 +110,8 @@ impl VdevTree {
     }
 
     /// Takes out of the logs what a scan or rebuild has brought that ended without an error and
-    /// covered everything before `end` (section 5.5). Leaves that asked for a resilver after it
-    /// had begun keep their logs.
+    /// covered everything before `end` (spec 07, section 5.5). Leaves that asked for a resilver after
+    /// it had begun keep their logs.
     pub fn excise_dirty_times(&self, by: Resilvered, end: Txg) {
         for leaf in self.vdevs().filter(|vdev| self.dirty_time_log(vdev.guid()).is_some()) {
             let config = leaf.own_config();

@@ -1,4 +1,5 @@
-//! Labels of leaves that join or leave a pool (spec 01, sections 1.7 and 11.1; spec 07, 12.5).
+//! Labels of leaves that join or leave a pool (spec 01, sections 1.7 and 11.1; spec 07,
+//! section 12.5).
 //!
 //! A leaf that joins gets all of its labels before the first uberblock that knows it. Until then
 //! its configuration says txg 0, which makes nobody take it for part of a pool, and `create_txg`,

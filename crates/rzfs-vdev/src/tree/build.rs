@@ -323,7 +323,7 @@ impl Builder<'_> {
     }
 }
 
-/// Which kinds may be children of which (section 2).
+/// Which kinds may be children of which (spec 07, section 2).
 fn may_contain(parent: VdevKind, child: VdevKind) -> bool {
     use VdevKind as K;
     match parent {
@@ -370,7 +370,7 @@ fn top_level_space(config: &VdevConfig) -> Result<Option<Space>, ConfigError> {
     }
 }
 
-/// The least that a top-level vdev must still have: its whole metaslabs (section 3.1).
+/// The least that a top-level vdev must still have: its whole metaslabs (spec 07, section 3.1).
 fn min_asize(asize: u64, metaslab_shift: Option<u64>) -> u64 {
     match metaslab_shift.and_then(|shift| u32::try_from(shift).ok()) {
         Some(shift @ 1..64) => (asize >> shift) << shift,

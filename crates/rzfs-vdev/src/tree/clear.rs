@@ -1,5 +1,5 @@
 //! Forgetting errors, and giving devices that work again another chance (`zpool clear`; spec 07,
-//! section 4.4).
+//! sections 4.3 and 12.6).
 
 use super::{NodeId, Vdev, VdevTree};
 use crate::health::{AuxReason, LeafEvent, VdevState};
