@@ -2,8 +2,9 @@
 //!
 //! Who has only a clone has the golden pools of the repository and perhaps no judge, and is an
 //! ordinary user or root. An ordinary user runs all test binaries that ask for reference pools or
-//! mount, root those that do both, without the variables that continuous integration sets. What
-//! they may lack they have to skip; whatever else fails is a mistake.
+//! mount; root, of those that mount, the modules that ask for reference pools: all else is the same
+//! for root everywhere. The variables that continuous integration sets are not there. What is lacking
+//! tests have to skip; whatever else fails is a mistake.
 
 use crate::process::{self, AS_NOBODY, Failure, NOBODY, cargo, repository};
 use std::fs::{self, Permissions};
@@ -33,7 +34,7 @@ impl Stranger {
 const VARIABLES: [&str; 4] = ["CI", "RZFS_GOLDEN", "RZFS_OPENZFS_IMAGES", "RZFS_GOLDEN_UNPACKED"];
 
 /// Sources of tests that depend on reference pools and judges have one of these words,
-const POOLS: [&str; 2] = ["ReferencePool", "rzfs_testkit::zdb"];
+const POOLS: [&str; 3] = ["ReferencePool", "rzfs_testkit::zdb", "reference("];
 /// and those of tests that mount one of these.
 const MOUNTS: [&str; 3] = ["CARGO_BIN_EXE_rzfs", "rzfs_fuse::", "fusermount3"];
 
@@ -45,8 +46,9 @@ struct TestBinary {
     executable: PathBuf,
     /// Where cargo runs it.
     package: PathBuf,
-    /// Whether it makes a difference that root runs it without the larger set of pools.
-    is_for_root: bool,
+    /// The modules for which it makes a difference that root runs them without the larger set of
+    /// pools, as filters of tests.
+    for_root: Vec<String>,
 }
 
 /// Who runs tests.
@@ -67,15 +69,15 @@ pub(crate) fn run(arguments: &Stranger) -> Result<(), Failure> {
     binaries.retain(|binary| arguments.means(&binary.name));
     let is_root = rustix::process::geteuid().is_root();
     let ordinary = if is_root { Who::Nobody } else { Who::Ourselves };
-    let mut runs: Vec<_> = binaries.iter().map(|binary| (binary, ordinary)).collect();
-    let as_root = binaries.iter().filter(|binary| is_root && binary.is_for_root);
-    runs.extend(as_root.map(|binary| (binary, Who::Ourselves)));
+    let mut runs: Vec<_> = binaries.iter().map(|binary| (binary, ordinary, &[][..])).collect();
+    let as_root = binaries.iter().filter(|binary| is_root && !binary.for_root.is_empty());
+    runs.extend(as_root.map(|binary| (binary, Who::Ourselves, &binary.for_root[..])));
     let start = Instant::now();
     let mut failed = Vec::new();
-    for (binary, who) in &runs {
-        println!("== {} as {who:?}", binary.name);
+    for (binary, who, filters) in &runs {
+        println!("== {} as {who:?} {}", binary.name, filters.join(" "));
         let begun = Instant::now();
-        if let Err(failure) = test(binary, *who) {
+        if let Err(failure) = test(binary, *who, filters) {
             eprintln!("{}: {failure}", binary.name);
             failed.push(format!("{} as {who:?}", binary.name));
         }
@@ -85,7 +87,8 @@ pub(crate) fn run(arguments: &Stranger) -> Result<(), Failure> {
     if failed.is_empty() { Ok(()) } else { Err(Failure::Checks(failed.join(", "))) }
 }
 
-fn test(binary: &TestBinary, who: Who) -> Result<(), Failure> {
+/// Runs the tests that fit one of the filters, or all where there are none.
+fn test(binary: &TestBinary, who: Who, filters: &[String]) -> Result<(), Failure> {
     let home = tempfile::tempdir().map_err(Failure::file(Path::new("temporary directory")))?;
     let mut command = match who {
         Who::Ourselves => Command::new(&binary.executable),
@@ -105,7 +108,7 @@ fn test(binary: &TestBinary, who: Who) -> Result<(), Failure> {
         command.env_remove(name);
     }
     command.env_remove("XDG_RUNTIME_DIR").current_dir(&binary.package);
-    process::run(command.arg("--quiet").stdin(Stdio::null()))
+    process::run(command.args(filters).arg("--quiet").stdin(Stdio::null()))
 }
 
 fn give(directory: &Path) -> Result<(), Failure> {
@@ -142,21 +145,32 @@ fn binary(message: &str) -> Option<TestBinary> {
     let name = format!("{}/{}", package.file_name()?.to_str()?, target["name"].as_str()?);
     let executable = PathBuf::from(executable);
     let package = package.to_owned();
-    let text = sources(source);
-    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let (mounts, pools) = (has(&MOUNTS), has(&POOLS));
-    let is_for_root = mounts && pools;
-    let binary = TestBinary { name, executable, package, is_for_root };
-    (is_test && (mounts || pools)).then_some(binary)
+    let modules = modules(source);
+    let has = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
+    let mounts = modules.iter().any(|(_, text)| has(text, &MOUNTS));
+    let asking = modules.iter().filter(|(_, text)| has(text, &POOLS));
+    let asking: Vec<_> = asking.map(|(filter, _)| filter.clone()).collect();
+    let is_different = is_test && (mounts || !asking.is_empty());
+    let for_root = if mounts { asking } else { Vec::new() };
+    is_different.then_some(TestBinary { name, executable, package, for_root })
 }
 
-/// The sources of a test: a file, with the modules beside it.
-fn sources(root: &Path) -> String {
+/// The sources of a test, a file with the modules beside it, each with the filter that means its
+/// tests: nothing for those of the file itself.
+fn modules(root: &Path) -> Vec<(String, String)> {
     let beside = match root.file_name() {
         Some(name) if name == "main.rs" => root.parent().map(Path::to_owned),
         _ => Some(root.with_extension("")),
     };
     let beside = beside.and_then(|directory| fs::read_dir(directory).ok());
     let files = beside.into_iter().flatten().flatten().map(|entry| entry.path());
-    files.chain([root.to_owned()]).filter_map(|file| fs::read_to_string(file).ok()).collect()
+    let mut files: Vec<_> = files.filter(|file| file != root).collect();
+    files.sort();
+    files.push(root.to_owned());
+    let module = |file: PathBuf| {
+        let text = fs::read_to_string(&file).ok()?;
+        let name = file.file_stem().filter(|_| file != root).and_then(|stem| stem.to_str());
+        Some((name.map_or_else(String::new, |name| format!("{name}::")), text))
+    };
+    files.into_iter().filter_map(module).collect()
 }

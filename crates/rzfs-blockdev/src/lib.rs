@@ -20,6 +20,7 @@
 mod access;
 mod buffer;
 mod completion;
+mod controls;
 mod device;
 mod engine;
 mod file;
@@ -31,6 +32,7 @@ pub mod simulated;
 pub use access::Access;
 pub use buffer::{BUFFER_ALIGNMENT, IoBuffer};
 pub use completion::{CompletionQueue, IoCompletion};
+pub use controls::without_controls;
 pub use device::{
     Batch, BlockDevice, DeviceError, DeviceGeometry, IoOperation, IoRequest, read_exact_at,
     submit_awaited, without_number,

@@ -23,6 +23,7 @@ mod object;
 mod objset;
 mod pipeline;
 pub mod sync;
+pub mod threads;
 mod traverse;
 mod tree;
 pub mod txg;

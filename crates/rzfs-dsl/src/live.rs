@@ -29,6 +29,7 @@ mod environment;
 mod error;
 mod error_log;
 mod export;
+mod failure;
 mod features;
 mod found;
 mod frees;

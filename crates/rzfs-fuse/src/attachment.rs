@@ -22,6 +22,8 @@ use rustix::mount::{
     fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use rustix::process::{getgid, getuid};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -96,6 +98,11 @@ impl Detached {
         }
         let mount = fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(flags))?;
         Ok(Some(Self { mount, source: options.source.clone() }))
+    }
+
+    /// Does something with a path that leads to it.
+    pub(crate) fn with_path<T: Send>(&self, act: impl FnOnce(&Path) -> T + Send) -> io::Result<T> {
+        with_held_path(self.mount.as_fd(), Path::new(""), act)
     }
 
     /// Puts it into its place.
@@ -177,6 +184,12 @@ fn connections() -> io::Result<OwnedFd> {
     let context = fsopen(c"fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
+}
+
+/// The same where it usually is mounted, for users who may not do that.
+fn shown_connections() -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(c"/sys/fs/fuse/connections", flags, Mode::empty())?)
 }
 
 fn attributes(flags: MountFlags) -> MountAttrFlags {
@@ -287,6 +300,12 @@ impl Attachment {
         mounts.with_number(identity.id.number).is_some_and(|mount| self.is_it(mount))
     }
 
+    /// Whether a mount, here or elsewhere, is one of the same superblock, as far as that lasts.
+    pub(crate) fn has_superblock_of(&self, mount: &SystemMount) -> bool {
+        let is_same = |own: &Identity| own.id.superblock == mount.id.superblock;
+        self.identity.as_ref().is_some_and(is_same) && mount.source == self.source
+    }
+
     /// Whether it is a mount that the system had a moment ago.
     fn is_it(&self, mount: &SystemMount) -> bool {
         let Some(Identity { id, connection }) = &self.identity else { return false };
@@ -320,23 +339,45 @@ impl Attachment {
     /// # Errors
     /// The system refuses, as it does without root rights, or nobody knows which connection it is.
     pub(crate) fn cut_off(&self) -> io::Result<()> {
+        if let Some(abort) = self.connection_file(&connections()?, "abort", OFlags::WRONLY)? {
+            rustix::io::write(&abort, b"1")?;
+        }
+        Ok(())
+    }
+
+    /// How many requests wait for an answer, wherever they come from, as far as the system tells.
+    ///
+    /// # Errors
+    /// Nobody knows which connection it is, or the system does not show any.
+    pub(crate) fn waiting_requests(&self) -> io::Result<u64> {
+        let connections = connections().or_else(|_| shown_connections())?;
+        let waiting = self.connection_file(&connections, "waiting", OFlags::RDONLY)?;
+        let Some(waiting) = waiting else { return Ok(0) };
+        let number = io::read_to_string(File::from(waiting))?;
+        number.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// A file in which the system shows, or ends, the connection to its server; nothing if that has
+    /// ended.
+    fn connection_file(
+        &self,
+        connections: &OwnedFd,
+        name: &str,
+        access: OFlags,
+    ) -> io::Result<Option<OwnedFd>> {
         let Some(Identity { id, connection: Some(device) }) = &self.identity else {
             return Err(io::ErrorKind::Unsupported.into());
         };
         // Connections have the minor number of their superblock, the major number is 0.
         let (_, number) = id.superblock;
-        let name = format!("{number}/abort");
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let abort = match openat(connections()?, name, flags, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(()),
-            abort => abort?,
+        let path = format!("{number}/{name}");
+        let file = match openat(connections, path, access | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            file => file?,
         };
         // Ours had the number for as long as it lasts. If it is there still, the file is its own,
         // and does nothing when it has gone.
-        if is_connected(device) {
-            rustix::io::write(&abort, b"1")?;
-        }
-        Ok(())
+        Ok(is_connected(device).then_some(file))
     }
 
     /// Whether the system has it no more, as far as it can be told apart.
@@ -387,18 +428,37 @@ pub fn mounts_without_helper() -> bool {
     fsopen(c"fuse", FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
 }
 
-/// The helper that may mount and unmount, also where the search path does not lead to it; nothing
-/// where there is none.
-pub(crate) fn helper() -> Option<&'static str> {
-    const ELSEWHERE: [&str; 2] = ["/bin/fusermount3", "/sbin/fusermount3"];
+/// The helper that may mount and unmount, looked for where `fuser` does, so that what one has
+/// mounted the same one unmounts; nothing where there is none.
+pub(crate) fn helper() -> Option<PathBuf> {
+    const USUAL: [&str; 6] = [
+        "fusermount3",
+        "fusermount",
+        "/sbin/fusermount3",
+        "/sbin/fusermount",
+        "/bin/fusermount3",
+        "/bin/fusermount",
+    ];
+    match std::env::var_os("FUSERMOUNT_PATH") {
+        Some(named) => program(&named),
+        None => USUAL.iter().find_map(|name| program(OsStr::new(name))),
+    }
+}
+
+/// The program with a name, along the search path unless it is an absolute one.
+fn program(name: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_on_path = std::env::split_paths(&path).any(|at| at.join("fusermount3").is_file());
-    let elsewhere = ELSEWHERE.into_iter().find(|at| Path::new(at).is_file());
-    if is_on_path { Some("fusermount3") } else { elsewhere }
+    std::env::split_paths(&path).map(|at| at.join(name)).find(|at| at.is_file())
 }
 
 /// Unmounts through the helper that may do so without root rights.
 fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
+    /// How its words end that are the system's.
+    const KNOWN: [(&str, Errno); 3] = [
+        ("Device or resource busy", Errno::BUSY),
+        ("Operation not permitted", Errno::PERM),
+        ("Permission denied", Errno::ACCESS),
+    ];
     let mut command = Command::new(helper().ok_or(Lack::Helper)?);
     command.arg("-u");
     if in_use == InUse::Detach {
@@ -410,8 +470,6 @@ fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
         return Ok(());
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if message.ends_with("Device or resource busy") {
-        return Err(Errno::BUSY.into());
-    }
-    Err(io::Error::other(message))
+    let known = KNOWN.iter().find(|(words, _)| message.ends_with(words));
+    Err(known.map_or_else(|| io::Error::other(message), |(_, error)| (*error).into()))
 }

@@ -5,12 +5,15 @@
 //! kernel remembers enough of the directories on the way; afterwards nobody gets to it any more.
 
 use crate::attachment::Attachment;
-use crate::mount::InUse;
-use crate::system_mounts::SystemMount;
+use crate::errands;
+use crate::mount::{InUse, Mount};
+use crate::place::{look_at, mount_of};
+use crate::system_mounts::{MountId, SystemMount};
+use rustix::fs::fstatfs;
 use rustix::io::Errno;
-use std::io::{self, ErrorKind};
-use std::path::PathBuf;
-use std::sync::mpsc;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a mount may take to show that somebody serves it.
@@ -34,12 +37,34 @@ enum Standing {
 /// # Errors
 /// Nobody can say what is mounted.
 pub fn clear_dead_mounts(is_own: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+    clear(|mount| is_own(&mount.source))
+}
+
+/// The same for what is left of mounts of this process that have ended: if somebody has aborted
+/// their connections they stay where they are, answer nobody, and keep those that they are in from
+/// being unmounted. Those that somebody still has are left alone.
+///
+/// # Errors
+/// Nobody can say what is mounted.
+pub fn clear_aborted_mounts<'a>(
+    ended: impl IntoIterator<Item = &'a Mount>,
+) -> io::Result<Vec<PathBuf>> {
+    let ended = ended.into_iter().filter(|mount| !mount.is_reachable());
+    let ended: Vec<_> = ended.map(Mount::attachment).collect();
+    match ended.is_empty() {
+        true => Ok(Vec::new()),
+        // By whatever name the file system goes now.
+        false => clear(|mount| ended.iter().any(|one| one.has_superblock_of(mount))),
+    }
+}
+
+fn clear(is_own: impl Fn(&SystemMount) -> bool) -> io::Result<Vec<PathBuf>> {
     let mut cleared = Vec::new();
     let mut seen = Vec::new();
     // What is below another one, or under it in the same place, is reached when that is gone.
     loop {
         let mounts = SystemMount::all()?;
-        let is_ours = |mount: &SystemMount| mount.kind == "fuse.zfs" && is_own(&mount.source);
+        let is_ours = |mount: &SystemMount| mount.kind == "fuse.zfs" && is_own(mount);
         let is_candidate = |mount: &&SystemMount| is_ours(mount) && !seen.contains(&mount.id);
         let candidate = mounts.iter().rev().find(is_candidate).cloned();
         let Some(mount) = candidate else { return Ok(cleared) };
@@ -77,27 +102,23 @@ fn inside<'a>(mounts: &'a [SystemMount], outer: &SystemMount) -> Vec<&'a SystemM
 
 impl Standing {
     /// Asks for it. What is asked is never answered from what the kernel remembers, so it may lead
-    /// to a server that does not answer.
+    /// to a server that does not answer, which may be this process.
     fn of(mount: &SystemMount) -> Self {
-        let (sender, receiver) = mpsc::channel();
-        let mount = mount.clone();
-        let asking = move || {
-            // The receiver may have lost its patience.
-            let _ = sender.send(Self::asked(&Attachment::of_system(&mount)));
-        };
-        let asked = std::thread::Builder::new().name("rzfs-dead".to_owned()).spawn(asking);
-        let answer = asked.ok().and_then(|_| receiver.recv_timeout(PATIENCE).ok());
-        answer.unwrap_or(Self::Served)
+        let SystemMount { id, directory, .. } = mount.clone();
+        let asked = errands::attempt(PATIENCE, move || Self::asked(id, &directory));
+        asked.unwrap_or(Self::Served)
     }
 
-    fn asked(mount: &Attachment) -> Self {
-        let found = match mount.find() {
-            Ok(Some(found)) => found,
-            Err(error) if error.kind() == ErrorKind::NotConnected => return Self::BehindDead,
-            Ok(None) | Err(_) => return Self::Served,
+    fn asked(id: MountId, directory: &Path) -> Self {
+        let root = match look_at(directory) {
+            Ok(root) => root,
+            Err(error) if error.is_behind_dead() => return Self::BehindDead,
+            Err(_) => return Self::Served,
         };
-        match found.entry.with_path(|path| rustix::fs::statfs(path)) {
-            Ok(Err(Errno::NOTCONN)) => Self::Dead,
+        // Another one may be in front of it.
+        let is_it = mount_of(root.as_fd()).is_ok_and(|found| found == id);
+        match fstatfs(&root) {
+            Err(Errno::NOTCONN) if is_it => Self::Dead,
             _ => Self::Served,
         }
     }
@@ -106,7 +127,6 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system_mounts::MountId;
 
     fn mount(number: u64, parent: u64) -> SystemMount {
         SystemMount {

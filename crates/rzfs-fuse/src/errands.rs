@@ -131,18 +131,17 @@ pub(crate) fn act<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -
     outcome.recv().map_err(|_| gone())
 }
 
-/// The same for what nobody needs to wait for longer than this; it goes on then.
-pub(crate) fn attempt(patience: Duration, act: impl FnOnce() + Send + 'static) {
-    let Some(runner) = RUNNER.get() else { return act() };
+/// The same for what nobody needs to wait for longer than this; it goes on then. Nothing where
+/// that was too short, or nobody is there to do it.
+pub(crate) fn attempt<T: Send + 'static>(
+    patience: Duration,
+    act: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let Some(runner) = RUNNER.get() else { return Some(act()) };
     let (done, outcome) = mpsc::channel();
-    let begun = runner.submit(Box::new(move |_| {
-        act();
-        // Whoever has waited may be gone.
-        let _ = done.send(());
-    }));
-    if begun.is_ok() {
-        let _ = outcome.recv_timeout(patience);
-    }
+    // Whoever has waited may be gone.
+    runner.submit(Box::new(move |_| drop(done.send(act())))).ok()?;
+    outcome.recv_timeout(patience).ok()
 }
 
 impl Runner {

@@ -46,7 +46,7 @@ mod wakefulness;
 mod xattr;
 
 pub use attachment::mounts_without_helper;
-pub use dead::clear_dead_mounts;
+pub use dead::{clear_aborted_mounts, clear_dead_mounts};
 pub use errands::run_errands_apart;
 pub use lack::Lack;
 pub use mount::{

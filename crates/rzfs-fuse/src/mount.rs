@@ -18,13 +18,16 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an unmount that is refused waits for a name that somebody may ask for.
 const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the kernel may write what it has of a mount that cannot be unmounted.
 const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long to wait for the answers to what the kernel has written.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Who may use a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -183,6 +186,19 @@ impl MountError {
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.source.kind() == io::ErrorKind::ResourceBusy
+    }
+
+    /// Whether this process will not be able to unmount it later either: it may not, or has nobody
+    /// to do it.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        use io::ErrorKind::{NotFound, PermissionDenied};
+        match self.lack() {
+            Some(Lack::Helper) => true,
+            Some(Lack::NoRun(error)) => matches!(error.kind(), NotFound | PermissionDenied),
+            Some(Lack::Device) => false,
+            None => self.kind() == PermissionDenied,
+        }
     }
 
     /// What kind of error it is.
@@ -423,6 +439,10 @@ impl Mount {
             && (self.access, self.opens) == (options.access, options.opens)
     }
 
+    pub(crate) fn attachment(&self) -> &Attachment {
+        self.attached.at()
+    }
+
     /// The file systems in it that change, as long as it has not ended.
     #[must_use]
     pub fn live_file_systems(&self) -> Vec<Arc<LiveFileSystem>> {
@@ -484,18 +504,37 @@ impl Mount {
     }
 
     /// Has the kernel write what it has of changes that were made through it, for a mount that
-    /// cannot be unmounted.
+    /// loses its server, or those who have it elsewhere.
     pub fn write_back(&self) {
-        let directory = self.directory().to_owned();
-        let write = move || {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let written = rustix::fs::open(&directory, flags, Mode::empty())
-                .and_then(|open| rustix::fs::syncfs(&open));
-            if let Err(error) = written {
-                tracing::warn!(%error, directory = %directory.display(), "not written back");
-            }
+        if let Err(error) = self.sync_all() {
+            tracing::warn!(%error, directory = %self.directory().display(), "not written back");
+        }
+        // The kernel may only have sent it; it does not tell everybody what is answered.
+        let at = self.attached.at();
+        let start = Instant::now();
+        while start.elapsed() < ANSWER_PATIENCE && at.waiting_requests().is_ok_and(|one| one > 0) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        let sync = |path: &Path| {
+            let path = path.to_owned();
+            let synced = errands::attempt(WRITE_BACK_PATIENCE, move || {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                rustix::fs::syncfs(rustix::fs::open(&path, flags, Mode::empty())?)
+            });
+            Ok(synced.ok_or(io::ErrorKind::TimedOut)??)
         };
-        errands::attempt(WRITE_BACK_PATIENCE, write);
+        // It may be in no directory of ours any more: a mount of its own leads there.
+        let options = MountOptions::new("zfs");
+        match Detached::of_device(self.device.as_fd(), &options, self.is_live) {
+            Ok(Some(mount)) => mount.with_path(sync)?,
+            Ok(None) | Err(_) => match self.attached.at().find()? {
+                Some(found) => found.entry.with_path(sync)?,
+                None => Err(io::ErrorKind::NotFound.into()),
+            },
+        }
     }
 
     /// Takes it from all who have it, wherever that is: what they ask from now on fails with

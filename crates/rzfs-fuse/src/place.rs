@@ -74,6 +74,11 @@ impl PlaceError {
         let Self::System { source, .. } = self else { return false };
         matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
     }
+
+    /// Whether a mount on the way has no server any more.
+    pub(crate) fn is_behind_dead(&self) -> bool {
+        matches!(self, Self::System { source, .. } if source.kind() == io::ErrorKind::NotConnected)
+    }
 }
 
 /// What the system says, without the number that Rust puts behind it.
@@ -166,7 +171,7 @@ impl MountPlace {
         }
         let path = self.path.clone();
         let looked = errands::act(move || {
-            let here = Walk::begin(Links::Never)?.along(&path, Missing::Refuse)?.directory;
+            let here = look_at(&path)?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let open = openat(&here, c".", flags, Mode::empty()).map_err(system(&path))?;
             for entry in Dir::new(open).map_err(system(&path))? {
@@ -208,7 +213,7 @@ impl MadeDirectory {
         let Self { path, identity } = self.clone();
         let removed = errands::act(move || {
             let (parent, name) = parent_and_name(&path)?;
-            let parent = Walk::begin(Links::Never)?.along(parent, Missing::Refuse)?.directory;
+            let parent = look_at(parent)?;
             let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
             let found = statx(&parent, name, flags, StatxFlags::INO).map_err(system(&path))?;
             match Identity::of(&found) == Some(identity) {
@@ -270,6 +275,12 @@ impl Entry {
     pub(crate) fn with_path<T: Send>(&self, act: impl FnOnce(&Path) -> T + Send) -> io::Result<T> {
         with_held_path(self.parent.as_fd(), Path::new(&self.name), act)
     }
+}
+
+/// What is at a path without links: the root of what is mounted there, held open. For threads that
+/// may wait, as [`errands`] has them: the path may lead through mounts of this process.
+pub(crate) fn look_at(path: &Path) -> Result<OwnedFd, PlaceError> {
+    Ok(Walk::begin(Links::Never)?.along(path, Missing::Refuse)?.directory)
 }
 
 fn parent_and_name(path: &Path) -> Result<(&Path, &OsStr), PlaceError> {

@@ -1,8 +1,8 @@
 //! Devices that fail while a pool is written: nobody waits for ever, a pool that cannot go on
 //! says why, and what was on disk stays there.
 
-use rzfs_blockdev::SimulatedDevice;
 use rzfs_blockdev::simulated::{Fault, FaultKind};
+use rzfs_blockdev::{BlockDevice, SimulatedDevice};
 use rzfs_dsl::import::HostIdentity;
 use rzfs_dsl::live::Environment;
 use rzfs_proof::crash::{FaultRound, Workload};
@@ -32,6 +32,36 @@ fn in_time<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'stat
 fn write(open: &OpenPool, name: &str) {
     let (_, fs) = open.root().unwrap();
     Files(fs).put(name, &vec![7; 300_000]).unwrap();
+}
+
+#[test]
+fn a_pool_is_not_made_without_a_block_that_could_not_be_written() {
+    const LABELS: u64 = 4 << 20;
+    let mut refusals = 0;
+    for failing in 1..=16 {
+        let rig = Rig::new(Workload::Single);
+        for device in rig.devices.values() {
+            let blocks = LABELS..device.geometry().size - LABELS;
+            let first = Fault::new(FaultKind::FailWrite(EIO)).within(blocks);
+            device.inject(first.times(failing));
+        }
+        let (rig, created) = in_time("create", move || {
+            let created = rig.create();
+            (rig, created)
+        });
+        let faults: u64 = rig.devices.values().map(|device| device.counts().faults).sum();
+        assert!(faults > 0, "{failing}");
+        match created {
+            // One of the copies of a block is enough.
+            Ok(open) => {
+                let made = record(&**open.root().unwrap().1).unwrap();
+                open.export().unwrap();
+                check(&rig, &made);
+            }
+            Err(_) => refusals += 1,
+        }
+    }
+    assert!(refusals > 0);
 }
 
 /// A pool that loses its only device in this way stops, says why, and is what it was.

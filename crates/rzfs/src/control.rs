@@ -293,7 +293,8 @@ fn can_be_bound(socket: &Path) -> bool {
 }
 
 /// Whether a directory belongs to a user whom root, who asks, could lock out of it. Who is root in
-/// a namespace only has no power over those whom it does not know.
+/// a namespace only has no power over those whom it does not know. On the host everybody is known,
+/// `nobody` too.
 fn is_of_a_user(owner: u32) -> bool {
     let is_known = |namespace: UserNamespace| namespace.outside_of(Uid::from_raw(owner)).is_some();
     owner != 0 && UserNamespace::current().is_none_or(is_known)

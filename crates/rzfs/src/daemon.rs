@@ -20,15 +20,16 @@ use std::convert::Infallible;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often it is looked whether a pool without mounts can be let go of.
@@ -54,7 +55,8 @@ pub(crate) enum ServeError {
 
 /// What a daemon serves.
 pub(crate) trait Mounted: Send + Sync + 'static {
-    /// Answers everything but [`Request::Unmount`] and [`Request::Destroy`].
+    /// Answers everything but [`Request::Unmount`] and [`Request::Destroy`]; [`Request::Identify`]
+    /// without waiting for anything.
     fn answer(&self, request: Request, caller: Caller) -> Answer;
 
     /// Ends all mounts, and lets go of the pool.
@@ -217,6 +219,7 @@ pub(crate) struct Daemon {
     socket: ControlSocket,
     signals: [Signal; 3],
     beginning: Beginning,
+    endings: EndingThreads,
     // After what is registered with it.
     runtime: Runtime,
 }
@@ -241,12 +244,11 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// A runtime with a thread for what blocks, which it never gives back: the process can be told to
-/// end also when the system has no more threads for it.
-fn runtime() -> io::Result<Runtime> {
+/// A runtime with a thread for what blocks, which it never gives back: the process can be asked
+/// something also when the system has no more threads for it.
+fn runtime(builder: &mut Builder) -> io::Result<Runtime> {
     const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().thread_keep_alive(FOR_EVER).build()?;
+    let runtime = builder.thread_keep_alive(FOR_EVER).build()?;
     // The runtime would panic without a first thread.
     let tried = std::thread::Builder::new().spawn(|| ())?;
     let _ = tried.join();
@@ -254,17 +256,71 @@ fn runtime() -> io::Result<Runtime> {
     Ok(runtime)
 }
 
+/// The threads that let go of the pool. Those of the runtime may be few, and all of them may wait
+/// for devices; so may an end that nobody forces, and one that is forced has it wait no more.
+#[derive(Debug)]
+struct EndingThreads {
+    unforced: Runtime,
+    forced: Runtime,
+}
+
+impl EndingThreads {
+    fn start() -> io::Result<Self> {
+        let one = || runtime(Builder::new_current_thread().max_blocking_threads(1));
+        Ok(Self { unforced: one()?, forced: one()? })
+    }
+
+    fn handles(&self) -> Endings {
+        let [unforced, forced] = [&self.unforced, &self.forced].map(|one| one.handle().clone());
+        Endings { unforced, forced }
+    }
+
+    fn shut_down(self, patience: Duration) {
+        self.unforced.shutdown_timeout(patience);
+        self.forced.shutdown_timeout(patience);
+    }
+}
+
+/// How [`EndingThreads`] are put to work.
+#[derive(Clone, Debug)]
+struct Endings {
+    unforced: Handle,
+    forced: Handle,
+}
+
+impl Endings {
+    /// Ends the mounts of a pool without waiting for anybody's request.
+    fn start(
+        &self,
+        mounted: &Arc<impl Mounted>,
+        ending: Ending,
+    ) -> JoinHandle<Result<(), Refusal>> {
+        let mounted = Arc::clone(mounted);
+        let thread = if ending.force { &self.forced } else { &self.unforced };
+        thread.spawn_blocking(move || mounted.end(ending))
+    }
+}
+
 impl Daemon {
     /// Binds the control socket of a pool, and catches the signals that would end the process.
     pub(crate) fn bind(directory: &ControlDirectory, pool: &str) -> io::Result<Self> {
+        Self::bind_with(&mut Builder::new_current_thread(), directory, pool)
+    }
+
+    fn bind_with(
+        threads: &mut Builder,
+        directory: &ControlDirectory,
+        pool: &str,
+    ) -> io::Result<Self> {
         raise_descriptor_limit();
-        let runtime = runtime()?;
+        let runtime = runtime(threads.enable_all())?;
+        let endings = EndingThreads::start()?;
         let registered = runtime.enter();
         let socket = ControlSocket::bind(directory, pool)?;
         let signals = signals()?;
         drop(registered);
         let beginning = Beginning::watch(&socket.bound.path)?;
-        Ok(Self { socket, signals, beginning, runtime })
+        Ok(Self { socket, signals, beginning, endings, runtime })
     }
 
     /// The pool is open, and about to be mounted: a signal has nobody wait for its devices any
@@ -280,11 +336,12 @@ impl Daemon {
         mounted: Arc<impl Mounted>,
         ended: mpsc::Receiver<Infallible>,
     ) -> Result<(), ServeError> {
-        let Self { socket, signals, beginning, runtime } = self;
+        let Self { socket, signals, beginning, endings, runtime } = self;
         drop(beginning);
-        let served = runtime.block_on(run(socket, signals, mounted, ended));
+        let served = runtime.block_on(run(socket, signals, mounted, endings.handles(), ended));
         // Requests that wait for devices do not keep a process that is to end.
         runtime.shutdown_timeout(LAST_PATIENCE);
+        endings.shut_down(LAST_PATIENCE);
         served
     }
 }
@@ -293,12 +350,15 @@ async fn run(
     mut socket: ControlSocket,
     signals: [Signal; 3],
     mounted: Arc<impl Mounted>,
+    endings: Endings,
     mut ended: mpsc::Receiver<Infallible>,
 ) -> Result<(), ServeError> {
     let [mut terminate, mut interrupt, mut hangup] = signals;
     let (farewell_sender, mut farewells) = mpsc::channel(1);
-    // Nothing is mounted any more: how long until the pool is to be let go of.
-    let mut looks_again: Option<Duration> = None;
+    let mut leaving = pin!(async {
+        ended.recv().await;
+        leave(&mounted, &endings).await
+    });
     let mut glances = interval(SOCKET_GLANCE);
     glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -306,25 +366,21 @@ async fn run(
             connection = socket.bound.listener.accept() => match connection {
                 Ok((stream, _)) => {
                     let sender = farewell_sender.downgrade();
-                    tokio::spawn(converse(stream, Arc::clone(&mounted), sender));
+                    let (mounted, endings) = (Arc::clone(&mounted), endings.clone());
+                    tokio::spawn(converse(stream, mounted, endings, sender));
                 }
                 Err(error) => tracing::warn!(%error, "control socket"),
             },
             _ = glances.tick() => socket.renew(),
-            _ = terminate.recv() => if end(&mounted).await? { return Ok(()) },
-            _ = interrupt.recv() => if end(&mounted).await? { return Ok(()) },
-            _ = hangup.recv() => if end(&mounted).await? { return Ok(()) },
+            _ = terminate.recv() => if end(&mounted, &endings).await? { return Ok(()) },
+            _ = interrupt.recv() => if end(&mounted, &endings).await? { return Ok(()) },
+            _ = hangup.recv() => if end(&mounted, &endings).await? { return Ok(()) },
             Some(farewell) = farewells.recv() => {
                 // Whoever asked may mount the pool again at once, so the socket goes first.
                 drop(socket);
                 return farewell.say().await;
             }
-            _ = ended.recv(), if looks_again.is_none() => looks_again = Some(Duration::ZERO),
-            () = tokio::time::sleep(looks_again.unwrap_or_default()), if looks_again.is_some() => {
-                let Some(ended) = leave(&mounted).await else {
-                    looks_again = Some(GLANCE);
-                    continue;
-                };
+            ended = leaving.as_mut() => {
                 // Perhaps that was because of a request, which is about to be answered.
                 drop(farewell_sender);
                 let farewell = farewells.recv().await;
@@ -365,15 +421,15 @@ impl Farewell {
 
 /// Lets go of a pool of which nothing is mounted any more; not while it waits for its devices, as
 /// nobody has given up what it keeps.
-async fn leave(mounted: &Arc<impl Mounted>) -> Option<Result<(), ServeError>> {
-    let shared = Arc::clone(mounted);
+async fn leave(mounted: &Arc<impl Mounted>, endings: &Endings) -> Result<(), ServeError> {
     let ending = Ending { manner: Manner::Release, force: false };
-    match spawn_blocking(move || shared.end(ending)).await {
-        Ok(Ok(())) => Some(Ok(())),
-        Ok(Err(_)) if mounted.is_waiting() => None,
-        Ok(Err(_)) => Some(end(mounted).await.map(drop)),
-        Err(error) => Some(Err(error.into())),
+    while endings.start(mounted, ending.clone()).await?.is_err() {
+        if !mounted.is_waiting() {
+            return end(mounted, endings).await.map(drop);
+        }
+        tokio::time::sleep(GLANCE).await;
     }
+    Ok(())
 }
 
 /// Unmounts where nobody is there to try again: what is in use is detached. Tells whether it is
@@ -381,14 +437,12 @@ async fn leave(mounted: &Arc<impl Mounted>) -> Option<Result<(), ServeError>> {
 ///
 /// # Errors
 /// The pool is let go of, but something is lost.
-async fn end(mounted: &Arc<impl Mounted>) -> Result<bool, ServeError> {
-    let mounted = Arc::clone(mounted);
+async fn end(mounted: &Arc<impl Mounted>, endings: &Endings) -> Result<bool, ServeError> {
     let ending = Ending { manner: Manner::Release, force: true };
-    let ended = spawn_blocking(move || (mounted.end(ending), mounted.is_over()));
-    match ended.await? {
-        (Ok(()), _) => Ok(true),
-        (Err(refusal), true) => Err(ServeError::Ended(refusal)),
-        (Err(refusal), false) => {
+    match endings.start(mounted, ending).await? {
+        Ok(()) => Ok(true),
+        Err(refusal) if mounted.is_over() => Err(ServeError::Ended(refusal)),
+        Err(refusal) => {
             tracing::error!(%refusal, "unmount");
             Ok(false)
         }
@@ -399,6 +453,7 @@ async fn end(mounted: &Arc<impl Mounted>) -> Result<bool, ServeError> {
 async fn converse(
     stream: UnixStream,
     mounted: Arc<impl Mounted>,
+    endings: Endings,
     farewells: mpsc::WeakSender<Farewell>,
 ) {
     let owner = rustix::process::geteuid().as_raw();
@@ -427,7 +482,7 @@ async fn converse(
         let asks_for_end =
             matches!(&request, Ok(Request::Unmount { .. } | Request::Destroy { .. }));
         let answer = match request {
-            Ok(request) => carry_out(request, caller, &mounted).await,
+            Ok(request) => carry_out(request, caller, &mounted, &endings).await,
             Err(error) => refused(error),
         };
         // A change that was waiting when somebody else ended the pool is not what has ended it.
@@ -466,16 +521,25 @@ async fn next_request(
     }
 }
 
-async fn carry_out(request: Request, caller: Caller, mounted: &Arc<impl Mounted>) -> Answer {
+async fn carry_out(
+    request: Request,
+    caller: Caller,
+    mounted: &Arc<impl Mounted>,
+    endings: &Endings,
+) -> Answer {
+    if let Some(ending) = Ending::of_request(&request, caller) {
+        return match endings.start(mounted, ending).await {
+            Ok(Ok(())) => Answer::Unmounted,
+            Ok(Err(refusal)) => Answer::Failed(refusal),
+            Err(panicked) => refused(panicked),
+        };
+    }
     let mounted = Arc::clone(mounted);
-    let result = spawn_blocking(move || match Ending::of_request(&request, caller) {
-        Some(ending) => match mounted.end(ending) {
-            Ok(()) => Answer::Unmounted,
-            Err(refusal) => Answer::Failed(refusal),
-        },
-        None => mounted.answer(request, caller),
-    });
-    result.await.unwrap_or_else(refused)
+    // Whoever ends a pool asks first who it is.
+    if matches!(request, Request::Identify) {
+        return mounted.answer(request, caller);
+    }
+    spawn_blocking(move || mounted.answer(request, caller)).await.unwrap_or_else(refused)
 }
 
 fn refused(error: impl std::fmt::Display) -> Answer {
@@ -495,10 +559,28 @@ mod tests {
     struct Fake {
         busy: AtomicBool,
         over: AtomicBool,
+        /// Nobody ends it who does not force it.
+        lingers: AtomicBool,
+        /// Somebody waits for the end: whoever asks for events, or ends what lingers.
+        waits: AtomicBool,
+    }
+
+    impl Fake {
+        fn wait_for_end(&self) {
+            self.waits.store(true, Ordering::Relaxed);
+            while !self.over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            // Whoever has ended it is answered first.
+            thread::sleep(GLANCE);
+        }
     }
 
     impl Mounted for Fake {
-        fn answer(&self, _: Request, _: Caller) -> Answer {
+        fn answer(&self, request: Request, _: Caller) -> Answer {
+            if matches!(request, Request::Events) {
+                self.wait_for_end();
+            }
             Answer::Identity(Identity {
                 pool: "tank".into(),
                 guid: 5,
@@ -512,6 +594,9 @@ mod tests {
                 return Err(Refusal {
                     message: "cannot unmount '/x': pool or dataset is busy".into(),
                 });
+            }
+            if self.lingers.load(Ordering::Relaxed) && !ending.force {
+                self.wait_for_end();
             }
             self.over.store(true, Ordering::Relaxed);
             Ok(())
@@ -529,6 +614,7 @@ mod tests {
     struct Running {
         _directory: tempfile::TempDir,
         control: ControlDirectory,
+        fake: Arc<Fake>,
         while_mounted: Arc<mpsc::Sender<Infallible>>,
         server: thread::JoinHandle<Result<(), ServeError>>,
     }
@@ -537,10 +623,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let control = ControlDirectory::at(directory.path().join("run"));
         control.prepare().unwrap();
-        let daemon = Daemon::bind(&control, "tank").unwrap();
         let (while_mounted, ended) = mounts_end();
-        let server = thread::spawn(move || daemon.serve(Arc::new(fake), ended));
-        Running { _directory: directory, control, while_mounted, server }
+        let (fake, shared) = (Arc::new(fake), &control);
+        // The system has no more threads.
+        let mut threads = Builder::new_current_thread();
+        let daemon = Daemon::bind_with(threads.max_blocking_threads(1), shared, "tank").unwrap();
+        let served = Arc::clone(&fake);
+        let server = thread::spawn(move || daemon.serve(served, ended));
+        Running { _directory: directory, control, fake, while_mounted, server }
     }
 
     #[test]
@@ -569,6 +659,37 @@ mod tests {
         assert!(matches!(client.ask(&Request::Identify), Ok(Answer::Identity(_))));
         client.ask(&Request::Unmount { force: true }).unwrap();
         running.server.join().unwrap().unwrap();
+    }
+
+    fn end_what_is_waited_for(running: Running) {
+        while !running.fake.waits.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let mut client = running.control.mounted_as("tank").unwrap().unwrap();
+        assert_eq!(client.ask(&Request::Unmount { force: true }).unwrap(), Answer::Unmounted);
+        running.server.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn an_end_does_not_wait_behind_a_request_that_waits() {
+        let running = start(Fake::default());
+        let mut waiting = running.control.mounted().unwrap().pop().unwrap();
+        let waiting = thread::spawn(move || drop(waiting.ask(&Request::Events)));
+        end_what_is_waited_for(running);
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn an_end_by_force_does_not_wait_behind_one_that_waits() {
+        let running = start(Fake { lingers: true.into(), ..Fake::default() });
+        let mut client = running.control.mounted_as("tank").unwrap().unwrap();
+        let waiting = thread::spawn(move || client.ask(&Request::Unmount { force: false }));
+        end_what_is_waited_for(running);
+        drop(waiting.join().unwrap());
+        // Nor behind the one that follows the last mount.
+        let mut running = start(Fake { lingers: true.into(), ..Fake::default() });
+        drop(std::mem::replace(&mut running.while_mounted, mounts_end().0));
+        end_what_is_waited_for(running);
     }
 
     #[test]

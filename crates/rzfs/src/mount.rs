@@ -24,7 +24,7 @@ use crate::sandbox::{self, Duty};
 use crate::zpool::CreateRequest;
 use mounted::{Contents, MountedPool};
 use opening::{Opened, Place};
-use request::{ImportRequest, KeyFile, MountRequest};
+use request::{ImportRequest, MountRequest};
 use rzfs::control::{ControlClient, ControlDirectory, is_listened_on};
 use rzfs_format::Guid;
 use rzfs_fuse::mounts_without_helper;
@@ -46,35 +46,28 @@ pub(crate) enum ServeRequest {
     Import(ImportRequest),
 }
 
-impl ServeRequest {
-    /// The descriptors of this process that it speaks of: keys may come from another program.
-    fn descriptors(&self) -> Vec<i32> {
-        match self {
-            Self::Mount(request) => request.keys.iter().filter_map(KeyFile::descriptor).collect(),
-            Self::Create(_) | Self::Import(_) => Vec::new(),
-        }
-    }
-}
-
 /// `rzfs mount`. Comes back when everything is mounted, or with `--foreground` when it is
 /// unmounted.
 pub(crate) fn run(arguments: &MountArguments, verbose: u8, console: &mut Console<'_>) -> u8 {
+    if arguments.foreground {
+        // Before keys are read, perhaps from standard input.
+        daemon::restart_tuned(std::env::args_os().skip(1));
+    }
     let request = match MountRequest::of(arguments) {
         Ok(request) => ServeRequest::Mount(request),
         Err(failure) => return conclude(Err(failure), HELP, console),
     };
-    if arguments.foreground {
-        daemon::restart_tuned(std::env::args_os().skip(1));
-        let outcome = serve(&request, console, |_| Ok(()));
-        return conclude(outcome, HELP, console);
-    }
-    conclude(in_background(&request, verbose), HELP, console)
+    let outcome = match arguments.foreground {
+        true => serve(request, console, |_| Ok(())),
+        false => in_background(&request, verbose),
+    };
+    conclude(outcome, HELP, console)
 }
 
 /// Has a process in the background serve a pool, and waits until it does.
 pub(crate) fn in_background(request: &ServeRequest, verbose: u8) -> Outcome {
     let verbosity = vec!["--verbose"; usize::from(verbose)];
-    match daemon::in_background(request, &verbosity, &request.descriptors()) {
+    match daemon::in_background(request, &verbosity) {
         Ok(Verdict::Ready(Completeness::Complete)) => Ok(()),
         Ok(Verdict::Ready(Completeness::Partial)) => Err(Failure::Told),
         // It has said why.
@@ -92,7 +85,7 @@ pub(crate) fn in_background(request: &ServeRequest, verbose: u8) -> Outcome {
 pub(crate) fn serve_in_background(console: &mut Console<'_>) -> u8 {
     let outcome = match Readiness::request::<ServeRequest>() {
         Ok((request, readiness)) => {
-            serve(&request, console, |completeness| readiness.ready(completeness))
+            serve(request, console, |completeness| readiness.ready(completeness))
         }
         Err(error) => Err(Failure::Failed(format!("request on standard input: {error}"))),
     };
@@ -153,7 +146,7 @@ fn taken(pool: &str, verb: &str) -> Failure {
 
 /// Opens the pool, mounts, calls `ready`, and serves until the pool is let go of.
 fn serve(
-    request: &ServeRequest,
+    request: ServeRequest,
     console: &mut Console<'_>,
     ready: impl FnOnce(Completeness) -> io::Result<()>,
 ) -> Outcome {
@@ -171,12 +164,14 @@ fn serve(
         // lingers.
         tracing::debug!(%error, "no threads with descriptors of their own");
     }
-    let Opened { daemon, contents, place, event } = match request {
-        ServeRequest::Mount(request) => opening::mount(request, console)?,
-        ServeRequest::Create(request) => opening::create(request, console)?,
-        ServeRequest::Import(request) => opening::import(request, console)?,
+    let Opened { daemon, contents, place, advice, event } = match request {
+        ServeRequest::Mount(request) => opening::mount(&request, console)?,
+        ServeRequest::Create(request) => opening::create(&request, console)?,
+        ServeRequest::Import(request) => opening::import(&request, console)?,
     };
-    let (mounted, ended) = mount(&daemon, contents, &place, console)?;
+    let (mounted, ended) = mount(&daemon, contents, (&place, advice.as_deref()), console)?;
+    // Keys that were named are in it.
+    drop(place);
     mounted.note(event);
     let completeness = mounted.completeness();
     let served = ready(completeness)
@@ -200,7 +195,7 @@ fn serve(
 fn mount(
     daemon: &Daemon,
     contents: Contents,
-    place: &Place,
+    (place, advice): (&Place, Option<&str>),
     console: &mut Console<'_>,
 ) -> Result<(Arc<MountedPool>, daemon::MountsEnd), Failure> {
     let planned = match opening::planned(&contents, place, console) {
@@ -213,7 +208,7 @@ fn mount(
     daemon.mounting(contents.relief());
     let (while_mounted, ended) = daemon::mounts_end();
     let how = (&place.options, &place.placement, place.lifetime);
-    let mounted = MountedPool::mount(contents, &planned, how, while_mounted, console)?;
+    let mounted = MountedPool::mount(contents, &planned, how, advice, while_mounted, console)?;
     Ok((Arc::new(mounted), ended))
 }
 

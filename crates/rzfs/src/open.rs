@@ -5,8 +5,8 @@ use rzfs_blockdev::{Access, OpenOptions};
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{DatasetError, KeyStatus};
 use rzfs_dsl::import::{
-    Destroyed, DeviceSource, DiscoveredPool, Discovery, HostCheck, ImportFailure, ImportOptions,
-    MissingLogs, SelectError,
+    ActivityCheck, Destroyed, DeviceSource, DiscoveredPool, Discovery, HostCheck, ImportError,
+    ImportFailure, ImportOptions, LoadVerification, MissingLogs, SelectError,
 };
 use rzfs_dsl::live::{LiveOptions, LivePool, NotWritable, SystemEnvironment};
 use rzfs_format::pool_state::PoolState;
@@ -39,7 +39,7 @@ pub enum OpenError {
         /// Why not.
         source: Box<NotWritable>,
     },
-    /// A device of the pool can only be read.
+    /// A device without which the pool is not whole can only be read.
     #[error(
         "cannot import '{pool}': one or more devices is read only\n{} can only be read.",
         device.path.display()
@@ -225,8 +225,8 @@ impl PoolOptions {
     /// Opens the pool for writing; from then on it is this host's.
     ///
     /// # Errors
-    /// [`OpenError`]: as for [`PoolOptions::open`], or the pool cannot be written, or one of its
-    /// devices can only be read, or somebody else on this host writes one.
+    /// [`OpenError`]: as for [`PoolOptions::open`], or the pool cannot be written, or a device that
+    /// it needs can only be read, or somebody else on this host writes one.
     pub fn open_writable(&self) -> Result<WritablePool, OpenError> {
         let found = self.discover();
         if let Some(error) = found.unopened().first() {
@@ -235,36 +235,37 @@ impl PoolOptions {
         self.open_writable_among(&found)
     }
 
-    /// Opens the pool among what was found for writing, whatever could not be opened.
+    /// Opens the pool among what was found for writing, whatever could not be opened. A device
+    /// that can only be read is missing then, if the pool can do without it.
     ///
     /// # Errors
     /// As [`PoolOptions::open_writable`].
     pub fn open_writable_among(&self, found: &Discovery) -> Result<WritablePool, OpenError> {
         let chosen = self.choose(found)?;
         let name = self.import.name.clone().unwrap_or_else(|| chosen.name().to_owned());
-        let options = OpenOptions::new().access(Access::ReadWrite);
-        let devices = self.sources.iter().filter(|one| matches!(one, DeviceSource::Device(_)));
-        let paths = chosen.device_paths().into_iter().map(DeviceSource::Path);
-        // Devices that were open already are as they are; names of such are no paths.
-        let paths = paths.filter(|one| matches!(one, DeviceSource::Path(path) if path.exists()));
-        let sources: Vec<_> = devices.cloned().chain(paths).collect();
-        let writable = Discovery::search(&sources, &options);
+        let writable = self.discover_writable(chosen);
         // Spares and cache devices may be another pool's.
         let members = chosen.member_paths();
-        match writable.unopened().iter().find(|device| members.contains(&device.path)) {
+        let unopened = writable.unopened().iter().filter(|device| members.contains(&device.path));
+        let (read_only, others): (Vec<_>, Vec<_>) =
+            unopened.partition(|device| device.is_read_only());
+        match others.first().copied() {
             Some(device) if device.is_in_use() => {
                 return Err(OpenError::InUse { pool: name, device: device.clone() });
-            }
-            Some(device) if device.is_read_only() => {
-                return Err(OpenError::ReadOnly { pool: name, device: device.clone() });
             }
             Some(error) => return Err(error.clone().into()),
             None => {}
         }
-        let guid = chosen.guid();
-        let again = writable.pools().iter().find(|pool| pool.guid() == guid);
-        let again = again.ok_or_else(|| OpenError::NoPool(self.described()))?;
-        let pool = Pool::import(again, &self.import)?;
+        let rest = writable.pools().iter().find(|pool| pool.guid() == chosen.guid());
+        let pool = match read_only.first().copied() {
+            None => {
+                let rest = rest.ok_or_else(|| OpenError::NoPool(self.described()))?;
+                Pool::import(rest, &self.import)?
+            }
+            Some(device) => self.import_without(chosen, rest)?.ok_or_else(|| {
+                OpenError::ReadOnly { pool: name.clone(), device: device.clone() }
+            })?,
+        };
         let environment = Arc::new(SystemEnvironment::new(self.import.host.clone()));
         let ImportOptions { arc_max, missing_logs, .. } = self.import;
         let options = LiveOptions { arc_max, missing_logs, ..LiveOptions::default() };
@@ -275,6 +276,42 @@ impl PoolOptions {
         Ok(WritablePool::new(live, environment))
     }
 
+    /// Opens the devices of a pool for writing, and sees what is on them then.
+    fn discover_writable(&self, chosen: &DiscoveredPool) -> Discovery {
+        let devices = self.sources.iter().filter(|one| matches!(one, DeviceSource::Device(_)));
+        let paths = chosen.device_paths().into_iter().map(DeviceSource::Path);
+        // Devices that were open already are as they are; names of such are no paths.
+        let paths = paths.filter(|one| matches!(one, DeviceSource::Path(path) if path.exists()));
+        let sources: Vec<_> = devices.cloned().chain(paths).collect();
+        Discovery::search(&sources, &OpenOptions::new().access(Access::ReadWrite))
+    }
+
+    /// Imports a pool without those of its devices that can only be read; nothing if it cannot do
+    /// without them. It cannot either if they have what is newer than the rest: that would be lost
+    /// as soon as something is written.
+    fn import_without(
+        &self,
+        whole: &DiscoveredPool,
+        rest: Option<&DiscoveredPool>,
+    ) -> Result<Option<Pool>, OpenError> {
+        let Some(rest) = rest else { return Ok(None) };
+        let rest = Pool::import(rest, &self.import);
+        let looking = ImportOptions {
+            host_check: HostCheck::Override,
+            activity: ActivityCheck::Skip,
+            verification: LoadVerification::None,
+            ..self.import.clone()
+        };
+        let Ok(newest) = Pool::import(whole, &looking).map(|pool| pool.txg()) else {
+            return Ok(Some(rest?));
+        };
+        match rest {
+            Ok(pool) if pool.txg() < newest => Ok(None),
+            Err(failure) if lacks_devices(&failure.error) => Ok(None),
+            imported => Ok(Some(imported?)),
+        }
+    }
+
     fn described(&self) -> String {
         let name = |source: &DeviceSource| match source {
             DeviceSource::Device(device) => device.name().to_owned(),
@@ -282,6 +319,14 @@ impl PoolOptions {
         };
         self.sources.iter().map(name).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Whether a pool could be imported with more of its devices.
+const fn lacks_devices(error: &ImportError) -> bool {
+    matches!(
+        error,
+        ImportError::MissingDevices | ImportError::MissingLogs { .. } | ImportError::NoUberblock
+    )
 }
 
 /// Loads `key` for every encryption root that it fits and whose key is not loaded yet; tells for

@@ -206,7 +206,7 @@ pub(crate) fn respondents(
         match Pool::import(pool, &import_options(options.import())) {
             Ok(pool) => found.pools.push(Box::new(Local(PoolService::new(pool)))),
             Err(failure) => {
-                console.complain(import_failure(&failure, "zpool import -f"));
+                console.complain(import_failure(&failure, Advice::IMPORT));
                 found.failed.push(pool.name().to_owned());
                 found.outcome = Err(Failure::Told);
             }
@@ -227,9 +227,27 @@ fn import_options(options: &ImportOptions) -> ImportOptions {
     }
 }
 
-/// What OpenZFS says about an import that failed. `forced` is the command that imports a pool of
-/// another system.
-pub(crate) fn import_failure(failure: &ImportFailure, forced: &str) -> String {
+/// With what a command imports a pool that it has refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Advice<'a> {
+    /// The command for a pool of another system.
+    pub(crate) forced: &'a str,
+    /// The option, or the command, for a pool that lacks log devices.
+    pub(crate) without_logs: &'a str,
+}
+
+impl<'a> Advice<'a> {
+    /// `zpool import`.
+    pub(crate) const IMPORT: Self = Self { forced: "zpool import -f", without_logs: "-m" };
+
+    /// A command that has no option for missing log devices.
+    pub(crate) const fn of_forced(forced: &'a str) -> Self {
+        Self { forced, without_logs: "zpool import -m" }
+    }
+}
+
+/// What OpenZFS says about an import that failed.
+pub(crate) fn import_failure(failure: &ImportFailure, advice: Advice<'_>) -> String {
     let name = &failure.name;
     match failure.error.as_ref() {
         ImportError::UnsupportedVersion { .. } => {
@@ -238,10 +256,11 @@ pub(crate) fn import_failure(failure: &ImportFailure, forced: &str) -> String {
         ImportError::LastUsedElsewhere { host, timestamp } => format!(
             "cannot import '{name}': pool was previously in use from another system.\n\
              Last accessed by {} (hostid={:x}) at {}\n\
-             The pool can be imported, use '{forced}' to import the pool.",
+             The pool can be imported, use '{}' to import the pool.",
             host.name.as_deref().unwrap_or("<unknown>"),
             host.id,
-            Calendar::system().ctime(*timestamp)
+            Calendar::system().ctime(*timestamp),
+            advice.forced
         ),
         ImportError::ActiveElsewhere { host } => format!(
             "cannot import '{name}': pool is imported on {} (hostid: 0x{:x})\n\
@@ -254,7 +273,7 @@ pub(crate) fn import_failure(failure: &ImportFailure, forced: &str) -> String {
              system's hostid is not set. Set a unique hostid with the zgenhostid(8) command."
         ),
         ImportError::MissingLogs { logs } => {
-            let option = if forced.starts_with("zpool import") { "-m" } else { "zpool import -m" };
+            let option = advice.without_logs;
             let devices: String =
                 service::missing_logs(logs).iter().map(|log| missing_vdev(log, 0)).collect();
             format!(

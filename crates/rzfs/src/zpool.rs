@@ -28,6 +28,7 @@ pub(crate) use create::CreateRequest;
 
 use crate::console::{Console, Failure, conclude};
 use crate::getopt::{Grammar, Word};
+use crate::mount::request;
 use crate::source;
 use rzfs::control::ControlClient;
 
@@ -90,6 +91,12 @@ fn operands(words: &[Word]) -> Vec<String> {
         _ => None,
     };
     words.iter().filter_map(operand).collect()
+}
+
+/// A word that describes vdevs, as another process understands it.
+fn vdev_word(word: String) -> Result<String, Failure> {
+    let word = request::named(word.into())?;
+    Ok(word.to_string_lossy().into_owned())
 }
 
 /// The pool with this name, which has to be imported.

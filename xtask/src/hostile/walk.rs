@@ -119,6 +119,7 @@ fn open(path: &Path) -> std::io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process;
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
@@ -133,7 +134,8 @@ mod tests {
         // Where set-user-id bits count.
         let place = builder.tempdir_in("/var/tmp").unwrap();
         let (program, device) = (place.path().join("program"), place.path().join("device"));
-        fs::copy("/usr/bin/id", &program).unwrap();
+        // By another process: none that a test starts may have the copy open when it is run.
+        process::run(Command::new("cp").arg("/usr/bin/id").arg(&program)).unwrap();
         fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
         let mode = Mode::from_raw_mode(0o666);
         mknodat(CWD, &device, FileType::CharacterDevice, mode, makedev(1, 5)).unwrap();

@@ -6,6 +6,7 @@
 //! processes of a machine, whatever their namespaces are. Who only reads claims nothing, and is
 //! kept out of nothing. A loop device is claimed with the file that it lies on.
 
+use crate::without_controls;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, StatxFlags, fstat, statx};
 use rustix::io::Errno;
@@ -47,8 +48,8 @@ impl Holder {
 
 /// The name of a program, which is what its user likes: perhaps lines that we have not written.
 fn shown(name: &str) -> String {
-    let visible = |char: char| if char.is_control() { '?' } else { char };
-    name.trim_end().chars().map(visible).collect()
+    let shown = without_controls(name.trim_end().as_bytes(), b"");
+    String::from_utf8_lossy(&shown).into_owned()
 }
 
 /// How long a process that is being ended may still have its files.

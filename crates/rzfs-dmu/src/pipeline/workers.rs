@@ -6,6 +6,7 @@
 //! free, only for blocks that one has begun with, and nobody waits for anybody in a circle.
 
 use super::decode::Encoded;
+use crate::threads::start_up_to;
 use crate::{Block, BlockError};
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use parking_lot::{Condvar, Mutex};
@@ -82,8 +83,7 @@ impl Crew {
                 .name(format!("rzfs-decode-{number}"))
                 .spawn(move || waiting.iter().for_each(|batch| batch.work()))
         };
-        // With fewer threads than wanted, or none, the work is done all the same.
-        let threads: Vec<_> = (0..count).map_while(|number| start(number).ok()).collect();
+        let threads = start_up_to(count, start);
         Self { batches: Some(batches).filter(|_| !threads.is_empty()), threads }
     }
 }

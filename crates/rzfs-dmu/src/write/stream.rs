@@ -1,6 +1,7 @@
 //! Device writes that nobody waits for until the end of a sync pass.
 
 use crate::in_flight::Flight;
+use crate::threads::start_up_to;
 use bytes::Bytes;
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use parking_lot::Mutex;
@@ -92,9 +93,9 @@ impl WriteStream {
         let thread = |_| {
             let (devices, writes) = (Arc::clone(devices), writes.clone());
             let work = move || write_all(&*devices, &writes, |writes| writes.recv().ok());
-            Builder::new().name("rzfs-write".to_owned()).spawn(work).ok()
+            Builder::new().name("rzfs-write".to_owned()).spawn(work)
         };
-        let threads: Vec<_> = (0..THREADS).map_while(thread).collect();
+        let threads = start_up_to(THREADS, thread);
         let takers = match threads.is_empty() {
             true => {
                 Takers::Adders { devices: Arc::clone(devices), writes, failed: Mutex::default() }

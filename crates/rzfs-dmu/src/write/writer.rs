@@ -5,6 +5,7 @@ use super::encode::{self, Effort, EncodeError, EncodeOptions, Encoded, Stored};
 use super::policy::BlockPolicy;
 use super::sealing::{Seal, Sealing};
 use super::stream::{DeviceWrite, WriteStream};
+use crate::threads::start_up_to;
 use crate::{Block, BlockError, BlockPipeline, Patience};
 use bytes::Bytes;
 use rzfs_codec::crypto::CryptoError;
@@ -261,9 +262,8 @@ impl BlockWriter {
         };
         let mut changes = vec![Ok(Change::Unchanged); requests.len()];
         std::thread::scope(|scope| {
-            let start = |_| std::thread::Builder::new().spawn_scoped(scope, help).ok();
-            // With fewer threads than wanted, or none, the work is done all the same.
-            let others: Vec<_> = (1..threads).map_while(start).collect();
+            let start = |_| std::thread::Builder::new().spawn_scoped(scope, help);
+            let others = start_up_to(threads - 1, start);
             let mut done = work();
             for other in others {
                 done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

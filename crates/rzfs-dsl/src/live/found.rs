@@ -32,7 +32,7 @@ use parking_lot::{Mutex, RwLock};
 use rzfs_codec::checksum::Salt;
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_dmu::live::{LiveObjset, SyncTx};
-use rzfs_dmu::txg::TxgEngine;
+use rzfs_dmu::txg::{QuiescedTxg, Stopped, TxgEngine};
 use rzfs_dmu::write::{DedupIndex, DeviceWriter, ObjsetPolicy, WriteStream};
 use rzfs_dmu::{BlockPipeline, PipelineOptions};
 use rzfs_format::config::PoolConfig;
@@ -85,14 +85,16 @@ impl LivePool {
     ///
     /// # Errors
     /// [`LiveError`]: the devices hold no pool, although their labels may have been overwritten;
-    /// or one that is destroyed, where its root file system cannot have its properties.
+    /// or one that is destroyed, where its root file system cannot have its properties; or one
+    /// without properties, where they fail after its first txg.
     pub fn create(
         new: NewPool<'_>,
         environment: Arc<dyn Environment>,
         options: &LiveOptions,
     ) -> Result<Self, LiveError> {
-        let inner = Inner::of_new_pool(&new, environment, options)?;
-        let pool = Self::start(Arc::new(inner))?;
+        let (inner, first) = Inner::of_new_pool(&new, environment, options)?;
+        let pool = Self::start(Arc::new(inner), Some(first))?;
+        pool.engine().wait_synced(FIRST_TXG).map_err(|Stopped| pool.why_stopped())?;
         let multihost = |(name, value): &(String, ZapValue)| {
             name == "multihost" && value.first_u64() == Some(1)
         };
@@ -103,7 +105,10 @@ impl LivePool {
             Ok(context.log(&Event::Command { line, user })?)
         };
         match pool.administer(task) {
-            Ok(()) => Ok(pool),
+            Ok(()) => {
+                pool.inner().suspension.begin();
+                Ok(pool)
+            }
             Err(ChangeError::Suspended { .. }) => Err(pool.why_stopped()),
             Err(refused) => {
                 if let Err(error) = pool.destroy() {
@@ -130,12 +135,12 @@ pub fn check_root_properties(
 }
 
 impl Inner {
-    /// Writes the first txg.
+    /// Writes the first objects. With the txg that is answered they become a pool.
     fn of_new_pool(
         new: &NewPool<'_>,
         environment: Arc<dyn Environment>,
         options: &LiveOptions,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<(Self, QuiescedTxg), LiveError> {
         let vdevs = &new.vdevs;
         let mut salt = [0; Salt::SIZE];
         for word in salt.as_chunks_mut::<8>().0 {
@@ -172,8 +177,12 @@ impl Inner {
             let stream = WriteStream::start(&devices);
             let tx = SyncTx::new(&txg, 1, &writer, &stream);
             let founded = found(new, (&mos, &dedup, &keyring), &tx, &*environment, &salt, metadata);
-            stream.finish();
-            founded?
+            let failed = stream.finish();
+            let founded = founded?;
+            if let Some(first) = failed.into_iter().next() {
+                return Err(first.error.into());
+            }
+            founded
         };
         allocator.set_features(allocation::space_features(&state.features));
         let trims =
@@ -211,11 +220,10 @@ impl Inner {
             growths: Mutex::default(),
             state: Mutex::new(state),
             failure: Mutex::default(),
-            suspension: Suspension::new(fail_mode),
+            suspension: Suspension::of_new_pool(fail_mode),
         };
         inner.add_dataset(root);
-        inner.sync_group(&mut inner.state.lock(), txg)?;
-        Ok(inner)
+        Ok((inner, txg))
     }
 }
 

@@ -10,7 +10,6 @@ use parking_lot::{Condvar, Mutex};
 use rzfs_format::Txg;
 use rzfs_format::label::Multihost as HeartbeatSlots;
 use rzfs_format::uberblock::{Multihost, MultihostConfig, Uberblock};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The weight of the past in the average time between heartbeats.
@@ -213,9 +212,7 @@ impl Inner {
                 Err(error) => tracing::warn!(%error, "a heartbeat was lost"),
             }
             if let Err(error) = self.heart.check() {
-                tracing::error!(%error, "the pool is suspended");
-                self.failure.lock().get_or_insert_with(|| Arc::new(error));
-                self.engine.fail();
+                self.fail(error);
                 return;
             }
         }

@@ -121,7 +121,7 @@ impl LivePool {
         let claims = LogClaims::plan(pool, options.missing_logs)?;
         let inner = Inner::of_pool(pool, environment, options, claims.last_birth())?;
         inner.claim_logs(claims)?;
-        let live = Self::start(Arc::new(inner))?;
+        let live = Self::start(Arc::new(inner), None)?;
         live.inner().heart.follow(pool.properties()?.multihost.value);
         let operation = "open";
         live.inner().resume_sweeps();

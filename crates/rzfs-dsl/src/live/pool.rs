@@ -3,6 +3,7 @@
 use super::LiveError;
 use super::administration::{Task, TaskContext};
 use super::environment::Environment;
+use super::failure::Failure;
 use super::growth::Growth;
 use super::head::LiveDataset;
 use super::heads::Heads;
@@ -69,7 +70,7 @@ pub(crate) struct Inner {
     /// Vdevs that are to be added before the next txg is synced.
     pub(super) growths: Mutex<Vec<Growth>>,
     pub(super) state: Mutex<SyncState>,
-    pub(super) failure: Mutex<Option<Arc<LiveError>>>,
+    pub(super) failure: Mutex<Failure>,
     pub(super) suspension: Suspension,
 }
 
@@ -178,29 +179,33 @@ impl Inner {
         tasks.into_iter().try_for_each(|task| task(&mut context))
     }
 
-    /// Syncs groups until the engine is stopped.
-    fn sync_forever(&self) {
+    /// Syncs groups until the engine is stopped, `first` before the others.
+    fn sync_forever(&self, first: Option<QuiescedTxg>) {
         let _guard = FailOnPanic(self);
         // A txg cannot be given up.
         let _patience = Patience::Endless.enter();
+        let mut groups = first.into_iter().chain(std::iter::from_fn(|| self.next_group()));
+        if let Err(error) = groups.try_for_each(|txg| self.sync_one(txg)) {
+            self.fail(error);
+        }
+    }
+
+    /// Waits for the next group that is to be synced; `None` if there will be none.
+    fn next_group(&self) -> Option<QuiescedTxg> {
         loop {
             match self.engine.wait_for_work(Instant::now() + LONGEST_SLEEP) {
-                Work::Sync => {}
-                Work::Nothing => continue,
-                Work::Finished => return,
-            }
-            let txg = self.engine.quiesce();
-            if let Err(error) = self.sync_one(txg) {
-                self.fail(error);
-                return;
+                Work::Sync => return Some(self.engine.quiesce()),
+                Work::Nothing => {}
+                Work::Finished => return None,
             }
         }
     }
 
-    /// Nothing is written any more, and everybody who waits for that is told.
-    fn fail(&self, error: LiveError) {
+    /// Nothing is written any more, for this reason unless there is one already, and everybody who
+    /// waits for that is told.
+    pub(super) fn fail(&self, error: LiveError) {
         tracing::error!(%error, "the pool is suspended");
-        *self.failure.lock() = Some(Arc::new(error));
+        self.failure.lock().end(error);
         self.engine.fail();
     }
 
@@ -220,29 +225,37 @@ pub(super) fn usable_space(allocator: &Allocator, sharing: &Sharing, tier: Space
 #[derive(Debug)]
 pub struct LivePool {
     inner: Arc<Inner>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Threads>,
+}
+
+/// The threads of a pool.
+#[derive(Debug, Default)]
+struct Threads {
+    sync: Option<JoinHandle<()>>,
+    others: Vec<JoinHandle<()>>,
+}
+
+/// Starts a thread of a pool.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, LiveError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(LiveError::Thread)
 }
 
 impl LivePool {
-    /// Starts the threads: one that syncs, one that shows other hosts that the pool is in use, and
-    /// one that trims.
+    /// Starts the threads: one that shows other hosts that the pool is in use, one that trims, and
+    /// at last one that syncs, which begins with `first`.
     ///
     /// # Errors
-    /// The system has no threads for it.
-    pub(super) fn start(inner: Arc<Inner>) -> Result<Self, LiveError> {
+    /// The system has no threads for it; then nothing is synced.
+    pub(super) fn start(inner: Arc<Inner>, first: Option<QuiescedTxg>) -> Result<Self, LiveError> {
         let pipeline = inner.mos.objset().pipeline();
         pipeline.set_device_waiter(Arc::downgrade(&inner) as Weak<dyn DeviceWaiter>);
         let pool = Self { inner, threads: Mutex::default() };
-        let threads: [(_, fn(&Inner)); 3] = [
-            ("rzfs-sync", Inner::sync_forever),
-            ("rzfs-heart", Inner::beat_forever),
-            ("rzfs-trim", Inner::trim_forever),
-        ];
-        for (name, work) in threads {
-            let shared = Arc::clone(&pool.inner);
-            let thread = std::thread::Builder::new().name(name.to_owned());
-            let thread = thread.spawn(move || work(&shared)).map_err(LiveError::Thread)?;
-            pool.threads.lock().push(thread);
+        {
+            let mut threads = pool.threads.lock();
+            let [heart, trim, sync] = std::array::from_fn(|_| Arc::clone(&pool.inner));
+            threads.others.push(spawn("rzfs-heart", move || heart.beat_forever())?);
+            threads.others.push(spawn("rzfs-trim", move || trim.trim_forever())?);
+            threads.sync = Some(spawn("rzfs-sync", move || sync.sync_forever(first))?);
         }
         Ok(pool)
     }
@@ -311,7 +324,7 @@ impl LivePool {
     /// Why the pool is suspended, if it is.
     #[must_use]
     pub fn failure(&self) -> Option<Arc<LiveError>> {
-        self.inner.failure.lock().clone()
+        self.inner.failure.lock().reason()
     }
 
     /// Has everything that was changed so far written, and waits for it; not for devices that fail.
@@ -346,11 +359,13 @@ impl LivePool {
         self.inner.sweeps.end();
         self.inner.engine.finish();
         self.inner.trim_signal.end();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
-            // The heart beats while there is something to sync. A panic of a thread has been
-            // reported where it happened.
+        let Threads { sync, others } = std::mem::take(&mut *self.threads.lock());
+        // A panic of a thread has been reported where it happened.
+        let _ = sync.map(JoinHandle::join);
+        // The heart beats while there is something to sync.
+        self.inner.heart.end();
+        for thread in others {
             let _ = thread.join();
-            self.inner.heart.end();
         }
     }
 }

@@ -3,6 +3,7 @@
 //! `zpool clear`).
 //!
 //! ```text
+//! founding ── the pool is made ──> running
 //! running ── I/O of a txg fails, also when tried again ──> suspended ── clear ──> tried again
 //!                                                               └── pool is let go of ──> given up
 //! ```
@@ -30,6 +31,8 @@ pub(super) struct Suspension {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
+    /// The pool is being made: nobody has it yet who could mend it.
+    Founding,
     Running,
     Suspended,
     /// Nobody will mend the pool any more.
@@ -37,9 +40,27 @@ enum State {
 }
 
 impl Suspension {
+    /// Of a pool that waits when devices fail.
     pub(super) fn new(fail_mode: FailMode) -> Self {
-        let state = Mutex::new(State::Running);
-        Self { state, changed: Condvar::new(), fail_mode: Mutex::new(fail_mode) }
+        Self::of_state(State::Running, fail_mode)
+    }
+
+    /// Of a pool that is being made, and does not wait before [`Suspension::begin`].
+    pub(super) fn of_new_pool(fail_mode: FailMode) -> Self {
+        Self::of_state(State::Founding, fail_mode)
+    }
+
+    fn of_state(state: State, fail_mode: FailMode) -> Self {
+        let (state, fail_mode) = (Mutex::new(state), Mutex::new(fail_mode));
+        Self { state, changed: Condvar::new(), fail_mode }
+    }
+
+    /// The pool is made.
+    pub(super) fn begin(&self) {
+        let mut state = self.state.lock();
+        if *state == State::Founding {
+            *state = State::Running;
+        }
     }
 
     /// What becomes of writers while the pool is suspended.
@@ -68,10 +89,10 @@ impl Inner {
     /// Suspends the pool until what failed is to be tried again.
     ///
     /// # Errors
-    /// The error itself, when the pool is let go of instead.
+    /// The error itself, when the pool is let go of instead, or nobody has it yet.
     pub(super) fn suspend(&self, error: LiveError) -> Result<(), LiveError> {
         let mut state = self.suspension.state.lock();
-        if *state == State::GivenUp {
+        if matches!(*state, State::Founding | State::GivenUp) {
             return Err(error);
         }
         tracing::error!(%error, pool = self.name, "the pool is suspended");
@@ -84,7 +105,7 @@ impl Inner {
             }
         };
         let reason = Arc::new(error);
-        *self.failure.lock() = Some(Arc::clone(&reason));
+        self.failure.lock().wait(Arc::clone(&reason));
         *state = State::Suspended;
         self.engine.suspend(meanwhile);
         while *state == State::Suspended {
@@ -102,7 +123,7 @@ impl Inner {
         let mut state = self.suspension.state.lock();
         let was_suspended = *state == State::Suspended;
         if was_suspended {
-            *self.failure.lock() = None;
+            self.failure.lock().resume();
             self.engine.resume();
             *state = State::Running;
             self.suspension.changed.notify_all();

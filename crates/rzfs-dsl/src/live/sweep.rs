@@ -59,7 +59,7 @@ type SweepId = (Guid, SweepKind);
 pub(super) struct Sweeps {
     all: Mutex<BTreeMap<SweepId, Sweep>>,
     /// One order at a time.
-    turn: Mutex<()>,
+    turn: Mutex<Turn>,
     observer: Mutex<Option<SweepObserver>>,
 }
 
@@ -69,10 +69,20 @@ impl fmt::Debug for Sweeps {
     }
 }
 
+/// Whether sweeps may start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Turn {
+    #[default]
+    Open,
+    /// The pool is being left.
+    Ended,
+}
+
 /// A sweep that there is or was.
 #[derive(Debug, Default)]
 struct Sweep {
     record: SweepRecord,
+    /// The last run of its thread; `None` if that was not started.
     run: Option<Arc<Run>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -157,7 +167,8 @@ impl Sweeps {
 
     /// Ends all threads, and remembers how far they got.
     pub(super) fn end(&self) {
-        let _turn = self.turn.lock();
+        let mut turn = self.turn.lock();
+        *turn = Turn::Ended;
         let ids: Vec<SweepId> = self.all.lock().keys().copied().collect();
         self.all.lock().values().filter_map(|sweep| sweep.run.as_ref()).for_each(|run| run.stop());
         for id in ids {
@@ -191,8 +202,9 @@ impl Sweeps {
 }
 
 impl Inner {
-    /// Starts the thread of a sweep.
-    fn start_sweep(self: &Arc<Self>, id: SweepId) {
+    /// Starts the thread of a sweep, and tells that. When the system has no thread for it, it waits
+    /// for the next round of [`Inner::resume_sweeps`].
+    fn start_sweep(self: &Arc<Self>, id: SweepId, news: SweepNews) {
         let mut all = self.sweeps.all.lock();
         let sweep = all.entry(id).or_default();
         let run = Run::new(sweep.record.offset);
@@ -203,18 +215,29 @@ impl Inner {
             of_thread.has_ended.store(true, Ordering::Release);
         };
         match std::thread::Builder::new().name("rzfs-sweep".to_owned()).spawn(work) {
-            Ok(thread) => sweep.thread = Some(thread),
+            Ok(thread) => (sweep.run, sweep.thread) = (Some(run), Some(thread)),
             Err(error) => {
-                tracing::warn!(%error, "a sweep waits until leaves are looked at again");
-                run.has_ended.store(true, Ordering::Release);
+                tracing::warn!(%error, "a sweep waits until there is a thread for it");
+                return;
             }
         }
-        sweep.run = Some(run);
+        drop(all);
+        self.tell_of_sweep(id, news);
     }
 
-    /// Goes on with all sweeps that are active and do not run: leaves that can be written again.
+    fn tell_of_sweep(&self, (leaf, kind): SweepId, news: SweepNews) {
+        if let Some(leaf) = self.vdevs().by_guid(leaf) {
+            self.sweeps.tell(kind, news, leaf);
+        }
+    }
+
+    /// Goes on with all sweeps that are active and do not run: leaves can be written again, or the
+    /// system has threads again.
     pub(super) fn resume_sweeps(self: &Arc<Self>) {
-        let _turn = self.sweeps.turn.lock();
+        let turn = self.sweeps.turn.lock();
+        if *turn == Turn::Ended {
+            return;
+        }
         let vdevs = self.vdevs();
         let rests = |(id, sweep): (&SweepId, &Sweep)| {
             let runs = sweep.run.as_ref().is_some_and(|run| !run.has_ended.load(Ordering::Acquire));
@@ -223,15 +246,15 @@ impl Inner {
         };
         let resting: Vec<SweepId> = self.sweeps.all.lock().iter().filter_map(rests).collect();
         for id in resting {
-            let leaf = vdevs.by_guid(id.0).filter(|leaf| leaf.health().is_usable());
-            let Some(leaf) = leaf else { continue };
+            if !vdevs.by_guid(id.0).is_some_and(|leaf| leaf.health().is_usable()) {
+                continue;
+            }
             if let Some(offset) = self.sweeps.stop(id)
                 && let Some(sweep) = self.sweeps.all.lock().get_mut(&id)
             {
                 sweep.record.offset = offset;
             }
-            self.start_sweep(id);
-            self.sweeps.tell(id.1, SweepNews::Resumed, leaf);
+            self.start_sweep(id, SweepNews::Resumed);
         }
     }
 
@@ -252,10 +275,8 @@ impl Inner {
             context.store_sweep(leaf, kind, &record).unless_damaged(not_stored)?;
             context.log_sweep(leaf, kind, what)
         }));
-        if posted.is_ok()
-            && let Some(leaf) = self.vdevs().by_guid(leaf)
-        {
-            self.sweeps.tell(kind, news, leaf);
+        if posted.is_ok() {
+            self.tell_of_sweep((leaf, kind), news);
         }
     }
 }

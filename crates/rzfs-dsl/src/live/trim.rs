@@ -12,6 +12,7 @@ use rzfs_format::Txg;
 use rzfs_metaslab::allocator::TrimBatch;
 use rzfs_metaslab::log::book::MetaslabId;
 use rzfs_vdev::{FreeRange, TrimLimits, TrimReport};
+use std::sync::Arc;
 
 /// Txgs between two rounds of the trimmer (`zfs_trim_txg_batch`).
 const TXG_BATCH: u64 = 32;
@@ -69,9 +70,10 @@ impl TrimSignal {
 }
 
 impl Inner {
-    /// Trims what was freed, round by round.
-    pub(super) fn trim_forever(&self) {
+    /// Trims what was freed, round by round, and looks after sweeps that rest.
+    pub(super) fn trim_forever(self: &Arc<Self>) {
         while self.trim_signal.wait() {
+            self.resume_sweeps();
             let report = self.trim_freed();
             for failure in &report.failures {
                 tracing::warn!(leaf = %failure.leaf, error = %failure.error, "a trim failed");

@@ -8,7 +8,7 @@ use crate::label::{AuxiliaryDevice, LabelError, LabelledDevice, NewLabel, flush}
 use crate::tree::{Vdev, VdevTree};
 use rzfs_blockdev::{BlockDevice, DeviceError, DeviceGeometry, IoBuffer, IoOperation};
 use rzfs_format::config::{AuxiliaryLabel, PoolConfig};
-use rzfs_format::label::LeafSize;
+use rzfs_format::label::{BOOT_ENV_OFFSET, LeafSize};
 use rzfs_format::nvlist::NvString;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::Uberblock;
@@ -20,8 +20,13 @@ use std::sync::Arc;
 const MIN_ASHIFT: u64 = 9;
 const MAX_ASHIFT: u64 = 16;
 
-/// Bytes at the start of a disk that are zeroed, so that nothing else is found there.
+/// Largest sector: labels have a part that begins at this offset and has this size.
+const MAX_SECTOR: u64 = BOOT_ENV_OFFSET;
+
+/// Bytes at the start of a disk that are zeroed, so that nothing else is found there: rounded up to
+/// a sector, no more than what labels leave blank.
 const BOOT_BLOCK: usize = 4096;
+const _: () = assert!(BOOT_BLOCK as u64 <= BOOT_ENV_OFFSET);
 
 /// What decides about new vdevs besides their devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +70,7 @@ pub enum PlanError {
         "invalid 'ashift={0}' property: only values between {MIN_ASHIFT} and {MAX_ASHIFT} are allowed."
     )]
     Ashift(u64),
-    /// Sectors larger than those of any pool.
+    /// Sectors larger than parts of labels.
     #[error("{path}: sectors of {sector} bytes are too large")]
     SectorTooLarge {
         /// The device.
@@ -246,10 +251,11 @@ impl Planner<'_> {
         let geometries = || devices.iter().map(|device| device.device.geometry());
         let shift = |sector: u32| u64::from(sector.max(1).ilog2());
         let logical = |geometry: DeviceGeometry| shift(geometry.logical_sector);
-        let large = devices.iter().find(|device| logical(device.device.geometry()) > MAX_ASHIFT);
-        if let Some(NewDevice { path, device, .. }) = large {
+        for NewDevice { path, device, .. } in devices {
             let sector = device.geometry().logical_sector;
-            return Err(PlanError::SectorTooLarge { path: path.clone(), sector });
+            if u64::from(sector) > MAX_SECTOR {
+                return Err(PlanError::SectorTooLarge { path: path.clone(), sector });
+            }
         }
         let needed = geometries().map(logical).max().unwrap_or(MIN_ASHIFT).max(MIN_ASHIFT);
         if self.options.ashift >= needed {

@@ -198,6 +198,31 @@ fn the_sector_size_follows_the_devices_unless_somebody_says_otherwise() {
 }
 
 #[test]
+fn what_is_cleared_on_disks_is_no_part_of_their_labels() {
+    for sector in [512_u32, 4096, 8192, 16 << 10, 32 << 10, 64 << 10] {
+        let content = SparseDevice::new(64 * MIB);
+        content.write(0, &[7; 8192]);
+        let device = Arc::new(Sectors(content.clone(), sector, sector));
+        let disk = NewDevice { device, ..by_letter("disk") };
+        let spec = opened(parse("x"), &|_| disk.clone());
+        let new = match spec.plan(&PlanOptions::default(), &mut counter(0)) {
+            Ok(new) => new,
+            // Such a device takes no boot environment, which has 8 KiB.
+            Err(PlanError::SectorTooLarge { .. }) if sector > 8192 => continue,
+            Err(error) => panic!("{sector}: {error}"),
+        };
+        let root = new.root(Guid(77), Txg(4));
+        let tree = VdevTree::open(root, &new.devices, TreeOptions::default()).unwrap();
+        new.label((&pool("made"), &tree), tree.top_levels(), None, Txg(4)).unwrap();
+        assert_eq!(find_labels(content.as_ref()).len(), 4, "{sector}");
+        let cleared = (0..8).all(|page| content.pages()[&page] == [0; 512]);
+        assert!(cleared, "{sector}");
+        let boot = content.pages()[&((8 << 10) / 512 + 15)];
+        assert!(boot.iter().any(|byte| *byte != 0), "{sector}: the boot environment is there");
+    }
+}
+
+#[test]
 fn devices_have_to_be_large_enough() {
     let tiny = |name: &str| NewDevice { device: SparseDevice::new(63 * MIB), ..by_letter(name) };
     for words in ["a", "mirror a b", "raidz a b c"] {

@@ -3,8 +3,12 @@
 use rustix::process::Uid;
 use std::fs;
 
-/// Where the kernel tells.
+/// Where the kernel tells who has a number in the namespace, and the number of all who have none.
 const MAP: &str = "/proc/self/uid_map";
+const STRANGERS: &str = "/proc/sys/kernel/overflowuid";
+
+/// The number of strangers unless the system was told another one.
+const USUAL_STRANGERS: u32 = 65534;
 
 /// Users with successive numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,23 +41,31 @@ impl Range {
 
 /// A user namespace that is not the host's: whoever is root in it is somebody else outside.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct UserNamespace(Vec<Range>);
+pub(super) struct UserNamespace {
+    ranges: Vec<Range>,
+    /// What all are shown as who have no number here.
+    strangers: u32,
+}
 
 impl UserNamespace {
     /// The namespace of this process; none if it is the host's, or the kernel does not tell.
     pub(super) fn current() -> Option<Self> {
-        fs::read_to_string(MAP).ok().and_then(|map| Self::parse(&map))
+        let strangers = fs::read_to_string(STRANGERS).ok();
+        let strangers = strangers.and_then(|number| number.trim().parse().ok());
+        let map = fs::read_to_string(MAP).ok()?;
+        Self::parse(&map, strangers.unwrap_or(USUAL_STRANGERS))
     }
 
-    fn parse(map: &str) -> Option<Self> {
+    fn parse(map: &str, strangers: u32) -> Option<Self> {
         let ranges: Vec<_> = map.lines().filter_map(Range::parse).collect();
-        (ranges != [Range::EVERYBODY]).then_some(Self(ranges))
+        (ranges != [Range::EVERYBODY]).then_some(Self { ranges, strangers })
     }
 
-    /// A user's number in the namespace around; none if the user has none here, as all have who are
-    /// shown with the number that the system has for strangers.
+    /// A user's number in the namespace around; none if nobody knows who it is: whoever is shown
+    /// with the number of strangers may be one, also where somebody here has that number.
     pub(super) fn outside_of(&self, user: Uid) -> Option<Uid> {
-        let outside = self.0.iter().find_map(|range| range.outside_of(user.as_raw()));
+        let user = Some(user.as_raw()).filter(|user| *user != self.strangers)?;
+        let outside = self.ranges.iter().find_map(|range| range.outside_of(user));
         outside.map(Uid::from_raw)
     }
 }
@@ -65,10 +77,11 @@ mod tests {
     #[test]
     fn root_of_a_namespace_is_somebody_outside() {
         let outside = |map: &str, user| {
-            let namespace = UserNamespace::parse(map).unwrap();
+            let namespace = UserNamespace::parse(map, USUAL_STRANGERS).unwrap();
             namespace.outside_of(Uid::from_raw(user)).map(Uid::as_raw)
         };
-        assert_eq!(UserNamespace::parse("         0          0 4294967295\n"), None);
+        let host = "         0          0 4294967295\n";
+        assert_eq!(UserNamespace::parse(host, USUAL_STRANGERS), None);
         assert_eq!(outside("0 1000 1\n", 0), Some(1000));
         assert_eq!(outside("0 1000 1\n", 65534), None);
         let several = "         0       1000          1\n         1     100000      65536\n";
@@ -77,5 +90,19 @@ mod tests {
         assert_eq!(outside(several, 65537), None);
         // A namespace that nobody has filled yet.
         assert_eq!(outside("", 0), None);
+    }
+
+    #[test]
+    fn strangers_are_nobody_also_where_their_number_is_somebodys() {
+        // As containers without root have it: /tmp, which is root's outside, seems to be 65534's.
+        let map = "         0       1000          1\n         1     100000      65536\n";
+        let outside = |strangers, user| {
+            let namespace = UserNamespace::parse(map, strangers).unwrap();
+            namespace.outside_of(Uid::from_raw(user)).map(Uid::as_raw)
+        };
+        assert_eq!(outside(USUAL_STRANGERS, 65534), None);
+        assert_eq!(outside(USUAL_STRANGERS, 65533), Some(165_532));
+        assert_eq!(outside(65533, 65533), None);
+        assert_eq!(outside(65533, 65534), Some(165_533));
     }
 }

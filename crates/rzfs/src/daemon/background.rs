@@ -9,11 +9,17 @@
 use super::allocator;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::process::{Command, ExitStatus, Stdio};
+use zeroize::Zeroizing;
 
 /// The hidden subcommand.
 pub(crate) const SERVE: &str = "serve-mount";
+
+/// More than a request with keys has, in bytes, unless its command line is very long.
+const LONG_REQUEST: usize = 256 << 10;
 
 /// How much of what was planned is mounted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -36,15 +42,11 @@ pub(crate) enum Verdict {
 
 /// Starts the process for `request` and waits for its verdict.
 ///
-/// Of what this process has open it gets `descriptors`, and nothing else: whoever starts commands
-/// may hold locks and pipes that end with them.
-pub(crate) fn in_background(
-    request: &impl Serialize,
-    options: &[&str],
-    descriptors: &[i32],
-) -> io::Result<Verdict> {
+/// It gets nothing of what this process has open: whoever starts commands may hold locks and pipes
+/// that end with them.
+pub(crate) fn in_background(request: &impl Serialize, options: &[&str]) -> io::Result<Verdict> {
     const FIRST_OF_OTHERS: i32 = 3;
-    close_fds::set_fds_cloexec(FIRST_OF_OTHERS, descriptors);
+    close_fds::set_fds_cloexec(FIRST_OF_OTHERS, &[]);
     let mut child = allocator::tune(&mut Command::new(std::env::current_exe()?))
         .args(options)
         .arg(SERVE)
@@ -70,8 +72,10 @@ pub(crate) struct Readiness(());
 impl Readiness {
     /// Reads the request; to be called once, first.
     pub(crate) fn request<T: DeserializeOwned>() -> io::Result<(T, Self)> {
-        let mut text = Vec::new();
-        io::stdin().read_to_end(&mut text)?;
+        // Past the buffer of the standard library, into one that does not have to move: of keys
+        // nothing is to be left.
+        let mut text = Zeroizing::new(Vec::with_capacity(LONG_REQUEST));
+        File::from(io::stdin().as_fd().try_clone_to_owned()?).read_to_end(&mut text)?;
         Ok((serde_json::from_slice(&text)?, Self(())))
     }
 
@@ -81,7 +85,7 @@ impl Readiness {
     pub(crate) fn ready(self, completeness: Completeness) -> io::Result<()> {
         rustix::process::setsid()?;
         std::env::set_current_dir("/")?;
-        let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+        let null = File::options().read(true).write(true).open("/dev/null")?;
         rustix::stdio::dup2_stdin(&null)?;
         rustix::stdio::dup2_stderr(&null)?;
         let mut line = serde_json::to_vec(&completeness)?;

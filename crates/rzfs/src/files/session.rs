@@ -3,9 +3,9 @@
 use super::arguments::PoolArguments;
 use super::complaints::Complaints;
 use crate::console::Failure;
-use crate::mount::keys;
-use crate::mount::request::{KeyFile, KeyLoading};
-use crate::source::import_failure;
+use crate::mount::keys::{self, NamedKey};
+use crate::mount::request::KeyLoading;
+use crate::source::{Advice, import_failure};
 use rzfs::dsl::dataset::{Dataset, DatasetError, DatasetKind};
 use rzfs::dsl::import::Discovery;
 use rzfs::zpl::{ReadAhead, Volume, ZplError};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The pools that the targets of one command are in.
 pub(super) struct Session<'a> {
     arguments: &'a PoolArguments,
-    keys: Vec<KeyFile>,
+    keys: Vec<NamedKey>,
     found: Discovery,
     pools: Vec<Pool>,
     /// File systems that were opened, since the next target may be in the same.
@@ -38,8 +38,7 @@ impl<'a> Session<'a> {
         arguments: &'a PoolArguments,
         complaints: &mut Complaints<'_, '_>,
     ) -> Result<Self, Failure> {
-        let keys =
-            arguments.keys.iter().map(|key| KeyFile::parse(key)).collect::<Result<_, _>>()?;
+        let keys = NamedKey::read_all(&arguments.keys)?;
         let found = options(arguments).discover();
         // The other devices may do; if not, the import says so.
         for error in found.unopened() {
@@ -99,7 +98,8 @@ impl<'a> Session<'a> {
         let pool = pool.map_err(|error| {
             Failure::Failed(match error {
                 OpenError::Import(failure) => {
-                    import_failure(&failure, &format!("rzfs {} -f", complaints.command()))
+                    let forced = format!("rzfs {} -f", complaints.command());
+                    import_failure(&failure, Advice::of_forced(&forced))
                 }
                 error => error.to_string(),
             })

@@ -47,7 +47,7 @@ pub(super) fn carry_out(
     caller: Caller,
 ) -> Result<Vec<String>, Refusal> {
     if open.is_suspended()
-        && let Some(what) = needs_devices(&change, open.writable()?.name())
+        && let Some(what) = needs_devices(&change, &open.name())
     {
         return Err(refusal(what, SUSPENDED));
     }
@@ -82,8 +82,8 @@ pub(super) fn carry_out(
         Change::Sync => pool::sync(open),
     }?;
     // What was done to a suspended pool is not in its history.
-    if let Some(line) = command.filter(|_| !open.is_suspended()) {
-        let pool = open.writable()?;
+    let remembered = command.filter(|_| !open.is_suspended()).zip(open.writable().ok());
+    if let Some((line, pool)) = remembered {
         open.events.note("history_event", [("history_command", line.clone())]);
         let event = Event::Command { line, user: caller.user.into() };
         pool.live().log(event).map_err(|_| refusal(pool.name(), SUSPENDED))?;

@@ -4,41 +4,62 @@
 use super::request::{KeyFile, KeyLoading};
 use crate::console::{Console, Failure};
 use crate::key_input;
+use rzfs::protocol::Secret;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, KeyStatus};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use zeroize::Zeroizing;
 
 /// How often a key may be typed wrong, as in OpenZFS.
 const ATTEMPTS: usize = 3;
 
+/// A key from a file that the command line names. The command itself reads it: the file may be a
+/// pipe, or a descriptor that the process in the background does not get.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct NamedKey {
+    file: KeyFile,
+    key: Secret,
+}
+
+impl NamedKey {
+    /// Reads the files of all `-k`.
+    pub(crate) fn read_all(arguments: &[String]) -> Result<Vec<Self>, Failure> {
+        arguments.iter().map(|argument| Self::read(KeyFile::parse(argument)?)).collect()
+    }
+
+    fn read(file: KeyFile) -> Result<Self, Failure> {
+        let key = key_input::read(&file.path)
+            .map_err(|error| Failure::Failed(format!("{}: {error}", file.path.display())))?;
+        Ok(Self { file, key })
+    }
+
+    /// Loads it for what it was named for.
+    fn load(&self, pool: &Pool) -> Result<(), Failure> {
+        let Self { file, key } = self;
+        match &file.root {
+            Some(name) => {
+                let root = pool.datasets().open(name).map_err(|_| missing(name))?;
+                root.load_key(key.bytes())
+                    .map_err(|error| Failure::Failed(load_error(&root, &error)))
+            }
+            None => match rzfs::load_key_where_it_fits(pool, key.bytes()).map_err(unreadable)? {
+                0 => Err(Failure::Failed(format!(
+                    "Key load error: '{}' is not the key of any encryption root of '{}'.",
+                    file.path.display(),
+                    pool.name()
+                ))),
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
 /// Loads the keys that were named.
 ///
 /// A key that fits nothing is an error, since whoever named it counts on it.
-pub(crate) fn load_named(pool: &Pool, keys: &[KeyFile]) -> Result<(), Failure> {
-    for key in keys {
-        let input = key_input::read(&key.path)
-            .map_err(|error| Failure::Failed(format!("{}: {error}", key.path.display())))?;
-        match &key.root {
-            Some(name) => {
-                let root = pool.datasets().open(name).map_err(|_| missing(name))?;
-                root.load_key(input.bytes())
-                    .map_err(|error| Failure::Failed(load_error(&root, &error)))?;
-            }
-            None => {
-                let fitting =
-                    rzfs::load_key_where_it_fits(pool, input.bytes()).map_err(unreadable)?;
-                if fitting == 0 {
-                    return Err(Failure::Failed(format!(
-                        "Key load error: '{}' is not the key of any encryption root of '{}'.",
-                        key.path.display(),
-                        pool.name()
-                    )));
-                }
-            }
-        }
-    }
-    Ok(())
+pub(crate) fn load_named(pool: &Pool, keys: &[NamedKey]) -> Result<(), Failure> {
+    keys.iter().try_for_each(|key| key.load(pool))
 }
 
 /// Gets the key of a file system if it lacks one; tells whether it has one now.

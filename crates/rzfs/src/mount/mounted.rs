@@ -2,7 +2,7 @@
 
 use super::change::{self, Ended};
 use super::events::Events;
-use super::mounter::{Mounter, Planned};
+use super::mounter::{Mounter, NotMounted, Planned};
 use super::opening::Plans;
 use super::plan::{Candidate, Choice, Placement, PlannedMount, plan, underneath};
 use super::request::MountOptions;
@@ -178,12 +178,14 @@ pub(super) struct Open {
 }
 
 impl MountedPool {
-    /// Mounts what is planned. What cannot be mounted is complained about; if that is everything
-    /// and nothing else keeps the pool, it is an error.
+    /// Mounts what is planned. What cannot be mounted is complained about, with `advice` where this
+    /// user may not have the directories; if that is everything and nothing else keeps the pool, it
+    /// is an error.
     pub(super) fn mount(
         contents: Contents,
         planned: &Plans,
         how: (&MountOptions, &Placement, Lifetime),
+        advice: Option<&str>,
         while_mounted: Arc<dyn Any + Send + Sync>,
         console: &mut Console<'_>,
     ) -> Result<Self, Failure> {
@@ -199,11 +201,11 @@ impl MountedPool {
         clear_dead_mounts(view.name());
         let mut table = MountTable::default();
         let failures = mounter.mount_all(&planned.mounts, &mut table);
-        for message in &failures {
-            console.complain(message);
+        for failure in &failures {
+            console.complain(failure);
         }
-        if let Some(advice) = &planned.advice
-            && planned.mounts.iter().any(|one| mounter.is_denied(one, &table))
+        if let Some(advice) = advice
+            && failures.iter().any(NotMounted::is_denied)
         {
             console.complain(advice);
         }
@@ -314,6 +316,12 @@ impl MountedPool {
     }
 }
 
+/// Why a pool that is open for reading is not changed. Whoever is told has to be told as well what
+/// was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("pool is read-only")]
+pub(super) struct ReadOnly;
+
 /// A pool that stays.
 fn not_ended(manner: &Manner, pool: &str, reason: &str) -> Refusal {
     Refusal { message: format!("cannot {} '{pool}': {reason}", manner.verb()) }
@@ -404,16 +412,15 @@ impl Open {
     }
 
     /// The pool for changes.
-    pub(super) fn writable(&self) -> Result<&Arc<WritablePool>, Refusal> {
-        self.contents.writable().ok_or_else(|| Refusal { message: "pool is read-only".to_owned() })
+    pub(super) fn writable(&self) -> Result<&Arc<WritablePool>, ReadOnly> {
+        self.contents.writable().ok_or(ReadOnly)
     }
 
-    /// The pool for a change that was asked for; the refusal says what cannot be done.
-    pub(super) fn writable_to(&self, change: &str) -> Result<&Arc<WritablePool>, Refusal> {
-        self.writable().map_err(|reason| {
-            let name = self.name();
-            Refusal { message: format!("cannot {change} '{name}': {reason}") }
-        })
+    /// The pool for a change of the pool itself that is asked for with this verb.
+    pub(super) fn writable_to(&self, verb: &str) -> Result<&Arc<WritablePool>, Refusal> {
+        let name = self.name();
+        self.writable()
+            .map_err(|reason| Refusal { message: format!("cannot {verb} '{name}': {reason}") })
     }
 
     /// The name of the pool.
@@ -547,11 +554,9 @@ impl Open {
 
     /// Refuses an end that would be written where nothing is.
     fn check_manner(&self, manner: &Manner) -> Result<(), Refusal> {
-        match (manner, self.writable()) {
-            (Manner::Destroy { .. }, Err(Refusal { message })) => {
-                Err(not_ended(manner, &self.contents.name(), &message))
-            }
-            _ => Ok(()),
+        match manner {
+            Manner::Release => Ok(()),
+            Manner::Destroy { .. } => self.writable_to(manner.verb()).map(|_| ()),
         }
     }
 

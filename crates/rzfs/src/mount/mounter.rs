@@ -17,7 +17,7 @@ use rzfs_zpl::{
     SnapshotSource, ZplError,
 };
 use std::any::Any;
-use std::fmt::Display;
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -32,6 +32,48 @@ pub(super) const OPEN_PROPERTY: &str = "rzfs:open";
 
 /// A file system and where it goes.
 pub(super) type Planned = (Dataset, PlannedMount);
+
+/// Why a file system is not mounted, in the words of `zfs`.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotMounted {
+    /// There is something in its directory, which is not to be hidden.
+    #[error("cannot mount '{}': directory is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// It cannot have its directory.
+    #[error("cannot mount '{dataset}': {source}")]
+    Place { dataset: String, source: PlaceError },
+    /// Anything else.
+    #[error("cannot mount '{dataset}': {source}")]
+    Other { dataset: String, source: Box<dyn Error> },
+}
+
+impl NotMounted {
+    fn at_place(dataset: &str) -> impl Fn(PlaceError) -> Self {
+        move |source| Self::Place { dataset: dataset.to_owned(), source }
+    }
+
+    fn as_of<E: Into<Box<dyn Error>>>(dataset: &str) -> impl Fn(E) -> Self {
+        move |source| Self::Other { dataset: dataset.to_owned(), source: source.into() }
+    }
+
+    /// One that was to share the mount of another.
+    fn inside(
+        dataset: &str,
+        directory: PathBuf,
+        kind: io::ErrorKind,
+        source: impl Into<Box<dyn Error>>,
+    ) -> Self {
+        match kind {
+            io::ErrorKind::DirectoryNotEmpty => Self::NotEmpty(directory),
+            _ => Self::as_of(dataset)(source),
+        }
+    }
+
+    /// Whether this user may not have a directory where it belongs.
+    pub(super) fn is_denied(&self) -> bool {
+        matches!(self, Self::Place { source, .. } if source.is_denied())
+    }
+}
 
 /// How file systems get into others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,7 +160,7 @@ impl Mounter {
 
     /// Mounts what is planned, in order, besides what is mounted already. What cannot be mounted is
     /// told.
-    pub(super) fn mount_all(&self, planned: &[Planned], table: &mut MountTable) -> Vec<String> {
+    pub(super) fn mount_all(&self, planned: &[Planned], table: &mut MountTable) -> Vec<NotMounted> {
         let mut failures = Vec::new();
         let mut new: Vec<&PlannedMount> = Vec::new();
         for one in planned {
@@ -136,7 +178,7 @@ impl Mounter {
             let inside = planned.iter().filter(|other| one.1.surrounds(&other.1)).collect();
             match self.mount(one, inside, table, &mut failures) {
                 Ok(mount) => table.add(mount),
-                Err(message) => failures.push(message),
+                Err(failure) => failures.push(failure),
             }
         }
         failures
@@ -149,20 +191,19 @@ impl Mounter {
         (dataset, plan): &Planned,
         inside: Vec<&Planned>,
         table: &mut MountTable,
-        failures: &mut Vec<String>,
-    ) -> Result<DatasetMount, String> {
+        failures: &mut Vec<NotMounted>,
+    ) -> Result<DatasetMount, NotMounted> {
         let name = dataset.name();
-        let cannot = |error: &dyn Display| format!("cannot mount '{name}': {error}");
-        let place = self.place(plan, table).map_err(|error| cannot(&error))?;
+        let place = self.place(plan, table).map_err(NotMounted::at_place(name))?;
         let is_respected = plan.underneath == Underneath::Respected;
-        if is_respected && !place.is_empty().map_err(|error| cannot(&error))? {
-            return Err(not_empty(&plan.mountpoint));
+        if is_respected && !place.is_empty().map_err(NotMounted::at_place(name))? {
+            return Err(NotMounted::NotEmpty(plan.mountpoint.clone()));
         }
-        let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
+        let (file_system, control) = self.open(dataset).map_err(NotMounted::as_of(name))?;
         let sharing = if self.nesting == Nesting::Grafts { &inside[..] } else { &[] };
         let others = sharing.iter().map(|(dataset, _)| dataset);
-        let restrictions = self.restrictions(dataset, others).map_err(|error| cannot(&error))?;
-        let opens = opens(dataset, sharing).map_err(|error| cannot(&error))?;
+        let restrictions = self.restrictions(dataset, others).map_err(NotMounted::as_of(name))?;
+        let opens = opens(dataset, sharing).map_err(NotMounted::as_of(name))?;
         let is_changed = file_system.live().is_some() && !restrictions.read_only;
         let mut options = rzfs_fuse::MountOptions {
             access: if self.options.allow_other { Users::Everyone } else { Users::Owner },
@@ -184,16 +225,14 @@ impl Mounter {
                         Ok(nested)
                             if grafted.iter().any(|one: &Nested| one.path == nested.path) =>
                         {
-                            failures.push(format!(
-                                "cannot mount '{}': another one is mounted there",
-                                inner.dataset
-                            ));
+                            let taken = "another one is mounted there";
+                            failures.push(NotMounted::as_of(&inner.dataset)(taken));
                         }
                         Ok(nested) => {
                             reports.push((dataset.name().to_owned(), nested.path.clone()));
                             grafted.push(nested);
                         }
-                        Err(message) => failures.push(message),
+                        Err(failure) => failures.push(failure),
                     }
                 }
             }
@@ -201,7 +240,7 @@ impl Mounter {
         let is_left = file_system.live().is_some_and(|live| table.is_left_with(live));
         if self.nesting == Nesting::Mounts && is_left && self.is_suspended() {
             // It may have to be written first.
-            return Err(cannot(&SUSPENDED));
+            return Err(NotMounted::as_of(name)(SUSPENDED));
         }
         // Also for reading only: what is only read today may be changed tomorrow, in a mount that
         // goes on.
@@ -212,19 +251,19 @@ impl Mounter {
         let (mount, left_out) = match again {
             Some(mount) => (mount, Vec::new()),
             None => {
-                // Whoever has the file system elsewhere, through a connection that is to be
-                // another, would go on with the permissions that the kernel knew there.
-                if let Some(live) = file_system.live() {
-                    table.cut_off(live);
-                }
-                Mount::with_nested(file_system, control, grafted, &place, &options)
-                    .map_err(|error| cannot(&error))?
+                let files = file_system.clone();
+                let made = Mount::with_nested(file_system, control, grafted, &place, &options)
+                    .map_err(NotMounted::as_of(name))?;
+                // Only now: who cannot have it here does not take it from others.
+                table.cut_off_others(&files, &options);
+                made
             }
         };
         for LeftOut { path, error } in left_out {
-            let out = reports.extract_if(.., |(_, place)| *place == path);
-            let directory = plan.mountpoint.join(&path);
-            failures.extend(out.map(|(name, _)| refusal(&name, &directory, error.kind(), &error)));
+            let Some(out) = reports.iter().position(|(_, place)| *place == path) else { continue };
+            let (name, _) = reports.remove(out);
+            let directory = plan.mountpoint.join(path);
+            failures.push(NotMounted::inside(&name, directory, error.kind(), error));
         }
         Ok(DatasetMount {
             dataset: name.to_owned(),
@@ -260,12 +299,6 @@ impl Mounter {
         MountPlace::within(base.path(), below)
     }
 
-    /// Whether a file system is not mounted as this user may not have a directory where it belongs.
-    pub(super) fn is_denied(&self, (dataset, plan): &Planned, table: &MountTable) -> bool {
-        table.of_dataset(dataset.name()).is_none()
-            && self.place(plan, table).is_err_and(|error| error.is_denied())
-    }
-
     /// Whether a file system can share a mount that there is, without the kernel's part of it being
     /// made anew.
     pub(super) fn fits(&self, dataset: &Dataset, outer: &DatasetMount) -> bool {
@@ -285,10 +318,11 @@ impl Mounter {
     }
 
     /// Adds a file system to a mount that there is.
-    fn add(&self, (dataset, plan): &Planned, outer: &mut DatasetMount) -> Result<(), String> {
+    fn add(&self, (dataset, plan): &Planned, outer: &mut DatasetMount) -> Result<(), NotMounted> {
         let nested = self.nested(dataset, plan, &outer.mountpoint)?;
-        let added = outer.graft(dataset.name(), nested);
-        added.map_err(|error| refusal(dataset.name(), &plan.mountpoint, error.kind(), &error))
+        outer.graft(dataset.name(), nested).map_err(|error| {
+            NotMounted::inside(dataset.name(), plan.mountpoint.clone(), error.kind(), error)
+        })
     }
 
     /// A file system that goes into the mount of another one.
@@ -297,11 +331,11 @@ impl Mounter {
         dataset: &Dataset,
         plan: &PlannedMount,
         outer: &Path,
-    ) -> Result<Nested, String> {
-        let cannot = |error: &dyn Display| format!("cannot mount '{}': {error}", dataset.name());
-        let (file_system, control) = self.open(dataset).map_err(|error| cannot(&error))?;
+    ) -> Result<Nested, NotMounted> {
+        let name = dataset.name();
+        let (file_system, control) = self.open(dataset).map_err(NotMounted::as_of(name))?;
         let path = plan.mountpoint.strip_prefix(outer);
-        let path = path.map_err(|error| cannot(&error))?.to_owned();
+        let path = path.map_err(NotMounted::as_of(name))?.to_owned();
         Ok(Nested { path, file_system, control, underneath: plan.underneath })
     }
 
@@ -340,10 +374,7 @@ impl Mounter {
     }
 
     /// Opens a file system, with its `.zfs` unless it is a snapshot.
-    fn open(
-        &self,
-        dataset: &Dataset,
-    ) -> Result<(Files, Option<ControlTree>), Box<dyn std::error::Error>> {
+    fn open(&self, dataset: &Dataset) -> Result<(Files, Option<ControlTree>), Box<dyn Error>> {
         let writable = self.writable.as_ref().filter(|_| !dataset.is_snapshot());
         let (files, snapshots): (Files, Box<dyn SnapshotSource>) = match writable {
             Some(pool) => {
@@ -373,18 +404,6 @@ impl Mounter {
         let control = (!dataset.is_snapshot()).then(|| ControlTree::new(files.clone(), snapshots));
         Ok((files, control))
     }
-}
-
-/// Why a file system is not mounted, in the words of `zfs`.
-fn refusal(dataset: &str, directory: &Path, kind: io::ErrorKind, error: &dyn Display) -> String {
-    match kind {
-        io::ErrorKind::DirectoryNotEmpty => not_empty(directory),
-        _ => format!("cannot mount '{dataset}': {error}"),
-    }
-}
-
-fn not_empty(directory: &Path) -> String {
-    format!("cannot mount '{}': directory is not empty", directory.display())
 }
 
 /// Whether opening files of a file system is checked, or of those that share its mount.

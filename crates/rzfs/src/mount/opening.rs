@@ -1,14 +1,14 @@
 //! Opening or making the pool that a process is to serve, and what is to be mounted of it.
 
+use super::keys::{self, NamedKey};
 use super::mounted::{Contents, Lifetime, candidates};
 use super::mounter::Planned;
 use super::plan::{Choice, Placement, PlannedMount, plan};
-use super::request::{Access, ImportRequest, KeyFile, KeyLoading, MountOptions, MountRequest};
-use super::{FreeSocket, failed};
-use super::{change, keys};
+use super::request::{Access, ImportRequest, KeyLoading, MountOptions, MountRequest};
+use super::{FreeSocket, change, failed};
 use crate::console::{Console, Failure};
 use crate::daemon::{Completeness, Daemon};
-use crate::source::import_failure;
+use crate::source::{Advice, import_failure};
 use crate::zpool::CreateRequest;
 use rzfs::protocol::Pair;
 use rzfs::setting::PoolSetting;
@@ -22,6 +22,8 @@ pub(super) struct Opened {
     pub(super) daemon: Daemon,
     pub(super) contents: Contents,
     pub(super) place: Place,
+    /// What to do where this user may not have the directories.
+    pub(super) advice: Option<String>,
     /// The event that it begins with.
     pub(super) event: &'static str,
 }
@@ -31,8 +33,6 @@ pub(super) struct Plans {
     pub(super) mounts: Vec<Planned>,
     /// Whether that is all that was asked for.
     pub(super) completeness: Completeness,
-    /// What to do where this user may not have the directories.
-    pub(super) advice: Option<String>,
 }
 
 /// What is mounted of a pool, and how.
@@ -42,12 +42,10 @@ pub(super) struct Place {
     pub(super) lifetime: Lifetime,
     /// Which file systems; none without.
     choice: Option<Choice>,
-    keys: Vec<KeyFile>,
+    keys: Vec<NamedKey>,
     key_loading: KeyLoading,
     /// Whether it is an error if there is nothing to mount.
     expects_mounts: bool,
-    /// What to do where this user may not have the directories.
-    advice: Option<String>,
 }
 
 /// `rzfs mount`.
@@ -72,12 +70,11 @@ pub(super) fn mount(request: &MountRequest, console: &mut Console<'_>) -> Result
         socket = socket.for_writing(chosen.guid())?;
     }
     let daemon = socket.bind("mount")?;
-    let forced = "rzfs mount -f";
+    let advised = Advice::of_forced("rzfs mount -f");
     let contents = match request.options.access {
-        Access::ReadOnly => reading(&options, &found, forced, console)?,
-        Access::ReadWrite => {
-            writing(&options, &found, forced).map_err(|failure| with_hint(failure, "rzfs mount"))?
-        }
+        Access::ReadOnly => reading(&options, &found, advised, console)?,
+        Access::ReadWrite => writing(&options, &found, advised)
+            .map_err(|failure| with_hint(failure, "rzfs mount"))?,
     };
     let placement = match &request.directory {
         Some(directory) => Placement::Directory(directory.clone()),
@@ -93,9 +90,8 @@ pub(super) fn mount(request: &MountRequest, console: &mut Console<'_>) -> Result
         keys: request.keys.clone(),
         key_loading: request.key_loading,
         expects_mounts: true,
-        advice,
     };
-    Ok(Opened { daemon, contents, place, event: "pool_import" })
+    Ok(Opened { daemon, contents, place, advice, event: "pool_import" })
 }
 
 /// `zpool create`.
@@ -119,8 +115,8 @@ pub(super) fn create(
              at once)"
         )
     });
-    let place = Place { advice, ..Place::of_import(root, true) };
-    Ok(Opened { daemon, contents, place, event: "pool_create" })
+    let place = Place::of_import(root, true);
+    Ok(Opened { daemon, contents, place, advice, event: "pool_create" })
 }
 
 /// `zpool import`.
@@ -138,8 +134,8 @@ pub(super) fn import(
     }
     let daemon = socket.bind("import")?;
     let contents = match request.access {
-        Access::ReadOnly => reading(&options, &found, "zpool import -f", console)?,
-        Access::ReadWrite => writing(&options, &found, "zpool import -f")
+        Access::ReadOnly => reading(&options, &found, Advice::IMPORT, console)?,
+        Access::ReadWrite => writing(&options, &found, Advice::IMPORT)
             .map_err(|failure| with_hint(failure, "zpool import"))?,
     };
     let contents =
@@ -152,7 +148,7 @@ pub(super) fn import(
     let mut place = Place::of_import(request.alternate_root.clone(), request.mounts);
     place.options.access = request.access;
     place.key_loading = request.key_loading;
-    Ok(Opened { daemon, contents, place, event: "pool_import" })
+    Ok(Opened { daemon, contents, place, advice: None, event: "pool_import" })
 }
 
 /// Gives a pool that is written the properties that it is imported with.
@@ -185,7 +181,6 @@ impl Place {
             keys: Vec::new(),
             key_loading: KeyLoading::Files,
             expects_mounts: false,
-            advice: None,
         }
     }
 }
@@ -194,10 +189,10 @@ impl Place {
 fn reading(
     options: &PoolOptions,
     found: &Discovery,
-    forced: &str,
+    advice: Advice<'_>,
     console: &mut Console<'_>,
 ) -> Result<Contents, Failure> {
-    let pool = options.open_among(found).map_err(|error| open_failure(error, forced))?;
+    let pool = options.open_among(found).map_err(|error| open_failure(error, advice))?;
     if !pool.unreplayed_logs().map_err(failed)?.is_empty() {
         console.complain(format_args!(
             "{}: the intent log was not replayed; this is the pool as of txg {}",
@@ -209,15 +204,19 @@ fn reading(
 }
 
 /// Opens a pool for writing.
-fn writing(options: &PoolOptions, found: &Discovery, forced: &str) -> Result<Contents, Failure> {
-    let pool = options.open_writable_among(found).map_err(|error| open_failure(error, forced))?;
+fn writing(
+    options: &PoolOptions,
+    found: &Discovery,
+    advice: Advice<'_>,
+) -> Result<Contents, Failure> {
+    let pool = options.open_writable_among(found).map_err(|error| open_failure(error, advice))?;
     Contents::writing(pool).map_err(failed)
 }
 
-fn open_failure(error: OpenError, forced: &str) -> Failure {
+fn open_failure(error: OpenError, advice: Advice<'_>) -> Failure {
     const EACCES: i32 = 13;
     Failure::Failed(match error {
-        OpenError::Import(failure) => import_failure(&failure, forced),
+        OpenError::Import(failure) => import_failure(&failure, advice),
         OpenError::NotWritable { pool, source } => not_writable(&pool, &source),
         OpenError::Device(device) if device.errno() == EACCES => {
             format!("{device}\nIt can only be read.")
@@ -265,7 +264,7 @@ pub(super) fn planned(
     place: &Place,
     console: &mut Console<'_>,
 ) -> Result<Plans, Failure> {
-    let nothing = Plans { mounts: Vec::new(), completeness: Completeness::Complete, advice: None };
+    let nothing = Plans { mounts: Vec::new(), completeness: Completeness::Complete };
     let Some(choice) = place.choice else { return Ok(nothing) };
     let pool = contents.view().map_err(failed)?;
     keys::load_named(&pool, &place.keys)?;
@@ -321,7 +320,7 @@ fn with_keys(
             refused.extend(root);
         }
     }
-    Ok(Plans { mounts: possible, completeness, advice: place.advice.clone() })
+    Ok(Plans { mounts: possible, completeness })
 }
 
 impl ImportRequest {

@@ -1,14 +1,18 @@
 //! What `rzfs mount` is asked to do, in a form that can be handed to the process in the
 //! background: paths are absolute, options understood.
 
+use super::keys::NamedKey;
 use super::plan::Choice;
 use crate::arguments::MountArguments;
 use crate::console::Failure;
 use crate::quantity::parse_size;
 use rzfs::protocol::Pair;
 use rzfs::setting::CacheFile;
+use rzfs_blockdev::without_number;
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What is to be mounted, and how.
@@ -24,8 +28,8 @@ pub(crate) struct MountRequest {
     pub(crate) force: bool,
     /// Which file systems.
     pub(crate) choice: Choice,
-    /// Key files.
-    pub(crate) keys: Vec<KeyFile>,
+    /// Keys in files that the command line names.
+    pub(crate) keys: Vec<NamedKey>,
     /// Who types passphrases.
     pub(crate) key_loading: KeyLoading,
     /// `-o`.
@@ -93,15 +97,6 @@ pub(crate) struct KeyFile {
     pub(crate) path: PathBuf,
 }
 
-impl KeyFile {
-    /// The descriptor that it is, if it is one that this process has.
-    pub(super) fn descriptor(&self) -> Option<i32> {
-        let own = ["/dev/fd", "/proc/self/fd"];
-        let name = own.iter().find_map(|directory| self.path.strip_prefix(directory).ok())?;
-        name.to_str()?.parse().ok()
-    }
-}
-
 /// Whether a pool is mounted to be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) enum Access {
@@ -138,12 +133,12 @@ impl MountRequest {
             return Err(Failure::Usage(message.to_owned()));
         }
         Ok(Self {
-            devices: devices.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?,
+            devices: devices.iter().map(|path| device(path)).collect::<Result<_, _>>()?,
             directory: directory.map(absolute).transpose()?,
             pool: arguments.pool.clone(),
             force: arguments.force,
             choice: if arguments.all { Choice::All } else { Choice::Automatic },
-            keys: arguments.keys.iter().map(|key| KeyFile::parse(key)).collect::<Result<_, _>>()?,
+            keys: NamedKey::read_all(&arguments.keys)?,
             key_loading: KeyLoading::of_process(),
             options,
         })
@@ -188,6 +183,32 @@ impl MountOptions {
     }
 }
 
+/// Where another process finds a device, an image, or a directory with such.
+pub(crate) fn device(path: &Path) -> Result<PathBuf, Failure> {
+    named(absolute(path)?)
+}
+
+/// The path of a file that is given as a descriptor of this process (`/dev/fd/3`): others do not
+/// have that, and labels remember paths. All other paths stay as they are.
+pub(crate) fn named(path: PathBuf) -> Result<PathBuf, Failure> {
+    let directories = ["/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"];
+    let streams = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
+    let is_descriptor = directories.iter().any(|directory| path.starts_with(directory))
+        || streams.iter().any(|stream| path == Path::new(stream));
+    if !is_descriptor {
+        return Ok(path);
+    }
+    let refused =
+        |reason: &str| Failure::Failed(format!("cannot open {}: {reason}", path.display()));
+    let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    let file = identity(&path).map_err(|error| refused(&without_number(&error)))?;
+    let name = fs::canonicalize(&path).ok();
+    // It may be another file's by now.
+    let name = name.filter(|name| identity(name).is_ok_and(|found| found == file));
+    let unnamed = "a file that is given as a descriptor must have a name, by which others open it";
+    name.ok_or_else(|| refused(unnamed))
+}
+
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
         .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
@@ -212,6 +233,28 @@ mod tests {
         for wrong in ["noexec", "arc_max=x", "snapshot=tank", "ro=1"] {
             assert!(matches!(parse(wrong), Err(Failure::Usage(_))), "{wrong}");
         }
+    }
+
+    #[test]
+    fn descriptors_stand_for_files_that_have_names() {
+        use std::os::fd::AsRawFd;
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().canonicalize().unwrap().join("image");
+        let open = fs::File::create(&image).unwrap();
+        for place in ["/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"] {
+            let descriptor = Path::new(place).join(open.as_raw_fd().to_string());
+            assert_eq!(device(&descriptor).unwrap(), image);
+        }
+        let descriptor = PathBuf::from(format!("/dev/fd/{}", open.as_raw_fd()));
+        // Another file has its first name now.
+        fs::rename(&image, directory.path().join("renamed")).unwrap();
+        fs::write(&image, "").unwrap();
+        assert!(named(descriptor.clone()).is_ok_and(|path| path.ends_with("renamed")));
+        fs::remove_file(directory.path().join("renamed")).unwrap();
+        let shown = format!("cannot open {}: a file", descriptor.display());
+        let refused = named(descriptor).unwrap_err();
+        assert!(matches!(refused, Failure::Failed(text) if text.starts_with(&shown)));
+        assert_eq!(named("mirror".into()).unwrap(), Path::new("mirror"));
     }
 
     #[test]

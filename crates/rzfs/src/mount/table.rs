@@ -9,6 +9,7 @@ use rzfs_fuse::{
 use rzfs_zpl::Files;
 use rzfs_zpl::live::LiveFileSystem;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -49,13 +50,11 @@ pub(super) struct Unmounted {
     pub(super) refused: Option<Refusal>,
 }
 
-/// What becomes of a mount that the system cannot unmount, though it is not in use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stuck {
-    /// It goes on; that is an error.
-    Refused,
-    /// It is left, as the process that serves it ends.
-    Left,
+impl Unmounted {
+    fn add(&mut self, End { plans, elsewhere }: End) {
+        self.ended.extend(plans);
+        self.elsewhere.extend(elsewhere);
+    }
 }
 
 /// How a mount has ended.
@@ -193,7 +192,7 @@ impl MountTable {
     }
 
     /// Ends the mounts of these file systems, and those below them, the deepest first, until one is
-    /// in use.
+    /// in use: whole mounts, or what shares them.
     pub(super) fn unmount(&mut self, names: &BTreeSet<String>, in_use: InUse) -> Unmounted {
         let places: Vec<PathBuf> = self
             .alive()
@@ -202,17 +201,48 @@ impl MountTable {
             .map(|(_, place)| place)
             .collect();
         let is_affected = |directory: &Path| places.iter().any(|one| directory.starts_with(one));
-        self.end_those(is_affected, in_use, Stuck::Refused)
+        let mut unmounted = Unmounted::default();
+        // The last one mounted is the deepest.
+        for position in (0..self.mounts.len()).rev() {
+            let refused = match self.mounts.get_mut(position) {
+                Some(one) if is_affected(&one.directory()) => {
+                    let ended = self.end(position, in_use);
+                    ended.map(|end| unmounted.add(end)).map_err(|error| refusal(&error))
+                }
+                Some(one) => one.ungraft_those(is_affected, in_use, &mut unmounted.ended),
+                None => Ok(()),
+            };
+            if let Err(refusal) = refused {
+                unmounted.refused = Some(refusal);
+                break;
+            }
+        }
+        unmounted
     }
 
     /// Ends all mounts, the deepest first, until one is in use. Who detaches what is in use does
-    /// not want to keep what cannot be unmounted either.
+    /// not want to keep what this process can never unmount either: that is left.
     pub(super) fn unmount_all(&mut self, in_use: InUse) -> Unmounted {
-        let stuck = match in_use {
-            InUse::Refuse => Stuck::Refused,
-            InUse::Detach => Stuck::Left,
-        };
-        self.end_those(|_| true, in_use, stuck)
+        let mut unmounted = Unmounted::default();
+        let mut stuck: Vec<MountError> = Vec::new();
+        for position in (0..self.mounts.len()).rev() {
+            match self.end(position, in_use) {
+                Ok(end) => unmounted.add(end),
+                Err(error) if in_use == InUse::Detach && is_stuck(&error, &stuck) => {
+                    stuck.push(error);
+                }
+                Err(error) => {
+                    unmounted.refused = Some(refusal(&error));
+                    return unmounted;
+                }
+            }
+        }
+        unmounted.stuck = stuck.iter().map(|error| left(error, &stuck)).collect();
+        // No others are there any more.
+        for one in std::mem::take(&mut self.mounts) {
+            self.leave(one);
+        }
+        unmounted
     }
 
     /// Ends all mounts that are not in use, the deepest first; tells what has ended, and why the
@@ -237,48 +267,8 @@ impl MountTable {
         (ended, refused)
     }
 
-    /// Ends what is in directories of which something is so: whole mounts, or what shares them.
-    fn end_those(
-        &mut self,
-        which: impl Fn(&Path) -> bool,
-        in_use: InUse,
-        stuck: Stuck,
-    ) -> Unmounted {
-        let mut unmounted = Unmounted::default();
-        // The last one mounted is the deepest.
-        for position in (0..self.mounts.len()).rev() {
-            let refused = match self.mounts.get_mut(position) {
-                Some(one) if which(&one.directory()) => match self.end(position, in_use) {
-                    Ok(End { plans, elsewhere }) => {
-                        unmounted.ended.extend(plans);
-                        unmounted.elsewhere.extend(elsewhere);
-                        Ok(())
-                    }
-                    // What is left is not taken back, so all others have to go as well.
-                    Err(error)
-                        if stuck == Stuck::Left
-                            && (!error.is_in_use() || !unmounted.stuck.is_empty()) =>
-                    {
-                        self.leave(position);
-                        unmounted.stuck.push(left(&error));
-                        Ok(())
-                    }
-                    Err(error) => Err(refusal(&error)),
-                },
-                Some(one) => one.ungraft_those(&which, in_use, &mut unmounted.ended),
-                None => Ok(()),
-            };
-            if let Err(refusal) = refused {
-                unmounted.refused = Some(refusal);
-                break;
-            }
-        }
-        unmounted
-    }
-
     /// Leaves a mount that cannot be unmounted; all that was changed through it is written.
-    fn leave(&mut self, position: usize) {
-        let one = self.mounts.remove(position);
+    fn leave(&mut self, one: DatasetMount) {
         one.mount.write_back();
         let directory = one.directory();
         let files = one.mount.live_file_systems().iter().map(Arc::downgrade).collect();
@@ -320,9 +310,7 @@ impl MountTable {
         self.mounts = alive;
         let names: BTreeSet<_> =
             ended.iter().flat_map(|one| one.datasets().map(str::to_owned)).collect();
-        if !names.is_empty() {
-            clear_aborted(&names);
-        }
+        clear_aborted(&ended);
         // One moment for all of them.
         waited(DETACHED_PATIENCE, || ended.iter().all(|one| !one.mount.is_reachable()));
         for one in ended {
@@ -374,14 +362,25 @@ impl MountTable {
         self.left_behind.iter().any(|one| one.is_left_with(files))
     }
 
+    /// The mounts of a file system that have ended here, and that somebody has.
+    fn left_with(&self, files: &Arc<LiveFileSystem>) -> impl Iterator<Item = &Mount> {
+        let all = self.left_behind.iter().filter(|one| one.is_left_with(files));
+        all.filter_map(|one| one.mount.as_ref())
+    }
+
     /// Takes a file system from all who have it though its mounts have ended here, as far as the
     /// system allows that.
     pub(super) fn cut_off(&self, files: &Arc<LiveFileSystem>) {
-        let all = self.left_behind.iter().filter(|one| one.is_left_with(files));
-        for mount in all.filter_map(|one| one.mount.as_ref()) {
-            if let Err(error) = mount.cut_off() {
-                tracing::warn!("{error}");
-            }
+        self.left_with(files).for_each(cut_off);
+    }
+
+    /// The same for those who have it in another way than it is mounted by now: the kernel would
+    /// go on there with the permissions that it knew. What they have changed is written.
+    pub(super) fn cut_off_others(&self, file_system: &Files, options: &MountOptions) {
+        let Some(live) = file_system.live() else { return };
+        for mount in self.left_with(live).filter(|mount| !mount.serves(file_system, options)) {
+            mount.write_back();
+            cut_off(mount);
         }
     }
 
@@ -461,11 +460,16 @@ fn deepest_first(mut made: Vec<MadeDirectory>) -> Vec<MadeDirectory> {
     made
 }
 
-/// Takes mounts away whose connection somebody has aborted: they stay where they are, answer
-/// nobody, and keep those that they are in from being unmounted.
-fn clear_aborted(datasets: &BTreeSet<String>) {
-    if let Err(error) = rzfs_fuse::clear_dead_mounts(|source| datasets.contains(source)) {
+/// Takes away what is left of mounts whose connection somebody has aborted.
+fn clear_aborted(ended: &[DatasetMount]) {
+    if let Err(error) = rzfs_fuse::clear_aborted_mounts(ended.iter().map(|one| &one.mount)) {
         tracing::warn!(%error, "dead mounts stay");
+    }
+}
+
+fn cut_off(mount: &Mount) {
+    if let Err(error) = mount.cut_off() {
+        tracing::warn!("{error}");
     }
 }
 
@@ -569,17 +573,37 @@ fn system_mounts() -> Option<SystemMounts> {
 }
 
 fn refusal(error: &MountError) -> Refusal {
-    match error.is_in_use() {
-        true => busy(error.directory()),
-        false => Refusal { message: error.to_string() },
+    match error.kind() {
+        _ if error.is_in_use() => busy(error.directory()),
+        ErrorKind::NotConnected => Refusal {
+            message: format!(
+                "{error}: a mount that it is in has no server; 'umount -l' removes that"
+            ),
+        },
+        _ => Refusal { message: error.to_string() },
     }
 }
 
-/// What is said of a mount that stays without a server.
-fn left(error: &MountError) -> String {
-    let directory = error.directory().display();
-    let reason = error.reason();
-    format!("'{directory}' could not be unmounted: {reason}; 'umount -l {directory}' removes it")
+/// Whether a mount can never be unmounted by this process, or is in use by those in it of which
+/// that is so.
+fn is_stuck(error: &MountError, inner: &[MountError]) -> bool {
+    let has_inside = || inner.iter().any(|one| one.directory().starts_with(error.directory()));
+    error.is_final() || error.is_in_use() && has_inside()
+}
+
+/// What is said of a mount that stays without a server, as `all` of these do.
+fn left(error: &MountError, all: &[MountError]) -> String {
+    let directory = error.directory();
+    let outermost = outermost(directory, all.iter().map(MountError::directory)).display();
+    let (directory, reason) = (directory.display(), error.reason());
+    format!("'{directory}' could not be unmounted: {reason}; 'umount -l {outermost}' removes it")
+}
+
+/// The directory among some that a directory is in and that is in none of the others: nobody gets
+/// past a mount without a server, and those in it go with it.
+fn outermost<'a>(directory: &'a Path, among: impl Iterator<Item = &'a Path>) -> &'a Path {
+    let around = among.filter(|one| directory.starts_with(one));
+    around.min_by_key(|one| one.components().count()).unwrap_or(directory)
 }
 
 /// Why a mount that is in use is not ended.
@@ -599,5 +623,21 @@ fn waited(patience: Duration, is_so: impl Fn() -> bool) -> bool {
             return false;
         }
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_a_mount_away_names_the_one_that_hides_it() {
+        let mounts = ["/t/a/b", "/t/a", "/u", "/t/ab"].map(Path::new);
+        let outermost = |directory| outermost(Path::new(directory), mounts.into_iter());
+        for (directory, expected) in
+            [("/t/a/b", "/t/a"), ("/t/a", "/t/a"), ("/t/ab", "/t/ab"), ("/u", "/u"), ("/v", "/v")]
+        {
+            assert_eq!(outermost(directory), Path::new(expected), "{directory}");
+        }
     }
 }

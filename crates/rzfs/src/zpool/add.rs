@@ -1,6 +1,6 @@
 //! `zpool add` (spec 09, sections 2 and 3.5).
 
-use super::imported;
+use super::{imported, vdev_word};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
@@ -89,7 +89,7 @@ fn parse(words: &[String]) -> Result<(String, AddRequest), Failure> {
     let mut operands = operands.into_iter();
     let missing = |what: &str| Failure::Usage(format!("missing {what}"));
     let pool = operands.next().ok_or_else(|| missing("pool name argument"))?;
-    request.vdevs = operands.collect();
+    request.vdevs = operands.map(vdev_word).collect::<Result<_, _>>()?;
     if request.vdevs.is_empty() {
         return Err(missing("vdev specification"));
     }

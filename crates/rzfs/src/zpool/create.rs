@@ -1,6 +1,7 @@
 //! `zpool create` (spec 09, sections 1.2, 2 and 4).
 
 use super::layout::Layout;
+use super::vdev_word;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
@@ -109,7 +110,7 @@ fn parse(words: &[String]) -> Result<(CreateRequest, Purpose), Failure> {
     let mut operands = operands.into_iter();
     let missing = |what: &str| Failure::Usage(format!("missing {what}"));
     request.pool = operands.next().ok_or_else(|| missing("pool name argument"))?;
-    request.vdevs = operands.collect();
+    request.vdevs = operands.map(vdev_word).collect::<Result<_, _>>()?;
     if request.vdevs.is_empty() {
         return Err(missing("vdev specification"));
     }

@@ -5,7 +5,7 @@ use super::config_tree::{ConfigTree, TreeStyle, is_shown, word};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
-use crate::mount::request::{Access, ImportRequest, KeyLoading, absolute};
+use crate::mount::request::{self, Access, ImportRequest, KeyLoading};
 use crate::mount::{self, ServeRequest};
 use crate::source;
 use rzfs::check_pool_name;
@@ -42,7 +42,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let (mut devices, mut operands) = (Vec::new(), Vec::new());
     for word in &words {
         match word {
-            Word::Device(device) => devices.push(absolute(Path::new(device))?),
+            Word::Device(device) => devices.push(request::device(Path::new(device))?),
             Word::Operand(name) => operands.push(name.clone()),
             _ => {}
         }

@@ -90,6 +90,15 @@ impl Drop for Rzfs {
     }
 }
 
+/// Puts a copy of the program where everybody may go.
+///
+/// Another process copies: where a test forks while this one has the copy open for writing, nobody
+/// could run it until the child has made itself another program (`ETXTBSY`).
+pub(crate) fn copy_program(to: &Path) {
+    let outcome = outcome(Command::new("cp").arg(env!("CARGO_BIN_EXE_rzfs")).arg(to));
+    assert_eq!(outcome.status, 0, "{outcome:?}");
+}
+
 /// Runs a command to its end.
 pub(crate) fn outcome(command: &mut Command) -> Outcome {
     let output = command.output().unwrap();
@@ -111,6 +120,31 @@ pub(crate) fn reference(name: &str) -> (ReferencePool, Vec<PathBuf>) {
 /// not look into what they have mounted.
 pub(crate) fn mounts_on_mounts() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Where all users have it.
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
+
+/// Python that changes the beginning of a file in memory that the two share, makes another file to
+/// say so, and stays: only the kernel knows of the change. Its arguments are the file, the other
+/// one, and the text.
+pub(crate) const CHANGE_IN_MEMORY: &str = "
+import mmap, sys, time
+file = open(sys.argv[1], 'r+b')
+memory = mmap.mmap(file.fileno(), 0)
+text = sys.argv[3].encode()
+memory[:len(text)] = text
+open(sys.argv[2], 'w').close()
+time.sleep(60)
+";
+
+/// Whether there is Python for that.
+pub(crate) fn has_python() -> bool {
+    let is_there = Path::new(PYTHON).is_file();
+    if !is_there {
+        eprintln!("skipped: {PYTHON} is not there");
+    }
+    is_there
 }
 
 /// Whether something is mounted at a directory.

@@ -1,6 +1,6 @@
 //! File systems that have been unmounted, and that somebody still has.
 
-use crate::harness::{is_mounted, wait_until};
+use crate::harness::{CHANGE_IN_MEMORY, PYTHON, Rzfs, has_python, is_mounted, outcome, wait_until};
 use crate::workshop::Workshop;
 use rustix::fs::{Mode, OFlags, openat, statfs};
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use rzfs_testkit::has_root;
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,23 @@ impl Drop for Container {
     }
 }
 
+/// A pool with a file in its file system `tank/a`, and where that is mounted.
+fn mounted() -> (Workshop, PathBuf) {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    let place = shop.root().join("a");
+    fs::write(place.join("file"), "kept\n").unwrap();
+    (shop, place)
+}
+
+/// The same, and a container that has it.
+fn mounted_in_container() -> (Workshop, PathBuf, Container) {
+    let (shop, place) = mounted();
+    let container = Container::with(&place);
+    (shop, place, container)
+}
+
 fn unmounted_by_somebody(place: &Path, options: &[&str]) {
     assert!(Command::new("umount").args(options).arg(place).status().unwrap().success());
 }
@@ -71,12 +88,7 @@ fn a_file_system_that_a_container_has_is_not_taken_from_it() {
     if !has_root("only root has namespaces of mounts that others see nothing of") {
         return;
     }
-    let shop = Workshop::new();
-    shop.succeed("zpool create --size 96M -R ROOT tank A");
-    shop.succeed("zfs create tank/a");
-    let place = shop.root().join("a");
-    fs::write(place.join("file"), "kept\n").unwrap();
-    let mut container = Container::with(&place);
+    let (shop, place, mut container) = mounted_in_container();
     let busy = "cannot destroy 'tank/a': dataset is busy\n";
 
     // While it is mounted, which it is again.
@@ -114,14 +126,11 @@ fn what_somebody_has_unmounted_is_mounted_again_though_others_have_it() {
     if !has_root("only root's file systems have mounts of their own") {
         return;
     }
-    let shop = Workshop::new();
-    shop.succeed("zpool create --size 96M -R ROOT tank A");
-    shop.succeed("zfs create tank/a");
+    let (shop, place) = mounted();
     shop.succeed("zfs create tank/a/below");
-    let place = shop.root().join("a");
     let behind = File::open(&place).unwrap();
     let append = OFlags::CREATE | OFlags::APPEND | OFlags::RDWR;
-    let mut first = File::from(openat(&behind, "file", append, Mode::RUSR | Mode::WUSR).unwrap());
+    let mut first = File::from(openat(&behind, "list", append, Mode::RUSR | Mode::WUSR).unwrap());
     first.write_all(b"1").unwrap();
     unmounted_by_somebody(&place, &["-l"]);
 
@@ -135,14 +144,14 @@ fn what_somebody_has_unmounted_is_mounted_again_though_others_have_it() {
     assert_eq!(shop.succeed("zfs get -Ho value mounted tank/a"), "yes\n");
 
     // Two who append to one file, and read what the other has written.
-    let mut second = File::options().append(true).read(true).open(place.join("file")).unwrap();
+    let mut second = File::options().append(true).read(true).open(place.join("list")).unwrap();
     for round in [b"2", b"3", b"4"] {
         second.write_all(round).unwrap();
         first.write_all(b"-").unwrap();
     }
-    assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "12-3-4-");
+    assert_eq!(fs::read_to_string(place.join("list")).unwrap(), "12-3-4-");
     let mut text = String::new();
-    File::from(openat(&behind, "file", OFlags::RDONLY, Mode::empty()).unwrap())
+    File::from(openat(&behind, "list", OFlags::RDONLY, Mode::empty()).unwrap())
         .read_to_string(&mut text)
         .unwrap();
     assert_eq!(text, "12-3-4-");
@@ -167,11 +176,7 @@ fn what_is_mounted_again_is_so_as_its_properties_say() {
     if !has_root("only root's file systems have mounts of their own") {
         return;
     }
-    let shop = Workshop::new();
-    shop.succeed("zpool create --size 96M -R ROOT tank A");
-    shop.succeed("zfs create tank/a");
-    let place = shop.root().join("a");
-    fs::write(place.join("file"), "kept").unwrap();
+    let (shop, place) = mounted();
     let options = || {
         let table = fs::read_to_string("/proc/self/mounts").unwrap();
         let line = table.lines().find(|line| line.split(' ').nth(1) == place.to_str());
@@ -207,19 +212,14 @@ fn who_mounts_read_only_what_a_container_has_sees_what_that_changes() {
     if !has_root("only root has namespaces of mounts that others see nothing of") {
         return;
     }
-    let shop = Workshop::new();
-    shop.succeed("zpool create --size 96M -R ROOT tank A");
-    shop.succeed("zfs create tank/a");
-    let place = shop.root().join("a");
+    let (shop, place, mut container) = mounted_in_container();
     let file = place.join("file");
-    fs::write(&file, "old\n").unwrap();
-    let mut container = Container::with(&place);
     shop.succeed("zfs unmount tank/a");
     shop.succeed("zfs set readonly=on tank/a");
     // There is no directory for it, and none can be made.
     shop.succeed("zfs create tank/a/below");
     shop.succeed("zfs mount tank/a");
-    assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept\n");
     assert!(fs::write(&file, "no").is_err());
     shop.run("zfs mount tank/a/below");
     assert!(is_mounted(&place.join("below")));
@@ -227,8 +227,8 @@ fn who_mounts_read_only_what_a_container_has_sees_what_that_changes() {
     shop.succeed("zfs set readonly=off tank/a");
     let seen = container.run("stat -c %d $P");
     assert_eq!(seen, [fs::metadata(&place).unwrap().dev().to_string()]);
-    assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
-    assert_eq!(container.run("cat $P/file; echo new > $P/file"), ["old"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept\n");
+    assert_eq!(container.run("cat $P/file; echo new > $P/file"), ["kept"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
     fs::write(&file, "newer\n").unwrap();
     assert_eq!(container.run("cat $P/file; echo newest >> $P/file"), ["newer"]);
@@ -415,11 +415,7 @@ fn what_a_container_has_shows_what_snapdir_says_when_it_is_mounted_again() {
     if !has_root("only root has namespaces of mounts that others see nothing of") {
         return;
     }
-    let shop = Workshop::new();
-    shop.succeed("zpool create --size 96M -R ROOT tank A");
-    shop.succeed("zfs create tank/a");
-    let place = shop.root().join("a");
-    let mut container = Container::with(&place);
+    let (shop, place, mut container) = mounted_in_container();
     for (word, is_there) in [("hidden", true), ("disabled", false), ("visible", true)] {
         shop.succeed("zfs unmount tank/a");
         container.run("test -e $P/.zfs");
@@ -439,13 +435,8 @@ fn nobody_keeps_old_permissions_when_a_file_system_is_mounted_with_lists() {
     if !has_root("only root has namespaces of mounts that others see nothing of") {
         return;
     }
-    let shop = Workshop::new();
-    shop.succeed("zpool create --size 96M -R ROOT tank A");
-    shop.succeed("zfs create tank/a");
-    let place = shop.root().join("a");
+    let (shop, place, mut container) = mounted_in_container();
     let file = place.join("file");
-    fs::write(&file, "kept\n").unwrap();
-    let mut container = Container::with(&place);
     assert_eq!(container.run("cat $P/file"), ["kept"]);
     shop.succeed("zfs set acltype=posix tank/a");
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept\n");
@@ -458,17 +449,75 @@ fn nobody_keeps_old_permissions_when_a_file_system_is_mounted_with_lists() {
     shop.judge();
 }
 
-/// As `umount -f` does, also where it then says that the mount is in use.
+/// What a program has changed in memory is in no request yet.
+#[test]
+fn what_a_container_has_in_memory_is_written_before_it_is_cut_off() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") || !has_python() {
+        return;
+    }
+    let (shop, place, mut container) = mounted_in_container();
+    let page = place.join("page");
+    fs::write(&page, [b'.'; 4096]).unwrap();
+    let [program, ready] = ["map.py", "ready"].map(|name| shop.rzfs.path(name));
+    fs::write(&program, CHANGE_IN_MEMORY).unwrap();
+    let (script, told) = (program.display(), ready.display());
+    container.run(&format!("{PYTHON} {script} $P/page {told} mapped > /dev/null 2>&1 &"));
+    wait_until("it is changed", || ready.exists());
+    shop.succeed("zfs set acltype=posix tank/a");
+    assert!(container.run("cat $P/file").join("\n").contains("not connected"));
+    let text = fs::read(&page).unwrap();
+    assert_eq!((&text[..6], text.len()), (&b"mapped"[..], 4096));
+    container.run("kill $!");
+    drop(container);
+    wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
+    shop.judge();
+}
+
+#[test]
+fn what_cannot_be_mounted_otherwise_is_not_taken_from_a_container() {
+    if !has_root("only root has namespaces of mounts that others see nothing of") {
+        return;
+    }
+    // The mounts of other tests are let go of at once.
+    let script = "
+        umount -a -c -i -l -t fuse.zfs
+        $RZFS zpool create --size 96M -R $ROOT tank $ROOT/tank.img && $RZFS zfs create tank/a || exit
+        echo kept > $ROOT/tank/a/file
+        unshare --mount --propagation private sh -c '
+            touch $ROOT/there
+            until test -e $ROOT/go; do sleep 0.1; done
+            cat $ROOT/tank/a/file' &
+        until test -e $ROOT/there; do sleep 0.1; done
+        mount --bind /dev/null /dev/fuse
+        $RZFS zfs set acltype=posix tank/a
+        $RZFS zfs get -Ho value mounted tank/a
+        umount /dev/fuse
+        touch $ROOT/go
+        wait $!
+        $RZFS zpool export -f tank && echo exported";
+    let rzfs = Rzfs::new();
+    fs::create_dir(rzfs.path("root")).unwrap();
+    let mut shell = rzfs.prepared(Command::new("unshare"));
+    shell.args(["--mount", "--propagation", "private", "sh", "-c", script]);
+    shell.env("RZFS", env!("CARGO_BIN_EXE_rzfs")).env("ROOT", rzfs.path("root"));
+    let done = outcome(&mut shell);
+    assert_eq!(done.out, "no\nkept\nexported\n", "{done:?}");
+}
+
+/// As `umount -f` does, also where it then says that the mount is in use; by whatever name the file
+/// system goes by then.
 #[test]
 fn a_child_whose_connection_was_aborted_holds_up_no_export() {
     if !has_root("only root aborts connections by 'umount -f'") {
         return;
     }
-    for export in ["zpool export tank", "zpool export -f tank"] {
-        let shop = Workshop::new();
-        shop.succeed("zpool create --size 96M -R ROOT tank A");
-        shop.succeed("zfs create tank/a");
-        let place = shop.root().join("a");
+    for (before, export) in [
+        ("zpool sync tank", "zpool export tank"),
+        ("zpool sync tank", "zpool export -f tank"),
+        ("zfs rename -u tank/a tank/b", "zpool export tank"),
+    ] {
+        let (shop, place) = mounted();
+        shop.succeed(before);
         let within = File::open(&place).unwrap();
         let mut umount = Command::new("umount");
         assert!(!umount.arg("-f").arg(&place).stderr(Stdio::null()).status().unwrap().success());

@@ -1,6 +1,8 @@
 //! Mounts in the background, and how they end.
 
-use crate::harness::{Outcome, Rzfs, is_mounted, mounts_on_mounts, outcome, reference, wait_until};
+use crate::harness::{
+    Outcome, Rzfs, copy_program, is_mounted, mounts_on_mounts, outcome, reference, wait_until,
+};
 use crate::workshop::Workshop;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -235,7 +237,7 @@ fn images_need_no_rights_of_root() {
     let (binary, image, directory) = (home.join("rzfs"), home.join("garden.img"), home.join("mnt"));
     fs::create_dir(&home).unwrap();
     // Where others may not go the binary cannot be run.
-    fs::copy(env!("CARGO_BIN_EXE_rzfs"), &binary).unwrap();
+    copy_program(&binary);
     unpack_sample("garden", &image).unwrap();
     fs::create_dir(&directory).unwrap();
     fs::create_dir(rzfs.path("run")).unwrap();

@@ -1,6 +1,9 @@
 //! A pool that an ordinary user has mounted, and everything that changes it.
 
-use crate::harness::{Outcome, Rzfs, is_mounted, outcome, wait_until};
+use crate::harness::{
+    CHANGE_IN_MEMORY, Outcome, PYTHON, Rzfs, copy_program, has_python, is_mounted, outcome,
+    wait_until,
+};
 use crate::mounts::unprivileged;
 use rustix::process::getuid;
 use rzfs::control::ControlClient;
@@ -35,7 +38,7 @@ impl Ordinary {
         fs::create_dir(home.join("m")).unwrap();
         fs::create_dir(rzfs.path("run")).unwrap();
         // Where others may not go the binary cannot be run.
-        fs::copy(env!("CARGO_BIN_EXE_rzfs"), home.join("rzfs")).unwrap();
+        copy_program(&home.join("rzfs"));
         fs::set_permissions(rzfs.path(""), fs::Permissions::from_mode(0o755)).unwrap();
         if getuid().is_root() {
             for path in [home.clone(), home.join("m"), rzfs.path("run")] {
@@ -820,6 +823,78 @@ fn a_pool_that_cannot_be_unmounted_any_more_is_let_go_of_by_force() {
     user.succeed("umount z");
 }
 
+/// What a program has changed in memory is in no request yet.
+#[test]
+fn what_only_the_kernel_knows_of_is_written_before_a_mount_is_left() {
+    if !has_root("only root has a tree of mounts of its own") || !has_python() {
+        return;
+    }
+    let user = Ordinary::new();
+    user.succeed("umount z");
+    fs::write(user.home.join("map.py"), CHANGE_IN_MEMORY).unwrap();
+    let script = format!(
+        "rzfs mount $IMAGE $M
+        as_user() {{ $TOOLS/setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"; }}
+        as_user sh -c \"head -c 4096 /dev/zero > $M/page\"
+        as_user {PYTHON} $HOME_IS/map.py $M/page $HOME_IS/ready mapped > /dev/null 2>&1 &
+        until test -e $HOME_IS/ready; do sleep 0.1; done
+        hide_helper
+        rzfs umount --force z
+        $TOOLS/umount -l $M
+        kill $!"
+    );
+    let done = where_something_is_missing(&user, &script);
+    assert!(done.err.contains("could not be unmounted"), "{done:?}");
+    user.succeed(&format!("mount {} {}", user.path("z.img"), user.path("m")));
+    assert_eq!(user.shell("head -c 6 $M/page"), "mapped");
+    user.succeed("umount z");
+}
+
+/// A helper that fails today may succeed tomorrow.
+#[test]
+fn a_pool_whose_mount_could_be_unmounted_later_is_not_let_go_of() {
+    if !has_root("only root has a tree of mounts of its own") {
+        return;
+    }
+    let user = Ordinary::new();
+    user.succeed("umount z");
+    let script = "
+        helper=$(command -v fusermount3)
+        printf '#!/bin/sh\necho no memory >&2\nexit 1\n' > $TOOLS/fails && chmod 755 $TOOLS/fails
+        rzfs mount $IMAGE $M && mount --bind $TOOLS/fails $helper || exit
+        for command in 'zpool export -f z' 'umount --force z'; do
+            rzfs $command
+            echo $?
+            rzfs zpool list -Ho name
+        done
+        $TOOLS/setpriv --reuid=65534 --regid=65534 --clear-groups \
+            sh -c \"echo alive > $M/file; cat $M/file\"
+        umount $helper
+        rzfs zpool export z && echo exported";
+    let done = where_something_is_missing(&user, script);
+    assert_eq!(done.out, "1\nz\n1\nz\nalive\nexported\n", "{done:?}");
+    let refused = format!("cannot unmount '{}': no memory", user.path("m"));
+    assert_eq!(done.err.lines().collect::<Vec<_>>(), [&refused, &refused], "{done:?}");
+}
+
+#[test]
+fn what_a_helper_has_mounted_that_is_elsewhere_it_unmounts() {
+    if !has_root("only root has a tree of mounts of its own") {
+        return;
+    }
+    let user = Ordinary::new();
+    user.succeed("umount z");
+    let script = "
+        touch $TOOLS/own && mount --bind $(command -v fusermount3) $TOOLS/own || exit
+        hide_helper
+        export FUSERMOUNT_PATH=$TOOLS/own
+        rzfs mount $IMAGE $M && is_mounted && echo mounted
+        rzfs umount z
+        is_mounted || echo unmounted";
+    let done = where_something_is_missing(&user, script);
+    assert_eq!((done.out.as_str(), done.err.as_str()), ("mounted\nunmounted\n", ""), "{done:?}");
+}
+
 #[test]
 fn who_may_not_mount_where_a_pool_says_is_told_how_to_name_a_place() {
     let user = Ordinary::without_pool();
@@ -961,5 +1036,23 @@ fn what_is_written_while_no_thread_can_be_started_is_kept() {
     user.succeed("umount z");
     user.succeed(&format!("mount {} {}", user.path("z.img"), user.path("m")));
     assert_eq!(user.shell("cd $M && sha256sum 1 2 3"), sums);
+    user.succeed("umount z");
+}
+
+#[test]
+fn a_device_is_initialized_as_soon_as_a_thread_can_be_started_for_it() {
+    let user = Ordinary::new();
+    let limit = format!("prlimit --pid {} --nproc", user.process());
+    let before = user.shell(&format!("{limit} --output SOFT --noheadings --raw"));
+    user.shell(&format!("{limit}=1:"));
+    user.succeed("zpool initialize z");
+    let status = || user.succeed("zpool status -i z");
+    assert!(status().contains("(0% initialized, started"), "{}", status());
+    user.shell(&format!("{limit}={}:", before.trim()));
+    // Nobody has to ask again; it is looked after every few transaction groups.
+    wait_until("it is initialized", || {
+        user.succeed("zpool sync z");
+        status().contains("(100% initialized, completed")
+    });
     user.succeed("umount z");
 }

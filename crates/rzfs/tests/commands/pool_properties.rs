@@ -74,9 +74,15 @@ fn nothing_is_said_twice_about_one_property() {
 #[test]
 fn what_cannot_be_done_to_a_pool_that_is_only_read_is_named() {
     let shop = Workshop::new();
-    shop.succeed("zpool create --size 96M --export -m none tank A");
+    shop.succeed("zpool create --size 96M -m none tank A");
+    shop.succeed("zfs create tank/x");
+    shop.succeed("zpool export tank");
     shop.succeed("zpool import -d IMAGES -o readonly=on tank");
     for (line, status, what) in [
+        ("zfs create tank/y", 1, "create 'tank/y'"),
+        ("zfs destroy tank/x", 1, "destroy 'tank/x'"),
+        ("zfs rename tank/x tank/y", 1, "rename 'tank/x'"),
+        ("zpool destroy tank", 1, "destroy 'tank'"),
         ("zpool set comment=x tank", 1, "set property for 'tank'"),
         ("zpool sync tank", 1, "sync 'tank'"),
         ("zpool add --size 96M tank B", 1, "add to 'tank'"),

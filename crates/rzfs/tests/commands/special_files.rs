@@ -61,6 +61,68 @@ fn a_key_may_come_from_another_program() {
     assert!(told.err.contains("is not the key of any encryption root"), "{told:?}");
 }
 
+/// Whether a process has a file open.
+fn has_open(process: u32, file: &Path) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    let mut targets = descriptors.map(|one| fs::read_link(one.unwrap().path()));
+    targets.any(|target| target.is_ok_and(|target| target == file))
+}
+
+#[test]
+fn keys_in_descriptors_and_pipes_are_read_and_let_go_of() {
+    let shop = Workshop::new();
+    let key = shop.rzfs.path("key");
+    fs::write(&key, "open sesame, please\n").unwrap();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let how = format!("-o keyformat=passphrase -o keylocation=file://{}", key.display());
+    shop.succeed(&format!("zfs create -u -o encryption=on {how} tank/secret"));
+    shop.succeed("zfs set keylocation=prompt tank/secret");
+    shop.succeed("zpool export tank");
+    let scripts = [
+        "exec 9<\"$1\"; \"$0\" mount -o ro -k tank/secret=/dev/fd/9 \"$2\" \"$3\"",
+        "\"$0\" mount -o ro -k /dev/stdin \"$2\" \"$3\" <\"$1\"",
+        "cat \"$1\" | \"$0\" mount -o ro -k /dev/stdin \"$2\" \"$3\"",
+    ];
+    for script in scripts {
+        let mut shell = shop.rzfs.prepared(Command::new("sh"));
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_rzfs")]).arg(&key);
+        let mounted = outcome(shell.arg(shop.image("A")).arg(shop.rzfs.path("m")));
+        assert_eq!(mounted.status, 0, "{script}: {mounted:?}");
+        let status = shop.succeed("zfs get -Ho value keystatus tank/secret");
+        assert_eq!(status, "available\n", "{script}");
+        assert!(!has_open(shop.rzfs.daemon("tank"), &key), "{script}");
+        shop.succeed("umount tank");
+    }
+}
+
+#[test]
+fn images_may_be_given_as_descriptors_of_files_that_have_names() {
+    let shop = Workshop::new();
+    let run = |script: &str| {
+        let mut shell = shop.rzfs.prepared(Command::new("sh"));
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_rzfs")]);
+        outcome(shell.arg(shop.image("A")))
+    };
+    fs::File::create(shop.image("A")).unwrap().set_len(96 << 20).unwrap();
+    let created = run("exec 9<>\"$1\"; \"$0\" zpool create -m none tank /dev/fd/9");
+    assert_eq!((created.status, created.err.as_str()), (0, ""));
+    let status = shop.succeed("zpool status tank");
+    assert!(status.contains(&shop.image("A")) && !status.contains("/dev/fd"), "{status}");
+    shop.succeed("zpool export tank");
+    for device in ["/dev/fd/9", "/proc/self/fd/9", "/dev/stdin"] {
+        let script = format!("exec 9<\"$1\"; \"$0\" zpool import -d {device} tank <\"$1\"");
+        let imported = run(&script);
+        assert_eq!((imported.status, imported.err.as_str()), (0, ""), "{device}");
+        shop.succeed("zpool export tank");
+    }
+    let nameless = run("exec 9<\"$1\"; rm \"$1\"; \"$0\" zpool import -d /dev/fd/9 tank");
+    assert_eq!(nameless.status, 1, "{nameless:?}");
+    assert!(nameless.err.starts_with("cannot open /dev/fd/9: "), "{nameless:?}");
+    let missing = run("exec 9<&-; \"$0\" zpool import -d /dev/fd/9 tank");
+    let reason = "cannot open /dev/fd/9: No such file or directory\n";
+    assert_eq!((missing.status, missing.err.as_str()), (1, reason));
+}
+
 #[test]
 fn zdb_reads_labels_and_cache_files_of_files_only() {
     let rzfs = Rzfs::new();

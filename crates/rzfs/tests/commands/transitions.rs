@@ -1,7 +1,7 @@
 //! Random changes of mounts and of what decides about them, with mounts in use: each happens as a
 //! whole or not at all.
 
-use crate::harness::{Outcome, Rzfs, outcome, wait_until};
+use crate::harness::{Outcome, Rzfs, copy_program, outcome, wait_until};
 use crate::mounts::unprivileged;
 use rustix::process::getuid;
 use rzfs_testkit::has_root;
@@ -110,9 +110,7 @@ impl Rig {
             fs::create_dir(rzfs.path(name)).unwrap();
         }
         // Where others may not go the binary cannot be run.
-        fs::hard_link(env!("CARGO_BIN_EXE_rzfs"), &binary)
-            .or_else(|_| fs::copy(env!("CARGO_BIN_EXE_rzfs"), &binary).map(drop))
-            .unwrap();
+        copy_program(&binary);
         let world = rzfs.path("");
         fs::set_permissions(&world, fs::Permissions::from_mode(0o755)).unwrap();
         if getuid().is_root() && user == User::Ordinary {
@@ -229,7 +227,7 @@ impl Rig {
 fn command(chance: &mut Chance, names: &[&str], user: User) -> String {
     let name = chance.pick(names);
     let leaf = name.rsplit('/').next().unwrap();
-    match chance.below(12) {
+    match chance.below(14) {
         0..=2 => {
             let own = format!("/{leaf}-{}", chance.below(2));
             let inside = format!("/tank/in-{leaf}");

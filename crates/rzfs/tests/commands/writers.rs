@@ -115,6 +115,14 @@ impl Claimed {
         let claim = File::options().read(true).write(true).custom_flags(exclusive).open(&path);
         Self { path, claim: Some(claim.unwrap()) }
     }
+
+    /// One that nobody can write.
+    fn read_only(image: &str) -> Self {
+        let made =
+            outcome(Command::new("losetup").args(["--read-only", "--find", "--show", image]));
+        assert_eq!(made.status, 0, "{made:?}");
+        Self { path: made.out.trim().to_owned(), claim: None }
+    }
 }
 
 impl Drop for Claimed {
@@ -239,6 +247,14 @@ fn a_creation_that_is_refused_leaves_what_its_devices_held() {
     }
 }
 
+/// What is said of a pool that needs a device which can only be read.
+fn can_only_be_read(device: &str) -> String {
+    format!(
+        "cannot import 'tank': one or more devices is read only\n{device} can only be read.\n\
+         The pool can be imported using '-o readonly=on'.\n"
+    )
+}
+
 #[test]
 fn what_the_kernel_only_reads_is_not_imported_for_writing() {
     if !has_root("only root has block devices") {
@@ -246,21 +262,53 @@ fn what_the_kernel_only_reads_is_not_imported_for_writing() {
     }
     let shop = Workshop::new();
     shop.succeed("zpool create --size 96M --export tank A");
-    let image = shop.image("A");
-    let made = outcome(Command::new("losetup").args(["--read-only", "--find", "--show", &image]));
-    assert_eq!(made.status, 0, "{made:?}");
-    let device = Claimed { path: made.out.trim().to_owned(), claim: None };
+    let device = Claimed::read_only(&shop.image("A"));
     let path = &device.path;
     let refused = shop.refuse(&format!("zpool import -N -d {path} tank"), 1);
-    let expected = format!(
-        "cannot import 'tank': one or more devices is read only\n{path} can only be read.\n\
-         The pool can be imported using '-o readonly=on'.\n"
-    );
-    assert_eq!(refused, expected);
+    assert_eq!(refused, can_only_be_read(path));
     let taken = shop.refuse(&format!("zpool create -f --export new {path}"), 1);
     assert!(taken.contains(&format!("cannot open {path}: Read-only file system")), "{taken}");
     shop.succeed(&format!("zpool import -o readonly=on -N -d {path} tank"));
     shop.succeed("zpool export tank");
+}
+
+#[test]
+fn a_pool_does_without_what_the_kernel_only_reads_if_it_can() {
+    if !has_root("only root has block devices") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export -m none tank mirror A B spare S");
+    fs::copy(shop.image("A"), shop.image("Copy")).unwrap();
+    let [half, spare, copy] = ["B", "S", "Copy"].map(|name| Claimed::read_only(&shop.image(name)));
+    let (half, spare, copy) = (&half.path, &spare.path, &copy.path);
+    let line = format!("zpool import -R ROOT -d A -d {half} -d {spare} -d {copy} tank");
+    let before = fs::read(shop.image("B")).unwrap();
+    shop.succeed(&line);
+    let status = shop.succeed("zpool status tank");
+    let lines = |state: &str| status.lines().filter(|line| line.contains(state)).count();
+    assert_eq!(shop.succeed("zpool get -Ho value health tank"), "DEGRADED\n");
+    // Half of the mirror, and the spare.
+    assert_eq!(lines("UNAVAIL"), 2, "{status}");
+    shop.succeed("zfs create tank/newer");
+    shop.succeed("zpool export tank");
+    assert!(fs::read(shop.image("B")).unwrap() == before, "something was written");
+}
+
+#[test]
+fn a_pool_does_not_do_without_the_newest_that_the_kernel_only_reads() {
+    if !has_root("only root has block devices") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export -m none tank mirror A B");
+    shop.succeed("zpool import -N -d A tank");
+    shop.succeed("zfs create -u tank/newer");
+    shop.succeed("zpool export tank");
+    let newest = Claimed::read_only(&shop.image("A"));
+    let path = &newest.path;
+    let refused = shop.refuse(&format!("zpool import -N -d {path} -d B tank"), 1);
+    assert_eq!(refused, can_only_be_read(path));
 }
 
 #[test]

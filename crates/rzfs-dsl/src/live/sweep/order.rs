@@ -72,14 +72,12 @@ impl LivePool {
             }
             Ok(())
         })?;
-        let vdevs = inner.vdevs();
         for Accepted { id, record, news } in accepted {
             inner.sweeps.all.lock().entry(id).or_default().record = record;
-            if matches!(order, SweepOrder::Start { .. }) {
-                inner.start_sweep(id);
-            }
-            if let (Some(news), Some(leaf)) = (news, vdevs.by_guid(id.0)) {
-                inner.sweeps.tell(id.1, news, leaf);
+            match (order, news) {
+                (SweepOrder::Start { .. }, Some(news)) => inner.start_sweep(id, news),
+                (_, Some(news)) => inner.tell_of_sweep(id, news),
+                (_, None) => {}
             }
         }
         Ok(refused)

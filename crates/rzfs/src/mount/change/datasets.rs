@@ -154,7 +154,11 @@ fn parent(pool: &Pool, name: &str) -> Result<NewFileSystem, Problem> {
 /// `zfs destroy`: what is mounted of all of them ends first, or nothing is destroyed. Nor is
 /// anything if somebody still has one of them, unless it can be taken away by force.
 pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<String>, Refusal> {
-    let pool = open.writable()?;
+    let cannot = |name: &str, error: &dyn std::fmt::Display| {
+        refusal(format_args!("cannot destroy '{name}'"), error)
+    };
+    let first = names.first().map_or("", String::as_str);
+    let pool = open.writable().map_err(|error| cannot(first, &error))?;
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     let mut ended = end(open, &mut table, &names.iter().cloned().collect(), in_use(force))?;
@@ -166,14 +170,12 @@ pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<
     open.forget_finished(&mut table);
     if let Some(name) = left_with(pool, &table, names) {
         let busy = ChangeError::Busy { name: name.to_owned() };
-        let refused = refusal(format_args!("cannot destroy '{name}'"), busy);
-        return Err(taken_back(open, &mut table, ended, refused));
+        return Err(taken_back(open, &mut table, ended, cannot(name, &busy)));
     }
     for name in names {
         pool.close_file_system(name);
         if let Err(error) = pool.live().destroy_dataset(name) {
-            let refused = refusal(format_args!("cannot destroy '{name}'"), error);
-            return Err(taken_back(open, &mut table, ended, refused));
+            return Err(taken_back(open, &mut table, ended, cannot(name, &error)));
         }
         ended.retain(|one| one.dataset != *name);
     }
@@ -210,7 +212,9 @@ pub(super) struct Renaming {
 /// `zfs rename`.
 pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Refusal> {
     let Renaming { from, to, .. } = renaming;
-    let pool = open.writable()?;
+    let failed =
+        |error: &dyn std::fmt::Display| refusal(format_args!("cannot rename '{from}'"), error);
+    let pool = open.writable().map_err(|error| failed(&error))?;
     if from == to {
         let view =
             pool.view().map_err(|error| refusal(format_args!("cannot open '{from}'"), error))?;
@@ -232,8 +236,6 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
             mounted.filter(|name| below(name, from).is_some()).collect()
         }
     };
-    let failed =
-        |error: &dyn std::fmt::Display| refusal(format_args!("cannot rename '{from}'"), error);
     let before = open.candidates().map_err(|error| failed(&error))?;
     let ended = end(open, &mut table, &affected, in_use(renaming.force))?;
     // They are mounted with what is renamed: nothing has them if that is refused.

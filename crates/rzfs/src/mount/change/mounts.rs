@@ -295,5 +295,6 @@ fn bring_back(
 
 fn make(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> Vec<String> {
     planned.sort_by(|(_, a), (_, b)| a.order(b));
-    open.mounter().mount_all(&planned, table)
+    let failures = open.mounter().mount_all(&planned, table);
+    failures.iter().map(ToString::to_string).collect()
 }

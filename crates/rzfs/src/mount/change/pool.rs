@@ -124,24 +124,20 @@ pub(super) fn upgrade(open: &Open) -> Result<Vec<String>, Refusal> {
 
 /// `zpool clear`.
 pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refusal> {
-    let pool = open.writable().map_err(|error| {
-        let name = open.name();
+    let name = open.name();
+    let cannot = |error: &dyn std::fmt::Display| {
         refusal(format_args!("cannot clear errors for {}", vdev.unwrap_or(&name)), error)
-    })?;
+    };
+    let pool = open.writable().map_err(|error| cannot(&error))?;
     let guid = vdev.map(|name| {
         let vdevs = pool.live().vdevs();
         let found = vdevs.vdevs().find(|vdev| is_named(*vdev, name)).map(Vdev::guid);
-        let what = || format!("cannot clear errors for {name}");
-        found.ok_or_else(|| refusal(what(), "no such device in pool"))
+        found.ok_or_else(|| cannot(&"no such device in pool"))
     });
     let cleared = pool.live().clear_with(guid.transpose()?, &ByPath::outside_of(open));
-    let what = vdev.unwrap_or_else(|| pool.name());
-    cleared.map_err(|error| {
-        let what = format_args!("cannot clear errors for {what}");
-        match error {
-            ChangeError::Suspended { .. } => refusal(what, "I/O error"),
-            error => refusal(what, error),
-        }
+    cleared.map_err(|error| match error {
+        ChangeError::Suspended { .. } => cannot(&"I/O error"),
+        error => cannot(&error),
     })?;
     open.events.note("vdev_clear", []);
     Ok(Vec::new())

@@ -3,6 +3,7 @@
 //! What cannot be taken is a block on free space, or one that overlaps another. What is left at
 //! the end is leaked: allocated, but no block's.
 
+use rzfs_dmu::threads::start_up_to;
 use rzfs_dmu::{BlockError, BlockPipeline};
 use rzfs_dsl::pool::{MosStore, Pool};
 use rzfs_format::{BlockPointer, Dva, VdevId};
@@ -196,9 +197,7 @@ fn load_all(
         }
     };
     std::thread::scope(|scope| {
-        // With fewer threads than wanted, or none, the work is done all the same.
-        let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-        (1..workers).map_while(start).for_each(drop);
+        start_up_to(workers - 1, |_| std::thread::Builder::new().spawn_scoped(scope, work));
         work();
     });
     let mut loaded = loaded.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,7 @@
 //! Verifying checksums beside the walk: the walk hands blocks to threads that read them.
 
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
+use rzfs_dmu::threads::start_up_to;
 use rzfs_dmu::{BlockError, BlockPipeline};
 use rzfs_format::BlockPointer;
 use rzfs_format::units::Bookmark;
@@ -59,8 +60,7 @@ impl<'scope> Verifier<'scope> {
         let in_flight = in_flight.map_or(DEFAULT_IN_FLIGHT, |count| count as usize);
         let (jobs, todo) = bounded(wanted);
         let (report, failures) = unbounded();
-        let mut threads = 0;
-        for _ in 0..wanted {
+        let start = |_| {
             let (todo, report) = (todo.clone(), report.clone());
             let work = move || {
                 for job in todo {
@@ -70,12 +70,10 @@ impl<'scope> Verifier<'scope> {
                     }
                 }
             };
-            match std::thread::Builder::new().spawn_scoped(scope, work) {
-                Err(error) if threads == 0 => return Err(error),
-                Err(_) => break,
-                Ok(_) => threads += 1,
-            }
-        }
+            std::thread::Builder::new().spawn_scoped(scope, work)
+        };
+        start(0)?;
+        let threads = 1 + start_up_to(wanted - 1, start).len();
         let batch_len = (in_flight / threads).max(1);
         let (batch, batch_bytes) = (Vec::new(), 0);
         Ok(Self { jobs, failures, verified, batch, batch_bytes, batch_len, threads })
