@@ -454,12 +454,17 @@ fn program(name: &OsStr) -> Option<PathBuf> {
 /// Unmounts through the helper that may do so without root rights.
 fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
     /// How its words end that are the system's.
-    const KNOWN: [(&str, Errno); 3] = [
+    const KNOWN: [(&str, Errno); 7] = [
         ("Device or resource busy", Errno::BUSY),
         ("Operation not permitted", Errno::PERM),
         ("Permission denied", Errno::ACCESS),
+        ("Too many open files", Errno::MFILE),
+        ("Too many open files in system", Errno::NFILE),
+        ("Resource temporarily unavailable", Errno::AGAIN),
+        ("Cannot allocate memory", Errno::NOMEM),
     ];
-    let mut command = Command::new(helper().ok_or(Lack::Helper)?);
+    let helper = helper().ok_or(Lack::Helper)?;
+    let mut command = Command::new(&helper);
     command.arg("-u");
     if in_use == InUse::Detach {
         command.arg("-z");
@@ -469,7 +474,11 @@ fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let message = match String::from_utf8_lossy(&output.stderr).trim() {
+        // One that a signal ends has no words.
+        "" => format!("{}: {}", helper.display(), output.status),
+        words => words.to_owned(),
+    };
     let known = KNOWN.iter().find(|(words, _)| message.ends_with(words));
     Err(known.map_or_else(|| io::Error::other(message), |(_, error)| (*error).into()))
 }

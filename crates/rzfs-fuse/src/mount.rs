@@ -10,6 +10,7 @@ use crate::system_mounts::SystemMounts;
 use crate::wakefulness::Wakefulness;
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{AclType, ControlTree, Files};
@@ -188,16 +189,14 @@ impl MountError {
         self.source.kind() == io::ErrorKind::ResourceBusy
     }
 
-    /// Whether this process will not be able to unmount it later either: it may not, or has nobody
-    /// to do it.
+    /// Whether it may go better in a moment: the system lacks what comes back, as descriptors,
+    /// threads and memory do.
     #[must_use]
-    pub fn is_final(&self) -> bool {
-        use io::ErrorKind::{NotFound, PermissionDenied};
+    pub fn is_momentary(&self) -> bool {
         match self.lack() {
-            Some(Lack::Helper) => true,
-            Some(Lack::NoRun(error)) => matches!(error.kind(), NotFound | PermissionDenied),
-            Some(Lack::Device) => false,
-            None => self.kind() == PermissionDenied,
+            Some(Lack::NoRun(error)) => lacks_resources(error),
+            Some(Lack::Helper | Lack::Device) => false,
+            None => lacks_resources(&self.source),
         }
     }
 
@@ -224,6 +223,11 @@ impl MountError {
     pub fn reason(&self) -> String {
         without_number(&self.source)
     }
+}
+
+fn lacks_resources(error: &io::Error) -> bool {
+    const RESOURCES: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|error| RESOURCES.contains(&error))
 }
 
 /// A mounted file system; unmounted when it is dropped.

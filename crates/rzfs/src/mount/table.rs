@@ -221,7 +221,7 @@ impl MountTable {
     }
 
     /// Ends all mounts, the deepest first, until one is in use. Who detaches what is in use does
-    /// not want to keep what this process can never unmount either: that is left.
+    /// not want to keep what this process cannot unmount either: that is left.
     pub(super) fn unmount_all(&mut self, in_use: InUse) -> Unmounted {
         let mut unmounted = Unmounted::default();
         let mut stuck: Vec<MountError> = Vec::new();
@@ -584,11 +584,13 @@ fn refusal(error: &MountError) -> Refusal {
     }
 }
 
-/// Whether a mount can never be unmounted by this process, or is in use by those in it of which
-/// that is so.
+/// Whether a mount cannot be unmounted by this process, and for longer than a moment, or is in use
+/// by those in it of which that is so.
 fn is_stuck(error: &MountError, inner: &[MountError]) -> bool {
-    let has_inside = || inner.iter().any(|one| one.directory().starts_with(error.directory()));
-    error.is_final() || error.is_in_use() && has_inside()
+    match error.is_in_use() {
+        true => inner.iter().any(|one| one.directory().starts_with(error.directory())),
+        false => !error.is_momentary(),
+    }
 }
 
 /// What is said of a mount that stays without a server, as `all` of these do.

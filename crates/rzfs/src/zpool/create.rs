@@ -12,7 +12,9 @@ use crate::source::local_pools;
 use rzfs::protocol::Secret;
 use rzfs::setting::{NewDatasetProperties, SettingError};
 use rzfs::{CreateError, NewPool, PlannedPool, WritablePool};
+use rzfs_blockdev::without_number;
 use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// `--size` and `--export`, which OpenZFS does not have.
@@ -194,19 +196,15 @@ impl CreateRequest {
             Some(root) => root.join(path.trim_start_matches('/')),
             None => Path::new(path).to_owned(),
         };
-        let is_empty = match std::fs::read_dir(&place) {
-            Ok(mut entries) => entries.next().is_none(),
+        let problem = match std::fs::read_dir(&place).map(|mut entries| entries.next()) {
+            Ok(None) => return Ok(()),
             // What is missing is made.
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Ok(Some(_)) => "exists and is not empty".to_owned(),
+            Err(error) => format!(": {}", without_number(&error)),
         };
-        if is_empty {
-            return Ok(());
-        }
-        Err(Failure::Failed(format!(
-            "mountpoint '{}' exists and is not empty\n\
-             use '-m' option to provide a different default",
-            place.display()
-        )))
+        let (place, advice) = (place.display(), "use '-m' option to provide a different default");
+        Err(Failure::Failed(format!("mountpoint '{place}' {problem}\n{advice}")))
     }
 }
 

@@ -860,7 +860,7 @@ fn a_pool_whose_mount_could_be_unmounted_later_is_not_let_go_of() {
     user.succeed("umount z");
     let script = "
         helper=$(command -v fusermount3)
-        printf '#!/bin/sh\necho no memory >&2\nexit 1\n' > $TOOLS/fails && chmod 755 $TOOLS/fails
+        printf '#!/bin/sh\necho Cannot allocate memory >&2\nexit 1\n' > $TOOLS/fails && chmod 755 $TOOLS/fails
         rzfs mount $IMAGE $M && mount --bind $TOOLS/fails $helper || exit
         for command in 'zpool export -f z' 'umount --force z'; do
             rzfs $command
@@ -873,8 +873,36 @@ fn a_pool_whose_mount_could_be_unmounted_later_is_not_let_go_of() {
         rzfs zpool export z && echo exported";
     let done = where_something_is_missing(&user, script);
     assert_eq!(done.out, "1\nz\n1\nz\nalive\nexported\n", "{done:?}");
-    let refused = format!("cannot unmount '{}': no memory", user.path("m"));
+    let refused = format!("cannot unmount '{}': Cannot allocate memory", user.path("m"));
     assert_eq!(done.err.lines().collect::<Vec<_>>(), [&refused, &refused], "{done:?}");
+}
+
+#[test]
+fn a_helper_that_always_fails_keeps_no_process() {
+    if !has_root("only root has a tree of mounts of its own") {
+        return;
+    }
+    let user = Ordinary::new();
+    user.succeed("umount z");
+    // As with too small a stack, which it gets from this process.
+    let script = "
+        helper=$(command -v fusermount3)
+        printf '#!/bin/sh\nkill -SEGV $$\n' > $TOOLS/fails && chmod 755 $TOOLS/fails
+        rzfs mount $IMAGE $M && mount --bind $TOOLS/fails $helper || exit
+        for command in 'umount z' 'umount --force z'; do
+            rzfs $command
+            echo $?
+        done
+        rzfs zpool list -Ho name z 2> /dev/null
+        umount $helper
+        $TOOLS/umount -l $M && echo removed";
+    let done = where_something_is_missing(&user, script);
+    assert_eq!(done.out, "1\n1\nremoved\n", "{done:?}");
+    let lines: Vec<_> = done.err.lines().collect();
+    let [refused, left] = lines.as_slice() else { panic!("{done:?}") };
+    assert!(refused.starts_with("cannot unmount") && refused.contains("SIGSEGV"), "{done:?}");
+    assert!(left.contains("SIGSEGV") && left.contains("'umount -l"), "{done:?}");
+    user.succeed(&format!("mount {} {}", user.path("z.img"), user.path("m")));
 }
 
 #[test]
