@@ -82,41 +82,48 @@ pub(crate) struct Ending {
     pub(crate) manner: Manner,
     /// Mounts that are in use are detached.
     pub(crate) force: bool,
+    /// The line for the pool's history, if somebody asked for it, and the user.
+    pub(crate) command: Option<(String, u64)>,
 }
 
 /// What becomes of the pool.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Manner {
     /// Others may have it.
     Release,
     /// It is marked as destroyed.
-    Destroy {
-        /// The line for its history, and the user.
-        command: (String, u64),
-    },
+    Destroy,
 }
 
 impl Manner {
     /// The command that asks for it.
-    pub(crate) const fn verb(&self) -> &'static str {
+    pub(crate) const fn verb(self) -> &'static str {
         match self {
             Self::Release => "export",
-            Self::Destroy { .. } => "destroy",
+            Self::Destroy => "destroy",
         }
     }
 }
 
 impl Ending {
+    /// The pool is let go of, though no command has asked for it.
+    pub(crate) const FORCED: Self = Self::released(true);
+    /// The same if nothing is in use.
+    const UNFORCED: Self = Self::released(false);
+
+    const fn released(force: bool) -> Self {
+        Self { manner: Manner::Release, force, command: None }
+    }
+
     /// What a request asks for, if it asks for the end.
     fn of_request(request: &Request, caller: Caller) -> Option<Self> {
-        match request {
-            Request::Unmount { force } => Some(Self { manner: Manner::Release, force: *force }),
-            Request::Destroy { force, command } => {
-                let command = (command.clone(), caller.user.into());
-                Some(Self { manner: Manner::Destroy { command }, force: *force })
-            }
-            _ => None,
-        }
+        let (manner, force, command) = match request {
+            Request::Unmount { force, command } => (Manner::Release, *force, command.clone()),
+            Request::Destroy { force, command } => (Manner::Destroy, *force, Some(command.clone())),
+            _ => return None,
+        };
+        let command = command.map(|line| (line, caller.user.into()));
+        Some(Self { manner, force, command })
     }
 }
 
@@ -422,8 +429,7 @@ impl Farewell {
 /// Lets go of a pool of which nothing is mounted any more; not while it waits for its devices, as
 /// nobody has given up what it keeps.
 async fn leave(mounted: &Arc<impl Mounted>, endings: &Endings) -> Result<(), ServeError> {
-    let ending = Ending { manner: Manner::Release, force: false };
-    while endings.start(mounted, ending.clone()).await?.is_err() {
+    while endings.start(mounted, Ending::UNFORCED).await?.is_err() {
         if !mounted.is_waiting() {
             return end(mounted, endings).await.map(drop);
         }
@@ -438,8 +444,7 @@ async fn leave(mounted: &Arc<impl Mounted>, endings: &Endings) -> Result<(), Ser
 /// # Errors
 /// The pool is let go of, but something is lost.
 async fn end(mounted: &Arc<impl Mounted>, endings: &Endings) -> Result<bool, ServeError> {
-    let ending = Ending { manner: Manner::Release, force: true };
-    match endings.start(mounted, ending).await? {
+    match endings.start(mounted, Ending::FORCED).await? {
         Ok(()) => Ok(true),
         Err(refusal) if mounted.is_over() => Err(ServeError::Ended(refusal)),
         Err(refusal) => {
@@ -640,7 +645,10 @@ mod tests {
             [(); 2].map(|()| running.control.mounted().unwrap().pop().unwrap());
         assert_eq!(first.identity().guid, 5);
         assert!(matches!(second.ask(&Request::Mounts), Ok(Answer::Identity(_))));
-        assert_eq!(first.ask(&Request::Unmount { force: false }).unwrap(), Answer::Unmounted);
+        assert_eq!(
+            first.ask(&Request::Unmount { force: false, command: None }).unwrap(),
+            Answer::Unmounted
+        );
         running.server.join().unwrap().unwrap();
         assert!(running.control.mounted().unwrap().is_empty());
         assert!(!running.control.socket("tank").exists());
@@ -650,14 +658,14 @@ mod tests {
     fn a_busy_pool_goes_on() {
         let running = start(Fake { busy: true.into(), ..Fake::default() });
         let mut client = running.control.mounted().unwrap().pop().unwrap();
-        match client.ask(&Request::Unmount { force: false }) {
+        match client.ask(&Request::Unmount { force: false, command: None }) {
             Err(ControlError::Refused(refusal)) => {
                 assert_eq!(refusal.message, "cannot unmount '/x': pool or dataset is busy");
             }
             other => panic!("{other:?}"),
         }
         assert!(matches!(client.ask(&Request::Identify), Ok(Answer::Identity(_))));
-        client.ask(&Request::Unmount { force: true }).unwrap();
+        client.ask(&Request::Unmount { force: true, command: None }).unwrap();
         running.server.join().unwrap().unwrap();
     }
 
@@ -666,7 +674,10 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         let mut client = running.control.mounted_as("tank").unwrap().unwrap();
-        assert_eq!(client.ask(&Request::Unmount { force: true }).unwrap(), Answer::Unmounted);
+        assert_eq!(
+            client.ask(&Request::Unmount { force: true, command: None }).unwrap(),
+            Answer::Unmounted
+        );
         running.server.join().unwrap().unwrap();
     }
 
@@ -683,7 +694,8 @@ mod tests {
     fn an_end_by_force_does_not_wait_behind_one_that_waits() {
         let running = start(Fake { lingers: true.into(), ..Fake::default() });
         let mut client = running.control.mounted_as("tank").unwrap().unwrap();
-        let waiting = thread::spawn(move || client.ask(&Request::Unmount { force: false }));
+        let waiting =
+            thread::spawn(move || client.ask(&Request::Unmount { force: false, command: None }));
         end_what_is_waited_for(running);
         drop(waiting.join().unwrap());
         // Nor behind the one that follows the last mount.
@@ -713,7 +725,7 @@ mod tests {
         ControlClient::connect(&path)
             .unwrap()
             .unwrap()
-            .ask(&Request::Unmount { force: false })
+            .ask(&Request::Unmount { force: false, command: None })
             .unwrap();
         running.server.join().unwrap().unwrap();
     }

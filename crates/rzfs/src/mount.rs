@@ -7,6 +7,7 @@
 mod change;
 mod events;
 pub(crate) mod keys;
+mod lookers;
 mod mounted;
 mod mounter;
 mod opening;
@@ -17,9 +18,7 @@ mod table;
 
 use crate::arguments::MountArguments;
 use crate::console::{Console, Failure, Outcome, conclude};
-use crate::daemon::{
-    self, Completeness, Daemon, Ending, Manner, Mounted, Readiness, ServeError, Verdict,
-};
+use crate::daemon::{self, Completeness, Daemon, Ending, Mounted, Readiness, ServeError, Verdict};
 use crate::sandbox::{self, Duty};
 use crate::zpool::CreateRequest;
 use mounted::{Contents, MountedPool};
@@ -181,7 +180,7 @@ fn serve(
         // Nobody may be there to read what is written below.
         tracing::error!(%error, "the pool is let go of");
         // Nobody can end the mounts any more.
-        let ended = mounted.end(Ending { manner: Manner::Release, force: true });
+        let ended = mounted.end(Ending::FORCED);
         ended.map_err(failed)?;
     }
     served.map_err(failed)?;

@@ -86,6 +86,8 @@ pub enum Request {
     Unmount {
         /// Detach mounts that are in use as well.
         force: bool,
+        /// The line that the pool's history gets, if it is to get one.
+        command: Option<String>,
     },
     /// As [`Request::Unmount`], but the pool is marked as destroyed.
     Destroy {

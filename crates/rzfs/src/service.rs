@@ -59,11 +59,11 @@ pub fn missing_logs(logs: &[VdevConfig]) -> Vec<VdevReport> {
     logs.iter().map(vdevs::missing_log).collect()
 }
 
-/// A pool whose devices do not let it be read: what was last said of it, with its condition and
-/// its vdevs as they are now.
+/// A pool whose devices do not let it be read: what was last said of it, with its condition, if it
+/// is suspended, and its vdevs as they are now.
 #[must_use]
-pub fn renewed(last: PoolReport, vdevs: &VdevTree, fail_mode: FailMode) -> PoolReport {
-    pool::renewed(last, vdevs, fail_mode)
+pub fn renewed(last: PoolReport, vdevs: &VdevTree, suspended: Option<FailMode>) -> PoolReport {
+    pool::renewed(last, vdevs, suspended)
 }
 
 /// Answers requests about one pool.

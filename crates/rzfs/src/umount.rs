@@ -23,7 +23,7 @@ fn unmount(target: &str, force: bool) -> Outcome {
     let Some(mut client) = client else {
         return Err(Failure::Failed(format!("cannot unmount '{target}': not currently mounted")));
     };
-    client.ask(&Request::Unmount { force }).map_err(failed)?;
+    client.ask(&Request::Unmount { force, command: None }).map_err(failed)?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use super::change::{self, Ended};
 use super::events::Events;
+use super::lookers::{Lookers, Unstarted};
 use super::mounter::{Mounter, NotMounted, Planned};
 use super::opening::Plans;
 use super::plan::{Candidate, Choice, Placement, PlannedMount, plan, underneath};
@@ -16,17 +17,21 @@ use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::{DatasetError, DatasetKind, DatasetTree, KeyStatus};
 use rzfs_dsl::live::Event;
+use rzfs_dsl::pool::FailMode;
 use rzfs_fuse::InUse;
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 /// How long somebody may still use a pool that is about to be exported.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long devices may take to say how their pool is.
+const REPORT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a process serves its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,9 +177,17 @@ pub(super) struct Open {
     /// What could last be said of a pool that is written: all that is known of it when its devices
     /// fail.
     last_report: Mutex<Option<PoolReport>>,
+    lookers: Lookers,
     pub(super) events: Arc<Events>,
     /// What makes the process go on without mounts.
     _stays: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// What becomes of writers of a pool that does not write: it waits for its devices, or has failed
+/// for good.
+fn fail_mode(pool: &WritablePool) -> Option<FailMode> {
+    let is_suspended = pool.live().is_suspended() || pool.live().failure().is_some();
+    is_suspended.then(|| pool.live().fail_mode())
 }
 
 impl MountedPool {
@@ -228,18 +241,20 @@ impl MountedPool {
             reports,
             cache_file,
             last_report,
+            lookers: Lookers::default(),
             events,
             _stays: stays,
         };
+        let open = Arc::new(open);
         if open.contents.writable().is_some() {
             // Nobody may have asked before its devices fail.
             open.inform(&Request::Pool);
         }
-        let open = Mutex::new(Some(Arc::new(open)));
+        let open = Mutex::new(Some(open));
         let (ending, is_over) = (Mutex::default(), AtomicBool::new(false));
         let this = Self { completeness, open, ending, is_over };
         if nothing {
-            let released = this.end(Ending { manner: Manner::Release, force: true });
+            let released = this.end(Ending::FORCED);
             released.map_err(|refusal| Failure::Failed(refusal.message))?;
             return Err(Failure::Told);
         }
@@ -268,14 +283,14 @@ impl MountedPool {
         open.end_waiting(ending)?;
         if !ending.force {
             // What is refused now has changed nothing.
-            open.write_everything(&ending.manner)?;
+            open.write_everything(ending.manner)?;
         }
         let in_use = if ending.force { InUse::Detach } else { InUse::Refuse };
-        let is_busy = || had_elsewhere(&ending.manner, &open.contents.name());
+        let is_busy = || had_elsewhere(ending.manner, &open.contents.name());
         change::end_mounts(&open, in_use, is_busy).map(Some)
     }
 
-    fn write_everything(&self, manner: &Manner) -> Result<(), Refusal> {
+    fn write_everything(&self, manner: Manner) -> Result<(), Refusal> {
         self.current().map_or(Ok(()), |open| open.write_everything(manner))
     }
 
@@ -289,7 +304,7 @@ impl MountedPool {
 
     /// As [`MountedPool::take`]; if somebody does not let go of the pool everything is written at
     /// least.
-    fn take_or_write(&self, manner: &Manner) -> Result<Option<Open>, Refusal> {
+    fn take_or_write(&self, manner: Manner) -> Result<Option<Open>, Refusal> {
         let taken = self.take(manner);
         if taken.is_err() {
             self.write_everything(manner)?;
@@ -298,7 +313,7 @@ impl MountedPool {
     }
 
     /// Takes the pool from all who answer for it, and waits for those who do at this moment.
-    fn take(&self, manner: &Manner) -> Result<Option<Open>, Refusal> {
+    fn take(&self, manner: Manner) -> Result<Option<Open>, Refusal> {
         let Some(mut open) = locked(&self.open).take() else { return Ok(None) };
         let start = Instant::now();
         loop {
@@ -323,12 +338,12 @@ impl MountedPool {
 pub(super) struct ReadOnly;
 
 /// A pool that stays.
-fn not_ended(manner: &Manner, pool: &str, reason: &str) -> Refusal {
+fn not_ended(manner: Manner, pool: &str, reason: &str) -> Refusal {
     Refusal { message: format!("cannot {} '{pool}': {reason}", manner.verb()) }
 }
 
 /// A pool that stays, as somebody has a file system of it whose mount has ended here.
-fn had_elsewhere(manner: &Manner, pool: &str) -> Refusal {
+fn had_elsewhere(manner: Manner, pool: &str) -> Refusal {
     let Refusal { message } = not_ended(manner, pool, "pool is busy");
     let verb = manner.verb();
     let advice = format!(
@@ -442,46 +457,67 @@ impl Open {
     }
 
     /// Answers what changes nothing.
-    fn inform(&self, request: &Request) -> Answer {
-        let mounts = self.reports();
-        let (pool, opening) = match &self.contents {
-            Contents::Reading(service) => return service.answer(request, &mounts),
-            Contents::Writing(pool, opening) => (pool, opening),
-        };
-        if matches!(request, Request::Identify) {
+    fn inform(self: &Arc<Self>, request: &Request) -> Answer {
+        match (request, &self.contents) {
             // Known without its devices: who has the pool has to be found above all when they fail.
-            return Answer::Identity(Identity {
+            (Request::Identify, Contents::Writing(pool, _)) => Answer::Identity(Identity {
                 pool: pool.name().to_owned(),
                 guid: pool.live().vdevs().root().guid().get(),
                 process: std::process::id(),
                 is_writable: true,
-            });
+            }),
+            (Request::Pool, Contents::Writing(pool, opening)) => self.report(pool, opening),
+            (request, Contents::Writing(pool, opening)) => self.look(pool, opening, request),
+            (request, Contents::Reading(service)) => service.answer(request, &self.reports()),
         }
-        // One that has failed for good waits for nobody, but does not write either.
-        let is_suspended = pool.live().is_suspended() || pool.live().failure().is_some();
-        let suspended = is_suspended.then(|| pool.live().fail_mode());
-        let answer = match pool.view() {
+    }
+
+    /// Answers from what is on the devices, for as long as they take.
+    fn look(&self, pool: &WritablePool, opening: &Opening, request: &Request) -> Answer {
+        match pool.view() {
             Ok(view) => {
-                let mut opening = Opening { suspended, ..opening.clone() };
+                let mut opening = Opening { suspended: fail_mode(pool), ..opening.clone() };
                 if let Some(file) = &*locked(&self.cache_file) {
                     opening.cache_file = Some(file.clone());
                 }
-                PoolService::of_view(view, opening).answer(request, &mounts)
+                PoolService::of_view(view, opening).answer(request, &self.reports())
             }
             Err(error) => Answer::Failed(Refusal { message: error.to_string() }),
+        }
+    }
+
+    /// Says how the pool is; if its devices fail, or do not answer for some time, how it was, with
+    /// what is known without them.
+    fn report(self: &Arc<Self>, pool: &Arc<WritablePool>, opening: &Opening) -> Answer {
+        let (done, report) = mpsc::channel();
+        let looking = {
+            let (this, pool, opening) = (Arc::clone(self), Arc::clone(pool), opening.clone());
+            move || {
+                let answer = this.look(&pool, &opening, &Request::Pool);
+                if let Answer::Pool(report) = &answer {
+                    // Also if nobody has waited for it: the next one may not wait either.
+                    *locked(&this.last_report) = Some(PoolReport::clone(report));
+                }
+                drop(done.send(answer));
+            }
         };
-        let mut last = locked(&self.last_report);
-        match (answer, suspended) {
-            (Answer::Pool(report), _) => {
-                *last = Some(PoolReport::clone(&report));
-                Answer::Pool(report)
+        let answer = match self.lookers.start(looking) {
+            Ok(()) => report.recv_timeout(REPORT_PATIENCE).ok(),
+            Err(Unstarted::Many) => None,
+            Err(Unstarted::NoThread) => Some(self.look(pool, opening, &Request::Pool)),
+        };
+        let suspended = fail_mode(pool);
+        match (answer, locked(&self.last_report).clone()) {
+            (Some(Answer::Pool(report)), _) => Answer::Pool(report),
+            (Some(failed), _) if suspended.is_none() => failed,
+            (_, Some(last)) => {
+                Answer::Pool(Box::new(service::renewed(last, &pool.live().vdevs(), suspended)))
             }
-            (Answer::Failed(refusal), Some(fail_mode)) if matches!(request, Request::Pool) => {
-                let renewed = |last| service::renewed(last, &pool.live().vdevs(), fail_mode);
-                let report = last.clone().map(renewed);
-                report.map_or(Answer::Failed(refusal), |report| Answer::Pool(Box::new(report)))
+            (Some(failed), None) => failed,
+            (None, None) => {
+                let message = format!("the devices of '{}' do not answer", pool.name());
+                Answer::Failed(Refusal { message })
             }
-            (answer, _) => answer,
         }
     }
 
@@ -553,10 +589,10 @@ impl Open {
     }
 
     /// Refuses an end that would be written where nothing is.
-    fn check_manner(&self, manner: &Manner) -> Result<(), Refusal> {
+    fn check_manner(&self, manner: Manner) -> Result<(), Refusal> {
         match manner {
             Manner::Release => Ok(()),
-            Manner::Destroy { .. } => self.writable_to(manner.verb()).map(|_| ()),
+            Manner::Destroy => self.writable_to(manner.verb()).map(|_| ()),
         }
     }
 
@@ -567,7 +603,7 @@ impl Open {
             return Ok(());
         };
         if !ending.force {
-            return Err(not_ended(&ending.manner, pool.name(), change::SUSPENDED));
+            return Err(not_ended(ending.manner, pool.name(), change::SUSPENDED));
         }
         if pool.live().clear_with(None, &change::ByPath::outside_of(self)).is_err() {
             pool.live().give_up_waiting();
@@ -576,7 +612,7 @@ impl Open {
     }
 
     /// Writes what is not written yet, for as long as the pool can still be kept if that fails.
-    fn write_everything(&self, manner: &Manner) -> Result<(), Refusal> {
+    fn write_everything(&self, manner: Manner) -> Result<(), Refusal> {
         let Some(pool) = self.contents.writable() else { return Ok(()) };
         match pool.sync() {
             Err(_) if pool.live().is_suspended() => {
@@ -588,11 +624,10 @@ impl Open {
     }
 
     /// Lets go of the pool.
-    fn close(self, manner: &Manner) -> Result<(), Refusal> {
+    fn close(self, Ending { manner, command, .. }: Ending) -> Result<(), Refusal> {
         let Contents::Writing(mut pool, _) = self.contents else { return Ok(()) };
-        if let Manner::Destroy { command } = manner {
-            let (line, user) = command.clone();
-            // A pool that is suspended cannot be destroyed either, which is told below.
+        if let Some((line, user)) = command {
+            // A pool that is suspended cannot be let go of in order either, which is told below.
             let _ = pool.live().log(Event::Command { line, user });
         }
         let name = pool.name().to_owned();
@@ -608,7 +643,7 @@ impl Open {
         };
         let ended = match manner {
             Manner::Release => pool.export(),
-            Manner::Destroy { .. } => pool.destroy(),
+            Manner::Destroy => pool.destroy(),
         };
         ended.map_err(|error| {
             let refusal = not_ended(manner, &name, &error.to_string());
@@ -685,7 +720,7 @@ impl Mounted for MountedPool {
     fn end(&self, ending: Ending) -> Result<(), Refusal> {
         // Whoever is ending it already may wait for its devices.
         if let Some(open) = self.current() {
-            open.check_manner(&ending.manner)?;
+            open.check_manner(ending.manner)?;
             open.end_waiting(&ending)?;
         }
         let _turn = locked(&self.ending);
@@ -695,8 +730,8 @@ impl Mounted for MountedPool {
             return Ok(());
         };
         let taken = match ending.force {
-            true => self.take_or_write(&ending.manner),
-            false => self.write_everything(&ending.manner).and_then(|()| self.take(&ending.manner)),
+            true => self.take_or_write(ending.manner),
+            false => self.write_everything(ending.manner).and_then(|()| self.take(ending.manner)),
         };
         // Who forces it does not wait for those who do not come to an end.
         self.is_over.store(taken.is_ok() || ending.force, Ordering::Release);
@@ -710,7 +745,7 @@ impl Mounted for MountedPool {
         }
         match taken {
             Ok(open) => {
-                let closed = open.map_or(Ok(()), |open| open.close(&ending.manner));
+                let closed = open.map_or(Ok(()), |open| open.close(ending));
                 with_stuck(closed, stuck)
             }
             Err(refusal) if ending.force => with_stuck(Err(refusal), stuck),

@@ -62,9 +62,14 @@ pub(super) fn report(
 }
 
 /// What was said of a pool before its devices failed, with what is known without them.
-pub(super) fn renewed(last: PoolReport, vdevs: &VdevTree, fail_mode: FailMode) -> PoolReport {
+pub(super) fn renewed(
+    last: PoolReport,
+    vdevs: &VdevTree,
+    fail_mode: Option<FailMode>,
+) -> PoolReport {
     let root = vdevs::renewed(vdevs, &last.root);
-    let (guid, condition) = (vdevs.root().guid().get(), suspended(fail_mode));
+    let guid = vdevs.root().guid().get();
+    let condition = fail_mode.map_or(last.condition, suspended);
     let mut report = PoolReport { guid, condition, root, ..last };
     let health = properties::health(&report);
     for property in &mut report.properties {

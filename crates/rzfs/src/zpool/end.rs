@@ -6,7 +6,7 @@ use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
 use crate::source;
 use rzfs::control::ControlDirectory;
-use rzfs::protocol::{Change, Request};
+use rzfs::protocol::Request;
 
 const EXPORT: Grammar = Grammar { letters: &[('a', Value::None), ('f', Value::None)], names: &[] };
 const DESTROY: Grammar = Grammar { letters: &[('f', Value::None)], names: &[] };
@@ -38,10 +38,9 @@ pub(super) fn export(words: &[String], console: &mut Console<'_>) -> Outcome {
             outcome = Err(Failure::Told);
             continue;
         };
-        // As OpenZFS does: the line is there even if the pool turns out to be busy.
-        let _ = source::change(&mut client, Change::Sync, Some(&line));
         let force = words.contains(&Word::Flag('f'));
-        if let Err(failure) = source::end(&mut client, &Request::Unmount { force }) {
+        let request = Request::Unmount { force, command: Some(line.clone()) };
+        if let Err(failure) = source::end(&mut client, &request) {
             outcome = Err(failure);
         }
     }

@@ -7,6 +7,7 @@ mod shared;
 
 use crate::harness::{Outcome, is_mounted, outcome, wait_until};
 use crate::workshop::Workshop;
+use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use rzfs_testkit::has_root;
@@ -493,4 +494,48 @@ fn a_device_that_was_missing_is_used_again_after_clear() {
     assert_lacks_data(&shop);
     assert_eq!(fs::read(shop.root().join("after")).unwrap(), vec![9; 4 << 20]);
     shop.succeed("zpool export tank");
+}
+
+/// A process that is stopped for as long as this exists.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn stop(process: u32) -> Self {
+        let process = Pid::from_raw(process.try_into().unwrap()).unwrap();
+        kill_process(process, Signal::STOP).unwrap();
+        Self(process)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).unwrap();
+    }
+}
+
+/// Nothing fails here: the device is an image in a file system whose process is stopped.
+#[test]
+fn a_pool_whose_device_does_not_answer_is_told_as_it_was() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 300M -R ROOT host A");
+    let image = shop.rzfs.path("root/host/inner");
+    shop.succeed(&format!("zpool create --size 128M -R ROOT tank {}", image.display()));
+    let mut file = File::create(shop.root().join("file")).unwrap();
+    file.write_all(&vec![7; 4 << 20]).unwrap();
+    file.sync_all().unwrap();
+    shop.succeed("zpool sync tank");
+    // What its last txg has written is to be read from the device.
+    let image = File::open(&image).unwrap();
+    image.sync_all().unwrap();
+    fadvise(&image, 0, None, Advice::DontNeed).unwrap();
+
+    let stopped = Stopped::stop(shop.rzfs.daemon("host"));
+    for line in ["zpool list -Ho name,health tank", "zpool get -Ho name,value health tank"] {
+        assert_eq!(prompt(&shop, line).out, "tank\tONLINE\n", "{line}");
+    }
+    assert!(prompt(&shop, "zpool status tank").out.contains("No known data errors"));
+    drop(stopped);
+    drop((file, image));
+    shop.succeed("zpool export tank");
+    shop.succeed("zpool export host");
 }

@@ -37,6 +37,9 @@ fn a_pool_is_made_filled_changed_and_imported_again() {
     shop.succeed("zpool set comment=ours tank");
     assert_eq!(shop.succeed("zpool get -Ho value comment,readonly tank"), "ours\noff\n");
     shop.succeed("zpool sync");
+    let busy = fs::File::open(root.join("a/large")).unwrap();
+    assert!(shop.refuse("zpool export tank", 1).contains("busy"));
+    drop(busy);
     shop.succeed("zpool export tank");
     assert!(!is_mounted(&root));
     shop.judge();
@@ -50,6 +53,11 @@ fn a_pool_is_made_filled_changed_and_imported_again() {
     for command in ["zpool create ", "zfs create -p tank/b/c/d", "zfs destroy -r", "zpool export"] {
         assert!(history.contains(command), "{command}: {history}");
     }
+    assert_eq!(
+        history.matches("zpool export").count(),
+        1,
+        "what was refused was not done: {history}"
+    );
     assert!(shop.succeed("zpool events").contains("sysevent.fs.zfs.pool_import"));
     shop.succeed("zpool export tank");
     shop.judge();
