@@ -14,7 +14,7 @@ use rzfs_vdev::create::{
     DeviceOpener, LocalPools, NewDevice, NewVdevs, Objection, OpenFailure, PlanError, PlanOptions,
     TopSpec, VdevSpec,
 };
-use rzfs_vdev::label::{DeviceUse, LabelError, NewLabel, find_labels};
+use rzfs_vdev::label::{DeviceUse, LabelError, find_labels};
 use rzfs_vdev::{Commit, ConfigSync, TreeOptions, VdevConfig, VdevKind, VdevTree};
 use std::path::Path;
 use std::sync::Arc;
@@ -211,9 +211,7 @@ fn what_is_cleared_on_disks_is_no_part_of_their_labels() {
             Err(PlanError::SectorTooLarge { .. }) if sector > 8192 => continue,
             Err(error) => panic!("{sector}: {error}"),
         };
-        let root = new.root(Guid(77), Txg(4));
-        let tree = VdevTree::open(root, &new.devices, TreeOptions::default()).unwrap();
-        new.label((&pool("made"), &tree), tree.top_levels(), None, Txg(4)).unwrap();
+        create(&new);
         assert_eq!(find_labels(content.as_ref()).len(), 4, "{sector}");
         let cleared = (0..8).all(|page| content.pages()[&page] == [0; 512]);
         assert!(cleared, "{sector}");
@@ -305,9 +303,7 @@ fn create(new: &NewVdevs) -> VdevTree {
     let root = new.root(Guid(77), Txg(4));
     let tree = VdevTree::open(root, &new.devices, TreeOptions::default()).unwrap();
     let pool = pool("made");
-    new.clear_boot_blocks().unwrap();
-    tree.write_new_labels(&pool, tree.top_levels(), None, Txg(4)).unwrap();
-    NewLabel::write_all(&new.auxiliary_labels(5000).unwrap(), None).unwrap();
+    new.label((&pool, &tree), tree.top_levels(), None, Txg(4)).unwrap();
     for top in &new.tops {
         tree.change(top.guid, |config| {
             config.top.metaslab_array = Some(ObjectId(70));
