@@ -1,11 +1,10 @@
 //! Threads that look at devices, which may not answer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Who looks at the devices of a pool at the same time.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Lookers(Arc<AtomicUsize>);
+/// Who looks at the devices of a pool at the same time: each has a reference.
+#[derive(Debug, Default)]
+pub(super) struct Lookers(Arc<()>);
 
 /// Why nobody looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +20,10 @@ impl Lookers {
 
     /// Has a thread look that nobody waits for.
     pub(super) fn start(&self, look: impl FnOnce() + Send + 'static) -> Result<(), Unstarted> {
-        let place = Place::take(self).ok_or(Unstarted::Many)?;
+        let place = Arc::clone(&self.0);
+        if self.count() > Self::MOST {
+            return Err(Unstarted::Many);
+        }
         let look = move || {
             look();
             drop(place);
@@ -29,21 +31,9 @@ impl Lookers {
         let thread = std::thread::Builder::new().name("rzfs-look".to_owned()).spawn(look);
         thread.map(drop).map_err(|_| Unstarted::NoThread)
     }
-}
 
-/// That of one who looks.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(Lookers(count): &Lookers) -> Option<Self> {
-        let place = Self(Arc::clone(count));
-        (count.fetch_add(1, Ordering::AcqRel) < Lookers::MOST).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+    fn count(&self) -> usize {
+        Arc::strong_count(&self.0).saturating_sub(1)
     }
 }
 
@@ -63,7 +53,7 @@ mod tests {
         }
         assert_eq!(lookers.start(|| ()), Err(Unstarted::Many));
         drop(busy);
-        while lookers.0.load(Ordering::Acquire) > 0 {
+        while lookers.count() > 0 {
             std::thread::yield_now();
         }
         assert_eq!(lookers.start(|| ()), Ok(()));

@@ -486,25 +486,28 @@ impl Open {
         }
     }
 
+    /// How the pool is, for those who ask later, too: they may not wait for it, as perhaps nobody
+    /// does now.
+    fn look_and_remember(&self, pool: &WritablePool, opening: &Opening) -> Answer {
+        let answer = self.look(pool, opening, &Request::Pool);
+        if let Answer::Pool(report) = &answer {
+            *locked(&self.last_report) = Some(PoolReport::clone(report));
+        }
+        answer
+    }
+
     /// Says how the pool is; if its devices fail, or do not answer for some time, how it was, with
     /// what is known without them.
     fn report(self: &Arc<Self>, pool: &Arc<WritablePool>, opening: &Opening) -> Answer {
         let (done, report) = mpsc::channel();
         let looking = {
             let (this, pool, opening) = (Arc::clone(self), Arc::clone(pool), opening.clone());
-            move || {
-                let answer = this.look(&pool, &opening, &Request::Pool);
-                if let Answer::Pool(report) = &answer {
-                    // Also if nobody has waited for it: the next one may not wait either.
-                    *locked(&this.last_report) = Some(PoolReport::clone(report));
-                }
-                drop(done.send(answer));
-            }
+            move || drop(done.send(this.look_and_remember(&pool, &opening)))
         };
         let answer = match self.lookers.start(looking) {
             Ok(()) => report.recv_timeout(REPORT_PATIENCE).ok(),
             Err(Unstarted::Many) => None,
-            Err(Unstarted::NoThread) => Some(self.look(pool, opening, &Request::Pool)),
+            Err(Unstarted::NoThread) => Some(self.look_and_remember(pool, opening)),
         };
         let suspended = fail_mode(pool);
         match (answer, locked(&self.last_report).clone()) {

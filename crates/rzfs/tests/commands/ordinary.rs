@@ -701,7 +701,8 @@ fn where_others_may_come_in(user: &Ordinary, script: &str) -> Outcome {
 }
 
 /// Runs a script of root in a tree of mounts of its own. `fusermount3` is not there any more after
-/// `hide_helper`, like all programs but a few in `$TOOLS`; `/dev/fuse` after `hide_device`.
+/// `hide_helper`, like all programs but a few in `$TOOLS`; `/dev/fuse` after `hide_device`. It is
+/// another script after `replace_helper`, until `$helper` is unmounted.
 fn where_something_is_missing(user: &Ordinary, script: &str) -> Outcome {
     let tools = user.rzfs.path("tools");
     fs::create_dir_all(&tools).unwrap();
@@ -711,6 +712,11 @@ fn where_something_is_missing(user: &Ordinary, script: &str) -> Outcome {
         rzfs() {{ $TOOLS/setpriv --reuid=65534 --regid=65534 --clear-groups $HOME_IS/rzfs \"$@\"; }}
         hide_helper() {{
             for at in /bin /usr/bin /sbin /usr/sbin; do $TOOLS/mount -t tmpfs none $at; done
+        }}
+        replace_helper() {{
+            helper=$(command -v fusermount3)
+            printf '#!/bin/sh\n%s\n' \"$1\" > $TOOLS/other && chmod 755 $TOOLS/other || exit
+            mount --bind $TOOLS/other $helper || exit
         }}
         hide_device() {{
             mkdir -p $TOOLS/dev && mount -t tmpfs none $TOOLS/dev || exit
@@ -859,9 +865,8 @@ fn a_pool_whose_mount_could_be_unmounted_later_is_not_let_go_of() {
     let user = Ordinary::new();
     user.succeed("umount z");
     let script = "
-        helper=$(command -v fusermount3)
-        printf '#!/bin/sh\necho Cannot allocate memory >&2\nexit 1\n' > $TOOLS/fails && chmod 755 $TOOLS/fails
-        rzfs mount $IMAGE $M && mount --bind $TOOLS/fails $helper || exit
+        rzfs mount $IMAGE $M || exit
+        replace_helper 'echo Cannot allocate memory >&2; exit 1'
         for command in 'zpool export -f z' 'umount --force z'; do
             rzfs $command
             echo $?
@@ -886,9 +891,8 @@ fn a_helper_that_always_fails_keeps_no_process() {
     user.succeed("umount z");
     // As with too small a stack, which it gets from this process.
     let script = "
-        helper=$(command -v fusermount3)
-        printf '#!/bin/sh\nkill -SEGV $$\n' > $TOOLS/fails && chmod 755 $TOOLS/fails
-        rzfs mount $IMAGE $M && mount --bind $TOOLS/fails $helper || exit
+        rzfs mount $IMAGE $M || exit
+        replace_helper 'kill -SEGV $$'
         for command in 'umount z' 'umount --force z'; do
             rzfs $command
             echo $?
