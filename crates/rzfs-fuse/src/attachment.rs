@@ -28,6 +28,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long somebody may have a mount in use who only looks at it.
+const A_LOOK: Duration = Duration::from_millis(200);
 
 /// A mount that is in no directory yet.
 #[derive(Debug)]
@@ -315,11 +320,24 @@ impl Attachment {
             && connection.as_deref().is_none_or(is_connected)
     }
 
-    /// Takes it out of the tree of directories.
+    /// Takes it out of the tree of directories. Who only looks at it, as another process does that
+    /// seeks dead mounts, and indexers of desktops do, has it in use for no more than a moment.
     ///
     /// # Errors
     /// It is in use, or the system refuses.
     pub(crate) fn unmount(&self, in_use: InUse) -> io::Result<()> {
+        let until = Instant::now() + A_LOOK;
+        loop {
+            match self.try_unmount(in_use) {
+                Err(error) if is_busy(&error) && Instant::now() < until => {
+                    thread::sleep(A_LOOK / 20);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn try_unmount(&self, in_use: InUse) -> io::Result<()> {
         let Some(Found { entry, directory }) = self.find()? else { return Ok(()) };
         let flags = match in_use {
             InUse::Refuse => UnmountFlags::NOFOLLOW,
@@ -406,6 +424,10 @@ impl Attachment {
         let remount = |path: &Path| rustix::mount::mount_remount(path, flags, c"");
         Ok(with_held_path(root.as_fd(), Path::new(""), remount)??)
     }
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ResourceBusy
 }
 
 /// Where a mount is now.

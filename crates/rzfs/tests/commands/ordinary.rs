@@ -5,6 +5,7 @@ use crate::harness::{
     wait_until,
 };
 use crate::mounts::unprivileged;
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::getuid;
 use rzfs::control::ControlClient;
 use rzfs_testkit::{has_root, kernel_passes};
@@ -13,6 +14,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 /// The place of a user without the rights of root, with a pool `z` in `z.img` that is mounted at
 /// `m`.
@@ -349,6 +353,28 @@ fn a_child_can_be_changed_in_a_parent_that_cannot() {
         assert_eq!(user.succeed("zfs mount").lines().count(), 3, "{line}");
     }
     user.succeed("umount z");
+}
+
+#[test]
+fn who_only_looks_at_a_mount_does_not_keep_it_mounted() {
+    let user = Ordinary::new();
+    let (place, looking) = (user.path("m"), Arc::new(()));
+    let is_wanted = Arc::downgrade(&looking);
+    thread::spawn(move || {
+        while is_wanted.strong_count() > 0 {
+            let look = open(&place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+            thread::sleep(Duration::from_millis(20));
+            drop(look);
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let mount = format!("mount {} {}", user.path("z.img"), user.path("m"));
+    for _ in 0..5 {
+        user.succeed("umount z");
+        user.succeed(&mount);
+    }
+    user.succeed("umount z");
+    drop(looking);
 }
 
 #[test]
