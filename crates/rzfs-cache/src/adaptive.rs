@@ -37,6 +37,8 @@ mod flight;
 #[cfg(test)]
 mod model;
 mod shard;
+#[cfg(test)]
+mod simulation;
 mod stats;
 
 pub use entry::{Purpose, Retention};
@@ -45,6 +47,7 @@ pub use stats::ArcStats;
 
 use crate::hashed::Hashed;
 use crate::{BlockKey, BlockKind, Clock, Weighted};
+use balance::Share;
 use entry::{CLASSES, Class, State, header_size};
 use evict::Evictor;
 use flight::Flight;
@@ -408,7 +411,8 @@ impl<V: Weighted> Inner<V> {
         }
         stats.evict_not_enough += self.not_enough.load(Ordering::Relaxed);
         let balance = self.evictor.lock().balance;
-        (stats.meta, stats.pd, stats.pm) = (balance.meta, balance.pd, balance.pm);
+        [stats.meta, stats.pd, stats.pm] =
+            [balance.meta, balance.pd, balance.pm].map(Share::fraction);
         stats.c = self.max.load(Ordering::Relaxed);
         stats.c_max = stats.c;
         stats.size = self.size.0.load(Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The cache against a model of the specification that is as plain as it can be: vectors instead
 //! of lists, searches instead of tables, one lock-free thread instead of shards.
 
-use super::balance::{Balance, PerList};
+use super::balance::{Balance, PerList, Share};
 use super::entry::header_size;
 use super::{AdaptiveCache, ArcOptions, ArcStats, Lookup, Purpose, Retention};
 use crate::{BlockKey, BlockKind, Clock, Weighted};
@@ -202,14 +202,13 @@ impl Model {
         }
         let live = self.live();
         let wanted = live.total().saturating_sub(excess.saturating_sub(freed(self)));
-        let share = |amount: u64, fraction: u64| ((amount as u128 * fraction as u128) >> 32) as u64;
-        let metadata = share(wanted, self.balance.meta);
-        let mru_metadata = share(metadata, self.balance.pm);
+        let metadata = self.balance.meta.of(wanted);
+        let mru_metadata = self.balance.pm.of(metadata);
         self.evict_over(MRU + 1, mru_metadata, excess.saturating_sub(freed(self)));
         let mfu_metadata = metadata.saturating_sub(self.weight(MRU + 1));
         self.evict_over(MFU + 1, mfu_metadata, excess.saturating_sub(freed(self)));
         let rest = wanted.saturating_sub(self.live().metadata());
-        self.evict_over(MRU, share(rest, self.balance.pd), excess.saturating_sub(freed(self)));
+        self.evict_over(MRU, self.balance.pd.of(rest), excess.saturating_sub(freed(self)));
         self.evict_over(MFU, 0, excess.saturating_sub(freed(self)));
         for list in [MRU, MFU, MRU + 1, MFU + 1] {
             self.evict_list(list, excess.saturating_sub(freed(self)), false);
@@ -403,7 +402,8 @@ fn compare(cache: &AdaptiveCache<Value>, model: &Model) {
     assert_eq!(stats.size, model.size());
     assert!(stats.size <= model.max, "{} > {}", stats.size, model.max);
     assert_eq!(stats.size, stats.data_size + stats.metadata_size + stats.hdr_size);
-    assert_eq!(Balance { meta: stats.meta, pd: stats.pd, pm: stats.pm }, model.balance,);
+    let Balance { meta, pd, pm } = model.balance;
+    assert_eq!([stats.meta, stats.pd, stats.pm], [meta, pd, pm].map(Share::fraction));
     let expected = &model.stats;
     assert_eq!(stats.hits, expected.hits);
     assert_eq!((stats.mru_hits, stats.mfu_hits), (expected.mru_hits, expected.mfu_hits));
