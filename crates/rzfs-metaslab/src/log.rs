@@ -12,7 +12,6 @@
 //! ```
 
 pub mod book;
-pub mod summary;
 
 use crate::MetaslabError;
 use crate::metaslab::VdevMetaslabs;
@@ -30,6 +29,25 @@ pub struct LogMap {
     pub txg: Txg,
     /// The space map.
     pub object: ObjectId,
+}
+
+/// Whether a metaslab has changes in the logs that its own map lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Freshness {
+    /// Something was logged since the last flush.
+    Dirty,
+    /// The own map is the truth.
+    Clean,
+}
+
+impl Freshness {
+    /// How many dirty metaslabs this one is.
+    const fn count(self) -> u64 {
+        match self {
+            Self::Dirty => 1,
+            Self::Clean => 0,
+        }
+    }
 }
 
 /// The txg that a key of the ZAP of logs names: lower-case hex without leading zeros.

@@ -2,7 +2,7 @@
 //! (spec 06, sections 5 and 7).
 
 use crate::fragmentation;
-use crate::log::summary::Freshness;
+use crate::log::Freshness;
 use crate::range_tree::cancel_or_add;
 use crate::space_map::SpaceMap;
 use crate::store::SpaceMapStore;

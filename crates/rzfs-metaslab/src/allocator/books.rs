@@ -8,7 +8,7 @@ use super::tunables::{LARGE_BLOCK_SIZE, LogFeature};
 use crate::MetaslabError;
 use crate::log::LogMap;
 use crate::log::book::{LogBook, MetaslabId};
-use crate::log::summary::Freshness;
+use crate::log::Freshness;
 use crate::space_map::SpaceMap;
 use crate::space_map::append::HeaderForm;
 use crate::store::{CountChange, CountedFeature, NewObject, SyncStore};

@@ -8,7 +8,7 @@ use super::sync::{Activity, SyncPass};
 use super::topology::Topology;
 use super::tunables::LogFeature;
 use crate::MetaslabError;
-use crate::log::summary::Freshness;
+use crate::log::Freshness;
 use crate::store::SyncStore;
 
 /// A wish to flush more than is due.

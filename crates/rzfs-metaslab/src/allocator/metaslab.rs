@@ -16,7 +16,7 @@ use super::tunables::SpaceFeatures;
 use crate::fragmentation;
 use crate::free_space::FreeSpace;
 use crate::log::book::MetaslabId;
-use crate::log::summary::Freshness;
+use crate::log::Freshness;
 use crate::metaslab::MetaslabParts;
 use crate::space_map::SpaceMap;
 use crate::space_map::append::HeaderForm;

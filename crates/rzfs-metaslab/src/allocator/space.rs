@@ -177,7 +177,7 @@ impl Allocator {
             logs: books.book.logs().count() as u64,
             blocks: books.book.blocks(),
             block_limit: books.book.block_limit(),
-            dirty_metaslabs: books.book.summary().dirty_metaslabs(),
+            dirty_metaslabs: books.book.dirty_metaslabs(),
             metaslabs: books.book.metaslab_count() as u64,
             unflushed_memory: books.unflushed_memory,
         };

@@ -2,7 +2,7 @@
 //! parameters, without their prefixes.
 
 use crate::free_space::FitLimits;
-use crate::log::summary::LogLimits;
+use crate::log::book::LogLimits;
 use crate::space_map::append::{HeaderForm, MapFeatures};
 use rzfs_format::space_map::SpaceMapVersion;
 

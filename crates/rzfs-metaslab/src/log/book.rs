@@ -2,9 +2,20 @@
 //!
 //! The book is memory only. Whoever changes it in syncing context stores the same change: the
 //! unflushed txg of a metaslab in its vdev's array, logs in the ZAP of logs.
+//!
+//! A log can go once every metaslab whose unflushed txg is not after it was flushed. So the metaslabs
+//! with the oldest unflushed txgs are flushed first, and each log has a deadline: the txg in which
+//! the logs would exceed a limit if all older ones were gone. Flushing as many metaslabs in each txg
+//! as the tightest deadline takes spreads the work evenly up to there:
+//!
+//! ```text
+//! log    dirty metaslabs up to here    txgs until the deadline    flushes for each txg
+//! 21          3                              40                       3 / 40  -> 1
+//! 22         90                              45                      90 / 45  -> 2   <- due
+//! 23         95                              60                      95 / 60  -> 2
+//! ```
 
-use super::LogMap;
-use super::summary::{Freshness, LogLimits, LogSummary};
+use super::{Freshness, LogMap};
 use crate::MetaslabError;
 use rzfs_format::{ObjectId, Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,13 +30,40 @@ pub struct MetaslabId {
     pub index: u64,
 }
 
+/// Limits on the logs; the names are those of OpenZFS's parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogLimits {
+    /// `zfs_unflushed_log_block_pct`: blocks of logs allowed for 100 dirty metaslabs.
+    pub block_percent: u64,
+    /// `zfs_unflushed_log_block_min`: the least block limit.
+    pub block_min: u64,
+    /// `zfs_unflushed_log_block_max`: the largest block limit.
+    pub block_max: u64,
+    /// `zfs_unflushed_log_txg_max`: most logs.
+    pub txg_max: u64,
+    /// `zfs_min_metaslabs_to_flush`: least flushes of a txg that changes anything.
+    pub flush_min: u64,
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self {
+            block_percent: 400,
+            block_min: 1000,
+            block_max: 131_072,
+            txg_max: 1000,
+            flush_min: 1,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Booked {
     object: ObjectId,
     /// Blocks; 0 while the log is open.
     blocks: u64,
-    /// Metaslabs whose unflushed txg this is.
-    metaslabs: u64,
+    /// Metaslabs whose unflushed txg this is and that have changes since they were flushed.
+    dirty: u64,
 }
 
 /// The logs of a pool and the unflushed txgs of its metaslabs.
@@ -37,7 +75,6 @@ pub struct LogBook {
     limits: LogLimits,
     logs: BTreeMap<Txg, Booked>,
     unflushed: BTreeSet<(Txg, MetaslabId)>,
-    summary: LogSummary,
     blocks: u64,
 }
 
@@ -48,8 +85,7 @@ impl LogBook {
     /// A book without logs.
     #[must_use]
     pub fn new(limits: LogLimits) -> Self {
-        let (logs, unflushed) = (BTreeMap::new(), BTreeSet::new());
-        Self { limits, logs, unflushed, summary: LogSummary::new(), blocks: 0 }
+        Self { limits, logs: BTreeMap::new(), unflushed: BTreeSet::new(), blocks: 0 }
     }
 
     /// The book at import: the logs in ascending order with their blocks, and the unflushed txgs
@@ -61,26 +97,18 @@ impl LogBook {
     ) -> Result<Self, MetaslabError> {
         let mut book = Self::new(limits);
         for (LogMap { txg, object }, blocks) in logs {
-            book.logs.insert(txg, Booked { object, blocks, metaslabs: 0 });
+            book.logs.insert(txg, Booked { object, blocks, dirty: 0 });
+            book.blocks = book.blocks.saturating_add(blocks);
         }
-        let mut dirty = Vec::new();
         for (txg, metaslab, freshness) in metaslabs {
-            book.count(txg, metaslab)?;
-            if freshness == Freshness::Dirty {
-                dirty.push(txg);
-            }
+            book.add(txg, metaslab, freshness)?;
         }
-        for (&txg, log) in &book.logs {
-            book.summary.add_log(txg, log.metaslabs, log.blocks, &limits);
-            book.blocks = book.blocks.saturating_add(log.blocks);
-        }
-        dirty.into_iter().for_each(|txg| book.summary.mark_dirty(txg));
         Ok(book)
     }
 
     /// Begins the log of the current txg.
     pub fn open_log(&mut self, log: LogMap) {
-        self.logs.insert(log.txg, Booked { object: log.object, blocks: 0, metaslabs: 0 });
+        self.logs.insert(log.txg, Booked { object: log.object, blocks: 0, dirty: 0 });
     }
 
     /// The log of the current txg is complete.
@@ -88,40 +116,34 @@ impl LogBook {
         let Some(log) = self.logs.get_mut(&txg) else { return };
         log.blocks = blocks;
         self.blocks = self.blocks.saturating_add(blocks);
-        self.summary.add_log(txg, 0, blocks, &self.limits);
     }
 
-    /// A metaslab has its first change in the current log; its own map is the truth so far.
+    /// The unflushed txg of a metaslab is that of a log from now on.
+    ///
+    /// # Errors
+    /// There is no such log.
     pub fn add(
         &mut self,
         txg: Txg,
-        metaslab: MetaslabId,
+        id: MetaslabId,
         freshness: Freshness,
     ) -> Result<(), MetaslabError> {
-        self.count(txg, metaslab)?;
-        self.summary.add_metaslab(txg, freshness, &self.limits);
+        let Some(log) = self.logs.get_mut(&txg) else {
+            return Err(MetaslabError::NoLog { vdev: id.vdev, metaslab: id.index, txg });
+        };
+        if self.unflushed.insert((txg, id)) {
+            log.dirty += freshness.count();
+        }
         Ok(())
     }
 
     /// A metaslab whose unflushed txg was `txg` leaves: it was flushed, or its vdev removed.
     pub fn remove(&mut self, txg: Txg, metaslab: MetaslabId, freshness: Freshness) {
-        if !self.unflushed.remove(&(txg, metaslab)) {
-            return;
+        if self.unflushed.remove(&(txg, metaslab))
+            && let Some(log) = self.logs.get_mut(&txg)
+        {
+            log.dirty = log.dirty.saturating_sub(freshness.count());
         }
-        if let Some(log) = self.logs.get_mut(&txg) {
-            log.metaslabs -= 1;
-        }
-        self.summary.remove_metaslab(txg, freshness);
-    }
-
-    fn count(&mut self, txg: Txg, id: MetaslabId) -> Result<(), MetaslabError> {
-        let Some(log) = self.logs.get_mut(&txg) else {
-            return Err(MetaslabError::NoLog { vdev: id.vdev, metaslab: id.index, txg });
-        };
-        if self.unflushed.insert((txg, id)) {
-            log.metaslabs += 1;
-        }
-        Ok(())
     }
 
     /// The metaslab to flush next and its unflushed txg: the oldest.
@@ -139,7 +161,9 @@ impl LogBook {
 
     /// A metaslab whose unflushed txg is `txg` has its first change since it was flushed.
     pub fn mark_dirty(&mut self, txg: Txg) {
-        self.summary.mark_dirty(txg);
+        if let Some(log) = self.logs.get_mut(&txg) {
+            log.dirty += 1;
+        }
     }
 
     /// Number of metaslabs with an unflushed txg.
@@ -151,7 +175,15 @@ impl LogBook {
     /// Most blocks that the logs should have.
     #[must_use]
     pub fn block_limit(&self) -> u64 {
-        self.summary.block_limit(&self.limits)
+        let LogLimits { block_percent, block_min, block_max, .. } = self.limits;
+        let wanted = self.dirty_metaslabs().saturating_mul(block_percent) / 100;
+        wanted.min(block_max).max(block_min)
+    }
+
+    /// Metaslabs with changes that only the logs have.
+    #[must_use]
+    pub fn dirty_metaslabs(&self) -> u64 {
+        self.logs.values().map(|log| log.dirty).sum()
     }
 
     /// Takes the logs that no metaslab needs any more, oldest first; they are to be freed.
@@ -163,7 +195,6 @@ impl LogBook {
         {
             let (txg, log) = entry.remove_entry();
             self.blocks = self.blocks.saturating_sub(log.blocks);
-            self.summary.remove_oldest_log(log.blocks);
             gone.push(LogMap { txg, object: log.object });
         }
         gone
@@ -180,12 +211,6 @@ impl LogBook {
         self.logs.iter().map(|(&txg, log)| LogMap { txg, object: log.object })
     }
 
-    /// The summary.
-    #[must_use]
-    pub const fn summary(&self) -> &LogSummary {
-        &self.summary
-    }
-
     /// Blocks that a txg is expected to add: the mean of the latest complete logs before `txg`.
     #[must_use]
     pub fn incoming(&self, txg: Txg) -> u64 {
@@ -196,11 +221,28 @@ impl LogBook {
         blocks.div_ceil(count.max(1))
     }
 
-    /// Metaslabs to flush in `txg`.
+    /// Metaslabs to flush in `txg`: as many as keep the limits if every txg from this one on adds
+    /// what is expected and flushes as many (spec 06, section 13.7.1).
     #[must_use]
     pub fn flushes_due(&self, txg: Txg) -> u64 {
-        let limit = self.summary.block_limit(&self.limits);
-        self.summary.flushes_due(limit, self.blocks, self.incoming(txg), &self.limits)
+        let incoming = self.incoming(txg);
+        let closed = || self.logs.range(..txg).map(|(_, log)| log);
+        // What there could be of each if no log went.
+        let mut block_room = self.block_limit();
+        let mut log_room = self.limits.txg_max;
+        let logs = closed().count() as u64;
+        let (mut due, mut dirty) = (self.limits.flush_min, 0_u64);
+        for log in closed() {
+            // Txgs that fit in before a limit is exceeded if all older logs are gone.
+            let by_blocks = block_room.saturating_sub(self.blocks).checked_div(incoming);
+            let by_logs = log_room.saturating_sub(logs);
+            let deadline = by_blocks.map_or(by_logs, |txgs| txgs.min(by_logs)).saturating_add(1);
+            dirty += log.dirty;
+            due = due.max(dirty.div_ceil(deadline));
+            block_room = block_room.saturating_add(log.blocks);
+            log_room = log_room.saturating_add(1);
+        }
+        due
     }
 }
 
@@ -234,15 +276,116 @@ mod tests {
         ];
         let mut book = LogBook::import(LogLimits::default(), logs, metaslabs).unwrap();
         assert_eq!((book.blocks(), book.incoming(Txg(28))), (8, 3));
-        assert_eq!(book.summary().dirty_metaslabs(), 2);
+        assert_eq!(book.dirty_metaslabs(), 2);
         assert_eq!(book.take_obsolete(), []);
         book.remove(Txg(21), id(0), Freshness::Dirty);
         assert_eq!(book.oldest(), Some((Txg(27), id(1))));
         assert_eq!(book.take_obsolete(), [log(21), log(24)]);
-        assert_eq!((book.blocks(), book.summary().dirty_metaslabs()), (5, 1));
+        assert_eq!((book.blocks(), book.dirty_metaslabs()), (5, 1));
+    }
+
+    /// A book of logs with so many dirty metaslabs and blocks each, from txg 10 on.
+    fn book(limits: LogLimits, logs: impl IntoIterator<Item = (u64, u64)>) -> (LogBook, Txg) {
+        let mut book = LogBook::new(limits);
+        let mut txg = 10;
+        for (dirty, blocks) in logs {
+            book.open_log(log(txg));
+            for index in 0..dirty {
+                book.add(Txg(txg), id(index), Freshness::Dirty).unwrap();
+            }
+            book.close_log(Txg(txg), blocks);
+            txg += 1;
+        }
+        (book, Txg(txg))
+    }
+
+    #[test]
+    fn the_tightest_deadline_says_what_is_due() {
+        let limits = LogLimits { block_percent: 0, ..LogLimits::default() };
+        // The latest five logs have a block each: 60 txgs fit in, or as many as there may be logs.
+        let usual = [(50, 935), (200, 1), (0, 1), (0, 1), (0, 1), (0, 1)];
+        let none: &[(u64, u64)] = &[];
+        let cases = [
+            (1000, 1000, none, 1),
+            (1000, 1000, &usual, 1),
+            (985, 1000, &usual, 2),
+            // The limit is exceeded in this txg.
+            (940, 1000, &usual, 50),
+            (900, 1000, &usual, 50),
+            // By the number of logs: the second one has to be gone in the eighth txg.
+            (1000, 12, &usual, 32),
+            // Nothing is expected to come, and nothing presses.
+            (1000, 1000, &[(30, 0), (10, 0)], 1),
+        ];
+        for (block_min, txg_max, logs, due) in cases {
+            let (book, txg) =
+                book(LogLimits { block_min, txg_max, ..limits }, logs.iter().copied());
+            assert_eq!(book.flushes_due(txg), due, "{block_min} blocks, {txg_max} logs, {logs:?}");
+        }
+    }
+
+    #[test]
+    fn the_block_limit_follows_dirty_metaslabs_between_its_bounds() {
+        for (dirty, limit) in [(0, 1000), (250, 1000), (251, 1004), (40_000, 131_072)] {
+            let (book, _) = book(LogLimits::default(), [(dirty, 0)]);
+            assert_eq!(book.block_limit(), limit);
+        }
+    }
+
+    #[test]
+    fn a_burst_is_flushed_evenly_over_the_txgs_that_are_left() {
+        let limits = LogLimits { txg_max: 100, ..LogLimits::default() };
+        let (mut book, Txg(mut txg)) = book(limits, [(500, 1)]);
+        let mut flushed = Vec::new();
+        while book.logs().any(|log| log.txg == Txg(10)) {
+            book.open_log(log(txg));
+            let due = book.flushes_due(Txg(txg));
+            for _ in 0..due {
+                let Some((old, metaslab)) = book.oldest() else { break };
+                book.remove(old, metaslab, Freshness::Dirty);
+                book.add(Txg(txg), metaslab, Freshness::Clean).unwrap();
+            }
+            book.take_obsolete();
+            book.close_log(Txg(txg), 1);
+            flushed.push(due);
+            txg += 1;
+        }
+        assert_eq!(flushed.iter().max(), Some(&5), "{flushed:?}");
+        assert!((95..=101).contains(&flushed.len()), "{flushed:?}");
     }
 
     proptest! {
+        #[test]
+        fn flushing_what_is_due_keeps_the_limits(
+            dirtied in prop::collection::vec(0_u64..20, 50..200),
+            txg_max in 10_u64..60,
+            blocks in 1_u64..5,
+        ) {
+            // Every txg logs as many blocks, and changes some metaslabs.
+            let limits = LogLimits { txg_max, block_min: 40, block_percent: 0, ..LogLimits::default() };
+            let mut book = LogBook::new(limits);
+            let mut next = 0;
+            for (txg, dirtied) in (10..).zip(dirtied) {
+                book.open_log(log(txg));
+                for _ in 0..book.flushes_due(Txg(txg)) {
+                    match book.oldest() {
+                        Some((old, metaslab)) if old.0 < txg => {
+                            book.remove(old, metaslab, Freshness::Dirty);
+                        }
+                        _ => break,
+                    }
+                }
+                for _ in 0..=dirtied {
+                    book.add(Txg(txg), id(next), Freshness::Dirty).unwrap();
+                    next += 1;
+                }
+                book.take_obsolete();
+                book.close_log(Txg(txg), blocks);
+                prop_assert!(book.logs().count() as u64 <= txg_max);
+                prop_assert!(book.blocks() <= 40, "{} blocks", book.blocks());
+            }
+        }
+
         #[test]
         fn logs_live_exactly_as_long_as_they_are_needed(
             txgs in prop::collection::vec(
@@ -273,9 +416,7 @@ mod tests {
                 let oldest = truth.values().min().copied().unwrap();
                 prop_assert_eq!(book.logs().next().map(|log| log.txg.0), Some(oldest));
                 prop_assert_eq!(book.oldest().map(|(txg, _)| txg.0), Some(oldest));
-                prop_assert_eq!(book.summary().dirty_metaslabs(), truth.len() as u64);
-                let rows: u64 = book.summary().rows().map(|row| row.blocks).sum();
-                prop_assert_eq!(rows, book.blocks());
+                prop_assert_eq!(book.dirty_metaslabs(), truth.len() as u64);
                 let metaslabs = truth
                     .iter()
                     .map(|(index, txg)| (Txg(*txg), id(*index), Freshness::Dirty));

@@ -6,7 +6,7 @@ use crate::{Bounds, Encrypted, FeatureSet, Files, Habit, OpenPool, ProofError, S
 use rzfs_blockdev::BlockDevice;
 use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_hostile::Random;
-use rzfs_metaslab::log::summary::LogLimits;
+use rzfs_metaslab::log::book::LogLimits;
 use rzfs_zpl::live::{LiveFileSystem, NewKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -139,7 +139,6 @@ impl Workload {
                 block_min: 6,
                 block_max: 12,
                 txg_max: 4,
-                summary_length: 3,
                 ..LogLimits::default()
             };
             pool.space.condense_block_threshold = 0;

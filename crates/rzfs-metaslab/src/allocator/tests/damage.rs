@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::allocator::metaslab::{FreeTree, LiveMetaslab};
-use crate::log::summary::LogLimits;
+use crate::log::book::LogLimits;
 use rzfs_format::ObjectId;
 
 const BLOCK: u64 = 64 << 10;

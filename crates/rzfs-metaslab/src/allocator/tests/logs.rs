@@ -1,7 +1,7 @@
 //! Log space maps over many txgs, and maps that are condensed.
 
 use super::*;
-use crate::log::summary::LogLimits;
+use crate::log::book::LogLimits;
 
 /// Numbers that look random and are always the same.
 struct Numbers(u64);

@@ -1,7 +1,7 @@
 //! Random histories, compared with a list of blocks.
 
 use super::*;
-use crate::log::summary::LogLimits;
+use crate::log::book::LogLimits;
 use proptest::prelude::*;
 
 /// log2 of the bytes of a metaslab.
