@@ -52,9 +52,9 @@ mod record;
 mod removal;
 mod request;
 mod rest;
+mod rotor;
 mod space;
 mod sync;
-mod throttle;
 mod topology;
 mod trim;
 mod tunables;
@@ -69,7 +69,6 @@ pub use record::Autotrim;
 pub use request::{AllocationRequest, ClassKind, Content, NoSpace, Placement};
 pub use space::{DedupRoom, LogStatus, PoolUsage, VdevUsage};
 pub use sync::{Activity, FinishedTxg, SyncPass};
-pub use throttle::Reservation;
 pub use topology::Allocating;
 pub use trim::{FreePart, FreeStep, TrimBatch};
 pub use tunables::{LogFeature, ObsoleteFeature, SpaceFeatures, SpaceTunables};
@@ -78,17 +77,16 @@ pub use vdevs::{Availability, Bias, VdevRole};
 use crate::log::book::{LogBook, MetaslabId};
 use crate::{MetaslabError, RangeTree};
 use books::Books;
-use class::Rotor;
 use context::Context;
 use flush::FlushRequest;
 use hold::Holds;
 use parking_lot::{Mutex, RwLock};
+use rotor::Rotor;
 use rzfs_format::{Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use throttle::Throttle;
 use topology::Topology;
 
 /// What an allocator is made of.
@@ -118,8 +116,6 @@ pub struct Allocator {
     topology: RwLock<Arc<Topology>>,
     /// By allocator and class.
     rotors: Vec<[Mutex<Rotor>; 5]>,
-    /// By allocator and class.
-    throttles: Vec<[Throttle; 5]>,
     /// What only the thread that syncs needs; it is taken out while a txg is synced.
     books: Mutex<Option<Box<Books>>>,
     /// Frees of blocks that were born up to this txg are kept for the checkpoint; 0 for none.
@@ -151,7 +147,6 @@ impl Allocator {
         let context = Context::new(tunables, features, devices, reader);
         Self {
             rotors: (0..tunables.num_allocators.max(1)).map(|_| Default::default()).collect(),
-            throttles: (0..tunables.num_allocators.max(1)).map(|_| Default::default()).collect(),
             context,
             topology: RwLock::default(),
             books: Mutex::new(Some(Box::new(Books::new(book)))),

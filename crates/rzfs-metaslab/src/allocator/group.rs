@@ -63,15 +63,6 @@ impl SpaceTotals {
     }
 }
 
-/// How much a group takes before it is the next one's turn (spec 06, section 9.4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Turn {
-    /// Bytes at least.
-    pub(crate) aliquot: u64,
-    /// Bytes at most.
-    pub(crate) target: u64,
-}
-
 /// The metaslabs of one vdev that serve one class.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -80,13 +71,12 @@ pub(crate) struct Group {
     order: Mutex<BTreeSet<OrderKey>>,
     slots: Mutex<Vec<Slots>>,
     pub(crate) totals: Mutex<SpaceTotals>,
-    pub(crate) turn: Mutex<Turn>,
+    /// Bytes of its turns ([`Rotor`](super::rotor::Rotor)).
+    pub(crate) turn: AtomicU64,
     /// It had no place for the smallest allocation in this txg.
     pub(crate) full: AtomicBool,
     /// Too full or too fragmented compared with others.
     pub(crate) avoided: AtomicBool,
-    /// Bytes allocated in it whose writes have not ended.
-    pub(crate) queued: AtomicU64,
 }
 
 impl Group {
@@ -97,10 +87,9 @@ impl Group {
             order: Mutex::default(),
             slots: Mutex::new(vec![Slots::default(); allocators.max(1)]),
             totals: Mutex::default(),
-            turn: Mutex::new(Turn { aliquot, target: aliquot.saturating_mul(2) }),
+            turn: AtomicU64::new(aliquot),
             full: AtomicBool::new(false),
             avoided: AtomicBool::new(false),
-            queued: AtomicU64::new(0),
         }
     }
 

@@ -146,8 +146,7 @@ impl Allocator {
         let ring = topology.ring(class);
         let allocator = self.allocator_of(request.locality);
         let rotor = self.rotors.get(allocator)?.get(class.index())?;
-        let start = start_of(ring, request, earlier)
-            .unwrap_or_else(|| rotor.lock().position % ring.len().max(1));
+        let start = start_of(ring, request, earlier).unwrap_or_else(|| rotor.lock().position(ring));
         for position in (start..ring.len()).chain(0..start) {
             let member = ring.get(position)?;
             if !self.is_allocatable(ring, member, request, effort, earlier.is_empty()) {
@@ -170,15 +169,14 @@ impl Allocator {
             let allocator = if allocator >= member.group.len() / 3 { 0 } else { allocator };
             let want = Want { asize, txg, allocator, activation, effort, taken };
             let found = self.allocate_in(member, &want);
-            rotor.lock().turn(
-                ring,
-                position,
-                request.size,
-                found.is_some(),
-                &self.context.tunables,
-            );
+            match found {
+                // Blocks of logs are written one by one: each goes to another device.
+                Some(_) if class != ClassKind::Log => {
+                    rotor.lock().took(ring, position, request.size);
+                }
+                _ => rotor.lock().passes(ring, position),
+            }
             if let Some((range, metaslab)) = found {
-                member.group.queued.fetch_add(asize, Ordering::Relaxed);
                 let gang = request.placement == Placement::GangHeader;
                 return Some((Dva::new(vdev, range.start, asize, gang), metaslab));
             }
@@ -270,21 +268,6 @@ impl Allocator {
             if let Some(metaslab) = vdev.and_then(|vdev| vdev.metaslab_of(&range)) {
                 metaslab.give_back(&self.context, range, txg);
             }
-        }
-        self.written(dvas);
-    }
-
-    /// The writes to these addresses have ended: vdevs that write faster get their turn sooner.
-    pub fn written(&self, dvas: &[Dva]) {
-        let topology = self.topology();
-        for dva in dvas.iter().filter(|dva| dva.is_valid()) {
-            let range = dva.offset()..dva.offset().saturating_add(1);
-            let vdev = topology.vdevs.get(&dva.vdev());
-            let Some(metaslab) = vdev.and_then(|vdev| vdev.metaslab_of(&range)) else { continue };
-            let queued = &metaslab.group.queued;
-            let _ = queued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
-                Some(bytes.saturating_sub(dva.asize()))
-            });
         }
     }
 }

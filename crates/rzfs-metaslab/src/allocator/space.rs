@@ -3,13 +3,13 @@
 
 use super::Allocator;
 use super::books::Books;
-use super::class;
 use super::group::SpaceTotals;
 use super::metaslab::FreeTree;
 use super::record::Deferral;
 use super::request::ClassKind;
-use super::topology::Topology;
-use super::tunables::LogFeature;
+use super::rotor::{self, Sharing, Stake};
+use super::topology::{Member, Topology};
+use super::tunables::{LogFeature, SpaceTunables};
 use crate::log::book::MetaslabId;
 use crate::{fragmentation, layout};
 use rzfs_format::units::SECTOR_SIZE;
@@ -229,12 +229,24 @@ impl Allocator {
                     .is_some_and(|percent| percent > tunables.mg_fragmentation_threshold);
                 member.group.avoided.store(low || fragmented, Ordering::Relaxed);
                 member.group.full.store(false, Ordering::Relaxed);
-                // The writes of a txg that is on disk have ended.
-                member.group.queued.store(0, Ordering::Relaxed);
             }
-            class::balance(ring, tunables, |member| {
-                self.context.devices.data_disks(member.group.vdev).max(1)
-            });
+            self.share_turns(ring);
+        }
+    }
+
+    fn share_turns(&self, ring: &[Member]) {
+        let SpaceTunables { aliquot, bias_enabled, .. } = self.context.tunables;
+        let sharing = if bias_enabled { Sharing::BySpace } else { Sharing::ByDisks };
+        let stakes: Vec<_> = ring
+            .iter()
+            .map(|member| {
+                let totals = *member.group.totals.lock();
+                let disks = self.context.devices.data_disks(member.group.vdev).max(1);
+                Stake { space: totals.space, free: totals.free(), disks }
+            })
+            .collect();
+        for (member, turn) in ring.iter().zip(rotor::turns(&stakes, aliquot, sharing)) {
+            member.group.turn.store(turn, Ordering::Relaxed);
         }
     }
 

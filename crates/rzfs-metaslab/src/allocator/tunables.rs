@@ -28,11 +28,6 @@ pub struct SpaceTunables {
     pub aliquot: u64,
     /// `metaslab_bias_enabled`: emptier vdevs get more.
     pub bias_enabled: bool,
-    /// `metaslab_perf_bias`: from 2 on a vdev takes up to its queue target, not only its aliquot,
-    /// while its writes end quickly.
-    pub perf_bias: i64,
-    /// `zfs_dva_throttle_enabled`: reservations have a limit.
-    pub dva_throttle_enabled: bool,
     /// `zfs_metaslab_switch_threshold`: an active metaslab is left when the size of its largest
     /// segment went down by that many powers of two.
     pub switch_threshold: u32,
@@ -80,8 +75,6 @@ impl Default for SpaceTunables {
             condense_block_threshold: 4,
             aliquot: 1 << 20,
             bias_enabled: true,
-            perf_bias: 1,
-            dva_throttle_enabled: true,
             switch_threshold: 2,
             unload_delay: 32,
             mem_limit: 25,

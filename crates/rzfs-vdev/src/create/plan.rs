@@ -378,7 +378,7 @@ impl NewVdevs {
     ///
     /// # Errors
     /// The first disk that fails.
-    pub fn clear_boot_blocks(&self) -> Result<(), DeviceError> {
+    fn clear_boot_blocks(&self) -> Result<(), DeviceError> {
         let leaves = self.tops.iter().flat_map(|top| std::iter::once(top).chain(&top.children));
         let all = leaves.chain(&self.spares).chain(&self.caches);
         let disks = all.filter(|vdev| vdev.kind == VdevKind::Disk);

@@ -25,7 +25,7 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::zil::{
     BlockForm, CHAIN_SIZE, Chain as ChainStructure, Verifier, ZilFlags, ZilHeader,
 };
-use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg, VdevId};
+use rzfs_format::{BlockPointer, ByteOrder, Txg, VdevId};
 use rzfs_metaslab::allocator::{AllocationRequest, ClassKind, Content, Placement};
 use rzfs_vdev::{BlockWrite, Durability, LeafFailure, NotDurable, Vdev, WriteClass};
 use std::collections::BTreeSet;
@@ -326,9 +326,7 @@ impl HeadLog {
         drop(writing);
         let vdevs = writes.iter().map(|write| write.dva.vdev()).collect();
         let oldest = writes.iter().map(|write| write.birth).min();
-        let dvas: Vec<Dva> = writes.iter().map(|write| write.dva).collect();
         let results = self.inner.vdevs().write_as(WriteClass::Sync, writes);
-        self.inner.allocator.written(&dvas);
         let mut chain = self.log().chain.lock();
         if results.iter().any(Result::is_err) {
             chain.break_off();

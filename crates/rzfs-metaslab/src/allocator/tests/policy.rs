@@ -502,20 +502,6 @@ fn large_blocks_fail_now_and_then_when_that_is_asked_for() {
 }
 
 #[test]
-fn reservations_wait_for_each_other() {
-    let world = big_pool();
-    let allocator = &world.allocator;
-    let held = allocator.reserve(ClassKind::Normal, 0, 1 << 40).unwrap();
-    assert!(allocator.reserve(ClassKind::Log, 0, 1 << 40).is_none());
-    std::thread::scope(|scope| {
-        let second = scope.spawn(|| drop(allocator.reserve(ClassKind::Normal, 0, 1).unwrap()));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(!second.is_finished());
-        drop(held);
-    });
-}
-
-#[test]
 fn threads_never_get_the_same_space() {
     let vdevs = [vdev(0, 16, 22, 12), vdev(1, 16, 22, 12)];
     let mut world = World::create(&vdevs, SpaceTunables::default(), SpaceFeatures::NEW_POOL);
