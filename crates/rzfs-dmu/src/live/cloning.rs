@@ -5,7 +5,8 @@
 //! is in a version until it is synced, as a dirty buffer is; whoever owns the space is told of it
 //! then and counts the reference.
 
-use super::object::{Found, LiveObject};
+use super::object::LiveObject;
+use super::state::Found;
 use super::transaction::Transaction;
 use crate::{Block, BlockRequest, DmuError, Object};
 use rzfs_format::units::Bookmark;

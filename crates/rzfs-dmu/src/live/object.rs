@@ -2,19 +2,19 @@
 
 use super::buffer::DirtyBuffer;
 use super::objset::LiveObjset;
+use super::state::{Found, ObjectCore, ObjectState, Outline};
 use super::transaction::Transaction;
-use super::version::{Existence, Shape, SpillChange, Version};
+use super::version::{Existence, SpillChange, Version};
 use crate::contents::dirty_cost;
 use crate::tree::Tree;
 use crate::txg::Gate;
 use crate::{Block, DmuError, Object};
 use bytes::Bytes;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level, ObjectId, Txg};
-use std::collections::VecDeque;
+use rzfs_format::{BlockId, ByteOrder, Level, ObjectId, Txg};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,39 +23,6 @@ use std::sync::Arc;
 pub struct LiveObject {
     objset: LiveObjset,
     core: Arc<ObjectCore>,
-}
-
-/// What all handles of an object share.
-#[derive(Debug)]
-pub(super) struct ObjectCore {
-    pub(super) id: ObjectId,
-    gate: Arc<Gate>,
-    pub(super) state: RwLock<ObjectState>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct ObjectState {
-    /// What is on disk, if anything is.
-    pub(super) synced: Option<Arc<Dnode>>,
-    /// Changes that are not on disk, oldest first.
-    pub(super) versions: VecDeque<Version>,
-}
-
-/// What a new object is to be.
-#[derive(Clone, Copy, Debug)]
-pub struct NewObject<'a> {
-    /// Its type.
-    pub object_type: ObjectType,
-    /// Bytes of a data block; a multiple of 512.
-    pub data_block_size: u32,
-    /// log2 of the size of an indirect block.
-    pub indirect_shift: u8,
-    /// Type of the bonus.
-    pub bonus_type: ObjectType,
-    /// The bonus.
-    pub bonus: &'a [u8],
-    /// 512-byte slots of the dnode.
-    pub slots: u8,
 }
 
 /// A range of bytes to free.
@@ -69,89 +36,6 @@ pub enum Extent {
 
 /// Indirect blocks that are looked at before an object is freed.
 const MOST_CHECKED: u64 = 1024;
-
-/// What is asked for often of the newest shape: it is copied without an allocation.
-#[derive(Clone, Copy)]
-struct Outline {
-    object_type: ObjectType,
-    bonus_type: ObjectType,
-    data_block_size: u32,
-    indirect_shift: u8,
-    slots: u8,
-    max_block_id: BlockId,
-    has_spill: bool,
-}
-
-impl ObjectState {
-    /// The newest shape; `None` when the object does not exist.
-    fn shape(&self) -> Option<Shape> {
-        match self.versions.back() {
-            Some(version) if version.existence == Existence::Freed => None,
-            Some(version) => Some(version.shape.clone()),
-            None => self.synced.as_deref().map(Shape::of),
-        }
-    }
-
-    /// Most of it; `None` when the object does not exist.
-    fn outline(&self) -> Option<Outline> {
-        let Some(Version { shape, existence, .. }) = self.versions.back() else {
-            let dnode = self.synced.as_deref()?;
-            return Some(Outline {
-                object_type: dnode.object_type,
-                bonus_type: dnode.bonus_type,
-                data_block_size: dnode.data_block_size,
-                indirect_shift: dnode.indirect_shift,
-                slots: dnode.slots,
-                max_block_id: dnode.max_block_id,
-                has_spill: dnode.spill.is_some(),
-            });
-        };
-        (*existence == Existence::Alive).then_some(Outline {
-            object_type: shape.object_type,
-            bonus_type: shape.bonus_type,
-            data_block_size: shape.data_block_size,
-            indirect_shift: shape.indirect_shift,
-            slots: shape.slots,
-            max_block_id: shape.max_block_id,
-            has_spill: shape.has_spill,
-        })
-    }
-
-    /// What memory knows about a block.
-    pub(super) fn in_memory(&self, block: u64) -> Found<'_> {
-        for version in self.versions.iter().rev() {
-            if let Some(buffer) = version.blocks.get(&block) {
-                return Found::Buffer(buffer);
-            }
-            if let Some(pointer) = version.clones.get(&block) {
-                return Found::Clone(*pointer);
-            }
-            if version.freed.contains(block) || version.existence == Existence::Freed {
-                return Found::Hole;
-            }
-        }
-        match &self.synced {
-            Some(dnode) if block <= dnode.max_block_id.0 => Found::OnDisk(Arc::clone(dnode)),
-            _ => Found::Hole,
-        }
-    }
-}
-
-/// What memory knows about a block.
-pub(super) enum Found<'a> {
-    Buffer(&'a DirtyBuffer),
-    /// A block of another object, or of another place in this one.
-    Clone(BlockPointer),
-    Hole,
-    OnDisk(Arc<Dnode>),
-}
-
-impl ObjectCore {
-    pub(super) fn new(id: ObjectId, synced: Option<Arc<Dnode>>) -> Arc<Self> {
-        let state = ObjectState { synced, versions: VecDeque::new() };
-        Arc::new(Self { id, gate: Arc::default(), state: RwLock::new(state) })
-    }
-}
 
 impl LiveObject {
     pub(super) const fn new(objset: LiveObjset, core: Arc<ObjectCore>) -> Self {

@@ -2,22 +2,19 @@
 
 use super::log_header::PendingHeaders;
 use super::numbers::Numbers;
-use super::object::{LiveObject, NewObject, ObjectCore};
+use super::state::ObjectCore;
 use super::transaction::Transaction;
-use super::version::{Shape, Version};
 use crate::{BlockPipeline, DmuError, Objset};
 use parking_lot::{Mutex, RwLock};
 use rzfs_codec::crypto::DatasetKey;
-use rzfs_format::dnode::Dnode;
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
-use rzfs_format::{BlockId, ByteOrder, ObjectId, ObjsetId, Txg};
+use rzfs_format::zil::ZilHeader;
+use rzfs_format::{ByteOrder, ObjectId, ObjsetId, Txg};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
 /// Txgs in which an object can be dirty at one time are told apart by their last bits.
 const SLOTS: usize = 4;
-/// Dead entries after which the table of objects is swept.
-const SWEEP_AFTER: usize = 4096;
 
 /// Objects that are dirty in one txg.
 pub(super) type DirtyObjects = BTreeMap<ObjectId, Arc<ObjectCore>>;
@@ -35,7 +32,7 @@ pub(super) struct Inner {
     key: Option<Arc<DatasetKey>>,
     /// What is on disk.
     pub(super) synced: RwLock<Objset>,
-    objects: Mutex<HashMap<ObjectId, Weak<ObjectCore>>>,
+    pub(super) objects: Mutex<HashMap<ObjectId, Weak<ObjectCore>>>,
     dirty: [Mutex<DirtyObjects>; SLOTS],
     pub(super) numbers: Mutex<Numbers>,
     pub(super) headers: PendingHeaders,
@@ -140,120 +137,22 @@ impl LiveObjset {
         self.dirty(txg).lock().insert(core.id, Arc::clone(core));
     }
 
-    /// The object with this number; the accounting objects have their special numbers.
+    /// The header of the set's intent log, as the youngest txg that has changed it leaves it.
     ///
     /// # Errors
-    /// There is no such object, or its dnode cannot be read.
-    pub fn object(&self, id: ObjectId) -> Result<LiveObject, DmuError> {
-        loop {
-            if let Some(core) = self.in_memory(id) {
-                return self.existing(core);
-            }
-            let synced = self.synced();
-            let read = synced.object(id).map(|object| Arc::new(object.dnode().clone()));
-            let mut objects = self.inner.objects.lock();
-            // What was read is the truth only if nothing was synced meanwhile: an error, too.
-            if *self.inner.synced.read().root() != *synced.root() {
-                continue;
-            }
-            let dnode = read?;
-            let slot = objects.entry(id).or_default();
-            let core = slot.upgrade().unwrap_or_else(|| ObjectCore::new(id, Some(dnode)));
-            *slot = Arc::downgrade(&core);
-            sweep(&mut objects);
-            drop(objects);
-            return self.existing(core);
+    /// The header on disk is damaged.
+    pub fn log_header(&self) -> Result<ZilHeader, DmuError> {
+        // A header that is no longer pending is on disk by then.
+        match self.inner.headers.newest() {
+            Some(header) => Ok(header),
+            None => self.synced().log_header(),
         }
     }
 
-    fn in_memory(&self, id: ObjectId) -> Option<Arc<ObjectCore>> {
-        self.inner.objects.lock().get(&id)?.upgrade()
-    }
-
-    fn existing(&self, core: Arc<ObjectCore>) -> Result<LiveObject, DmuError> {
-        let object = LiveObject::new(self.clone(), core);
-        object.object_type()?;
-        Ok(object)
-    }
-
-    /// Makes a new object with a number of its own.
-    ///
-    /// # Errors
-    /// Dnodes cannot be read, or no number is free.
-    pub fn allocate(
-        &self,
-        tx: &dyn Transaction,
-        new: NewObject<'_>,
-    ) -> Result<LiveObject, DmuError> {
-        let id = self.with_numbers(|numbers, on_disk| numbers.take(on_disk, new.slots))?;
-        Ok(self.insert(tx, id, new))
-    }
-
-    /// Makes a new object with this number; `None` if the number is taken.
-    ///
-    /// # Errors
-    /// Dnodes cannot be read, or the number is not one that an object can have.
-    pub fn claim(
-        &self,
-        tx: &dyn Transaction,
-        id: ObjectId,
-        new: NewObject<'_>,
-    ) -> Result<Option<LiveObject>, DmuError> {
-        let is_free =
-            self.with_numbers(|numbers, on_disk| numbers.claim(on_disk, id, new.slots))?;
-        Ok(is_free.then(|| self.insert(tx, id, new)))
-    }
-
-    /// Lets `choose` look for numbers: what is on disk together with what is taken. A number that
-    /// is written counts as taken until whoever syncs has the lock, so only what is on disk once
-    /// the lock is held is sure to have those that do not count any more.
-    fn with_numbers<R>(&self, choose: impl FnOnce(&mut Numbers, &Objset) -> R) -> R {
-        let mut numbers = self.inner.numbers.lock();
-        let on_disk = self.synced();
-        choose(&mut numbers, &on_disk)
-    }
-
-    /// Makes an accounting object, whose dnode is in the set's root block.
-    pub fn create_special(
-        &self,
-        tx: &dyn Transaction,
-        id: ObjectId,
-        new: NewObject<'_>,
-    ) -> LiveObject {
-        self.insert(tx, id, new)
-    }
-
-    fn insert(&self, tx: &dyn Transaction, id: ObjectId, new: NewObject<'_>) -> LiveObject {
-        let pointers = Dnode::pointer_count(new.bonus_type, new.bonus.len(), new.slots);
-        let shape = Shape {
-            object_type: new.object_type,
-            bonus_type: new.bonus_type,
-            bonus: new.bonus.into(),
-            data_block_size: new.data_block_size,
-            indirect_shift: new.indirect_shift,
-            pointer_count: pointers as u8,
-            slots: new.slots,
-            checksum: 0,
-            compress: 0,
-            max_block_id: BlockId(0),
-            has_spill: false,
-        };
-        let core = ObjectCore::new(id, None);
-        let version = Version::new(tx.txg(), shape);
-        tx.context().add_dirty(version.dirtied);
-        core.state.write().versions.push_back(version);
-        let mut objects = self.inner.objects.lock();
-        objects.insert(id, Arc::downgrade(&core));
-        sweep(&mut objects);
-        drop(objects);
-        self.mark_dirty(tx.txg(), &core);
-        LiveObject::new(self.clone(), core)
-    }
-}
-
-/// Drops the entries of objects that nobody holds, when there may be many of them.
-fn sweep(objects: &mut HashMap<ObjectId, Weak<ObjectCore>>) {
-    if objects.len() >= SWEEP_AFTER && objects.len() == objects.capacity() {
-        objects.retain(|_, core| core.strong_count() > 0);
+    /// Has the transaction's txg write this header into the set's root block; the set is dirty
+    /// then, if nothing else of it is. Whoever derives it from [`LiveObjset::log_header`] sees
+    /// to it that nobody else does so at the same time.
+    pub fn set_log_header(&self, tx: &dyn Transaction, header: ZilHeader) {
+        self.inner.headers.set(tx.txg(), header);
     }
 }

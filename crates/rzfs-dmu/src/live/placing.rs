@@ -11,7 +11,7 @@
 
 use super::buffer::DirtyBuffer;
 use super::object::LiveObject;
-use super::version::Version;
+use super::placements::Placed;
 use crate::txg::OpenTx;
 use crate::write::{
     BlockWriter, Change, ObjsetPolicy, Part, Sealing, WriteContext, WriteRequest, WriteStream,
@@ -28,45 +28,6 @@ pub struct DirtyBlock {
     txg: Txg,
     buffer: DirtyBuffer,
     placed: Option<BlockPointer>,
-}
-
-/// Where a version of a block was written.
-#[derive(Clone, Debug)]
-struct Placed {
-    buffer: DirtyBuffer,
-    pointer: BlockPointer,
-}
-
-/// The placed blocks of an object in one txg.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Placements {
-    current: std::collections::BTreeMap<u64, Placed>,
-    /// Blocks that were placed once more since, or whose writes failed.
-    replaced: Vec<BlockPointer>,
-}
-
-impl Placements {
-    /// Where the block with these contents is.
-    pub(super) fn of(&self, block: u64, buffer: &DirtyBuffer) -> Option<BlockPointer> {
-        let placed = self.current.get(&block).filter(|placed| placed.buffer.is_same(buffer))?;
-        Some(placed.pointer)
-    }
-
-    fn set(&mut self, block: u64, placed: Placed) {
-        let before = self.current.insert(block, placed);
-        self.replaced.extend(before.map(|before| before.pointer));
-    }
-
-    /// The blocks that nobody needs: what is synced is in `version`.
-    pub(super) fn unused(version: &Version) -> Vec<BlockPointer> {
-        let Self { current, replaced } = &version.placements;
-        let is_used = |block: &u64, placed: &Placed| {
-            let synced = version.blocks.get(block);
-            synced.is_some_and(|buffer| placed.buffer.is_same(buffer))
-        };
-        let changed = current.iter().filter(|(block, placed)| !is_used(block, placed));
-        changed.map(|(_, placed)| placed.pointer).chain(replaced.iter().copied()).collect()
-    }
 }
 
 impl LiveObject {
@@ -155,7 +116,7 @@ impl DirtyBlock {
                 let placed = Placed { buffer: self.buffer.clone(), pointer };
                 version.placements.set(self.block.0, placed);
             }
-            Outcome::Failed => version.placements.replaced.push(pointer),
+            Outcome::Failed => version.placements.discard(pointer),
         }
     }
 }

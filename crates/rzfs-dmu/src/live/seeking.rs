@@ -1,6 +1,7 @@
 //! Where data and holes are in an object as it is now, on disk or not.
 
-use super::object::{Found, LiveObject, ObjectState};
+use super::object::LiveObject;
+use super::state::{Found, ObjectState};
 use super::version::Version;
 use crate::DmuError;
 use crate::tree::Seek;

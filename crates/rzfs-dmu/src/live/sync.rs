@@ -1,9 +1,8 @@
 //! Syncing a live object set in one pass of a txg.
 
 use super::buffer::DirtyBuffer;
-use super::object::ObjectCore;
 use super::objset::{DirtyObjects, LiveObjset};
-use super::placing::Placements;
+use super::state::ObjectCore;
 use super::transaction::{SyncTx, Transaction};
 use super::version::{Existence, SpillChange};
 use crate::sync::{
@@ -349,7 +348,7 @@ fn work(how: How<'_>, core: Arc<ObjectCore>, flags: DnodeFlags) -> Option<Work> 
         SpillChange::Written(buffer) => SpillWork::Written(buffer.bytes()),
         SpillChange::Removed => SpillWork::Removed,
     };
-    let unused = Placements::unused(version);
+    let unused = version.placements.unused(&version.blocks);
     let (slots, dirtied) = (shape.slots, version.dirtied);
     drop(state);
     Some(Work { core, old, tree, spill, slots, dirtied, unused })

@@ -1,7 +1,7 @@
 //! What one txg changes about an object.
 
 use super::buffer::DirtyBuffer;
-use super::placing::Placements;
+use super::placements::Placements;
 use super::ranges::RangeSet;
 use crate::contents::dirty_cost;
 use rzfs_format::dnode::Dnode;

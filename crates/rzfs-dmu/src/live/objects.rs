@@ -1,0 +1,153 @@
+//! The objects of a set: those that are in memory, those that are read, and new ones.
+
+use super::numbers::Numbers;
+use super::object::LiveObject;
+use super::objset::LiveObjset;
+use super::state::ObjectCore;
+use super::transaction::Transaction;
+use super::version::{Shape, Version};
+use crate::{DmuError, Objset};
+use rzfs_format::dnode::Dnode;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{BlockId, ObjectId};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+/// Dead entries after which the table of objects is swept.
+const SWEEP_AFTER: usize = 4096;
+
+/// What a new object is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct NewObject<'a> {
+    /// Its type.
+    pub object_type: ObjectType,
+    /// Bytes of a data block; a multiple of 512.
+    pub data_block_size: u32,
+    /// log2 of the size of an indirect block.
+    pub indirect_shift: u8,
+    /// Type of the bonus.
+    pub bonus_type: ObjectType,
+    /// The bonus.
+    pub bonus: &'a [u8],
+    /// 512-byte slots of the dnode.
+    pub slots: u8,
+}
+
+impl LiveObjset {
+    /// The object with this number; the accounting objects have their special numbers.
+    ///
+    /// # Errors
+    /// There is no such object, or its dnode cannot be read.
+    pub fn object(&self, id: ObjectId) -> Result<LiveObject, DmuError> {
+        loop {
+            if let Some(core) = self.in_memory(id) {
+                return self.existing(core);
+            }
+            let synced = self.synced();
+            let read = synced.object(id).map(|object| Arc::new(object.dnode().clone()));
+            let mut objects = self.inner.objects.lock();
+            // What was read is the truth only if nothing was synced meanwhile: an error, too.
+            if *self.inner.synced.read().root() != *synced.root() {
+                continue;
+            }
+            let dnode = read?;
+            let slot = objects.entry(id).or_default();
+            let core = slot.upgrade().unwrap_or_else(|| ObjectCore::new(id, Some(dnode)));
+            *slot = Arc::downgrade(&core);
+            sweep(&mut objects);
+            drop(objects);
+            return self.existing(core);
+        }
+    }
+
+    fn in_memory(&self, id: ObjectId) -> Option<Arc<ObjectCore>> {
+        self.inner.objects.lock().get(&id)?.upgrade()
+    }
+
+    fn existing(&self, core: Arc<ObjectCore>) -> Result<LiveObject, DmuError> {
+        let object = LiveObject::new(self.clone(), core);
+        object.object_type()?;
+        Ok(object)
+    }
+
+    /// Makes a new object with a number of its own.
+    ///
+    /// # Errors
+    /// Dnodes cannot be read, or no number is free.
+    pub fn allocate(
+        &self,
+        tx: &dyn Transaction,
+        new: NewObject<'_>,
+    ) -> Result<LiveObject, DmuError> {
+        let id = self.with_numbers(|numbers, on_disk| numbers.take(on_disk, new.slots))?;
+        Ok(self.insert(tx, id, new))
+    }
+
+    /// Makes a new object with this number; `None` if the number is taken.
+    ///
+    /// # Errors
+    /// Dnodes cannot be read, or the number is not one that an object can have.
+    pub fn claim(
+        &self,
+        tx: &dyn Transaction,
+        id: ObjectId,
+        new: NewObject<'_>,
+    ) -> Result<Option<LiveObject>, DmuError> {
+        let is_free =
+            self.with_numbers(|numbers, on_disk| numbers.claim(on_disk, id, new.slots))?;
+        Ok(is_free.then(|| self.insert(tx, id, new)))
+    }
+
+    /// Lets `choose` look for numbers: what is on disk together with what is taken. A number that
+    /// is written counts as taken until whoever syncs has the lock, so only what is on disk once
+    /// the lock is held is sure to have those that do not count any more.
+    fn with_numbers<R>(&self, choose: impl FnOnce(&mut Numbers, &Objset) -> R) -> R {
+        let mut numbers = self.inner.numbers.lock();
+        let on_disk = self.synced();
+        choose(&mut numbers, &on_disk)
+    }
+
+    /// Makes an accounting object, whose dnode is in the set's root block.
+    pub fn create_special(
+        &self,
+        tx: &dyn Transaction,
+        id: ObjectId,
+        new: NewObject<'_>,
+    ) -> LiveObject {
+        self.insert(tx, id, new)
+    }
+
+    fn insert(&self, tx: &dyn Transaction, id: ObjectId, new: NewObject<'_>) -> LiveObject {
+        let pointers = Dnode::pointer_count(new.bonus_type, new.bonus.len(), new.slots);
+        let shape = Shape {
+            object_type: new.object_type,
+            bonus_type: new.bonus_type,
+            bonus: new.bonus.into(),
+            data_block_size: new.data_block_size,
+            indirect_shift: new.indirect_shift,
+            pointer_count: pointers as u8,
+            slots: new.slots,
+            checksum: 0,
+            compress: 0,
+            max_block_id: BlockId(0),
+            has_spill: false,
+        };
+        let core = ObjectCore::new(id, None);
+        let version = Version::new(tx.txg(), shape);
+        tx.context().add_dirty(version.dirtied);
+        core.state.write().versions.push_back(version);
+        let mut objects = self.inner.objects.lock();
+        objects.insert(id, Arc::downgrade(&core));
+        sweep(&mut objects);
+        drop(objects);
+        self.mark_dirty(tx.txg(), &core);
+        LiveObject::new(self.clone(), core)
+    }
+}
+
+/// Drops the entries of objects that nobody holds, when there may be many of them.
+fn sweep(objects: &mut HashMap<ObjectId, Weak<ObjectCore>>) {
+    if objects.len() >= SWEEP_AFTER && objects.len() == objects.capacity() {
+        objects.retain(|_, core| core.strong_count() > 0);
+    }
+}

@@ -1,0 +1,110 @@
+//! What memory knows of an object: the part that all its handles share.
+
+use super::buffer::DirtyBuffer;
+use super::version::{Existence, Shape, Version};
+use crate::txg::Gate;
+use parking_lot::RwLock;
+use rzfs_format::dnode::Dnode;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{BlockId, BlockPointer, ObjectId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What all handles of an object share.
+#[derive(Debug)]
+pub(super) struct ObjectCore {
+    pub(super) id: ObjectId,
+    pub(super) gate: Arc<Gate>,
+    pub(super) state: RwLock<ObjectState>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ObjectState {
+    /// What is on disk, if anything is.
+    pub(super) synced: Option<Arc<Dnode>>,
+    /// Changes that are not on disk, oldest first.
+    pub(super) versions: VecDeque<Version>,
+}
+
+/// What is asked for often of the newest shape: it is copied without an allocation.
+#[derive(Clone, Copy)]
+pub(super) struct Outline {
+    pub(super) object_type: ObjectType,
+    pub(super) bonus_type: ObjectType,
+    pub(super) data_block_size: u32,
+    pub(super) indirect_shift: u8,
+    pub(super) slots: u8,
+    pub(super) max_block_id: BlockId,
+    pub(super) has_spill: bool,
+}
+
+impl ObjectState {
+    /// The newest shape; `None` when the object does not exist.
+    pub(super) fn shape(&self) -> Option<Shape> {
+        match self.versions.back() {
+            Some(version) if version.existence == Existence::Freed => None,
+            Some(version) => Some(version.shape.clone()),
+            None => self.synced.as_deref().map(Shape::of),
+        }
+    }
+
+    /// Most of it; `None` when the object does not exist.
+    pub(super) fn outline(&self) -> Option<Outline> {
+        let Some(Version { shape, existence, .. }) = self.versions.back() else {
+            let dnode = self.synced.as_deref()?;
+            return Some(Outline {
+                object_type: dnode.object_type,
+                bonus_type: dnode.bonus_type,
+                data_block_size: dnode.data_block_size,
+                indirect_shift: dnode.indirect_shift,
+                slots: dnode.slots,
+                max_block_id: dnode.max_block_id,
+                has_spill: dnode.spill.is_some(),
+            });
+        };
+        (*existence == Existence::Alive).then_some(Outline {
+            object_type: shape.object_type,
+            bonus_type: shape.bonus_type,
+            data_block_size: shape.data_block_size,
+            indirect_shift: shape.indirect_shift,
+            slots: shape.slots,
+            max_block_id: shape.max_block_id,
+            has_spill: shape.has_spill,
+        })
+    }
+
+    /// What memory knows about a block.
+    pub(super) fn in_memory(&self, block: u64) -> Found<'_> {
+        for version in self.versions.iter().rev() {
+            if let Some(buffer) = version.blocks.get(&block) {
+                return Found::Buffer(buffer);
+            }
+            if let Some(pointer) = version.clones.get(&block) {
+                return Found::Clone(*pointer);
+            }
+            if version.freed.contains(block) || version.existence == Existence::Freed {
+                return Found::Hole;
+            }
+        }
+        match &self.synced {
+            Some(dnode) if block <= dnode.max_block_id.0 => Found::OnDisk(Arc::clone(dnode)),
+            _ => Found::Hole,
+        }
+    }
+}
+
+/// What memory knows about a block.
+pub(super) enum Found<'a> {
+    Buffer(&'a DirtyBuffer),
+    /// A block of another object, or of another place in this one.
+    Clone(BlockPointer),
+    Hole,
+    OnDisk(Arc<Dnode>),
+}
+
+impl ObjectCore {
+    pub(super) fn new(id: ObjectId, synced: Option<Arc<Dnode>>) -> Arc<Self> {
+        let state = ObjectState { synced, versions: VecDeque::new() };
+        Arc::new(Self { id, gate: Arc::default(), state: RwLock::new(state) })
+    }
+}
