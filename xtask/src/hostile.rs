@@ -1,5 +1,5 @@
 //! `cargo xtask hostile`: seeded corruptions of the golden pools; with `--mounts`, pools that lie
-//! below the binary.
+//! or are damaged below the binary.
 
 mod mounts;
 mod walk;
@@ -24,7 +24,7 @@ pub(crate) struct Hostile {
     /// Only pools with this in their names.
     #[arg(long, default_value = "")]
     pool: String,
-    /// Mount so many pools that lie, instead, and see that nothing comes out of them.
+    /// Mount so many pools that lie or are damaged, instead; nothing may come out of them.
     #[arg(long)]
     mounts: Option<u64>,
     /// This is a mount namespace of its own.
@@ -38,7 +38,7 @@ pub(crate) struct Hostile {
     distrust: bool,
 }
 
-/// Pools that lie, for a look at all the ways to mount them.
+/// Pools that lie or are damaged, for a look at all shapes and ways to mount them.
 const FEW: u64 = 12;
 
 /// Cases after which a run says how far it is.
@@ -56,7 +56,7 @@ struct Totals {
     by_kind: [u64; DamageKind::ALL.len()],
 }
 
-/// A few pools that lie, mounted by root and by an ordinary user.
+/// A few pools that lie or are damaged, mounted by root and by an ordinary user.
 pub(crate) fn run_few_mounts() -> Result<(), Failure> {
     mounts::run(FEW, 1, false)
 }

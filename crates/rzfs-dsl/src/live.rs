@@ -82,6 +82,7 @@ pub use intent_log::{
 };
 pub(crate) use key_object::NewKeys;
 pub use ledger::{HeadSpace, SpaceClaim, SpaceShortage};
+pub use log_claim::GivenUpLog;
 pub use open::NotWritable;
 pub use options::LiveOptions;
 pub use pool::LivePool;

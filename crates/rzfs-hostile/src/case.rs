@@ -15,6 +15,7 @@ use rzfs_dsl::import::{
 use rzfs_testkit::{OverlayDevice, ReferencePool};
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -88,13 +89,21 @@ impl Subject {
     /// # Errors
     /// They cannot be unpacked or opened.
     pub fn open(pool: &ReferencePool) -> io::Result<Self> {
+        Self::of_images(pool.name(), &pool.images()?)
+    }
+
+    /// Opens the images of a pool that somebody has made.
+    ///
+    /// # Errors
+    /// They cannot be opened.
+    pub fn of_images(name: &str, images: &[PathBuf]) -> io::Result<Self> {
         let options = OpenOptions::new();
         let mut devices: Vec<Arc<dyn BlockDevice>> = Vec::new();
-        for image in pool.images()? {
-            let device = FileDevice::open(&image, &options).map_err(io::Error::other)?;
+        for image in images {
+            let device = FileDevice::open(image, &options).map_err(io::Error::other)?;
             devices.push(Arc::new(device));
         }
-        Ok(Self::new(pool.name(), devices))
+        Ok(Self::new(name, devices))
     }
 
     /// A pool on these devices.
@@ -197,7 +206,7 @@ impl Subject {
         Exercise::run(&sources, &options, BlockWalk::Metadata)
     }
 
-    fn damage_devices(&self, overlays: &[Arc<OverlayDevice>], random: &mut Random) {
+    pub(crate) fn damage_devices(&self, overlays: &[Arc<OverlayDevice>], random: &mut Random) {
         for (overlay, reads) in overlays.iter().zip(&self.reads) {
             let most = random.pick(&[1, 4, 20, 100]).copied().unwrap_or(1);
             for _ in 0..=random.below(most) {
@@ -207,7 +216,7 @@ impl Subject {
     }
 }
 
-fn damage_labels(overlays: &[Arc<OverlayDevice>], random: &mut Random) {
+pub(crate) fn damage_labels(overlays: &[Arc<OverlayDevice>], random: &mut Random) {
     // The same damage everywhere agrees with itself.
     let alike = random.once_in(2);
     let seed = random.draw();

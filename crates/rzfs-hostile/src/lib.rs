@@ -22,6 +22,7 @@ mod case;
 mod devices;
 mod exercise;
 mod forger;
+mod images;
 mod labels;
 mod lists;
 #[allow(unsafe_code)]

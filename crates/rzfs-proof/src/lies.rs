@@ -51,6 +51,8 @@ const FILES: u64 = 30;
 /// How a pool lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lie {
+    /// It tells the truth; what an attacker can have without lying is there all the same.
+    Nothing,
     /// Names of files, paths and texts are others than anybody could give.
     Words,
     /// Names of file systems are.
@@ -70,11 +72,12 @@ impl Lie {
         }
     }
 
-    fn injector(self) -> Arc<dyn WriteInjector> {
+    fn injector(self) -> Option<Arc<dyn WriteInjector>> {
         match self {
-            Self::Words => Arc::new(WordForger(&WORDS)),
-            Self::Names => Arc::new(WordForger(&NAMES)),
-            Self::Structures(seed) => Arc::new(StructureForger::new(seed)),
+            Self::Nothing => None,
+            Self::Words => Some(Arc::new(WordForger(&WORDS))),
+            Self::Names => Some(Arc::new(WordForger(&NAMES))),
+            Self::Structures(seed) => Some(Arc::new(StructureForger::new(seed))),
         }
     }
 }
@@ -91,7 +94,7 @@ pub struct Outside<'a> {
 /// An environment whose pools lie.
 struct Lying {
     inner: ReplayedEnvironment,
-    injector: Arc<dyn WriteInjector>,
+    injector: Option<Arc<dyn WriteInjector>>,
 }
 
 impl fmt::Debug for Lying {
@@ -114,7 +117,7 @@ impl Environment for Lying {
     }
 
     fn write_injector(&self) -> Option<Arc<dyn WriteInjector>> {
-        Some(Arc::clone(&self.injector))
+        self.injector.clone()
     }
 }
 

@@ -58,6 +58,12 @@ impl OverlayDevice {
         }
     }
 
+    /// The ranges that are damaged, in order.
+    #[must_use]
+    pub fn damaged_ranges(&self) -> Vec<Range<u64>> {
+        self.damaged.read().iter().map(|(start, (end, ..))| *start..*end).collect()
+    }
+
     /// Makes everything good again.
     pub fn heal(&self) {
         self.damaged.write().clear();

@@ -1,7 +1,7 @@
 //! Finding and unpacking reference pools.
 
 use crate::Manifest;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -195,9 +195,29 @@ impl ReferencePool {
 
 /// What to do about what a test needs and does not have: it says what.
 pub(crate) fn absent(what: &str) {
-    let in_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-    assert!(!in_ci, "{what}, and CI=true");
-    eprintln!("SKIPPED: {what}");
+    match Absence::of(what, std::env::var_os("CI").as_deref()) {
+        Absence::Skips(message) => eprintln!("{message}"),
+        Absence::Fails(message) => panic!("{message}"),
+    }
+}
+
+/// What it means that something is not there, and what is said about it.
+#[derive(PartialEq, Eq, Debug)]
+enum Absence {
+    /// Whoever runs the tests need not have it.
+    Skips(String),
+    /// Where everything is tested it has to be there: a test that is skipped tests nothing.
+    Fails(String),
+}
+
+impl Absence {
+    /// By the value of the variable `CI`.
+    fn of(what: &str, ci: Option<&OsStr>) -> Self {
+        match ci {
+            Some(value) if value == "true" => Self::Fails(format!("{what}, and CI=true")),
+            _ => Self::Skips(format!("SKIPPED: {what}")),
+        }
+    }
 }
 
 /// Whether the tests have the rights of root. If not, it is said why a test is skipped, which with
@@ -376,6 +396,17 @@ mod tests {
             ("README.md", "v1-pool"),
         ] {
             assert!(!is_image_of(file, pool), "{file} is not of {pool}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_a_failure_in_ci_and_a_skip_that_is_told_elsewhere() {
+        let judged = |ci: Option<&str>| Absence::of("zdb: not there", ci.map(OsStr::new));
+        let failure = Absence::Fails("zdb: not there, and CI=true".to_owned());
+        assert_eq!(judged(Some("true")), failure);
+        for elsewhere in [None, Some(""), Some("false"), Some("1"), Some("TRUE")] {
+            let skip = Absence::Skips("SKIPPED: zdb: not there".to_owned());
+            assert_eq!(judged(elsewhere), skip, "{elsewhere:?}");
         }
     }
 

@@ -207,6 +207,9 @@ impl PoolOptions {
     /// [`OpenError`]: there is no such pool, or several.
     pub fn choose<'f>(&self, found: &'f Discovery) -> Result<&'f DiscoveredPool, OpenError> {
         Ok(match &self.name {
+            Some(_) if found.pools().is_empty() => {
+                return Err(OpenError::NoPool(self.described()));
+            }
             Some(name) => found.select(name, self.destroyed)?,
             None => {
                 let is_alive = |state: PoolState| state != PoolState::Destroyed;
@@ -325,7 +328,10 @@ impl PoolOptions {
 const fn lacks_devices(error: &ImportError) -> bool {
     matches!(
         error,
-        ImportError::MissingDevices | ImportError::MissingLogs { .. } | ImportError::NoUberblock
+        ImportError::MissingDevices
+            | ImportError::MissingNewer { .. }
+            | ImportError::MissingLogs { .. }
+            | ImportError::NoUberblock
     )
 }
 

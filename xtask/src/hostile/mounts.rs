@@ -1,17 +1,18 @@
-//! `cargo xtask hostile --mounts`: pools that lie are mounted with the binary, walked, read and
-//! executed, by root in a mount namespace of its own and by an ordinary user. Nothing outside of
-//! the mount point may change, nobody may get rights, and nothing may hang or end by itself.
+//! `cargo xtask hostile --mounts`: pools that lie, or whose images are damaged, are mounted with
+//! the binary, walked, read and executed, by root in a mount namespace of its own and by an
+//! ordinary user. Nothing outside of the mount point may change, nobody may get rights, and nothing
+//! may hang or end by itself.
 //!
 //! ```text
-//! rzfs_proof::make_lying_pool ─> image ─> rzfs mount | zpool import ─> walk ─> list, get, status
-//!                                                                      │         ─> umount | export
-//! mounts, the directory `outside`, /etc: as before ────────────────────┴───────────────────┘
+//! rzfs_proof::make_lying_pool ─> images ─> rzfs mount | zpool import ─> walk ─> list, get, status
+//!    Subject::damage_images ──────┘                                     │     ─> umount | export
+//! mounts, the directory `outside`, /etc: as before ─────────────────────┴───────────────┘
 //! ```
 
 use super::walk;
 use crate::process::{self, AS_NOBODY, Failure, NOBODY, outcome};
 use crate::rzfs::Rzfs;
-use rzfs_hostile::Random;
+use rzfs_hostile::{Random, Subject};
 use rzfs_proof::{Lie, Outside, PoolFiles, Shape, make_lying_pool};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -31,6 +32,30 @@ const BROKEN: i32 = 101;
 const PROGRAM: &str = "/usr/bin/id";
 /// Most entries of a directory that are compared.
 const WITNESSES: usize = 500;
+
+/// Shapes of the victims, which take turns: one device, and the two kinds of redundancy.
+const SHAPES: [&str; 3] = ["single", "two-sided", "rz1"];
+
+/// What is wrong with a victim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wrong {
+    /// It lies, with right checksums.
+    Lies(Lie),
+    /// It was honest; sectors, labels or members are not what they were.
+    Damaged,
+}
+
+/// The shape of a victim, and what is wrong with it. All shapes have their turn to lie, then all
+/// have theirs to be damaged.
+fn turn(seed: u64) -> Option<(Shape, Wrong)> {
+    let shapes = SHAPES.len() as u64;
+    let name = SHAPES.get(usize::try_from(seed % shapes).ok()?)?;
+    let wrong = match (seed / shapes).is_multiple_of(2) {
+        true => Wrong::Lies(Lie::of(seed)),
+        false => Wrong::Damaged,
+    };
+    Some((Shape::named(name)?, wrong))
+}
 
 /// Who mounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +87,8 @@ pub(super) fn run(cases: u64, seed: u64, is_inside: bool) -> Result<(), Failure>
         let told = case.examine()?;
         mounted += u64::from(told.is_mounted);
         for finding in &told.findings {
-            println!("{:?} {:?} {:?}: {finding}", case.who, case.way, Lie::of(seed));
+            let Case { who, way, wrong, shape, .. } = &case;
+            println!("{who:?} {way:?} {} {wrong:?}: {finding}", shape.name);
             println!("  again: cargo xtask hostile --mounts 1 --seed {seed}");
         }
         found += u64::from(!told.findings.is_empty());
@@ -97,12 +123,13 @@ impl Told {
     }
 }
 
-/// A pool that lies, and who mounts it how.
+/// A pool that lies or is damaged, and who mounts it how.
 struct Case {
     seed: u64,
     who: Who,
     way: Way,
     shape: Shape,
+    wrong: Wrong,
     binary: PathBuf,
     walker: PathBuf,
     scratch: tempfile::TempDir,
@@ -125,8 +152,8 @@ impl Case {
         };
         let this = std::env::current_exe().map_err(Failure::file(Path::new("xtask")))?;
         let (binary, walker) = (copy(&rzfs.binary, "rzfs")?, copy(&this, "xtask")?);
-        let shape = Shape::named("single").ok_or(Failure::Checks("finding a shape".to_owned()))?;
-        let case = Self { seed, who, way, shape, binary, walker, scratch };
+        let (shape, wrong) = turn(seed).ok_or(Failure::Checks("finding a shape".to_owned()))?;
+        let case = Self { seed, who, way, shape, wrong, binary, walker, scratch };
         for name in ["images", "m", "outside", "run"] {
             fs::create_dir(case.path(name)).map_err(Failure::file(&case.path(name)))?;
             case.give(&case.path(name))?;
@@ -153,12 +180,22 @@ impl Case {
         let directory = self.path("outside").display().to_string();
         let outside = Outside { directory: &directory, program: &program };
         let files = PoolFiles::new(&self.path("images"), self.shape.name);
-        let lie = Lie::of(self.seed);
-        if make_lying_pool(&files, &self.shape, lie, self.seed, outside).is_err() {
-            // It lied to itself.
-            return Ok(told);
+        match self.wrong {
+            Wrong::Lies(lie) => {
+                if make_lying_pool(&files, &self.shape, lie, self.seed, outside).is_err() {
+                    // It lied to itself.
+                    return Ok(told);
+                }
+            }
+            Wrong::Damaged => {
+                let made = make_lying_pool(&files, &self.shape, Lie::Nothing, self.seed, outside);
+                made.map_err(|error| Failure::Checks(format!("making a pool: {error}")))?;
+                self.damage()?;
+            }
         }
-        self.give(&self.path("images/A"))?;
+        for image in self.images() {
+            self.give(&image)?;
+        }
         let before = self.witness()?;
         let mount = self.command(&self.begin())?;
         told.judge("mounting", &mount);
@@ -175,6 +212,21 @@ impl Case {
         let changed = before.symmetric_difference(&after);
         told.findings.extend(changed.map(|line| format!("outside of the mount: {line}")));
         Ok(told)
+    }
+
+    /// The images of the pool that are there.
+    fn images(&self) -> Vec<PathBuf> {
+        let images = self.shape.devices().map(|letter| self.path("images").join(letter));
+        images.filter(|image| image.exists()).collect()
+    }
+
+    /// Damages the images where the pool is read.
+    fn damage(&self) -> Result<(), Failure> {
+        let images = self.images();
+        let fail = || Failure::file(Path::new("images"));
+        let subject = Subject::of_images(self.shape.name, &images).map_err(fail())?;
+        subject.damage_images(&images, self.seed).map_err(fail())?;
+        Ok(())
     }
 
     /// Looks at everything in the mount, and asks about the pool.
@@ -202,7 +254,10 @@ impl Case {
     fn begin(&self) -> Vec<String> {
         let (images, at) = (self.path("images"), self.path("m").display().to_string());
         match self.way {
-            Way::Mount => vec!["mount".into(), images.join("A").display().to_string(), at],
+            Way::Mount => {
+                let devices = self.images().into_iter().map(|image| image.display().to_string());
+                std::iter::once("mount".into()).chain(devices).chain([at]).collect()
+            }
             Way::Import => {
                 let words = ["zpool", "import", "-f", "-d"].map(String::from).to_vec();
                 let place = [images.display().to_string(), "-R".into(), at, self.shape.name.into()];

@@ -29,14 +29,21 @@ pub enum Caching {
 
 /// Why a device could not be opened.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("cannot open {}: {}{}", path.display(), without_number(source), described(holders))]
+#[error("cannot open {}: {}{}", path.display(), reason(source), described(holders))]
 pub struct OpenError {
     /// The device.
     pub path: PathBuf,
-    /// What the system says; `EBUSY` where somebody else writes the device.
+    /// What the system says; `ENOTBLK` for what is no device at all, `EBUSY` where somebody else writes the device.
     pub source: Arc<io::Error>,
     /// Who writes the device then, as far as this user can see that.
     pub holders: Vec<Holder>,
+}
+
+fn reason(source: &io::Error) -> String {
+    match source.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOTBLK) => "neither a block device nor a regular file".to_owned(),
+        _ => without_number(source),
+    }
 }
 
 fn described(holders: &[Holder]) -> String {

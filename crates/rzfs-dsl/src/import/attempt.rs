@@ -98,8 +98,20 @@ impl<'a> Attempt<'a> {
             Err(ImportError::Mos(_) | ImportError::Pool(_)) if self.lacks_vdevs() => {
                 Err(ImportError::MissingDevices)
             }
+            Err(error) => Err(self.naming_missing(error)),
             result => result,
         }
+    }
+
+    /// The error, with the names of missing devices that may have what is needed.
+    fn naming_missing(&self, error: ImportError) -> ImportError {
+        let tree = self.seen.vdevs.as_ref().filter(|_| error.may_come_back());
+        let absent = tree.map(|tree| tree.absent_leaves()).unwrap_or_default();
+        if absent.is_empty() {
+            return error;
+        }
+        let devices = absent.into_iter().map(|leaf| leaf.name().to_owned()).collect();
+        ImportError::MissingNewer { devices, source: Box::new(error) }
     }
 
     /// Whether top-level vdevs are missing, or have too few working devices.
@@ -400,8 +412,8 @@ impl<'a> Attempt<'a> {
             };
             let damage = verification::run(mos, uberblock.txg, scope);
             if damage.metadata > 0 {
-                let verification::Damage { metadata, data } = damage;
-                return Err(ImportError::Damaged { metadata, data });
+                let verification::Damage { metadata, data, on_missing } = damage;
+                return Err(ImportError::Damaged { metadata, data, on_missing });
             }
             data_errors = damage.data;
         }

@@ -1,6 +1,7 @@
 //! Where to look for devices, and opening what is found there (spec 01, section 9.2).
 
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenError, OpenOptions};
+use rustix::io::Errno;
 use rzfs_format::label::LeafSize;
 use std::collections::HashMap;
 use std::fs;
@@ -129,7 +130,7 @@ impl Search<'_> {
         } else if metadata.is_file() {
             NodeIdentity::File(metadata.dev(), metadata.ino())
         } else {
-            return Ok(());
+            return Err(fail(Errno::NOTBLK.into()));
         };
         let name = path.to_string_lossy().into_owned();
         if let Some(known) = self.nodes.get(&identity) {
@@ -197,5 +198,23 @@ mod tests {
         assert!(found.is_empty());
         assert_eq!(failures.len(), 1);
         assert_eq!(failures[0].path, absent);
+    }
+
+    #[test]
+    fn what_is_named_has_to_be_a_device_or_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for special in [socket.as_path(), Path::new("/dev/null")] {
+            let (found, failures) = open(&[special.to_owned().into()], &OpenOptions::new());
+            assert!(found.is_empty());
+            assert_eq!(failures.len(), 1);
+            let reason = "neither a block device nor a regular file";
+            let text = format!("cannot open {}: {reason}", special.display());
+            assert_eq!(failures[0].to_string(), text);
+        }
+        // In a directory it is passed over.
+        let (found, failures) = open(&[dir.path().to_owned().into()], &OpenOptions::new());
+        assert!(found.is_empty() && failures.is_empty());
     }
 }

@@ -56,6 +56,20 @@ pub enum ImportError {
     /// Top-level vdevs are missing or have too few working devices.
     #[error("one or more devices is currently unavailable")]
     MissingDevices,
+    /// The devices that are there do not have what is needed: they were away when it was written,
+    /// say, or it is damaged there.
+    #[error(
+        "one or more devices is currently unavailable\n\
+         {source}\n\
+         Missing devices may have it. Attach them, then import the pool:\n\t{}",
+        devices.join("\n\t")
+    )]
+    MissingNewer {
+        /// The names of the missing devices.
+        devices: Vec<String>,
+        /// What is needed, and why it cannot be had.
+        source: Box<Self>,
+    },
     /// Log devices are missing; the pool can be imported without them.
     #[error("log devices are missing or corrupted")]
     MissingLogs {
@@ -117,6 +131,8 @@ pub enum ImportError {
         metadata: u64,
         /// Damaged blocks of data.
         data: u64,
+        /// Damaged blocks of metadata that devices may have which fail or are missing.
+        on_missing: u64,
     },
     /// A wait was interrupted.
     #[error("interrupted")]
@@ -132,6 +148,7 @@ impl ImportError {
             Self::ActiveElsewhere { .. } | Self::HostIdRequired => EREMOTEIO,
             Self::VdevTree(_) | Self::Config(_) => EINVAL,
             Self::MissingDevices
+            | Self::MissingNewer { .. }
             | Self::MissingLogs { .. }
             | Self::NoUberblock
             | Self::BeforeExpansion { .. }
@@ -165,11 +182,21 @@ impl ImportError {
             | Self::HostIdRequired
             | Self::VdevTree(_)
             | Self::MissingDevices
+            | Self::MissingNewer { .. }
             | Self::MissingLogs { .. }
             | Self::NoCheckpoint
             | Self::Interrupted => return None,
         };
         Some(Health { state: VdevState::CantOpen, aux })
+    }
+
+    /// Whether devices that fail or are missing may have what cannot be read.
+    pub(super) fn may_come_back(&self) -> bool {
+        match self {
+            Self::Mos(error) | Self::Pool(PoolError::Dmu(error)) => error.may_come_back(),
+            Self::Damaged { on_missing, .. } => *on_missing > 0,
+            _ => false,
+        }
     }
 
     /// Whether an older uberblock could help.

@@ -79,6 +79,9 @@ impl ImportablePool {
             }
             .status(),
         };
+        // It can be read only, and not all of it.
+        let is_whole = status != PoolStatus::MissingNewer;
+        let health = if is_whole { health } else { health_of(vdevs, false) };
         Self {
             name: discovered.name().to_owned(),
             guid: discovered.guid(),

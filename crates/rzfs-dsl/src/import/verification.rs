@@ -33,6 +33,15 @@ pub(super) enum Scope {
 pub(super) struct Damage {
     pub(super) metadata: u64,
     pub(super) data: u64,
+    /// Metadata that devices may have which fail or are missing.
+    pub(super) on_missing: u64,
+}
+
+impl Damage {
+    fn add_metadata(&mut self, may_come_back: bool) {
+        self.metadata += 1;
+        self.on_missing += u64::from(may_come_back);
+    }
 }
 
 /// Reads what the scope says of the state at `txg`.
@@ -105,7 +114,7 @@ impl Reader<'_> {
         for (result, (_, kind)) in self.mos.pipeline().read_stored(&pointers).iter().zip(&batch) {
             match (result, kind) {
                 (Ok(_), _) => {}
-                (Err(_), Kind::Metadata) => self.damage.metadata += 1,
+                (Err(error), Kind::Metadata) => self.damage.add_metadata(error.may_come_back()),
                 (Err(_), Kind::Data) => self.damage.data += 1,
             }
         }
@@ -141,6 +150,6 @@ impl Visitor for Reader<'_> {
 
     fn damage(&mut self, error: DmuError) {
         tracing::warn!(%error, "metadata of a recent txg is damaged");
-        self.damage.metadata += 1;
+        self.damage.add_metadata(error.may_come_back());
     }
 }

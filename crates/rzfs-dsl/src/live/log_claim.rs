@@ -28,8 +28,35 @@ const MAX_GANG_DEPTH: u32 = 16;
 #[derive(Debug)]
 pub(super) struct LogClaims {
     heads: Vec<HeadClaim>,
+    given_up: Vec<GivenUpLog>,
     /// The youngest block's txg: the first txg comes after it.
     last_birth: Txg,
+}
+
+/// An intent log that cannot be followed, and of which nobody wants to wait for the rest: what only
+/// the log had is lost.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum GivenUpLog {
+    /// A log device is missing.
+    #[error(
+        "'{dataset}': the intent log is given up, as a log device is missing; changes that are \
+         only there are lost"
+    )]
+    Whole {
+        /// The dataset.
+        dataset: String,
+    },
+    /// It goes on where it cannot be read.
+    #[error(
+        "'{dataset}': the rest of the intent log is given up: {end}; changes that are only there \
+         are lost"
+    )]
+    Rest {
+        /// The dataset.
+        dataset: String,
+        /// Where, and why.
+        end: ChainEnd,
+    },
 }
 
 /// What becomes of the log of one head.
@@ -78,7 +105,8 @@ impl LogClaims {
     /// Follows the logs of all heads.
     pub(super) fn plan(pool: &Pool, missing_logs: MissingLogs) -> Result<Self, NotWritable> {
         let drops_logs = lacks_log_device(pool);
-        let mut claims = Self { heads: Vec::new(), last_birth: pool.txg() };
+        let (heads, given_up) = (Vec::new(), Vec::new());
+        let mut claims = Self { heads, given_up, last_birth: pool.txg() };
         let root = pool.datasets().root()?;
         for dataset in root.descendants()? {
             let objset = dataset.open_locked()?;
@@ -91,18 +119,28 @@ impl LogClaims {
                 continue;
             }
             let claim = match header.claim_txg {
-                _ if drops_logs => Some(drop_log(pool, &dataset, objset.id(), &header)),
-                None => claim_log(pool, &dataset, objset.id(), header, missing_logs)?.map(
-                    |(claim, birth)| {
+                _ if drops_logs => {
+                    claims.given_up.push(GivenUpLog::Whole { dataset: name() });
+                    Some(drop_log(pool, &dataset, objset.id(), &header))
+                }
+                None => {
+                    let given_up = (missing_logs, &mut claims.given_up);
+                    let claim = claim_log(pool, &dataset, objset.id(), header, given_up)?;
+                    claim.map(|(claim, birth)| {
                         claims.last_birth = claims.last_birth.max(birth);
                         claim
-                    },
-                ),
+                    })
+                }
                 Some(_) => None,
             };
             claims.heads.extend(claim);
         }
         Ok(claims)
+    }
+
+    /// What is lost.
+    pub(super) fn given_up(&self) -> &[GivenUpLog] {
+        &self.given_up
     }
 
     /// The last txg before the first that the pool may write.
@@ -129,19 +167,18 @@ fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader
     };
     let mut frees = owned_blocks(pool.pipeline(), objset, header);
     frees.retain(|pointer| pointer.logical_birth() <= synced && is_there(pointer));
-    tracing::warn!(dataset = dataset.name(), "a log device is missing: the intent log is dropped");
     let (dataset, header) = (dataset.clone(), ZilHeader::default());
     HeadClaim { dataset, header, claimed: Vec::new(), shared: Vec::new(), frees }
 }
 
-/// Follows a log that nobody has claimed; `None` if it is but a block that was set aside for the
+/// Follows a log that nobody has claimed, to where it cannot be read if it may be given up; `None` if it is but a block that was set aside for the
 /// first record.
 fn claim_log(
     pool: &Pool,
     dataset: &Dataset,
     objset: ObjsetId,
     header: ZilHeader,
-    missing_logs: MissingLogs,
+    (missing_logs, given_up): (MissingLogs, &mut Vec<GivenUpLog>),
 ) -> Result<Option<(HeadClaim, Txg)>, NotWritable> {
     let mut claimant = Claimant {
         pool,
@@ -168,7 +205,7 @@ fn claim_log(
     };
     match end {
         Some(end) if missing_logs == MissingLogs::Ignore => {
-            tracing::warn!(dataset = name, %end, "the rest of the intent log is given up");
+            given_up.push(GivenUpLog::Rest { dataset: name, end });
         }
         Some(end) => return Err(unreadable(name, end)),
         None => {}

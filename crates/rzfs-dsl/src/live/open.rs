@@ -61,6 +61,18 @@ pub enum NotWritable {
     /// Blocks of the pool have the byte order of another machine.
     #[error("the pool was written by a machine of the other byte order")]
     ByteOrder,
+    /// Devices are missing, and the others lack data that was written while they were away: what
+    /// a txg has to read may be among it.
+    #[error(
+        "one or more devices is currently unavailable\n\
+         The others lack data that was written while they were away. Attach the missing devices, \
+         then import the pool:\n\t{}",
+        devices.join("\n\t")
+    )]
+    MissingNewer {
+        /// The names of the missing devices.
+        devices: Vec<String>,
+    },
     /// The header of an intent log is damaged.
     #[error("the intent log of {dataset} is damaged: {source}")]
     LogHeader {
@@ -119,7 +131,8 @@ impl LivePool {
     ) -> Result<Self, NotWritable> {
         check(pool)?;
         let claims = LogClaims::plan(pool, options.missing_logs)?;
-        let inner = Inner::of_pool(pool, environment, options, claims.last_birth())?;
+        let mut inner = Inner::of_pool(pool, environment, options, claims.last_birth())?;
+        inner.found.given_up_logs = claims.given_up().to_vec();
         inner.claim_logs(claims)?;
         let live = Self::start(Arc::new(inner), None)?;
         live.inner().heart.follow(pool.properties()?.multihost.value);
@@ -197,7 +210,7 @@ impl LivePool {
     }
 }
 
-/// Refuses pools whose structures would not be kept up.
+/// Refuses pools whose structures would not be kept up, or are not there in full.
 fn check(pool: &Pool) -> Result<(), NotWritable> {
     if pool.mos().block().order != ByteOrder::NATIVE {
         return Err(NotWritable::ByteOrder);
@@ -216,6 +229,11 @@ fn check(pool: &Pool) -> Result<(), NotWritable> {
     }
     if !names.is_empty() {
         return Err(NotWritable::Features { names });
+    }
+    let missed = pool.vdevs().missed_leaves();
+    if !missed.is_empty() {
+        let devices = missed.into_iter().map(|leaf| leaf.name().to_owned()).collect();
+        return Err(NotWritable::MissingNewer { devices });
     }
     Ok(())
 }
@@ -280,6 +298,7 @@ impl Inner {
                 removal: pool.removal().cloned(),
                 checkpoint: pool.checkpoint().cloned(),
                 missing_logs: options.missing_logs,
+                given_up_logs: Vec::new(),
             },
             devices,
             allocator,

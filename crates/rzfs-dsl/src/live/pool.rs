@@ -10,6 +10,7 @@ use super::heads::Heads;
 use super::heartbeat::Heart;
 use super::history::Event;
 use super::ledger::Ledger;
+use super::log_claim::GivenUpLog;
 use super::mos::{LiveMos, MosTx};
 use super::sharing::Sharing;
 use super::space::SpaceTier;
@@ -92,6 +93,8 @@ pub(super) struct Found {
     pub(super) checkpoint: Option<Uberblock>,
     /// What becomes of intent logs that cannot be read.
     pub(super) missing_logs: MissingLogs,
+    /// Those that were not followed to their ends when it was opened.
+    pub(super) given_up_logs: Vec<GivenUpLog>,
 }
 
 /// What is durable.
@@ -270,6 +273,13 @@ impl LivePool {
     #[must_use]
     pub fn missing_logs(&self) -> MissingLogs {
         self.inner.found.missing_logs
+    }
+
+    /// The intent logs that could not be followed to their ends when the pool was opened, and were
+    /// given up.
+    #[must_use]
+    pub fn given_up_logs(&self) -> &[GivenUpLog] {
+        &self.inner.found.given_up_logs
     }
 
     /// Its transaction groups.

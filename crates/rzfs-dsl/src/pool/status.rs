@@ -34,6 +34,8 @@ pub enum PoolStatus {
     MissingNoReplicas,
     /// Damaged or foreign labels, too many of them.
     CorruptLabelNoReplicas,
+    /// Missing devices; the others work, but lack data that was written while they were away.
+    MissingNewer,
     /// The pool's metadata is damaged.
     CorruptPool,
     /// Blocks are damaged.
@@ -76,7 +78,7 @@ impl PoolStatus {
             Self::ActiveElsewhere | Self::HostIdRequired | Self::LastUsedElsewhere => "ZFS-8000-EY",
             Self::VersionNewer => "ZFS-8000-A5",
             Self::GuidSum => "ZFS-8000-6X",
-            Self::MissingNoReplicas => "ZFS-8000-3C",
+            Self::MissingNoReplicas | Self::MissingNewer => "ZFS-8000-3C",
             Self::Missing => "ZFS-8000-2Q",
             Self::CorruptLabelNoReplicas => "ZFS-8000-5E",
             Self::CorruptLabel => "ZFS-8000-4J",
@@ -146,6 +148,9 @@ impl Symptoms<'_> {
     }
 
     fn degraded(self) -> Option<PoolStatus> {
+        if self.vdevs.is_some_and(|tree| !tree.missed_leaves().is_empty()) {
+            return Some(PoolStatus::MissingNewer);
+        }
         let conditions: [(Sign, PoolStatus); 8] = [
             (is_faulted, PoolStatus::Faulted),
             (is_missing, PoolStatus::Missing),

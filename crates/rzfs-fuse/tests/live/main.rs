@@ -2,6 +2,7 @@
 
 mod attributes;
 mod contents;
+mod control;
 mod durable;
 mod handles;
 mod listing;

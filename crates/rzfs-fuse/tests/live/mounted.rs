@@ -5,7 +5,7 @@ use rustix::process::{getegid, geteuid};
 use rzfs_dsl::live::{LiveOptions as PoolOptions, LivePool};
 use rzfs_fuse::{Access, InUse, Mount, MountOptions, Opens, Restrictions};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
-use rzfs_zpl::{AclType, FileSystemOptions};
+use rzfs_zpl::{AclType, ControlTree, FileSystemOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::sleep;
@@ -25,12 +25,18 @@ pub(crate) struct Mounted {
 /// Value of the property `acltype`.
 const POSIX: u64 = 1;
 
-fn options() -> LiveOptions {
+pub(crate) fn options() -> LiveOptions {
     let reading = FileSystemOptions { acl_type: AclType::Posix, ..FileSystemOptions::default() };
     LiveOptions::new(reading, 4711)
 }
 
-fn serve(file_system: &Arc<LiveFileSystem>, directory: &Path, opens: Opens) -> Mount {
+/// Mounts a file system, for everybody if root does it.
+pub(crate) fn serve(
+    file_system: &Arc<LiveFileSystem>,
+    control: Option<ControlTree>,
+    directory: &Path,
+    opens: Opens,
+) -> Mount {
     let is_root = geteuid().is_root();
     let options = MountOptions {
         access: if is_root { Access::Everyone } else { Access::Owner },
@@ -42,7 +48,7 @@ fn serve(file_system: &Arc<LiveFileSystem>, directory: &Path, opens: Opens) -> M
         opens,
         ..MountOptions::new("made")
     };
-    Mount::new(Arc::clone(file_system), None, directory, &options).unwrap()
+    Mount::new(Arc::clone(file_system), control, directory, &options).unwrap()
 }
 
 /// The file system with the properties and the intent log of its dataset.
@@ -76,7 +82,7 @@ impl Mounted {
     fn of(world: World, session: Session, opens: Opens) -> Self {
         let session = logged(session);
         let directory = tempfile::tempdir().unwrap();
-        let mount = serve(&session.fs, directory.path(), opens);
+        let mount = serve(&session.fs, None, directory.path(), opens);
         Self { world, session, mount, directory }
     }
 
@@ -129,7 +135,7 @@ impl Mounted {
 
 /// Unmounts. Other tests start programs: a child of this process that has not become another
 /// program yet has all files open that this one has.
-fn unmount(mount: &Mount) {
+pub(crate) fn unmount(mount: &Mount) {
     let begun = Instant::now();
     while let Err(error) = mount.request_unmount(InUse::Refuse) {
         assert!(error.is_in_use() && begun.elapsed() < PATIENCE, "{error}");

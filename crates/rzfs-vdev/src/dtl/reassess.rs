@@ -31,13 +31,34 @@ pub enum Resilvered {
     Rebuild(Guid),
 }
 
+/// Which leaves are taken for readable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Readable {
+    /// Those that are.
+    Usable,
+    /// Those that are, but for one.
+    UsableBut(NodeId),
+    /// All of them.
+    All,
+}
+
+impl Readable {
+    fn has(self, leaf: NodeId, is_usable: bool) -> bool {
+        match self {
+            Self::Usable => is_usable,
+            Self::UsableBut(absent) => is_usable && leaf != absent,
+            Self::All => true,
+        }
+    }
+}
+
 impl VdevTree {
-    /// The logs of a vdev if `absent` could not be read.
-    fn dirty_times(&self, id: NodeId, absent: Option<NodeId>) -> DirtyTimes {
+    /// The logs of a vdev if these leaves can be read.
+    fn dirty_times(&self, id: NodeId, readable: Readable) -> DirtyTimes {
         let node = self.node(id);
-        let leaf = |missing: TxgSet, is_readable: bool| DirtyTimes {
+        let leaf = |missing: TxgSet, is_usable: bool| DirtyTimes {
             partial: missing.clone(),
-            outage: if is_readable && absent != Some(id) { missing.clone() } else { TxgSet::all() },
+            outage: if readable.has(id, is_usable) { missing.clone() } else { TxgSet::all() },
             missing,
         };
         let needed = match &node.role {
@@ -57,7 +78,7 @@ impl VdevTree {
             Role::Root => 1,
         };
         let children: Vec<DirtyTimes> =
-            node.children.iter().map(|child| self.dirty_times(*child, absent)).collect();
+            node.children.iter().map(|child| self.dirty_times(*child, readable)).collect();
         let outages: Vec<TxgSet> = children.iter().map(|child| child.outage.clone()).collect();
         let partials: Vec<TxgSet> = children.into_iter().map(|child| child.partial).collect();
         let outage = TxgSet::in_at_least(needed, &outages);
@@ -66,7 +87,31 @@ impl VdevTree {
 
     /// Whether data would be lost to readers if this leaf could not be read (spec 07, section 5.6).
     pub(crate) fn is_needed(&self, id: NodeId) -> bool {
-        !self.dirty_times(self.top_of(id), Some(id)).outage.is_empty()
+        !self.dirty_times(self.top_of(id), Readable::UsableBut(id)).outage.is_empty()
+    }
+
+    /// Leaves that are missed: the others of their top-level vdevs can be used without them, but
+    /// lack data that these have. What log devices have is for the intent logs to say.
+    #[must_use]
+    pub fn missed_leaves(&self) -> Vec<Vdev<'_>> {
+        let misses = |top: &Vdev<'_>| {
+            let outage = |readable| self.dirty_times(top.node_id(), readable).outage;
+            top.health().is_usable()
+                && !top.is_log()
+                && outage(Readable::Usable) != outage(Readable::All)
+        };
+        self.unusable_leaves(misses)
+    }
+
+    /// Leaves that cannot be used, of top-level vdevs that can and are not for intent logs.
+    #[must_use]
+    pub fn absent_leaves(&self) -> Vec<Vdev<'_>> {
+        self.unusable_leaves(|top| top.health().is_usable() && !top.is_log())
+    }
+
+    fn unusable_leaves(&self, is_meant: impl Fn(&Vdev<'_>) -> bool) -> Vec<Vdev<'_>> {
+        let leaves = self.top_levels().filter(is_meant).flat_map(Vdev::leaves_below);
+        leaves.filter(|leaf| !leaf.health().is_usable()).collect()
     }
 
     /// Notes that a leaf begins without any data, in `txg`: it was attached or replaces another.
@@ -145,7 +190,7 @@ impl Vdev<'_> {
     /// Its dirty time logs, derived from those of the leaves below it and from their states.
     #[must_use]
     pub fn dirty_times(self) -> DirtyTimes {
-        self.tree().dirty_times(self.node_id(), None)
+        self.tree().dirty_times(self.node_id(), Readable::Usable)
     }
 
     /// Whether the pool cannot do without this leaf: some data can be read only with it.

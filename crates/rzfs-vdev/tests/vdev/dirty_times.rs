@@ -147,6 +147,23 @@ fn the_good_half_of_a_mirror_is_required_while_the_other_lacks_anything() {
 }
 
 #[test]
+fn a_leaf_that_is_away_is_missed_if_the_others_lack_what_it_has() {
+    let (_, tree) = open(&Layout::Mirror { children: 2 });
+    let missed = || tree.missed_leaves().into_iter().map(|leaf| leaf.guid()).collect::<Vec<Guid>>();
+    take_offline(&tree, 0);
+    assert_eq!(missed(), []);
+    tree.add_missing_txgs(child_guid(1), Txg(21), Txg(22));
+    assert_eq!(missed(), [child_guid(0)]);
+    // It would not help.
+    tree.add_missing_txgs(child_guid(0), Txg(21), Txg(22));
+    assert_eq!(missed(), []);
+    tree.add_missing_txgs(child_guid(1), Txg(30), Txg(31));
+    assert_eq!(missed(), [child_guid(0)]);
+    take_online(&tree, 0);
+    assert_eq!(missed(), []);
+}
+
+#[test]
 fn a_single_disk_is_always_required() {
     let mut pool = Pool::new(&Layout::Mirror { children: 1 }, 12);
     pool.missing = Vec::new();

@@ -73,7 +73,7 @@ pub(super) fn mount(request: &MountRequest, console: &mut Console<'_>) -> Result
     let advised = Advice::of_forced("rzfs mount -f");
     let contents = match request.options.access {
         Access::ReadOnly => reading(&options, &found, advised, console)?,
-        Access::ReadWrite => writing(&options, &found, advised)
+        Access::ReadWrite => writing(&options, &found, advised, console)
             .map_err(|failure| with_hint(failure, "rzfs mount"))?,
     };
     let placement = match &request.directory {
@@ -135,7 +135,7 @@ pub(super) fn import(
     let daemon = socket.bind("import")?;
     let contents = match request.access {
         Access::ReadOnly => reading(&options, &found, Advice::IMPORT, console)?,
-        Access::ReadWrite => writing(&options, &found, Advice::IMPORT)
+        Access::ReadWrite => writing(&options, &found, Advice::IMPORT, console)
             .map_err(|failure| with_hint(failure, "zpool import"))?,
     };
     let contents =
@@ -208,8 +208,12 @@ fn writing(
     options: &PoolOptions,
     found: &Discovery,
     advice: Advice<'_>,
+    console: &mut Console<'_>,
 ) -> Result<Contents, Failure> {
     let pool = options.open_writable_among(found).map_err(|error| open_failure(error, advice))?;
+    for log in pool.live().given_up_logs() {
+        console.complain(log);
+    }
     Contents::writing(pool).map_err(failed)
 }
 
@@ -250,6 +254,7 @@ fn with_hint(failure: Failure, command: &str) -> Failure {
             if message.contains("required for writing")
                 || message.contains("byte order")
                 || message.contains("intent log")
+                || message.contains("lack data")
                 || message.contains("can only be read") =>
         {
             Failure::Failed(format!("{message}\nThe pool can be imported using '{option}'."))

@@ -31,6 +31,8 @@ pub enum Condition {
     MissingNoReplicas,
     /// Damaged or foreign labels, too many of them.
     CorruptLabelNoReplicas,
+    /// Missing devices; the others work, but lack data that was written while they were away.
+    MissingNewer,
     /// The pool's metadata is damaged.
     CorruptPool,
     /// Blocks are damaged.

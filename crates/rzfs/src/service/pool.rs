@@ -113,6 +113,7 @@ pub(super) const fn condition(status: PoolStatus) -> Condition {
         PoolStatus::FaultedNoReplicas => Condition::FaultedNoReplicas,
         PoolStatus::MissingNoReplicas => Condition::MissingNoReplicas,
         PoolStatus::CorruptLabelNoReplicas => Condition::CorruptLabelNoReplicas,
+        PoolStatus::MissingNewer => Condition::MissingNewer,
         PoolStatus::CorruptPool => Condition::CorruptPool,
         PoolStatus::CorruptData => Condition::CorruptData,
         PoolStatus::Faulted => Condition::Faulted,

@@ -77,6 +77,7 @@ mod tests {
             Condition::FaultedNoReplicas,
             Condition::MissingNoReplicas,
             Condition::CorruptLabelNoReplicas,
+            Condition::MissingNewer,
             Condition::CorruptPool,
             Condition::CorruptData,
             Condition::Faulted,

@@ -1,5 +1,6 @@
 //! Running the binary.
 
+use rustix::process::{Pid, Signal, kill_process};
 use rzfs::control::ControlDirectory;
 use rzfs_testkit::ReferencePool;
 use std::ffi::OsStr;
@@ -75,6 +76,16 @@ impl Rzfs {
         let mounted = self.control().mounted().unwrap();
         mounted.iter().find(|one| one.identity().pool == pool).unwrap().identity().process
     }
+}
+
+/// Has the process that serves a pool killed, and waits until nobody answers for it.
+pub(crate) fn kill_server(rzfs: &Rzfs, pool: &str) {
+    let process = Pid::from_raw(rzfs.daemon(pool).try_into().unwrap()).unwrap();
+    kill_process(process, Signal::KILL).unwrap();
+    wait_until("the process is gone", || {
+        let names = rzfs.run(["zpool", "list", "-Ho", "name"]).out;
+        names.lines().all(|name| name != pool)
+    });
 }
 
 impl Drop for Rzfs {

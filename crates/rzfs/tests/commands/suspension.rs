@@ -1,8 +1,10 @@
 //! Pools whose devices fail.
 
 mod ending;
+mod logs;
 mod reports;
 mod requests;
+mod returned;
 mod shared;
 
 use crate::harness::{Outcome, is_mounted, outcome, wait_until};

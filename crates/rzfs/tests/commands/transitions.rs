@@ -83,6 +83,9 @@ struct State {
     canmount: String,
     mountpoint: String,
     readonly: String,
+    /// `acltype`, `longname` and `rzfs:open`: the kernel is told of them when a mount begins, which
+    /// is made anew when they change.
+    agreed: [String; 3],
 }
 
 impl State {
@@ -163,15 +166,15 @@ impl Rig {
     }
 
     fn states(&self) -> States {
-        let text = self.succeed("zfs list -Ho name,canmount,mountpoint,readonly");
+        let text = self
+            .succeed("zfs list -Ho name,canmount,mountpoint,readonly,acltype,longname,rzfs:open");
         let state = |line: &str| {
-            let [name, canmount, mountpoint, readonly] = *line.split('\t').collect::<Vec<_>>()
+            let words: Vec<_> = line.split('\t').map(str::to_owned).collect();
+            let Ok([name, canmount, mountpoint, readonly, agreed @ ..]) = <[_; 7]>::try_from(words)
             else {
                 panic!("{line}")
             };
-            let [canmount, mountpoint, readonly] =
-                [canmount, mountpoint, readonly].map(str::to_owned);
-            (name.to_owned(), State { canmount, mountpoint, readonly })
+            (name, State { canmount, mountpoint, readonly, agreed })
         };
         text.lines().map(state).collect()
     }
@@ -211,6 +214,14 @@ impl Rig {
         mounts
     }
 
+    /// Where the mount points of properties begin.
+    fn alternate_root(&self) -> String {
+        match self.user {
+            User::Root => self.rzfs.path("home").join("root").display().to_string(),
+            User::Ordinary => String::new(),
+        }
+    }
+
     /// Where a file system belongs.
     fn place(&self, name: &str, state: &State) -> PathBuf {
         match self.user {
@@ -227,7 +238,7 @@ impl Rig {
 fn command(chance: &mut Chance, names: &[&str], user: User) -> String {
     let name = chance.pick(names);
     let leaf = name.rsplit('/').next().unwrap();
-    match chance.below(14) {
+    match chance.below(24) {
         0..=2 => {
             let own = format!("/{leaf}-{}", chance.below(2));
             let inside = format!("/tank/in-{leaf}");
@@ -251,8 +262,69 @@ fn command(chance: &mut Chance, names: &[&str], user: User) -> String {
         }
         9 | 10 if user == User::Root || name != "tank" => format!("zfs unmount {name}"),
         11 => "zfs mount -a".to_owned(),
+        12 | 13 => format!("zfs set {} {name}", chance.pick(&AGREED)),
+        14 => {
+            let property = chance.pick(&["acltype", "longname", "rzfs:open"]);
+            format!("zfs inherit {property} {name}")
+        }
+        15 => {
+            // What is not inherited goes back to what it is by itself.
+            let property = chance.pick(&["readonly", "canmount", "-S canmount"]);
+            format!("zfs inherit {property} {name}")
+        }
+        16 | 17 => creation(chance, name),
+        18 | 19 => destruction(chance, names),
+        20 if user == User::Root || name != "tank" => format!("zfs unmount -f {name}"),
         _ => format!("zfs mount {name}"),
     }
+}
+
+/// What mounts are made anew for.
+const AGREED: [&str; 6] = [
+    "acltype=posix",
+    "acltype=off",
+    "longname=on",
+    "longname=off",
+    "rzfs:open=checked",
+    "rzfs:open=unasked",
+];
+
+/// Whether a file system was made by a random command: of all that are there at first, none has
+/// this letter in front.
+fn is_newcomer(name: &str) -> bool {
+    name.rsplit('/').next().unwrap().starts_with('n')
+}
+
+/// A command that destroys a file system that a random command has made. Those that were there
+/// from the beginning stay: the root of most of them has children.
+fn destruction(chance: &mut Chance, names: &[&str]) -> String {
+    let newcomers: Vec<_> = names.iter().copied().filter(|name| is_newcomer(name)).collect();
+    match (newcomers.is_empty(), chance.below(2)) {
+        (true, _) => "zfs destroy tank/a".to_owned(),
+        (false, 0) => format!("zfs destroy {}", chance.pick(&newcomers)),
+        (false, _) => format!("zfs destroy -r {}", chance.pick(&newcomers)),
+    }
+}
+
+/// A command that makes a child. No two file systems end with the same word, so that their mount
+/// points of their own are different ones.
+fn creation(chance: &mut Chance, parent: &str) -> String {
+    let leaf = match parent.rsplit('/').next().unwrap() {
+        "tank" => "n".to_owned(),
+        leaf if leaf.len() > 2 => return format!("zfs create {parent}"),
+        leaf => format!("n{leaf}"),
+    };
+    let own = format!("-o mountpoint=/{leaf}-{} ", chance.below(2));
+    let options = [
+        "",
+        "",
+        &own,
+        "-o mountpoint=none ",
+        "-o mountpoint=legacy ",
+        "-o canmount=off ",
+        "-o canmount=noauto ",
+    ];
+    format!("zfs create {}{parent}/{leaf}", chance.pick(&options))
 }
 
 /// What there was before a command.
@@ -268,19 +340,35 @@ fn check(rig: &Rig, line: &str, done: &Outcome, before: &Before) {
     let (states, mounts) = (rig.states(), rig.mounts());
     let context = format!("{line}: {done:?}\nbefore {:#?}\n{states:#?}", before.mounts);
     match *line.split(' ').collect::<Vec<_>>().as_slice() {
-        ["zfs", "mount", "-a"] => check_all(&states, &mounts, before, &context),
+        ["zfs", "mount", "-a"] => check_all((&states, &mounts), done, before, &context),
         ["zfs", "mount", name] if done.status == 0 => {
             let mut expected = before.mounts.clone();
             expected.insert(name.to_owned(), rig.place(name, &states[name]));
             assert_eq!(mounts, expected, "{context}");
         }
-        ["zfs", "unmount", name] if done.status == 0 => {
+        ["zfs", "unmount", name] | ["zfs", "unmount", "-f", name] if done.status == 0 => {
             let mut expected = before.mounts.clone();
             let place = &before.mounts[name];
             expected.retain(|other, at| !(is_within(other, name) && at.starts_with(place)));
             assert_eq!(mounts, expected, "{context}");
         }
+        ["zfs", "unmount", "-f", name] if rig.user == User::Root => {
+            assert!(!before.mounts.contains_key(name), "{context}");
+            assert_eq!((states, mounts), (before.states.clone(), before.mounts.clone()));
+        }
         _ if states == before.states => assert_eq!(mounts, before.mounts, "refused: {context}"),
+        ["zfs", "create", ref options @ .., name] => {
+            let new = (name, new_state(rig, name, options, &before.states));
+            check_created(rig, new, (&states, &mounts), done, before, &context);
+        }
+        ["zfs", "destroy", .., name] => {
+            let is_gone =
+                |other: &str| other == name || line.contains(" -r ") && is_within(other, name);
+            let (mut left, mut mounted) = (before.states.clone(), before.mounts.clone());
+            left.retain(|other, _| !is_gone(other));
+            mounted.retain(|other, _| !is_gone(other));
+            assert_eq!((done.status, states, mounts), (0, left, mounted), "{context}");
+        }
         ["zfs", "rename", from, to] => {
             let earlier = |name: &str| match name.strip_prefix(to) {
                 Some(rest) if is_within(name, to) => format!("{from}{rest}"),
@@ -296,10 +384,61 @@ fn is_within(name: &str, above: &str) -> bool {
     name.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn check_all(states: &States, mounts: &Mounts, before: &Before, context: &str) {
+/// What a child is like that was made with these options.
+fn new_state(rig: &Rig, name: &str, options: &[&str], states: &States) -> State {
+    let (parent, leaf) = name.rsplit_once('/').unwrap();
+    let above = &states[parent];
+    let mountpoint = match above.has_place() {
+        true => format!("{}/{leaf}", above.mountpoint),
+        false => above.mountpoint.clone(),
+    };
+    let mut state = State { canmount: "on".to_owned(), mountpoint, ..above.clone() };
+    for option in options.iter().filter(|option| **option != "-o") {
+        match option.split_once('=').unwrap() {
+            ("mountpoint", value) if value.starts_with('/') => {
+                state.mountpoint = format!("{}{value}", rig.alternate_root());
+            }
+            ("mountpoint", value) => state.mountpoint = value.to_owned(),
+            ("canmount", value) => state.canmount = value.to_owned(),
+            _ => panic!("{option}"),
+        }
+    }
+    state
+}
+
+/// After a file system was made: it is there beside all others, and mounted if it is by itself.
+fn check_created(
+    rig: &Rig,
+    (name, state): (&str, State),
+    (states, mounts): (&States, &Mounts),
+    done: &Outcome,
+    before: &Before,
+    context: &str,
+) {
+    let (mut expected, mut mounted) = (before.states.clone(), before.mounts.clone());
+    // The one mount of an ordinary user is not made anew for it while it is in use.
+    let is_held_up =
+        rig.user == User::Ordinary && before.is_busy && done.err.starts_with("cannot unmount '");
+    let is_told = is_told_read_only(done, name) || is_held_up;
+    if state.is_automatic() && !is_told {
+        mounted.insert(name.to_owned(), rig.place(name, &state));
+    }
+    expected.insert(name.to_owned(), state);
+    assert_eq!((states, mounts), (&expected, &mounted), "{context}");
+    assert_eq!(done.status, i32::from(is_told), "{context}");
+}
+
+/// Whether it is said that a file system is not mounted since its directory would be in what is
+/// read-only, where none is made.
+fn is_told_read_only(done: &Outcome, name: &str) -> bool {
+    done.err.contains(&format!("cannot mount '{name}'")) && done.err.contains("Read-only")
+}
+
+fn check_all((states, mounts): (&States, &Mounts), done: &Outcome, before: &Before, context: &str) {
     assert!(before.mounts.iter().all(|(name, at)| mounts.get(name) == Some(at)), "{context}");
     for (name, state) in states {
-        let is_wanted = state.is_automatic() && !before.is_busy;
+        let is_possible = !before.is_busy && !is_told_read_only(done, name);
+        let is_wanted = state.is_automatic() && is_possible;
         assert!(!is_wanted || mounts.contains_key(name), "{name} is missing: {context}");
     }
 }
@@ -319,10 +458,9 @@ fn check_change(
         // Whoever may be mounted by itself from now on is so the next time.
         let comes = state.is_automatic()
             && !before.states.get(&earlier).is_some_and(State::is_automatic)
-            && !context.starts_with("zfs set canmount=");
-        // Directories are not made in what is read-only.
-        let is_told =
-            done.err.contains(&format!("cannot mount '{name}'")) && done.err.contains("Read-only");
+            && !context.starts_with("zfs set canmount=")
+            && !context.starts_with("zfs inherit -S canmount ");
+        let is_told = is_told_read_only(done, name);
         match mounts.get(name) {
             Some(place) => {
                 assert_eq!(*place, rig.place(name, state), "{name}: {context}");
@@ -370,7 +508,9 @@ fn drive(user: User, seed: u64, steps: usize) {
     }
     assert!(refused > steps / 20 && changed > steps / 4, "{refused} refused, {changed} done");
     busy.clear();
-    rig.succeed(if user == User::Root { "zpool export tank" } else { "umount tank" });
+    let end = if user == User::Root { "zpool export tank" } else { "umount tank" };
+    // What was unmounted by force is let go of when it is closed.
+    wait_until("nobody has it any more", || rig.run(end).status == 0);
     assert_eq!(rig.mounts_of_system(), []);
 }
 

@@ -89,6 +89,14 @@ const fn of_devices(condition: Condition, action: &'static str) -> Option<Explan
     Some(match condition {
         Condition::Missing => explain(MISSING, action, Some("ZFS-8000-2Q")),
         Condition::MissingNoReplicas => explain(MISSING, ATTACH, Some("ZFS-8000-3C")),
+        Condition::MissingNewer => explain(
+            "One or more devices are missing from the system.  The others lack data\n\
+             that was written while they were away.",
+            "The pool cannot be imported in read-write mode.  Attach the missing\n\
+             devices and try again, or import the pool with '-o readonly=on': what the\n\
+             others lack cannot be read then.",
+            Some("ZFS-8000-3C"),
+        ),
         Condition::GuidSum => explain(MISSING, ATTACH, Some("ZFS-8000-6X")),
         Condition::CorruptLabel => explain(CORRUPT, action, Some("ZFS-8000-4J")),
         Condition::CorruptLabelNoReplicas => explain(CORRUPT, action, Some("ZFS-8000-5E")),

@@ -38,6 +38,13 @@ const fn of_devices(condition: Condition) -> Option<Explanation> {
             "Attach the missing device and import the pool again.",
             Some("ZFS-8000-3C"),
         ),
+        Condition::MissingNewer => explain(
+            "One or more devices could not be opened.  The others lack data that was\n\
+             written while they were away: it cannot be read.",
+            "Attach the missing device and run 'zpool clear', or import the pool\n\
+             again.",
+            Some("ZFS-8000-3C"),
+        ),
         Condition::CorruptLabel => explain(
             "One or more devices could not be used because the label is missing or\n\
              invalid.  Sufficient replicas exist for the pool to continue\n\
