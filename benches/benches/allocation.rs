@@ -12,7 +12,7 @@ use rzfs_metaslab::allocator::{
     Activity, AllocationRequest, Availability, Content, Devices, LogFeature, Placement,
     SpaceFeatures, SpaceTunables, VdevRole, Writability,
 };
-use rzfs_metaslab::log::summary::LogLimits;
+use rzfs_metaslab::log::book::LogLimits;
 use rzfs_metaslab::memory::SharedStore;
 use rzfs_metaslab::{Allocator, AllocatorOptions, VdevGeometry};
 use std::sync::Arc;
