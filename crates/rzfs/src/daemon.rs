@@ -9,7 +9,7 @@ mod background;
 mod beginning;
 
 pub(crate) use allocator::restart_tuned;
-pub(crate) use background::{Completeness, Readiness, SERVE, Verdict, in_background};
+pub(crate) use background::{Completeness, Input, Readiness, SERVE, Verdict, in_background};
 
 use beginning::Beginning;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

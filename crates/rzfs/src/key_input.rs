@@ -33,6 +33,12 @@ pub(crate) enum Named {
     ByUser,
 }
 
+/// The format with the name that property `keyformat` has for it.
+pub(crate) fn format(name: &str) -> Option<KeyFormat> {
+    let all = [KeyFormat::Raw, KeyFormat::Hex, KeyFormat::Passphrase];
+    all.into_iter().find(|format| format.name() == name)
+}
+
 /// Gets the key of a dataset from a place as property `keylocation` says it.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 //! names, or as the first word.
 #![forbid(unsafe_code)]
 
+mod absent;
 mod arguments;
 mod console;
 mod daemon;

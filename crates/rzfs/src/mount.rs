@@ -18,12 +18,14 @@ mod table;
 
 use crate::arguments::MountArguments;
 use crate::console::{Console, Failure, Outcome, conclude};
-use crate::daemon::{self, Completeness, Daemon, Ending, Mounted, Readiness, ServeError, Verdict};
+use crate::daemon::{
+    self, Completeness, Daemon, Ending, Input, Mounted, Readiness, ServeError, Verdict,
+};
 use crate::sandbox::{self, Duty};
 use crate::zpool::CreateRequest;
 use mounted::{Contents, MountedPool};
 use opening::{Opened, Place};
-use request::{ImportRequest, MountRequest};
+use request::{ImportRequest, KeyLoading, MountRequest};
 use rzfs::control::{ControlClient, ControlDirectory, is_listened_on};
 use rzfs_format::Guid;
 use rzfs_fuse::mounts_without_helper;
@@ -43,6 +45,19 @@ pub(crate) enum ServeRequest {
     Create(CreateRequest),
     /// A pool.
     Import(ImportRequest),
+}
+
+impl ServeRequest {
+    /// What it needs of standard input. Keys of a [`CreateRequest`] and those that a command line
+    /// names were read before.
+    fn input(&self) -> Input {
+        match self {
+            Self::Import(request) if request.key_loading == KeyLoading::FilesAndInput => {
+                Input::Shared
+            }
+            Self::Mount(_) | Self::Create(_) | Self::Import(_) => Input::Nothing,
+        }
+    }
 }
 
 /// `rzfs mount`. Comes back when everything is mounted, or with `--foreground` when it is
@@ -66,7 +81,7 @@ pub(crate) fn run(arguments: &MountArguments, verbose: u8, console: &mut Console
 /// Has a process in the background serve a pool, and waits until it does.
 pub(crate) fn in_background(request: &ServeRequest, verbose: u8) -> Outcome {
     let verbosity = vec!["--verbose"; usize::from(verbose)];
-    match daemon::in_background(request, &verbosity) {
+    match daemon::in_background(request, request.input(), &verbosity) {
         Ok(Verdict::Ready(Completeness::Complete)) => Ok(()),
         Ok(Verdict::Ready(Completeness::Partial)) => Err(Failure::Told),
         // It has said why.
@@ -86,7 +101,7 @@ pub(crate) fn serve_in_background(console: &mut Console<'_>) -> u8 {
         Ok((request, readiness)) => {
             serve(request, console, |completeness| readiness.ready(completeness))
         }
-        Err(error) => Err(Failure::Failed(format!("request on standard input: {error}"))),
+        Err(error) => Err(Failure::Failed(format!("request of a command: {error}"))),
     };
     conclude(outcome, HELP, console)
 }

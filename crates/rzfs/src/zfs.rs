@@ -14,8 +14,9 @@ mod query;
 mod rename;
 mod set;
 mod unmount;
-mod usage;
+pub(crate) mod usage;
 
+use crate::absent::Program;
 use crate::console::{Console, Failure, conclude};
 use crate::getopt::{Grammar, Word};
 
@@ -48,8 +49,7 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
              'zfs set readonly=on {source}' makes one read-only"
         ))),
         unknown => {
-            let message = format!("unrecognized command '{unknown}'");
-            return conclude(Err(Failure::Usage(message)), &usage::all(), console);
+            return conclude(Err(Program::Zfs.refuse(unknown)), &usage::all(), console);
         }
     };
     conclude(outcome, &usage::of(command), console)

@@ -19,13 +19,14 @@ mod selection;
 mod status;
 mod status_text;
 mod sweep;
-mod usage;
+pub(crate) mod usage;
 pub(crate) mod vdev_name;
 mod vdev_property;
 mod wait;
 
 pub(crate) use create::CreateRequest;
 
+use crate::absent::Program;
 use crate::console::{Console, Failure, conclude};
 use crate::getopt::{Grammar, Word};
 use crate::mount::request;
@@ -72,8 +73,7 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
             );
         }
         unknown => {
-            let message = format!("unrecognized command '{unknown}'");
-            return conclude(Err(Failure::Usage(message)), &usage::all(), console);
+            return conclude(Err(Program::Zpool.refuse(unknown)), &usage::all(), console);
         }
     };
     conclude(outcome, &usage::of(command), console)

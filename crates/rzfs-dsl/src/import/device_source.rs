@@ -1,7 +1,7 @@
 //! Where to look for devices, and opening what is found there (spec 01, section 9.2).
 
-use rzfs_blockdev::{BlockDevice, FileDevice, OpenError, OpenOptions};
 use rustix::io::Errno;
+use rzfs_blockdev::{BlockDevice, FileDevice, OpenError, OpenOptions};
 use rzfs_format::label::LeafSize;
 use std::collections::HashMap;
 use std::fs;

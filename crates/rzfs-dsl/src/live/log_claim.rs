@@ -171,8 +171,8 @@ fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader
     HeadClaim { dataset, header, claimed: Vec::new(), shared: Vec::new(), frees }
 }
 
-/// Follows a log that nobody has claimed, to where it cannot be read if it may be given up; `None` if it is but a block that was set aside for the
-/// first record.
+/// Follows a log that nobody has claimed, to where it cannot be read if it may be given up; `None`
+/// if it is but a block that was set aside for the first record.
 fn claim_log(
     pool: &Pool,
     dataset: &Dataset,

@@ -135,12 +135,8 @@ impl Workload {
         let mut pool = PoolOptions { arc_max: ARC_MAX, threads: 1, ..PoolOptions::default() };
         pool.txg.timeout = NEVER;
         if self.is_about_space() {
-            pool.space.logs = LogLimits {
-                block_min: 6,
-                block_max: 12,
-                txg_max: 4,
-                ..LogLimits::default()
-            };
+            pool.space.logs =
+                LogLimits { block_min: 6, block_max: 12, txg_max: 4, ..LogLimits::default() };
             pool.space.condense_block_threshold = 0;
             pool.space.condense_pct = 110;
             pool.space.unload_delay = 2;

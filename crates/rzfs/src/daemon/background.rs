@@ -1,17 +1,19 @@
 //! Going to the background.
 //!
 //! The command starts itself once more with the hidden subcommand [`SERVE`], before there are any
-//! threads, and hands over the request on the child's standard input. The child mounts, and then
-//! says one line on its standard output. Only then does the command end. Until then the child
-//! shares the terminal, so it can ask for passphrases and complain; if it fails it says why and
-//! ends, and the command ends with it.
+//! threads, and hands over the request on a socket that is the child's standard output. The child
+//! mounts, and then says one line on it. Only then does the command end. Until then the child
+//! shares the terminal, so it can ask for passphrases and complain, and standard input if that has
+//! passphrases; if it fails it says why and ends, and the command ends with it.
 
 use super::allocator;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitStatus, Stdio};
 use zeroize::Zeroizing;
 
@@ -40,32 +42,51 @@ pub(crate) enum Verdict {
     Ended(ExitStatus),
 }
 
+/// What a process in the background gets of standard input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Input {
+    /// Nothing.
+    Nothing,
+    /// All of it, until everything is mounted.
+    Shared,
+}
+
 /// Starts the process for `request` and waits for its verdict.
 ///
-/// It gets nothing of what this process has open: whoever starts commands may hold locks and pipes
-/// that end with them.
-pub(crate) fn in_background(request: &impl Serialize, options: &[&str]) -> io::Result<Verdict> {
+/// It gets nothing else of what this process has open: whoever starts commands may hold locks and
+/// pipes that end with them.
+pub(crate) fn in_background(
+    request: &impl Serialize,
+    input: Input,
+    options: &[&str],
+) -> io::Result<Verdict> {
     const FIRST_OF_OTHERS: i32 = 3;
     close_fds::set_fds_cloexec(FIRST_OF_OTHERS, &[]);
+    let (mut ours, theirs) = UnixStream::pair()?;
     let mut child = allocator::tune(&mut Command::new(std::env::current_exe()?))
         .args(options)
         .arg(SERVE)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+        .stdin(match input {
+            Input::Nothing => Stdio::null(),
+            Input::Shared => Stdio::inherit(),
+        })
+        .stdout(OwnedFd::from(theirs))
         .spawn()?;
-    let mut stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    serde_json::to_writer(&mut stdin, request)?;
-    drop(stdin);
-    let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    serde_json::to_writer(&mut ours, request)?;
+    ours.shutdown(Shutdown::Write)?;
     let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line)?;
+    match BufReader::new(ours).read_line(&mut line) {
+        // It has ended before it had read the request.
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
+        _ => {}
+    }
     match serde_json::from_str(&line) {
         Ok(completeness) => Ok(Verdict::Ready(completeness)),
         Err(_) => child.wait().map(Verdict::Ended),
     }
 }
 
-/// The child's side of the pipe to the command that started it.
+/// The child's side of the socket to the command that started it.
 #[derive(Debug)]
 pub(crate) struct Readiness(());
 
@@ -75,7 +96,7 @@ impl Readiness {
         // Past the buffer of the standard library, into one that does not have to move: of keys
         // nothing is to be left.
         let mut text = Zeroizing::new(Vec::with_capacity(LONG_REQUEST));
-        File::from(io::stdin().as_fd().try_clone_to_owned()?).read_to_end(&mut text)?;
+        File::from(io::stdout().as_fd().try_clone_to_owned()?).read_to_end(&mut text)?;
         Ok((serde_json::from_slice(&text)?, Self(())))
     }
 

@@ -3,7 +3,7 @@
 
 use super::request::{KeyFile, KeyLoading};
 use crate::console::{Console, Failure};
-use crate::key_input;
+use crate::key_input::{self, Named, Occasion};
 use rzfs::protocol::Secret;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, KeyStatus};
@@ -83,6 +83,7 @@ pub(crate) fn obtain(
     let is_typed = location == "prompt" && root.text("keyformat").map_err(unreadable)? != "raw";
     match loading {
         KeyLoading::FilesAndTerminal if is_typed => from_terminal(&root, console),
+        KeyLoading::FilesAndInput if location == "prompt" => from_input(&root, console),
         _ => Ok(false),
     }
 }
@@ -98,6 +99,21 @@ fn from_file(root: &Dataset, path: &Path, console: &mut Console<'_>) -> bool {
         console.complain(message);
     }
     loaded.is_ok()
+}
+
+/// Takes what `zfs load-key` would take of standard input.
+fn from_input(root: &Dataset, console: &mut Console<'_>) -> Result<bool, Failure> {
+    let name = root.text("keyformat").map_err(unreadable)?;
+    let Some(format) = key_input::format(&name) else { return Ok(false) };
+    let place = ("prompt", Named::ByPool);
+    let loaded = match key_input::get(root.name(), format, place, Occasion::Known) {
+        Ok(key) => root.load_key(key.bytes()).map_err(|error| load_error(root, &error)),
+        Err(reason) => Err(format!("Key load error: {reason}")),
+    };
+    if let Err(message) = &loaded {
+        console.complain(message);
+    }
+    Ok(loaded.is_ok())
 }
 
 /// Asks at the terminal, without echo. An empty answer gives up.

@@ -76,6 +76,8 @@ pub(crate) enum KeyLoading {
     Files,
     /// Those in files, and somebody at a terminal is asked for the others.
     FilesAndTerminal,
+    /// Those in files, and the others come from standard input.
+    FilesAndInput,
 }
 
 impl KeyLoading {
@@ -84,6 +86,14 @@ impl KeyLoading {
         match io::stdin().is_terminal() && io::stderr().is_terminal() {
             true => Self::FilesAndTerminal,
             false => Self::Files,
+        }
+    }
+
+    /// What whoever asks for keys to be loaded can give: what is piped is meant for that.
+    pub(crate) fn on_request() -> Self {
+        match io::stdin().is_terminal() {
+            true => Self::FilesAndTerminal,
+            false => Self::FilesAndInput,
         }
     }
 }

@@ -39,6 +39,7 @@ pub(super) fn move_mount_points(listing: &mut DatasetListing, root: &Path) {
         if let PropertyValue::Text(place) = &mut property.value
             && let Some(below) = place.strip_prefix('/')
         {
+            let below = below.trim_start_matches('/');
             let moved = if below.is_empty() { root.to_owned() } else { root.join(below) };
             *place = moved.to_string_lossy().into_owned();
         }

@@ -4,6 +4,7 @@ use super::{SettingError, row};
 use crate::quantity::{nicebytes, parse_size};
 use rzfs_dsl::dataset::property::{Form, NativeProperty};
 use rzfs_zap::ZapValue;
+use std::borrow::Cow;
 
 /// Largest record, and so the largest small block.
 const MAX_BLOCK: u64 = 16 << 20;
@@ -40,7 +41,7 @@ pub(super) fn stored(
         SettingError::Word { name: name.to_owned(), values }
     };
     let number = match property.form {
-        Form::Text => return text(name, word).map(ZapValue::from),
+        Form::Text => return text(name, word).map(|text| ZapValue::from(&*text)),
         Form::Words(words) => {
             let synonym = SYNONYMS.iter().find(|(of, synonym, _)| *of == name && *synonym == word);
             let known = words.iter().find(|(_, known)| *known == word);
@@ -88,16 +89,24 @@ const fn is_block_size(number: u64) -> bool {
 }
 
 /// Texts are stored as they are; some have rules.
-fn text<'w>(name: &str, word: &'w str) -> Result<&'w str, SettingError> {
+fn text<'w>(name: &str, word: &'w str) -> Result<Cow<'w, str>, SettingError> {
     match name {
-        "mountpoint" if !word.starts_with('/') && !matches!(word, "none" | "legacy") => {
-            Err(SettingError::MountPoint(name.to_owned()))
-        }
-        "keylocation" => super::encryption::check_location(word).map(|()| word),
-        "mountpoint" if word.len() > 1 => Ok(word.trim_end_matches('/')),
         _ if word.len() > super::dataset::MAX_VALUE => Err(SettingError::ValueTooLong),
-        _ => Ok(word),
+        "mountpoint" => mount_point(word).ok_or_else(|| SettingError::MountPoint(name.to_owned())),
+        "keylocation" => super::encryption::check_location(word).map(|()| word.into()),
+        _ => Ok(word.into()),
     }
+}
+
+/// A place to mount at, with one slash in front of each name and none behind the last: the same
+/// directory has one name, and that of a child is below it.
+fn mount_point(word: &str) -> Option<Cow<'_, str>> {
+    if matches!(word, "none" | "legacy") {
+        return Some(word.into());
+    }
+    let names = word.strip_prefix('/')?.split('/').filter(|name| !name.is_empty());
+    let path: String = names.flat_map(|name| ["/", name]).collect();
+    Some(if path.is_empty() { "/".into() } else { path.into() })
 }
 
 /// The number of a compression function with its level.
@@ -190,7 +199,24 @@ mod tests {
         assert_eq!(parse("quota", "1.5G").unwrap(), (3 << 29).into());
         assert_eq!(parse("filesystem_limit", "none").unwrap(), u64::MAX.into());
         assert_eq!(parse("mountpoint", "/srv/").unwrap(), "/srv".into());
-        assert_eq!(parse("mountpoint", "/").unwrap(), "/".into());
+        for (typed, kept) in [
+            ("/", "/"),
+            ("//", "/"),
+            ("///", "/"),
+            ("/a//b/", "/a/b"),
+            ("//a", "/a"),
+            ("/a/./../b//", "/a/./../b"),
+            ("none", "none"),
+            ("legacy", "legacy"),
+        ] {
+            assert_eq!(parse("mountpoint", typed).unwrap(), kept.into(), "{typed}");
+        }
+        for wrong in ["", "a//", "none/"] {
+            let refused = parse("mountpoint", wrong).unwrap_err();
+            assert_eq!(refused, SettingError::MountPoint("mountpoint".to_owned()), "{wrong}");
+        }
+        let long = format!("/{}", "n".repeat(9000));
+        assert_eq!(parse("mountpoint", &long).unwrap_err(), SettingError::ValueTooLong);
         assert_eq!(parse("xattr", "sa").unwrap(), 2.into());
     }
 }

@@ -23,6 +23,9 @@ pub enum ZdbError {
         /// What the system says.
         reason: String,
     },
+    /// A device of the pool cannot be opened.
+    #[error(transparent)]
+    Device(#[from] rzfs_blockdev::OpenError),
     /// The command line asks for nothing that can be shown.
     #[error("{0}")]
     Usage(String),

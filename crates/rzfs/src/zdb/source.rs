@@ -76,7 +76,12 @@ fn open_target(arguments: &Arguments, name: &str, target: ImportTarget) -> Resul
     let select = |source| ZdbError::Select { name: name.to_owned(), source };
     let name_of = || name.to_owned();
     let discovered = match matching.as_slice() {
-        [] => return Err(select(SelectError::NotFound { name: name_of() })),
+        [] => {
+            let not_found = || select(SelectError::NotFound { name: name_of() });
+            // Of the places where nobody said that anything is some are never there.
+            let unopened = discovery.unopened().first().filter(|_| !arguments.paths.is_empty());
+            return Err(unopened.cloned().map_or_else(not_found, ZdbError::Device));
+        }
         [one] => one,
         several => {
             let guids = several.iter().map(|pool| pool.guid()).collect();

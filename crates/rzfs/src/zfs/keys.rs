@@ -43,9 +43,7 @@ impl KeyReport {
     }
 
     fn key_format(&self) -> Option<KeyFormat> {
-        [KeyFormat::Raw, KeyFormat::Hex, KeyFormat::Passphrase]
-            .into_iter()
-            .find(|format| format.name() == self.format)
+        key_input::format(&self.format)
     }
 }
 

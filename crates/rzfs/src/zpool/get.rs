@@ -2,7 +2,7 @@
 
 use super::json::PoolJson;
 use super::list::{JSON_GUID, JSON_INT, PoolColumn, is_feature, parse_columns};
-use super::selection::{Selection, Unknown};
+use super::selection::Selection;
 use super::vdev_name::NameStyle;
 use super::vdev_property::{self, VdevProperty};
 use crate::console::{Console, Failure, Outcome};
@@ -63,7 +63,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         return get.pools(&selection, console);
     }
     let all = Selection { names: Vec::new(), ..selection.clone() };
-    let (pools, _) = all.respondents(Unknown::Fails, console)?;
+    let (pools, _) = all.respondents(console)?;
     if rest.iter().all(|name| pools.iter().any(|pool| pool.pool() == name)) {
         selection.names.extend(rest);
         return get.pools(&selection, console);

@@ -1,6 +1,6 @@
 //! `zpool history`: what was done to pools (spec 09, section 2).
 
-use super::selection::{Selection, Unknown};
+use super::selection::Selection;
 use crate::console::{Console, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::source;
@@ -17,7 +17,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = super::parse(&GRAMMAR, words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let selection = Selection::of(&words)?;
-    let (mut pools, outcome) = selection.respondents(Unknown::Fails, console)?;
+    let (mut pools, outcome) = selection.respondents(console)?;
     let users = if flag('l') { users() } else { HashMap::new() };
     for pool in &mut pools {
         let name = pool.pool().to_owned();

@@ -87,7 +87,7 @@ fn request(
         force: flag('f'),
         missing_logs: flag('m'),
         mounts: !flag('N'),
-        key_loading: if flag('l') { KeyLoading::of_process() } else { KeyLoading::Nothing },
+        key_loading: if flag('l') { KeyLoading::on_request() } else { KeyLoading::Nothing },
         access: Access::ReadWrite,
         alternate_root: None,
         properties: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::config_tree::{spare_word, word};
 use super::json::{Placement, PoolJson};
-use super::selection::{Selection, Unknown};
+use super::selection::Selection;
 use super::vdev_name::NameStyle;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
@@ -56,9 +56,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         vdevs: flag('v'),
         names: NameStyle::of(&words),
     };
-    let selection = Selection::of(&words)?;
+    let selection = Selection::repeated(&words)?;
     let json = flag('j').then(|| PoolJson::of(&words, &list.writer));
-    selection.repeat(Unknown::FailsAlone, console, |pools, first, console| match &json {
+    selection.repeat(console, |pools, first, console| match &json {
         Some(json) => list.print_json(json, pools, console.out),
         None if pools.is_empty() && selection.names.is_empty() => {
             if list.layout == Layout::Human {

@@ -3,7 +3,7 @@
 use super::config_tree::TreeStyle;
 use super::json::PoolJson;
 use super::list::{JSON_FLAT, JSON_GUID, JSON_INT};
-use super::selection::{Selection, Unknown};
+use super::selection::Selection;
 use super::status_text::StatusStyle;
 use super::vdev_name::NameStyle;
 use crate::console::{Console, Outcome};
@@ -63,8 +63,8 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let precision = if flag('p') || flag(JSON_INT) { Precision::Exact } else { Precision::Rounded };
     let writer = Writer { calendar: console.calendar.clone(), precision };
     let json = flag('j').then(|| PoolJson::of(&words, &writer));
-    let selection = Selection::of(&words)?;
-    selection.repeat(Unknown::Fails, console, |pools, _, console| {
+    let selection = Selection::repeated(&words)?;
+    selection.repeat(console, |pools, _, console| {
         if let Some(json) = &json {
             return print_json(json, &style, pools, console);
         }

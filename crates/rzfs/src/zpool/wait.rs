@@ -1,7 +1,7 @@
 //! `zpool wait` (spec 09, section 2).
 
 use super::imported;
-use super::selection::{Stamp, interval, parse_stamp, print_stamp};
+use super::selection::{Repetition, Stamp, parse_stamp, print_stamp};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::quantity::nicenum;
@@ -130,11 +130,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = super::parse(&GRAMMAR, words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let mut operands = super::operands(&words);
-    let interval = interval(operands.last().filter(|_| operands.len() > 1))?;
-    if interval.is_some() {
-        operands.pop();
-    }
+    let Repetition { interval, count } = Repetition::take(&mut operands)?;
     let pool = match operands.as_slice() {
+        _ if count.is_some() => return Err(Failure::Usage("too many arguments".to_owned())),
         [] => return Err(Failure::Usage("missing 'pool' argument".to_owned())),
         [pool] => pool,
         _ => return Err(Failure::Usage("too many arguments".to_owned())),
@@ -152,7 +150,6 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         activities = Activity::ALL.iter().map(|(activity, ..)| *activity).collect();
     }
     let mut client = imported(pool)?;
-    let interval = interval.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let Some(interval) = interval else { return wait_for(&mut client, &activities) };
     let table = Table { activities, scripted: flag('H'), exact: flag('p'), stamp };
     table.watch(&mut client, interval, console)

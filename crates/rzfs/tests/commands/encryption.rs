@@ -1,6 +1,6 @@
 //! Encrypted file systems made, locked, unlocked and given other keys by commands.
 
-use crate::harness::{is_mounted, mounts_on_mounts};
+use crate::harness::{is_mounted, mounts_on_mounts, outcome};
 use crate::workshop::Workshop;
 use std::fs;
 use std::process::Command;
@@ -196,5 +196,44 @@ fn a_key_that_is_no_file_keeps_nobody_waiting() {
     shop.succeed("zpool export tank");
     shop.succeed("zpool import -l -d IMAGES -R ROOT tank");
     assert_eq!(shop.succeed("zfs get -Ho value mounted tank/secret"), "yes\n");
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn an_import_takes_passphrases_from_a_pipe_as_load_key_does() {
+    let (shop, at) = with_keys();
+    shop.succeed("zpool create --size 128M -R ROOT tank A");
+    for (name, key) in [("one", "phrase"), ("two", "other")] {
+        let how =
+            format!("-o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation={}", at(key));
+        shop.succeed(&format!("zfs create -o encryption=on {how} tank/{name}"));
+        shop.succeed(&format!("zfs set keylocation=prompt tank/{name}"));
+    }
+    shop.succeed("zpool export tank");
+    let import = |input: &str| {
+        let mut shell = shop.rzfs.prepared(Command::new("timeout"));
+        let script = format!("{input} | \"$0\" zpool import -l -d \"$1\" -R \"$2\" tank");
+        shell.args(["-s", "KILL", "60", "sh", "-c", &script, env!("CARGO_BIN_EXE_rzfs")]);
+        outcome(shell.arg(shop.rzfs.path("images")).arg(shop.rzfs.path("root")))
+    };
+    let state = "zfs get -Ho value keystatus,mounted tank/one tank/two";
+    let both = import("printf 'open sesame, please\\na different passphrase\\n'");
+    assert_eq!((both.status, both.err.as_str()), (0, ""));
+    assert_eq!(shop.succeed(state), "available\nyes\navailable\nyes\n");
+    shop.succeed("zpool export tank");
+    let first = import("echo 'open sesame, please'");
+    let left_out = "Key load error: Passphrase too short (min 8).\n\
+        'tank/two' is left out: its key is not loaded\n";
+    assert_eq!((first.status, first.err.as_str()), (1, left_out));
+    assert_eq!(shop.succeed(state), "available\nyes\nunavailable\nno\n");
+    shop.succeed("zpool export tank");
+    // Who goes on writing is not kept by the process in the background.
+    let wrong = import("yes 'not the passphrase'");
+    assert_eq!(wrong.status, 1, "{wrong:?}");
+    for name in ["tank/one", "tank/two"] {
+        let told = format!("Key load error: Incorrect key provided for '{name}'.\n");
+        assert!(wrong.err.contains(&told), "{wrong:?}");
+    }
+    assert_eq!(shop.succeed(state), "unavailable\nno\nunavailable\nno\n");
     shop.succeed("zpool export tank");
 }

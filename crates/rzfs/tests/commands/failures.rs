@@ -338,3 +338,68 @@ fn statuses_of_zfs_set_and_rename_are_those_of_openzfs() {
     assert_eq!(refused, format!("cannot create '{deep}': {reason}\n"));
     shop.succeed("zpool export tank");
 }
+
+#[test]
+fn only_the_last_words_are_interval_and_count() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -m none tank A");
+    let huge = "99999999999999999999";
+    for (line, missing) in [
+        ("zpool list -Ho name tank 1 x", &["1", "x"] as &[_]),
+        ("zpool list -Ho name tank 18446744073709551615", &["18446744073709551615"]),
+        ("zpool list -Ho name tank x 1 1", &["x"]),
+        ("zpool status 1 x tank", &["1", "x"]),
+        ("zpool history tank 1", &["1"]),
+    ] {
+        let outcome = shop.run(line);
+        let told: String =
+            missing.iter().map(|name| format!("cannot open '{name}': no such pool\n")).collect();
+        assert_eq!((outcome.status, &outcome.err), (1, &told), "{line}: {outcome:?}");
+        assert!(outcome.out.contains("tank"), "{line}: {outcome:?}");
+    }
+    for command in ["list", "status"] {
+        for number in ["18446744073709551615", huge] {
+            let told = format!("cannot open '{number}': no such pool\n");
+            assert_eq!(shop.refuse(&format!("zpool {command} {number}"), 1), told);
+        }
+        for zero in ["0", "1 0", "0 1", "tank 1 0"] {
+            let refused = shop.refuse(&format!("zpool {command} {zero}"), 2);
+            assert!(refused.starts_with("interval cannot be zero\nusage:\n"), "{refused}");
+        }
+    }
+    for (line, told) in [
+        ("zpool wait 5", "missing 'pool' argument\n"),
+        ("zpool wait tank 1 5", "too many arguments\n"),
+        (&format!("zpool wait tank {huge}"), "too many arguments\n"),
+    ] {
+        let refused = shop.refuse(line, 2);
+        assert!(refused.starts_with(told), "{line}: {refused}");
+    }
+    assert_eq!(shop.succeed("zpool list -Ho name 0.01 2"), "tank\ntank\n");
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn commands_that_are_not_there_yet_are_no_typing_errors() {
+    let rzfs = Rzfs::new();
+    for line in [
+        "zpool scrub tank",
+        "zpool iostat 1",
+        "zpool replace -Z",
+        "zfs snapshot tank@a",
+        "zfs recv tank",
+        "zfs zone",
+    ] {
+        let command = line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        let told = format!("'{command}' of OpenZFS is not supported by this software yet\n");
+        let outcome = rzfs.run(line.split(' '));
+        assert_eq!((outcome.status, outcome.err), (2, told), "{line}");
+    }
+    for line in ["zpool scrubb tank", "zpool snapshot tank@a", "zfs scrub tank", "zfs nonsense"] {
+        let command = line.split(' ').nth(1).unwrap();
+        let outcome = rzfs.run(line.split(' '));
+        assert_eq!(outcome.status, 2, "{line}: {outcome:?}");
+        let told = format!("unrecognized command '{command}'\nusage: ");
+        assert!(outcome.err.starts_with(&told), "{line}: {outcome:?}");
+    }
+}

@@ -1,7 +1,9 @@
 //! What `zpool import` says of devices that are missing, and of those that are not.
 
+use crate::harness::kill_server;
 use crate::workshop::Workshop;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 
 #[test]
 fn a_cache_device_is_missed_only_if_it_is_missing() {
@@ -37,5 +39,23 @@ fn missing_log_devices_are_named_with_the_way_to_do_without() {
     assert_eq!(shop.refuse("mount A ROOT", 1), refused("zpool import -m"));
     let imported = shop.run("zpool import -d IMAGES -m tank");
     assert_eq!(imported.status, 0, "{imported:?}");
+    shop.succeed("zpool export tank");
+}
+
+#[test]
+fn what_is_lost_with_a_log_device_is_told_in_a_sentence() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A log B");
+    shop.succeed("zpool sync tank");
+    let mut file = File::create_new(shop.root().join("file")).unwrap();
+    file.write_all(b"this is in the log").unwrap();
+    file.sync_all().unwrap();
+    kill_server(&shop.rzfs, "tank");
+    drop(file);
+    fs::remove_file(shop.image("B")).unwrap();
+    let imported = shop.run("zpool import -f -m -d IMAGES -R ROOT tank");
+    let told = "'tank': the intent log is given up, as a log device is missing; \
+        changes that are only there are lost\n";
+    assert_eq!((imported.status, imported.err.as_str()), (0, told));
     shop.succeed("zpool export tank");
 }

@@ -241,3 +241,31 @@ fn times_are_told_in_the_zone_that_is_named() {
     assert_ne!(told("Asia/Kolkata"), told("UTC"));
     shop.succeed("zpool export tank");
 }
+
+#[test]
+fn mount_points_have_one_slash_between_names_and_are_never_empty() {
+    let shop = Workshop::new();
+    let shown = |name: &str| shop.succeed(&format!("zfs get -Ho value mountpoint {name}"));
+    shop.succeed("zpool create --size 96M -m none tank A");
+    shop.succeed("zfs create -u -o canmount=off -o mountpoint=//srv///a// tank/a");
+    shop.succeed("zfs create -u -o canmount=off tank/a/b");
+    assert_eq!((shown("tank/a"), shown("tank/a/b")), ("/srv/a\n".into(), "/srv/a/b\n".into()));
+    for (typed, kept) in [("//", "/"), ("/", "/"), ("///x", "/x"), ("/x/y//", "/x/y")] {
+        shop.succeed(&format!("zfs set -u mountpoint={typed} tank/a"));
+        assert_eq!(shown("tank/a"), format!("{kept}\n"), "{typed}");
+        let below = if kept == "/" { "/b\n".to_owned() } else { format!("{kept}/b\n") };
+        assert_eq!(shown("tank/a/b"), below, "{typed}");
+    }
+    shop.succeed("zpool destroy tank");
+    let root = shop.rzfs.path("root").display().to_string();
+    for options in ["-m //", "-O mountpoint=//", "-m /", "-O mountpoint=///"] {
+        shop.succeed(&format!(
+            "zpool create -f --size 96M -R ROOT -O canmount=off {options} tank A"
+        ));
+        assert_eq!(shown("tank"), format!("{root}\n"), "{options}");
+        shop.succeed("zpool destroy tank");
+    }
+    shop.succeed("zpool create -f --size 96M -R ROOT -O canmount=off -m //x//y/ tank A");
+    assert_eq!(shown("tank"), format!("{root}/x/y\n"));
+    shop.succeed("zpool export tank");
+}

@@ -5,6 +5,7 @@ use crate::workshop::Workshop;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rzfs_testkit::unpack_sample;
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -155,4 +156,40 @@ fn processors_are_not_kept_awake_by_a_pipe() {
     let mounted = outcome(mount.args([&image, &directory]));
     assert_eq!(mounted.status, 0, "{mounted:?}");
     rzfs.succeed(["umount", "garden"]);
+}
+
+#[test]
+fn what_is_wrong_with_something_that_is_no_device_is_told() {
+    let rzfs = Rzfs::new();
+    let (fifo, socket, empty) = (fifo(&rzfs), rzfs.path("socket"), rzfs.path("empty"));
+    let _listener = UnixListener::bind(&socket).unwrap();
+    fs::create_dir(&empty).unwrap();
+    let (target, mounts) = ("tank:/", rzfs.path("m"));
+    for special in [fifo.as_path(), &socket, Path::new("/dev/null")] {
+        let special = special.to_str().unwrap();
+        let reason = "neither a block device nor a regular file";
+        let unopened = format!("cannot open {special}: {reason}\n");
+        let nothing = format!("no pool was found on {special}\n");
+        for command in ["ls", "cat", "stat", "find"] {
+            let told = soon(&rzfs, &[command, "-d", special, target]);
+            let expected = format!("{unopened}rzfs {command}: {nothing}");
+            assert_eq!((told.status, told.err), (1, expected), "{special}");
+        }
+        let mount = soon(&rzfs, &["mount", "-o", "ro", special, mounts.to_str().unwrap()]);
+        assert_eq!((mount.status, mount.err), (1, format!("{unopened}{nothing}")), "{special}");
+        for words in [
+            &["zpool", "status", "-d", special, "tank"] as &[_],
+            &["zpool", "import", "-d", special, "tank"],
+            &["zfs", "list", "-d", special, "tank"],
+            &["zdb", "-e", "-p", special, "tank"],
+        ] {
+            let told = soon(&rzfs, words);
+            assert_eq!(told.status, 1, "{words:?}: {told:?}");
+            assert!(told.err.contains(unopened.trim_end()), "{words:?}: {told:?}");
+        }
+    }
+    let empty = empty.to_str().unwrap();
+    let told = soon(&rzfs, &["ls", "-d", empty, target]);
+    let nothing = format!("rzfs ls: no pool was found on {empty}\n");
+    assert_eq!((told.status, told.err), (1, nothing));
 }

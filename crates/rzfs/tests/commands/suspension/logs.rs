@@ -114,7 +114,7 @@ impl Logged {
         let directory = self.shop.root().join("a");
         assert_eq!(fs::read_to_string(directory.join("kept")).unwrap(), "kept");
         let contents = fs::read(directory.join("logged")).unwrap();
-        assert!(parts().starts_with(&contents) && contents.len() % part(0).len() == 0);
+        assert!(parts().starts_with(&contents) && contents.len().is_multiple_of(part(0).len()));
         contents
     }
 
