@@ -280,7 +280,9 @@ impl<FS: Filesystem> Session<FS> {
             if config.clone_fd {
                 #[cfg(target_os = "linux")]
                 {
-                    channels.push(ch.clone_fd()?);
+                    // Whoever has no descriptors left shares one: a mount that nobody serves would
+                    // hold up everybody who comes to it.
+                    channels.push(ch.clone_fd().unwrap_or_else(|_| ch.clone()));
                     continue;
                 }
                 #[cfg(not(target_os = "linux"))]
@@ -293,26 +295,37 @@ impl<FS: Filesystem> Session<FS> {
         }
         channels.push(ch);
 
-        let mut threads = Vec::with_capacity(n_threads);
-
-        for (i, ch) in channels.into_iter().enumerate() {
-            let thread_name = format!("fuser-{i}");
-            let event_loop = SessionEventLoop {
-                thread_name: thread_name.clone(),
+        let mut loops: Vec<_> = channels
+            .into_iter()
+            .enumerate()
+            .map(|(i, ch)| SessionEventLoop {
+                thread_name: format!("fuser-{i}"),
                 filesystem: filesystem.clone(),
                 ch,
                 allowed,
                 session_owner,
                 init_flags,
-            };
-            threads.push(
-                thread::Builder::new()
-                    .name(thread_name)
-                    .spawn(move || event_loop.event_loop())?,
-            );
+            })
+            .collect();
+        // This thread answers, too: there may be no others to be had.
+        let own = loops.pop();
+
+        let mut threads = Vec::with_capacity(n_threads);
+
+        for event_loop in loops {
+            let thread = thread::Builder::new()
+                .name(event_loop.thread_name.clone())
+                .spawn(move || event_loop.event_loop());
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    warn!("fewer threads answer requests: {error}");
+                    break;
+                }
+            }
         }
 
-        let mut reply: io::Result<()> = Ok(());
+        let mut reply: io::Result<()> = own.map_or(Ok(()), |own| own.event_loop());
         for thread in threads {
             let res = match thread.join() {
                 Ok(res) => res,

@@ -29,12 +29,12 @@ pub fn importable(pool: &ImportablePool) -> PoolReport {
         false => Vec::new(),
     };
     PoolReport {
-        name: pool.name.clone(),
+        name: on_one_line(&pool.name),
         guid: pool.guid.get(),
         version: pool.version,
         label_state: pool.state.number(),
         condition: listed(condition(pool.status), &pool.auxiliary),
-        comment: pool.comment.clone(),
+        comment: pool.comment.as_deref().map(on_one_line),
         root,
         spares: auxiliary(AuxiliaryKind::Spare),
         caches: auxiliary(AuxiliaryKind::Cache),
@@ -42,7 +42,7 @@ pub fn importable(pool: &ImportablePool) -> PoolReport {
             unsupported_features: unsupported,
             refused: pool.error.is_some(),
             hostid: pool.host.id,
-            hostname: pool.host.name.clone().unwrap_or_default(),
+            hostname: on_one_line(pool.host.name.as_deref().unwrap_or_default()),
             pending_intent_logs: 0,
         },
         ..PoolReport::default()
@@ -84,5 +84,20 @@ fn listed(condition: Condition, auxiliary: &[AuxiliaryVdev]) -> Condition {
             Condition::Missing
         }
         condition => condition,
+    }
+}
+
+/// What a label says, which nobody has checked: it writes no lines of its own into a listing.
+fn on_one_line(text: &str) -> String {
+    text.replace('\n', "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_write_no_lines_of_their_own() {
+        assert_eq!(on_one_line("g\nstate: ONLINE"), "g?state: ONLINE");
     }
 }
