@@ -307,3 +307,33 @@ fn the_process_of_a_pool_is_kept_from_what_it_never_does() {
     let status = fs::read_to_string(status).unwrap();
     assert!(status.contains("Seccomp:\t2\n") && status.contains("NoNewPrivs:\t1\n"), "{status}");
 }
+
+#[test]
+fn mounts_for_which_descriptors_are_lacking_are_not_there() {
+    if !has_root("only root mounts without a helper") {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 64M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    shop.succeed("zpool export tank");
+    let (root, images) = (shop.rzfs.path("root"), shop.rzfs.path("images"));
+    for most in 20..32 {
+        let script = format!(
+            "ulimit -n {most}; exec timeout 30 \"$0\" zpool import -R \"$1\" -d \"$2\" tank"
+        );
+        let mut command = shop.rzfs.prepared(Command::new("sh"));
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_rzfs")]).args([&root, &images]);
+        let imported = outcome(&mut command);
+        assert!(imported.status <= 1, "{most}: {imported:?}");
+        // Nobody waits for one that is there and not served.
+        let mut listing = Command::new("timeout");
+        listing.args(["30", "ls", "-R"]).arg(&root);
+        assert_eq!(outcome(&mut listing).status, 0, "{most}: {imported:?}");
+        let exported = shop.run("zpool export tank");
+        let is_there = !exported.err.ends_with("no such pool\n");
+        assert_eq!(exported.status, i32::from(!is_there), "{most}: {exported:?}");
+        assert!(is_there || imported.status == 1, "{most}: {imported:?}");
+    }
+    shop.judge();
+}
