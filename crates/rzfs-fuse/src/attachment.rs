@@ -426,7 +426,8 @@ impl Attachment {
     }
 }
 
-fn is_busy(error: &io::Error) -> bool {
+/// Whether somebody has in use what is to be unmounted.
+pub(crate) fn is_busy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy
 }
 

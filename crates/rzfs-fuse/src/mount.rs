@@ -1,6 +1,6 @@
 //! Mounting and unmounting.
 
-use crate::attachment::{Attached, Attachment, Detached, is_connected};
+use crate::attachment::{Attached, Attachment, Detached, is_busy, is_connected};
 use crate::errands;
 use crate::lack::Lack;
 use crate::place::{MountPlace, without_number};
@@ -186,7 +186,7 @@ impl MountError {
     /// Whether the mount is in use.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
-        self.source.kind() == io::ErrorKind::ResourceBusy
+        is_busy(&self.source)
     }
 
     /// Whether it may go better in a moment: the system lacks what comes back, as descriptors,

@@ -33,7 +33,8 @@ pub enum Caching {
 pub struct OpenError {
     /// The device.
     pub path: PathBuf,
-    /// What the system says; `ENOTBLK` for what is no device at all, `EBUSY` where somebody else writes the device.
+    /// What the system says; `ENOTBLK` for what is no device at all, `EBUSY` where somebody else
+    /// writes the device.
     pub source: Arc<io::Error>,
     /// Who writes the device then, as far as this user can see that.
     pub holders: Vec<Holder>,

@@ -41,28 +41,27 @@ impl Rotor {
 
     /// The one in a position has got `size` bytes. Only in its turn do they count.
     pub(crate) fn took(&mut self, ring: &[impl InTurn], position: usize, size: u64) {
-        if position != self.position(ring) {
-            return;
-        }
-        self.credits.resize(ring.len(), 0);
-        if let Some(credit) = self.credits.get_mut(position) {
-            *credit = credit.saturating_sub_unsigned(size);
-            if *credit <= 0 {
-                self.advance(ring);
-            }
+        let Some(credit) = self.credit_in_turn(ring, position) else { return };
+        *credit = credit.saturating_sub_unsigned(size);
+        if *credit <= 0 {
+            self.advance(ring);
         }
     }
 
     /// The turn of the one in a position is over, whatever is left of it.
     pub(crate) fn passes(&mut self, ring: &[impl InTurn], position: usize) {
+        let Some(credit) = self.credit_in_turn(ring, position) else { return };
+        *credit = (*credit).min(0);
+        self.advance(ring);
+    }
+
+    /// What the one in a position may still take, if it is its turn.
+    fn credit_in_turn(&mut self, ring: &[impl InTurn], position: usize) -> Option<&mut i64> {
         if position != self.position(ring) {
-            return;
+            return None;
         }
         self.credits.resize(ring.len(), 0);
-        if let Some(credit) = self.credits.get_mut(position) {
-            *credit = (*credit).min(0);
-        }
-        self.advance(ring);
+        self.credits.get_mut(position)
     }
 
     /// Makes it the turn of the next one that owes nothing.
