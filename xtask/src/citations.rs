@@ -10,9 +10,9 @@
 //! In place of `check` there can be `step`. Several chapters are several citations.
 
 use crate::markdown::{files_below, heading, name_of, prose};
-use crate::process::{Failure, repository};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use xtask::process::{Failure, repository};
 
 /// Where there are sources.
 const SOURCES: [&str; 4] = ["crates", "xtask", "benches", "fuzz"];

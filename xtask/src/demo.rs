@@ -1,42 +1,68 @@
-//! The main job on the sample pool: mount it, look at it, unmount it.
+//! A story on real images: a pool is made, its process is killed, nothing is lost, and a pool of
+//! OpenZFS's is mounted.
 
-use crate::process::{self, Failure};
-use crate::rzfs::Rzfs;
 use crate::setup;
-use rzfs_testkit::unpack_sample;
-use std::fs::File;
-use std::path::Path;
-use std::process::Command;
+use crate::workplace::Workplace;
+use std::process::Stdio;
+use xtask::process::{self, Failure};
+use xtask::rzfs::Rzfs;
 
-/// Mounts the sample pool and shows what is in it.
+/// What happens, a command a line. A line that begins with a blank is not shown: it waits for what
+/// the one before it has begun, or makes its output short.
+const STORY: &str = r#"
+# A new pool in an image, and a file in it that is on disk.
+zpool create --export --size 256M tank tank.img
+mkdir mounted
+rzfs mount --foreground tank.img mounted &
+ until mountpoint -q mounted; do sleep 0.1; done
+seq 1000000 > mounted/numbers
+sync mounted/numbers
+sha256sum mounted/numbers > sums
+# Its process dies. The next one finds everything.
+kill -9 $!
+ wait $! 2> /dev/null || true
+rzfs mount tank.img mounted
+sha256sum --check sums
+zpool status tank
+rzfs umount mounted
+zdb -e -p tank.img -bcc tank | grep leaks
+# A pool that OpenZFS made.
+rzfs mount -o ro --force garden.img mounted
+zfs list -r garden
+ls mounted mounted/.zfs/snapshot
+rzfs umount mounted
+"#;
+
+/// Tells the story.
 pub(crate) fn run() -> Result<(), Failure> {
     setup::run()?;
-    let rzfs = Rzfs::build()?;
-    let work = tempfile::tempdir().map_err(Failure::file(Path::new("temporary directory")))?;
-    let (image, mounted) = (work.path().join("garden.img"), work.path().join("mounted"));
-    unpack_sample("garden", &image).map_err(Failure::file(&image))?;
-    println!("$ rzfs mount -o ro --force garden.img mounted");
-    let mount = rzfs.mount(&["--force".into(), image.into()], &mounted)?;
-    show(&mounted)?;
-    println!("$ rzfs umount mounted");
-    mount.end()
+    let workplace = Workplace::new(&Rzfs::build()?)?;
+    let mut shell = workplace.shell(&script(STORY));
+    let told = process::run(shell.stdin(Stdio::null()));
+    if told.is_err() {
+        workplace.unmount("mounted");
+    }
+    told
 }
 
-fn show(mounted: &Path) -> Result<(), Failure> {
-    println!("$ ls -lR mounted");
-    process::run(Command::new("ls").arg("-lR").arg(mounted))?;
-    println!("$ ls mounted/.zfs/snapshot");
-    process::run(Command::new("ls").arg(mounted.join(".zfs/snapshot")))?;
-    // Every file of the pool must be readable.
-    let files = Command::new("tar")
-        .args(["-cf", "-", "--exclude=.zfs", "-C"])
-        .arg(mounted)
-        .arg(".")
-        .stdout(File::create("/dev/null").map_err(Failure::file(Path::new("/dev/null")))?)
-        .status();
-    match files {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Failure::Status { program: "tar".to_owned(), status }),
-        Err(source) => Err(Failure::Start { program: "tar".to_owned(), source }),
+/// The shell script that shows and carries out a story.
+fn script(story: &str) -> String {
+    let line = |line: &str| match line.chars().next() {
+        None => String::new(),
+        Some(' ') => format!("{line}\n"),
+        Some('#') => format!("echo; echo '{line}'\n"),
+        Some(_) => format!("echo '$ {}'\n{line}\n", line.replace('\'', r"'\''")),
+    };
+    story.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_shown_and_carried_out() {
+        let expected = "echo; echo '# One.'\necho '$ it'\\''s'\nit's\n wait\n";
+        assert_eq!(script("\n# One.\nit's\n wait\n"), expected);
     }
 }

@@ -8,14 +8,13 @@
 //! `zdb` on the search path. A block has to end with status 0. Chores of the repository (`cargo
 //! xtask ...`) are only asked for their help: they exist, and would take long.
 
-use crate::process::{self, Failure};
-use crate::rzfs::Rzfs;
+use crate::workplace::Workplace;
 use crate::{citations, links, markdown};
-use rzfs_testkit::unpack_sample;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use xtask::process::{self, Failure};
+use xtask::rzfs::Rzfs;
 
 /// A script in a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,54 +68,19 @@ fn blocks(text: &str) -> Vec<Block> {
 
 /// Runs the blocks of one document.
 fn check(rzfs: &Rzfs, document: &Path, blocks: &[Block]) -> Result<(), Failure> {
-    let scratch = tempfile::tempdir().map_err(Failure::file(Path::new("temporary directory")))?;
-    let programs = programs(rzfs, scratch.path())?;
-    let image = scratch.path().join("garden.img");
-    unpack_sample("garden", &image).map_err(Failure::file(&image))?;
-    let mut result = Ok(());
+    let workplace = Workplace::new(rzfs)?;
     for block in blocks {
-        let mut command = Command::new("sh");
-        command.args(["-e", "-u", "-c", &block.script]).current_dir(scratch.path());
-        command.env("PATH", &programs).env("RZFS_RUNTIME_DIR", scratch.path().join("run"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = process::outcome(&mut command)?;
+        let mut shell = workplace.shell(&block.script);
+        let output = process::outcome(shell.stdin(Stdio::null()))?;
         if !output.status.success() {
             println!("{}:{}: {}", document.display(), block.line, output.status);
             print!("{}", String::from_utf8_lossy(&output.stdout));
             print!("{}", String::from_utf8_lossy(&output.stderr));
-            result = Err(Failure::Checks(document.display().to_string()));
-            break;
+            workplace.unmount("garden");
+            return Err(Failure::Checks(document.display().to_string()));
         }
     }
-    if result.is_err() {
-        // What a block has left mounted would keep the scratch directory.
-        let mut umount = Command::new(&rzfs.binary);
-        umount.env("RZFS_RUNTIME_DIR", scratch.path().join("run"));
-        process::outcome(umount.args(["umount", "--force", "garden"])).map(drop)?;
-    }
-    result
-}
-
-/// A search path that begins with the programs that the documentation is about.
-fn programs(rzfs: &Rzfs, scratch: &Path) -> Result<std::ffi::OsString, Failure> {
-    let directory = scratch.join("bin");
-    fs::create_dir(&directory).map_err(Failure::file(&directory))?;
-    for name in ["rzfs", "zpool", "zfs", "zdb"] {
-        let link = directory.join(name);
-        symlink(&rzfs.binary, &link).map_err(Failure::file(&link))?;
-    }
-    let cargo = directory.join("cargo");
-    let xtask = std::env::current_exe().map_err(Failure::file(&cargo))?;
-    let script = format!(
-        "#!/bin/sh\ntest \"$1\" = xtask\nshift\nexec '{}' \"$@\" --help\n",
-        xtask.display()
-    );
-    fs::write(&cargo, script).map_err(Failure::file(&cargo))?;
-    let executable = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(&cargo, executable).map_err(Failure::file(&cargo))?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let all = [directory].into_iter().chain(std::env::split_paths(&path));
-    std::env::join_paths(all).map_err(|_| Failure::Output("PATH".to_owned()))
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Relative links of the documents: each leads to a file, and to a heading if it names one.
 
 use crate::markdown::{heading, name_of, prose};
-use crate::process::Failure;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use xtask::process::Failure;
 
 /// What is wrong with links, with the places of the links.
 pub(crate) fn faults(documents: &[PathBuf]) -> Result<Vec<String>, Failure> {

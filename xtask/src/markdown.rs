@@ -1,8 +1,8 @@
 //! The documents of the repository, as Markdown.
 
-use crate::process::{Failure, repository};
 use std::fs;
 use std::path::{Path, PathBuf};
+use xtask::process::{Failure, repository};
 
 /// `README.md`, `CONTRIBUTING.md` and everything below `docs`.
 pub(crate) fn documents() -> Result<Vec<PathBuf>, Failure> {

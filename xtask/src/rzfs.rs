@@ -7,14 +7,18 @@ use std::process::Command;
 
 /// The `rzfs` binary, built from this repository.
 #[derive(Clone, Debug)]
-pub(crate) struct Rzfs {
-    pub(crate) binary: PathBuf,
+pub struct Rzfs {
+    /// Where it is.
+    pub binary: PathBuf,
 }
 
 impl Rzfs {
     /// Builds it.
-    pub(crate) fn build() -> Result<Self, Failure> {
-        process::run(&mut cargo(&["build", "--quiet", "--package", "rzfs", "--locked"]))?;
+    ///
+    /// # Errors
+    /// `cargo` fails.
+    pub fn build() -> Result<Self, Failure> {
+        process::run(&mut cargo(&["build", "--package", "rzfs", "--locked"]))?;
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| repository().join("target"), PathBuf::from);
         Ok(Self { binary: target.join("debug").join("rzfs") })
@@ -22,17 +26,19 @@ impl Rzfs {
 
     /// Mounts a pool at a directory, read-only. The control socket goes beside the directory, so
     /// that mounts do not see each other.
-    pub(crate) fn mount(&self, arguments: &[OsString], at: &Path) -> Result<Mount, Failure> {
+    ///
+    /// # Errors
+    /// The pool is not mounted.
+    pub fn mount(&self, arguments: &[OsString], at: &Path) -> Result<Mount, Failure> {
         let read_only = ["-o", "ro"].map(OsString::from);
         self.mount_for_writing(&[&read_only[..], arguments].concat(), at)
     }
 
     /// The same for writing: the images change.
-    pub(crate) fn mount_for_writing(
-        &self,
-        arguments: &[OsString],
-        at: &Path,
-    ) -> Result<Mount, Failure> {
+    ///
+    /// # Errors
+    /// The pool is not mounted.
+    pub fn mount_for_writing(&self, arguments: &[OsString], at: &Path) -> Result<Mount, Failure> {
         let runtime = at.with_extension("run");
         let mut command = Command::new(&self.binary);
         command.env("RZFS_RUNTIME_DIR", &runtime).arg("mount").args(arguments).arg(at);
@@ -43,7 +49,7 @@ impl Rzfs {
 
 /// A mounted pool; unmounted at the latest when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Mount {
+pub struct Mount {
     rzfs: Rzfs,
     runtime: PathBuf,
     at: PathBuf,
@@ -52,7 +58,8 @@ pub(crate) struct Mount {
 
 impl Mount {
     /// Where a file system or snapshot of the pool is.
-    pub(crate) fn path_of(&self, dataset: &str) -> PathBuf {
+    #[must_use]
+    pub fn path_of(&self, dataset: &str) -> PathBuf {
         let (head, snapshot) = match dataset.split_once('@') {
             Some((head, snapshot)) => (head, Some(snapshot)),
             None => (dataset, None),
@@ -63,7 +70,10 @@ impl Mount {
     }
 
     /// Unmounts.
-    pub(crate) fn end(mut self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// It stays mounted.
+    pub fn end(mut self) -> Result<(), Failure> {
         self.ended = true;
         process::run(self.umount().arg(&self.at))
     }

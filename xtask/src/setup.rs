@@ -1,11 +1,11 @@
 //! The Debian packages that tests and demo need, and OpenZFS's zdb, which judges pools.
 
-use crate::process::{self, Failure, is_installed};
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use xtask::process::{self, Failure, is_installed};
 
 /// Programs and the packages that have them.
 const TOOLS: [(&str, &str); 7] = [

@@ -6,12 +6,12 @@
 //! for root everywhere. The variables that continuous integration sets are not there. What is lacking
 //! tests have to skip; whatever else fails is a mistake.
 
-use crate::process::{self, AS_NOBODY, Failure, NOBODY, cargo, repository};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
+use xtask::process::{self, AS_NOBODY, Failure, NOBODY, cargo, repository};
 
 /// What `cargo xtask stranger` is asked.
 #[derive(clap::Args)]

@@ -84,7 +84,7 @@ pub(crate) use key_object::NewKeys;
 pub use ledger::{HeadSpace, SpaceClaim, SpaceShortage};
 pub use log_claim::GivenUpLog;
 pub use open::NotWritable;
-pub use options::LiveOptions;
+pub use options::{Attendance, LiveOptions};
 pub use pool::LivePool;
 pub use settings::{DatasetSettings, SettingsObserver};
 pub(crate) use space::Deflation;

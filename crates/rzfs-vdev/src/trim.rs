@@ -198,8 +198,9 @@ impl VdevTree {
             // Each entry is a leaf that may have one more under way.
             for id in leaves.drain(..) {
                 let next = waiting.get_mut(&id).and_then(VecDeque::pop_front);
-                let device = self.leaf(id).and_then(|state| state.usable_device());
-                let (Some((offset, len)), Some(device)) = (next, device) else { continue };
+                let (Some((offset, len)), Some(leaf)) = (next, self.leaf(id)) else { continue };
+                let Some(device) = leaf.usable_device() else { continue };
+                leaf.unconfirmed().discards(&(offset..offset.saturating_add(len)));
                 let operation = IoOperation::Discard { len };
                 under_way.insert(next_token, (id, len));
                 let request = IoRequest { token: next_token, offset, operation };

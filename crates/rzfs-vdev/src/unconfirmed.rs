@@ -23,11 +23,16 @@
 //! One thread at a time flushes a leaf; those who come meanwhile share the next flush. Two at once
 //! could not be told apart: of two flushes of one file, Linux tells one that something was lost.
 
+mod witness;
+
+pub(crate) use witness::Witness;
+
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use rzfs_blockdev::DeviceError;
 use rzfs_format::Txg;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of all leaves of a pool that are kept before leaves are flushed, or given up, to let go of
@@ -85,6 +90,10 @@ impl Portion {
 impl KeptWrite {
     fn end(&self) -> u64 {
         self.position.saturating_add(self.data.len() as u64)
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.position..self.end()
     }
 
     /// What of it lies behind a position, if anything does.
@@ -181,6 +190,8 @@ struct State {
     in_vain: usize,
     /// Whether nobody waits for the leaf before it is opened again.
     is_resigned: bool,
+    /// The last block that was confirmed, if nothing has happened there since.
+    witness: Option<Witness>,
 }
 
 /// What a leaf keeps.
@@ -290,6 +301,7 @@ impl Unconfirmed {
             known.writes.extend(writes);
             let new = || known.writes.iter().skip(before);
             state.bytes += new().map(|write| write.data.len()).sum::<usize>();
+            state.witness.take_if(|witness| new().any(|write| witness.lies_in(&write.range())));
             if state.suspicions != state.settled {
                 self.debts.add(new().filter_map(|write| write.birth));
             }
@@ -406,11 +418,22 @@ impl Unconfirmed {
     /// Owes writes that were not kept.
     pub(crate) fn owe(&self, writes: impl IntoIterator<Item = KeptWrite>) {
         let owed = |write| KeptWrite { standing: Standing::Owed, ..write };
-        let writes = writes.into_iter().map(owed).collect();
+        let writes: Vec<KeptWrite> = writes.into_iter().map(owed).collect();
         let state = &mut *self.state.lock();
+        state.witness.take_if(|witness| writes.iter().any(|write| witness.lies_in(&write.range())));
         let index = state.runs.len();
         state.add_owed(index, writes);
         self.count(state);
+    }
+
+    /// The last block that the leaf has confirmed, if nothing was sent to its place since.
+    pub(crate) fn witness(&self) -> Option<Witness> {
+        self.state.lock().witness.clone()
+    }
+
+    /// Says that a range of the device is about to be discarded.
+    pub(crate) fn discards(&self, range: &Range<u64>) {
+        self.state.lock().witness.take_if(|witness| witness.lies_in(range));
     }
 
     /// Says that nobody waits for the leaf before it is opened again.
@@ -564,6 +587,7 @@ impl Lead<'_> {
             state.settled = self.suspicions;
             confirmed =
                 state.runs.extract_if(.., |run| run.progress == Progress::Covered).collect();
+            state.call_witness(&confirmed);
             state.owe_again(std::mem::take(&mut self.still_owed));
             self.of.count(state);
         } else {
@@ -598,6 +622,17 @@ impl State {
         for run in self.runs.iter_mut().filter(is_done) {
             run.progress = Progress::Covered;
         }
+    }
+
+    /// Remembers one of the writes that were confirmed. Labels are none: others write them, too.
+    fn call_witness(&mut self, confirmed: &[Run]) {
+        let is_block =
+            |write: &&KeptWrite| write.birth.is_some() && write.standing == Standing::Sent;
+        let mut writes = confirmed.iter().rev().flat_map(|run| run.writes.iter().rev());
+        let Some(last) = writes.find(is_block) else { return };
+        let witness = Witness::of(last);
+        let mut kept = self.runs.iter().flat_map(|run| &run.writes);
+        self.witness = (!kept.any(|write| witness.lies_in(&write.range()))).then_some(witness);
     }
 
     /// The flush has not succeeded.
@@ -910,6 +945,52 @@ mod tests {
         assert!(kept.exceeds(4) && !kept.exceeds(5));
         kept.suspect();
         assert_eq!(written_again(&mut lead(&kept)), [9]);
+    }
+
+    /// Whether there is a witness, and a device with this content has it.
+    fn is_witnessed(kept: &Unconfirmed, content: &[u8]) -> Option<bool> {
+        let witness = kept.witness()?;
+        let start = witness.position() as usize;
+        Some(witness.is_in(&content[start..start + witness.len()]))
+    }
+
+    #[test]
+    fn what_was_confirmed_last_is_remembered_until_its_place_is_used_again() {
+        let kept = Unconfirmed::default();
+        let label = KeptWrite { birth: None, ..write(0, b"labe") };
+        let run = kept.begin();
+        kept.keep(run, [write(4, b"aaaa"), write(8, b"bbbb"), label.clone()]);
+        kept.end(run, Refused::default());
+        assert_eq!(is_witnessed(&kept, b"labeaaaabbbb"), None);
+        flush(&kept);
+        assert_eq!(is_witnessed(&kept, b"    aaaabbbb"), Some(true));
+        assert_eq!(is_witnessed(&kept, b"labeaaaacccc"), Some(false));
+        let run = kept.begin();
+        kept.keep(run, [write(4, b"cccc"), label]);
+        kept.end(run, Refused { forgotten: [4].into(), ..Refused::default() });
+        flush(&kept);
+        assert_eq!(is_witnessed(&kept, b"    aaaabbbb"), Some(true), "labels are no witnesses");
+        let run = kept.begin();
+        kept.keep(run, [write(8, b"dddd")]);
+        assert_eq!(is_witnessed(&kept, b"    aaaabbbb"), None, "the place is being written");
+        kept.end(run, Refused::default());
+        flush(&kept);
+        assert_eq!(is_witnessed(&kept, b"    aaaadddd"), Some(true));
+        kept.discards(&(0..8));
+        assert_eq!(is_witnessed(&kept, b"    aaaadddd"), Some(true));
+        kept.discards(&(0..9));
+        assert_eq!(is_witnessed(&kept, b"    aaaadddd"), None);
+    }
+
+    #[test]
+    fn what_is_being_written_over_when_it_is_confirmed_is_no_witness() {
+        let kept = Unconfirmed::default();
+        let (done, open) = (kept.begin(), kept.begin());
+        kept.keep(done, [write(0, b"aaaa")]);
+        kept.end(done, Refused::default());
+        kept.keep(open, [write(0, b"bbbb")]);
+        flush(&kept);
+        assert_eq!(kept.witness(), None);
     }
 
     #[test]

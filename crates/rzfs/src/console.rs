@@ -61,6 +61,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The command failed with this message; exit 1.
     Failed(String),
+    /// The pool that was asked has been let go of meanwhile; for who needs it, as above.
+    Gone(String),
     /// The command failed with this message, or has said so, and a status of its own.
     Status(String, u8),
     /// The command failed, and has said so; exit 1.
@@ -93,7 +95,7 @@ pub(crate) fn conclude(outcome: Outcome, usage: &str, console: &mut Console<'_>)
             console.complain(usage.trim_end_matches('\n'));
             2
         }
-        Err(Failure::Failed(message)) => {
+        Err(Failure::Failed(message) | Failure::Gone(message)) => {
             console.complain(message);
             1
         }

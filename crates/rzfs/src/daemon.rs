@@ -17,20 +17,21 @@ use rzfs::control::{ControlDirectory, is_listened_on};
 use rzfs::protocol::{Answer, Incoming, MAX_REQUEST, Refusal, Request, WireError, encode};
 use rzfs_blockdev::without_number;
 use std::convert::Infallible;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// How often it is looked whether a pool without mounts can be let go of.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -56,8 +57,8 @@ pub(crate) enum ServeError {
 /// What a daemon serves.
 pub(crate) trait Mounted: Send + Sync + 'static {
     /// Answers everything but [`Request::Unmount`] and [`Request::Destroy`]; [`Request::Identify`]
-    /// without waiting for anything.
-    fn answer(&self, request: Request, caller: Caller) -> Answer;
+    /// without waiting for anything. Nothing when there is no pool any more to be asked about.
+    fn answer(&self, request: Request, caller: Caller) -> Option<Answer>;
 
     /// Ends all mounts, and lets go of the pool.
     fn end(&self, ending: Ending) -> Result<(), Refusal>;
@@ -251,6 +252,14 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
+/// Checks that there are descriptors for runtimes and signals, which panic without.
+fn check_descriptors() -> io::Result<()> {
+    const NEEDED: usize = 12;
+    let null = File::open("/dev/null")?;
+    let held: io::Result<Vec<_>> = (0..NEEDED).map(|_| null.try_clone()).collect();
+    held.map(drop)
+}
+
 /// A runtime with a thread for what blocks, which it never gives back: the process can be asked
 /// something also when the system has no more threads for it.
 fn runtime(builder: &mut Builder) -> io::Result<Runtime> {
@@ -320,6 +329,7 @@ impl Daemon {
         pool: &str,
     ) -> io::Result<Self> {
         raise_descriptor_limit();
+        check_descriptors()?;
         let runtime = runtime(threads.enable_all())?;
         let endings = EndingThreads::start()?;
         let registered = runtime.enter();
@@ -487,9 +497,16 @@ async fn converse(
         let asks_for_end =
             matches!(&request, Ok(Request::Unmount { .. } | Request::Destroy { .. }));
         let answer = match request {
+            Ok(request) if is_long(&request) => tokio::select! {
+                answer = carry_out(request, caller, &mounted, &endings) => answer,
+                // What waits for its turn is not begun for nobody.
+                () = hung_up(&reader) => return,
+            },
             Ok(request) => carry_out(request, caller, &mounted, &endings).await,
-            Err(error) => refused(error),
+            Err(error) => Some(refused(error)),
         };
+        // Who is hung up on knows that the process is about to go.
+        let Some(answer) = answer else { return };
         // A change that was waiting when somebody else ended the pool is not what has ended it.
         let has_ended = asks_for_end || matches!(&answer, Answer::Done { .. });
         if let Some(ending) = ending.as_ref().filter(|_| has_ended && mounted.is_over()) {
@@ -502,6 +519,22 @@ async fn converse(
             Ok(line) if writer.write_all(&line).await.is_ok() => {}
             _ => return,
         }
+    }
+}
+
+/// Whether the answer may be as long as the pool has datasets or a history.
+const fn is_long(request: &Request) -> bool {
+    matches!(request, Request::Datasets(_) | Request::History)
+}
+
+/// Long answers that are made at the same time: each is in memory as a whole.
+static LONG_ANSWERS: Semaphore = Semaphore::const_new(4);
+
+/// Waits until the peer is gone.
+async fn hung_up(reader: &OwnedReadHalf) {
+    while reader.ready(Interest::READABLE).await.is_ok_and(|ready| !ready.is_read_closed()) {
+        // It goes on writing.
+        sleep(GLANCE).await;
     }
 }
 
@@ -531,20 +564,30 @@ async fn carry_out(
     caller: Caller,
     mounted: &Arc<impl Mounted>,
     endings: &Endings,
-) -> Answer {
+) -> Option<Answer> {
     if let Some(ending) = Ending::of_request(&request, caller) {
-        return match endings.start(mounted, ending).await {
+        return Some(match endings.start(mounted, ending).await {
             Ok(Ok(())) => Answer::Unmounted,
             Ok(Err(refusal)) => Answer::Failed(refusal),
             Err(panicked) => refused(panicked),
-        };
+        });
     }
     let mounted = Arc::clone(mounted);
     // Whoever ends a pool asks first who it is.
     if matches!(request, Request::Identify) {
         return mounted.answer(request, caller);
     }
-    spawn_blocking(move || mounted.answer(request, caller)).await.unwrap_or_else(refused)
+    let turn = match is_long(&request) {
+        true => LONG_ANSWERS.acquire().await.ok(),
+        false => None,
+    };
+    let answer = move || {
+        // Also if nobody waits for it any more.
+        let _turn = turn;
+        mounted.answer(request, caller)
+    };
+    let answer = spawn_blocking(answer).await;
+    answer.unwrap_or_else(|panicked| Some(refused(panicked)))
 }
 
 fn refused(error: impl std::fmt::Display) -> Answer {
@@ -582,16 +625,19 @@ mod tests {
     }
 
     impl Mounted for Fake {
-        fn answer(&self, request: Request, _: Caller) -> Answer {
+        fn answer(&self, request: Request, _: Caller) -> Option<Answer> {
             if matches!(request, Request::Events) {
                 self.wait_for_end();
             }
-            Answer::Identity(Identity {
+            if matches!(request, Request::Pool) {
+                return None;
+            }
+            Some(Answer::Identity(Identity {
                 pool: "tank".into(),
                 guid: 5,
                 process: 6,
                 is_writable: true,
-            })
+            }))
         }
 
         fn end(&self, ending: Ending) -> Result<(), Refusal> {
@@ -652,6 +698,35 @@ mod tests {
         running.server.join().unwrap().unwrap();
         assert!(running.control.mounted().unwrap().is_empty());
         assert!(!running.control.socket("tank").exists());
+    }
+
+    #[test]
+    fn who_asks_about_a_pool_that_is_gone_is_hung_up_on() {
+        let running = start(Fake::default());
+        let mut client = running.control.mounted().unwrap().pop().unwrap();
+        match client.ask(&Request::Pool) {
+            Err(ControlError::Wire { source, .. }) => assert!(source.is_hang_up(), "{source}"),
+            other => panic!("{other:?}"),
+        }
+        drop(running.while_mounted);
+        running.server.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn long_answers_wait_for_their_turn_and_nobody_waits_for_them() {
+        let running = start(Fake::default());
+        let turns: Vec<_> = std::iter::from_fn(|| LONG_ANSWERS.try_acquire().ok()).collect();
+        assert!(!turns.is_empty());
+        let connect = || running.control.mounted().unwrap().pop().unwrap();
+        let ask = |mut client: ControlClient| thread::spawn(move || client.ask(&Request::History));
+        let waiting = ask(connect());
+        // Others are answered meanwhile.
+        assert!(connect().ask(&Request::Mounts).is_ok());
+        assert!(!waiting.is_finished());
+        drop(turns);
+        assert!(waiting.join().unwrap().is_ok());
+        drop(running.while_mounted);
+        running.server.join().unwrap().unwrap();
     }
 
     #[test]

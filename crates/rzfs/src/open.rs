@@ -8,7 +8,7 @@ use rzfs_dsl::import::{
     ActivityCheck, Destroyed, DeviceSource, DiscoveredPool, Discovery, HostCheck, ImportError,
     ImportFailure, ImportOptions, LoadVerification, MissingLogs, SelectError,
 };
-use rzfs_dsl::live::{LiveOptions, LivePool, NotWritable, SystemEnvironment};
+use rzfs_dsl::live::{Attendance, LiveOptions, LivePool, NotWritable, SystemEnvironment};
 use rzfs_format::pool_state::PoolState;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,6 +77,19 @@ impl OpenError {
             Self::InUse { .. } => EBUSY,
         }
     }
+
+    /// Whether a pool that cannot be opened for writing because of this can be read, as far as is
+    /// known.
+    #[must_use]
+    pub fn leaves_reading(&self) -> bool {
+        const EACCES: i32 = 13;
+        match self {
+            Self::NotWritable { source, .. } => source.leaves_reading(),
+            Self::ReadOnly { .. } => true,
+            Self::Device(device) => device.errno() == EACCES,
+            _ => false,
+        }
+    }
 }
 
 /// Opens pools read-only.
@@ -94,6 +107,7 @@ pub struct PoolOptions {
     name: Option<String>,
     destroyed: Destroyed,
     import: ImportOptions,
+    attendance: Attendance,
 }
 
 impl PoolOptions {
@@ -144,6 +158,14 @@ impl PoolOptions {
     #[must_use]
     pub fn without_logs(mut self) -> Self {
         self.import.missing_logs = MissingLogs::Ignore;
+        self
+    }
+
+    /// Has a pool that is opened for writing wait for devices that fail as soon as it is open, or
+    /// not before somebody can mend it.
+    #[must_use]
+    pub fn attendance(mut self, attendance: Attendance) -> Self {
+        self.attendance = attendance;
         self
     }
 
@@ -271,7 +293,8 @@ impl PoolOptions {
         };
         let environment = Arc::new(SystemEnvironment::new(self.import.host.clone()));
         let ImportOptions { arc_max, missing_logs, .. } = self.import;
-        let options = LiveOptions { arc_max, missing_logs, ..LiveOptions::default() };
+        let attendance = self.attendance;
+        let options = LiveOptions { arc_max, missing_logs, attendance, ..LiveOptions::default() };
         let shared = Arc::clone(&environment);
         let live = LivePool::open(&pool, shared, &options);
         let live =

@@ -43,6 +43,9 @@ pub enum SettingError {
         /// Its words.
         values: String,
     },
+    /// Names can only be normalized if all are UTF-8.
+    #[error("'utf8only' must be set 'on' if normalization chosen")]
+    NotNormalizable,
     /// Not a number.
     #[error(transparent)]
     Number(#[from] SizeError),

@@ -6,7 +6,7 @@ use crate::zpool::vdev_name::NameStyle;
 use rzfs::control::{ControlClient, ControlDirectory, ControlError};
 use rzfs::protocol::{
     Answer, Change, DatasetListing, DatasetQuery, EventReport, HistoryReport, MountReport,
-    PoolReport, Refusal, Request, VdevReport,
+    PoolReport, Request, VdevReport,
 };
 use rzfs::service::{self, PoolService};
 use rzfs::{Pool, PoolOptions};
@@ -26,7 +26,7 @@ pub(crate) trait Respondent {
     fn pool(&self) -> &str;
 
     /// Asks and waits for the answer.
-    fn ask(&mut self, request: &Request) -> Result<Answer, Refusal>;
+    fn ask(&mut self, request: &Request) -> Result<Answer, Failure>;
 }
 
 impl Respondent for ControlClient {
@@ -34,10 +34,12 @@ impl Respondent for ControlClient {
         &self.identity().pool
     }
 
-    fn ask(&mut self, request: &Request) -> Result<Answer, Refusal> {
+    fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
         Self::ask(self, request).map_err(|error| match error {
-            ControlError::Refused(refusal) => refusal,
-            error => Refusal { message: error.to_string() },
+            ControlError::Wire { ref source, .. } if source.is_hang_up() => {
+                Failure::Gone(error.to_string())
+            }
+            error => Failure::Failed(error.to_string()),
         })
     }
 }
@@ -47,13 +49,17 @@ fn mismatch(respondent: &dyn Respondent) -> Failure {
     Failure::Failed(ControlError::Mismatch(respondent.pool().to_owned()).to_string())
 }
 
-fn refused(refusal: Refusal) -> Failure {
-    Failure::Failed(refusal.message)
+/// What a pool has answered to who asks all that there are: nothing if it is let go of meanwhile.
+pub(crate) fn if_there<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match answer {
+        Err(Failure::Gone(_)) => Ok(None),
+        answer => answer.map(Some),
+    }
 }
 
 /// The state of a pool.
 pub(crate) fn pool_report(respondent: &mut dyn Respondent) -> Result<PoolReport, Failure> {
-    match respondent.ask(&Request::Pool).map_err(refused)? {
+    match respondent.ask(&Request::Pool)? {
         Answer::Pool(report) => Ok(*report),
         _ => Err(mismatch(respondent)),
     }
@@ -64,7 +70,7 @@ pub(crate) fn datasets(
     respondent: &mut dyn Respondent,
     query: DatasetQuery,
 ) -> Result<DatasetListing, Failure> {
-    match respondent.ask(&Request::Datasets(query)).map_err(refused)? {
+    match respondent.ask(&Request::Datasets(query))? {
         Answer::Datasets(listing) => Ok(listing),
         _ => Err(mismatch(respondent)),
     }
@@ -72,7 +78,7 @@ pub(crate) fn datasets(
 
 /// What was done to a pool.
 pub(crate) fn history(respondent: &mut dyn Respondent) -> Result<Vec<HistoryReport>, Failure> {
-    match respondent.ask(&Request::History).map_err(refused)? {
+    match respondent.ask(&Request::History)? {
         Answer::History(history) => Ok(history),
         _ => Err(mismatch(respondent)),
     }
@@ -80,7 +86,7 @@ pub(crate) fn history(respondent: &mut dyn Respondent) -> Result<Vec<HistoryRepo
 
 /// Mounts of a pool.
 pub(crate) fn mounts(respondent: &mut dyn Respondent) -> Result<Vec<MountReport>, Failure> {
-    match respondent.ask(&Request::Mounts).map_err(refused)? {
+    match respondent.ask(&Request::Mounts)? {
         Answer::Mounts(mounts) => Ok(mounts),
         _ => Err(mismatch(respondent)),
     }
@@ -102,6 +108,18 @@ fn mounted_as(names: &[String]) -> Result<Vec<Box<dyn Respondent>>, Failure> {
     Ok(pools)
 }
 
+/// Pools in an order in which their mounts can be ended: none is in one of a later pool.
+pub(crate) fn innermost_first(clients: Vec<ControlClient>) -> Vec<ControlClient> {
+    let outermost = |client: &mut ControlClient| {
+        let mounts = mounts(client).unwrap_or_default();
+        mounts.into_iter().map(|mount| PathBuf::from(mount.mountpoint)).min()
+    };
+    let mut placed: Vec<_> =
+        clients.into_iter().map(|mut client| (outermost(&mut client), client)).collect();
+    placed.sort_by(|(a, _), (b, _)| b.cmp(a));
+    placed.into_iter().map(|(_, client)| client).collect()
+}
+
 /// The pool with this name, if this user has it imported.
 pub(crate) fn imported(pool: &str) -> Result<Option<ControlClient>, Failure> {
     let client = ControlDirectory::of_user().mounted_as(pool);
@@ -115,7 +133,7 @@ pub(crate) fn change(
     command: Option<&str>,
 ) -> Result<Vec<String>, Failure> {
     let request = Request::Change { change, command: command.map(str::to_owned) };
-    match Respondent::ask(client, &request).map_err(refused)? {
+    match Respondent::ask(client, &request)? {
         Answer::Done { complaints } => Ok(complaints),
         _ => Err(mismatch(client)),
     }
@@ -123,7 +141,7 @@ pub(crate) fn change(
 
 /// Has an imported pool let go of its devices.
 pub(crate) fn end(client: &mut ControlClient, request: &Request) -> Outcome {
-    match Respondent::ask(client, request).map_err(refused)? {
+    match Respondent::ask(client, request)? {
         Answer::Unmounted => Ok(()),
         _ => Err(mismatch(client)),
     }
@@ -131,7 +149,7 @@ pub(crate) fn end(client: &mut ControlClient, request: &Request) -> Outcome {
 
 /// What happened to an imported pool since it was opened.
 pub(crate) fn events(client: &mut ControlClient) -> Result<Vec<EventReport>, Failure> {
-    match Respondent::ask(client, &Request::Events).map_err(refused)? {
+    match Respondent::ask(client, &Request::Events)? {
         Answer::Events(events) => Ok(events),
         _ => Err(mismatch(client)),
     }
@@ -142,13 +160,8 @@ pub(crate) fn local_pools() -> Result<LocalPools, Failure> {
     let mut local = LocalPools::default();
     let clients = ControlDirectory::of_user().mounted();
     for mut client in clients.map_err(|error| Failure::Failed(error.to_string()))? {
-        let report = match client.ask(&Request::Pool) {
-            Ok(Answer::Pool(report)) => *report,
-            Ok(_) => return Err(mismatch(&client)),
-            // It has let go of its devices meanwhile.
-            Err(ControlError::Wire { source, .. }) if source.is_hang_up() => continue,
-            Err(error) => return Err(Failure::Failed(error.to_string())),
-        };
+        // Who is gone has let go of its devices.
+        let Some(report) = if_there(pool_report(&mut client))? else { continue };
         local.imported.insert(Guid(report.guid));
         let auxiliary = report.spares.iter().chain(&report.caches);
         let named = auxiliary.map(|vdev| (Guid(vdev.guid), report.name.clone()));
@@ -165,9 +178,9 @@ impl Respondent for Local {
         self.0.pool().name()
     }
 
-    fn ask(&mut self, request: &Request) -> Result<Answer, Refusal> {
+    fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
         match self.0.answer(request, &[]) {
-            Answer::Failed(refusal) => Err(refusal),
+            Answer::Failed(refusal) => Err(Failure::Failed(refusal.message)),
             answer => Ok(answer),
         }
     }

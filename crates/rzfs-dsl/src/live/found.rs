@@ -25,7 +25,7 @@ use super::suspension::Suspension;
 use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
-use super::{LiveError, LiveOptions, vital};
+use super::{Attendance, LiveError, LiveOptions, vital};
 use crate::dataset::Keyring;
 use crate::pool::{AuxiliaryKind, AuxiliaryVdev, FailMode, OBJECT_DIRECTORY as DIRECTORY};
 use parking_lot::{Mutex, RwLock};
@@ -106,7 +106,9 @@ impl LivePool {
         };
         match pool.administer(task) {
             Ok(()) => {
-                pool.inner().suspension.begin();
+                if options.attendance == Attendance::WhenOpen {
+                    pool.attend();
+                }
                 Ok(pool)
             }
             Err(ChangeError::Suspended { .. }) => Err(pool.why_stopped()),
@@ -220,7 +222,7 @@ impl Inner {
             growths: Mutex::default(),
             state: Mutex::new(state),
             failure: Mutex::default(),
-            suspension: Suspension::of_new_pool(fail_mode),
+            suspension: Suspension::new(fail_mode),
         };
         inner.add_dataset(root);
         Ok((inner, txg))

@@ -19,7 +19,7 @@ use super::suspension::Suspension;
 use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
-use super::{LiveDataset, LiveError, LiveOptions, budget, policy, vital};
+use super::{Attendance, LiveDataset, LiveError, LiveOptions, budget, policy, vital};
 use crate::accounting::AccountingScope;
 use crate::dataset::{Dataset, DatasetError};
 use crate::import::HostIdentity;
@@ -118,6 +118,23 @@ pub enum NotWritable {
     Live(#[from] LiveError),
 }
 
+impl NotWritable {
+    /// Whether the pool can be read all the same, as far as is known.
+    #[must_use]
+    pub fn leaves_reading(&self) -> bool {
+        match self {
+            Self::Features { .. }
+            | Self::ByteOrder
+            | Self::MissingNewer { .. }
+            | Self::LogHeader { .. }
+            | Self::MissingLog { .. }
+            | Self::UnreadableLog { .. }
+            | Self::LogSpace { .. } => true,
+            Self::Pool(_) | Self::Dataset(_) | Self::Live(_) => false,
+        }
+    }
+}
+
 impl LivePool {
     /// Takes over a pool that was opened for reading, with devices that can be written, and writes
     /// a first txg: from then on the pool is this host's.
@@ -141,6 +158,9 @@ impl LivePool {
         let text = format!("pool version {}; software rzfs", pool.version());
         let event = Event::Internal { operation, text, dataset: None };
         live.log(event).map_err(|_| live.why_stopped())?;
+        if options.attendance == Attendance::WhenOpen {
+            live.attend();
+        }
         Ok(live)
     }
 

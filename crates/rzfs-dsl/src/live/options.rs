@@ -18,6 +18,17 @@ const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 /// OpenZFS has no such limit on a txg's blocks, but one on its time.
 const ASYNC_FREE_BLOCKS: usize = 100_000;
 
+/// From when on somebody has a pool who can mend it while it waits for its devices.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Attendance {
+    /// As soon as it is open.
+    #[default]
+    WhenOpen,
+    /// From [`LivePool::attend`](super::LivePool::attend) on: until then a pool whose devices fail
+    /// is given up instead of waiting for them.
+    Later,
+}
+
 /// What the owner of a pool that changes decides.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveOptions {
@@ -35,6 +46,8 @@ pub struct LiveOptions {
     pub missing_logs: MissingLogs,
     /// The heartbeat of a pool with `multihost=on`.
     pub heartbeat: HeartbeatOptions,
+    /// From when on the pool waits for devices that fail.
+    pub attendance: Attendance,
 }
 
 impl LiveOptions {
@@ -88,6 +101,7 @@ impl Default for LiveOptions {
             async_free_blocks: ASYNC_FREE_BLOCKS,
             missing_logs: MissingLogs::default(),
             heartbeat: HeartbeatOptions::default(),
+            attendance: Attendance::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! `zpool clear`).
 //!
 //! ```text
-//! founding ── the pool is made ──> running
+//! unattended ── somebody has the pool ──> running
 //! running ── I/O of a txg fails, also when tried again ──> suspended ── clear ──> tried again
 //!                                                               └── pool is let go of ──> given up
 //! ```
@@ -31,8 +31,8 @@ pub(super) struct Suspension {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// The pool is being made: nobody has it yet who could mend it.
-    Founding,
+    /// The pool is being made or opened: nobody has it yet who could mend it.
+    Unattended,
     Running,
     Suspended,
     /// Nobody will mend the pool any more.
@@ -40,25 +40,17 @@ enum State {
 }
 
 impl Suspension {
-    /// Of a pool that waits when devices fail.
+    /// Of a pool that is being made or opened, and does not wait for devices before
+    /// [`Suspension::begin`].
     pub(super) fn new(fail_mode: FailMode) -> Self {
-        Self::of_state(State::Running, fail_mode)
-    }
-
-    /// Of a pool that is being made, and does not wait before [`Suspension::begin`].
-    pub(super) fn of_new_pool(fail_mode: FailMode) -> Self {
-        Self::of_state(State::Founding, fail_mode)
-    }
-
-    fn of_state(state: State, fail_mode: FailMode) -> Self {
-        let (state, fail_mode) = (Mutex::new(state), Mutex::new(fail_mode));
+        let (state, fail_mode) = (Mutex::new(State::Unattended), Mutex::new(fail_mode));
         Self { state, changed: Condvar::new(), fail_mode }
     }
 
-    /// The pool is made.
+    /// Somebody has the pool.
     pub(super) fn begin(&self) {
         let mut state = self.state.lock();
-        if *state == State::Founding {
+        if *state == State::Unattended {
             *state = State::Running;
         }
     }
@@ -92,7 +84,7 @@ impl Inner {
     /// The error itself, when the pool is let go of instead, or nobody has it yet.
     pub(super) fn suspend(&self, error: LiveError) -> Result<(), LiveError> {
         let mut state = self.suspension.state.lock();
-        if matches!(*state, State::Founding | State::GivenUp) {
+        if matches!(*state, State::Unattended | State::GivenUp) {
             return Err(error);
         }
         tracing::error!(%error, pool = self.name, "the pool is suspended");
@@ -133,6 +125,12 @@ impl Inner {
 }
 
 impl LivePool {
+    /// Says that somebody has the pool who can mend it: from now on it waits for devices that fail
+    /// ([`Attendance::Later`](super::Attendance::Later)).
+    pub fn attend(&self) {
+        self.inner().suspension.begin();
+    }
+
     /// Whether the pool waits for its devices.
     #[must_use]
     pub fn is_suspended(&self) -> bool {

@@ -4,8 +4,8 @@
 use super::{NodeId, Vdev, VdevTree};
 use crate::health::{AuxReason, LeafEvent, VdevState};
 use crate::label::{DeviceUse, Look, PoolUse};
-use crate::leaf::LeafDevices;
-use rzfs_blockdev::BlockDevice;
+use crate::leaf::{Leaf, LeafDevices};
+use rzfs_blockdev::{BlockDevice, read_exact_at};
 use rzfs_format::label::UberblockRing;
 use rzfs_format::{Guid, Txg};
 use std::sync::Arc;
@@ -85,9 +85,9 @@ impl VdevTree {
         (why != AuxReason::OpenFailed).then_some(why)
     }
 
-    /// Checks that a device answers, has the leaf's labels and the last uberblock that was
-    /// committed on it: a copy from earlier would be read as if it were the pool's present. Where
-    /// nothing was committed yet, a device in use may have no labels.
+    /// Checks that a device answers, has the leaf's labels, the last uberblock that was committed
+    /// on it and the last block that was confirmed: a copy from earlier would be read as if it were
+    /// the pool's present. Where nothing was committed yet, a device in use may have no labels.
     ///
     /// # Errors
     /// [`AuxReason::OpenFailed`] if it cannot be told; anything else is certain.
@@ -105,7 +105,7 @@ impl VdevTree {
         let look = Look::at(device, UberblockRing::of_ashift(u64::from(ashift)));
         let has_labels = matches!(look.user, DeviceUse::Member { guid, .. } if guid == vdev.guid());
         match look.is_whole {
-            _ if has_labels && look.committed >= committed => Ok(()),
+            _ if has_labels && look.committed >= committed => check_witness(leaf, device),
             false => Err(AuxReason::OpenFailed),
             true if has_labels => Err(AuxReason::CorruptData),
             true => Err(AuxReason::BadLabel),
@@ -123,6 +123,24 @@ impl VdevTree {
             }
             _ if !device.is_reachable() => Err(AuxReason::OpenFailed),
             _ => Err(AuxReason::BadLabel),
+        }
+    }
+}
+
+/// Checks that a device has the last block that was confirmed: between two uberblocks the intent log
+/// makes blocks durable, too. What cannot be read is no reason to refuse a device.
+fn check_witness(leaf: &Leaf, device: &dyn BlockDevice) -> Result<(), AuxReason> {
+    loop {
+        let Some(witness) = leaf.unconfirmed().witness() else { return Ok(()) };
+        match read_exact_at(device, witness.position(), witness.len()) {
+            Ok(found) if witness.is_in(&found) => return Ok(()),
+            Err(_) if device.is_reachable() => return Ok(()),
+            Err(_) => return Err(AuxReason::OpenFailed),
+            // Otherwise somebody writes there by now.
+            Ok(_) if leaf.unconfirmed().witness() == Some(witness) => {
+                return Err(AuxReason::CorruptData);
+            }
+            Ok(_) => {}
         }
     }
 }

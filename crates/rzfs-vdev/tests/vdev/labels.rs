@@ -14,8 +14,8 @@ use rzfs_format::uberblock::{self, MultihostConfig, Uberblock};
 use rzfs_format::{BlockPointer, Dva, Guid, ObjectId, Txg, VdevId};
 use rzfs_vdev::label::{DeviceUse, find_labels};
 use rzfs_vdev::{
-    AuxReason, BlockWrite, Commit, CommitError, CommitReport, ConfigSync, Coverage, Health,
-    LeafEvent, Persistence, TreeOptions, TxgSet, VdevConfig, VdevKind, VdevState, VdevTree,
+    AuxReason, BlockWrite, Commit, CommitError, CommitReport, ConfigSync, Coverage, Durability,
+    Health, LeafEvent, Persistence, TreeOptions, TxgSet, VdevConfig, VdevKind, VdevState, VdevTree,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -431,6 +431,36 @@ fn a_copy_from_before_the_last_commit_does_not_come_back_when_errors_are_cleared
     assert!(tree.clear(None, &current));
     assert_eq!(health(), Health::HEALTHY);
     commit(&tree, 9).unwrap();
+}
+
+/// Records of an intent log, and what they point at, are durable without an uberblock.
+#[test]
+fn a_copy_from_before_the_last_flush_does_not_come_back_when_errors_are_cleared() {
+    let simulation = Simulation::new(3);
+    let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    commit(&tree, 7).unwrap();
+    let copy = |device: &SimulatedDevice| {
+        let copy: Arc<dyn BlockDevice> = Arc::new(simulation.device("copy", device.content()));
+        HashMap::from([(Guid(3), copy)])
+    };
+    let old = copy(&device);
+    let dva = Dva::new(VdevId(0), 8 << 20, 4096, false);
+    let write = BlockWrite { dva, birth: Txg(8), data: Bytes::from(vec![7; 4096]) };
+    assert!(tree.write(vec![write]).iter().all(Result::is_ok));
+    let vdevs = [VdevId(0)].into();
+    tree.make_durable(Durability::Records { since: Txg(8), vdevs: &vdevs }).unwrap();
+    let current = copy(&device);
+    device.detach();
+    let health = || tree.by_guid(Guid(3)).unwrap().health();
+    tree.apply(Guid(3), LeafEvent::Vanished, Persistence::Temporary);
+    assert!(tree.clear(None, &old));
+    assert_eq!((health().state, health().aux), (VdevState::CantOpen, AuxReason::CorruptData));
+    assert!(tree.clear(None, &current));
+    assert_eq!(health(), Health::HEALTHY);
+    commit(&tree, 8).unwrap();
 }
 
 #[test]

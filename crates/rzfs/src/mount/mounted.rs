@@ -99,6 +99,16 @@ impl Contents {
         }
     }
 
+    /// From now on the pool can be mended: it waits for its devices when they fail. Unless they
+    /// have failed already, which is the error.
+    pub(super) fn attend(&self) -> Result<(), Failure> {
+        let Self::Writing(pool, _) = self else { return Ok(()) };
+        pool.live().attend();
+        let cannot =
+            |reason| super::failed(format_args!("cannot import '{}': {reason}", pool.name()));
+        pool.live().failure().map_or(Ok(()), |reason| Err(cannot(reason)))
+    }
+
     /// Has nobody wait any more for the devices of the pool if it is suspended.
     pub(super) fn relief(&self) -> impl Fn() + Send + 'static {
         let pool = self.writable().map(Arc::downgrade);
@@ -253,12 +263,15 @@ impl MountedPool {
         let open = Mutex::new(Some(open));
         let (ending, is_over) = (Mutex::default(), AtomicBool::new(false));
         let this = Self { completeness, open, ending, is_over };
-        if nothing {
+        let attended = match nothing {
+            true => Err(Failure::Told),
+            false => this.current().map_or(Ok(()), |open| open.contents.attend()),
+        };
+        if attended.is_err() {
             let released = this.end(Ending::FORCED);
             released.map_err(|refusal| Failure::Failed(refusal.message))?;
-            return Err(Failure::Told);
         }
-        Ok(this)
+        attended.map(|()| this)
     }
 
     /// Whether everything is mounted that was planned.
@@ -671,7 +684,7 @@ fn with_stuck(ended: Result<(), Refusal>, stuck: Vec<String>) -> Result<(), Refu
 
 /// Takes mounts away that a process has left which had the pool before and was killed: whoever gets
 /// there is told "Transport endpoint is not connected".
-fn clear_dead_mounts(pool: &str) {
+pub(super) fn clear_dead_mounts(pool: &str) {
     let is_own = |source: &str| {
         let rest = source.strip_prefix(pool);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
@@ -702,11 +715,14 @@ pub(super) fn candidates(datasets: &DatasetTree) -> Result<Vec<Candidate>, Datas
 }
 
 impl Mounted for MountedPool {
-    fn answer(&self, request: Request, caller: Caller) -> Answer {
+    fn answer(&self, request: Request, caller: Caller) -> Option<Answer> {
         let Some(open) = self.current() else {
-            return Answer::Failed(Refusal { message: "the pool is unmounted".to_owned() });
+            // A change that was asked for is not passed over in silence.
+            let unmounted = Refusal { message: "the pool is unmounted".to_owned() };
+            let is_change = matches!(request, Request::Change { .. });
+            return is_change.then_some(Answer::Failed(unmounted));
         };
-        match request {
+        Some(match request {
             Request::Events => Answer::Events(open.events.all()),
             Request::ClearEvents => Answer::Cleared(open.events.clear()),
             Request::Change { change, command } => {
@@ -717,7 +733,7 @@ impl Mounted for MountedPool {
                 }
             }
             request => open.inform(&request),
-        }
+        })
     }
 
     fn end(&self, ending: Ending) -> Result<(), Refusal> {

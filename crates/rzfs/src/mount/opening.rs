@@ -1,7 +1,7 @@
 //! Opening or making the pool that a process is to serve, and what is to be mounted of it.
 
 use super::keys::{self, NamedKey};
-use super::mounted::{Contents, Lifetime, candidates};
+use super::mounted::{Contents, Lifetime, candidates, clear_dead_mounts};
 use super::mounter::Planned;
 use super::plan::{Choice, Placement, PlannedMount, plan};
 use super::request::{Access, ImportRequest, KeyLoading, MountOptions, MountRequest};
@@ -14,7 +14,7 @@ use rzfs::protocol::Pair;
 use rzfs::setting::PoolSetting;
 use rzfs::{OpenError, Pool, PoolOptions};
 use rzfs_dsl::import::{DeviceSource, Discovery};
-use rzfs_dsl::live::{Event, NotWritable};
+use rzfs_dsl::live::{Attendance, Event, NotWritable};
 use rzfs_fuse::Underneath;
 
 /// A pool that is open, and the socket on which it will be answered for.
@@ -50,7 +50,8 @@ pub(super) struct Place {
 
 /// `rzfs mount`.
 pub(super) fn mount(request: &MountRequest, console: &mut Console<'_>) -> Result<Opened, Failure> {
-    let mut options = PoolOptions::new().device_paths(&request.devices);
+    let mut options =
+        PoolOptions::new().device_paths(&request.devices).attendance(Attendance::Later);
     if let Some(pool) = &request.pool {
         options = options.pool(pool);
     }
@@ -73,8 +74,7 @@ pub(super) fn mount(request: &MountRequest, console: &mut Console<'_>) -> Result
     let advised = Advice::of_forced("rzfs mount -f");
     let contents = match request.options.access {
         Access::ReadOnly => reading(&options, &found, advised, console)?,
-        Access::ReadWrite => writing(&options, &found, advised, console)
-            .map_err(|failure| with_hint(failure, "rzfs mount"))?,
+        Access::ReadWrite => writing(&options, &found, advised, "-o ro", console)?,
     };
     let placement = match &request.directory {
         Some(directory) => Placement::Directory(directory.clone()),
@@ -100,8 +100,10 @@ pub(super) fn create(
     console: &mut Console<'_>,
 ) -> Result<Opened, Failure> {
     let plan = request.plan(console)?;
+    let socket = FreeSocket::of_pool(plan.name(), "create")?;
+    clear_dead_mounts(plan.name());
     request.check_mount_point(&plan)?;
-    let daemon = FreeSocket::of_pool(plan.name(), "create")?.bind("create")?;
+    let daemon = socket.bind("create")?;
     let root = plan.properties().alternate_root.clone();
     let cache_file = plan.properties().cache_file.clone();
     let name = plan.name().to_owned();
@@ -135,8 +137,7 @@ pub(super) fn import(
     let daemon = socket.bind("import")?;
     let contents = match request.access {
         Access::ReadOnly => reading(&options, &found, Advice::IMPORT, console)?,
-        Access::ReadWrite => writing(&options, &found, Advice::IMPORT, console)
-            .map_err(|failure| with_hint(failure, "zpool import"))?,
+        Access::ReadWrite => writing(&options, &found, Advice::IMPORT, "-o readonly=on", console)?,
     };
     let contents =
         contents.below(request.alternate_root.clone()).with_cache_file(request.cache_file.clone());
@@ -192,7 +193,8 @@ fn reading(
     advice: Advice<'_>,
     console: &mut Console<'_>,
 ) -> Result<Contents, Failure> {
-    let pool = options.open_among(found).map_err(|error| open_failure(error, advice))?;
+    let pool = options.open_among(found);
+    let pool = pool.map_err(|error| Failure::Failed(open_failure(&error, advice)))?;
     if !pool.unreplayed_logs().map_err(failed)?.is_empty() {
         console.complain(format_args!(
             "{}: the intent log was not replayed; this is the pool as of txg {}",
@@ -203,30 +205,36 @@ fn reading(
     Ok(Contents::reading(pool))
 }
 
-/// Opens a pool for writing.
+/// Opens a pool for writing. `for_reading` is the option with which it is only read.
 fn writing(
     options: &PoolOptions,
     found: &Discovery,
     advice: Advice<'_>,
+    for_reading: &str,
     console: &mut Console<'_>,
 ) -> Result<Contents, Failure> {
-    let pool = options.open_writable_among(found).map_err(|error| open_failure(error, advice))?;
+    let pool = options.open_writable_among(found).map_err(|error| {
+        let message = open_failure(&error, advice);
+        Failure::Failed(match error.leaves_reading() {
+            true => format!("{message}\nThe pool can be imported using '{for_reading}'."),
+            false => message,
+        })
+    })?;
     for log in pool.live().given_up_logs() {
         console.complain(log);
     }
     Contents::writing(pool).map_err(failed)
 }
 
-fn open_failure(error: OpenError, advice: Advice<'_>) -> Failure {
-    const EACCES: i32 = 13;
-    Failure::Failed(match error {
-        OpenError::Import(failure) => import_failure(&failure, advice),
-        OpenError::NotWritable { pool, source } => not_writable(&pool, &source),
-        OpenError::Device(device) if device.errno() == EACCES => {
+fn open_failure(error: &OpenError, advice: Advice<'_>) -> String {
+    match error {
+        OpenError::Import(failure) => import_failure(failure, advice),
+        OpenError::NotWritable { pool, source } => not_writable(pool, source),
+        OpenError::Device(device) if error.leaves_reading() => {
             format!("{device}\nIt can only be read.")
         }
         error => error.to_string(),
-    })
+    }
 }
 
 /// What OpenZFS says about a pool that it can only read.
@@ -243,23 +251,6 @@ fn not_writable(pool: &str, reason: &NotWritable) -> String {
             )
         }
         reason => format!("cannot import '{pool}': {reason}"),
-    }
-}
-
-/// Tells how a pool can be had that cannot be written.
-fn with_hint(failure: Failure, command: &str) -> Failure {
-    let option = if command == "rzfs mount" { "-o ro" } else { "-o readonly=on" };
-    match failure {
-        Failure::Failed(message)
-            if message.contains("required for writing")
-                || message.contains("byte order")
-                || message.contains("intent log")
-                || message.contains("lack data")
-                || message.contains("can only be read") =>
-        {
-            Failure::Failed(format!("{message}\nThe pool can be imported using '{option}'."))
-        }
-        failure => failure,
     }
 }
 
@@ -335,7 +326,7 @@ impl ImportRequest {
             [] => PoolOptions::new().sources(DeviceSource::defaults()),
             devices => PoolOptions::new().device_paths(devices),
         };
-        options = options.pool(&self.pool);
+        options = options.pool(&self.pool).attendance(Attendance::Later);
         if self.destroyed {
             options = options.destroyed();
         }

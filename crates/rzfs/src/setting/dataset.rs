@@ -158,6 +158,11 @@ impl NewDatasetProperties {
             let setting = DatasetSetting::parse(name, word, kind, Occasion::Creation)?;
             properties.take(setting)?;
         }
+        if properties.utf8_only == Some(false)
+            && properties.normalization.is_some_and(|form| form != Normalization::default())
+        {
+            return Err(SettingError::NotNormalizable);
+        }
         properties.encryption.key()?;
         Ok(properties)
     }
@@ -227,6 +232,15 @@ mod tests {
         assert_eq!(change("org.example:note", "a b").unwrap().value, "a b".into());
         let long = "x".repeat(MAX_VALUE + 1);
         assert_eq!(change("a:b", &long), Err(SettingError::ValueTooLong));
+    }
+
+    #[test]
+    fn names_are_normalized_only_if_all_are_utf8() {
+        let parse = |utf8, form| {
+            NewDatasetProperties::parse([("utf8only", utf8), ("normalization", form)]).map(drop)
+        };
+        assert_eq!(parse("off", "formC"), Err(SettingError::NotNormalizable));
+        assert_eq!([parse("on", "formC"), parse("off", "none")], [Ok(()), Ok(())]);
     }
 
     #[test]

@@ -59,11 +59,16 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
     let pairs = properties.iter().map(|(name, word)| (&**name, &**word));
     let parsed = NewDatasetProperties::parse(pairs).map_err(|error| refused(&error))?;
-    if flag('v') || flag('P') || flag('n') {
+    if flag('v') || flag('P') {
         let known = super::change::tree(&mut client, pool_of(name), &[DatasetKind::Filesystem])?;
         let above = name.rsplit_once('/').map_or("", |(above, _)| above);
         let is_missing = !known.iter().any(|dataset| dataset.name == above);
-        report(name, &properties, flag('P'), flag('p') && is_missing, console)?;
+        let form = match (flag('P'), flag('n')) {
+            (true, _) => Form::Scripted,
+            (false, true) => Form::Conditional,
+            (false, false) => Form::Plain,
+        };
+        report(name, &properties, form, flag('p') && is_missing, console)?;
     }
     if flag('n') {
         return Ok(());
@@ -79,26 +84,37 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     carry_out(&mut client, Change::Create(new), Some(&line), console)
 }
 
+/// How it is told what is created.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// For programs (`-P`).
+    Scripted,
+    /// What would be created (`-n`).
+    Conditional,
+    Plain,
+}
+
 fn report(
     name: &str,
     properties: &[(String, String)],
-    scripted: bool,
+    form: Form,
     ancestors: bool,
     console: &mut Console<'_>,
 ) -> Outcome {
     let out: &mut dyn Write = console.out;
-    let separator = if scripted { '\t' } else { ' ' };
+    let (ancestors_of, create) = match form {
+        Form::Scripted => ("create_ancestors\t", "create\t"),
+        Form::Conditional => ("would create ancestors of ", "would create "),
+        Form::Plain => ("create ancestors of ", "create "),
+    };
     if ancestors {
-        match scripted {
-            true => writeln!(out, "create_ancestors\t{name}")?,
-            false => writeln!(out, "create ancestors of {name}")?,
-        }
+        writeln!(out, "{ancestors_of}{name}")?;
     }
-    writeln!(out, "create{separator}{name}")?;
+    writeln!(out, "{create}{name}")?;
     for (name, value) in properties {
-        match scripted {
-            true => writeln!(out, "property\t{name}\t{value}")?,
-            false => writeln!(out, "\t{name}={value}")?,
+        match form {
+            Form::Scripted => writeln!(out, "property\t{name}\t{value}")?,
+            Form::Conditional | Form::Plain => writeln!(out, "\t{name}={value}")?,
         }
     }
     Ok(())

@@ -106,7 +106,9 @@ fn roots(words: &[Word], usage: &str) -> Result<Vec<(ControlClient, Vec<KeyRepor
             let mut all = Vec::new();
             for mut client in clients {
                 let name = client.identity().pool.clone();
-                let found = reports(&mut client, &name, None)?;
+                let Some(found) = source::if_there(reports(&mut client, &name, None))? else {
+                    continue;
+                };
                 all.push((client, found.into_iter().filter(KeyReport::is_root).collect()));
             }
             Ok(all)

@@ -6,9 +6,10 @@ use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::json::{Envelope, object};
 use crate::source::{self, Respondent};
-use rzfs::control::ControlDirectory;
-use rzfs::protocol::{Change, DatasetKind, DatasetQuery, Selection};
+use rzfs::control::{ControlClient, ControlDirectory};
+use rzfs::protocol::{Change, DatasetKind, DatasetQuery, PropertyValue, Selection};
 use serde_json::{Map, Value as Json};
+use std::path::PathBuf;
 
 const GRAMMAR: Grammar = Grammar {
     letters: &[('j', Value::None), ('a', Value::None), ('l', Value::None), ('d', Value::Devices)],
@@ -47,6 +48,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     for pool in &mut found.pools {
         match source::mounts(pool.as_mut()) {
             Ok(more) => mounts.extend(more),
+            Err(Failure::Gone(_)) => {}
             // It keeps nobody from the others.
             Err(failure) => tracing::warn!("{}; it is passed over", text(failure)),
         }
@@ -94,21 +96,45 @@ fn mount_one(name: &str, keys: Keys) -> Outcome {
     Ok(())
 }
 
-/// Has all imported pools mount what is mounted by itself.
+/// Has all imported pools mount what is mounted by itself: those first that are outside of others,
+/// which they would hide.
 fn mount_all(keys: Keys, console: &mut Console<'_>) -> Outcome {
     let clients = ControlDirectory::of_user().mounted();
+    let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut placed: Vec<_> =
+        clients.into_iter().map(|mut one| (outermost_mount_point(&mut one), one)).collect();
+    placed.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut outcome = Ok(());
-    for mut client in clients.map_err(|error| Failure::Failed(error.to_string()))? {
+    for (_, mut client) in placed {
         if keys == Keys::Load {
             super::keys::load_all_for_mount(&mut client, console)?;
         }
-        let complaints = source::change(&mut client, Change::MountAll, None);
+        let complaints = source::if_there(source::change(&mut client, Change::MountAll, None));
+        let complaints = complaints.map(Option::unwrap_or_default);
         for complaint in complaints.unwrap_or_else(|failure| vec![text(failure)]) {
             console.complain(complaint);
             outcome = Err(Failure::Told);
         }
     }
     outcome
+}
+
+/// The mount point of a pool that is around its others. Of a pool that cannot be asked nothing is
+/// known; mounting says why.
+fn outermost_mount_point(client: &mut ControlClient) -> Option<PathBuf> {
+    let query = DatasetQuery {
+        names: Vec::new(),
+        depth: None,
+        kinds: vec![DatasetKind::Filesystem],
+        properties: Selection::Named(vec!["mountpoint".to_owned()]),
+    };
+    let datasets = source::datasets(client, query).ok()?.datasets;
+    let mount_points =
+        datasets.iter().filter_map(|dataset| match &dataset.property("mountpoint")?.value {
+            PropertyValue::Text(path) if path.starts_with('/') => Some(PathBuf::from(path)),
+            _ => None,
+        });
+    mount_points.min()
 }
 
 /// Why a name is not that of a file system.

@@ -106,8 +106,10 @@ impl Query {
                     Depth::Limited(depth) => Some(depth),
                     Depth::Unsaid | Depth::Unlimited => None,
                 };
-                let listing = self.ask(respondent.as_mut(), Vec::new(), kinds, depth)?;
-                collect(listing, &mut datasets, &mut outcome, console);
+                let listing = self.ask(respondent.as_mut(), Vec::new(), kinds, depth);
+                if let Some(listing) = source::if_there(listing)? {
+                    collect(listing, &mut datasets, &mut outcome, console);
+                }
             }
         }
         for name in &self.names {
@@ -203,7 +205,10 @@ impl Query {
 
 pub(super) fn text(failure: Failure) -> String {
     match failure {
-        Failure::Usage(text) | Failure::Failed(text) | Failure::Status(text, _) => text,
+        Failure::Usage(text)
+        | Failure::Failed(text)
+        | Failure::Gone(text)
+        | Failure::Status(text, _) => text,
         Failure::Told => String::new(),
         Failure::Output(error) => error.to_string(),
     }
@@ -228,7 +233,8 @@ fn dataset_at(path: &str, respondents: &mut [Box<dyn Respondent>]) -> Result<Str
     let path = std::fs::canonicalize(path).map_err(missing)?;
     let mut best: Option<(usize, String)> = None;
     for respondent in respondents {
-        for mount in source::mounts(respondent.as_mut()).map_err(text)? {
+        let mounts = source::if_there(source::mounts(respondent.as_mut())).map_err(text)?;
+        for mount in mounts.into_iter().flatten() {
             let length = mount.mountpoint.len();
             let is_better = best.as_ref().is_none_or(|(known, _)| length > *known);
             if path.starts_with(&mount.mountpoint) && is_better {

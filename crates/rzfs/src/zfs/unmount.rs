@@ -21,8 +21,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let mut clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
     let target = match (flag('a'), operands.as_slice()) {
         (true, []) => {
-            for client in &mut clients {
-                source::change(client, Change::UnmountAll { force: flag('f') }, None)?;
+            for client in &mut source::innermost_first(clients) {
+                let change = Change::UnmountAll { force: flag('f') };
+                source::if_there(source::change(client, change, None))?;
             }
             return Ok(());
         }
@@ -54,7 +55,7 @@ fn client_of<'c>(
     }
     let place = Path::new(target).canonicalize().unwrap_or_else(|_| PathBuf::from(target));
     for client in clients {
-        let mounts = source::mounts(client)?;
+        let Some(mounts) = source::if_there(source::mounts(client))? else { continue };
         if mounts.iter().any(|mount| Path::new(&mount.mountpoint) == place) {
             return Ok(Some(client));
         }

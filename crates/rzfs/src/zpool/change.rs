@@ -138,7 +138,8 @@ fn list_pools(console: &mut Console<'_>) -> Outcome {
     writeln!(console.out, "This system supports ZFS pool feature flags.\n")?;
     let mut lacking = Vec::new();
     for mut pool in source::mounted()? {
-        let report = source::pool_report(pool.as_mut())?;
+        let report = source::if_there(source::pool_report(pool.as_mut()))?;
+        let Some(report) = report else { continue };
         let disabled = report
             .properties
             .iter()

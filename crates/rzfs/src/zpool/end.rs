@@ -21,7 +21,8 @@ pub(super) fn export(words: &[String], console: &mut Console<'_>) -> Outcome {
         (true, true) => {
             let mounted = ControlDirectory::of_user().all();
             let mounted = mounted.map_err(|error| Failure::Failed(error.to_string()))?;
-            names = mounted.clients.iter().map(|one| one.identity().pool.clone()).collect();
+            let clients = source::innermost_first(mounted.clients);
+            names = clients.iter().map(|one| one.identity().pool.clone()).collect();
             // Who exports all pools is about to take their devices away.
             for error in mounted.silent {
                 console.complain(format_args!("cannot export all pools: {error}"));

@@ -97,10 +97,7 @@ impl Get {
             _ => columns,
         };
         let (mut pools, outcome) = self.open(selection, console)?;
-        let mut reports = Vec::new();
-        for pool in &mut pools {
-            reports.push(source::pool_report(pool.as_mut())?);
-        }
+        let reports = selection.reports(&mut pools)?;
         let columns = match self.properties.as_str() {
             "all" => with_user_properties(columns, &reports),
             _ => columns,

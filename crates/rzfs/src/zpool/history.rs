@@ -21,8 +21,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let users = if flag('l') { users() } else { HashMap::new() };
     for pool in &mut pools {
         let name = pool.pool().to_owned();
+        let Some(history) = source::if_there(source::history(pool.as_mut()))? else { continue };
         writeln!(console.out, "History for '{name}':")?;
-        for record in source::history(pool.as_mut())? {
+        for record in history {
             if record.kind == HistoryKind::Internal && !flag('i') {
                 continue;
             }

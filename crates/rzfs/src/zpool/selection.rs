@@ -111,6 +111,22 @@ impl Selection {
         Ok((pools, outcome))
     }
 
+    /// The state of pools. Of those that nobody has named some may be let go of meanwhile.
+    pub(crate) fn reports(
+        &self,
+        pools: &mut [Box<dyn Respondent>],
+    ) -> Result<Vec<PoolReport>, Failure> {
+        let mut reports = Vec::with_capacity(pools.len());
+        for pool in pools {
+            let report = source::pool_report(pool.as_mut());
+            match self.names.is_empty() {
+                true => reports.extend(source::if_there(report)?),
+                false => reports.push(report?),
+            }
+        }
+        Ok(reports)
+    }
+
     /// Calls `print` with the state of the pools as often as was asked for.
     pub(crate) fn repeat(
         &self,
@@ -120,10 +136,7 @@ impl Selection {
         let (mut pools, outcome) = self.respondents(console)?;
         let mut printed = 0;
         loop {
-            let reports = pools
-                .iter_mut()
-                .map(|pool| source::pool_report(pool.as_mut()))
-                .collect::<Result<Vec<_>, _>>()?;
+            let reports = self.reports(&mut pools)?;
             print_stamp(self.stamp, console)?;
             print(&reports, printed == 0, console)?;
             console.out.flush()?;

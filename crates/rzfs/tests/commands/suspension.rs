@@ -7,7 +7,7 @@ mod requests;
 mod returned;
 mod shared;
 
-use crate::harness::{Outcome, is_mounted, outcome, wait_until};
+use crate::harness::{Outcome, is_mounted, kill_server, outcome, wait_until};
 use crate::workshop::Workshop;
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
@@ -98,6 +98,39 @@ fn a_pool_waits_while_its_host_is_full_and_goes_on_after_clear() {
     assert_eq!(shop.succeed("zpool get -Ho value health tank"), "ONLINE\n");
     assert!(shop.succeed("zpool events").contains("sysevent.fs.zfs.vdev_clear"));
     shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+#[test]
+fn an_import_that_cannot_replay_its_log_gives_the_pool_up_and_can_be_tried_again() {
+    let shop = Workshop::new();
+    let Some(host) = SmallHost::mount(shop.rzfs.path("images"), "80M") else { return };
+    shop.succeed("zpool create --size 300M -R ROOT -O compression=off tank A");
+    let files: Vec<_> = (0..100).map(|number| shop.root().join(number.to_string())).collect();
+    for path in &files {
+        let mut file = File::create(path).unwrap();
+        file.write_all(&[7; 120_000]).unwrap();
+        file.sync_all().unwrap();
+    }
+    kill_server(&shop.rzfs, "tank");
+    let filler = shop.rzfs.path("images").join("filler");
+    drop(fs::write(&filler, vec![7; 80 << 20]));
+    let filled = fs::metadata(&filler).unwrap().len();
+    // Room for the first txg, but not for what is replayed.
+    File::options().write(true).open(&filler).unwrap().set_len(filled - (300 << 10)).unwrap();
+    let [images, root] = ["images", "root"].map(|name| shop.rzfs.path(name));
+    let (images, root) = (images.display(), root.display());
+    let refused = prompt(&shop, &format!("zpool import -f -d {images} -R {root} tank"));
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(refused.err.contains("No space left on device"), "{refused:?}");
+    assert_eq!(shop.run("zpool list -Ho name").out, "");
+    fs::remove_file(&filler).unwrap();
+    shop.succeed("zpool import -f -d IMAGES -R ROOT tank");
+    for path in &files {
+        assert_eq!(fs::read(path).unwrap(), vec![7; 120_000], "{path:?}");
+    }
+    shop.succeed("zpool export tank");
+    host.resize("400M");
     shop.judge();
 }
 

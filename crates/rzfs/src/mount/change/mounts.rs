@@ -88,12 +88,20 @@ pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<Stri
         let message = format!("cannot unmount '{target}': not currently mounted");
         return Err(Refusal { message });
     };
-    let ended = end(open, &mut table, &[mount.dataset.clone()].into(), in_use(force))?;
-    // What shared the mount goes on without it; what is below it does not.
     let is_below = |name: &str| {
         let rest = name.strip_prefix(&mount.dataset);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
+    let (above, place) = (&mount.mountpoint, Path::new(&mount.mountpoint));
+    let is_inside = |other: &&rzfs::protocol::MountReport| {
+        other.mountpoint != *above && Path::new(&other.mountpoint).starts_with(place)
+    };
+    if reports.iter().filter(is_inside).any(|other| !is_below(&other.dataset)) {
+        let message = format!("cannot unmount '{above}': pool or dataset is busy");
+        return Err(Refusal { message });
+    }
+    let ended = end(open, &mut table, &[mount.dataset.clone()].into(), in_use(force))?;
+    // What shared the mount goes on without it; what is below it does not.
     let others = ended.iter().filter(|plan| !is_below(&plan.dataset)).cloned().collect();
     match mount_again(open, &mut table, others).as_slice() {
         [] => Ok(Vec::new()),

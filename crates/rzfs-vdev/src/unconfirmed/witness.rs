@@ -1,0 +1,53 @@
+//! A write that a leaf has confirmed, and that nothing has touched since: whatever device is found
+//! in the leaf's place has it, or is older.
+
+use super::KeptWrite;
+use bytes::Bytes;
+use rzfs_codec::checksum::fletcher4;
+use rzfs_format::ByteOrder;
+use rzfs_format::checksum::ChecksumValue;
+use std::ops::Range;
+
+/// Bytes at the start of a write that are looked at: a multiple of every sector size.
+const MOST_SEEN: usize = 128 << 10;
+
+/// Where a confirmed write begins, and what was written there. The bytes themselves are not kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Witness {
+    position: u64,
+    len: usize,
+    sum: ChecksumValue,
+}
+
+impl Witness {
+    /// Remembers a write.
+    pub(super) fn of(write: &KeptWrite) -> Self {
+        let seen: Bytes = write.data.slice(..write.data.len().min(MOST_SEEN));
+        Self { position: write.position, len: seen.len(), sum: sum(&seen) }
+    }
+
+    /// Byte position on the device.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Bytes to read there.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the device that this was read from has the write.
+    pub(crate) fn is_in(&self, found: &[u8]) -> bool {
+        sum(found) == self.sum
+    }
+
+    /// Whether something that happens to a range of the device may change the answer.
+    pub(super) fn lies_in(&self, range: &Range<u64>) -> bool {
+        self.position < range.end && range.start < self.position.saturating_add(self.len as u64)
+    }
+}
+
+/// Nobody forges this: it tells one state of a device from another.
+fn sum(bytes: &[u8]) -> ChecksumValue {
+    fletcher4(bytes, ByteOrder::NATIVE)
+}
