@@ -29,6 +29,7 @@ mod environment;
 mod error;
 mod error_log;
 mod export;
+mod extensible;
 mod failure;
 mod features;
 mod found;
@@ -46,6 +47,7 @@ mod livelist;
 mod log_claim;
 mod log_space;
 mod mos;
+mod not_writable;
 mod open;
 mod options;
 mod policy;
@@ -58,20 +60,20 @@ mod suspension;
 mod sweep;
 mod sync;
 mod trim;
+mod values;
 mod view;
 mod vital;
 
 pub use administration::{
     ChangeError, EncryptionProblem, Inherit, KeyChange, NewDataset, NewEncryption, NewRoot,
-    SuiteChoice,
+    PruneLimit, SuiteChoice,
 };
 pub use budget::HeadBudget;
-pub use create::{ContentsError, NameLookup, NewContents};
-pub use dedup::PruneLimit;
+pub use create::{NameLookup, NewContents};
 pub use environment::{Environment, SystemEnvironment};
-pub use error::LiveError;
+pub use error::{ContentsError, LiveError};
 pub use export::NotExported;
-pub use found::{NewPool, check_root_properties};
+pub use found::{NewPool, NotCreated, check_root_properties};
 pub use growth::{AddedVdevs, SectorSizes};
 pub use head::LiveDataset;
 pub use heartbeat::HeartbeatOptions;
@@ -80,10 +82,9 @@ pub use intent_log::{
     CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedPart, LoggedWrite,
     UnreadableWrite,
 };
-pub(crate) use key_object::NewKeys;
 pub use ledger::{HeadSpace, SpaceClaim, SpaceShortage};
 pub use log_claim::GivenUpLog;
-pub use open::NotWritable;
+pub use not_writable::NotWritable;
 pub use options::LiveOptions;
 pub use pool::LivePool;
 pub use settings::{DatasetSettings, SettingsObserver};

@@ -18,15 +18,15 @@ mod place;
 mod pool_property;
 mod property;
 mod property_rules;
+mod pruning;
 mod renaming;
 mod task;
 mod upgrade;
-mod values;
 
 pub use creation::NewDataset;
 pub use encryption::{KeyChange, NewEncryption, NewRoot, SuiteChoice};
 pub use error::{ChangeError, EncryptionProblem};
 pub use property::Inherit;
 pub(crate) use property::PropertyChange;
+pub use pruning::PruneLimit;
 pub(crate) use task::{Task, TaskContext, TaskError};
-pub(crate) use values::{in_force, policy_of_dir};

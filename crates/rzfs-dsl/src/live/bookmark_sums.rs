@@ -1,8 +1,8 @@
 //! Bookmarks that know how much of what they had has been freed since (spec 04, section 15.4).
 
 use super::LiveError;
+use super::extensible::is_extended;
 use super::features::Features;
-use super::head::is_extended;
 use super::mos::MosTx;
 use super::space::{SpaceDelta, apply};
 use rzfs_format::bookmark::BookmarkRecord;

@@ -6,8 +6,10 @@ use super::bpobj::{self, LIST_BLOCK};
 use super::deadlist;
 use super::dir::Directories;
 use super::environment::Environment;
+use super::error::ContentsError;
+use super::extensible::activate;
 use super::features::Features;
-use super::head::{LiveDataset, activate};
+use super::head::LiveDataset;
 use super::mos::{MosTx, number_key};
 use crate::accounting::AccountingScope;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
@@ -29,9 +31,6 @@ const ORIGIN: &str = "$ORIGIN";
 const FSID_MASK: u64 = (1 << 56) - 1;
 /// Bytes of a block of the list of deferred frees.
 const DEFERRED_BLOCK: u32 = 16 << 10;
-
-/// Why the first objects of a set cannot be made; whoever makes them knows its type.
-pub type ContentsError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How names of files are looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

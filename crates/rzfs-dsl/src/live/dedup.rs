@@ -16,13 +16,13 @@ mod prune;
 mod store;
 mod table;
 
-pub use prune::PruneLimit;
+pub(crate) use prune::{Single, for_singles};
 
 use super::LiveError;
+use super::bptree::Free;
 use super::environment::Environment;
 use super::error::UnlessDamaged;
 use super::features::Features;
-use super::frees::BlockFreer;
 use super::mos::{LiveMos, MosTx};
 use crate::PoolError;
 use crate::pool::Pool;
@@ -215,11 +215,11 @@ impl DedupTables {
         &self,
         mos: &MosTx<'_>,
         features: &mut Features,
-        freer: &BlockFreer<'_>,
+        free: Free<'_>,
     ) -> Result<(), LiveError> {
         let mut tables = self.tables.lock();
         for table in tables.values_mut() {
-            table.write(mos, features, &self.vdevs.get(), freer)?;
+            table.write(mos, features, &self.vdevs.get(), free)?;
         }
         tables.retain(|_, table| !table.is_gone());
         Ok(())

@@ -80,18 +80,45 @@ impl std::fmt::Debug for NewPool<'_> {
     }
 }
 
+/// Why a pool was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum NotCreated {
+    /// It cannot be encrypted as it should be.
+    #[error(transparent)]
+    Encryption(#[from] EncryptionProblem),
+    /// Its root file system cannot have its properties; the pool is destroyed.
+    #[error(transparent)]
+    RootProperties(Box<ChangeError>),
+    /// It cannot be written.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+}
+
+impl NotCreated {
+    /// The errno that a caller of ZFS expects.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        const EIO: i32 = 5;
+        match self {
+            Self::Encryption(_) => EIO,
+            Self::RootProperties(source) => source.errno(),
+            Self::Live(source) => source.errno(),
+        }
+    }
+}
+
 impl LivePool {
     /// Makes a pool, which is open for writing then.
     ///
     /// # Errors
-    /// [`LiveError`]: the devices hold no pool, although their labels may have been overwritten;
+    /// [`NotCreated`]: the devices hold no pool, although their labels may have been overwritten;
     /// or one that is destroyed, where its root file system cannot have its properties; or one
     /// without properties, where they fail after its first txg.
     pub fn create(
         new: NewPool<'_>,
         environment: Arc<dyn Environment>,
         options: &LiveOptions,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, NotCreated> {
         let (inner, first) = Inner::of_new_pool(&new, environment, options)?;
         let pool = Self::start(Arc::new(inner), Some(first))?;
         pool.engine().wait_synced(FIRST_TXG).map_err(|Stopped| pool.why_stopped())?;
@@ -109,12 +136,12 @@ impl LivePool {
                 pool.inner().suspension.begin();
                 Ok(pool)
             }
-            Err(ChangeError::Suspended { .. }) => Err(pool.why_stopped()),
+            Err(ChangeError::Suspended { .. }) => Err(pool.why_stopped().into()),
             Err(refused) => {
                 if let Err(error) = pool.destroy() {
                     tracing::warn!(%error, "a pool that is not wanted stays on its devices");
                 }
-                Err(LiveError::RootProperties(Box::new(refused)))
+                Err(NotCreated::RootProperties(Box::new(refused)))
             }
         }
     }
@@ -140,7 +167,7 @@ impl Inner {
         new: &NewPool<'_>,
         environment: Arc<dyn Environment>,
         options: &LiveOptions,
-    ) -> Result<(Self, QuiescedTxg), LiveError> {
+    ) -> Result<(Self, QuiescedTxg), NotCreated> {
         let vdevs = &new.vdevs;
         let mut salt = [0; Salt::SIZE];
         for word in salt.as_chunks_mut::<8>().0 {
@@ -159,7 +186,7 @@ impl Inner {
         let synced = Txg(FIRST_TXG.get() - 1);
         let engine = TxgEngine::new(synced, options.txg);
         let mos = LiveObjset::create(&pipeline, ObjsetId::MOS, (ObjsetType::Meta, 0), None);
-        let allocator = allocation::of_new_pool(&mos, options.space)?;
+        let allocator = allocation::of_new_pool(&mos, options.space).map_err(LiveError::from)?;
         let mos = Arc::new(LiveMos::new(mos));
         vital::hold_new(&mos);
         let keyring: Arc<Keyring> = Arc::default();
@@ -180,7 +207,7 @@ impl Inner {
             let failed = stream.finish();
             let founded = founded?;
             if let Some(first) = failed.into_iter().next() {
-                return Err(first.error.into());
+                return Err(LiveError::from(first.error).into());
             }
             founded
         };
@@ -235,7 +262,7 @@ fn found(
     environment: &dyn Environment,
     salt: &[u8; Salt::SIZE],
     metadata: rzfs_format::compression::CompressionFunction,
-) -> Result<(SyncState, super::LiveDataset), LiveError> {
+) -> Result<(SyncState, super::LiveDataset), NotCreated> {
     let random = || environment.random();
     let mos = mos.in_pass(tx, &random);
     create_directory(&mos)?;
@@ -307,7 +334,7 @@ fn encrypt_root(
     foundation: &Foundation,
     encryption: &NewEncryption,
     keyring: &Keyring,
-) -> Result<Option<Arc<DatasetKey>>, LiveError> {
+) -> Result<Option<Arc<DatasetKey>>, NotCreated> {
     let Some(keys) = encryption.of_root(maker.environment.guid())? else { return Ok(None) };
     for feature in [Feature::Encryption, Feature::BookmarkV2] {
         if !maker.features.is_enabled(feature) {

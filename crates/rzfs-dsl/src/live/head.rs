@@ -2,11 +2,11 @@
 //! (spec 04, sections 3 and 8).
 
 use super::LiveError;
-use super::administration::in_force;
 use super::bookmark_sums::BookmarkSums;
 use super::deadlist;
 use super::dir::{Directories, SpaceClass};
 use super::error::UnlessDamaged;
+use super::extensible::activate;
 use super::features::Features;
 use super::frees::Leaks;
 use super::intent_log::IntentLog;
@@ -16,6 +16,7 @@ use super::mos::{BonusRecord, MosTx};
 use super::policy;
 use super::settings::{DatasetSettings, SettingsObserver};
 use super::space::{Deflation, SpaceDelta, apply};
+use super::values::in_force;
 use crate::accounting::{AccountingScope, UsageChanges};
 use crate::dataset::property::Inheritance;
 use crate::dataset::{Dataset, DatasetError};
@@ -31,6 +32,7 @@ use rzfs_format::dnode::{Dnode, DnodeFlags};
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
+use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -144,9 +146,16 @@ impl LiveDataset {
         &self.log
     }
 
-    /// What txgs do to the blocks of its intent log.
-    pub(super) const fn log_space(&self) -> &LogSpace {
-        &self.log_space
+    /// Gives the dataset's intent log a new header, and frees blocks that the log had and that
+    /// this header does not lead to, both with the transaction's txg.
+    pub fn change_log(&self, tx: &dyn Transaction, header: ZilHeader, frees: &[BlockPointer]) {
+        self.log_space.free(tx.txg(), frees);
+        self.objset.set_log_header(tx, header);
+    }
+
+    /// Counts references of the intent log, whose header changes in the same txg, to blocks.
+    pub(super) fn share_with_log(&self, tx: &dyn Transaction, blocks: &[BlockPointer]) {
+        self.log_space.share(tx.txg(), blocks);
     }
 
     /// How its blocks are written from the next txg on.
@@ -460,49 +469,12 @@ pub(crate) const fn refreservation_excess(reserved: u64, unique: u64) -> u64 {
     reserved.saturating_sub(unique)
 }
 
-/// Marks a dataset as a user of a feature (spec 04, section 3.4).
-pub(crate) fn activate(
-    mos: &MosTx<'_>,
-    features: &mut Features,
-    dataset: ObjectId,
-    feature: Feature,
-) -> Result<(), LiveError> {
-    if !features.is_enabled(feature) {
-        return Ok(());
-    }
-    zapify(mos, features, dataset)?;
-    if mos.lookup(dataset, feature.guid())?.is_none() {
-        mos.insert(dataset, feature.guid(), 0_u64)?;
-        features.add(mos, feature, 1)?;
-    }
-    Ok(())
-}
-
 /// Blocks up to this txg belong to the origin of a directory.
 fn origin_txg(around: &mut Surroundings<'_>, dir: ObjectId) -> Result<Txg, LiveError> {
     match around.dirs.get(&around.mos, dir)?.origin {
         Some(origin) => Ok(around.mos.record::<DslDataset>(origin)?.creation_txg),
         None => Ok(Txg(0)),
     }
-}
-
-/// Whether the blocks of a directory's or dataset's object are a ZAP.
-pub(crate) fn is_extended(mos: &MosTx<'_>, id: ObjectId) -> Result<bool, LiveError> {
-    Ok(mos.object(id)?.object_type()? == ObjectType::ZAP_METADATA)
-}
-
-/// Makes the blocks of a directory's or dataset's object a ZAP, unless they are one (spec 04,
-/// section 2.2).
-pub(crate) fn zapify(
-    mos: &MosTx<'_>,
-    features: &mut Features,
-    id: ObjectId,
-) -> Result<(), LiveError> {
-    if is_extended(mos, id)? {
-        return Ok(());
-    }
-    mos.zapify(id)?;
-    features.add(mos, Feature::ExtensibleDataset, 1)
 }
 
 fn add_sums(phys: &mut DslDataset, delta: SpaceDelta) {

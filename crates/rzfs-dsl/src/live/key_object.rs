@@ -7,16 +7,15 @@
 
 use super::LiveError;
 use super::create::Maker;
-use super::head::{activate, is_extended, zapify};
+use super::extensible::{activate, is_extended, zapify};
 use super::mos::MosTx;
-use crate::dataset::{KEY_OBJECT_FIELD, RootKey};
-use rzfs_codec::crypto::{CryptoVersion, DatasetKey, WrappedKeys};
+use crate::dataset::{KEY_OBJECT_FIELD, NewKeys, RootKey};
+use rzfs_codec::crypto::{CryptoVersion, WrappedKeys};
 use rzfs_format::encryption::EncryptionSuite;
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{FormatError, Guid, ObjectId};
 use rzfs_zap::{IntegerSize, ZapValue};
-use std::sync::Arc;
 
 const SUITE: &str = "DSL_CRYPTO_SUITE";
 const GUID: &str = "DSL_CRYPTO_GUID";
@@ -27,16 +26,6 @@ const HMAC_KEY: &str = "DSL_CRYPTO_HMAC_KEY_1";
 const ROOT: &str = "DSL_CRYPTO_ROOT_DDOBJ";
 const REFERENCES: &str = "DSL_CRYPTO_REFCOUNT";
 const VERSION: &str = "DSL_CRYPTO_VERSION";
-
-/// The keys of a dataset that is to be made, and who wraps them.
-#[derive(Clone, Debug)]
-pub(crate) struct NewKeys {
-    pub(crate) key: Arc<DatasetKey>,
-    pub(crate) guid: Guid,
-    pub(crate) root_key: RootKey,
-    /// The directory of the encryption root; `None`: the new one's own.
-    pub(crate) root: Option<ObjectId>,
-}
 
 /// The key object of a directory, if it is encrypted.
 pub(crate) fn of_dir(mos: &MosTx<'_>, dir: ObjectId) -> Result<Option<ObjectId>, LiveError> {

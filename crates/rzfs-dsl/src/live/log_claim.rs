@@ -5,8 +5,9 @@
 //! consist of and notes in their headers how far they reach. From then on they wait for whoever
 //! replays them. No key is needed for that.
 
+use super::LivePool;
+use super::not_writable::NotWritable;
 use super::pool::Inner;
-use super::{LivePool, NotWritable};
 use crate::dataset::{Dataset, KeyStatus};
 use crate::import::MissingLogs;
 use crate::pool::{FeatureState, Pool};

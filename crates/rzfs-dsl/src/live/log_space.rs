@@ -4,10 +4,7 @@
 //!
 //! A log's blocks belong to the pool, not to the dataset: nobody is charged for them.
 
-use super::LiveDataset;
 use parking_lot::Mutex;
-use rzfs_dmu::live::Transaction;
-use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockPointer, Txg};
 use std::collections::BTreeMap;
 
@@ -29,21 +26,14 @@ impl LogSpace {
     pub(super) fn take(&self, txg: Txg) -> LogSpaceChange {
         self.0.lock().remove(&txg).unwrap_or_default()
     }
-}
 
-impl LiveDataset {
-    /// Gives the dataset's intent log a new header, and frees blocks that the log had and that
-    /// this header does not lead to, both with the transaction's txg.
-    pub fn change_log(&self, tx: &dyn Transaction, header: ZilHeader, frees: &[BlockPointer]) {
-        let mut changes = self.log_space().0.lock();
-        changes.entry(tx.txg()).or_default().frees.extend(frees);
-        drop(changes);
-        self.objset().set_log_header(tx, header);
+    /// Gives blocks back with a txg.
+    pub(super) fn free(&self, txg: Txg, blocks: &[BlockPointer]) {
+        self.0.lock().entry(txg).or_default().frees.extend(blocks);
     }
 
-    /// Counts references of the intent log, whose header changes in the same txg, to blocks.
-    pub(super) fn share_with_log(&self, tx: &dyn Transaction, blocks: &[BlockPointer]) {
-        let mut changes = self.log_space().0.lock();
-        changes.entry(tx.txg()).or_default().shared.extend(blocks);
+    /// Counts one reference more to blocks with a txg.
+    pub(super) fn share(&self, txg: Txg, blocks: &[BlockPointer]) {
+        self.0.lock().entry(txg).or_default().shared.extend(blocks);
     }
 }

@@ -12,6 +12,7 @@ use super::heartbeat::Heart;
 use super::history::Event;
 use super::log_claim::LogClaims;
 use super::mos::LiveMos;
+use super::not_writable::NotWritable;
 use super::pool::{Committed, Found, Inner, LivePool};
 use super::sharing::Sharing;
 use super::space::SpaceDelta;
@@ -19,25 +20,23 @@ use super::suspension::Suspension;
 use super::sweep::Sweeps;
 use super::sync::SyncState;
 use super::trim::TrimSignal;
-use super::{LiveDataset, LiveError, LiveOptions, budget, policy, vital};
+use super::{LiveDataset, LiveOptions, budget, policy, vital};
 use crate::accounting::AccountingScope;
 use crate::dataset::{Dataset, DatasetError};
 use crate::import::HostIdentity;
 use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
 use parking_lot::{Mutex, RwLock};
 use rzfs_codec::crypto::CryptoVersion;
-use rzfs_dmu::intent_log::ChainEnd;
+use rzfs_dmu::Objset;
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_dmu::write::{DedupIndex, DeviceWriter, ObjsetPolicy};
-use rzfs_dmu::{DmuError, Objset};
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::dsl::DslDir;
 use rzfs_format::features::Feature;
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::{ByteOrder, ObjectId, Txg};
-use rzfs_metaslab::MetaslabError;
 use rzfs_metaslab::allocator::Autotrim;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,75 +47,6 @@ pub(super) const SYNCS_TO_CLOSE: usize = 3;
 
 /// Features whose structures are not kept up yet: a pool that uses one is read only.
 const NOT_WRITTEN: [Feature; 1] = [Feature::RedactedDatasets];
-
-/// Why a pool can be read but not written.
-#[derive(Debug, thiserror::Error)]
-pub enum NotWritable {
-    /// Features that this software does not write are in use, by their names.
-    #[error("the pool uses features that cannot be written: {}", names.join(", "))]
-    Features {
-        /// The features.
-        names: Vec<String>,
-    },
-    /// Blocks of the pool have the byte order of another machine.
-    #[error("the pool was written by a machine of the other byte order")]
-    ByteOrder,
-    /// Devices are missing, and the others lack data that was written while they were away: what
-    /// a txg has to read may be among it.
-    #[error(
-        "one or more devices is currently unavailable\n\
-         The others lack data that was written while they were away. Attach the missing devices, \
-         then import the pool:\n\t{}",
-        devices.join("\n\t")
-    )]
-    MissingNewer {
-        /// The names of the missing devices.
-        devices: Vec<String>,
-    },
-    /// The header of an intent log is damaged.
-    #[error("the intent log of {dataset} is damaged: {source}")]
-    LogHeader {
-        /// The dataset.
-        dataset: String,
-        /// What is wrong.
-        source: Box<DmuError>,
-    },
-    /// An intent log is on a device that is missing.
-    #[error("log devices are missing or corrupted ({dataset} has an intent log on one)")]
-    MissingLog {
-        /// The dataset.
-        dataset: String,
-    },
-    /// An intent log goes on where it cannot be read.
-    #[error(
-        "the intent log of {dataset} cannot be read: {end}\n\
-         The last changes that were synced to disk are in it. Import the pool again when its \
-         devices can be read,\nor with 'zpool import -m', which discards what follows."
-    )]
-    UnreadableLog {
-        /// The dataset.
-        dataset: String,
-        /// Where, and why.
-        end: Box<ChainEnd>,
-    },
-    /// The blocks of an intent log are in use by something else.
-    #[error("the intent log of {dataset} cannot be claimed: {source}")]
-    LogSpace {
-        /// The dataset.
-        dataset: String,
-        /// Why.
-        source: Box<MetaslabError>,
-    },
-    /// Something of the pool cannot be read.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// A dataset cannot be read.
-    #[error(transparent)]
-    Dataset(#[from] DatasetError),
-    /// The first txg cannot be written.
-    #[error(transparent)]
-    Live(#[from] LiveError),
-}
 
 impl LivePool {
     /// Takes over a pool that was opened for reading, with devices that can be written, and writes

@@ -10,67 +10,36 @@
 //! Each pass writes the MOS first and changes space maps after, which the next pass writes. From
 //! the second pass on blocks of the same size keep their places, so the changes die out.
 
+mod state;
+
+pub(crate) use state::SyncState;
+
 use super::LiveError;
 use super::allocation::space_features;
-use super::clone_table::CloneTables;
 use super::config;
-use super::dedup::DedupTables;
-use super::dir::{Directories, SpaceClass};
+use super::dir::SpaceClass;
 use super::dirty_time::DirtyTimeStore;
 use super::error::UnlessDamaged;
-use super::features::Features;
-use super::frees::{BlockFreer, FreeLists, Leaks};
+use super::frees::BlockFreer;
 use super::head::{LiveDataset, Surroundings};
 use super::mos::MosTx;
 use super::pool::Inner;
 use super::space::{Deflation, SpaceDelta};
 use super::space_store::LiveStore;
-use crate::pool::AuxiliaryKind;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx, Transaction};
 use rzfs_dmu::sync::BlockAccounting;
 use rzfs_dmu::txg::QuiescedTxg;
 use rzfs_dmu::write::{WriteStream, write_again};
-use rzfs_format::config::{PoolConfig, VdevZaps};
+use rzfs_format::config::VdevZaps;
 use rzfs_format::dnode::{Dnode, DnodeFlags};
-use rzfs_format::dsl::DslDataset;
 use rzfs_format::{BlockPointer, ObjectId, Txg};
 use rzfs_metaslab::allocator::{Activity, SyncPass};
 use rzfs_vdev::{ConfigSync, Durability, VdevTree};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Passes after which something is wrong: real txgs need fewer than ten.
 const MAX_PASSES: u32 = 100;
-
-/// What only the syncing thread knows and changes.
-#[derive(Debug)]
-pub(crate) struct SyncState {
-    /// What labels and the MOS say about the pool.
-    pub(crate) config: PoolConfig,
-    pub(crate) dirs: Directories,
-    pub(crate) features: Features,
-    pub(crate) frees: FreeLists,
-    pub(crate) clones: CloneTables,
-    pub(crate) dedup: Arc<DedupTables>,
-    pub(crate) config_object: ObjectId,
-    pub(crate) history: Option<ObjectId>,
-    /// The directory that the MOS itself is charged to.
-    pub(crate) mos_dir: Option<ObjectId>,
-    /// What the MOS takes more since its directory was charged last.
-    pub(crate) mos_delta: SpaceDelta,
-    /// What damage keeps from being freed, since that was charged for last.
-    pub(crate) leaks: Leaks,
-    pub(crate) is_deflated: bool,
-    /// The configuration has to be written.
-    pub(crate) is_config_dirty: bool,
-    /// The lists of auxiliary vdevs that have to be written.
-    pub(crate) changed_auxiliary: BTreeSet<AuxiliaryKind>,
-    /// Datasets whose properties or names have changed in this txg, by their new names.
-    pub(crate) changed: Vec<String>,
-    /// Heads that were written in this txg, as they are now.
-    pub(crate) written: BTreeMap<ObjectId, DslDataset>,
-}
 
 /// The MOS as owner of its blocks.
 struct MosSpace<'a> {
@@ -261,7 +230,7 @@ impl Inner {
         }
         let SyncState { clones, dedup, frees, dirs, features, leaks, .. } = &mut *state;
         let freer = BlockFreer { mos, space: &space, clones, dedup, deflation, leaks };
-        dedup.write(&mos, features, &freer)?;
+        dedup.write(&mos, features, &|pointer| freer.free(pointer))?;
         clones.write(&mos, features)?;
         frees.settle_leaks(&mos, dirs, leaks)?;
         self.settle_mos_space(state, &mos)?;
@@ -330,7 +299,8 @@ impl Inner {
     fn sync_logs(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
         self.settle_logs();
         for dataset in self.datasets() {
-            let mut frees = dataset.sync_log(mos, &mut state.features)?;
+            let head = (dataset.id(), dataset.objset());
+            let mut frees = dataset.log().sync(head, mos, &mut state.features)?;
             state.frees.now.append(&mut frees);
         }
         Ok(())

@@ -3,10 +3,11 @@
 use super::counts::Counted;
 use super::place::{Place, check_new_name};
 use super::property::PropertyChange;
-use super::{ChangeError, NewEncryption, TaskContext, TaskError, policy_of_dir};
+use super::{ChangeError, NewEncryption, TaskContext, TaskError};
 use crate::dataset::DatasetKind;
 use crate::live::create::{Maker, NewContents};
 use crate::live::space::SpaceTier;
+use crate::live::values::policy_of_dir;
 use crate::live::{LiveDataset, LivePool};
 use rzfs_format::ObjectId;
 use rzfs_format::objset::ObjsetType;

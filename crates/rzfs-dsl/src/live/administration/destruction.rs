@@ -8,7 +8,7 @@ use crate::live::deadlist;
 use crate::live::dir::SpaceClass;
 use crate::live::error::UnlessDamaged;
 use crate::live::error_log;
-use crate::live::head::is_extended;
+use crate::live::extensible::is_extended;
 use crate::live::livelist;
 use crate::live::mos::number_key;
 use crate::live::space::{SpaceDelta, SpaceTier};

@@ -3,9 +3,9 @@
 
 use super::place::Place;
 use super::{ChangeError, EncryptionProblem, TaskContext, TaskError};
-use crate::dataset::{RootKey, is_key_location};
+use crate::dataset::{NewKeys, RootKey, is_key_location};
 use crate::live::dir::MAX_DEPTH;
-use crate::live::key_object::{self, NewKeys};
+use crate::live::key_object;
 use crate::live::space::SpaceTier;
 use crate::live::{LiveError, LivePool};
 use rzfs_codec::crypto::{CryptoError, DatasetKey};

@@ -2,7 +2,6 @@
 
 use super::place::Place;
 use super::property_rules::{self, Known};
-use super::values::in_force;
 use super::{ChangeError, TaskContext, TaskError};
 use crate::dataset::property::{Inheritance, NativeProperty};
 use crate::dataset::{DatasetKind, DatasetName};
@@ -10,6 +9,7 @@ use crate::live::LivePool;
 use crate::live::dir::SpaceClass;
 use crate::live::head::refreservation_excess;
 use crate::live::space::{SpaceDelta, SpaceTier};
+use crate::live::values::in_force;
 use crate::pool::text;
 use rzfs_format::ObjectId;
 use rzfs_format::dsl::DslDataset;

@@ -6,9 +6,9 @@ use super::log::{LogNames, Logged, TableLog};
 use super::table::{Entry, Home, Table};
 use crate::PoolError;
 use crate::live::LiveError;
+use crate::live::bptree::Free;
 use crate::live::error::UnlessDamaged;
 use crate::live::features::Features;
-use crate::live::frees::BlockFreer;
 use crate::live::mos::MosTx;
 use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool, entry_statistics};
 use rzfs_dmu::live::Transaction;
@@ -81,7 +81,7 @@ impl Table {
         mos: &MosTx<'_>,
         features: &mut Features,
         vdevs: &VdevTree,
-        freer: &BlockFreer<'_>,
+        free: Free<'_>,
     ) -> Result<(), LiveError> {
         let entries = std::mem::take(&mut self.entries);
         let mut entries = entries.into_iter().filter(|(_, entry)| entry.is_changed).peekable();
@@ -96,7 +96,7 @@ impl Table {
             None => {
                 for (key, entry) in entries {
                     let written =
-                        self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes);
+                        self.write_entry(mos, home, (key, entry), vdevs, free, &mut classes);
                     match written {
                         Err(error) if error.is_damage() => self.lose(mos, &key, &entry, error)?,
                         written => written?,
@@ -114,7 +114,7 @@ impl Table {
                     }
                     // Its block is freed now, so nothing may refer to it any more.
                     let written =
-                        self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes);
+                        self.write_entry(mos, home, (key, entry), vdevs, free, &mut classes);
                     if written.unless_damaged(not_stored)?.is_none() {
                         changes.push(self.logged(key, &entry, vdevs, &mut classes));
                     } else if log.get(&key).is_some() {
@@ -127,7 +127,7 @@ impl Table {
                     for (key, Logged { value, stored }) in log.take_part(vdevs) {
                         let entry = Entry { value, stored, counted: None, is_changed: true };
                         let written =
-                            self.write_entry(mos, home, (key, entry), vdevs, freer, &mut classes);
+                            self.write_entry(mos, home, (key, entry), vdevs, free, &mut classes);
                         if written.unless_damaged(not_stored)?.is_none() {
                             kept.push(LogRecord { stored, key, value });
                         }
@@ -218,7 +218,7 @@ impl Table {
         home: Home,
         (key, mut entry): (DdtKey, Entry),
         vdevs: &VdevTree,
-        freer: &BlockFreer<'_>,
+        free: Free<'_>,
         classes: &mut BTreeSet<DdtClass>,
     ) -> Result<(), LiveError> {
         let has_ditto = entry.slots_mut().len() > 1;
@@ -232,7 +232,7 @@ impl Table {
         }
         let stored = self.store_entry(mos, home, &key, &entry);
         let class = stored.inspect_err(|_| self.is_damaged = true)?;
-        dead.iter().try_for_each(|pointer| freer.free(pointer))?;
+        dead.iter().try_for_each(|pointer| free(pointer))?;
         if let (Some(old), Some(counted)) = (entry.stored, entry.counted) {
             let (references, sums) = entry_statistics(vdevs, &key, &counted);
             self.histograms.entry(old).or_default().forget(references, &sums);

@@ -8,10 +8,10 @@
 //! What is placed is not written a second time: the txg takes the block over if it has not changed
 //! since. What cannot be placed is copied.
 
-use super::HeadLog;
+use super::head_log::HeadLog;
 use super::layout::{Ready, ReadyWrite};
+use super::not_logged::NotLogged;
 use super::pending::LoggedWrite;
-use super::writing::NotLogged;
 use bytes::Bytes;
 use rzfs_dmu::live::{DirtyBlock, place_blocks};
 use rzfs_dmu::write::WriteStream;

@@ -10,15 +10,14 @@
 //! points to them is written. Data is read before: a file that is being changed may wait for the
 //! txg.
 
-use super::HeadLog;
-use super::chain::{ChainEnded, ChainState};
+use super::chain::ChainState;
 use super::contents::{LoggedContents, Parted, Placing};
+use super::head_log::HeadLog;
 use super::layout::{MAX_BLOCK, Queue, Ready, UNIT, fill};
-use super::pending::{LogRecord, Scopes};
+use super::not_logged::NotLogged;
+use super::pending::{CommitScope, LogRecord, Scopes};
 use bytes::Bytes;
 use rzfs_codec::checksum::{EmbeddedVerifier, generate_embedded};
-use rzfs_codec::crypto::CryptoError;
-use rzfs_dmu::DmuError;
 use rzfs_dmu::txg::{OpenTx, Stopped};
 use rzfs_format::encryption::BlockCryptParams;
 use rzfs_format::object_type::ObjectType;
@@ -27,9 +26,8 @@ use rzfs_format::zil::{
 };
 use rzfs_format::{BlockPointer, ByteOrder, Txg, VdevId};
 use rzfs_metaslab::allocator::{AllocationRequest, ClassKind, Content, Placement};
-use rzfs_vdev::{BlockWrite, Durability, LeafFailure, NotDurable, Vdev, WriteClass};
+use rzfs_vdev::{BlockWrite, Durability, LeafFailure, Vdev, WriteClass};
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 
 /// More than this in log blocks is written sooner by syncing the txg, which writes it once.
 const MOST_BYTES: u64 = 8 << 20;
@@ -38,39 +36,6 @@ const MOST_BYTES_ON_LOG_DEVICE: u64 = 32 << 20;
 /// Free space of the log's own classes with which nobody asks for room in the others.
 const PLENTY: u64 = 64 << 20;
 
-/// Why records do not go to the log. What they say is durable when their txg is on disk.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum NotLogged {
-    #[error("the chain was begun just now")]
-    NewChain,
-    #[error("a block of the chain could not be written")]
-    Broken,
-    #[error(transparent)]
-    Ended(#[from] ChainEnded),
-    #[error("the log has not been replayed")]
-    NotReplayed,
-    #[error("{bytes} bytes of records")]
-    Large { bytes: u64 },
-    #[error("a record that no block can hold")]
-    TooLong,
-    #[error("the dataset does not use the feature of a record yet")]
-    Feature,
-    #[error("no space for log blocks")]
-    NoSpace,
-    #[error("the data of a write cannot be read")]
-    Unreadable,
-    #[error("the log cannot be encrypted: {0}")]
-    Crypto(#[from] CryptoError),
-    #[error("the header cannot be read: {0}")]
-    Header(#[from] DmuError),
-    #[error("a block cannot be written")]
-    Write,
-    #[error("it is not durable: {0}")]
-    Flush(#[from] NotDurable),
-    #[error(transparent)]
-    Stopped(#[from] Stopped),
-}
-
 /// A record whose data is known.
 enum Prepared {
     Encoded(Vec<u8>),
@@ -78,12 +43,21 @@ enum Prepared {
 }
 
 impl HeadLog {
-    /// Writes what some commits want, or waits for the txg instead.
-    pub(super) fn write_out(
+    /// Waits until what was done in these scopes, and what was done to any name, is durable.
+    /// Commits of several threads are written together.
+    ///
+    /// # Errors
+    /// [`Stopped`]: the pool is suspended.
+    pub fn commit(
         &self,
-        scopes: &Scopes,
+        scopes: &[CommitScope],
         contents: &dyn LoggedContents,
     ) -> Result<(), Stopped> {
+        self.log().turns.commit(scopes, |scopes| self.write_out(scopes, contents))
+    }
+
+    /// Writes what some commits want, or waits for the txg instead.
+    fn write_out(&self, scopes: &Scopes, contents: &dyn LoggedContents) -> Result<(), Stopped> {
         let synced = self.inner.engine.synced_txg();
         let records = {
             let mut pending = self.log().pending.lock();
@@ -261,14 +235,6 @@ impl HeadLog {
             return Ok(());
         }
         self.claim(txg, bytes)
-    }
-
-    /// Asks for room where everything goes.
-    pub(super) fn claim(&self, txg: Txg, bytes: u64) -> Result<(), NotLogged> {
-        let inflation = self.inner.inflation.load(Ordering::Relaxed);
-        let bytes = bytes.saturating_mul(inflation) / super::super::budget::ONE;
-        let admitted = self.inner.ledger.lock().admit_log(txg, bytes);
-        admitted.map_err(|_| NotLogged::NoSpace)
     }
 
     fn allocate(

@@ -1,11 +1,10 @@
 //! Values of properties in force, as the syncing txg has them (spec 04, section 13.2).
 
-use super::TaskContext;
+use super::LiveError;
+use super::dir::{Directories, MAX_DEPTH};
+use super::mos::MosTx;
+use super::policy;
 use crate::dataset::property::{Inheritance, NativeProperty};
-use crate::live::LiveError;
-use crate::live::dir::{Directories, MAX_DEPTH};
-use crate::live::mos::MosTx;
-use crate::live::policy;
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::ObjectId;
 use rzfs_zap::ZapValue;
@@ -66,12 +65,4 @@ pub(crate) fn policy_of_dir(
         let number = value.and_then(|value| value.first_u64()).or(native.default_number());
         Ok(number.unwrap_or(0))
     })
-}
-
-impl TaskContext<'_> {
-    /// The number in force of a property of one directory that is not inherited.
-    pub(super) fn own_number(&mut self, dir: ObjectId, name: &str) -> Result<u64, LiveError> {
-        let value = in_force(&self.mos, &mut self.state.dirs, dir, name, Inheritance::Own)?;
-        Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
-    }
 }

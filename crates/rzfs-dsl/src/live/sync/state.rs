@@ -1,0 +1,43 @@
+//! What only the syncing thread knows and changes.
+
+use crate::live::clone_table::CloneTables;
+use crate::live::dedup::DedupTables;
+use crate::live::dir::Directories;
+use crate::live::features::Features;
+use crate::live::frees::{FreeLists, Leaks};
+use crate::live::space::SpaceDelta;
+use crate::pool::AuxiliaryKind;
+use rzfs_format::ObjectId;
+use rzfs_format::config::PoolConfig;
+use rzfs_format::dsl::DslDataset;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What only the syncing thread knows and changes.
+#[derive(Debug)]
+pub(crate) struct SyncState {
+    /// What labels and the MOS say about the pool.
+    pub(crate) config: PoolConfig,
+    pub(crate) dirs: Directories,
+    pub(crate) features: Features,
+    pub(crate) frees: FreeLists,
+    pub(crate) clones: CloneTables,
+    pub(crate) dedup: Arc<DedupTables>,
+    pub(crate) config_object: ObjectId,
+    pub(crate) history: Option<ObjectId>,
+    /// The directory that the MOS itself is charged to.
+    pub(crate) mos_dir: Option<ObjectId>,
+    /// What the MOS takes more since its directory was charged last.
+    pub(crate) mos_delta: SpaceDelta,
+    /// What damage keeps from being freed, since that was charged for last.
+    pub(crate) leaks: Leaks,
+    pub(crate) is_deflated: bool,
+    /// The configuration has to be written.
+    pub(crate) is_config_dirty: bool,
+    /// The lists of auxiliary vdevs that have to be written.
+    pub(crate) changed_auxiliary: BTreeSet<AuxiliaryKind>,
+    /// Datasets whose properties or names have changed in this txg, by their new names.
+    pub(crate) changed: Vec<String>,
+    /// Heads that were written in this txg, as they are now.
+    pub(crate) written: BTreeMap<ObjectId, DslDataset>,
+}
