@@ -11,82 +11,46 @@
 //! durable uberblock through [`crate::Pool`]'s types, and hand in tasks.
 
 mod administration;
-mod allocation;
-mod bookmark_sums;
-mod bpobj;
-mod bptree;
-mod budget;
-mod clone_table;
-mod commit;
-mod config;
-mod create;
-mod deadlist;
-mod dedup;
+mod background;
+mod creating;
+mod datasets;
 mod devices;
-mod dir;
-mod dirty_time;
 mod environment;
 mod error;
-mod error_log;
 mod export;
-mod extensible;
-mod failure;
-mod features;
-mod found;
-mod frees;
-mod growth;
-mod head;
-mod heads;
-mod heartbeat;
-mod history;
-mod intent_log;
-mod key_object;
 mod keys;
-mod ledger;
-mod livelist;
-mod log_claim;
-mod log_space;
+mod log;
 mod mos;
 mod not_writable;
-mod open;
+mod opening;
 mod options;
-mod policy;
 mod pool;
-mod settings;
-mod sharing;
-mod space;
-mod space_store;
-mod suspension;
-mod sweep;
+pub(crate) mod space;
 mod sync;
-mod trim;
-mod values;
 mod view;
-mod vital;
 
 pub use administration::{
     ChangeError, EncryptionProblem, Inherit, KeyChange, NewDataset, NewEncryption, NewRoot,
     PruneLimit, SuiteChoice,
 };
-pub use budget::HeadBudget;
-pub use create::{NameLookup, NewContents};
+pub use background::heartbeat::HeartbeatOptions;
+pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
+pub use creating::{NewPool, NotCreated, check_root_properties};
+pub use datasets::creation::{NameLookup, NewContents};
+pub use datasets::head::LiveDataset;
+pub use datasets::settings::{DatasetSettings, SettingsObserver};
+pub use devices::growth::{AddedVdevs, SectorSizes};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{ContentsError, LiveError};
 pub use export::NotExported;
-pub use found::{NewPool, NotCreated, check_root_properties};
-pub use growth::{AddedVdevs, SectorSizes};
-pub use head::LiveDataset;
-pub use heartbeat::HeartbeatOptions;
-pub use history::Event;
-pub use intent_log::{
+pub use log::claim::GivenUpLog;
+pub use log::{
     CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedPart, LoggedWrite,
     UnreadableWrite,
 };
-pub use ledger::{HeadSpace, SpaceClaim, SpaceShortage};
-pub use log_claim::GivenUpLog;
+pub use mos::history::Event;
 pub use not_writable::NotWritable;
 pub use options::LiveOptions;
 pub use pool::LivePool;
-pub use settings::{DatasetSettings, SettingsObserver};
-pub(crate) use space::Deflation;
-pub use sweep::{SweepNews, SweepObserver, SweepOrder};
+pub use space::budget::HeadBudget;
+pub use space::ledger::{HeadSpace, SpaceClaim, SpaceShortage};

@@ -1,8 +1,8 @@
 //! Leaving a pool in good order (spec 01, section 12).
 
-use super::LiveError;
-use super::administration::ChangeError;
-use super::pool::LivePool;
+use crate::live::LiveError;
+use crate::live::administration::ChangeError;
+use crate::live::pool::LivePool;
 use rzfs_dmu::txg::Stopped;
 use rzfs_format::pool_state::PoolState;
 use std::sync::Arc;

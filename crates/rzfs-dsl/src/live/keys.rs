@@ -1,9 +1,9 @@
 //! The keys of a pool that is open for writing.
 
-use super::administration::{ChangeError, EncryptionProblem};
-use super::open::SYNCS_TO_CLOSE;
-use super::pool::{Inner, LivePool};
 use crate::dataset::{DatasetTree, KeyStatus};
+use crate::live::administration::{ChangeError, EncryptionProblem};
+use crate::live::opening::SYNCS_TO_CLOSE;
+use crate::live::pool::{Inner, LivePool};
 use rzfs_format::ObjectId;
 
 impl LivePool {

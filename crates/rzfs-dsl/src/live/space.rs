@@ -1,5 +1,15 @@
 //! Amounts of space that are added and taken away (spec 04, sections 4.1 and 8).
 
+pub(crate) mod allocation;
+pub(crate) mod bptree;
+pub(crate) mod budget;
+pub(crate) mod clone_table;
+pub(crate) mod dedup;
+pub(crate) mod frees;
+pub(crate) mod ledger;
+pub(crate) mod sharing;
+pub(crate) mod store;
+
 use rzfs_format::BlockPointer;
 use rzfs_format::bpobj::accounted_logical_size;
 use rzfs_vdev::VdevTree;

@@ -1,7 +1,7 @@
 //! Reading a pool that changes: its state as of the last durable uberblock.
 
-use super::pool::{Committed, LivePool, usable_space};
-use super::space::SpaceTier;
+use crate::live::pool::{Committed, LivePool, usable_space};
+use crate::live::space::SpaceTier;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use crate::pool::{Attributes, FeatureStates, Parts, Pool, PoolError, read_packed_list};
 use rzfs_format::config::PoolConfig;

@@ -4,10 +4,11 @@
 use super::place::Place;
 use super::{ChangeError, EncryptionProblem, TaskContext, TaskError};
 use crate::dataset::{NewKeys, RootKey, is_key_location};
-use crate::live::dir::MAX_DEPTH;
-use crate::live::key_object;
+use crate::live::LiveError;
+use crate::live::LivePool;
+use crate::live::datasets::dir::MAX_DEPTH;
+use crate::live::datasets::key_object;
 use crate::live::space::SpaceTier;
-use crate::live::{LiveError, LivePool};
 use rzfs_codec::crypto::{CryptoError, DatasetKey};
 use rzfs_format::encryption::EncryptionSuite;
 use rzfs_format::features::Feature;

@@ -2,7 +2,7 @@
 
 use super::{ChangeError, TaskContext, TaskError};
 use crate::live::LivePool;
-use crate::live::history::Event;
+use crate::live::mos::history::Event;
 use rzfs_format::Guid;
 use rzfs_format::features::Feature;
 

@@ -4,7 +4,7 @@ use super::{ChangeError, TaskContext, TaskError};
 use crate::dataset::DatasetName;
 use crate::dataset::property::Inheritance;
 use crate::live::LiveError;
-use crate::live::values::in_force;
+use crate::live::datasets::values::in_force;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use rzfs_dmu::Objset;
 use rzfs_format::dsl::{DslDataset, DslDir};

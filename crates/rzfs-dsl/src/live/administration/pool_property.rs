@@ -1,9 +1,10 @@
 //! Setting properties of the pool (spec 01, section 7.1).
 
 use super::{ChangeError, TaskContext, TaskError};
-use crate::live::history::Event;
+use crate::live::LiveError;
+use crate::live::LivePool;
+use crate::live::mos::history::Event;
 use crate::live::space::SpaceTier;
-use crate::live::{LiveError, LivePool};
 use crate::pool::{FailMode, OBJECT_DIRECTORY as DIRECTORY, text};
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;

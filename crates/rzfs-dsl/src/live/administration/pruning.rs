@@ -1,8 +1,9 @@
 //! Forgetting blocks of dedup tables that nobody has a second time (`zpool ddtprune`).
 
 use super::{ChangeError, TaskContext};
-use crate::live::dedup::{Single, for_singles};
-use crate::live::{LiveError, LivePool};
+use crate::live::LiveError;
+use crate::live::LivePool;
+use crate::live::space::dedup::{Single, for_singles};
 use crate::pool::Pool;
 use std::collections::BTreeMap;
 

@@ -4,9 +4,10 @@ use super::counts::Counted;
 use super::place::{Place, check_new_name};
 use super::{ChangeError, TaskContext, TaskError};
 use crate::dataset::DatasetName;
-use crate::live::dir::{MAX_DEPTH, SpaceClass};
+use crate::live::LiveError;
+use crate::live::LivePool;
+use crate::live::datasets::dir::{MAX_DEPTH, SpaceClass};
 use crate::live::space::{SpaceDelta, SpaceTier};
-use crate::live::{LiveError, LivePool};
 use rzfs_format::dsl::DslDir;
 use rzfs_format::{FormatError, ObjectId};
 

@@ -3,12 +3,12 @@
 use super::ChangeError;
 use crate::live::LiveError;
 use crate::live::error::{MayBeDamage, UnlessDamaged};
-use crate::live::frees::BlockFreer;
-use crate::live::history::{self, Event, Occasion};
 use crate::live::mos::MosTx;
+use crate::live::mos::history::{self, Event, Occasion};
 use crate::live::pool::{Inner, LivePool};
+use crate::live::space::frees::BlockFreer;
 use crate::live::space::{Deflation, SpaceTier};
-use crate::live::sync::SyncState;
+use crate::live::sync::state::SyncState;
 use parking_lot::Mutex;
 use rzfs_dmu::live::Transaction;
 use rzfs_dmu::txg::{OpenTx, Stopped};

@@ -1,8 +1,10 @@
 //! Enabling features, and upgrading the pool's version (spec 01, section 5).
 
 use super::{ChangeError, TaskContext, TaskError};
-use crate::live::history::Event;
-use crate::live::{LivePool, allocation, error_log};
+use crate::live::LivePool;
+use crate::live::mos::error_log;
+use crate::live::mos::history::Event;
+use crate::live::space::allocation;
 use crate::pool::is_supported;
 use rzfs_format::features::Feature;
 use rzfs_format::uberblock::FEATURES_VERSION;

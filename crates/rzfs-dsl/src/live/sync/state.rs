@@ -1,11 +1,11 @@
 //! What only the syncing thread knows and changes.
 
-use crate::live::clone_table::CloneTables;
-use crate::live::dedup::DedupTables;
-use crate::live::dir::Directories;
-use crate::live::features::Features;
-use crate::live::frees::{FreeLists, Leaks};
+use crate::live::datasets::dir::Directories;
+use crate::live::mos::features::Features;
 use crate::live::space::SpaceDelta;
+use crate::live::space::clone_table::CloneTables;
+use crate::live::space::dedup::DedupTables;
+use crate::live::space::frees::{FreeLists, Leaks};
 use crate::pool::AuxiliaryKind;
 use rzfs_format::ObjectId;
 use rzfs_format::config::PoolConfig;

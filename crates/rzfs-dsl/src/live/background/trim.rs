@@ -1,0 +1,124 @@
+//! Telling devices which of their space was freed (`autotrim`; spec 06, section 16). All that is
+//! free is the business of [`crate::live::background::sweep`].
+//!
+//! ```text
+//! sync: txg is durable ── every few txgs ──> trimmer: ranges that can be allocated again
+//!                                              the metaslab rests, the device discards
+//! ```
+
+use crate::live::pool::{Inner, LivePool};
+use parking_lot::{Condvar, Mutex};
+use rzfs_format::Txg;
+use rzfs_metaslab::allocator::TrimBatch;
+use rzfs_metaslab::log::book::MetaslabId;
+use rzfs_vdev::{FreeRange, TrimLimits, TrimReport};
+use std::sync::Arc;
+
+/// Txgs between two rounds of the trimmer (`zfs_trim_txg_batch`).
+const TXG_BATCH: u64 = 32;
+
+/// What the thread that trims waits for.
+#[derive(Debug, Default)]
+pub(crate) struct TrimSignal {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Wanted {
+    #[default]
+    Nothing,
+    Round,
+    End,
+}
+
+impl TrimSignal {
+    /// A txg is durable.
+    pub(crate) fn committed(&self, txg: Txg) {
+        if txg.get().is_multiple_of(TXG_BATCH) {
+            self.want(Wanted::Round);
+        }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn end(&self) {
+        self.want(Wanted::End);
+    }
+
+    fn want(&self, what: Wanted) {
+        let mut wanted = self.wanted.lock();
+        if *wanted != Wanted::End {
+            *wanted = what;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for a round; tells whether there is one.
+    fn wait(&self) -> bool {
+        let mut wanted = self.wanted.lock();
+        loop {
+            match *wanted {
+                Wanted::Nothing => self.changed.wait(&mut wanted),
+                Wanted::Round => {
+                    *wanted = Wanted::Nothing;
+                    return true;
+                }
+                Wanted::End => return false,
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Trims what was freed, round by round, and looks after sweeps that rest.
+    pub(crate) fn trim_forever(self: &Arc<Self>) {
+        while self.trim_signal.wait() {
+            self.resume_sweeps();
+            let report = self.trim_freed();
+            for failure in &report.failures {
+                tracing::warn!(leaf = %failure.leaf, error = %failure.error, "a trim failed");
+            }
+        }
+    }
+
+    /// Trims what was freed since the last round, if the pool does that.
+    fn trim_freed(&self) -> TrimReport {
+        let limits = TrimLimits::default();
+        let mut report = TrimReport::default();
+        for metaslab in self.allocator.trim_candidates() {
+            if let Some(batch) = self.allocator.take_trims(metaslab, limits.extent_bytes_min) {
+                add(&mut report, self.trim_batch(&batch, &limits));
+            }
+        }
+        report
+    }
+
+    fn trim_batch(&self, batch: &TrimBatch, limits: &TrimLimits) -> TrimReport {
+        let MetaslabId { vdev, .. } = batch.metaslab();
+        let ranges = batch.ranges().iter().map(|range| FreeRange {
+            vdev,
+            offset: range.start,
+            size: range.end - range.start,
+        });
+        self.vdevs().trim(&ranges.collect::<Vec<_>>(), limits)
+    }
+}
+
+impl LivePool {
+    /// Trims what was freed since the last time, if the pool has `autotrim` on, without waiting
+    /// for the time of it.
+    pub fn trim_freed(&self) -> TrimReport {
+        self.inner().trim_freed()
+    }
+}
+
+fn add(sum: &mut TrimReport, more: TrimReport) {
+    sum.trimmed = sum.trimmed.saturating_add(more.trimmed);
+    sum.skipped = sum.skipped.saturating_add(more.skipped);
+    for leaf in more.unsupported {
+        if !sum.unsupported.contains(&leaf) {
+            sum.unsupported.push(leaf);
+        }
+    }
+    sum.failures.extend(more.failures);
+}
