@@ -12,13 +12,12 @@
 
 mod administration;
 mod background;
+mod building;
 mod creating;
 mod datasets;
 mod devices;
 mod environment;
 mod error;
-mod export;
-mod keys;
 mod log;
 mod mos;
 mod not_writable;
@@ -27,7 +26,6 @@ mod options;
 mod pool;
 pub(crate) mod space;
 mod sync;
-mod view;
 
 pub use administration::{
     ChangeError, EncryptionProblem, Inherit, KeyChange, NewDataset, NewEncryption, NewRoot,
@@ -36,13 +34,13 @@ pub use administration::{
 pub use background::heartbeat::HeartbeatOptions;
 pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
 pub use creating::{NewPool, NotCreated, check_root_properties};
+pub use datasets::budget::HeadBudget;
 pub use datasets::creation::{NameLookup, NewContents};
 pub use datasets::head::LiveDataset;
 pub use datasets::settings::{DatasetSettings, SettingsObserver};
 pub use devices::growth::{AddedVdevs, SectorSizes};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{ContentsError, LiveError};
-pub use export::NotExported;
 pub use log::claim::GivenUpLog;
 pub use log::{
     CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedPart, LoggedWrite,
@@ -51,6 +49,5 @@ pub use log::{
 pub use mos::history::Event;
 pub use not_writable::NotWritable;
 pub use options::LiveOptions;
-pub use pool::LivePool;
-pub use space::budget::HeadBudget;
+pub use pool::{LivePool, NotExported};
 pub use space::ledger::{HeadSpace, SpaceClaim, SpaceShortage};

@@ -1,43 +1,30 @@
 //! Making a pool (spec 01, section 11).
 
-use crate::dataset::Keyring;
-use crate::live::LiveError;
-use crate::live::LiveOptions;
-use crate::live::administration::{
+use super::administration::{
     ChangeError, EncryptionProblem, NewEncryption, PropertyChange, TaskContext, TaskError,
 };
-use crate::live::background::heartbeat::Heart;
-use crate::live::background::sweep::Sweeps;
-use crate::live::background::trim::TrimSignal;
-use crate::live::datasets::creation::{
-    FIRST_TXG, Foundation, Maker, NewContents, create_directory,
-};
-use crate::live::datasets::dir::Directories;
-use crate::live::datasets::policy;
-use crate::live::devices::writer::VdevWriter;
-use crate::live::environment::Environment;
-use crate::live::mos::LiveMos;
-use crate::live::mos::config;
-use crate::live::mos::features::Features;
-use crate::live::mos::history::{self, Event};
-use crate::live::mos::vital;
-use crate::live::pool::{Committed, Found, Inner, LivePool};
-use crate::live::space::SpaceDelta;
-use crate::live::space::allocation;
-use crate::live::space::budget;
-use crate::live::space::clone_table::CloneTables;
-use crate::live::space::dedup::DedupTables;
-use crate::live::space::frees::{FreeLists, Leaks};
-use crate::live::space::sharing::Sharing;
-use crate::live::sync::state::SyncState;
-use crate::live::sync::suspension::Suspension;
+use super::background::sweep::SweepRecords;
+use super::building::{Building, Groundwork, Parts};
+use super::datasets::creation::{FIRST_TXG, Foundation, Maker, NewContents, create_directory};
+use super::datasets::dir::Directories;
+use super::environment::Environment;
+use super::mos::features::Features;
+use super::mos::history::{self, Event};
+use super::mos::{config, vital};
+use super::pool::LivePool;
+use super::space::allocation;
+use super::space::frees::FreeLists;
+use super::sync::durable::Committed;
+use super::sync::state::{PoolObjects, SyncState};
+use super::sync::view::Found;
+use super::{LiveDataset, LiveError, LiveOptions};
+use crate::dataset::Keyring;
 use crate::pool::{AuxiliaryKind, AuxiliaryVdev, FailMode, OBJECT_DIRECTORY as DIRECTORY};
-use parking_lot::{Mutex, RwLock};
 use rzfs_codec::checksum::Salt;
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_dmu::live::{LiveObjset, SyncTx};
 use rzfs_dmu::txg::{QuiescedTxg, Stopped, TxgEngine};
-use rzfs_dmu::write::{DedupIndex, DeviceWriter, ObjsetPolicy, WriteStream};
+use rzfs_dmu::write::{ObjsetPolicy, WriteStream};
 use rzfs_dmu::{BlockPipeline, PipelineOptions};
 use rzfs_format::config::PoolConfig;
 use rzfs_format::features::Feature;
@@ -49,9 +36,7 @@ use rzfs_metaslab::allocator::Autotrim;
 use rzfs_metaslab::layout::slop;
 use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, ZapValue};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// The pool's version from which on RAID-Z counts as what data takes on it without parity.
 const DEFLATE_VERSION: u64 = 3;
@@ -123,21 +108,21 @@ impl LivePool {
         environment: Arc<dyn Environment>,
         options: &LiveOptions,
     ) -> Result<Self, NotCreated> {
-        let (inner, first) = Inner::of_new_pool(&new, environment, options)?;
-        let pool = Self::start(Arc::new(inner), Some(first))?;
+        let (building, first) = build(&new, environment, options)?;
+        let pool = building.start(Some(first))?;
         pool.engine().wait_synced(FIRST_TXG).map_err(|Stopped| pool.why_stopped())?;
         let multihost = |(name, value): &(String, ZapValue)| {
             name == "multihost" && value.first_u64() == Some(1)
         };
-        pool.inner().heart.follow(new.properties.iter().any(multihost));
+        pool.heart.follow(new.properties.iter().any(multihost));
         let NewPool { properties, root_properties, command: (line, user), .. } = new;
         let task = move |context: &mut TaskContext<'_>| {
             context.set_first_properties(&properties, &root_properties)?;
             Ok(context.log(&Event::Command { line, user })?)
         };
-        match pool.administer(task) {
+        match pool.tasks.administer(task) {
             Ok(()) => {
-                pool.inner().suspension.begin();
+                pool.suspension.begin();
                 Ok(pool)
             }
             Err(ChangeError::Suspended { .. }) => Err(pool.why_stopped().into()),
@@ -165,110 +150,82 @@ pub fn check_root_properties(
     PropertyChange::check_of_root(properties, space.saturating_sub(slop(space, u64::MAX)))
 }
 
-impl Inner {
-    /// Writes the first objects. With the txg that is answered they become a pool.
-    fn of_new_pool(
-        new: &NewPool<'_>,
-        environment: Arc<dyn Environment>,
-        options: &LiveOptions,
-    ) -> Result<(Self, QuiescedTxg), NotCreated> {
-        let vdevs = &new.vdevs;
-        let mut salt = [0; Salt::SIZE];
-        for word in salt.as_chunks_mut::<8>().0 {
-            *word = environment.random().to_ne_bytes();
-        }
-        let has = |feature| new.features.contains(&feature);
-        let pipeline = BlockPipeline::new(
-            Arc::clone(vdevs),
-            PipelineOptions {
-                salt: Salt::new(salt),
-                dynamic_gang_headers: false,
-                arc_max: options.arc_max,
-                injector: None,
-            },
-        );
-        let synced = Txg(FIRST_TXG.get() - 1);
-        let engine = TxgEngine::new(synced, options.txg);
-        let mos = LiveObjset::create(&pipeline, ObjsetId::MOS, (ObjsetType::Meta, 0), None);
-        let allocator = allocation::of_new_pool(&mos, options.space).map_err(LiveError::from)?;
-        let mos = Arc::new(LiveMos::new(mos));
-        vital::hold_new(&mos);
-        let keyring: Arc<Keyring> = Arc::default();
-        let dedup =
-            Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment, &allocator));
-        let writer = options.writer(&pipeline, &allocator, has);
-        let writer = writer
-            .with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>)
-            .with_injector(environment.write_injector());
-        let devices: Arc<dyn DeviceWriter> =
-            Arc::new(VdevWriter(Arc::clone(pipeline.current_vdevs())));
-        let metadata = policy::default_compression(has(Feature::Lz4Compress));
-        let txg = engine.quiesce();
-        let (state, root) = {
-            let stream = WriteStream::start(&devices);
-            let tx = SyncTx::new(&txg, 1, &writer, &stream);
-            let founded = found(new, (&mos, &dedup, &keyring), &tx, &*environment, &salt, metadata);
-            let failed = stream.finish();
-            let founded = founded?;
-            if let Some(first) = failed.into_iter().next() {
-                return Err(LiveError::from(first.error).into());
-            }
-            founded
-        };
-        allocator.set_features(allocation::space_features(&state.features));
-        let trims =
-            |(name, value): &(String, ZapValue)| name == "autotrim" && value.first_u64() == Some(1);
-        if new.properties.iter().any(trims) {
-            allocator.set_autotrim(Autotrim::On);
-        }
-        let fail_mode = new.properties.iter().find(|(name, _)| name == "failmode");
-        let fail_mode = fail_mode.and_then(|(_, value)| FailMode::from_number(value.first_u64()?));
-        let fail_mode = fail_mode.unwrap_or_default();
-        let committed = Committed::nothing(&mos, new.config.version, synced);
-        let inner = Self {
-            name: new.config.name.clone(),
-            environment,
-            found: Found::default(),
-            auxiliary: RwLock::new(new.auxiliary.clone()),
-            devices,
-            allocator,
-            writer,
-            sharing: Arc::new(Sharing::new(&mos, &dedup)),
-            mos,
-            mos_policy: ObjsetPolicy::mos(metadata),
-            has_lz4: has(Feature::Lz4Compress),
-            keyring,
-            engine,
-            committed: RwLock::new(committed),
-            async_free_blocks: options.async_free_blocks,
-            heart: Heart::new(options.heartbeat),
-            inflation: AtomicU64::new(budget::inflation(vdevs)),
-            ledger: Mutex::default(),
-            trim_signal: TrimSignal::default(),
-            sweeps: Sweeps::default(),
-            heads: Mutex::default(),
-            tasks: Mutex::default(),
-            growths: Mutex::default(),
-            state: Mutex::new(state),
-            failure: Mutex::default(),
-            suspension: Suspension::of_new_pool(fail_mode),
-        };
-        inner.add_dataset(root);
-        Ok((inner, txg))
+/// Writes the first objects. With the txg that is answered they become a pool.
+fn build(
+    new: &NewPool<'_>,
+    environment: Arc<dyn Environment>,
+    options: &LiveOptions,
+) -> Result<(Building, QuiescedTxg), NotCreated> {
+    let mut salt = [0; Salt::SIZE];
+    for word in salt.as_chunks_mut::<8>().0 {
+        *word = environment.random().to_ne_bytes();
     }
+    let pipeline = BlockPipeline::new(
+        Arc::clone(&new.vdevs),
+        PipelineOptions {
+            salt: Salt::new(salt),
+            dynamic_gang_headers: false,
+            arc_max: options.arc_max,
+            injector: None,
+        },
+    );
+    let synced = Txg(FIRST_TXG.get() - 1);
+    let engine = TxgEngine::new(synced, options.txg);
+    let mos = LiveObjset::create(&pipeline, ObjsetId::MOS, (ObjsetType::Meta, 0), None);
+    let allocator = allocation::of_new_pool(&mos, options.space).map_err(LiveError::from)?;
+    let has = |feature| new.features.contains(&feature);
+    let has_lz4 = has(Feature::Lz4Compress);
+    let given = (environment, options);
+    let auxiliary = new.auxiliary.clone();
+    let groundwork = Groundwork::new(mos, allocator, auxiliary, given, has, has_lz4);
+    vital::hold_new(&groundwork.mos);
+    let keyring: Arc<Keyring> = Arc::default();
+    let txg = engine.quiesce();
+    let (state, root) = {
+        let stream = WriteStream::start(groundwork.devices.writer());
+        let tx = SyncTx::new(&txg, 1, &groundwork.writer, &stream);
+        let founded = found(new, &groundwork, &keyring, &tx, &salt);
+        let failed = stream.finish();
+        let founded = founded?;
+        if let Some(first) = failed.into_iter().next() {
+            return Err(LiveError::from(first.error).into());
+        }
+        founded
+    };
+    groundwork.allocator.set_features(allocation::space_features(&state.features));
+    let property = |name: &str| {
+        let found = new.properties.iter().find(|(known, _)| known == name);
+        found.and_then(|(_, value)| value.first_u64())
+    };
+    if property("autotrim") == Some(1) {
+        groundwork.allocator.set_autotrim(Autotrim::On);
+    }
+    let parts = Parts {
+        name: new.config.name.clone(),
+        found: Found::default(),
+        keyring,
+        engine,
+        committed: Committed::nothing(&groundwork.mos, new.config.version, synced),
+        sweeps: SweepRecords::default(),
+        fail_mode: property("failmode").and_then(FailMode::from_number).unwrap_or_default(),
+    };
+    let building = groundwork.build(parts, state, options);
+    building.pool.suspension.hold_off();
+    building.pool.heads.insert(root);
+    Ok((building, txg))
 }
 
 /// Makes the first objects (spec 01, section 11.2).
 fn found(
     new: &NewPool<'_>,
-    (mos, dedup, keyring): (&LiveMos, &Arc<DedupTables>, &Keyring),
+    groundwork: &Groundwork,
+    keyring: &Keyring,
     tx: &SyncTx<'_>,
-    environment: &dyn Environment,
     salt: &[u8; Salt::SIZE],
-    metadata: rzfs_format::compression::CompressionFunction,
-) -> Result<(SyncState, crate::live::LiveDataset), NotCreated> {
+) -> Result<(SyncState, LiveDataset), NotCreated> {
+    let environment = &*groundwork.environment;
     let random = || environment.random();
-    let mos = mos.in_pass(tx, &random);
+    let mos = groundwork.mos.in_pass(tx, &random);
     create_directory(&mos)?;
     let version = new.config.version;
     let mut dirs = Directories::default();
@@ -281,7 +238,7 @@ fn found(
     }
     let mut maker = Maker { mos, dirs: &mut dirs, features: &mut features, environment };
     let key = encrypt_root(&mut maker, &foundation, &new.encryption, keyring)?;
-    let policy = ObjsetPolicy { copies: 1, ..ObjsetPolicy::mos(metadata) };
+    let policy = ObjsetPolicy { copies: 1, ..groundwork.mos_policy() };
     let place = (new.config.name.as_str(), foundation.root_head);
     let root = maker.create_objset(place, new.root, policy, key)?;
     let deferred = maker.create_deferred_list()?;
@@ -311,23 +268,14 @@ fn found(
     let host = environment.host().name.as_deref().unwrap_or("(none)");
     let occasion = history::Occasion { txg: FIRST_TXG, time: environment.now(), host };
     history::append(&mos, history, &about, occasion)?;
+    let Foundation { mos_dir, free_dir, free_list, .. } = foundation;
+    let objects =
+        PoolObjects { config: config_object, history: Some(history), mos_dir: Some(mos_dir) };
+    let frees = FreeLists::new(deferred, Some(free_list), Some(free_dir));
     let state = SyncState {
-        config: new.config.clone(),
-        frees: FreeLists::new(deferred, Some(foundation.free_list), Some(foundation.free_dir)),
-        clones: CloneTables::default(),
-        dedup: Arc::clone(dedup),
         dirs,
-        features,
-        config_object,
-        history: Some(history),
-        mos_dir: Some(foundation.mos_dir),
-        mos_delta: SpaceDelta::default(),
-        leaks: Leaks::default(),
         is_deflated: version >= DEFLATE_VERSION,
-        is_config_dirty: true,
-        changed_auxiliary: BTreeSet::new(),
-        changed: Vec::new(),
-        written: BTreeMap::new(),
+        ..SyncState::new(objects, new.config.clone(), features, frees, &groundwork.dedup)
     };
     Ok((state, root))
 }

@@ -1,6 +1,7 @@
 //! Datasets: heads that are open for changes, and what the MOS has about datasets.
 
 pub(crate) mod bookmark_sums;
+pub(crate) mod budget;
 pub(crate) mod creation;
 pub(crate) mod deadlist;
 pub(crate) mod dir;

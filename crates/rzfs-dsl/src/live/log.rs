@@ -24,5 +24,6 @@ mod writing;
 
 pub use contents::{LoggedContents, LoggedPart, UnreadableWrite};
 pub use head_log::HeadLog;
+pub(crate) use head_log::LogSurroundings;
 pub use pending::{CommitScope, LogOrder, LogRecord, LoggedWrite};
 pub(crate) use state::IntentLog;

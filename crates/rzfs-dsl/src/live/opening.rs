@@ -1,53 +1,32 @@
 //! Making a pool that is on disk writable (spec 01, section 9.9).
 
-use crate::accounting::AccountingScope;
-use crate::dataset::{Dataset, DatasetError};
+use super::LiveOptions;
+use super::background::sweep::SweepRecords;
+use super::building::{Building, Groundwork, Parts};
+use super::environment::Environment;
+use super::log::claim::LogClaims;
+use super::mos::features::Features;
+use super::mos::history::Event;
+use super::mos::vital;
+use super::not_writable::NotWritable;
+use super::pool::LivePool;
+use super::space::allocation;
+use super::space::clone_table::CloneTables;
+use super::space::frees::FreeLists;
+use super::sync::durable::Committed;
+use super::sync::state::{PoolObjects, SyncState};
+use super::sync::view::Found;
 use crate::import::HostIdentity;
-use crate::live::LiveDataset;
-use crate::live::LiveOptions;
-use crate::live::background::heartbeat::Heart;
-use crate::live::background::sweep::Sweeps;
-use crate::live::background::trim::TrimSignal;
-use crate::live::datasets::dir::Directories;
-use crate::live::datasets::policy;
-use crate::live::devices::writer::VdevWriter;
-use crate::live::environment::Environment;
-use crate::live::log::claim::LogClaims;
-use crate::live::mos::LiveMos;
-use crate::live::mos::features::Features;
-use crate::live::mos::history::Event;
-use crate::live::mos::vital;
-use crate::live::not_writable::NotWritable;
-use crate::live::pool::{Committed, Found, Inner, LivePool};
-use crate::live::space::SpaceDelta;
-use crate::live::space::allocation;
-use crate::live::space::budget;
-use crate::live::space::clone_table::CloneTables;
-use crate::live::space::dedup::DedupTables;
-use crate::live::space::frees::{FreeLists, Leaks};
-use crate::live::space::sharing::Sharing;
-use crate::live::sync::state::SyncState;
-use crate::live::sync::suspension::Suspension;
 use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
-use parking_lot::{Mutex, RwLock};
-use rzfs_codec::crypto::CryptoVersion;
-use rzfs_dmu::Objset;
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgEngine;
-use rzfs_dmu::write::{DedupIndex, DeviceWriter, ObjsetPolicy};
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::dsl::DslDir;
 use rzfs_format::features::Feature;
-use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::{ByteOrder, ObjectId, Txg};
 use rzfs_metaslab::allocator::Autotrim;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-
-/// Txgs after which a head that nobody uses is closed: its log may need some.
-pub(crate) const SYNCS_TO_CLOSE: usize = 3;
 
 /// Features whose structures are not kept up yet: a pool that uses one is read only.
 const NOT_WRITTEN: [Feature; 1] = [Feature::RedactedDatasets];
@@ -65,82 +44,18 @@ impl LivePool {
     ) -> Result<Self, NotWritable> {
         check(pool)?;
         let claims = LogClaims::plan(pool, options.missing_logs)?;
-        let mut inner = Inner::of_pool(pool, environment, options, claims.last_birth())?;
-        inner.found.given_up_logs = claims.given_up().to_vec();
-        inner.claim_logs(claims)?;
-        let live = Self::start(Arc::new(inner), None)?;
-        live.inner().heart.follow(pool.properties()?.multihost.value);
+        let mut building = build(pool, environment, options, claims.last_birth())?;
+        building.pool.found.given_up_logs = claims.given_up().to_vec();
+        let LivePool { engine, accounts, heads, .. } = &building.pool;
+        claims.claim(engine, accounts.allocator(), heads)?;
+        let live = building.start(None)?;
+        live.heart.follow(pool.properties()?.multihost.value);
+        live.sweeps.resume();
         let operation = "open";
-        live.inner().resume_sweeps();
         let text = format!("pool version {}; software rzfs", pool.version());
         let event = Event::Internal { operation, text, dataset: None };
         live.log(event).map_err(|_| live.why_stopped())?;
         Ok(live)
-    }
-
-    /// Opens a head for changes.
-    ///
-    /// # Errors
-    /// [`DatasetError`]: it cannot be read, or is a snapshot.
-    pub fn open_dataset(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
-        let inner = self.inner();
-        self.close_locked(dataset.object());
-        let mut heads = inner.heads.lock();
-        match heads.get(dataset.object()) {
-            Some(open) if open.objset().is_locked() => {
-                return Err(DatasetError::KeyNotLoaded { root: dataset.name().to_owned() });
-            }
-            Some(open) => return Ok(Arc::clone(open)),
-            None => {}
-        }
-        // What the caller saw may have been changed and closed since.
-        let current = inner.dataset_tree()?.open(dataset.name())?;
-        if current.object() != dataset.object() || heads.is_destroyed(dataset.object()) {
-            return Err(DatasetError::NotFound { name: dataset.name().to_owned() });
-        }
-        let objset = current.open_objset()?;
-        if objset.key().is_some_and(|key| key.version() == CryptoVersion::Zero) {
-            return Err(DatasetError::OldEncryption { name: dataset.name().to_owned() });
-        }
-        let open = Self::open_head(&current, objset, inner.has_lz4)?;
-        inner.open_account(&current)?;
-        Ok(heads.insert(open))
-    }
-
-    /// Has a head closed that was opened without its key, for its intent log.
-    fn close_locked(&self, id: ObjectId) {
-        for _ in 0..SYNCS_TO_CLOSE {
-            let open = self.inner().heads.lock().get(id).map(|open| open.objset().is_locked());
-            // What cannot be synced stays open.
-            if open != Some(true) || self.sync().is_err() {
-                return;
-            }
-        }
-    }
-
-    pub(crate) fn open_head(
-        dataset: &Dataset,
-        objset: Objset,
-        has_lz4: bool,
-    ) -> Result<LiveDataset, DatasetError> {
-        let flags = objset.block().flags;
-        let scope = match objset.objset_type() {
-            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_PROJECT_QUOTA != 0 => {
-                AccountingScope::WithProjects
-            }
-            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_OBJECT_ACCOUNTING != 0 => {
-                AccountingScope::SpaceAndObjects
-            }
-            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_USER_ACCOUNTING != 0 => {
-                AccountingScope::Space
-            }
-            _ => AccountingScope::Nothing,
-        };
-        let policy = policy::of_dataset(dataset, has_lz4)?;
-        let place = (dataset.name(), dataset.object());
-        let open = LiveDataset::new(place, LiveObjset::open(objset), policy, scope);
-        open.follow(dataset, has_lz4)?;
-        Ok(open)
     }
 }
 
@@ -172,92 +87,59 @@ fn check(pool: &Pool) -> Result<(), NotWritable> {
     Ok(())
 }
 
-impl Inner {
-    fn of_pool(
-        pool: &Pool,
-        environment: Arc<dyn Environment>,
-        options: &LiveOptions,
-        last_txg: Txg,
-    ) -> Result<Self, NotWritable> {
-        let (vdevs, pipeline) = (pool.vdevs(), pool.pipeline());
-        let features = Features::open(pool.directory(), pool.version(), pool.features())?;
-        let mos = LiveObjset::open(pool.mos().clone());
-        let space_features = allocation::space_features(&features);
-        let allocator = allocation::of_pool(pool, &mos, space_features, options.space)?;
-        if pool.properties()?.autotrim.value {
-            allocator.set_autotrim(Autotrim::On);
-        }
-        allocator.set_checkpoint(pool.checkpoint().map(|uberblock| uberblock.txg));
-        let mos = Arc::new(LiveMos::new(mos));
-        vital::hold(&mos, pool);
-        let dedup =
-            Arc::new(DedupTables::new(&mos, pipeline.current_vdevs(), &environment, &allocator));
-        dedup.load(pool)?;
-        let writer = options.writer(pipeline, &allocator, |feature| features.is_enabled(feature));
-        let writer = writer
-            .with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>)
-            .with_injector(environment.write_injector());
-        let devices: Arc<dyn DeviceWriter> =
-            Arc::new(VdevWriter(Arc::clone(pipeline.current_vdevs())));
-        let has_lz4 = features.is_active(Feature::Lz4Compress);
-        let inflation = AtomicU64::new(budget::inflation(vdevs));
-        let name = "config";
-        let config_object = pool.directory().object(name)?.ok_or(PoolError::NoEntry { name })?;
-        let config = active_config(pool, environment.host());
-        vdevs.mark_all_configs_dirty();
-        let state = SyncState {
-            config,
-            dirs: Directories::default(),
-            frees: FreeLists::open(pool.directory(), special_dir(pool, "$FREE")?)?,
-            clones: CloneTables::open(pool.mos(), pool.directory(), vdevs)?,
-            dedup,
-            features,
-            config_object,
-            history: pool.directory().object("history")?,
-            mos_dir: special_dir(pool, "$MOS")?,
-            mos_delta: SpaceDelta::default(),
-            leaks: Leaks::default(),
-            is_deflated: pool.directory().number("deflate")?.is_some_and(|deflate| deflate != 0),
-            is_config_dirty: true,
-            changed_auxiliary: BTreeSet::new(),
-            changed: Vec::new(),
-            written: BTreeMap::new(),
-        };
-        let committed = Committed { uberblock: pool.uberblock().clone(), mos: pool.mos().clone() };
-        Ok(Self {
-            name: pool.name().to_owned(),
-            environment,
-            auxiliary: RwLock::new(pool.auxiliary().to_vec()),
-            found: Found {
-                removal: pool.removal().cloned(),
-                checkpoint: pool.checkpoint().cloned(),
-                missing_logs: options.missing_logs,
-                given_up_logs: Vec::new(),
-            },
-            devices,
-            allocator,
-            writer,
-            sharing: Arc::new(Sharing::of_state(&mos, &state)),
-            mos,
-            mos_policy: ObjsetPolicy::mos(policy::default_compression(has_lz4)),
-            has_lz4,
-            keyring: Arc::clone(pool.datasets().keyring()),
-            engine: TxgEngine::new(last_txg, options.txg),
-            committed: RwLock::new(committed),
-            async_free_blocks: options.async_free_blocks,
-            heart: Heart::new(options.heartbeat),
-            inflation,
-            ledger: Mutex::default(),
-            trim_signal: TrimSignal::default(),
-            sweeps: Sweeps::open(pool.mos(), vdevs)?,
-            heads: Mutex::default(),
-            tasks: Mutex::default(),
-            growths: Mutex::default(),
-            state: Mutex::new(state),
-            failure: Mutex::default(),
-            suspension: Suspension::new(pool.properties()?.failmode.value),
-        })
+fn build(
+    pool: &Pool,
+    environment: Arc<dyn Environment>,
+    options: &LiveOptions,
+    last_txg: Txg,
+) -> Result<Building, NotWritable> {
+    let vdevs = pool.vdevs();
+    let directory = pool.directory();
+    let properties = pool.properties()?;
+    let features = Features::open(directory, pool.version(), pool.features())?;
+    let mos = LiveObjset::open(pool.mos().clone());
+    let space_features = allocation::space_features(&features);
+    let allocator = allocation::of_pool(pool, &mos, space_features, options.space)?;
+    if properties.autotrim.value {
+        allocator.set_autotrim(Autotrim::On);
     }
+    allocator.set_checkpoint(pool.checkpoint().map(|uberblock| uberblock.txg));
+    let config = active_config(pool, environment.host());
+    let auxiliary = pool.auxiliary().to_vec();
+    let has = |feature| features.is_enabled(feature);
+    let has_lz4 = features.is_active(Feature::Lz4Compress);
+    let given = (environment, options);
+    let groundwork = Groundwork::new(mos, allocator, auxiliary, given, has, has_lz4);
+    vital::hold(&groundwork.mos, pool);
+    groundwork.dedup.load(pool)?;
+    let name = "config";
+    let objects = PoolObjects {
+        config: directory.object(name)?.ok_or(PoolError::NoEntry { name })?,
+        history: directory.object("history")?,
+        mos_dir: special_dir(pool, "$MOS")?,
+    };
+    vdevs.mark_all_configs_dirty();
+    let frees = FreeLists::open(directory, special_dir(pool, "$FREE")?)?;
+    let state = SyncState {
+        clones: CloneTables::open(pool.mos(), directory, vdevs)?,
+        is_deflated: directory.number("deflate")?.is_some_and(|deflate| deflate != 0),
+        ..SyncState::new(objects, config, features, frees, &groundwork.dedup)
+    };
+    let parts = Parts {
+        name: pool.name().to_owned(),
+        found: Found {
+            removal: pool.removal().cloned(),
+            checkpoint: pool.checkpoint().cloned(),
+            missing_logs: options.missing_logs,
+            given_up_logs: Vec::new(),
+        },
+        keyring: Arc::clone(pool.datasets().keyring()),
+        engine: TxgEngine::new(last_txg, options.txg),
+        committed: Committed { uberblock: pool.uberblock().clone(), mos: pool.mos().clone() },
+        sweeps: SweepRecords::read(pool.mos(), vdevs)?,
+        fail_mode: properties.failmode.value,
+    };
+    Ok(groundwork.build(parts, state, options))
 }
 
 /// The configuration of a pool that this host opens.

@@ -1,8 +1,8 @@
 //! Amounts of space that are added and taken away (spec 04, sections 4.1 and 8).
 
+pub(crate) mod accounts;
 pub(crate) mod allocation;
 pub(crate) mod bptree;
-pub(crate) mod budget;
 pub(crate) mod clone_table;
 pub(crate) mod dedup;
 pub(crate) mod frees;

@@ -5,11 +5,10 @@ use super::place::Place;
 use super::{ChangeError, EncryptionProblem, TaskContext, TaskError};
 use crate::dataset::{NewKeys, RootKey, is_key_location};
 use crate::live::LiveError;
-use crate::live::LivePool;
 use crate::live::datasets::dir::MAX_DEPTH;
 use crate::live::datasets::key_object;
 use crate::live::space::SpaceTier;
-use rzfs_codec::crypto::{CryptoError, DatasetKey};
+use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::encryption::EncryptionSuite;
 use rzfs_format::features::Feature;
 use rzfs_format::{FormatError, ObjectId};
@@ -81,19 +80,6 @@ impl NewEncryption {
         root.check()?;
         let key = Arc::new(DatasetKey::generate(suite)?);
         Ok(Some(NewKeys { key, guid, root_key: root.key.clone(), root: None }))
-    }
-}
-
-impl LivePool {
-    /// Gives an encrypted dataset another key: the keys of its blocks are wrapped anew, here and
-    /// in all datasets below that have their key from it. Their contents stay as they are.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the dataset is not encrypted or a clone, a key that is needed is not
-    /// loaded, or there is none to inherit.
-    pub fn change_key(&self, name: &str, change: KeyChange) -> Result<(), ChangeError> {
-        let name = name.to_owned();
-        self.administer(move |context| context.change_key(&name, &change))
     }
 }
 
@@ -218,7 +204,7 @@ impl TaskContext<'_> {
         }
     }
 
-    fn change_key(&mut self, name: &str, change: &KeyChange) -> Result<(), TaskError> {
+    pub(crate) fn change_key(&mut self, name: &str, change: &KeyChange) -> Result<(), TaskError> {
         let (place, rewrapping) = self.check(|this| this.check_key_change(name, change))?;
         self.require_space(SpaceTier::Reserved)?;
         let Rewrapping { old, new, new_key, found, .. } = rewrapping;
@@ -335,23 +321,5 @@ impl TaskContext<'_> {
             key_object::release(&self.mos, key)?;
         }
         Ok(())
-    }
-}
-
-impl From<EncryptionProblem> for ChangeError {
-    fn from(problem: EncryptionProblem) -> Self {
-        Self::Encryption(problem)
-    }
-}
-
-impl From<EncryptionProblem> for TaskError {
-    fn from(problem: EncryptionProblem) -> Self {
-        Self::Refused(problem.into())
-    }
-}
-
-impl From<CryptoError> for EncryptionProblem {
-    fn from(error: CryptoError) -> Self {
-        Self::Key(error)
     }
 }

@@ -387,3 +387,15 @@ impl From<PoolError> for ChangeError {
         Self::Unreadable(Arc::new(source.into()))
     }
 }
+
+impl From<EncryptionProblem> for ChangeError {
+    fn from(problem: EncryptionProblem) -> Self {
+        Self::Encryption(problem)
+    }
+}
+
+impl From<CryptoError> for EncryptionProblem {
+    fn from(error: CryptoError) -> Self {
+        Self::Key(error)
+    }
+}

@@ -116,7 +116,7 @@ impl TaskContext<'_> {
 
     /// What a head holds.
     pub(super) fn objset_type(&self, head: ObjectId) -> Result<ObjsetType, LiveError> {
-        let open = self.pool.heads.lock().get(head).cloned();
+        let open = self.pool.heads.get(head);
         if let Some(open) = open {
             return Ok(open.objset().synced().objset_type());
         }

@@ -1,8 +1,8 @@
 //! Forgetting blocks of dedup tables that nobody has a second time (`zpool ddtprune`).
 
-use super::{ChangeError, TaskContext};
+use super::error::ChangeError;
+use super::task::{TaskContext, Tasks};
 use crate::live::LiveError;
-use crate::live::LivePool;
 use crate::live::space::dedup::{Single, for_singles};
 use crate::pool::Pool;
 use std::collections::BTreeMap;
@@ -28,31 +28,29 @@ struct Cutoff {
     of_hour: u64,
 }
 
-impl LivePool {
-    /// Forgets blocks of flat dedup tables that there are once only. Returns how many.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: a table cannot be read, or the pool is suspended.
-    pub fn prune_dedup(&self, limit: PruneLimit) -> Result<u64, ChangeError> {
-        let view = self.view()?;
-        let now = self.inner().environment.now();
-        let Some(mut cutoff) = Cutoff::find(&view, limit, now)? else { return Ok(0) };
-        let prune = |batch: Vec<Single>| match batch.is_empty() {
-            true => Ok(0),
-            false => self.administer(move |context| Ok(context.prune(&batch)?)),
-        };
-        let (mut batch, mut removed) = (Vec::new(), 0);
-        for_singles(&view, |single| {
-            if cutoff.takes(limit, &single) {
-                batch.push(single);
-            }
-            if batch.len() == BATCH {
-                removed += prune(std::mem::take(&mut batch))?;
-            }
-            Ok::<_, ChangeError>(())
-        })?;
-        Ok(removed + prune(batch)?)
-    }
+/// Forgets blocks of flat dedup tables that `view` has once only. Returns how many.
+pub(crate) fn prune_dedup(
+    tasks: &Tasks,
+    view: &Pool,
+    limit: PruneLimit,
+    now: u64,
+) -> Result<u64, ChangeError> {
+    let Some(mut cutoff) = Cutoff::find(view, limit, now)? else { return Ok(0) };
+    let prune = |batch: Vec<Single>| match batch.is_empty() {
+        true => Ok(0),
+        false => tasks.administer(move |context| Ok(context.prune(&batch)?)),
+    };
+    let (mut batch, mut removed) = (Vec::new(), 0);
+    for_singles(view, |single| {
+        if cutoff.takes(limit, &single) {
+            batch.push(single);
+        }
+        if batch.len() == BATCH {
+            removed += prune(std::mem::take(&mut batch))?;
+        }
+        Ok::<_, ChangeError>(())
+    })?;
+    Ok(removed + prune(batch)?)
 }
 
 impl Cutoff {

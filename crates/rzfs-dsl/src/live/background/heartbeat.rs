@@ -5,11 +5,15 @@
 //! write any more, because another one may have taken the pool over.
 
 use crate::live::LiveError;
-use crate::live::pool::Inner;
+use crate::live::devices::all::PoolDevices;
+use crate::live::environment::Environment;
+use crate::live::sync::durable::Durable;
+use crate::live::sync::suspension::Suspension;
 use parking_lot::{Condvar, Mutex};
 use rzfs_format::Txg;
 use rzfs_format::label::Multihost as HeartbeatSlots;
 use rzfs_format::uberblock::{Multihost, MultihostConfig, Uberblock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The weight of the past in the average time between heartbeats.
@@ -196,23 +200,33 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Inner {
+/// The thread in which a heart beats.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    pub(crate) heart: Arc<Heart>,
+    pub(crate) devices: Arc<PoolDevices>,
+    pub(crate) durable: Arc<Durable>,
+    pub(crate) suspension: Arc<Suspension>,
+    pub(crate) environment: Arc<dyn Environment>,
+}
+
+impl Heartbeat {
     /// Beats until it is told to end, or nobody can hear it any more.
-    pub(crate) fn beat_forever(&self) {
+    pub(crate) fn run(&self) {
         loop {
-            let vdevs = self.vdevs();
+            let vdevs = self.devices.vdevs();
             let leaves = vdevs.heartbeat_leaves();
             if !self.heart.wait(leaves) {
                 return;
             }
-            let committed = self.committed.read().uberblock.clone();
+            let committed = self.durable.uberblock();
             let (uberblock, turn) = self.heart.next(committed, self.environment.now());
             match vdevs.write_heartbeat(&uberblock, turn, self.environment.random()) {
                 Ok(()) => self.heart.arrived(leaves),
                 Err(error) => tracing::warn!(%error, "a heartbeat was lost"),
             }
             if let Err(error) = self.heart.check() {
-                self.fail(error);
+                self.suspension.fail(error);
                 return;
             }
         }

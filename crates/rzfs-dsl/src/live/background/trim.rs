@@ -1,15 +1,16 @@
 //! Telling devices which of their space was freed (`autotrim`; spec 06, section 16). All that is
-//! free is the business of [`crate::live::background::sweep`].
+//! free is the business of [`super::sweep`].
 //!
 //! ```text
 //! sync: txg is durable ── every few txgs ──> trimmer: ranges that can be allocated again
 //!                                              the metaslab rests, the device discards
 //! ```
 
-use crate::live::pool::{Inner, LivePool};
+use super::sweep::Sweeps;
+use crate::live::devices::all::PoolDevices;
 use parking_lot::{Condvar, Mutex};
 use rzfs_format::Txg;
-use rzfs_metaslab::allocator::TrimBatch;
+use rzfs_metaslab::allocator::{Allocator, TrimBatch};
 use rzfs_metaslab::log::book::MetaslabId;
 use rzfs_vdev::{FreeRange, TrimLimits, TrimReport};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const TXG_BATCH: u64 = 32;
 
 /// What the thread that trims waits for.
 #[derive(Debug, Default)]
-pub(crate) struct TrimSignal {
+struct TrimSignal {
     wanted: Mutex<Wanted>,
     changed: Condvar,
 }
@@ -33,18 +34,6 @@ enum Wanted {
 }
 
 impl TrimSignal {
-    /// A txg is durable.
-    pub(crate) fn committed(&self, txg: Txg) {
-        if txg.get().is_multiple_of(TXG_BATCH) {
-            self.want(Wanted::Round);
-        }
-    }
-
-    /// Ends the thread.
-    pub(crate) fn end(&self) {
-        self.want(Wanted::End);
-    }
-
     fn want(&self, what: Wanted) {
         let mut wanted = self.wanted.lock();
         if *wanted != Wanted::End {
@@ -69,11 +58,29 @@ impl TrimSignal {
     }
 }
 
-impl Inner {
-    /// Trims what was freed, round by round, and looks after sweeps that rest.
-    pub(crate) fn trim_forever(self: &Arc<Self>) {
-        while self.trim_signal.wait() {
-            self.resume_sweeps();
+/// Trims what txgs free, and looks after sweeps that rest.
+#[derive(Debug)]
+pub(crate) struct Trimmer {
+    signal: TrimSignal,
+    devices: Arc<PoolDevices>,
+    allocator: Arc<Allocator>,
+    sweeps: Arc<Sweeps>,
+}
+
+impl Trimmer {
+    pub(crate) fn new(
+        devices: &Arc<PoolDevices>,
+        allocator: &Arc<Allocator>,
+        sweeps: &Arc<Sweeps>,
+    ) -> Self {
+        let (devices, allocator) = (Arc::clone(devices), Arc::clone(allocator));
+        Self { signal: TrimSignal::default(), devices, allocator, sweeps: Arc::clone(sweeps) }
+    }
+
+    /// Trims round by round until it is told to end.
+    pub(crate) fn run(&self) {
+        while self.signal.wait() {
+            self.sweeps.resume();
             let report = self.trim_freed();
             for failure in &report.failures {
                 tracing::warn!(leaf = %failure.leaf, error = %failure.error, "a trim failed");
@@ -81,8 +88,20 @@ impl Inner {
         }
     }
 
+    /// A txg is durable.
+    pub(crate) fn committed(&self, txg: Txg) {
+        if txg.get().is_multiple_of(TXG_BATCH) {
+            self.signal.want(Wanted::Round);
+        }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn end(&self) {
+        self.signal.want(Wanted::End);
+    }
+
     /// Trims what was freed since the last round, if the pool does that.
-    fn trim_freed(&self) -> TrimReport {
+    pub(crate) fn trim_freed(&self) -> TrimReport {
         let limits = TrimLimits::default();
         let mut report = TrimReport::default();
         for metaslab in self.allocator.trim_candidates() {
@@ -100,15 +119,7 @@ impl Inner {
             offset: range.start,
             size: range.end - range.start,
         });
-        self.vdevs().trim(&ranges.collect::<Vec<_>>(), limits)
-    }
-}
-
-impl LivePool {
-    /// Trims what was freed since the last time, if the pool has `autotrim` on, without waiting
-    /// for the time of it.
-    pub fn trim_freed(&self) -> TrimReport {
-        self.inner().trim_freed()
+        self.devices.vdevs().trim(&ranges.collect::<Vec<_>>(), limits)
     }
 }
 

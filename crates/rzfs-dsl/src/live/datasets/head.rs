@@ -21,10 +21,10 @@ use crate::live::mos::{BonusRecord, MosTx};
 use crate::live::space::frees::Leaks;
 use crate::live::space::{Deflation, SpaceDelta, apply};
 use parking_lot::Mutex;
-use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx, Transaction};
 use rzfs_dmu::sync::BlockAccounting;
 use rzfs_dmu::write::ObjsetPolicy;
+use rzfs_dmu::{DmuError, Objset};
 use rzfs_format::bpobj::ListMark;
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::compression::CompressionFunction;
@@ -32,6 +32,7 @@ use rzfs_format::dnode::{Dnode, DnodeFlags};
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,6 +97,32 @@ impl LiveDataset {
         }
     }
 
+    /// Opens a head that is on disk.
+    pub(crate) fn open(
+        dataset: &Dataset,
+        objset: Objset,
+        has_lz4: bool,
+    ) -> Result<Self, DatasetError> {
+        let flags = objset.block().flags;
+        let scope = match objset.objset_type() {
+            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_PROJECT_QUOTA != 0 => {
+                AccountingScope::WithProjects
+            }
+            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_OBJECT_ACCOUNTING != 0 => {
+                AccountingScope::SpaceAndObjects
+            }
+            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_USER_ACCOUNTING != 0 => {
+                AccountingScope::Space
+            }
+            _ => AccountingScope::Nothing,
+        };
+        let policy = policy::of_dataset(dataset, has_lz4)?;
+        let place = (dataset.name(), dataset.object());
+        let open = Self::new(place, LiveObjset::open(objset), policy, scope);
+        open.follow(dataset, has_lz4)?;
+        Ok(open)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> String {
@@ -114,7 +141,7 @@ impl LiveDataset {
     }
 
     /// Takes over name and properties of the dataset as it is on disk.
-    pub(crate) fn follow(&self, dataset: &Dataset, has_lz4: bool) -> Result<(), DatasetError> {
+    pub(super) fn follow(&self, dataset: &Dataset, has_lz4: bool) -> Result<(), DatasetError> {
         let settings = Arc::new(DatasetSettings::of_dataset(dataset)?);
         self.set_policy(policy::of_dataset(dataset, has_lz4)?);
         dataset.name().clone_into(&mut self.name.lock());

@@ -12,24 +12,26 @@
 //! A crash before the uberblock leaves devices whose labels say that they belong to nobody, and the
 //! pool as it was.
 
+use super::all::PoolDevices;
 use crate::live::LiveError;
 use crate::live::administration::ChangeError;
-use crate::live::pool::{Inner, LivePool};
+use crate::live::environment::Environment;
+use crate::live::space::accounts::Accounts;
 use crate::live::space::allocation;
-use crate::live::space::budget;
+use crate::live::sync::durable::Durable;
+use crate::live::sync::requests::{Answer, Requests};
 use crate::live::sync::state::SyncState;
+use crate::live::sync::suspension::Suspension;
 use crate::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
-use parking_lot::Mutex;
-use rzfs_format::Txg;
-use rzfs_format::VdevId;
+use rzfs_dmu::txg::TxgEngine;
 use rzfs_format::features::Feature;
+use rzfs_format::{Txg, VdevId};
 use rzfs_metaslab::allocator::Availability;
 use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::create::{NewDevice, NewVdevs, PlanOptions, TopLayout, VdevSpec};
 use rzfs_vdev::{VdevConfig, VdevKind, VdevTree};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// First pool version with several parity columns and hot spares.
 const VERSION_SPARES: u64 = 3;
@@ -58,48 +60,62 @@ pub struct AddedVdevs {
     pub sectors: SectorSizes,
 }
 
-type Answer = Arc<Mutex<Option<Result<(), ChangeError>>>>;
-
 /// A request to add vdevs.
 #[derive(Debug)]
-pub(crate) struct Growth {
+struct Addition {
     added: AddedVdevs,
-    answer: Answer,
+    answer: Answer<()>,
 }
 
-impl LivePool {
+/// How a pool gets more devices: the only place where its shape changes.
+#[derive(Debug)]
+pub(crate) struct Growth {
+    additions: Requests<Addition>,
+    devices: Arc<PoolDevices>,
+    accounts: Arc<Accounts>,
+    durable: Arc<Durable>,
+    environment: Arc<dyn Environment>,
+}
+
+impl Growth {
+    pub(crate) fn new(
+        devices: &Arc<PoolDevices>,
+        accounts: &Arc<Accounts>,
+        durable: &Arc<Durable>,
+        environment: &Arc<dyn Environment>,
+        (engine, suspension): (&Arc<TxgEngine>, &Arc<Suspension>),
+    ) -> Self {
+        Self {
+            additions: Requests::new(engine, suspension),
+            devices: Arc::clone(devices),
+            accounts: Arc::clone(accounts),
+            durable: Arc::clone(durable),
+            environment: Arc::clone(environment),
+        }
+    }
+
     /// Adds vdevs; they are part of the pool when this returns.
     ///
     /// # Errors
     /// [`ChangeError`]: they do not fit, cannot be written, or the pool is suspended.
-    pub fn add_vdevs(&self, added: AddedVdevs) -> Result<(), ChangeError> {
-        let suspended = || ChangeError::Suspended { reason: self.failure() };
-        let answer = Answer::default();
-        let engine = self.engine();
-        if engine.is_suspended() {
-            return Err(suspended());
-        }
-        // The transaction keeps the group open until the request is in its list.
-        let tx = engine.begin_unthrottled(&[]).map_err(|_| suspended())?;
-        let txg = tx.txg();
-        self.inner().growths.lock().push(Growth { added, answer: Arc::clone(&answer) });
-        drop(tx);
-        engine.wait_synced_unless_suspended(txg).map_err(|_| suspended())?;
-        let answer = answer.lock().take();
-        answer.unwrap_or_else(|| Err(suspended()))
+    pub(crate) fn add(&self, added: AddedVdevs) -> Result<(), ChangeError> {
+        self.additions.ask(|answer| Addition { added, answer })
     }
-}
 
-impl Inner {
-    /// Adds the vdevs that were asked for: the only place where the shape of the pool changes.
+    /// Grows by what was asked for, before the first pass of a txg.
     pub(crate) fn grow(&self, state: &mut SyncState, txg: Txg) {
-        for Growth { added, answer } in std::mem::take(&mut *self.growths.lock()) {
-            *answer.lock() = Some(self.add(state, txg, &added));
+        for Addition { added, answer } in self.additions.take() {
+            *answer.lock() = Some(self.take_in(state, txg, &added));
         }
     }
 
-    fn add(&self, state: &mut SyncState, txg: Txg, added: &AddedVdevs) -> Result<(), ChangeError> {
-        let old = self.vdevs();
+    fn take_in(
+        &self,
+        state: &mut SyncState,
+        txg: Txg,
+        added: &AddedVdevs,
+    ) -> Result<(), ChangeError> {
+        let old = self.devices.vdevs();
         check(state, &old, &added.devices)?;
         let options = PlanOptions {
             ashift: added.ashift,
@@ -120,12 +136,12 @@ impl Inner {
         }
         self.label(state, &tree, &new, txg)?;
         let unusable = |error| ChangeError::Unreadable(Arc::new(LiveError::from(error)));
-        self.mos.objset().pipeline().current_vdevs().replace(Arc::clone(&tree));
+        self.devices.replace_vdevs(Arc::clone(&tree));
         for top in tree.top_levels().skip(old.top_levels().count()) {
-            allocation::add(&self.allocator, &tree, top, Availability::AfterCommit)
-                .map_err(unusable)?;
+            let allocator = self.accounts.allocator();
+            allocation::add(allocator, &tree, top, Availability::AfterCommit).map_err(unusable)?;
         }
-        self.inflation.store(budget::inflation(&tree), Ordering::Relaxed);
+        self.accounts.follow_vdevs(&tree);
         if !new.tops.is_empty() {
             // Every label tells how many top-level vdevs there are.
             tree.mark_all_configs_dirty();
@@ -143,7 +159,7 @@ impl Inner {
         new: &NewVdevs,
         txg: Txg,
     ) -> Result<(), ChangeError> {
-        let present = self.committed.read().uberblock.clone();
+        let present = self.durable.uberblock();
         let tops: BTreeSet<_> = new.tops.iter().map(|top| top.guid).collect();
         let tops = tree.top_levels().filter(|top| tops.contains(&top.guid()));
         Ok(new.label((&state.config, tree), tops, Some(&present), txg)?)
@@ -151,26 +167,21 @@ impl Inner {
 
     /// Takes spares and cache devices into the pool's lists, which are written with this txg.
     fn keep_auxiliary(&self, state: &mut SyncState, new: &NewVdevs) {
-        let of = |kind, vdevs: &[VdevConfig]| -> Vec<AuxiliaryVdev> {
-            let vdev = |config: &VdevConfig| AuxiliaryVdev {
+        let mut added = Vec::new();
+        for (kind, vdevs) in
+            [(AuxiliaryKind::Spare, &new.spares), (AuxiliaryKind::Cache, &new.caches)]
+        {
+            added.extend(vdevs.iter().map(|config| AuxiliaryVdev {
                 kind,
                 config: config.clone(),
                 device: new.devices.get(&config.guid).cloned(),
                 state: AuxiliaryState::Available,
-            };
-            vdevs.iter().map(vdev).collect()
-        };
-        let mut all = self.auxiliary.write();
-        for (kind, vdevs) in
-            [(AuxiliaryKind::Spare, &new.spares), (AuxiliaryKind::Cache, &new.caches)]
-        {
+            }));
             if !vdevs.is_empty() {
-                all.extend(of(kind, vdevs));
                 state.changed_auxiliary.insert(kind);
             }
         }
-        // Spares come first.
-        all.sort_by_key(|vdev| vdev.kind);
+        self.devices.add_auxiliary(added);
     }
 }
 

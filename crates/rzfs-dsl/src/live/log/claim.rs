@@ -7,17 +7,20 @@
 
 use crate::dataset::{Dataset, KeyStatus};
 use crate::import::MissingLogs;
-use crate::live::LivePool;
+use crate::live::LiveError;
+use crate::live::datasets::heads::Heads;
 use crate::live::not_writable::NotWritable;
-use crate::live::pool::Inner;
 use crate::pool::{FeatureState, Pool};
 use rzfs_dmu::BlockError;
 use rzfs_dmu::intent_log::{ChainEnd, LogBlock, LogChain, OwnedBlocks, owned_blocks};
+use rzfs_dmu::txg::TxgEngine;
 use rzfs_format::features::Feature;
 use rzfs_format::zil::{Record, ZilFlags, ZilHeader};
 use rzfs_format::{BlockPointer, Dva, ObjsetId, Txg};
+use rzfs_metaslab::allocator::Allocator;
 use rzfs_vdev::VdevError;
 use rzfs_vdev::config::AllocationBias;
+use std::sync::Arc;
 
 /// Txgs by which a log can be ahead of its pool. Only a pool that was frozen for a test is ahead
 /// by more than three.
@@ -346,17 +349,22 @@ const fn is_missing(error: &BlockError) -> bool {
     matches!(error, BlockError::Device(VdevError::Unavailable { .. }))
 }
 
-impl Inner {
+impl LogClaims {
     /// Claims logs in the first txg, before anything else is allocated.
-    pub(crate) fn claim_logs(&self, claims: LogClaims) -> Result<(), NotWritable> {
-        if claims.heads.is_empty() {
+    pub(crate) fn claim(
+        self,
+        engine: &Arc<TxgEngine>,
+        allocator: &Allocator,
+        heads: &Heads,
+    ) -> Result<(), NotWritable> {
+        if self.heads.is_empty() {
             return Ok(());
         }
-        let stopped = |_| NotWritable::from(crate::live::LiveError::Suspended { reason: None });
-        let tx = self.engine.begin_unthrottled(&[]).map_err(stopped)?;
-        for claim in claims.heads {
+        let stopped = |_| NotWritable::from(LiveError::Suspended { reason: None });
+        let tx = engine.begin_unthrottled(&[]).map_err(stopped)?;
+        for claim in self.heads {
             for dva in &claim.claimed {
-                self.allocator.claim(*dva, tx.txg()).map_err(|source| NotWritable::LogSpace {
+                allocator.claim(*dva, tx.txg()).map_err(|source| NotWritable::LogSpace {
                     dataset: claim.dataset.name().to_owned(),
                     source: Box::new(source),
                 })?;
@@ -366,9 +374,7 @@ impl Inner {
                 KeyStatus::Unavailable => claim.dataset.open_locked()?,
                 KeyStatus::None | KeyStatus::Available => claim.dataset.open_objset()?,
             };
-            let head = LivePool::open_head(&claim.dataset, objset, self.has_lz4)?;
-            self.open_account(&claim.dataset)?;
-            let head = self.add_dataset(head);
+            let head = heads.open_for_log(&claim.dataset, objset)?;
             head.share_with_log(&tx, &claim.shared);
             head.change_log(&tx, claim.header, &claim.frees);
         }

@@ -192,7 +192,7 @@ impl HeadLog {
     /// Which writes are placed: what the property `logbias` says, and none where a log device
     /// takes their data sooner, or where blocks are looked up in a table when they are synced.
     pub(super) fn placing(&self) -> Placing {
-        let has_device = self.inner.allocator.usage().class(ClassKind::Log).space > 0;
+        let has_device = self.pool.accounts.allocator().usage().class(ClassKind::Log).space > 0;
         if self.dataset.policy().dedup.is_some() {
             Placing::Never
         } else if self.dataset.settings().number("logbias") == Some(THROUGHPUT) {
@@ -231,15 +231,15 @@ impl HeadLog {
     }
 
     fn place_batch(&self, batch: &[DirtyBlock]) -> Result<Vec<Option<BlockPointer>>, NotLogged> {
-        let tx = self.inner.engine.begin_unthrottled(&[])?;
+        let tx = self.pool.engine.begin_unthrottled(&[])?;
         let new = batch.iter().filter(|block| is_new(block, tx.txg()));
         let bytes = new.map(|block| block.size() as u64).fold(0, u64::saturating_add);
         if bytes > 0 {
             // The write has claimed room for one copy; the block may change once more.
             self.claim(tx.txg(), bytes)?;
         }
-        let stream = WriteStream::start(&self.inner.devices);
-        Ok(place_blocks(&tx, (&self.inner.writer, self.dataset.policy()), stream, batch))
+        let stream = WriteStream::start(self.pool.devices.writer());
+        Ok(place_blocks(&tx, (&*self.pool.writer, self.dataset.policy()), stream, batch))
     }
 }
 

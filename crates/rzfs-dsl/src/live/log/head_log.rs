@@ -4,18 +4,32 @@ use super::not_logged::NotLogged;
 use super::pending::{LogOrder, LogRecord};
 use super::state::IntentLog;
 use crate::live::datasets::head::LiveDataset;
-use crate::live::pool::{Inner, LivePool};
-use crate::live::space::budget::ONE;
+use crate::live::devices::all::PoolDevices;
+use crate::live::environment::Environment;
+use crate::live::space::accounts::Accounts;
+use crate::live::sync::durable::Durable;
 use rzfs_dmu::live::Transaction;
+use rzfs_dmu::txg::TxgEngine;
+use rzfs_dmu::write::BlockWriter;
 use rzfs_format::{ObjectId, Txg};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+
+/// What of a pool the intent logs of its heads need.
+#[derive(Debug)]
+pub(crate) struct LogSurroundings {
+    pub(crate) engine: Arc<TxgEngine>,
+    pub(crate) accounts: Arc<Accounts>,
+    pub(crate) devices: Arc<PoolDevices>,
+    pub(crate) durable: Arc<Durable>,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) writer: Arc<BlockWriter>,
+}
 
 /// The intent log of a head, for whoever changes its files.
 #[derive(Clone)]
 pub struct HeadLog {
-    pub(super) inner: Arc<Inner>,
+    pub(super) pool: Arc<LogSurroundings>,
     pub(super) dataset: Arc<LiveDataset>,
 }
 
@@ -25,15 +39,11 @@ impl fmt::Debug for HeadLog {
     }
 }
 
-impl LivePool {
-    /// The intent log of a head that is open.
-    #[must_use]
-    pub fn intent_log(&self, dataset: &Arc<LiveDataset>) -> HeadLog {
-        HeadLog { inner: Arc::clone(self.inner()), dataset: Arc::clone(dataset) }
-    }
-}
-
 impl HeadLog {
+    pub(crate) fn new(pool: &Arc<LogSurroundings>, dataset: &Arc<LiveDataset>) -> Self {
+        Self { pool: Arc::clone(pool), dataset: Arc::clone(dataset) }
+    }
+
     pub(super) fn log(&self) -> &IntentLog {
         self.dataset.log()
     }
@@ -52,7 +62,7 @@ impl HeadLog {
     /// share them: those of a txg that is being written are not.
     #[must_use]
     pub fn may_share(&self, birth: Txg) -> bool {
-        birth <= self.inner.engine.synced_txg()
+        birth <= self.pool.engine.synced_txg()
     }
 
     /// Has the records so far of a file committed with the names, in front of what follows: it
@@ -74,9 +84,6 @@ impl HeadLog {
 
     /// Asks for room where everything goes.
     pub(super) fn claim(&self, txg: Txg, bytes: u64) -> Result<(), NotLogged> {
-        let inflation = self.inner.inflation.load(Ordering::Relaxed);
-        let bytes = bytes.saturating_mul(inflation) / ONE;
-        let admitted = self.inner.ledger.lock().admit_log(txg, bytes);
-        admitted.map_err(|_| NotLogged::NoSpace)
+        self.pool.accounts.admit_log(txg, bytes).map_err(|_| NotLogged::NoSpace)
     }
 }

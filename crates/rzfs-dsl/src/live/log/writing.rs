@@ -58,7 +58,7 @@ impl HeadLog {
 
     /// Writes what some commits want, or waits for the txg instead.
     fn write_out(&self, scopes: &Scopes, contents: &dyn LoggedContents) -> Result<(), Stopped> {
-        let synced = self.inner.engine.synced_txg();
+        let synced = self.pool.engine.synced_txg();
         let records = {
             let mut pending = self.log().pending.lock();
             if pending.has_unlogged(synced) { None } else { Some(pending.take(scopes, synced)) }
@@ -72,14 +72,14 @@ impl HeadLog {
             let waited = self.wait_for_txg();
             if waited.is_err() {
                 // The records are gone from memory, so later commits wait for the txg as well.
-                self.add_unlogged(self.inner.engine.open_txg());
+                self.add_unlogged(self.pool.engine.open_txg());
             }
             waited
         })
     }
 
     fn wait_for_txg(&self) -> Result<(), Stopped> {
-        self.inner.engine.wait_synced(self.inner.engine.open_txg())
+        self.pool.engine.wait_synced(self.pool.engine.open_txg())
     }
 
     fn log_records(
@@ -87,7 +87,7 @@ impl HeadLog {
         records: Vec<(Txg, LogRecord)>,
         contents: &dyn LoggedContents,
     ) -> Result<(), NotLogged> {
-        let synced = self.inner.engine.synced_txg();
+        let synced = self.pool.engine.synced_txg();
         let placing = self.placing();
         let bytes = records.iter().map(|(_, record)| record.size()).fold(0, u64::saturating_add);
         if placing == Placing::Never {
@@ -95,7 +95,7 @@ impl HeadLog {
         }
         self.require_chain()?;
         let has_xattrs = records.iter().any(|(_, record)| matches!(record, LogRecord::Xattr(_)));
-        if has_xattrs && !self.log().may_write_xattrs(self.inner.engine.synced_txg()) {
+        if has_xattrs && !self.log().may_write_xattrs(self.pool.engine.synced_txg()) {
             return Err(NotLogged::Feature);
         }
         let (mut queue, mut vdevs) = self.prepare(records, contents, placing)?;
@@ -112,7 +112,7 @@ impl HeadLog {
         // commit, perhaps in one that is.
         let since = oldest.map_or(synced.next(), |oldest| oldest.min(synced.next()));
         let what = Durability::Records { since, vdevs: &vdevs };
-        let flushed = self.inner.vdevs().make_durable(what);
+        let flushed = self.pool.devices.vdevs().make_durable(what);
         let flushed = flushed.inspect_err(|_| self.log().chain.lock().break_off())?;
         // A device may have come back meanwhile that has these blocks, but not those before them.
         self.require_trust()?;
@@ -161,7 +161,7 @@ impl HeadLog {
         }
         // The members of a gang may be anywhere.
         let vdevs = if placed.has_gang() {
-            self.inner.vdevs().top_levels().filter_map(Vdev::vdev_id).collect()
+            self.pool.devices.vdevs().top_levels().filter_map(Vdev::vdev_id).collect()
         } else {
             placed.vdevs()
         };
@@ -170,14 +170,14 @@ impl HeadLog {
 
     /// Refuses so many bytes of records that the txg takes no longer.
     fn check_size(&self, bytes: u64) -> Result<(), NotLogged> {
-        let has_device = self.inner.allocator.usage().class(ClassKind::Log).space > 0;
+        let has_device = self.pool.accounts.allocator().usage().class(ClassKind::Log).space > 0;
         let most = if has_device { MOST_BYTES_ON_LOG_DEVICE } else { MOST_BYTES };
         if bytes > most { Err(NotLogged::Large { bytes }) } else { Ok(()) }
     }
 
     /// Sees to it that there is a chain. A new one can be used when its header is on disk.
     fn require_chain(&self) -> Result<(), NotLogged> {
-        let synced = self.inner.engine.synced_txg();
+        let synced = self.pool.engine.synced_txg();
         let state = self.log().chain.lock().state();
         match state {
             ChainState::Since(since) if since <= synced => return self.require_trust(),
@@ -185,7 +185,7 @@ impl HeadLog {
             ChainState::Broken => return Err(NotLogged::Broken),
             ChainState::Absent => {}
         }
-        let trust = self.inner.vdevs().trust_in_logs();
+        let trust = self.pool.devices.vdevs().trust_in_logs();
         let header = self.dataset.objset().log_header()?;
         if header.flags.has(ZilFlags::REPLAY_NEEDED) {
             return Err(NotLogged::NotReplayed);
@@ -197,12 +197,12 @@ impl HeadLog {
             let durable = self.dataset.objset().synced();
             let is_durable =
                 durable.root().logical_birth() <= synced && durable.log_header()? == header;
-            let since = if is_durable { synced } else { self.inner.engine.open_txg() };
+            let since = if is_durable { synced } else { self.pool.engine.open_txg() };
             self.log().chain.lock().start(first, since, trust, None);
             return if is_durable { Ok(()) } else { Err(NotLogged::NewChain) };
         }
-        let tx = self.inner.engine.begin_unthrottled(&[])?;
-        let guid = [(); 2].map(|()| self.inner.environment.random_nonzero());
+        let tx = self.pool.engine.begin_unthrottled(&[])?;
+        let guid = [(); 2].map(|()| self.pool.environment.random_nonzero());
         let verifier = Verifier { guid, objset: self.dataset.objset().id(), seq: 1 };
         let size = self.log().writing.lock().guess.next_size(0);
         let pointer = self.allocate(&verifier, size, &tx)?;
@@ -215,21 +215,21 @@ impl HeadLog {
 
     /// Sees to it that everything before can be read as well, or the chain ends.
     fn require_trust(&self) -> Result<(), NotLogged> {
-        let trust = self.inner.vdevs().trust_in_logs();
+        let trust = self.pool.devices.vdevs().trust_in_logs();
         Ok(self.log().chain.lock().require_trust(trust)?)
     }
 
     /// How this pool's log blocks are made.
     fn form(&self) -> BlockForm {
         const LEADER_VERSION: u64 = 23;
-        let version = self.inner.committed.read().uberblock.version;
+        let version = self.pool.durable.uberblock().version;
         if version >= LEADER_VERSION { BlockForm::Leader } else { BlockForm::Trailer }
     }
 
     /// Asks for room for blocks that may go where everything else goes, so that the txg does not
     /// lack it in the end.
     fn claim_room(&self, txg: Txg, bytes: u64) -> Result<(), NotLogged> {
-        let usage = self.inner.allocator.usage();
+        let usage = self.pool.accounts.allocator().usage();
         let own = [ClassKind::Log, ClassKind::EmbeddedLog].map(|class| usage.class(class).free());
         if own.iter().any(|free| *free >= PLENTY) {
             return Ok(());
@@ -252,7 +252,12 @@ impl HeadLog {
             placement: Placement::Block,
             locality: verifier.objset.get(),
         };
-        let dvas = self.inner.allocator.allocate(&request, txg).map_err(|_| NotLogged::NoSpace)?;
+        let dvas = self
+            .pool
+            .accounts
+            .allocator()
+            .allocate(&request, txg)
+            .map_err(|_| NotLogged::NoSpace)?;
         let dva = dvas.first().copied().unwrap_or_default();
         let pointer = verifier.pointer(self.form(), dva, size, txg);
         match self.dataset.objset().key() {
@@ -273,7 +278,7 @@ impl HeadLog {
         let mut writing = self.log().writing.lock();
         let bytes = queue.size();
         writing.guess.note(bytes);
-        let tx = self.inner.engine.begin_unthrottled(&[])?;
+        let tx = self.pool.engine.begin_unthrottled(&[])?;
         let mut writes: Vec<BlockWrite> = Vec::new();
         while !queue.is_empty() {
             let tail = self.log().chain.lock().tail().ok_or(NotLogged::Broken)?;
@@ -292,7 +297,7 @@ impl HeadLog {
         drop(writing);
         let vdevs = writes.iter().map(|write| write.dva.vdev()).collect();
         let oldest = writes.iter().map(|write| write.birth).min();
-        let results = self.inner.vdevs().write_as(WriteClass::Sync, writes);
+        let results = self.pool.devices.vdevs().write_as(WriteClass::Sync, writes);
         let mut chain = self.log().chain.lock();
         if results.iter().any(Result::is_err) {
             chain.break_off();
@@ -321,7 +326,8 @@ impl HeadLog {
             size
         } else {
             let used = (CHAIN_SIZE + records.len()) as u64;
-            let unit = self.inner.vdevs().min_allocation(dva.vdev()).unwrap_or(UNIT).max(UNIT);
+            let unit =
+                self.pool.devices.vdevs().min_allocation(dva.vdev()).unwrap_or(UNIT).max(UNIT);
             used.next_multiple_of(unit).min(size)
         };
         let mut data = vec![0; stored as usize];

@@ -7,8 +7,6 @@ use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
 use crate::live::mos::features::Features;
 use crate::live::mos::{MosTx, number_key};
-use crate::live::pool::Inner;
-use crate::live::sync::state::SyncState;
 use crate::pool::{OBJECT_DIRECTORY as DIRECTORY, bookmark_of_error};
 use rzfs_dmu::{DamagedBlock, Objset};
 use rzfs_format::dsl::{DslDataset, DslDir};
@@ -21,15 +19,13 @@ use std::collections::BTreeSet;
 /// The names of both logs in the object directory.
 const LOGS: [&str; 2] = ["errlog_last", "errlog_scrub"];
 
-impl Inner {
-    /// Logs the blocks that turned out to be damaged since the last txg.
-    pub(crate) fn log_damage(&self, state: &SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
-        let damaged = self.mos.objset().pipeline().damage().take();
-        if damaged.is_empty() {
-            return Ok(());
-        }
-        add(mos, &state.features, LOGS[0], &damaged)
+/// Logs the blocks that turned out to be damaged since the last txg.
+pub(crate) fn log_damage(mos: &MosTx<'_>, features: &Features) -> Result<(), LiveError> {
+    let damaged = mos.objset().pipeline().damage().take();
+    if damaged.is_empty() {
+        return Ok(());
     }
+    add(mos, features, LOGS[0], &damaged)
 }
 
 /// Forgets the damaged blocks of a head that is destroyed.

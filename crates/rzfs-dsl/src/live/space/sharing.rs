@@ -2,9 +2,9 @@
 
 use crate::live::LiveError;
 use crate::live::mos::LiveMos;
-use crate::live::space::clone_table::key_of;
+use crate::live::mos::features::Features;
+use crate::live::space::clone_table::{CloneTables, key_of};
 use crate::live::space::dedup::DedupTables;
-use crate::live::sync::state::SyncState;
 use parking_lot::RwLock;
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId, VdevId};
@@ -24,7 +24,7 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
-    /// Of a pool without shared blocks, which can have none yet.
+    /// Of a pool whose shared blocks are not known yet: [`Sharing::follow`].
     pub(crate) fn new(mos: &Arc<LiveMos>, dedup: &Arc<DedupTables>) -> Self {
         Self {
             mos: Arc::clone(mos),
@@ -35,20 +35,13 @@ impl Sharing {
         }
     }
 
-    /// Of a pool that is on disk.
-    pub(crate) fn of_state(mos: &Arc<LiveMos>, state: &SyncState) -> Self {
-        let this = Self::new(mos, &state.dedup);
-        this.follow(state);
-        this
-    }
-
     /// Takes over what a txg has made of it.
-    pub(crate) fn follow(&self, state: &SyncState) {
-        let saved = state.clones.saved().saturating_add(state.dedup.saved());
+    pub(crate) fn follow(&self, clones: &CloneTables, features: &Features) {
+        let saved = clones.saved().saturating_add(self.dedup.saved());
         self.saved.store(saved, Ordering::Relaxed);
-        state.dedup.follow(&state.features);
-        self.can_clone.store(state.features.is_enabled(Feature::BlockCloning), Ordering::Relaxed);
-        let entries = state.clones.entries();
+        self.dedup.follow(features);
+        self.can_clone.store(features.is_enabled(Feature::BlockCloning), Ordering::Relaxed);
+        let entries = clones.entries();
         if *self.entries.read() != entries {
             *self.entries.write() = entries;
         }

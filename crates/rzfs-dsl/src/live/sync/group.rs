@@ -10,78 +10,39 @@
 //! Each pass writes the MOS first and changes space maps after, which the next pass writes. From
 //! the second pass on blocks of the same size keep their places, so the changes die out.
 
+use super::commit::Committer;
+use super::mos_space::MosSpace;
+use super::state::SyncState;
+use super::suspension::Suspension;
 use crate::live::LiveError;
+use crate::live::administration::{TaskContext, TaskSurroundings, Tasks};
+use crate::live::background::sweep::Sweeps;
+use crate::live::background::trim::Trimmer;
 use crate::live::datasets::dir::SpaceClass;
 use crate::live::datasets::head::{LiveDataset, Surroundings};
+use crate::live::datasets::heads::Heads;
+use crate::live::devices::all::PoolDevices;
 use crate::live::devices::dirty_time::DirtyTimeStore;
+use crate::live::devices::growth::Growth;
+use crate::live::environment::Environment;
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::MosTx;
-use crate::live::mos::config;
-use crate::live::pool::Inner;
+use crate::live::mos::{LiveMos, MosTx, config, error_log};
+use crate::live::space::Deflation;
+use crate::live::space::accounts::Accounts;
 use crate::live::space::allocation::space_features;
 use crate::live::space::frees::BlockFreer;
 use crate::live::space::store::LiveStore;
-use crate::live::space::{Deflation, SpaceDelta};
-use crate::live::sync::state::SyncState;
-use rzfs_dmu::DmuError;
-use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx, Transaction};
-use rzfs_dmu::sync::BlockAccounting;
-use rzfs_dmu::txg::QuiescedTxg;
-use rzfs_dmu::write::{WriteStream, write_again};
+use rzfs_dmu::live::{SyncTx, Transaction};
+use rzfs_dmu::txg::{QuiescedTxg, TxgEngine};
+use rzfs_dmu::write::{BlockWriter, ObjsetPolicy, WriteStream, write_again};
 use rzfs_format::config::VdevZaps;
-use rzfs_format::dnode::{Dnode, DnodeFlags};
-use rzfs_format::{BlockPointer, ObjectId, Txg};
+use rzfs_format::{BlockPointer, Txg};
 use rzfs_metaslab::allocator::{Activity, SyncPass};
 use rzfs_vdev::{ConfigSync, Durability, VdevTree};
 use std::sync::Arc;
 
 /// Passes after which something is wrong: real txgs need fewer than ten.
 const MAX_PASSES: u32 = 100;
-
-/// The MOS as owner of its blocks.
-struct MosSpace<'a> {
-    deflation: Deflation<'a>,
-    delta: SpaceDelta,
-    frees: Vec<BlockPointer>,
-}
-
-impl BlockAccounting for MosSpace<'_> {
-    fn born(&mut self, pointer: &BlockPointer) {
-        if !pointer.is_hole() {
-            self.delta += self.deflation.of(pointer);
-        }
-    }
-
-    fn shared(&mut self, pointer: &BlockPointer) {
-        // Nothing of the MOS is cloned.
-        self.born(pointer);
-    }
-
-    fn killed(&mut self, pointer: &BlockPointer) {
-        if !pointer.is_hole() {
-            self.delta += -self.deflation.of(pointer);
-            if !pointer.is_embedded() {
-                self.frees.push(*pointer);
-            }
-        }
-    }
-
-    fn lost(&mut self, _: u64) {
-        // It goes on being the MOS's.
-    }
-}
-
-impl SpaceOwner for MosSpace<'_> {
-    fn dnode_flags(&self) -> DnodeFlags {
-        DnodeFlags::default()
-    }
-
-    fn dnode_changed(&mut self, _: ObjectId, _: Option<&Dnode>, _: Option<&Dnode>) {}
-
-    fn write_accounting(&mut self, _: &LiveObjset, _: &SyncTx<'_>) -> Result<(), DmuError> {
-        Ok(())
-    }
-}
 
 /// Counts a reference to a block more in the dedup tables; `false` if they cannot have it. Where a
 /// block with the dedup bit was shared past them, OpenZFS 2.3 frees it with each reference.
@@ -109,17 +70,39 @@ enum Next {
     Done,
 }
 
-impl Inner {
+/// Writes transaction groups.
+#[derive(Debug)]
+pub(crate) struct Syncer {
+    pub(crate) mos: Arc<LiveMos>,
+    pub(crate) mos_policy: ObjsetPolicy,
+    pub(crate) writer: Arc<BlockWriter>,
+    pub(crate) engine: Arc<TxgEngine>,
+    pub(crate) devices: Arc<PoolDevices>,
+    pub(crate) growth: Arc<Growth>,
+    pub(crate) accounts: Arc<Accounts>,
+    pub(crate) heads: Arc<Heads>,
+    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) surroundings: TaskSurroundings,
+    pub(crate) sweeps: Arc<Sweeps>,
+    pub(crate) trimmer: Arc<Trimmer>,
+    pub(crate) suspension: Arc<Suspension>,
+    pub(crate) committer: Committer,
+    pub(crate) environment: Arc<dyn Environment>,
+    /// Blocks of destroyed datasets that are freed in one txg.
+    pub(crate) async_free_blocks: usize,
+}
+
+impl Syncer {
     /// Writes a group to disk.
     pub(crate) fn sync_group(
         &self,
         state: &mut SyncState,
         txg: QuiescedTxg,
     ) -> Result<(), LiveError> {
-        self.grow(state, txg.txg());
-        let vdevs = self.vdevs();
+        self.growth.grow(state, txg.txg());
+        let vdevs = self.devices.vdevs();
         let mut labels = ConfigSync::begin(&vdevs);
-        let mut space = self.allocator.begin_sync(txg.txg())?;
+        let mut space = self.accounts.allocator().begin_sync(txg.txg())?;
         for number in 1.. {
             let pass = self.run_pass(state, &txg, number, &mut labels, space)?;
             space = pass.space;
@@ -131,15 +114,15 @@ impl Inner {
             }
         }
         let finished = space.finish()?;
-        // Hosts that watch the pool see every txg, not only those with changes.
-        if self.has_changed(txg.txg(), &labels) || self.heart.is_on() {
-            self.commit(state, txg.txg(), &mut labels)?;
+        if self.has_changed(txg.txg(), &labels) || self.committer.wants_every_txg() {
+            self.committer.commit(&state.config, txg.txg(), &mut labels)?;
         }
         finished.committed()?;
         let written = std::mem::take(&mut state.written);
-        self.settle_accounts(state, txg.txg(), &written);
-        self.settle_datasets(txg.txg(), &std::mem::take(&mut state.changed));
-        self.trim_signal.committed(txg.txg());
+        self.accounts.sharing().follow(&state.clones, &state.features);
+        self.accounts.settle(txg.txg(), state.dirs.known(), &written);
+        self.heads.settle(txg.txg(), &std::mem::take(&mut state.changed));
+        self.trimmer.committed(txg.txg());
         txg.committed();
         if state.frees.has_background() {
             self.engine.request_more();
@@ -161,14 +144,14 @@ impl Inner {
         labels: &mut ConfigSync<'_>,
         space: SyncPass<'s>,
     ) -> Result<Pass<'s>, LiveError> {
-        let stream = WriteStream::start(&self.devices);
+        let stream = WriteStream::start(self.devices.writer());
         let tx = SyncTx::new(txg, number, &self.writer, &stream);
         let result = self.change_and_write(state, &tx, labels, space);
         let mut failed = stream.finish();
         let mut pass = result?;
         while let Some(first) = failed.first() {
-            self.suspend(first.error.clone().into())?;
-            failed = write_again(&*self.devices, failed);
+            self.suspension.suspend(first.error.clone().into())?;
+            failed = write_again(&**self.devices.writer(), failed);
         }
         // A leaf may have missed something that others have got, and lack it in the end.
         labels.tree().settle_debts();
@@ -192,7 +175,7 @@ impl Inner {
         let is_first = tx.pass() == 1;
         if is_first {
             self.sync_logs(state, &mos)?;
-            let logged = self.log_damage(state, &mos);
+            let logged = error_log::log_damage(&mos, &state.features);
             logged
                 .unless_damaged(|error| tracing::warn!(%error, "damage is not in the error log"))?;
         } else {
@@ -214,7 +197,7 @@ impl Inner {
         // Blocks of intent logs are allocated without anything else being dirty.
         let is_idle = !self.is_dirty(tx.txg())
             && !self.has_changed(tx.txg(), labels)
-            && !self.allocator.has_changes(tx.txg())
+            && !self.accounts.allocator().has_changes(tx.txg())
             && !state.dedup.has_work(tx.txg());
         let activity = if is_idle { Activity::Idle } else { Activity::Busy };
         let mut store = LiveStore { mos, features: &mut state.features, vdevs };
@@ -236,10 +219,24 @@ impl Inner {
         Ok(Pass { space, next })
     }
 
+    /// Does what administrators asked for since the last txg.
+    fn run_tasks(
+        &self,
+        state: &mut SyncState,
+        mos: MosTx<'_>,
+        (vdevs, space): (&VdevTree, &SyncPass<'_>),
+    ) -> Result<(), LiveError> {
+        let tasks = self.tasks.take();
+        self.sweeps.store(&mos, vdevs)?;
+        let pool = &self.surroundings;
+        let mut context = TaskContext { pool, vdevs, state, mos, space };
+        tasks.into_iter().try_for_each(|task| task(&mut context))
+    }
+
     /// Whether something has to be written in another pass.
     fn is_dirty(&self, txg: Txg) -> bool {
         self.mos.objset().is_dirty(txg)
-            || self.datasets().iter().any(|dataset| dataset.objset().is_dirty(txg))
+            || self.heads.all().iter().any(|dataset| dataset.objset().is_dirty(txg))
     }
 
     /// Writes the configuration if something of it has changed.
@@ -271,10 +268,9 @@ impl Inner {
 
     /// Writes the lists of spares and cache devices that have changed.
     fn write_auxiliary(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
-        let all = self.auxiliary.read();
         for kind in std::mem::take(&mut state.changed_auxiliary) {
-            let vdevs = all.iter().filter(|vdev| vdev.kind == kind).map(|vdev| &vdev.config);
-            config::write_auxiliary(mos, kind, vdevs)?;
+            let vdevs = self.devices.auxiliary_of(kind);
+            config::write_auxiliary(mos, kind, vdevs.iter().map(|vdev| &vdev.config))?;
         }
         Ok(())
     }
@@ -295,7 +291,7 @@ impl Inner {
     /// Has the headers of intent logs follow what is on disk with this txg.
     fn sync_logs(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
         self.settle_logs();
-        for dataset in self.datasets() {
+        for dataset in self.heads.all() {
             let head = (dataset.id(), dataset.objset());
             let mut frees = dataset.log().sync(head, mos, &mut state.features)?;
             state.frees.now.append(&mut frees);
@@ -307,8 +303,8 @@ impl Inner {
     /// this txg is recorded with it, and after a crash nobody would find those behind a lost one.
     /// The commit itself does not wait for these devices, and comes too late to free anything.
     fn settle_logs(&self) {
-        let vdevs = self.vdevs();
-        let mut datasets = self.datasets();
+        let vdevs = self.devices.vdevs();
+        let mut datasets = self.heads.all();
         let trust = vdevs.trust_in_logs();
         datasets.retain(|dataset| dataset.log().goes_on_with(trust));
         let logs = vdevs.uncertain_logs();
@@ -329,7 +325,7 @@ impl Inner {
     ) -> Result<(), LiveError> {
         let mut shared = Vec::new();
         let leaks = state.frees.free_dir().map(|_| &state.leaks);
-        for dataset in self.datasets() {
+        for dataset in self.heads.all() {
             if dataset.objset().is_dirty(mos.tx().txg()) {
                 let mut around = Surroundings {
                     mos,
@@ -366,7 +362,7 @@ impl Inner {
         mos: &MosTx<'_>,
         deflation: Deflation<'_>,
     ) -> Result<(), LiveError> {
-        let mut space = MosSpace { deflation, delta: SpaceDelta::default(), frees: Vec::new() };
+        let mut space = MosSpace::new(deflation);
         self.mos.objset().sync(mos.tx(), self.mos_policy, &mut space)?;
         state.mos_delta += space.delta;
         state.frees.now.append(&mut space.frees);

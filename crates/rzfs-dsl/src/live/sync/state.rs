@@ -41,3 +41,42 @@ pub(crate) struct SyncState {
     /// Heads that were written in this txg, as they are now.
     pub(crate) written: BTreeMap<ObjectId, DslDataset>,
 }
+
+/// Where the MOS has what concerns the pool as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolObjects {
+    pub(crate) config: ObjectId,
+    pub(crate) history: Option<ObjectId>,
+    /// The directory that the MOS itself is charged to.
+    pub(crate) mos_dir: Option<ObjectId>,
+}
+
+impl SyncState {
+    /// The state of a pool whose configuration is to be written with the next txg.
+    pub(crate) fn new(
+        objects: PoolObjects,
+        config: PoolConfig,
+        features: Features,
+        frees: FreeLists,
+        dedup: &Arc<DedupTables>,
+    ) -> Self {
+        Self {
+            config,
+            dirs: Directories::default(),
+            features,
+            frees,
+            clones: CloneTables::default(),
+            dedup: Arc::clone(dedup),
+            config_object: objects.config,
+            history: objects.history,
+            mos_dir: objects.mos_dir,
+            mos_delta: SpaceDelta::default(),
+            leaks: Leaks::default(),
+            is_deflated: false,
+            is_config_dirty: true,
+            changed_auxiliary: BTreeSet::new(),
+            changed: Vec::new(),
+            written: BTreeMap::new(),
+        }
+    }
+}

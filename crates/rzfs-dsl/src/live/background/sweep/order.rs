@@ -1,14 +1,14 @@
 //! Starting, suspending and giving up sweeps.
 
-use super::{SweepId, SweepNews};
+use super::news::{SweepId, SweepNews};
+use super::sweeps::Sweeps;
 use crate::live::LiveError;
 use crate::live::administration::{ChangeError, TaskContext};
-use crate::live::pool::Inner;
-use crate::live::pool::LivePool;
 use crate::pool::{
     SweepKind, SweepRecord, SweepState, TRIM_PARTIAL, TRIM_RATE, TRIM_SECURE, leaf_zap,
 };
 use rzfs_format::Guid;
+use std::sync::Arc;
 
 /// What somebody wants of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,35 +34,34 @@ struct Accepted {
     news: Option<SweepNews>,
 }
 
-impl LivePool {
+impl Sweeps {
     /// Sweeps the free space of leaves, or stops that. Returns what was refused; the others are on
     /// disk as they are wanted then. The work itself is done in the background.
     ///
     /// # Errors
     /// [`ChangeError`]: the pool is suspended.
-    pub fn sweep(
-        &self,
+    pub(crate) fn order(
+        self: &Arc<Self>,
         kind: SweepKind,
         leaves: &[Guid],
         order: SweepOrder,
     ) -> Result<Vec<(Guid, ChangeError)>, ChangeError> {
-        let inner = self.inner();
-        let _turn = inner.sweeps.turn.lock();
+        let _turn = self.turn.lock();
         let (mut accepted, mut refused) = (Vec::new(), Vec::new());
         for leaf in leaves {
-            match inner.accept((*leaf, kind), order) {
+            match self.accept((*leaf, kind), order) {
                 Ok(one) => accepted.push(one),
                 Err(error) => refused.push((*leaf, error)),
             }
         }
         for one in &mut accepted {
-            let stopped = inner.sweeps.stop(one.id);
+            let stopped = self.stop(one.id);
             if matches!(order, SweepOrder::Suspend | SweepOrder::Cancel) {
                 one.record.offset = stopped.unwrap_or(one.record.offset);
             }
         }
         let changes = accepted.clone();
-        self.administer(move |context| {
+        self.tasks.administer(move |context| {
             context.check(|this| {
                 let leaves = changes.iter().filter_map(|one| this.vdevs.by_guid(one.id.0));
                 Ok(leaves.filter_map(leaf_zap).try_for_each(|zap| this.mos.check_zap(zap))?)
@@ -73,22 +72,20 @@ impl LivePool {
             Ok(())
         })?;
         for Accepted { id, record, news } in accepted {
-            inner.sweeps.all.lock().entry(id).or_default().record = record;
+            self.all.lock().entry(id).or_default().record = record;
             match (order, news) {
-                (SweepOrder::Start { .. }, Some(news)) => inner.start_sweep(id, news),
-                (_, Some(news)) => inner.tell_of_sweep(id, news),
+                (SweepOrder::Start { .. }, Some(news)) => self.start(id, news),
+                (_, Some(news)) => self.tell(id, news),
                 (_, None) => {}
             }
         }
         Ok(refused)
     }
-}
 
-impl Inner {
     /// What an order makes of a sweep, or why it does not.
     fn accept(&self, id: SweepId, order: SweepOrder) -> Result<Accepted, ChangeError> {
         let (leaf, kind) = id;
-        let vdevs = self.vdevs();
+        let vdevs = self.devices.vdevs();
         let leaf = vdevs.by_guid(leaf).ok_or(ChangeError::NoSuchDevice)?;
         if !leaf.kind().is_device() {
             return Err(ChangeError::NotALeaf);
@@ -99,7 +96,7 @@ impl Inner {
         if kind == SweepKind::Trim && !leaf.can_trim() {
             return Err(ChangeError::TrimUnsupported);
         }
-        let old = self.sweeps.record(id);
+        let old = self.record(id);
         let now = self.environment.now();
         // What was suspended goes on with the time at which that happened.
         let action_time = if old.state == SweepState::Suspended { old.action_time } else { now };

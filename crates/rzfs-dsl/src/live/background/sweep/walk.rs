@@ -1,11 +1,12 @@
 //! The thread of a sweep: from metaslab to metaslab, a part of one at a time.
 
-use super::{Run, SweepId, SweepNews};
-use crate::live::pool::Inner;
+use super::news::{SweepId, SweepNews};
+use super::run::Run;
+use crate::live::devices::all::PoolDevices;
 use crate::pool::{SweepKind, columns};
 use rzfs_format::units::SECTOR_SIZE;
 use rzfs_format::{Guid, Txg, VdevId, label};
-use rzfs_metaslab::allocator::{FreePart, TrimBatch};
+use rzfs_metaslab::allocator::{Allocator, FreePart, TrimBatch};
 use rzfs_metaslab::log::book::MetaslabId;
 use rzfs_vdev::{FreeRange, InitialPattern, LeafRange, TrimLimits, VdevTree};
 use std::ops::Range;
@@ -44,7 +45,8 @@ enum Work {
 
 /// A walk along a leaf.
 struct Walk<'a> {
-    pool: &'a Inner,
+    devices: &'a PoolDevices,
+    allocator: &'a Allocator,
     run: &'a Run,
     leaf: Guid,
     work: Work,
@@ -55,41 +57,42 @@ struct Walk<'a> {
     done: u64,
 }
 
-impl Inner {
-    /// Sweeps a leaf to its end.
-    pub(super) fn run_sweep(&self, id: SweepId, rate: u64, run: &Run) {
-        let (leaf, kind) = id;
-        let work = match kind {
-            SweepKind::Trim => Work::Trim(TrimLimits::default()),
-            SweepKind::Initialize => match InitialPattern::new() {
-                Ok(pattern) => Work::Initialize(pattern),
-                Err(error) => {
-                    tracing::warn!(%leaf, %error, "a device is not initialized");
-                    return;
-                }
-            },
-        };
-        let (started, done) = (Instant::now(), 0);
-        let mut walk = Walk { pool: self, run, leaf, work, rate, started, done };
-        let news = match walk.go() {
-            End::Done => SweepNews::Finished,
-            End::Unsupported => SweepNews::Cancelled,
-            End::Stopped => return,
-        };
-        self.finish_sweep(id, run.offset.load(Ordering::Acquire), news);
+/// Sweeps a leaf to its end; tells how it ended, unless it stopped before.
+pub(super) fn sweep(
+    (leaf, kind): SweepId,
+    rate: u64,
+    run: &Run,
+    (devices, allocator): (&PoolDevices, &Allocator),
+) -> Option<SweepNews> {
+    let work = match kind {
+        SweepKind::Trim => Work::Trim(TrimLimits::default()),
+        SweepKind::Initialize => match InitialPattern::new() {
+            Ok(pattern) => Work::Initialize(pattern),
+            Err(error) => {
+                tracing::warn!(%leaf, %error, "a device is not initialized");
+                return None;
+            }
+        },
+    };
+    let (started, done) = (Instant::now(), 0);
+    let mut walk = Walk { devices, allocator, run, leaf, work, rate, started, done };
+    match walk.go() {
+        End::Done => Some(SweepNews::Finished),
+        End::Unsupported => Some(SweepNews::Cancelled),
+        End::Stopped => None,
     }
 }
 
 impl Walk<'_> {
     fn go(&mut self) -> End {
-        let vdevs = self.pool.vdevs();
+        let vdevs = self.devices.vdevs();
         let top = vdevs.by_guid(self.leaf).and_then(|leaf| leaf.top_level());
         let Some((top, vdev)) = top.and_then(|top| Some((top, top.vdev_id()?))) else {
             return End::Stopped;
         };
         let columns = columns(top);
         let begin = self.run.offset.load(Ordering::Acquire);
-        for (metaslab, range) in self.pool.allocator.metaslabs() {
+        for (metaslab, range) in self.allocator.metaslabs() {
             let end = label::START_SIZE.saturating_add(range.end.div_ceil(columns));
             if metaslab.vdev != vdev || end < begin {
                 continue;
@@ -110,7 +113,7 @@ impl Walk<'_> {
         };
         let mut from = Some(range.start);
         while let Some(start) = from {
-            let vdevs = self.pool.vdevs();
+            let vdevs = self.devices.vdevs();
             let leaf = vdevs.by_guid(self.leaf).filter(|leaf| leaf.health().is_usable());
             let Some(leaf) = leaf.filter(|_| !self.run.is_stopped()) else { return End::Stopped };
             if matches!(self.work, Work::Trim(_)) && !leaf.can_trim() {
@@ -122,7 +125,7 @@ impl Walk<'_> {
             let most = self.step().saturating_mul(columns);
             let unit = allocation_unit(&vdevs, id.vdev);
             let part = FreePart { smallest, from: start, most, unit };
-            let Some(step) = self.pool.allocator.take_free(id, part) else { break };
+            let Some(step) = self.allocator.take_free(id, part) else { break };
             let ranges = self.own(&vdevs, &step.batch, begin);
             self.work_on(&vdevs, &ranges);
             from = step.next;

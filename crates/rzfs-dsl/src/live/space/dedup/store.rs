@@ -232,7 +232,7 @@ impl Table {
         }
         let stored = self.store_entry(mos, home, &key, &entry);
         let class = stored.inspect_err(|_| self.is_damaged = true)?;
-        dead.iter().try_for_each(|pointer| free(pointer))?;
+        dead.iter().try_for_each(free)?;
         if let (Some(old), Some(counted)) = (entry.stored, entry.counted) {
             let (references, sums) = entry_statistics(vdevs, &key, &counted);
             self.histograms.entry(old).or_default().forget(references, &sums);

@@ -1,0 +1,55 @@
+//! Reading a pool that changes: its state as of the last durable uberblock.
+
+use super::durable::{Committed, Durable};
+use crate::import::MissingLogs;
+use crate::live::devices::all::PoolDevices;
+use crate::live::log::claim::GivenUpLog;
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use crate::pool::{Attributes, FeatureStates, Parts, Pool, PoolError, read_packed_list};
+use rzfs_format::config::PoolConfig;
+use rzfs_format::indirect::RemovalState;
+use rzfs_format::uberblock::Uberblock;
+use std::sync::Arc;
+
+/// What a pool has from before it was opened for writing, and nobody changes.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Found {
+    pub(crate) removal: Option<RemovalState>,
+    pub(crate) checkpoint: Option<Uberblock>,
+    /// What becomes of intent logs that cannot be read.
+    pub(crate) missing_logs: MissingLogs,
+    /// Those that were not followed to their ends when it was opened.
+    pub(crate) given_up_logs: Vec<GivenUpLog>,
+}
+
+impl Durable {
+    /// The pool as it is on disk at this moment.
+    pub(crate) fn view(&self, devices: &PoolDevices, found: &Found) -> Result<Pool, PoolError> {
+        let (Committed { uberblock, mos }, usable_space) = self.hold();
+        let directory = Attributes::open(&mos, DIRECTORY)?;
+        let entry = |name| directory.object(name)?.ok_or(PoolError::NoEntry { name });
+        let config_object = entry("config")?;
+        let config_list = read_packed_list(&mos, config_object)?;
+        let corrupt = PoolError::corrupt(config_object);
+        let pipeline = mos.pipeline();
+        let parts = Parts {
+            name: self.pool.clone(),
+            config: PoolConfig::from_list(&config_list).map_err(corrupt)?,
+            config_list,
+            vdevs: devices.vdevs(),
+            pipeline: Arc::clone(pipeline),
+            root_dataset: entry("root_dataset")?,
+            features: FeatureStates::read(&mos, &directory, uberblock.version)?,
+            salt: Some(pipeline.salt().clone()),
+            checkpoint: found.checkpoint.clone(),
+            auxiliary: devices.auxiliary(),
+            removal: found.removal,
+            rewound: None,
+            keyring: Arc::clone(&self.keyring),
+            uberblock,
+            mos,
+            directory,
+        };
+        Ok(Pool::with_space(parts, usable_space))
+    }
+}
