@@ -11,11 +11,14 @@
 //! durable uberblock through [`crate::Pool`]'s types, and hand in tasks.
 
 mod administration;
+pub(crate) mod amounts;
 mod background;
 mod building;
+mod change_error;
 mod creating;
 mod datasets;
 mod devices;
+mod durable;
 mod environment;
 mod error;
 mod log;
@@ -24,21 +27,26 @@ mod not_writable;
 mod opening;
 mod options;
 mod pool;
-pub(crate) mod space;
+mod requests;
+mod space;
+mod state;
+mod suspension;
 mod sync;
+mod view;
+mod vital;
 
 pub use administration::{
-    ChangeError, EncryptionProblem, Inherit, KeyChange, NewDataset, NewEncryption, NewRoot,
-    PruneLimit, SuiteChoice,
+    Inherit, KeyChange, NewDataset, NewEncryption, NewRoot, PruneLimit, SuiteChoice,
 };
-pub use background::heartbeat::HeartbeatOptions;
 pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
+pub use change_error::{ChangeError, EncryptionProblem};
 pub use creating::{NewPool, NotCreated, check_root_properties};
 pub use datasets::budget::HeadBudget;
 pub use datasets::creation::{NameLookup, NewContents};
 pub use datasets::head::LiveDataset;
 pub use datasets::settings::{DatasetSettings, SettingsObserver};
 pub use devices::growth::{AddedVdevs, SectorSizes};
+pub use devices::heartbeat::HeartbeatOptions;
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{ContentsError, LiveError};
 pub use log::claim::GivenUpLog;

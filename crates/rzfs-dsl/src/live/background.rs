@@ -1,5 +1,4 @@
-//! What goes on beside transactions and txgs: heartbeats, trimming, and sweeps of free space.
+//! What goes on beside transactions and txgs: trimming, and sweeps of free space.
 
-pub(crate) mod heartbeat;
 pub(crate) mod sweep;
 pub(crate) mod trim;

@@ -7,13 +7,14 @@
 //! ```
 
 use super::administration::{TaskSurroundings, Tasks};
-use super::background::heartbeat::{Heart, Heartbeat};
 use super::background::sweep::{SweepRecords, Sweeps};
 use super::background::trim::Trimmer;
 use super::datasets::heads::Heads;
 use super::datasets::policy;
 use super::devices::all::PoolDevices;
 use super::devices::growth::Growth;
+use super::devices::heartbeat::{Heart, Heartbeat};
+use super::durable::{Committed, Durable};
 use super::environment::Environment;
 use super::log::LogSurroundings;
 use super::mos::LiveMos;
@@ -21,13 +22,12 @@ use super::pool::LivePool;
 use super::space::accounts::Accounts;
 use super::space::dedup::DedupTables;
 use super::space::sharing::Sharing;
+use super::state::SyncState;
+use super::suspension::Suspension;
 use super::sync::commit::Committer;
-use super::sync::durable::{Committed, Durable};
 use super::sync::group::Syncer;
-use super::sync::state::SyncState;
-use super::sync::suspension::Suspension;
 use super::sync::thread::sync_forever;
-use super::sync::view::Found;
+use super::view::Found;
 use super::{LiveError, LiveOptions};
 use crate::dataset::Keyring;
 use crate::pool::{AuxiliaryVdev, FailMode};

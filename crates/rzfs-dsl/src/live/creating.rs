@@ -1,22 +1,22 @@
 //! Making a pool (spec 01, section 11).
 
-use super::administration::{
-    ChangeError, EncryptionProblem, NewEncryption, PropertyChange, TaskContext, TaskError,
-};
+use super::administration::{NewEncryption, PropertyChange, TaskContext, TaskError};
 use super::background::sweep::SweepRecords;
 use super::building::{Building, Groundwork, Parts};
+use super::change_error::{ChangeError, EncryptionProblem};
 use super::datasets::creation::{FIRST_TXG, Foundation, Maker, NewContents, create_directory};
 use super::datasets::dir::Directories;
+use super::datasets::free_lists::FreeLists;
+use super::durable::Committed;
 use super::environment::Environment;
+use super::mos::config;
 use super::mos::features::Features;
 use super::mos::history::{self, Event};
-use super::mos::{config, vital};
 use super::pool::LivePool;
 use super::space::allocation;
-use super::space::frees::FreeLists;
-use super::sync::durable::Committed;
-use super::sync::state::{PoolObjects, SyncState};
-use super::sync::view::Found;
+use super::state::{PoolObjects, SyncState};
+use super::view::Found;
+use super::vital;
 use super::{LiveDataset, LiveError, LiveOptions};
 use crate::dataset::Keyring;
 use crate::pool::{AuxiliaryKind, AuxiliaryVdev, FailMode, OBJECT_DIRECTORY as DIRECTORY};

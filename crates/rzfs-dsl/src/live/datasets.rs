@@ -5,6 +5,7 @@ pub(crate) mod budget;
 pub(crate) mod creation;
 pub(crate) mod deadlist;
 pub(crate) mod dir;
+pub(crate) mod free_lists;
 pub(crate) mod head;
 pub(crate) mod heads;
 pub(crate) mod key_object;

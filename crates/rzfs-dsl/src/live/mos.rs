@@ -6,7 +6,6 @@ pub(crate) mod error_log;
 pub(crate) mod extensible;
 pub(crate) mod features;
 pub(crate) mod history;
-pub(crate) mod vital;
 
 use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;

@@ -1,7 +1,7 @@
 //! Why a pool is not opened for writing.
 
+use super::LiveError;
 use crate::dataset::DatasetError;
-use crate::live::LiveError;
 use crate::pool::PoolError;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::intent_log::ChainEnd;

@@ -1,8 +1,8 @@
 //! What the owner of a pool that changes decides.
 
+use super::devices::heartbeat::HeartbeatOptions;
+use super::space::allocation::PoolSpace;
 use crate::import::MissingLogs;
-use crate::live::background::heartbeat::HeartbeatOptions;
-use crate::live::space::allocation::PoolSpace;
 use rzfs_dmu::BlockPipeline;
 use rzfs_dmu::txg::{DirtyLimits, TxgOptions};
 use rzfs_dmu::write::{BlockWriter, EncodeOptions, HoleBirth};

@@ -1,26 +1,26 @@
 //! A pool that is open for writing.
 
 use super::administration::{
-    ChangeError, Inherit, KeyChange, NewDataset, Outcome, PruneLimit, Tasks, prune_dedup,
-    unload_key,
+    Inherit, KeyChange, NewDataset, Outcome, PruneLimit, Tasks, prune_dedup, unload_key,
 };
-use super::background::heartbeat::Heart;
 use super::background::sweep::{SweepObserver, SweepOrder, Sweeps};
 use super::background::trim::Trimmer;
+use super::change_error::ChangeError;
 use super::datasets::budget::HeadBudget;
 use super::datasets::head::LiveDataset;
 use super::datasets::heads::Heads;
 use super::devices::all::PoolDevices;
 use super::devices::growth::{AddedVdevs, Growth};
+use super::devices::heartbeat::Heart;
+use super::durable::Durable;
 use super::environment::Environment;
 use super::error::LiveError;
 use super::log::claim::GivenUpLog;
 use super::log::{HeadLog, LogSurroundings};
 use super::mos::history::Event;
 use super::space::accounts::Accounts;
-use super::sync::durable::Durable;
-use super::sync::suspension::Suspension;
-use super::sync::view::Found;
+use super::suspension::Suspension;
+use super::view::Found;
 use crate::dataset::{Dataset, DatasetError, DatasetTree};
 use crate::import::MissingLogs;
 use crate::pool::{FailMode, Pool, PoolError, SweepKind};

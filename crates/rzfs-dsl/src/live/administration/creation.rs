@@ -3,12 +3,13 @@
 use super::counts::Counted;
 use super::place::{Place, check_new_name};
 use super::property::PropertyChange;
-use super::{ChangeError, NewEncryption, TaskContext, TaskError};
+use super::{NewEncryption, TaskContext, TaskError};
 use crate::dataset::DatasetKind;
 use crate::live::LiveDataset;
+use crate::live::change_error::ChangeError;
 use crate::live::datasets::creation::{Maker, NewContents};
 use crate::live::datasets::values::policy_of_dir;
-use crate::live::space::SpaceTier;
+use crate::live::space::limits::SpaceTier;
 use rzfs_format::ObjectId;
 use rzfs_format::objset::ObjsetType;
 use rzfs_zap::ZapValue;

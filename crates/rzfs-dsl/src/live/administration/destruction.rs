@@ -2,8 +2,10 @@
 
 use super::counts::Counted;
 use super::place::Place;
-use super::{ChangeError, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
 use crate::live::LiveError;
+use crate::live::amounts::SpaceDelta;
+use crate::live::change_error::ChangeError;
 use crate::live::datasets::deadlist;
 use crate::live::datasets::dir::SpaceClass;
 use crate::live::datasets::livelist;
@@ -12,7 +14,7 @@ use crate::live::mos::error_log;
 use crate::live::mos::extensible::is_extended;
 use crate::live::mos::number_key;
 use crate::live::space::bptree::{self, DestroyedList};
-use crate::live::space::{SpaceDelta, SpaceTier};
+use crate::live::space::limits::SpaceTier;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use rzfs_dmu::Objset;
 use rzfs_dmu::intent_log::owned_blocks;

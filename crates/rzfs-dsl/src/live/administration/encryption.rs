@@ -2,12 +2,13 @@
 //! 19.5 and 19.14).
 
 use super::place::Place;
-use super::{ChangeError, EncryptionProblem, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
 use crate::dataset::{NewKeys, RootKey, is_key_location};
 use crate::live::LiveError;
-use crate::live::datasets::dir::MAX_DEPTH;
+use crate::live::change_error::{ChangeError, EncryptionProblem};
 use crate::live::datasets::key_object;
-use crate::live::space::SpaceTier;
+use crate::live::space::limits::MAX_DEPTH;
+use crate::live::space::limits::SpaceTier;
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::encryption::EncryptionSuite;
 use rzfs_format::features::Feature;

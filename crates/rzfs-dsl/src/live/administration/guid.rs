@@ -1,6 +1,7 @@
 //! Giving a pool a new guid (`zpool reguid`).
 
-use super::{ChangeError, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
+use crate::live::change_error::ChangeError;
 use crate::live::mos::history::Event;
 use rzfs_format::Guid;
 use rzfs_format::features::Feature;

@@ -1,7 +1,7 @@
 //! Forgetting the key of an encryption root.
 
-use super::error::{ChangeError, EncryptionProblem};
 use crate::dataset::{Dataset, KeyStatus};
+use crate::live::change_error::{ChangeError, EncryptionProblem};
 use crate::live::datasets::heads::{Heads, SYNCS_TO_CLOSE};
 
 /// Forgets the key of an encryption root, once nothing that was encrypted with it is in use; `sync`

@@ -1,9 +1,10 @@
 //! Finding datasets by name, as the syncing txg has them.
 
-use super::{ChangeError, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
 use crate::dataset::property::Inheritance;
 use crate::live::LiveError;
+use crate::live::change_error::ChangeError;
 use crate::live::datasets::values::in_force;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use rzfs_dmu::Objset;

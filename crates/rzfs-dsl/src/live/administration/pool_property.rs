@@ -1,9 +1,10 @@
 //! Setting properties of the pool (spec 01, section 7.1).
 
-use super::{ChangeError, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
 use crate::live::LiveError;
+use crate::live::change_error::ChangeError;
 use crate::live::mos::history::Event;
-use crate::live::space::SpaceTier;
+use crate::live::space::limits::SpaceTier;
 use crate::pool::{FailMode, OBJECT_DIRECTORY as DIRECTORY, text};
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;

@@ -2,13 +2,15 @@
 
 use super::place::Place;
 use super::property_rules::{self, Known};
-use super::{ChangeError, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
 use crate::dataset::property::{Inheritance, NativeProperty};
 use crate::dataset::{DatasetKind, DatasetName};
+use crate::live::amounts::SpaceDelta;
+use crate::live::change_error::ChangeError;
 use crate::live::datasets::dir::SpaceClass;
 use crate::live::datasets::head::refreservation_excess;
 use crate::live::datasets::values::in_force;
-use crate::live::space::{SpaceDelta, SpaceTier};
+use crate::live::space::limits::SpaceTier;
 use crate::pool::text;
 use rzfs_format::ObjectId;
 use rzfs_format::dsl::DslDataset;

@@ -1,8 +1,8 @@
 //! Forgetting blocks of dedup tables that nobody has a second time (`zpool ddtprune`).
 
-use super::error::ChangeError;
 use super::task::{TaskContext, Tasks};
 use crate::live::LiveError;
+use crate::live::change_error::ChangeError;
 use crate::live::space::dedup::{Single, for_singles};
 use crate::pool::Pool;
 use std::collections::BTreeMap;

@@ -2,11 +2,14 @@
 
 use super::counts::Counted;
 use super::place::{Place, check_new_name};
-use super::{ChangeError, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
 use crate::live::LiveError;
-use crate::live::datasets::dir::{MAX_DEPTH, SpaceClass};
-use crate::live::space::{SpaceDelta, SpaceTier};
+use crate::live::amounts::SpaceDelta;
+use crate::live::change_error::ChangeError;
+use crate::live::datasets::dir::SpaceClass;
+use crate::live::space::limits::MAX_DEPTH;
+use crate::live::space::limits::SpaceTier;
 use rzfs_format::dsl::DslDir;
 use rzfs_format::{FormatError, ObjectId};
 

@@ -1,20 +1,21 @@
 //! Tasks: changes that administrators ask for, made by the thread that syncs.
 
-use super::error::{ChangeError, EncryptionProblem};
 use crate::dataset::Keyring;
 use crate::live::LiveError;
-use crate::live::background::heartbeat::Heart;
+use crate::live::amounts::Deflation;
+use crate::live::change_error::{ChangeError, EncryptionProblem};
 use crate::live::datasets::heads::Heads;
+use crate::live::devices::heartbeat::Heart;
 use crate::live::environment::Environment;
 use crate::live::error::{MayBeDamage, UnlessDamaged};
 use crate::live::mos::MosTx;
 use crate::live::mos::history::{self, Event, Occasion};
+use crate::live::requests::Requests;
 use crate::live::space::accounts::Accounts;
-use crate::live::space::frees::BlockFreer;
-use crate::live::space::{Deflation, SpaceTier};
-use crate::live::sync::requests::Requests;
-use crate::live::sync::state::SyncState;
-use crate::live::sync::suspension::Suspension;
+use crate::live::space::freer::BlockFreer;
+use crate::live::space::limits::SpaceTier;
+use crate::live::state::SyncState;
+use crate::live::suspension::Suspension;
 use rzfs_dmu::live::Transaction;
 use rzfs_dmu::txg::{Stopped, TxgEngine};
 use rzfs_format::{BlockPointer, ObjectId};

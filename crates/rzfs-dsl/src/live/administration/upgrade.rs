@@ -1,6 +1,7 @@
 //! Enabling features, and upgrading the pool's version (spec 01, section 5).
 
-use super::{ChangeError, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
+use crate::live::change_error::ChangeError;
 use crate::live::mos::error_log;
 use crate::live::mos::history::Event;
 use crate::live::space::allocation;

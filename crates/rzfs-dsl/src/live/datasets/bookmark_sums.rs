@@ -1,10 +1,10 @@
 //! Bookmarks that know how much of what they had has been freed since (spec 04, section 15.4).
 
 use crate::live::LiveError;
+use crate::live::amounts::{SpaceDelta, apply};
 use crate::live::mos::MosTx;
 use crate::live::mos::extensible::is_extended;
 use crate::live::mos::features::Features;
-use crate::live::space::{SpaceDelta, apply};
 use rzfs_format::bookmark::BookmarkRecord;
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId, Txg};

@@ -1,11 +1,11 @@
 //! Dead lists that grow (spec 04, section 5).
 
 use crate::live::LiveError;
+use crate::live::amounts::{Deflation, SpaceDelta, apply};
 use crate::live::error::UnlessDamaged;
 use crate::live::mos::bpobj::{self, LIST_BLOCK};
 use crate::live::mos::features::Features;
 use crate::live::mos::{BonusRecord, MosTx, number_key};
-use crate::live::space::{Deflation, SpaceDelta, apply};
 use rzfs_format::bpobj::ListMark;
 use rzfs_format::deadlist::{DeadlistHeader, parse_key};
 use rzfs_format::dsl::DslDataset;

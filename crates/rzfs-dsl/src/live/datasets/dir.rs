@@ -2,15 +2,13 @@
 //! 12.2).
 
 use crate::live::LiveError;
+use crate::live::amounts::{SpaceDelta, apply};
 use crate::live::mos::{BonusRecord, MosTx};
-use crate::live::space::{SpaceDelta, apply};
+use crate::live::space::limits::{MAX_DEPTH, SpaceLimits};
 use rzfs_format::dsl::{DslDir, UsedBreakdown};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{ByteOrder, FormatError, ObjectId};
 use std::collections::BTreeMap;
-
-/// Directories above each other; names are too short for deeper trees.
-pub(crate) const MAX_DEPTH: usize = 128;
 
 impl BonusRecord for DslDir {
     const BONUS_TYPE: ObjectType = ObjectType::DSL_DIR;
@@ -48,37 +46,6 @@ impl SpaceClass {
             Self::Children => &mut breakdown.children,
             Self::ChildReservations => &mut breakdown.child_reservations,
         }
-    }
-}
-
-/// What a directory uses and may use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SpaceLimits {
-    pub(crate) used: u64,
-    pub(crate) quota: u64,
-    pub(crate) reserved: u64,
-}
-
-impl SpaceLimits {
-    pub(crate) const fn of(dir: &DslDir) -> Self {
-        Self { used: dir.used, quota: dir.quota, reserved: dir.reserved }
-    }
-
-    /// Bytes that can still be charged to the last of these directories, the first of which is
-    /// the root of a pool with `pool` bytes.
-    pub(crate) fn available(chain: impl Iterator<Item = Self>, pool: u64) -> u64 {
-        let mut space = pool;
-        for (depth, dir) in chain.enumerate() {
-            if depth == 0 {
-                space = space.saturating_sub(dir.used);
-            } else {
-                space = space.saturating_add(dir.reserved.saturating_sub(dir.used));
-            }
-            if dir.quota != 0 {
-                space = space.min(dir.quota.saturating_sub(dir.used));
-            }
-        }
-        space
     }
 }
 

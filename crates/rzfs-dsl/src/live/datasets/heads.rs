@@ -6,8 +6,8 @@
 
 use super::head::LiveDataset;
 use crate::dataset::{Dataset, DatasetError, DatasetTree};
+use crate::live::durable::Durable;
 use crate::live::space::accounts::Accounts;
-use crate::live::sync::durable::Durable;
 use parking_lot::Mutex;
 use rzfs_codec::crypto::CryptoVersion;
 use rzfs_dmu::Objset;

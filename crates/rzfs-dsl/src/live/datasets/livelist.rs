@@ -8,6 +8,7 @@
 //! What was born and died cancels out, wherever it is; the rest is what the clone has.
 
 use crate::live::LiveError;
+use crate::live::amounts::{Deflation, SpaceDelta};
 use crate::live::datasets::deadlist;
 use crate::live::error::UnlessDamaged;
 use crate::live::mos::bpobj::{self, Progress};
@@ -15,7 +16,6 @@ use crate::live::mos::extensible::is_extended;
 use crate::live::mos::features::Features;
 use crate::live::mos::{MosTx, number_key};
 use crate::live::space::bptree::Free;
-use crate::live::space::{Deflation, SpaceDelta};
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use rzfs_dmu::live::Transaction;
 use rzfs_format::bpobj::{BpobjHeader, ListMark, list_mark};

@@ -2,9 +2,10 @@
 
 use crate::dataset::property::{Inheritance, NativeProperty};
 use crate::live::LiveError;
-use crate::live::datasets::dir::{Directories, MAX_DEPTH};
+use crate::live::datasets::dir::Directories;
 use crate::live::datasets::policy;
 use crate::live::mos::MosTx;
+use crate::live::space::limits::MAX_DEPTH;
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::ObjectId;
 use rzfs_zap::ZapValue;

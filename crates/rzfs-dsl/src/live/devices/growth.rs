@@ -13,15 +13,15 @@
 //! pool as it was.
 
 use super::all::PoolDevices;
+use crate::live::ChangeError;
 use crate::live::LiveError;
-use crate::live::administration::ChangeError;
+use crate::live::durable::Durable;
 use crate::live::environment::Environment;
+use crate::live::requests::{Answer, Requests};
 use crate::live::space::accounts::Accounts;
 use crate::live::space::allocation;
-use crate::live::sync::durable::Durable;
-use crate::live::sync::requests::{Answer, Requests};
-use crate::live::sync::state::SyncState;
-use crate::live::sync::suspension::Suspension;
+use crate::live::state::SyncState;
+use crate::live::suspension::Suspension;
 use crate::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_format::features::Feature;

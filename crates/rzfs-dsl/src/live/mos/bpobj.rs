@@ -1,9 +1,9 @@
 //! Lists of block pointers that grow and are worked off (spec 04, section 4).
 
 use crate::live::LiveError;
+use crate::live::amounts::{Deflation, SpaceDelta, apply};
 use crate::live::error::UnlessDamaged;
 use crate::live::mos::{BonusRecord, MosTx};
-use crate::live::space::{Deflation, SpaceDelta, apply};
 use rzfs_dmu::live::{Extent, LiveObject};
 use rzfs_format::bpobj::{self, BpobjHeader, BpobjVersion, ListMark, stored_form};
 use rzfs_format::object_type::ObjectType;

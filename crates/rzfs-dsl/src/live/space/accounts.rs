@@ -1,10 +1,10 @@
 //! The space of a pool that changes: what can be allocated, what blocks share, and whom it is
 //! promised to.
 
-use super::SpaceTier;
 use super::ledger::{HeadSpace, Ledger, Room, SpaceClaim, SpaceShortage};
 use super::sharing::Sharing;
 use crate::dataset::{Dataset, DatasetError};
+use crate::live::space::limits::SpaceTier;
 use parking_lot::Mutex;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::{ObjectId, Txg, VdevId};

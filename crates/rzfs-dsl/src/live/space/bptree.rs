@@ -1,10 +1,10 @@
 //! Datasets that are being destroyed in the background (spec 04, sections 4.5 and 9.5).
 
 use crate::live::LiveError;
+use crate::live::amounts::{Deflation, SpaceDelta, apply};
 use crate::live::error::UnlessDamaged;
 use crate::live::mos::features::Features;
 use crate::live::mos::{BonusRecord, MosTx};
-use crate::live::space::{Deflation, SpaceDelta, apply};
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use rzfs_dmu::live::{LiveObject, Transaction};
 use rzfs_dmu::{BlockPipeline, DmuError, PostOrderTraversal, PostOrderVisitor};

@@ -10,7 +10,7 @@
 //! with the least favourable layout would take it; so the pool never has to write what it has no
 //! room for. When only such promises stand against a change, it waits for them to be settled.
 
-use crate::live::space::SpaceTier;
+use crate::live::space::limits::SpaceTier;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::{ObjectId, Txg};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// Txgs that are open, quiescing or syncing at one time are told apart by their last bits.
 const SLOTS: usize = 4;
 /// Directories above each other.
-const MAX_DEPTH: usize = crate::live::datasets::dir::MAX_DEPTH;
+const MAX_DEPTH: usize = crate::live::space::limits::MAX_DEPTH;
 
 /// What a change does to the space of a dataset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -267,7 +267,7 @@ impl Ledger {
         }
         let pool = self.usable[SpaceTier::Normal.index()];
         let mut available =
-            crate::live::datasets::dir::SpaceLimits::available(chain.into_iter().rev(), pool);
+            crate::live::space::limits::SpaceLimits::available(chain.into_iter().rev(), pool);
         let reserved = account.refreservation.saturating_sub(account.unique);
         available = available.saturating_add(reserved);
         if account.refquota != 0 {
@@ -295,8 +295,8 @@ impl HeadAccount {
 }
 
 impl DirAccount {
-    const fn limits(&self) -> crate::live::datasets::dir::SpaceLimits {
-        crate::live::datasets::dir::SpaceLimits {
+    const fn limits(&self) -> crate::live::space::limits::SpaceLimits {
+        crate::live::space::limits::SpaceLimits {
             used: self.used,
             quota: self.quota,
             reserved: self.reserved,

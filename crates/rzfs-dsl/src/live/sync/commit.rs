@@ -1,11 +1,11 @@
 //! Making a txg the one that an import finds (spec 06, section 20).
 
-use super::durable::{Committed, Durable};
-use super::suspension::Suspension;
 use crate::live::LiveError;
-use crate::live::background::heartbeat::Heart;
+use crate::live::devices::heartbeat::Heart;
+use crate::live::durable::{Committed, Durable};
 use crate::live::environment::Environment;
 use crate::live::mos::LiveMos;
+use crate::live::suspension::Suspension;
 use rzfs_format::Txg;
 use rzfs_format::config::PoolConfig;
 use rzfs_format::uberblock::{FEATURES_VERSION, Uberblock};

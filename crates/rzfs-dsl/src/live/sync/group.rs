@@ -12,10 +12,9 @@
 
 use super::commit::Committer;
 use super::mos_space::MosSpace;
-use super::state::SyncState;
-use super::suspension::Suspension;
 use crate::live::LiveError;
 use crate::live::administration::{TaskContext, TaskSurroundings, Tasks};
+use crate::live::amounts::Deflation;
 use crate::live::background::sweep::Sweeps;
 use crate::live::background::trim::Trimmer;
 use crate::live::datasets::dir::SpaceClass;
@@ -27,11 +26,12 @@ use crate::live::devices::growth::Growth;
 use crate::live::environment::Environment;
 use crate::live::error::UnlessDamaged;
 use crate::live::mos::{LiveMos, MosTx, config, error_log};
-use crate::live::space::Deflation;
 use crate::live::space::accounts::Accounts;
 use crate::live::space::allocation::space_features;
-use crate::live::space::frees::BlockFreer;
+use crate::live::space::freer::BlockFreer;
 use crate::live::space::store::LiveStore;
+use crate::live::state::SyncState;
+use crate::live::suspension::Suspension;
 use rzfs_dmu::live::{SyncTx, Transaction};
 use rzfs_dmu::txg::{QuiescedTxg, TxgEngine};
 use rzfs_dmu::write::{BlockWriter, ObjsetPolicy, WriteStream, write_again};

@@ -1,6 +1,6 @@
 //! The MOS as owner of its blocks.
 
-use crate::live::space::{Deflation, SpaceDelta};
+use crate::live::amounts::{Deflation, SpaceDelta};
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
 use rzfs_dmu::sync::BlockAccounting;

@@ -1,9 +1,9 @@
 //! The thread that syncs.
 
 use super::group::Syncer;
-use super::state::SyncState;
-use super::suspension::Suspension;
 use crate::live::LiveError;
+use crate::live::state::SyncState;
+use crate::live::suspension::Suspension;
 use rzfs_dmu::Patience;
 use rzfs_dmu::txg::{QuiescedTxg, TxgEngine, Work};
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 use super::news::{SweepId, SweepNews};
 use super::sweeps::Sweeps;
 use crate::live::LiveError;
-use crate::live::administration::{ChangeError, TaskContext};
+use crate::live::administration::TaskContext;
+use crate::live::change_error::ChangeError;
 use crate::pool::{
     SweepKind, SweepRecord, SweepState, TRIM_PARTIAL, TRIM_RATE, TRIM_SECURE, leaf_zap,
 };

@@ -1,7 +1,7 @@
 //! What other threads ask the syncing thread for.
 
+use super::ChangeError;
 use super::suspension::Suspension;
-use crate::live::administration::ChangeError;
 use parking_lot::Mutex;
 use rzfs_dmu::txg::{OpenTx, Stopped, TxgEngine};
 use std::sync::Arc;

@@ -6,9 +6,9 @@
 
 use crate::live::LiveError;
 use crate::live::devices::all::PoolDevices;
+use crate::live::durable::Durable;
 use crate::live::environment::Environment;
-use crate::live::sync::durable::Durable;
-use crate::live::sync::suspension::Suspension;
+use crate::live::suspension::Suspension;
 use parking_lot::{Condvar, Mutex};
 use rzfs_format::Txg;
 use rzfs_format::label::Multihost as HeartbeatSlots;

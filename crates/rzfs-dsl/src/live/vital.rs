@@ -2,10 +2,10 @@
 //! and nothing can stand for them. Damage of what is needed for one dataset only, or of what can be
 //! written anew, is met where it is used.
 
-use crate::live::mos::LiveMos;
-use crate::live::mos::config::VDEV_ZAPS;
-use crate::live::mos::features;
-use crate::live::space::store::{LOGS, UNFLUSHED};
+use super::mos::LiveMos;
+use super::mos::config::VDEV_ZAPS;
+use super::mos::features;
+use super::space::store::{LOGS, UNFLUSHED};
 use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool};
 use rzfs_format::ObjectId;
 

@@ -8,10 +8,12 @@
 //!                                                               └── pool is let go of ──> given up
 //! ```
 
-use super::failure::Failure;
-use crate::live::LiveError;
-use crate::live::environment::Environment;
+mod failure;
+
+use super::LiveError;
+use super::environment::Environment;
 use crate::pool::FailMode;
+use failure::Failure;
 use parking_lot::{Condvar, Mutex};
 use rzfs_dmu::txg::{TxgEngine, WhileSuspended};
 use rzfs_dmu::{BlockError, DeviceWaiter};

@@ -1,9 +1,9 @@
 //! What of a pool is durable.
 
+use super::mos::LiveMos;
+use super::space::accounts::Accounts;
+use super::space::limits::SpaceTier;
 use crate::dataset::{DatasetError, DatasetTree, Keyring};
-use crate::live::mos::LiveMos;
-use crate::live::space::SpaceTier;
-use crate::live::space::accounts::Accounts;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use parking_lot::RwLock;
 use rzfs_dmu::Objset;

@@ -1,9 +1,9 @@
 //! Reading a pool that changes: its state as of the last durable uberblock.
 
+use super::devices::all::PoolDevices;
 use super::durable::{Committed, Durable};
+use super::log::claim::GivenUpLog;
 use crate::import::MissingLogs;
-use crate::live::devices::all::PoolDevices;
-use crate::live::log::claim::GivenUpLog;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use crate::pool::{Attributes, FeatureStates, Parts, Pool, PoolError, read_packed_list};
 use rzfs_format::config::PoolConfig;

@@ -1,11 +1,12 @@
 //! What only the syncing thread knows and changes.
 
-use crate::live::datasets::dir::Directories;
-use crate::live::mos::features::Features;
-use crate::live::space::SpaceDelta;
-use crate::live::space::clone_table::CloneTables;
-use crate::live::space::dedup::DedupTables;
-use crate::live::space::frees::{FreeLists, Leaks};
+use super::amounts::SpaceDelta;
+use super::datasets::dir::Directories;
+use super::datasets::free_lists::FreeLists;
+use super::mos::features::Features;
+use super::space::clone_table::CloneTables;
+use super::space::dedup::DedupTables;
+use super::space::freer::Leaks;
 use crate::pool::AuxiliaryKind;
 use rzfs_format::ObjectId;
 use rzfs_format::config::PoolConfig;
