@@ -9,6 +9,20 @@
 //! ```
 //! Everything in the MOS is changed by the one thread that syncs. Others read the MOS of the last
 //! durable uberblock through [`crate::Pool`]'s types, and hand in tasks.
+//!
+//! A pool is made of parts, each of which is handed those below that it uses, and none the pool:
+//!
+//! ```text
+//! pool                             the face: LivePool
+//! opening, creating ─> building    puts the parts together, starts the threads
+//! sync                             passes over what is dirty, the commit
+//! background, administration       sweeps and trimming; tasks
+//! log, devices                     intent logs; vdevs, growth, heartbeats
+//! datasets                         heads, directories, lists of their blocks
+//! durable, suspension, requests    what is on disk; waiting for devices; what is asked of syncing
+//! space                            allocator, accounts, sharing, freeing
+//! mos                              objects of the pool itself
+//! ```
 
 mod administration;
 pub(crate) mod amounts;
@@ -29,9 +43,9 @@ mod options;
 mod pool;
 mod requests;
 mod space;
-mod state;
 mod suspension;
 mod sync;
+mod sync_state;
 mod view;
 mod vital;
 

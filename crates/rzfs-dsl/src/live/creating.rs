@@ -14,7 +14,7 @@ use super::mos::features::Features;
 use super::mos::history::{self, Event};
 use super::pool::LivePool;
 use super::space::allocation;
-use super::state::{PoolObjects, SyncState};
+use super::sync_state::{PoolObjects, SyncState};
 use super::view::Found;
 use super::vital;
 use super::{LiveDataset, LiveError, LiveOptions};

@@ -13,7 +13,7 @@ use super::not_writable::NotWritable;
 use super::pool::LivePool;
 use super::space::allocation;
 use super::space::clone_table::CloneTables;
-use super::state::{PoolObjects, SyncState};
+use super::sync_state::{PoolObjects, SyncState};
 use super::view::Found;
 use super::vital;
 use crate::import::HostIdentity;

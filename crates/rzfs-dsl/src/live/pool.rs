@@ -9,7 +9,7 @@ use super::change_error::ChangeError;
 use super::datasets::budget::HeadBudget;
 use super::datasets::head::LiveDataset;
 use super::datasets::heads::Heads;
-use super::devices::all::PoolDevices;
+use super::devices::current::PoolDevices;
 use super::devices::growth::{AddedVdevs, Growth};
 use super::devices::heartbeat::Heart;
 use super::durable::Durable;

@@ -1,6 +1,6 @@
 //! Reading a pool that changes: its state as of the last durable uberblock.
 
-use super::devices::all::PoolDevices;
+use super::devices::current::PoolDevices;
 use super::durable::{Committed, Durable};
 use super::log::claim::GivenUpLog;
 use crate::import::MissingLogs;

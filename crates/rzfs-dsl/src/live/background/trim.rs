@@ -7,7 +7,7 @@
 //! ```
 
 use super::sweep::Sweeps;
-use crate::live::devices::all::PoolDevices;
+use crate::live::devices::current::PoolDevices;
 use parking_lot::{Condvar, Mutex};
 use rzfs_format::Txg;
 use rzfs_metaslab::allocator::{Allocator, TrimBatch};

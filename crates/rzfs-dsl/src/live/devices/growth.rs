@@ -12,7 +12,7 @@
 //! A crash before the uberblock leaves devices whose labels say that they belong to nobody, and the
 //! pool as it was.
 
-use super::all::PoolDevices;
+use super::current::PoolDevices;
 use crate::live::ChangeError;
 use crate::live::LiveError;
 use crate::live::durable::Durable;
@@ -20,8 +20,8 @@ use crate::live::environment::Environment;
 use crate::live::requests::{Answer, Requests};
 use crate::live::space::accounts::Accounts;
 use crate::live::space::allocation;
-use crate::live::state::SyncState;
 use crate::live::suspension::Suspension;
+use crate::live::sync_state::SyncState;
 use crate::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_format::features::Feature;

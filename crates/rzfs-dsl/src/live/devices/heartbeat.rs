@@ -5,7 +5,7 @@
 //! write any more, because another one may have taken the pool over.
 
 use crate::live::LiveError;
-use crate::live::devices::all::PoolDevices;
+use crate::live::devices::current::PoolDevices;
 use crate::live::durable::Durable;
 use crate::live::environment::Environment;
 use crate::live::suspension::Suspension;

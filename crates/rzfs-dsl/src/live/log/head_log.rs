@@ -4,7 +4,7 @@ use super::not_logged::NotLogged;
 use super::pending::{LogOrder, LogRecord};
 use super::state::IntentLog;
 use crate::live::datasets::head::LiveDataset;
-use crate::live::devices::all::PoolDevices;
+use crate::live::devices::current::PoolDevices;
 use crate::live::durable::Durable;
 use crate::live::environment::Environment;
 use crate::live::space::accounts::Accounts;

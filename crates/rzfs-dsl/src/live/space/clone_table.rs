@@ -10,18 +10,21 @@
 //! up; for most the counter of their 16 MiB says at once that nothing there is shared, and in
 //! pools without clones there is no table to ask.
 
+mod counters;
+
 use crate::PoolError;
 use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
 use crate::live::mos::features::Features;
 use crate::live::mos::{BonusRecord, MosTx};
 use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY};
+use counters::{MAX_ENTRIES, count_entries, read_counters};
 use parking_lot::Mutex;
-use rzfs_dmu::{Object, Objset};
+use rzfs_dmu::Objset;
 use rzfs_format::brt::{self, BrtHeader};
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::{BlockId, BlockPointer, ByteOrder, Dva, FormatError, Level, ObjectId, VdevId};
+use rzfs_format::{BlockPointer, ByteOrder, Dva, FormatError, Level, ObjectId, VdevId};
 use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, NewZap, ZapFlags, ZapValue};
 use std::collections::btree_map::Entry;
@@ -35,10 +38,6 @@ const COUNTER_BLOCK: u32 = 32 << 10;
 const ENTRY_BLOCK: usize = 4 << 10;
 /// Most counters of a vdev: 16 MiB each, they are enough for 4 PiB.
 const MAX_COUNTERS: u64 = 1 << 28;
-/// log2 of the bytes of the smallest blocks.
-const MIN_BLOCK_SHIFT: u32 = 9;
-/// Most entries of a range of [`RANGE`] bytes. A counter has room for twice as many.
-const MAX_ENTRIES: u16 = 1 << 15;
 
 impl BonusRecord for BrtHeader {
     const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
@@ -235,48 +234,6 @@ impl CloneTables {
         }
         Ok(())
     }
-}
-
-/// The counters of a table.
-fn read_counters(object: &Object, header: &BrtHeader) -> Result<Vec<u16>, PoolError> {
-    let mut counters = Vec::new();
-    let blocks = (header.counters * 2).div_ceil(u64::from(object.block_size()));
-    for block in 0..blocks {
-        let block = object.read_block(BlockId(block))?;
-        counters.extend(brt::counters(&block.data, header.counter_order));
-    }
-    counters.truncate(header.counters as usize);
-    Ok(counters)
-}
-
-/// What the counters of a table have to be by its entries. If these are damaged, too, every block
-/// is looked up, which does not find out who has it: the counters are such that no change takes
-/// them to zero, and that OpenZFS, which lets them overflow, can go on with them.
-fn count_entries(mos: &Objset, header: &BrtHeader) -> Vec<u16> {
-    count_readable(mos, header).unwrap_or_else(|error| {
-        tracing::warn!(%error, "blocks that may be shared will never be freed");
-        let most = u16::try_from(header.range_size >> MIN_BLOCK_SHIFT).unwrap_or(u16::MAX);
-        vec![most.clamp(1, MAX_ENTRIES); header.counters as usize]
-    })
-}
-
-/// Counts the entries of each range, unless some of them cannot be read.
-fn count_readable(mos: &Objset, header: &BrtHeader) -> Result<Vec<u16>, PoolError> {
-    let mut counters = vec![0_u16; header.counters as usize];
-    let object = mos.object(header.entries)?;
-    for entry in object.zap()?.entries() {
-        let entry = entry.map_err(|source| object.zap_error(source))?;
-        let offset = entry.key.as_words().and_then(|words| words.first());
-        let offset = offset.ok_or_else(|| {
-            let problem = FormatError::invalid("block reference table", "a key is no offset");
-            PoolError::corrupt(object.id())(problem)
-        })?;
-        let range = usize::try_from(header.range_of(*offset)).unwrap_or(usize::MAX);
-        if let Some(counter) = counters.get_mut(range) {
-            *counter = counter.saturating_add(1);
-        }
-    }
-    Ok(counters)
 }
 
 /// Bytes of a vdev that are in metaslabs: OpenZFS takes no counters beyond them.

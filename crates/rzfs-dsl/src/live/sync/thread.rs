@@ -2,8 +2,8 @@
 
 use super::group::Syncer;
 use crate::live::LiveError;
-use crate::live::state::SyncState;
 use crate::live::suspension::Suspension;
+use crate::live::sync_state::SyncState;
 use rzfs_dmu::Patience;
 use rzfs_dmu::txg::{QuiescedTxg, TxgEngine, Work};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use super::run::Run;
 use super::walk;
 use crate::live::LiveError;
 use crate::live::administration::{TaskContext, Tasks};
-use crate::live::devices::all::PoolDevices;
+use crate::live::devices::current::PoolDevices;
 use crate::live::environment::Environment;
 use crate::live::error::UnlessDamaged;
 use crate::live::mos::MosTx;

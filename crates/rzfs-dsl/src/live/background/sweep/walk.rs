@@ -2,7 +2,7 @@
 
 use super::news::{SweepId, SweepNews};
 use super::run::Run;
-use crate::live::devices::all::PoolDevices;
+use crate::live::devices::current::PoolDevices;
 use crate::pool::{SweepKind, columns};
 use rzfs_format::units::SECTOR_SIZE;
 use rzfs_format::{Guid, Txg, VdevId, label};
