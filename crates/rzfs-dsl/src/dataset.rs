@@ -24,7 +24,7 @@ pub use hold::Hold;
 pub use keyring::KeyStatus;
 pub use name::DatasetName;
 
-pub(crate) use keyring::{KEY_OBJECT_FIELD, Keyring};
+pub(crate) use keyring::{KEY_OBJECT_FIELD, Keyring, NewKeys};
 pub use root_key::{DEFAULT_ITERATIONS, MIN_ITERATIONS, RootKey, is_key_location};
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::dsl::{DslDataset, DslDir};

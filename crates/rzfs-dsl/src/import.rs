@@ -23,6 +23,7 @@ mod host;
 mod indirect;
 mod label_scan;
 mod listing;
+mod older_state;
 mod options;
 mod rewind;
 mod uberblock_scan;
@@ -36,10 +37,10 @@ pub use error::{ImportError, ImportFailure, SelectError, UnsupportedFeature};
 pub use host::HostIdentity;
 pub use label_scan::{LabelError, LabelTrust, RawLabel, read_boot_environment, read_labels};
 pub use listing::{Destroyed, ImportablePool};
+pub use older_state::RewindInfo;
 pub use options::{
     ActivityCheck, HostCheck, ImportOptions, ImportTarget, LoadVerification, MissingLogs,
     RewindPolicy,
 };
-pub use rewind::RewindInfo;
 pub use rzfs_vdev::label::RingSlot;
 pub use uberblock_scan::read_rings;

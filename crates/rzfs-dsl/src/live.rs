@@ -9,83 +9,67 @@
 //! ```
 //! Everything in the MOS is changed by the one thread that syncs. Others read the MOS of the last
 //! durable uberblock through [`crate::Pool`]'s types, and hand in tasks.
+//!
+//! A pool is made of parts, each of which is handed those below that it uses, and none the pool:
+//!
+//! ```text
+//! pool                             the face: LivePool
+//! opening, creating ─> building    puts the parts together, starts the threads
+//! sync                             passes over what is dirty, the commit
+//! background, administration       sweeps and trimming; tasks
+//! log, devices                     intent logs; vdevs, growth, heartbeats
+//! datasets                         heads, directories, lists of their blocks
+//! durable, suspension, requests    what is on disk; waiting for devices; what is asked of syncing
+//! space                            allocator, accounts, sharing, freeing
+//! mos                              objects of the pool itself
+//! ```
 
 mod administration;
-mod allocation;
-mod bookmark_sums;
-mod bpobj;
-mod bptree;
-mod budget;
-mod clone_table;
-mod commit;
-mod config;
-mod create;
-mod deadlist;
-mod dedup;
+pub(crate) mod amounts;
+mod background;
+mod building;
+mod change_error;
+mod creating;
+mod datasets;
 mod devices;
-mod dir;
-mod dirty_time;
+mod durable;
 mod environment;
 mod error;
-mod error_log;
-mod export;
-mod failure;
-mod features;
-mod found;
-mod frees;
-mod growth;
-mod head;
-mod heads;
-mod heartbeat;
-mod history;
-mod intent_log;
-mod key_object;
-mod keys;
-mod ledger;
-mod livelist;
-mod log_claim;
-mod log_space;
+mod log;
 mod mos;
-mod open;
+mod not_writable;
+mod opening;
 mod options;
-mod policy;
 mod pool;
-mod settings;
-mod sharing;
+mod requests;
 mod space;
-mod space_store;
 mod suspension;
-mod sweep;
 mod sync;
-mod trim;
+mod sync_state;
 mod view;
 mod vital;
 
 pub use administration::{
-    ChangeError, EncryptionProblem, Inherit, KeyChange, NewDataset, NewEncryption, NewRoot,
-    SuiteChoice,
+    Inherit, KeyChange, NewDataset, NewEncryption, NewRoot, PruneLimit, SuiteChoice,
 };
-pub use budget::HeadBudget;
-pub use create::{ContentsError, NameLookup, NewContents};
-pub use dedup::PruneLimit;
+pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
+pub use change_error::{ChangeError, EncryptionProblem};
+pub use creating::{NewPool, NotCreated, check_root_properties};
+pub use datasets::budget::HeadBudget;
+pub use datasets::creation::{NameLookup, NewContents};
+pub use datasets::head::LiveDataset;
+pub use datasets::settings::{DatasetSettings, SettingsObserver};
+pub use devices::growth::{AddedVdevs, SectorSizes};
+pub use devices::heartbeat::HeartbeatOptions;
 pub use environment::{Environment, SystemEnvironment};
-pub use error::LiveError;
-pub use export::NotExported;
-pub use found::{NewPool, check_root_properties};
-pub use growth::{AddedVdevs, SectorSizes};
-pub use head::LiveDataset;
-pub use heartbeat::HeartbeatOptions;
-pub use history::Event;
-pub use intent_log::{
+pub use error::{ContentsError, LiveError};
+pub use log::claim::GivenUpLog;
+pub use log::{
     CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedPart, LoggedWrite,
     UnreadableWrite,
 };
-pub(crate) use key_object::NewKeys;
-pub use ledger::{HeadSpace, SpaceClaim, SpaceShortage};
-pub use log_claim::GivenUpLog;
-pub use open::NotWritable;
+pub use mos::history::Event;
+pub use not_writable::NotWritable;
 pub use options::{Attendance, LiveOptions};
-pub use pool::LivePool;
-pub use settings::{DatasetSettings, SettingsObserver};
-pub(crate) use space::Deflation;
-pub use sweep::{SweepNews, SweepObserver, SweepOrder};
+pub use pool::{LivePool, NotExported};
+pub use space::ledger::{HeadSpace, SpaceClaim, SpaceShortage};

@@ -42,9 +42,11 @@ impl Namespace {
 
 /// The names under which an attribute may be stored, the one to try first in front.
 ///
-/// Other systems store user attributes without the prefix that Linux has.
+/// Other systems store user attributes without the prefix that Linux has. What is called
+/// `trusted.key` there is none of these: whoever may use `user.trusted.key` may not have it.
 pub fn stored_names(name: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let bare = name.strip_prefix(USER_PREFIX).filter(|bare| !bare.is_empty());
+    let bare = name.strip_prefix(USER_PREFIX);
+    let bare = bare.filter(|bare| visible_name(bare).as_deref() == Some(name));
     [Some(name), bare].into_iter().flatten()
 }
 
@@ -153,8 +155,17 @@ mod tests {
     fn names_follow_the_namespaces_of_linux() {
         let names: Vec<_> = stored_names(b"user.foo").collect();
         assert_eq!(names, [&b"user.foo"[..], b"foo"]);
-        let names: Vec<_> = stored_names(b"trusted.t").collect();
-        assert_eq!(names, [b"trusted.t"]);
+        for alone in [
+            &b"trusted.t"[..],
+            b"user.trusted.t",
+            b"user.security.capability",
+            b"user.system.posix_acl_access",
+            b"user.user.foo",
+            b"user.freebsd:system:x",
+            b"user.",
+        ] {
+            assert_eq!(stored_names(alone).collect::<Vec<_>>(), [alone]);
+        }
         for (stored, visible) in [
             (&b"user.foo"[..], Some(&b"user.foo"[..])),
             (b"foo", Some(b"user.foo")),

@@ -5,7 +5,7 @@ use rzfs_blockdev::{DeviceError, OpenError};
 use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_dsl::import::ImportFailure;
-use rzfs_dsl::live::{ChangeError, LiveError, NotExported, NotWritable};
+use rzfs_dsl::live::{ChangeError, LiveError, NotCreated, NotExported, NotWritable};
 use rzfs_vdev::ConfigError;
 use rzfs_vdev::create::{OpenFailure, PlanError, SpecError};
 use rzfs_vdev::label::LabelError;
@@ -45,9 +45,9 @@ pub enum ProofError {
     /// A pool cannot be opened for writing.
     #[error(transparent)]
     NotWritable(Box<NotWritable>),
-    /// A pool cannot be made or changed.
+    /// A pool cannot be made.
     #[error(transparent)]
-    Live(Box<LiveError>),
+    NotCreated(Box<NotCreated>),
     /// A pool was suspended.
     #[error("the pool is suspended: {0:?}")]
     Suspended(Option<Arc<LiveError>>),
@@ -99,4 +99,4 @@ macro_rules! boxed {
     };
 }
 
-boxed! { SpecError: Spec, OpenFailure: NewDevice, PlanError: Plan, ConfigError: Config, LabelError: Label, OpenError: Open, DeviceError: Device, NotWritable: NotWritable, LiveError: Live, ZdbError: Walk, NotExported: NotExported, PoolError: Pool, DatasetError: Dataset, ChangeError: Change, ImportFailure: Import }
+boxed! { SpecError: Spec, OpenFailure: NewDevice, PlanError: Plan, ConfigError: Config, LabelError: Label, OpenError: Open, DeviceError: Device, NotWritable: NotWritable, NotCreated: NotCreated, ZdbError: Walk, NotExported: NotExported, PoolError: Pool, DatasetError: Dataset, ChangeError: Change, ImportFailure: Import }

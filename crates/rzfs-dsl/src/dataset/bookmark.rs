@@ -1,6 +1,6 @@
 //! The bookmarks of a dataset: `pool/a#bookmark` (spec 04, section 15).
 
-use super::property::{Property, PropertySource, PropertyValue};
+use super::property::{Property, PropertySource, PropertyValue, guid_list};
 use super::{Dataset, DatasetError, DatasetTree};
 use rzfs_format::bookmark::{BookmarkRecord, RedactionHeader};
 use rzfs_format::{Guid, ObjectId};
@@ -82,11 +82,6 @@ impl Bookmark {
         }
         Ok(properties)
     }
-}
-
-/// Guids as the property `redact_snaps` shows them.
-pub(super) fn guid_list(guids: impl IntoIterator<Item = Guid>) -> String {
-    guids.into_iter().map(|guid| guid.to_string()).collect::<Vec<_>>().join(",")
 }
 
 impl DatasetTree {

@@ -2,7 +2,7 @@
 //! 5).
 
 use super::{DatasetError, DatasetTree};
-use crate::live::Deflation;
+use crate::live::amounts::Deflation;
 use crate::pool::OBJECT_DIRECTORY;
 use rzfs_dmu::Object;
 use rzfs_format::block_pointer::BlockPointer;

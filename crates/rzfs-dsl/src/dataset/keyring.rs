@@ -6,7 +6,6 @@
 //! are unwrapped when they are needed, and kept by key object.
 
 use super::{Dataset, DatasetError, RootKey};
-use crate::live::NewKeys;
 use rzfs_codec::crypto::{CryptoVersion, DatasetKey, KeyFormat, Pbkdf2, WrappedKeys};
 use rzfs_dmu::Object;
 use rzfs_format::encryption::EncryptionSuite;
@@ -17,6 +16,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// The field of a directory's ZAP that has its key object.
 pub(crate) const KEY_OBJECT_FIELD: &str = "com.datto:crypto_key_obj";
+
+/// The keys of a dataset that is to be made, and who wraps them.
+#[derive(Clone, Debug)]
+pub(crate) struct NewKeys {
+    pub(crate) key: Arc<DatasetKey>,
+    pub(crate) guid: Guid,
+    pub(crate) root_key: RootKey,
+    /// The directory of the encryption root; `None`: the new one's own.
+    pub(crate) root: Option<ObjectId>,
+}
 
 /// The keys that were loaded. The lock protects the tables; it is never held over I/O.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Why a pool cannot be imported.
 
-use super::rewind::RewindInfo;
+use super::older_state::RewindInfo;
 use crate::pool::PoolError;
 use rzfs_dmu::DmuError;
 use rzfs_format::config::LastHost;

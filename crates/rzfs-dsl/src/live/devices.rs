@@ -1,21 +1,8 @@
-//! The pool's vdevs as what takes blocks to devices.
+//! The devices of a pool that changes: writing to them, what they have missed, adding
+//! more, and showing on them that the pool is in use.
 
-use rzfs_dmu::write::{DeviceWrite, DeviceWriter};
-use rzfs_vdev::{BlockWrite, CurrentTree, VdevError};
-use std::sync::Arc;
-
-/// Writes blocks to vdevs; what is missing on some of their leaves is in the leaves' dirty time
-/// logs.
-#[derive(Debug)]
-pub(crate) struct VdevWriter(pub(crate) Arc<CurrentTree>);
-
-impl DeviceWriter for VdevWriter {
-    fn write(&self, writes: Vec<DeviceWrite>) -> Vec<Result<(), VdevError>> {
-        let writes = writes.into_iter().map(|DeviceWrite { dva, birth, data, .. }| BlockWrite {
-            dva,
-            birth,
-            data,
-        });
-        self.0.get().write(writes.collect()).into_iter().map(|result| result.map(drop)).collect()
-    }
-}
+pub(crate) mod current;
+pub(crate) mod dirty_time;
+pub(crate) mod growth;
+pub(crate) mod heartbeat;
+pub(crate) mod writer;

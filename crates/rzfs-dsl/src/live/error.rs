@@ -1,7 +1,5 @@
 //! Why a pool cannot be changed.
 
-use super::administration::{ChangeError, EncryptionProblem};
-use super::create::ContentsError;
 use crate::PoolError;
 use rzfs_codec::crypto::CryptoError;
 use rzfs_dmu::sync::SyncError;
@@ -12,6 +10,9 @@ use rzfs_vdev::{CommitError, VdevError};
 use rzfs_zap::ZapError;
 use std::io;
 use std::sync::Arc;
+
+/// Why the first objects of a set cannot be made; whoever makes them knows its type.
+pub type ContentsError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a change of the pool's own objects failed. A txg in which that happens is not committed.
 #[derive(Debug, thiserror::Error)]
@@ -48,12 +49,6 @@ pub enum LiveError {
     /// Keys cannot be wrapped.
     #[error(transparent)]
     Crypto(#[from] CryptoError),
-    /// A new pool cannot be encrypted as it should be.
-    #[error(transparent)]
-    Encryption(#[from] EncryptionProblem),
-    /// The root file system of a new pool cannot have its properties.
-    #[error(transparent)]
-    RootProperties(Box<ChangeError>),
     /// The pool was suspended before.
     #[error("the pool is suspended{}", reason.as_ref().map_or_else(String::new, |r| format!(": {r}")))]
     Suspended {
@@ -110,7 +105,6 @@ impl LiveError {
         const EIO: i32 = 5;
         match self {
             Self::Pool(source) => source.errno(),
-            Self::RootProperties(source) => source.errno(),
             _ => EIO,
         }
     }

@@ -1,7 +1,14 @@
 //! The objects of the MOS as a sync pass changes them.
 
-use super::LiveError;
-use super::error::UnlessDamaged;
+pub(crate) mod bpobj;
+pub(crate) mod config;
+pub(crate) mod error_log;
+pub(crate) mod extensible;
+pub(crate) mod features;
+pub(crate) mod history;
+
+use crate::live::LiveError;
+use crate::live::error::UnlessDamaged;
 use parking_lot::Mutex;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObject, LiveObjset, NewObject, SyncTx, ZapTx};

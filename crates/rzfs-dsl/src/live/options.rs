@@ -1,7 +1,7 @@
 //! What the owner of a pool that changes decides.
 
-use super::allocation::PoolSpace;
-use super::heartbeat::HeartbeatOptions;
+use super::devices::heartbeat::HeartbeatOptions;
+use super::space::allocation::PoolSpace;
 use crate::import::MissingLogs;
 use rzfs_dmu::BlockPipeline;
 use rzfs_dmu::txg::{DirtyLimits, TxgOptions};

@@ -8,25 +8,28 @@
 //!                                                               └── pool is let go of ──> given up
 //! ```
 
+mod failure;
+
 use super::LiveError;
-use super::administration::ChangeError;
-use super::pool::{Inner, LivePool};
+use super::environment::Environment;
 use crate::pool::FailMode;
+use failure::Failure;
 use parking_lot::{Condvar, Mutex};
-use rzfs_blockdev::BlockDevice;
-use rzfs_dmu::txg::WhileSuspended;
+use rzfs_dmu::txg::{TxgEngine, WhileSuspended};
 use rzfs_dmu::{BlockError, DeviceWaiter};
-use rzfs_format::Guid;
-use rzfs_vdev::LeafDevices;
-use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Whether the thread that syncs may go on.
+/// Whether a pool is written, and why not.
 #[derive(Debug)]
-pub(super) struct Suspension {
+pub(crate) struct Suspension {
+    pool: String,
+    environment: Arc<dyn Environment>,
+    engine: Arc<TxgEngine>,
+    /// Taken before the locks of `failure` and of the engine.
     state: Mutex<State>,
     changed: Condvar,
     fail_mode: Mutex<FailMode>,
+    failure: Mutex<Failure>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,13 +45,25 @@ enum State {
 impl Suspension {
     /// Of a pool that is being made or opened, and does not wait for devices before
     /// [`Suspension::begin`].
-    pub(super) fn new(fail_mode: FailMode) -> Self {
-        let (state, fail_mode) = (Mutex::new(State::Unattended), Mutex::new(fail_mode));
-        Self { state, changed: Condvar::new(), fail_mode }
+    pub(crate) fn new(
+        pool: &str,
+        environment: &Arc<dyn Environment>,
+        engine: &Arc<TxgEngine>,
+        fail_mode: FailMode,
+    ) -> Self {
+        Self {
+            pool: pool.to_owned(),
+            environment: Arc::clone(environment),
+            engine: Arc::clone(engine),
+            state: Mutex::new(State::Unattended),
+            changed: Condvar::new(),
+            fail_mode: Mutex::new(fail_mode),
+            failure: Mutex::default(),
+        }
     }
 
     /// Somebody has the pool.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         let mut state = self.state.lock();
         if *state == State::Unattended {
             *state = State::Running;
@@ -56,43 +71,35 @@ impl Suspension {
     }
 
     /// What becomes of writers while the pool is suspended.
-    pub(super) fn set_fail_mode(&self, fail_mode: FailMode) {
+    pub(crate) fn set_fail_mode(&self, fail_mode: FailMode) {
         *self.fail_mode.lock() = fail_mode;
     }
 
-    pub(super) fn fail_mode(&self) -> FailMode {
+    pub(crate) fn fail_mode(&self) -> FailMode {
         *self.fail_mode.lock()
     }
 
     /// Ends all waiting, now and later.
-    pub(super) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         *self.state.lock() = State::GivenUp;
         self.changed.notify_all();
     }
-}
 
-impl DeviceWaiter for Inner {
-    fn wait(&self, error: &BlockError) -> bool {
-        self.suspend(error.clone().into()).is_ok()
-    }
-}
-
-impl Inner {
     /// Suspends the pool until what failed is to be tried again.
     ///
     /// # Errors
     /// The error itself, when the pool is let go of instead, or nobody has it yet.
-    pub(super) fn suspend(&self, error: LiveError) -> Result<(), LiveError> {
-        let mut state = self.suspension.state.lock();
+    pub(crate) fn suspend(&self, error: LiveError) -> Result<(), LiveError> {
+        let mut state = self.state.lock();
         if matches!(*state, State::Unattended | State::GivenUp) {
             return Err(error);
         }
-        tracing::error!(%error, pool = self.name, "the pool is suspended");
-        let meanwhile = match self.suspension.fail_mode() {
+        tracing::error!(%error, pool = self.pool, "the pool is suspended");
+        let meanwhile = match self.fail_mode() {
             FailMode::Wait => WhileSuspended::Wait,
             FailMode::Continue => WhileSuspended::Refuse,
             FailMode::Panic => {
-                self.environment.halt(&format!("pool '{}': {error}", self.name));
+                self.environment.halt(&format!("pool '{}': {error}", self.pool));
                 return Err(error);
             }
         };
@@ -101,84 +108,44 @@ impl Inner {
         *state = State::Suspended;
         self.engine.suspend(meanwhile);
         while *state == State::Suspended {
-            self.suspension.changed.wait(&mut state);
+            self.changed.wait(&mut state);
         }
         if *state == State::GivenUp {
             return Err(LiveError::Suspended { reason: Some(reason) });
         }
-        tracing::info!(pool = self.name, "what failed is tried again");
+        tracing::info!(pool = self.pool, "what failed is tried again");
         Ok(())
     }
 
     /// Lets a suspended pool try again what failed. Returns whether it was suspended.
-    fn resume(&self) -> bool {
-        let mut state = self.suspension.state.lock();
+    pub(crate) fn resume(&self) -> bool {
+        let mut state = self.state.lock();
         let was_suspended = *state == State::Suspended;
         if was_suspended {
             self.failure.lock().resume();
             self.engine.resume();
             *state = State::Running;
-            self.suspension.changed.notify_all();
+            self.changed.notify_all();
         }
         was_suspended
     }
+
+    /// Nothing is written any more, for this reason unless there is one already, and everybody who
+    /// waits for that is told.
+    pub(crate) fn fail(&self, error: LiveError) {
+        tracing::error!(%error, "the pool is suspended");
+        self.failure.lock().end(error);
+        self.engine.fail();
+    }
+
+    /// Why the pool is not written, if it is not.
+    pub(crate) fn reason(&self) -> Option<Arc<LiveError>> {
+        self.failure.lock().reason()
+    }
 }
 
-impl LivePool {
-    /// Says that somebody has the pool who can mend it: from now on it waits for devices that fail
-    /// ([`Attendance::Later`](super::Attendance::Later)).
-    pub fn attend(&self) {
-        self.inner().suspension.begin();
-    }
-
-    /// Whether the pool waits for its devices.
-    #[must_use]
-    pub fn is_suspended(&self) -> bool {
-        self.engine().is_suspended()
-    }
-
-    /// What becomes of writers while the pool cannot write (`failmode`).
-    #[must_use]
-    pub fn fail_mode(&self) -> FailMode {
-        self.inner().suspension.fail_mode()
-    }
-
-    /// Forgets the errors of a vdev and of those below it, or of all; uses devices again that
-    /// answer, and lets a suspended pool go on.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: there is no such vdev, or the pool is suspended again, or for good.
-    pub fn clear(&self, vdev: Option<Guid>) -> Result<(), ChangeError> {
-        self.clear_with(vdev, &HashMap::<Guid, Arc<dyn BlockDevice>>::new())
-    }
-
-    /// As [`LivePool::clear`]; devices that were missing, or went away and have come back, are
-    /// opened by `devices`.
-    ///
-    /// # Errors
-    /// As [`LivePool::clear`].
-    pub fn clear_with(
-        &self,
-        vdev: Option<Guid>,
-        devices: &dyn LeafDevices,
-    ) -> Result<(), ChangeError> {
-        let trust = self.vdevs().trust_in_logs();
-        if !self.vdevs().clear(vdev, devices) {
-            return Err(ChangeError::NoSuchDevice);
-        }
-        self.inner().allocator.retry_maps();
-        // What was acknowledged is not to depend on logs that may have lost it.
-        let lost_trust = self.vdevs().trust_in_logs() != trust;
-        if self.inner().resume() || self.failure().is_some() || lost_trust {
-            self.sync().map_err(|_| ChangeError::Suspended { reason: self.failure() })?;
-        }
-        self.inner().resume_sweeps();
-        Ok(())
-    }
-
-    /// Ends the wait for devices: whoever waits gets an error, and nothing is written any more. A
-    /// pool that is not suspended does not wait later either.
-    pub fn give_up_waiting(&self) {
-        self.inner().suspension.give_up();
+impl DeviceWaiter for Suspension {
+    fn wait(&self, error: &BlockError) -> bool {
+        self.suspend(error.clone().into()).is_ok()
     }
 }

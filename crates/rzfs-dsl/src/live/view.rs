@@ -1,51 +1,55 @@
 //! Reading a pool that changes: its state as of the last durable uberblock.
 
-use super::pool::{Committed, LivePool, usable_space};
-use super::space::SpaceTier;
+use super::devices::current::PoolDevices;
+use super::durable::{Committed, Durable};
+use super::log::claim::GivenUpLog;
+use crate::import::MissingLogs;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use crate::pool::{Attributes, FeatureStates, Parts, Pool, PoolError, read_packed_list};
 use rzfs_format::config::PoolConfig;
+use rzfs_format::indirect::RemovalState;
+use rzfs_format::uberblock::Uberblock;
 use std::sync::Arc;
 
-impl LivePool {
+/// What a pool has from before it was opened for writing, and nobody changes.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Found {
+    pub(crate) removal: Option<RemovalState>,
+    pub(crate) checkpoint: Option<Uberblock>,
+    /// What becomes of intent logs that cannot be read.
+    pub(crate) missing_logs: MissingLogs,
+    /// Those that were not followed to their ends when it was opened.
+    pub(crate) given_up_logs: Vec<GivenUpLog>,
+}
+
+impl Durable {
     /// The pool as it is on disk at this moment.
-    ///
-    /// Blocks that are freed afterwards keep their contents while the view, or anything opened
-    /// through it, exists, unless the pool gets short of space. So views are for looking, not for
-    /// keeping.
-    ///
-    /// # Errors
-    /// [`PoolError`]: the object directory, the configuration or the features cannot be read.
-    pub fn view(&self) -> Result<Pool, PoolError> {
-        let inner = self.inner();
-        let (Committed { uberblock, mos }, hold) = inner.hold_committed();
+    pub(crate) fn view(&self, devices: &PoolDevices, found: &Found) -> Result<Pool, PoolError> {
+        let (Committed { uberblock, mos, vdevs }, usable_space) = self.hold();
         let directory = Attributes::open(&mos, DIRECTORY)?;
         let entry = |name| directory.object(name)?.ok_or(PoolError::NoEntry { name });
         let config_object = entry("config")?;
         let config_list = read_packed_list(&mos, config_object)?;
         let corrupt = PoolError::corrupt(config_object);
+        let pipeline = mos.pipeline();
         let parts = Parts {
-            name: inner.name.clone(),
+            name: self.pool.clone(),
             config: PoolConfig::from_list(&config_list).map_err(corrupt)?,
             config_list,
-            vdevs: inner.vdevs(),
-            pipeline: Arc::clone(self.pipeline()),
+            vdevs,
+            pipeline: Arc::clone(pipeline),
             root_dataset: entry("root_dataset")?,
             features: FeatureStates::read(&mos, &directory, uberblock.version)?,
-            salt: Some(self.pipeline().salt().clone()),
-            checkpoint: inner.found.checkpoint.clone(),
-            auxiliary: inner.auxiliary.read().clone(),
-            removal: inner.found.removal,
+            salt: Some(pipeline.salt().clone()),
+            checkpoint: found.checkpoint.clone(),
+            auxiliary: devices.auxiliary(),
+            removal: found.removal,
             rewound: None,
-            keyring: Arc::clone(&inner.keyring),
+            keyring: Arc::clone(&self.keyring),
             uberblock,
             mos,
             directory,
         };
-        let (allocator, sharing) = (Arc::clone(&inner.allocator), Arc::clone(&inner.sharing));
-        Ok(Pool::with_space(parts, move || {
-            let _held = &hold;
-            usable_space(&allocator, &sharing, SpaceTier::Normal)
-        }))
+        Ok(Pool::with_space(parts, usable_space))
     }
 }

@@ -2,22 +2,22 @@
 //! and nothing can stand for them. Damage of what is needed for one dataset only, or of what can be
 //! written anew, is met where it is used.
 
-use super::config::VDEV_ZAPS;
-use super::features;
 use super::mos::LiveMos;
-use super::space_store::{LOGS, UNFLUSHED};
+use super::mos::config::VDEV_ZAPS;
+use super::mos::features;
+use super::space::store::{LOGS, UNFLUSHED};
 use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool};
 use rzfs_format::ObjectId;
 
 /// Holds those of a new pool that have their numbers already; whoever makes others holds these.
-pub(super) fn hold_new(mos: &LiveMos) {
+pub(crate) fn hold_new(mos: &LiveMos) {
     mos.hold(DIRECTORY);
     mos.hold(ObjectId::META_DNODE);
 }
 
 /// Holds those that a pool has on disk, as far as they can be read and there is room: the dnodes of
 /// all objects come last.
-pub(super) fn hold(mos: &LiveMos, pool: &Pool) {
+pub(crate) fn hold(mos: &LiveMos, pool: &Pool) {
     mos.hold(DIRECTORY);
     let in_directory = |name: &str| pool.directory().object(name).ok().flatten();
     let hold = |id: Option<ObjectId>| {

@@ -272,7 +272,14 @@ fn attributes_are_removed_by_those_who_may() {
             ("security.a", 1),
             ("system.a", 95),
             ("user.none", none),
+            // No other names of what is not for users.
+            ("user.trusted.a", none),
+            ("user.security.a", none),
+            ("user.system.posix_acl_access", none),
+            ("user.user.a", none),
             ("user.a", user),
+            (LIST, list),
+            // A list that there is not is gone as well.
             (LIST, list),
         ];
         let names = expected.map(|(name, _)| name);

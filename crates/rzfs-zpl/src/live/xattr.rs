@@ -298,7 +298,11 @@ impl LiveFileSystem {
         let mut state = node.write();
         self.check_xattr(&state, name)?;
         if !self.has_xattr(&state, name)? {
-            return Err(ZplError::NoXattr { place: state.node.place() });
+            return match Namespace::of(name) {
+                // Who takes a list away wants the file to be without one.
+                Some(Namespace::PosixAcl) => Ok(()),
+                _ => Err(ZplError::NoXattr { place: state.node.place() }),
+            };
         }
         self.change_xattr(&mut state, XattrChange::remove(name), None)?;
         drop(state);

@@ -138,3 +138,23 @@ fn no_device_is_in_a_file_system_of_its_own_pool() {
     shop.succeed("zpool export tank");
     shop.judge();
 }
+
+#[test]
+fn a_pool_answers_while_vdevs_are_added() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 64M -R ROOT tank A");
+    std::thread::scope(|scope| {
+        let adding = scope.spawn(|| {
+            for number in 0..12 {
+                shop.succeed(&format!("zpool add --size 64M tank V{number}"));
+            }
+        });
+        while !adding.is_finished() {
+            assert!(shop.succeed("zpool list -v tank").contains("tank"));
+            assert!(shop.succeed("zpool get -H size").contains("tank"));
+        }
+    });
+    assert_eq!(shop.succeed("zpool list -Hv tank").lines().count(), 14);
+    shop.succeed("zpool export tank");
+    shop.judge();
+}

@@ -1,8 +1,7 @@
 //! Properties that are not kept in property ZAPs (spec 04, sections 12.1 and 13.1).
 
 use super::table::{CASE_SENSITIVITY, ENCRYPTION, Form, KEY_FORMAT, NORMALIZATION, UTF8_ONLY};
-use super::{Property, PropertySource, PropertyValue};
-use crate::dataset::bookmark::guid_list;
+use super::value::{Property, PropertySource, PropertyValue, guid_list};
 use crate::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::ObjectId;

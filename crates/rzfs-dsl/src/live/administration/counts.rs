@@ -6,8 +6,8 @@
 
 use super::{TaskContext, TaskError};
 use crate::live::LiveError;
-use crate::live::dir::MAX_DEPTH;
-use crate::live::head::{is_extended, zapify};
+use crate::live::mos::extensible::{is_extended, zapify};
+use crate::live::space::limits::MAX_DEPTH;
 use rzfs_format::features::Feature;
 use rzfs_format::{FormatError, ObjectId};
 

@@ -3,11 +3,13 @@
 use super::counts::Counted;
 use super::place::{Place, check_new_name};
 use super::property::PropertyChange;
-use super::{ChangeError, NewEncryption, TaskContext, TaskError, policy_of_dir};
+use super::{NewEncryption, TaskContext, TaskError};
 use crate::dataset::DatasetKind;
-use crate::live::create::{Maker, NewContents};
-use crate::live::space::SpaceTier;
-use crate::live::{LiveDataset, LivePool};
+use crate::live::LiveDataset;
+use crate::live::change_error::ChangeError;
+use crate::live::datasets::creation::{Maker, NewContents};
+use crate::live::datasets::values::policy_of_dir;
+use crate::live::space::limits::SpaceTier;
 use rzfs_format::ObjectId;
 use rzfs_format::objset::ObjsetType;
 use rzfs_zap::ZapValue;
@@ -48,27 +50,8 @@ impl fmt::Debug for NewDataset {
     }
 }
 
-impl LivePool {
-    /// Makes a file system or volume, which is open for changes then.
-    ///
-    /// Limits on the number of file systems are not enforced: they do not hold for those who may
-    /// change them.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the name is taken or impossible, what is above it is no file system, or a
-    /// property cannot have its value.
-    pub fn create_dataset(
-        &self,
-        name: &str,
-        new: NewDataset,
-    ) -> Result<Arc<LiveDataset>, ChangeError> {
-        let name = name.to_owned();
-        self.administer(move |context| context.create_dataset(&name, &new))
-    }
-}
-
 impl TaskContext<'_> {
-    fn create_dataset(
+    pub(crate) fn create_dataset(
         &mut self,
         name: &str,
         new: &NewDataset,
@@ -129,7 +112,7 @@ impl TaskContext<'_> {
             self.pool.keyring.insert_new(dir, object, &keys);
         }
         self.state.changed.push(name.to_owned());
-        Ok(self.pool.add_dataset(live))
+        Ok(self.pool.heads.insert(live))
     }
 
     /// Makes sure that everything around a new clone of `origin` in `parent` can be read that it

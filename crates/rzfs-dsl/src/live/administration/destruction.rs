@@ -2,17 +2,19 @@
 
 use super::counts::Counted;
 use super::place::Place;
-use super::{ChangeError, TaskContext, TaskError};
-use crate::live::bptree::{self, DestroyedList};
-use crate::live::deadlist;
-use crate::live::dir::SpaceClass;
+use super::{TaskContext, TaskError};
+use crate::live::LiveError;
+use crate::live::amounts::SpaceDelta;
+use crate::live::change_error::ChangeError;
+use crate::live::datasets::deadlist;
+use crate::live::datasets::dir::SpaceClass;
+use crate::live::datasets::livelist;
 use crate::live::error::UnlessDamaged;
-use crate::live::error_log;
-use crate::live::head::is_extended;
-use crate::live::livelist;
+use crate::live::mos::error_log;
+use crate::live::mos::extensible::is_extended;
 use crate::live::mos::number_key;
-use crate::live::space::{SpaceDelta, SpaceTier};
-use crate::live::{LiveError, LivePool};
+use crate::live::space::bptree::{self, DestroyedList};
+use crate::live::space::limits::SpaceTier;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use rzfs_dmu::Objset;
 use rzfs_dmu::intent_log::owned_blocks;
@@ -26,7 +28,8 @@ use rzfs_format::{FormatError, ObjectId, ObjsetId};
 const BOOKMARK_V1_WORDS: usize = 3;
 
 /// What came of looking at a dataset that is to be destroyed.
-enum Outcome {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
     Destroyed,
     /// It was written in this very txg: its blocks are not on the devices yet.
     Later,
@@ -37,32 +40,15 @@ fn left_behind(error: &LiveError) {
     tracing::warn!(%error, "a destroyed dataset leaves something behind");
 }
 
-impl LivePool {
-    /// Destroys a file system, volume or clone that has no snapshots and nothing below it. Its
-    /// space comes back in the background, but for what damage hides.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: there is no such dataset, it is in use, or it has children or snapshots.
-    pub fn destroy_dataset(&self, name: &str) -> Result<(), ChangeError> {
-        loop {
-            let name = name.to_owned();
-            match self.administer(move |context| context.destroy_dataset(&name))? {
-                Outcome::Destroyed => return Ok(()),
-                Outcome::Later => {}
-            }
-        }
-    }
-}
-
 impl TaskContext<'_> {
-    fn destroy_dataset(&mut self, name: &str) -> Result<Outcome, TaskError> {
+    pub(crate) fn destroy_dataset(&mut self, name: &str) -> Result<Outcome, TaskError> {
         let (place, dir, head) = self.check(|this| this.check_destruction(name))?;
         self.require_space(SpaceTier::Frees)?;
         let txg = self.mos.tx().txg();
-        if head.root.logical_birth() == txg || self.pool.has_busy_log(place.head, txg) {
+        if head.root.logical_birth() == txg || self.pool.heads.has_busy_log(place.head, txg) {
             return Ok(Outcome::Later);
         }
-        if !self.pool.retire_dataset(place.head) {
+        if !self.pool.heads.retire(place.head) {
             return Err(ChangeError::Busy { name: name.to_owned() }.into());
         }
         self.leave_refreservation(&place, &dir)?;
@@ -319,7 +305,7 @@ impl TaskContext<'_> {
             mos.remove(children, name)?;
         }
         self.state.dirs.forget(place.dir);
-        self.pool.ledger.lock().close_dir(place.dir);
+        self.pool.accounts.close_dir(place.dir);
         self.leave_key(place.dir).unless_damaged(left_behind)?;
         self.destroy_extended(place.dir)
     }

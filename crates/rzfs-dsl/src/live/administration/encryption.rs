@@ -2,13 +2,14 @@
 //! 19.5 and 19.14).
 
 use super::place::Place;
-use super::{ChangeError, EncryptionProblem, TaskContext, TaskError};
-use crate::dataset::{RootKey, is_key_location};
-use crate::live::dir::MAX_DEPTH;
-use crate::live::key_object::{self, NewKeys};
-use crate::live::space::SpaceTier;
-use crate::live::{LiveError, LivePool};
-use rzfs_codec::crypto::{CryptoError, DatasetKey};
+use super::{TaskContext, TaskError};
+use crate::dataset::{NewKeys, RootKey, is_key_location};
+use crate::live::LiveError;
+use crate::live::change_error::{ChangeError, EncryptionProblem};
+use crate::live::datasets::key_object;
+use crate::live::space::limits::MAX_DEPTH;
+use crate::live::space::limits::SpaceTier;
+use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::encryption::EncryptionSuite;
 use rzfs_format::features::Feature;
 use rzfs_format::{FormatError, ObjectId};
@@ -80,19 +81,6 @@ impl NewEncryption {
         root.check()?;
         let key = Arc::new(DatasetKey::generate(suite)?);
         Ok(Some(NewKeys { key, guid, root_key: root.key.clone(), root: None }))
-    }
-}
-
-impl LivePool {
-    /// Gives an encrypted dataset another key: the keys of its blocks are wrapped anew, here and
-    /// in all datasets below that have their key from it. Their contents stay as they are.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the dataset is not encrypted or a clone, a key that is needed is not
-    /// loaded, or there is none to inherit.
-    pub fn change_key(&self, name: &str, change: KeyChange) -> Result<(), ChangeError> {
-        let name = name.to_owned();
-        self.administer(move |context| context.change_key(&name, &change))
     }
 }
 
@@ -217,7 +205,7 @@ impl TaskContext<'_> {
         }
     }
 
-    fn change_key(&mut self, name: &str, change: &KeyChange) -> Result<(), TaskError> {
+    pub(crate) fn change_key(&mut self, name: &str, change: &KeyChange) -> Result<(), TaskError> {
         let (place, rewrapping) = self.check(|this| this.check_key_change(name, change))?;
         self.require_space(SpaceTier::Reserved)?;
         let Rewrapping { old, new, new_key, found, .. } = rewrapping;
@@ -334,23 +322,5 @@ impl TaskContext<'_> {
             key_object::release(&self.mos, key)?;
         }
         Ok(())
-    }
-}
-
-impl From<EncryptionProblem> for ChangeError {
-    fn from(problem: EncryptionProblem) -> Self {
-        Self::Encryption(problem)
-    }
-}
-
-impl From<EncryptionProblem> for TaskError {
-    fn from(problem: EncryptionProblem) -> Self {
-        Self::Refused(problem.into())
-    }
-}
-
-impl From<CryptoError> for EncryptionProblem {
-    fn from(error: CryptoError) -> Self {
-        Self::Key(error)
     }
 }

@@ -1,24 +1,13 @@
 //! Giving a pool a new guid (`zpool reguid`).
 
-use super::{ChangeError, TaskContext, TaskError};
-use crate::live::LivePool;
-use crate::live::history::Event;
+use super::{TaskContext, TaskError};
+use crate::live::change_error::ChangeError;
+use crate::live::mos::history::Event;
 use rzfs_format::Guid;
 use rzfs_format::features::Feature;
 
-impl LivePool {
-    /// Gives the pool another guid, so that it can be told from a copy of its devices; answers
-    /// with the new one.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: a device is missing: it would not be the pool's any more.
-    pub fn change_guid(&self) -> Result<Guid, ChangeError> {
-        self.administer(|context| context.change_guid())
-    }
-}
-
 impl TaskContext<'_> {
-    fn change_guid(&mut self) -> Result<Guid, TaskError> {
+    pub(crate) fn change_guid(&mut self) -> Result<Guid, TaskError> {
         if self.state.features.is_active(Feature::PoolCheckpoint) {
             return Err(ChangeError::CheckpointExists.into());
         }

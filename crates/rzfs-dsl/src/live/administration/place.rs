@@ -1,8 +1,11 @@
 //! Finding datasets by name, as the syncing txg has them.
 
-use super::{ChangeError, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
+use crate::dataset::property::Inheritance;
 use crate::live::LiveError;
+use crate::live::change_error::ChangeError;
+use crate::live::datasets::values::in_force;
 use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
 use rzfs_dmu::Objset;
 use rzfs_format::dsl::{DslDataset, DslDir};
@@ -54,6 +57,12 @@ impl TaskContext<'_> {
     /// A head or snapshot as it is now.
     pub(super) fn dataset(&self, id: ObjectId) -> Result<DslDataset, LiveError> {
         self.mos.record(id)
+    }
+
+    /// The number in force of a property of one directory that is not inherited.
+    pub(super) fn own_number(&mut self, dir: ObjectId, name: &str) -> Result<u64, LiveError> {
+        let value = in_force(&self.mos, &mut self.state.dirs, dir, name, Inheritance::Own)?;
+        Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
     }
 
     /// The directory `name` in another one.
@@ -108,7 +117,7 @@ impl TaskContext<'_> {
 
     /// What a head holds.
     pub(super) fn objset_type(&self, head: ObjectId) -> Result<ObjsetType, LiveError> {
-        let open = self.pool.heads.lock().get(head).cloned();
+        let open = self.pool.heads.get(head);
         if let Some(open) = open {
             return Ok(open.objset().synced().objset_type());
         }

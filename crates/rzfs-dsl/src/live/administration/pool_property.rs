@@ -1,9 +1,10 @@
 //! Setting properties of the pool (spec 01, section 7.1).
 
-use super::{ChangeError, TaskContext, TaskError};
-use crate::live::history::Event;
-use crate::live::space::SpaceTier;
-use crate::live::{LiveError, LivePool};
+use super::{TaskContext, TaskError};
+use crate::live::LiveError;
+use crate::live::change_error::ChangeError;
+use crate::live::mos::history::Event;
+use crate::live::space::limits::SpaceTier;
 use crate::pool::{FailMode, OBJECT_DIRECTORY as DIRECTORY, text};
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
@@ -56,20 +57,12 @@ impl Kept {
     }
 }
 
-impl LivePool {
-    /// Sets a property of the pool: a number or text, as it is stored; `bootfs` by the name of the
-    /// dataset.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: there is no such property, or it cannot have the value.
-    pub fn set_pool_property(&self, property: &str, value: ZapValue) -> Result<(), ChangeError> {
-        let property = property.to_owned();
-        self.administer(move |context| context.set_pool_property(&property, &value))
-    }
-}
-
 impl TaskContext<'_> {
-    fn set_pool_property(&mut self, property: &str, value: &ZapValue) -> Result<(), TaskError> {
+    pub(crate) fn set_pool_property(
+        &mut self,
+        property: &str,
+        value: &ZapValue,
+    ) -> Result<(), TaskError> {
         let kept = Kept::of(property)?;
         self.require_space(SpaceTier::Reserved)?;
         self.check(|this| {
@@ -101,7 +94,7 @@ impl TaskContext<'_> {
                 }
                 if property == "autotrim" {
                     let autotrim = if number == 0 { Autotrim::Off } else { Autotrim::On };
-                    self.pool.allocator.set_autotrim(autotrim);
+                    self.pool.accounts.allocator().set_autotrim(autotrim);
                 }
                 // OpenZFS shows all numbers as signed ones.
                 number.cast_signed().to_string()

@@ -2,14 +2,15 @@
 
 use super::place::Place;
 use super::property_rules::{self, Known};
-use super::values::in_force;
-use super::{ChangeError, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
 use crate::dataset::property::{Inheritance, NativeProperty};
 use crate::dataset::{DatasetKind, DatasetName};
-use crate::live::LivePool;
-use crate::live::dir::SpaceClass;
-use crate::live::head::refreservation_excess;
-use crate::live::space::{SpaceDelta, SpaceTier};
+use crate::live::amounts::SpaceDelta;
+use crate::live::change_error::ChangeError;
+use crate::live::datasets::dir::SpaceClass;
+use crate::live::datasets::head::refreservation_excess;
+use crate::live::datasets::values::in_force;
+use crate::live::space::limits::SpaceTier;
 use crate::pool::text;
 use rzfs_format::ObjectId;
 use rzfs_format::dsl::DslDataset;
@@ -68,7 +69,7 @@ impl PropertyChange {
         Ok(Self { name: name.to_owned(), known, value: None, inherit })
     }
 
-    /// The properties of a new dataset of this kind.
+    /// Properties that a dataset of this kind is to have.
     pub(super) fn of_new(
         kind: DatasetKind,
         properties: &[(String, ZapValue)],
@@ -128,60 +129,27 @@ impl PropertyChange {
     }
 }
 
-impl LivePool {
-    /// Sets properties of a file system, volume or snapshot: all of them, or none. What is open is
-    /// written accordingly when this returns.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: a property does not exist, does not apply or cannot have the value.
-    pub fn set_properties(
-        &self,
+impl TaskContext<'_> {
+    /// Sets properties of a file system, volume or snapshot: all of them, or none.
+    pub(crate) fn set_properties(
+        &mut self,
         name: &str,
         properties: &[(String, ZapValue)],
-    ) -> Result<(), ChangeError> {
-        let (name, properties) = (name.to_owned(), properties.to_vec());
-        self.administer(move |context| {
-            context.change_properties(&name, |kind| {
-                let set =
-                    |(name, value): &(String, ZapValue)| PropertyChange::set(kind, name, value);
-                properties.iter().map(set).collect()
-            })
-        })
-    }
-
-    /// Sets one property, as [`LivePool::set_properties`] does.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_property(
-        &self,
-        name: &str,
-        property: &str,
-        value: ZapValue,
-    ) -> Result<(), ChangeError> {
-        self.set_properties(name, &[(property.to_owned(), value)])
+    ) -> Result<(), TaskError> {
+        self.change_properties(name, |kind| PropertyChange::of_new(kind, properties))
     }
 
     /// Takes a property's own value away.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the property does not exist, does not apply or is not inherited.
-    pub fn inherit_property(
-        &self,
+    pub(crate) fn inherit_property(
+        &mut self,
         name: &str,
         property: &str,
         inherit: Inherit,
-    ) -> Result<(), ChangeError> {
-        let (name, property) = (name.to_owned(), property.to_owned());
-        self.administer(move |context| {
-            context.change_properties(&name, |kind| {
-                Ok(vec![PropertyChange::inherit(kind, &property, inherit)?])
-            })
-        })
+    ) -> Result<(), TaskError> {
+        let change = |kind| Ok(vec![PropertyChange::inherit(kind, property, inherit)?]);
+        self.change_properties(name, change)
     }
-}
 
-impl TaskContext<'_> {
     fn change_properties(
         &mut self,
         name: &str,

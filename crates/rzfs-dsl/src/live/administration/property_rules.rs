@@ -1,8 +1,8 @@
 //! Which values properties can have (spec 04, sections 13 and 14.1).
 
-use super::ChangeError;
 use crate::dataset::DatasetKind;
 use crate::dataset::property::{Form, NativeProperty};
+use crate::live::change_error::ChangeError;
 use rzfs_codec::compress::ZstdLevel;
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::compression::CompressionFunction;

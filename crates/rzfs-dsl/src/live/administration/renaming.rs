@@ -2,25 +2,16 @@
 
 use super::counts::Counted;
 use super::place::{Place, check_new_name};
-use super::{ChangeError, TaskContext, TaskError};
+use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
-use crate::live::dir::{MAX_DEPTH, SpaceClass};
-use crate::live::space::{SpaceDelta, SpaceTier};
-use crate::live::{LiveError, LivePool};
+use crate::live::LiveError;
+use crate::live::amounts::SpaceDelta;
+use crate::live::change_error::ChangeError;
+use crate::live::datasets::dir::SpaceClass;
+use crate::live::space::limits::MAX_DEPTH;
+use crate::live::space::limits::SpaceTier;
 use rzfs_format::dsl::DslDir;
 use rzfs_format::{FormatError, ObjectId};
-
-impl LivePool {
-    /// Gives a file system or volume, and all below it, another name.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: there is no such dataset, the new name is taken or impossible, or what is
-    /// above it is no file system or has no room.
-    pub fn rename_dataset(&self, from: &str, to: &str) -> Result<(), ChangeError> {
-        let (from, to) = (from.to_owned(), to.to_owned());
-        self.administer(move |context| context.rename_dataset(&from, &to))
-    }
-}
 
 /// A rename that was checked.
 struct Move<'a> {
@@ -32,7 +23,7 @@ struct Move<'a> {
 }
 
 impl TaskContext<'_> {
-    fn rename_dataset(&mut self, from: &str, to: &str) -> Result<(), TaskError> {
+    pub(crate) fn rename_dataset(&mut self, from: &str, to: &str) -> Result<(), TaskError> {
         let Move { place, dir, old_parent, new_parent, last } =
             self.check(|this| this.check_rename(from, to))?;
         self.require_space(SpaceTier::Reserved)?;

@@ -1,20 +1,27 @@
 //! Tasks: changes that administrators ask for, made by the thread that syncs.
 
-use super::ChangeError;
+use crate::dataset::Keyring;
 use crate::live::LiveError;
+use crate::live::amounts::Deflation;
+use crate::live::change_error::{ChangeError, EncryptionProblem};
+use crate::live::datasets::heads::Heads;
+use crate::live::devices::heartbeat::Heart;
+use crate::live::environment::Environment;
 use crate::live::error::{MayBeDamage, UnlessDamaged};
-use crate::live::frees::BlockFreer;
-use crate::live::history::{self, Event, Occasion};
 use crate::live::mos::MosTx;
-use crate::live::pool::{Inner, LivePool};
-use crate::live::space::{Deflation, SpaceTier};
-use crate::live::sync::SyncState;
-use parking_lot::Mutex;
+use crate::live::mos::history::{self, Event, Occasion};
+use crate::live::requests::Requests;
+use crate::live::space::accounts::Accounts;
+use crate::live::space::freer::BlockFreer;
+use crate::live::space::limits::SpaceTier;
+use crate::live::suspension::Suspension;
+use crate::live::sync_state::SyncState;
 use rzfs_dmu::live::Transaction;
-use rzfs_dmu::txg::{OpenTx, Stopped};
+use rzfs_dmu::txg::{Stopped, TxgEngine};
 use rzfs_format::{BlockPointer, ObjectId};
 use rzfs_metaslab::allocator::SyncPass;
 use rzfs_vdev::VdevTree;
+use std::fmt;
 use std::sync::Arc;
 
 /// What a task writes, about: a few blocks of the MOS.
@@ -47,15 +54,36 @@ impl MayBeDamage for TaskError {
     }
 }
 
+impl From<EncryptionProblem> for TaskError {
+    fn from(problem: EncryptionProblem) -> Self {
+        Self::Refused(problem.into())
+    }
+}
+
 impl From<LiveError> for TaskError {
     fn from(error: LiveError) -> Self {
         Self::Failed(error)
     }
 }
 
+/// What tasks change, or tell of changes, besides the pool's own objects.
+#[derive(Debug)]
+pub(crate) struct TaskSurroundings {
+    /// The name of the pool.
+    pub(crate) name: String,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) heads: Arc<Heads>,
+    pub(crate) accounts: Arc<Accounts>,
+    /// The keys that are loaded.
+    pub(crate) keyring: Arc<Keyring>,
+    pub(crate) heart: Arc<Heart>,
+    pub(crate) suspension: Arc<Suspension>,
+    pub(crate) has_lz4: bool,
+}
+
 /// What a task works with.
 pub(crate) struct TaskContext<'a> {
-    pub(crate) pool: &'a Inner,
+    pub(crate) pool: &'a TaskSurroundings,
     /// The vdevs that the pool has in this txg.
     pub(crate) vdevs: &'a VdevTree,
     pub(crate) state: &'a mut SyncState,
@@ -63,7 +91,20 @@ pub(crate) struct TaskContext<'a> {
     pub(crate) space: &'a SyncPass<'a>,
 }
 
-impl LivePool {
+/// The tasks that wait for the next txg.
+pub(crate) struct Tasks(Requests<Task>);
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tasks").finish_non_exhaustive()
+    }
+}
+
+impl Tasks {
+    pub(crate) fn new(engine: &Arc<TxgEngine>, suspension: &Arc<Suspension>) -> Self {
+        Self(Requests::new(engine, suspension))
+    }
+
     /// Has a task done in the next txg; it is on disk when this returns.
     ///
     /// # Errors
@@ -72,43 +113,30 @@ impl LivePool {
         &self,
         task: impl FnOnce(&mut TaskContext<'_>) -> Result<T, TaskError> + Send + 'static,
     ) -> Result<T, ChangeError> {
-        let suspended = || ChangeError::Suspended { reason: self.failure() };
-        let answer = Arc::new(Mutex::new(None));
-        let to_answer = Arc::clone(&answer);
-        let task: Task = Box::new(move |context| {
-            let result = match task(context) {
-                Ok(value) => Ok(value),
-                Err(TaskError::Refused(error)) => Err(error),
-                Err(TaskError::Failed(error)) => return Err(error),
-            };
-            *to_answer.lock() = Some(result);
-            Ok(())
-        });
-        let engine = &self.inner().engine;
-        if engine.is_suspended() {
-            return Err(suspended());
-        }
-        // The transaction keeps the group open until the task is in its list.
-        let tx: OpenTx = engine.begin_unthrottled(&[]).map_err(|_| suspended())?;
-        let txg = tx.txg();
-        self.inner().tasks.lock().push(task);
-        drop(tx);
-        engine.wait_synced_unless_suspended(txg).map_err(|_| suspended())?;
-        let answer = answer.lock().take();
-        answer.unwrap_or_else(|| Err(suspended()))
+        self.0.ask(|answer| {
+            Box::new(move |context: &mut TaskContext<'_>| {
+                let result = match task(context) {
+                    Ok(value) => Ok(value),
+                    Err(TaskError::Refused(error)) => Err(error),
+                    Err(TaskError::Failed(error)) => return Err(error),
+                };
+                *answer.lock() = Some(result);
+                Ok(())
+            })
+        })
     }
-}
 
-impl Inner {
     /// Has a task done in the next txg, without waiting for it.
     ///
     /// # Errors
     /// [`Stopped`]: the pool takes no changes any more.
     pub(crate) fn post(&self, task: Task) -> Result<(), Stopped> {
-        let tx = self.engine.begin_unthrottled(&[])?;
-        self.tasks.lock().push(task);
-        self.engine.request(tx.txg());
-        Ok(())
+        self.0.post(task)
+    }
+
+    /// The tasks since this was last asked.
+    pub(crate) fn take(&self) -> Vec<Task> {
+        self.0.take()
     }
 }
 
@@ -128,7 +156,7 @@ impl TaskContext<'_> {
     pub(crate) fn require_space(&mut self, tier: SpaceTier) -> Result<(), TaskError> {
         self.check(|this| {
             let root = this.root_dir()?;
-            let pool = this.pool.usable_space(tier);
+            let pool = this.pool.accounts.usable_space(tier);
             let room = this.state.dirs.available(&this.mos, root, pool)?;
             if room < TASK_BYTES { Err(ChangeError::NoSpace.into()) } else { Ok(()) }
         })
@@ -136,7 +164,7 @@ impl TaskContext<'_> {
 
     /// Bytes that the pool has for datasets, used or not.
     pub(crate) fn pool_space(&self) -> u64 {
-        self.pool.usable_space(SpaceTier::Normal)
+        self.pool.accounts.usable_space(SpaceTier::Normal)
     }
 
     /// Bytes that can still be charged to a directory.

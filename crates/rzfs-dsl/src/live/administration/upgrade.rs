@@ -1,8 +1,10 @@
 //! Enabling features, and upgrading the pool's version (spec 01, section 5).
 
-use super::{ChangeError, TaskContext, TaskError};
-use crate::live::history::Event;
-use crate::live::{LivePool, allocation, error_log};
+use super::{TaskContext, TaskError};
+use crate::live::change_error::ChangeError;
+use crate::live::mos::error_log;
+use crate::live::mos::history::Event;
+use crate::live::space::allocation;
 use crate::pool::is_supported;
 use rzfs_format::features::Feature;
 use rzfs_format::uberblock::FEATURES_VERSION;
@@ -13,32 +15,8 @@ const OLDEST_UPGRADED: u64 = 26;
 /// The last version before features.
 const LAST_NUMBERED: u64 = 28;
 
-impl LivePool {
-    /// Enables features, and those that they depend on. Those that are enabled already stay so.
-    ///
-    /// Compression that follows from a new feature, as that of metadata with lz4, is used when the
-    /// pool is opened the next time.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the pool's version has no features, or this software does not have one of
-    /// them.
-    pub fn enable_features(&self, features: &[Feature]) -> Result<(), ChangeError> {
-        let features = features.to_vec();
-        self.administer(move |context| context.enable_features(&features))
-    }
-
-    /// Raises the pool's version; with 5000 it has features, none of which is enabled.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the version does not exist or is not later than the pool's, or the pool is
-    /// older than version 26.
-    pub fn upgrade_version(&self, version: u64) -> Result<(), ChangeError> {
-        self.administer(move |context| context.upgrade_version(version))
-    }
-}
-
 impl TaskContext<'_> {
-    fn enable_features(&mut self, features: &[Feature]) -> Result<(), TaskError> {
+    pub(crate) fn enable_features(&mut self, features: &[Feature]) -> Result<(), TaskError> {
         let version = self.state.config.version;
         if version < FEATURES_VERSION {
             return Err(ChangeError::InvalidVersion { version }.into());
@@ -60,12 +38,12 @@ impl TaskContext<'_> {
             self.log(&Event::Internal { operation, text, dataset: None })?;
         }
         let features = allocation::space_features(&self.state.features);
-        self.pool.allocator.set_features(features);
+        self.pool.accounts.allocator().set_features(features);
         self.state.is_config_dirty = true;
         Ok(())
     }
 
-    fn upgrade_version(&mut self, version: u64) -> Result<(), TaskError> {
+    pub(crate) fn upgrade_version(&mut self, version: u64) -> Result<(), TaskError> {
         let old = self.state.config.version;
         let exists =
             (OLDEST_UPGRADED..=LAST_NUMBERED).contains(&version) || version == FEATURES_VERSION;

@@ -1,0 +1,48 @@
+//! A sweep while its thread runs.
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+/// A sweep that goes on.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// Up to where the leaf is done, as [`SweepRecord::offset`] says it.
+    pub(super) offset: AtomicU64,
+    /// What of it was stored last.
+    pub(super) stored: AtomicU64,
+    is_stopped: Mutex<bool>,
+    stopped: Condvar,
+    pub(super) has_ended: AtomicBool,
+}
+
+impl Run {
+    pub(super) fn new(offset: u64) -> Arc<Self> {
+        Arc::new(Self {
+            offset: AtomicU64::new(offset),
+            stored: AtomicU64::new(offset),
+            is_stopped: Mutex::default(),
+            stopped: Condvar::new(),
+            has_ended: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn stop(&self) {
+        *self.is_stopped.lock() = true;
+        self.stopped.notify_all();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        *self.is_stopped.lock()
+    }
+
+    /// Waits for some time; tells whether the sweep is to stop.
+    pub(super) fn wait(&self, time: Duration) -> bool {
+        let mut is_stopped = self.is_stopped.lock();
+        if !*is_stopped {
+            self.stopped.wait_for(&mut is_stopped, time);
+        }
+        *is_stopped
+    }
+}

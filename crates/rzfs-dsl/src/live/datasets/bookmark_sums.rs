@@ -1,0 +1,72 @@
+//! Bookmarks that know how much of what they had has been freed since (spec 04, section 15.4).
+
+use crate::live::LiveError;
+use crate::live::amounts::{SpaceDelta, apply};
+use crate::live::mos::MosTx;
+use crate::live::mos::extensible::is_extended;
+use crate::live::mos::features::Features;
+use rzfs_format::bookmark::BookmarkRecord;
+use rzfs_format::features::Feature;
+use rzfs_format::{BlockPointer, ObjectId, Txg};
+use rzfs_zap::{IntegerSize, ZapValue};
+
+/// The bookmarks of a head whose sums change with its blocks.
+#[derive(Debug, Default)]
+pub(crate) struct BookmarkSums {
+    zap: Option<ObjectId>,
+    bookmarks: Vec<Sums>,
+}
+
+#[derive(Debug)]
+struct Sums {
+    name: String,
+    record: BookmarkRecord,
+    is_dirty: bool,
+}
+
+impl BookmarkSums {
+    /// The bookmarks of a head that were made after its last snapshot, or with it.
+    pub(crate) fn open(
+        mos: &MosTx<'_>,
+        features: &Features,
+        head: ObjectId,
+        since: Txg,
+    ) -> Result<Self, LiveError> {
+        if !features.is_active(Feature::BookmarkWritten) || !is_extended(mos, head)? {
+            return Ok(Self::default());
+        }
+        let zap = mos.object_of(head, "com.delphix:bookmarks")?;
+        let mut bookmarks = Vec::new();
+        for entry in zap.map_or_else(|| Ok(Vec::new()), |zap| mos.entries(zap))? {
+            let record = BookmarkRecord::decode(entry.value.integers());
+            let record = record.map_err(LiveError::corrupt(zap.unwrap_or_default()))?;
+            if record.has_sums() && record.creation_txg >= since {
+                let name = String::from_utf8_lossy(entry.name()).into_owned();
+                bookmarks.push(Sums { name, record, is_dirty: false });
+            }
+        }
+        Ok(Self { zap, bookmarks })
+    }
+
+    /// A block has died in the head.
+    pub(crate) fn died(&mut self, pointer: &BlockPointer, delta: SpaceDelta) {
+        let birth = pointer.logical_birth();
+        for bookmark in self.bookmarks.iter_mut().filter(|of| birth <= of.record.creation_txg) {
+            let sums = &mut bookmark.record.freed_before_next;
+            apply(&mut sums.used, delta.used);
+            apply(&mut sums.compressed, delta.compressed);
+            apply(&mut sums.uncompressed, delta.uncompressed);
+            bookmark.is_dirty = true;
+        }
+    }
+
+    /// Writes the sums that have changed.
+    pub(crate) fn write(&self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        let Some(zap) = self.zap else { return Ok(()) };
+        for Sums { name, record, .. } in self.bookmarks.iter().filter(|of| of.is_dirty) {
+            let value = ZapValue::new(IntegerSize::Eight, &record.encode());
+            mos.set(zap, name.as_str(), value)?;
+        }
+        Ok(())
+    }
+}

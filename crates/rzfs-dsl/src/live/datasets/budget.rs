@@ -1,0 +1,56 @@
+//! The space of a head, as whoever writes its files asks for it.
+
+use super::head::LiveDataset;
+use crate::live::space::accounts::Accounts;
+use crate::live::space::ledger::{HeadSpace, SpaceClaim, SpaceShortage};
+use rzfs_dmu::write::ObjsetPolicy;
+use rzfs_format::{BlockPointer, Txg};
+use std::sync::Arc;
+
+/// Watches over the space of a head: its quotas and reservations, those of the directories above
+/// it, and the size of the pool.
+#[derive(Clone, Debug)]
+pub struct HeadBudget {
+    accounts: Arc<Accounts>,
+    dataset: Arc<LiveDataset>,
+}
+
+impl HeadBudget {
+    pub(crate) fn new(accounts: &Arc<Accounts>, dataset: &Arc<LiveDataset>) -> Self {
+        Self { accounts: Arc::clone(accounts), dataset: Arc::clone(dataset) }
+    }
+
+    /// Admits a change of a txg before anything is changed; its bytes are those of the contents.
+    ///
+    /// # Errors
+    /// [`SpaceShortage`].
+    pub fn admit(&self, txg: Txg, claim: SpaceClaim) -> Result<(), SpaceShortage> {
+        self.accounts.admit((self.dataset.id(), self.dataset.policy().copies), txg, claim)
+    }
+
+    /// Bytes that contents take, with all their copies.
+    #[must_use]
+    pub fn with_copies(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(u64::from(self.dataset.policy().copies))
+    }
+
+    /// How blocks of the head are written, if the pool can share them: blocks are shared with
+    /// datasets whose policy is the same.
+    #[must_use]
+    pub fn sharing_policy(&self) -> Option<ObjsetPolicy> {
+        self.accounts.sharing().can_clone().then(|| self.dataset.policy())
+    }
+
+    /// Whether one reference more to a block can be counted: no damage is in the way.
+    #[must_use]
+    pub fn can_count(&self, pointer: &BlockPointer) -> bool {
+        let tell = |error: &_| tracing::debug!(%error, ?pointer, "a block is not shared");
+        self.accounts.sharing().look_up(pointer).inspect_err(tell).is_ok()
+    }
+
+    /// Space of the head as it is on disk.
+    #[must_use]
+    pub fn space(&self) -> HeadSpace {
+        self.accounts.space(self.dataset.id())
+    }
+}

@@ -1,0 +1,235 @@
+//! Directories of datasets and the space that they are charged for (spec 04, sections 2 and
+//! 12.2).
+
+use crate::live::LiveError;
+use crate::live::amounts::{SpaceDelta, apply};
+use crate::live::mos::{BonusRecord, MosTx};
+use crate::live::space::limits::{MAX_DEPTH, SpaceLimits};
+use rzfs_format::dsl::{DslDir, UsedBreakdown};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{ByteOrder, FormatError, ObjectId};
+use std::collections::BTreeMap;
+
+impl BonusRecord for DslDir {
+    const BONUS_TYPE: ObjectType = ObjectType::DSL_DIR;
+
+    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
+        Self::decode(bonus, order)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        Self::encode(self, ByteOrder::NATIVE).to_vec()
+    }
+}
+
+/// What a directory is charged for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SpaceClass {
+    /// Its head dataset.
+    Head,
+    /// Its snapshots.
+    Snapshots,
+    /// What its head reserves beyond what it has.
+    RefReservation,
+    /// The directories below it.
+    Children,
+    /// What those reserve beyond what they have.
+    ChildReservations,
+}
+
+impl SpaceClass {
+    fn of(self, breakdown: &mut UsedBreakdown) -> &mut u64 {
+        match self {
+            Self::Head => &mut breakdown.head,
+            Self::Snapshots => &mut breakdown.snapshots,
+            Self::RefReservation => &mut breakdown.refreservation,
+            Self::Children => &mut breakdown.children,
+            Self::ChildReservations => &mut breakdown.child_reservations,
+        }
+    }
+}
+
+/// The directories that are in use, as they are to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Directories {
+    entries: BTreeMap<ObjectId, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    dir: DslDir,
+    is_dirty: bool,
+}
+
+impl Directories {
+    /// A directory as it is now.
+    pub(crate) fn get(&mut self, mos: &MosTx<'_>, id: ObjectId) -> Result<&DslDir, LiveError> {
+        self.entry(mos, id).map(|entry| &entry.dir)
+    }
+
+    fn entry(&mut self, mos: &MosTx<'_>, id: ObjectId) -> Result<&mut Entry, LiveError> {
+        use std::collections::btree_map::Entry as Place;
+        match self.entries.entry(id) {
+            Place::Occupied(place) => Ok(place.into_mut()),
+            Place::Vacant(place) => {
+                let dir = mos.record(id)?;
+                Ok(place.insert(Entry { dir, is_dirty: false }))
+            }
+        }
+    }
+
+    /// Changes a directory.
+    pub(crate) fn change<T>(
+        &mut self,
+        mos: &MosTx<'_>,
+        id: ObjectId,
+        change: impl FnOnce(&mut DslDir) -> T,
+    ) -> Result<T, LiveError> {
+        let entry = self.entry(mos, id)?;
+        entry.is_dirty = true;
+        Ok(change(&mut entry.dir))
+    }
+
+    /// Charges a directory, and those above it with what it takes beyond its reservation.
+    pub(crate) fn charge(
+        &mut self,
+        mos: &MosTx<'_>,
+        id: ObjectId,
+        class: SpaceClass,
+        delta: SpaceDelta,
+    ) -> Result<(), LiveError> {
+        if delta.is_zero() {
+            return Ok(());
+        }
+        let mut next = Some(id);
+        let mut used = delta.used;
+        let mut from_child: Option<i64> = None;
+        for _ in 0..MAX_DEPTH {
+            let Some(id) = next else { return Ok(()) };
+            let (above, parent) = self.change(mos, id, |dir| {
+                let charged = |dir: &DslDir| dir.used.max(dir.reserved);
+                let before = charged(dir);
+                apply(&mut dir.used, used);
+                match from_child {
+                    _ if dir.flags & DslDir::FLAG_USED_BREAKDOWN == 0 => {}
+                    None => apply(class.of(&mut dir.breakdown), used),
+                    // `used` is what the child is charged for, what it really has changed by more
+                    // or less while it is below its reservation.
+                    Some(real) => {
+                        apply(&mut dir.breakdown.children, real);
+                        apply(&mut dir.breakdown.child_reservations, used.wrapping_sub(real));
+                    }
+                }
+                apply(&mut dir.compressed, delta.compressed);
+                apply(&mut dir.uncompressed, delta.uncompressed);
+                (charged(dir).wrapping_sub(before).cast_signed(), dir.parent)
+            })?;
+            from_child = Some(used);
+            used = above;
+            next = parent;
+        }
+        Err(LiveError::corrupt(id)(FormatError::invalid("DSL directory", "its parents are a loop")))
+    }
+
+    /// Moves space of a directory from one class to another.
+    pub(crate) fn transfer(
+        &mut self,
+        mos: &MosTx<'_>,
+        id: ObjectId,
+        (from, to): (SpaceClass, SpaceClass),
+        bytes: i64,
+    ) -> Result<(), LiveError> {
+        self.change(mos, id, |dir| {
+            if dir.flags & DslDir::FLAG_USED_BREAKDOWN == 0 {
+                return;
+            }
+            apply(from.of(&mut dir.breakdown), bytes.wrapping_neg());
+            apply(to.of(&mut dir.breakdown), bytes);
+        })
+    }
+
+    /// Changes what a directory reserves, and charges those above it for that.
+    pub(crate) fn set_reservation(
+        &mut self,
+        mos: &MosTx<'_>,
+        id: ObjectId,
+        reserved: u64,
+    ) -> Result<(), LiveError> {
+        let (more, parent) = self.change(mos, id, |dir| {
+            let before = dir.used.max(dir.reserved);
+            dir.reserved = reserved;
+            (dir.used.max(reserved).wrapping_sub(before).cast_signed(), dir.parent)
+        })?;
+        let Some(parent) = parent else { return Ok(()) };
+        let delta = SpaceDelta { used: more, ..SpaceDelta::default() };
+        self.charge(mos, parent, SpaceClass::ChildReservations, delta)
+    }
+
+    /// Bytes that can still be charged to a directory of a pool that has `pool` bytes for all of
+    /// them (spec 04, section 12.4).
+    pub(crate) fn available(
+        &mut self,
+        mos: &MosTx<'_>,
+        id: ObjectId,
+        pool: u64,
+    ) -> Result<u64, LiveError> {
+        let mut chain = Vec::new();
+        let mut level = Some(id);
+        while let Some(id) = level {
+            if chain.len() == MAX_DEPTH {
+                let problem = FormatError::invalid("DSL directory", "its parents are a loop");
+                return Err(LiveError::corrupt(id)(problem));
+            }
+            let dir = self.get(mos, id)?;
+            chain.push(SpaceLimits::of(dir));
+            level = dir.parent;
+        }
+        Ok(SpaceLimits::available(chain.iter().rev().copied(), pool))
+    }
+
+    /// The directories that were in use, as they are now.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (ObjectId, &DslDir)> {
+        self.entries.iter().map(|(id, entry)| (*id, &entry.dir))
+    }
+
+    /// Forgets a directory that is destroyed.
+    pub(crate) fn forget(&mut self, id: ObjectId) {
+        self.entries.remove(&id);
+    }
+
+    /// Writes what has changed.
+    pub(crate) fn write(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        for (id, entry) in &mut self.entries {
+            if std::mem::take(&mut entry.is_dirty) {
+                mos.set_record(*id, &entry.dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a directory without head: `name` in `parent`, or the root.
+    pub(crate) fn create(
+        &mut self,
+        mos: &MosTx<'_>,
+        place: Option<(ObjectId, &str)>,
+        now: u64,
+    ) -> Result<ObjectId, LiveError> {
+        let mut dir = DslDir {
+            creation_time: now,
+            parent: place.map(|(parent, _)| parent),
+            flags: DslDir::FLAG_USED_BREAKDOWN,
+            ..DslDir::default()
+        };
+        let id = mos.create_record(ObjectType::DSL_DIR, 512, &dir)?;
+        dir.properties = Some(mos.create_zap(ObjectType::DSL_PROPS)?);
+        dir.children = Some(mos.create_zap(ObjectType::DSL_DIR_CHILD_MAP)?);
+        if let Some((parent, name)) = place {
+            let children = self.get(mos, parent)?.children;
+            let missing = || FormatError::invalid("DSL directory", "it has no map of children");
+            let children = children.ok_or_else(missing).map_err(LiveError::corrupt(parent))?;
+            mos.insert(children, name, id.get())?;
+        }
+        self.entries.insert(id, Entry { dir, is_dirty: true });
+        Ok(id)
+    }
+}

@@ -1,0 +1,223 @@
+//! Space that is given back: what died in a txg, what was put off, and what destroyed datasets
+//! left (spec 06, sections 7.3, 19.3 and 22).
+
+use super::dir::{Directories, SpaceClass};
+use super::livelist;
+use crate::PoolError;
+use crate::live::LiveError;
+use crate::live::amounts::{Deflation, SpaceDelta};
+use crate::live::error::UnlessDamaged;
+use crate::live::mos::MosTx;
+use crate::live::mos::bpobj::{self, Progress};
+use crate::live::mos::features::Features;
+use crate::live::space::bptree::DestroyedList;
+use crate::live::space::freer::Leaks;
+use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY};
+use rzfs_format::bpobj::ListMark;
+use rzfs_format::features::Feature;
+use rzfs_format::{BlockPointer, ObjectId};
+
+/// Without log space maps, blocks that die from this pass on are freed with the next txg
+/// (`zfs_sync_pass_deferred_free`).
+const DEFERRED_FREE_PASS: u32 = 2;
+/// The name of the list of these.
+const DEFERRED: &str = "sync_bplist";
+
+/// Moves to the directory of what is lost all space that was to be freed and cannot be found
+/// because of damage: nothing is left to be freed.
+fn leak_rest(mos: &MosTx<'_>, dirs: &mut Directories, free_dir: ObjectId) -> Result<(), LiveError> {
+    let from = dirs.get(mos, free_dir)?;
+    let signed = u64::cast_signed;
+    let lost = SpaceDelta {
+        used: signed(from.used),
+        compressed: signed(from.compressed),
+        uncompressed: signed(from.uncompressed),
+    };
+    if lost.is_zero() {
+        return Ok(());
+    }
+    tracing::warn!(bytes = lost.used, "space of destroyed datasets is leaked");
+    dirs.charge(mos, free_dir, SpaceClass::Head, -lost)?;
+    charge_lost(mos, dirs, free_dir, lost)
+}
+
+/// Charges the directory of what is lost, which is made if need be beside that of what is freed.
+fn charge_lost(
+    mos: &MosTx<'_>,
+    dirs: &mut Directories,
+    free_dir: ObjectId,
+    lost: SpaceDelta,
+) -> Result<(), LiveError> {
+    const NAME: &str = "$LEAK";
+    let beside = dirs.get(mos, free_dir)?;
+    let (now, Some(root)) = (beside.creation_time, beside.parent) else { return Ok(()) };
+    let Some(names) = dirs.get(mos, root)?.children else { return Ok(()) };
+    let dir = match mos.object_of(names, NAME)? {
+        Some(dir) => dir,
+        None => dirs.create(mos, Some((root, NAME)), now)?,
+    };
+    dirs.charge(mos, dir, SpaceClass::Head, lost)
+}
+
+fn not_counted(error: &LiveError) {
+    tracing::warn!(%error, "what is leaked is not counted");
+}
+
+/// Blocks to be freed, and the lists in the MOS that hold more of them.
+#[derive(Debug)]
+pub(crate) struct FreeLists {
+    /// Died in this txg.
+    pub(crate) now: Vec<BlockPointer>,
+    /// Put off to the next txg that writes anything.
+    deferred: ObjectId,
+    /// Of destroyed snapshots.
+    background: Option<ObjectId>,
+    /// What that space is charged to.
+    free_dir: Option<ObjectId>,
+    has_background: bool,
+    has_livelists: bool,
+    /// Datasets that are being destroyed.
+    pub(crate) destroyed: Option<DestroyedList>,
+}
+
+impl FreeLists {
+    pub(crate) fn new(
+        deferred: ObjectId,
+        background: Option<ObjectId>,
+        free_dir: Option<ObjectId>,
+    ) -> Self {
+        let has_background = background.is_some();
+        Self {
+            now: Vec::new(),
+            deferred,
+            background,
+            free_dir,
+            has_background,
+            has_livelists: false,
+            destroyed: None,
+        }
+    }
+
+    /// Frees what died in this pass, or puts it off.
+    pub(crate) fn free_dead(
+        &mut self,
+        mos: &MosTx<'_>,
+        features: &Features,
+        deflation: Deflation<'_>,
+        free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
+    ) -> Result<(), LiveError> {
+        let dead = std::mem::take(&mut self.now);
+        let at_once =
+            mos.tx().pass() < DEFERRED_FREE_PASS || features.is_active(Feature::LogSpaceMap);
+        if at_once {
+            dead.iter().try_for_each(free)?;
+        } else if !dead.is_empty() {
+            let dead = (&*dead, ListMark::Allocated);
+            let put_off = bpobj::append(mos, self.deferred, dead, deflation);
+            put_off.unless_damaged(|error| tracing::warn!(%error, "blocks are leaked"))?;
+        }
+        Ok(())
+    }
+
+    /// Frees what earlier txgs put off.
+    pub(crate) fn free_deferred(
+        &mut self,
+        mos: &MosTx<'_>,
+        features: &Features,
+        deflation: Deflation<'_>,
+        free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
+    ) -> Result<(), LiveError> {
+        let take = |pointer: BlockPointer| free(&pointer);
+        let drained = bpobj::drain(mos, self.deferred, usize::MAX, deflation, take);
+        let warn = |error: &LiveError| tracing::warn!(%error, "blocks are not freed");
+        match drained.unless_damaged(warn)? {
+            Some(Progress::Empty { has_lost: false } | Progress::More) => Ok(()),
+            _ => self.replace_deferred(mos, features),
+        }
+    }
+
+    /// Has another list take the place of a damaged one, which may not be appended to.
+    fn replace_deferred(&mut self, mos: &MosTx<'_>, features: &Features) -> Result<(), LiveError> {
+        let new = bpobj::create(mos, features.list_version(), bpobj::LIST_BLOCK)?;
+        mos.set(DIRECTORY, DEFERRED, new.get())?;
+        bpobj::destroy(mos, self.deferred)?;
+        self.deferred = new;
+        Ok(())
+    }
+
+    /// Charges for what this txg could not free because of damage; old pools do not count it.
+    pub(crate) fn settle_leaks(
+        &self,
+        mos: &MosTx<'_>,
+        dirs: &mut Directories,
+        leaks: &Leaks,
+    ) -> Result<(), LiveError> {
+        let lost = leaks.take();
+        let Some(dir) = self.free_dir.filter(|_| !lost.is_zero()) else { return Ok(()) };
+        charge_lost(mos, dirs, dir, lost).unless_damaged(not_counted).map(drop)
+    }
+
+    /// What the space is charged to that is still to be freed.
+    pub(crate) const fn free_dir(&self) -> Option<ObjectId> {
+        self.free_dir
+    }
+
+    /// Whether something is left to be freed in later txgs.
+    pub(crate) const fn has_background(&self) -> bool {
+        self.has_background || self.has_livelists || self.destroyed.is_some()
+    }
+
+    /// Frees some of what destroyed snapshots and datasets left. What cannot be found because of
+    /// damage is leaked when nothing else is left.
+    pub(crate) fn free_background(
+        &mut self,
+        mos: &MosTx<'_>,
+        dirs: &mut Directories,
+        features: &mut Features,
+        (deflation, limit): (Deflation<'_>, usize),
+        free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
+    ) -> Result<(), LiveError> {
+        if !self.has_background() {
+            return Ok(());
+        }
+        let lost =
+            |error: &LiveError| tracing::warn!(%error, "space of destroyed datasets is lost");
+        let mut sums = SpaceDelta::default();
+        let mut left = limit;
+        if let Some(list) = self.background.filter(|_| self.has_background) {
+            let drained = bpobj::drain(mos, list, left, deflation, |pointer| {
+                left = left.saturating_sub(1);
+                sums += deflation.of(&pointer);
+                free(&pointer)
+            });
+            self.has_background = drained.unless_damaged(lost)? == Some(Progress::More);
+        }
+        if self.has_livelists {
+            let deleted = livelist::delete_some(mos, features, (deflation, free));
+            let deleted = deleted.unless_damaged(lost)?.flatten();
+            self.has_livelists = deleted.is_some();
+            sums += deleted.unwrap_or_default();
+        }
+        let list = &mut self.destroyed;
+        sums += DestroyedList::work_off(list, mos, features, left, (deflation, free))?;
+        let Some(dir) = self.free_dir else { return Ok(()) };
+        let mut charged = dirs.charge(mos, dir, SpaceClass::Head, -sums);
+        if !self.has_background() {
+            charged = charged.and_then(|()| leak_rest(mos, dirs, dir));
+        }
+        charged.unless_damaged(not_counted).map(drop)
+    }
+
+    /// The lists of a pool that is on disk.
+    pub(crate) fn open(
+        directory: &Attributes,
+        free_dir: Option<ObjectId>,
+    ) -> Result<Self, PoolError> {
+        let name = DEFERRED;
+        let deferred = directory.object(name)?.ok_or(PoolError::NoEntry { name })?;
+        let destroyed = directory.object("bptree_obj")?.map(DestroyedList::open);
+        let background = directory.object("free_bpobj")?;
+        let has_livelists = directory.object("com.delphix:deleted_clones")?.is_some();
+        Ok(Self { destroyed, has_livelists, ..Self::new(deferred, background, free_dir) })
+    }
+}

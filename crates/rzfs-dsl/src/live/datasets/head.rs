@@ -1,0 +1,511 @@
+//! A head dataset that is being changed: its object set, and the space that it is charged for
+//! (spec 04, sections 3 and 8).
+
+use crate::accounting::{AccountingScope, UsageChanges};
+use crate::dataset::property::Inheritance;
+use crate::dataset::{Dataset, DatasetError};
+use crate::live::LiveError;
+use crate::live::amounts::{Deflation, SpaceDelta, apply};
+use crate::live::datasets::bookmark_sums::BookmarkSums;
+use crate::live::datasets::deadlist;
+use crate::live::datasets::dir::{Directories, SpaceClass};
+use crate::live::datasets::livelist::{self, LivelistChanges};
+use crate::live::datasets::policy;
+use crate::live::datasets::settings::{DatasetSettings, SettingsObserver};
+use crate::live::datasets::values::in_force;
+use crate::live::error::UnlessDamaged;
+use crate::live::log::IntentLog;
+use crate::live::log::space::{LogSpace, LogSpaceChange};
+use crate::live::mos::extensible::activate;
+use crate::live::mos::features::Features;
+use crate::live::mos::{BonusRecord, MosTx};
+use crate::live::space::freer::Leaks;
+use parking_lot::Mutex;
+use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx, Transaction};
+use rzfs_dmu::sync::BlockAccounting;
+use rzfs_dmu::write::ObjsetPolicy;
+use rzfs_dmu::{DmuError, Objset};
+use rzfs_format::bpobj::ListMark;
+use rzfs_format::checksum::ChecksumFunction;
+use rzfs_format::compression::CompressionFunction;
+use rzfs_format::dnode::{Dnode, DnodeFlags};
+use rzfs_format::dsl::DslDataset;
+use rzfs_format::features::Feature;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::{ObjsetBlock, ObjsetType};
+use rzfs_format::zil::ZilHeader;
+use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Blocks above this need a feature.
+const OLD_MAX_BLOCK: u64 = 128 << 10;
+
+impl BonusRecord for DslDataset {
+    const BONUS_TYPE: ObjectType = ObjectType::DSL_DATASET;
+
+    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
+        Self::decode(bonus, order)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        Self::encode(self, ByteOrder::NATIVE).to_vec()
+    }
+}
+
+/// A head dataset, as everybody sees it who changes its files.
+pub struct LiveDataset {
+    id: ObjectId,
+    name: Mutex<String>,
+    objset: LiveObjset,
+    policy: Mutex<ObjsetPolicy>,
+    scope: AccountingScope,
+    settings: Mutex<Arc<DatasetSettings>>,
+    observers: Mutex<Vec<Weak<dyn SettingsObserver>>>,
+    log: IntentLog,
+    log_space: LogSpace,
+    /// Whether its livelist misses blocks, as it could not be found.
+    livelist_misses: AtomicBool,
+}
+
+impl fmt::Debug for LiveDataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveDataset").field("id", &self.id).field("name", &self.name).finish()
+    }
+}
+
+impl LiveDataset {
+    pub(crate) fn new(
+        (name, id): (&str, ObjectId),
+        objset: LiveObjset,
+        policy: ObjsetPolicy,
+        scope: AccountingScope,
+    ) -> Self {
+        Self {
+            id,
+            name: Mutex::new(name.to_owned()),
+            objset,
+            policy: Mutex::new(policy),
+            scope,
+            settings: Mutex::default(),
+            observers: Mutex::default(),
+            log: IntentLog::default(),
+            log_space: LogSpace::default(),
+            livelist_misses: AtomicBool::new(false),
+        }
+    }
+
+    /// Opens a head that is on disk.
+    pub(crate) fn open(
+        dataset: &Dataset,
+        objset: Objset,
+        has_lz4: bool,
+    ) -> Result<Self, DatasetError> {
+        let flags = objset.block().flags;
+        let scope = match objset.objset_type() {
+            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_PROJECT_QUOTA != 0 => {
+                AccountingScope::WithProjects
+            }
+            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_OBJECT_ACCOUNTING != 0 => {
+                AccountingScope::SpaceAndObjects
+            }
+            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_USER_ACCOUNTING != 0 => {
+                AccountingScope::Space
+            }
+            _ => AccountingScope::Nothing,
+        };
+        let policy = policy::of_dataset(dataset, has_lz4)?;
+        let place = (dataset.name(), dataset.object());
+        let open = Self::new(place, LiveObjset::open(objset), policy, scope);
+        open.follow(dataset, has_lz4)?;
+        Ok(open)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.name.lock().clone()
+    }
+
+    /// What its properties say.
+    #[must_use]
+    pub fn settings(&self) -> Arc<DatasetSettings> {
+        Arc::clone(&self.settings.lock())
+    }
+
+    /// Has somebody told about changes of its properties from now on.
+    pub fn observe(&self, observer: Weak<dyn SettingsObserver>) {
+        self.observers.lock().push(observer);
+    }
+
+    /// Takes over name and properties of the dataset as it is on disk.
+    pub(super) fn follow(&self, dataset: &Dataset, has_lz4: bool) -> Result<(), DatasetError> {
+        let settings = Arc::new(DatasetSettings::of_dataset(dataset)?);
+        self.set_policy(policy::of_dataset(dataset, has_lz4)?);
+        dataset.name().clone_into(&mut self.name.lock());
+        *self.settings.lock() = Arc::clone(&settings);
+        let observers = {
+            let mut observers = self.observers.lock();
+            observers.retain(|observer| observer.strong_count() > 0);
+            observers.clone()
+        };
+        for observer in observers.iter().filter_map(Weak::upgrade) {
+            observer.settings_changed(&settings);
+        }
+        Ok(())
+    }
+
+    /// Its object in the MOS.
+    #[must_use]
+    pub const fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Its contents.
+    #[must_use]
+    pub const fn objset(&self) -> &LiveObjset {
+        &self.objset
+    }
+
+    pub(crate) const fn log(&self) -> &IntentLog {
+        &self.log
+    }
+
+    /// Gives the dataset's intent log a new header, and frees blocks that the log had and that
+    /// this header does not lead to, both with the transaction's txg.
+    pub fn change_log(&self, tx: &dyn Transaction, header: ZilHeader, frees: &[BlockPointer]) {
+        self.log_space.free(tx.txg(), frees);
+        self.objset.set_log_header(tx, header);
+    }
+
+    /// Counts references of the intent log, whose header changes in the same txg, to blocks.
+    pub(crate) fn share_with_log(&self, tx: &dyn Transaction, blocks: &[BlockPointer]) {
+        self.log_space.share(tx.txg(), blocks);
+    }
+
+    /// How its blocks are written from the next txg on.
+    pub fn set_policy(&self, policy: ObjsetPolicy) {
+        *self.policy.lock() = policy;
+    }
+
+    /// How its blocks are written.
+    #[must_use]
+    pub fn policy(&self) -> ObjsetPolicy {
+        *self.policy.lock()
+    }
+}
+
+/// What syncing changes besides a dataset itself.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) mos: MosTx<'a>,
+    pub(crate) dirs: &'a mut Directories,
+    pub(crate) features: &'a mut Features,
+    pub(crate) frees: &'a mut Vec<BlockPointer>,
+    /// Blocks that have got one more owner.
+    pub(crate) shared: &'a mut Vec<BlockPointer>,
+    pub(crate) written: &'a mut BTreeMap<ObjectId, DslDataset>,
+    /// Nothing where the pool has no place to count them.
+    pub(crate) leaks: Option<&'a Leaks>,
+    pub(crate) deflation: Deflation<'a>,
+}
+
+/// The txg of the snapshot that every pool has, of nothing.
+const FIRST_SNAPSHOT: Txg = Txg(1);
+
+/// What the blocks of one sync do to a dataset's space.
+struct HeadSpace<'a> {
+    deflation: Deflation<'a>,
+    previous_txg: Txg,
+    born: SpaceDelta,
+    freed: SpaceDelta,
+    /// Bytes of objects that were freed, of which damage hides where they are.
+    lost: u64,
+    frees: Vec<BlockPointer>,
+    shared: Vec<BlockPointer>,
+    /// Blocks that the snapshot before still has.
+    dead: Vec<BlockPointer>,
+    bookmarks: BookmarkSums,
+    livelist: Option<LivelistChanges>,
+    features: BTreeSet<Feature>,
+    usage: UsageChanges,
+}
+
+impl BlockAccounting for HeadSpace<'_> {
+    fn born(&mut self, pointer: &BlockPointer) {
+        if pointer.is_hole() {
+            return;
+        }
+        self.born += self.deflation.of(pointer);
+        if let Some(livelist) = &mut self.livelist {
+            livelist.born(pointer);
+        }
+        self.features.extend(features_of(pointer));
+    }
+
+    fn shared(&mut self, pointer: &BlockPointer) {
+        self.born(pointer);
+        if !pointer.is_embedded() {
+            self.shared.push(*pointer);
+        }
+    }
+
+    fn killed(&mut self, pointer: &BlockPointer) {
+        if pointer.is_hole() {
+            return;
+        }
+        let delta = self.deflation.of(pointer);
+        self.bookmarks.died(pointer, delta);
+        if let Some(livelist) = &mut self.livelist {
+            livelist.died(pointer);
+        }
+        if pointer.logical_birth() > self.previous_txg {
+            self.freed += delta;
+            if !pointer.is_embedded() {
+                self.frees.push(*pointer);
+            }
+        } else {
+            self.dead.push(*pointer);
+        }
+    }
+
+    fn lost(&mut self, bytes: u64) {
+        self.lost = self.lost.saturating_add(bytes);
+    }
+}
+
+impl SpaceOwner for HeadSpace<'_> {
+    fn dnode_flags(&self) -> DnodeFlags {
+        self.usage.dnode_flags()
+    }
+
+    fn dnode_changed(&mut self, _: ObjectId, old: Option<&Dnode>, new: Option<&Dnode>) {
+        if new.is_some_and(|new| new.slots > 1) {
+            self.features.insert(Feature::LargeDnode);
+        }
+        self.usage.note(old, new);
+    }
+
+    fn write_accounting(&mut self, objset: &LiveObjset, tx: &SyncTx<'_>) -> Result<(), DmuError> {
+        self.usage.write(objset, tx)
+    }
+}
+
+/// The features that a dataset with such a block uses.
+fn features_of(pointer: &BlockPointer) -> impl Iterator<Item = Feature> {
+    let large = (pointer.logical_size() > OLD_MAX_BLOCK).then_some(Feature::LargeBlocks);
+    let checksum = match pointer.checksum_function() {
+        _ if pointer.is_embedded() => None,
+        Ok(ChecksumFunction::Sha512) => Some(Feature::Sha512),
+        Ok(ChecksumFunction::Skein) => Some(Feature::Skein),
+        Ok(ChecksumFunction::EdonR) => Some(Feature::EdonR),
+        Ok(ChecksumFunction::Blake3) => Some(Feature::Blake3),
+        _ => None,
+    };
+    let zstd = pointer.compression() == Ok(CompressionFunction::Zstd);
+    [large, checksum, zstd.then_some(Feature::ZstdCompress)].into_iter().flatten()
+}
+
+impl LiveDataset {
+    /// Writes what is dirty in the txg, and charges for it.
+    pub(crate) fn sync(&self, around: &mut Surroundings<'_>) -> Result<(), LiveError> {
+        let mos = around.mos;
+        let mut phys: DslDataset = mos.record(self.id)?;
+        let since = phys.previous_snapshot_txg;
+        let bookmarks = BookmarkSums::open(&mos, around.features, self.id, since);
+        let bookmarks = bookmarks.unless_damaged(
+            |error| tracing::warn!(%error, dataset = %self.id, "bookmarks miss what is freed"),
+        )?;
+        let bookmarks = bookmarks.unwrap_or_default();
+        let livelist = livelist::of_dir(&mos, around.features, phys.dir).unless_damaged(
+            |error| tracing::warn!(%error, dataset = %self.id, "a livelist misses blocks"),
+        )?;
+        // What it has missed it never gets.
+        let has_missed = match livelist {
+            None => {
+                self.livelist_misses.store(true, Ordering::Relaxed);
+                false
+            }
+            Some(_) => self.livelist_misses.swap(false, Ordering::Relaxed),
+        };
+        let origin = match livelist.flatten() {
+            Some(list) if !has_missed => {
+                let warn = |error: &LiveError| tracing::warn!(%error, "a livelist is given up");
+                origin_txg(around, phys.dir).unless_damaged(warn)?.map(|origin| (list, origin))
+            }
+            _ => None,
+        };
+        if livelist.flatten().is_some() && origin.is_none() {
+            livelist::remove(&mos, around.features, phys.dir)?;
+        }
+        let livelist = origin.map(|(list, origin)| LivelistChanges::new(list, origin));
+        let mut space = HeadSpace {
+            deflation: around.deflation,
+            previous_txg: phys.previous_snapshot_txg,
+            born: SpaceDelta::default(),
+            freed: SpaceDelta::default(),
+            lost: 0,
+            frees: Vec::new(),
+            shared: Vec::new(),
+            dead: Vec::new(),
+            bookmarks,
+            livelist,
+            features: BTreeSet::new(),
+            usage: UsageChanges::new(self.scope),
+        };
+        let Some(synced) = self.objset.sync(mos.tx(), self.policy(), &mut space)? else {
+            return Ok(());
+        };
+        let HeadSpace { born, mut freed, lost, mut frees, mut shared, dead, .. } = space;
+        let HeadSpace { bookmarks, livelist, features, .. } = space;
+        bookmarks.write(&mos)?;
+        if let Some(livelist) = livelist {
+            livelist.write(&mos, around.features, phys.dir, around.deflation)?;
+        }
+        phys.root = synced.root;
+        // What snapshots may have goes on being charged to the dataset.
+        if let Some(leaks) = around.leaks.filter(|_| phys.previous_snapshot_txg <= FIRST_SNAPSHOT) {
+            let mut left = phys.unique;
+            apply(&mut left, born.used.wrapping_sub(freed.used));
+            let used = lost.min(left).cast_signed();
+            let lost = SpaceDelta { used, ..SpaceDelta::default() };
+            freed += lost;
+            leaks.add(lost);
+        }
+        self.charge(around, &mut phys, born, freed)?;
+        self.bury(around, &mut phys, &dead)?;
+        around.frees.append(&mut frees);
+        around.shared.append(&mut shared);
+        let LogSpaceChange { mut frees, mut shared } = self.log_space.take(mos.tx().txg());
+        around.frees.append(&mut frees);
+        around.shared.append(&mut shared);
+        mos.set_record(self.id, &phys)?;
+        self.activate(around, &features)?;
+        around.written.insert(self.id, phys);
+        Ok(())
+    }
+
+    /// Takes over blocks that were born, and those that were freed.
+    fn charge(
+        &self,
+        around: &mut Surroundings<'_>,
+        phys: &mut DslDataset,
+        born: SpaceDelta,
+        freed: SpaceDelta,
+    ) -> Result<(), LiveError> {
+        let mut delta = born;
+        delta += -freed;
+        add_sums(phys, delta);
+        let reserved = self.refreservation(around, phys.dir)?;
+        let before = phys.unique.max(reserved);
+        apply(&mut phys.unique, delta.used);
+        let charged = phys.unique.max(reserved).wrapping_sub(before).cast_signed();
+        let (mos, dir) = (around.mos, phys.dir);
+        around.dirs.charge(&mos, dir, SpaceClass::Head, SpaceDelta { used: charged, ..delta })?;
+        // What was reserved already is not charged again.
+        let from_reservation = delta.used.wrapping_sub(charged);
+        let classes = (SpaceClass::RefReservation, SpaceClass::Head);
+        around.dirs.transfer(&mos, dir, classes, from_reservation)
+    }
+
+    fn refreservation(
+        &self,
+        around: &mut Surroundings<'_>,
+        dir: ObjectId,
+    ) -> Result<u64, LiveError> {
+        let name = "refreservation";
+        let value = in_force(&around.mos, around.dirs, dir, name, Inheritance::Own);
+        let warn = |error: &LiveError| tracing::warn!(%error, %dir, "a reservation is not counted");
+        let value = value.unless_damaged(warn)?.flatten();
+        Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
+    }
+
+    /// Puts blocks that the snapshot before has on the dead list. What has no place on a damaged
+    /// one is leaked when its last snapshot goes.
+    fn bury(
+        &self,
+        around: &mut Surroundings<'_>,
+        phys: &mut DslDataset,
+        dead: &[BlockPointer],
+    ) -> Result<(), LiveError> {
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let mos = around.mos;
+        if let Some(list) = phys.deadlist {
+            let dead = (dead, ListMark::Allocated);
+            let buried = deadlist::insert(&mos, around.features, list, dead, around.deflation);
+            buried.unless_damaged(
+                |error| tracing::warn!(%error, dataset = %self.id, "blocks will never be freed"),
+            )?;
+        }
+        // Where nobody can tell what snapshots have, the head goes on paying for it.
+        let origin_txg = origin_txg(around, phys.dir).unless_damaged(
+            |error| tracing::warn!(%error, "what snapshots have is not counted any more"),
+        )?;
+        let mut previous = match phys.previous_snapshot {
+            Some(id) => {
+                let record = mos.record::<DslDataset>(id).unless_damaged(
+                    |error| tracing::warn!(%error, "what a snapshot has alone is not counted any more"),
+                )?;
+                record.map(|record| (id, record))
+            }
+            None => None,
+        };
+        let mut to_snapshots = 0_i64;
+        for pointer in dead {
+            let delta = around.deflation.of(pointer);
+            add_sums(phys, -delta);
+            let birth = pointer.logical_birth();
+            if let Some((_, previous)) = &mut previous
+                && previous.next_snapshot == Some(self.id)
+                && birth > previous.previous_snapshot_txg
+            {
+                apply(&mut previous.unique, delta.used);
+            }
+            if origin_txg.is_some_and(|origin| birth > origin) {
+                to_snapshots = to_snapshots.wrapping_add(delta.used);
+            }
+        }
+        if let Some((id, previous)) = previous {
+            mos.set_record(id, &previous)?;
+        }
+        let classes = (SpaceClass::Head, SpaceClass::Snapshots);
+        around.dirs.transfer(&mos, phys.dir, classes, to_snapshots)
+    }
+
+    /// Marks the dataset as a user of features.
+    fn activate(
+        &self,
+        around: &mut Surroundings<'_>,
+        features: &BTreeSet<Feature>,
+    ) -> Result<(), LiveError> {
+        for feature in features {
+            let activated = activate(&around.mos, around.features, self.id, *feature);
+            activated.unless_damaged(
+                |error| tracing::warn!(%error, %feature, "the use of a feature is not noted"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// What a head reserves beyond what it has of its own.
+pub(crate) const fn refreservation_excess(reserved: u64, unique: u64) -> u64 {
+    reserved.saturating_sub(unique)
+}
+
+/// Blocks up to this txg belong to the origin of a directory.
+fn origin_txg(around: &mut Surroundings<'_>, dir: ObjectId) -> Result<Txg, LiveError> {
+    match around.dirs.get(&around.mos, dir)?.origin {
+        Some(origin) => Ok(around.mos.record::<DslDataset>(origin)?.creation_txg),
+        None => Ok(Txg(0)),
+    }
+}
+
+fn add_sums(phys: &mut DslDataset, delta: SpaceDelta) {
+    apply(&mut phys.referenced, delta.used);
+    apply(&mut phys.compressed, delta.compressed);
+    apply(&mut phys.uncompressed, delta.uncompressed);
+}

@@ -1,0 +1,309 @@
+//! Heartbeats of a pool with `multihost=on` (spec 01, section 10.1).
+//!
+//! A thread rewrites the last uberblock with a new time every second or so, on one leaf after the
+//! other. Hosts that want the pool watch for that. A host that cannot make itself heard must not
+//! write any more, because another one may have taken the pool over.
+
+use crate::live::LiveError;
+use crate::live::devices::current::PoolDevices;
+use crate::live::durable::Durable;
+use crate::live::environment::Environment;
+use crate::live::suspension::Suspension;
+use parking_lot::{Condvar, Mutex};
+use rzfs_format::Txg;
+use rzfs_format::label::Multihost as HeartbeatSlots;
+use rzfs_format::uberblock::{Multihost, MultihostConfig, Uberblock};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The weight of the past in the average time between heartbeats.
+const DECAY: u128 = 127;
+
+/// How often a pool with `multihost=on` shows that it is in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeartbeatOptions {
+    /// In which time every leaf gets a heartbeat (`zfs_multihost_interval`).
+    pub interval: Duration,
+    /// After how many intervals without one the pool is suspended (`zfs_multihost_fail_intervals`);
+    /// 0: never.
+    pub fail_intervals: u16,
+}
+
+impl Default for HeartbeatOptions {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(1), fail_intervals: 10 }
+    }
+}
+
+impl HeartbeatOptions {
+    /// What uberblocks tell of these options.
+    fn config(self, sequence: u16) -> MultihostConfig {
+        let interval = u32::try_from(self.interval.as_millis()).unwrap_or(u32::MAX);
+        MultihostConfig::new(interval, sequence, self.fail_intervals)
+    }
+
+    /// For how long other hosts watch at least before they take the pool over.
+    fn patience(self) -> Option<Duration> {
+        let intervals = u32::from(self.fail_intervals);
+        // One interval leaves no time for a slow device.
+        (intervals > 0).then(|| self.interval.saturating_mul(intervals.max(2)))
+    }
+}
+
+/// Whether a pool has a heartbeat, and how it is.
+#[derive(Debug)]
+pub(crate) struct Heart {
+    options: HeartbeatOptions,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    rhythm: Rhythm,
+    /// Beats so far.
+    beats: u64,
+    last: Last,
+}
+
+/// What the thread is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rhythm {
+    Off,
+    On,
+    Ended,
+}
+
+/// The last heartbeat that got through.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    at: Instant,
+    /// Average nanoseconds between two.
+    delay: u64,
+    /// Which number the next one has, among those of a txg and second.
+    sequence: u16,
+    txg: Txg,
+    timestamp: u64,
+}
+
+impl Heart {
+    /// A heart that does not beat yet.
+    pub(crate) fn new(options: HeartbeatOptions) -> Self {
+        let delay = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
+        let last = Last { at: Instant::now(), delay, sequence: 1, txg: Txg(0), timestamp: 0 };
+        let state = State { rhythm: Rhythm::Off, beats: 0, last };
+        Self { options, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Begins or ends to beat, as the property says.
+    pub(crate) fn follow(&self, multihost: bool) {
+        let mut state = self.state.lock();
+        let rhythm = if multihost { Rhythm::On } else { Rhythm::Off };
+        if state.rhythm != Rhythm::Ended && state.rhythm != rhythm {
+            state.rhythm = rhythm;
+            state.last.at = Instant::now();
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Ends the thread.
+    pub(crate) fn end(&self) {
+        self.state.lock().rhythm = Rhythm::Ended;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.state.lock().rhythm == Rhythm::On
+    }
+
+    /// Whether the last slot of rings is kept.
+    pub(crate) fn slots(&self) -> HeartbeatSlots {
+        if self.is_on() { HeartbeatSlots::On } else { HeartbeatSlots::Off }
+    }
+
+    /// What the uberblock of a txg says. It has number 0.
+    pub(crate) fn of_txg(&self) -> Multihost {
+        let state = self.state.lock();
+        match state.rhythm {
+            Rhythm::On => Multihost { delay: state.last.delay, config: self.options.config(0) },
+            Rhythm::Off | Rhythm::Ended => Multihost { delay: 0, config: MultihostConfig(0) },
+        }
+    }
+
+    /// Refuses to go on when other hosts may believe that the pool is theirs.
+    pub(crate) fn check(&self) -> Result<(), LiveError> {
+        let state = self.state.lock();
+        let silence = state.last.at.elapsed();
+        match self.options.patience() {
+            Some(patience) if state.rhythm == Rhythm::On && silence > patience => {
+                Err(LiveError::NoHeartbeat { seconds: silence.as_secs() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the time of the next beat, one of `leaves` in an interval. Says whether there is
+    /// one, or the thread is to end.
+    fn wait(&self, leaves: usize) -> bool {
+        let pause = self.options.interval / u32::try_from(leaves.max(1)).unwrap_or(u32::MAX);
+        let mut due = Instant::now() + pause;
+        let mut state = self.state.lock();
+        loop {
+            let rhythm = state.rhythm;
+            match rhythm {
+                Rhythm::Ended => return false,
+                Rhythm::Off => {
+                    self.changed.wait(&mut state);
+                    due = Instant::now();
+                }
+                Rhythm::On => {
+                    if self.changed.wait_until(&mut state, due).timed_out() {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next heartbeat and its number, from the last uberblock on disk.
+    fn next(&self, committed: Uberblock, now: u64) -> (Uberblock, u64) {
+        let mut state = self.state.lock();
+        state.beats += 1;
+        let (beats, last) = (state.beats, &mut state.last);
+        last.sequence = match (last.txg, last.timestamp) == (committed.txg, now) {
+            true => last.sequence.wrapping_add(1),
+            false => 1,
+        };
+        (last.txg, last.timestamp) = (committed.txg, now);
+        let gap = nanoseconds(last.at.elapsed());
+        let multihost =
+            Multihost { delay: last.delay.max(gap), config: self.options.config(last.sequence) };
+        (Uberblock { timestamp: now, multihost: Some(multihost), ..committed }, beats)
+    }
+
+    /// A heartbeat got through: the average follows, quickly upwards and slowly downwards, but not
+    /// below the pause between two.
+    fn arrived(&self, leaves: usize) {
+        let least = nanoseconds(self.options.interval) / leaves.max(1) as u64;
+        let mut state = self.state.lock();
+        let last = &mut state.last;
+        let gap = nanoseconds(last.at.elapsed());
+        let average = (u128::from(gap) + DECAY * u128::from(last.delay)) / (DECAY + 1);
+        let average = u64::try_from(average).unwrap_or(u64::MAX);
+        last.delay = gap.max(average).max(least);
+        last.at = Instant::now();
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The thread in which a heart beats.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    pub(crate) heart: Arc<Heart>,
+    pub(crate) devices: Arc<PoolDevices>,
+    pub(crate) durable: Arc<Durable>,
+    pub(crate) suspension: Arc<Suspension>,
+    pub(crate) environment: Arc<dyn Environment>,
+}
+
+impl Heartbeat {
+    /// Beats until it is told to end, or nobody can hear it any more.
+    pub(crate) fn run(&self) {
+        loop {
+            let vdevs = self.devices.vdevs();
+            let leaves = vdevs.heartbeat_leaves();
+            if !self.heart.wait(leaves) {
+                return;
+            }
+            let committed = self.durable.uberblock();
+            let (uberblock, turn) = self.heart.next(committed, self.environment.now());
+            match vdevs.write_heartbeat(&uberblock, turn, self.environment.random()) {
+                Ok(()) => self.heart.arrived(leaves),
+                Err(error) => tracing::warn!(%error, "a heartbeat was lost"),
+            }
+            if let Err(error) = self.heart.check() {
+                self.suspension.fail(error);
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs_format::BlockPointer;
+    use rzfs_format::uberblock::RaidzReflow;
+
+    fn committed(txg: u64) -> Uberblock {
+        Uberblock {
+            version: 5000,
+            txg: Txg(txg),
+            guid_sum: 1,
+            timestamp: 5,
+            mos: BlockPointer::default(),
+            software_version: 5000,
+            multihost: None,
+            checkpoint_txg: Txg(0),
+            raidz_reflow: RaidzReflow(0),
+        }
+    }
+
+    fn heart(fail_intervals: u16) -> Heart {
+        let heart = Heart::new(HeartbeatOptions { interval: Duration::ZERO, fail_intervals });
+        heart.follow(true);
+        heart
+    }
+
+    #[test]
+    fn every_second_and_txg_counts_anew() {
+        let heart = heart(10);
+        let sequence = |txg, now| {
+            let (uberblock, _) = heart.next(committed(txg), now);
+            assert_eq!((uberblock.txg, uberblock.timestamp), (Txg(txg), now));
+            uberblock.multihost.and_then(|multihost| multihost.config.sequence())
+        };
+        let numbers = [(1, 7), (1, 7), (1, 8), (1, 8), (2, 8)].map(|(txg, now)| sequence(txg, now));
+        assert_eq!(numbers, [1, 2, 1, 2, 1].map(Some));
+    }
+
+    #[test]
+    fn who_is_not_heard_must_not_write() {
+        // With no time between heartbeats every silence is too long.
+        let silent = heart(10);
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(matches!(silent.check(), Err(LiveError::NoHeartbeat { .. })));
+        silent.follow(false);
+        assert!(silent.check().is_ok(), "nobody listens");
+        let patient = heart(0);
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(patient.check().is_ok());
+    }
+
+    #[test]
+    fn uberblocks_say_whether_it_beats() {
+        let heart = heart(10);
+        assert_eq!(heart.of_txg().config, MultihostConfig::new(0, 0, 10));
+        assert_eq!(heart.slots(), HeartbeatSlots::On);
+        heart.follow(false);
+        assert_eq!(heart.of_txg(), Multihost { delay: 0, config: MultihostConfig(0) });
+        assert_eq!(heart.slots(), HeartbeatSlots::Off);
+    }
+
+    #[test]
+    fn the_average_rises_at_once_and_falls_slowly() {
+        let heart = Heart::new(HeartbeatOptions::default());
+        heart.follow(true);
+        heart.arrived(1);
+        let after_a_quick_one = heart.of_txg().delay;
+        assert_eq!(after_a_quick_one, 1_000_000_000, "not below the interval");
+        heart.state.lock().last.delay = 5_000_000_000;
+        heart.arrived(1);
+        let delay = heart.of_txg().delay;
+        assert!((4_900_000_000..5_000_000_000).contains(&delay), "{delay}");
+    }
+}

@@ -1,0 +1,106 @@
+//! What of a pool is durable.
+
+use super::mos::LiveMos;
+use super::space::accounts::Accounts;
+use super::space::limits::SpaceTier;
+use crate::dataset::{DatasetError, DatasetTree, Keyring};
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use parking_lot::RwLock;
+use rzfs_dmu::Objset;
+use rzfs_format::uberblock::{RaidzReflow, Uberblock};
+use rzfs_format::{FormatError, ObjectId, Txg};
+use rzfs_vdev::VdevTree;
+use std::sync::Arc;
+
+/// The last txg on disk that changed anything: what reading goes by.
+#[derive(Debug)]
+pub(crate) struct Durable {
+    pub(super) pool: String,
+    committed: RwLock<Committed>,
+    accounts: Arc<Accounts>,
+    pub(super) keyring: Arc<Keyring>,
+}
+
+/// What is durable.
+#[derive(Clone, Debug)]
+pub(crate) struct Committed {
+    pub(crate) uberblock: Uberblock,
+    pub(crate) mos: Objset,
+    /// The vdevs that the MOS knows: those that are being added have nothing there yet.
+    pub(crate) vdevs: Arc<VdevTree>,
+}
+
+impl Committed {
+    /// What a pool has that was not written yet.
+    pub(crate) fn nothing(mos: &LiveMos, version: u64, txg: Txg) -> Self {
+        let mos = mos.objset().synced();
+        let uberblock = Uberblock {
+            version,
+            txg,
+            guid_sum: 0,
+            timestamp: 0,
+            mos: *mos.root(),
+            software_version: version,
+            multihost: None,
+            checkpoint_txg: Txg(0),
+            raidz_reflow: RaidzReflow(0),
+        };
+        let vdevs = mos.pipeline().vdevs();
+        Self { uberblock, mos, vdevs }
+    }
+}
+
+impl Durable {
+    pub(crate) fn new(
+        pool: &str,
+        committed: Committed,
+        accounts: &Arc<Accounts>,
+        keyring: &Arc<Keyring>,
+    ) -> Self {
+        let (accounts, keyring) = (Arc::clone(accounts), Arc::clone(keyring));
+        Self { pool: pool.to_owned(), committed: RwLock::new(committed), accounts, keyring }
+    }
+
+    pub(crate) fn uberblock(&self) -> Uberblock {
+        self.committed.read().uberblock.clone()
+    }
+
+    /// The MOS of that uberblock.
+    pub(crate) fn mos(&self) -> Objset {
+        self.committed.read().mos.clone()
+    }
+
+    /// A txg has become durable.
+    pub(crate) fn replace(&self, committed: Committed) {
+        *self.committed.write() = committed;
+    }
+
+    /// What is durable now, and a function that tells the space of the pool, used or not: while it
+    /// exists, blocks of this txg are not used again.
+    pub(crate) fn hold(&self) -> (Committed, impl Fn() -> u64 + Send + Sync + use<>) {
+        // A txg gives blocks back only after its uberblock has been put here.
+        let committed = self.committed.read();
+        let hold = self.accounts.allocator().hold(committed.uberblock.txg);
+        let accounts = Arc::clone(&self.accounts);
+        let usable_space = move || {
+            let _held = &hold;
+            accounts.usable_space(SpaceTier::Normal)
+        };
+        (committed.clone(), usable_space)
+    }
+
+    /// The datasets as they are on disk. Their blocks are held while the tree exists.
+    pub(crate) fn dataset_tree(&self) -> Result<DatasetTree, DatasetError> {
+        let (Committed { mos, .. }, usable_space) = self.hold();
+        let directory = mos.object(DIRECTORY)?;
+        let root = directory.zap()?.lookup_u64("root_dataset".as_bytes());
+        let root = root.map_err(|source| directory.zap_error(source))?;
+        let missing = || DatasetError::Corrupt {
+            object: DIRECTORY,
+            source: FormatError::invalid("object directory", "it has no root_dataset"),
+        };
+        let root = root.and_then(|root| ObjectId(root).non_zero()).ok_or_else(missing)?;
+        let (place, keyring) = ((self.pool.clone(), root), Arc::clone(&self.keyring));
+        Ok(DatasetTree::with_keyring(mos, place, usable_space, keyring))
+    }
+}

@@ -1,0 +1,89 @@
+//! The intent log of a head, for whoever changes its files.
+
+use super::not_logged::NotLogged;
+use super::pending::{LogOrder, LogRecord};
+use super::state::IntentLog;
+use crate::live::datasets::head::LiveDataset;
+use crate::live::devices::current::PoolDevices;
+use crate::live::durable::Durable;
+use crate::live::environment::Environment;
+use crate::live::space::accounts::Accounts;
+use rzfs_dmu::live::Transaction;
+use rzfs_dmu::txg::TxgEngine;
+use rzfs_dmu::write::BlockWriter;
+use rzfs_format::{ObjectId, Txg};
+use std::fmt;
+use std::sync::Arc;
+
+/// What of a pool the intent logs of its heads need.
+#[derive(Debug)]
+pub(crate) struct LogSurroundings {
+    pub(crate) engine: Arc<TxgEngine>,
+    pub(crate) accounts: Arc<Accounts>,
+    pub(crate) devices: Arc<PoolDevices>,
+    pub(crate) durable: Arc<Durable>,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) writer: Arc<BlockWriter>,
+}
+
+/// The intent log of a head, for whoever changes its files.
+#[derive(Clone)]
+pub struct HeadLog {
+    pub(super) pool: Arc<LogSurroundings>,
+    pub(super) dataset: Arc<LiveDataset>,
+}
+
+impl fmt::Debug for HeadLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeadLog").field("dataset", &self.dataset).finish_non_exhaustive()
+    }
+}
+
+impl HeadLog {
+    pub(crate) fn new(pool: &Arc<LogSurroundings>, dataset: &Arc<LiveDataset>) -> Self {
+        Self { pool: Arc::clone(pool), dataset: Arc::clone(dataset) }
+    }
+
+    pub(super) fn log(&self) -> &IntentLog {
+        self.dataset.log()
+    }
+
+    /// Adds the record of an operation, which is part of the transaction.
+    pub fn add(&self, tx: &dyn Transaction, order: LogOrder, record: LogRecord) {
+        self.log().pending.lock().add(tx.txg(), order, record);
+    }
+
+    /// Says that the txg changes something that no record says: commits wait for it.
+    pub fn add_unlogged(&self, txg: Txg) {
+        self.log().pending.lock().add_unlogged(txg);
+    }
+
+    /// Whether blocks that were born in a txg are there after a crash now, so that records may
+    /// share them: those of a txg that is being written are not.
+    #[must_use]
+    pub fn may_share(&self, birth: Txg) -> bool {
+        birth <= self.pool.engine.synced_txg()
+    }
+
+    /// Has the records so far of a file committed with the names, in front of what follows: it
+    /// is about to get another name.
+    pub fn promote(&self, object: ObjectId) {
+        self.log().pending.lock().promote(object);
+    }
+
+    /// Drops the records of a file that has lost its last name.
+    pub fn forget(&self, object: ObjectId) {
+        self.log().pending.lock().forget(object);
+    }
+
+    /// Whether the pool knows records of extended attributes (feature `zilsaxattr`).
+    #[must_use]
+    pub fn knows_xattrs(&self) -> bool {
+        self.log().knows_xattrs()
+    }
+
+    /// Asks for room where everything goes.
+    pub(super) fn claim(&self, txg: Txg, bytes: u64) -> Result<(), NotLogged> {
+        self.pool.accounts.admit_log(txg, bytes).map_err(|_| NotLogged::NoSpace)
+    }
+}

@@ -1,0 +1,107 @@
+//! The log of a head that is open.
+
+use super::chain::{Chain, ChainState};
+use super::layout::SizeGuess;
+use super::pending::Pending;
+use super::turns::Turns;
+use crate::live::LiveError;
+use crate::live::error::UnlessDamaged;
+use crate::live::mos::MosTx;
+use crate::live::mos::extensible::activate;
+use crate::live::mos::features::Features;
+use parking_lot::Mutex;
+use rzfs_dmu::live::{LiveObjset, Transaction};
+use rzfs_format::features::Feature;
+use rzfs_format::zil::ZilHeader;
+use rzfs_format::{BlockPointer, ObjectId, Txg, VdevId};
+use rzfs_vdev::LogTrust;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What only the thread that writes needs.
+#[derive(Default, Debug)]
+pub(super) struct Writing {
+    /// Number of the last record.
+    pub(super) seq: u64,
+    pub(super) guess: SizeGuess,
+}
+
+/// The log of a head that is open. Locks are taken for a few instructions, but for that of what
+/// the writing thread needs, while blocks are made.
+#[derive(Default, Debug)]
+pub(crate) struct IntentLog {
+    pub(super) pending: Mutex<Pending>,
+    pub(super) chain: Mutex<Chain>,
+    pub(super) writing: Mutex<Writing>,
+    pub(super) turns: Turns,
+    /// The feature of records of extended attributes is enabled.
+    has_xattr_feature: AtomicBool,
+    /// The txg since which the dataset uses it.
+    xattrs_since: Mutex<Option<Txg>>,
+}
+
+impl IntentLog {
+    pub(super) fn may_write_xattrs(&self, synced: Txg) -> bool {
+        self.xattrs_since.lock().is_some_and(|since| since <= synced)
+    }
+
+    /// Whether nothing waits for a txg, and nothing of the chain will change.
+    pub(crate) fn is_idle(&self, synced: Txg) -> bool {
+        self.pending.lock().is_empty() && self.chain.lock().is_idle(synced)
+    }
+
+    /// The txg of the oldest block of the chain that was written to one of these vdevs.
+    pub(crate) fn oldest_written(&self, vdevs: &BTreeSet<VdevId>) -> Option<Txg> {
+        self.chain.lock().oldest_written(vdevs)
+    }
+
+    /// Says that blocks of the chain may be lost.
+    pub(crate) fn break_off(&self) {
+        self.chain.lock().break_off();
+    }
+
+    /// Whether devices for logs still have the blocks of the chain; otherwise it ends.
+    pub(crate) fn goes_on_with(&self, trust: LogTrust) -> bool {
+        self.chain.lock().require_trust(trust).is_ok()
+    }
+
+    /// Drops the records of txgs that are on disk.
+    pub(crate) fn settle(&self, synced: Txg) {
+        self.pending.lock().settle(synced);
+    }
+
+    /// Whether the pool knows records of extended attributes.
+    pub(super) fn knows_xattrs(&self) -> bool {
+        self.has_xattr_feature.load(Ordering::Relaxed)
+    }
+
+    /// Writes the header of the log of `head`, whose contents are `objset`, and gives back the
+    /// blocks that are not needed any more.
+    pub(crate) fn sync(
+        &self,
+        (head, objset): (ObjectId, &LiveObjset),
+        mos: &MosTx<'_>,
+        features: &mut Features,
+    ) -> Result<Vec<BlockPointer>, LiveError> {
+        let txg = mos.tx().txg();
+        let has_feature = features.is_enabled(Feature::ZilSaXattr);
+        self.has_xattr_feature.store(has_feature, Ordering::Relaxed);
+        let mut chain = self.chain.lock();
+        let is_used = matches!(chain.state(), ChainState::Since(since) if since <= txg);
+        let change = chain.sync(txg);
+        drop(chain);
+        if let Some(first) = change.first {
+            let header = ZilHeader { first, ..ZilHeader::default() };
+            objset.set_log_header(mos.tx(), header);
+        }
+        if is_used && has_feature && self.xattrs_since.lock().is_none() {
+            // Without it no attributes are logged: who waits for them waits for a txg.
+            let activated = activate(mos, features, head, Feature::ZilSaXattr);
+            let told = activated.unless_damaged(
+                |error| tracing::debug!(%error, "the use of a feature is not noted"),
+            )?;
+            *self.xattrs_since.lock() = told.map(|()| txg);
+        }
+        Ok(change.frees)
+    }
+}

@@ -1,0 +1,169 @@
+//! Making a pool that is on disk writable (spec 01, section 9.9).
+
+use super::{Attendance, LiveOptions};
+use super::background::sweep::SweepRecords;
+use super::building::{Building, Groundwork, Parts};
+use super::datasets::free_lists::FreeLists;
+use super::durable::Committed;
+use super::environment::Environment;
+use super::log::claim::LogClaims;
+use super::mos::features::Features;
+use super::mos::history::Event;
+use super::not_writable::NotWritable;
+use super::pool::LivePool;
+use super::space::allocation;
+use super::space::clone_table::CloneTables;
+use super::sync_state::{PoolObjects, SyncState};
+use super::view::Found;
+use super::vital;
+use crate::import::HostIdentity;
+use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
+use rzfs_dmu::live::LiveObjset;
+use rzfs_dmu::txg::TxgEngine;
+use rzfs_format::config::{LastHost, PoolConfig};
+use rzfs_format::dsl::DslDir;
+use rzfs_format::features::Feature;
+use rzfs_format::pool_state::PoolState;
+use rzfs_format::{ByteOrder, ObjectId, Txg};
+use rzfs_metaslab::allocator::Autotrim;
+use std::sync::Arc;
+
+/// Features whose structures are not kept up yet: a pool that uses one is read only.
+const NOT_WRITTEN: [Feature; 1] = [Feature::RedactedDatasets];
+
+impl LivePool {
+    /// Takes over a pool that was opened for reading, with devices that can be written, and writes
+    /// a first txg: from then on the pool is this host's.
+    ///
+    /// # Errors
+    /// [`NotWritable`]; nothing has been written then, unless writing itself failed.
+    pub fn open(
+        pool: &Pool,
+        environment: Arc<dyn Environment>,
+        options: &LiveOptions,
+    ) -> Result<Self, NotWritable> {
+        check(pool)?;
+        let claims = LogClaims::plan(pool, options.missing_logs)?;
+        let mut building = build(pool, environment, options, claims.last_birth())?;
+        building.pool.found.given_up_logs = claims.given_up().to_vec();
+        let LivePool { engine, accounts, heads, .. } = &building.pool;
+        claims.claim(engine, accounts.allocator(), heads)?;
+        let live = building.start(None)?;
+        live.heart.follow(pool.properties()?.multihost.value);
+        live.sweeps.resume();
+        let operation = "open";
+        let text = format!("pool version {}; software rzfs", pool.version());
+        let event = Event::Internal { operation, text, dataset: None };
+        live.log(event).map_err(|_| live.why_stopped())?;
+        if options.attendance == Attendance::WhenOpen {
+            live.attend();
+        }
+        Ok(live)
+    }
+}
+
+/// Refuses pools whose structures would not be kept up, or are not there in full.
+fn check(pool: &Pool) -> Result<(), NotWritable> {
+    if pool.mos().block().order != ByteOrder::NATIVE {
+        return Err(NotWritable::ByteOrder);
+    }
+    let features = pool.features();
+    let mut names: Vec<String> =
+        features.unsupported(FeatureNeed::Writing).map(|feature| feature.guid).collect();
+    let active = NOT_WRITTEN.iter().filter(|feature| features.is_active(**feature));
+    names.extend(active.map(|feature| feature.name().to_owned()));
+    let is_removing = pool.removal().is_some_and(|removal| removal.end_time == 0);
+    if is_removing || pool.directory().words("com.delphix:condensing_indirect")?.is_some() {
+        names.push(format!("{} (under way)", Feature::DeviceRemoval.name()));
+    }
+    if features.is_active(Feature::PoolCheckpoint) && pool.checkpoint().is_none() {
+        names.push(format!("{} (being discarded)", Feature::PoolCheckpoint.name()));
+    }
+    if !names.is_empty() {
+        return Err(NotWritable::Features { names });
+    }
+    let missed = pool.vdevs().missed_leaves();
+    if !missed.is_empty() {
+        let devices = missed.into_iter().map(|leaf| leaf.name().to_owned()).collect();
+        return Err(NotWritable::MissingNewer { devices });
+    }
+    Ok(())
+}
+
+fn build(
+    pool: &Pool,
+    environment: Arc<dyn Environment>,
+    options: &LiveOptions,
+    last_txg: Txg,
+) -> Result<Building, NotWritable> {
+    let vdevs = pool.vdevs();
+    let directory = pool.directory();
+    let properties = pool.properties()?;
+    let features = Features::open(directory, pool.version(), pool.features())?;
+    let mos = LiveObjset::open(pool.mos().clone());
+    let space_features = allocation::space_features(&features);
+    let allocator = allocation::of_pool(pool, &mos, space_features, options.space)?;
+    if properties.autotrim.value {
+        allocator.set_autotrim(Autotrim::On);
+    }
+    allocator.set_checkpoint(pool.checkpoint().map(|uberblock| uberblock.txg));
+    let config = active_config(pool, environment.host());
+    let auxiliary = pool.auxiliary().to_vec();
+    let has = |feature| features.is_enabled(feature);
+    let has_lz4 = features.is_active(Feature::Lz4Compress);
+    let given = (environment, options);
+    let groundwork = Groundwork::new(mos, allocator, auxiliary, given, has, has_lz4);
+    vital::hold(&groundwork.mos, pool);
+    groundwork.dedup.load(pool)?;
+    let name = "config";
+    let objects = PoolObjects {
+        config: directory.object(name)?.ok_or(PoolError::NoEntry { name })?,
+        history: directory.object("history")?,
+        mos_dir: special_dir(pool, "$MOS")?,
+    };
+    vdevs.mark_all_configs_dirty();
+    let frees = FreeLists::open(directory, special_dir(pool, "$FREE")?)?;
+    let state = SyncState {
+        clones: CloneTables::open(pool.mos(), directory, vdevs)?,
+        is_deflated: directory.number("deflate")?.is_some_and(|deflate| deflate != 0),
+        ..SyncState::new(objects, config, features, frees, &groundwork.dedup)
+    };
+    let parts = Parts {
+        name: pool.name().to_owned(),
+        found: Found {
+            removal: pool.removal().cloned(),
+            checkpoint: pool.checkpoint().cloned(),
+            missing_logs: options.missing_logs,
+            given_up_logs: Vec::new(),
+        },
+        keyring: Arc::clone(pool.datasets().keyring()),
+        engine: TxgEngine::new(last_txg, options.txg),
+        committed: Committed {
+            uberblock: pool.uberblock().clone(),
+            mos: pool.mos().clone(),
+            vdevs: Arc::clone(pool.vdevs()),
+        },
+        sweeps: SweepRecords::read(pool.mos(), vdevs)?,
+        fail_mode: properties.failmode.value,
+    };
+    Ok(groundwork.build(parts, state, options))
+}
+
+/// The configuration of a pool that this host opens.
+fn active_config(pool: &Pool, host: &HostIdentity) -> PoolConfig {
+    PoolConfig {
+        name: pool.name().to_owned(),
+        state: PoolState::Active,
+        host: LastHost { id: host.id.into(), name: host.name.clone() },
+        ..pool.pool_config().clone()
+    }
+}
+
+/// The directory of a dataset that no user has, such as `$MOS`; old pools lack some.
+fn special_dir(pool: &Pool, name: &str) -> Result<Option<ObjectId>, NotWritable> {
+    let root = pool.mos().object(pool.root_dataset_dir()).map_err(PoolError::from)?;
+    let corrupt = PoolError::corrupt(root.id());
+    let root = DslDir::decode(root.bonus(), root.order()).map_err(corrupt)?;
+    let Some(children) = root.children else { return Ok(None) };
+    Ok(Attributes::open(pool.mos(), children)?.object(name)?)
+}

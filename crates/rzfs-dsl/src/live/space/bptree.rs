@@ -1,0 +1,250 @@
+//! Datasets that are being destroyed in the background (spec 04, sections 4.5 and 9.5).
+
+use crate::live::LiveError;
+use crate::live::amounts::{Deflation, SpaceDelta, apply};
+use crate::live::error::UnlessDamaged;
+use crate::live::mos::features::Features;
+use crate::live::mos::{BonusRecord, MosTx};
+use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use rzfs_dmu::live::{LiveObject, Transaction};
+use rzfs_dmu::{BlockPipeline, DmuError, PostOrderTraversal, PostOrderVisitor};
+use rzfs_format::bpobj::{BptreeEntry, BptreeHeader};
+use rzfs_format::features::Feature;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, FormatError, Level, ObjectId, ObjsetId, Txg};
+use std::ops::ControlFlow;
+
+const NAME: &str = "bptree_obj";
+const BLOCK: u32 = 128 << 10;
+const ENTRY: u64 = BptreeEntry::SIZE as u64;
+
+/// The number that objsets have in bookmarks when they are destroyed.
+const DESTROYED: ObjsetId = ObjsetId(u64::MAX);
+
+/// Frees a block.
+pub(crate) type Free<'a> = &'a dyn Fn(&BlockPointer) -> Result<(), LiveError>;
+
+impl BonusRecord for BptreeHeader {
+    const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
+
+    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
+        Self::decode(bonus, order)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        Self::encode(self, ByteOrder::NATIVE).to_vec()
+    }
+}
+
+/// The list of a pool, which exists while something is on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DestroyedList {
+    object: ObjectId,
+    /// When something was put on it last: those blocks may not be on the devices yet.
+    added: Txg,
+}
+
+impl DestroyedList {
+    /// The list of a pool that is on disk.
+    pub(crate) const fn open(object: ObjectId) -> Self {
+        Self { object, added: Txg(0) }
+    }
+
+    /// Puts the blocks below `root` that were born after `birth` on the list, which is made if
+    /// need be.
+    pub(crate) fn add(
+        list: &mut Option<Self>,
+        mos: &MosTx<'_>,
+        features: &mut Features,
+        (root, birth): (BlockPointer, Txg),
+        sums: SpaceDelta,
+    ) -> Result<(), LiveError> {
+        let object = match list {
+            Some(list) => list.object,
+            None => {
+                let empty =
+                    BptreeHeader { begin: 0, end: 0, bytes: 0, compressed: 0, uncompressed: 0 };
+                let object = mos.create_record(ObjectType::UINT64_METADATA, BLOCK, &empty)?;
+                mos.insert(DIRECTORY, NAME, object.get())?;
+                features.add(mos, Feature::AsyncDestroy, 1)?;
+                object
+            }
+        };
+        *list = Some(Self { object, added: mos.tx().txg() });
+        let nowhere = Bookmark {
+            objset: ObjsetId(0),
+            object: ObjectId(0),
+            level: Level::DATA,
+            block: BlockId(0),
+        };
+        let mut header: BptreeHeader = mos.record(object)?;
+        let entry = BptreeEntry { root, birth, resume: nowhere };
+        write_entry(mos, &mos.object(object)?, header.end, &entry)?;
+        header.end = header.end.saturating_add(1);
+        charge(&mut header, sums);
+        mos.set_record(object, &header)
+    }
+
+    /// Frees `limit` blocks, and those above that have nothing left below them; answers with their
+    /// sums. The list is gone when it is empty, or when it cannot be read.
+    pub(crate) fn work_off(
+        list: &mut Option<Self>,
+        mos: &MosTx<'_>,
+        features: &mut Features,
+        limit: usize,
+        freeing: (Deflation<'_>, Free<'_>),
+    ) -> Result<SpaceDelta, LiveError> {
+        let Some(Self { object: id, added }) = *list else { return Ok(SpaceDelta::default()) };
+        if added == mos.tx().txg() {
+            return Ok(SpaceDelta::default());
+        }
+        let lost = |error: &LiveError| tracing::warn!(%error, "destroyed datasets are lost");
+        let worked_off = Self::work_off_some(id, mos, limit, freeing).unless_damaged(lost)?;
+        let (freed, progress) = worked_off.unwrap_or((SpaceDelta::default(), Progress::Done));
+        if progress == Progress::Done {
+            mos.destroy_or_leak(id)?;
+            mos.remove(DIRECTORY, NAME)?;
+            features.add(mos, Feature::AsyncDestroy, -1)?;
+            *list = None;
+        }
+        Ok(freed)
+    }
+
+    fn work_off_some(
+        id: ObjectId,
+        mos: &MosTx<'_>,
+        limit: usize,
+        (deflation, free): (Deflation<'_>, Free<'_>),
+    ) -> Result<(SpaceDelta, Progress), LiveError> {
+        let lost = |error: &LiveError| tracing::warn!(%error, "a destroyed dataset is lost");
+        let object = mos.object(id)?;
+        let mut header: BptreeHeader = mos.record(id)?;
+        let mut freed = SpaceDelta::default();
+        let mut left = limit;
+        while header.begin < header.end && left > 0 {
+            let entry = read_entry(&object, header.begin).unless_damaged(lost)?;
+            let Some(mut entry) = entry else {
+                header.begin += 1;
+                continue;
+            };
+            let mut part = Part { free, deflation, left, sums: SpaceDelta::default(), error: None };
+            let next = part.run(mos.objset().pipeline(), &entry);
+            if let Some(error) = part.error {
+                return Err(error);
+            }
+            left = part.left;
+            charge(&mut header, -part.sums);
+            freed += part.sums;
+            match next {
+                Some(next) => {
+                    entry.resume = next;
+                    write_entry(mos, &object, header.begin, &entry)?;
+                }
+                None => header.begin += 1,
+            }
+        }
+        mos.set_record(id, &header)?;
+        let is_done = header.begin == header.end;
+        Ok((freed, if is_done { Progress::Done } else { Progress::More }))
+    }
+}
+
+/// Whether the list has been worked off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    Done,
+    More,
+}
+
+/// Frees all blocks below `root` that were born after `birth`, at once; answers with their sums.
+pub(crate) fn free_all(
+    pipeline: &BlockPipeline,
+    (root, birth): (BlockPointer, Txg),
+    (deflation, free): (Deflation<'_>, Free<'_>),
+) -> Result<SpaceDelta, LiveError> {
+    let resume = Bookmark::root(ObjsetId(0));
+    let entry = BptreeEntry { root, birth, resume: Bookmark { level: Level::DATA, ..resume } };
+    let left = usize::MAX;
+    let mut part = Part { free, deflation, left, sums: SpaceDelta::default(), error: None };
+    part.run(pipeline, &entry);
+    part.error.map_or(Ok(part.sums), Err)
+}
+
+/// Some blocks of a dataset that are freed in one txg.
+struct Part<'a> {
+    free: Free<'a>,
+    deflation: Deflation<'a>,
+    left: usize,
+    sums: SpaceDelta,
+    error: Option<LiveError>,
+}
+
+impl Part<'_> {
+    /// Frees what is left of an entry, as far as the limit allows; answers where to go on.
+    fn run(&mut self, pipeline: &BlockPipeline, entry: &BptreeEntry) -> Option<Bookmark> {
+        let resume = entry.resume;
+        let is_fresh = resume.object == ObjectId(0)
+            && resume.level == Level::DATA
+            && (resume.objset, resume.block) == (ObjsetId(0), BlockId(0));
+        let walk = PostOrderTraversal {
+            pipeline,
+            objset: DESTROYED,
+            after: entry.birth,
+            resume: (!is_fresh).then_some(resume),
+        };
+        walk.run(&entry.root, self)
+    }
+}
+
+impl PostOrderVisitor for Part<'_> {
+    fn leave(&mut self, bookmark: Bookmark, pointer: &BlockPointer) -> ControlFlow<()> {
+        // What is above something that cannot be read now must stay.
+        if self.error.is_some() {
+            return ControlFlow::Break(());
+        }
+        // OpenZFS does not go on at blocks above.
+        if self.left == 0 && bookmark.level == Level::DATA {
+            return ControlFlow::Break(());
+        }
+        self.left = self.left.saturating_sub(1);
+        if !pointer.is_embedded()
+            && let Err(error) = (self.free)(pointer)
+        {
+            self.error = Some(error);
+            return ControlFlow::Break(());
+        }
+        self.sums += self.deflation.of(pointer);
+        ControlFlow::Continue(())
+    }
+
+    fn damage(&mut self, error: DmuError) {
+        if !error.is_damage() {
+            self.error.get_or_insert(error.into());
+            return;
+        }
+        tracing::warn!(%error, "space of a destroyed dataset is lost");
+    }
+}
+
+fn charge(header: &mut BptreeHeader, sums: SpaceDelta) {
+    apply(&mut header.bytes, sums.used);
+    apply(&mut header.compressed, sums.compressed);
+    apply(&mut header.uncompressed, sums.uncompressed);
+}
+
+fn read_entry(object: &LiveObject, index: u64) -> Result<BptreeEntry, LiveError> {
+    let mut bytes = [0; BptreeEntry::SIZE];
+    object.read_at(index.saturating_mul(ENTRY), &mut bytes)?;
+    BptreeEntry::decode(&bytes, ByteOrder::NATIVE).map_err(LiveError::corrupt(object.id()))
+}
+
+fn write_entry(
+    mos: &MosTx<'_>,
+    object: &LiveObject,
+    index: u64,
+    entry: &BptreeEntry,
+) -> Result<(), LiveError> {
+    let bytes = entry.encode(ByteOrder::NATIVE);
+    Ok(object.write(mos.tx(), index.saturating_mul(ENTRY), &bytes)?)
+}

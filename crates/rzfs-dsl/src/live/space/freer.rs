@@ -1,0 +1,85 @@
+//! Taking blocks away from those who had them.
+
+use crate::live::LiveError;
+use crate::live::amounts::{Deflation, SpaceDelta};
+use crate::live::error::UnlessDamaged;
+use crate::live::mos::MosTx;
+use crate::live::space::clone_table::{CloneTables, Release};
+use crate::live::space::dedup::DedupTables;
+use rzfs_format::BlockPointer;
+use rzfs_metaslab::allocator::SyncPass;
+use std::cell::Cell;
+
+/// Frees blocks in a pass of a txg.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockFreer<'a> {
+    pub(crate) mos: MosTx<'a>,
+    pub(crate) space: &'a SyncPass<'a>,
+    pub(crate) clones: &'a CloneTables,
+    pub(crate) dedup: &'a DedupTables,
+    pub(crate) deflation: Deflation<'a>,
+    pub(crate) leaks: &'a Leaks,
+}
+
+/// Space that nobody can free because of damage, and that is not charged for yet.
+#[derive(Debug, Default)]
+pub(crate) struct Leaks(Cell<SpaceDelta>);
+
+impl Leaks {
+    pub(crate) fn add(&self, lost: SpaceDelta) {
+        let mut sum = self.0.get();
+        sum += lost;
+        self.0.set(sum);
+    }
+
+    /// What has come since this was last asked.
+    pub(crate) fn take(&self) -> SpaceDelta {
+        self.0.take()
+    }
+}
+
+impl BlockFreer<'_> {
+    /// Takes a block away from one who had it: if nobody else has it, its space is free. If
+    /// damage hides who else has it, it is leaked.
+    pub(crate) fn free(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+        let leak = |error: &LiveError| {
+            tracing::warn!(%error, ?pointer, "a block is leaked");
+            self.leaks.add(self.deflation.of(pointer));
+        };
+        self.free_counted(pointer).unless_damaged(leak).map(drop)
+    }
+
+    fn free_counted(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+        if pointer.is_dedup() {
+            // What is in no table any more was taken out of it: nobody counts it.
+            return match self.dedup.release(pointer)? {
+                true => Ok(()),
+                false => self.free_plain(&pointer.without_dedup()),
+            };
+        }
+        self.free_plain(pointer)
+    }
+
+    /// The same for a block that no dedup table has.
+    fn free_plain(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+        let dsize = || self.deflation.of(pointer).used.unsigned_abs();
+        match self.clones.release(&self.mos, pointer, dsize)? {
+            Release::Kept => Ok(()),
+            Release::Free => self.free_space(pointer),
+        }
+    }
+
+    /// Gives the space of a block back. What a gang header hides that cannot be read is lost: it
+    /// stays allocated.
+    fn free_space(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+        if pointer.is_gang() {
+            let members = self.mos.objset().pipeline().gang_members(pointer);
+            let members = members.map_err(LiveError::from).unless_damaged(|error| {
+                tracing::warn!(%error, ?pointer, "parts of a gang block are lost");
+                self.leaks.add(self.deflation.of(pointer));
+            })?;
+            members.iter().flatten().try_for_each(|member| self.free_space(member))?;
+        }
+        Ok(self.space.free_block(pointer)?)
+    }
+}

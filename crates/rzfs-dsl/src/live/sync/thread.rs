@@ -1,0 +1,46 @@
+//! The thread that syncs.
+
+use super::group::Syncer;
+use crate::live::LiveError;
+use crate::live::suspension::Suspension;
+use crate::live::sync_state::SyncState;
+use rzfs_dmu::Patience;
+use rzfs_dmu::txg::{QuiescedTxg, TxgEngine, Work};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest time that the syncing thread sleeps without looking whether it is to end.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+
+/// Tells everybody who waits for the syncing thread when it panics.
+struct FailOnPanic<'a>(&'a Suspension);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(LiveError::Panicked);
+        }
+    }
+}
+
+/// Syncs groups until the engine is stopped, `first` before the others.
+pub(crate) fn sync_forever(syncer: &Syncer, mut state: SyncState, first: Option<QuiescedTxg>) {
+    let _guard = FailOnPanic(&syncer.suspension);
+    // A txg cannot be given up.
+    let _patience = Patience::Endless.enter();
+    let mut groups = first.into_iter().chain(std::iter::from_fn(|| next_group(&syncer.engine)));
+    if let Err(error) = groups.try_for_each(|txg| syncer.sync_group(&mut state, txg)) {
+        syncer.suspension.fail(error);
+    }
+}
+
+/// Waits for the next group that is to be synced; `None` if there will be none.
+fn next_group(engine: &Arc<TxgEngine>) -> Option<QuiescedTxg> {
+    loop {
+        match engine.wait_for_work(Instant::now() + LONGEST_SLEEP) {
+            Work::Sync => return Some(engine.quiesce()),
+            Work::Nothing => {}
+            Work::Finished => return None,
+        }
+    }
+}
