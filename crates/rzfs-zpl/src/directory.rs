@@ -1,6 +1,6 @@
 //! Directories: looking up names and listing them (spec 05, sections 3.2 and 3.3).
 
-use crate::control::ControlNode;
+use crate::entry::{CONTROL_NAME, DirCookie, DirEntry, Found, control_entry, dot_entries};
 use crate::error::{Place, ZplError};
 use crate::file_system::FileSystem;
 use crate::node::Node;
@@ -8,70 +8,8 @@ use crate::options::{MAX_LONG_NAME, SnapshotDirectory};
 use rzfs_dmu::{DmuError, Object};
 use rzfs_format::dirent::{DirectoryEntry, FileKind};
 use rzfs_format::{FormatError, ObjectId};
-use rzfs_zap::{Cookie, ZapEntry, ZapError};
+use rzfs_zap::{ZapEntry, ZapError};
 use std::ops::ControlFlow;
-
-/// The name of the control directory in the root.
-pub(crate) const CONTROL_NAME: &[u8] = b".zfs";
-
-/// A position in a directory, for `telldir` and `seekdir`. It stays right while other entries
-/// come and go.
-///
-/// ```text
-/// 0 before "."    1 before ".."    2 before ".zfs", where it is listed, else before the entries
-/// 3 before the entries             2^28 .. 2^63 - 1 after an entry: the ZAP's cookie
-/// 4 .. 2^28 - 1 free for whoever adds entries of its own
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct DirCookie(pub u64);
-
-impl DirCookie {
-    /// Before the first entry.
-    pub const START: Self = Self(0);
-    /// The first of the positions that no directory has.
-    pub const FREE: Self = Self(4);
-    const PARENT: Self = Self(1);
-    const CONTROL: Self = Self(2);
-    const ENTRIES: Self = Self(3);
-    /// The largest position that the offset of a directory stream can say.
-    const END: Self = Self(i64::MAX as u64);
-
-    pub(crate) const fn zap(self) -> Cookie {
-        match self {
-            Self(0..=3) => Cookie::START,
-            Self::END => Cookie::END,
-            Self(other) => Cookie(other),
-        }
-    }
-
-    /// Cookies after entries are large; the clamp holds for directories that were made to break
-    /// that, which must not be listed for ever.
-    pub(crate) fn after(cookie: Cookie) -> Self {
-        Self(cookie.0.clamp(Self::ENTRIES.0 + 1, Self::END.0))
-    }
-}
-
-/// An entry of a directory that is listed.
-#[derive(Clone, Copy, Debug)]
-pub struct DirEntry<'a> {
-    /// The name.
-    pub name: &'a [u8],
-    /// What it names. For `.zfs` the number of [`ControlNode::Root`].
-    pub object: ObjectId,
-    /// What kind of file it is.
-    pub kind: FileKind,
-    /// The position after it.
-    pub next: DirCookie,
-}
-
-/// What a name leads to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Found {
-    /// A file.
-    Object(ObjectId),
-    /// The directory `.zfs`.
-    Control,
-}
 
 impl FileSystem {
     /// What a name in a directory leads to, `.` and `..` included.
@@ -185,25 +123,6 @@ impl FileSystem {
                 Err(source) => Err(dangling(directory, entry.object, source)),
             },
         }
-    }
-}
-
-/// The entries `.` and `..`, which no ZAP holds.
-pub(crate) const fn dot_entries(directory: ObjectId, parent: ObjectId) -> [DirEntry<'static>; 2] {
-    let kind = FileKind::Directory;
-    [
-        DirEntry { name: b".", object: directory, kind, next: DirCookie::PARENT },
-        DirEntry { name: b"..", object: parent, kind, next: DirCookie::CONTROL },
-    ]
-}
-
-/// The entry `.zfs` of a root directory where it is visible.
-pub(crate) fn control_entry() -> DirEntry<'static> {
-    DirEntry {
-        name: CONTROL_NAME,
-        object: ControlNode::Root.inode(),
-        kind: FileKind::Directory,
-        next: DirCookie::ENTRIES,
     }
 }
 

@@ -43,7 +43,7 @@ impl FileSystem {
         let schema = schema::read(&objset, &master)?;
         let file_system = Self {
             names: NameRules::new(&master),
-            streams: Streams::new(options.read_ahead.clone(), &options.caches),
+            streams: Streams::new(options.read_ahead.clone(), options.caches.streams.part()),
             nodes: options.caches.nodes.part(),
             directories: options.caches.directories.part(),
             objset,

@@ -1,6 +1,6 @@
 //! A file system as a mount shows it: one that is only read, or one that changes.
 
-use crate::directory::{DirCookie, DirEntry, Found};
+use crate::entry::{DirCookie, DirEntry, Found};
 use crate::error::{Place, ZplError};
 use crate::file_system::FileSystem;
 use crate::live::LiveFileSystem;

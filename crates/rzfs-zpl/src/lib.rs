@@ -17,7 +17,9 @@
 mod cache;
 mod contents;
 mod control;
+mod control_node;
 mod directory;
+mod entry;
 mod error;
 mod file;
 mod file_system;
@@ -38,10 +40,9 @@ mod sync;
 mod volume;
 mod xattr;
 
-pub use control::{
-    ControlAttributes, ControlEntry, ControlNode, ControlTree, SnapshotEntry, SnapshotSource,
-};
-pub use directory::{DirCookie, DirEntry, Found};
+pub use control::{ControlAttributes, ControlEntry, ControlTree, SnapshotEntry, SnapshotSource};
+pub use control_node::ControlNode;
+pub use entry::{DirCookie, DirEntry, Found};
 pub use error::{Place, ZplError};
 pub use file_system::FileSystem;
 pub use files::Files;

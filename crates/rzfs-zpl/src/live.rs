@@ -11,10 +11,14 @@
 //! An operation is in one transaction group as a whole, but for long writes, which go piece by
 //! piece from the front.
 
+mod access_list;
 mod access_time;
 mod acl;
+mod admission;
+mod allocation;
 mod attributes;
 mod block_size;
+mod caller;
 mod change;
 mod contents;
 mod copying;
@@ -29,23 +33,30 @@ mod new_file_system;
 mod node;
 mod options;
 mod quota;
+mod quotas;
+mod reclaimer;
 mod reclaiming;
 mod removal;
 mod renaming;
 mod replay;
+mod salts;
 mod schema;
+mod seed;
+mod sharing;
 mod tables;
 mod unlinked;
+mod unlinked_set;
 mod values;
 mod volume;
 mod xattr;
 mod xattr_change;
 
 pub use crate::quota::{QuotaOwner, QuotaUnit};
+pub use allocation::Allocation;
 pub use attributes::{AttributeChange, FlagChange, TimeChange};
-pub use contents::{Allocation, WriteAt, Writing};
-pub use copying::{CopySource, FilePlace};
-pub use creation::{Caller, NewFile, NewKind, Privilege};
+pub use caller::{Caller, Privilege};
+pub use contents::{WriteAt, Writing};
+pub use creation::{NewFile, NewKind};
 pub use file_system::LiveFileSystem;
 pub use new_file_system::NewFileSystem;
 pub use options::{
@@ -54,6 +65,7 @@ pub use options::{
 };
 pub use renaming::{Named, RenameMode};
 pub use replay::{ReplayFailure, ReplaySummary};
+pub use sharing::{CopySource, FilePlace};
 pub use unlinked::Hold;
 pub use volume::replay_volume;
 pub use xattr::{SetGroupId, XattrMode};

@@ -1,6 +1,6 @@
 //! Paths of files that are known by their numbers, for messages.
 
-use crate::directory::DirCookie;
+use crate::entry::DirCookie;
 use crate::{FileSystem, ZplError};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;

@@ -7,7 +7,6 @@
 
 use crate::cache::ObjectCache;
 use crate::error::ZplError;
-use crate::options::FileCaches;
 use crate::sync::{Arc, Condvar, Mutex};
 use rzfs_cache::{AccessOutcome, ActivePrefetch, Clock, Prefetch, PrefetchStreams};
 use rzfs_dmu::Object;
@@ -146,8 +145,11 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub(crate) fn new(reader: Option<Arc<ReadAhead>>, caches: &FileCaches) -> Self {
-        Self { reader, files: caches.streams.part() }
+    pub(crate) const fn new(
+        reader: Option<Arc<ReadAhead>>,
+        files: ObjectCache<Arc<Mutex<PrefetchStreams>>>,
+    ) -> Self {
+        Self { reader, files }
     }
 
     /// Notes that blocks of a file are being read, and how they were found, and has read what

@@ -1,9 +1,9 @@
 //! Volumes: one object of bytes (spec 05, section 13).
 
+use crate::cache::SharedCache;
 use crate::contents::{fill, segments};
 use crate::error::ZplError;
 use crate::object::ObjectSource;
-use crate::options::{CacheBudget, FileCaches};
 use crate::read_ahead::{ReadAhead, Streams};
 use crate::sync::Arc;
 use bytes::Bytes;
@@ -16,6 +16,8 @@ use rzfs_format::objset::ObjsetType;
 /// The object that has the contents.
 pub(crate) const DATA: ObjectId = ObjectId(1);
 const PROPERTIES: ObjectId = ObjectId(2);
+/// Memory for the places where readers are expected next.
+const STREAMS_BYTES: usize = 1 << 20;
 
 /// A volume, live or a snapshot, for reading.
 #[derive(Clone, Debug)]
@@ -119,6 +121,5 @@ impl Volume {
 
 /// The streams of one object.
 fn streams(read_ahead: Option<Arc<ReadAhead>>) -> Arc<Streams> {
-    let budget = CacheBudget { nodes: 0, directories: 0, streams: 1 << 20 };
-    Arc::new(Streams::new(read_ahead, &FileCaches::new(budget)))
+    Arc::new(Streams::new(read_ahead, SharedCache::new(STREAMS_BYTES).part()))
 }

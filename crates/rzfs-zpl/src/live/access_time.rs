@@ -3,7 +3,7 @@
 //! Of a file that somebody holds a read notes the time in memory; it goes to the object with the
 //! file's next change, or when the file is not held any more.
 
-use super::change::DNODE_BYTES;
+use super::admission::DNODE_BYTES;
 use super::file_system::LiveFileSystem;
 use super::node::LiveNode;
 use super::node::NodeState;

@@ -1,59 +1,19 @@
-//! Access control lists: what new files inherit of POSIX lists and how these go together with
-//! modes (spec 05, section 7.4), and what flags NFSv4 lists come with (section 6.1).
+//! POSIX access control lists: what new files inherit of them, and how they go together with modes
+//! (spec 05, section 7.4).
 
-use super::draft::mode_flags;
+use super::access_list::Inherited;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
 use crate::error::ZplError;
 use crate::options::AclType;
 use rzfs_format::FormatError;
-use rzfs_format::acl::{Ace, AceFlags, PosixAcl, trivial};
+use rzfs_format::acl::PosixAcl;
 use rzfs_format::dirent::FileKind;
-use rzfs_format::znode::FileFlags;
 
 /// The attribute with the list that counts.
 pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
 /// The attribute with the list that new files in a directory get.
 pub(super) const DEFAULT: &[u8] = b"system.posix_acl_default";
-
-/// What a new file gets from its directory.
-#[derive(Debug)]
-pub(super) struct Inherited {
-    pub(super) permissions: u32,
-    /// Extended attributes with the lists, in the order in which OpenZFS stores them.
-    pub(super) xattrs: Vec<(&'static [u8], Vec<u8>)>,
-    /// An NFSv4 list, where it is not the one that follows from the mode.
-    pub(super) list: Option<AccessList>,
-}
-
-/// An NFSv4 access control list.
-#[derive(Clone, Debug)]
-pub(super) struct AccessList {
-    pub(super) entries: Vec<Ace>,
-    /// Flags of files that belong to the list as a whole.
-    pub(super) flags: FileFlags,
-}
-
-impl AccessList {
-    /// Flags that belong to lists.
-    pub(super) const FLAGS: FileFlags =
-        FileFlags::ACL_PROTECTED.with(FileFlags::ACL_DEFAULTED).with(FileFlags::ACL_AUTO_INHERIT);
-
-    /// All flags that follow from the list of a file.
-    pub(super) fn all_flags(&self, kind: FileKind, permissions: u32) -> FileFlags {
-        let any = |is_so: &dyn Fn(&Ace) -> bool, flag: FileFlags| {
-            if self.entries.iter().any(is_so) { flag } else { FileFlags(0) }
-        };
-        let inherit = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
-        let flags = FileFlags(self.flags.0 & Self::FLAGS.0)
-            .with(any(&|entry| entry.flags.0 & inherit != 0, FileFlags::INHERIT_ACE))
-            .with(any(&|entry| entry.object.is_some(), FileFlags::ACL_OBJ_ACE));
-        if self.entries == trivial(kind, permissions) {
-            return flags.with(FileFlags::ACL_TRIVIAL).with(mode_flags(permissions));
-        }
-        flags
-    }
-}
 
 impl LiveFileSystem {
     /// The permissions and lists of a new file that asks for `permissions`.

@@ -1,13 +1,15 @@
 //! Changing attributes: modes, owners, times, projects, flags (spec 05, sections 6.1, 6.2, 9.5).
 
 use super::acl::ACCESS;
-use super::change::{DNODE_BYTES, Prepared, Touch};
-use super::creation::{Caller, Privilege, SET_GROUP_ID, SET_USER_ID};
+use super::admission::DNODE_BYTES;
+use super::admission::Progress;
+use super::caller::{Caller, Privilege};
+use super::change::{Prepared, Touch};
+use super::creation::{SET_GROUP_ID, SET_USER_ID};
 use super::file_system::LiveFileSystem;
 use super::log::LoggedAttributes;
 use super::node::NodeState;
 use super::options::SpaceDemand;
-use super::reclaiming::Progress;
 use super::values::{ModeChange, Values};
 use super::xattr_change::XattrChange;
 use crate::error::ZplError;

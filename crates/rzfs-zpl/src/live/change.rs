@@ -17,34 +17,25 @@
 //! transaction ─> unlinked set
 //! ```
 
-use super::draft::bonus_capacity;
+use super::admission::{Admission, Freeing};
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
-use super::options::{Changes, DatasetSpace, LiveOptions, SpaceDemand, SpaceRefusal};
+use super::options::{Changes, LiveOptions, SpaceDemand};
+use super::values::bonus_capacity;
 use super::values::{Split, Values};
 use crate::error::ZplError;
 use crate::node::{Node, decode_znode};
 use crate::sync::Arc;
 use rzfs_dmu::live::{LiveObject, Transaction};
-use rzfs_dmu::txg::{OpenTx, Patience, TxgEngine};
+use rzfs_dmu::txg::OpenTx;
+use rzfs_format::Txg;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::znode::FileFlags;
-use rzfs_format::{ObjsetId, Txg};
-
-/// What changing a dnode writes: its block, the blocks above it, and a spill block, each with a
-/// copy of its own.
-pub(super) const DNODE_BYTES: u64 = 2 * ((16 << 10) + (2 << 10) + (16 << 10));
 
 /// Groups for which a change waits that finds no room while removed files give theirs back: what is
 /// freed can be used two groups later.
 const MOST_WAITS: u32 = 8;
-
-/// What changing these dnodes takes, as far as it is claimed in a txg: they have changed in it
-/// already.
-pub(super) fn claimed_dnodes(objects: &[&LiveObject], txg: Txg) -> u64 {
-    objects.iter().filter(|object| object.is_dirty_in(txg)).count() as u64 * DNODE_BYTES
-}
 
 /// What a file's attributes become.
 #[derive(Debug)]
@@ -52,71 +43,6 @@ pub(super) struct Prepared {
     values: Values,
     split: Split,
     schema: Arc<Schema>,
-}
-
-/// What transactions of a dataset have to pass.
-pub(super) struct Admission<'a> {
-    pub(super) engine: &'a Arc<TxgEngine>,
-    pub(super) space: &'a dyn DatasetSpace,
-    pub(super) objset: ObjsetId,
-    pub(super) patience: Patience,
-}
-
-/// What came of beginning a transaction that frees blocks.
-pub(super) enum Freeing {
-    /// It has begun.
-    Begun(OpenTx),
-    /// This group frees as much as it may.
-    After(Txg),
-}
-
-impl Admission<'_> {
-    /// Begins a transaction once there is room for what it writes.
-    pub(super) fn begin(
-        &self,
-        objects: &[&LiveObject],
-        demand: SpaceDemand,
-        claimed: impl Fn(Txg) -> u64,
-    ) -> Result<OpenTx, ZplError> {
-        let objset = self.objset;
-        loop {
-            let tx = match demand {
-                SpaceDemand::Takes(_) | SpaceDemand::Shares { .. } => {
-                    self.engine.begin_with(objects, self.patience)?
-                }
-                SpaceDemand::Frees(_) => self.engine.begin_freeing(objects, self.patience)?,
-            };
-            let demand = demand.less(claimed(tx.txg()));
-            match self.space.admit(tx.txg(), demand) {
-                Ok(()) => return Ok(tx),
-                Err(SpaceRefusal::NoSpace) => return Err(ZplError::NoSpace { objset }),
-                Err(SpaceRefusal::Quota) => return Err(ZplError::Quota { objset }),
-                Err(SpaceRefusal::Later) => {
-                    let txg = tx.txg();
-                    drop(tx);
-                    self.engine.wait_synced_with(txg, self.patience)?;
-                }
-            }
-        }
-    }
-
-    /// Begins a transaction that writes up to `bytes` and frees so many blocks on disk, unless
-    /// its group frees too many already.
-    pub(super) fn begin_freeing(
-        &self,
-        objects: &[&LiveObject],
-        bytes: u64,
-        blocks: u64,
-    ) -> Result<Freeing, ZplError> {
-        let tx = self.begin(objects, SpaceDemand::Frees(bytes), |_| 0)?;
-        let is_admitted = tx.claim_frees(blocks);
-        Ok(if is_admitted { Freeing::Begun(tx) } else { Freeing::After(tx.txg()) })
-    }
-
-    /// Waits until everything that was done so far is on disk.
-    pub(super) fn sync(&self) -> Result<(), ZplError> {
-        Ok(self.engine.wait_synced(self.engine.open_txg())?)
-    }
 }
 
 impl LiveFileSystem {

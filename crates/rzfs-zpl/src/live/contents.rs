@@ -1,15 +1,17 @@
 //! The contents of regular files: reading, writing, changing their lengths (spec 05, sections 5.5
 //! to 5.7 and 9.2).
 
+use super::admission::Progress;
+use super::admission::{DNODE_BYTES, Freeing, claimed_dnodes};
 use super::block_size::written_bytes;
-use super::change::{DNODE_BYTES, Freeing, Prepared, Touch, claimed_dnodes};
-use super::creation::{Caller, Privilege, SET_GROUP_ID, SET_USER_ID};
+use super::caller::{Caller, Privilege};
+use super::change::{Prepared, Touch};
+use super::creation::{SET_GROUP_ID, SET_USER_ID};
 use super::file_system::LiveFileSystem;
 use super::log::LoggedAttributes;
 use super::node::NodeState;
-use super::options::{DatasetSpace, SpaceDemand};
-use super::quota::Charged;
-use super::reclaiming::Progress;
+use super::options::SpaceDemand;
+use super::quotas::Charged;
 use super::values::Values;
 use crate::contents::segments;
 use crate::error::ZplError;
@@ -28,11 +30,7 @@ const CHUNK: u64 = 1 << 20;
 /// Most bytes that are answered at once from blocks that are not on disk.
 const MAX_READ: u64 = 32 << 20;
 /// Longest file.
-const MAX_SIZE: u64 = i64::MAX as u64;
-/// Percentage of what a reservation asks for that has to be available
-/// (`zfs_fallocate_reserve_percent`).
-const RESERVE_PERCENT: u64 = 110;
-
+pub(super) const MAX_SIZE: u64 = i64::MAX as u64;
 /// Where somebody who opens a file is going to write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Writing {
@@ -49,28 +47,6 @@ pub enum WriteAt {
     Offset(u64),
     /// Where the file ends when nobody else writes any more.
     End,
-}
-
-/// What becomes of a range of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Allocation {
-    /// The file reaches so far at least; nothing is reserved beyond a look at what is available.
-    Reserve,
-    /// There is a look at what is available, and nothing else.
-    ReserveKeepSize,
-    /// It becomes a hole.
-    Punch,
-    /// It becomes a hole, and the file reaches so far at least.
-    Zero,
-}
-
-/// What the accounts of space know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Accounts {
-    /// Not what was written last.
-    Open,
-    /// All that was written before somebody waited for them.
-    Settled,
 }
 
 impl LiveFileSystem {
@@ -459,7 +435,7 @@ impl LiveFileSystem {
     }
 
     /// Makes a file longer, with a block that could hold it.
-    fn extend(
+    pub(super) fn extend(
         &self,
         state: &mut NodeState,
         changed: Prepared,
@@ -478,7 +454,7 @@ impl LiveFileSystem {
     }
 
     /// Logs a new length, and the mode if it was another one before.
-    fn log_size(&self, tx: &dyn Transaction, state: &NodeState, mode: u32) {
+    pub(super) fn log_size(&self, tx: &dyn Transaction, state: &NodeState, mode: u32) {
         let mut mask = SetAttr::SIZE | SetAttr::MTIME;
         if state.znode().mode != mode {
             mask |= SetAttr::MODE;
@@ -486,155 +462,11 @@ impl LiveFileSystem {
         let change = LoggedAttributes { mask, ..LoggedAttributes::default() };
         self.log_attributes(tx, state, &change);
     }
-
-    /// Reserves or frees a range of a file, as `fallocate` does.
-    ///
-    /// # Errors
-    /// It is no regular file, its flags forbid it, it would become too long, or so much space is
-    /// not available.
-    pub fn allocate(
-        &self,
-        object: ObjectId,
-        offset: u64,
-        len: u64,
-        allocation: Allocation,
-        caller: Caller,
-    ) -> Result<(), ZplError> {
-        let node = self.node(object)?;
-        let (mut len, mut accounts) = (len, Accounts::Open);
-        loop {
-            let mut state = node.write();
-            let progress =
-                self.allocate_locked(&mut state, offset, len, (allocation, accounts), caller)?;
-            drop(state);
-            match progress {
-                Progress::Done(()) => return self.commit_always(object),
-                Progress::Paused { until, rest } => {
-                    self.wait_for(until)?;
-                    (len, accounts) = (rest, Accounts::Settled);
-                }
-            }
-        }
-    }
-
-    /// Whether reserving so many bytes waits for a transaction group: then it is to be done by
-    /// somebody for whom nobody else waits.
-    #[must_use]
-    pub fn waits_for_accounts(&self, len: u64) -> bool {
-        let space = &self.options().space;
-        // What is written next is not in the accounts yet, and may be much of what there is.
-        reserved(&**space, len) > available(&**space) / 2
-    }
-
-    /// Refuses to reserve what there is no room for; tells what has to be on disk before that is
-    /// known. Nothing keeps the room for the file: others may take it before it is written.
-    fn require_room(&self, len: u64, accounts: Accounts) -> Result<Progress<()>, ZplError> {
-        if accounts == Accounts::Open && self.waits_for_accounts(len) {
-            return Ok(Progress::Paused { until: self.engine.open_txg(), rest: () });
-        }
-        let space = &self.options().space;
-        match reserved(&**space, len) <= available(&**space) {
-            true => Ok(Progress::Done(())),
-            false => Err(ZplError::NoSpace { objset: self.objset.id() }),
-        }
-    }
-
-    /// Does it, or the end of it when too much would be freed together: then the rest is so many
-    /// bytes at the beginning of the range.
-    fn allocate_locked(
-        &self,
-        state: &mut NodeState,
-        offset: u64,
-        len: u64,
-        (allocation, accounts): (Allocation, Accounts),
-        caller: Caller,
-    ) -> Result<Progress<(), u64>, ZplError> {
-        self.require_regular(state)?;
-        let place = state.node.place();
-        self.check_flags(state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
-        let end = offset.checked_add(len).filter(|end| *end <= MAX_SIZE && len > 0);
-        let end = end.ok_or(ZplError::TooBig { place })?;
-        let size = state.znode().size;
-        let frees = matches!(allocation, Allocation::Punch | Allocation::Zero);
-        if frees {
-            self.check_flags(state, &[FileFlags::APPENDONLY])?;
-        } else if let Progress::Paused { until, .. } = self.require_room(len, accounts)? {
-            return Ok(Progress::Paused { until, rest: len });
-        }
-        let new_size = match allocation {
-            Allocation::Reserve | Allocation::Zero => size.max(end),
-            Allocation::ReserveKeepSize | Allocation::Punch => size,
-        };
-        if !frees && new_size == size {
-            return Ok(Progress::Done(()));
-        }
-        let object = state.object().clone();
-        let (mut start, mut blocks) = (offset, 0);
-        if frees && offset < size {
-            let (open, room) = self.engine.room_for_frees();
-            let block_size = u64::from(object.data_block_size()?);
-            let first = BlockId(offset.div_ceil(block_size));
-            let goes = first..first.max(BlockId(end / block_size));
-            let piece = object.last_piece(goes, room.max(1))?;
-            if piece.blocks > room {
-                return Ok(Progress::Paused { until: open, rest: len });
-            }
-            if piece.first > first {
-                start = piece.first.0.saturating_mul(block_size);
-            }
-            blocks = piece.blocks;
-        }
-        self.drop_capabilities(state)?;
-        let changed = self.prepare(state, |values, schema| {
-            values.set_u64(schema, Attribute::Size, new_size);
-            self.touch(values, schema, Touch::Contents);
-            self.clear_set_id(state, values, schema, caller);
-        })?;
-        if !frees {
-            return self.extend(state, changed, size, new_size).map(Progress::Done);
-        }
-        if start < size {
-            self.check_edges(&object, &[start, end.min(size)])?;
-        }
-        self.grown_size(&object, size, new_size)?;
-        read_edges(&object, start, end.min(size))?;
-        let block_size = u64::from(object.data_block_size()?);
-        let last = end.min(size).div_ceil(block_size);
-        object.check_blocks(BlockId(start / block_size)..BlockId(last))?;
-        let tx = match self.begin_freeing(&[&object], self.edge_bytes(&object)?, blocks)? {
-            Freeing::Begun(tx) => tx,
-            Freeing::After(until) => return Ok(Progress::Paused { until, rest: len }),
-        };
-        if start < size {
-            object.free(&tx, start, Extent::Bytes(end.min(size) - start))?;
-        }
-        self.grow_block(&tx, &object, size, new_size)?;
-        let mode = state.znode().mode;
-        changed.apply(&tx, state)?;
-        self.log_hole(&tx, state, start, end.min(size).saturating_sub(start));
-        if new_size != size || state.znode().mode != mode {
-            self.log_size(&tx, state, mode);
-        }
-        if start == offset {
-            return Ok(Progress::Done(()));
-        }
-        Ok(Progress::Paused { until: tx.txg(), rest: start - offset })
-    }
-}
-
-/// What has to be free for so many bytes, in hundredths of a byte.
-fn reserved(space: &dyn DatasetSpace, len: u64) -> u128 {
-    u128::from(space.with_copies(len)) * u128::from(RESERVE_PERCENT)
-}
-
-/// What is free, in hundredths of a byte.
-fn available(space: &dyn DatasetSpace) -> u128 {
-    u128::from(space.usage().available) * 100
 }
 
 /// Reads the blocks that a change of these bytes leaves as they are in part, so that it does not
 /// fail when it has changed one of them: then they are in the cache.
-fn read_edges(object: &LiveObject, offset: u64, end: u64) -> Result<(), ZplError> {
+pub(super) fn read_edges(object: &LiveObject, offset: u64, end: u64) -> Result<(), ZplError> {
     let block_size = u64::from(object.data_block_size()?);
     let (first, last) = (offset / block_size, end.saturating_sub(1) / block_size);
     if first >= last {

@@ -1,14 +1,16 @@
 //! Making files and giving them further names (spec 05, sections 3.4 and 5).
 
-use super::acl::Inherited;
-use super::change::{DNODE_BYTES, Touch, claimed_dnodes};
-use super::draft::NodeSeed;
+use super::access_list::Inherited;
+use super::admission::{DNODE_BYTES, claimed_dnodes};
+use super::caller::{Caller, Privilege};
+use super::change::Touch;
 use super::file_system::LiveFileSystem;
 use super::node::{LiveNode, NodeState, lock_in_order};
 use super::options::SpaceDemand;
-use super::quota::Charged;
+use super::quotas::Charged;
+use super::seed::NodeSeed;
 use super::values::Values;
-use crate::directory::CONTROL_NAME;
+use crate::entry::CONTROL_NAME;
 use crate::error::{Place, ZplError};
 use crate::node::Attributes;
 use crate::sync::Arc;
@@ -30,31 +32,6 @@ const PERMISSION_BITS: u32 = 0o7777;
 pub(super) const MAX_LINKS: u64 = i32::MAX as u64;
 /// Longest target of a new symbolic link.
 const MAX_TARGET: usize = 4095;
-
-/// Who asks for a change.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Caller {
-    /// The user.
-    pub uid: u32,
-    /// The group.
-    pub gid: u32,
-    /// What the caller may do beyond what modes say.
-    pub privilege: Privilege,
-}
-
-/// Whether a caller has the capabilities of the superuser.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Privilege {
-    /// No.
-    Ordinary,
-    /// Yes.
-    Superuser,
-}
-
-impl Caller {
-    /// The superuser.
-    pub const SUPERUSER: Self = Self { uid: 0, gid: 0, privilege: Privilege::Superuser };
-}
 
 /// What kind of file a new file is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

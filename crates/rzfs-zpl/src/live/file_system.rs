@@ -1,17 +1,16 @@
 //! A file system that changes: opening it, and reading what it is at this moment.
 
-use super::draft::keeps_projects;
-use super::new_file_system::Salts;
 use super::node::{LiveNode, NodeState, NodeTable};
 use super::options::LiveOptions;
-use super::quota::Quotas;
-use super::reclaiming::Reclaimer;
-use super::replay::Replay;
+use super::quotas::Quotas;
+use super::reclaimer::Reclaimer;
+use super::replay::state::Replay;
+use super::salts::Salts;
 use super::schema::LiveSchema;
-use super::unlinked::UnlinkedSet;
-use crate::directory::{
-    CONTROL_NAME, DirCookie, DirEntry, Found, control_entry, dangling_at, dot_entries, entry_value,
-};
+use super::seed::keeps_projects;
+use super::unlinked_set::UnlinkedSet;
+use crate::directory::{dangling_at, entry_value};
+use crate::entry::{CONTROL_NAME, DirCookie, DirEntry, Found, control_entry, dot_entries};
 use crate::error::{Place, ZplError};
 use crate::master::MasterNode;
 use crate::name::NameRules;
@@ -84,7 +83,7 @@ impl LiveFileSystem {
         let reading = &options.reading;
         let this = Self {
             name_rules: NameRules::new(&master),
-            streams: Streams::new(reading.read_ahead.clone(), &reading.caches),
+            streams: Streams::new(reading.read_ahead.clone(), reading.caches.streams.part()),
             quotas: Quotas::open(&objset)?,
             replay: Replay::default(),
             nodes: NodeTable::default(),
@@ -109,7 +108,8 @@ impl LiveFileSystem {
         }
         drop(state);
         let this = Arc::new(this);
-        this.reclaimer.attach(&this);
+        let files = Arc::downgrade(&this);
+        this.reclaimer.attach(move |object| Some(files.upgrade()?.reclaim_or_leave_rest(object)));
         Ok(this)
     }
 

@@ -4,13 +4,13 @@
 //! concerns names is kept in order with all other names; the rest belongs to one file. Nothing is
 //! logged for files without names: they are gone after a crash anyway.
 
-use super::copying::SharedRange;
-use super::creation::Caller;
-use super::draft::NodeSeed;
+use super::caller::Caller;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
 use super::options::SyncMode;
 use super::renaming::{Named, RenameMode};
+use super::seed::NodeSeed;
+use super::sharing::SharedRange;
 use crate::error::ZplError;
 use rzfs_dmu::live::{CloneSource, LiveObject, Transaction};
 use rzfs_dsl::live::{

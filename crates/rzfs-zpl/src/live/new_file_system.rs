@@ -1,8 +1,10 @@
 //! The objects of a new file system (spec 05, section 1.4).
 
-use super::draft::{NodeSeed, bonus_capacity, keeps_projects};
+use super::salts::Salts;
 use super::schema::SchemaTables;
+use super::seed::{NodeSeed, keeps_projects};
 use super::tables::Table;
+use super::values::bonus_capacity;
 use crate::error::{Place, ZplError};
 use crate::master::{CaseSensitivity, MASTER_NODE};
 use crate::object::FileObject;
@@ -155,22 +157,5 @@ impl NewFileSystem {
         let new = NewZap::new(salts.next()).normalization(normalization);
         object.create_zap(tx, &new).map_err(|source| object.zap_failure(source))?;
         Ok(object.id())
-    }
-}
-
-/// Random numbers that follow from one (SplitMix64).
-#[derive(Debug)]
-pub(super) struct Salts(u64);
-
-impl Salts {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
     }
 }

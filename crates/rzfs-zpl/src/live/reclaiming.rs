@@ -11,179 +11,23 @@
 //! hole        the end of it ──> ... ──> its beginning
 //! ```
 //! Whoever shortens a file or makes a hole waits; every state in between is one that a shorter
-//! change would have left, so nobody has to know of it after a crash. Removed files wait for a
-//! thread instead, and for the next mount if there is one before they are gone. What fails for a
-//! reason that may pass, as devices that are away, is tried again now and then.
+//! change would have left, so nobody has to know of it after a crash. Removed files wait for the
+//! thread of the [`Reclaimer`](super::reclaimer::Reclaimer) instead, and for the next mount if there
+//! is one before they are gone.
 
-use super::change::Freeing;
+use super::admission::{DNODE_BYTES, Freeing, Progress};
 use super::file_system::LiveFileSystem;
+use super::node::{LiveNode, NodeState};
+use super::options::SpaceDemand;
+use super::reclaimer::Rest;
+use super::unlinked_set::key;
 use crate::error::ZplError;
-use crate::sync::{Arc, Condvar, Mutex};
-use rzfs_dmu::live::{Extent, LiveObject};
-use rzfs_dmu::txg::TxgEngine;
-use rzfs_format::{BlockId, ObjectId, Txg};
-use std::collections::VecDeque;
-use std::sync::{OnceLock, Weak};
-use std::time::Duration;
-
-/// How long files rest that could not be freed: at first, and at most.
-const RESTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(256)];
-
-/// How far something has come that may take several groups.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Progress<T, R = ()> {
-    /// It is done.
-    Done(T),
-    /// There is more to do when a group is on disk.
-    Paused { until: Txg, rest: R },
-}
-
-/// What is left to be done for a removed file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Rest {
-    /// Nothing, or nothing that can be done before the next mount.
-    Nothing,
-    /// Another piece, when a group is on disk.
-    After(Txg),
-    /// What could not be done now, but perhaps can be later.
-    Failed,
-}
-
-/// The removed files that wait for their next piece to be freed, and the thread that does it.
-#[derive(Debug, Default)]
-pub(super) struct Reclaimer {
-    files: OnceLock<Weak<LiveFileSystem>>,
-    state: Mutex<State>,
-    changed: Condvar,
-    /// Held while the thread uses the file system.
-    turn: Mutex<()>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Files, with the groups that have to be on disk first.
-    waiting: VecDeque<(ObjectId, Txg)>,
-    /// Those that could not be freed.
-    failed: Vec<ObjectId>,
-    /// How long these rest, which is longer every time.
-    rest: Duration,
-    /// Whether there is a thread.
-    is_running: bool,
-    /// The thread has nothing to do before those that failed have rested.
-    is_resting: bool,
-    /// Files wait, without a thread.
-    is_paused: bool,
-}
-
-impl State {
-    fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.failed.is_empty()
-    }
-
-    /// Leaves everything to the next mount.
-    fn clear(&mut self) {
-        self.waiting.clear();
-        self.failed.clear();
-    }
-}
-
-impl Reclaimer {
-    /// Says whose files they are.
-    pub(super) fn attach(&self, files: &Arc<LiveFileSystem>) {
-        // It is attached once.
-        let _ = self.files.set(Arc::downgrade(files));
-    }
-
-    /// Whether space will be free without anybody doing anything.
-    pub(super) fn is_busy(&self) -> bool {
-        let state = self.state.lock();
-        state.is_running && !state.is_resting
-    }
-
-    /// Keeps a file of which something is left, with a thread that goes on with it.
-    fn add(self: &Arc<Self>, object: ObjectId, rest: Rest, engine: &Arc<TxgEngine>) {
-        let mut state = self.state.lock();
-        match rest {
-            Rest::Nothing => return,
-            Rest::After(until) => state.waiting.push_back((object, until)),
-            Rest::Failed => state.failed.push(object),
-        }
-        self.changed.notify_all();
-        self.start(&mut state, engine);
-    }
-
-    /// Has a thread go on with the files that wait, unless there is one.
-    fn start(self: &Arc<Self>, state: &mut State, engine: &Arc<TxgEngine>) {
-        if state.is_paused || state.is_running || state.is_idle() {
-            return;
-        }
-        let (this, engine) = (Arc::clone(self), Arc::clone(engine));
-        let work = move || this.run(&engine);
-        match std::thread::Builder::new().name("rzfs-reclaim".to_owned()).spawn(work) {
-            Ok(_) => state.is_running = true,
-            Err(error) => {
-                tracing::warn!(%error, "removed files keep their space until the next mount");
-                state.clear();
-            }
-        }
-    }
-
-    /// Goes on with files until there are none. The file system is held only while it is used, so
-    /// that it can be closed.
-    fn run(&self, engine: &TxgEngine) {
-        while let Some(until) = self.next() {
-            match engine.wait_synced_in_background(until) {
-                Ok(()) => self.take_turn(),
-                // A pool that syncs nothing frees nothing either, until it is imported again.
-                Err(_) => self.state.lock().clear(),
-            }
-        }
-    }
-
-    /// What the next file waits for. The thread ends when there is none.
-    fn next(&self) -> Option<Txg> {
-        let mut state = self.state.lock();
-        while !state.is_paused && !state.is_idle() {
-            if let Some((_, until)) = state.waiting.front() {
-                return Some(*until);
-            }
-            let [shortest, longest] = RESTS;
-            let rest = state.rest.clamp(shortest, longest);
-            state.is_resting = true;
-            let is_over = self.changed.wait_for(&mut state, rest).timed_out();
-            state.is_resting = false;
-            if is_over {
-                state.rest = rest.saturating_mul(2);
-                let failed = std::mem::take(&mut state.failed);
-                state.waiting.extend(failed.into_iter().map(|object| (object, Txg(0))));
-            }
-        }
-        state.is_running = false;
-        None
-    }
-
-    /// Frees a piece of the next file.
-    fn take_turn(&self) {
-        let _turn = self.turn.lock();
-        let files = self.files.get().and_then(Weak::upgrade);
-        let mut state = self.state.lock();
-        if state.is_paused {
-            return;
-        }
-        let (Some(files), Some((object, _))) = (files, state.waiting.pop_front()) else {
-            return state.clear();
-        };
-        drop(state);
-        let rest = files.reclaim_or_leave_rest(object);
-        let mut state = self.state.lock();
-        match rest {
-            Rest::Failed => return state.failed.push(object),
-            Rest::After(until) => state.waiting.push_front((object, until)),
-            Rest::Nothing => {}
-        }
-        state.rest = Duration::ZERO;
-    }
-}
+use crate::node::decode_znode;
+use crate::object::FileObject;
+use rzfs_dmu::DmuError;
+use rzfs_dmu::live::{Extent, LiveObject, Transaction};
+use rzfs_format::znode::FileFlags;
+use rzfs_format::{BlockId, FormatError, ObjectId, Txg};
 
 impl LiveFileSystem {
     /// Goes on with a removed file in the background.
@@ -194,16 +38,12 @@ impl LiveFileSystem {
     /// Leaves what is not reclaimed yet in the unlinked set: the file system is being closed.
     /// When this is back, nobody uses it for that until it [goes on](Self::resume_reclaiming).
     pub fn pause_reclaiming(&self) {
-        self.reclaimer.state.lock().is_paused = true;
-        self.reclaimer.changed.notify_all();
-        drop(self.reclaimer.turn.lock());
+        self.reclaimer.pause();
     }
 
     /// Goes on with what is not reclaimed yet: the file system is not being closed after all.
     pub fn resume_reclaiming(&self) {
-        let mut state = self.reclaimer.state.lock();
-        state.is_paused = false;
-        self.reclaimer.start(&mut state, &self.engine);
+        self.reclaimer.resume(&self.engine);
     }
 
     /// Frees the ends of removed files, `most` blocks together; says in which group, or that they
@@ -235,4 +75,174 @@ impl LiveFileSystem {
         }
         Ok(Some(tx.txg()))
     }
+
+    /// Frees a file that has lost its last name, unless somebody holds it.
+    pub(super) fn reclaim_unused(&self, node: &LiveNode) {
+        if node.unlinked() {
+            self.reclaim_or_leave(node.id());
+        }
+    }
+
+    /// Frees a file without names, a long one little by little. One that is damaged stays in the
+    /// unlinked set until the next mount.
+    pub(super) fn reclaim_or_leave(&self, object: ObjectId) {
+        loop {
+            let rest = self.reclaim_or_leave_rest(object);
+            if !self.replay.is_on() {
+                return self.reclaim_later(object, rest);
+            }
+            // What the log says next may be about another file of this number.
+            match rest {
+                Rest::After(until) if self.wait_synced(until).is_ok() => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Frees a file without names as far as the open group can; says what is left.
+    pub(super) fn reclaim_or_leave_rest(&self, object: ObjectId) -> Rest {
+        match self.reclaim(object) {
+            Ok(Progress::Paused { until, rest: () }) => Rest::After(until),
+            Ok(Progress::Done(())) => Rest::Nothing,
+            // Nothing is on disk before the pool goes on.
+            Err(ZplError::Suspended) => Rest::After(self.engine.open_txg()),
+            Err(error) => {
+                tracing::warn!(%error, %object, "a removed file keeps its space");
+                if may_pass(&error) { Rest::Failed } else { Rest::Nothing }
+            }
+        }
+    }
+
+    /// Frees a file without names that nobody holds, with its extended attributes, as far as the
+    /// open group can.
+    fn reclaim(&self, object: ObjectId) -> Result<Progress<()>, ZplError> {
+        // It may have taken many groups: by now the number may be another file's.
+        if self.unlinked.lock().table()?.number(&key(object))?.is_none() {
+            return Ok(Progress::Done(()));
+        }
+        let live = match self.objset.object(object) {
+            Ok(live) => live,
+            Err(DmuError::NotAllocated { .. }) => {
+                return self.forget_missing(object).map(Progress::Done);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Doomed { objects: goes, divisible } = self.doomed_with(live)?;
+        let blocks = goes.iter().map(LiveObject::blocks_on_disk).fold(0, u64::saturating_add);
+        let (open, room) = self.engine.room_for_frees();
+        if blocks > room {
+            if room == 0 || blocks <= self.engine.max_frees() {
+                return Ok(Progress::Paused { until: open, rest: () });
+            }
+            let divisible = goes.get(..divisible).unwrap_or_default();
+            match self.shorten(divisible, room) {
+                Ok(Some(until)) => return Ok(Progress::Paused { until, rest: () }),
+                Ok(None) => {}
+                // As a whole it goes as far as it can be found.
+                Err(ZplError::Dmu(error)) if error.is_damage() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let unlinked = self.unlinked.lock().object().clone();
+        let mut objects: Vec<&LiveObject> = goes.iter().collect();
+        objects.push(&unlinked);
+        match self.begin_freeing(&objects, DNODE_BYTES, blocks)? {
+            Freeing::Begun(tx) => self.destroy_unlinked(&tx, object, &goes).map(Progress::Done),
+            Freeing::After(until) => Ok(Progress::Paused { until, rest: () }),
+        }
+    }
+
+    /// A file without names and what goes with it.
+    fn doomed_with(&self, file: LiveObject) -> Result<Doomed, ZplError> {
+        let znode = decode_znode(&file, &self.schema.read())?;
+        let state = NodeState::new(file.clone(), znode);
+        let mut objects = Vec::new();
+        if let Some(directory) = self.xattr_directory_of(&state)? {
+            objects.push(file);
+            objects.extend(self.entries_of(&directory)?);
+            let divisible = objects.len();
+            objects.push(directory.object().clone());
+            return Ok(Doomed { objects, divisible });
+        }
+        if state.znode().is_directory() {
+            objects.extend(self.leftovers(&state)?);
+        }
+        let is_needed = state.znode().flags.contains(FileFlags::XATTR);
+        let divisible = objects.len() + usize::from(!is_needed);
+        objects.push(file);
+        Ok(Doomed { objects, divisible })
+    }
+
+    /// Destroys the objects of a file without names.
+    fn destroy_unlinked(
+        &self,
+        tx: &dyn Transaction,
+        file: ObjectId,
+        goes: &[LiveObject],
+    ) -> Result<(), ZplError> {
+        self.unqueue(tx, file)?;
+        for object in goes {
+            object.destroy(tx)?;
+            self.streams.forget(object.id());
+            self.nodes.remove(object.id());
+        }
+        Ok(())
+    }
+
+    /// The files of a directory of extended attributes that somebody put into the unlinked set;
+    /// of no other directory, as those are empty.
+    fn leftovers(&self, directory: &NodeState) -> Result<Vec<LiveObject>, ZplError> {
+        let is_hidden = directory.znode().flags.contains(FileFlags::XATTR);
+        if is_hidden { self.entries_of(directory) } else { Ok(Vec::new()) }
+    }
+
+    /// The objects that the entries of a directory of extended attributes lead to. What is no
+    /// such file is left alone.
+    pub(super) fn entries_of(&self, directory: &NodeState) -> Result<Vec<LiveObject>, ZplError> {
+        let mut found = Vec::new();
+        let schema = self.schema.read();
+        for entry in directory.names()?.entries() {
+            let entry = entry.map_err(|source| directory.object().zap_failure(source))?;
+            let value = crate::directory::entry_value(directory.node.place(), &entry)?;
+            let Ok(object) = self.objset.object(value.object) else { continue };
+            let flags = decode_znode(&object, &schema).map(|znode| (znode.flags, znode.parent));
+            let is_part = flags.is_ok_and(|(flags, parent)| {
+                flags.contains(FileFlags::XATTR) && parent == directory.object().id()
+            });
+            if is_part && !found.iter().any(|known: &LiveObject| known.id() == object.id()) {
+                found.push(object);
+            }
+            if found.len() > MAX_XATTRS {
+                let problem = FormatError::invalid("xattr directory", "too many entries");
+                return Err(directory.node.corrupt(problem));
+            }
+        }
+        Ok(found)
+    }
+
+    fn forget_missing(&self, object: ObjectId) -> Result<(), ZplError> {
+        let unlinked = self.unlinked.lock().object().clone();
+        let tx = self.begin(&[&unlinked], SpaceDemand::Frees(DNODE_BYTES))?;
+        self.unqueue(&tx, object)
+    }
 }
+
+/// Whether what has failed may succeed later: devices come back, and space is found.
+fn may_pass(error: &ZplError) -> bool {
+    match error {
+        ZplError::Stopped(_) | ZplError::NoSpace { .. } => true,
+        ZplError::Dmu(error) => !error.is_damage(),
+        _ => false,
+    }
+}
+
+/// The objects that are destroyed with a file.
+struct Doomed {
+    objects: Vec<LiveObject>,
+    /// So many of them, from the first on, may lose their blocks before: not a directory of
+    /// attributes, which is needed to find these.
+    divisible: usize,
+}
+
+/// Most files that a directory of extended attributes has.
+const MAX_XATTRS: usize = 64 << 10;

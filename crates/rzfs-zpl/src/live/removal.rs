@@ -1,10 +1,12 @@
 //! Taking names away (spec 05, sections 3.4 and 3.6).
 
-use super::change::{DNODE_BYTES, Prepared, Touch, claimed_dnodes};
+use super::admission::{DNODE_BYTES, claimed_dnodes};
+use super::change::{Prepared, Touch};
 use super::file_system::LiveFileSystem;
 use super::node::{LiveNode, Locked, NodeState, lock_in_order};
 use super::options::SpaceDemand;
-use crate::directory::{CONTROL_NAME, dangling_at};
+use crate::directory::dangling_at;
+use crate::entry::CONTROL_NAME;
 use crate::error::{Place, ZplError};
 use crate::sync::Arc;
 use rzfs_dmu::live::Transaction;

@@ -1,14 +1,17 @@
 //! Moving names (spec 05, section 3.5).
 
-use super::change::{DNODE_BYTES, Prepared, Touch};
-use super::creation::{Caller, MAX_LINKS, Naming};
-use super::draft::{Draft, NodeSeed};
+use super::admission::DNODE_BYTES;
+use super::caller::Caller;
+use super::change::{Prepared, Touch};
+use super::creation::{MAX_LINKS, Naming};
+use super::draft::Draft;
 use super::file_system::LiveFileSystem;
 use super::names::{NameChanges, Step};
 use super::node::{LiveNode, Locked, NodeState, lock_in_order};
 use super::options::SpaceDemand;
-use super::quota::Charged;
+use super::quotas::Charged;
 use super::removal::links_after;
+use super::seed::NodeSeed;
 use crate::directory::dangling_at;
 use crate::error::ZplError;
 use crate::sync::Arc;

@@ -5,8 +5,8 @@
 //!     │                                                                (of the same txg)
 //!     └ at the end: header without a log, its blocks freed
 //! ```
-//! The operations are those of [`LiveFileSystem`]. What is different while a log is replayed is
-//! [`Replay`]: transactions note how far it has got, new files get the numbers that they had,
+//! The operations are those of [`LiveFileSystem`]. What is different while a log is replayed is in
+//! [`state`]: transactions note how far it has got, new files get the numbers that they had,
 //! quotas and flags forbid nothing, and directories and files of extended attributes are files.
 //! Nobody else has the file system yet.
 
@@ -16,94 +16,23 @@ mod chain;
 mod clock;
 mod creation;
 mod records;
+pub(super) mod state;
 
 use super::file_system::LiveFileSystem;
 use super::options::{Changes, SpaceDemand};
 use crate::error::ZplError;
-use crate::sync::{Arc, Mutex};
+use crate::sync::Arc;
 use clock::ReplayClock;
 use rzfs_dmu::intent_log::owned_blocks;
-use rzfs_dmu::live::{LiveObjset, Transaction};
 use rzfs_dsl::import::MissingLogs;
 use rzfs_dsl::live::LiveDataset;
 use rzfs_format::ObjectId;
 use rzfs_format::zil::{Record, Verifier, ZilHeader};
-use rzfs_format::znode::Timestamp;
-use std::sync::atomic::{AtomicBool, Ordering};
+use state::Noting;
 
 pub(super) use chain::{Outcome, follow, give_up, needs_replay};
 pub use chain::{ReplayFailure, ReplaySummary};
 pub(super) use records::logged_data;
-
-/// What the log says about a file that is made again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct LoggedObject {
-    pub(super) object: ObjectId,
-    /// Slots of its dnode.
-    pub(super) slots: u8,
-    pub(super) generation: u64,
-    pub(super) create_time: Timestamp,
-}
-
-/// Which transactions of a record's operation say that it was done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Noting {
-    /// None: it has several, and doing it once more changes nothing.
-    Nothing,
-    /// All: the first one does it, those after it only tidy up.
-    Every,
-}
-
-/// What replay changes about operations. Off in a file system that is in use.
-#[derive(Debug, Default)]
-pub(super) struct Replay {
-    is_on: AtomicBool,
-    state: Mutex<ReplayState>,
-}
-
-#[derive(Debug)]
-struct ReplayState {
-    header: ZilHeader,
-    noting: Noting,
-    /// The device that a rename is to leave.
-    whiteout: Option<LoggedObject>,
-}
-
-impl Default for ReplayState {
-    fn default() -> Self {
-        Self { header: ZilHeader::default(), noting: Noting::Nothing, whiteout: None }
-    }
-}
-
-impl Replay {
-    /// Whether a log is being replayed: then nothing is logged, and nothing forbidden.
-    pub(super) fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
-    }
-
-    /// Has a transaction note how far replay has got.
-    pub(super) fn note(&self, objset: &LiveObjset, tx: &dyn Transaction) {
-        if !self.is_on() {
-            return;
-        }
-        let state = self.state.lock();
-        if state.noting == Noting::Every {
-            objset.set_log_header(tx, state.header.clone());
-        }
-    }
-
-    /// The device that the rename which is replayed leaves.
-    pub(super) fn take_whiteout(&self) -> Option<LoggedObject> {
-        if self.is_on() { self.state.lock().whiteout.take() } else { None }
-    }
-
-    fn expect(&self, seq: u64, noting: Noting) {
-        let mut state = self.state.lock();
-        state.header.replayed_seq = seq;
-        state.noting = noting;
-        state.whiteout = None;
-    }
-}
 
 impl LiveFileSystem {
     /// Replays the intent log of the dataset, if it has one that needs that, and gives it up.
@@ -132,12 +61,11 @@ impl LiveFileSystem {
             // The changes are older than the property that may forbid them now.
             options.changes = Changes::Allowed;
         });
-        self.replay.state.lock().header = header.clone();
-        self.replay.is_on.store(true, Ordering::Relaxed);
+        self.replay.begin(header.clone());
         let admission = self.admission(&before);
         let apply = |record: &Record<'_>| self.apply_record(record, &clock);
         let result = follow(&self.objset, &header, &admission, missing_logs, apply);
-        self.replay.is_on.store(false, Ordering::Relaxed);
+        self.replay.end();
         self.change_options(|options| {
             options.clock = Arc::clone(&before.clock);
             options.changes = before.changes;

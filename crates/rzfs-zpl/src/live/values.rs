@@ -1,12 +1,13 @@
 //! The system attributes of one object while they change: in order, and which of them go where
 //! (spec 05, section 2.4).
 
-use super::acl::AccessList;
-use super::draft::mode_flags;
+use super::access_list::AccessList;
+use super::access_list::mode_flags;
 use crate::error::{Place, ZplError};
 use rzfs_dmu::live::LiveObject;
 use rzfs_format::acl::{Ace, trivial};
 use rzfs_format::dirent::FileKind;
+use rzfs_format::dnode::{CORE_SIZE, SLOT_SIZE};
 use rzfs_format::sa::{
     Attribute, AttributeNumber, Registry, SaBuffer, SaValue, Schema, SwapClass, header_size,
 };
@@ -33,6 +34,11 @@ pub(super) enum ModeChange {
     /// Of a POSIX list that the mode follows: the entries stay, as they would give the mask of
     /// the list to the owning group.
     Follows(u32),
+}
+
+/// Room for a bonus beside one block pointer, in a dnode of so many slots.
+pub(super) const fn bonus_capacity(slots: u8) -> usize {
+    (slots as usize * SLOT_SIZE).saturating_sub(CORE_SIZE + BlockPointer::SIZE)
 }
 
 /// Which attributes go into the bonus; the others go into the spill block.

@@ -1,8 +1,8 @@
 //! Volumes of a running pool: what was written to them and is in their intent logs only is
 //! replayed (spec 05, sections 12.3 and 13).
 
+use super::admission::{Admission, DNODE_BYTES, Freeing};
 use super::block_size::written_bytes;
-use super::change::{Admission, DNODE_BYTES, Freeing};
 use super::options::SpaceDemand;
 use super::replay::{Outcome, ReplaySummary, follow, give_up, logged_data, needs_replay};
 use crate::error::{Place, ZplError};

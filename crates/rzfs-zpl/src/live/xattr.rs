@@ -4,7 +4,8 @@
 //! where they go that do not fit into a system attribute.
 
 use super::acl::{ACCESS, DEFAULT};
-use super::change::{DNODE_BYTES, Touch};
+use super::admission::DNODE_BYTES;
+use super::change::Touch;
 use super::creation::SET_GROUP_ID;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;

@@ -1,13 +1,15 @@
 //! Storing and removing extended attributes, each change in one transaction.
 
-use super::acl::Inherited;
-use super::change::{DNODE_BYTES, Prepared, Touch};
+use super::access_list::Inherited;
+use super::admission::DNODE_BYTES;
+use super::change::{Prepared, Touch};
 use super::creation::Naming;
-use super::draft::{Draft, NodeSeed};
+use super::draft::Draft;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
 use super::options::{SpaceDemand, XattrStore};
-use super::quota::Charged;
+use super::quotas::Charged;
+use super::seed::NodeSeed;
 use super::values::{ModeChange, Values};
 use crate::error::ZplError;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};

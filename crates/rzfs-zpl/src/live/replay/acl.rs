@@ -1,8 +1,9 @@
 //! NFSv4 access control lists of logs (spec 05, sections 7.2 and 10.5). OpenZFS writes them where
 //! users have such lists, which is not on Linux.
 
-use super::super::acl::AccessList;
-use super::super::change::{DNODE_BYTES, Touch};
+use super::super::access_list::AccessList;
+use super::super::admission::DNODE_BYTES;
+use super::super::change::Touch;
 use super::super::file_system::LiveFileSystem;
 use super::super::options::SpaceDemand;
 use crate::error::ZplError;

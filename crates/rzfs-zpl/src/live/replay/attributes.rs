@@ -1,7 +1,7 @@
 //! Changes of attributes, as logs say them.
 
 use super::super::attributes::{AttributeChange, FlagChange, TimeChange, settable};
-use super::super::creation::Caller;
+use super::super::caller::Caller;
 use super::super::file_system::LiveFileSystem;
 use super::super::log::FLAG_BITS;
 use super::super::xattr_change::XattrChange;

@@ -1,6 +1,6 @@
 //! Following an intent log from its first record to its last (spec 05, section 12.2).
 
-use super::super::change::Admission;
+use super::super::admission::Admission;
 use super::super::options::SpaceDemand;
 use crate::error::ZplError;
 use rzfs_dmu::intent_log::{LogChain, owned_blocks};

@@ -1,15 +1,15 @@
 //! Making files again, with the numbers that they had.
 
-use super::super::acl::{AccessList, Inherited};
+use super::super::access_list::{AccessList, Inherited};
+use super::super::admission::DNODE_BYTES;
 use super::super::attributes::settable;
-use super::super::change::DNODE_BYTES;
 use super::super::creation::Naming;
-use super::super::draft::NodeSeed;
 use super::super::file_system::LiveFileSystem;
 use super::super::node::NodeState;
 use super::super::options::SpaceDemand;
-use super::LoggedObject;
+use super::super::seed::NodeSeed;
 use super::attributes::flag_changes;
+use super::state::LoggedObject;
 use crate::error::ZplError;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::sa::Attribute;

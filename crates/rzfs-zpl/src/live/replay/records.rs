@@ -1,12 +1,13 @@
 //! Records and the operations that they say.
 
+use super::super::allocation::Allocation;
 use super::super::attributes::AttributeChange;
-use super::super::contents::{Allocation, WriteAt};
-use super::super::copying::SharedRange;
-use super::super::creation::Caller;
+use super::super::caller::Caller;
+use super::super::contents::WriteAt;
 use super::super::file_system::LiveFileSystem;
 use super::super::node::NodeState;
 use super::super::renaming::{Named, RenameMode};
+use super::super::sharing::SharedRange;
 use super::Outcome;
 use crate::error::{Place, ZplError};
 use bytes::Bytes;
@@ -164,7 +165,7 @@ impl LiveFileSystem {
                     gid: super::attributes::local_id(place, new.gid)?,
                     ..caller
                 };
-                self.replay.state.lock().whiteout = Some(self.logged_object(&new)?);
+                self.replay.set_whiteout(self.logged_object(&new)?);
                 RenameMode::Whiteout
             }
             _ => RenameMode::Replace,

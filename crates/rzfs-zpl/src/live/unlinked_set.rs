@@ -1,0 +1,48 @@
+//! The unlinked set: the files without names that have their space still (spec 05, section 3.6).
+
+use super::tables::Table;
+use crate::error::ZplError;
+use crate::object::ObjectSource;
+use rzfs_dmu::live::{LiveObject, LiveObjset};
+use rzfs_format::ObjectId;
+use rzfs_format::object_type::ObjectType;
+
+/// The name of a file in the set.
+pub(super) fn key(object: ObjectId) -> String {
+    format!("{:x}", object.0)
+}
+
+/// The set of the files without names. One that is damaged keeps nobody from the other files.
+#[derive(Debug)]
+pub(super) struct UnlinkedSet {
+    objset: LiveObjset,
+    object: LiveObject,
+    /// `None` if it could not be opened because of damage.
+    table: Option<Table>,
+}
+
+impl UnlinkedSet {
+    pub(super) fn open(objset: &LiveObjset, id: ObjectId) -> Result<Self, ZplError> {
+        let object = objset.typed_object(id, ObjectType::UNLINKED_SET)?;
+        let table = match Table::open(objset, id, ObjectType::UNLINKED_SET) {
+            Err(ZplError::Dmu(error)) if error.is_damage() => {
+                tracing::warn!(%error, "files without names keep their space");
+                None
+            }
+            table => Some(table?),
+        };
+        Ok(Self { objset: objset.clone(), object, table })
+    }
+
+    pub(super) const fn object(&self) -> &LiveObject {
+        &self.object
+    }
+
+    pub(super) fn table(&mut self) -> Result<&mut Table, ZplError> {
+        let table = match self.table.take() {
+            Some(table) => table,
+            None => Table::open(&self.objset, self.object.id(), ObjectType::UNLINKED_SET)?,
+        };
+        Ok(self.table.insert(table))
+    }
+}
