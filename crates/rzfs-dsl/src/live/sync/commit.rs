@@ -65,7 +65,7 @@ impl Committer {
         for failure in &report.failures {
             tracing::warn!(leaf = %failure.leaf, error = %failure.error, "a leaf missed a label");
         }
-        let vdevs = self.devices.vdevs();
+        let vdevs = mos.pipeline().vdevs();
         self.durable.replace(Committed { uberblock, mos, vdevs });
         Ok(())
     }
