@@ -24,6 +24,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Most links on the way to a directory, as many as the kernel follows.
@@ -110,7 +111,8 @@ impl MountPlace {
         let fail = |source: io::Error| PlaceError::System { path: path.to_owned(), source };
         let is_made = !path.try_exists().map_err(fail)?;
         if is_made {
-            std::fs::create_dir_all(path).map_err(fail)?;
+            let mut builder = std::fs::DirBuilder::new();
+            builder.recursive(true).mode(0o755).create(path).map_err(fail)?;
         }
         let path = path.canonicalize().map_err(fail)?;
         Self { is_made, ..walk(Links::Never, path, Missing::Refuse)? }.unless_of_processes()

@@ -94,9 +94,14 @@ pub(crate) fn mounts(respondent: &mut dyn Respondent) -> Result<Vec<MountReport>
 
 /// All mounted pools, by name.
 pub(crate) fn mounted() -> Result<Vec<Box<dyn Respondent>>, Failure> {
+    let clients = all_imported()?.into_iter();
+    Ok(clients.map(|client| Box::new(client) as Box<dyn Respondent>).collect())
+}
+
+/// All pools that this user has imported, by name.
+pub(crate) fn all_imported() -> Result<Vec<ControlClient>, Failure> {
     let clients = ControlDirectory::of_user().mounted();
-    let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
-    Ok(clients.into_iter().map(|client| Box::new(client) as Box<dyn Respondent>).collect())
+    clients.map_err(|error| Failure::Failed(error.to_string()))
 }
 
 /// The mounted pools among these, by name.
@@ -158,8 +163,7 @@ pub(crate) fn events(client: &mut ControlClient) -> Result<Vec<EventReport>, Fai
 /// What is known about the pools that this user has imported.
 pub(crate) fn local_pools() -> Result<LocalPools, Failure> {
     let mut local = LocalPools::default();
-    let clients = ControlDirectory::of_user().mounted();
-    for mut client in clients.map_err(|error| Failure::Failed(error.to_string()))? {
+    for mut client in all_imported()? {
         // Who is gone has let go of its devices.
         let Some(report) = if_there(pool_report(&mut client))? else { continue };
         local.imported.insert(Guid(report.guid));

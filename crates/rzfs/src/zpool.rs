@@ -99,6 +99,15 @@ fn vdev_word(word: String) -> Result<String, Failure> {
     Ok(word.to_string_lossy().into_owned())
 }
 
+/// The pools with these names, or all that are imported. Of these some may be let go of meanwhile
+/// ([`source::if_there`]).
+fn imported_or_all(names: &[String]) -> Result<Vec<ControlClient>, Failure> {
+    match names {
+        [] => source::all_imported(),
+        names => names.iter().map(|name| imported(name)).collect(),
+    }
+}
+
 /// The pool with this name, which has to be imported.
 fn imported(pool: &str) -> Result<ControlClient, Failure> {
     let missing = || Failure::Failed(format!("cannot open '{pool}': no such pool"));

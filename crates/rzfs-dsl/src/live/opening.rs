@@ -1,6 +1,5 @@
 //! Making a pool that is on disk writable (spec 01, section 9.9).
 
-use super::{Attendance, LiveOptions};
 use super::background::sweep::SweepRecords;
 use super::building::{Building, Groundwork, Parts};
 use super::datasets::free_lists::FreeLists;
@@ -16,6 +15,7 @@ use super::space::clone_table::CloneTables;
 use super::sync_state::{PoolObjects, SyncState};
 use super::view::Found;
 use super::vital;
+use super::{Attendance, LiveOptions};
 use crate::import::HostIdentity;
 use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
 use rzfs_dmu::live::LiveObjset;

@@ -1,6 +1,6 @@
 //! `zpool set`, `sync`, `reguid`, `clear` and `upgrade` (spec 09, sections 2 and 2.4).
 
-use super::{imported, operands};
+use super::{imported, imported_or_all, operands};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
@@ -39,12 +39,12 @@ pub(super) fn set(words: &[String]) -> Outcome {
 /// Runs `zpool sync`.
 pub(super) fn sync(words: &[String]) -> Outcome {
     let names = operands(&super::parse(&NONE, words)?);
-    let names = match names.is_empty() {
-        true => source::mounted()?.iter().map(|one| one.pool().to_owned()).collect(),
-        false => names,
-    };
-    for name in names {
-        source::change(&mut imported(&name)?, Change::Sync, None)?;
+    for client in &mut imported_or_all(&names)? {
+        let synced = source::change(client, Change::Sync, None);
+        match names.is_empty() {
+            true => source::if_there(synced).map(drop)?,
+            false => synced.map(drop)?,
+        }
     }
     Ok(())
 }
@@ -82,7 +82,7 @@ pub(super) fn clear(words: &[String]) -> Outcome {
 pub(super) fn upgrade(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zpool upgrade", words);
     let words = super::parse(&UPGRADE, words)?;
-    let mut names = operands(&words);
+    let names = operands(&words);
     let is_all = words.contains(&Word::Flag('a'));
     if words.contains(&Word::Flag('v')) {
         return list_features(console);
@@ -92,14 +92,18 @@ pub(super) fn upgrade(words: &[String], console: &mut Console<'_>) -> Outcome {
             "-a option is incompatible with explicit pool names".to_owned(),
         ));
     }
-    if is_all {
-        names = source::mounted()?.iter().map(|one| one.pool().to_owned()).collect();
-    } else if names.is_empty() {
+    if names.is_empty() && !is_all {
         return list_pools(console);
     }
     writeln!(console.out, "This system supports ZFS pool feature flags.\n")?;
-    for name in names {
-        let enabled = source::change(&mut imported(&name)?, Change::Upgrade, Some(&line))?;
+    for client in &mut imported_or_all(&names)? {
+        let name = client.identity().pool.clone();
+        let enabled = source::change(client, Change::Upgrade, Some(&line));
+        let enabled = match is_all {
+            true => source::if_there(enabled)?,
+            false => Some(enabled?),
+        };
+        let Some(enabled) = enabled else { continue };
         if enabled.is_empty() {
             writeln!(
                 console.out,

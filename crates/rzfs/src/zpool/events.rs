@@ -1,6 +1,6 @@
 //! `zpool events` (spec 09, section 2.7).
 
-use super::{imported, operands};
+use super::{imported_or_all, operands};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::source;
@@ -13,17 +13,11 @@ const GRAMMAR: Grammar =
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = super::parse(&GRAMMAR, words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
-    let mut names = operands(&words);
+    let names = operands(&words);
     if names.len() > 1 {
         return Err(Failure::Usage("too many arguments".to_owned()));
     }
-    if names.is_empty() {
-        names = source::mounted()?.iter().map(|one| one.pool().to_owned()).collect();
-    }
-    let mut clients = Vec::new();
-    for name in &names {
-        clients.push(imported(name)?);
-    }
+    let mut clients = imported_or_all(&names)?;
     if flag('c') {
         let mut cleared = 0;
         for client in &mut clients {

@@ -1,7 +1,7 @@
 //! `zpool initialize` and `zpool trim` (spec 09, section 2).
 
 use super::wait::{Activity, wait_for};
-use super::{imported, operands};
+use super::{imported_or_all, operands};
 use crate::console::{Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
@@ -67,14 +67,13 @@ fn run(kind: SweepKind, words: &[Word], line: &str) -> Outcome {
         return Err(Failure::Usage(message.to_owned()));
     }
     let mut operands = operands(words).into_iter();
-    let (pools, devices): (Vec<String>, Vec<String>) = match (flag('a'), operands.next()) {
+    let is_all = flag('a');
+    let (pools, devices): (Vec<String>, Vec<String>) = match (is_all, operands.next()) {
         (true, Some(_)) => {
             let message = "-a cannot be combined with individual pools";
             return Err(Failure::Usage(message.to_owned()));
         }
-        (true, None) => {
-            (source::mounted()?.iter().map(|one| one.pool().to_owned()).collect(), Vec::new())
-        }
+        (true, None) => (Vec::new(), Vec::new()),
         (false, None) => return Err(Failure::Usage("missing pool name argument".to_owned())),
         (false, Some(pool)) => (vec![pool], operands.collect()),
     };
@@ -82,19 +81,24 @@ fn run(kind: SweepKind, words: &[Word], line: &str) -> Outcome {
         Failure::Failed(message) => Failure::Status(message, FAILED),
         other => other,
     };
-    for pool in &pools {
-        let mut client = imported(pool).map_err(failed)?;
+    let mut clients = imported_or_all(&pools).map_err(failed)?;
+    for client in &mut clients {
         let devices = devices.clone();
         let request = SweepRequest { kind, order, erasure, devices };
-        source::change(&mut client, Change::Sweep(request), Some(line)).map_err(failed)?;
+        let done = source::change(client, Change::Sweep(request), Some(line));
+        match is_all {
+            true => source::if_there(done).map(drop).map_err(failed)?,
+            false => done.map(drop).map_err(failed)?,
+        }
     }
     if flag('w') {
         let activity = match kind {
             SweepKind::Initialize => Activity::Initialize,
             SweepKind::Trim => Activity::Trim,
         };
-        for pool in &pools {
-            wait_for(&mut imported(pool)?, &[activity])?;
+        for client in &mut clients {
+            let waited = wait_for(client, &[activity]);
+            if is_all { source::if_there(waited).map(drop)? } else { waited? }
         }
     }
     Ok(())

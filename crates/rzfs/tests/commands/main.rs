@@ -16,6 +16,7 @@ mod ordinary;
 mod places;
 mod pool_properties;
 mod properties;
+mod several_pools;
 mod special_files;
 mod suspension;
 mod sweeps;
