@@ -29,6 +29,7 @@ mod uberblock_scan;
 mod validation;
 mod verification;
 
+pub use crate::pool::RewindInfo;
 pub use activity::{Clock, SystemClock, Wait};
 pub use device_source::{DEFAULT_DIRECTORIES, DeviceSource};
 pub use discovery::{DiscoveredPool, Discovery};
@@ -40,6 +41,5 @@ pub use options::{
     ActivityCheck, HostCheck, ImportOptions, ImportTarget, LoadVerification, MissingLogs,
     RewindPolicy,
 };
-pub use rewind::RewindInfo;
 pub use rzfs_vdev::label::RingSlot;
 pub use uberblock_scan::read_rings;

@@ -65,7 +65,7 @@ impl Bookmark {
             "referenced" if record.has_sums() => Number(record.referenced.used),
             "logicalreferenced" if record.has_sums() => Number(record.referenced.uncompressed),
             "redact_snaps" => match self.redaction_snapshots()? {
-                Some(guids) => Text(guid_list(guids)),
+                Some(guids) => PropertyValue::of_guids(guids),
                 None => return Ok(None),
             },
             _ => return Ok(None),
@@ -82,11 +82,6 @@ impl Bookmark {
         }
         Ok(properties)
     }
-}
-
-/// Guids as the property `redact_snaps` shows them.
-pub(super) fn guid_list(guids: impl IntoIterator<Item = Guid>) -> String {
-    guids.into_iter().map(|guid| guid.to_string()).collect::<Vec<_>>().join(",")
 }
 
 impl DatasetTree {

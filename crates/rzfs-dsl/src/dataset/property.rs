@@ -7,35 +7,13 @@
 mod computed;
 mod lookup;
 mod table;
+mod value;
 
-pub use lookup::PropertySource;
 pub use table::{Appliance, Form, Inheritance, NativeProperty, SETTABLE};
+pub use value::{Property, PropertySource, PropertyValue};
 
 use super::{Dataset, DatasetError, DatasetKind};
 use computed::Kept;
-
-/// The value of a property.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PropertyValue {
-    /// A number: bytes, a count, a guid, seconds since 1970, hundredths of a ratio.
-    Number(u64),
-    /// A word of the property's vocabulary, or text.
-    Text(String),
-}
-
-/// A property of a dataset.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Property {
-    /// Its name.
-    pub name: String,
-    /// The value in force; `None` where there is none (a user property that nobody set, an
-    /// unlimited count).
-    pub value: Option<PropertyValue>,
-    /// Where that comes from.
-    pub source: PropertySource,
-    /// The value that a send stream brought, in force or not.
-    pub received: Option<PropertyValue>,
-}
 
 /// Native properties in the order of `zfs get all`.
 ///

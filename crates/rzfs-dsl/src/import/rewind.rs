@@ -14,19 +14,6 @@ use rzfs_format::uberblock::Uberblock;
 /// Transaction groups whose frees are not reused yet (`TXG_DEFER_SIZE`).
 const DEFERRED_TXGS: u64 = 2;
 
-/// An older state of a pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RewindInfo {
-    /// Its txg.
-    pub txg: Txg,
-    /// When it was written, in seconds since 1970.
-    pub timestamp: u64,
-    /// Seconds of changes that it lacks.
-    pub seconds_lost: u64,
-    /// Damaged blocks of data in its last txgs.
-    pub data_errors: u64,
-}
-
 impl Pool<ReadOnly> {
     /// Opens a pool for reading.
     ///

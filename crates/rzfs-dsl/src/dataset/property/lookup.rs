@@ -1,26 +1,11 @@
 //! Finding a stored value on a dataset or its ancestors (spec 04, section 13.2).
 
-use super::table::string;
-use super::{Inheritance, Property, PropertyValue};
+use super::table::{Inheritance, string};
+use super::value::{Property, PropertySource, PropertyValue};
 use crate::dataset::{Dataset, DatasetError};
 use rzfs_dmu::Object;
 use rzfs_format::ObjectId;
 use rzfs_zap::{Zap, ZapValue};
-
-/// Where a value comes from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PropertySource {
-    /// It is computed.
-    None,
-    /// Nobody set it.
-    Default,
-    /// Set on the dataset itself.
-    Local,
-    /// Set on this ancestor.
-    Inherited(String),
-    /// Came with a send stream.
-    Received,
-}
 
 /// What was found.
 #[derive(Debug, Default)]

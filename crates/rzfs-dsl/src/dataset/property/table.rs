@@ -1,6 +1,6 @@
 //! The properties that can be set (spec 04, section 14.1).
 
-use super::PropertyValue;
+use super::value::PropertyValue;
 use crate::dataset::DatasetKind;
 use rzfs_zap::ZapValue;
 
