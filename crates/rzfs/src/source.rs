@@ -108,6 +108,12 @@ pub(crate) fn imported(pool: &str) -> Result<Option<ControlClient>, Failure> {
     client.map_err(|error| Failure::Failed(error.to_string()))
 }
 
+/// The pool with this name, which has to be imported.
+pub(crate) fn required(pool: &str) -> Result<ControlClient, Failure> {
+    let missing = || Failure::Failed(format!("cannot open '{pool}': no such pool"));
+    imported(pool)?.ok_or_else(missing)
+}
+
 /// Has an imported pool changed; what could not be done besides is answered.
 pub(crate) fn change(
     client: &mut ControlClient,

@@ -1,9 +1,9 @@
 //! `zpool events` (spec 09, section 2.7).
 
-use super::{imported, operands};
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::source;
+use crate::source::required;
 use rzfs::protocol::{Answer, EventDetail, EventReport, Request};
 
 const GRAMMAR: Grammar =
@@ -11,7 +11,7 @@ const GRAMMAR: Grammar =
 
 /// Runs `zpool events`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let mut names = operands(&words);
     if names.len() > 1 {
@@ -22,7 +22,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
     let mut clients = Vec::new();
     for name in &names {
-        clients.push(imported(name)?);
+        clients.push(required(name)?);
     }
     if flag('c') {
         let mut cleared = 0;
