@@ -1,7 +1,7 @@
 //! Everything that has to pass before a change is merged, and how long each part took.
 
 use crate::process::{self, Failure, cargo};
-use crate::{demo, docs_check, hostile, setup};
+use crate::{demo, docs_check, hostile, import_cycles, setup};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 type Check = (&'static str, fn() -> Result<(), Failure>);
 
 /// In the order of how soon they find a mistake.
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("setup", setup::run),
     ("formatting", || process::run(&mut cargo(&["fmt", "--all", "--check"]))),
+    ("imports between files", import_cycles::run),
     ("lints", || {
         let arguments = ["clippy", "--workspace", "--all-targets", "--locked"];
         process::run(&mut denying_warnings(&arguments))

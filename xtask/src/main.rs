@@ -12,6 +12,7 @@ mod full;
 mod fuzz;
 mod golden;
 mod hostile;
+mod import_cycles;
 mod kill;
 mod links;
 mod markdown;
@@ -67,6 +68,8 @@ enum Chore {
     },
     /// Damage the golden pools in many ways, and read everything that is left of them.
     Hostile(hostile::Hostile),
+    /// Look whether files of a crate import each other in a circle.
+    ImportCycles,
     /// Kill processes that write to a pool, and see what is left of it.
     Kill(kill::Kill),
     /// Let rzfs and the kernel of OpenZFS change the same pools in turns.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(fuzz) => fuzz::run(&fuzz),
         Chore::Golden { filter, damage } => golden::run(&filter, damage),
         Chore::Hostile(hostile) => hostile::run(&hostile),
+        Chore::ImportCycles => import_cycles::run(),
         Chore::Kill(kill) => kill::run(&kill),
         Chore::Reference(reference) => reference::run(&reference),
         Chore::Setup => setup::run(),
