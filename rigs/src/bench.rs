@@ -2,6 +2,7 @@
 
 mod contestant;
 mod kernels;
+mod median;
 mod openzfs;
 mod process_use;
 mod work;
@@ -28,25 +29,5 @@ pub(crate) fn run(bench: &Bench) -> Result<(), Failure> {
     match bench {
         Bench::ZfsFuse(arguments) => zfs_fuse::run(arguments),
         Bench::Kernels(arguments) => kernels::run(arguments),
-    }
-}
-
-/// The middle of some measurements; of an even number the mean of the two in the middle.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let (half, odd) = (values.len() / 2, values.len() % 2 == 1);
-    let upper = *values.get(half)?;
-    Some(if odd { upper } else { f64::midpoint(upper, *values.get(half.checked_sub(1)?)?) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::median;
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(vec![]), None);
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 }

@@ -133,11 +133,13 @@ pub(crate) fn run_suites(chosen: &Suites) -> Result<(), Failure> {
         Some(rzfs) => std::path::absolute(rzfs).map_err(Failure::file(rzfs))?,
         None => chosen.build()?,
     };
+    let parent = chosen.directory.clone().unwrap_or_else(std::env::temp_dir);
+    let images = (parent.as_path(), chosen.size.as_str());
     for kind in kinds {
         for suite in &suites {
             let started = Instant::now();
             println!("{kind:?}: {suite:?}");
-            let served = Served::start(&rzfs, kind, chosen, suite.mount_options())?;
+            let served = Served::start(&rzfs, kind, images, suite.mount_options())?;
             chosen.run_suite(*suite, &served)?;
             let used = served.used();
             served.finish()?;

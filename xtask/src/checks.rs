@@ -1,6 +1,6 @@
 //! Everything that has to pass before a change is merged, and how long each part took.
 
-use crate::{demo, docs_check, rig, setup};
+use crate::{demo, docs_check, import_cycles, rig, setup};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use xtask::process::{self, Failure, cargo};
@@ -9,9 +9,10 @@ use xtask::process::{self, Failure, cargo};
 type Check = (&'static str, fn() -> Result<(), Failure>);
 
 /// In the order of how soon they find a mistake.
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("setup", setup::run),
     ("formatting", || process::run(&mut cargo(&["fmt", "--all", "--check"]))),
+    ("imports between files", import_cycles::run),
     ("lints", || {
         let arguments = ["clippy", "--workspace", "--all-targets", "--locked"];
         process::run(&mut denying_warnings(&arguments))

@@ -5,6 +5,7 @@ mod checks;
 mod citations;
 mod demo;
 mod docs_check;
+mod import_cycles;
 mod links;
 mod markdown;
 mod setup;
@@ -33,6 +34,8 @@ enum Chore {
     /// Run every command in the documentation, on the sample pool, and look whether what is cited
     /// is there.
     DocsCheck,
+    /// Look whether files of a crate import each other in a circle.
+    ImportCycles,
     /// Install the Debian packages that tests and demo need; without root, name them.
     Setup,
     /// Run the tests as whoever has only a clone: without the larger set of pools, as root and not.
@@ -69,6 +72,7 @@ fn run() -> Result<(), Failure> {
     match Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).chore {
         Chore::Demo => demo::run(),
         Chore::DocsCheck => docs_check::run(),
+        Chore::ImportCycles => import_cycles::run(),
         Chore::Setup => setup::run(),
         Chore::Stranger(stranger) => stranger::run(&stranger),
         Chore::Test => checks::run(),

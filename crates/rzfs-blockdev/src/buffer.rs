@@ -1,22 +1,11 @@
 //! Buffers that a device can fill without copying.
 
+use crate::pages::{BUFFER_ALIGNMENT, Page, zeroed_pages};
 use crate::pool::{BufferPool, Slot};
 use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
-
-/// Alignment of every [`IoBuffer`] in bytes: enough for O_DIRECT on any device.
-pub const BUFFER_ALIGNMENT: usize = 4096;
-
-#[derive(Clone, FromBytes, IntoBytes, Immutable)]
-#[repr(C, align(4096))]
-pub(crate) struct Page([u8; BUFFER_ALIGNMENT]);
-
-/// `count` pages of zeros.
-pub(crate) fn zeroed_pages(count: usize) -> std::io::Result<Box<[Page]>> {
-    <[Page]>::new_box_zeroed_with_elems(count).map_err(|_| std::io::ErrorKind::OutOfMemory.into())
-}
+use zerocopy::IntoBytes;
 
 /// An owned, page-aligned buffer of any length; frozen into shared [`Bytes`] once filled.
 pub struct IoBuffer {
@@ -46,14 +35,15 @@ impl IoBuffer {
         Ok(buffer)
     }
 
-    /// A buffer of `len` bytes that returns to a pool; `pages` are enough for that.
-    pub(crate) const fn pooled(
-        pages: Box<[Page]>,
-        len: usize,
-        pool: Arc<BufferPool>,
-        slot: Slot,
-    ) -> Self {
-        Self { pages, len, home: Some((pool, slot)) }
+    /// A buffer of `len` bytes of undefined content that returns to the pool, if that has one.
+    pub(crate) fn pooled(pool: &Arc<BufferPool>, len: usize) -> Option<Self> {
+        let (slot, pages) = pool.take(len)?;
+        Some(Self { pages, len, home: Some((Arc::clone(pool), slot)) })
+    }
+
+    /// A buffer of `len` bytes of undefined content, from the pool if that has one.
+    pub(crate) fn for_reading(pool: &Arc<BufferPool>, len: usize) -> std::io::Result<Self> {
+        Self::pooled(pool, len).map_or_else(|| Self::zeroed(len), Ok)
     }
 
     /// Length in bytes.

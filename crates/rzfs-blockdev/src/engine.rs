@@ -8,8 +8,7 @@ mod portable;
 mod ring;
 pub(crate) mod transfer;
 
-use crate::IoBuffer;
-use crate::file::OpenFile;
+use crate::open_file::OpenFile;
 use crate::pool::BufferPool;
 use portable::ThreadPool;
 use ring::Ring;
@@ -119,9 +118,9 @@ impl IoEngine {
         self.inner.next_file.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A buffer of undefined content, from the pool if that has one.
-    pub(crate) fn buffer(&self, len: usize) -> io::Result<IoBuffer> {
-        self.inner.pool.take(len).map_or_else(|| IoBuffer::zeroed(len), Ok)
+    /// The buffers that the engine transfers into best.
+    pub(crate) fn pool(&self) -> &Arc<BufferPool> {
+        &self.inner.pool
     }
 
     pub(crate) fn submit(&self, transfers: Vec<Transfer>) {

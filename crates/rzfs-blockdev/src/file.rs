@@ -1,17 +1,11 @@
 //! Disks, partitions and regular files.
 
-mod claim;
-mod open;
-
-pub use claim::Holder;
-pub(crate) use open::OpenFile;
-pub use open::{Caching, OpenError};
-
 use crate::engine::transfer::{Progress, Step, Transfer};
+use crate::open_file::OpenFile;
 use crate::reply::Answer;
 use crate::{
-    Access, BlockDevice, CompletionQueue, DeviceError, DeviceGeometry, EngineOptions, IoBuffer,
-    IoEngine, IoOperation, IoRequest,
+    Access, BlockDevice, Caching, CompletionQueue, DeviceError, DeviceGeometry, EngineOptions,
+    IoBuffer, IoEngine, IoOperation, IoRequest, OpenError,
 };
 use parking_lot::Mutex;
 use rustix::io::ReadWriteFlags;
@@ -187,13 +181,15 @@ impl BlockDevice for FileDevice {
     }
 
     fn buffer(&self, len: usize) -> std::io::Result<IoBuffer> {
-        self.engine.buffer(len)
+        IoBuffer::for_reading(self.engine.pool(), len)
     }
 
     fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>) {
         let mut transfers: Vec<Transfer> = requests
             .into_iter()
-            .filter_map(|request| Transfer::begin(&self.engine, &self.file, request, completions))
+            .filter_map(|request| {
+                Transfer::begin(self.engine.pool(), &self.file, request, completions)
+            })
             .collect();
         if self.cached_reads == CachedReads::Inline && !self.file.is_direct() {
             transfers = self.read_cached(transfers);
@@ -210,7 +206,9 @@ impl BlockDevice for FileDevice {
     ) -> Result<Option<IoBuffer>, DeviceError> {
         let completions = CompletionQueue::new();
         let request = IoRequest { token: 0, offset, operation };
-        if let Some(transfer) = Transfer::begin(&self.engine, &self.file, request, &completions) {
+        if let Some(transfer) =
+            Transfer::begin(self.engine.pool(), &self.file, request, &completions)
+        {
             transfer.run();
         }
         completions.wait().result

@@ -23,21 +23,26 @@ mod completion;
 mod controls;
 mod device;
 mod engine;
+mod error;
 mod file;
 mod memory;
+mod open_file;
+mod pages;
 mod pool;
 mod reply;
 pub mod simulated;
 
 pub use access::Access;
-pub use buffer::{BUFFER_ALIGNMENT, IoBuffer};
+pub use buffer::IoBuffer;
 pub use completion::{CompletionQueue, IoCompletion};
 pub use controls::without_controls;
 pub use device::{
-    Batch, BlockDevice, DeviceError, DeviceGeometry, IoOperation, IoRequest, read_exact_at,
-    submit_awaited, without_number,
+    Batch, BlockDevice, DeviceGeometry, IoOperation, IoRequest, read_exact_at, submit_awaited,
 };
 pub use engine::{BACKEND_VARIABLE, Backend, EngineOptions, IoEngine};
-pub use file::{CachedReads, Caching, FileDevice, Holder, OpenError, OpenOptions};
+pub use error::{DeviceError, without_number};
+pub use file::{CachedReads, FileDevice, OpenOptions};
 pub use memory::MemoryDevice;
+pub use open_file::{Caching, Holder, OpenError};
+pub use pages::BUFFER_ALIGNMENT;
 pub use simulated::{SimulatedDevice, Simulation};

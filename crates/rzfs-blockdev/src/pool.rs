@@ -6,8 +6,7 @@
 //! nothing to look up and pin for each read. Buffers that end up in a cache stay out until they
 //! are evicted; meanwhile the pool has fewer, and reads take fresh memory instead.
 
-use crate::IoBuffer;
-use crate::buffer::{BUFFER_ALIGNMENT, Page, zeroed_pages};
+use crate::pages::{BUFFER_ALIGNMENT, Page, zeroed_pages};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -48,17 +47,18 @@ impl BufferPool {
         Arc::new(Self { classes })
     }
 
-    /// A buffer of undefined content, if there is one that is not more than twice as large.
-    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Option<IoBuffer> {
+    /// The memory of a buffer, of undefined content, if there is one that has room for `len` bytes
+    /// and not more than twice as much.
+    pub(crate) fn take(&self, len: usize) -> Option<(Slot, Box<[Page]>)> {
         let fits = |(pages, _): &(usize, u16)| {
             let size = pages * BUFFER_ALIGNMENT;
             len <= size && len > size / 2
         };
         let class = self.classes.get(CLASSES.iter().position(fits)?)?;
-        let (slot, pages) = class.lock().take()?;
-        Some(IoBuffer::pooled(pages, len, Arc::clone(self), slot))
+        class.lock().take()
     }
 
+    /// Takes the memory of a buffer back.
     pub(crate) fn put_back(&self, slot: Slot, pages: Box<[Page]>) {
         let class = self.classes.iter().zip(CLASSES).find(|(_, (size, _))| *size == pages.len());
         if let Some((class, _)) = class {
@@ -92,18 +92,19 @@ impl fmt::Debug for BufferPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::IoBuffer;
 
     #[test]
     fn buffers_are_used_again_and_keep_their_place() {
         let pool = BufferPool::new();
-        let mut first = pool.take(100_000).unwrap();
+        let mut first = IoBuffer::pooled(&pool, 100_000).unwrap();
         first.fill(7);
         let (address, slot) = (first.as_ptr(), first.slot_of(&pool));
         drop(first);
-        let again = pool.take(131_072).unwrap();
+        let again = IoBuffer::pooled(&pool, 131_072).unwrap();
         assert_eq!((again.as_ptr(), again.slot_of(&pool)), (address, slot));
         assert_eq!(again.len(), 131_072);
-        let other = pool.take(131_072).unwrap();
+        let other = IoBuffer::pooled(&pool, 131_072).unwrap();
         assert_ne!(other.slot_of(&pool), slot);
         assert_eq!(other.slot_of(&BufferPool::new()), None);
     }
@@ -111,7 +112,7 @@ mod tests {
     #[test]
     fn there_are_only_so_many_and_none_is_wasted_on_little() {
         let pool = BufferPool::new();
-        let taken: Vec<_> = std::iter::from_fn(|| pool.take(16_384)).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| IoBuffer::pooled(&pool, 16_384)).collect();
         assert_eq!(taken.len(), 64);
         let mut slots: Vec<_> =
             taken.iter().filter_map(|buffer| buffer.slot_of(&pool)).map(|slot| slot.0).collect();
@@ -119,30 +120,30 @@ mod tests {
         assert_eq!(slots.len(), 64);
         assert!(slots.iter().all(|slot| *slot < SLOTS));
         drop(taken);
-        assert!(pool.take(16_384).is_some());
-        assert!(pool.take(8192).is_none());
-        assert!(pool.take((1 << 20) + 1).is_none());
-        assert!(pool.take(0).is_none());
+        assert!(IoBuffer::pooled(&pool, 16_384).is_some());
+        assert!(IoBuffer::pooled(&pool, 8192).is_none());
+        assert!(IoBuffer::pooled(&pool, (1 << 20) + 1).is_none());
+        assert!(IoBuffer::pooled(&pool, 0).is_none());
     }
 
     #[test]
     fn a_frozen_buffer_returns_when_the_last_reference_goes() {
         let pool = BufferPool::new();
-        let buffers: Vec<_> = std::iter::from_fn(|| pool.take(1 << 20)).collect();
+        let buffers: Vec<_> = std::iter::from_fn(|| IoBuffer::pooled(&pool, 1 << 20)).collect();
         let frozen: Vec<_> = buffers.into_iter().map(IoBuffer::freeze).collect();
-        assert!(pool.take(1 << 20).is_none());
+        assert!(IoBuffer::pooled(&pool, 1 << 20).is_none());
         let part = frozen[0].slice(10..20);
         drop(frozen);
-        let returned: Vec<_> = std::iter::from_fn(|| pool.take(1 << 20)).collect();
+        let returned: Vec<_> = std::iter::from_fn(|| IoBuffer::pooled(&pool, 1 << 20)).collect();
         assert_eq!(returned.len(), 2);
         drop(part);
-        assert!(pool.take(1 << 20).is_some());
+        assert!(IoBuffer::pooled(&pool, 1 << 20).is_some());
     }
 
     #[test]
     fn a_buffer_may_outlive_its_engine() {
         let pool = BufferPool::new();
-        let buffer = pool.take(16_384).unwrap();
+        let buffer = IoBuffer::pooled(&pool, 16_384).unwrap();
         drop(pool);
         assert_eq!(buffer.len(), 16_384);
     }

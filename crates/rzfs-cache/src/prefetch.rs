@@ -15,91 +15,20 @@
 //!
 //! The detector is pure logic: it is told what was read and when, and answers what to prefetch.
 
+mod access;
 mod activity;
 mod stream;
+mod tunables;
 
+pub use access::{AccessOutcome, ObjectShape, Prefetch};
 pub use activity::{ActivePrefetch, PrefetchActivity, ZfetchStats};
+pub use tunables::PrefetchTunables;
 
 use activity::Event;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use stream::{Stream, Verdict};
-
-/// Tunables of predictive prefetch, with OpenZFS's names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrefetchTunables {
-    /// The most streams of an object.
-    pub zfetch_max_streams: usize,
-    /// The distance, in bytes, up to which every hit doubles it.
-    pub zfetch_min_distance: u64,
-    /// The largest distance, in bytes.
-    pub zfetch_max_distance: u64,
-    /// The largest distance of indirect blocks, in bytes of what they point to.
-    pub zfetch_max_idistance: u64,
-    /// How far, in bytes, an access may be ahead of a stream and still belong to it.
-    pub zfetch_max_reorder: u64,
-    /// A stream jumps forward when holes are at most this power of two's part of the way.
-    pub zfetch_hole_shift: u32,
-    /// How long a stream has to be idle to be replaced by another.
-    pub zfetch_min_sec_reap: Duration,
-    /// How long a stream has to be idle to be deleted.
-    pub zfetch_max_sec_reap: Duration,
-}
-
-impl Default for PrefetchTunables {
-    fn default() -> Self {
-        Self {
-            zfetch_max_streams: 8,
-            zfetch_min_distance: 4 << 20,
-            zfetch_max_distance: 64 << 20,
-            zfetch_max_idistance: 128 << 20,
-            zfetch_max_reorder: 16 << 20,
-            zfetch_hole_shift: 2,
-            zfetch_min_sec_reap: Duration::from_secs(1),
-            zfetch_max_sec_reap: Duration::from_secs(2),
-        }
-    }
-}
-
-/// The shape of an object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ObjectShape {
-    /// Bytes of a data block; at least 1.
-    pub block_size: u64,
-    /// Data blocks up to the end of the object.
-    pub blocks: u64,
-    /// Base-2 logarithm of the pointers in an indirect block.
-    pub indirect_shift: u32,
-}
-
-/// How an access found its blocks.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum AccessOutcome {
-    /// All were cached.
-    Cached,
-    /// Some were still on their way, because of a prefetch.
-    Late,
-    /// Some had to be read.
-    Missed,
-}
-
-/// What to prefetch.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Prefetch {
-    /// Data blocks.
-    pub data: Range<u64>,
-    /// Indirect blocks of level 1, for data still further ahead.
-    pub indirect: Range<u64>,
-}
-
-impl Prefetch {
-    /// Whether there is nothing to do.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.data.is_empty() && self.indirect.is_empty()
-    }
-}
 
 /// The streams of one open object.
 #[derive(Debug)]

@@ -6,57 +6,25 @@
 //! checksum points to (labels, gang headers, the intent log) carry theirs in a trailer:
 //! [`verify_embedded`].
 
+mod comparison;
+mod digest;
 mod edonr;
 mod embedded;
 pub mod fletcher;
 mod salt;
 mod skein;
 
+pub use comparison::{ChecksumMismatch, fold};
 pub use embedded::{EmbeddedVerifier, generate_embedded, verify_embedded};
 pub use fletcher::{Fletcher2, Fletcher4, fletcher2, fletcher4};
 pub use salt::Salt;
 
+use comparison::{compare, compare_folded};
+use digest::{sha256_words, words};
 use rzfs_format::block_pointer::Protection;
 use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
 use rzfs_format::{BlockPointer, ByteOrder};
 use sha2::{Digest, Sha256, Sha512_256};
-
-/// Why a block does not verify.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChecksumMismatch {
-    /// The bytes have another checksum than the one stored.
-    #[error("{}: stored {stored}, computed {computed}", function.name())]
-    Differs {
-        /// The function.
-        function: ChecksumFunction,
-        /// What the pointer or the trailer says; words that are not compared are zero.
-        stored: ChecksumValue,
-        /// What the bytes give; words that are not compared are zero.
-        computed: ChecksumValue,
-    },
-    /// The trailer of an embedded checksum has no magic in either byte order.
-    #[error("{}: no checksum trailer", function.name())]
-    NoTrailer {
-        /// The function.
-        function: ChecksumFunction,
-    },
-    /// The block is too small, or says that it uses more bytes than it has.
-    #[error("{}: {used} bytes cannot be in a block of {size}", function.name())]
-    Extent {
-        /// The function.
-        function: ChecksumFunction,
-        /// Bytes that the checksum would cover.
-        used: u64,
-        /// Bytes of the block.
-        size: usize,
-    },
-    /// The function cannot be at this place.
-    #[error("{} is not a checksum of such a block", function.name())]
-    Misplaced {
-        /// The function.
-        function: ChecksumFunction,
-    },
-}
 
 /// The checksum of `data`, a block in byte order `order`.
 ///
@@ -87,34 +55,12 @@ pub fn checksum(
     }
 }
 
-/// Words of a digest whose bytes are memory: read in the block's order.
-fn words(digest: &[u8], order: ByteOrder) -> ChecksumValue {
-    let mut value = ChecksumValue::default();
-    for (word, bytes) in value.0.iter_mut().zip(digest.as_chunks::<8>().0) {
-        *word = order.u64(*bytes);
-    }
-    value
-}
-
-/// Words of SHA-256: numbers of the digest's own big-endian order, whatever the block's.
-fn sha256_words(digest: &[u8]) -> ChecksumValue {
-    words(digest, ByteOrder::Big)
-}
-
 /// Whether a pointer with this protection keeps a MAC in its checksum words 2 and 3.
 const fn shares_words_with_mac(protection: Protection) -> bool {
     match protection {
         Protection::None | Protection::Objset => false,
         Protection::Encrypted | Protection::Authenticated | Protection::IndirectMac => true,
     }
-}
-
-/// What remains of a checksum when a MAC takes words 2 and 3 (spec 02, section 4.12): words 0
-/// and 1 of a function strong enough to be cut off, else all words folded into two.
-#[must_use]
-pub const fn fold(function: ChecksumFunction, value: ChecksumValue) -> [u64; 2] {
-    let [a, b, c, d] = value.0;
-    if function.is_dedup_safe() { [a, b] } else { [a ^ c, b ^ d] }
 }
 
 /// Verifies the stored bytes of the block that `pointer` points to, PSIZE of them.
@@ -153,29 +99,6 @@ pub fn verify(pointer: &BlockPointer, data: &[u8], salt: &Salt) -> Result<(), Ch
     } else {
         compare(function, stored, computed)
     }
-}
-
-fn compare(
-    function: ChecksumFunction,
-    stored: ChecksumValue,
-    computed: ChecksumValue,
-) -> Result<(), ChecksumMismatch> {
-    if stored == computed {
-        Ok(())
-    } else {
-        Err(ChecksumMismatch::Differs { function, stored, computed })
-    }
-}
-
-/// Compares when words 2 and 3 of `stored` are a MAC.
-fn compare_folded(
-    function: ChecksumFunction,
-    stored: ChecksumValue,
-    computed: ChecksumValue,
-) -> Result<(), ChecksumMismatch> {
-    let [a, b] = fold(function, computed);
-    let [x, y, ..] = stored.0;
-    compare(function, ChecksumValue([x, y, 0, 0]), ChecksumValue([a, b, 0, 0]))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! Contexts and tables of the compressors live as long as their thread: compressing or
 //! decompressing a block allocates nothing after the first one of its kind.
 
+mod frame;
 mod gzip;
 mod lz4;
 mod lzjb;
@@ -106,13 +107,6 @@ pub fn compress(
         CompressionFunction::Lz4 => lz4::compress(src, dst),
         CompressionFunction::Zstd => zstd::compress(level, src, dst),
     }
-}
-
-/// The payload behind a big-endian 32-bit length at the start of `src` and `gap` more bytes.
-fn framed(src: &[u8], gap: usize) -> Result<&[u8], &'static str> {
-    let (length, rest) = src.split_first_chunk().ok_or("no length")?;
-    let length = u32::from_be_bytes(*length) as usize;
-    rest.get(gap..).and_then(|rest| rest.get(..length)).ok_or("longer than the block")
 }
 
 #[cfg(test)]

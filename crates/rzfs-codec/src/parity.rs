@@ -13,6 +13,8 @@
 //! the column is added. The kernels do that for some hundred bytes of all columns at a time, so
 //! that the sums stay in vector registers and every byte is read once.
 
+mod blocks;
+mod error;
 mod field;
 mod kernel;
 mod solution;
@@ -21,69 +23,15 @@ mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use error::ParityError;
 pub use kernel::Kernel;
+pub use stripe::{Column, MAX_PARITY};
 
 use solution::Solution;
 use stripe::{Complete, Known, Rows};
 
-/// Most parity columns of a stripe: P, Q and R.
-pub const MAX_PARITY: usize = 3;
-
 /// Most data columns of a stripe: so many powers of 2 are different in the field.
 pub const MAX_DATA: usize = 255;
-
-/// A stripe that has no parity, or a loss that the parity does not cover.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ParityError {
-    /// There are none or more than three parity columns, or none or more than 255 data columns.
-    #[error("a stripe of {parity} parity and {data} data columns")]
-    Shape {
-        /// Parity columns.
-        parity: usize,
-        /// Data columns.
-        data: usize,
-    },
-    /// Parity columns have different lengths, or a data column is longer than them.
-    #[error("column {column} has {length} bytes, its parity {parity}")]
-    Length {
-        /// The column, parity columns counted first.
-        column: usize,
-        /// Its length in bytes.
-        length: usize,
-        /// The length that parity columns have.
-        parity: usize,
-    },
-    /// More data columns are lost than parity columns are present.
-    #[error("{missing} data columns are lost, {present} parity columns are there")]
-    Lost {
-        /// Data columns lost.
-        missing: usize,
-        /// Parity columns present.
-        present: usize,
-    },
-}
-
-/// A column of a stripe that is to be reconstructed.
-#[derive(Debug)]
-pub enum Column<'a> {
-    /// The bytes are good.
-    Present(&'a [u8]),
-    /// The bytes are lost; reconstruction puts them here. The length is the column's.
-    Missing(&'a mut [u8]),
-    /// A parity column that is neither known nor wanted.
-    Absent,
-}
-
-impl Column<'_> {
-    /// The length in bytes; none when absent.
-    const fn length(&self) -> Option<usize> {
-        match self {
-            Self::Present(bytes) => Some(bytes.len()),
-            Self::Missing(bytes) => Some(bytes.len()),
-            Self::Absent => None,
-        }
-    }
-}
 
 /// Computes the parity columns (P; P and Q; or P, Q and R) of the data columns.
 ///

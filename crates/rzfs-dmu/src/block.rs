@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rzfs_cache::Weighted;
-use rzfs_format::ByteOrder;
+use rzfs_format::{BlockPointer, ByteOrder};
 
 /// Zeros that holes up to this size share.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
@@ -25,6 +25,11 @@ impl Block {
     pub fn zeros(len: usize) -> Self {
         let data = ZEROS.get(..len).map_or_else(|| Bytes::from(vec![0; len]), Bytes::from_static);
         Self { data, order: ByteOrder::NATIVE }
+    }
+
+    /// Whether this can be the block of a pointer whose identity it has.
+    pub(crate) fn can_be_of(&self, pointer: &BlockPointer) -> bool {
+        self.data.len() as u64 == pointer.logical_size()
     }
 }
 

@@ -3,8 +3,8 @@
 //! The leader points to a header of pointers; each member is data or again a gang header. The
 //! members' data in order is the leader's data.
 
-use crate::pipeline::Expectation;
-use crate::{BlockError, BlockPipeline};
+use crate::BlockError;
+use crate::stored::{Expectation, StoredBlocks};
 use bytes::{Bytes, BytesMut};
 use rzfs_codec::checksum::{self, EmbeddedVerifier, verify_embedded};
 use rzfs_format::checksum::ChecksumFunction;
@@ -16,36 +16,64 @@ use rzfs_vdev::BlockRead;
 /// sector could make it.
 const MAX_DEPTH: u32 = 16;
 
-impl BlockPipeline {
-    /// The members of the gang header that `parent` points to, for whoever accounts for the space
-    /// of a gang block; its data come from reading the leader.
-    ///
-    /// # Errors
-    /// [`BlockError`] when no copy of the header can be read or the header is damaged.
-    pub fn gang_members(&self, parent: &BlockPointer) -> Result<Vec<BlockPointer>, BlockError> {
-        let first = parent.dvas().next().ok_or(BlockError::NoCopy)?;
-        GangReader::new(self, Expectation::Present).header(parent, first)
+impl StoredBlocks {
+    /// What is stored under these pointers, by the right checksums.
+    fn read_verified(
+        &self,
+        pointers: &[&BlockPointer],
+        expectation: Expectation,
+    ) -> Vec<Result<Bytes, BlockError>> {
+        self.patiently(pointers, |pointers| {
+            let (gangs, whole): (Vec<_>, Vec<_>) = pointers.iter().partition(|bp| bp.is_gang());
+            let reader = GangReader { stored: self, expectation };
+            let mut gangs = gangs.into_iter().map(|leader| reader.read(leader));
+            let mut whole = self.try_to_read(&whole, expectation).into_iter();
+            let next = |bp: &&BlockPointer| if bp.is_gang() { gangs.next() } else { whole.next() };
+            pointers.iter().map(next).map(|it| it.unwrap_or(Err(BlockError::NoCopy))).collect()
+        })
+    }
+
+    /// The same, or what an injector makes of it.
+    pub(crate) fn read_injected(
+        &self,
+        pointers: &[&BlockPointer],
+        expectation: Expectation,
+    ) -> Vec<Result<Bytes, BlockError>> {
+        let mut results = self.read_verified(pointers, expectation);
+        if self.injector.is_some() {
+            for (pointer, result) in pointers.iter().zip(&mut results) {
+                if let Ok(stored) = result {
+                    *stored = self.injected(pointer, std::mem::take(stored));
+                }
+            }
+        }
+        results
+    }
+
+    /// The members of the gang that `leader` points to, in the order of the data.
+    pub(crate) fn gang_members(
+        &self,
+        leader: &BlockPointer,
+    ) -> Result<Vec<BlockPointer>, BlockError> {
+        let first = leader.dvas().next().ok_or(BlockError::NoCopy)?;
+        GangReader { stored: self, expectation: Expectation::Present }.header(leader, first)
     }
 }
 
 /// Reads whole gang trees.
-pub(crate) struct GangReader<'a> {
-    pipeline: &'a BlockPipeline,
+struct GangReader<'a> {
+    stored: &'a StoredBlocks,
     expectation: Expectation,
 }
 
-impl<'a> GangReader<'a> {
-    pub(crate) fn new(pipeline: &'a BlockPipeline, expectation: Expectation) -> Self {
-        Self { pipeline, expectation }
-    }
-
+impl GangReader<'_> {
     /// The stored bytes of the block that `leader` points to.
-    pub(crate) fn read(&self, leader: &BlockPointer) -> Result<Bytes, BlockError> {
+    fn read(&self, leader: &BlockPointer) -> Result<Bytes, BlockError> {
         let mut data = BytesMut::new();
         self.append(leader, MAX_DEPTH, &mut data)?;
         let data = data.freeze();
         let at = leader.dvas().next().unwrap_or_default();
-        if checksum::verify(leader, &data, self.pipeline.salt()).is_err() {
+        if checksum::verify(leader, &data, &self.stored.salt).is_err() {
             return Err(BlockError::Gang {
                 at,
                 problem: "the assembled data has another checksum",
@@ -80,7 +108,7 @@ impl<'a> GangReader<'a> {
         }
         // Leaves of one header are read together.
         let leaves: Vec<&BlockPointer> = members.iter().filter(|bp| !bp.is_gang()).collect();
-        let mut leaves = self.pipeline.read_verified(&leaves, self.expectation).into_iter();
+        let mut leaves = self.stored.read_verified(&leaves, self.expectation).into_iter();
         for member in &members {
             if member.is_gang() {
                 self.append(member, depth, data)?;
@@ -91,11 +119,6 @@ impl<'a> GangReader<'a> {
         Ok(())
     }
 
-    /// The members of the gang that `leader` points to, in the order of the data.
-    pub(crate) fn members(&self, leader: &BlockPointer) -> Result<Vec<BlockPointer>, BlockError> {
-        self.header(leader, leader.dvas().next().ok_or(BlockError::NoCopy)?)
-    }
-
     /// The members of a gang header. Every copy's verifier is made from the first address.
     fn header(&self, parent: &BlockPointer, first: Dva) -> Result<Vec<BlockPointer>, BlockError> {
         let verifier = EmbeddedVerifier::Gang {
@@ -104,8 +127,8 @@ impl<'a> GangReader<'a> {
             birth: parent.physical_birth().get(),
         };
         let mut sizes = vec![gang::CLASSIC_SIZE];
-        if self.pipeline.dynamic_gang_headers() {
-            let vdevs = self.pipeline.vdevs();
+        if self.stored.dynamic_gang_headers {
+            let vdevs = self.stored.vdevs.get();
             let dynamic = parent.dvas().filter_map(|dva| vdevs.min_allocation(dva.vdev())).min();
             sizes.extend(dynamic.map(|size| size as usize));
         }
@@ -116,7 +139,7 @@ impl<'a> GangReader<'a> {
                 if sizes.is_empty() { self.expectation } else { Expectation::Possible };
             let verify =
                 |data: &[u8]| verify_embedded(ChecksumFunction::GangHeader, data, verifier).is_ok();
-            let mut copies = self.pipeline.copies(parent);
+            let mut copies = self.stored.copies(parent);
             while let Some(dva) = copies.pop() {
                 let read = BlockRead {
                     dva,
@@ -124,12 +147,12 @@ impl<'a> GangReader<'a> {
                     birth: parent.physical_birth(),
                     verify: &verify,
                 };
-                match self.pipeline.read_copies(vec![read], expectation).pop() {
+                match self.stored.read_copies(vec![read], expectation).pop() {
                     Some(Ok(header)) => {
                         let order =
                             verify_embedded(ChecksumFunction::GangHeader, &header, verifier)
                                 .map_err(|_| BlockError::Gang { at: dva, problem: "bad header" })?;
-                        let header = self.pipeline.injected(parent, header);
+                        let header = self.stored.injected(parent, header);
                         return Ok(gang::members(&header, order)?);
                     }
                     // As long as one may be had when its devices work again, nothing is lost.

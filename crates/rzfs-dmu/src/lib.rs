@@ -17,11 +17,14 @@ mod damage;
 mod error;
 mod gang;
 mod in_flight;
+mod injector;
 pub mod intent_log;
 pub mod live;
 mod object;
 mod objset;
+mod patience;
 mod pipeline;
+mod stored;
 pub mod sync;
 pub mod threads;
 mod traverse;
@@ -32,10 +35,9 @@ pub mod write;
 pub use block::Block;
 pub use damage::{Damage, DamagedBlock};
 pub use error::{BlockError, DmuError};
+pub use injector::BlockInjector;
 pub use object::{Object, ObjectRead};
 pub use objset::{DnodeEntry, Objset};
-pub use pipeline::{
-    Batch, BlockInjector, BlockPipeline, BlockRequest, DeviceWaiter, Patience, PatienceGuard,
-    PipelineOptions,
-};
+pub use patience::{DeviceWaiter, Patience, PatienceGuard};
+pub use pipeline::{Batch, BlockPipeline, BlockRequest, PipelineOptions};
 pub use traverse::{PostOrderTraversal, PostOrderVisitor, Traversal, Visitor};

@@ -15,6 +15,7 @@
 //! serialise changes of one object among themselves, and with readers of the same bytes as far as
 //! they want atomicity.
 
+mod begin;
 mod buffer;
 mod cloning;
 mod freeing;

@@ -16,45 +16,27 @@
 mod batch;
 mod decode;
 mod held;
-mod patience;
 mod workers;
 
 pub use batch::Batch;
-pub use patience::{DeviceWaiter, Patience, PatienceGuard};
 
-use crate::gang::GangReader;
 use crate::in_flight::InFlight;
+use crate::injector::BlockInjector;
+use crate::patience::{DeviceWaiter, Waiter};
+use crate::stored::{Expectation, StoredBlocks};
 use crate::{Block, BlockError, Damage};
-use batch::{Pending, Wanted, is_like};
 use bytes::Bytes;
-use decode::{decompress, is_dnode_block};
 use held::Held;
-use rzfs_cache::{
-    AdaptiveCache, BlockKey, BlockKind, Lookup, PrefetchActivity, PrefetchTunables, Purpose,
-};
-use rzfs_codec::checksum::{self, Salt};
+use rzfs_cache::{AdaptiveCache, BlockKey, BlockKind, PrefetchActivity, PrefetchTunables};
+use rzfs_codec::checksum::Salt;
 use rzfs_codec::crypto::DatasetKey;
-use rzfs_format::block_pointer::{PointerKind, Protection};
+use rzfs_format::block_pointer::Protection;
 use rzfs_format::units::{Bookmark, SECTOR_SIZE};
-use rzfs_format::{BlockPointer, Dva, VdevId};
-use rzfs_vdev::{BlockRead, CurrentTree, VdevError, VdevTree};
+use rzfs_format::{BlockPointer, VdevId};
+use rzfs_vdev::{CurrentTree, VdevTree};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use workers::Workers;
-
-/// Changes blocks after they were verified and decoded, before anyone sees them: how tests find
-/// out what a damaged structure with a right checksum does to everything above.
-pub trait BlockInjector: Send + Sync {
-    /// The contents to use instead of `block`; of the same length.
-    fn inject(&self, bookmark: Bookmark, pointer: &BlockPointer, block: Bytes) -> Bytes;
-
-    /// The bytes to use instead of what is stored, of the same length: of a block before it is
-    /// decrypted and decompressed, of a gang header, of a block of an intent log.
-    fn inject_stored(&self, pointer: &BlockPointer, stored: Bytes) -> Bytes {
-        let _ = pointer;
-        stored
-    }
-}
 
 /// What a pipeline needs to know about its pool.
 #[derive(Clone)]
@@ -90,33 +72,19 @@ impl BlockRequest<'_> {
     }
 }
 
-/// Whether the blocks that are read have to be there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Expectation {
-    /// Somebody wrote them: a device that does not have them has made an error.
-    Present,
-    /// They may never have been written, or be wanted by nobody: nothing is counted.
-    Possible,
-}
-
 /// Reads blocks of one pool.
 pub struct BlockPipeline {
-    vdevs: Arc<CurrentTree>,
+    stored: StoredBlocks,
     cache: AdaptiveCache<Block>,
     held: Held,
-    salt: Salt,
-    dynamic_gang_headers: bool,
-    injector: Option<Arc<dyn BlockInjector>>,
     workers: Workers,
     prefetching: Arc<PrefetchActivity>,
-    in_flight: Arc<InFlight>,
     damage: Damage,
-    waiter: patience::Waiter,
 }
 
 impl fmt::Debug for BlockPipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockPipeline").field("vdevs", &self.vdevs).finish_non_exhaustive()
+        f.debug_struct("BlockPipeline").field("vdevs", &self.stored.vdevs).finish_non_exhaustive()
     }
 }
 
@@ -125,30 +93,32 @@ impl BlockPipeline {
     #[must_use]
     pub fn new(vdevs: Arc<VdevTree>, options: PipelineOptions) -> Arc<Self> {
         Arc::new(Self {
-            vdevs: CurrentTree::new(vdevs),
+            stored: StoredBlocks {
+                vdevs: CurrentTree::new(vdevs),
+                in_flight: Arc::default(),
+                salt: options.salt,
+                dynamic_gang_headers: options.dynamic_gang_headers,
+                injector: options.injector,
+                waiter: Waiter::default(),
+            },
             cache: AdaptiveCache::new(options.arc_max),
             held: Held::new(options.arc_max),
-            salt: options.salt,
-            dynamic_gang_headers: options.dynamic_gang_headers,
-            injector: options.injector,
             workers: Workers::default(),
             prefetching: PrefetchActivity::new(prefetch_tunables(options.arc_max), options.arc_max),
-            in_flight: Arc::default(),
             damage: Damage::default(),
-            waiter: patience::Waiter::default(),
         })
     }
 
     /// The vdevs below, as they are now.
     #[must_use]
     pub fn vdevs(&self) -> Arc<VdevTree> {
-        self.vdevs.get()
+        self.stored.vdevs.get()
     }
 
     /// Where the vdevs below are, which can become more.
     #[must_use]
     pub const fn current_vdevs(&self) -> &Arc<CurrentTree> {
-        &self.vdevs
+        &self.stored.vdevs
     }
 
     /// The cache of block contents.
@@ -171,7 +141,7 @@ impl BlockPipeline {
     /// The salt of keyed checksums.
     #[must_use]
     pub fn salt(&self) -> &Salt {
-        &self.salt
+        &self.stored.salt
     }
 
     /// The blocks that somebody wanted and could not get, but for those that were only prefetched.
@@ -182,198 +152,39 @@ impl BlockPipeline {
 
     /// The blocks that are being written.
     pub(crate) const fn in_flight(&self) -> &Arc<InFlight> {
-        &self.in_flight
-    }
-
-    pub(crate) fn dynamic_gang_headers(&self) -> bool {
-        self.dynamic_gang_headers
-    }
-
-    /// Reads one block.
-    pub fn read(&self, request: BlockRequest<'_>) -> Result<Block, BlockError> {
-        self.read_many(&[request]).pop().unwrap_or(Err(BlockError::NoCopy))
-    }
-
-    /// Reads blocks; the results are in the order of the requests.
-    pub fn read_many(&self, requests: &[BlockRequest<'_>]) -> Vec<Result<Block, BlockError>> {
-        self.begin(requests).finish()
-    }
-
-    /// Finds out how each of these blocks will be had, without waiting for any.
-    pub fn begin(&self, requests: &[BlockRequest<'_>]) -> Batch<'_> {
-        self.batch(requests, Purpose::Demand)
-    }
-
-    /// Reads those of these blocks into the cache that are not there or on their way, because
-    /// they may be wanted soon. What cannot be read is left to whoever wants it.
-    pub fn prefetch(&self, requests: &[BlockRequest<'_>]) {
-        self.batch(requests, Purpose::PredictivePrefetch).fetch();
-    }
-
-    fn batch(&self, requests: &[BlockRequest<'_>], purpose: Purpose) -> Batch<'_> {
-        let blocks = requests.iter().map(|request| self.pending(request, purpose)).collect();
-        Batch { pipeline: self, blocks, purpose }
+        &self.stored.in_flight
     }
 
     /// Reads blocks as they are stored, compressed and encrypted, bypassing the cache. Checksums
     /// are verified.
     pub fn read_stored(&self, pointers: &[&BlockPointer]) -> Vec<Result<Bytes, BlockError>> {
-        self.read_as_stored(pointers, Expectation::Present)
+        self.stored.read_injected(pointers, Expectation::Present)
     }
 
     /// The same of blocks that need not be there, like the next one of an intent log: no device
     /// is to blame for those that are not.
     pub fn read_speculative(&self, pointers: &[&BlockPointer]) -> Vec<Result<Bytes, BlockError>> {
-        self.read_as_stored(pointers, Expectation::Possible)
+        self.stored.read_injected(pointers, Expectation::Possible)
     }
 
-    fn read_as_stored(
-        &self,
-        pointers: &[&BlockPointer],
-        expectation: Expectation,
-    ) -> Vec<Result<Bytes, BlockError>> {
-        let mut results = self.read_verified(pointers, expectation);
-        if self.injector.is_some() {
-            for (pointer, result) in pointers.iter().zip(&mut results) {
-                if let Ok(stored) = result {
-                    *stored = self.injected(pointer, std::mem::take(stored));
-                }
-            }
-        }
-        results
+    /// The members of the gang header that `parent` points to, for whoever accounts for the space
+    /// of a gang block; its data come from reading the leader.
+    ///
+    /// # Errors
+    /// [`BlockError`] when no copy of the header can be read or the header is damaged.
+    pub fn gang_members(&self, parent: &BlockPointer) -> Result<Vec<BlockPointer>, BlockError> {
+        self.stored.gang_members(parent)
     }
 
-    /// What was stored, or what an injector makes of it.
-    pub(crate) fn injected(&self, pointer: &BlockPointer, stored: Bytes) -> Bytes {
-        match &self.injector {
-            Some(injector) => injector.inject_stored(pointer, stored),
-            None => stored,
-        }
-    }
-
-    /// What is stored under these pointers, by the right checksums.
-    pub(crate) fn read_verified(
-        &self,
-        pointers: &[&BlockPointer],
-        expectation: Expectation,
-    ) -> Vec<Result<Bytes, BlockError>> {
-        let mut results = self.try_to_read(pointers, expectation);
-        while results.iter().filter_map(|it| it.as_ref().err()).any(|it| self.wait_for_devices(it))
-        {
-            let all = pointers.iter().copied().zip(&mut results);
-            let (missing, slots): (Vec<_>, Vec<_>) = all.filter(|(_, slot)| slot.is_err()).unzip();
-            for (slot, result) in slots.into_iter().zip(self.try_to_read(&missing, expectation)) {
-                *slot = result;
-            }
-        }
-        results
-    }
-
-    fn try_to_read(
-        &self,
-        pointers: &[&BlockPointer],
-        expectation: Expectation,
-    ) -> Vec<Result<Bytes, BlockError>> {
-        let mut results: Vec<Result<Bytes, BlockError>> =
-            pointers.iter().map(|_| Err(BlockError::NoCopy)).collect();
-        let mut copies: Vec<Vec<Dva>> = pointers.iter().map(|bp| self.copies(bp)).collect();
-        let verifiers: Vec<_> = pointers
-            .iter()
-            .map(|bp| move |data: &[u8]| checksum::verify(bp, data, &self.salt).is_ok())
-            .collect();
-        for (slot, bp) in results.iter_mut().zip(pointers) {
-            if bp.is_gang() {
-                *slot = GangReader::new(self, expectation).read(bp);
-            }
-        }
-        loop {
-            let mut batch = Vec::new();
-            let mut indices = Vec::new();
-            for (index, (bp, verify)) in pointers.iter().zip(&verifiers).enumerate() {
-                let failed = results.get(index).is_some_and(Result::is_err);
-                let Some(copies) = copies.get_mut(index).filter(|_| failed && !bp.is_gang()) else {
-                    continue;
-                };
-                if let Some(dva) = copies.pop() {
-                    indices.push(index);
-                    batch.push(BlockRead {
-                        dva,
-                        size: bp.physical_size(),
-                        birth: bp.physical_birth(),
-                        verify,
-                    });
-                }
-            }
-            if batch.is_empty() {
-                return results;
-            }
-            for (index, result) in indices.into_iter().zip(self.read_copies(batch, expectation)) {
-                let result = result.map_err(BlockError::Device);
-                if let Some(slot) = results.get_mut(index)
-                    && is_news(slot, &result)
-                {
-                    *slot = result;
-                }
-            }
-        }
-    }
-
-    /// Reads copies of blocks from the devices, or from what is on its way there.
-    pub(crate) fn read_copies(
-        &self,
-        reads: Vec<BlockRead<'_>>,
-        expectation: Expectation,
-    ) -> Vec<Result<Bytes, VdevError>> {
-        let in_flight = |read: &BlockRead<'_>| self.in_flight.get(read.dva, read.birth, read.size);
-        let mut results: Vec<_> = reads.iter().map(|read| in_flight(read).map(Ok)).collect();
-        let is_known = |result: &Option<_>| result.is_some();
-        let rest = reads.into_iter().zip(results.iter().map(is_known));
-        let rest: Vec<_> = rest.filter(|(_, known)| !known).map(|(read, _)| read).collect();
-        let vdevs = self.vdevs.get();
-        let read = match expectation {
-            Expectation::Present => vdevs.read(rest),
-            Expectation::Possible => vdevs.read_speculative(rest),
-        };
-        let mut read = read.into_iter();
-        results.iter_mut().filter(|result| result.is_none()).for_each(|slot| *slot = read.next());
-        results.into_iter().flatten().collect()
-    }
-
-    /// The copies that lie inside of this pool's vdevs, the first to try last.
-    pub(crate) fn copies(&self, bp: &BlockPointer) -> Vec<Dva> {
-        let vdevs = self.vdevs.get();
-        let mut copies: Vec<Dva> = bp.dvas().filter(|dva| vdevs.contains(*dva)).collect();
-        copies.reverse();
-        copies
-    }
-
-    /// How a block will be had.
-    fn pending(&self, request: &BlockRequest<'_>, purpose: Purpose) -> Pending {
-        let BlockRequest { pointer, bookmark, key } = *request;
-        let wanted = || Wanted { pointer: *pointer, bookmark, key: key.cloned() };
-        match without_device(request) {
-            Ok(None) => {}
-            Ok(Some(block)) => return Pending::Done(Ok(block)),
-            Err(error) => return Pending::Done(Err(error)),
-        }
-        if let Some(block) = self.held.get(bookmark, pointer) {
-            return Pending::Done(Ok(block));
-        }
-        // The cache has plaintext, which is not for whoever has no key.
-        let Some(key) = block_key(pointer).filter(|_| !request.is_locked()) else {
-            return Pending::Missing(wanted(), None);
-        };
-        match self.cache.get_or_begin(key, block_kind(pointer), purpose) {
-            Lookup::Hit(block) if is_like(pointer, &block) => Pending::Done(Ok(block)),
-            Lookup::Hit(_) => Pending::Missing(wanted(), None),
-            Lookup::Miss(ticket) => Pending::Missing(wanted(), Some(ticket)),
-            Lookup::Pending(arrival) => Pending::Awaited(wanted(), arrival),
-        }
+    /// Says who waits for the devices; without, and when it is gone, patient threads get errors
+    /// like others.
+    pub fn set_device_waiter(&self, waiter: Weak<dyn DeviceWaiter>) {
+        self.stored.waiter.set(waiter);
     }
 
     /// By how much space on a vdev is to be shrunk to count data only, in 512ths.
     pub(crate) fn deflate_ratio(&self, vdev: VdevId) -> u64 {
-        self.vdevs.get().deflate_ratio(vdev).unwrap_or(SECTOR_SIZE)
+        self.stored.vdevs.get().deflate_ratio(vdev).unwrap_or(SECTOR_SIZE)
     }
 
     /// Keeps the contents of a block that was just written, in place of what its key had.
@@ -390,38 +201,6 @@ impl BlockPipeline {
         self.cache.remove(&key);
         self.cache.insert(key, kind, block);
     }
-}
-
-/// Whether what came of another copy says more than what is known: as long as one copy may be had
-/// when its devices work again, the block is not lost.
-fn is_news(known: &Result<Bytes, BlockError>, other: &Result<Bytes, BlockError>) -> bool {
-    let may_be_mended =
-        |result: &Result<_, BlockError>| result.as_ref().is_err_and(|error| !error.is_damage());
-    other.is_ok() || !may_be_mended(known) || may_be_mended(other)
-}
-
-/// A hole, embedded data, or why the block cannot be read.
-fn without_device(request: &BlockRequest<'_>) -> Result<Option<Block>, BlockError> {
-    let bp = request.pointer;
-    bp.validate()?;
-    match bp.kind() {
-        PointerKind::Hole => Ok(Some(Block::zeros(bp.logical_size() as usize))),
-        PointerKind::Redacted => Err(BlockError::Redacted),
-        PointerKind::Embedded => {
-            let (payload, len) = bp.embedded_payload();
-            let payload = payload.get(..len).unwrap_or_default();
-            Ok(Some(Block { data: decompress(bp, payload)?, order: bp.order() }))
-        }
-        PointerKind::Plain | PointerKind::Gang if request.is_locked() && !is_dnode_block(bp) => {
-            Err(BlockError::KeyNotLoaded)
-        }
-        PointerKind::Plain | PointerKind::Gang => Ok(None),
-    }
-}
-
-fn block_kind(bp: &BlockPointer) -> BlockKind {
-    let is_metadata = bp.level().0 > 0 || bp.object_type().is_ok_and(|kind| kind.is_metadata());
-    if is_metadata { BlockKind::Metadata } else { BlockKind::Data }
 }
 
 /// OpenZFS's defaults, but never reaching further ahead than a part of the cache that what is

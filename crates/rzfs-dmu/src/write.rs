@@ -15,7 +15,9 @@
 //! the uberblock.
 
 mod dedup;
+mod deduplicating;
 mod encode;
+mod error;
 mod gang;
 mod policy;
 mod sealing;
@@ -25,12 +27,13 @@ mod writer;
 pub use dedup::{DedupCandidate, DedupIndex, DedupPlace, DedupWriter};
 pub use encode::EncodeOptions;
 pub(crate) use encode::is_zeros;
+pub use error::{NoSpace, WriteError};
 pub use policy::{BlockPolicy, DedupPolicy, ObjsetPolicy, Part, RedundantMetadata, Sameness};
 pub use sealing::Sealing;
 pub(crate) use writer::HoleRequest;
 
 pub use stream::{DeviceWrite, DeviceWriter, FailedWrite, WriteStream, write_again};
 pub use writer::{
-    BlockSpace, BlockWriter, Change, HoleBirth, NoSpace, SpacePart, SpaceRequest, WriteContext,
-    WriteError, WriteInjector, WriteRequest,
+    BlockSpace, BlockWriter, Change, HoleBirth, SpacePart, SpaceRequest, WriteContext,
+    WriteInjector, WriteRequest,
 };

@@ -13,6 +13,8 @@ mod deadlist;
 mod error;
 mod hold;
 mod keyring;
+mod keys;
+mod kind;
 mod name;
 pub mod property;
 mod root_key;
@@ -21,7 +23,8 @@ mod written;
 pub use bookmark::Bookmark;
 pub use error::DatasetError;
 pub use hold::Hold;
-pub use keyring::KeyStatus;
+pub use keys::KeyStatus;
+pub use kind::DatasetKind;
 pub use name::DatasetName;
 
 pub(crate) use keyring::{KEY_OBJECT_FIELD, Keyring, NewKeys};
@@ -37,29 +40,6 @@ use std::sync::{Arc, LazyLock};
 /// Directories deeper than this are refused: names have at most 255 bytes, so a valid tree is
 /// never deeper.
 const MAX_DEPTH: usize = 128;
-
-/// What a dataset is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum DatasetKind {
-    /// A file system.
-    FileSystem,
-    /// A volume.
-    Volume,
-    /// A snapshot of a file system or volume.
-    Snapshot,
-}
-
-impl DatasetKind {
-    /// The word that the `type` property shows.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::FileSystem => "filesystem",
-            Self::Volume => "volume",
-            Self::Snapshot => "snapshot",
-        }
-    }
-}
 
 /// All datasets of a pool.
 ///

@@ -23,13 +23,13 @@ mod host;
 mod indirect;
 mod label_scan;
 mod listing;
-mod older_state;
 mod options;
 mod rewind;
 mod uberblock_scan;
 mod validation;
 mod verification;
 
+pub use crate::pool::RewindInfo;
 pub use activity::{Clock, SystemClock, Wait};
 pub use device_source::{DEFAULT_DIRECTORIES, DeviceSource};
 pub use discovery::{DiscoveredPool, Discovery};
@@ -37,7 +37,6 @@ pub use error::{ImportError, ImportFailure, SelectError, UnsupportedFeature};
 pub use host::HostIdentity;
 pub use label_scan::{LabelError, LabelTrust, RawLabel, read_boot_environment, read_labels};
 pub use listing::{Destroyed, ImportablePool};
-pub use older_state::RewindInfo;
 pub use options::{
     ActivityCheck, HostCheck, ImportOptions, ImportTarget, LoadVerification, MissingLogs,
     RewindPolicy,

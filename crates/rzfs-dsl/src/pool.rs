@@ -14,12 +14,15 @@
 mod attributes;
 mod auxiliary;
 pub mod compatibility;
+mod dedup_prefetch;
+mod erratum;
 mod error;
 mod error_log;
 mod features;
 pub(crate) mod history;
 mod packed_list;
 mod properties;
+mod rewind;
 mod scan;
 mod sharing;
 mod space;
@@ -29,12 +32,14 @@ mod sweep;
 
 pub use attributes::Attributes;
 pub use auxiliary::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
+pub use erratum::Erratum;
 pub use error::PoolError;
 pub(crate) use error_log::bookmark_of as bookmark_of_error;
 pub use error_log::{ErrorLog, ErrorLogEntry};
 pub use features::{FeatureNeed, FeatureState, FeatureStates, UnknownFeature, is_supported};
 pub use history::{History, HistoryEvent, HistoryRecord};
 pub use properties::{FailMode, PoolProperties, PropertySource, Stored};
+pub use rewind::RewindInfo;
 pub use scan::{ExpansionState, ScanFunction, ScanState, ScanStatus};
 pub use sharing::{CloneSavings, DedupTable};
 pub use space::VdevSpace;
@@ -51,7 +56,6 @@ pub(crate) use status::Symptoms;
 pub(crate) use sweep::{TRIM_PARTIAL, TRIM_RATE, TRIM_SECURE, columns, leaf_zap};
 
 use crate::dataset::{DatasetTree, Keyring};
-use crate::import::RewindInfo;
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::{BlockError, BlockPipeline, Objset};
 use rzfs_format::bpobj::{BpobjHeader, BptreeHeader};
@@ -154,42 +158,6 @@ pub struct PendingFrees {
     pub free_list: Option<BpobjHeader>,
     /// File systems that are being destroyed.
     pub destroying: Option<BptreeHeader>,
-}
-
-/// An on-disk incompatibility of old software that a pool suffers from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Erratum {
-    /// 1: a scrub of old software left a larger state behind.
-    Scrub,
-    /// 2: a background destroy of old software left a flag behind.
-    AsyncDestroy,
-    /// 3: encrypted datasets of development versions.
-    EncryptionFormat,
-    /// 4: encrypted snapshots without what raw receives need to verify them.
-    EncryptionIvSets,
-}
-
-impl Erratum {
-    /// The number that tools show.
-    #[must_use]
-    pub const fn number(self) -> u64 {
-        match self {
-            Self::Scrub => 1,
-            Self::AsyncDestroy => 2,
-            Self::EncryptionFormat => 3,
-            Self::EncryptionIvSets => 4,
-        }
-    }
-
-    const fn from_number(number: u64) -> Option<Self> {
-        match number {
-            1 => Some(Self::Scrub),
-            2 => Some(Self::AsyncDestroy),
-            3 => Some(Self::EncryptionFormat),
-            4 => Some(Self::EncryptionIvSets),
-            _ => None,
-        }
-    }
 }
 
 impl<Mode> Pool<Mode> {

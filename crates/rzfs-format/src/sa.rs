@@ -19,8 +19,8 @@ mod buffer;
 mod schema;
 
 pub use attribute::{Attribute, AttributeNumber, SwapClass};
-pub use buffer::{HEADER_SIZE, MAGIC, SaBuffer, SaValue, header_size};
+pub use buffer::{MAGIC, SaBuffer, SaValue};
 pub use schema::{
-    FIRST_LAYOUT, Layout, Layouts, MAX_ATTRIBUTES, MAX_LAYOUTS, RegisteredAttribute, Registry,
-    Schema,
+    FIRST_LAYOUT, HEADER_SIZE, Layout, Layouts, MAX_ATTRIBUTES, MAX_LAYOUTS, RegisteredAttribute,
+    Registry, Schema, header_size,
 };

@@ -15,6 +15,7 @@ mod block;
 mod body;
 mod encode;
 mod header;
+mod kind;
 mod record;
 
 pub use attributes::{ExtendedAttributes, XattrBits};
@@ -25,4 +26,5 @@ pub use body::{
 };
 pub use encode::{WRITE_HEADER_SIZE, WriteHeader, stamp};
 pub use header::{ZilFlags, ZilHeader};
-pub use record::{Record, RecordKind, Records};
+pub use kind::RecordKind;
+pub use record::{Record, Records};

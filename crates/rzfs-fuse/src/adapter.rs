@@ -5,6 +5,7 @@ mod listing;
 
 pub(crate) use changes::{Creation, allocation_of};
 
+use crate::answer::{Answer, errno};
 use crate::attributes::{Entry, FOR_EVER, Lifetime, of_control, of_file};
 use crate::inode::{Inodes, Target};
 use crate::known::KnownFiles;
@@ -12,7 +13,7 @@ use crate::mount_points::{MountPoint, MountPoints, Place, Way};
 use crate::xattr;
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
 use rzfs_format::{ObjectId, ObjsetId};
-use rzfs_zpl::{Attributes, ControlNode, ControlTree, FileSystem, Files, Found, ZplError};
+use rzfs_zpl::{Attributes, ControlNode, ControlTree, FileSystem, Files, Found};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,18 +27,6 @@ pub(crate) struct Adapter {
     mount_points: RwLock<Arc<MountPoints>>,
     /// Of a file system that changes.
     known: KnownFiles,
-}
-
-pub(crate) type Answer<T> = Result<T, Errno>;
-
-pub(crate) fn errno(error: &ZplError) -> Errno {
-    tracing::debug!(%error, "request failed");
-    Errno::from_i32(error.errno())
-}
-
-/// Whether something is to be tried again when the pool is not suspended any more.
-pub(crate) fn is_suspended(error: Errno) -> bool {
-    error.code() == libc::ERESTART
 }
 
 impl Adapter {

@@ -8,8 +8,8 @@
 //! to it lasts, which is looked at last. Only who mounts the same superblock elsewhere can get the
 //! number of a mount of it that has ended.
 
-use crate::lack::Lack;
-use crate::mount::{Access, InUse, MountOptions, Restrictions};
+use crate::lack::{Lack, helper, open_device};
+use crate::options::{Access, InUse, MountOptions, Restrictions};
 use crate::place::{Entry, MountPlace, PlaceError, mount_of};
 use crate::process_files::with_held_path;
 use crate::system_mounts::{MountId, SystemMount, SystemMounts};
@@ -22,7 +22,6 @@ use rustix::mount::{
     fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use rustix::process::{getgid, getuid};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -169,11 +168,6 @@ impl Drop for Attached {
             tracing::warn!(%error, directory = %self.at.directory.display(), "unmount");
         }
     }
-}
-
-/// Opens the device for the requests of a new mount.
-pub(crate) fn open_device() -> Result<OwnedFd, Errno> {
-    rustix::fs::open(c"/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// What a new mount is described in; nothing where the system leaves mounting to a helper.
@@ -449,29 +443,6 @@ fn into_io(error: PlaceError) -> io::Error {
 #[must_use]
 pub fn mounts_without_helper() -> bool {
     fsopen(c"fuse", FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
-}
-
-/// The helper that may mount and unmount, looked for where `fuser` does, so that what one has
-/// mounted the same one unmounts; nothing where there is none.
-pub(crate) fn helper() -> Option<PathBuf> {
-    const USUAL: [&str; 6] = [
-        "fusermount3",
-        "fusermount",
-        "/sbin/fusermount3",
-        "/sbin/fusermount",
-        "/bin/fusermount3",
-        "/bin/fusermount",
-    ];
-    match std::env::var_os("FUSERMOUNT_PATH") {
-        Some(named) => program(&named),
-        None => USUAL.iter().find_map(|name| program(OsStr::new(name))),
-    }
-}
-
-/// The program with a name, along the search path unless it is an absolute one.
-fn program(name: &OsStr) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|at| at.join(name)).find(|at| at.is_file())
 }
 
 /// Unmounts through the helper that may do so without root rights.

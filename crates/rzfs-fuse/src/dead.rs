@@ -6,7 +6,8 @@
 
 use crate::attachment::Attachment;
 use crate::errands;
-use crate::mount::{InUse, Mount};
+use crate::mount::Mount;
+use crate::options::InUse;
 use crate::place::{look_at, mount_of};
 use crate::system_mounts::{MountId, SystemMount};
 use rustix::fs::fstatfs;

@@ -10,7 +10,7 @@
 //! So those who wait for the disk take no thread from those who do not, and all that came while
 //! one commit was written share the next one.
 
-use crate::adapter::{Answer, errno};
+use crate::answer::{Answer, errno};
 use fuser::Errno;
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::LiveFileSystem;

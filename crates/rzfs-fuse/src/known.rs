@@ -8,7 +8,7 @@
 //! the file. Until then the number of the file stands for this file and no other, and the file
 //! lives on when its last name goes.
 
-use crate::adapter::{Answer, errno};
+use crate::answer::{Answer, errno};
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::{Hold, LiveFileSystem};
 use std::collections::HashMap;

@@ -1,9 +1,12 @@
-//! What mounting needs of a system that has it not.
+//! What mounting needs of a system, and may lack.
 
-use crate::attachment::{helper, open_device};
 use crate::place::without_number;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 
 /// What is missing, in words that say what to do.
 #[derive(Debug, thiserror::Error)]
@@ -61,4 +64,32 @@ impl Lack {
             _ => error,
         }
     }
+}
+
+/// Opens the device for the requests of a new mount.
+pub(crate) fn open_device() -> Result<OwnedFd, Errno> {
+    rustix::fs::open(c"/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The helper that may mount and unmount, looked for where `fuser` does, so that what one has
+/// mounted the same one unmounts; nothing where there is none.
+pub(crate) fn helper() -> Option<PathBuf> {
+    const USUAL: [&str; 6] = [
+        "fusermount3",
+        "fusermount",
+        "/sbin/fusermount3",
+        "/sbin/fusermount",
+        "/bin/fusermount3",
+        "/bin/fusermount",
+    ];
+    match std::env::var_os("FUSERMOUNT_PATH") {
+        Some(named) => program(&named),
+        None => USUAL.iter().find_map(|name| program(OsStr::new(name))),
+    }
+}
+
+/// The program with a name, along the search path unless it is an absolute one.
+fn program(name: &OsStr) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|at| at.join(name)).find(|at| at.is_file())
 }

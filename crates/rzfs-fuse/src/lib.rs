@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod answer;
 mod attachment;
 mod attributes;
 mod credentials;
@@ -38,6 +39,7 @@ mod known;
 mod lack;
 mod mount;
 mod mount_points;
+mod options;
 mod place;
 mod process_files;
 mod session;
@@ -49,10 +51,8 @@ pub use attachment::mounts_without_helper;
 pub use dead::{clear_aborted_mounts, clear_dead_mounts};
 pub use errands::run_errands_apart;
 pub use lack::Lack;
-pub use mount::{
-    Access, InUse, LeftOut, Mount, MountError, MountOptions, Nested, Opens, Restrictions,
-    Underneath,
-};
+pub use mount::{Mount, MountError};
+pub use options::{Access, InUse, LeftOut, MountOptions, Nested, Opens, Restrictions, Underneath};
 pub use place::{MadeDirectory, MountPlace, PlaceError};
 pub use process_files::hold_process_files;
 pub use system_mounts::SystemMounts;

@@ -2,23 +2,26 @@
 
 mod changes;
 mod grafting;
+mod places;
 mod requests;
+mod told;
 mod waiting;
 
 pub(crate) use waiting::Server;
 
-use crate::adapter::{Adapter, Answer, NONE};
+use crate::adapter::{Adapter, NONE};
+use crate::answer::Answer;
 use crate::attributes::Entry;
 use crate::durability::Durability;
 use crate::grafts::Grafts;
 use crate::kernel_cache::{KernelCache, PageDropper};
-use crate::mount::{LeftOut, MountOptions, Nested, Opens};
 use crate::mount_points::MountPoints;
+use crate::options::{LeftOut, MountOptions, Nested, Opens};
 use crate::wakefulness::Wakefulness;
 use fuser::{
     Errno, FileAttr, INodeNo, InitFlags, KernelConfig, ReplyDirectory, ReplyDirectoryPlus,
 };
-use grafting::{NotInserted, Places};
+use places::{NotInserted, Places};
 use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{AclType, ControlTree, DirCookie, Files};
 use std::any::Any;

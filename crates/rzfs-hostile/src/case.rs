@@ -6,6 +6,7 @@ use crate::exercise::{BlockWalk, Exercise};
 use crate::labels::{damage_config, damage_uberblock};
 use crate::patches::{BlockList, BlockRecorder, Patch, PatchInjector};
 use crate::random::Random;
+use crate::tally::Tally;
 use crate::witness::{Chained, Contents, ContentsRecorder, Witness};
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions};
 use rzfs_dmu::BlockInjector;
@@ -66,21 +67,6 @@ impl DamageKind {
             Self::Stored => "stored",
         }
     }
-}
-
-/// What came of a case that ended.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Tally {
-    /// Whether the pool could be imported.
-    pub imported: bool,
-    /// Things that could be read.
-    pub successes: u64,
-    /// Errors that were returned.
-    pub errors: u64,
-    /// Errors without words.
-    pub speechless: u64,
-    /// Blocks with contents that were never written.
-    pub wrong: u64,
 }
 
 impl Subject {

@@ -3,7 +3,7 @@
 mod files;
 mod logs;
 
-use crate::case::Tally;
+use crate::tally::Tally;
 use rzfs::calendar::Calendar;
 use rzfs::zdb::{self, Arguments};
 use rzfs_blockdev::OpenOptions;

@@ -32,14 +32,16 @@ mod random;
 mod runner;
 mod seeds;
 mod structures;
+mod tally;
 mod victim;
 mod witness;
 
 pub use blocks::{Aim, HostileInjector};
-pub use case::{ARC_MAX, DamageKind, Subject, Tally};
+pub use case::{ARC_MAX, DamageKind, Subject};
 pub use forger::{StructureForger, WordForger};
 pub use memory::{CountingAllocator, MemoryUse, MemoryWatch};
 pub use patches::Patch;
 pub use random::Random;
 pub use runner::{Finding, Limits, Outcome, run_case, run_watched};
 pub use seeds::Seeds;
+pub use tally::Tally;

@@ -1,7 +1,8 @@
 //! Runs cases and watches them.
 
-use crate::case::{ARC_MAX, Subject, Tally};
+use crate::case::{ARC_MAX, Subject};
 use crate::memory::{MemoryUse, MemoryWatch};
+use crate::tally::Tally;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;

@@ -35,6 +35,7 @@
 //! [`SpaceDirectory::count_feature`](crate::SpaceDirectory::count_feature), never by the store
 //! itself.
 
+mod booking;
 mod books;
 mod checkpoint;
 mod class;
@@ -58,6 +59,7 @@ mod sync;
 mod topology;
 mod trim;
 mod tunables;
+mod usage;
 mod vdevs;
 
 pub use checkpoint::Discard;
@@ -67,18 +69,17 @@ pub use group::SpaceTotals;
 pub use hold::TxgHold;
 pub use record::Autotrim;
 pub use request::{AllocationRequest, ClassKind, Content, NoSpace, Placement};
-pub use space::{DedupRoom, LogStatus, PoolUsage, VdevUsage};
 pub use sync::{Activity, FinishedTxg, SyncPass};
 pub use topology::Allocating;
 pub use trim::{FreePart, FreeStep, TrimBatch};
 pub use tunables::{LogFeature, ObsoleteFeature, SpaceFeatures, SpaceTunables};
+pub use usage::{DedupRoom, LogStatus, PoolUsage, VdevUsage};
 pub use vdevs::{Availability, Bias, VdevRole};
 
 use crate::log::book::{LogBook, MetaslabId};
 use crate::{MetaslabError, RangeTree};
 use books::Books;
 use context::Context;
-use flush::FlushRequest;
 use hold::Holds;
 use parking_lot::{Mutex, RwLock};
 use rotor::Rotor;
@@ -108,6 +109,13 @@ impl std::fmt::Debug for AllocatorOptions {
             .field("features", &self.features)
             .finish_non_exhaustive()
     }
+}
+
+/// A wish to flush more than is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FlushRequest {
+    /// Everything, in the next txg that is synced: the pool is exported.
+    All,
 }
 
 /// The space of a pool.
@@ -186,6 +194,13 @@ impl Allocator {
     /// Whether freed ranges are remembered for TRIM (the property `autotrim`).
     pub fn set_autotrim(&self, autotrim: Autotrim) {
         *self.autotrim.lock() = autotrim;
+    }
+
+    /// Holds the blocks of a txg that is on disk. It has to be the last one when this is called,
+    /// or one that is held already.
+    #[must_use]
+    pub fn hold(&self, txg: Txg) -> TxgHold {
+        self.holds.hold(txg)
     }
 
     /// Notes that part of a removed vdev is no longer needed.

@@ -1,7 +1,6 @@
 //! The error of reading space accounting.
 
 use crate::RangeError;
-use crate::store::SpaceMapStoreMut;
 use rzfs_format::{FormatError, ObjectId, Txg, VdevId};
 
 /// A failure of the object store below; whoever implements the store knows its type.
@@ -125,11 +124,6 @@ pub enum MetaslabError {
 }
 
 impl MetaslabError {
-    /// Whether an object of this store cannot be changed as it is damaged for good.
-    pub(crate) fn is_damage(&self, store: &(impl SpaceMapStoreMut + ?Sized)) -> bool {
-        matches!(self, Self::Store { source, .. } if store.is_damage(source))
-    }
-
     /// Wraps an error of the format with its place.
     pub(crate) fn format(object: ObjectId) -> impl Fn(FormatError) -> Self {
         move |source| Self::Format { object, source }
@@ -138,5 +132,10 @@ impl MetaslabError {
     /// Wraps an error of the store with its place.
     pub(crate) fn store(object: ObjectId) -> impl Fn(StoreError) -> Self {
         move |source| Self::Store { object, source }
+    }
+
+    /// Wraps a failure to change where objects are linked.
+    pub(crate) fn in_directory(source: StoreError) -> Self {
+        Self::Store { object: ObjectId(0), source }
     }
 }

@@ -36,11 +36,11 @@ pub mod weight;
 pub use allocator::{Allocator, AllocatorOptions};
 pub use error::{MetaslabError, StoreError};
 pub use free_space::FreeSpace;
-pub use log::{LogMap, LoggedVdev, PoolMetaslabs};
+pub use log::{LoggedVdev, PoolMetaslabs};
 pub use metaslab::{Metaslab, VdevGeometry, VdevMetaslabs};
 pub use range_tree::{RangeError, RangeTree};
 pub use space_map::SpaceMap;
 pub use store::{
-    CountChange, CountedFeature, NewObject, SpaceDirectory, SpaceMapStore, SpaceMapStoreMut,
-    StoredObject, SyncStore, VdevObjects,
+    CountChange, CountedFeature, LogMap, NewObject, SpaceDirectory, SpaceMapStore,
+    SpaceMapStoreMut, StoredObject, SyncStore, VdevObjects,
 };

@@ -13,42 +13,16 @@
 
 pub mod book;
 
+pub use crate::store::LogMap;
+
 use crate::MetaslabError;
 use crate::metaslab::VdevMetaslabs;
 use crate::space_map::SpaceMap;
 use crate::store::SpaceMapStore;
 use rzfs_format::space_map::{Entry, Geometry, Run};
-use rzfs_format::{ObjectId, Txg, VdevId};
+use rzfs_format::{Txg, VdevId};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// A log space map: an entry of the MOS's ZAP of logs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LogMap {
-    /// The txg of its changes.
-    pub txg: Txg,
-    /// The space map.
-    pub object: ObjectId,
-}
-
-/// Whether a metaslab has changes in the logs that its own map lacks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Freshness {
-    /// Something was logged since the last flush.
-    Dirty,
-    /// The own map is the truth.
-    Clean,
-}
-
-impl Freshness {
-    /// How many dirty metaslabs this one is.
-    const fn count(self) -> u64 {
-        match self {
-            Self::Dirty => 1,
-            Self::Clean => 0,
-        }
-    }
-}
 
 /// The txg that a key of the ZAP of logs names: lower-case hex without leading zeros.
 #[must_use]

@@ -8,11 +8,11 @@ mod shared;
 
 pub use shared::SharedStore;
 
-use crate::log::{LogMap, LoggedVdev, PoolMetaslabs};
+use crate::log::{LoggedVdev, PoolMetaslabs};
 use crate::metaslab::{VdevGeometry, VdevMetaslabs};
 use crate::store::{
-    CountChange, CountedFeature, NewObject, SpaceDirectory, SpaceMapStore, SpaceMapStoreMut,
-    VdevObjects,
+    CountChange, CountedFeature, LogMap, NewObject, SpaceDirectory, SpaceMapStore,
+    SpaceMapStoreMut, VdevObjects,
 };
 use crate::{MetaslabError, StoreError, StoredObject};
 use rzfs_format::object_type::ObjectType;

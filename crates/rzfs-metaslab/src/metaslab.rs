@@ -2,7 +2,6 @@
 //! (spec 06, sections 5 and 7).
 
 use crate::fragmentation;
-use crate::log::Freshness;
 use crate::range_tree::cancel_or_add;
 use crate::space_map::SpaceMap;
 use crate::store::SpaceMapStore;
@@ -65,6 +64,25 @@ impl VdevGeometry {
                 let first = start.checked_next_multiple_of(row).unwrap_or(end).min(end);
                 first..first + (end - first) / row * row
             }
+        }
+    }
+}
+
+/// Whether a metaslab has changes in the logs that its own map lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Freshness {
+    /// Something was logged since the last flush.
+    Dirty,
+    /// The own map is the truth.
+    Clean,
+}
+
+impl Freshness {
+    /// How many dirty metaslabs this one is.
+    pub(crate) const fn count(self) -> u64 {
+        match self {
+            Self::Dirty => 1,
+            Self::Clean => 0,
         }
     }
 }

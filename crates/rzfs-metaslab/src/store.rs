@@ -8,8 +8,7 @@
 //! The layer above implements them over its MOS. Nothing here may allocate or free space while it
 //! is called: it makes objects dirty, and the next sync pass writes them.
 
-use crate::error::StoreError;
-use crate::log::LogMap;
+use crate::error::{MetaslabError, StoreError};
 use bytes::Bytes;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{ByteOrder, ObjectId, Txg, VdevId};
@@ -157,6 +156,15 @@ pub enum CountChange {
     Decrement,
 }
 
+/// A log space map: an entry of the MOS's ZAP of logs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LogMap {
+    /// The txg of its changes.
+    pub txg: Txg,
+    /// The space map.
+    pub object: ObjectId,
+}
+
 /// Where the pool keeps the objects of its space accounting: the configurations and ZAPs of
 /// top-level vdevs, the MOS's ZAP of logs, the features (spec 06, sections 5, 6.1 and 13.2).
 pub trait SpaceDirectory {
@@ -204,3 +212,10 @@ pub trait SpaceDirectory {
 pub trait SyncStore: SpaceMapStoreMut + SpaceDirectory {}
 
 impl<S: SpaceMapStoreMut + SpaceDirectory + ?Sized> SyncStore for S {}
+
+impl MetaslabError {
+    /// Whether an object of this store cannot be changed as it is damaged for good.
+    pub(crate) fn is_damage(&self, store: &(impl SpaceMapStoreMut + ?Sized)) -> bool {
+        matches!(self, Self::Store { source, .. } if store.is_damage(source))
+    }
+}

@@ -14,6 +14,7 @@
 
 mod devices;
 mod environment;
+mod fault_round;
 mod point;
 mod power_cut;
 mod recording;
@@ -22,8 +23,8 @@ mod trouble;
 mod workload;
 
 pub use environment::ReplayedEnvironment;
+pub use fault_round::FaultRound;
 pub use point::{CrashCase, CrashImages, Depth};
 pub use recording::Recording;
 pub use synced::SyncedRecording;
-pub use trouble::FaultRound;
 pub use workload::Workload;

@@ -1,22 +1,10 @@
 //! Pools with encrypted file systems.
 
-use crate::{OpenPool, ProofError, Settings};
+use crate::{Encrypted, OpenPool, ProofError, Settings};
 use rzfs_codec::crypto::{KeyFormat, Pbkdf2};
 use rzfs_dsl::dataset::{MIN_ITERATIONS, RootKey};
 use rzfs_dsl::live::{EncryptionProblem, NewEncryption, NewRoot, SuiteChoice};
 use rzfs_format::encryption::EncryptionSuite;
-
-/// Which file systems of a new pool are encrypted.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Encrypted {
-    /// None.
-    Nothing,
-    /// All of them: the root of the pool is.
-    Everything,
-    /// There is one with each suite, below a root that is not, and one that has its key from
-    /// another.
-    Suites,
-}
 
 /// The suite of root file systems, and of what has its key from others: not the usual one.
 const OF_ROOTS: EncryptionSuite = EncryptionSuite::Aes192Ccm;

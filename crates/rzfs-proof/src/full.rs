@@ -14,6 +14,7 @@ pub use pattern::Pattern;
 
 use crate::view::View;
 use crate::{Bounds, Files, OpenPool, PoolFiles, ProofError, Settings, walk};
+use pattern::is_full;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_hostile::Random;
@@ -21,8 +22,6 @@ use rzfs_zpl::live::LiveFileSystem;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Linux's ENOSPC and EDQUOT.
-const FULL: [i32; 2] = [28, 122];
 /// What a pool may keep of all rounds: space maps and their logs, tables and directories that do
 /// not shrink.
 const KEPT: u64 = 1 << 20;
@@ -115,15 +114,6 @@ fn one_round(
         }
     }
     Ok(None)
-}
-
-/// Whether an operation has found the pool, or its quota, full.
-pub(super) fn is_full(result: Result<(), ProofError>) -> Result<bool, ProofError> {
-    match result {
-        Ok(()) => Ok(false),
-        Err(ProofError::File { source, .. }) if FULL.contains(&source.errno()) => Ok(true),
-        Err(error) => Err(error),
-    }
 }
 
 /// Writes smaller and smaller pieces, until not even an empty file fits.

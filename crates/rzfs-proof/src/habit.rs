@@ -1,7 +1,7 @@
 //! What the users of a pool do that not all users do.
 
 use crate::fill::noise;
-use crate::{Files, OpenPool, ProofError};
+use crate::{Files, Habit, OpenPool, ProofError};
 use rzfs_hostile::Random;
 use rzfs_zpl::live::{AttributeChange, LiveFileSystem, QuotaOwner, QuotaUnit};
 
@@ -31,17 +31,6 @@ pub const QUOTAS: [(&str, QuotaOwner, QuotaUnit, u64); 6] = [
 ];
 /// The id that they are about.
 const LIMITED: u32 = 1001;
-
-/// What the users of a pool do that not all users do.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Habit {
-    /// Nothing.
-    Plain,
-    /// Files share blocks: copies of each other, and equal ones with `dedup=sha256`.
-    Sharing,
-    /// Datasets, users, groups and projects have limits, and run into some of them.
-    Limits,
-}
 
 impl Habit {
     /// Makes a new pool one for it.

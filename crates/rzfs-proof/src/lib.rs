@@ -31,16 +31,15 @@ mod walk;
 
 pub use accounts::wrong_accounts;
 pub use durable::change_durably;
-pub use encrypted::Encrypted;
 pub use error::ProofError;
 pub use files::Files;
 pub use fill::{Changes, change, fill};
-pub use habit::{Habit, LIMITS, QUOTAS};
+pub use habit::{LIMITS, QUOTAS};
 pub use lies::{Lie, Outside, make_lying_pool};
 pub use opened::{
     Bounds, OpenPool, PoolFiles, Settings, open_for_reading, open_pool, read_dataset,
 };
 pub use rig::Rig;
-pub use shape::{FeatureSet, SHAPES, Shape};
+pub use shape::{Encrypted, FeatureSet, Habit, SHAPES, Shape};
 pub use view::{Names, View, differences, record};
 pub use walk::{walk, walk_in_full};

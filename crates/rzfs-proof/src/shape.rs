@@ -1,6 +1,5 @@
 //! Shapes of pools that are put to the proof.
 
-use crate::{Encrypted, Habit};
 use rzfs_format::features::{Feature, Release};
 
 /// Which features a new pool has.
@@ -30,6 +29,29 @@ impl FeatureSet {
             Self::NoFastDedup => all.filter(|it| *it != Feature::FastDedup).collect(),
         }
     }
+}
+
+/// What the users of a pool do that not all users do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Habit {
+    /// Nothing.
+    Plain,
+    /// Files share blocks: copies of each other, and equal ones with `dedup=sha256`.
+    Sharing,
+    /// Datasets, users, groups and projects have limits, and run into some of them.
+    Limits,
+}
+
+/// Which file systems of a new pool are encrypted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Encrypted {
+    /// None.
+    Nothing,
+    /// All of them: the root of the pool is.
+    Everything,
+    /// There is one with each suite, below a root that is not, and one that has its key from
+    /// another.
+    Suites,
 }
 
 /// A shape of a pool.

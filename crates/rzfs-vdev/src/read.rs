@@ -22,12 +22,13 @@
 mod assembly;
 mod leaf_io;
 mod probe;
+mod request;
 mod search;
 mod task;
 
 pub(crate) use leaf_io::is_gone;
 
-pub use task::{Finding, FindingKind};
+pub use request::{BlockRead, Finding, FindingKind, Scrubbed};
 
 use crate::error::{AddressProblem, VdevError};
 use crate::plan::LeafCopy;
@@ -36,36 +37,7 @@ use bytes::Bytes;
 use leaf_io::LeafQueue;
 use rzfs_blockdev::{IoBuffer, read_exact_at};
 use rzfs_format::{Dva, Guid, Txg};
-use std::fmt;
 use task::{Purpose, Step, Task};
-
-/// One block to read.
-#[derive(Clone, Copy)]
-pub struct BlockRead<'a> {
-    /// Where it is: vdev and offset; the allocated size and the gang bit do not matter.
-    pub dva: Dva,
-    /// Bytes as stored: PSIZE, or the size of a gang header.
-    pub size: u64,
-    /// Physical birth: decides about the width of RAID-Z and who lacks the block.
-    pub birth: Txg,
-    /// Whether these `size` bytes are the block.
-    pub verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
-}
-
-impl fmt::Debug for BlockRead<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BlockRead({}, {:#x} bytes, birth {})", self.dva, self.size, self.birth)
-    }
-}
-
-/// What a scrub of a block found.
-#[derive(Debug)]
-pub struct Scrubbed {
-    /// The block, if it could be read or reconstructed.
-    pub data: Result<Bytes, VdevError>,
-    /// Every leaf that has something else, or nothing, in the place of its part.
-    pub findings: Vec<Finding>,
-}
 
 /// One copy of a block.
 #[derive(Debug)]

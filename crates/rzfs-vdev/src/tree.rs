@@ -4,6 +4,7 @@ mod build;
 mod changes;
 mod clear;
 mod current;
+mod record;
 mod space;
 mod vdev;
 
@@ -11,21 +12,18 @@ pub use changes::Persistence;
 pub use current::CurrentTree;
 pub use vdev::Vdev;
 
-use crate::config::{AllocationBias, VdevConfig, VdevKind};
+use crate::config::{AllocationBias, VdevKind};
 use crate::draid::DraidGeometry;
 use crate::dtl::{DirtyTimeLog, TxgSet};
-use crate::error::ConfigError;
 use crate::health::{AuxReason, Health, Redundancy, VdevState, aggregate};
 use crate::indirect::{IndirectMapping, MappingError};
-use crate::leaf::{Leaf, LeafDevices};
+use crate::leaf::Leaf;
 use crate::raidz::RaidzGeometry;
 use crate::statistics::Counters;
-use changes::ConfigRecord;
 use parking_lot::Mutex;
-use rzfs_format::config::{PoolConfig, VdevZaps};
-use rzfs_format::nvlist::NvList;
+use record::ConfigRecord;
 use rzfs_format::uberblock::RaidzReflow;
-use rzfs_format::{FormatError, Guid, VdevId};
+use rzfs_format::{Guid, VdevId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
@@ -192,36 +190,6 @@ pub(crate) struct LabelState {
 }
 
 impl VdevTree {
-    /// Builds the tree of a configuration and opens its leaves.
-    ///
-    /// Leaves without a device are part of the tree; [`Self::health`] tells whether the pool can
-    /// be read.
-    ///
-    /// # Errors
-    /// [`ConfigError`] if the configuration is not a vdev tree (spec 07, section 2).
-    pub fn open(
-        config: VdevConfig,
-        devices: &dyn LeafDevices,
-        options: TreeOptions,
-    ) -> Result<Self, ConfigError> {
-        let (nodes, by_guid) = build::build(config, devices, &options)?;
-        Ok(Self { nodes, by_guid, options, labels: Arc::default(), giving_up: Arc::default() })
-    }
-
-    /// The tree with more top-level vdevs, behind those that are there.
-    ///
-    /// # Errors
-    /// [`ConfigError`] if a vdev is impossible, or not at the next position.
-    pub fn grown(
-        &self,
-        tops: Vec<VdevConfig>,
-        devices: &dyn LeafDevices,
-    ) -> Result<Self, ConfigError> {
-        let (nodes, by_guid) = build::extend(self, tops, devices)?;
-        let (labels, giving_up) = (Arc::clone(&self.labels), Arc::clone(&self.giving_up));
-        Ok(Self { nodes, by_guid, options: self.options, labels, giving_up })
-    }
-
     /// What opening and reading it depends on besides its configuration.
     pub(crate) const fn options(&self) -> &TreeOptions {
         &self.options
@@ -248,76 +216,6 @@ impl VdevTree {
             Role::Device(leaf) => Some(leaf),
             _ => None,
         }
-    }
-
-    /// The root.
-    #[must_use]
-    pub fn root(&self) -> Vdev<'_> {
-        Vdev::new(self, NodeId::ROOT)
-    }
-
-    /// A top-level vdev.
-    #[must_use]
-    pub fn top_level(&self, vdev: VdevId) -> Option<Vdev<'_>> {
-        self.top_node(vdev).map(|id| Vdev::new(self, id))
-    }
-
-    /// All top-level vdevs by id, holes and missing ones included.
-    pub fn top_levels(&self) -> impl Iterator<Item = Vdev<'_>> {
-        self.root().children()
-    }
-
-    /// The vdev with this guid.
-    #[must_use]
-    pub fn by_guid(&self, guid: Guid) -> Option<Vdev<'_>> {
-        self.find(guid).map(|id| Vdev::new(self, id))
-    }
-
-    /// All vdevs, parents before their children.
-    pub fn vdevs(&self) -> impl Iterator<Item = Vdev<'_>> {
-        (0..).map(NodeId).take(self.nodes.len()).map(|id| Vdev::new(self, id))
-    }
-
-    /// All leaves that are devices.
-    pub fn leaves(&self) -> impl Iterator<Item = Vdev<'_>> {
-        self.vdevs().filter(|vdev| vdev.kind().is_device())
-    }
-
-    /// The configuration of the whole tree, as it was opened and changed since.
-    #[must_use]
-    pub fn config(&self) -> VdevConfig {
-        self.root().config()
-    }
-
-    /// The sum of all guids, modulo 2^64, as uberblocks have it (spec 01, section 3.6).
-    #[must_use]
-    pub fn guid_sum(&self) -> u64 {
-        self.vdevs().fold(0, |sum, vdev| sum.wrapping_add(vdev.guid().get()))
-    }
-
-    /// The configuration that the MOS gets: `pool` with this tree, its flags as they are to be
-    /// stored.
-    ///
-    /// # Errors
-    /// [`FormatError`] when a text is not one that a list can have.
-    pub fn mos_config(
-        &self,
-        pool: &PoolConfig,
-        vdev_zaps: VdevZaps,
-    ) -> Result<NvList, FormatError> {
-        let pool = PoolConfig {
-            vdev_tree: self.root().config_to_store().to_nvlist()?,
-            vdev_children: Some(self.top_levels().count() as u64),
-            holes: self.holes(),
-            ..pool.clone()
-        };
-        pool.to_mos_config(vdev_zaps)
-    }
-
-    /// Ids of the slots of removed log devices.
-    pub(crate) fn holes(&self) -> Vec<u64> {
-        let holes = self.top_levels().filter(|top| top.kind() == VdevKind::Hole);
-        holes.map(Vdev::id).collect()
     }
 
     /// The state of the pool's vdevs as a whole.

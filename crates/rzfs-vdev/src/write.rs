@@ -11,43 +11,13 @@ mod layout;
 mod queue;
 
 pub use flush::{Durability, LogTrust, NotDurable};
+pub use layout::{BlockWrite, Coverage};
+pub use queue::WriteClass;
 
-use crate::error::{LeafFailure, VdevError};
+use crate::error::VdevError;
 use crate::tree::VdevTree;
-use bytes::Bytes;
 use layout::BlockLayout;
 use queue::WriteQueue;
-use rzfs_blockdev::BlockDevice;
-use rzfs_format::{Dva, Txg};
-
-/// A block to write.
-#[derive(Clone, Debug)]
-pub struct BlockWrite {
-    /// Where it goes; of a gang block, one of its pieces.
-    pub dva: Dva,
-    /// Its physical birth.
-    pub birth: Txg,
-    /// What is stored of it: PSIZE bytes, a multiple of 512.
-    pub data: Bytes,
-}
-
-/// Who waits for a batch of writes, which decides how many of them a leaf has at a time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WriteClass {
-    /// Somebody waits: the intent log.
-    Sync,
-    /// The txg that syncs.
-    Async,
-}
-
-/// How well a block is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Coverage {
-    /// Every leaf has its part.
-    Full,
-    /// Some leaf lacks its part.
-    Partial,
-}
 
 impl VdevTree {
     /// Writes blocks, and waits for all devices; the results are in the order of the writes.

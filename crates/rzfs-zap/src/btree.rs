@@ -177,18 +177,6 @@ impl<T: Copy + Ord> BTree<T> {
         self.leaves[node as usize].as_slice().last().copied()
     }
 
-    /// All elements, ascending.
-    #[must_use]
-    pub fn iter(&self) -> Iter<'_, T> {
-        Iter::new(self, |_| 0)
-    }
-
-    /// The elements from `start` on, ascending.
-    #[must_use]
-    pub fn range_from(&self, start: &T) -> Iter<'_, T> {
-        Iter::new(self, |elements| elements.partition_point(|element| element < start))
-    }
-
     /// Adds an element; `false` if it is there already.
     ///
     /// # Panics
@@ -319,15 +307,6 @@ impl<T: Copy + Ord> Default for BTree<T> {
 impl<T: Copy + Ord + fmt::Debug> fmt::Debug for BTree<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter()).finish()
-    }
-}
-
-impl<'a, T: Copy + Ord> IntoIterator for &'a BTree<T> {
-    type Item = T;
-    type IntoIter = Iter<'a, T>;
-
-    fn into_iter(self) -> Iter<'a, T> {
-        self.iter()
     }
 }
 

@@ -6,8 +6,8 @@ use rzfs_format::{BlockId, FormatError};
 use crate::entry::{KeyRef, ZapEntry};
 use crate::fat::Fat;
 use crate::first_block::FirstBlock;
+use crate::matching::Matching;
 use crate::micro::Micro;
-use crate::zap::Matching;
 use crate::{Normalization, ZapBlocks, ZapError, ZapValue};
 
 #[derive(Debug)]

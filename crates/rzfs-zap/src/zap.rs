@@ -10,7 +10,8 @@ use crate::fat::Fat;
 use crate::form::Form;
 use crate::statistics::{self, MicroStatistics, ZapStatistics};
 use crate::{
-    InsertCost, Normalization, Tunables, ZapBlocks, ZapBlocksMut, ZapError, ZapValue, ZapWriter,
+    InsertCost, Matching, Normalization, Tunables, ZapBlocks, ZapBlocksMut, ZapError, ZapValue,
+    ZapWriter,
 };
 
 /// An open ZAP.
@@ -25,17 +26,6 @@ use crate::{
 pub struct Zap<B> {
     blocks: B,
     form: Form,
-}
-
-/// When a name matches the name of an entry (spec 03, section 12.3).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Matching {
-    /// When the bytes are equal.
-    Exact,
-    /// When the normalised forms are equal, by all rules of the ZAP.
-    Normalized,
-    /// When the normalised forms are equal and so is the case of letters.
-    NormalizedCase,
 }
 
 impl<B> Zap<B> {

@@ -1,7 +1,7 @@
 //! The command line of rzfs itself. What follows `zpool`, `zfs` and `zdb` is theirs.
 
 use crate::daemon::SERVE;
-use crate::files::{CpArguments, FindArguments, LsArguments, TargetsArguments};
+use crate::files::arguments::{CpArguments, FindArguments, LsArguments, TargetsArguments};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! Where a command writes, and how it ends.
 
+use crate::getopt::GrammarError;
 use rzfs::calendar::Calendar;
 use rzfs_blockdev::without_controls;
 use std::io::{self, IsTerminal, Write};
@@ -74,6 +75,12 @@ pub(crate) enum Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
+    }
+}
+
+impl From<GrammarError> for Failure {
+    fn from(error: GrammarError) -> Self {
+        Self::Usage(error.to_string())
     }
 }
 

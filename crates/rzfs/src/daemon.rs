@@ -7,6 +7,7 @@
 mod allocator;
 mod background;
 mod beginning;
+mod signals;
 
 pub(crate) use allocator::restart_tuned;
 pub(crate) use background::{Completeness, Input, Readiness, SERVE, Verdict, in_background};
@@ -16,6 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rzfs::control::{ControlDirectory, is_listened_on};
 use rzfs::protocol::{Answer, Incoming, MAX_REQUEST, Refusal, Request, WireError, encode};
 use rzfs_blockdev::without_number;
+use signals::{GLANCE, LAST_PATIENCE, signals};
 use std::convert::Infallible;
 use std::fs::File;
 use std::io;
@@ -28,17 +30,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// How often it is looked whether a pool without mounts can be let go of.
-const GLANCE: Duration = Duration::from_millis(200);
 /// How often it is looked whether the control socket is still there.
 const SOCKET_GLANCE: Duration = Duration::from_secs(2);
-/// How long requests may go on when the pool is let go of.
-const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a daemon does not serve its pool to a good end.
 #[derive(Debug, thiserror::Error)]
@@ -230,18 +228,6 @@ pub(crate) struct Daemon {
     endings: EndingThreads,
     // After what is registered with it.
     runtime: Runtime,
-}
-
-/// Those that end the process.
-fn signals() -> io::Result<[Signal; 3]> {
-    // An image that is longer than this user's files may be is an error of that write (`EFBIG`),
-    // not the end of the process, which it is without a handler.
-    drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
-    Ok([
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::hangup())?,
-    ])
 }
 
 /// Lets the process have as many descriptors as the system admits: each mount takes one for every

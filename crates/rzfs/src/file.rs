@@ -1,6 +1,6 @@
 //! The contents of a regular file or a volume.
 
-use crate::file_tree::FileError;
+use crate::file_error::FileError;
 use bytes::Bytes;
 use rzfs_format::ObjectId;
 use rzfs_zpl::{FileSystem, Volume, ZplError};

@@ -3,7 +3,7 @@
 //! A target is `POOL/FS[@SNAP]:/PATH`, or a volume `POOL/VOL[@SNAP]`. What cannot be read is
 //! complained about, with place and reason; the command goes on with the rest and exits with 1.
 
-mod arguments;
+pub(crate) mod arguments;
 mod cat;
 mod complaints;
 mod cp;
@@ -14,11 +14,10 @@ mod session;
 mod stat;
 mod text;
 
-pub(crate) use arguments::{
-    CpArguments, FindArguments, LsArguments, TargetsArguments, spread_devices,
-};
+pub(crate) use arguments::spread_devices;
 
 use crate::console::{Console, Outcome, conclude};
+use arguments::{CpArguments, FindArguments, LsArguments, TargetsArguments};
 use complaints::Complaints;
 
 /// Runs a command, and turns its outcome into an exit status.

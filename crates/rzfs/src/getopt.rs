@@ -141,6 +141,15 @@ fn is_path(word: &str) -> bool {
     !word.starts_with('-') && word.contains(['/', '.'])
 }
 
+/// What is no option among the words of a subcommand.
+pub(crate) fn operands(words: &[Word]) -> Vec<String> {
+    let operand = |word: &Word| match word {
+        Word::Operand(operand) => Some(operand.clone()),
+        _ => None,
+    };
+    words.iter().filter_map(operand).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

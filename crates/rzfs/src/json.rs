@@ -6,6 +6,13 @@ use rzfs::protocol::{PropertyReport, PropertySource, PropertyValue};
 use serde_json::{Map, Value};
 use std::io::Write;
 
+/// The letter of `--json-int`.
+pub(crate) const JSON_INT: char = '1';
+/// The letter of `--json-pool-key-guid`.
+pub(crate) const JSON_GUID: char = '2';
+/// The letter of `--json-flat-vdevs`.
+pub(crate) const JSON_FLAT: char = '3';
+
 /// How numbers are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Numbers {

@@ -24,6 +24,7 @@ pub mod control;
 #[cfg(feature = "zdb")]
 pub mod dedup_text;
 mod file;
+mod file_error;
 mod file_tree;
 mod new_pool;
 mod nvlist_text;
@@ -40,10 +41,8 @@ pub mod zdb;
 
 pub use added_vdevs::{AddError, AddedVdevs, Allowance, PlannedVdevs};
 pub use file::{Extent, File};
-pub use file_tree::{
-    Entries, Entry, FileError, FileNode, FileProblem, FileTree, OpenFiles, ShownPath, Walk,
-    WalkEntry,
-};
+pub use file_error::{FileError, FileProblem, ShownPath};
+pub use file_tree::{Entries, Entry, FileNode, FileTree, OpenFiles, Walk, WalkEntry};
 pub use new_pool::{CreateError, NewPool, PlannedPool, PoolNameError, check_pool_name};
 pub use open::{OpenError, PoolOptions, encryption_roots, load_key_where_it_fits};
 pub use rzfs_blockdev as blockdev;

@@ -5,15 +5,22 @@
 //! [`ServeRequest`]; with `rzfs mount --foreground` it runs in the command itself.
 
 mod change;
+mod contents;
+mod ending;
 mod events;
 pub(crate) mod keys;
 mod lookers;
 mod mounted;
 mod mounter;
+pub(crate) mod named_key;
+mod open;
 mod opening;
+pub(crate) mod paths;
 mod plan;
+mod refusal;
 pub(crate) mod request;
 mod snapshots;
+mod socket;
 mod table;
 
 use crate::arguments::MountArguments;
@@ -22,12 +29,12 @@ use crate::daemon::{
     self, Completeness, Daemon, Ending, Input, Mounted, Readiness, ServeError, Verdict,
 };
 use crate::sandbox::{self, Duty};
-use crate::zpool::CreateRequest;
-use mounted::{Contents, MountedPool};
+use crate::zpool::create_request::CreateRequest;
+use contents::Contents;
+use mounted::MountedPool;
 use opening::{Opened, Place};
+use refusal::failed;
 use request::{ImportRequest, KeyLoading, MountRequest};
-use rzfs::control::{ControlClient, ControlDirectory, is_listened_on};
-use rzfs_format::Guid;
 use rzfs_fuse::mounts_without_helper;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -106,58 +113,6 @@ pub(crate) fn serve_in_background(console: &mut Console<'_>) -> u8 {
     conclude(outcome, HELP, console)
 }
 
-/// The socket of a pool that is not served yet.
-struct FreeSocket {
-    directory: ControlDirectory,
-    pool: String,
-}
-
-impl FreeSocket {
-    fn of_pool(pool: &str, verb: &str) -> Result<Self, Failure> {
-        let directory = ControlDirectory::of_user();
-        directory.check_length(pool).and_then(|()| directory.prepare()).map_err(failed)?;
-        if directory.sockets(pool).any(|path| is_listened_on(&path)) {
-            return Err(taken(pool, verb));
-        }
-        Ok(Self { directory, pool: pool.to_owned() })
-    }
-
-    /// Refuses a pool that is imported for writing under any name: its devices are claimed, but
-    /// perhaps not those that were found now.
-    fn for_writing(self, guid: Guid) -> Result<Self, Failure> {
-        // Where one of them does not answer now, the claims of the devices have to do.
-        let imported = ControlDirectory::of_user().mounted().unwrap_or_default();
-        let same = imported.iter().map(ControlClient::identity);
-        match same.clone().find(|one| one.guid == guid.get() && one.is_writable) {
-            Some(one) => Err(Failure::Failed(format!(
-                "cannot import '{}': pool is busy\nprocess {} has it imported as '{}'",
-                self.pool, one.process, one.pool
-            ))),
-            None => Ok(self),
-        }
-    }
-
-    /// Binds it. From here on a signal ends the mounts instead of the process.
-    fn bind(self, verb: &str) -> Result<Daemon, Failure> {
-        Daemon::bind(&self.directory, &self.pool).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => taken(&self.pool, verb),
-            _ => Failure::Failed(format!("control socket: {error}")),
-        })
-    }
-}
-
-/// What is said when another pool with the name is in use.
-fn taken(pool: &str, verb: &str) -> Failure {
-    Failure::Failed(match verb {
-        "mount" => format!("cannot mount '{pool}': a pool with that name is mounted"),
-        "create" => format!("cannot create '{pool}': pool already exists"),
-        _ => format!(
-            "cannot {verb} '{pool}': a pool with that name already exists\n\
-             use the form 'zpool import <pool | id> <newpool>' to give it a new name"
-        ),
-    })
-}
-
 /// Opens the pool, mounts, calls `ready`, and serves until the pool is let go of.
 fn serve(
     request: ServeRequest,
@@ -224,8 +179,4 @@ fn mount(
     let how = (&place.options, &place.placement, place.lifetime);
     let mounted = MountedPool::mount(contents, &planned, how, advice, while_mounted, console)?;
     Ok((Arc::new(mounted), ended))
-}
-
-fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::Failed(error.to_string())
 }

@@ -5,53 +5,19 @@ mod damage;
 mod datasets;
 mod history;
 mod importable;
+mod opening;
 mod pool;
 mod properties;
 mod vdevs;
 
 pub use importable::importable;
+pub use opening::{Access, Opening};
 
 use crate::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request, VdevReport};
 use crate::setting::CacheFile;
 use rzfs_dsl::pool::FailMode;
 use rzfs_dsl::{Pool, PoolError};
-use rzfs_format::Guid;
 use rzfs_vdev::{VdevConfig, VdevTree};
-use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
-
-/// What is known of an open pool besides what is on its devices.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Opening {
-    /// What OpenZFS calls `load_guid`: another number every time a pool is opened.
-    pub load_guid: u64,
-    /// What it is open for.
-    pub access: Access,
-    /// The directory below which its file systems are mounted.
-    pub alternate_root: Option<PathBuf>,
-    /// What property `cachefile` says; one that has an alternate root has none by itself.
-    pub cache_file: Option<CacheFile>,
-    /// If it waits for its devices: what becomes of writers meanwhile.
-    pub suspended: Option<FailMode>,
-}
-
-/// What a pool is open for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Reading.
-    ReadOnly,
-    /// Reading and writing.
-    ReadWrite,
-}
-
-impl Opening {
-    /// A pool that was opened just now.
-    #[must_use]
-    pub fn now(pool: Guid, access: Access) -> Self {
-        let load_guid = RandomState::new().hash_one(pool.get());
-        Self { load_guid, access, alternate_root: None, cache_file: None, suspended: None }
-    }
-}
 
 /// The log vdevs without which a pool is not imported.
 #[must_use]

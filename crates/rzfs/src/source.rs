@@ -131,6 +131,21 @@ pub(crate) fn imported(pool: &str) -> Result<Option<ControlClient>, Failure> {
     client.map_err(|error| Failure::Failed(error.to_string()))
 }
 
+/// The pools with these names, or all that are imported. Of these some may be let go of meanwhile
+/// ([`if_there`]).
+pub(crate) fn required_or_all(names: &[String]) -> Result<Vec<ControlClient>, Failure> {
+    match names {
+        [] => all_imported(),
+        names => names.iter().map(|name| required(name)).collect(),
+    }
+}
+
+/// The pool with this name, which has to be imported.
+pub(crate) fn required(pool: &str) -> Result<ControlClient, Failure> {
+    let missing = || Failure::Failed(format!("cannot open '{pool}': no such pool"));
+    imported(pool)?.ok_or_else(missing)
+}
+
 /// Has an imported pool changed; what could not be done besides is answered.
 pub(crate) fn change(
     client: &mut ControlClient,

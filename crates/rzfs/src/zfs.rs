@@ -1,6 +1,7 @@
 //! `zfs`: datasets (spec 09, section 3).
 
 mod change;
+mod column;
 mod create;
 mod destroy;
 pub(crate) mod get;
@@ -18,7 +19,6 @@ pub(crate) mod usage;
 
 use crate::absent::Program;
 use crate::console::{Console, Failure, conclude};
-use crate::getopt::{Grammar, Word};
 
 /// Runs `zfs` with the words after its name.
 pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
@@ -62,9 +62,4 @@ fn asks_to_remount(words: &[String]) -> bool {
         if directory.starts_with('/')
             && option == "-o"
             && options.split(',').any(|option| option == "remount"))
-}
-
-/// Understands the words of a subcommand.
-fn parse(grammar: &Grammar, words: &[String]) -> Result<Vec<Word>, Failure> {
-    grammar.parse(words).map_err(|error| Failure::Usage(error.to_string()))
 }

@@ -2,9 +2,11 @@
 
 mod add;
 mod change;
+mod column;
 pub(crate) mod condition;
 pub(crate) mod config_tree;
 mod create;
+pub(crate) mod create_request;
 mod dedup;
 mod end;
 mod events;
@@ -24,14 +26,8 @@ pub(crate) mod vdev_name;
 mod vdev_property;
 mod wait;
 
-pub(crate) use create::CreateRequest;
-
 use crate::absent::Program;
 use crate::console::{Console, Failure, conclude};
-use crate::getopt::{Grammar, Word};
-use crate::mount::request;
-use crate::source;
-use rzfs::control::ControlClient;
 
 /// Runs `zpool` with the words after its name.
 pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
@@ -77,39 +73,4 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         }
     };
     conclude(outcome, &usage::of(command), console)
-}
-
-/// Understands the words of a subcommand.
-fn parse(grammar: &Grammar, words: &[String]) -> Result<Vec<Word>, Failure> {
-    grammar.parse(words).map_err(|error| Failure::Usage(error.to_string()))
-}
-
-/// What is no option among the words of a subcommand.
-fn operands(words: &[Word]) -> Vec<String> {
-    let operand = |word: &Word| match word {
-        Word::Operand(operand) => Some(operand.clone()),
-        _ => None,
-    };
-    words.iter().filter_map(operand).collect()
-}
-
-/// A word that describes vdevs, as another process understands it.
-fn vdev_word(word: String) -> Result<String, Failure> {
-    let word = request::named(word.into())?;
-    Ok(word.to_string_lossy().into_owned())
-}
-
-/// The pools with these names, or all that are imported. Of these some may be let go of meanwhile
-/// ([`source::if_there`]).
-fn imported_or_all(names: &[String]) -> Result<Vec<ControlClient>, Failure> {
-    match names {
-        [] => source::all_imported(),
-        names => names.iter().map(|name| imported(name)).collect(),
-    }
-}
-
-/// The pool with this name, which has to be imported.
-fn imported(pool: &str) -> Result<ControlClient, Failure> {
-    let missing = || Failure::Failed(format!("cannot open '{pool}': no such pool"));
-    source::imported(pool)?.ok_or_else(missing)
 }

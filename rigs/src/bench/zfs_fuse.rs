@@ -5,7 +5,7 @@
 //! row, so that whatever else the machine does hits all alike; medians of the rounds are printed.
 
 use super::contestant::{Contestant, Field};
-use super::median;
+use super::median::median;
 use super::process_use::ProcessUse;
 use super::work::{FILES, Work, drop_kernel_caches, fio_command, small_file};
 use std::collections::BTreeMap;

@@ -1,6 +1,5 @@
 //! A pool for one run of a suite: made, mounted, unmounted and judged.
 
-use super::Suites;
 use crate::bench::ProcessUse;
 use crate::crash::zdb;
 use std::fs;
@@ -69,17 +68,16 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Makes a pool and mounts it.
+    /// Makes a pool on images of this size below a directory, and mounts it.
     pub(super) fn start(
         rzfs: &Path,
         kind: PoolKind,
-        chosen: &Suites,
+        (parent, size): (&Path, &str),
         mount_options: &str,
     ) -> Result<Self, Failure> {
-        let parent = chosen.directory.clone().unwrap_or_else(std::env::temp_dir);
-        let directory = tempfile::tempdir_in(&parent).map_err(Failure::file(&parent))?;
+        let directory = tempfile::tempdir_in(parent).map_err(Failure::file(parent))?;
         let everybody = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(directory.path(), everybody).map_err(Failure::file(&parent))?;
+        fs::set_permissions(directory.path(), everybody).map_err(Failure::file(parent))?;
         let mut served = Self { rzfs: rzfs.to_owned(), kind, is_mounted: false, directory };
         for name in ["images", "mount", "run", "left"] {
             let path = served.path(name);
@@ -89,7 +87,7 @@ impl Served {
             }
         }
         let mut create = served.command("zpool");
-        create.args(["create", "--export", "--size", &chosen.size, "-O", kind.compression()]);
+        create.args(["create", "--export", "--size", size, "-O", kind.compression()]);
         create.args(["-O", "acltype=posix", "-O", "xattr=sa", POOL]).args(kind.words());
         run(create.args(kind.devices().iter().map(|name| served.path("images").join(name))))?;
         let mut mount = served.command("mount");

@@ -15,15 +15,16 @@
 
 mod buffers;
 mod files;
+mod inbox;
 mod lent;
 mod worker;
 
 use super::transfer::Transfer;
 use crate::pool::BufferPool;
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::channel::{Receiver, bounded};
+use inbox::{Forgotten, Shared, State};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::OwnedFd;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -37,40 +38,6 @@ pub(crate) struct Ring {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     queue_depth: u32,
-}
-
-/// What the thread shares with those who submit.
-struct Shared {
-    inbox: Mutex<Inbox>,
-    /// Wakes the thread.
-    bell: OwnedFd,
-}
-
-#[derive(Default)]
-struct Inbox {
-    transfers: Vec<Transfer>,
-    forgotten: Vec<Forgotten>,
-    state: State,
-}
-
-/// A file that is about to be closed; the ring must let go of it.
-struct Forgotten {
-    file: u64,
-    /// Dropped when that has happened.
-    _done: Sender<()>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum State {
-    /// Looks into the inbox before it sleeps.
-    #[default]
-    Awake,
-    /// Must be woken by the bell.
-    Asleep,
-    /// Ends when everything is answered.
-    Closing,
-    /// Has ended: nothing will be answered.
-    Gone,
 }
 
 impl Ring {
@@ -135,23 +102,6 @@ impl Ring {
         }
         // The sender is never used, only dropped.
         let _ = wait.recv();
-    }
-}
-
-impl Shared {
-    /// Wakes the thread if it sleeps.
-    fn wake(&self, inbox: &mut Inbox) {
-        if inbox.state == State::Asleep {
-            inbox.state = State::Awake;
-            self.ring_bell();
-        }
-    }
-
-    fn ring_bell(&self) {
-        // The counter of an eventfd takes 2^64 - 2 rings before this could block or fail.
-        if let Err(error) = rustix::io::write(&self.bell, &1_u64.to_ne_bytes()) {
-            tracing::error!(%error, "cannot wake the io_uring thread");
-        }
     }
 }
 

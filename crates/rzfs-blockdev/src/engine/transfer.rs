@@ -11,21 +11,23 @@
 //! ```
 
 mod gather;
+mod step;
+
+pub(crate) use step::Step;
 
 use crate::device::check_range;
-use crate::file::OpenFile;
+use crate::open_file::OpenFile;
+use crate::pool::BufferPool;
 use crate::reply::{Answer, Reply};
-use crate::{CompletionQueue, IoBuffer, IoEngine, IoOperation, IoRequest};
+use crate::{CompletionQueue, IoBuffer, IoOperation, IoRequest};
 use bytes::Bytes;
 use gather::Gather;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
-
-/// The most bytes asked for at once; Linux itself stops a little below 2 GiB.
-const MAX_STEP: usize = 1 << 30;
+use step::MAX_STEP;
 
 /// How often in a row the system may say "try again" before that becomes the answer.
 const MAX_RETRIES: u8 = 100;
@@ -50,16 +52,6 @@ pub(crate) enum Progress {
     Unfinished(Transfer),
     /// The request is done, or has failed.
     Answered(Answer),
-}
-
-/// What to ask of the system now.
-#[derive(Debug)]
-pub(crate) enum Step<'a> {
-    Read { offset: u64, buffer: &'a mut [u8] },
-    Write { offset: u64, bytes: &'a [u8] },
-    Gather { offset: u64, slices: &'a [IoSlice<'a>] },
-    Flush,
-    Discard { offset: u64, len: u64 },
 }
 
 #[derive(Debug)]
@@ -96,7 +88,7 @@ struct Write {
 impl Transfer {
     /// Checks a request and prepares it; what is refused, or empty, is answered at once.
     pub(crate) fn begin(
-        engine: &IoEngine,
+        pool: &Arc<BufferPool>,
         file: &Arc<OpenFile>,
         request: IoRequest,
         completions: &Arc<CompletionQueue>,
@@ -122,7 +114,7 @@ impl Transfer {
                 return None;
             }
             IoOperation::Read(buffer) => {
-                Read::new(engine, buffer, request.offset, file.alignment()).map(Work::Read)
+                Read::new(pool, buffer, request.offset, file.alignment()).map(Work::Read)
             }
             IoOperation::Write(bytes) => {
                 Write::new(bytes, request.offset, file.alignment()).map(Work::Write)
@@ -230,7 +222,7 @@ impl Transfer {
 
 impl Read {
     fn new(
-        engine: &IoEngine,
+        pool: &Arc<BufferPool>,
         destination: IoBuffer,
         offset: u64,
         alignment: usize,
@@ -238,7 +230,7 @@ impl Read {
         let start = offset - offset % alignment as u64;
         let lead = usize::try_from(offset - start).map_err(io::Error::other)?;
         let span = (lead + destination.len()).next_multiple_of(alignment);
-        let bounce = if lead > 0 { Some(engine.buffer(span)?) } else { None };
+        let bounce = if lead > 0 { Some(IoBuffer::for_reading(pool, span)?) } else { None };
         Ok(Self { destination, bounce, start, lead, span, done: 0 })
     }
 

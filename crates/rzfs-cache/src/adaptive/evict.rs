@@ -1,9 +1,10 @@
 //! Making room: which blocks go, so that the lists come to the sizes that the balance gives them
 //! (spec 03, section 10.4).
 
-use super::Inner;
-use super::balance::{Balance, PerList};
-use super::entry::{CLASSES, Class, State, header_size};
+use super::balance::PerList;
+use super::entry::{Class, State, header_size};
+use super::evictor::Evictor;
+use super::lists::Lists;
 use crate::{BlockKind, Weighted};
 use std::time::Duration;
 
@@ -23,24 +24,7 @@ const UNCACHED: [Class; 2] =
     [class(State::Uncached, BlockKind::Data), class(State::Uncached, BlockKind::Metadata)];
 const GHOSTS: [Class; 4] = [MRU_GHOST_DATA, MRU_GHOST_METADATA, MFU_GHOST_DATA, MFU_GHOST_METADATA];
 
-/// What evictions remember from one to the next.
-#[derive(Debug)]
-pub(super) struct Evictor {
-    pub(super) balance: Balance,
-    /// What the last run allowed the ghosts.
-    limits: PerList,
-    /// The shard whose turn it is, by class.
-    turns: [usize; CLASSES],
-}
-
-impl Evictor {
-    pub(super) const fn new() -> Self {
-        let limits = PerList { mru_data: 0, mru_metadata: 0, mfu_data: 0, mfu_metadata: 0 };
-        Self { balance: Balance::INITIAL, limits, turns: [0; CLASSES] }
-    }
-}
-
-impl<V: Weighted> Inner<V> {
+impl<V: Weighted> Lists<V> {
     /// Frees about `excess` bytes, more rather than less; says how many. That it is less means
     /// that nothing is left but what other threads are about to insert.
     pub(super) fn evict(&self, evictor: &mut Evictor, excess: u64) -> u64 {
@@ -170,14 +154,5 @@ impl<V: Weighted> Inner<V> {
             idle = if gone == 0 { idle + 1 } else { 0 };
         }
         freed
-    }
-}
-
-impl Evictor {
-    /// The shard whose turn it is.
-    const fn next_shard(&mut self, class: Class, shards: usize) -> usize {
-        let turn = &mut self.turns[class.index()];
-        *turn = (*turn + 1) % shards;
-        *turn
     }
 }

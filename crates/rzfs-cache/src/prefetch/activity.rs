@@ -1,6 +1,7 @@
 //! What all streams of a pool share: tunables, counters, and how much is being prefetched.
 
-use super::{Prefetch, PrefetchTunables};
+use super::access::Prefetch;
+use super::tunables::PrefetchTunables;
 use crate::counters::counters;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,7 @@
 //! One sequence of accesses.
 
-use super::{AccessOutcome, ObjectShape, Prefetch, PrefetchTunables};
+use super::access::{AccessOutcome, ObjectShape, Prefetch};
+use super::tunables::PrefetchTunables;
 use std::ops::Range;
 use std::time::Duration;
 

@@ -12,8 +12,9 @@
 //! While the hash is computed, the checksum words hold a verifier that tells where the block
 //! belongs, so that a valid block at a wrong place does not verify.
 
-use super::{ChecksumMismatch, compare, compare_folded, fold, sha256_words};
-use super::{Fletcher2, Fletcher4};
+use super::comparison::{ChecksumMismatch, compare, compare_folded, fold};
+use super::digest::sha256_words;
+use super::fletcher::{Fletcher2, Fletcher4};
 use rzfs_format::ByteOrder;
 use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
 use sha2::{Digest, Sha256};

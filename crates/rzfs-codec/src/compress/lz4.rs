@@ -5,7 +5,7 @@
 //! | c, big-endian | LZ4 block format | zeros |
 //! ```
 
-use super::framed;
+use super::frame::framed;
 use lz4_flex::block::{self, CompressTable};
 use std::cell::RefCell;
 

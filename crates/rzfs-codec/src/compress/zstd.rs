@@ -6,7 +6,7 @@
 //! ```
 //! Old big-endian hosts wrote level and version the other way round.
 
-use super::framed;
+use super::frame::framed;
 use std::cell::RefCell;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, ResetDirective};
 

@@ -1,6 +1,7 @@
 //! The ciphers: AES-GCM by aws-lc, AES-CCM with its 12-byte nonces by [`ccm`].
 
-use super::{CryptoError, MAC_SIZE, ccm};
+use super::error::CryptoError;
+use super::{MAC_SIZE, ccm};
 use aes::cipher::KeyInit;
 use aes::{Aes128, Aes192, Aes256};
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};

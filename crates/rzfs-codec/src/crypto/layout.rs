@@ -6,18 +6,18 @@
 
 mod dnode_block;
 mod log_block;
+mod parts;
 
 pub(super) use dnode_block::{Core, PointerArea};
 pub(super) use log_block::MAC as LOG_MAC;
 
 use super::{CryptoError, CryptoVersion};
+use parts::Parts;
 use rzfs_format::ByteOrder;
 use rzfs_format::object_type::ObjectType;
 use std::cell::RefCell;
+#[cfg(test)]
 use std::ops::Range;
-
-/// Scratch memory above this size is given back after use.
-const KEPT_SCRATCH: usize = 1 << 20;
 
 /// How the blocks of a type are laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,28 +70,6 @@ impl Layout {
             }
             Ok(result)
         })
-    }
-}
-
-/// A block taken apart.
-#[derive(Default)]
-struct Parts {
-    /// What is only authenticated.
-    aad: Vec<u8>,
-    /// Where the encrypted parts are, one after another.
-    encrypted: Vec<Range<usize>>,
-    /// The encrypted parts.
-    message: Vec<u8>,
-}
-
-impl Parts {
-    fn clear(&mut self) {
-        for bytes in [&mut self.aad, &mut self.message] {
-            bytes.clear();
-            bytes.shrink_to(KEPT_SCRATCH);
-        }
-        self.encrypted.clear();
-        self.encrypted.shrink_to(KEPT_SCRATCH / size_of::<Range<usize>>());
     }
 }
 

@@ -2,8 +2,9 @@
 //! (spec 04, section 19.2).
 
 use super::aead::Aead;
-use super::{CryptoError, KeyBytes, key_bytes};
-use rzfs_format::FormatError;
+use super::error::CryptoError;
+use super::key_format::KeyFormat;
+use super::{KeyBytes, key_bytes};
 use rzfs_format::encryption::EncryptionSuite;
 use sha1::Sha1;
 use std::fmt;
@@ -12,52 +13,6 @@ use std::fmt;
 pub(super) const SIZE: usize = 32;
 const MIN_PASSPHRASE: usize = 8;
 const MAX_PASSPHRASE: usize = 512;
-
-/// How the user gives a key: the property `keyformat`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum KeyFormat {
-    /// 32 bytes.
-    Raw,
-    /// 64 hexadecimal digits.
-    Hex,
-    /// 8 to 512 bytes, from which PBKDF2 derives the key.
-    Passphrase,
-}
-
-impl KeyFormat {
-    /// The format with this number in the key object.
-    ///
-    /// # Errors
-    /// There is no such format.
-    pub fn from_number(number: u64) -> Result<Self, FormatError> {
-        Ok(match number {
-            1 => Self::Raw,
-            2 => Self::Hex,
-            3 => Self::Passphrase,
-            _ => return Err(FormatError::field("crypto key", "keyformat", number)),
-        })
-    }
-
-    /// The on-disk number.
-    #[must_use]
-    pub const fn number(self) -> u64 {
-        match self {
-            Self::Raw => 1,
-            Self::Hex => 2,
-            Self::Passphrase => 3,
-        }
-    }
-
-    /// The name as the property spells it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Raw => "raw",
-            Self::Hex => "hex",
-            Self::Passphrase => "passphrase",
-        }
-    }
-}
 
 /// Parameters of the derivation from a passphrase, from the key object; zeros for other formats.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

@@ -5,8 +5,9 @@
 //! is a weighted sum of all syndromes; taken out of the first k - 1 syndromes it leaves the same
 //! problem with one column less.
 
+use super::error::ParityError;
 use super::field::{divide, multiply, power};
-use super::{Column, MAX_PARITY, ParityError};
+use super::stripe::{Column, MAX_PARITY};
 
 /// How the lost columns follow from the syndromes.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,29 @@
-//! Columns as the kernels see them.
+//! The columns of a stripe, as callers give them and as the kernels see them.
 
-use super::{Column, MAX_PARITY};
+/// Most parity columns of a stripe: P, Q and R.
+pub const MAX_PARITY: usize = 3;
+
+/// A column of a stripe that is to be reconstructed.
+#[derive(Debug)]
+pub enum Column<'a> {
+    /// The bytes are good.
+    Present(&'a [u8]),
+    /// The bytes are lost; reconstruction puts them here. The length is the column's.
+    Missing(&'a mut [u8]),
+    /// A parity column that is neither known nor wanted.
+    Absent,
+}
+
+impl Column<'_> {
+    /// The length in bytes; none when absent.
+    pub(super) const fn length(&self) -> Option<usize> {
+        match self {
+            Self::Present(bytes) => Some(bytes.len()),
+            Self::Missing(bytes) => Some(bytes.len()),
+            Self::Absent => None,
+        }
+    }
+}
 
 /// Parity columns to be computed: P, Q, R.
 pub(super) type Rows<'a> = [Option<&'a mut [u8]>; MAX_PARITY];

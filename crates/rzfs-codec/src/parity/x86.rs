@@ -5,8 +5,8 @@
 //! matrix of 8 by 8 bits.
 #![allow(unsafe_code)]
 
+use super::blocks::{generate_blocks, solve_blocks};
 use super::field::{POLYNOMIAL, multiply};
-use super::kernel::{generate_blocks, solve_blocks};
 use super::solution::Solution;
 use super::stripe::{Known, Rows, Stripe};
 use super::vector::Vector;

@@ -1,12 +1,13 @@
 //! Blocks on their way: what of a batch the cache has, what this thread has to read, and what
 //! others are reading already.
 
-use super::BlockPipeline;
-use super::decode::Encoded;
+use super::decode::{Encoded, decompress, is_dnode_block};
+use super::{BlockPipeline, BlockRequest, block_key};
 use crate::{Block, BlockError};
-use rzfs_cache::{AccessOutcome, Arrival, Purpose, Ticket};
+use rzfs_cache::{AccessOutcome, Arrival, BlockKind, Lookup, Purpose, Ticket};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::BlockPointer;
+use rzfs_format::block_pointer::PointerKind;
 use rzfs_format::units::Bookmark;
 use std::sync::Arc;
 
@@ -17,13 +18,13 @@ use std::sync::Arc;
 /// before this thread waits for anything else.
 #[must_use = "others wait for its blocks"]
 pub struct Batch<'a> {
-    pub(super) pipeline: &'a BlockPipeline,
-    pub(super) blocks: Vec<Pending>,
-    pub(super) purpose: Purpose,
+    pipeline: &'a BlockPipeline,
+    blocks: Vec<Pending>,
+    purpose: Purpose,
 }
 
 /// What is known of a block.
-pub(super) enum Pending {
+enum Pending {
     /// All.
     Done(Result<Block, BlockError>),
     /// It has to be read; with a ticket where others may be waiting for it.
@@ -34,10 +35,10 @@ pub(super) enum Pending {
 
 /// A block that is not in the cache.
 #[derive(Clone)]
-pub(super) struct Wanted {
-    pub(super) pointer: BlockPointer,
-    pub(super) bookmark: Bookmark,
-    pub(super) key: Option<Arc<DatasetKey>>,
+struct Wanted {
+    pointer: BlockPointer,
+    bookmark: Bookmark,
+    key: Option<Arc<DatasetKey>>,
 }
 
 impl Batch<'_> {
@@ -62,7 +63,7 @@ impl Batch<'_> {
             Pending::Done(result) => result,
             Pending::Missing(wanted, _) => pipeline.read_alone(wanted),
             Pending::Awaited(wanted, arrival) => {
-                let arrived = arrival.wait().filter(|block| is_like(&wanted.pointer, block));
+                let arrived = arrival.wait().filter(|block| block.can_be_of(&wanted.pointer));
                 arrived.map_or_else(|| pipeline.read_alone(wanted), Ok)
             }
         };
@@ -70,7 +71,7 @@ impl Batch<'_> {
     }
 
     /// Reads what is missing, for the cache; what others are reading is left to them.
-    pub(super) fn fetch(mut self) {
+    fn fetch(mut self) {
         self.read_missing();
     }
 
@@ -117,12 +118,57 @@ impl Batch<'_> {
     }
 }
 
-/// Whether a block that has a pointer's identity can be its block.
-pub(super) fn is_like(pointer: &BlockPointer, block: &Block) -> bool {
-    block.data.len() as u64 == pointer.logical_size()
-}
-
 impl BlockPipeline {
+    /// Reads one block.
+    pub fn read(&self, request: BlockRequest<'_>) -> Result<Block, BlockError> {
+        self.read_many(&[request]).pop().unwrap_or(Err(BlockError::NoCopy))
+    }
+
+    /// Reads blocks; the results are in the order of the requests.
+    pub fn read_many(&self, requests: &[BlockRequest<'_>]) -> Vec<Result<Block, BlockError>> {
+        self.begin(requests).finish()
+    }
+
+    /// Finds out how each of these blocks will be had, without waiting for any.
+    pub fn begin(&self, requests: &[BlockRequest<'_>]) -> Batch<'_> {
+        self.batch(requests, Purpose::Demand)
+    }
+
+    /// Reads those of these blocks into the cache that are not there or on their way, because
+    /// they may be wanted soon. What cannot be read is left to whoever wants it.
+    pub fn prefetch(&self, requests: &[BlockRequest<'_>]) {
+        self.batch(requests, Purpose::PredictivePrefetch).fetch();
+    }
+
+    fn batch(&self, requests: &[BlockRequest<'_>], purpose: Purpose) -> Batch<'_> {
+        let blocks = requests.iter().map(|request| self.pending(request, purpose)).collect();
+        Batch { pipeline: self, blocks, purpose }
+    }
+
+    /// How a block will be had.
+    fn pending(&self, request: &BlockRequest<'_>, purpose: Purpose) -> Pending {
+        let BlockRequest { pointer, bookmark, key } = *request;
+        let wanted = || Wanted { pointer: *pointer, bookmark, key: key.cloned() };
+        match without_device(request) {
+            Ok(None) => {}
+            Ok(Some(block)) => return Pending::Done(Ok(block)),
+            Err(error) => return Pending::Done(Err(error)),
+        }
+        if let Some(block) = self.held.get(bookmark, pointer) {
+            return Pending::Done(Ok(block));
+        }
+        // The cache has plaintext, which is not for whoever has no key.
+        let Some(key) = block_key(pointer).filter(|_| !request.is_locked()) else {
+            return Pending::Missing(wanted(), None);
+        };
+        match self.cache.get_or_begin(key, block_kind(pointer), purpose) {
+            Lookup::Hit(block) if block.can_be_of(pointer) => Pending::Done(Ok(block)),
+            Lookup::Hit(_) => Pending::Missing(wanted(), None),
+            Lookup::Miss(ticket) => Pending::Missing(wanted(), Some(ticket)),
+            Lookup::Pending(arrival) => Pending::Awaited(wanted(), arrival),
+        }
+    }
+
     /// Reads one block past the cache.
     fn read_alone(&self, wanted: Wanted) -> Result<Block, BlockError> {
         let (bookmark, pointer) = (wanted.bookmark, wanted.pointer);
@@ -143,7 +189,31 @@ impl BlockPipeline {
             key: wanted.key,
             stored,
             ticket,
-            injector: self.injector.clone(),
+            injector: self.stored.injector.clone(),
         }
     }
+}
+
+/// A hole, embedded data, or why the block cannot be read.
+fn without_device(request: &BlockRequest<'_>) -> Result<Option<Block>, BlockError> {
+    let bp = request.pointer;
+    bp.validate()?;
+    match bp.kind() {
+        PointerKind::Hole => Ok(Some(Block::zeros(bp.logical_size() as usize))),
+        PointerKind::Redacted => Err(BlockError::Redacted),
+        PointerKind::Embedded => {
+            let (payload, len) = bp.embedded_payload();
+            let payload = payload.get(..len).unwrap_or_default();
+            Ok(Some(Block { data: decompress(bp, payload)?, order: bp.order() }))
+        }
+        PointerKind::Plain | PointerKind::Gang if request.is_locked() && !is_dnode_block(bp) => {
+            Err(BlockError::KeyNotLoaded)
+        }
+        PointerKind::Plain | PointerKind::Gang => Ok(None),
+    }
+}
+
+fn block_kind(bp: &BlockPointer) -> BlockKind {
+    let is_metadata = bp.level().0 > 0 || bp.object_type().is_ok_and(|kind| kind.is_metadata());
+    if is_metadata { BlockKind::Metadata } else { BlockKind::Data }
 }

@@ -1,7 +1,7 @@
 //! From the bytes of a device to the contents of a block: decryption, authentication,
 //! decompression. Pure functions of a pointer, a key and bytes, which any thread may run.
 
-use super::BlockInjector;
+use crate::injector::BlockInjector;
 use crate::{Block, BlockError};
 use bytes::Bytes;
 use rzfs_cache::Ticket;

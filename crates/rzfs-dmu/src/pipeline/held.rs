@@ -5,7 +5,6 @@
 //! A block is known by its place in the MOS, and is what was asked for if its pointer is: whoever
 //! reads an older state of the pool does not find its blocks here, and leaves none.
 
-use super::batch::is_like;
 use crate::Block;
 use parking_lot::RwLock;
 use rzfs_format::units::Bookmark;
@@ -162,7 +161,7 @@ impl Held {
         let state = self.state.read();
         let Versions { newest, before } = state.blocks.get(&place)?;
         let found = std::iter::once(newest).chain(before).find(|it| it.pointer == *pointer)?;
-        is_like(pointer, &found.block).then(|| found.block.clone())
+        found.block.can_be_of(pointer).then(|| found.block.clone())
     }
 }
 

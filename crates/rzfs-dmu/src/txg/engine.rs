@@ -1,8 +1,7 @@
 //! Counting transactions into groups.
 
 use super::DirtyLimits;
-use super::gate::Entered;
-use crate::live::LiveObject;
+use super::gate::{Entered, Gate};
 use parking_lot::{Condvar, Mutex};
 use rzfs_format::Txg;
 use std::sync::Arc;
@@ -155,40 +154,8 @@ impl TxgEngine {
         })
     }
 
-    /// Begins a transaction in the open group that changes these objects (and new ones); waits as
-    /// long as too much is dirty or the pool is suspended, and for transactions of older groups
-    /// that have the objects.
-    ///
-    /// # Errors
-    /// [`NotNow::Stopped`].
-    pub fn begin(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, NotNow> {
-        self.begin_with(objects, Patience::Wait)
-    }
-
-    /// As [`TxgEngine::begin`]; who does not wait for a suspended pool changes it in memory, for as
-    /// long as there is room.
-    ///
-    /// # Errors
-    /// [`NotNow`].
-    pub fn begin_with(
-        self: &Arc<Self>,
-        objects: &[&LiveObject],
-        patience: Patience,
-    ) -> Result<OpenTx, NotNow> {
-        self.throttle(patience)?;
-        Ok(self.enter(objects)?)
-    }
-
-    /// Begins a transaction that frees space: it waits only while as much is dirty as may be. While
-    /// the pool is suspended it changes it in memory, for as long as there is room.
-    ///
-    /// # Errors
-    /// [`NotNow`].
-    pub fn begin_freeing(
-        self: &Arc<Self>,
-        objects: &[&LiveObject],
-        patience: Patience,
-    ) -> Result<OpenTx, NotNow> {
+    /// Waits until somebody who frees space may begin: only while as much is dirty as may be.
+    pub(crate) fn wait_to_free(&self, patience: Patience) -> Result<(), NotNow> {
         let limits = self.options.limits;
         let mut state = self.state.lock();
         loop {
@@ -205,19 +172,14 @@ impl TxgEngine {
             self.changed.notify_all();
             self.changed.wait(&mut state);
         }
-        drop(state);
-        Ok(self.enter(objects)?)
+        Ok(())
     }
 
-    /// Begins a transaction that others wait for: it is never delayed.
-    ///
-    /// # Errors
-    /// [`Stopped`].
-    pub fn begin_unthrottled(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
-        self.enter(objects)
-    }
-
-    fn enter(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
+    /// Enters the open group, once no transaction of an older group is in these gates.
+    pub(crate) fn enter<'a>(
+        self: &Arc<Self>,
+        gates: impl ExactSizeIterator<Item = &'a Arc<Gate>> + Clone,
+    ) -> Result<OpenTx, Stopped> {
         let shard = self.next_shard.fetch_add(1, Ordering::Relaxed) % self.shards.len();
         loop {
             let mut entry = self.shards[shard].entry.lock();
@@ -226,8 +188,8 @@ impl TxgEngine {
             }
             // The group stays open while the shard is locked.
             let txg = entry.open;
-            let mut held = Vec::with_capacity(objects.len());
-            let busy = objects.iter().map(|object| object.gate()).find(|gate| {
+            let mut held = Vec::with_capacity(gates.len());
+            let busy = gates.clone().find(|gate| {
                 let entered = gate.try_enter(txg);
                 let is_busy = entered.is_none();
                 held.extend(entered);
@@ -256,7 +218,7 @@ impl TxgEngine {
     }
 
     /// Waits as the delay curve says.
-    fn throttle(&self, patience: Patience) -> Result<(), NotNow> {
+    pub(crate) fn throttle(&self, patience: Patience) -> Result<(), NotNow> {
         let limits = self.options.limits;
         let DirtyLimits { max, delay, .. } = limits;
         let mut state = self.state.lock();

@@ -1,12 +1,12 @@
 //! From a block's contents to what is stored of it (spec 02, sections 5.3 and 6).
 
+use super::error::EncodeError;
 use super::policy::BlockPolicy;
 use super::sealing::{Seal, Sealing};
 use crate::contents::Contents;
 use bytes::Bytes;
 use rzfs_codec::checksum::{Salt, checksum};
 use rzfs_codec::compress::compress;
-use rzfs_codec::crypto::CryptoError;
 use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
@@ -55,17 +55,6 @@ pub(super) struct Stored {
     pub(super) checksum: ChecksumValue,
     /// What the pointer says about its encryption.
     pub(super) seal: Seal,
-}
-
-/// Why a block has no stored form.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum EncodeError {
-    #[error("no memory: {0}")]
-    Memory(#[from] io::Error),
-    #[error(transparent)]
-    Crypto(#[from] CryptoError),
-    #[error("the key is not loaded")]
-    Locked,
 }
 
 thread_local! {

@@ -5,10 +5,9 @@
 //! cut again.
 
 use super::encode::member_checksum;
-use super::writer::{BlockWriter, SpacePart, SpaceRequest, WriteContext, WriteError};
+use super::error::WriteError;
+use super::writer::{BlockWriter, SpacePart, SpaceRequest, WriteContext};
 use crate::BlockError;
-use crate::gang::GangReader;
-use crate::pipeline::Expectation;
 use bytes::Bytes;
 use rzfs_blockdev::IoBuffer;
 use rzfs_codec::checksum::{EmbeddedVerifier, generate_embedded};
@@ -112,7 +111,7 @@ impl BlockWriter {
         leader: &BlockPointer,
         data: &Bytes,
     ) -> Result<(), BlockError> {
-        let mut members = GangReader::new(&self.pipeline, Expectation::Present).members(leader)?;
+        let mut members = self.pipeline.gang_members(leader)?;
         let mut rest = data.clone();
         for member in &mut members {
             let part = rest.split_to((member.physical_size() as usize).min(rest.len()));

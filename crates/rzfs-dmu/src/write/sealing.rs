@@ -7,7 +7,7 @@
 //! MACs are inside already                       ─> checksum      the root
 //! ```
 
-use super::encode::EncodeError;
+use super::error::EncodeError;
 use super::policy::BlockPolicy;
 use crate::contents::Contents;
 use bytes::Bytes;

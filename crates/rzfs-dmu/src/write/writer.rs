@@ -1,19 +1,18 @@
 //! Making block pointers: encoding, space, gang fallback, rewriting in place.
 
 use super::dedup::DedupIndex;
-use super::encode::{self, Effort, EncodeError, EncodeOptions, Encoded, Stored};
+use super::encode::{self, Effort, EncodeOptions, Encoded, Stored};
+use super::error::{NoSpace, WriteError};
 use super::policy::BlockPolicy;
 use super::sealing::{Seal, Sealing};
 use super::stream::{DeviceWrite, WriteStream};
 use crate::threads::start_up_to;
-use crate::{Block, BlockError, BlockPipeline, Patience};
+use crate::{Block, BlockPipeline, Patience};
 use bytes::Bytes;
-use rzfs_codec::crypto::CryptoError;
 use rzfs_format::block_pointer::StoredBlock;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,66 +23,6 @@ const REWRITE_PASS: u32 = 2;
 const STORE_PASS: u32 = 8;
 /// Bytes of a batch for which another thread pays.
 const BYTES_PER_THREAD: usize = 256 << 10;
-
-/// There is no piece of free space of this size.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no space for {size} bytes")]
-pub struct NoSpace {
-    /// The bytes that were wanted.
-    pub size: u64,
-}
-
-/// Why blocks cannot be written.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum WriteError {
-    /// The pool is full.
-    #[error(transparent)]
-    NoSpace(#[from] NoSpace),
-    /// A gang header that is to be rewritten cannot be read.
-    #[error("{bookmark}: {source}")]
-    Gang {
-        /// The block.
-        bookmark: Bookmark,
-        /// Why.
-        source: BlockError,
-    },
-    /// The tables of what the pool has already cannot be read.
-    #[error("dedup table: {0}")]
-    Dedup(Arc<dyn std::error::Error + Send + Sync>),
-    /// There is no memory for the stored form.
-    #[error("no memory for a block: {0}")]
-    Memory(Arc<io::Error>),
-    /// The block cannot be encrypted or authenticated.
-    #[error("{bookmark}: {source}")]
-    Crypto {
-        /// The block.
-        bookmark: Bookmark,
-        /// Why.
-        source: CryptoError,
-    },
-    /// The block belongs to an encrypted set, whose key is not loaded.
-    #[error("{bookmark}: the key is not loaded")]
-    Locked {
-        /// The block.
-        bookmark: Bookmark,
-    },
-}
-
-impl From<io::Error> for WriteError {
-    fn from(error: io::Error) -> Self {
-        Self::Memory(Arc::new(error))
-    }
-}
-
-impl WriteError {
-    fn of_encoding(error: EncodeError, bookmark: Bookmark) -> Self {
-        match error {
-            EncodeError::Memory(error) => error.into(),
-            EncodeError::Crypto(source) => Self::Crypto { bookmark, source },
-            EncodeError::Locked => Self::Locked { bookmark },
-        }
-    }
-}
 
 /// A wish for space for one block.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! The bookmarks of a dataset: `pool/a#bookmark` (spec 04, section 15).
 
-use super::property::{Property, PropertySource, PropertyValue, guid_list};
+use super::property::{Property, PropertySource, PropertyValue};
 use super::{Dataset, DatasetError, DatasetTree};
 use rzfs_format::bookmark::{BookmarkRecord, RedactionHeader};
 use rzfs_format::{Guid, ObjectId};
@@ -65,7 +65,7 @@ impl Bookmark {
             "referenced" if record.has_sums() => Number(record.referenced.used),
             "logicalreferenced" if record.has_sums() => Number(record.referenced.uncompressed),
             "redact_snaps" => match self.redaction_snapshots()? {
-                Some(guids) => Text(guid_list(guids)),
+                Some(guids) => PropertyValue::of_guids(guids),
                 None => return Ok(None),
             },
             _ => return Ok(None),

@@ -10,7 +10,6 @@ mod table;
 mod value;
 
 pub use table::{Appliance, Form, Inheritance, NativeProperty, SETTABLE};
-pub(super) use value::guid_list;
 pub use value::{Property, PropertySource, PropertyValue};
 
 use super::{Dataset, DatasetError, DatasetKind};

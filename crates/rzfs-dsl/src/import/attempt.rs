@@ -5,7 +5,6 @@ use super::discovery::DiscoveredPool;
 use super::error::{ImportError, UnsupportedFeature};
 use super::indirect;
 use super::label_scan::LabelTrust;
-use super::older_state::RewindInfo;
 use super::options::{ActivityCheck, HostCheck, ImportOptions, LoadVerification, MissingLogs};
 use super::uberblock_scan::{FoundUberblock, UberblockScan};
 use super::validation::{Rules, Stage, ValidatedLeaves};
@@ -13,7 +12,7 @@ use super::verification;
 use crate::dataset::DatasetName;
 use crate::pool::{
     Attributes, AuxiliaryKind, AuxiliaryVdev, FeatureNeed, FeatureStates, OBJECT_DIRECTORY, Parts,
-    PoolError, is_supported, read_auxiliary_configs, read_packed_list,
+    PoolError, RewindInfo, is_supported, read_auxiliary_configs, read_packed_list,
 };
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::{BlockPipeline, Objset, PipelineOptions};

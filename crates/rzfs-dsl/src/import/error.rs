@@ -1,7 +1,6 @@
 //! Why a pool cannot be imported.
 
-use super::older_state::RewindInfo;
-use crate::pool::PoolError;
+use crate::pool::{PoolError, RewindInfo};
 use rzfs_dmu::DmuError;
 use rzfs_format::config::LastHost;
 use rzfs_format::{FormatError, Guid, Txg};

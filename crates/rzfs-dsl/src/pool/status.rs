@@ -1,8 +1,8 @@
 //! What is to be said about a pool: the condition that `zpool status` and the list of importable
 //! pools report.
 
-use super::Erratum;
 use super::compatibility;
+use super::erratum::Erratum;
 use super::features::{FeatureNeed, FeatureStates};
 use super::scan::{ScanFunction, ScanState, ScanStatus};
 use rzfs_format::features::{Feature, Release};

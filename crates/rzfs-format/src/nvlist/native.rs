@@ -8,10 +8,11 @@
 //! there is a header of 24 bytes with its version and flags. Four zero bytes end a list. OpenZFS
 //! refuses lists of the other byte order; here they decode like any other.
 
-use super::{
-    Cursor, DataType, MAX_DECODE_DEPTH, MAX_ENCODE_DEPTH, MAX_NAME_LEN, NvList, NvPair, NvString,
-    NvValue, Uniqueness, WHAT, native_pair_size, size_i32, value_offset,
-};
+use super::data_type::DataType;
+use super::limits::{MAX_DECODE_DEPTH, MAX_ENCODE_DEPTH, MAX_NAME_LEN, WHAT};
+use super::packed::{Cursor, native_pair_size, size_i32, value_offset};
+use super::string::NvString;
+use super::value::{NvList, NvPair, NvValue, Uniqueness};
 use crate::{ByteOrder, FormatError};
 
 /// Bytes of the header that stands for an embedded list.
@@ -224,7 +225,7 @@ pub(super) fn encode(
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
     out.extend(order.bytes32(0));
-    out.extend(order.bytes32(list.uniqueness.flags()));
+    out.extend(order.bytes32(list.uniqueness().flags()));
     Encoder { order, out }.pairs(list, 0)
 }
 
@@ -274,7 +275,7 @@ impl Encoder<'_> {
 
     fn list_header(&mut self, list: &NvList) {
         self.word(0);
-        self.word(list.uniqueness.flags());
+        self.word(list.uniqueness().flags());
         self.out.extend([0; 16]);
     }
 

@@ -1,211 +1,223 @@
-//! Types, values and strings of name-value lists (spec 01, section 2.3).
+//! Lists and the values in them, which can be lists again (spec 01, section 2.3).
 
-use super::{NvList, WHAT};
+use super::data_type::DataType;
+use super::limits::{MAX_NAME_LEN, MAX_SIZE, WHAT};
+use super::name_index::NameIndex;
+use super::string::NvString;
 use crate::FormatError;
-use std::borrow::Cow;
 use std::fmt;
 
-macro_rules! data_types {
-    ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal;)*) => {
-        /// The type of a value by its on-disk number.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[repr(u8)]
-        pub enum DataType {
-            $($(#[$doc])* $variant = $number,)*
-        }
-
-        impl DataType {
-            /// The type with this number.
-            pub(super) fn from_number(number: u32) -> Result<Self, FormatError> {
-                Ok(match number {
-                    $($number => Self::$variant,)*
-                    _ => return Err(FormatError::field(WHAT, "type", number)),
-                })
-            }
-
-            /// The on-disk number.
-            #[must_use]
-            pub const fn number(self) -> u8 {
-                self as u8
-            }
-
-            /// The name, as `zdb` and events print it.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-        }
-    };
+/// What a list does with a second pair of the same name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Uniqueness {
+    /// Both stay.
+    Duplicates,
+    /// The new pair replaces the old one (`NV_UNIQUE_NAME`).
+    #[default]
+    Name,
+    /// The new pair replaces the old one of the same type (`NV_UNIQUE_NAME_TYPE`).
+    NameAndType,
 }
 
-data_types! {
-    /// A flag: the pair is there or not.
-    Boolean = 1, "boolean";
-    /// One byte.
-    Byte = 2, "byte";
-    /// Signed 16-bit number.
-    Int16 = 3, "int16";
-    /// Unsigned 16-bit number.
-    UInt16 = 4, "uint16";
-    /// Signed 32-bit number.
-    Int32 = 5, "int32";
-    /// Unsigned 32-bit number.
-    UInt32 = 6, "uint32";
-    /// Signed 64-bit number.
-    Int64 = 7, "int64";
-    /// Unsigned 64-bit number.
-    UInt64 = 8, "uint64";
-    /// Bytes without NUL.
-    String = 9, "string";
-    /// Bytes.
-    ByteArray = 10, "byte array";
-    /// Signed 16-bit numbers.
-    Int16Array = 11, "int16 array";
-    /// Unsigned 16-bit numbers.
-    UInt16Array = 12, "uint16 array";
-    /// Signed 32-bit numbers.
-    Int32Array = 13, "int32 array";
-    /// Unsigned 32-bit numbers.
-    UInt32Array = 14, "uint32 array";
-    /// Signed 64-bit numbers.
-    Int64Array = 15, "int64 array";
-    /// Unsigned 64-bit numbers.
-    UInt64Array = 16, "uint64 array";
-    /// Strings.
-    StringArray = 17, "string array";
-    /// Nanoseconds.
-    HrTime = 18, "hrtime";
-    /// A list.
-    List = 19, "nvlist";
-    /// Lists.
-    ListArray = 20, "nvlist array";
-    /// True or false.
-    BooleanValue = 21, "boolean value";
-    /// Signed 8-bit number.
-    Int8 = 22, "int8";
-    /// Unsigned 8-bit number.
-    UInt8 = 23, "uint8";
-    /// True or false, several times.
-    BooleanArray = 24, "boolean array";
-    /// Signed 8-bit numbers.
-    Int8Array = 25, "int8 array";
-    /// Unsigned 8-bit numbers.
-    UInt8Array = 26, "uint8 array";
-    /// A floating-point number; never on disk.
-    Double = 27, "double";
-}
+impl Uniqueness {
+    pub(super) const fn from_flags(flags: u32) -> Self {
+        match (flags & 1, flags & 2) {
+            (0, 0) => Self::Duplicates,
+            (0, _) => Self::NameAndType,
+            _ => Self::Name,
+        }
+    }
 
-impl DataType {
-    /// Whether a pair of this type must state exactly this many elements.
-    pub(super) const fn accepts_count(self, count: u32) -> bool {
+    pub(super) const fn flags(self) -> u32 {
         match self {
-            Self::Boolean => count == 0,
-            Self::ByteArray
-            | Self::Int16Array
-            | Self::UInt16Array
-            | Self::Int32Array
-            | Self::UInt32Array
-            | Self::Int64Array
-            | Self::UInt64Array
-            | Self::StringArray
-            | Self::ListArray
-            | Self::BooleanArray
-            | Self::Int8Array
-            | Self::UInt8Array => count <= i32::MAX as u32,
-            _ => count == 1,
+            Self::Duplicates => 0,
+            Self::Name => 1,
+            Self::NameAndType => 2,
         }
-    }
-
-    /// Whether XDR repeats the number of elements before them.
-    pub(super) const fn has_xdr_count(self) -> bool {
-        matches!(
-            self,
-            Self::Int16Array
-                | Self::UInt16Array
-                | Self::Int32Array
-                | Self::UInt32Array
-                | Self::Int64Array
-                | Self::UInt64Array
-                | Self::BooleanArray
-                | Self::Int8Array
-                | Self::UInt8Array
-        )
     }
 }
 
-/// Bytes without NUL; usually text, but paths and attribute names can be anything.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NvString(Box<[u8]>);
+/// A name with its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NvPair {
+    pub(super) name: NvString,
+    pub(super) value: NvValue,
+}
 
-impl NvString {
-    /// A string of these bytes.
+impl NvPair {
+    /// The name.
+    #[must_use]
+    pub const fn name(&self) -> &NvString {
+        &self.name
+    }
+
+    /// The value.
+    #[must_use]
+    pub const fn value(&self) -> &NvValue {
+        &self.value
+    }
+}
+
+/// An ordered list of pairs with look-up by name.
+///
+/// Names hold no NUL and are at most [`MAX_NAME_LEN`] bytes. Two lists are equal when their pairs
+/// are, in the same order, and they treat duplicates alike.
+#[derive(Clone, Default)]
+pub struct NvList {
+    uniqueness: Uniqueness,
+    /// `None` where a pair was removed; compacted when the gaps outnumber the pairs.
+    slots: Vec<Option<NvPair>>,
+    len: usize,
+    index: NameIndex,
+}
+
+impl PartialEq for NvList {
+    fn eq(&self, other: &Self) -> bool {
+        self.uniqueness == other.uniqueness && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for NvList {}
+
+impl std::fmt::Debug for NvList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.iter().map(|pair| (&pair.name, &pair.value))).finish()
+    }
+}
+
+impl NvList {
+    /// An empty list in which names are unique.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty list.
+    #[must_use]
+    pub fn with_uniqueness(uniqueness: Uniqueness) -> Self {
+        Self { uniqueness, ..Self::default() }
+    }
+
+    /// What the list does with a second pair of the same name.
+    #[must_use]
+    pub const fn uniqueness(&self) -> Uniqueness {
+        self.uniqueness
+    }
+
+    /// Number of pairs.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no pairs.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The pairs in order.
+    pub fn iter(&self) -> impl Iterator<Item = &NvPair> {
+        self.slots.iter().flatten()
+    }
+
+    /// Adds a pair at the end; in a list with unique names it replaces an earlier pair.
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] when there is a NUL among them.
-    pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, FormatError> {
-        let bytes = bytes.as_ref();
-        if bytes.contains(&0) {
-            return Err(FormatError::invalid(WHAT, "string with a NUL inside"));
+    /// [`FormatError::Invalid`] when the name holds a NUL or is too long.
+    pub fn insert(
+        &mut self,
+        name: impl AsRef<[u8]>,
+        value: impl Into<NvValue>,
+    ) -> Result<(), FormatError> {
+        let name = NvString::new(name.as_ref())?;
+        if name.len() > MAX_NAME_LEN {
+            return Err(FormatError::invalid(WHAT, "name is too long"));
         }
-        Ok(Self(bytes.into()))
+        let value = value.into();
+        match self.uniqueness {
+            Uniqueness::Duplicates => {}
+            Uniqueness::Name => while self.remove(&name).is_some() {},
+            Uniqueness::NameAndType => {
+                let data_type = value.data_type();
+                while self.remove_where(&name, |old| old.data_type() == data_type).is_some() {}
+            }
+        }
+        self.push(NvPair { name, value })
     }
 
-    /// The bytes.
+    /// Removes the latest pair of this name.
+    pub fn remove(&mut self, name: impl AsRef<[u8]>) -> Option<NvPair> {
+        self.remove_where(name.as_ref(), |_| true)
+    }
+
+    /// The latest value of this name.
     #[must_use]
-    pub const fn as_bytes(&self) -> &[u8] {
-        &self.0
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&NvValue> {
+        self.find(name.as_ref(), |_| true).and_then(|slot| self.value_at(slot))
     }
 
-    /// The text; bytes that are no UTF-8 become U+FFFD.
+    /// Whether there is a pair of this name; the way flags without a value are asked for.
     #[must_use]
-    pub fn to_text(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.0)
+    pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
+        self.get(name).is_some()
     }
-}
 
-impl std::ops::Deref for NvString {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.0
+    /// Adds a pair at the end whatever pairs there are, the way a decoder does.
+    pub(super) fn push(&mut self, pair: NvPair) -> Result<(), FormatError> {
+        if self.slots.len() >= MAX_SIZE {
+            return Err(FormatError::invalid(WHAT, "too many pairs"));
+        }
+        self.index.insert(&pair.name);
+        self.slots.push(Some(pair));
+        self.len += 1;
+        Ok(())
     }
-}
 
-impl AsRef<[u8]> for NvString {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
+    fn value_at(&self, slot: usize) -> Option<&NvValue> {
+        self.slots.get(slot)?.as_ref().map(|pair| &pair.value)
     }
-}
 
-impl PartialEq<str> for NvString {
-    fn eq(&self, other: &str) -> bool {
-        *self.0 == *other.as_bytes()
+    fn find(&self, name: &[u8], accept: impl Fn(&NvValue) -> bool) -> Option<usize> {
+        self.index.candidates(name).find(|slot| {
+            let pair = self.slots.get(*slot).and_then(Option::as_ref);
+            pair.is_some_and(|pair| *pair.name == *name && accept(&pair.value))
+        })
     }
-}
 
-impl PartialEq<&str> for NvString {
-    fn eq(&self, other: &&str) -> bool {
-        *self == **other
+    fn remove_where(&mut self, name: &[u8], accept: impl Fn(&NvValue) -> bool) -> Option<NvPair> {
+        let slot = self.find(name, accept)?;
+        let pair = self.slots.get_mut(slot)?.take()?;
+        self.index.remove(name, slot);
+        self.len -= 1;
+        if self.slots.len() > 16 && self.len < self.slots.len() / 2 {
+            self.slots.retain(Option::is_some);
+            self.index = NameIndex::default();
+            for pair in self.slots.iter().flatten() {
+                self.index.insert(&pair.name);
+            }
+        }
+        Some(pair)
     }
-}
 
-impl TryFrom<&str> for NvString {
-    type Error = FormatError;
-    fn try_from(text: &str) -> Result<Self, FormatError> {
-        Self::new(text)
-    }
-}
-
-impl fmt::Display for NvString {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.to_text())
-    }
-}
-
-impl fmt::Debug for NvString {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.to_text())
+    pub(super) fn typed<'a, T>(
+        &'a self,
+        name: &str,
+        wanted: DataType,
+        get: impl Fn(&'a NvValue) -> Option<T>,
+    ) -> Result<Option<T>, FormatError> {
+        let same_type = self.find(name.as_bytes(), |value| value.data_type() == wanted);
+        if let Some(value) = same_type.and_then(|slot| self.value_at(slot)) {
+            return Ok(get(value));
+        }
+        match self.get(name) {
+            None => Ok(None),
+            Some(other) => Err(FormatError::WrongType {
+                name: name.into(),
+                found: other.data_type().name(),
+                wanted: wanted.name(),
+            }),
+        }
     }
 }
 

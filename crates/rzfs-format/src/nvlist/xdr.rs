@@ -8,10 +8,11 @@
 //! pair without one ends the list. The encoded size is not looked at, as OpenZFS overstates it for
 //! empty arrays.
 
-use super::{
-    Cursor, DataType, MAX_DECODE_DEPTH, MAX_ENCODE_DEPTH, MAX_NAME_LEN, NvList, NvPair, NvString,
-    NvValue, Uniqueness, WHAT, native_pair_size, size_i32,
-};
+use super::data_type::DataType;
+use super::limits::{MAX_DECODE_DEPTH, MAX_ENCODE_DEPTH, MAX_NAME_LEN, WHAT};
+use super::packed::{Cursor, native_pair_size, size_i32};
+use super::string::NvString;
+use super::value::{NvList, NvPair, NvValue, Uniqueness};
 use crate::FormatError;
 
 /// Smallest embedded list: version, flags and end mark.
@@ -171,7 +172,7 @@ pub(super) fn encode(list: &NvList, depth: usize, out: &mut Vec<u8>) -> Result<(
         return Err(FormatError::invalid(WHAT, "lists nested too deep"));
     }
     put(out, 0);
-    put(out, list.uniqueness.flags());
+    put(out, list.uniqueness().flags());
     for pair in list.iter() {
         let start = out.len();
         put(out, 0);

@@ -1,29 +1,16 @@
 //! The values in a bonus or spill block (spec 05, sections 2.3 and 2.4).
 
 use super::attribute::{Attribute, AttributeNumber, SwapClass};
-use super::schema::{Layout, Layouts};
+use super::schema::{ALIGNMENT, Layout, Layouts, Schema};
 use crate::FormatError;
 use crate::endian::{ByteOrder, Fields, FieldsMut};
 
 /// `sa_magic`.
 pub const MAGIC: u32 = 0x002f_505a;
-/// Bytes of a header with at most one length.
-pub const HEADER_SIZE: usize = 8;
 
 const WHAT: &str = "SA buffer";
 const LENGTHS_OFFSET: usize = 6;
-const ALIGNMENT: usize = 8;
 const NUMBER_BITS: u32 = 10;
-
-/// Bytes of the header of a buffer with this many variable-length values.
-#[must_use]
-pub const fn header_size(variable: usize) -> usize {
-    if variable <= 1 {
-        HEADER_SIZE
-    } else {
-        HEADER_SIZE + (2 * (variable - 1)).next_multiple_of(ALIGNMENT)
-    }
-}
 
 /// One value, in the byte order of its buffer.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +36,13 @@ impl SaValue<'_> {
     /// The value of an attribute that is a time: seconds and nanoseconds.
     pub fn u64_pair(&self) -> Result<[u64; 2], FormatError> {
         Fields::new(WHAT, self.bytes, self.order).u64s(0)
+    }
+}
+
+impl Schema {
+    /// Decodes a bonus of type SA or a spill block.
+    pub fn buffer<'a>(&'a self, bytes: &'a [u8]) -> Result<SaBuffer<'a>, FormatError> {
+        SaBuffer::decode(bytes, &self.layouts)
     }
 }
 

@@ -1,12 +1,25 @@
 //! Registry and layouts of one file system (spec 05, section 2.1).
 
 use super::attribute::{Attribute, AttributeNumber, SwapClass};
-use super::buffer::{SaBuffer, header_size};
 use crate::FormatError;
 use std::collections::HashMap;
 
 /// Attributes that a registry may hold; also the bound of their numbers.
 pub const MAX_ATTRIBUTES: u16 = 1024;
+/// Bytes of a header with at most one length.
+pub const HEADER_SIZE: usize = 8;
+pub(super) const ALIGNMENT: usize = 8;
+
+/// Bytes of the header of a buffer with this many variable-length values.
+#[must_use]
+pub const fn header_size(variable: usize) -> usize {
+    if variable <= 1 {
+        HEADER_SIZE
+    } else {
+        HEADER_SIZE + (2 * (variable - 1)).next_multiple_of(ALIGNMENT)
+    }
+}
+
 /// Layouts that a file system may have: their numbers have 10 bits.
 pub const MAX_LAYOUTS: u16 = 1 << 10;
 /// The first number of a stored layout; 0 and 1 are implied.
@@ -321,11 +334,6 @@ impl Schema {
         let registry = Registry::new([])?;
         let layouts = Layouts::new([], &registry)?;
         Ok(Self { registry, layouts })
-    }
-
-    /// Decodes a bonus of type SA or a spill block.
-    pub fn buffer<'a>(&'a self, bytes: &'a [u8]) -> Result<SaBuffer<'a>, FormatError> {
-        SaBuffer::decode(bytes, &self.layouts)
     }
 }
 

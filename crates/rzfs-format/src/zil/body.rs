@@ -3,7 +3,7 @@
 //! Names are NUL-terminated and lie inside of the record; counts are checked against its length.
 
 use super::attributes::ExtendedAttributes;
-use super::record::RecordKind;
+use super::kind::RecordKind;
 use crate::FormatError;
 use crate::acl::{Ace, MAX_ENTRIES};
 use crate::block_pointer::BlockPointer;

@@ -10,7 +10,8 @@
 
 use super::attributes::ExtendedAttributes;
 use super::body::{Body, CloneRange, Create, NewObject, Rename, SetAttr, SetXattr, Write};
-use super::record::{HEADER_SIZE, RecordKind};
+use super::kind::RecordKind;
+use super::record::HEADER_SIZE;
 use crate::FormatError;
 use crate::block_pointer::BlockPointer;
 use crate::endian::{ByteOrder, FieldsMut};

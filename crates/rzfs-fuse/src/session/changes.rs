@@ -2,8 +2,10 @@
 //! mount has more than one.
 
 use super::Session;
+use super::told::Told;
 use super::waiting::Shortening;
-use crate::adapter::{Answer, Creation, is_suspended};
+use crate::adapter::Creation;
+use crate::answer::{Answer, is_suspended};
 use crate::attributes::{Entry, time_change};
 use crate::durability::{Durability, Promise};
 use crate::file_flags::Command;
@@ -36,34 +38,6 @@ fn promise_durable(
         Some(durability) => durability.answer_when_durable(live, object, promise),
         None => promise(Err(Errno::EIO)),
     }
-}
-
-/// What is answered when something was changed.
-pub(super) trait Told: Send + 'static {
-    /// It is not answered after all, since the change cannot be made durable.
-    fn take_back(self, session: &Session);
-}
-
-impl Told for Entry {
-    fn take_back(self, session: &Session) {
-        session.forget(self.attributes.ino, 1);
-    }
-}
-
-impl Told for () {
-    fn take_back(self, _: &Session) {}
-}
-
-impl Told for u64 {
-    fn take_back(self, _: &Session) {}
-}
-
-impl Told for Vec<u8> {
-    fn take_back(self, _: &Session) {}
-}
-
-impl Told for (FileAttr, Duration) {
-    fn take_back(self, _: &Session) {}
 }
 
 /// Answers a request that asks for nothing but that something is done.

@@ -8,18 +8,19 @@
 //! goes in the moment in which nothing of it is known: whoever looks it up earlier keeps it,
 //! whoever comes later does not find it.
 
+use super::places::{NotInserted, Placed};
 use super::{Session, invalid};
 use crate::adapter::Adapter;
 use crate::grafts::Entrance;
-use crate::mount::{InUse, Nested, Underneath};
-use crate::mount_points::{MountPoints, Place, Way};
+use crate::mount_points::{MountPoints, Place};
+use crate::options::{InUse, Nested, Underneath};
 use fuser::{Errno, FileType, INodeNo};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take until it has forgotten the next file.
@@ -30,42 +31,6 @@ const ROUND: Duration = Duration::from_millis(20);
 const KERNEL_PATIENCE: Duration = Duration::from_secs(10);
 /// The same where nothing may be waited for.
 const FORCED_PATIENCE: Duration = Duration::from_secs(1);
-
-/// A file system that is grafted.
-#[derive(Clone, Debug)]
-struct Placed {
-    /// From the root of the mount.
-    path: PathBuf,
-    file_system: usize,
-    /// The file system that it is in.
-    within: usize,
-    /// What was made for it there.
-    way: Way,
-}
-
-/// The file systems that are grafted, by their paths.
-#[derive(Debug, Default)]
-pub(super) struct Places(Mutex<Vec<Placed>>);
-
-impl Places {
-    fn lock(&self) -> MutexGuard<'_, Vec<Placed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Why a file system was not grafted, and the name of which the kernel may know something that is
-/// no more.
-#[derive(Debug)]
-pub(super) struct NotInserted {
-    pub(super) error: io::Error,
-    changed: Option<Entrance>,
-}
-
-impl From<io::Error> for NotInserted {
-    fn from(error: io::Error) -> Self {
-        Self { error, changed: None }
-    }
-}
 
 impl Session {
     /// Has a file system stand for a directory of the mount.
@@ -314,6 +279,7 @@ fn wait_until(patience: Duration, is_so: impl Fn() -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mount_points::Way;
 
     #[test]
     fn the_nearest_file_system_is_the_one_around() {

@@ -3,11 +3,12 @@
 use super::Session;
 use super::changes::{Pages, SetAttributes, Writing, done};
 use super::waiting::{Server, Shortening};
-use crate::adapter::{ABSENT, Answer, Creation, NONE, allocation_of, errno, is_suspended};
+use crate::adapter::{ABSENT, Creation, NONE, allocation_of};
+use crate::answer::{Answer, errno, is_suspended};
 use crate::attributes::Entry;
 use crate::credentials::{Asking, Capability, caller, caller_with};
 use crate::file_flags::Command;
-use crate::mount::Opens;
+use crate::options::Opens;
 use crate::xattr;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,

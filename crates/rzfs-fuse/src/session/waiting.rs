@@ -11,8 +11,8 @@
 //! Of these the kernel may have told the program that they are written.
 
 use super::Session;
-use super::changes::Told;
-use crate::adapter::{Answer, is_suspended};
+use super::told::Told;
+use crate::answer::{Answer, is_suspended};
 use fuser::{Errno, INodeNo};
 use rzfs_zpl::live::LiveFileSystem;
 use std::collections::VecDeque;

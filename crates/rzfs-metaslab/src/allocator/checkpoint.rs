@@ -8,7 +8,7 @@ use super::Allocator;
 use super::free::Need;
 use super::metaslab::LiveMetaslab;
 use super::record::PassTrees;
-use super::sync::{SyncPass, in_directory};
+use super::sync::SyncPass;
 use super::topology::LiveVdev;
 use super::tunables::LARGE_BLOCK_SIZE;
 use crate::MetaslabError;
@@ -83,7 +83,7 @@ impl SyncPass<'_> {
                 return Ok(Discard::More);
             }
             map.destroy(store)?;
-            store.set_checkpoint_map(*vdev, None).map_err(in_directory)?;
+            store.set_checkpoint_map(*vdev, None).map_err(MetaslabError::in_directory)?;
             live.objects.lock().checkpoint_map = None;
         }
         Ok(Discard::Complete)
@@ -113,7 +113,7 @@ impl SyncPass<'_> {
                     let header = self.features.maps.header;
                     let map = SpaceMap::create(store, area(live), LARGE_BLOCK_SIZE, header)?;
                     let object = Some(map.object());
-                    store.set_checkpoint_map(*vdev, object).map_err(in_directory)?;
+                    store.set_checkpoint_map(*vdev, object).map_err(MetaslabError::in_directory)?;
                     live.objects.lock().checkpoint_map = object;
                     map
                 }

@@ -1,7 +1,6 @@
 //! What all parts of an allocator share.
 
 use super::devices::Devices;
-use super::metaslab::slot;
 use super::rest::Rests;
 use super::tunables::{SpaceFeatures, SpaceTunables};
 use crate::log::book::MetaslabId;
@@ -11,6 +10,11 @@ use rzfs_format::Txg;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The place of a txg in arrays of four.
+pub(crate) const fn slot(txg: Txg) -> usize {
+    (txg.0 & 3) as usize
+}
 
 /// Reads the objects of space accounting, with what the txg that is syncing wrote to them.
 pub type SpaceReader = Arc<dyn SpaceMapStore + Send + Sync>;

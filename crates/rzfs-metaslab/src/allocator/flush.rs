@@ -1,22 +1,15 @@
 //! Which metaslabs a txg brings up to date so that logs do not pile up (spec 06, sections 13.7 and
 //! 13.11).
 
-use super::Allocator;
 use super::condense::Flushed;
 use super::metaslab::LiveMetaslab;
 use super::sync::{Activity, SyncPass};
 use super::topology::Topology;
 use super::tunables::LogFeature;
+use super::{Allocator, FlushRequest};
 use crate::MetaslabError;
-use crate::log::Freshness;
+use crate::metaslab::Freshness;
 use crate::store::SyncStore;
-
-/// A wish to flush more than is due.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FlushRequest {
-    /// Everything, in the next txg that is synced: the pool is exported.
-    All,
-}
 
 impl Allocator {
     /// Makes the next txg that begins to sync flush all metaslabs, so that no log but its own is

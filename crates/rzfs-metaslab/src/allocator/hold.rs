@@ -1,7 +1,6 @@
 //! Keeping what older txgs have: whoever reads the pool as it was then may still need blocks that
 //! were freed since.
 
-use super::Allocator;
 use parking_lot::Mutex;
 use rzfs_format::Txg;
 use std::collections::BTreeMap;
@@ -12,6 +11,12 @@ use std::sync::Arc;
 pub(crate) struct Holds(Mutex<BTreeMap<Txg, usize>>);
 
 impl Holds {
+    /// Holds a txg once more.
+    pub(crate) fn hold(self: &Arc<Self>, txg: Txg) -> TxgHold {
+        *self.0.lock().entry(txg).or_default() += 1;
+        TxgHold { holds: Arc::clone(self), txg }
+    }
+
     /// The oldest txg that somebody holds.
     pub(crate) fn oldest(&self) -> Option<Txg> {
         self.0.lock().keys().next().copied()
@@ -24,16 +29,6 @@ impl Holds {
 pub struct TxgHold {
     holds: Arc<Holds>,
     txg: Txg,
-}
-
-impl Allocator {
-    /// Holds the blocks of a txg that is on disk. It has to be the last one when this is called,
-    /// or one that is held already.
-    #[must_use]
-    pub fn hold(&self, txg: Txg) -> TxgHold {
-        *self.holds.0.lock().entry(txg).or_default() += 1;
-        TxgHold { holds: Arc::clone(&self.holds), txg }
-    }
 }
 
 impl Drop for TxgHold {

@@ -10,13 +10,13 @@
 //! For a loaded metaslab in syncing context, with everything in bytes (spec 06, section 7.1):
 //! `size - allocated = free + all of allocating + deferred + freed`.
 
-use super::context::Context;
+use super::context::{Context, slot};
 use super::group::{Group, OrderKey};
 use super::tunables::SpaceFeatures;
 use crate::fragmentation;
 use crate::free_space::FreeSpace;
-use crate::log::Freshness;
 use crate::log::book::MetaslabId;
+use crate::metaslab::Freshness;
 use crate::metaslab::MetaslabParts;
 use crate::space_map::SpaceMap;
 use crate::space_map::append::HeaderForm;
@@ -316,11 +316,6 @@ impl LiveMetaslab {
             self.settled.wait(state);
         }
     }
-}
-
-/// The place of a txg in arrays of four.
-pub(crate) const fn slot(txg: Txg) -> usize {
-    (txg.0 & 3) as usize
 }
 
 impl State {

@@ -2,11 +2,11 @@
 
 use super::Allocator;
 use super::class;
-use super::context::Context;
+use super::context::{Context, slot};
 use super::devices::Writability;
 use super::free::Need;
 use super::group::OrderKey;
-use super::metaslab::{Active, FreeTree, LiveMetaslab, State, slot};
+use super::metaslab::{Active, FreeTree, LiveMetaslab, State};
 use super::request::{AllocationRequest, ClassKind, Content, NoSpace, Placement};
 use super::topology::{Allocating, Member, Topology};
 use crate::log::book::MetaslabId;

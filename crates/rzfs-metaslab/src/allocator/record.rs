@@ -4,8 +4,8 @@
 //! A pass takes the trees out under the metaslab's lock, whoever syncs stores them, and then the
 //! metaslab is told.
 
-use super::context::Context;
-use super::metaslab::{Deferred, FreeTree, LiveMetaslab, MapHistogram, State, Synced, slot};
+use super::context::{Context, slot};
+use super::metaslab::{Deferred, FreeTree, LiveMetaslab, MapHistogram, State, Synced};
 use crate::range_tree::cancel_or_add;
 use crate::space_map::SpaceMap;
 use crate::space_map::append::add_to_histogram;

@@ -1,7 +1,7 @@
 //! The end of a vdev's metaslabs: it was a log vdev, or everything in it was copied elsewhere
 //! (spec 06, sections 13.12 and 13.13).
 
-use super::sync::{SyncPass, in_directory};
+use super::sync::SyncPass;
 use super::topology::LiveVdev;
 use crate::MetaslabError;
 use crate::space_map::SpaceMap;
@@ -61,16 +61,16 @@ fn remove_objects(store: &mut dyn SyncStore, live: &LiveVdev) -> Result<(), Meta
     let objects = std::mem::take(&mut *live.objects.lock());
     if let Some(array) = objects.metaslab_array {
         store.free_object(array).map_err(MetaslabError::store(array))?;
-        store.set_metaslab_array(vdev, None).map_err(in_directory)?;
+        store.set_metaslab_array(vdev, None).map_err(MetaslabError::in_directory)?;
     }
     if let Some(array) = objects.unflushed_array {
         store.free_object(array).map_err(MetaslabError::store(array))?;
-        store.set_unflushed_array(vdev, None).map_err(in_directory)?;
+        store.set_unflushed_array(vdev, None).map_err(MetaslabError::in_directory)?;
     }
     if let Some(object) = objects.checkpoint_map {
         let area = Geometry::checkpoint(live.geometry.asize, live.geometry.ashift);
         SpaceMap::open(store, object, area)?.destroy(store)?;
-        store.set_checkpoint_map(vdev, None).map_err(in_directory)?;
+        store.set_checkpoint_map(vdev, None).map_err(MetaslabError::in_directory)?;
     }
     Ok(())
 }

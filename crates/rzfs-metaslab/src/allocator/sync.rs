@@ -7,12 +7,12 @@ use super::metaslab::LiveMetaslab;
 use super::record::{PassTrees, Recorded};
 use super::topology::Topology;
 use super::tunables::{LARGE_BLOCK_SIZE, SpaceFeatures};
+use crate::MetaslabError;
 use crate::space_map::SpaceMap;
 use crate::space_map::append::{Part, Stamp};
 use crate::store::{CountChange, CountedFeature, SyncStore};
-use crate::{MetaslabError, StoreError};
 use rzfs_format::space_map::{Action, Geometry};
-use rzfs_format::{BlockPointer, Dva, ObjectId, Txg};
+use rzfs_format::{BlockPointer, Dva, Txg};
 use std::sync::Arc;
 
 /// Whether a txg changes anything.
@@ -243,10 +243,10 @@ impl<'a> SyncPass<'a> {
                     let maps = self.features.maps;
                     let map = SpaceMap::create(store, area, LARGE_BLOCK_SIZE, maps.header)?;
                     let object = Some(map.object());
-                    store.set_obsolete_map(vdev, object).map_err(in_directory)?;
+                    store.set_obsolete_map(vdev, object).map_err(MetaslabError::in_directory)?;
                     store
                         .count_feature(CountedFeature::ObsoleteCounts, CountChange::Increment)
-                        .map_err(in_directory)?;
+                        .map_err(MetaslabError::in_directory)?;
                     objects.lock().obsolete_map = object;
                     map
                 }
@@ -264,11 +264,6 @@ const fn parts_of(trees: &PassTrees) -> [Part<'_>; 2] {
         Part { action: Action::Allocate, segments: &trees.allocated },
         Part { action: Action::Free, segments: &trees.freed },
     ]
-}
-
-/// Wraps a failure to change where objects are linked.
-pub(crate) fn in_directory(source: StoreError) -> MetaslabError {
-    MetaslabError::Store { object: ObjectId(0), source }
 }
 
 impl FinishedTxg<'_> {

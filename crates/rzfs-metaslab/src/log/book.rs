@@ -15,8 +15,9 @@
 //! 23         95                              60                      95 / 60  -> 2
 //! ```
 
-use super::{Freshness, LogMap};
 use crate::MetaslabError;
+use crate::metaslab::Freshness;
+use crate::store::LogMap;
 use rzfs_format::{ObjectId, Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

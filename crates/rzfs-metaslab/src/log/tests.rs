@@ -3,6 +3,7 @@ use crate::RangeError;
 use crate::metaslab::VdevGeometry;
 use crate::{StoreError, StoredObject};
 use rzfs_format::ByteOrder;
+use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::space_map::{Action, EntryWriter, SpaceMapHeader, SpaceMapVersion};
 

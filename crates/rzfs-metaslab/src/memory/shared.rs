@@ -2,7 +2,7 @@
 
 use super::MemoryStore;
 use crate::StoreError;
-use crate::log::LogMap;
+use crate::store::LogMap;
 use crate::store::{
     CountChange, CountedFeature, NewObject, SpaceDirectory, SpaceMapStore, SpaceMapStoreMut,
     StoredObject,

@@ -11,27 +11,20 @@
 //! at once, which nobody may notice.
 
 use super::devices::SimulatedDevices;
-use super::synced::SyncedRecording;
-use super::workload::Workload;
-use crate::{OpenPool, ProofError};
+use crate::OpenPool;
 use rzfs_blockdev::SimulatedDevice;
 use rzfs_blockdev::simulated::{Fault, FaultKind};
 use rzfs_hostile::Random;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
-/// Power cuts of a round.
-const CRASHES: u64 = 4;
 /// Of so many changes one is followed by trouble.
 const TROUBLE_EVERY: u64 = 4;
 /// How often it is looked whether a pool is suspended.
 const LOOK: Duration = Duration::from_millis(2);
-/// Longer than any round takes on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What follows on trouble.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +45,11 @@ impl Trouble {
     /// Nothing.
     pub(super) const fn none() -> Self {
         Self { seed: None }
+    }
+
+    /// What a seed decides on.
+    pub(super) const fn of_seed(seed: u64) -> Self {
+        Self { seed: Some(seed) }
     }
 
     /// Does what happens after a change.
@@ -134,36 +132,4 @@ fn mend(open: &OpenPool, devices: &SimulatedDevices) {
     }
     // If it is suspended again somebody comes back.
     let _ = open.pool.clear(None);
-}
-
-/// A run on devices that fail, and what power cuts leave of it.
-#[derive(Clone, Copy, Debug)]
-pub struct FaultRound {
-    /// What is done to which pool.
-    pub workload: Workload,
-    /// Which faults, changes and power cuts: the same seed finds the same again, as far as threads
-    /// allow it.
-    pub seed: u64,
-}
-
-impl FaultRound {
-    /// What is wrong: something that was waited for is lost, cannot be read or is not what it was,
-    /// or the round does not end.
-    #[must_use]
-    pub fn finding(self) -> Option<String> {
-        let (done, waiting) = mpsc::channel();
-        thread::spawn(move || done.send(self.examine()));
-        match waiting.recv_timeout(PATIENCE) {
-            Ok(Ok(finding)) => finding,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(mpsc::RecvTimeoutError::Timeout) => Some("it does not end".to_owned()),
-            Err(mpsc::RecvTimeoutError::Disconnected) => Some("it panics".to_owned()),
-        }
-    }
-
-    fn examine(self) -> Result<Option<String>, ProofError> {
-        let trouble = Trouble { seed: Some(self.seed) };
-        let recording = SyncedRecording::with_trouble(self.workload, self.seed, &trouble)?;
-        Ok((0..CRASHES).find_map(|number| recording.finding(number)))
-    }
 }

@@ -1,6 +1,5 @@
 //! Ways to fill a pool.
 
-use super::is_full;
 use crate::fill::noise;
 use crate::shape::FeatureSet;
 use crate::{Encrypted, Files, Habit, OpenPool, PoolFiles, ProofError, Settings, Shape};
@@ -9,6 +8,8 @@ use rzfs_testkit::ReferencePool;
 use rzfs_zpl::live::{LiveFileSystem, NewKind};
 use std::sync::Arc;
 
+/// Linux's ENOSPC and EDQUOT.
+const FULL: [i32; 2] = [28, 122];
 /// Bytes of each device.
 const DEVICE_SIZE: u64 = 96 << 20;
 /// A pool that OpenZFS made, of which one file system has a snapshot.
@@ -273,4 +274,13 @@ fn sparse(files: &Files<'_>, random: &mut Random) -> Result<(), ProofError> {
     files.punch(PATH, LENGTH / 64, 1 << 24)?;
     files.punch(PATH, 1000, LENGTH / 128)?;
     files.truncate(PATH, LENGTH / 2)
+}
+
+/// Whether an operation has found the pool, or its quota, full.
+pub(super) fn is_full(result: Result<(), ProofError>) -> Result<bool, ProofError> {
+    match result {
+        Ok(()) => Ok(false),
+        Err(ProofError::File { source, .. }) if FULL.contains(&source.errno()) => Ok(true),
+        Err(error) => Err(error),
+    }
 }

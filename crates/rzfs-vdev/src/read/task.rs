@@ -2,15 +2,14 @@
 
 use super::assembly::{Lookup, assemble, concatenate, expected_parity, place, place_of, rebuild};
 use super::leaf_io::{Blame, Fate, LeafQueue, LeafRead, Outcome, is_gone};
+use super::request::{BlockRead, Finding, FindingKind, Scrubbed};
 use super::search::{Combinations, Selections};
-use super::{BlockRead, Scrubbed};
 use crate::error::VdevError;
 use crate::plan::{LeafCopy, Plan};
 use crate::stripe::Stripe;
 use crate::tree::{NodeId, Vdev, VdevTree};
 use bytes::Bytes;
 use rzfs_blockdev::DeviceError;
-use rzfs_format::Guid;
 
 /// Why a block is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,28 +31,6 @@ impl Purpose {
             Self::Speculative => Blame::Nobody,
         }
     }
-}
-
-/// Something that is wrong with a part of a block on one leaf.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// The leaf.
-    pub leaf: Guid,
-    /// Byte position of the part on its device.
-    pub position: u64,
-    /// Bytes of the part.
-    pub len: usize,
-    /// What is wrong.
-    pub kind: FindingKind,
-}
-
-/// What is wrong with a part of a block.
-#[derive(Clone, Debug)]
-pub enum FindingKind {
-    /// It is not what was written.
-    Wrong,
-    /// It cannot be read.
-    Unreadable(DeviceError),
 }
 
 /// What a task does next.

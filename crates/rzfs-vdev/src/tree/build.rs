@@ -1,6 +1,6 @@
 //! From a configuration to a tree: every rule of spec 07, section 2.
 
-use super::changes::ConfigRecord;
+use super::record::ConfigRecord;
 use super::{DistributedSpare, Node, NodeId, Role, Space, TreeOptions, VdevTree};
 use crate::config::{DraidRecord, VdevConfig, VdevKind};
 use crate::draid::{self, DraidGeometry, DraidProblem, DraidShape};
@@ -28,8 +28,40 @@ const VERSION_HOLE: u64 = 19;
 
 type Nodes = (Vec<Arc<Node>>, HashMap<Guid, NodeId>);
 
+impl VdevTree {
+    /// Builds the tree of a configuration and opens its leaves.
+    ///
+    /// Leaves without a device are part of the tree; [`Self::health`] tells whether the pool can
+    /// be read.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the configuration is not a vdev tree (spec 07, section 2).
+    pub fn open(
+        config: VdevConfig,
+        devices: &dyn LeafDevices,
+        options: TreeOptions,
+    ) -> Result<Self, ConfigError> {
+        let (nodes, by_guid) = build(config, devices, &options)?;
+        Ok(Self { nodes, by_guid, options, labels: Arc::default(), giving_up: Arc::default() })
+    }
+
+    /// The tree with more top-level vdevs, behind those that are there.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if a vdev is impossible, or not at the next position.
+    pub fn grown(
+        &self,
+        tops: Vec<VdevConfig>,
+        devices: &dyn LeafDevices,
+    ) -> Result<Self, ConfigError> {
+        let (nodes, by_guid) = extend(self, tops, devices)?;
+        let (labels, giving_up) = (Arc::clone(&self.labels), Arc::clone(&self.giving_up));
+        Ok(Self { nodes, by_guid, options: self.options, labels, giving_up })
+    }
+}
+
 /// Builds the nodes, root first.
-pub(super) fn build(
+fn build(
     config: VdevConfig,
     devices: &dyn LeafDevices,
     options: &TreeOptions,
@@ -46,7 +78,7 @@ pub(super) fn build(
 
 /// The nodes of a tree with more top-level vdevs: the same ones, but for the root, and the new
 /// ones behind them.
-pub(super) fn extend(
+fn extend(
     tree: &VdevTree,
     tops: Vec<VdevConfig>,
     devices: &dyn LeafDevices,

@@ -1,4 +1,4 @@
-//! A look at one vdev of a tree.
+//! The vdevs of a tree, one by one.
 
 use super::{NodeId, Role, VdevTree};
 use crate::config::{AllocationBias, VdevConfig, VdevKind};
@@ -7,9 +7,83 @@ use crate::health::Health;
 use crate::indirect::IndirectMapping;
 use crate::statistics::{ErrorCounts, IoCounts};
 use rzfs_blockdev::BlockDevice;
-use rzfs_format::{Guid, ObjectId, VdevId};
+use rzfs_format::config::{PoolConfig, VdevZaps};
+use rzfs_format::nvlist::NvList;
+use rzfs_format::{FormatError, Guid, ObjectId, VdevId};
 use std::fmt;
 use std::sync::Arc;
+
+impl VdevTree {
+    /// The root.
+    #[must_use]
+    pub fn root(&self) -> Vdev<'_> {
+        Vdev::new(self, NodeId::ROOT)
+    }
+
+    /// A top-level vdev.
+    #[must_use]
+    pub fn top_level(&self, vdev: VdevId) -> Option<Vdev<'_>> {
+        self.top_node(vdev).map(|id| Vdev::new(self, id))
+    }
+
+    /// All top-level vdevs by id, holes and missing ones included.
+    pub fn top_levels(&self) -> impl Iterator<Item = Vdev<'_>> {
+        self.root().children()
+    }
+
+    /// The vdev with this guid.
+    #[must_use]
+    pub fn by_guid(&self, guid: Guid) -> Option<Vdev<'_>> {
+        self.find(guid).map(|id| Vdev::new(self, id))
+    }
+
+    /// All vdevs, parents before their children.
+    pub fn vdevs(&self) -> impl Iterator<Item = Vdev<'_>> {
+        (0..).map(NodeId).take(self.nodes.len()).map(|id| Vdev::new(self, id))
+    }
+
+    /// All leaves that are devices.
+    pub fn leaves(&self) -> impl Iterator<Item = Vdev<'_>> {
+        self.vdevs().filter(|vdev| vdev.kind().is_device())
+    }
+
+    /// The configuration of the whole tree, as it was opened and changed since.
+    #[must_use]
+    pub fn config(&self) -> VdevConfig {
+        self.root().config()
+    }
+
+    /// The sum of all guids, modulo 2^64, as uberblocks have it (spec 01, section 3.6).
+    #[must_use]
+    pub fn guid_sum(&self) -> u64 {
+        self.vdevs().fold(0, |sum, vdev| sum.wrapping_add(vdev.guid().get()))
+    }
+
+    /// The configuration that the MOS gets: `pool` with this tree, its flags as they are to be
+    /// stored.
+    ///
+    /// # Errors
+    /// [`FormatError`] when a text is not one that a list can have.
+    pub fn mos_config(
+        &self,
+        pool: &PoolConfig,
+        vdev_zaps: VdevZaps,
+    ) -> Result<NvList, FormatError> {
+        let pool = PoolConfig {
+            vdev_tree: self.root().config_to_store().to_nvlist()?,
+            vdev_children: Some(self.top_levels().count() as u64),
+            holes: self.holes(),
+            ..pool.clone()
+        };
+        pool.to_mos_config(vdev_zaps)
+    }
+
+    /// Ids of the slots of removed log devices.
+    pub(crate) fn holes(&self) -> Vec<u64> {
+        let holes = self.top_levels().filter(|top| top.kind() == VdevKind::Hole);
+        holes.map(Vdev::id).collect()
+    }
+}
 
 /// A vdev in its tree; cheap to copy.
 #[derive(Clone, Copy)]

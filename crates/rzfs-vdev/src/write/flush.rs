@@ -1,13 +1,13 @@
 //! Making durable what was written: flushes that are believed only when nothing can be missing.
 
-use super::{BlockDevice, LeafFailure, VdevTree};
+use crate::error::LeafFailure;
 use crate::health::LeafEvent;
 use crate::label;
 use crate::leaf::Leaf;
 use crate::read::is_gone;
-use crate::tree::{NodeId, Vdev};
+use crate::tree::{NodeId, Vdev, VdevTree};
 use crate::unconfirmed::{Begin, KeptWrite, Lead, Portion, Standing, Ticket, Turn, limit_of_leaf};
-use rzfs_blockdev::{CompletionQueue, DeviceError, IoOperation, IoRequest};
+use rzfs_blockdev::{BlockDevice, CompletionQueue, DeviceError, IoOperation, IoRequest};
 use rzfs_format::{Txg, VdevId};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;

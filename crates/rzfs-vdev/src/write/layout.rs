@@ -1,7 +1,6 @@
 //! What every leaf gets of a block.
 
 use super::queue::LeafWrite;
-use super::{BlockWrite, Coverage};
 use crate::error::{AddressProblem, VdevError};
 use crate::plan::MAX_STEPS;
 use crate::stripe::{DeviceArea, StripeMap};
@@ -9,12 +8,32 @@ use crate::tree::{NodeId, Role, VdevTree};
 use bytes::Bytes;
 use rzfs_blockdev::{DeviceError, IoBuffer};
 use rzfs_codec::parity;
-use rzfs_format::Txg;
 use rzfs_format::label;
 use rzfs_format::units::MAX_BLOCK_SIZE;
+use rzfs_format::{Dva, Txg};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// A block to write.
+#[derive(Clone, Debug)]
+pub struct BlockWrite {
+    /// Where it goes; of a gang block, one of its pieces.
+    pub dva: Dva,
+    /// Its physical birth.
+    pub birth: Txg,
+    /// What is stored of it: PSIZE bytes, a multiple of 512.
+    pub data: Bytes,
+}
+
+/// How well a block is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coverage {
+    /// Every leaf has its part.
+    Full,
+    /// Some leaf lacks its part.
+    Partial,
+}
 
 /// A block on its vdev.
 #[derive(Debug)]

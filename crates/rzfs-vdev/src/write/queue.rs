@@ -1,6 +1,5 @@
 //! Writes of leaves: sorted, joined where they are neighbours, a few at a time on each leaf.
 
-use super::WriteClass;
 use crate::error::VdevError;
 use crate::health::LeafEvent;
 use crate::leaf::Leaf;
@@ -18,6 +17,15 @@ use std::sync::Arc;
 
 /// Bytes below which copying is cheaper than one more piece of a request.
 const SHORT: usize = 16 << 10;
+
+/// Who waits for a batch of writes, which decides how many of them a leaf has at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteClass {
+    /// Somebody waits: the intent log.
+    Sync,
+    /// The txg that syncs.
+    Async,
+}
 
 /// What a leaf is to have of a block.
 #[derive(Clone, Debug)]

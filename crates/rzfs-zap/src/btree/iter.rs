@@ -13,9 +13,32 @@ pub struct Iter<'a, T> {
     leaf: &'a [T],
 }
 
+impl<T: Copy + Ord> BTree<T> {
+    /// All elements, ascending.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter::new(self, |_| 0)
+    }
+
+    /// The elements from `start` on, ascending.
+    #[must_use]
+    pub fn range_from(&self, start: &T) -> Iter<'_, T> {
+        Iter::new(self, |elements| elements.partition_point(|element| element < start))
+    }
+}
+
+impl<'a, T: Copy + Ord> IntoIterator for &'a BTree<T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
 impl<'a, T: Copy + Ord> Iter<'a, T> {
     /// Begins at the place that `seek` chooses in each node on the way down.
-    pub(super) fn new(tree: &'a BTree<T>, seek: impl Fn(&[T]) -> usize) -> Self {
+    fn new(tree: &'a BTree<T>, seek: impl Fn(&[T]) -> usize) -> Self {
         let mut iter = Self { tree, path: [(0, 0); MAX_DEPTH], leaf: &[] };
         let mut node = tree.root;
         for step in iter.path.iter_mut().take(tree.depth) {

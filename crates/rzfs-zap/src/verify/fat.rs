@@ -5,7 +5,8 @@ use rzfs_format::zap::MAX_VALUE_SIZE;
 use rzfs_format::zap::fat::PointerTable;
 use rzfs_format::{BlockId, ByteOrder, FormatError};
 
-use super::{MOST, Violation, check_distinct};
+use super::distinct::check_distinct;
+use super::violation::{MOST, Violation};
 use crate::fat::{Fat, LeafBlock};
 use crate::{KeyRef, ZapBlocks};
 

@@ -8,7 +8,7 @@
 //! Opening a pool and mounting are done soon, unless devices do not let them, so what comes by
 //! itself within a moment may.
 
-use super::{GLANCE, LAST_PATIENCE, signals};
+use super::signals::{GLANCE, LAST_PATIENCE, signals};
 use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};

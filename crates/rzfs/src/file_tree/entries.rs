@@ -1,7 +1,7 @@
 //! The entries of a directory.
 
-use super::node::Target;
-use super::{FileError, FileNode, FileProblem};
+use super::node::{FileNode, Target};
+use crate::{FileError, FileProblem};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_zpl::DirCookie;
@@ -32,6 +32,20 @@ pub struct Entries {
     batch: VecDeque<Entry>,
     prefetches: bool,
     is_done: bool,
+}
+
+impl FileNode {
+    /// The entries of a directory, without `.` and `..`, in the order of the disk.
+    ///
+    /// # Errors
+    /// It is no directory, or a snapshot that cannot be opened.
+    pub fn entries(&self) -> Result<Entries, FileError> {
+        let directory = self.entered()?;
+        if directory.kind()? != FileKind::Directory {
+            return Err(self.problem(FileProblem::NotDirectory));
+        }
+        Ok(Entries::new(directory))
+    }
 }
 
 impl Entries {

@@ -1,7 +1,8 @@
 //! A file: what is known of it, and what is in it.
 
-use super::{Entries, FileError, FileProblem, FileTree, Walk};
+use super::tree::FileTree;
 use crate::file::File;
+use crate::{FileError, FileProblem};
 use rzfs_format::acl::Ace;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::znode::{DeviceNumber, FileFlags};
@@ -34,13 +35,17 @@ pub(super) enum Target {
     Control(ControlNode),
 }
 
-impl FileNode {
-    pub(super) fn root(tree: FileTree) -> Self {
-        let live = Arc::clone(tree.file_system());
+impl FileTree {
+    /// The root directory.
+    #[must_use]
+    pub fn root(&self) -> FileNode {
+        let live = Arc::clone(self.file_system());
         let root = live.root();
-        Self { tree, path: Vec::new(), target: Target::File(live, root) }
+        FileNode { tree: self.clone(), path: Vec::new(), target: Target::File(live, root) }
     }
+}
 
+impl FileNode {
     /// The tree that it is in.
     #[must_use]
     pub fn tree(&self) -> &FileTree {
@@ -183,24 +188,6 @@ impl FileNode {
             }
             _ => Err(self.problem(FileProblem::NotRegular)),
         }
-    }
-
-    /// The entries of a directory, without `.` and `..`, in the order of the disk.
-    ///
-    /// # Errors
-    /// It is no directory, or a snapshot that cannot be opened.
-    pub fn entries(&self) -> Result<Entries, FileError> {
-        let directory = self.entered()?;
-        if directory.kind()? != FileKind::Directory {
-            return Err(self.problem(FileProblem::NotDirectory));
-        }
-        Ok(Entries::new(directory))
-    }
-
-    /// It and everything below it.
-    #[must_use]
-    pub fn walk(&self) -> Walk {
-        Walk::new(self.clone())
     }
 
     /// The file that a name in this directory leads to, `.` and `..` included. Above the root of

@@ -1,6 +1,8 @@
 //! From a path to a file (POSIX path resolution, as in a chroot at the root of the tree).
 
-use super::{FileError, FileNode, FileProblem, FileTree};
+use super::{FileNode, FileTree};
+use crate::file::File;
+use crate::{FileError, FileProblem};
 use rzfs_format::dirent::FileKind;
 
 /// Symbolic links that are followed on the way, as in Linux.
@@ -8,15 +10,41 @@ const MAX_LINKS: usize = 40;
 
 /// What to do with a symbolic link at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum LastLink {
+enum LastLink {
     /// Follow it, as stat(2) does.
     Follow,
     /// Stop at it, as lstat(2) does.
     Keep,
 }
 
+impl FileTree {
+    /// The file that a path leads to; symbolic links are followed.
+    ///
+    /// # Errors
+    /// There is no such file, too many links were followed, or something on the way is damaged.
+    pub fn node(&self, path: impl AsRef<[u8]>) -> Result<FileNode, FileError> {
+        resolve(self, path.as_ref(), LastLink::Follow)
+    }
+
+    /// The file that a path leads to; if that is a symbolic link, the link itself.
+    ///
+    /// # Errors
+    /// As [`FileTree::node`].
+    pub fn link_node(&self, path: impl AsRef<[u8]>) -> Result<FileNode, FileError> {
+        resolve(self, path.as_ref(), LastLink::Keep)
+    }
+
+    /// Opens the regular file that a path leads to.
+    ///
+    /// # Errors
+    /// As [`FileTree::node`], or it is no regular file.
+    pub fn open(&self, path: impl AsRef<[u8]>) -> Result<File, FileError> {
+        self.node(path)?.open()
+    }
+}
+
 /// The file that a path leads to. A slash at the end asks for a directory.
-pub(super) fn resolve(tree: &FileTree, path: &[u8], last: LastLink) -> Result<FileNode, FileError> {
+fn resolve(tree: &FileTree, path: &[u8], last: LastLink) -> Result<FileNode, FileError> {
     let mut node = tree.root();
     let mut pending = components(path);
     let wants_directory = path.ends_with(b"/");

@@ -1,6 +1,8 @@
 //! Everything below a directory.
 
-use super::{Entries, FileError, FileNode, FileProblem};
+use super::entries::Entries;
+use super::node::FileNode;
+use crate::{FileError, FileProblem};
 use rzfs_format::dirent::FileKind;
 use rzfs_format::{ObjectId, ObjsetId};
 use std::collections::HashSet;
@@ -42,6 +44,14 @@ pub struct Walk {
     entered: HashSet<(ObjsetId, ObjectId)>,
     enters_control: bool,
     prefetches: bool,
+}
+
+impl FileNode {
+    /// It and everything below it.
+    #[must_use]
+    pub fn walk(&self) -> Walk {
+        Walk::new(self.clone())
+    }
 }
 
 impl Walk {

@@ -4,33 +4,26 @@
 //! that is no single component is refused, directories are entered by their descriptors without
 //! following links, and what is in the way of a file is replaced, never written through.
 
+mod contents;
 mod destination;
 mod kept;
 mod progress;
 mod tree;
 
 use super::arguments::CpArguments;
-use super::cat::{self, CHUNK, CopyError};
+use super::cat::CopyError;
 use super::complaints::Complaints;
 use super::session::{Opened, Session};
 use crate::console::{Failure, Outcome};
+use contents::{Fidelity, contents};
 use destination::{Directory, EntryName};
 use progress::Progress;
 use rzfs::format::dirent::FileKind;
-use rzfs::{Extent, File, FileNode, FileTree};
+use rzfs::{File, FileNode, FileTree};
 use std::fs;
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 use tree::TreeCopy;
-
-/// What is kept of a file besides its contents.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fidelity {
-    /// Permissions as far as the umask lets them.
-    Contents,
-    /// Everything that the host can store.
-    Archive,
-}
 
 /// Copies for one command.
 struct Copy<'a, 'c, 'w> {
@@ -199,32 +192,4 @@ impl Copy<'_, '_, '_> {
 /// Opens a file that the user named: its contents are replaced, itself stays.
 fn open_existing(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).truncate(true).open(path)
-}
-
-/// Writes a file; what is not stored is not written, if the output can have holes.
-fn contents(file: &File, out: &mut fs::File, progress: &Progress) -> Result<(), CopyError> {
-    if !out.metadata()?.is_file() {
-        return cat::copy(file, out, |bytes| progress.bytes(bytes));
-    }
-    for extent in file.extents() {
-        let range = match extent {
-            Extent::Data(range) => range,
-            Extent::Hole(range) => {
-                progress.bytes(range.end - range.start);
-                continue;
-            }
-        };
-        let mut at = range.start;
-        out.seek(SeekFrom::Start(at))?;
-        while at < range.end {
-            let segments = file.read_segments(at, CHUNK.min(range.end - at))?;
-            let written = cat::write_segments(out, &segments)?;
-            if written == 0 {
-                break;
-            }
-            progress.bytes(written);
-            at += written;
-        }
-    }
-    Ok(out.set_len(file.len())?)
 }

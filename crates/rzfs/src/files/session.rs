@@ -3,7 +3,8 @@
 use super::arguments::PoolArguments;
 use super::complaints::Complaints;
 use crate::console::Failure;
-use crate::mount::keys::{self, NamedKey};
+use crate::mount::keys;
+use crate::mount::named_key::NamedKey;
 use crate::mount::request::KeyLoading;
 use crate::source::{Advice, import_failure};
 use rzfs::dsl::dataset::{Dataset, DatasetError, DatasetKind};

@@ -10,14 +10,11 @@ pub(super) use mounts::{Ended, all_taken_back as taken_back, end_all as end_moun
 pub(super) use pool::{ByPath, set_on};
 pub(super) use sweep::observe as observe_sweeps;
 
-use super::mounted::Open;
+use super::open::Open;
+use super::refusal::{SUSPENDED, refusal};
 use crate::daemon::Caller;
 use rzfs::protocol::{Change, Refusal};
 use rzfs_dsl::live::Event;
-use std::fmt::Display;
-
-/// What is said of a pool that waits for its devices.
-pub(super) const SUSPENDED: &str = "pool I/O is currently suspended";
 
 /// What cannot be done, in OpenZFS's words, while the pool waits for its devices: ending mounts and
 /// making them again would wait too, or stop halfway. All else is refused where it is to be
@@ -89,9 +86,4 @@ pub(super) fn carry_out(
         pool.live().log(event).map_err(|_| refusal(pool.name(), SUSPENDED))?;
     }
     Ok(complaints)
-}
-
-/// `WHAT: REASON`.
-fn refusal(what: impl Display, reason: impl Display) -> Refusal {
-    Refusal { message: format!("{what}: {reason}") }
 }

@@ -1,39 +1,19 @@
 //! Keys of encrypted file systems: from files that the command line names, from where property
 //! `keylocation` says, or from somebody who types them.
 
-use super::request::{KeyFile, KeyLoading};
+use super::named_key::NamedKey;
+use super::request::KeyLoading;
 use crate::console::{Console, Failure};
 use crate::key_input::{self, Named, Occasion};
-use rzfs::protocol::Secret;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, KeyStatus};
-use serde::{Deserialize, Serialize};
 use std::path::Path;
 use zeroize::Zeroizing;
 
 /// How often a key may be typed wrong, as in OpenZFS.
 const ATTEMPTS: usize = 3;
 
-/// A key from a file that the command line names. The command itself reads it: the file may be a
-/// pipe, or a descriptor that the process in the background does not get.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct NamedKey {
-    file: KeyFile,
-    key: Secret,
-}
-
 impl NamedKey {
-    /// Reads the files of all `-k`.
-    pub(crate) fn read_all(arguments: &[String]) -> Result<Vec<Self>, Failure> {
-        arguments.iter().map(|argument| Self::read(KeyFile::parse(argument)?)).collect()
-    }
-
-    fn read(file: KeyFile) -> Result<Self, Failure> {
-        let key = key_input::read(&file.path)
-            .map_err(|error| Failure::Failed(format!("{}: {error}", file.path.display())))?;
-        Ok(Self { file, key })
-    }
-
     /// Loads it for what it was named for.
     fn load(&self, pool: &Pool) -> Result<(), Failure> {
         let Self { file, key } = self;

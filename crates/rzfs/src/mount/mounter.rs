@@ -1,11 +1,12 @@
 //! Making the mounts of a pool.
 
-use super::change::SUSPENDED;
-use super::mounted::Lifetime;
+use super::contents::Lifetime;
 use super::plan::{Placement, PlannedMount};
+use super::refusal::SUSPENDED;
 use super::request::{Access, MountOptions};
 use super::snapshots::LiveSnapshots;
 use super::table::{DatasetMount, MountTable};
+use crate::daemon::Completeness;
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_fuse::{
@@ -32,6 +33,13 @@ pub(super) const OPEN_PROPERTY: &str = "rzfs:open";
 
 /// A file system and where it goes.
 pub(super) type Planned = (Dataset, PlannedMount);
+
+/// What is to be mounted.
+pub(super) struct Plans {
+    pub(super) mounts: Vec<Planned>,
+    /// Whether that is all that was asked for.
+    pub(super) completeness: Completeness,
+}
 
 /// Why a file system is not mounted, in the words of `zfs`.
 #[derive(Debug, thiserror::Error)]

@@ -1,15 +1,19 @@
 //! Opening or making the pool that a process is to serve, and what is to be mounted of it.
 
-use super::keys::{self, NamedKey};
-use super::mounted::{Contents, Lifetime, candidates, clear_dead_mounts};
-use super::mounter::Planned;
+use super::change;
+use super::contents::{Contents, Lifetime, candidates};
+use super::keys;
+use super::mounted::clear_dead_mounts;
+use super::mounter::Plans;
+use super::named_key::NamedKey;
 use super::plan::{Choice, Placement, PlannedMount, plan};
+use super::refusal::failed;
 use super::request::{Access, ImportRequest, KeyLoading, MountOptions, MountRequest};
-use super::{FreeSocket, change, failed};
+use super::socket::FreeSocket;
 use crate::console::{Console, Failure};
 use crate::daemon::{Completeness, Daemon};
 use crate::source::{Advice, import_failure};
-use crate::zpool::CreateRequest;
+use crate::zpool::create_request::CreateRequest;
 use rzfs::protocol::Pair;
 use rzfs::setting::PoolSetting;
 use rzfs::{OpenError, Pool, PoolOptions};
@@ -26,13 +30,6 @@ pub(super) struct Opened {
     pub(super) advice: Option<String>,
     /// The event that it begins with.
     pub(super) event: &'static str,
-}
-
-/// What is to be mounted.
-pub(super) struct Plans {
-    pub(super) mounts: Vec<Planned>,
-    /// Whether that is all that was asked for.
-    pub(super) completeness: Completeness,
 }
 
 /// What is mounted of a pool, and how.

@@ -1,18 +1,16 @@
 //! What `rzfs mount` is asked to do, in a form that can be handed to the process in the
 //! background: paths are absolute, options understood.
 
-use super::keys::NamedKey;
+use super::named_key::NamedKey;
+use super::paths::{absolute, named};
 use super::plan::Choice;
 use crate::arguments::MountArguments;
 use crate::console::Failure;
 use crate::quantity::parse_size;
 use rzfs::protocol::Pair;
 use rzfs::setting::CacheFile;
-use rzfs_blockdev::without_number;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::io::{self, IsTerminal};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What is to be mounted, and how.
@@ -98,15 +96,6 @@ impl KeyLoading {
     }
 }
 
-/// A file with a key.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct KeyFile {
-    /// The encryption root that it is for; without, every root that it fits.
-    pub(crate) root: Option<String>,
-    /// The file.
-    pub(crate) path: PathBuf,
-}
-
 /// Whether a pool is mounted to be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) enum Access {
@@ -155,17 +144,6 @@ impl MountRequest {
     }
 }
 
-impl KeyFile {
-    /// `FS=PATH` or `PATH`. What is in front of a `=` is a dataset unless it looks like a path.
-    pub(crate) fn parse(argument: &str) -> Result<Self, Failure> {
-        let (root, path) = match argument.split_once('=') {
-            Some((root, path)) if !root.starts_with(['.', '/']) => (Some(root.to_owned()), path),
-            _ => (None, argument),
-        };
-        Ok(Self { root, path: absolute(Path::new(path))? })
-    }
-}
-
 impl MountOptions {
     fn parse(words: &[String]) -> Result<Self, Failure> {
         let mut options = Self::default();
@@ -198,35 +176,11 @@ pub(crate) fn device(path: &Path) -> Result<PathBuf, Failure> {
     named(absolute(path)?)
 }
 
-/// The path of a file that is given as a descriptor of this process (`/dev/fd/3`): others do not
-/// have that, and labels remember paths. All other paths stay as they are.
-pub(crate) fn named(path: PathBuf) -> Result<PathBuf, Failure> {
-    let directories = ["/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"];
-    let streams = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
-    let is_descriptor = directories.iter().any(|directory| path.starts_with(directory))
-        || streams.iter().any(|stream| path == Path::new(stream));
-    if !is_descriptor {
-        return Ok(path);
-    }
-    let refused =
-        |reason: &str| Failure::Failed(format!("cannot open {}: {reason}", path.display()));
-    let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
-    let file = identity(&path).map_err(|error| refused(&without_number(&error)))?;
-    let name = fs::canonicalize(&path).ok();
-    // It may be another file's by now.
-    let name = name.filter(|name| identity(name).is_ok_and(|found| found == file));
-    let unnamed = "a file that is given as a descriptor must have a name, by which others open it";
-    name.ok_or_else(|| refused(unnamed))
-}
-
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path)
-        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::named_key::KeyFile;
     use super::*;
+    use std::fs;
 
     fn parse(text: &str) -> Result<MountOptions, Failure> {
         MountOptions::parse(&text.split(',').map(str::to_owned).collect::<Vec<_>>())

@@ -1,7 +1,7 @@
 //! Settings of datasets.
 
 use super::encryption::{self, EncryptionProperties};
-use super::rules::stored;
+use super::rules::{MAX_VALUE, stored};
 use super::{DATASET_PROPERTIES, SettingError, row};
 use rzfs_dsl::dataset::DatasetKind;
 use rzfs_dsl::dataset::property::{NativeProperty, SETTABLE};
@@ -11,8 +11,6 @@ use rzfs_zap::{Normalization, ZapValue};
 use rzfs_zpl::CaseSensitivity;
 use rzfs_zpl::live::NewFileSystem;
 
-/// Longest value of a property, in bytes.
-pub(super) const MAX_VALUE: usize = 8191;
 /// Longest name of a property, in bytes.
 const MAX_NAME: usize = 255;
 /// Largest block without the feature for larger ones.

@@ -6,6 +6,8 @@ use rzfs_dsl::dataset::property::{Form, NativeProperty};
 use rzfs_zap::ZapValue;
 use std::borrow::Cow;
 
+/// Longest value of a property, in bytes.
+pub(super) const MAX_VALUE: usize = 8191;
 /// Largest record, and so the largest small block.
 const MAX_BLOCK: u64 = 16 << 20;
 const MIN_BLOCK: u64 = 512;
@@ -91,7 +93,7 @@ const fn is_block_size(number: u64) -> bool {
 /// Texts are stored as they are; some have rules.
 fn text<'w>(name: &str, word: &'w str) -> Result<Cow<'w, str>, SettingError> {
     match name {
-        _ if word.len() > super::dataset::MAX_VALUE => Err(SettingError::ValueTooLong),
+        _ if word.len() > MAX_VALUE => Err(SettingError::ValueTooLong),
         "mountpoint" => mount_point(word).ok_or_else(|| SettingError::MountPoint(name.to_owned())),
         "keylocation" => super::encryption::check_location(word).map(|()| word.into()),
         _ => Ok(word.into()),

@@ -39,9 +39,6 @@ const LISTS: u8 = 3;
 /// Verbosity from which on bookmarks are shown.
 const BOOKMARKS: u8 = 4;
 
-/// The line above objects.
-const HEADING: &str = "\n    Object  lvl   iblk   dblk  dsize  dnsize  lsize   %full  type\n";
-
 /// Shows all datasets of a pool, and whether the features count those that use them rightly.
 pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
     let mut verdict = print_mos(session, pool)?;

@@ -4,14 +4,18 @@ mod groups;
 mod indirect;
 mod logs;
 mod map;
+mod report;
+
+pub(crate) use groups::embedded_log;
 
 use super::Arguments;
 use super::error::ZdbError;
 use super::session::{Session, Verdict};
 use super::text::histogram;
+use report::{Detail, Report};
 use rzfs_dsl::pool::{MosStore, Pool};
 use rzfs_format::features::Feature;
-use rzfs_metaslab::{Metaslab, MetaslabError, PoolMetaslabs, RangeTree, SpaceMap, VdevMetaslabs};
+use rzfs_metaslab::{Metaslab, MetaslabError, RangeTree, SpaceMap, VdevMetaslabs};
 use rzfs_vdev::Vdev;
 use rzfs_vdev::config::AllocationBias;
 use std::io;
@@ -19,51 +23,9 @@ use std::io;
 /// Free segments from 16 KiB on are what a metaslab keeps in the order of their sizes.
 const SORTED_FLOOR_SHIFT: usize = 14;
 
-/// Vdevs with more metaslabs keep one for the intent log.
-const EMBEDDED_LOG_MIN_METASLABS: usize = 64;
-
-/// The metaslab that a vdev keeps for the intent log: its emptiest.
-pub(crate) fn embedded_log(vdev: &VdevMetaslabs, bias: Option<AllocationBias>) -> Option<u64> {
-    if bias.is_some() || vdev.metaslabs().len() <= EMBEDDED_LOG_MIN_METASLABS {
-        return None;
-    }
-    vdev.metaslabs().iter().min_by_key(|metaslab| metaslab.own_allocated()).map(Metaslab::id)
-}
-
-/// What is shown of each metaslab beside its place and its map's figures.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Detail {
-    /// The histogram that its map keeps (`-mm`).
-    histogram: bool,
-    /// What is free in it (`-mmm`).
-    free: bool,
-    /// The entries of its map (`-mmmm` or `-dddddd`).
-    entries: bool,
-}
-
-impl Detail {
-    /// What the command line asks for; `None` if it does not ask for metaslabs.
-    fn of(arguments: &Arguments) -> Option<Self> {
-        let (metaslabs, datasets) = (arguments.metaslabs, arguments.datasets);
-        (metaslabs > 0 || datasets >= 3).then_some(Self {
-            histogram: metaslabs >= 2,
-            free: metaslabs >= 3,
-            entries: metaslabs >= 4 || datasets >= 6,
-        })
-    }
-}
-
 /// Whether anything is to be shown here.
 pub(crate) fn is_wanted(arguments: &Arguments) -> bool {
     Detail::of(arguments).is_some() || arguments.metaslab_groups > 0
-}
-
-/// What a report is about.
-struct Report<'a> {
-    pool: &'a Pool,
-    metaslabs: &'a PoolMetaslabs,
-    store: MosStore,
-    detail: Detail,
 }
 
 /// Shows metaslabs, groups and log space maps, as far as they are asked for.

@@ -2,7 +2,6 @@
 
 use super::name::{self, pool_of};
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::Word;
 use crate::property::{DATASET_PROPERTIES, Property};
 use crate::source;
 use rzfs::control::ControlClient;
@@ -21,15 +20,6 @@ pub(super) fn pool_with(dataset: &str) -> Result<ControlClient, Failure> {
 
 pub(super) fn missing(dataset: &str) -> Failure {
     Failure::Failed(format!("cannot open '{dataset}': dataset does not exist"))
-}
-
-/// Operands of a command.
-pub(super) fn operands(words: &[Word]) -> Vec<String> {
-    let operand = |word: &Word| match word {
-        Word::Operand(operand) => Some(operand.clone()),
-        _ => None,
-    };
-    words.iter().filter_map(operand).collect()
 }
 
 /// A property and its value from `PROPERTY=VALUE`, with the full name.

@@ -1,9 +1,9 @@
 //! `zfs create` (spec 09, sections 3.5 and 4).
 
-use super::change::{carry_out, check_head, operands, pair, pool};
+use super::change::{carry_out, check_head, pair, pool};
 use super::name::pool_of;
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::key_input;
 use rzfs::protocol::{Change, DatasetKind, NewFileSystem};
@@ -28,7 +28,7 @@ const GRAMMAR: Grammar = Grammar {
 /// Runs `zfs create`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zfs create", words);
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let mut properties = Vec::new();
     for word in &words {

@@ -1,8 +1,8 @@
 //! `zfs destroy` of file systems (spec 09, section 3.5).
 
-use super::change::{carry_out, check_head, operands, pool_with, tree};
+use super::change::{carry_out, check_head, pool_with, tree};
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use rzfs::protocol::{Change, DatasetKind};
 
@@ -21,7 +21,7 @@ const GRAMMAR: Grammar = Grammar {
 /// Runs `zfs destroy`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zfs destroy", words);
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let operands = operands(&words);
     let [name] = operands.as_slice() else {

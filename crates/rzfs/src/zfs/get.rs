@@ -1,13 +1,13 @@
 //! `zfs get`, and the part of it that `zpool get` shares (spec 09, sections 2.4 and 3.2).
 
+use super::column::{DatasetColumn, form_of, parse_columns};
 use super::json::DatasetJson;
-use super::list::{DatasetColumn, parse_columns};
 use super::query::Query;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
-use crate::property::{DATASET_PROPERTIES, Form, Precision, Property, Writer};
+use crate::json::JSON_INT;
+use crate::property::{DATASET_PROPERTIES, Form, Precision, Writer};
 use crate::table::{Column, Layout, Table};
-use crate::zpool::list::JSON_INT;
 use rzfs::protocol::{
     DatasetKind, DatasetReport, PropertyReport, PropertySource, PropertyValue, Selection,
 };
@@ -32,7 +32,7 @@ const SOURCES: [&str; 6] = ["local", "default", "received", "inherited", "tempor
 
 /// Runs `zfs get`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let mut query = Query::of(&words, &DatasetKind::ALL)?;
     let (mut fields, mut sources) = (Field::DEFAULT.to_vec(), Vec::new());
@@ -137,12 +137,6 @@ fn rows<'a>(
         }
     }
     rows
-}
-
-/// How the values of a property are written.
-pub(super) fn form_of(name: &str) -> Form {
-    let native = Property::find(DATASET_PROPERTIES, name).map(|property| property.form);
-    native.unwrap_or_else(|| DatasetColumn::parse(name).map_or(Form::Text, |one| one.form()))
 }
 
 fn source_word(source: &PropertySource) -> &'static str {

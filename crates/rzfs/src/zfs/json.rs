@@ -1,13 +1,11 @@
 //! Datasets as JSON (spec 09, section 1.5).
 
-use super::get::form_of;
-use super::list::DatasetColumn;
+use super::column::{DatasetColumn, form_of};
 use super::name::pool_of;
 use crate::console::{Console, Outcome};
 use crate::getopt::Word;
-use crate::json::{Envelope, Numbers};
+use crate::json::{Envelope, JSON_INT, Numbers};
 use crate::property::Writer;
-use crate::zpool::list::JSON_INT;
 use rzfs::protocol::{DatasetKind, DatasetReport, PropertyReport, PropertySource, PropertyValue};
 use serde_json::{Map, Value};
 

@@ -1,8 +1,8 @@
 //! `zfs load-key`, `unload-key` and `change-key` (spec 09, section 3.5).
 
-use super::change::{check_head, operands, pair, pool_with};
+use super::change::{check_head, pair, pool_with};
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::key_input::{self, Named, Occasion};
 use crate::source;
@@ -131,7 +131,7 @@ fn roots(words: &[Word], usage: &str) -> Result<Vec<(ControlClient, Vec<KeyRepor
 
 /// Runs `zfs load-key`.
 pub(super) fn load(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&LOAD, words)?;
+    let words = LOAD.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let location = words.iter().find_map(|word| match word {
         Word::Option('L', location) => Some(location.clone()),
@@ -230,7 +230,7 @@ pub(super) fn load_all_for_mount(client: &mut ControlClient, console: &mut Conso
 
 /// Runs `zfs unload-key`.
 pub(super) fn unload(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&UNLOAD, words)?;
+    let words = UNLOAD.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let several = flag('r') || flag('a');
     let (mut tried, mut done) = (0, 0);
@@ -262,7 +262,7 @@ pub(super) fn unload(words: &[String], console: &mut Console<'_>) -> Outcome {
 /// Runs `zfs change-key`.
 pub(super) fn change(words: &[String], _: &mut Console<'_>) -> Outcome {
     let line = command_line("zfs change-key", words);
-    let words = super::parse(&CHANGE, words)?;
+    let words = CHANGE.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let mut properties: Vec<Pair> = Vec::new();
     for word in &words {

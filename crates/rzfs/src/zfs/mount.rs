@@ -27,7 +27,7 @@ enum Keys {
 /// Runs `zfs mount`. Without `-d` it asks the pools that are mounted; pools on devices have no
 /// mounts.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let operand = words.iter().find_map(|word| match word {
         Word::Operand(name) => Some(name),
         _ => None,

@@ -1,9 +1,9 @@
 //! `zfs rename` of file systems (spec 09, section 4).
 
-use super::change::{carry_out, check_head, operands, pool_with};
+use super::change::{carry_out, check_head, pool_with};
 use super::name::pool_of;
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use rzfs::protocol::Change;
 
@@ -15,7 +15,7 @@ const GRAMMAR: Grammar = Grammar {
 /// Runs `zfs rename`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zfs rename", words);
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let operands = operands(&words);
     let [from, to] = operands.as_slice() else {

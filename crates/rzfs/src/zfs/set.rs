@@ -1,8 +1,8 @@
 //! `zfs set` and `zfs inherit` (spec 09, section 3.3).
 
-use super::change::{carry_out, check_head, full_name, operands, pair, pool_with, tree};
+use super::change::{carry_out, check_head, full_name, pair, pool_with, tree};
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use rzfs::protocol::{Change, DatasetKind};
 use rzfs::setting::{DATASET_PROPERTIES, can_be_set};
@@ -14,7 +14,7 @@ const INHERIT: Grammar = Grammar { letters: &[('r', Value::None), ('S', Value::N
 /// Runs `zfs set`.
 pub(super) fn set(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zfs set", words);
-    let words = super::parse(&SET, words)?;
+    let words = SET.parse(words)?;
     let operands = operands(&words);
     let count = operands.iter().take_while(|operand| operand.contains('=')).count();
     let (pairs, datasets) = operands.split_at(count);
@@ -86,7 +86,7 @@ fn not_set(failure: Failure) -> Failure {
 /// Runs `zfs inherit`.
 pub(super) fn inherit(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zfs inherit", words);
-    let words = super::parse(&INHERIT, words)?;
+    let words = INHERIT.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let operands = operands(&words);
     let Some((property, datasets)) = operands.split_first() else {

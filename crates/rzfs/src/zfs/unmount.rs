@@ -1,9 +1,8 @@
 //! `zfs unmount` (spec 09, section 4).
 
-use super::change::operands;
 use super::name::pool_of;
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::source;
 use rzfs::control::{ControlClient, ControlDirectory};
 use rzfs::protocol::Change;
@@ -14,7 +13,7 @@ const GRAMMAR: Grammar =
 
 /// Runs `zfs unmount`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let operands = operands(&words);
     let clients = ControlDirectory::of_user().mounted();

@@ -1,10 +1,11 @@
 //! `zpool add` (spec 09, sections 2 and 3.5).
 
-use super::{imported, vdev_word};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
+use crate::mount::paths::vdev_word;
 use crate::quantity::parse_size;
+use crate::source::required;
 use crate::source::{self, local_pools};
 use rzfs::protocol::{AddRequest, Change, Purpose};
 use rzfs_vdev::create::LocalPools;
@@ -37,7 +38,7 @@ const GRAMMAR: Grammar = Grammar {
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zpool add", words);
     let (pool, mut request) = parse(words)?;
-    let mut client = imported(&pool)?;
+    let mut client = required(&pool)?;
     let LocalPools { imported, auxiliary } = local_pools()?;
     request.imported = imported.into_iter().map(|guid| guid.get()).collect();
     request.auxiliary = auxiliary.into_iter().map(|(guid, pool)| (guid.get(), pool)).collect();
@@ -55,7 +56,7 @@ fn parse(words: &[String]) -> Result<(String, AddRequest), Failure> {
     let mut request = AddRequest::default();
     let mut force = false;
     let mut operands = Vec::new();
-    for word in super::parse(&GRAMMAR, words)? {
+    for word in GRAMMAR.parse(words)? {
         match word {
             Word::Flag('f') => force = true,
             Word::Flag('n') => request.purpose = Purpose::DryRun,

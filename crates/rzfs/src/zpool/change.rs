@@ -1,10 +1,10 @@
 //! `zpool set`, `sync`, `reguid`, `clear` and `upgrade` (spec 09, sections 2 and 2.4).
 
-use super::{imported, imported_or_all, operands};
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::source;
+use crate::source::{required, required_or_all};
 use rzfs::protocol::{Change, PropertyValue};
 use rzfs::setting::PoolSetting;
 use rzfs_format::features::{Feature, Release};
@@ -15,7 +15,7 @@ const UPGRADE: Grammar = Grammar { letters: &[('a', Value::None), ('v', Value::N
 /// Runs `zpool set`.
 pub(super) fn set(words: &[String]) -> Outcome {
     let line = command_line("zpool set", words);
-    let operands = operands(&super::parse(&NONE, words)?);
+    let operands = operands(&NONE.parse(words)?);
     let (pair, pool) = match operands.as_slice() {
         [] => return Err(Failure::Usage("missing property=value argument".to_owned())),
         [_] => return Err(Failure::Usage("missing pool name".to_owned())),
@@ -26,7 +26,7 @@ pub(super) fn set(words: &[String]) -> Outcome {
         return Err(Failure::Usage("missing value in property=value argument".to_owned()));
     };
     let property = (name.to_owned(), value.to_owned());
-    let mut client = imported(pool)?;
+    let mut client = required(pool)?;
     // What else is wrong the process of the pool tells.
     if let Ok(PoolSetting::CacheFile(file)) = PoolSetting::parse(name, value) {
         let refused = |error| format!("cannot set property for '{pool}': {error}");
@@ -38,8 +38,8 @@ pub(super) fn set(words: &[String]) -> Outcome {
 
 /// Runs `zpool sync`.
 pub(super) fn sync(words: &[String]) -> Outcome {
-    let names = operands(&super::parse(&NONE, words)?);
-    for client in &mut imported_or_all(&names)? {
+    let names = operands(&NONE.parse(words)?);
+    for client in &mut required_or_all(&names)? {
         let synced = source::change(client, Change::Sync, None);
         match names.is_empty() {
             true => source::if_there(synced).map(drop)?,
@@ -52,11 +52,11 @@ pub(super) fn sync(words: &[String]) -> Outcome {
 /// Runs `zpool reguid`.
 pub(super) fn reguid(words: &[String]) -> Outcome {
     let line = command_line("zpool reguid", words);
-    let names = operands(&super::parse(&NONE, words)?);
+    let names = operands(&NONE.parse(words)?);
     match names.as_slice() {
         [] => Err(Failure::Usage("missing pool name".to_owned())),
         [name] => {
-            source::change(&mut imported(name)?, Change::Reguid, Some(&line))?;
+            source::change(&mut required(name)?, Change::Reguid, Some(&line))?;
             Ok(())
         }
         _ => Err(Failure::Usage("too many arguments".to_owned())),
@@ -66,14 +66,14 @@ pub(super) fn reguid(words: &[String]) -> Outcome {
 /// Runs `zpool clear`.
 pub(super) fn clear(words: &[String]) -> Outcome {
     let line = command_line("zpool clear", words);
-    let operands = operands(&super::parse(&NONE, words)?);
+    let operands = operands(&NONE.parse(words)?);
     let (pool, vdev) = match operands.as_slice() {
         [] => return Err(Failure::Usage("missing pool name".to_owned())),
         [pool] => (pool, None),
         [pool, vdev] => (pool, Some(vdev.clone())),
         _ => return Err(Failure::Usage("too many arguments".to_owned())),
     };
-    let mut client = imported(pool)?;
+    let mut client = required(pool)?;
     source::change(&mut client, Change::Clear { vdev }, Some(&line))?;
     Ok(())
 }
@@ -81,7 +81,7 @@ pub(super) fn clear(words: &[String]) -> Outcome {
 /// Runs `zpool upgrade`.
 pub(super) fn upgrade(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zpool upgrade", words);
-    let words = super::parse(&UPGRADE, words)?;
+    let words = UPGRADE.parse(words)?;
     let names = operands(&words);
     let is_all = words.contains(&Word::Flag('a'));
     if words.contains(&Word::Flag('v')) {
@@ -96,7 +96,7 @@ pub(super) fn upgrade(words: &[String], console: &mut Console<'_>) -> Outcome {
         return list_pools(console);
     }
     writeln!(console.out, "This system supports ZFS pool feature flags.\n")?;
-    for client in &mut imported_or_all(&names)? {
+    for client in &mut required_or_all(&names)? {
         let name = client.identity().pool.clone();
         let enabled = source::change(client, Change::Upgrade, Some(&line));
         let enabled = match is_all {

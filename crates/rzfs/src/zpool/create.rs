@@ -1,21 +1,15 @@
 //! `zpool create` (spec 09, sections 1.2, 2 and 4).
 
+use super::create_request::CreateRequest;
 use super::layout::Layout;
-use super::vdev_word;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::history::command_line;
 use crate::key_input;
+use crate::mount::paths::vdev_word;
 use crate::mount::{self, ServeRequest};
 use crate::quantity::parse_size;
-use crate::source::local_pools;
-use rzfs::protocol::Secret;
 use rzfs::setting::{NewDatasetProperties, SettingError};
-use rzfs::{CreateError, NewPool, PlannedPool, WritablePool};
-use rzfs_blockdev::without_number;
-use serde::{Deserialize, Serialize};
-use std::io::ErrorKind;
-use std::path::Path;
 
 /// `--size` and `--export`, which OpenZFS does not have.
 const SIZE: char = 'S';
@@ -34,22 +28,6 @@ const GRAMMAR: Grammar = Grammar {
     ],
     names: &[("export", EXPORT), ("size", SIZE)],
 };
-
-/// What the command line asks for, in a form that can be handed to another process.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct CreateRequest {
-    pub(crate) pool: String,
-    vdevs: Vec<String>,
-    force: bool,
-    without_features: bool,
-    properties: Vec<(String, String)>,
-    root_properties: Vec<(String, String)>,
-    size: Option<u64>,
-    /// The key of the root file system.
-    key: Option<Secret>,
-    /// The line for the pool's history.
-    command: String,
-}
 
 /// What becomes of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +63,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
 
 fn parse(words: &[String]) -> Result<(CreateRequest, Purpose), Failure> {
     let line = command_line("zpool create", words);
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let mut request = CreateRequest { command: line, ..CreateRequest::default() };
     let mut purpose = Purpose::Import;
     let mut operands = Vec::new();
@@ -141,73 +119,4 @@ fn add_once(list: &mut Vec<(String, String)>, name: &str, value: &str) -> Result
     }
     list.push((name.to_owned(), value.to_owned()));
     Ok(())
-}
-
-impl CreateRequest {
-    /// Checks everything and opens the devices.
-    pub(crate) fn plan(&self, console: &mut Console<'_>) -> Result<PlannedPool, Failure> {
-        let mut new = NewPool::new(&self.pool)
-            .vdevs(&self.vdevs)
-            .local_pools(local_pools()?)
-            .command(&self.command);
-        if self.force {
-            new = new.force();
-        }
-        if self.without_features {
-            new = new.without_features();
-        }
-        if let Some(size) = self.size {
-            new = new.missing_file_size(size);
-        }
-        if let Some(key) = &self.key {
-            new = new.root_key(key.clone());
-        }
-        for (name, value) in &self.properties {
-            new = new.property(name, value);
-        }
-        for (name, value) in &self.root_properties {
-            new = new.root_property(name, value);
-        }
-        let plan = new.plan().map_err(failure)?;
-        for feature in &plan.properties().incompatible {
-            console.complain(format_args!(
-                "Warning: feature \"{feature}\" enabled but is not in specified 'compatibility' \
-                 feature set."
-            ));
-        }
-        Ok(plan)
-    }
-
-    /// Makes the pool.
-    pub(crate) fn create(&self, console: &mut Console<'_>) -> Result<WritablePool, Failure> {
-        self.plan(console)?.create().map_err(failure)
-    }
-
-    /// Refuses a place to mount at that has something in it.
-    pub(crate) fn check_mount_point(&self, plan: &PlannedPool) -> Outcome {
-        let chosen = self.root_properties.iter().rev().find(|(name, _)| name == "mountpoint");
-        let default = format!("/{}", self.pool);
-        let path = chosen.map_or(default.as_str(), |(_, path)| path);
-        if matches!(path, "none" | "legacy") {
-            return Ok(());
-        }
-        let root = plan.properties().alternate_root.as_deref();
-        let place = match root {
-            Some(root) => root.join(path.trim_start_matches('/')),
-            None => Path::new(path).to_owned(),
-        };
-        let problem = match std::fs::read_dir(&place).map(|mut entries| entries.next()) {
-            Ok(None) => return Ok(()),
-            // What is missing is made.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Ok(Some(_)) => "exists and is not empty".to_owned(),
-            Err(error) => format!(": {}", without_number(&error)),
-        };
-        let (place, advice) = (place.display(), "use '-m' option to provide a different default");
-        Err(Failure::Failed(format!("mountpoint '{place}' {problem}\n{advice}")))
-    }
-}
-
-fn failure(error: CreateError) -> Failure {
-    Failure::Failed(error.to_string())
 }

@@ -1,10 +1,10 @@
 //! `zpool ddtprune` and `zpool prefetch` (spec 09, section 2).
 
-use super::{imported, operands};
 use crate::console::{Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::source;
+use crate::source::required;
 use rzfs::protocol::{Change, PruneLimit};
 
 const PRUNE: Grammar =
@@ -20,7 +20,7 @@ const FAILED: u8 = 255;
 /// Runs `zpool ddtprune`.
 pub(super) fn prune(words: &[String]) -> Outcome {
     let line = command_line("zpool ddtprune", words);
-    let words = super::parse(&PRUNE, words)?;
+    let words = PRUNE.parse(words)?;
     let usage = |message: &str| Failure::Usage(message.to_owned());
     let mut limit = None;
     for word in &words {
@@ -55,7 +55,7 @@ pub(super) fn prune(words: &[String]) -> Outcome {
         Failure::Failed(message) => Failure::Status(message, FAILED),
         other => other,
     };
-    let mut client = imported(pool).map_err(failed)?;
+    let mut client = required(pool).map_err(failed)?;
     source::change(&mut client, Change::PruneDedup(limit), Some(&line)).map_err(failed)?;
     Ok(())
 }
@@ -63,7 +63,7 @@ pub(super) fn prune(words: &[String]) -> Outcome {
 /// Runs `zpool prefetch`.
 pub(super) fn prefetch(words: &[String]) -> Outcome {
     let line = command_line("zpool prefetch", words);
-    let words = super::parse(&PREFETCH, words)?;
+    let words = PREFETCH.parse(words)?;
     let kind = words.iter().find_map(|word| match word {
         Word::Option('t', kind) => Some(kind.as_str()),
         _ => None,
@@ -79,6 +79,6 @@ pub(super) fn prefetch(words: &[String]) -> Outcome {
         [pool] => pool,
         _ => return Err(Failure::Usage("too many arguments".to_owned())),
     };
-    source::change(&mut imported(pool)?, Change::PrefetchDedup, Some(&line))?;
+    source::change(&mut required(pool)?, Change::PrefetchDedup, Some(&line))?;
     Ok(())
 }

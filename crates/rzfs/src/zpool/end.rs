@@ -1,10 +1,10 @@
 //! `zpool export` and `zpool destroy` (spec 09, sections 2 and 4).
 
-use super::operands;
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::source;
+use crate::source::required;
 use rzfs::control::ControlDirectory;
 use rzfs::protocol::Request;
 
@@ -14,7 +14,7 @@ const DESTROY: Grammar = Grammar { letters: &[('f', Value::None)], names: &[] };
 /// Runs `zpool export`.
 pub(super) fn export(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zpool export", words);
-    let words = super::parse(&EXPORT, words)?;
+    let words = EXPORT.parse(words)?;
     let mut names = operands(&words);
     let mut outcome = Ok(());
     match (words.contains(&Word::Flag('a')), names.is_empty()) {
@@ -51,14 +51,14 @@ pub(super) fn export(words: &[String], console: &mut Console<'_>) -> Outcome {
 /// Runs `zpool destroy`.
 pub(super) fn destroy(words: &[String]) -> Outcome {
     let command = command_line("zpool destroy", words);
-    let words = super::parse(&DESTROY, words)?;
+    let words = DESTROY.parse(words)?;
     let names = operands(&words);
     let [name] = names.as_slice() else {
         let problem = if names.is_empty() { "missing pool argument" } else { "too many arguments" };
         return Err(Failure::Usage(problem.to_owned()));
     };
     let force = words.contains(&Word::Flag('f'));
-    let mut client = super::imported(name)?;
+    let mut client = required(name)?;
     source::end(&mut client, &Request::Destroy { force, command }).map_err(
         |failure| match failure {
             Failure::Failed(message) if message.starts_with("cannot unmount") => Failure::Failed(

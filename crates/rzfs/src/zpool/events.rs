@@ -1,9 +1,9 @@
 //! `zpool events` (spec 09, section 2.7).
 
-use super::{imported_or_all, operands};
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::source;
+use crate::source::required_or_all;
 use rzfs::protocol::{Answer, EventDetail, EventReport, Request};
 
 const GRAMMAR: Grammar =
@@ -11,13 +11,13 @@ const GRAMMAR: Grammar =
 
 /// Runs `zpool events`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let names = operands(&words);
     if names.len() > 1 {
         return Err(Failure::Usage("too many arguments".to_owned()));
     }
-    let mut clients = imported_or_all(&names)?;
+    let mut clients = required_or_all(&names)?;
     if flag('c') {
         let mut cleared = 0;
         for client in &mut clients {

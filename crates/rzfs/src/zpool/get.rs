@@ -1,13 +1,13 @@
 //! `zpool get` (spec 09, section 2.4).
 
+use super::column::{PoolColumn, is_feature, parse_columns};
 use super::json::PoolJson;
-use super::list::{JSON_GUID, JSON_INT, PoolColumn, is_feature, parse_columns};
 use super::selection::Selection;
 use super::vdev_name::NameStyle;
 use super::vdev_property::{self, VdevProperty};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
-use crate::json::{Envelope, object};
+use crate::json::{Envelope, JSON_GUID, JSON_INT, object};
 use crate::property::{Precision, Property, VDEV_PROPERTIES, Writer};
 use crate::source;
 use crate::table::Layout;
@@ -38,7 +38,7 @@ struct Get {
 
 /// Runs `zpool get`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let mut selection = Selection {
         devices: Selection::of(&words)?.devices,

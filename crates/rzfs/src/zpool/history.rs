@@ -14,7 +14,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Runs `zpool history`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let selection = Selection::of(&words)?;
     let (mut pools, outcome) = selection.respondents(console)?;

@@ -37,7 +37,7 @@ const DESTROYED: u64 = 2;
 /// Runs `zpool import`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zpool import", words);
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let (mut devices, mut operands) = (Vec::new(), Vec::new());
     for word in &words {

@@ -2,13 +2,13 @@
 
 mod activity;
 
+use super::column::PoolColumn;
 use super::condition::{for_status, state};
 use super::config_tree::{TreeStyle, is_shown, pool_word, spare_word};
-use super::list::{JSON_FLAT, JSON_GUID, JSON_INT, PoolColumn};
 use super::status_text::StatusStyle;
 use super::vdev_name::NameStyle;
 use crate::getopt::Word;
-use crate::json::{Numbers, object};
+use crate::json::{JSON_FLAT, JSON_GUID, JSON_INT, Numbers, object};
 use crate::property::{Precision, Writer};
 use crate::quantity::nicenum;
 use rzfs::protocol::{DedupReport, PoolReport, SweepReport, SweepState, VdevReport, VdevRole};

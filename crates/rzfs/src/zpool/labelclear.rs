@@ -1,8 +1,7 @@
 //! `zpool labelclear` (spec 09, section 4).
 
-use super::operands;
 use crate::console::{Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::source;
 use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenError, OpenOptions};
 use rzfs_vdev::label::{ClearError, ClearMode, clear_labels};
@@ -13,7 +12,7 @@ const GRAMMAR: Grammar = Grammar { letters: &[('f', Value::None)], names: &[] };
 
 /// Runs `zpool labelclear`.
 pub(super) fn run(words: &[String]) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let names = operands(&words);
     let [name] = names.as_slice() else {
         let problem = if names.is_empty() { "missing vdev name" } else { "too many vdev names" };

@@ -1,24 +1,19 @@
 //! `zpool list` (spec 09, section 2.1).
 
+use super::column::{PoolColumn, parse_columns};
 use super::config_tree::{spare_word, word};
 use super::json::{Placement, PoolJson};
 use super::selection::Selection;
 use super::vdev_name::NameStyle;
-use crate::console::{Console, Failure, Outcome};
+use crate::console::{Console, Outcome};
 use crate::getopt::{Grammar, Value, Word};
-use crate::json::Envelope;
-use crate::property::{Form, POOL_PROPERTIES, Precision, Property, Writer};
+use crate::json::{Envelope, JSON_GUID, JSON_INT};
+use crate::property::{Form, Precision, Writer};
 use crate::quantity::{vdev_basis_points, vdev_capacity};
-use crate::table::{Column, Layout, Table};
+use crate::table::{Layout, Table};
 use rzfs::protocol::{PoolReport, PropertyValue, VdevReport, VdevRole};
-use rzfs_format::features::{Feature, Release};
 use serde_json::Map;
 use std::io::{self, Write};
-
-/// Letters of long options.
-pub(crate) const JSON_INT: char = '1';
-pub(crate) const JSON_GUID: char = '2';
-pub(crate) const JSON_FLAT: char = '3';
 
 const GRAMMAR: Grammar = Grammar {
     letters: &[
@@ -38,7 +33,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Runs `zpool list`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let columns = words.iter().rev().find_map(|word| match word {
         Word::Option('o', columns) => Some(columns.as_str()),
@@ -70,21 +65,6 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     })
 }
 
-/// The columns of a list of names.
-pub(super) fn parse_columns(names: &str) -> Result<Vec<PoolColumn>, Failure> {
-    if names == "all" {
-        let native = POOL_PROPERTIES.iter().map(PoolColumn::Native);
-        let features = Feature::ALL.iter().filter(|feature| feature.since() <= Release::V2_3);
-        let features = features.map(|one| PoolColumn::Feature(format!("feature@{}", one.name())));
-        return Ok(native.chain(features).collect());
-    }
-    let column = |name: &str| {
-        let unknown = || Failure::Usage(format!("bad property list: invalid property '{name}'"));
-        PoolColumn::parse(name).ok_or_else(unknown)
-    };
-    names.split(',').map(column).collect()
-}
-
 /// The columns if `-o` does not say.
 pub(crate) const DEFAULT_COLUMNS: &str = "name,size,allocated,free,checkpoint,expandsize,\
      fragmentation,capacity,dedupratio,health,altroot";
@@ -92,63 +72,6 @@ pub(crate) const DEFAULT_COLUMNS: &str = "name,size,allocated,free,checkpoint,ex
 /// Classes of devices in the order in which `-v` shows them, and their headings.
 const CLASSES: [(VdevRole, &str); 3] =
     [(VdevRole::Dedup, "dedup"), (VdevRole::Special, "special"), (VdevRole::Log, "logs")];
-
-/// A column: a native property, or a feature or a property of users by its name.
-#[derive(Clone, Debug)]
-pub(crate) enum PoolColumn {
-    Native(&'static Property),
-    Feature(String),
-    User(String),
-}
-
-impl PoolColumn {
-    /// The column of a property's name, alias, or `feature@...`; none if there is no such one.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        if is_feature(name) {
-            return Some(Self::Feature(name.to_owned()));
-        }
-        if name.contains(':') {
-            return Some(Self::User(name.to_owned()));
-        }
-        Property::find(POOL_PROPERTIES, name).map(Self::Native)
-    }
-
-    /// The property's full name.
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Native(property) => property.name,
-            Self::Feature(name) | Self::User(name) => name,
-        }
-    }
-
-    /// How values are written.
-    pub(crate) const fn form(&self) -> Form {
-        match self {
-            Self::Native(property) => property.form,
-            Self::Feature(_) | Self::User(_) => Form::Text,
-        }
-    }
-
-    /// The least width of a column of values.
-    pub(crate) fn value_width(&self) -> usize {
-        match self {
-            Self::Native(property) => property.value_width(),
-            Self::Feature(name) | Self::User(name) => name.len(),
-        }
-    }
-
-    fn column(&self) -> Column {
-        match self {
-            Self::Native(property) => property.column(),
-            Self::Feature(name) | Self::User(name) => Column::text(&name.to_uppercase()),
-        }
-    }
-}
-
-/// Whether a name is that of a feature or of an unsupported one.
-pub(crate) fn is_feature(name: &str) -> bool {
-    name.starts_with("feature@") || name.starts_with("unsupported@")
-}
 
 /// What `zpool list` was asked for.
 #[derive(Clone, Debug)]

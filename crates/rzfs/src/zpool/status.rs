@@ -2,13 +2,12 @@
 
 use super::config_tree::TreeStyle;
 use super::json::PoolJson;
-use super::list::{JSON_FLAT, JSON_GUID, JSON_INT};
 use super::selection::Selection;
 use super::status_text::StatusStyle;
 use super::vdev_name::NameStyle;
 use crate::console::{Console, Outcome};
 use crate::getopt::{Grammar, Value, Word};
-use crate::json::Envelope;
+use crate::json::{Envelope, JSON_FLAT, JSON_GUID, JSON_INT};
 use crate::property::{Precision, Writer};
 use rzfs::protocol::PoolReport;
 use serde_json::Map;
@@ -43,7 +42,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Runs `zpool status`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let tree = TreeStyle {
         names: NameStyle::of(&words),

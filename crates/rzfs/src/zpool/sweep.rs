@@ -1,12 +1,12 @@
 //! `zpool initialize` and `zpool trim` (spec 09, section 2).
 
 use super::wait::{Activity, wait_for};
-use super::{imported_or_all, operands};
 use crate::console::{Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::quantity::parse_size;
 use crate::source;
+use crate::source::required_or_all;
 use rzfs::protocol::{Change, Erasure, SweepKind, SweepOrder, SweepRequest};
 
 /// Exit status of what could not be begun or ended.
@@ -45,13 +45,13 @@ const TRIM: Grammar = Grammar {
 /// Runs `zpool initialize`.
 pub(super) fn initialize(words: &[String]) -> Outcome {
     let line = command_line("zpool initialize", words);
-    run(SweepKind::Initialize, &super::parse(&INITIALIZE, words)?, &line)
+    run(SweepKind::Initialize, &INITIALIZE.parse(words)?, &line)
 }
 
 /// Runs `zpool trim`.
 pub(super) fn trim(words: &[String]) -> Outcome {
     let line = command_line("zpool trim", words);
-    run(SweepKind::Trim, &super::parse(&TRIM, words)?, &line)
+    run(SweepKind::Trim, &TRIM.parse(words)?, &line)
 }
 
 fn run(kind: SweepKind, words: &[Word], line: &str) -> Outcome {
@@ -81,7 +81,7 @@ fn run(kind: SweepKind, words: &[Word], line: &str) -> Outcome {
         Failure::Failed(message) => Failure::Status(message, FAILED),
         other => other,
     };
-    let mut clients = imported_or_all(&pools).map_err(failed)?;
+    let mut clients = required_or_all(&pools).map_err(failed)?;
     for client in &mut clients {
         let devices = devices.clone();
         let request = SweepRequest { kind, order, erasure, devices };

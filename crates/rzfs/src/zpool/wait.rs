@@ -1,10 +1,10 @@
 //! `zpool wait` (spec 09, section 2).
 
-use super::imported;
 use super::selection::{Repetition, Stamp, parse_stamp, print_stamp};
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word};
+use crate::getopt::{Grammar, Value, Word, operands};
 use crate::quantity::nicenum;
+use crate::source::required;
 use crate::source::{self, Respondent};
 use rzfs::protocol::{
     PoolReport, PropertyValue, ScanFunction, ScanReport, ScanState, SweepKind, SweepReport,
@@ -127,9 +127,9 @@ struct Table {
 
 /// Runs `zpool wait`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
-    let words = super::parse(&GRAMMAR, words)?;
+    let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
-    let mut operands = super::operands(&words);
+    let mut operands = operands(&words);
     let Repetition { interval, count } = Repetition::take(&mut operands)?;
     let pool = match operands.as_slice() {
         _ if count.is_some() => return Err(Failure::Usage("too many arguments".to_owned())),
@@ -149,7 +149,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     if activities.is_empty() {
         activities = Activity::ALL.iter().map(|(activity, ..)| *activity).collect();
     }
-    let mut client = imported(pool)?;
+    let mut client = required(pool)?;
     let Some(interval) = interval else { return wait_for(&mut client, &activities) };
     let table = Table { activities, scripted: flag('H'), exact: flag('p'), stamp };
     table.watch(&mut client, interval, console)

@@ -1,6 +1,6 @@
 //! Files that the kernel keeps at hand for the ring, so that a request need not look one up.
 
-use crate::file::OpenFile;
+use crate::open_file::OpenFile;
 use io_uring::Submitter;
 use rustix::fd::AsRawFd;
 use std::collections::HashMap;

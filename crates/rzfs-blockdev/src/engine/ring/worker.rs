@@ -2,8 +2,8 @@
 
 use super::buffers::RegisteredBuffers;
 use super::files::{RegisteredFiles, Target};
+use super::inbox::{Inbox, Shared, State};
 use super::lent::Lent;
-use super::{Inbox, Shared, State};
 use crate::engine::transfer::{DISCARD_FLAGS, Progress, Step, Transfer};
 use crate::pool::BufferPool;
 use crate::reply::Answer;

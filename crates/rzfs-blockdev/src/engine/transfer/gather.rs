@@ -1,6 +1,6 @@
 //! A write whose bytes lie in several pieces of memory.
 
-use super::{MAX_STEP, Step};
+use super::step::{MAX_STEP, Step};
 use crate::IoBuffer;
 use bytes::Bytes;
 use std::io::{self, IoSlice};

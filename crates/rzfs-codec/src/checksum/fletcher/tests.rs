@@ -1,3 +1,4 @@
+use super::lanes::{Lanes, fletcher4_words};
 use super::*;
 use proptest::prelude::*;
 

@@ -5,8 +5,8 @@
 //! Even and odd words have their own sums; together they are the lanes of [`Lanes`].
 #![allow(unsafe_code)]
 
-use super::kernel::fletcher2_lanes;
-use super::{Lanes, fletcher4_words};
+use super::lanes::{Lanes, fletcher4_words};
+use super::portable::fletcher2_lanes;
 use rzfs_format::ByteOrder;
 use std::arch::x86_64::*;
 

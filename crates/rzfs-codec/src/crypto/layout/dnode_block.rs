@@ -10,7 +10,7 @@
 
 use super::super::record::PointerRecord;
 use super::super::{CryptoError, CryptoVersion};
-use super::Parts;
+use super::parts::Parts;
 use rzfs_format::dnode::{CORE_SIZE, DnodeFlags, SLOT_SIZE};
 use rzfs_format::endian::Fields;
 use rzfs_format::object_type::ObjectType;

@@ -12,7 +12,7 @@
 //! ```
 
 use super::super::CryptoError;
-use super::Parts;
+use super::parts::Parts;
 use rzfs_format::endian::Fields;
 use rzfs_format::{ByteOrder, FormatError};
 

@@ -1,7 +1,7 @@
 //! Properties that are not kept in property ZAPs (spec 04, sections 12.1 and 13.1).
 
 use super::table::{CASE_SENSITIVITY, ENCRYPTION, Form, KEY_FORMAT, NORMALIZATION, UTF8_ONLY};
-use super::value::{Property, PropertySource, PropertyValue, guid_list};
+use super::value::{Property, PropertySource, PropertyValue};
 use crate::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::ObjectId;
@@ -146,7 +146,7 @@ impl Dataset {
             "logicalreferenced" => Number(dataset.uncompressed),
             "refcompressratio" => ratio(dataset.uncompressed, dataset.compressed),
             "redact_snaps" => {
-                return Ok(self.redaction_snapshots()?.map(|guids| text(guid_list(guids))));
+                return Ok(self.redaction_snapshots()?.map(PropertyValue::of_guids));
             }
             "written" => return self.written().map(|bytes| bytes.map(Number)),
             "encryptionroot" => {

@@ -1,4 +1,4 @@
-//! What a property of a dataset is.
+//! A property, and where its value comes from.
 
 use rzfs_format::Guid;
 
@@ -11,19 +11,12 @@ pub enum PropertyValue {
     Text(String),
 }
 
-/// Where a value comes from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PropertySource {
-    /// It is computed.
-    None,
-    /// Nobody set it.
-    Default,
-    /// Set on the dataset itself.
-    Local,
-    /// Set on this ancestor.
-    Inherited(String),
-    /// Came with a send stream.
-    Received,
+impl PropertyValue {
+    /// Guids, as `redact_snaps` lists them.
+    pub(in crate::dataset) fn of_guids(guids: impl IntoIterator<Item = Guid>) -> Self {
+        let guids = guids.into_iter().map(|guid| guid.to_string());
+        Self::Text(guids.collect::<Vec<_>>().join(","))
+    }
 }
 
 /// A property of a dataset.
@@ -40,7 +33,17 @@ pub struct Property {
     pub received: Option<PropertyValue>,
 }
 
-/// Guids as the property `redact_snaps` shows them.
-pub(in crate::dataset) fn guid_list(guids: impl IntoIterator<Item = Guid>) -> String {
-    guids.into_iter().map(|guid| guid.to_string()).collect::<Vec<_>>().join(",")
+/// Where a value comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PropertySource {
+    /// It is computed.
+    None,
+    /// Nobody set it.
+    Default,
+    /// Set on the dataset itself.
+    Local,
+    /// Set on this ancestor.
+    Inherited(String),
+    /// Came with a send stream.
+    Received,
 }

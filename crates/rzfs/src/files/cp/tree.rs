@@ -1,9 +1,10 @@
 //! Copies a file with everything below it.
 
+use super::contents::{Fidelity, contents};
 use super::destination::{Directory, EntryName, Identity, mode_of};
 use super::kept::{Made, keep};
 use super::progress::Progress;
-use super::{CopyError, Fidelity, contents};
+use crate::files::cat::CopyError;
 use crate::files::complaints::Complaints;
 use rustix::fs::FileType;
 use rzfs::format::dirent::FileKind;

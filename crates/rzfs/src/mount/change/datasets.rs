@@ -1,11 +1,11 @@
 //! Changes of datasets and their properties.
 
-use super::super::mounted::Open;
 use super::super::mounter::OPEN_PROPERTY;
 use super::super::plan::Choice;
 use super::super::table::{DatasetMount, MountTable};
 use super::mounts::{end, in_use, mount_again, mount_more, settle, taken_back};
-use super::refusal;
+use crate::mount::open::Open;
+use crate::mount::refusal::refusal;
 use rzfs::protocol::{self, Pair, Refusal, Secret};
 use rzfs::setting::{DatasetSetting, NewDatasetProperties, Occasion, OwnerProperty, SettingError};
 use rzfs::{Pool, WritablePool};

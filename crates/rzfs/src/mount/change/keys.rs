@@ -1,7 +1,7 @@
 //! Keys of encryption roots, of a pool that stays imported.
 
-use super::super::mounted::Open;
-use super::refusal;
+use crate::mount::open::Open;
+use crate::mount::refusal::refusal;
 use rzfs::protocol::{KeyRequest, Pair, Purpose, Refusal, Secret};
 use rzfs::setting::{NewDatasetProperties, SettingError};
 use rzfs_dsl::dataset::{Dataset, DatasetError, KeyStatus};

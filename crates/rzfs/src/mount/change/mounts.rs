@@ -7,10 +7,10 @@
 //! ```
 //! When a step is refused, what was mounted before is mounted where it was.
 
-use super::super::mounted::Open;
 use super::super::mounter::{Nesting, Planned};
 use super::super::plan::{Aftermath, Candidate, Choice, PlannedMount, aftermath};
 use super::super::table::{MountTable, Unmounted};
+use crate::mount::open::Open;
 use rzfs::protocol::Refusal;
 use rzfs_dsl::dataset::{DatasetError, DatasetKind, KeyStatus};
 use rzfs_fuse::InUse;

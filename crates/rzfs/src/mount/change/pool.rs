@@ -1,7 +1,7 @@
 //! Changes of the pool itself.
 
-use super::super::mounted::Open;
-use super::refusal;
+use crate::mount::open::Open;
+use crate::mount::refusal::refusal;
 use crate::zpool::layout::Layout;
 use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
 use rzfs::protocol::{AddRequest, Pair, PruneLimit, Purpose, Refusal};

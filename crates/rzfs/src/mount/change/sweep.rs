@@ -1,8 +1,8 @@
 //! `zpool initialize` and `zpool trim`.
 
 use super::super::events::Events;
-use super::super::mounted::Open;
 use super::pool::is_named;
+use crate::mount::open::Open;
 use rzfs::WritablePool;
 use rzfs::protocol::{Erasure, Refusal, SweepKind, SweepOrder, SweepRequest};
 use rzfs_dsl::live::{self, ChangeError, SweepNews};

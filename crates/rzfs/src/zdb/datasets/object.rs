@@ -1,7 +1,7 @@
 //! One object: its line, its bonus, what it holds and where its blocks are.
 
 use super::znode::FileView;
-use super::{HEADING, bonus, lists, tree, words, zap};
+use super::{bonus, lists, tree, words, zap};
 use crate::zdb::config;
 use crate::zdb::error::ZdbError;
 use crate::zdb::session::{Session, Verdict};
@@ -16,6 +16,9 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::SECTOR_SIZE;
 use rzfs_format::{BlockPointer, ObjectId, ObjsetId};
 use std::io;
+
+/// The line above objects.
+const HEADING: &str = "\n    Object  lvl   iblk   dblk  dsize  dnsize  lsize   %full  type\n";
 
 /// Verbosity from which on the contents of objects are shown.
 const CONTENTS: u8 = 4;

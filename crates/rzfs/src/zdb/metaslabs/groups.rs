@@ -1,16 +1,26 @@
 //! `zdb -M`: the sizes of free segments by vdev and in the whole class.
 
-use super::embedded_log;
 use crate::zdb::session::Session;
 use crate::zdb::text::histogram;
 use rzfs_dsl::pool::Pool;
 use rzfs_format::features::Feature;
-use rzfs_metaslab::{PoolMetaslabs, VdevMetaslabs, fragmentation};
+use rzfs_metaslab::{Metaslab, PoolMetaslabs, VdevMetaslabs, fragmentation};
 use rzfs_vdev::config::AllocationBias;
 use std::io;
 
 /// Buckets: powers of two in bytes.
 const BUCKETS: usize = 64;
+
+/// Vdevs with more metaslabs keep one for the intent log.
+const EMBEDDED_LOG_MIN_METASLABS: usize = 64;
+
+/// The metaslab that a vdev keeps for the intent log: its emptiest.
+pub(crate) fn embedded_log(vdev: &VdevMetaslabs, bias: Option<AllocationBias>) -> Option<u64> {
+    if bias.is_some() || vdev.metaslabs().len() <= EMBEDDED_LOG_MIN_METASLABS {
+        return None;
+    }
+    vdev.metaslabs().iter().min_by_key(|metaslab| metaslab.own_allocated()).map(Metaslab::id)
+}
 
 /// The metaslabs of a vdev that are of its class: without the one for the intent log.
 struct Group {

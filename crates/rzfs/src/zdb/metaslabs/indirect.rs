@@ -1,7 +1,8 @@
 //! Removed vdevs, where other vdevs have metaslabs: where their contents went, and how much of
 //! that is obsolete.
 
-use super::{Report, map};
+use super::map;
+use super::report::Report;
 use crate::zdb::error::ZdbError;
 use crate::zdb::session::{Session, Verdict};
 use rzfs_format::ObjectId;

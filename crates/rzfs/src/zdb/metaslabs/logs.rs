@@ -1,6 +1,7 @@
 //! Log space maps: the changes of each txg, and how many of them metaslabs still need.
 
-use super::{Report, map};
+use super::map;
+use super::report::Report;
 use crate::zdb::error::ZdbError;
 use crate::zdb::session::{Session, Verdict};
 use rzfs_format::space_map::Geometry;

@@ -1,6 +1,6 @@
 //! A space map: its figures, and its entries word by word.
 
-use super::Detail;
+use super::report::Detail;
 use crate::zdb::error::ZdbError;
 use crate::zdb::session::{Session, Verdict};
 use rzfs_dsl::pool::MosStore;

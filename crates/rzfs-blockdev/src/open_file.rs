@@ -1,6 +1,9 @@
 //! Opening files and block devices, and finding out what they can do.
 
-use super::claim::{self, Holder};
+mod claim;
+
+pub use claim::Holder;
+
 use crate::{Access, BUFFER_ALIGNMENT, DeviceGeometry, IoBuffer, without_number};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};

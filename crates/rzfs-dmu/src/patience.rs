@@ -4,7 +4,6 @@
 //! be taken back. So where others get an error, the thread that syncs, and those that help it, wait
 //! and try again.
 
-use super::BlockPipeline;
 use crate::BlockError;
 use parking_lot::RwLock;
 use std::cell::Cell;
@@ -61,21 +60,20 @@ impl Drop for PatienceGuard {
 
 /// Who waits, when the pool is one that is written.
 #[derive(Default)]
-pub(super) struct Waiter(RwLock<Option<Weak<dyn DeviceWaiter>>>);
+pub(crate) struct Waiter(RwLock<Option<Weak<dyn DeviceWaiter>>>);
 
-impl BlockPipeline {
-    /// Says who waits for the devices; without, and when it is gone, patient threads get errors
-    /// like others.
-    pub fn set_device_waiter(&self, waiter: Weak<dyn DeviceWaiter>) {
-        *self.waiter.0.write() = Some(waiter);
+impl Waiter {
+    /// Says who waits.
+    pub(crate) fn set(&self, waiter: Weak<dyn DeviceWaiter>) {
+        *self.0.write() = Some(waiter);
     }
 
     /// Waits for devices because of this error, if this thread is to; whether to try again then.
-    pub(super) fn wait_for_devices(&self, error: &BlockError) -> bool {
+    pub(crate) fn wait(&self, error: &BlockError) -> bool {
         if Patience::of_this_thread() == Patience::None || !error.is_of_devices() {
             return false;
         }
-        let waiter = self.waiter.0.read().as_ref().and_then(Weak::upgrade);
+        let waiter = self.0.read().as_ref().and_then(Weak::upgrade);
         waiter.is_some_and(|waiter| waiter.wait(error))
     }
 }

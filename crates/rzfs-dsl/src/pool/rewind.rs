@@ -1,4 +1,4 @@
-//! An older state of a pool, to which it was rewound or could be.
+//! What opening an older state of a pool costs.
 
 use rzfs_format::Txg;
 

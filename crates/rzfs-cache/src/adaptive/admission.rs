@@ -1,0 +1,110 @@
+//! Putting blocks into the cache: room is reserved first, and made where there is none.
+
+use super::entry::{Purpose, Retention, header_size};
+use super::lists::Lists;
+use super::shard::{Arriving, Inserted, Shard};
+use crate::hashed::Hashed;
+use crate::{BlockKey, BlockKind, Weighted};
+use std::sync::atomic::Ordering;
+
+impl<V: Weighted> Lists<V> {
+    /// Reserves room, evicting for it; says whether there is.
+    fn reserve(&self, bytes: u64) -> bool {
+        loop {
+            let max = self.max.load(Ordering::Relaxed);
+            let taken = self.size.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |size| {
+                size.checked_add(bytes).filter(|&size| size <= max)
+            });
+            if taken.is_ok() {
+                return true;
+            }
+            if bytes > max {
+                return false;
+            }
+            let mut evictor = self.evictor.lock();
+            let size = self.size.0.load(Ordering::Relaxed);
+            let excess = size.saturating_add(bytes).saturating_sub(max);
+            if excess > 0 && self.evict(&mut evictor, excess) == 0 {
+                return false;
+            }
+        }
+    }
+
+    /// Puts a block into the cache, if there is room to be had.
+    pub(super) fn admit(&self, key: Hashed<BlockKey>, kind: BlockKind, value: V) {
+        if self.shard(&key).holds(&key) {
+            return;
+        }
+        let arriving = self.arriving(key, kind, Purpose::Demand, Retention::Cache, value);
+        let charge = arriving.charge();
+        if !self.reserve(charge) {
+            self.not_enough.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let mut shard = self.shard(&key);
+        let (surplus, refused) = self.place(&mut shard, arriving);
+        drop(shard);
+        drop(refused);
+        self.release(surplus);
+    }
+
+    /// Puts a block that was read into the cache, if it may stay and there is room to be had, and
+    /// ends its flight, both in one step.
+    pub(super) fn land(
+        &self,
+        key: Hashed<BlockKey>,
+        kind: BlockKind,
+        purpose: Purpose,
+        retention: Retention,
+        value: V,
+    ) {
+        let mut arriving = self.arriving(key, kind, purpose, retention, value);
+        let charge = arriving.charge();
+        let reserved = self.reserve(charge);
+        let mut shard = self.shard(&key);
+        // Somebody may have joined who does not merely prefetch.
+        arriving.purpose = shard.end_flight(&key).unwrap_or(purpose);
+        let stays = retention == Retention::Cache || arriving.purpose != Purpose::Demand;
+        let (surplus, refused) = match (reserved, stays) {
+            (true, true) => self.place(&mut shard, arriving),
+            (true, false) => (charge, Some(arriving.value)),
+            (false, _) => (0, Some(arriving.value)),
+        };
+        drop(shard);
+        drop(refused);
+        self.release(surplus);
+        if stays && !reserved {
+            self.not_enough.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn arriving(
+        &self,
+        key: Hashed<BlockKey>,
+        kind: BlockKind,
+        purpose: Purpose,
+        retention: Retention,
+        value: V,
+    ) -> Arriving<V> {
+        let weight = value.weight().max(1) as u64;
+        Arriving { key, kind, purpose, retention, value, weight, now: self.clock.now() }
+    }
+
+    /// Puts a block for which room is reserved into a shard; gives what of the room is not needed,
+    /// and the block if it is not either.
+    fn place(&self, shard: &mut Shard<V>, arriving: Arriving<V>) -> (u64, Option<V>) {
+        let (weight, charge) = (arriving.weight, arriving.charge());
+        match shard.insert(arriving) {
+            Inserted::New(class) => {
+                self.grow_list(class, weight);
+                (0, None)
+            }
+            Inserted::Returned { ghost, ghost_weight, to } => {
+                self.shrink_list(ghost, ghost_weight);
+                self.grow_list(to, weight);
+                (header_size::<V>(), None)
+            }
+            Inserted::Refused(value) => (charge, Some(value)),
+        }
+    }
+}

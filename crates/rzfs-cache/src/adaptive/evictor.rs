@@ -1,0 +1,28 @@
+//! What making room needs to remember.
+
+use super::balance::{Balance, PerList};
+use super::entry::{CLASSES, Class};
+
+/// What evictions remember from one to the next.
+#[derive(Debug)]
+pub(super) struct Evictor {
+    pub(super) balance: Balance,
+    /// What the last run allowed the ghosts.
+    pub(super) limits: PerList,
+    /// The shard whose turn it is, by class.
+    turns: [usize; CLASSES],
+}
+
+impl Evictor {
+    pub(super) const fn new() -> Self {
+        let limits = PerList { mru_data: 0, mru_metadata: 0, mfu_data: 0, mfu_metadata: 0 };
+        Self { balance: Balance::INITIAL, limits, turns: [0; CLASSES] }
+    }
+
+    /// The shard whose turn it is.
+    pub(super) const fn next_shard(&mut self, class: Class, shards: usize) -> usize {
+        let turn = &mut self.turns[class.index()];
+        *turn = (*turn + 1) % shards;
+        *turn
+    }
+}

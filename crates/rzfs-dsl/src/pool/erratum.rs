@@ -1,0 +1,37 @@
+//! What old software has left behind.
+
+/// An on-disk incompatibility of old software that a pool suffers from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Erratum {
+    /// 1: a scrub of old software left a larger state behind.
+    Scrub,
+    /// 2: a background destroy of old software left a flag behind.
+    AsyncDestroy,
+    /// 3: encrypted datasets of development versions.
+    EncryptionFormat,
+    /// 4: encrypted snapshots without what raw receives need to verify them.
+    EncryptionIvSets,
+}
+
+impl Erratum {
+    /// The number that tools show.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        match self {
+            Self::Scrub => 1,
+            Self::AsyncDestroy => 2,
+            Self::EncryptionFormat => 3,
+            Self::EncryptionIvSets => 4,
+        }
+    }
+
+    pub(super) const fn from_number(number: u64) -> Option<Self> {
+        match number {
+            1 => Some(Self::Scrub),
+            2 => Some(Self::AsyncDestroy),
+            3 => Some(Self::EncryptionFormat),
+            4 => Some(Self::EncryptionIvSets),
+            _ => None,
+        }
+    }
+}

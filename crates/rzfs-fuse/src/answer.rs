@@ -1,0 +1,16 @@
+//! Answers to requests.
+
+use fuser::Errno;
+use rzfs_zpl::ZplError;
+
+pub(crate) type Answer<T> = Result<T, Errno>;
+
+pub(crate) fn errno(error: &ZplError) -> Errno {
+    tracing::debug!(%error, "request failed");
+    Errno::from_i32(error.errno())
+}
+
+/// Whether something is to be tried again when the pool is not suspended any more.
+pub(crate) fn is_suspended(error: Errno) -> bool {
+    error.code() == libc::ERESTART
+}

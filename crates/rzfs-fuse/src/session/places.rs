@@ -1,0 +1,43 @@
+//! Where file systems are grafted.
+
+use crate::grafts::Entrance;
+use crate::mount_points::Way;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A file system that is grafted.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    /// From the root of the mount.
+    pub(super) path: PathBuf,
+    pub(super) file_system: usize,
+    /// The file system that it is in.
+    pub(super) within: usize,
+    /// What was made for it there.
+    pub(super) way: Way,
+}
+
+/// The file systems that are grafted, by their paths.
+#[derive(Debug, Default)]
+pub(super) struct Places(Mutex<Vec<Placed>>);
+
+impl Places {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<Placed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a file system was not grafted, and the name of which the kernel may know something that is
+/// no more.
+#[derive(Debug)]
+pub(super) struct NotInserted {
+    pub(super) error: io::Error,
+    pub(super) changed: Option<Entrance>,
+}
+
+impl From<io::Error> for NotInserted {
+    fn from(error: io::Error) -> Self {
+        Self { error, changed: None }
+    }
+}

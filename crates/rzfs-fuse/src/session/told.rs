@@ -1,0 +1,34 @@
+//! What the kernel knows once it is answered.
+
+use super::Session;
+use crate::attributes::Entry;
+use fuser::FileAttr;
+use std::time::Duration;
+
+/// What is answered when something was changed.
+pub(super) trait Told: Send + 'static {
+    /// It is not answered after all, since the change cannot be made durable.
+    fn take_back(self, session: &Session);
+}
+
+impl Told for Entry {
+    fn take_back(self, session: &Session) {
+        session.forget(self.attributes.ino, 1);
+    }
+}
+
+impl Told for () {
+    fn take_back(self, _: &Session) {}
+}
+
+impl Told for u64 {
+    fn take_back(self, _: &Session) {}
+}
+
+impl Told for Vec<u8> {
+    fn take_back(self, _: &Session) {}
+}
+
+impl Told for (FileAttr, Duration) {
+    fn take_back(self, _: &Session) {}
+}

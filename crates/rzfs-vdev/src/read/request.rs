@@ -1,0 +1,57 @@
+//! What is asked of a read, and what a scrub answers.
+
+use crate::error::VdevError;
+use bytes::Bytes;
+use rzfs_blockdev::DeviceError;
+use rzfs_format::{Dva, Guid, Txg};
+use std::fmt;
+
+/// One block to read.
+#[derive(Clone, Copy)]
+pub struct BlockRead<'a> {
+    /// Where it is: vdev and offset; the allocated size and the gang bit do not matter.
+    pub dva: Dva,
+    /// Bytes as stored: PSIZE, or the size of a gang header.
+    pub size: u64,
+    /// Physical birth: decides about the width of RAID-Z and who lacks the block.
+    pub birth: Txg,
+    /// Whether these `size` bytes are the block.
+    pub verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
+}
+
+impl fmt::Debug for BlockRead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlockRead({}, {:#x} bytes, birth {})", self.dva, self.size, self.birth)
+    }
+}
+
+/// What a scrub of a block found.
+#[derive(Debug)]
+pub struct Scrubbed {
+    /// The block, if it could be read or reconstructed.
+    pub data: Result<Bytes, VdevError>,
+    /// Every leaf that has something else, or nothing, in the place of its part.
+    pub findings: Vec<Finding>,
+}
+
+/// Something that is wrong with a part of a block on one leaf.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The leaf.
+    pub leaf: Guid,
+    /// Byte position of the part on its device.
+    pub position: u64,
+    /// Bytes of the part.
+    pub len: usize,
+    /// What is wrong.
+    pub kind: FindingKind,
+}
+
+/// What is wrong with a part of a block.
+#[derive(Clone, Debug)]
+pub enum FindingKind {
+    /// It is not what was written.
+    Wrong,
+    /// It cannot be read.
+    Unreadable(DeviceError),
+}

@@ -1,0 +1,48 @@
+//! Copying what is in one file.
+
+use super::progress::Progress;
+use crate::files::cat::{self, CHUNK, CopyError};
+use rzfs::{Extent, File};
+use std::fs;
+use std::io::{Seek, SeekFrom};
+
+/// What is kept of a file besides its contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fidelity {
+    /// Permissions as far as the umask lets them.
+    Contents,
+    /// Everything that the host can store.
+    Archive,
+}
+
+/// Writes a file; what is not stored is not written, if the output can have holes.
+pub(super) fn contents(
+    file: &File,
+    out: &mut fs::File,
+    progress: &Progress,
+) -> Result<(), CopyError> {
+    if !out.metadata()?.is_file() {
+        return cat::copy(file, out, |bytes| progress.bytes(bytes));
+    }
+    for extent in file.extents() {
+        let range = match extent {
+            Extent::Data(range) => range,
+            Extent::Hole(range) => {
+                progress.bytes(range.end - range.start);
+                continue;
+            }
+        };
+        let mut at = range.start;
+        out.seek(SeekFrom::Start(at))?;
+        while at < range.end {
+            let segments = file.read_segments(at, CHUNK.min(range.end - at))?;
+            let written = cat::write_segments(out, &segments)?;
+            if written == 0 {
+                break;
+            }
+            progress.bytes(written);
+            at += written;
+        }
+    }
+    Ok(out.set_len(file.len())?)
+}
