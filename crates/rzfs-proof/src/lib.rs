@@ -42,5 +42,5 @@ pub use opened::{
 };
 pub use rig::Rig;
 pub use shape::{FeatureSet, SHAPES, Shape};
-pub use view::{Names, View, differences, record};
+pub use view::{Names, differences, names, record};
 pub use walk::{walk, walk_in_full};
