@@ -48,6 +48,10 @@ impl Object {
         &self.dnode
     }
 
+    pub(crate) fn shared_dnode(&self) -> Arc<Dnode> {
+        Arc::clone(&self.dnode)
+    }
+
     /// Its type.
     #[must_use]
     pub fn object_type(&self) -> ObjectType {
@@ -151,27 +155,12 @@ impl Object {
     /// Fills `buffer` with the bytes from `offset` on; holes and what lies beyond the last block
     /// read as zeros.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DmuError> {
-        let block_size = u64::from(self.dnode.data_block_size);
-        let per_batch = (BATCH_BYTES / block_size).max(1);
         let extent = self.dnode.extent();
         let have = extent.saturating_sub(offset).min(buffer.len() as u64) as usize;
-        let (mut rest, beyond) = buffer.split_at_mut(have);
+        let (within, beyond) = buffer.split_at_mut(have);
         beyond.fill(0);
-        let mut at = offset;
-        while !rest.is_empty() {
-            let first = at / block_size;
-            let end = (at + rest.len() as u64).div_ceil(block_size).min(first + per_batch);
-            for block in self.read_blocks(first..end) {
-                let block = block?;
-                let data = block.data.get((at % block_size) as usize..).unwrap_or_default();
-                let len = data.len().min(rest.len());
-                let (now, later) = rest.split_at_mut(len);
-                now.copy_from_slice(data.get(..len).unwrap_or_default());
-                rest = later;
-                at += len as u64;
-            }
-        }
-        Ok(())
+        let block_size = u64::from(self.dnode.data_block_size);
+        fill_from_blocks(block_size, offset, within, |blocks| Ok(self.read_blocks(blocks)))
     }
 
     /// The `len` bytes from `offset` on; without a copy when they lie in one block. The caller
@@ -244,6 +233,34 @@ impl ObjectRead<'_> {
         let zeros = || self.object.zeros();
         blocks.map(|block| block.map(|block| block.unwrap_or_else(zeros))).collect()
     }
+}
+
+/// Fills `buffer` with the bytes from `offset` on, out of blocks that are read in batches.
+pub(crate) fn fill_from_blocks(
+    block_size: u64,
+    offset: u64,
+    buffer: &mut [u8],
+    read: impl Fn(Range<u64>) -> Result<Vec<Result<Block, DmuError>>, DmuError>,
+) -> Result<(), DmuError> {
+    let per_batch = (BATCH_BYTES / block_size).max(1);
+    let (mut at, mut rest) = (offset, buffer);
+    while !rest.is_empty() {
+        let first = at / block_size;
+        let end = (at + rest.len() as u64).div_ceil(block_size).min(first + per_batch);
+        for block in read(first..end)? {
+            let block = block?;
+            let skipped = at % block_size;
+            let len = ((block_size - skipped) as usize).min(rest.len());
+            let (now, later) = rest.split_at_mut(len);
+            let data = block.data.get(skipped as usize..).unwrap_or_default();
+            let (read, missing) = now.split_at_mut(data.len().min(len));
+            read.copy_from_slice(data.get(..read.len()).unwrap_or_default());
+            missing.fill(0);
+            rest = later;
+            at += len as u64;
+        }
+    }
+    Ok(())
 }
 
 impl ZapBlocks for Object {

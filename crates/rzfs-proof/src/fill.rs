@@ -1,6 +1,6 @@
 //! What users do to file systems: trees with files of every shape, and changes of any tree.
 
-use crate::view::View;
+use crate::view::names;
 use crate::{Files, ProofError};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
@@ -176,14 +176,14 @@ type Found = (String, ObjectId, Vec<u8>, ObjectId);
 /// Files with their paths, directories and names; of a large tree not all.
 fn some_files(fs: &LiveFileSystem) -> Result<Vec<Found>, ProofError> {
     let mut found = Vec::new();
-    let mut directories = vec![(String::new(), View::root(fs))];
+    let mut directories = vec![(String::new(), fs.root())];
     while let Some((path, directory)) = directories.pop() {
-        let names = fs.names(directory).map_err(|source| ProofError::at(&path, source))?;
+        let names = names(fs, directory).map_err(|source| ProofError::at(&path, source))?;
         // Of a large directory every tenth or hundredth name is enough.
         let step = if names.len() > 100 { names.len() / 20 } else { 1 };
         for (name, file) in names.into_iter().step_by(step) {
             let path = format!("{path}/{}", String::from_utf8_lossy(&name));
-            let attributes = View::attributes(fs, file);
+            let attributes = fs.attributes(file);
             let attributes = attributes.map_err(|source| ProofError::at(&path, source))?;
             if attributes.kind == FileKind::Directory {
                 directories.push((path.clone(), file));

@@ -12,7 +12,7 @@ mod pattern;
 
 pub use pattern::Pattern;
 
-use crate::view::View;
+use crate::view::names;
 use crate::{Bounds, Files, OpenPool, PoolFiles, ProofError, Settings, walk};
 use pattern::is_full;
 use rzfs_format::ObjectId;
@@ -136,7 +136,7 @@ fn top_up(files: &Files<'_>) -> Result<(), ProofError> {
 
 /// Removes everything below a directory.
 fn empty(fs: &LiveFileSystem, directory: ObjectId) -> Result<(), ProofError> {
-    let names = fs.names(directory).map_err(|source| ProofError::at("", source))?;
+    let names = names(fs, directory).map_err(|source| ProofError::at("", source))?;
     for (name, child) in names {
         let failed = |source| ProofError::at(&String::from_utf8_lossy(&name), source);
         if fs.attributes(child).map_err(failed)?.kind == FileKind::Directory {

@@ -41,5 +41,5 @@ pub use opened::{
 };
 pub use rig::Rig;
 pub use shape::{Encrypted, FeatureSet, Habit, SHAPES, Shape};
-pub use view::{Names, View, differences, record};
+pub use view::{Names, differences, names, record};
 pub use walk::{walk, walk_in_full};

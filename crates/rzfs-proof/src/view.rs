@@ -1,11 +1,9 @@
 //! What users see of a file system, as a manifest.
 
 use crate::ProofError;
-use bytes::Bytes;
 use rzfs_format::ObjectId;
 use rzfs_testkit::{Entry, EntryKind, FileSystemManifest};
-use rzfs_zpl::live::LiveFileSystem;
-use rzfs_zpl::{Attributes, DirCookie, FileSystem, ZplError};
+use rzfs_zpl::{DirCookie, FileSystem, Source, ZplError};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,99 +14,47 @@ const READ_SIZE: u64 = 1 << 20;
 /// Names in a directory, with the files that they name.
 pub type Names = Vec<(Vec<u8>, ObjectId)>;
 
-/// A file system that can be looked at.
-pub trait View {
-    /// The root directory.
-    fn root(&self) -> ObjectId;
-    /// The names in a directory, without `.`, `..` and `.zfs`.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    fn names(&self, directory: ObjectId) -> Result<Names, ZplError>;
-    /// The attributes of a file.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    fn attributes(&self, file: ObjectId) -> Result<Attributes, ZplError>;
-    /// The target of a symbolic link.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    fn target(&self, link: ObjectId) -> Result<Vec<u8>, ZplError>;
-    /// Contents of a file: at most so many bytes from an offset on, none at the end.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    fn contents(&self, file: ObjectId, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError>;
-    /// Extended attributes of a file.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    fn xattrs(&self, file: ObjectId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, ZplError>;
+/// The names in a directory, without `.`, `..` and `.zfs`.
+///
+/// # Errors
+/// It cannot be read.
+pub fn names<S: Source>(fs: &FileSystem<S>, directory: ObjectId) -> Result<Names, ZplError> {
+    let mut names = Names::new();
+    fs.read_dir(directory, DirCookie::START, |entry| {
+        if !matches!(entry.name, b"." | b".." | b".zfs") {
+            names.push((entry.name.to_vec(), entry.object));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(names)
 }
 
-macro_rules! view {
-    ($($kind:ty),*) => {
-        $(impl View for $kind {
-            fn root(&self) -> ObjectId {
-                self.root()
-            }
-
-            fn names(&self, directory: ObjectId) -> Result<Names, ZplError> {
-                let mut names = Names::new();
-                self.read_dir(directory, DirCookie::START, |entry| {
-                    if !matches!(entry.name, b"." | b".." | b".zfs") {
-                        names.push((entry.name.to_vec(), entry.object));
-                    }
-                    ControlFlow::Continue(())
-                })?;
-                Ok(names)
-            }
-
-            fn attributes(&self, file: ObjectId) -> Result<Attributes, ZplError> {
-                self.attributes(file)
-            }
-
-            fn target(&self, link: ObjectId) -> Result<Vec<u8>, ZplError> {
-                self.read_link(link)
-            }
-
-            fn contents(
-                &self,
-                file: ObjectId,
-                offset: u64,
-                len: u64,
-            ) -> Result<Vec<Bytes>, ZplError> {
-                self.read_segments(file, offset, len)
-            }
-
-            fn xattrs(&self, file: ObjectId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, ZplError> {
-                let names = self.xattr_names(file)?;
-                names.into_iter().map(|name| Ok((name.clone(), self.xattr(file, &name)?))).collect()
-            }
-        })*
-    };
+/// Extended attributes of a file.
+fn xattrs<S: Source>(
+    fs: &FileSystem<S>,
+    file: ObjectId,
+) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, ZplError> {
+    let names = fs.xattr_names(file)?;
+    names.into_iter().map(|name| Ok((name.clone(), fs.xattr(file, &name)?))).collect()
 }
-
-view!(LiveFileSystem, FileSystem);
 
 /// Writes down what users see.
 ///
 /// # Errors
 /// A file that cannot be read.
-pub fn record(view: &impl View) -> Result<FileSystemManifest, ProofError> {
+pub fn record<S: Source>(fs: &FileSystem<S>) -> Result<FileSystemManifest, ProofError> {
     let mut manifest = FileSystemManifest {
-        root_xattrs: view.xattrs(view.root()).map_err(|source| ProofError::at("", source))?,
+        root_xattrs: xattrs(fs, fs.root()).map_err(|source| ProofError::at("", source))?,
         ..FileSystemManifest::default()
     };
-    let mut directories = vec![(Vec::new(), view.root())];
+    let mut directories = vec![(Vec::new(), fs.root())];
     while let Some((directory, object)) = directories.pop() {
         let at = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
-        let names = view.names(object);
-        for (name, file) in names.map_err(|source| ProofError::at(&at(&directory), source))? {
+        let found = names(fs, object);
+        for (name, file) in found.map_err(|source| ProofError::at(&at(&directory), source))? {
             let path =
                 if directory.is_empty() { name } else { [&directory[..], b"/", &name].concat() };
-            let entry = entry(view, file).map_err(|source| ProofError::at(&at(&path), source))?;
+            let entry = entry(fs, file).map_err(|source| ProofError::at(&at(&path), source))?;
             if entry.kind == EntryKind::Directory {
                 directories.push((path.clone(), file));
             }
@@ -118,8 +64,8 @@ pub fn record(view: &impl View) -> Result<FileSystemManifest, ProofError> {
     Ok(manifest)
 }
 
-fn entry(view: &impl View, file: ObjectId) -> Result<Entry, ZplError> {
-    let attributes = view.attributes(file)?;
+fn entry<S: Source>(fs: &FileSystem<S>, file: ObjectId) -> Result<Entry, ZplError> {
+    let attributes = fs.attributes(file)?;
     let kind = EntryKind::from(attributes.kind);
     let nanoseconds = i128::from(attributes.mtime.nanoseconds);
     let device = (attributes.device.major, attributes.device.minor);
@@ -132,26 +78,26 @@ fn entry(view: &impl View, file: ObjectId) -> Result<Entry, ZplError> {
         size: attributes.size,
         mtime: i128::from(attributes.mtime.seconds) * 1_000_000_000 + nanoseconds,
         target: match kind {
-            EntryKind::Symlink => view.target(file)?,
+            EntryKind::Symlink => fs.read_link(file)?,
             _ => Vec::new(),
         },
         sha256: match kind {
-            EntryKind::Regular => Some(digest(view, file)?),
+            EntryKind::Regular => Some(digest(fs, file)?),
             _ => None,
         },
         device: match kind {
             EntryKind::CharDevice | EntryKind::BlockDevice => Some(device),
             _ => None,
         },
-        xattrs: view.xattrs(file)?,
+        xattrs: xattrs(fs, file)?,
     })
 }
 
-fn digest(view: &impl View, file: ObjectId) -> Result<[u8; 32], ZplError> {
+fn digest<S: Source>(fs: &FileSystem<S>, file: ObjectId) -> Result<[u8; 32], ZplError> {
     let mut digest = Sha256::new();
     let mut offset = 0;
     loop {
-        let segments = view.contents(file, offset, READ_SIZE)?;
+        let segments = fs.read_segments(file, offset, READ_SIZE)?;
         if segments.is_empty() {
             return Ok(digest.finalize().into());
         }

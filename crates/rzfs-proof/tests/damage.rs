@@ -6,7 +6,7 @@ use rzfs_format::features::Feature;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, Level};
 use rzfs_proof::{
-    FeatureSet, Files, OpenPool, PoolFiles, Settings, Shape, View, read_dataset, walk,
+    FeatureSet, Files, OpenPool, PoolFiles, Settings, Shape, names, read_dataset, walk,
 };
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -52,7 +52,7 @@ impl World {
         open.export().unwrap();
         let pool = self.read();
         let fs = read_dataset(&pool, "single/fs").unwrap();
-        let object = fs.names(View::root(&fs)).unwrap()[0].1;
+        let object = names(&fs, fs.root()).unwrap()[0].1;
         let file = fs.objset().object(object).unwrap();
         let pointer = file.pointers(0, DAMAGED..DAMAGED + 1).remove(0).unwrap();
         let offset = pointer.dvas().next().unwrap().offset() + DATA_START;
@@ -68,7 +68,7 @@ impl World {
         let fs = &open.file_systems["single/fs"];
         let object = Files(fs).find(FILE).unwrap();
         for _ in 0..2 {
-            assert!(fs.contents(object, 0, 1_000_000).is_err());
+            assert!(fs.read_segments(object, 0, 1_000_000).is_err());
             open.sync().unwrap();
         }
         open.export().unwrap();
@@ -113,7 +113,7 @@ fn what_is_whole_is_not_in_the_error_log() {
     let open = world.open();
     let fs = &open.file_systems["single/fs"];
     let object = Files(fs).find(FILE).unwrap();
-    fs.contents(object, 0, 100_000).unwrap();
+    fs.read_segments(object, 0, 100_000).unwrap();
     open.export().unwrap();
     assert_eq!(world.read().errors().unwrap(), []);
 }

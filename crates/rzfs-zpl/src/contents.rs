@@ -1,17 +1,17 @@
-//! Contents of files and volumes, from cached blocks.
+//! Contents of files and volumes, as parts of blocks.
 
 use crate::error::ZplError;
+use crate::object::FileObject;
 use crate::read_ahead::Streams;
 use bytes::Bytes;
-use rzfs_dmu::Object;
 
 /// Most bytes that are answered at once.
 const MAX_SEGMENT_BYTES: u64 = 32 << 20;
 
 /// Parts of blocks, at most 32 MiB; the caller sees to it that `len` bytes from `offset` on do not
 /// reach beyond the end.
-pub(crate) fn segments(
-    object: &Object,
+pub(crate) fn segments<O: FileObject>(
+    object: &O,
     streams: &Streams,
     offset: u64,
     len: u64,
@@ -20,14 +20,15 @@ pub(crate) fn segments(
     if len == 0 {
         return Ok(Vec::new());
     }
-    let block_size = u64::from(object.block_size());
+    let block_size = u64::from(object.data_block_size()?);
     let end = offset.saturating_add(len);
     let blocks = offset / block_size..end.div_ceil(block_size);
-    let reading = object.begin_read(blocks.clone());
-    // What will follow is asked for before this thread waits.
-    streams.note_read(object, blocks.clone(), reading.outcome());
+    let read = object.read_blocks(blocks.clone(), |outcome| {
+        // What will follow is asked for before this thread waits.
+        streams.note_read(object, blocks.clone(), outcome);
+    })?;
     let mut segments = Vec::with_capacity((blocks.end - blocks.start) as usize);
-    for (number, block) in blocks.zip(reading.finish()) {
+    for (number, block) in blocks.zip(read) {
         let data = block?.data;
         let start = number.saturating_mul(block_size);
         let from = offset.saturating_sub(start) as usize;
@@ -40,8 +41,8 @@ pub(crate) fn segments(
 }
 
 /// Fills a buffer with the contents from `offset` on, which have to reach that far.
-pub(crate) fn fill(
-    object: &Object,
+pub(crate) fn fill<O: FileObject>(
+    object: &O,
     streams: &Streams,
     offset: u64,
     mut buffer: &mut [u8],

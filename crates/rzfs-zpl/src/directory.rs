@@ -3,77 +3,91 @@
 use crate::entry::{CONTROL_NAME, DirCookie, DirEntry, Found, control_entry, dot_entries};
 use crate::error::{Place, ZplError};
 use crate::file_system::FileSystem;
-use crate::node::Node;
 use crate::options::{MAX_LONG_NAME, SnapshotDirectory};
+use crate::source::Source;
 use rzfs_dmu::{DmuError, Object};
 use rzfs_format::dirent::{DirectoryEntry, FileKind};
 use rzfs_format::{FormatError, ObjectId};
 use rzfs_zap::{ZapEntry, ZapError};
 use std::ops::ControlFlow;
 
-impl FileSystem {
+impl<S: Source> FileSystem<S> {
     /// What a name in a directory leads to, `.` and `..` included.
     ///
     /// # Errors
     /// There is no such entry, no entry can have this name, `directory` is none, or what the
     /// entry names cannot be opened.
     pub fn lookup(&self, directory: ObjectId, name: &[u8]) -> Result<Found, ZplError> {
-        let node = self.node(directory)?;
-        node.require_directory()?;
-        match name {
-            b"." => return Ok(Found::Object(directory)),
-            b".." => return self.parent(&node).map(Found::Object),
-            CONTROL_NAME if directory == self.root() && self.has_control_directory() => {
-                return Ok(Found::Control);
+        let found = self.source.with_file(directory, |node| {
+            node.require_directory()?;
+            Ok(match name {
+                b"." => Found::Object(directory),
+                b".." => Found::Object(self.parent(node)),
+                CONTROL_NAME if directory == self.root() && self.has_control_directory() => {
+                    Found::Control
+                }
+                _ => {
+                    let entry = self.entry(node, name)?;
+                    let place = node.place();
+                    Found::Object(entry.ok_or(ZplError::NotFound { place })?.object)
+                }
+            })
+        })?;
+        if let Found::Object(object) = found
+            && object != directory
+        {
+            let kind = self.kind_of(self.place(directory), object)?;
+            if name == b".." && kind != FileKind::Directory {
+                let source = ZplError::NotDirectory { place: self.place(object) };
+                return Err(dangling_at(self.place(directory), object, source));
             }
-            _ => {}
         }
-        match self.lookup_entry(&node, name)? {
-            Some(entry) => Ok(Found::Object(entry.object)),
-            None => Err(ZplError::NotFound { place: node.place() }),
-        }
+        Ok(found)
     }
 
-    /// The entry with this name, whose object was opened.
-    pub(crate) fn lookup_entry(
+    /// Refuses names that no new entry can have.
+    pub(crate) fn check_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
+        let max = self.source.option(|options| options.max_name);
+        self.name_rules.check(directory, name, max)
+    }
+
+    /// Refuses names that no entry can have; there may be long ones from when they were allowed.
+    pub(crate) fn check_known_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
+        self.name_rules.check(directory, name, MAX_LONG_NAME)
+    }
+
+    /// The entry with this name.
+    pub(crate) fn entry(
         &self,
-        directory: &Node,
+        directory: &S::File,
         name: &[u8],
     ) -> Result<Option<DirectoryEntry>, ZplError> {
-        // There may be long ones from when they were allowed.
-        self.names.check(directory.place(), name, MAX_LONG_NAME)?;
-        let zap = self.directory_zap(directory)?;
-        let value = match self.names.lookup(&zap, name) {
+        let place = directory.place();
+        self.check_known_name(place, name)?;
+        let names = self.source.names(directory)?;
+        let value = match self.name_rules.lookup(&names, name) {
             Ok(value) => value,
             Err(ZapError::ValueKind) => {
                 let problem = FormatError::invalid("directory", "a value that is no number");
                 return Err(directory.corrupt(problem));
             }
-            Err(error) => return Err(directory.object().zap_error(error).into()),
+            Err(error) => return Err(place.zap_failure(error)),
         };
-        let Some(entry) = value.map(DirectoryEntry::decode) else {
-            self.names.check(directory.place(), name, self.options.max_name)?;
-            return Ok(None);
-        };
-        self.node(entry.object).map_err(|source| dangling(directory, entry.object, source))?;
-        Ok(Some(entry))
+        if value.is_none() {
+            self.check_name(place, name)?;
+        }
+        Ok(value.map(DirectoryEntry::decode))
     }
 
-    /// The number of the directory above a directory; the root's is its own.
-    fn parent_number(&self, directory: &Node) -> ObjectId {
-        if directory.id() == self.root() { directory.id() } else { directory.znode().parent }
-    }
-
-    /// The directory above a directory.
-    fn parent(&self, directory: &Node) -> Result<ObjectId, ZplError> {
-        let parent = self.parent_number(directory);
-        let open = self.node(parent).and_then(|node| node.require_directory());
-        open.map_err(|source| dangling(directory, parent, source))?;
-        Ok(parent)
+    /// The directory above a directory; the root's is itself.
+    fn parent(&self, directory: &S::File) -> ObjectId {
+        let id = directory.place().object;
+        if id == self.root() { id } else { directory.znode().parent }
     }
 
     /// Hands the entries of a directory from a position on to `visit`, until it breaks off or
     /// there are no more. Every entry has the position after it, from which a later call goes on.
+    /// The directory does not change meanwhile: `visit` must not call back.
     ///
     /// # Errors
     /// `directory` is none, or an entry cannot be read; those before it were visited.
@@ -83,46 +97,42 @@ impl FileSystem {
         from: DirCookie,
         mut visit: impl FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), ZplError> {
-        let node = self.node(directory)?;
-        node.require_directory()?;
-        for entry in self.leading_entries(&node) {
-            if from < entry.next && visit(entry).is_break() {
-                return Ok(());
+        self.source.with_file(directory, |node| {
+            node.require_directory()?;
+            for entry in self.leading_entries(node) {
+                if from < entry.next && visit(entry).is_break() {
+                    return Ok(());
+                }
             }
-        }
-        let zap = self.directory_zap(&node)?;
-        for entry in zap.entries_from(from.zap()) {
-            let entry = entry.map_err(|source| node.object().zap_error(source))?;
-            let value = entry_value(node.place(), &entry)?;
-            let listed = DirEntry {
-                name: entry.name(),
-                object: value.object,
-                kind: self.kind_of(&node, value)?,
-                next: DirCookie::after(entry.next),
-            };
-            if visit(listed).is_break() {
-                return Ok(());
+            let place = node.place();
+            for entry in self.source.names(node)?.entries_from(from.zap()) {
+                let entry = entry.map_err(|source| place.zap_failure(source))?;
+                let DirectoryEntry { object, kind } = entry_value(place, &entry)?;
+                let kind = match kind {
+                    Some(kind) => kind,
+                    None => self.kind_of(place, object)?,
+                };
+                let next = DirCookie::after(entry.next);
+                if visit(DirEntry { name: entry.name(), object, kind, next }).is_break() {
+                    return Ok(());
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The entries that no ZAP holds.
-    fn leading_entries(&self, node: &Node) -> impl Iterator<Item = DirEntry<'static>> + use<> {
-        let visible = self.options.snapshot_directory == SnapshotDirectory::Visible;
-        let control = (node.id() == self.root() && visible).then(control_entry);
-        dot_entries(node.id(), self.parent_number(node)).into_iter().chain(control)
+    fn leading_entries(&self, node: &S::File) -> impl Iterator<Item = DirEntry<'static>> + use<S> {
+        let id = node.place().object;
+        let visible = self.snapshot_directory() == SnapshotDirectory::Visible;
+        let control = (id == self.root() && visible).then(control_entry);
+        dot_entries(id, self.parent(node)).into_iter().chain(control)
     }
 
-    /// The kind that an entry says, else the one of its object.
-    fn kind_of(&self, directory: &Node, entry: DirectoryEntry) -> Result<FileKind, ZplError> {
-        match entry.kind {
-            Some(kind) => Ok(kind),
-            None => match self.node(entry.object) {
-                Ok(node) => Ok(node.znode().kind),
-                Err(source) => Err(dangling(directory, entry.object, source)),
-            },
-        }
+    /// The kind of what an entry of a directory leads to.
+    fn kind_of(&self, directory: Place, object: ObjectId) -> Result<FileKind, ZplError> {
+        let kind = self.source.kind(object);
+        kind.map_err(|source| dangling_at(directory, object, source))
     }
 }
 
@@ -133,11 +143,6 @@ pub(crate) fn entry_value(directory: Place, entry: &ZapEntry) -> Result<Director
 }
 
 /// An entry that leads to nothing is damage; one whose object cannot be read stays that.
-fn dangling(directory: &Node, object: ObjectId, source: ZplError) -> ZplError {
-    dangling_at(directory.place(), object, source)
-}
-
-/// The same, of a directory that is known by its place.
 pub(crate) fn dangling_at(directory: Place, object: ObjectId, source: ZplError) -> ZplError {
     if source.is_missing() || matches!(source, ZplError::NotDirectory { .. }) {
         ZplError::DanglingEntry { directory, object, source: Box::new(source) }

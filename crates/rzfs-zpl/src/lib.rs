@@ -5,13 +5,17 @@
 //!   │  │  └────── attributes, ACLs, xattrs
 //!   │  └───────── directories (ZAPs) with cookies
 //!   └──────────── contents, holes, read-ahead
+//!       │
+//!    Source: Fixed, with caches │ Live, with locks ── LiveFileSystem changes it
+//!
 //!  ControlTree ── .zfs/snapshot/NAME: the other FileSystems of the same dataset
 //! ```
 //!
 //! A [`FileSystem`] is opened on an [`Objset`](rzfs_dmu::Objset) and addressed by object numbers,
 //! which are the inode numbers. Every method takes `&self`; handles are shared between threads.
 //! What was looked up lately (attributes, open directories) stays in bounded caches, from which
-//! [`FileSystem::forget`] takes an object that has changed.
+//! [`FileSystem::forget`] takes an object that has changed. A [`live::LiveFileSystem`] is read in
+//! the same way.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -24,6 +28,7 @@ mod error;
 mod file;
 mod file_system;
 mod files;
+mod fixed;
 pub mod live;
 mod master;
 mod name;
@@ -35,6 +40,7 @@ mod quota;
 mod read_ahead;
 mod schema;
 mod snapshots;
+mod source;
 mod space;
 mod sync;
 mod volume;
@@ -46,6 +52,7 @@ pub use entry::{DirCookie, DirEntry, Found};
 pub use error::{Place, ZplError};
 pub use file_system::FileSystem;
 pub use files::Files;
+pub use fixed::Fixed;
 pub use master::{CaseSensitivity, MasterNode};
 pub use node::Attributes;
 pub use options::{
@@ -55,5 +62,6 @@ pub use quota::{QuotaOwner, QuotaUnit, stored_quota, stored_usage};
 pub use read_ahead::ReadAhead;
 pub use rzfs_dsl::accounting;
 pub use snapshots::DatasetSnapshots;
+pub use source::Source;
 pub use space::Statistics;
 pub use volume::Volume;

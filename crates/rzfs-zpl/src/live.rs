@@ -1,7 +1,7 @@
 //! A file system that changes (spec 05).
 //!
 //! ```text
-//! LiveFileSystem ── files in use, a lock each ── attributes, names, contents
+//! LiveFileSystem ── FileSystem<Live>: files in use, a lock each, and reading them
 //!     │ an operation: lock, work out what things become, begin a transaction, change them
 //!     ▼
 //! LiveObjset ── objects in memory, written when their transaction group is synced
@@ -43,6 +43,7 @@ mod salts;
 mod schema;
 mod seed;
 mod sharing;
+mod source;
 mod tables;
 mod unlinked;
 mod unlinked_set;
@@ -66,6 +67,7 @@ pub use options::{
 pub use renaming::{Named, RenameMode};
 pub use replay::{ReplayFailure, ReplaySummary};
 pub use sharing::{CopySource, FilePlace};
+pub use source::Live;
 pub use unlinked::Hold;
 pub use volume::replay_volume;
 pub use xattr::{SetGroupId, XattrMode};

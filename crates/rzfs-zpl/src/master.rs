@@ -2,7 +2,6 @@
 
 use crate::error::{Place, ZplError};
 use crate::object::{FileObject, ObjectSource};
-use rzfs_dmu::Objset;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::znode::ZplVersion;
@@ -61,10 +60,6 @@ pub struct MasterNode {
     pub fuid_table: Option<ObjectId>,
     /// The directory `.zfs/shares`.
     pub shares: Option<ObjectId>,
-    /// Quotas of projects: bytes.
-    pub project_quota: Option<ObjectId>,
-    /// Quotas of projects: objects.
-    pub project_object_quota: Option<ObjectId>,
 }
 
 impl MasterNode {
@@ -87,15 +82,7 @@ impl MasterNode {
     /// # Errors
     /// The set holds no file system, its key is not loaded, its version is too new, or the master
     /// node is damaged.
-    pub fn read(objset: &Objset, pool_version: u64) -> Result<Self, ZplError> {
-        Self::read_from(objset, pool_version)
-    }
-
-    /// The same of a set that may be changing.
-    pub(crate) fn read_from<S: ObjectSource>(
-        source: &S,
-        pool_version: u64,
-    ) -> Result<Self, ZplError> {
+    pub fn read<S: ObjectSource>(source: &S, pool_version: u64) -> Result<Self, ZplError> {
         let objset = source.on_disk();
         let id = objset.id();
         if objset.objset_type() != ObjsetType::Zfs {
@@ -134,8 +121,6 @@ impl MasterNode {
             utf8_only: entries.number("utf8only")?.unwrap_or(0) != 0,
             fuid_table: entries.object("FUID")?,
             shares: entries.object("SHARES")?,
-            project_quota: entries.object("projectquota@")?,
-            project_object_quota: entries.object("projectobjquota@")?,
         })
     }
 }

@@ -57,7 +57,7 @@ pub struct Attributes {
 
 /// A file: an object whose attributes are decoded.
 #[derive(Debug)]
-pub(crate) struct Node<O = Object> {
+pub struct Node<O = Object> {
     object: O,
     znode: Znode,
 }
@@ -103,19 +103,6 @@ fn from_sa<O: FileObject>(object: &O, bonus: &[u8], schema: &Schema) -> Result<Z
 }
 
 impl Node<Object> {
-    /// Opens an object as a file that has a name.
-    pub(crate) fn open(object: Object, schema: &Schema) -> Result<Self, ZplError> {
-        let znode = decode_znode(&object, schema)?;
-        if znode.links == 0 {
-            return Err(ZplError::NotFound { place: FileObject::place(&object) });
-        }
-        Ok(Self { object, znode })
-    }
-
-    pub(crate) fn id(&self) -> ObjectId {
-        self.object.id()
-    }
-
     /// About how many bytes of memory it takes.
     pub(crate) fn weight(&self) -> usize {
         let dnode = self.object.dnode();
@@ -152,6 +139,25 @@ impl<O: FileObject> Node<O> {
         } else {
             Err(ZplError::NotDirectory { place: self.place() })
         }
+    }
+
+    /// Refuses everything but regular files.
+    pub(crate) fn require_regular(&self) -> Result<(), ZplError> {
+        let place = self.place();
+        match self.znode.kind {
+            FileKind::Directory => Err(ZplError::IsDirectory { place }),
+            FileKind::Regular => Ok(()),
+            _ => Err(ZplError::WrongFileKind { place }),
+        }
+    }
+
+    /// Refuses everything but regular files that may be read.
+    pub(crate) fn require_readable(&self) -> Result<(), ZplError> {
+        self.require_regular()?;
+        if self.znode.flags.contains(FileFlags::AV_QUARANTINED) {
+            return Err(ZplError::Quarantined { place: self.place() });
+        }
+        Ok(())
     }
 
     /// What `stat` shows.

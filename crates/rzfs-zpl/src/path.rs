@@ -1,7 +1,9 @@
 //! Paths of files that are known by their numbers, for messages.
 
 use crate::entry::DirCookie;
-use crate::{FileSystem, ZplError};
+use crate::error::ZplError;
+use crate::file_system::FileSystem;
+use crate::source::Source;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use std::ops::ControlFlow;
@@ -9,7 +11,7 @@ use std::ops::ControlFlow;
 /// Directories above each other beyond this number are damage.
 const MAX_DEPTH: usize = 4096;
 
-impl FileSystem {
+impl<S: Source> FileSystem<S> {
     /// The path of a file from the root on, which is `/`; `None` if it is in no directory, as
     /// extended attributes and removed files are. Of a file with several names it is one of them.
     /// Its directories are searched.
@@ -20,8 +22,8 @@ impl FileSystem {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut child = file;
         while child != self.root() {
-            let parent = self.node(child)?.znode().parent;
-            let is_directory = self.node(parent)?.znode().kind == FileKind::Directory;
+            let parent = self.source.with_file(child, |file| Ok(file.znode().parent))?;
+            let is_directory = self.source.kind(parent)? == FileKind::Directory;
             if names.len() >= MAX_DEPTH || !is_directory {
                 return Ok(None);
             }

@@ -7,6 +7,7 @@
 
 use crate::cache::ObjectCache;
 use crate::error::ZplError;
+use crate::object::FileObject;
 use crate::sync::{Arc, Condvar, Mutex};
 use rzfs_cache::{AccessOutcome, ActivePrefetch, Clock, Prefetch, PrefetchStreams};
 use rzfs_dmu::Object;
@@ -154,8 +155,15 @@ impl Streams {
 
     /// Notes that blocks of a file are being read, and how they were found, and has read what
     /// will follow.
-    pub(crate) fn note_read(&self, object: &Object, blocks: Range<u64>, outcome: AccessOutcome) {
+    pub(crate) fn note_read<O: FileObject>(
+        &self,
+        object: &O,
+        blocks: Range<u64>,
+        outcome: AccessOutcome,
+    ) {
         let Some(reader) = &self.reader else { return };
+        // What is not on disk cannot be read ahead.
+        let Some(object) = object.on_disk() else { return };
         let shape = object.shape();
         if shape.blocks < 2 {
             return;
@@ -171,7 +179,7 @@ impl Streams {
             file.access(&shape, blocks, outcome, reader.clock.now())
         };
         if !prefetch.is_empty() {
-            reader.request(object, prefetch);
+            reader.request(&object, prefetch);
         }
     }
 

@@ -6,11 +6,10 @@
 //! then and counts the reference.
 
 use super::object::LiveObject;
-use super::state::Found;
+use super::reading::Origin;
 use super::transaction::Transaction;
-use crate::{Block, BlockRequest, DmuError, Object};
-use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level};
+use crate::{DmuError, Object};
+use rzfs_format::{BlockId, BlockPointer, ByteOrder};
 use std::ops::Range;
 
 /// What a block is that may be cloned.
@@ -65,34 +64,20 @@ impl LiveObject {
     /// # Errors
     /// An indirect block cannot be read, or the object does not exist.
     pub fn clone_sources(&self, range: Range<u64>) -> Result<Vec<CloneSource>, DmuError> {
-        if let Some(clean) = self.clean() {
-            return CloneSource::of_object(&clean, range);
-        }
         let mut sources = Vec::new();
-        for block in range {
-            let source = self.clone_source(block)?;
+        for origin in self.plan(range)?.origins {
+            let source = match origin {
+                Origin::Dirty(_) => CloneSource::Dirty,
+                Origin::Clone(pointer) => CloneSource::Block(pointer),
+                Origin::Hole => CloneSource::Hole,
+                Origin::OnDisk(pointer) => of(pointer?),
+            };
             sources.push(source);
             if source == CloneSource::Dirty {
                 break;
             }
         }
         Ok(sources)
-    }
-
-    fn clone_source(&self, block: u64) -> Result<CloneSource, DmuError> {
-        loop {
-            let dnode = match self.state().in_memory(block) {
-                Found::Buffer(_) => return Ok(CloneSource::Dirty),
-                Found::Hole => return Ok(CloneSource::Hole),
-                Found::Clone(pointer) => return Ok(CloneSource::Block(pointer)),
-                Found::OnDisk(dnode) => dnode,
-            };
-            // The blocks above it may have been replaced meanwhile, and their space reused.
-            match self.tree(&dnode).pointers(0, block..block.saturating_add(1)).pop().transpose() {
-                Err(_) if self.is_replaced(&dnode) => {}
-                pointer => return Ok(of(pointer?.unwrap_or_default())),
-            }
-        }
     }
 
     /// Makes the blocks from `first` on those of another object, or holes. The sizes of the
@@ -117,19 +102,6 @@ impl LiveObject {
                 }
             }
         })
-    }
-
-    /// Reads a block that the object shares but does not have on disk yet.
-    pub(super) fn read_clone(
-        &self,
-        block: BlockId,
-        pointer: &BlockPointer,
-    ) -> Result<Block, DmuError> {
-        let (objset, object) = (self.objset().id(), self.id());
-        let bookmark = Bookmark { objset, object, level: Level::DATA, block };
-        let request = BlockRequest { pointer, bookmark, key: self.objset().key() };
-        let block = self.objset().pipeline().read(request);
-        block.map_err(|source| DmuError::Block { bookmark, source })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::buffer::DirtyBuffer;
 use super::objset::LiveObjset;
-use super::state::{Found, ObjectCore, ObjectState, Outline};
+use super::state::{ObjectCore, ObjectState, Outline};
 use super::transaction::Transaction;
 use super::version::{Existence, SpillChange, Version};
 use crate::contents::dirty_cost;
@@ -58,7 +58,7 @@ impl LiveObject {
         &self.objset
     }
 
-    fn not_allocated(&self) -> DmuError {
+    pub(super) fn not_allocated(&self) -> DmuError {
         DmuError::NotAllocated { objset: self.objset.id(), object: self.core.id }
     }
 
@@ -126,9 +126,15 @@ impl LiveObject {
     /// true for as long as the caller keeps others from changing the object.
     #[must_use]
     pub fn clean(&self) -> Option<Object> {
-        let state = self.core.state.read();
-        let dnode = state.synced.as_ref().filter(|_| state.versions.is_empty())?;
-        Some(Object::new(self.objset.synced(), self.core.id, Arc::clone(dnode)))
+        let is_clean = self.core.state.read().versions.is_empty();
+        if is_clean { self.on_disk() } else { None }
+    }
+
+    /// The object as it is on disk, whatever of it is dirty; `None` when nothing of it is there.
+    #[must_use]
+    pub fn on_disk(&self) -> Option<Object> {
+        let dnode = self.core.state.read().synced.clone()?;
+        Some(Object::new(self.objset.synced(), self.core.id, dnode))
     }
 
     pub(super) fn state(&self) -> RwLockReadGuard<'_, ObjectState> {
@@ -181,67 +187,10 @@ impl LiveObject {
         Tree { pipeline, key: self.objset.key(), objset, object: self.core.id, dnode }
     }
 
-    /// Reads a data block as it is now; holes and blocks beyond the end are zeros.
-    ///
-    /// # Errors
-    /// The block cannot be read, or the object does not exist any more.
-    pub fn read_block(&self, block: BlockId) -> Result<Block, DmuError> {
-        loop {
-            let state = self.core.state.read();
-            let outline = state.outline().ok_or_else(|| self.not_allocated())?;
-            let size = outline.data_block_size as usize;
-            let zeros = || Block::zeros(size);
-            let dnode = match state.in_memory(block.0) {
-                Found::Buffer(buffer) => {
-                    return Ok(Block { data: buffer.bytes(), order: ByteOrder::NATIVE });
-                }
-                Found::Clone(pointer) => {
-                    drop(state);
-                    return self.read_clone(block, &pointer);
-                }
-                Found::Hole => return Ok(zeros()),
-                Found::OnDisk(dnode) => dnode,
-            };
-            drop(state);
-            let tree = self.tree(&dnode);
-            let pointers = tree.pointers(0, block.0..block.0 + 1);
-            let result = tree.read(0, block.0, pointers).pop().transpose();
-            // What was on disk may have been replaced meanwhile, and its space reused.
-            match result {
-                Err(_) if self.is_replaced(&dnode) => {}
-                Err(error) => return Err(error),
-                Ok(found) => return Ok(found.flatten().unwrap_or_else(zeros)),
-            }
-        }
-    }
-
+    /// Whether a sync has put another dnode on disk.
     pub(super) fn is_replaced(&self, dnode: &Arc<Dnode>) -> bool {
         let state = self.core.state.read();
         !state.synced.as_ref().is_some_and(|synced| Arc::ptr_eq(synced, dnode))
-    }
-
-    /// Fills `buffer` with the bytes from `offset` on; what lies beyond the last block reads as
-    /// zeros.
-    ///
-    /// # Errors
-    /// As [`LiveObject::read_block`].
-    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DmuError> {
-        let block_size = u64::from(self.data_block_size()?);
-        let mut at = offset;
-        let mut rest = buffer;
-        while !rest.is_empty() {
-            let block = self.read_block(BlockId(at / block_size))?;
-            let start = (at % block_size) as usize;
-            let len = block.data.len().saturating_sub(start).min(rest.len()).max(1);
-            let (now, later) = rest.split_at_mut(len);
-            match block.data.get(start..start + len) {
-                Some(bytes) => now.copy_from_slice(bytes),
-                None => now.fill(0),
-            }
-            rest = later;
-            at += len as u64;
-        }
-        Ok(())
     }
 
     /// Changes the object in a transaction: `change` gets the version of its txg.
@@ -501,17 +450,6 @@ impl LiveObject {
             at += now as u64;
         }
         Ok(())
-    }
-
-    /// Whether a block has no contents, neither dirty nor on disk.
-    fn is_hole(&self, block: BlockId) -> Result<bool, DmuError> {
-        let dnode = match self.core.state.read().in_memory(block.0) {
-            Found::Buffer(_) | Found::Clone(_) => return Ok(false),
-            Found::Hole => return Ok(true),
-            Found::OnDisk(dnode) => dnode,
-        };
-        let pointer = self.tree(&dnode).pointers(0, block.0..block.0 + 1).pop().transpose()?;
-        Ok(pointer.is_none_or(|pointer| pointer.is_hole()))
     }
 
     /// Changes the size of the object's blocks, which is possible while there is one at most; its

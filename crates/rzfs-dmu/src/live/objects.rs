@@ -6,7 +6,7 @@ use super::objset::LiveObjset;
 use super::state::ObjectCore;
 use super::transaction::Transaction;
 use super::version::{Shape, Version};
-use crate::{DmuError, Objset};
+use crate::{DmuError, Object, Objset};
 use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, ObjectId};
@@ -44,20 +44,48 @@ impl LiveObjset {
                 return self.existing(core);
             }
             let synced = self.synced();
-            let read = synced.object(id).map(|object| Arc::new(object.dnode().clone()));
-            let mut objects = self.inner.objects.lock();
-            // What was read is the truth only if nothing was synced meanwhile: an error, too.
-            if *self.inner.synced.read().root() != *synced.root() {
-                continue;
+            if let Some(core) = self.adopt(&synced, id, synced.object(id)) {
+                return self.existing(core?);
             }
-            let dnode = read?;
-            let slot = objects.entry(id).or_default();
-            let core = slot.upgrade().unwrap_or_else(|| ObjectCore::new(id, Some(dnode)));
-            *slot = Arc::downgrade(&core);
-            sweep(&mut objects);
-            drop(objects);
-            return self.existing(core);
         }
+    }
+
+    /// Those of the objects with these numbers that exist and can be read, in no order. The blocks
+    /// are read all at once that the dnodes lie in of those that are not in memory.
+    #[must_use]
+    pub fn objects_of(&self, ids: &[ObjectId]) -> Vec<LiveObject> {
+        let is_missing = |id: &ObjectId| self.in_memory(*id).is_none();
+        let missing: Vec<ObjectId> = ids.iter().copied().filter(is_missing).collect();
+        let synced = self.synced();
+        let read = synced.objects_of(&missing).into_iter();
+        // They are kept until the last one is found.
+        let _adopted: Vec<_> =
+            read.map(|object| self.adopt(&synced, object.id(), Ok(object))).collect();
+        ids.iter().filter_map(|id| self.object(*id).ok()).collect()
+    }
+
+    /// Takes what was read for the truth, which it is only if nothing was synced meanwhile; so is
+    /// an error.
+    fn adopt(
+        &self,
+        synced: &Objset,
+        id: ObjectId,
+        read: Result<Object, DmuError>,
+    ) -> Option<Result<Arc<ObjectCore>, DmuError>> {
+        let mut objects = self.inner.objects.lock();
+        if *self.inner.synced.read().root() != *synced.root() {
+            return None;
+        }
+        let object = match read {
+            Ok(object) => object,
+            Err(error) => return Some(Err(error)),
+        };
+        let slot = objects.entry(id).or_default();
+        let core =
+            slot.upgrade().unwrap_or_else(|| ObjectCore::new(id, Some(object.shared_dnode())));
+        *slot = Arc::downgrade(&core);
+        sweep(&mut objects);
+        Some(Ok(core))
     }
 
     fn in_memory(&self, id: ObjectId) -> Option<Arc<ObjectCore>> {

@@ -7,7 +7,7 @@ mod zap;
 
 use model::{Model, Step, steps};
 use proptest::prelude::*;
-use rzfs_dmu::live::{Extent, NewObject};
+use rzfs_dmu::live::{CloneSource, Extent, NewObject};
 use rzfs_dmu::write::HoleBirth;
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
@@ -212,6 +212,34 @@ fn a_younger_group_sees_and_keeps_what_the_older_one_wrote() {
         world.reopened().object(object.id()).unwrap().read_bytes(0, 1024).unwrap(),
         expected
     );
+}
+
+#[test]
+fn a_batch_is_read_as_it_is_now_wherever_its_blocks_are() {
+    let mut world = World::new(ORDINARY);
+    let tx = world.engine.begin(&[]).unwrap();
+    let object = world.objset.allocate(&tx, file()).unwrap();
+    for block in 0..6 {
+        object.write(&tx, u64::from(block) * 512, &[block + 1; 512]).unwrap();
+    }
+    drop(tx);
+    world.sync(1, |_, _| {});
+    let tx = world.engine.begin(&[&object]).unwrap();
+    let first = object.clone_sources(0..1).unwrap();
+    object.clone_blocks(&tx, BlockId(4), &first).unwrap();
+    object.write(&tx, 512, &[9]).unwrap();
+    object.free(&tx, 1024, Extent::Bytes(512)).unwrap();
+    drop(tx);
+    let read = object.begin_read(0..8).unwrap().finish().into_iter();
+    let starts: Vec<u8> = read.map(|block| block.unwrap().data[0]).collect();
+    assert_eq!(starts, [1, 9, 0, 4, 1, 6, 0, 0]);
+    let mut bytes = [7; 4096];
+    object.read_at(0, &mut bytes).unwrap();
+    let firsts: Vec<u8> = bytes.chunks(512).map(|block| block[0]).collect();
+    assert_eq!(firsts, starts);
+    assert_eq!(object.clone_sources(4..5).unwrap(), first);
+    assert_eq!(object.clone_sources(2..3).unwrap(), [CloneSource::Hole]);
+    assert_eq!(object.clone_sources(0..4).unwrap(), [first[0], CloneSource::Dirty]);
 }
 
 #[test]

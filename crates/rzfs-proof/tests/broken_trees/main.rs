@@ -86,7 +86,7 @@ fn indirect_block(rig: &Rig, file: &str) -> BlockPointer {
 
 fn find(pool: &Pool, dataset: &str, file: &str) -> Object {
     let fs = read_dataset(pool, dataset).unwrap();
-    let names = rzfs_proof::View::names(&fs, rzfs_proof::View::root(&fs)).unwrap();
+    let names = rzfs_proof::names(&fs, fs.root()).unwrap();
     let (_, object) = names.into_iter().find(|(name, _)| name == file.as_bytes()).unwrap();
     fs.objset().object(object).unwrap()
 }

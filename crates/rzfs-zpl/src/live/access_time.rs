@@ -73,7 +73,7 @@ impl LiveFileSystem {
     /// # Errors
     /// One cannot be written.
     pub fn flush_access_times(&self) -> Result<(), ZplError> {
-        self.nodes.all().iter().try_for_each(|node| self.flush_access_time(node))
+        self.source.nodes.all().iter().try_for_each(|node| self.flush_access_time(node))
     }
 
     /// Changes a file's attributes in a transaction of its own.

@@ -36,7 +36,7 @@ impl LiveFileSystem {
             inherited.permissions = permissions & !umask;
             return Ok(inherited);
         };
-        let mut list = PosixAcl::decode(&default).map_err(|source| parent.node.corrupt(source))?;
+        let mut list = PosixAcl::decode(&default).map_err(|source| parent.corrupt(source))?;
         if kind == FileKind::Directory {
             inherited.xattrs.push((DEFAULT, default));
         }
@@ -51,7 +51,7 @@ impl LiveFileSystem {
     /// A list that a user wants a file to have.
     pub(super) fn parse_acl(&self, state: &NodeState, value: &[u8]) -> Result<PosixAcl, ZplError> {
         let list = PosixAcl::decode(value).and_then(|list| list.validate().map(|()| list));
-        let place = state.node.place();
+        let place = state.place();
         list.map_err(|_: FormatError| ZplError::Invalid { place, problem: "no such list" })
     }
 
@@ -65,7 +65,7 @@ impl LiveFileSystem {
             return Ok(None);
         }
         let Some(value) = self.stored_xattr(state, ACCESS)? else { return Ok(None) };
-        let mut list = PosixAcl::decode(&value).map_err(|source| state.node.corrupt(source))?;
+        let mut list = PosixAcl::decode(&value).map_err(|source| state.corrupt(source))?;
         list.set_mode(permissions);
         Ok(Some(list.encode()))
     }

@@ -88,7 +88,7 @@ impl LiveFileSystem {
         let space = &self.options().space;
         match reserved(&**space, len) <= available(&**space) {
             true => Ok(Progress::Done(())),
-            false => Err(ZplError::NoSpace { objset: self.objset.id() }),
+            false => Err(ZplError::NoSpace { objset: self.objset().id() }),
         }
     }
 
@@ -102,8 +102,8 @@ impl LiveFileSystem {
         (allocation, accounts): (Allocation, Accounts),
         caller: Caller,
     ) -> Result<Progress<(), u64>, ZplError> {
-        self.require_regular(state)?;
-        let place = state.node.place();
+        state.require_regular()?;
+        let place = state.place();
         self.check_flags(state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
         let end = offset.checked_add(len).filter(|end| *end <= MAX_SIZE && len > 0);
         let end = end.ok_or(ZplError::TooBig { place })?;

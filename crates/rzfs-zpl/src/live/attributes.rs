@@ -15,6 +15,7 @@ use super::xattr_change::XattrChange;
 use crate::error::ZplError;
 use crate::node::Attributes;
 use crate::quota::{QuotaOwner, QuotaUnit};
+use crate::source::Source;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::fuid::Fuid;
@@ -184,7 +185,7 @@ impl LiveFileSystem {
         }
         // Whoever asked is told of all that has become of the file.
         state.take_lost_set_id();
-        self.attributes_of(state).map(Progress::Done)
+        state.attributes().map(Progress::Done)
     }
 
     /// Refuses changes of flags and projects by those who may not make them: unlike modes, the
@@ -196,10 +197,10 @@ impl LiveFileSystem {
         caller: Caller,
     ) -> Result<(), ZplError> {
         let is_free = change.flags.is_none() && change.project.is_none();
-        if is_free || caller.privilege == Privilege::Superuser || self.replay.is_on() {
+        if is_free || caller.privilege == Privilege::Superuser || self.source.replay.is_on() {
             return Ok(());
         }
-        let (znode, place) = (state.znode(), state.node.place());
+        let (znode, place) = (state.znode(), state.place());
         if let Some(FlagChange { set, clear }) = change.flags {
             let new = znode.flags.without(clear).with(set);
             if (new.0 ^ znode.flags.0) & binding().0 != 0 {
@@ -219,7 +220,7 @@ impl LiveFileSystem {
         caller: Caller,
     ) -> Result<(), ZplError> {
         self.check_right(state, change, caller)?;
-        let (znode, place) = (state.znode(), state.node.place());
+        let (znode, place) = (state.znode(), state.place());
         if change.changes_immutable() {
             self.check_flags(state, &[FileFlags::IMMUTABLE])?;
         }
@@ -322,11 +323,11 @@ impl LiveFileSystem {
         if owners.is_nothing() {
             return Ok(Vec::new());
         }
-        let Some(directory) = self.xattr_directory_of(state)? else { return Ok(Vec::new()) };
+        let Some(directory) = self.xattr_directory(state)? else { return Ok(Vec::new()) };
         let files = self.entries_of(&directory)?;
         let mut hidden = vec![directory];
         for file in files {
-            hidden.push(self.open_state(file.id())?);
+            hidden.push(self.source.xattr_part(file.id())?);
         }
         let prepare = |state: NodeState| {
             let prepared = self.prepare(&state, |values, schema| {

@@ -56,7 +56,7 @@ impl LiveFileSystem {
         }
         let record_size = u64::from(self.options().reading.record_size);
         // Contents that do not compress have to be encrypted as they are.
-        let most = self.objset.key().map_or(record_size, |key| key.suite().max_block_size());
+        let most = self.objset().key().map_or(record_size, |key| key.suite().max_block_size());
         let record_size = record_size.min(most);
         let grown = grown_block(block_size, record_size, end.max(size));
         grown.map(|size| self.check_storable(object, size)).transpose()?;
@@ -80,7 +80,7 @@ impl LiveFileSystem {
 
     /// Whether a block of so many bytes can be written whatever it holds.
     pub(super) fn can_store(&self, block_size: u64) -> bool {
-        self.objset.key().is_none_or(|key| key.suite().can_encrypt(block_size))
+        self.objset().key().is_none_or(|key| key.suite().can_encrypt(block_size))
     }
 
     /// Checks that blocks of so many bytes can be written to a file whatever they hold.

@@ -65,7 +65,7 @@ impl LiveFileSystem {
         claimed: impl Fn(Txg) -> u64,
     ) -> Result<OpenTx, ZplError> {
         if self.is_read_only() {
-            return Err(ZplError::ReadOnly { objset: self.objset.id() });
+            return Err(ZplError::ReadOnly { objset: self.objset().id() });
         }
         self.admitted(objects, demand, claimed)
     }
@@ -91,7 +91,7 @@ impl LiveFileSystem {
         demand: SpaceDemand,
         claimed: impl Fn(Txg) -> u64,
     ) -> Result<OpenTx, ZplError> {
-        let demand = if self.replay.is_on() { demand.done_before() } else { demand };
+        let demand = if self.source.replay.is_on() { demand.done_before() } else { demand };
         let mut waits = 0;
         loop {
             match self.admission(&self.options()).begin(objects, demand, &claimed) {
@@ -106,7 +106,7 @@ impl LiveFileSystem {
                 }
                 result => {
                     let tx = result?;
-                    self.replay.note(&self.objset, &tx);
+                    self.source.replay.note(self.objset(), &tx);
                     return Ok(tx);
                 }
             }
@@ -127,11 +127,11 @@ impl LiveFileSystem {
         blocks: u64,
     ) -> Result<Freeing, ZplError> {
         if self.is_read_only() {
-            return Err(ZplError::ReadOnly { objset: self.objset.id() });
+            return Err(ZplError::ReadOnly { objset: self.objset().id() });
         }
         let begun = self.admission(&self.options()).begin_freeing(objects, bytes, blocks)?;
         if let Freeing::Begun(tx) = &begun {
-            self.replay.note(&self.objset, tx);
+            self.source.replay.note(self.objset(), tx);
         }
         Ok(begun)
     }
@@ -141,7 +141,7 @@ impl LiveFileSystem {
         Admission {
             engine: &self.engine,
             space: &*options.space,
-            objset: self.objset.id(),
+            objset: self.objset().id(),
             patience: self.patience(),
         }
     }
@@ -152,13 +152,13 @@ impl LiveFileSystem {
         state: &NodeState,
         change: impl FnOnce(&mut Values, &Schema),
     ) -> Result<Prepared, ZplError> {
-        let place = state.node.place();
+        let place = state.place();
         let object = state.object();
         if object.bonus_type()? != ObjectType::SA {
             let what = "changing a file of an older version";
             return Err(ZplError::Unsupported { place, what });
         }
-        let schema = self.schema.registered(&self.objset, &self.engine)?;
+        let schema = self.source.schema.registered(self.objset(), &self.engine)?;
         let mut values = Values::of(object, place, &schema)?;
         if let Some(atime) = state.pending_atime {
             values.set_time(&schema, Attribute::Atime, atime);
@@ -181,7 +181,7 @@ impl Prepared {
 
     /// Makes it so.
     pub(super) fn apply(self, tx: &dyn Transaction, state: &mut NodeState) -> Result<(), ZplError> {
-        let place = state.node.place();
+        let place = state.place();
         let corrupt = |source| ZplError::Corrupt { place, source };
         let object = state.object().clone();
         let encoded = self.values.encode(&self.schema, self.split).map_err(corrupt)?;

@@ -1,5 +1,5 @@
-//! The contents of regular files: reading, writing, changing their lengths (spec 05, sections 5.5
-//! to 5.7 and 9.2).
+//! The contents of regular files: writing, changing their lengths (spec 05, sections 5.5 to 5.7
+//! and 9.2).
 
 use super::admission::Progress;
 use super::admission::{DNODE_BYTES, Freeing, claimed_dnodes};
@@ -13,9 +13,7 @@ use super::node::NodeState;
 use super::options::SpaceDemand;
 use super::quotas::Charged;
 use super::values::Values;
-use crate::contents::segments;
 use crate::error::ZplError;
-use bytes::Bytes;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};
 use rzfs_dmu::txg::Patience;
 use rzfs_format::dirent::FileKind;
@@ -27,8 +25,6 @@ use std::ops::Range;
 
 /// Most bytes that one transaction writes, but for a single larger block.
 const CHUNK: u64 = 1 << 20;
-/// Most bytes that are answered at once from blocks that are not on disk.
-const MAX_READ: u64 = 32 << 20;
 /// Longest file.
 pub(super) const MAX_SIZE: u64 = i64::MAX as u64;
 /// Where somebody who opens a file is going to write.
@@ -50,36 +46,9 @@ pub enum WriteAt {
 }
 
 impl LiveFileSystem {
-    pub(super) fn require_regular(&self, state: &NodeState) -> Result<(), ZplError> {
-        let place = state.node.place();
-        match state.znode().kind {
-            FileKind::Directory => Err(ZplError::IsDirectory { place }),
-            FileKind::Regular => Ok(()),
-            _ => Err(ZplError::WrongFileKind { place }),
-        }
-    }
-
-    pub(super) fn require_readable(&self, state: &NodeState) -> Result<(), ZplError> {
-        self.require_regular(state)?;
-        if state.znode().flags.contains(FileFlags::AV_QUARANTINED) {
-            return Err(ZplError::Quarantined { place: state.node.place() });
-        }
-        Ok(())
-    }
-
     /// Whether a file cannot have so many bytes from `offset` on.
     pub(super) fn is_too_long(&self, offset: u64, len: u64) -> bool {
         offset.checked_add(len).is_none_or(|end| end > MAX_SIZE)
-    }
-
-    /// Checks that a file can be opened for reading.
-    ///
-    /// # Errors
-    /// It is no regular file, or is quarantined.
-    pub fn open_for_reading(&self, object: ObjectId) -> Result<(), ZplError> {
-        let node = self.node(object)?;
-        let state = node.state().read();
-        self.require_readable(&state)
     }
 
     /// Checks that a file can be opened for writing.
@@ -89,7 +58,7 @@ impl LiveFileSystem {
     pub fn open_for_writing(&self, object: ObjectId, where_to: Writing) -> Result<(), ZplError> {
         let node = self.node(object)?;
         let state = node.state().read();
-        self.require_regular(&state)?;
+        state.require_regular()?;
         self.check_flags(&state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
         match where_to {
             Writing::Anywhere => self.check_flags(&state, &[FileFlags::APPENDONLY]),
@@ -104,96 +73,10 @@ impl LiveFileSystem {
         forbidden: &[FileFlags],
     ) -> Result<(), ZplError> {
         let forbids = forbidden.iter().any(|flag| state.znode().flags.contains(*flag));
-        if forbids && !self.replay.is_on() {
-            return Err(ZplError::NotPermitted { place: state.node.place() });
+        if forbids && !self.source.replay.is_on() {
+            return Err(ZplError::NotPermitted { place: state.place() });
         }
         Ok(())
-    }
-
-    /// The contents from `offset` on as parts of blocks, without a copy: `len` bytes, less at the
-    /// end of the file and beyond 32 MiB.
-    ///
-    /// # Errors
-    /// It is no regular file, or a block cannot be read.
-    pub fn read_segments(
-        &self,
-        object: ObjectId,
-        offset: u64,
-        len: u64,
-    ) -> Result<Vec<Bytes>, ZplError> {
-        let node = self.node(object)?;
-        let state = node.state().read();
-        self.require_readable(&state)?;
-        let len = state.znode().size.saturating_sub(offset).min(len);
-        if let Some(clean) = state.object().clean() {
-            return segments(&clean, &self.streams, offset, len);
-        }
-        live_segments(state.object(), offset, len.min(MAX_READ))
-    }
-
-    /// Fills `buffer` with the contents from `offset` on, and says how many bytes there are: less
-    /// than the buffer has only at the end of the file.
-    ///
-    /// # Errors
-    /// It is no regular file, or a block cannot be read.
-    pub fn read(
-        &self,
-        object: ObjectId,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<usize, ZplError> {
-        let node = self.node(object)?;
-        let state = node.state().read();
-        self.require_readable(&state)?;
-        let rest = state.znode().size.saturating_sub(offset);
-        let len = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
-        let buffer = buffer.get_mut(..len).unwrap_or_default();
-        match state.object().clean() {
-            Some(clean) => crate::contents::fill(&clean, &self.streams, offset, buffer)?,
-            None => state.object().read_at(offset, buffer)?,
-        }
-        Ok(len)
-    }
-
-    /// The first byte at or after `offset` that is not in a hole. What was written and is not on
-    /// disk counts as data, even zeros.
-    ///
-    /// # Errors
-    /// ENXIO when the file ends before, or has nothing but holes from there on.
-    pub fn seek_data(&self, object: ObjectId, offset: u64) -> Result<u64, ZplError> {
-        let node = self.node(object)?;
-        let state = node.state().read();
-        self.require_readable(&state)?;
-        let size = state.znode().size;
-        let beyond = || ZplError::BeyondEnd { place: state.node.place(), offset };
-        if offset >= size {
-            return Err(beyond());
-        }
-        let data = state.object().next_data(offset)?;
-        data.filter(|data| *data < size).ok_or_else(beyond)
-    }
-
-    /// The first byte at or after `offset` that is in a hole; the end of the file counts as one.
-    ///
-    /// # Errors
-    /// ENXIO when the file ends before.
-    pub fn seek_hole(&self, object: ObjectId, offset: u64) -> Result<u64, ZplError> {
-        let node = self.node(object)?;
-        let state = node.state().read();
-        self.require_readable(&state)?;
-        let size = state.znode().size;
-        if offset >= size {
-            return Err(ZplError::BeyondEnd { place: state.node.place(), offset });
-        }
-        let object = state.object();
-        let hole = match object.next_hole(offset)? {
-            Some(hole) => hole,
-            None => {
-                let blocks = object.max_block_id()?.0.saturating_add(1);
-                blocks.saturating_mul(object.data_block_size()?.into())
-            }
-        };
-        Ok(hole.min(size).max(offset))
     }
 
     /// Refuses to write contents while the pool is suspended, where the callers wait for it:
@@ -231,14 +114,14 @@ impl LiveFileSystem {
         data: &[u8],
         caller: Caller,
     ) -> Result<(u64, usize), ZplError> {
-        self.require_regular(state)?;
+        state.require_regular()?;
         self.check_flags(state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
         let size = state.znode().size;
         let offset = match at {
             WriteAt::Offset(offset) => offset,
             WriteAt::End => size,
         };
-        let place = state.node.place();
+        let place = state.place();
         if offset < size {
             self.check_flags(state, &[FileFlags::APPENDONLY])?;
         }
@@ -372,7 +255,7 @@ impl LiveFileSystem {
         wanted: u64,
         caller: Caller,
     ) -> Result<Progress<()>, ZplError> {
-        let place = state.node.place();
+        let place = state.place();
         match state.znode().kind {
             FileKind::Directory => return Err(ZplError::IsDirectory { place }),
             FileKind::Regular => {}
@@ -478,23 +361,4 @@ pub(super) fn read_edges(object: &LiveObject, offset: u64, end: u64) -> Result<(
         }
     }
     Ok(())
-}
-
-/// Parts of blocks that may not be on disk.
-fn live_segments(object: &LiveObject, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError> {
-    let block_size = u64::from(object.data_block_size()?);
-    let end = offset.saturating_add(len);
-    let mut segments = Vec::new();
-    let mut at = offset;
-    while at < end {
-        let data = object.read_block(BlockId(at / block_size))?.data;
-        let from = (at % block_size) as usize;
-        let to = data.len().min(from.saturating_add((end - at) as usize));
-        if from >= to {
-            break;
-        }
-        segments.push(data.slice(from..to));
-        at += (to - from) as u64;
-    }
-    Ok(segments)
 }

@@ -74,7 +74,9 @@ impl LiveFileSystem {
 
     fn is_same_file(&self, object: ObjectId, (source, other): (CopySource<'_>, ObjectId)) -> bool {
         match source {
-            CopySource::Live(source) => source.objset.id() == self.objset.id() && object == other,
+            CopySource::Live(source) => {
+                source.objset().id() == self.objset().id() && object == other
+            }
             CopySource::Fixed(_) => false,
         }
     }

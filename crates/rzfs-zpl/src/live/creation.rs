@@ -106,12 +106,12 @@ impl LiveFileSystem {
 
     /// Refuses to add names to what is no directory, is gone, or does not change.
     pub(super) fn check_grows(&self, directory: &NodeState) -> Result<(), ZplError> {
-        let place = directory.node.place();
-        directory.node.require_directory()?;
+        let place = directory.place();
+        directory.require_directory()?;
         if directory.znode().links == 0 {
             return Err(ZplError::NotFound { place });
         }
-        if directory.znode().flags.contains(FileFlags::IMMUTABLE) && !self.replay.is_on() {
+        if directory.znode().flags.contains(FileFlags::IMMUTABLE) && !self.source.replay.is_on() {
             return Err(ZplError::NotPermitted { place });
         }
         Ok(())
@@ -132,7 +132,7 @@ impl LiveFileSystem {
         let node = self.make(directory, Naming::Name(name), new)?;
         self.commit_always(node.id())?;
         let state = node.state().read();
-        self.attributes_of(&state)
+        state.attributes()
     }
 
     /// Makes a file with a name in a directory, or without one.
@@ -145,7 +145,7 @@ impl LiveFileSystem {
         let parent = self.node(directory)?;
         let mut parent = parent.write();
         self.check_grows(&parent)?;
-        let place = parent.node.place();
+        let place = parent.place();
         let kind = new.kind.kind();
         if let Naming::Name(name) = naming {
             if self.entry(&parent, name)?.is_some() {
@@ -226,7 +226,7 @@ impl LiveFileSystem {
             self.log_creation(&tx, name, seed, &object, listed)?;
             attached.log_files(self, &tx, object.id())?;
         }
-        Ok(self.nodes.insert(LiveNode::new(state)))
+        Ok(self.source.nodes.insert(LiveNode::new(state)))
     }
 
     /// What naming something in a directory writes at most.
@@ -248,7 +248,7 @@ impl LiveFileSystem {
         new: &NewFile<'a>,
         permissions: u32,
     ) -> Result<NodeSeed<'a>, ZplError> {
-        let (znode, place) = (parent.znode(), parent.node.place());
+        let (znode, place) = (parent.znode(), parent.place());
         let kind = new.kind.kind();
         let (device, target) = match new.kind {
             NewKind::CharDevice(device) | NewKind::BlockDevice(device) => (Some(device), None),
@@ -325,7 +325,7 @@ impl LiveFileSystem {
         entry: DirectoryEntry,
     ) -> Result<(), ZplError> {
         let object = directory.object().clone();
-        let place = directory.node.place();
+        let place = directory.place();
         let zap = directory.names_mut()?;
         let result = zap.writer(object.zap_blocks(tx)).insert(name, entry.encode());
         result.map_err(|source| {
@@ -376,7 +376,7 @@ impl LiveFileSystem {
         self.check_grows(into)?;
         self.check_link(state, into)?;
         if self.entry(into, name)?.is_some() {
-            return Err(ZplError::Exists { place: into.node.place() });
+            return Err(ZplError::Exists { place: into.place() });
         }
         let kind = state.znode().kind;
         let was_unnamed = state.znode().links == 0;
@@ -417,14 +417,14 @@ impl LiveFileSystem {
         } else {
             self.log_link(&tx, directory, object, name);
         }
-        self.attributes_of(state)
+        state.attributes()
     }
 
     fn check_link(&self, state: &NodeState, into: &NodeState) -> Result<(), ZplError> {
-        let (znode, place) = (state.znode(), state.node.place());
+        let (znode, place) = (state.znode(), state.place());
         let fixed = [FileFlags::IMMUTABLE, FileFlags::APPENDONLY];
         let is_fixed = fixed.into_iter().any(|flag| znode.flags.contains(flag));
-        if znode.is_directory() || is_fixed && !self.replay.is_on() {
+        if znode.is_directory() || is_fixed && !self.source.replay.is_on() {
             return Err(ZplError::NotPermitted { place });
         }
         self.check_project(state, into)?;
@@ -442,8 +442,8 @@ impl LiveFileSystem {
     ) -> Result<(), ZplError> {
         let inherits = into.znode().flags.contains(FileFlags::PROJINHERIT);
         let is_other = into.znode().project != state.znode().project;
-        if inherits && is_other && !self.replay.is_on() {
-            return Err(ZplError::OtherProject { place: state.node.place() });
+        if inherits && is_other && !self.source.replay.is_on() {
+            return Err(ZplError::OtherProject { place: state.place() });
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ impl LiveFileSystem {
         seed: &NodeSeed<'_>,
         complete: impl FnOnce(&mut Values, &Schema),
     ) -> Result<Draft, ZplError> {
-        let schema = self.schema.registered(&self.objset, &self.engine)?;
+        let schema = self.source.schema.registered(self.objset(), &self.engine)?;
         let mut values = seed.values(&schema, Txg(0));
         complete(&mut values, &schema);
         let slots = seed.logged.map_or(self.options().dnode_size.slots(), |logged| logged.slots);
@@ -52,11 +52,12 @@ impl LiveFileSystem {
         values: &Values,
         slots: u8,
     ) -> Result<(Split, Arc<Schema>), ZplError> {
-        let schema = self.schema.read();
+        let schema = self.source.schema.read();
         let split = values.split(&schema.registry, bonus_capacity(slots));
         let split = split.ok_or(ZplError::TooBig { place })?;
         let (bonus, spill) = values.lists(split);
-        let schema = self.schema.with_layouts(&self.objset, &self.engine, &[&bonus, &spill])?;
+        let schema =
+            self.source.schema.with_layouts(self.objset(), &self.engine, &[&bonus, &spill])?;
         Ok((split, schema))
     }
 }
@@ -80,9 +81,9 @@ impl Draft {
             bonus: &[],
             slots: self.slots,
         };
-        let Some(logged) = self.logged else { return Ok(file_system.objset.allocate(tx, new)?) };
+        let Some(logged) = self.logged else { return Ok(file_system.objset().allocate(tx, new)?) };
         let place = file_system.place(logged.object);
-        file_system.objset.claim(tx, logged.object, new)?.ok_or(ZplError::Exists { place })
+        file_system.objset().claim(tx, logged.object, new)?.ok_or(ZplError::Exists { place })
     }
 
     /// Changes an attribute that has a value; its length stays.

@@ -51,12 +51,4 @@ impl LiveFileSystem {
         let state = node.state().read();
         Ok(state.object().clean().is_some() && state.pending_atime.is_none())
     }
-
-    /// Opens these files, so that their attributes are known. Those that cannot be are left to
-    /// whoever asks for them.
-    pub fn prefetch_attributes(&self, objects: &[ObjectId]) {
-        for object in objects {
-            let _ = self.node(*object);
-        }
-    }
 }

@@ -439,7 +439,9 @@ impl LiveFileSystem {
     /// Makes an operation durable before it ends, where that is wanted of all, unless callers do.
     pub(super) fn commit_always(&self, object: ObjectId) -> Result<(), ZplError> {
         match self.options().sync_mode {
-            SyncMode::Always if !self.replay.is_on() && !self.leaves_waiting_to_callers() => {
+            SyncMode::Always
+                if !self.source.replay.is_on() && !self.leaves_waiting_to_callers() =>
+            {
                 self.commit(&[object])
             }
             _ => Ok(()),

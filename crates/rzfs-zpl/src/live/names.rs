@@ -75,7 +75,7 @@ impl LiveFileSystem {
         }
         let found = zap.lookup_matching(name, matching);
         let found = found.map_err(|source| directory.object().zap_failure(source))?;
-        let place = directory.node.place();
+        let place = directory.place();
         found.map(|entry| entry.name().to_vec()).ok_or(ZplError::NotFound { place })
     }
 

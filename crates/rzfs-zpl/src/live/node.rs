@@ -4,14 +4,16 @@
 //! it any more (spec 05, section 3.6).
 
 use crate::error::ZplError;
-use crate::node::Node;
+use crate::node::{Attributes, Node};
 use crate::object::FileObject;
 use crate::sync::{Arc, Mutex, RwLock, RwLockWriteGuard};
 use rzfs_dmu::live::LiveObject;
 use rzfs_format::ObjectId;
+use rzfs_format::dirent::FileKind;
 use rzfs_format::znode::{Timestamp, Znode};
 use rzfs_zap::Zap;
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,6 +25,7 @@ const KEPT_PER_SHARD: usize = 512;
 #[derive(Debug)]
 pub(super) struct LiveNode {
     id: ObjectId,
+    kind: FileKind,
     /// Attributes, names and contents of the file, and of its tree of extended attributes.
     state: RwLock<NodeState>,
     life: Mutex<Life>,
@@ -30,7 +33,7 @@ pub(super) struct LiveNode {
 
 /// What the lock of a file protects.
 #[derive(Debug)]
-pub(super) struct NodeState {
+pub struct NodeState {
     pub(super) node: Node<LiveObject>,
     /// The names in a directory; opened when they are needed.
     directory: OnceLock<Zap<LiveObject>>,
@@ -81,12 +84,11 @@ impl NodeState {
         self.lost_set_id.swap(false, Ordering::Relaxed)
     }
 
-    pub(super) fn znode(&self) -> &Znode {
-        self.node.znode()
-    }
-
-    pub(super) fn object(&self) -> &LiveObject {
-        self.node.object()
+    /// What `stat` shows.
+    pub(super) fn attributes(&self) -> Result<Attributes, ZplError> {
+        let mut attributes = self.node.attributes()?;
+        attributes.atime = self.pending_atime.unwrap_or(attributes.atime);
+        Ok(attributes)
     }
 
     /// The names in the directory.
@@ -112,12 +114,21 @@ impl NodeState {
     }
 }
 
+impl Deref for NodeState {
+    type Target = Node<LiveObject>;
+
+    fn deref(&self) -> &Node<LiveObject> {
+        &self.node
+    }
+}
+
 impl LiveNode {
     pub(super) fn new(state: NodeState) -> Self {
         let is_named = state.znode().links > 0;
         let phase = if is_named { Phase::Named } else { Phase::Unlinked };
         Self {
             id: state.object().id(),
+            kind: state.znode().kind,
             state: RwLock::new(state),
             life: Mutex::new(Life { holds: 0, phase }),
         }
@@ -125,6 +136,10 @@ impl LiveNode {
 
     pub(super) const fn id(&self) -> ObjectId {
         self.id
+    }
+
+    pub(super) const fn kind(&self) -> FileKind {
+        self.kind
     }
 
     pub(super) const fn state(&self) -> &RwLock<NodeState> {
@@ -251,6 +266,11 @@ impl NodeTable {
                 return Ok(node);
             }
         }
+    }
+
+    /// Whether a file is in the table.
+    pub(super) fn contains(&self, id: ObjectId) -> bool {
+        self.shard(id).lock().nodes.contains_key(&id)
     }
 
     /// Adds a file that was just made.

@@ -16,11 +16,11 @@ use rzfs_format::object_type::ObjectType;
 impl LiveFileSystem {
     /// Refuses to let owners have more bytes.
     pub(super) fn check_bytes(&self, charged: &Charged) -> Result<(), ZplError> {
-        if self.replay.is_on() {
+        if self.source.replay.is_on() {
             return Ok(());
         }
-        if self.quotas.is_used_up(&self.objset, charged, QuotaUnit::Bytes)? {
-            return Err(ZplError::Quota { objset: self.objset.id() });
+        if self.source.quotas.is_used_up(self.objset(), charged, QuotaUnit::Bytes)? {
+            return Err(ZplError::Quota { objset: self.objset().id() });
         }
         Ok(())
     }
@@ -28,10 +28,10 @@ impl LiveFileSystem {
     /// Refuses to let owners have more bytes or objects.
     pub(super) fn check_objects(&self, charged: &Charged) -> Result<(), ZplError> {
         self.check_bytes(charged)?;
-        if !self.replay.is_on()
-            && self.quotas.is_used_up(&self.objset, charged, QuotaUnit::Objects)?
+        if !self.source.replay.is_on()
+            && self.source.quotas.is_used_up(self.objset(), charged, QuotaUnit::Objects)?
         {
-            return Err(ZplError::Quota { objset: self.objset.id() });
+            return Err(ZplError::Quota { objset: self.objset().id() });
         }
         Ok(())
     }
@@ -43,8 +43,10 @@ impl LiveFileSystem {
         unit: QuotaUnit,
         id: u64,
     ) -> Result<(), ZplError> {
-        if !self.replay.is_on() && self.quotas.is_owner_at_limit(&self.objset, owner, unit, id)? {
-            return Err(ZplError::Quota { objset: self.objset.id() });
+        if !self.source.replay.is_on()
+            && self.source.quotas.is_owner_at_limit(self.objset(), owner, unit, id)?
+        {
+            return Err(ZplError::Quota { objset: self.objset().id() });
         }
         Ok(())
     }
@@ -59,7 +61,7 @@ impl LiveFileSystem {
         unit: QuotaUnit,
         id: u64,
     ) -> Result<Option<u64>, ZplError> {
-        self.quotas.limit(owner, unit, id)
+        self.source.quotas.limit(owner, unit, id)
     }
 
     /// Sets the quota of a user, group or project; `None` removes it.
@@ -73,7 +75,7 @@ impl LiveFileSystem {
         id: u64,
         limit: Option<u64>,
     ) -> Result<(), ZplError> {
-        let mut limits = self.quotas.limits.write();
+        let mut limits = self.source.quotas.limits.write();
         let Limits { master, tables } = &mut *limits;
         let Some(table) = tables.get_mut(slot(owner, unit)) else { return Ok(()) };
         let key = Fuid(id).accounting_key();
@@ -85,7 +87,7 @@ impl LiveFileSystem {
             (None, None) => return Ok(()),
             (empty, Some(_)) => {
                 let kind = ObjectType::USERGROUP_QUOTA;
-                let made = Table::create(&self.objset, &tx, kind, None, self.salt())?;
+                let made = Table::create(self.objset(), &tx, kind, None, self.salt())?;
                 master.set(&tx, entry_name(owner, unit), made.object().id().0)?;
                 empty.insert(made)
             }

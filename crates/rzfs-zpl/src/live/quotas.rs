@@ -4,7 +4,6 @@ use super::tables::Table;
 use crate::error::ZplError;
 use crate::master::MASTER_NODE;
 use crate::quota::{QuotaOwner, QuotaUnit, entry_name, usage_key};
-use crate::space::ProjectQuota;
 use crate::sync::{Mutex, RwLock};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::{DmuError, Object, Objset};
@@ -117,7 +116,7 @@ impl Quotas {
     }
 
     /// What somebody uses, as far as it is on disk.
-    fn used(
+    pub(super) fn used(
         &self,
         objset: &LiveObjset,
         owner: QuotaOwner,
@@ -166,21 +165,5 @@ impl Quotas {
             }
         }
         Ok(false)
-    }
-
-    /// A project's quotas and what it uses.
-    pub(super) fn of_project(
-        &self,
-        objset: &LiveObjset,
-        project: u64,
-    ) -> Result<ProjectQuota, ZplError> {
-        let of = |unit| match self.limit(QuotaOwner::Project, unit, project)? {
-            Some(limit) => {
-                let used = self.used(objset, QuotaOwner::Project, unit, project)?;
-                Ok::<_, ZplError>(Some((limit, used)))
-            }
-            None => Ok(None),
-        };
-        Ok(ProjectQuota { bytes: of(QuotaUnit::Bytes)?, objects: of(QuotaUnit::Objects)? })
     }
 }

@@ -88,7 +88,7 @@ impl LiveFileSystem {
     pub(super) fn reclaim_or_leave(&self, object: ObjectId) {
         loop {
             let rest = self.reclaim_or_leave_rest(object);
-            if !self.replay.is_on() {
+            if !self.source.replay.is_on() {
                 return self.reclaim_later(object, rest);
             }
             // What the log says next may be about another file of this number.
@@ -120,7 +120,7 @@ impl LiveFileSystem {
         if self.unlinked.lock().table()?.number(&key(object))?.is_none() {
             return Ok(Progress::Done(()));
         }
-        let live = match self.objset.object(object) {
+        let live = match self.objset().object(object) {
             Ok(live) => live,
             Err(DmuError::NotAllocated { .. }) => {
                 return self.forget_missing(object).map(Progress::Done);
@@ -154,10 +154,10 @@ impl LiveFileSystem {
 
     /// A file without names and what goes with it.
     fn doomed_with(&self, file: LiveObject) -> Result<Doomed, ZplError> {
-        let znode = decode_znode(&file, &self.schema.read())?;
+        let znode = decode_znode(&file, &self.source.schema.read())?;
         let state = NodeState::new(file.clone(), znode);
         let mut objects = Vec::new();
-        if let Some(directory) = self.xattr_directory_of(&state)? {
+        if let Some(directory) = self.xattr_directory(&state)? {
             objects.push(file);
             objects.extend(self.entries_of(&directory)?);
             let divisible = objects.len();
@@ -184,7 +184,7 @@ impl LiveFileSystem {
         for object in goes {
             object.destroy(tx)?;
             self.streams.forget(object.id());
-            self.nodes.remove(object.id());
+            self.source.nodes.remove(object.id());
         }
         Ok(())
     }
@@ -200,11 +200,11 @@ impl LiveFileSystem {
     /// such file is left alone.
     pub(super) fn entries_of(&self, directory: &NodeState) -> Result<Vec<LiveObject>, ZplError> {
         let mut found = Vec::new();
-        let schema = self.schema.read();
+        let schema = self.source.schema.read();
         for entry in directory.names()?.entries() {
             let entry = entry.map_err(|source| directory.object().zap_failure(source))?;
-            let value = crate::directory::entry_value(directory.node.place(), &entry)?;
-            let Ok(object) = self.objset.object(value.object) else { continue };
+            let value = crate::directory::entry_value(directory.place(), &entry)?;
+            let Ok(object) = self.objset().object(value.object) else { continue };
             let flags = decode_znode(&object, &schema).map(|znode| (znode.flags, znode.parent));
             let is_part = flags.is_ok_and(|(flags, parent)| {
                 flags.contains(FileFlags::XATTR) && parent == directory.object().id()
@@ -214,7 +214,7 @@ impl LiveFileSystem {
             }
             if found.len() > MAX_XATTRS {
                 let problem = FormatError::invalid("xattr directory", "too many entries");
-                return Err(directory.node.corrupt(problem));
+                return Err(directory.corrupt(problem));
             }
         }
         Ok(found)

@@ -33,7 +33,7 @@ impl LiveFileSystem {
         name: &[u8],
     ) -> Result<(), ZplError> {
         let object = directory.object().clone();
-        let place = directory.node.place();
+        let place = directory.place();
         let matching = self.name_rules.matching_in(directory.names()?);
         let zap = directory.names_mut()?;
         let result = zap.writer(object.zap_blocks(tx)).remove_matching(name, matching);
@@ -55,8 +55,8 @@ impl LiveFileSystem {
     ) -> Result<Arc<LiveNode>, ZplError> {
         let (found, place) = {
             let state = directory.state().read();
-            state.node.require_directory()?;
-            let place = state.node.place();
+            state.require_directory()?;
+            let place = state.place();
             let entry = self.entry(&state, name)?;
             (entry.ok_or(ZplError::NotFound { place })?.object, place)
         };
@@ -97,7 +97,7 @@ impl LiveFileSystem {
     /// Refuses to remove a directory that has entries.
     pub(super) fn check_empty(&self, state: &NodeState) -> Result<(), ZplError> {
         if state.znode().is_directory() && state.names()?.entry_count() > 0 {
-            return Err(ZplError::NotEmpty { place: state.node.place() });
+            return Err(ZplError::NotEmpty { place: state.place() });
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl LiveFileSystem {
         self.check_goes(parent, state)?;
         self.check_empty(state)?;
         // What cannot be freed keeps its name. A log that is replayed says what has happened.
-        if links_after(state) == 0 && !self.replay.is_on() {
+        if links_after(state) == 0 && !self.source.replay.is_on() {
             state.object().check_tree()?;
         }
         let kind = state.znode().kind;

@@ -117,8 +117,8 @@ impl LiveFileSystem {
         let source = self.named(source_dir, from.name)?;
         let (entry, place) = {
             let state = target_dir.state().read();
-            state.node.require_directory()?;
-            (self.entry(&state, to.name)?, state.node.place())
+            state.require_directory()?;
+            (self.entry(&state, to.name)?, state.place())
         };
         let target = entry.map(|entry| {
             let found = self.node(entry.object);
@@ -205,17 +205,17 @@ impl LiveFileSystem {
         let is_directory = source.znode().is_directory();
         let full = target_dir.znode().links >= MAX_LINKS;
         if moves && is_directory && full {
-            return Err(ZplError::TooManyLinks { place: target_dir.node.place() });
+            return Err(ZplError::TooManyLinks { place: target_dir.place() });
         }
         let Some(target) = &found.target else {
             if mode == RenameMode::Exchange {
-                return Err(ZplError::NotFound { place: target_dir.node.place() });
+                return Err(ZplError::NotFound { place: target_dir.place() });
             }
             return Ok(());
         };
         let target = self.of(locked, target.id())?;
         if mode == RenameMode::NoReplace {
-            return Err(ZplError::Exists { place: target_dir.node.place() });
+            return Err(ZplError::Exists { place: target_dir.place() });
         }
         self.check_goes(target_dir, target)?;
         if mode == RenameMode::Exchange {
@@ -224,7 +224,7 @@ impl LiveFileSystem {
             }
             return Ok(());
         }
-        let place = target.node.place();
+        let place = target.place();
         match (is_directory, target.znode().is_directory()) {
             (true, false) => Err(ZplError::NotDirectory { place }),
             (false, true) => Err(ZplError::IsDirectory { place }),
@@ -385,7 +385,7 @@ impl LiveFileSystem {
             target: None,
             links: 1,
             now: self.options().clock.now(),
-            logged: self.replay.take_whiteout(),
+            logged: self.source.replay.take_whiteout(),
         };
         self.draft(&seed, |_, _| {})
     }

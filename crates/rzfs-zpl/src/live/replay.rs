@@ -45,7 +45,7 @@ impl LiveFileSystem {
         dataset: &LiveDataset,
         missing_logs: MissingLogs,
     ) -> Result<ReplaySummary, ZplError> {
-        let header = self.objset.log_header()?;
+        let header = self.objset().log_header()?;
         if header.claim_txg.is_none() {
             // Nobody has claimed it, so nothing was ever written into it.
             return Ok(ReplaySummary::default());
@@ -61,17 +61,17 @@ impl LiveFileSystem {
             // The changes are older than the property that may forbid them now.
             options.changes = Changes::Allowed;
         });
-        self.replay.begin(header.clone());
+        self.source.replay.begin(header.clone());
         let admission = self.admission(&before);
         let apply = |record: &Record<'_>| self.apply_record(record, &clock);
-        let result = follow(&self.objset, &header, &admission, missing_logs, apply);
-        self.replay.end();
+        let result = follow(self.objset(), &header, &admission, missing_logs, apply);
+        self.source.replay.end();
         self.change_options(|options| {
             options.clock = Arc::clone(&before.clock);
             options.changes = before.changes;
         });
         // Files of extended attributes are none from now on.
-        self.nodes.all().iter().for_each(|node| self.nodes.remove(node.id()));
+        self.source.nodes.all().iter().for_each(|node| self.source.nodes.remove(node.id()));
         let summary = result?;
         summary.report(&dataset.name());
         give_up(dataset, &header, &admission)?;
@@ -82,7 +82,7 @@ impl LiveFileSystem {
     fn keep_first_block(&self, dataset: &LiveDataset, old: ZilHeader) -> Result<(), ZplError> {
         let mut header = ZilHeader::default();
         let mut frees = Vec::new();
-        let blocks = owned_blocks(self.objset.pipeline(), self.objset.id(), &old);
+        let blocks = owned_blocks(self.objset().pipeline(), self.objset().id(), &old);
         match blocks.as_slice() {
             // One that is encrypted was written with its IV.
             [first]
@@ -90,7 +90,7 @@ impl LiveFileSystem {
             {
                 let mut words = *first.words();
                 let guid = [self.salt(), self.salt()];
-                let verifier = Verifier { guid, objset: self.objset.id(), seq: 1 };
+                let verifier = Verifier { guid, objset: self.objset().id(), seq: 1 };
                 words[12..].copy_from_slice(&verifier.words());
                 header.first = rzfs_format::BlockPointer::from_words(words);
             }
@@ -108,11 +108,11 @@ impl LiveFileSystem {
         let kind = record.kind.ok_or(ZplError::Invalid { place, problem: "no such record" })?;
         let is_repeatable = records::is_repeatable(kind);
         let noting = if is_repeatable { Noting::Nothing } else { Noting::Every };
-        self.replay.expect(record.seq, noting);
+        self.source.replay.expect(record.seq, noting);
         clock.set(records::time_of(&body));
         let outcome = self.perform_record(kind, &body)?;
         if is_repeatable {
-            self.replay.expect(record.seq, Noting::Every);
+            self.source.replay.expect(record.seq, Noting::Every);
             drop(self.begin(&[], SpaceDemand::Frees(0))?);
         }
         Ok(outcome)

@@ -11,14 +11,15 @@ use crate::error::ZplError;
 use crate::file_system::FileSystem;
 use crate::files::Files;
 use crate::node::Attributes;
+use crate::object::FileObject;
+use crate::source::Source;
 use crate::sync::Arc;
 use bytes::Bytes;
+use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{CloneSource, LiveObject, Transaction};
-use rzfs_dmu::{DmuError, Object};
 use rzfs_format::sa::Attribute;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
-use std::ops::Range;
 
 /// Blocks that one transaction shares at most.
 const CLONE_BLOCKS: u64 = 1024;
@@ -76,31 +77,6 @@ impl CopySource<'_> {
         match self {
             Self::Fixed(fixed) => fixed.read_segments(from.object, from.offset, len),
             Self::Live(live) => live.read_segments(from.object, from.offset, len),
-        }
-    }
-}
-
-/// A file whose blocks are to be shared. It does not change meanwhile.
-#[derive(Clone, Copy, Debug)]
-enum SharedFile<'a> {
-    /// It belongs to a snapshot.
-    Fixed(&'a Object),
-    /// It is locked.
-    Live(&'a LiveObject),
-}
-
-impl SharedFile<'_> {
-    fn block_size(&self) -> Result<u64, ZplError> {
-        match self {
-            Self::Fixed(object) => Ok(object.block_size().into()),
-            Self::Live(object) => Ok(object.data_block_size()?.into()),
-        }
-    }
-
-    fn clone_sources(&self, blocks: Range<u64>) -> Result<Vec<CloneSource>, ZplError> {
-        match self {
-            Self::Fixed(object) => Ok(CloneSource::of_object(object, blocks)?),
-            Self::Live(object) => Ok(object.clone_sources(blocks)?),
         }
     }
 }
@@ -182,12 +158,12 @@ impl LiveFileSystem {
         if Arc::ptr_eq(&read, &changed) {
             let mut state = changed.write();
             let (object, size) = (state.object().clone(), state.znode().size);
-            source.require_readable(&state)?;
-            let source = (SharedFile::Live(&object), size, from.offset);
+            state.require_readable()?;
+            let source = (&object, size, from.offset);
             return self.clone_locked((&mut state, to), source, len, caller);
         }
         // Files of several file systems are locked in the order of these.
-        let is_first = (source.objset.id(), from.object) < (self.objset.id(), to.object);
+        let is_first = (source.objset().id(), from.object) < (self.objset().id(), to.object);
         let (read, mut state) = if is_first {
             let read = read.state().read();
             (read, changed.write())
@@ -195,8 +171,8 @@ impl LiveFileSystem {
             let state = changed.write();
             (read.state().read(), state)
         };
-        source.require_readable(&read)?;
-        let source = (SharedFile::Live(read.object()), read.znode().size, from.offset);
+        read.require_readable()?;
+        let source = (read.object(), read.znode().size, from.offset);
         self.clone_locked((&mut state, to), source, len, caller)
     }
 
@@ -211,17 +187,19 @@ impl LiveFileSystem {
         if !self.shares_blocks_with_snapshot(source) {
             return Ok(0);
         }
-        let (read, changed) = (source.regular(from.object)?, self.node(to.object)?);
-        let mut state = changed.write();
-        let source = (SharedFile::Fixed(read.object()), read.znode().size, from.offset);
-        self.clone_locked((&mut state, to), source, len, caller)
+        let changed = self.node(to.object)?;
+        source.source.with_file(from.object, |read| {
+            read.require_readable()?;
+            let source = (read.object(), read.znode().size, from.offset);
+            self.clone_locked((&mut changed.write(), to), source, len, caller)
+        })
     }
 
     /// Whether blocks of another file system can be those of this one, too: it is one of this
     /// one's snapshots. These have its key, and nobody destroys them while the pool is open.
     fn shares_blocks_with_snapshot(&self, source: &FileSystem) -> bool {
-        Arc::ptr_eq(self.objset.pipeline(), source.objset.pipeline())
-            && source.options.snapshot_of == Some(self.objset.id())
+        Arc::ptr_eq(self.objset().pipeline(), source.objset().pipeline())
+            && source.options().snapshot_of == Some(self.objset().id())
             && self.options().space.sharing().is_some()
     }
 
@@ -233,27 +211,27 @@ impl LiveFileSystem {
         }
         let policies = (self.options().space.sharing(), source.options().space.sharing());
         let (Some(own), Some(of_source)) = policies else { return false };
-        let has_same_key = match (self.objset.key(), source.objset.key()) {
+        let has_same_key = match (self.objset().key(), source.objset().key()) {
             (None, None) => true,
             (Some(own), Some(of_source)) => own.is_same(of_source),
             _ => false,
         };
-        let is_same = self.objset.id() == source.objset.id();
+        let is_same = self.objset().id() == source.objset().id();
         is_same || (has_same_key && own.writes_data_like(&of_source))
     }
 
     /// Shares blocks of a file that is locked, as the target is.
-    fn clone_locked(
+    fn clone_locked<O: FileObject>(
         &self,
         (state, to): (&mut NodeState, FilePlace),
-        (source, source_size, from): (SharedFile<'_>, u64, u64),
+        (source, source_size, from): (&O, u64, u64),
         len: u64,
         caller: Caller,
     ) -> Result<u64, ZplError> {
         self.check_writable(state, to.offset)?;
         let target = state.object().clone();
         let size = state.znode().size;
-        let block_size = source.block_size()?;
+        let block_size = u64::from(source.data_block_size()?);
         let len = shareable(
             Reach { offset: from, size: source_size, block_size },
             Reach { offset: to.offset, size, block_size: target.data_block_size()?.into() },
@@ -353,7 +331,7 @@ impl LiveFileSystem {
 
     /// Checks that a file can be written to from `offset` on.
     fn check_writable(&self, state: &NodeState, offset: u64) -> Result<(), ZplError> {
-        self.require_regular(state)?;
+        state.require_regular()?;
         self.check_flags(state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
         if offset < state.znode().size {
             self.check_flags(state, &[FileFlags::APPENDONLY])?;

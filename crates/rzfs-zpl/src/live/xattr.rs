@@ -13,13 +13,11 @@ use super::options::SpaceDemand;
 use super::values::ModeChange;
 use super::xattr_change::XattrChange;
 use crate::error::ZplError;
-use crate::xattr::{MAX_NAMES, MAX_VALUE, Supported, add_visible};
-use rzfs_format::FormatError;
+use crate::xattr::MAX_VALUE;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::xattr::{Namespace, stored_names};
 use rzfs_format::znode::FileFlags;
-use std::collections::BTreeSet;
 
 /// Longest name of an attribute.
 const MAX_NAME: usize = 255;
@@ -45,113 +43,11 @@ pub enum XattrMode {
 }
 
 impl LiveFileSystem {
-    fn supported(&self) -> Supported {
-        let options = self.options();
-        let reading = &options.reading;
-        Supported { acls: reading.acl_type, users: reading.xattrs }
-    }
-
-    /// The value of an extended attribute, by its full name.
-    ///
-    /// # Errors
-    /// The file has no such attribute, ZFS does not store attributes of its namespace, or the
-    /// attributes are damaged.
-    pub fn xattr(&self, object: ObjectId, name: &[u8]) -> Result<Vec<u8>, ZplError> {
-        let node = self.node(object)?;
-        let state = node.state().read();
-        let place = state.node.place();
-        if !self.supported().includes(Namespace::of(name)) {
-            return Err(ZplError::XattrNamespace { place });
-        }
-        for stored in stored_names(name) {
-            if let Some(value) = self.stored_xattr(&state, stored)? {
-                return Ok(value);
-            }
-        }
-        Err(ZplError::NoXattr { place })
-    }
-
-    /// The full names of a file's extended attributes, sorted.
-    ///
-    /// # Errors
-    /// The attributes are damaged.
-    pub fn xattr_names(&self, object: ObjectId) -> Result<Vec<Vec<u8>>, ZplError> {
-        let node = self.node(object)?;
-        let state = node.state().read();
-        let mut names = BTreeSet::new();
-        for (stored, _) in state.node.xattr_list(&self.schema.read())?.iter() {
-            add_visible(self.supported(), stored, &mut names);
-        }
-        if let Some(directory) = self.xattr_directory_of(&state)? {
-            for entry in directory.names()?.entries() {
-                let entry = entry.map_err(|source| directory.node.place().zap_failure(source))?;
-                add_visible(self.supported(), entry.name(), &mut names);
-                if names.len() > MAX_NAMES {
-                    let problem = FormatError::invalid("xattr directory", "too many entries");
-                    return Err(directory.node.corrupt(problem));
-                }
-            }
-        }
-        Ok(names.into_iter().collect())
-    }
-
-    /// The value of the attribute that is stored under exactly this name.
-    pub(super) fn stored_xattr(
-        &self,
-        state: &NodeState,
-        stored: &[u8],
-    ) -> Result<Option<Vec<u8>>, ZplError> {
-        if let Some(value) = state.node.xattr_list(&self.schema.read())?.get(stored) {
-            return Ok(Some(value.to_vec()));
-        }
-        let Some(directory) = self.xattr_directory_of(state)? else { return Ok(None) };
-        let Some(file) = self.xattr_file(&directory, stored)? else { return Ok(None) };
-        let size = file.znode().size;
-        if size > MAX_VALUE {
-            return Err(file.node.corrupt(FormatError::invalid("xattr", "it is too long")));
-        }
-        let mut value = vec![0; size as usize];
-        file.object().read_at(0, &mut value)?;
-        Ok(Some(value))
-    }
-
-    /// The directory of a file's extended attributes.
-    pub(super) fn xattr_directory_of(
-        &self,
-        state: &NodeState,
-    ) -> Result<Option<NodeState>, ZplError> {
-        let Some(id) = state.node.xattr_directory(&self.schema.read())? else { return Ok(None) };
-        let directory = self.open_state(id)?;
-        if directory.znode().is_directory() && directory.znode().flags.contains(FileFlags::XATTR) {
-            return Ok(Some(directory));
-        }
-        let problem = FormatError::invalid("xattr directory", "it is not marked as one");
-        Err(directory.node.corrupt(problem))
-    }
-
-    /// The file with the attribute that is stored under exactly this name.
-    pub(super) fn xattr_file(
-        &self,
-        directory: &NodeState,
-        stored: &[u8],
-    ) -> Result<Option<NodeState>, ZplError> {
-        let Some(entry) = self.entry(directory, stored)? else { return Ok(None) };
-        let file = self.open_state(entry.object)?;
-        let problem = if !file.znode().flags.contains(FileFlags::XATTR) {
-            "its file is not marked as one"
-        } else if file.znode().kind != FileKind::Regular {
-            "it is no regular file"
-        } else {
-            return Ok(Some(file));
-        };
-        Err(file.node.corrupt(FormatError::invalid("xattr", problem)))
-    }
-
     /// Refuses attributes that a file cannot have.
     fn check_xattr(&self, state: &NodeState, name: &[u8]) -> Result<(), ZplError> {
-        let place = state.node.place();
+        let place = state.place();
         let namespace = Namespace::of(name);
-        if !self.supported().includes(namespace) {
+        if !self.supported_xattrs().includes(namespace) {
             return Err(ZplError::XattrNamespace { place });
         }
         if name.len() > MAX_NAME {
@@ -236,7 +132,7 @@ impl LiveFileSystem {
         value: &[u8],
         (mode, set_group_id): (XattrMode, SetGroupId),
     ) -> Result<(), ZplError> {
-        let place = state.node.place();
+        let place = state.place();
         self.check_xattr(state, name)?;
         if value.len() as u64 > MAX_VALUE {
             return Err(ZplError::TooBig { place });
@@ -259,7 +155,7 @@ impl LiveFileSystem {
         value: &[u8],
         set_group_id: SetGroupId,
     ) -> Result<(), ZplError> {
-        let place = state.node.place();
+        let place = state.place();
         let list = self.parse_acl(state, value)?;
         let kept = match set_group_id {
             SetGroupId::Kept => 0o7000,
@@ -302,7 +198,7 @@ impl LiveFileSystem {
             return match Namespace::of(name) {
                 // Who takes a list away wants the file to be without one.
                 Some(Namespace::PosixAcl) => Ok(()),
-                _ => Err(ZplError::NoXattr { place: state.node.place() }),
+                _ => Err(ZplError::NoXattr { place: state.place() }),
             };
         }
         self.change_xattr(&mut state, XattrChange::remove(name), None)?;

@@ -261,8 +261,8 @@ impl LiveFileSystem {
         if change.value.is_some() {
             self.check_bytes(&Charged::of(state.znode()))?;
         }
-        let schema = self.schema.read();
-        let mut list = state.node.xattr_list(&schema)?;
+        let schema = self.source.schema.read();
+        let mut list = state.xattr_list(&schema)?;
         let mut was_listed = false;
         for name in stored_names(change.name) {
             was_listed |= list.remove(name);
@@ -277,7 +277,7 @@ impl LiveFileSystem {
         let listed = match packed {
             Some(packed) => Some(packed),
             None if was_listed => {
-                let place = state.node.place();
+                let place = state.place();
                 Some(list.encode().map_err(|source| ZplError::Corrupt { place, source })?)
             }
             None => None,
@@ -361,7 +361,7 @@ impl LiveFileSystem {
             now: self.options().clock.now(),
             logged: None,
         };
-        let Some(directory) = self.xattr_directory_of(state)? else {
+        let Some(directory) = self.xattr_directory(state)? else {
             let Some(value) = value else {
                 return Ok(DirectoryChange {
                     directory: Target::Absent,

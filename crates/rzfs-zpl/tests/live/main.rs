@@ -8,6 +8,7 @@ mod golden_shapes;
 mod limits;
 mod model;
 mod names;
+mod one_reading;
 mod operations;
 mod oracle;
 mod pool;

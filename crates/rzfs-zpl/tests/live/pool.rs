@@ -106,6 +106,14 @@ impl Faults {
         self.good.store(reads, Ordering::SeqCst);
     }
 
+    /// How many reads `act` needs.
+    pub(crate) fn reads_of(&self, act: impl FnOnce()) -> i64 {
+        const MANY: i64 = 1 << 40;
+        self.fail_after(MANY);
+        act();
+        MANY - self.good.swap(-1, Ordering::SeqCst)
+    }
+
     /// Whether there were so many reads.
     pub(crate) fn were_reached(&self) -> bool {
         self.good.load(Ordering::SeqCst) == 0

@@ -69,7 +69,7 @@ impl LiveFileSystem {
         let mut state = node.write();
         let change = match record.value {
             Some(value) if value.len() > MAX_VALUE => {
-                return Err(ZplError::TooBig { place: state.node.place() });
+                return Err(ZplError::TooBig { place: state.place() });
             }
             Some(value) => XattrChange::set(record.name, value),
             None => XattrChange::remove(record.name),

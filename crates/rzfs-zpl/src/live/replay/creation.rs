@@ -104,7 +104,7 @@ impl LiveFileSystem {
         create: &Create<'a>,
     ) -> Result<NodeSeed<'a>, ZplError> {
         let new = &create.new;
-        let (znode, place) = (parent.znode(), parent.node.place());
+        let (znode, place) = (parent.znode(), parent.place());
         let may_inherit = matches!(kind, FileKind::Regular | FileKind::Directory);
         let inherits = may_inherit && znode.flags.contains(FileFlags::PROJINHERIT);
         let mut project = if inherits { znode.project } else { 0 };
@@ -146,8 +146,8 @@ impl LiveFileSystem {
     fn replay_make_xattr_directory(&self, create: &Create<'_>) -> Result<(), ZplError> {
         let node = self.node(create.directory)?;
         let mut state = node.write();
-        let place = state.node.place();
-        if self.xattr_directory_of(&state)?.is_some() {
+        let place = state.place();
+        if self.xattr_directory(&state)?.is_some() {
             return Err(ZplError::Exists { place });
         }
         let new = &create.new;

@@ -91,8 +91,8 @@ impl LiveFileSystem {
     fn replay_sharing(&self, clone: &CloneRange) -> Result<(), ZplError> {
         let node = self.node(clone.object)?;
         let mut state = node.write();
-        self.require_regular(&state)?;
-        let invalid = |problem| ZplError::Invalid { place: state.node.place(), problem };
+        state.require_regular()?;
+        let invalid = |problem| ZplError::Invalid { place: state.place(), problem };
         let object = state.object();
         let own_size = u64::from(object.data_block_size()?);
         let is_single = object.max_block_id()?.0 == 0 && state.znode().size <= own_size;
@@ -141,7 +141,7 @@ impl LiveFileSystem {
             if self.options().space.can_count(&pointer) {
                 self.share_locked(state, &one, Caller::SUPERUSER)?;
             } else {
-                match logged_block(&self.objset, object, &pointer, Level::DATA) {
+                match logged_block(self.objset(), object, &pointer, Level::DATA) {
                     Ok(data) => self.copy_locked(state, &one, &data, Caller::SUPERUSER)?,
                     Err(error) => _ = unread.get_or_insert(error),
                 }
@@ -165,7 +165,7 @@ impl LiveFileSystem {
                     gid: super::attributes::local_id(place, new.gid)?,
                     ..caller
                 };
-                self.replay.set_whiteout(self.logged_object(&new)?);
+                self.source.replay.set_whiteout(self.logged_object(&new)?);
                 RenameMode::Whiteout
             }
             _ => RenameMode::Replace,
@@ -182,7 +182,7 @@ impl LiveFileSystem {
             return self.write_all(write.object, write.offset, write.data);
         }
         let size = self.attributes(write.object)?.size.max(end);
-        let (start, data) = logged_data(&self.objset, write)?;
+        let (start, data) = logged_data(self.objset(), write)?;
         // The block reaches beyond the end of the file, and has zeros there.
         let inside = usize::try_from(size.saturating_sub(start)).unwrap_or(usize::MAX);
         self.write_all(write.object, start, data.get(..inside).unwrap_or(&data))?;
@@ -192,7 +192,7 @@ impl LiveFileSystem {
     fn write_all(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ZplError> {
         let (_, written) = self.write(object, WriteAt::Offset(offset), data, Caller::SUPERUSER)?;
         if written < data.len() {
-            return Err(ZplError::NoSpace { objset: self.objset.id() });
+            return Err(ZplError::NoSpace { objset: self.objset().id() });
         }
         Ok(())
     }

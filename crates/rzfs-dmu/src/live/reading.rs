@@ -1,0 +1,220 @@
+//! Reading an object that changes: what memory knows of it lies over what is on disk.
+//!
+//! ```text
+//! plan    dirty buffer │ clone │ hole │ on disk      of every block, at one moment
+//!              │          └────┬────┴────┘
+//! read         │          one batch of pointers
+//!              └───────┬───────┘
+//! finish            contents                         again, where the disk was overtaken
+//! ```
+//! A block on disk may be replaced by a sync, and its space reused, between the plan and the end of
+//! reading. That shows as an error of a dnode that is not the current one; then the block is
+//! planned anew.
+
+use super::object::LiveObject;
+use super::state::Found;
+use crate::object::fill_from_blocks;
+use crate::{Batch, Block, BlockError, BlockRequest, DmuError};
+use rzfs_cache::AccessOutcome;
+use rzfs_format::dnode::Dnode;
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where the contents of a block are at one moment.
+pub(super) enum Origin {
+    /// In memory: they are not on disk yet.
+    Dirty(Block),
+    /// On disk as a part of another object, or of another place in this one.
+    Clone(BlockPointer),
+    /// Nowhere: it reads as zeros.
+    Hole,
+    /// Where the object's tree on disk says, which may be a hole.
+    OnDisk(Result<BlockPointer, DmuError>),
+}
+
+impl Origin {
+    /// The block on disk that has the contents.
+    fn pointer(&self) -> Option<&BlockPointer> {
+        match self {
+            Self::Clone(pointer) | Self::OnDisk(Ok(pointer)) if !pointer.is_hole() => Some(pointer),
+            _ => None,
+        }
+    }
+}
+
+/// Where the contents of consecutive blocks are.
+pub(super) struct Plan {
+    pub(super) origins: Vec<Origin>,
+    block_size: usize,
+    /// What [`Origin::OnDisk`] is about.
+    on_disk: Option<Arc<Dnode>>,
+}
+
+impl LiveObject {
+    /// Where blocks are at this moment. It stays true while the caller keeps others from changing
+    /// the object, but for what a sync moves.
+    pub(super) fn plan(&self, blocks: Range<u64>) -> Result<Plan, DmuError> {
+        loop {
+            let plan = self.plan_once(blocks.clone())?;
+            let has_failed = |origin: &Origin| matches!(origin, Origin::OnDisk(Err(_)));
+            let is_outdated = plan.origins.iter().any(has_failed)
+                && plan.on_disk.as_ref().is_some_and(|dnode| self.is_replaced(dnode));
+            if !is_outdated {
+                return Ok(plan);
+            }
+        }
+    }
+
+    fn plan_once(&self, blocks: Range<u64>) -> Result<Plan, DmuError> {
+        let (mut plan, on_disk) = self.plan_in_memory(blocks.clone())?;
+        if let Some(dnode) = &plan.on_disk {
+            let skipped = (on_disk.start - blocks.start) as usize;
+            let pointers = self.tree(dnode).pointers(0, on_disk);
+            for (origin, pointer) in plan.origins.iter_mut().skip(skipped).zip(pointers) {
+                if let Origin::OnDisk(unknown) = origin {
+                    *unknown = pointer;
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The part of a plan that needs no disk, and the range in which the disk is to be asked.
+    fn plan_in_memory(&self, blocks: Range<u64>) -> Result<(Plan, Range<u64>), DmuError> {
+        let state = self.state();
+        let outline = state.outline().ok_or_else(|| self.not_allocated())?;
+        let mut plan = Plan {
+            origins: Vec::with_capacity(blocks.end.saturating_sub(blocks.start) as usize),
+            block_size: outline.data_block_size as usize,
+            on_disk: None,
+        };
+        let mut asked = blocks.start..blocks.start;
+        for block in blocks {
+            plan.origins.push(match state.in_memory(block) {
+                Found::Buffer(buffer) => {
+                    Origin::Dirty(Block { data: buffer.bytes(), order: ByteOrder::NATIVE })
+                }
+                Found::Clone(pointer) => Origin::Clone(pointer),
+                Found::Hole => Origin::Hole,
+                Found::OnDisk(dnode) => {
+                    if plan.on_disk.is_none() {
+                        asked.start = block;
+                        plan.on_disk = Some(dnode);
+                    }
+                    asked.end = block.saturating_add(1);
+                    Origin::OnDisk(Ok(BlockPointer::HOLE))
+                }
+            });
+        }
+        Ok((plan, asked))
+    }
+
+    /// Begins to read data blocks together, as they are now; the caller bounds the range.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn begin_read(&self, blocks: Range<u64>) -> Result<LiveRead<'_>, DmuError> {
+        let first = blocks.start;
+        let plan = self.plan(blocks)?;
+        let key = self.objset().key();
+        let request = |(block, origin): (u64, &'_ Origin)| {
+            let pointer = *origin.pointer()?;
+            Some((pointer, self.data_bookmark(block)))
+        };
+        let wanted: Vec<_> = (first..).zip(&plan.origins).filter_map(request).collect();
+        let requests: Vec<_> = wanted
+            .iter()
+            .map(|(pointer, bookmark)| BlockRequest { pointer, bookmark: *bookmark, key })
+            .collect();
+        let batch = self.objset().pipeline().begin(&requests);
+        Ok(LiveRead { object: self, first, plan, batch })
+    }
+
+    /// Reads a data block as it is now; holes and blocks beyond the end are zeros.
+    ///
+    /// # Errors
+    /// The block cannot be read, or the object does not exist any more.
+    pub fn read_block(&self, block: BlockId) -> Result<Block, DmuError> {
+        let read = self.begin_read(block.0..block.0.saturating_add(1))?;
+        // No block has the last number.
+        read.finish().pop().unwrap_or_else(|| Ok(Block::zeros(self.data_block_size()? as usize)))
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on; what lies beyond the last block reads as
+    /// zeros.
+    ///
+    /// # Errors
+    /// As [`LiveObject::read_block`].
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DmuError> {
+        let block_size = u64::from(self.data_block_size()?);
+        fill_from_blocks(block_size, offset, buffer, |blocks| Ok(self.begin_read(blocks)?.finish()))
+    }
+
+    /// Whether a block has no contents, neither dirty nor on disk.
+    pub(super) fn is_hole(&self, block: BlockId) -> Result<bool, DmuError> {
+        match self.plan(block.0..block.0.saturating_add(1))?.origins.pop() {
+            Some(Origin::Dirty(_) | Origin::Clone(_)) => Ok(false),
+            Some(Origin::OnDisk(pointer)) => Ok(pointer?.is_hole()),
+            Some(Origin::Hole) | None => Ok(true),
+        }
+    }
+
+    fn data_bookmark(&self, block: u64) -> Bookmark {
+        let (objset, object) = (self.objset().id(), self.id());
+        Bookmark { objset, object, level: Level::DATA, block: BlockId(block) }
+    }
+}
+
+/// Data blocks of an object that are being read: it is known how they will be had, and nobody has
+/// waited for them yet.
+#[must_use = "others wait for its blocks"]
+pub struct LiveRead<'a> {
+    object: &'a LiveObject,
+    first: u64,
+    plan: Plan,
+    /// Those that are on disk.
+    batch: Batch<'a>,
+}
+
+impl LiveRead<'_> {
+    /// How those blocks were found that are on disk, for
+    /// [`PrefetchStreams`](rzfs_cache::PrefetchStreams).
+    #[must_use]
+    pub fn outcome(&self) -> AccessOutcome {
+        self.batch.outcome()
+    }
+
+    /// Waits for the blocks; holes and blocks beyond the end are zeros.
+    #[must_use]
+    pub fn finish(self) -> Vec<Result<Block, DmuError>> {
+        let Self { object, first, plan, batch } = self;
+        let mut read = batch.finish().into_iter();
+        let mut next = |block: u64| {
+            let bookmark = object.data_bookmark(block);
+            let contents = read.next().unwrap_or(Err(BlockError::NoCopy));
+            contents.map_err(|source| DmuError::Block { bookmark, source })
+        };
+        let contents: Vec<(bool, Result<Block, DmuError>)> = (first..)
+            .zip(plan.origins)
+            .map(|(block, origin)| {
+                let is_on_disk = matches!(origin, Origin::OnDisk(_));
+                let has_pointer = origin.pointer().is_some();
+                let contents = match origin {
+                    Origin::Dirty(contents) => Ok(contents),
+                    Origin::OnDisk(Err(error)) => Err(error),
+                    _ if has_pointer => next(block),
+                    _ => Ok(Block::zeros(plan.block_size)),
+                };
+                (is_on_disk, contents)
+            })
+            .collect();
+        let is_replaced = plan.on_disk.is_some_and(|dnode| object.is_replaced(&dnode));
+        let settle = |(block, (is_on_disk, contents))| match contents {
+            Err(_) if is_on_disk && is_replaced => object.read_block(BlockId(block)),
+            contents => contents,
+        };
+        (first..).zip(contents).map(settle).collect()
+    }
+}
