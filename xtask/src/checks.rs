@@ -1,9 +1,10 @@
 //! Everything that has to pass before a change is merged, and how long each part took.
 
-use crate::{demo, docs_check, import_cycles, rig, setup};
+use crate::{demo, docs_check, import_cycles, setup};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use xtask::process::{self, Failure, cargo};
+use xtask::rig;
 
 /// A named part of the checks.
 type Check = (&'static str, fn() -> Result<(), Failure>);

@@ -20,30 +20,18 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use xtask::process::{Failure, cargo, output};
 
-/// Cycles that go through one of these places are let pass, until it is taken apart. Nothing is to
-/// be added; what needs no exemption any more is an error, too.
-const EXEMPT: [&str; 2] = ["crates/rzfs-dsl/src/live", "crates/rzfs-zpl/src"];
-
 /// Prints the cycles of all crates in the workspace.
 pub(crate) fn run() -> Result<(), Failure> {
     let mut cycles = 0;
-    let mut exemptions: BTreeSet<&str> = EXEMPT.into();
     for root in crate_roots()? {
         let modules = source::read_crate(&root)?;
         let imports = names::imports(&modules);
         for cycle in graph::cycles(&imports) {
-            let places = EXEMPT.iter().filter(|place| cycle.iter().any(|file| is_in(file, place)));
-            let is_exempt = places.map(|place| exemptions.remove(place)).count() > 0;
-            if !is_exempt {
-                cycles += 1;
-                println!("{}", description(&cycle, &imports));
-            }
+            cycles += 1;
+            println!("{}", description(&cycle, &imports));
         }
     }
-    for place in &exemptions {
-        println!("{place}: no cycle goes through it any more; strike it from the exempt places");
-    }
-    if cycles == 0 && exemptions.is_empty() {
+    if cycles == 0 {
         Ok(())
     } else {
         Err(Failure::Checks("the check for cycles of imports".to_owned()))
@@ -63,11 +51,6 @@ fn crate_roots() -> Result<Vec<PathBuf>, Failure> {
         kinds.any(|kind| kind == "lib" || kind == "bin")
     });
     Ok(crates.filter_map(|target| target["src_path"].as_str()).map(PathBuf::from).collect())
-}
-
-/// Whether a file is in a directory, or is the module that the directory belongs to.
-fn is_in(file: &Path, directory: &str) -> bool {
-    Path::new(&name_of(file)).with_extension("").starts_with(directory)
 }
 
 /// A cycle in words: who takes what from whom.

@@ -4,6 +4,9 @@
 //! need the engine and take long, are a program of their own, built when somebody asks for one.
 #![forbid(unsafe_code)]
 
+use process::cargo;
+use std::process::Command;
+
 pub mod process;
 pub mod rzfs;
 
@@ -33,3 +36,9 @@ pub const RIGS: [(&str, &str); 11] = [
         "Ask OpenZFS's zdb about the golden pools; the tests of `rzfs zdb` compare with its answers",
     ),
 ];
+
+/// The command that carries out a rig, which is built first.
+#[must_use]
+pub fn rig(name: &str) -> Command {
+    cargo(&["run", "--package", "rzfs-rigs", "--locked", "--", name])
+}

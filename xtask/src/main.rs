@@ -16,8 +16,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
-use xtask::RIGS;
-use xtask::process::{Failure, cargo};
+use xtask::process::Failure;
+use xtask::{RIGS, rig};
 
 /// Chores of the rzfs repository.
 #[derive(Parser)]
@@ -56,11 +56,6 @@ fn rig_of(mut words: impl Iterator<Item = OsString>) -> Option<(&'static str, Ve
     let first = words.next()?;
     let (name, _) = RIGS.into_iter().find(|(name, _)| first == *name)?;
     Some((name, words.collect()))
-}
-
-/// The command that carries out a rig, which is built first.
-fn rig(name: &str) -> std::process::Command {
-    cargo(&["run", "--package", "rzfs-rigs", "--locked", "--", name])
 }
 
 fn run() -> Result<(), Failure> {

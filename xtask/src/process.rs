@@ -50,7 +50,6 @@ pub enum Failure {
 
 impl Failure {
     /// A failure to use this file.
-    #[must_use]
     pub fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { path, source }

@@ -136,7 +136,7 @@ impl Files<'_> {
     /// The names in a directory.
     ///
     /// # Errors
-    /// As [`LiveFileSystem::read_dir`].
+    /// As [`FileSystem::read_dir`](rzfs_zpl::FileSystem::read_dir).
     pub fn names(&self, path: &str) -> Result<Vec<String>, ProofError> {
         let directory = self.find(path)?;
         let mut names = Vec::new();

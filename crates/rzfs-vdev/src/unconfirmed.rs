@@ -630,7 +630,7 @@ impl State {
             |write: &&KeptWrite| write.birth.is_some() && write.standing == Standing::Sent;
         let mut writes = confirmed.iter().rev().flat_map(|run| run.writes.iter().rev());
         let Some(last) = writes.find(is_block) else { return };
-        let witness = Witness::of(last);
+        let witness = Witness::of(last.position, &last.data);
         let mut kept = self.runs.iter().flat_map(|run| &run.writes);
         self.witness = (!kept.any(|write| witness.lies_in(&write.range()))).then_some(witness);
     }

@@ -1,8 +1,6 @@
 //! A write that a leaf has confirmed, and that nothing has touched since: whatever device is found
 //! in the leaf's place has it, or is older.
 
-use super::KeptWrite;
-use bytes::Bytes;
 use rzfs_codec::checksum::fletcher4;
 use rzfs_format::ByteOrder;
 use rzfs_format::checksum::ChecksumValue;
@@ -20,10 +18,10 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Remembers a write.
-    pub(super) fn of(write: &KeptWrite) -> Self {
-        let seen: Bytes = write.data.slice(..write.data.len().min(MOST_SEEN));
-        Self { position: write.position, len: seen.len(), sum: sum(&seen) }
+    /// Remembers what was written at a position.
+    pub(super) fn of(position: u64, data: &[u8]) -> Self {
+        let seen = data.get(..MOST_SEEN).unwrap_or(data);
+        Self { position, len: seen.len(), sum: sum(seen) }
     }
 
     /// Byte position on the device.
