@@ -11,12 +11,11 @@ use xtask::rzfs::Rzfs;
 /// the one before it has begun, or makes its output short.
 const STORY: &str = r#"
 # A new pool in an image, and a file in it that is on disk.
-zpool create --export --size 256M tank tank.img
-mkdir mounted
+zpool create --export --size 256M tank $PWD/tank.img
+ mkdir mounted
 rzfs mount --foreground tank.img mounted &
  until mountpoint -q mounted; do sleep 0.1; done
-seq 1000000 > mounted/numbers
-sync mounted/numbers
+seq 1000000 | dd of=mounted/numbers conv=fsync status=none
 sha256sum mounted/numbers > sums
 # Its process dies. The next one finds everything.
 kill -9 $!
@@ -25,11 +24,11 @@ rzfs mount tank.img mounted
 sha256sum --check sums
 zpool status tank
 rzfs umount mounted
-zdb -e -p tank.img -bcc tank | grep leaks
+zdb -e -p tank.img -bcc tank 2> progress | grep leaks
 # A pool that OpenZFS made.
 rzfs mount -o ro --force garden.img mounted
 zfs list -r garden
-ls mounted mounted/.zfs/snapshot
+ls mounted/.zfs/snapshot
 rzfs umount mounted
 "#;
 
@@ -42,7 +41,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     if told.is_err() {
         workplace.unmount("mounted");
     }
-    told
+    // What has failed has said why.
+    told.map_err(|_| Failure::Checks("the demo".to_owned()))
 }
 
 /// The shell script that shows and carries out a story.
@@ -50,7 +50,7 @@ fn script(story: &str) -> String {
     let line = |line: &str| match line.chars().next() {
         None => String::new(),
         Some(' ') => format!("{line}\n"),
-        Some('#') => format!("echo; echo '{line}'\n"),
+        Some('#') => format!("echo '{line}'\n"),
         Some(_) => format!("echo '$ {}'\n{line}\n", line.replace('\'', r"'\''")),
     };
     story.lines().map(line).collect()
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn commands_are_shown_and_carried_out() {
-        let expected = "echo; echo '# One.'\necho '$ it'\\''s'\nit's\n wait\n";
+        let expected = "echo '# One.'\necho '$ it'\\''s'\nit's\n wait\n";
         assert_eq!(script("\n# One.\nit's\n wait\n"), expected);
     }
 }
