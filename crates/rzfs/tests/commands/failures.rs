@@ -249,11 +249,11 @@ fn pools_that_die_meanwhile_keep_nobody_from_the_others() {
     let listed = shop.run("zfs mount");
     dying.join().unwrap();
     assert_eq!((listed.status, listed.out.lines().count()), (0, 2), "{listed:?}");
-    assert!(listed.err.contains("'dying'") && listed.err.contains("passed over"), "{listed:?}");
+    assert_eq!(listed.err, "", "a pool that is gone is not missed");
     let dying = dies();
     let mounted = shop.run("zfs mount -a");
     dying.join().unwrap();
-    assert!(mounted.status == 1 && mounted.err.contains("'dying'"), "{mounted:?}");
+    assert_eq!((mounted.status, mounted.err.as_str()), (0, ""), "{mounted:?}");
     drop(listener);
     assert_eq!(shop.succeed("zfs mount").lines().count(), 3);
     shop.succeed("zpool export tank");
