@@ -8,10 +8,15 @@ fn samples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")
 }
 
+/// Runs an example, which `cargo test` has built beside the tests: by itself it would be built with
+/// other features, and everything below it again.
 fn run(example: &str, words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--offline", "--package", "rzfs", "--example", example, "--"]);
-    let output = command.args(words).output().unwrap();
+    let tests = std::env::current_exe().unwrap();
+    let example = tests.ancestors().nth(2).unwrap().join("examples").join(example);
+    let example = example.display().to_string();
+    let output = Command::new(&example).args(words).output();
+    let output =
+        output.unwrap_or_else(|error| panic!("{example} (cargo build --examples): {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{example}: {errors}");
     String::from_utf8(output.stdout).unwrap()
