@@ -121,11 +121,8 @@ impl GangReader<'_> {
 
     /// The members of a gang header. Every copy's verifier is made from the first address.
     fn header(&self, parent: &BlockPointer, first: Dva) -> Result<Vec<BlockPointer>, BlockError> {
-        let verifier = EmbeddedVerifier::Gang {
-            vdev: u64::from(first.vdev().get()),
-            offset: first.offset(),
-            birth: parent.physical_birth().get(),
-        };
+        let verifier =
+            EmbeddedVerifier::of_gang(first, parent.physical_birth(), parent.protection());
         let mut sizes = vec![gang::CLASSIC_SIZE];
         if self.stored.dynamic_gang_headers {
             let vdevs = self.stored.vdevs.get();

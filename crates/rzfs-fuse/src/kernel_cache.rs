@@ -6,6 +6,7 @@
 //! attributes that change with contents (set-user-id, set-group-id)   before the answer
 //! times that change with flags                                       before the answer
 //! pages below a write that went past them (O_DIRECT)                 before the answer, by a thread
+//! pages that a mapping has changed, which is refused                 after the answer, by a thread
 //! file systems that come into the mount and go (see grafts)          by who lets them
 //! whether `.zfs` is in a root directory                              when property `snapdir` changes
 //! ```

@@ -362,6 +362,8 @@ async fn run(
         ended.recv().await;
         leave(&mounted, &endings).await
     });
+    // Changes that were done while somebody ended the pool: their answers come when it has ended.
+    let mut waiting = Vec::new();
     let mut glances = interval(SOCKET_GLANCE);
     glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -379,30 +381,46 @@ async fn run(
             _ = interrupt.recv() => if end(&mounted, &endings).await? { return Ok(()) },
             _ = hangup.recv() => if end(&mounted, &endings).await? { return Ok(()) },
             Some(farewell) = farewells.recv() => {
-                // Whoever asked may mount the pool again at once, so the socket goes first.
-                drop(socket);
-                return farewell.say().await;
+                let is_end = farewell.is_end;
+                waiting.push(farewell);
+                if is_end {
+                    // Whoever asked may mount the pool again at once, so the socket goes first.
+                    drop(socket);
+                    return say_all(waiting).await;
+                }
             }
             ended = leaving.as_mut() => {
                 // Perhaps that was because of a request, which is about to be answered.
                 drop(farewell_sender);
-                let farewell = farewells.recv().await;
+                if waiting.is_empty() {
+                    waiting.extend(farewells.recv().await);
+                }
                 drop(socket);
-                let said = match farewell {
-                    Some(farewell) => farewell.say().await,
-                    None => Ok(()),
-                };
-                return ended.and(said);
+                return ended.and(say_all(waiting).await);
             }
         }
     }
 }
 
-/// The last answer, to whoever asked for the end.
+/// The last answer, to whoever asked for the end, or for a change with which it came.
 #[derive(Debug)]
 struct Farewell {
     to: OwnedWriteHalf,
     answer: Answer,
+    /// Whether the end was asked for.
+    is_end: bool,
+}
+
+/// Says all of them.
+///
+/// # Errors
+/// Something is lost.
+async fn say_all(farewells: Vec<Farewell>) -> Result<(), ServeError> {
+    let mut said = Ok(());
+    for farewell in farewells {
+        said = said.and(farewell.say().await);
+    }
+    said
 }
 
 impl Farewell {
@@ -497,7 +515,8 @@ async fn converse(
         let has_ended = asks_for_end || matches!(&answer, Answer::Done { .. });
         if let Some(ending) = ending.as_ref().filter(|_| has_ended && mounted.is_over()) {
             // If the other end is gone, so is the process.
-            let _ = ending.send(Farewell { to: writer, answer }).await;
+            let farewell = Farewell { to: writer, answer, is_end: asks_for_end };
+            let _ = ending.send(farewell).await;
             return;
         }
         let line = encode(&answer).or_else(|error| encode(&refused(error)));

@@ -36,8 +36,8 @@ impl Respondent for ControlClient {
 
     fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
         Self::ask(self, request).map_err(|error| match error {
-            ControlError::Wire { ref source, .. } if source.is_hang_up() => {
-                Failure::Gone(error.to_string())
+            ControlError::Wire { pool, source } if source.is_hang_up() => {
+                Failure::Gone(format!("cannot open '{pool}': no such pool"))
             }
             error => Failure::Failed(error.to_string()),
         })

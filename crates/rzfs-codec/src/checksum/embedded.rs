@@ -15,8 +15,10 @@
 use super::comparison::{ChecksumMismatch, compare, compare_folded, fold};
 use super::digest::sha256_words;
 use super::fletcher::{Fletcher2, Fletcher4};
-use rzfs_format::ByteOrder;
+use super::shares_words_with_mac;
+use rzfs_format::block_pointer::Protection;
 use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
+use rzfs_format::{ByteOrder, Dva, Txg};
 use sha2::{Digest, Sha256};
 
 const MAGIC: u64 = 0x0210_da7a_b10c_7a11;
@@ -49,6 +51,16 @@ pub enum EmbeddedVerifier {
         /// Physical birth of the pointer.
         birth: u64,
     },
+    /// The header of a gang whose pointer shares its checksum words with a MAC: words 0 and 1 are the
+    /// folded checksum, the others nothing.
+    EncryptedGang {
+        /// As for [`EmbeddedVerifier::Gang`].
+        vdev: u64,
+        /// As for [`EmbeddedVerifier::Gang`].
+        offset: u64,
+        /// As for [`EmbeddedVerifier::Gang`].
+        birth: u64,
+    },
     /// A block of the intent log: the checksum words of the pointer to it (the chain's identity
     /// and the block's sequence number).
     Zil([u64; 4]),
@@ -58,12 +70,29 @@ pub enum EmbeddedVerifier {
 }
 
 impl EmbeddedVerifier {
+    /// Of the header at the first address of a pointer that is protected in this way.
+    #[must_use]
+    pub const fn of_gang(first: Dva, birth: Txg, protection: Protection) -> Self {
+        let (vdev, offset, birth) = (first.vdev().get() as u64, first.offset(), birth.get());
+        match shares_words_with_mac(protection) {
+            true => Self::EncryptedGang { vdev, offset, birth },
+            false => Self::Gang { vdev, offset, birth },
+        }
+    }
+
     const fn words(self) -> [u64; 4] {
         match self {
             Self::Label { offset } => [offset, 0, 0, 0],
-            Self::Gang { vdev, offset, birth } => [vdev, offset, birth, 0],
+            Self::Gang { vdev, offset, birth } | Self::EncryptedGang { vdev, offset, birth } => {
+                [vdev, offset, birth, 0]
+            }
             Self::Zil(chain) | Self::EncryptedZil(chain) => chain,
         }
+    }
+
+    /// Whether words 2 and 3 of the trailer are no part of the checksum.
+    const fn is_folded(self) -> bool {
+        matches!(self, Self::EncryptedZil(_) | Self::EncryptedGang { .. })
     }
 }
 
@@ -166,16 +195,17 @@ pub fn verify_embedded(
 ) -> Result<ByteOrder, ChecksumMismatch> {
     let parts = Parts::of(function, block)?;
     let computed = parts.hash(function, verifier.words());
-    match verifier {
-        EmbeddedVerifier::EncryptedZil(_) => compare_folded(function, parts.stored(), computed)?,
-        _ => compare(function, parts.stored(), computed)?,
+    match verifier.is_folded() {
+        true => compare_folded(function, parts.stored(), computed)?,
+        false => compare(function, parts.stored(), computed)?,
     }
     Ok(parts.order)
 }
 
 /// Writes magic and checksum into the trailer of `block`, all of whose other bytes are final.
 ///
-/// With [`EmbeddedVerifier::EncryptedZil`] the MAC in words 2 and 3 is left in place.
+/// With [`EmbeddedVerifier::EncryptedZil`] the MAC in words 2 and 3 is left in place, and so is what
+/// is there with [`EmbeddedVerifier::EncryptedGang`].
 ///
 /// # Errors
 /// [`ChecksumMismatch::Extent`] when the block has no room for the trailer or for what its chain
@@ -197,10 +227,7 @@ pub fn generate_embedded(
     field[..8].copy_from_slice(&order.bytes64(MAGIC));
     let computed = Parts::of(function, block)?.hash(function, verifier.words());
     let folded = fold(function, computed);
-    let words: &[u64] = match verifier {
-        EmbeddedVerifier::EncryptedZil(_) => &folded,
-        _ => &computed.0,
-    };
+    let words: &[u64] = if verifier.is_folded() { &folded } else { &computed.0 };
     for (bytes, word) in block[trailer + 8..end].as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *bytes = order.bytes64(*word);
     }

@@ -130,6 +130,8 @@ fn gang_header() -> Vec<u8> {
 }
 
 const GANG: EmbeddedVerifier = EmbeddedVerifier::Gang { vdev: 0, offset: 0x3f_1000, birth: 191 };
+const ENCRYPTED_GANG: EmbeddedVerifier =
+    EmbeddedVerifier::EncryptedGang { vdev: 0, offset: 0x3f_1000, birth: 191 };
 
 #[test]
 fn gang_header_of_the_spec_verifies_at_its_own_place_only() {
@@ -237,7 +239,7 @@ proptest! {
     fn generated_trailers_verify_and_changes_are_seen(
         seed in prop::collection::vec(any::<u8>(), 4096..=4096),
         flip in 0..4096_usize,
-        which in 0..5_usize,
+        which in 0..6_usize,
         big in any::<bool>(),
     ) {
         let order = if big { ByteOrder::Big } else { ByteOrder::Little };
@@ -248,13 +250,14 @@ proptest! {
             (F::Zilog, EmbeddedVerifier::Zil(chain)),
             (F::Zilog2, EmbeddedVerifier::Zil(chain)),
             (F::Zilog2, EmbeddedVerifier::EncryptedZil(chain)),
+            (F::GangHeader, ENCRYPTED_GANG),
         ][which];
         let mut block = seed;
         block[136..144].copy_from_slice(&order.bytes64(4000));
         generate_embedded(function, &mut block, verifier, order).unwrap();
         prop_assert_eq!(verify_embedded(function, &block, verifier), Ok(order));
         block[flip] ^= 0x10;
-        let covered = !(which == 4 && (168..184).contains(&flip));
+        let covered = !(which == 4 && (168..184).contains(&flip) || which == 5 && flip >= 4080);
         prop_assert_eq!(verify_embedded(function, &block, verifier).is_err(), covered);
     }
 

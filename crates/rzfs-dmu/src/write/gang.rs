@@ -11,7 +11,7 @@ use crate::BlockError;
 use bytes::Bytes;
 use rzfs_blockdev::IoBuffer;
 use rzfs_codec::checksum::{EmbeddedVerifier, generate_embedded};
-use rzfs_format::block_pointer::StoredBlock;
+use rzfs_format::block_pointer::{Protection, StoredBlock};
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
@@ -22,11 +22,13 @@ use rzfs_format::{BlockPointer, ByteOrder, Dva, Level, Txg, gang};
 const MIN_HEADER_COPIES: u8 = 2;
 
 impl BlockWriter {
-    /// Puts `data` in pieces; the addresses are those of the header.
+    /// Puts `data` in pieces; the addresses are those of the header, the protection is that of the
+    /// pointer to it.
     pub(super) fn place_gang(
         &self,
         context: WriteContext<'_>,
         wish: &SpaceRequest,
+        protection: Protection,
         data: &Bytes,
     ) -> Result<[Dva; 3], WriteError> {
         let header = SpaceRequest {
@@ -52,7 +54,8 @@ impl BlockWriter {
         for dva in dvas.iter_mut().filter(|dva| dva.is_valid()) {
             *dva = Dva::new(dva.vdev(), dva.offset(), dva.asize(), true);
         }
-        self.push_copies(context, &dvas, &sealed_header(&members, dvas[0], context.txg)?);
+        let header = sealed_header(&members, dvas[0], context.txg, protection)?;
+        self.push_copies(context, &dvas, &header);
         for member in &members {
             for (dva, below) in dvas.iter_mut().filter(|dva| dva.is_valid()).zip(member.dvas()) {
                 let asize = dva.asize() + below.asize();
@@ -77,7 +80,8 @@ impl BlockWriter {
                 dvas
             }
             Err(_) if size > self.options.min_allocation => {
-                self.place_gang(context, &wish, &data)?
+                // Members are plain data.
+                self.place_gang(context, &wish, Protection::None, &data)?
             }
             Err(error) => return Err(error.into()),
         };
@@ -130,7 +134,7 @@ impl BlockWriter {
         let dvas: Vec<Dva> = leader.dvas().collect();
         let at = dvas.first().copied().unwrap_or_default();
         let problem = "no memory for the header";
-        let header = sealed_header(&members, at, context.txg)
+        let header = sealed_header(&members, at, context.txg, leader.protection())
             .map_err(|_| BlockError::Gang { at, problem })?;
         self.push_copies(context, &dvas, &header);
         Ok(())
@@ -138,16 +142,17 @@ impl BlockWriter {
 }
 
 /// The bytes of a header whose first copy is at `first`.
-fn sealed_header(members: &[BlockPointer], first: Dva, birth: Txg) -> std::io::Result<Bytes> {
+fn sealed_header(
+    members: &[BlockPointer],
+    first: Dva,
+    birth: Txg,
+    protection: Protection,
+) -> std::io::Result<Bytes> {
     let mut header = IoBuffer::zeroed(gang::CLASSIC_SIZE)?;
     for (slot, member) in header.chunks_exact_mut(BlockPointer::SIZE).zip(members) {
         slot.copy_from_slice(&member.encode(ByteOrder::NATIVE));
     }
-    let verifier = EmbeddedVerifier::Gang {
-        vdev: u64::from(first.vdev().get()),
-        offset: first.offset(),
-        birth: birth.get(),
-    };
+    let verifier = EmbeddedVerifier::of_gang(first, birth, protection);
     generate_embedded(ChecksumFunction::GangHeader, &mut header, verifier, ByteOrder::NATIVE)
         .map_err(std::io::Error::other)?;
     Ok(header.freeze())

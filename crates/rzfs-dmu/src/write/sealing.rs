@@ -100,6 +100,16 @@ impl Sealing<'_> {
 }
 
 impl Seal {
+    /// How a pointer with it is protected.
+    pub(super) const fn protection(&self) -> Protection {
+        match self {
+            Self::None => Protection::None,
+            Self::Objset => Protection::Objset,
+            Self::Mac(_) => Protection::Authenticated,
+            Self::Encrypted { .. } => Protection::Encrypted,
+        }
+    }
+
     /// What a pointer has of a checksum, besides the MAC.
     pub(super) fn checksum(
         &self,

@@ -307,7 +307,7 @@ impl BlockWriter {
                 Ok(dvas)
             }
             Err(_) if size > self.options.min_allocation => {
-                self.place_gang(context, &wish, &stored.data)
+                self.place_gang(context, &wish, stored.seal.protection(), &stored.data)
             }
             Err(error) => Err(error.into()),
         }

@@ -75,6 +75,9 @@ pub(super) struct Writing {
     pub(super) shortening: Shortening,
 }
 
+/// Says the rest of a file where the length of a range of pages is expected.
+const TO_THE_END: u64 = 0;
+
 /// Attributes that are to change, as FUSE says it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SetAttributes {
@@ -321,7 +324,15 @@ impl Session {
         self.tell_of_lost_set_id(inode, caller);
         let (written, is_stale, (live, object)) = match written {
             Ok(written) => written,
-            Err(error) => return reply.error(error),
+            Err(error) => {
+                reply.error(error);
+                let is_refused = [Errno::EPERM, Errno::EROFS].contains(&error);
+                if let Some(pages) = self.pages.as_ref().filter(|_| is_refused) {
+                    // Nobody is to see in pages what a mapping could change of them.
+                    pages.drop_pages(inode, (offset, TO_THE_END), || ());
+                }
+                return;
+            }
         };
         let is_promised = is_durable(flags) || live.leaves_commits_to_callers();
         let promised = is_promised.then(|| (self.durability.clone(), Arc::clone(&live)));

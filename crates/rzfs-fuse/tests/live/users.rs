@@ -1,12 +1,13 @@
 //! What users may do who are not root, and what the kernel learns of changes nobody asked for.
 
 use crate::mounted::Mounted;
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, IFlags, StatxFlags, ioctl_setflags, statx};
 use rzfs_testkit::{has_root, kernel_passes};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 const NOBODY: u32 = 65534;
 const EPERM: &str = "1";
@@ -394,5 +395,36 @@ fn the_time_of_access_is_shown_at_once() {
         assert!(accessed + std::time::Duration::from_secs(5) > now, "{accessed:?}");
     }
     drop(file);
+    mounted.finish();
+}
+
+/// Linux asks for the mapping of a file what it asked when the file was opened, and FUSE is not asked
+/// at all: what must not change is found out when the pages are written.
+#[test]
+fn what_is_refused_of_a_mapping_is_not_seen() {
+    let Some(mounted) = shared() else { return };
+    let program = "
+pages = mmap.mmap(os.open(sys.argv[1], os.O_RDWR | os.O_APPEND), 0)
+pages[0:4] = b'EVIL'
+try:
+    pages.flush()
+    print('written')
+except OSError as error:
+    print(error.errno)
+";
+    for (name, flag) in [("append-only", IFlags::APPEND), ("immutable", IFlags::IMMUTABLE)] {
+        let path = file_of(&mounted, name, 0, 0o666);
+        fs::write(&path, [b'a'; 8192]).unwrap();
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        ioctl_setflags(&file, flag).unwrap();
+        assert_eq!(python_as(NOBODY, program, &path), EPERM, "{name}");
+        let until = Instant::now() + Duration::from_secs(30);
+        while fs::read(&path).unwrap() != [b'a'; 8192] {
+            assert!(Instant::now() < until, "{name}: the kernel keeps what was refused");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        ioctl_setflags(&file, IFlags::empty()).unwrap();
+    }
     mounted.finish();
 }

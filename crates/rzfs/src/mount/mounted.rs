@@ -186,12 +186,7 @@ pub(super) fn clear_dead_mounts(pool: &str) {
 
 impl Mounted for MountedPool {
     fn answer(&self, request: Request, caller: Caller) -> Option<Answer> {
-        let Some(open) = self.current() else {
-            // A change that was asked for is not passed over in silence.
-            let unmounted = Refusal { message: "the pool is unmounted".to_owned() };
-            let is_change = matches!(request, Request::Change { .. });
-            return is_change.then_some(Answer::Failed(unmounted));
-        };
+        let open = self.current()?;
         Some(match request {
             Request::Events => Answer::Events(open.events.all()),
             Request::ClearEvents => Answer::Cleared(open.events.clear()),
