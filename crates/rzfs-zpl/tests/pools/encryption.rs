@@ -273,6 +273,37 @@ fn openzfs_decrypts_what_a_passphrase_unlocks() {
     }
 }
 
+/// The header of a gang is checked by what is left of its checksum beside a MAC.
+#[test]
+fn openzfs_reads_encrypted_blocks_in_pieces() {
+    let world = World::new("A");
+    let Session { pool, fs } = world.create();
+    drop(fs);
+    pool.export().unwrap();
+    let mut options = PoolOptions::default();
+    (options.space.force_ganging, options.space.force_ganging_pct) = (2 << 10, 100);
+    let Session { pool, fs } = world.open_with(&options);
+    drop(fs);
+    let name = "made/in-pieces";
+    let (uncompressed, suite) = (("compression", 2), EncryptionSuite::Aes256Gcm);
+    let fs = create(&pool, name, &[uncompressed], with_key(suite, PASSPHRASE)).unwrap();
+    fill(&fs, "file");
+    drop(fs);
+    pool.export().unwrap();
+    world.judge();
+    let pool = world.import(&OpenOptions::new());
+    load(&pool, &[PASSPHRASE]);
+    let objset = pool.datasets().open(name).unwrap().open_objset().unwrap();
+    let file = objset.objects().find_map(|entry| {
+        let object = objset.object(entry.unwrap().id).unwrap();
+        (object.dnode().max_block_id.0 > 8).then_some(object)
+    });
+    let pointers = file.unwrap().pointers(0, 0..9);
+    assert!(pointers.iter().filter(|it| it.as_ref().unwrap().is_gang()).count() > 5);
+    read_everything(&objset);
+    check(&FileSystem::open(objset, FileSystemOptions::default()).unwrap(), "file");
+}
+
 #[test]
 fn blocks_of_one_key_are_shared() {
     const SHA256: u64 = 8;
