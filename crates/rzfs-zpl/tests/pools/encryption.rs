@@ -281,7 +281,8 @@ fn openzfs_reads_encrypted_blocks_in_pieces() {
     drop(fs);
     pool.export().unwrap();
     let mut options = PoolOptions::default();
-    (options.space.force_ganging, options.space.force_ganging_pct) = (2 << 10, 100);
+    // Blocks of 128 KiB are cut twice.
+    (options.space.force_ganging, options.space.force_ganging_pct) = (32 << 10, 100);
     let Session { pool, fs } = world.open_with(&options);
     drop(fs);
     let name = "made/in-pieces";
@@ -296,7 +297,7 @@ fn openzfs_reads_encrypted_blocks_in_pieces() {
     let objset = pool.datasets().open(name).unwrap().open_objset().unwrap();
     let file = objset.objects().find_map(|entry| {
         let object = objset.object(entry.unwrap().id).unwrap();
-        (object.dnode().max_block_id.0 > 8).then_some(object)
+        (object.dnode().max_block_id.0 == 8).then_some(object)
     });
     let pointers = file.unwrap().pointers(0, 0..9);
     assert!(pointers.iter().filter(|it| it.as_ref().unwrap().is_gang()).count() > 5);
