@@ -19,9 +19,8 @@ pub use embedded::{EmbeddedVerifier, generate_embedded, verify_embedded};
 pub use fletcher::{Fletcher2, Fletcher4, fletcher2, fletcher4};
 pub use salt::Salt;
 
-use comparison::{compare, compare_folded};
+use comparison::{compare, compare_folded, shares_words_with_mac};
 use digest::{sha256_words, words};
-use rzfs_format::block_pointer::Protection;
 use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
 use rzfs_format::{BlockPointer, ByteOrder};
 use sha2::{Digest, Sha256, Sha512_256};
@@ -52,14 +51,6 @@ pub fn checksum(
         ChecksumFunction::Skein => words(&salt.skein(data), order),
         ChecksumFunction::EdonR => words(&salt.edonr(data), order),
         ChecksumFunction::Blake3 => words(&salt.blake3(data), order),
-    }
-}
-
-/// Whether a pointer with this protection keeps a MAC in its checksum words 2 and 3.
-const fn shares_words_with_mac(protection: Protection) -> bool {
-    match protection {
-        Protection::None | Protection::Objset => false,
-        Protection::Encrypted | Protection::Authenticated | Protection::IndirectMac => true,
     }
 }
 

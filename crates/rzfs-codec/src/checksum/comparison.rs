@@ -1,5 +1,6 @@
 //! Comparing the checksum of a block with the one that is stored.
 
+use rzfs_format::block_pointer::Protection;
 use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
 
 /// Why a block does not verify.
@@ -48,6 +49,14 @@ pub(super) fn compare(
         Ok(())
     } else {
         Err(ChecksumMismatch::Differs { function, stored, computed })
+    }
+}
+
+/// Whether a pointer with this protection keeps a MAC in its checksum words 2 and 3.
+pub(super) const fn shares_words_with_mac(protection: Protection) -> bool {
+    match protection {
+        Protection::None | Protection::Objset => false,
+        Protection::Encrypted | Protection::Authenticated | Protection::IndirectMac => true,
     }
 }
 

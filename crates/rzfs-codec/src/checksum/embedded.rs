@@ -12,10 +12,9 @@
 //! While the hash is computed, the checksum words hold a verifier that tells where the block
 //! belongs, so that a valid block at a wrong place does not verify.
 
-use super::comparison::{ChecksumMismatch, compare, compare_folded, fold};
+use super::comparison::{ChecksumMismatch, compare, compare_folded, fold, shares_words_with_mac};
 use super::digest::sha256_words;
 use super::fletcher::{Fletcher2, Fletcher4};
-use super::shares_words_with_mac;
 use rzfs_format::block_pointer::Protection;
 use rzfs_format::checksum::{ChecksumFunction, ChecksumValue};
 use rzfs_format::{ByteOrder, Dva, Txg};
