@@ -6,7 +6,7 @@ use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::key_input::{self, Named, Occasion};
 use crate::source;
-use rzfs::control::{ControlClient, ControlDirectory};
+use rzfs::control::ControlClient;
 use rzfs::protocol::{
     Change, DatasetKind, DatasetQuery, KeyRequest, Pair, PropertyValue, Purpose, Selection,
 };
@@ -101,10 +101,8 @@ fn roots(words: &[Word], usage: &str) -> Result<Vec<(ControlClient, Vec<KeyRepor
     let operands = operands(words);
     match (flag('a'), operands.as_slice()) {
         (true, []) => {
-            let clients = ControlDirectory::of_user().mounted();
-            let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
             let mut all = Vec::new();
-            for mut client in clients {
+            for mut client in source::all_imported()? {
                 let name = client.identity().pool.clone();
                 let Some(found) = source::if_there(reports(&mut client, &name, None))? else {
                     continue;

@@ -6,7 +6,7 @@ use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::json::{Envelope, object};
 use crate::source::{self, Respondent};
-use rzfs::control::{ControlClient, ControlDirectory};
+use rzfs::control::ControlClient;
 use rzfs::protocol::{Change, DatasetKind, DatasetQuery, PropertyValue, Selection};
 use serde_json::{Map, Value as Json};
 use std::path::PathBuf;
@@ -99,8 +99,7 @@ fn mount_one(name: &str, keys: Keys) -> Outcome {
 /// Has all imported pools mount what is mounted by itself: those first that are outside of others,
 /// which they would hide.
 fn mount_all(keys: Keys, console: &mut Console<'_>) -> Outcome {
-    let clients = ControlDirectory::of_user().mounted();
-    let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
+    let clients = source::all_imported()?;
     let mut placed: Vec<_> =
         clients.into_iter().map(|mut one| (outermost_mount_point(&mut one), one)).collect();
     placed.sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -4,7 +4,7 @@ use super::name::pool_of;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::source;
-use rzfs::control::{ControlClient, ControlDirectory};
+use rzfs::control::ControlClient;
 use rzfs::protocol::Change;
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let operands = operands(&words);
-    let clients = ControlDirectory::of_user().mounted();
-    let mut clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut clients = source::all_imported()?;
     let target = match (flag('a'), operands.as_slice()) {
         (true, []) => {
             for client in &mut source::innermost_first(clients) {
