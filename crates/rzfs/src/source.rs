@@ -57,6 +57,18 @@ pub(crate) fn if_there<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failu
     }
 }
 
+/// The answer of a pool to who asks those with these names, or all that there are if there are
+/// none: of a pool that nobody has named nothing if it is let go of meanwhile.
+pub(crate) fn if_there_or_named<T>(
+    names: &[String],
+    answer: Result<T, Failure>,
+) -> Result<Option<T>, Failure> {
+    match names {
+        [] => if_there(answer),
+        _ => answer.map(Some),
+    }
+}
+
 /// The state of a pool.
 pub(crate) fn pool_report(respondent: &mut dyn Respondent) -> Result<PoolReport, Failure> {
     match respondent.ask(&Request::Pool)? {

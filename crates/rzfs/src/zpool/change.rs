@@ -41,10 +41,7 @@ pub(super) fn sync(words: &[String]) -> Outcome {
     let names = operands(&NONE.parse(words)?);
     for client in &mut required_or_all(&names)? {
         let synced = source::change(client, Change::Sync, None);
-        match names.is_empty() {
-            true => source::if_there(synced).map(drop)?,
-            false => synced.map(drop)?,
-        }
+        source::if_there_or_named(&names, synced)?;
     }
     Ok(())
 }
@@ -99,11 +96,7 @@ pub(super) fn upgrade(words: &[String], console: &mut Console<'_>) -> Outcome {
     for client in &mut required_or_all(&names)? {
         let name = client.identity().pool.clone();
         let enabled = source::change(client, Change::Upgrade, Some(&line));
-        let enabled = match is_all {
-            true => source::if_there(enabled)?,
-            false => Some(enabled?),
-        };
-        let Some(enabled) = enabled else { continue };
+        let Some(enabled) = source::if_there_or_named(&names, enabled)? else { continue };
         if enabled.is_empty() {
             writeln!(
                 console.out,

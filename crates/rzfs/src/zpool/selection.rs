@@ -119,10 +119,7 @@ impl Selection {
         let mut reports = Vec::with_capacity(pools.len());
         for pool in pools {
             let report = source::pool_report(pool.as_mut());
-            match self.names.is_empty() {
-                true => reports.extend(source::if_there(report)?),
-                false => reports.push(report?),
-            }
+            reports.extend(source::if_there_or_named(&self.names, report)?);
         }
         Ok(reports)
     }

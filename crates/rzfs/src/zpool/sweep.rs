@@ -67,8 +67,7 @@ fn run(kind: SweepKind, words: &[Word], line: &str) -> Outcome {
         return Err(Failure::Usage(message.to_owned()));
     }
     let mut operands = operands(words).into_iter();
-    let is_all = flag('a');
-    let (pools, devices): (Vec<String>, Vec<String>) = match (is_all, operands.next()) {
+    let (pools, devices): (Vec<String>, Vec<String>) = match (flag('a'), operands.next()) {
         (true, Some(_)) => {
             let message = "-a cannot be combined with individual pools";
             return Err(Failure::Usage(message.to_owned()));
@@ -86,10 +85,7 @@ fn run(kind: SweepKind, words: &[Word], line: &str) -> Outcome {
         let devices = devices.clone();
         let request = SweepRequest { kind, order, erasure, devices };
         let done = source::change(client, Change::Sweep(request), Some(line));
-        match is_all {
-            true => source::if_there(done).map(drop).map_err(failed)?,
-            false => done.map(drop).map_err(failed)?,
-        }
+        source::if_there_or_named(&pools, done).map_err(failed)?;
     }
     if flag('w') {
         let activity = match kind {
@@ -98,7 +94,7 @@ fn run(kind: SweepKind, words: &[Word], line: &str) -> Outcome {
         };
         for client in &mut clients {
             let waited = wait_for(client, &[activity]);
-            if is_all { source::if_there(waited).map(drop)? } else { waited? }
+            source::if_there_or_named(&pools, waited)?;
         }
     }
     Ok(())
