@@ -4,17 +4,13 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use rzfs_format::ObjectId;
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zpl::FileSystemOptions;
 use rzfs_zpl::live::{Caller, LiveFileSystem, LiveOptions, NewFile, NewKind, WriteAt};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use world::{Session, World};
-
-#[allow(dead_code, reason = "the tests of rzfs-zpl use the rest")]
-#[path = "../../crates/rzfs-zpl/tests/pools/world.rs"]
-mod world;
 
 /// Of each image, which is sparse.
 const SIZE: u64 = 16 << 30;
@@ -25,9 +21,9 @@ const SAMPLES: usize = 2000;
 const THREADS: usize = 8;
 
 /// A pool whose file system logs.
-fn open(shape: &str) -> (World, Session, tempfile::TempDir) {
+fn open(shape: &str) -> (ImagePool, Session, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory for images");
-    let world = World::in_directory(directory.path(), shape, SIZE);
+    let world = ImagePool::in_directory(directory.path(), shape, SIZE);
     let Session { pool, fs } = world.create();
     drop(fs);
     let root = pool.dataset_tree().and_then(|tree| tree.root()).expect("the root dataset");

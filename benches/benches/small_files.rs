@@ -5,15 +5,11 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use rzfs_format::ObjectId;
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zpl::live::{Caller, LiveFileSystem, LiveOptions, NewFile, NewKind, WriteAt};
-use rzfs_zpl::{DirCookie, FileSystemOptions, Found};
+use rzfs_zpl::{DirCookie, FileSystemOptions, NameTarget};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
-use world::{Session, World};
-
-#[allow(dead_code, reason = "the tests of rzfs-zpl use the rest")]
-#[path = "../../crates/rzfs-zpl/tests/pools/world.rs"]
-mod world;
 
 /// Of the image, which is sparse: so small that claims for space would be seen.
 const SIZE: u64 = 3 << 30;
@@ -21,9 +17,9 @@ const FILES: usize = 2000;
 const CONTENTS: [u8; 100] = [7; 100];
 
 /// A pool whose file system keeps within its space and logs.
-fn open() -> (World, Session, tempfile::TempDir) {
+fn open() -> (ImagePool, Session, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory for the image");
-    let world = World::in_directory(directory.path(), "A", SIZE);
+    let world = ImagePool::in_directory(directory.path(), "A", SIZE);
     let Session { pool, fs } = world.create();
     drop(fs);
     let root = pool.dataset_tree().and_then(|tree| tree.root()).expect("the root dataset");
@@ -51,7 +47,7 @@ fn make(fs: &LiveFileSystem, directory: ObjectId, name: &str) {
 
 fn look_at(fs: &LiveFileSystem, directory: ObjectId, name: &str) {
     match fs.lookup(directory, name.as_bytes()) {
-        Ok(Found::Object(file)) => drop(fs.attributes(file).expect("attributes")),
+        Ok(NameTarget::Object(file)) => drop(fs.attributes(file).expect("attributes")),
         other => panic!("{name}: {other:?}"),
     }
 }

@@ -4,14 +4,11 @@
 //! Input: for each log a length (two bytes), then a space map as the target `space_map` has it.
 #![no_main]
 
-#[path = "../inputs/words.rs"]
-mod words;
-
 use libfuzzer_sys::fuzz_target;
 use rzfs_format::{ObjectId, Txg, VdevId};
+use rzfs_fuzz::words::WordObjects;
 use rzfs_metaslab::{LogMap, LoggedVdev, PoolMetaslabs, VdevGeometry, VdevMetaslabs};
 use std::collections::BTreeMap;
-use words::WordObjects;
 
 /// Logs of an input.
 const LOGS: u64 = 4;

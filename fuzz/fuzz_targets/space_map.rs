@@ -4,15 +4,12 @@
 //! Input: a byte (1 = big-endian, 2 = a short header), the header, words.
 #![no_main]
 
-#[path = "../inputs/words.rs"]
-mod words;
-
 use libfuzzer_sys::fuzz_target;
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::space_map::{self, Entry, Geometry};
+use rzfs_fuzz::words::WordObjects;
 use rzfs_metaslab::SpaceMap;
-use words::WordObjects;
 
 /// The map's area: 64 MiB in units of 4 KiB.
 const AREA: Geometry = Geometry { start: 0, size: 64 << 20, shift: 12 };

@@ -156,7 +156,7 @@ pub(crate) fn run_suites(chosen: &Suites) -> Result<(), Failure> {
 
 impl Suites {
     fn build(&self) -> Result<PathBuf, Failure> {
-        let build = ["build", "--quiet", "--locked", "--package", "rzfs", "--profile"];
+        let build = ["build", "--quiet", "--locked", "--package", "rzfs-cli", "--profile"];
         run(cargo(&build).arg(&self.profile))?;
         let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
         let target = target.unwrap_or_else(|| repository().join("target"));

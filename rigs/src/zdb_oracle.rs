@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &ZdbOracle) -> Result<(), Failure> {
     }
     let pools = ReferencePool::all_golden();
     for pool in pools.iter().filter(|pool| pool.name().contains(&arguments.pool)) {
-        let directory = repository().join("crates/rzfs/tests/zdb/oracle").join(pool.name());
+        let directory = repository().join("crates/rzfs-zdb/tests/zdb/oracle").join(pool.name());
         fs::create_dir_all(&directory).map_err(Failure::file(&directory))?;
         if arguments.words.is_empty() {
             for file in files_of(&directory)? {

@@ -40,8 +40,8 @@ enum Chore {
     Setup,
     /// Run the tests as whoever has only a clone: without the larger set of pools, as root and not.
     Stranger(stranger::Stranger),
-    /// Run everything that has to pass: formatting, lints, documentation, tests.
-    Test,
+    /// Run what shows a mistake soon: formatting, lints, short tests; or everything that has to pass.
+    Test(checks::Test),
 }
 
 /// The chores of this program, and the rigs for who asks what there is.
@@ -70,7 +70,7 @@ fn run() -> Result<(), Failure> {
         Chore::ImportCycles => import_cycles::run(),
         Chore::Setup => setup::run(),
         Chore::Stranger(stranger) => stranger::run(&stranger),
-        Chore::Test => checks::run(),
+        Chore::Test(test) => checks::run(&test),
     }
 }
 

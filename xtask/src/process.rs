@@ -43,6 +43,9 @@ pub enum Failure {
     /// A program has not written what was to be read.
     #[error("{0} has written what it should not")]
     Output(String),
+    /// What cargo says of the workspace is not understood.
+    #[error("cargo metadata: {0}")]
+    Metadata(serde_json::Error),
     /// What was looked at is not as it should be.
     #[error("{0} failed")]
     Checks(String),

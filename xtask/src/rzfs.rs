@@ -18,7 +18,7 @@ impl Rzfs {
     /// # Errors
     /// `cargo` fails.
     pub fn build() -> Result<Self, Failure> {
-        process::run(&mut cargo(&["build", "--package", "rzfs", "--locked"]))?;
+        process::run(&mut cargo(&["build", "--package", "rzfs-cli", "--locked"]))?;
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| repository().join("target"), PathBuf::from);
         Ok(Self { binary: target.join("debug").join("rzfs") })

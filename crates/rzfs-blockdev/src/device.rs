@@ -4,6 +4,7 @@ use crate::{CompletionQueue, DeviceError, IoBuffer, IoCompletion};
 use bytes::Bytes;
 use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Size and sector sizes of a device, in bytes.
@@ -126,15 +127,24 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     fn is_reachable(&self) -> bool {
         true
     }
+
+    /// Whether it is a file whose last name was removed since it was opened: what is written then
+    /// is gone when the device is.
+    fn is_deleted(&self) -> bool {
+        false
+    }
 }
 
 /// Requests to one device.
-pub type Batch<'d> = (&'d dyn BlockDevice, Vec<IoRequest>);
+pub type Batch<D> = (D, Vec<IoRequest>);
 
 /// Starts requests on any number of devices, for a caller that does nothing but wait next, for
 /// `awaited` completions in all: these and what it has started before. If that is a single one, it
 /// is performed here and now.
-pub fn submit_awaited(batches: Vec<Batch<'_>>, awaited: usize, completions: &Arc<CompletionQueue>) {
+pub fn submit_awaited<D>(batches: Vec<Batch<D>>, awaited: usize, completions: &Arc<CompletionQueue>)
+where
+    D: Deref<Target: BlockDevice>,
+{
     for (device, mut requests) in batches {
         match requests.pop() {
             Some(IoRequest { token, offset, operation }) if awaited == 1 => {

@@ -10,6 +10,7 @@ use crate::{
 use parking_lot::Mutex;
 use rustix::io::ReadWriteFlags;
 use std::fmt;
+use std::fs::{File, Metadata};
 use std::io::IoSliceMut;
 use std::path::Path;
 use std::sync::Arc;
@@ -130,6 +131,14 @@ impl FileDevice {
         self.file.access()
     }
 
+    /// What the system says of the file that was opened, whatever has its name by now.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn metadata(&self) -> std::io::Result<Metadata> {
+        File::from(self.file.fd().try_clone_to_owned()?).metadata()
+    }
+
     /// The engine that moves the bytes.
     #[must_use]
     pub fn engine(&self) -> &IoEngine {
@@ -216,6 +225,10 @@ impl BlockDevice for FileDevice {
 
     fn is_reachable(&self) -> bool {
         self.file.is_reachable()
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.file.is_deleted()
     }
 }
 

@@ -25,6 +25,8 @@ mod device;
 mod engine;
 mod error;
 mod file;
+mod identity;
+mod made_file;
 mod memory;
 mod open_file;
 mod pages;
@@ -42,6 +44,8 @@ pub use device::{
 pub use engine::{BACKEND_VARIABLE, Backend, EngineOptions, IoEngine};
 pub use error::{DeviceError, without_number};
 pub use file::{CachedReads, FileDevice, OpenOptions};
+pub use identity::FileIdentity;
+pub use made_file::MadeFile;
 pub use memory::MemoryDevice;
 pub use open_file::{Caching, Holder, OpenError};
 pub use pages::BUFFER_ALIGNMENT;

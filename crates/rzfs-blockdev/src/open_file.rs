@@ -95,6 +95,8 @@ pub(crate) struct OpenFile {
     alignment: u32,
     /// Unique in its engine.
     id: u64,
+    /// Whether it is a regular file that had a name when it was opened.
+    was_named: bool,
     /// Whether the device has gone and only requests in flight keep the file.
     retired: AtomicBool,
 }
@@ -107,6 +109,8 @@ impl OpenFile {
             // files the kernel makes nothing of it.
             Access::ReadWrite => OFlags::RDWR | OFlags::EXCL,
         };
+        // Opening some devices has effects.
+        check_type(FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode))?;
         // O_NONBLOCK, so that a FIFO in the place of a device is refused and not waited for.
         let flags = mode | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
@@ -135,8 +139,10 @@ impl OpenFile {
         geometry.logical_sector = geometry.logical_sector.max(alignment);
         geometry.physical_sector = geometry.physical_sector.max(geometry.logical_sector);
         let name = path.to_string_lossy().into();
+        let was_named = !is_block && rustix::fs::fstat(&fd)?.st_nlink > 0;
         let retired = AtomicBool::new(false);
-        Ok(Self { fd, _backing: backing, name, access, geometry, alignment, id, retired })
+        let _backing = backing;
+        Ok(Self { fd, _backing, name, access, geometry, alignment, id, was_named, retired })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -181,6 +187,11 @@ impl OpenFile {
         rustix::fs::statx(&self.fd, "", flags, StatxFlags::BASIC_STATS).is_ok()
     }
 
+    /// Whether it is a regular file that has lost its last name since it was opened.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.was_named && rustix::fs::fstat(&self.fd).is_ok_and(|file| file.st_nlink == 0)
+    }
+
     pub(crate) fn is_direct(&self) -> bool {
         self.alignment > 1
     }
@@ -194,7 +205,11 @@ impl fmt::Debug for OpenFile {
 
 /// The type of an open file, if it is one that can hold a vdev.
 fn file_type(fd: BorrowedFd<'_>) -> io::Result<FileType> {
-    match FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode) {
+    check_type(FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode))
+}
+
+fn check_type(found: FileType) -> io::Result<FileType> {
+    match found {
         kind @ (FileType::BlockDevice | FileType::RegularFile) => Ok(kind),
         FileType::Directory => Err(Errno::ISDIR.into()),
         _ => Err(Errno::NOTBLK.into()),

@@ -44,18 +44,21 @@ mod shard;
 mod simulation;
 mod stats;
 mod ticket;
+mod tunables;
 
 pub use entry::{Purpose, Retention};
 pub use flight::Arrival;
 pub use stats::ArcStats;
 pub use ticket::Ticket;
+pub use tunables::ArcTunables;
 
 use crate::hashed::Hashed;
-use crate::{BlockKey, BlockKind, Clock, Weighted};
+use crate::{BlockKey, BlockKind, Weighted};
 use entry::header_size;
 use evictor::Evictor;
 use lists::{Lists, Padded};
 use parking_lot::Mutex;
+use rzfs_clock::Clock;
 use shard::Shard;
 use std::fmt;
 use std::sync::Arc;
@@ -81,6 +84,8 @@ pub struct ArcOptions {
     /// The number of shards, rounded up to a power of two; by default one for every 4 MiB, at most
     /// 128.
     pub shards: Option<usize>,
+    /// What else is tuned.
+    pub tunables: ArcTunables,
     /// The time.
     pub clock: Clock,
 }
@@ -96,11 +101,18 @@ pub enum Lookup<V: Weighted> {
     Pending(Arrival<V>),
 }
 
+/// Of no size yet.
+impl Default for ArcOptions {
+    fn default() -> Self {
+        Self { arc_max: 0, shards: None, tunables: ArcTunables::default(), clock: Clock::system() }
+    }
+}
+
 impl<V: Weighted> AdaptiveCache<V> {
     /// An empty cache that uses at most `arc_max` bytes.
     #[must_use]
     pub fn new(arc_max: u64) -> Self {
-        Self::with_options(ArcOptions { arc_max, shards: None, clock: Clock::system() })
+        Self::with_options(ArcOptions { arc_max, ..ArcOptions::default() })
     }
 
     /// An empty cache.
@@ -109,14 +121,14 @@ impl<V: Weighted> AdaptiveCache<V> {
         let by_size = usize::try_from(options.arc_max / BYTES_PER_SHARD).unwrap_or(MAX_SHARDS);
         let shards = options.shards.unwrap_or(by_size).clamp(1, MAX_SHARDS).next_power_of_two();
         let lists = Lists {
-            shards: (0..shards).map(|_| Padded(Mutex::new(Shard::new()))).collect(),
+            shards: (0..shards).map(|_| Padded(Mutex::new(Shard::new(options.tunables)))).collect(),
             clock: options.clock,
             max: AtomicU64::new(options.arc_max),
             size: Padded(AtomicU64::new(0)),
             list_sizes: Padded(Default::default()),
             ghost_hits: Padded(Default::default()),
             not_enough: AtomicU64::new(0),
-            evictor: Mutex::new(Evictor::new()),
+            evictor: Mutex::new(Evictor::new(options.tunables.meta_balance)),
         };
         Self { lists: Arc::new(lists) }
     }

@@ -34,9 +34,9 @@ impl<K> Hash for Hashed<K> {
 
 /// Hashes what is hashed already.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Hashless;
+pub(crate) struct Prehashed;
 
-impl BuildHasher for Hashless {
+impl BuildHasher for Prehashed {
     type Hasher = PassThrough;
 
     fn build_hasher(&self) -> PassThrough {

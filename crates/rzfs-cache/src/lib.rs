@@ -6,17 +6,14 @@
 
 mod adaptive;
 mod block;
-mod clock;
-mod counters;
 mod hashed;
 mod prefetch;
 mod slab;
 
 pub use adaptive::{
-    AdaptiveCache, ArcOptions, ArcStats, Arrival, Lookup, Purpose, Retention, Ticket,
+    AdaptiveCache, ArcOptions, ArcStats, ArcTunables, Arrival, Lookup, Purpose, Retention, Ticket,
 };
 pub use block::{BlockKey, BlockKind, Weighted};
-pub use clock::Clock;
 pub use prefetch::{
     AccessOutcome, ActivePrefetch, ObjectShape, Prefetch, PrefetchActivity, PrefetchStreams,
     PrefetchTunables, ZfetchStats,

@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use rzfs_cache::{
-    AdaptiveCache, ArcOptions, BlockKey, BlockKind, Clock, Lookup, Purpose, Retention, Weighted,
+    AdaptiveCache, ArcOptions, BlockKey, BlockKind, Lookup, Purpose, Retention, Weighted,
 };
+use rzfs_clock::{Clock, Passing};
+use rzfs_kstat::Kstat;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -11,13 +13,6 @@ use std::time::Duration;
 
 fn key(number: u64) -> BlockKey {
     BlockKey { vdev: 0, offset: number << 17, birth: 100 }
-}
-
-/// A clock and what sets it, in milliseconds.
-fn manual_clock() -> (Clock, Arc<AtomicU64>) {
-    let millis = Arc::new(AtomicU64::new(0));
-    let for_clock = Arc::clone(&millis);
-    (Clock::from_fn(move || Duration::from_millis(for_clock.load(Ordering::Relaxed))), millis)
 }
 
 #[test]
@@ -38,23 +33,31 @@ fn a_key_is_vdev_offset_and_birth() {
 
 #[test]
 fn the_second_use_after_a_while_makes_a_block_frequent() {
-    let (clock, millis) = manual_clock();
-    let cache = AdaptiveCache::with_options(ArcOptions { arc_max: 1 << 20, shards: None, clock });
+    let (clock, time) = Clock::simulated(Passing::ByHand);
+    let cache = AdaptiveCache::with_options(ArcOptions {
+        arc_max: 1 << 20,
+        clock,
+        ..ArcOptions::default()
+    });
     cache.insert(key(1), BlockKind::Data, Bytes::from_static(b"data"));
     cache.get(&key(1)).unwrap();
     assert_eq!((cache.stats().mru_data, cache.stats().mfu_data), (4, 0));
-    millis.store(63, Ordering::Relaxed);
+    time.advance(Duration::from_millis(63));
     cache.get(&key(1)).unwrap();
     assert_eq!((cache.stats().mru_data, cache.stats().mfu_data), (0, 4));
 }
 
 #[test]
 fn a_scan_does_not_wash_out_what_is_used_often() {
-    let (clock, millis) = manual_clock();
-    let cache = AdaptiveCache::with_options(ArcOptions { arc_max: 4 << 20, shards: None, clock });
+    let (clock, time) = Clock::simulated(Passing::ByHand);
+    let cache = AdaptiveCache::with_options(ArcOptions {
+        arc_max: 4 << 20,
+        clock,
+        ..ArcOptions::default()
+    });
     let block = || Bytes::from(vec![0; 64 << 10]);
-    for round in 0..3_u64 {
-        millis.store(100 * round, Ordering::Relaxed);
+    for _ in 0..3 {
+        time.advance(Duration::from_millis(100));
         for number in 0..16 {
             if cache.get(&key(number)).is_none() {
                 cache.insert(key(number), BlockKind::Data, block());
@@ -111,7 +114,7 @@ fn counters_have_the_names_of_arcstats() {
             ticket.complete(Bytes::from_static(b"meta"));
         }
     }
-    let stats: std::collections::HashMap<_, _> = cache.stats().iter().collect();
+    let stats: std::collections::HashMap<_, _> = cache.stats().named().collect();
     for (name, expected) in [
         ("hits", 2),
         ("misses", 1),
@@ -149,8 +152,12 @@ fn who_waits_for_a_read_that_fails_may_try_again() {
 
 #[test]
 fn a_prefetch_that_somebody_joins_is_a_demand() {
-    let (clock, millis) = manual_clock();
-    let cache = AdaptiveCache::with_options(ArcOptions { arc_max: 1 << 20, shards: None, clock });
+    let (clock, time) = Clock::simulated(Passing::ByHand);
+    let cache = AdaptiveCache::with_options(ArcOptions {
+        arc_max: 1 << 20,
+        clock,
+        ..ArcOptions::default()
+    });
     let Lookup::Miss(ticket) =
         cache.get_or_begin(key(1), BlockKind::Data, Purpose::PredictivePrefetch)
     else {
@@ -162,7 +169,7 @@ fn a_prefetch_that_somebody_joins_is_a_demand() {
     assert_eq!(arrival.wait().unwrap(), "x");
     assert_eq!(cache.stats().demand_iohit_predictive_prefetch, 1);
     // So the next use is the second.
-    millis.store(100, Ordering::Relaxed);
+    time.advance(Duration::from_millis(100));
     cache.get(&key(1)).unwrap();
     assert_eq!(cache.stats().mfu_data, 1);
 }
@@ -215,7 +222,7 @@ fn the_budget_holds_at_every_moment_with_many_threads() {
     let cache = AdaptiveCache::with_options(ArcOptions {
         arc_max: MAX,
         shards: Some(8),
-        clock: Clock::system(),
+        ..ArcOptions::default()
     });
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -234,7 +241,8 @@ fn the_budget_holds_at_every_moment_with_many_threads() {
                         if random(50) == 0 {
                             cache.remove(&key(number));
                         } else if cache.get(&key(number)).is_none() {
-                            let value = Counted::new(random(LARGEST) as usize, alive);
+                            // What is empty counts as a byte.
+                            let value = Counted::new(1 + random(LARGEST) as usize, alive);
                             cache.insert(key(number), kind, value);
                         }
                         assert!(cache.stats().size <= MAX);

@@ -36,6 +36,12 @@ impl Damage {
         }
     }
 
+    /// The blocks.
+    #[must_use]
+    pub fn all(&self) -> BTreeSet<DamagedBlock> {
+        self.blocks.lock().clone()
+    }
+
     /// The blocks, which are forgotten.
     #[must_use]
     pub fn take(&self) -> BTreeSet<DamagedBlock> {

@@ -91,6 +91,7 @@ const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 const ENOTSUP: i32 = 95;
+const ESTALE: i32 = 116;
 
 /// Why an object or object set cannot be read.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -128,6 +129,12 @@ pub enum DmuError {
         objset: ObjsetId,
         /// The object.
         object: ObjectId,
+    },
+    /// Another object set has taken the place of this one.
+    #[error("objset {objset} has other contents now")]
+    Superseded {
+        /// The objset.
+        objset: ObjsetId,
     },
     /// The number lies inside of a large dnode.
     #[error("number {object} of objset {objset} is taken by a larger dnode")]
@@ -231,6 +238,7 @@ impl DmuError {
             Self::Block { source, .. } => source.errno(),
             Self::Corrupt { .. } | Self::Dnode { .. } => EIO,
             Self::NotAllocated { .. } => ENOENT,
+            Self::Superseded { .. } => ESTALE,
             Self::InteriorSlot { .. } => EEXIST,
             Self::InvalidObject { .. } | Self::WrongType { .. } => EINVAL,
             Self::SeveralBlocks { .. } => ENOTSUP,

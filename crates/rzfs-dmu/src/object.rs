@@ -87,6 +87,7 @@ impl Object {
             objset: self.objset.id(),
             object: self.id,
             dnode: &self.dnode,
+            existence: Some(self.objset.existence()),
         }
     }
 
@@ -270,8 +271,8 @@ impl ZapBlocks for Object {
         self.dnode.data_block_size as usize
     }
 
-    fn block_count(&self) -> u64 {
-        self.dnode.max_block_id.0.saturating_add(1)
+    fn block_count(&self) -> Result<u64, DmuError> {
+        Ok(self.dnode.max_block_id.0.saturating_add(1))
     }
 
     fn read_block(&self, block: BlockId) -> Result<(Bytes, ByteOrder), DmuError> {

@@ -4,7 +4,7 @@ mod holding;
 mod objects;
 
 use crate::tree::{Seek, Tree, Visited};
-use crate::{Block, BlockPipeline, BlockRequest, DmuError};
+use crate::{Block, BlockPipeline, BlockRequest, DmuError, Existence, Traversal};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::{self, Dnode, SLOT_SIZE};
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
@@ -32,6 +32,7 @@ struct Inner {
     root: BlockPointer,
     block: ObjsetBlock,
     key: Option<Arc<DatasetKey>>,
+    existence: Existence,
 }
 
 /// An object that an iteration found.
@@ -54,6 +55,17 @@ impl Objset {
         root: &BlockPointer,
         key: Option<Arc<DatasetKey>>,
     ) -> Result<Self, DmuError> {
+        Self::open_while(pipeline, id, root, key, Existence::default())
+    }
+
+    /// The same of one that may be destroyed: nothing of it is read then.
+    pub fn open_while(
+        pipeline: &Arc<BlockPipeline>,
+        id: ObjsetId,
+        root: &BlockPointer,
+        key: Option<Arc<DatasetKey>>,
+        existence: Existence,
+    ) -> Result<Self, DmuError> {
         let bookmark = Bookmark::root(id);
         let corrupt = |source| DmuError::Corrupt { bookmark, source };
         if root.is_hole() {
@@ -64,7 +76,7 @@ impl Objset {
             pipeline.read(request).map_err(|source| DmuError::Block { bookmark, source })?;
         let block = ObjsetBlock::decode(&data, order).map_err(corrupt)?;
         let pipeline = Arc::clone(pipeline);
-        Ok(Self { inner: Arc::new(Inner { pipeline, id, root: *root, block, key }) })
+        Ok(Self { inner: Arc::new(Inner { pipeline, id, root: *root, block, key, existence }) })
     }
 
     /// An object set that is not on disk.
@@ -75,14 +87,16 @@ impl Objset {
         key: Option<Arc<DatasetKey>>,
     ) -> Self {
         let pipeline = Arc::clone(pipeline);
-        Self { inner: Arc::new(Inner { pipeline, id, root: BlockPointer::HOLE, block, key }) }
+        let (root, existence) = (BlockPointer::HOLE, Existence::default());
+        Self { inner: Arc::new(Inner { pipeline, id, root, block, key, existence }) }
     }
 
     /// The set after its root block was written.
     pub(crate) fn rewritten(&self, root: BlockPointer, block: ObjsetBlock) -> Self {
-        let Inner { pipeline, id, key, .. } = &*self.inner;
+        let Inner { pipeline, id, key, existence, .. } = &*self.inner;
         let (pipeline, id, key) = (Arc::clone(pipeline), *id, key.clone());
-        Self { inner: Arc::new(Inner { pipeline, id, root, block, key }) }
+        let existence = existence.clone();
+        Self { inner: Arc::new(Inner { pipeline, id, root, block, key, existence }) }
     }
 
     /// Its number.
@@ -131,6 +145,16 @@ impl Objset {
         self.inner.key.is_none() && self.inner.root.has_crypt_bit()
     }
 
+    /// Whether it was destroyed since it was opened.
+    #[must_use]
+    pub fn is_destroyed(&self) -> bool {
+        self.inner.existence.has_ended()
+    }
+
+    pub(crate) fn existence(&self) -> &Existence {
+        &self.inner.existence
+    }
+
     /// Its key, when it is encrypted and the key is loaded.
     #[must_use]
     pub fn key(&self) -> Option<&DatasetKey> {
@@ -141,6 +165,14 @@ impl Objset {
         self.inner.key.as_ref()
     }
 
+    /// A walk over all of its block pointers, parents first; its [root](Self::root) is where that
+    /// begins.
+    #[must_use]
+    pub fn traversal(&self) -> Traversal<'_> {
+        let Inner { pipeline, id, key, .. } = &*self.inner;
+        Traversal::parents_first(pipeline, *id).with_key(key.as_ref())
+    }
+
     fn meta_tree(&self) -> Option<Tree<'_>> {
         Some(Tree {
             pipeline: &self.inner.pipeline,
@@ -148,6 +180,7 @@ impl Objset {
             objset: self.inner.id,
             object: ObjectId::META_DNODE,
             dnode: self.inner.block.meta_dnode.as_ref()?,
+            existence: Some(&self.inner.existence),
         })
     }
 

@@ -68,12 +68,45 @@ impl Waiter {
         *self.0.write() = Some(waiter);
     }
 
-    /// Waits for devices because of this error, if this thread is to; whether to try again then.
+    /// Waits for devices because of this error, if this thread is to and they may have what is
+    /// wanted; whether to try again then.
     pub(crate) fn wait(&self, error: &BlockError) -> bool {
-        if Patience::of_this_thread() == Patience::None || !error.is_of_devices() {
+        if Patience::of_this_thread() == Patience::None || !error.may_come_back() {
             return false;
         }
         let waiter = self.0.read().as_ref().and_then(Weak::upgrade);
         waiter.is_some_and(|waiter| waiter.wait(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs_format::Guid;
+    use rzfs_vdev::VdevError;
+    use std::sync::Arc;
+
+    struct Mended;
+
+    impl DeviceWaiter for Mended {
+        fn wait(&self, _: &BlockError) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn patient_threads_wait_for_whatever_devices_that_are_missing_may_have() {
+        let (mended, waiter) = (Arc::new(Mended) as Arc<dyn DeviceWaiter>, Waiter::default());
+        waiter.set(Arc::downgrade(&mended));
+        let wrong = |absent| {
+            let (name, guid, offset) = ("mirror-0".into(), Guid(3), 0);
+            BlockError::from(VdevError::Checksum { name, guid, offset, attempts: 1, absent })
+        };
+        let (name, guid, offset) = ("mirror-0".into(), Guid(3), 0);
+        let away = BlockError::from(VdevError::Unavailable { name, guid, offset });
+        assert!(!waiter.wait(&away), "others get an error");
+        let _patience = Patience::Endless.enter();
+        assert!(waiter.wait(&away) && waiter.wait(&wrong(1)));
+        assert!(!waiter.wait(&wrong(0)), "nobody has it");
     }
 }

@@ -27,12 +27,15 @@ use crate::stored::{Expectation, StoredBlocks};
 use crate::{Block, BlockError, Damage};
 use bytes::Bytes;
 use held::Held;
-use rzfs_cache::{AdaptiveCache, BlockKey, BlockKind, PrefetchActivity, PrefetchTunables};
+use rzfs_cache::{
+    AdaptiveCache, ArcOptions, ArcTunables, BlockKey, BlockKind, PrefetchActivity, PrefetchTunables,
+};
 use rzfs_codec::checksum::Salt;
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::block_pointer::Protection;
 use rzfs_format::units::{Bookmark, SECTOR_SIZE};
 use rzfs_format::{BlockPointer, VdevId};
+use rzfs_tunables::Tunables;
 use rzfs_vdev::{CurrentTree, VdevTree};
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -45,8 +48,10 @@ pub struct PipelineOptions {
     pub salt: Salt,
     /// Whether gang headers can be larger than a sector (feature `dynamic_gang_header`).
     pub dynamic_gang_headers: bool,
-    /// Most bytes of block contents to keep in memory (`zfs_arc_max`).
+    /// Most bytes of block contents to keep in memory.
     pub arc_max: u64,
+    /// What else is tuned about the cache, and how far to read ahead.
+    pub tunables: Tunables,
     /// Fault injection for tests.
     pub injector: Option<Arc<dyn BlockInjector>>,
 }
@@ -101,10 +106,17 @@ impl BlockPipeline {
                 injector: options.injector,
                 waiter: Waiter::default(),
             },
-            cache: AdaptiveCache::new(options.arc_max),
-            held: Held::new(options.arc_max),
+            cache: AdaptiveCache::with_options(ArcOptions {
+                arc_max: options.arc_max,
+                tunables: ArcTunables::from(&options.tunables),
+                ..ArcOptions::default()
+            }),
+            held: Held::new(options.arc_max, options.tunables.rzfs_mos_held_max),
             workers: Workers::default(),
-            prefetching: PrefetchActivity::new(prefetch_tunables(options.arc_max), options.arc_max),
+            prefetching: PrefetchActivity::new(
+                prefetch_tunables(&options.tunables, options.arc_max),
+                options.arc_max,
+            ),
             damage: Damage::default(),
         })
     }
@@ -203,14 +215,14 @@ impl BlockPipeline {
     }
 }
 
-/// OpenZFS's defaults, but never reaching further ahead than a part of the cache that what is
-/// prefetched has to stay in until it is wanted.
-fn prefetch_tunables(arc_max: u64) -> PrefetchTunables {
-    let defaults = PrefetchTunables::default();
+/// Never reaching further ahead than a part of the cache: what is prefetched has to stay in it until
+/// it is wanted.
+fn prefetch_tunables(tunables: &Tunables, arc_max: u64) -> PrefetchTunables {
+    let wanted = PrefetchTunables::from(tunables);
     PrefetchTunables {
-        zfetch_min_distance: defaults.zfetch_min_distance.min(arc_max / 16),
-        zfetch_max_distance: defaults.zfetch_max_distance.min(arc_max / 4),
-        ..defaults
+        zfetch_min_distance: wanted.zfetch_min_distance.min(arc_max / 16),
+        zfetch_max_distance: wanted.zfetch_max_distance.min(arc_max / 4),
+        ..wanted
     }
 }
 

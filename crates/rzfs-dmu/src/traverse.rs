@@ -1,114 +1,235 @@
 //! Visiting every block pointer of an object set.
 //!
-//! Scrubs, `zdb -b` and send need all pointers born after some txg, each once, parents before
-//! children. A tree whose root was born no later than that txg has nothing new below it and is
-//! skipped. Neighbouring indirect and dnode blocks are read together; memory is bounded by one
-//! batch for each level, and some 32 bytes for each indirect block.
+//! A [`Traversal`] hands each pointer below a root block, and that of the root itself, to a
+//! [`Visitor`], once, in one of two orders:
+//!
+//! ```text
+//! parents first   root ─> meta-dnode's tree ─> block of dnodes ─> blocks of its objects ...
+//!                   ─> accounting objects: projects, groups, users
+//! children first  blocks of objects ... ─> block of dnodes ─> ... ─> meta-dnode's tree
+//!                   ─> accounting objects ─> root
+//! ```
+//!
+//! Either way objects come in the order of their numbers and blocks in that of their offsets, a
+//! spill block last. Scrubs, `zdb -b` and send want parents first; whoever frees a dataset wants
+//! children first, so that a block goes when nothing is left below it (spec 04, section 4.5).
+//!
+//! - **What is old is skipped.** A block is never older than what is below it, so a tree whose
+//!   root was not born after the txg of interest is not read.
+//! - **A walk can stop anywhere and go on later**, since both orders are total: the bookmark of
+//!   the next block says all. It is what is on disk for datasets that are being destroyed.
+//! - **Damage is local.** The visitor is told and decides; what hangs below is left out.
+//! - **Memory is bounded** by one batch of blocks for each level, which are read together, and
+//!   some 32 bytes for each indirect block.
 
-mod post_order;
-
-pub use post_order::{PostOrderTraversal, PostOrderVisitor};
+mod place;
 
 use crate::tree::{Tree, identity, repeated};
 use crate::{Block, BlockPipeline, BlockRequest, DmuError};
+use place::{Order, Progress, Rest};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::{self, Dnode, SLOT_SIZE};
 use rzfs_format::objset::ObjsetBlock;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, Level, ObjectId, ObjsetId, Txg, VdevId};
+use rzfs_format::{BlockId, BlockPointer, ObjectId, ObjsetId, Txg, VdevId};
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Indirect or dnode blocks that are read together.
 const BATCH: usize = 64;
 
-/// What a traversal reports to.
+/// A block pointer, where it belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct Visit<'a> {
+    /// Its place.
+    pub bookmark: Bookmark,
+    /// The pointer.
+    pub pointer: &'a BlockPointer,
+    /// The object that has it; `None` for the root block of an object set.
+    pub dnode: Option<&'a Dnode>,
+}
+
+/// What a traversal reports to. When a method breaks off, the walk ends, and the next one can
+/// begin with what it was called for.
 pub trait Visitor {
-    /// A block pointer that is not a hole, with the dnode that it belongs to; `None` for the
-    /// objset's root block.
-    fn pointer(&mut self, bookmark: Bookmark, pointer: &BlockPointer, dnode: Option<&Dnode>);
+    /// A block pointer that is not a hole.
+    fn block(&mut self, visit: &Visit<'_>) -> ControlFlow<()>;
 
-    /// A block that cannot be read; what is below it is not visited.
-    fn damage(&mut self, error: DmuError);
-}
-
-/// What goes through a traversal.
-struct Walk<'a> {
-    visitor: &'a mut dyn Visitor,
-    /// The indirect blocks so far. Each belongs to one place of one tree; damage that leads to
-    /// one again and again would make a small pool a walk without end.
-    visited: HashSet<(VdevId, u64)>,
-}
-
-impl Walk<'_> {
-    /// Whether this is not the first pointer to an indirect block.
-    fn is_repeated(&mut self, pointer: &BlockPointer) -> bool {
-        identity(pointer).is_some_and(|identity| !self.visited.insert(identity))
+    /// A hole, at the level at which it begins; none is behind the last block of its object. One
+    /// without a birth txg was always there, or nobody knows since when.
+    fn hole(&mut self, _hole: &Visit<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
     }
+
+    /// Something that cannot be read. What is below it is not visited; it is itself, next, if
+    /// there is a pointer to it.
+    fn damage(&mut self, error: DmuError) -> ControlFlow<()>;
 }
+
+/// Goes on, or where the next walk has to.
+type Flow = ControlFlow<Bookmark>;
 
 /// A walk over the block pointers of one object set.
 #[derive(Clone, Copy, Debug)]
 pub struct Traversal<'a> {
-    /// Where blocks come from.
-    pub pipeline: &'a BlockPipeline,
-    /// The objset's number, for bookmarks.
-    pub objset: ObjsetId,
-    /// Its key; not needed to see all pointers, but then MACs are not verified.
-    pub key: Option<&'a Arc<DatasetKey>>,
-    /// Only blocks born after this txg are visited.
-    pub after: Txg,
+    pipeline: &'a BlockPipeline,
+    objset: ObjsetId,
+    key: Option<&'a Arc<DatasetKey>>,
+    after: Txg,
+    up_to: Txg,
+    progress: Progress,
 }
 
-impl Traversal<'_> {
-    /// Visits everything below (and including) the root block that `root` points to.
-    pub fn run(&self, root: &BlockPointer, visitor: &mut dyn Visitor) {
-        if root.is_hole() || root.logical_birth() <= self.after {
-            return;
+impl<'a> Traversal<'a> {
+    /// A walk that visits blocks before what is below them. `objset` is for bookmarks.
+    #[must_use]
+    pub const fn parents_first(pipeline: &'a BlockPipeline, objset: ObjsetId) -> Self {
+        Self::new(pipeline, objset, Order::ParentsFirst)
+    }
+
+    /// A walk that visits blocks after what is below them. `objset` is for bookmarks.
+    #[must_use]
+    pub const fn children_first(pipeline: &'a BlockPipeline, objset: ObjsetId) -> Self {
+        Self::new(pipeline, objset, Order::ChildrenFirst)
+    }
+
+    const fn new(pipeline: &'a BlockPipeline, objset: ObjsetId, order: Order) -> Self {
+        let progress = Progress { order, next: None };
+        Self { pipeline, objset, key: None, after: Txg(0), up_to: Txg(u64::MAX), progress }
+    }
+
+    /// Verifies the MACs of an encrypted set. All pointers are seen without its key, too.
+    #[must_use]
+    pub(crate) const fn with_key(mut self, key: Option<&'a Arc<DatasetKey>>) -> Self {
+        self.key = key;
+        self
+    }
+
+    /// Leaves out blocks that were not born after `txg`.
+    #[must_use]
+    pub const fn born_after(mut self, txg: Txg) -> Self {
+        self.after = txg;
+        self
+    }
+
+    /// Leaves out blocks that were born after `txg`; what is below them may be older.
+    #[must_use]
+    pub const fn born_up_to(mut self, txg: Txg) -> Self {
+        self.up_to = txg;
+        self
+    }
+
+    /// Begins where an earlier walk in the same order was stopped.
+    #[must_use]
+    pub const fn resumed_at(mut self, next: Option<Bookmark>) -> Self {
+        self.progress.next = next;
+        self
+    }
+
+    /// Visits everything below (and including) the root block that `root` points to. Answers
+    /// where to go on if the visitor broke off. Over a block that cannot be read this is the block
+    /// itself: parents first it is tried once more, children first what is below it is given up.
+    pub fn run(&self, root: &BlockPointer, visitor: &mut dyn Visitor) -> Option<Bookmark> {
+        if !self.is_new(root) {
+            return None;
         }
+        let mut state = State { visitor, visited: HashSet::new() };
+        self.root(root, &mut state).break_value()
+    }
+
+    fn root(&self, root: &BlockPointer, state: &mut State<'_>) -> Flow {
         let bookmark = Bookmark::root(self.objset);
-        visitor.pointer(bookmark, root, None);
-        let request = BlockRequest { pointer: root, bookmark, key: self.key };
-        let block = match self.pipeline.read(request) {
-            Ok(block) => block,
-            Err(source) => return visitor.damage(DmuError::Block { bookmark, source }),
-        };
-        let objset = match ObjsetBlock::decode(&block.data, block.order) {
-            Ok(objset) => objset,
-            Err(source) => return visitor.damage(DmuError::Corrupt { bookmark, source }),
-        };
-        let mut walk = Walk { visitor, visited: HashSet::new() };
-        if let Some(meta) = &objset.meta_dnode {
-            self.object(ObjectId::META_DNODE, meta, &mut walk);
-        }
-        for (id, dnode) in ObjectId::ACCOUNTING.into_iter().zip(&objset.accounting) {
-            if let Some(dnode) = dnode {
-                self.object(id, dnode, &mut walk);
+        let visit = Visit { bookmark, pointer: root, dnode: None };
+        let rest = self.progress.rest_of_root();
+        let contents = rest.has_below().then(|| self.read_root(root));
+        self.around(rest, &visit, contents, state, |objset: ObjsetBlock, state| {
+            if let Some(meta) = &objset.meta_dnode {
+                self.object(ObjectId::META_DNODE, meta, state)?;
             }
+            let accounting = ObjectId::ACCOUNTING.into_iter().zip(&objset.accounting);
+            for (id, dnode) in accounting.rev() {
+                if let Some(dnode) = dnode {
+                    self.object(id, dnode, state)?;
+                }
+            }
+            Flow::Continue(())
+        })
+    }
+
+    fn read_root(&self, root: &BlockPointer) -> Result<ObjsetBlock, DmuError> {
+        let bookmark = Bookmark::root(self.objset);
+        let request = BlockRequest { pointer: root, bookmark, key: self.key };
+        let block = self.pipeline.read(request);
+        let block = block.map_err(|source| DmuError::Block { bookmark, source })?;
+        ObjsetBlock::decode(&block.data, block.order)
+            .map_err(|source| DmuError::Corrupt { bookmark, source })
+    }
+
+    /// Visits a block and what is below it, in the order of this walk.
+    fn around<Contents>(
+        &self,
+        rest: Rest,
+        visit: &Visit<'_>,
+        contents: Option<Result<Contents, DmuError>>,
+        state: &mut State<'_>,
+        below: impl FnOnce(Contents, &mut State<'_>) -> Flow,
+    ) -> Flow {
+        let contents = match contents.transpose() {
+            Ok(contents) => contents,
+            Err(error) => {
+                state.damage(self.progress.retry(rest, visit.bookmark), error)?;
+                None
+            }
+        };
+        let is_visited = rest.has_itself() && visit.pointer.logical_birth() <= self.up_to;
+        if is_visited && self.progress.order == Order::ParentsFirst {
+            state.block(visit)?;
         }
+        if let Some(contents) = contents {
+            below(contents, state)?;
+        }
+        if is_visited && self.progress.order == Order::ChildrenFirst {
+            state.block(visit)?;
+        }
+        Flow::Continue(())
     }
 
     /// Visits the blocks of one object; for the meta-dnode those of all objects.
-    fn object(&self, id: ObjectId, dnode: &Dnode, walk: &mut Walk<'_>) {
-        let tree =
-            Tree { pipeline: self.pipeline, key: self.key, objset: self.objset, object: id, dnode };
+    fn object(&self, id: ObjectId, dnode: &Dnode, state: &mut State<'_>) -> Flow {
+        let tree = Tree {
+            pipeline: self.pipeline,
+            key: self.key,
+            objset: self.objset,
+            object: id,
+            dnode,
+            existence: None,
+        };
         let top = dnode.levels - 1;
         let pointers = tree.pointers(top, 0..dnode.pointers.len() as u64);
-        self.blocks(&tree, top, 0, pointers, walk);
-        let spill = dnode.spill.filter(|spill| self.is_new(spill));
-        if let Some(spill) = spill {
-            let bookmark = Bookmark {
-                objset: self.objset,
-                object: id,
-                level: Level::DATA,
-                block: BlockId::SPILL,
-            };
-            walk.visitor.pointer(bookmark, &spill, Some(dnode));
+        self.blocks(&tree, top, 0, pointers, state)?;
+        match &dnode.spill {
+            Some(spill) if self.is_new(spill) => {
+                let block = BlockId::SPILL.0;
+                let rest = self.progress.rest(&tree, 0, block);
+                let bookmark = tree.bookmark(0, block);
+                let visit = Visit { bookmark, pointer: spill, dnode: Some(dnode) };
+                self.around(rest, &visit, None, state, |(), _| Flow::Continue(()))
+            }
+            _ => Flow::Continue(()),
         }
     }
 
     fn is_new(&self, pointer: &BlockPointer) -> bool {
         !pointer.is_hole() && !pointer.is_redacted() && pointer.logical_birth() > self.after
+    }
+
+    /// Whether a hole of an object is one that the walk shows.
+    fn is_shown(&self, hole: &BlockPointer, tree: &Tree<'_>, level: u8, block: u64) -> bool {
+        let birth = hole.logical_birth();
+        let is_born = birth == Txg(0) || (birth > self.after && birth <= self.up_to);
+        let first = tree.first_below(level, block);
+        is_born && first.is_some_and(|first| first <= tree.dnode.max_block_id.0)
     }
 
     /// Visits the blocks of `level` from `first` on, and what is below them.
@@ -118,84 +239,157 @@ impl Traversal<'_> {
         level: u8,
         first: u64,
         pointers: Vec<Result<BlockPointer, DmuError>>,
-        walk: &mut Walk<'_>,
-    ) {
-        let descend = level > 0 || tree.object == ObjectId::META_DNODE;
+        state: &mut State<'_>,
+    ) -> Flow {
+        let is_leaf = level == 0 && tree.object != ObjectId::META_DNODE;
         let mut batch = Vec::new();
+        let mut reads = 0;
         // There are many blocks of dnodes; only neighbours are compared.
         let mut neighbours = HashSet::new();
         for (pointer, block) in pointers.into_iter().zip(first..) {
-            match pointer {
-                Err(error) => walk.visitor.damage(error),
-                Ok(pointer) if self.is_new(&pointer) => {
-                    let is_repeated = match level {
-                        0 if descend => identity(&pointer).is_some_and(|at| !neighbours.insert(at)),
-                        0 => false,
-                        _ => walk.is_repeated(&pointer),
-                    };
-                    if is_repeated {
-                        let bookmark = tree.bookmark(level, block);
-                        walk.visitor.damage(repeated(bookmark));
-                        continue;
-                    }
-                    walk.visitor.pointer(tree.bookmark(level, block), &pointer, Some(tree.dnode));
-                    if descend {
-                        batch.push((block, pointer));
-                    }
-                }
-                Ok(_) => {}
+            let rest = self.progress.rest(tree, level, block);
+            let is_of_interest = match &pointer {
+                Ok(hole) if hole.is_hole() => self.is_shown(hole, tree, level, block),
+                Ok(pointer) => self.is_new(pointer),
+                Err(_) => true,
+            };
+            if rest == Rest::Nothing || !is_of_interest {
+                continue;
             }
-            if batch.len() == BATCH {
-                self.below(tree, level, std::mem::take(&mut batch), walk);
+            let mut entry = Entry { block, rest, pointer, contents: None };
+            if is_leaf {
+                self.entry(tree, level, entry, state)?;
+                continue;
+            }
+            let known = if level == 0 { &mut neighbours } else { &mut state.visited };
+            if let Ok(pointer) = &entry.pointer
+                && identity(pointer).is_some_and(|at| !known.insert(at))
+            {
+                entry.pointer = Err(repeated(tree.bookmark(level, block)));
+            }
+            reads += usize::from(entry.is_read());
+            batch.push(entry);
+            if reads == BATCH {
+                self.batch(tree, level, std::mem::take(&mut batch), state)?;
+                reads = 0;
             }
         }
-        self.below(tree, level, batch, walk);
+        self.batch(tree, level, batch, state)
     }
 
-    /// Reads blocks of `level` and visits what they point to.
-    fn below(
+    /// Visits blocks and what is below them, which is read together.
+    fn batch(
         &self,
         tree: &Tree<'_>,
         level: u8,
-        batch: Vec<(u64, BlockPointer)>,
-        walk: &mut Walk<'_>,
-    ) {
+        mut batch: Vec<Entry>,
+        state: &mut State<'_>,
+    ) -> Flow {
+        self.read(tree, level, &mut batch);
+        batch.into_iter().try_for_each(|entry| self.entry(tree, level, entry, state))
+    }
+
+    fn read(&self, tree: &Tree<'_>, level: u8, batch: &mut [Entry]) {
         let requests: Vec<BlockRequest<'_>> = batch
             .iter()
-            .map(|(block, pointer)| BlockRequest {
-                pointer,
-                bookmark: tree.bookmark(level, *block),
-                key: self.key,
+            .filter(|entry| entry.is_read())
+            .filter_map(|entry| {
+                let bookmark = tree.bookmark(level, entry.block);
+                Some(BlockRequest {
+                    pointer: entry.pointer.as_ref().ok()?,
+                    bookmark,
+                    key: self.key,
+                })
             })
             .collect();
-        for (request, result) in requests.iter().zip(self.pipeline.read_many(&requests)) {
-            let block = request.bookmark.block.0;
-            match result {
-                Err(source) => {
-                    walk.visitor.damage(DmuError::Block { bookmark: request.bookmark, source });
-                }
-                Ok(contents) if level == 0 => self.dnodes(tree, block, &contents, walk),
-                Ok(contents) => {
-                    let first = block << tree.dnode.pointers_shift();
-                    let children = tree.children(level - 1, first, &contents);
-                    self.blocks(tree, level - 1, first, children, walk);
-                }
-            }
+        let contents = self.pipeline.read_many(&requests);
+        for (entry, contents) in batch.iter_mut().filter(|entry| entry.is_read()).zip(contents) {
+            let bookmark = tree.bookmark(level, entry.block);
+            let contents = contents.map_err(|source| DmuError::Block { bookmark, source });
+            entry.contents = Some(contents);
         }
     }
 
+    fn entry(&self, tree: &Tree<'_>, level: u8, entry: Entry, state: &mut State<'_>) -> Flow {
+        let Entry { block, rest, pointer, contents } = entry;
+        let bookmark = tree.bookmark(level, block);
+        let pointer = match pointer {
+            Ok(pointer) => pointer,
+            Err(error) => return state.damage(self.progress.retry(rest, bookmark), error),
+        };
+        let visit = Visit { bookmark, pointer: &pointer, dnode: Some(tree.dnode) };
+        if pointer.is_hole() {
+            return if rest.has_itself() { state.hole(&visit) } else { Flow::Continue(()) };
+        }
+        self.around(rest, &visit, contents, state, |contents: Block, state| {
+            if level == 0 {
+                return self.dnodes(tree, block, &contents, state);
+            }
+            let first = block << tree.dnode.pointers_shift();
+            let children = tree.children(level - 1, first, &contents);
+            self.blocks(tree, level - 1, first, children, state)
+        })
+    }
+
     /// Visits the objects of a block of dnodes.
-    fn dnodes(&self, tree: &Tree<'_>, block: u64, contents: &Block, walk: &mut Walk<'_>) {
+    fn dnodes(&self, tree: &Tree<'_>, block: u64, contents: &Block, state: &mut State<'_>) -> Flow {
         let slots = u64::from(tree.dnode.data_block_size) / SLOT_SIZE as u64;
         for (slot, dnode) in dnode::slots(&contents.data, contents.order) {
             let object = ObjectId(block * slots + slot as u64);
+            if self.progress.is_past(object) {
+                continue;
+            }
             match dnode {
                 Ok(None) => {}
-                Ok(Some(dnode)) => self.object(object, &dnode, walk),
+                Ok(Some(dnode)) => self.object(object, &dnode, state)?,
                 Err(source) => {
-                    walk.visitor.damage(DmuError::Dnode { objset: self.objset, object, source });
+                    let error = DmuError::Dnode { objset: self.objset, object, source };
+                    state.damage(self.progress.first_of(self.objset, object), error)?;
                 }
             }
         }
+        Flow::Continue(())
+    }
+}
+
+/// A pointer of a tree, with what it points to when that is needed.
+struct Entry {
+    block: u64,
+    rest: Rest,
+    pointer: Result<BlockPointer, DmuError>,
+    contents: Option<Result<Block, DmuError>>,
+}
+
+impl Entry {
+    fn is_read(&self) -> bool {
+        self.rest.has_below() && self.pointer.as_ref().is_ok_and(|pointer| !pointer.is_hole())
+    }
+}
+
+struct State<'a> {
+    visitor: &'a mut dyn Visitor,
+    /// The indirect blocks so far. Each belongs to one place of one tree; damage that leads to
+    /// one again and again would make a small pool a walk without end.
+    visited: HashSet<(VdevId, u64)>,
+}
+
+impl State<'_> {
+    fn block(&mut self, visit: &Visit<'_>) -> Flow {
+        flow(self.visitor.block(visit), visit.bookmark)
+    }
+
+    fn hole(&mut self, hole: &Visit<'_>) -> Flow {
+        flow(self.visitor.hole(hole), hole.bookmark)
+    }
+
+    fn damage(&mut self, retry: Bookmark, error: DmuError) -> Flow {
+        flow(self.visitor.damage(error), retry)
+    }
+}
+
+fn flow(answer: ControlFlow<()>, next: Bookmark) -> Flow {
+    match answer {
+        ControlFlow::Continue(()) => Flow::Continue(()),
+        ControlFlow::Break(()) => Flow::Break(next),
     }
 }

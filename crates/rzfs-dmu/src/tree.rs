@@ -3,7 +3,7 @@
 //! Nothing here trusts a pointer: a child has to have the type, level and size that its dnode
 //! says, else it is corrupt, and only what hangs below it is lost.
 
-use crate::{Batch, Block, BlockError, BlockPipeline, BlockRequest, DmuError};
+use crate::{Batch, Block, BlockError, BlockPipeline, BlockRequest, DmuError, Existence};
 use rzfs_cache::AccessOutcome;
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::Dnode;
@@ -21,6 +21,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) objset: ObjsetId,
     pub(crate) object: ObjectId,
     pub(crate) dnode: &'a Dnode,
+    /// Whether the object set is still there, if that can end.
+    pub(crate) existence: Option<&'a Existence>,
 }
 
 /// What a search along an object looks for.
@@ -106,12 +108,22 @@ impl<'a> Tree<'a> {
         }
     }
 
+    fn check_existence(&self) -> Result<(), DmuError> {
+        match self.existence {
+            Some(existence) if existence.has_ended() => {
+                Err(DmuError::Superseded { objset: self.objset })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The spill block.
     pub(crate) fn spill(&self) -> Result<Option<Block>, DmuError> {
         let Some(pointer) = self.dnode.spill.as_ref().filter(|pointer| !pointer.is_hole()) else {
             return Ok(None);
         };
         let bookmark = Bookmark { block: BlockId::SPILL, ..self.bookmark(0, 0) };
+        self.check_existence()?;
         let block = self.pipeline.read(BlockRequest { pointer, bookmark, key: self.key });
         block.map(Some).map_err(|source| DmuError::Block { bookmark, source })
     }
@@ -192,8 +204,11 @@ impl<'a> Tree<'a> {
         &self,
         level: u8,
         blocks: impl IntoIterator<Item = u64>,
-        pointers: Vec<PointerResult>,
+        mut pointers: Vec<PointerResult>,
     ) -> TreeRead<'a> {
+        if let Err(error) = self.check_existence() {
+            pointers.fill_with(|| Err(error.clone()));
+        }
         let bookmarks: Vec<Bookmark> =
             blocks.into_iter().take(pointers.len()).map(|id| self.bookmark(level, id)).collect();
         let batch = self.pipeline.begin(&self.requests(&bookmarks, &pointers));
@@ -218,6 +233,9 @@ impl<'a> Tree<'a> {
 
     /// Reads into the cache what of these blocks is not there.
     pub(crate) fn prefetch(&self, level: u8, range: Range<u64>) {
+        if self.check_existence().is_err() {
+            return;
+        }
         let pointers = self.pointers(level, range.clone());
         let bookmarks: Vec<Bookmark> = range.map(|id| self.bookmark(level, id)).collect();
         self.pipeline.prefetch(&self.requests(&bookmarks, &pointers));

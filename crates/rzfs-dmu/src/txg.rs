@@ -11,13 +11,17 @@
 //! [`TxgEngine`] counts transactions and dirty bytes, and slows writers down before the limit is
 //! reached. The thread that syncs asks it for the next group with [`TxgEngine::quiesce`].
 
+mod counters;
 mod delay;
 mod engine;
 mod gate;
+mod history;
 
+pub use counters::DmuTxStats;
 pub use delay::{DelayCurve, DirtyLimits};
 pub(crate) use gate::Gate;
+pub use history::{TxgIo, TxgRecord, TxgState, TxgStats};
 
-pub use engine::{
-    NotNow, OpenTx, Patience, QuiescedTxg, Stopped, TxgEngine, TxgOptions, WhileSuspended, Work,
-};
+pub use engine::quiesced::{QuiescedTxg, Work};
+pub use engine::transaction::OpenTx;
+pub use engine::{BeginError, Patience, Stopped, SuspendedPolicy, TxgEngine, TxgOptions};

@@ -28,12 +28,12 @@ pub use dedup::{DedupCandidate, DedupIndex, DedupPlace, DedupWriter};
 pub use encode::EncodeOptions;
 pub(crate) use encode::is_zeros;
 pub use error::{NoSpace, WriteError};
-pub use policy::{BlockPolicy, DedupPolicy, ObjsetPolicy, Part, RedundantMetadata, Sameness};
+pub use policy::{BlockPolicy, DedupPolicy, DuplicateTest, ObjsetPolicy, Part, RedundantMetadata};
 pub use sealing::Sealing;
 pub(crate) use writer::HoleRequest;
 
 pub use stream::{DeviceWrite, DeviceWriter, FailedWrite, WriteStream, write_again};
 pub use writer::{
-    BlockSpace, BlockWriter, Change, HoleBirth, SpacePart, SpaceRequest, WriteContext,
+    BlockSpace, BlockWriter, Change, HoleBirth, SpacePart, SpaceRequest, SyncPasses, WriteContext,
     WriteInjector, WriteRequest,
 };

@@ -6,8 +6,7 @@
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions, read_exact_at};
 use rzfs_cache::AccessOutcome;
 use rzfs_codec::checksum::Salt;
-use rzfs_dmu::{BlockPipeline, BlockRequest, Objset, PipelineOptions, Traversal, Visitor};
-use rzfs_format::dnode::Dnode;
+use rzfs_dmu::{BlockPipeline, BlockRequest, Objset, PipelineOptions, Traversal, Visit, Visitor};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::uberblock::Uberblock;
@@ -16,6 +15,7 @@ use rzfs_format::{BlockPointer, Guid, ObjectId, ObjsetId, Txg};
 use rzfs_testkit::ReferencePool;
 use rzfs_vdev::{TreeOptions, VdevConfig, VdevKind, VdevTree};
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Barrier};
 
 const SINGLE_DISK_POOLS: [&str; 4] = ["g17-checkpoint", "g20-nofeatures", "g21-v28", "g22-v8"];
@@ -47,6 +47,7 @@ fn open_mos(pool: &ReferencePool) -> Objset {
             salt: Salt::new([0; 32]),
             dynamic_gang_headers: false,
             arc_max: 8 << 20,
+            tunables: Default::default(),
             injector: None,
         },
     );
@@ -134,18 +135,20 @@ struct Collect {
 }
 
 impl Visitor for Collect {
-    fn pointer(&mut self, bookmark: Bookmark, pointer: &BlockPointer, _: Option<&Dnode>) {
-        self.pointers.push((bookmark, *pointer));
+    fn block(&mut self, visit: &Visit<'_>) -> ControlFlow<()> {
+        self.pointers.push((visit.bookmark, *visit.pointer));
+        ControlFlow::Continue(())
     }
 
-    fn damage(&mut self, _: rzfs_dmu::DmuError) {
+    fn damage(&mut self, _: rzfs_dmu::DmuError) -> ControlFlow<()> {
         self.damaged += 1;
+        ControlFlow::Continue(())
     }
 }
 
 fn traverse(mos: &Objset, after: Txg) -> Collect {
     let mut found = Collect::default();
-    let traversal = Traversal { pipeline: mos.pipeline(), objset: mos.id(), key: None, after };
+    let traversal = Traversal::parents_first(mos.pipeline(), mos.id()).born_after(after);
     traversal.run(mos.root(), &mut found);
     found
 }
@@ -218,5 +221,75 @@ fn what_was_prefetched_is_there_and_counts_as_such() {
         let stats = mos.pipeline().cache().stats();
         assert!(stats.demand_hit_predictive_prefetch > 0, "{}", pool.name());
         assert_eq!(stats.demand_data_misses, 0, "{}", pool.name());
+    }
+}
+
+/// All that a walk shows, up to a number of blocks and holes.
+struct Trace {
+    shown: Vec<(Bookmark, BlockPointer)>,
+    limit: usize,
+}
+
+impl Trace {
+    /// What the walk shows, and where it goes on.
+    fn of(walk: Traversal<'_>, mos: &Objset, limit: usize) -> (Self, Option<Bookmark>) {
+        let mut trace = Self { shown: Vec::new(), limit };
+        let next = walk.run(mos.root(), &mut trace);
+        (trace, next)
+    }
+}
+
+impl Visitor for Trace {
+    fn block(&mut self, visit: &Visit<'_>) -> ControlFlow<()> {
+        if self.shown.len() == self.limit {
+            return ControlFlow::Break(());
+        }
+        self.shown.push((visit.bookmark, *visit.pointer));
+        ControlFlow::Continue(())
+    }
+
+    fn hole(&mut self, hole: &Visit<'_>) -> ControlFlow<()> {
+        self.block(hole)
+    }
+
+    fn damage(&mut self, error: rzfs_dmu::DmuError) -> ControlFlow<()> {
+        panic!("{error}");
+    }
+}
+
+fn both_orders(mos: &Objset) -> [Traversal<'_>; 2] {
+    [Traversal::parents_first, Traversal::children_first].map(|walk| walk(mos.pipeline(), mos.id()))
+}
+
+#[test]
+fn a_walk_that_goes_on_anywhere_shows_exactly_what_is_left() {
+    const MOST: usize = 300;
+    for (pool, mos) in pools() {
+        for walk in both_orders(&mos) {
+            let (whole, end) = Trace::of(walk, &mos, usize::MAX);
+            assert_eq!(end, None);
+            for limit in (0..whole.shown.len()).step_by(whole.shown.len() / MOST + 1) {
+                let (begun, next) = Trace::of(walk, &mos, limit);
+                let next_of_whole = whole.shown[limit].0;
+                assert_eq!(next, Some(next_of_whole), "{}", pool.name());
+                let (rest, end) = Trace::of(walk.resumed_at(next), &mos, usize::MAX);
+                assert_eq!(end, None);
+                let (first, second) = whole.shown.split_at(limit);
+                assert!(begun.shown == first, "{}: before {next_of_whole}", pool.name());
+                assert!(rest.shown == second, "{}: from {next_of_whole}", pool.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn both_orders_show_the_same() {
+    for (pool, mos) in pools() {
+        let [parents_first, children_first] = both_orders(&mos).map(|walk| {
+            let (mut trace, _) = Trace::of(walk, &mos, usize::MAX);
+            trace.shown.sort_by_key(|(bookmark, _)| *bookmark);
+            trace.shown
+        });
+        assert!(parents_first == children_first, "{}", pool.name());
     }
 }

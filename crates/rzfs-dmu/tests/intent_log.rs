@@ -40,6 +40,7 @@ impl World {
             salt: Salt::new([0; 32]),
             dynamic_gang_headers: false,
             arc_max: 1 << 20,
+            tunables: Default::default(),
             injector: None,
         };
         Self { device, pipeline: BlockPipeline::new(vdevs, options), function, order }

@@ -9,37 +9,40 @@
 //! with its directory.
 
 mod bookmark;
-mod deadlist;
+mod counters;
 mod error;
 mod hold;
 mod keyring;
 mod keys;
-mod kind;
+pub(crate) mod limits;
 mod name;
 pub mod property;
+mod readers;
 mod root_key;
 mod written;
 
 pub use bookmark::Bookmark;
+pub use counters::{ObjsetCounters, ObjsetStats};
 pub use error::DatasetError;
 pub use hold::Hold;
 pub use keys::KeyStatus;
-pub use kind::DatasetKind;
 pub use name::DatasetName;
+pub use rzfs_format::property::DatasetKind;
 
-pub(crate) use keyring::{KEY_OBJECT_FIELD, Keyring, NewKeys};
+use crate::mos::error::MosError;
+use crate::mos::extensible::field;
+use crate::mos::names;
+use crate::mos::record::record_of;
+pub(crate) use keyring::{Keyring, NewKeys};
+use limits::MAX_DEPTH;
+pub(crate) use readers::Readers;
 pub use root_key::{DEFAULT_ITERATIONS, MIN_ITERATIONS, RootKey, is_key_location};
-use rzfs_dmu::{Object, Objset};
+use rzfs_codec::crypto::DatasetKey;
+use rzfs_dmu::{Existence, Object, Objset};
 use rzfs_format::dsl::{DslDataset, DslDir};
-use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId};
-use rzfs_zap::{Matching, ZapValue};
 use std::sync::{Arc, LazyLock};
-
-/// Directories deeper than this are refused: names have at most 255 bytes, so a valid tree is
-/// never deeper.
-const MAX_DEPTH: usize = 128;
 
 /// All datasets of a pool.
 ///
@@ -60,6 +63,7 @@ struct Inner {
     root: ObjectId,
     usable_space: UsableSpace,
     keyring: Arc<Keyring>,
+    readers: Arc<Readers>,
 }
 
 impl DatasetTree {
@@ -82,8 +86,18 @@ impl DatasetTree {
         usable_space: impl FnOnce() -> u64 + Send + 'static,
         keyring: Arc<Keyring>,
     ) -> Self {
+        Self::while_changing(mos, (pool, root), usable_space, (keyring, Arc::default()))
+    }
+
+    /// The same with snapshots that others may destroy, who say so to `readers`.
+    pub(crate) fn while_changing(
+        mos: Objset,
+        (pool, root): (String, ObjectId),
+        usable_space: impl FnOnce() -> u64 + Send + 'static,
+        (keyring, readers): (Arc<Keyring>, Arc<Readers>),
+    ) -> Self {
         let usable_space: UsableSpace = LazyLock::new(Box::new(usable_space));
-        Self { inner: Arc::new(Inner { mos, pool, root, usable_space, keyring }) }
+        Self { inner: Arc::new(Inner { mos, pool, root, usable_space, keyring, readers }) }
     }
 
     /// Bytes that the pool has for datasets, used or not (spec 04, section 12.5).
@@ -122,7 +136,7 @@ impl DatasetTree {
         let mut directory = self.inner.root;
         for component in components {
             let parent = self.directory(directory)?;
-            let child = self.child_directory(&parent, component)?;
+            let child = names::child(&self.inner.mos, parent.dir.children, component)?;
             directory = child.ok_or_else(not_found)?;
             self.checked_child(parent.object.id(), directory)?;
         }
@@ -179,56 +193,28 @@ impl DatasetTree {
     }
 
     fn corrupt(&self, object: ObjectId, source: FormatError) -> DatasetError {
-        DatasetError::Corrupt { object, source }
-    }
-
-    /// An object of the MOS whose bonus is of type `bonus`; `None` bonus type mismatch is an
-    /// error.
-    fn bonus_object(&self, id: ObjectId, bonus: ObjectType) -> Result<Object, DatasetError> {
-        let object = self.inner.mos.object(id)?;
-        if object.dnode().bonus_type == bonus {
-            Ok(object)
-        } else {
-            Err(object.wrong_type(bonus.name()).into())
-        }
+        MosError::Corrupt { object, source }.into()
     }
 
     fn directory(&self, id: ObjectId) -> Result<Directory, DatasetError> {
-        let object = self.bonus_object(id, ObjectType::DSL_DIR)?;
-        let dir = DslDir::decode(object.bonus(), object.order());
-        Ok(Directory { dir: dir.map_err(|source| self.corrupt(id, source))?, object })
+        let object = self.inner.mos.object(id)?;
+        Ok(Directory { dir: record_of(&object)?, object })
     }
 
     fn dataset_object(&self, id: ObjectId) -> Result<(Object, DslDataset), DatasetError> {
-        let object = self.bonus_object(id, ObjectType::DSL_DATASET)?;
-        let dataset = DslDataset::decode(object.bonus(), object.order());
-        Ok((object, dataset.map_err(|source| self.corrupt(id, source))?))
+        let object = self.inner.mos.object(id)?;
+        let dataset = record_of(&object)?;
+        Ok((object, dataset))
     }
 
     /// The head dataset of a directory.
     fn head(&self, name: String, directory: ObjectId) -> Result<Dataset, DatasetError> {
         let directory = self.directory(directory)?;
-        let Some(head) = directory.dir.head_dataset else {
+        let place = (directory.object.id(), &directory.dir);
+        let Some((head, dataset)) = names::head(&self.inner.mos, place)? else {
             return Err(DatasetError::NotFound { name });
         };
-        let (_, dataset) = self.dataset_object(head)?;
-        if dataset.dir != directory.object.id() || dataset.is_snapshot() {
-            let problem =
-                FormatError::invalid("DSL dataset", "it is not the head of its directory");
-            return Err(self.corrupt(head, problem));
-        }
         Ok(Dataset { tree: self.clone(), name, directory, object: head, dataset })
-    }
-
-    fn child_directory(
-        &self,
-        parent: &Directory,
-        name: &str,
-    ) -> Result<Option<ObjectId>, DatasetError> {
-        let Some(children) = parent.dir.children else { return Ok(None) };
-        let children = self.inner.mos.object(children)?;
-        let child = children.zap()?.lookup_u64(name.as_bytes());
-        Ok(child.map_err(|source| children.zap_error(source))?.map(ObjectId))
     }
 
     fn checked_child(&self, parent: ObjectId, child: ObjectId) -> Result<(), DatasetError> {
@@ -239,27 +225,13 @@ impl DatasetTree {
         Err(self.corrupt(child, problem))
     }
 
-    /// The entries of a ZAP from names to objects; none when there is no ZAP.
-    fn names(&self, zap: Option<ObjectId>) -> Result<Vec<(String, ObjectId)>, DatasetError> {
-        let Some(zap) = zap else { return Ok(Vec::new()) };
-        let object = self.inner.mos.object(zap)?;
-        let mut names = Vec::new();
-        for entry in object.zap()?.entries() {
-            let entry = entry.map_err(|source| object.zap_error(source))?;
-            if let (Some(name), Some(value)) = (entry.key.as_name(), entry.value.first_u64()) {
-                names.push((String::from_utf8_lossy(name).into_owned(), ObjectId(value)));
-            }
-        }
-        Ok(names)
-    }
-
-    /// The same, of directories or snapshots: names that no dataset can have are refused, since
+    /// The names of directories or snapshots: those that no dataset can have are refused, since
     /// paths are made of them.
     fn checked_names(
         &self,
         zap: Option<ObjectId>,
     ) -> Result<Vec<(String, ObjectId)>, DatasetError> {
-        let names = self.names(zap)?;
+        let names = names::all(&self.inner.mos, zap)?;
         for (name, object) in &names {
             // What ZFS calls `$...` is its own and in no path.
             if !name::is_component(name.strip_prefix('$').unwrap_or(name)) {
@@ -273,7 +245,7 @@ impl DatasetTree {
     /// The directory `$ORIGIN`; datasets that come from its snapshot are no clones.
     fn origin_directory(&self) -> Result<Option<ObjectId>, DatasetError> {
         let root = self.directory(self.inner.root)?;
-        self.child_directory(&root, "$ORIGIN")
+        Ok(names::child(&self.inner.mos, root.dir.children, "$ORIGIN")?)
     }
 }
 
@@ -395,27 +367,8 @@ impl Dataset {
 
     /// Its snapshot with this name (the part behind the `@`).
     pub fn snapshot(&self, name: &str) -> Result<Option<Dataset>, DatasetError> {
-        let Some(names) = self.dataset.snapshot_names else { return Ok(None) };
-        let Some((name, value)) = self.lookup_name(names, name)? else { return Ok(None) };
-        let object = ObjectId(value.first_u64().unwrap_or_default());
-        self.snapshot_object(&name, object).map(Some)
-    }
-
-    /// Looks up the name of a snapshot or bookmark: without regard to case where files are looked
-    /// up so. Answers with the name as it is stored.
-    fn lookup_name(
-        &self,
-        names: ObjectId,
-        name: &str,
-    ) -> Result<Option<(String, ZapValue)>, DatasetError> {
-        let object = self.tree.mos().object(names)?;
-        let zap = object.zap()?;
-        let fold = self.dataset.flags & DslDataset::FLAG_CASE_INSENSITIVE != 0
-            && !zap.normalization().is_none();
-        let matching = if fold { Matching::Normalized } else { Matching::Exact };
-        let found = zap.lookup_matching(name.as_bytes(), matching);
-        let found = found.map_err(|source| object.zap_error(source))?;
-        Ok(found.map(|entry| (String::from_utf8_lossy(entry.name()).into_owned(), entry.value)))
+        let found = names::snapshot(self.tree.mos(), &self.dataset, name)?;
+        found.map(|(name, object)| self.snapshot_object(&name, object)).transpose()
     }
 
     fn snapshot_object(&self, name: &str, object: ObjectId) -> Result<Dataset, DatasetError> {
@@ -454,30 +407,27 @@ impl Dataset {
     /// # Errors
     /// [`DatasetError::KeyNotLoaded`] when it is encrypted and its key is not loaded.
     pub fn open_objset(&self) -> Result<Objset, DatasetError> {
-        let key = self.loaded_key()?;
-        let id = ObjsetId(self.object.0);
-        Ok(Objset::open(self.tree.mos().pipeline(), id, &self.dataset.root, key)?)
+        self.open_with(self.loaded_key()?)
     }
 
     /// The contents as far as no key is needed: what is encrypted stays unreadable.
     pub fn open_locked(&self) -> Result<Objset, DatasetError> {
-        let id = ObjsetId(self.object.0);
-        Ok(Objset::open(self.tree.mos().pipeline(), id, &self.dataset.root, None)?)
+        self.open_with(None)
     }
 
-    /// The integers of a field of its zapified directory or dataset object.
-    fn field(object: &Object, name: &str) -> Result<Option<u64>, DatasetError> {
-        if !object.object_type().is_zap() {
-            return Ok(None);
-        }
-        let value = object.zap()?.lookup_u64(name.as_bytes());
-        Ok(value.map_err(|source| object.zap_error(source))?)
+    fn open_with(&self, key: Option<Arc<DatasetKey>>) -> Result<Objset, DatasetError> {
+        let (id, root) = (ObjsetId(self.object.0), &self.dataset.root);
+        let existence = match self.is_snapshot() {
+            true => self.tree.inner.readers.enter(self.object),
+            false => Existence::default(),
+        };
+        Ok(Objset::open_while(self.tree.mos().pipeline(), id, root, key, existence)?)
     }
 
     /// A field of its directory's ZAP, like `com.joyent:snapshot_count`; `None` when the
     /// directory has no such field.
     pub fn directory_field(&self, name: &str) -> Result<Option<u64>, DatasetError> {
-        Self::field(&self.directory.object, name)
+        Ok(field(self.tree.mos(), self.directory_object(), name)?)
     }
 
     /// Guids of the snapshots whose blocks a redacted send left out of this dataset; `None` when
@@ -495,7 +445,6 @@ impl Dataset {
     /// A field of its dataset's ZAP, like `com.delphix:bookmarks`; `None` when the dataset has no
     /// such field.
     pub fn dataset_field(&self, name: &str) -> Result<Option<u64>, DatasetError> {
-        let (object, _) = self.tree.dataset_object(self.object)?;
-        Self::field(&object, name)
+        Ok(field(self.tree.mos(), self.object, name)?)
     }
 }

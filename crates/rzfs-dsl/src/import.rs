@@ -19,6 +19,7 @@ mod device_reads;
 mod device_source;
 mod discovery;
 mod error;
+mod guid_change;
 mod host;
 mod indirect;
 mod label_scan;

@@ -21,7 +21,6 @@
 //! datasets                         heads, directories, lists of their blocks
 //! durable, suspension, requests    what is on disk; waiting for devices; what is asked of syncing
 //! space                            allocator, accounts, sharing, freeing
-//! mos                              objects of the pool itself
 //! ```
 
 mod administration;
@@ -34,9 +33,8 @@ mod datasets;
 mod devices;
 mod durable;
 mod environment;
-mod error;
+pub(crate) mod error;
 mod log;
-mod mos;
 mod not_writable;
 mod opening;
 mod options;
@@ -49,27 +47,28 @@ mod sync_state;
 mod view;
 mod vital;
 
+pub use crate::mos::history::Event;
 pub use administration::{
-    Inherit, KeyChange, NewDataset, NewEncryption, NewRoot, PruneLimit, SuiteChoice,
+    Destruction, Inherit, KeyChange, NewBookmark, NewClone, NewDataset, NewEncryption, NewRoot,
+    NewSnapshots, PruneLimit, SuiteChoice,
 };
 pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
 pub use change_error::{ChangeError, EncryptionProblem};
 pub use creating::{NewPool, NotCreated, check_root_properties};
 pub use datasets::budget::HeadBudget;
 pub use datasets::creation::{NameLookup, NewContents};
+pub use datasets::generation::Generation;
 pub use datasets::head::LiveDataset;
 pub use datasets::settings::{DatasetSettings, SettingsObserver};
 pub use devices::growth::{AddedVdevs, SectorSizes};
-pub use devices::heartbeat::HeartbeatOptions;
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{ContentsError, LiveError};
 pub use log::claim::GivenUpLog;
 pub use log::{
     CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedPart, LoggedWrite,
-    UnreadableWrite,
+    UnreadableWrite, ZilStats,
 };
-pub use mos::history::Event;
 pub use not_writable::NotWritable;
 pub use options::{Attendance, LiveOptions};
 pub use pool::{LivePool, NotExported};
-pub use space::ledger::{HeadSpace, SpaceClaim, SpaceShortage};
+pub use space::demand::{SpaceDemand, SpaceRefusal, SpaceUse};

@@ -17,10 +17,8 @@ pub mod compatibility;
 mod dedup_prefetch;
 mod erratum;
 mod error;
-mod error_log;
-mod features;
-pub(crate) mod history;
-mod packed_list;
+mod intent_logs;
+mod pending_frees;
 mod properties;
 mod rewind;
 mod scan;
@@ -30,14 +28,17 @@ mod space_store;
 mod status;
 mod sweep;
 
+pub use crate::mos::error_log::{ErrorLog, ErrorLogEntry};
+pub use crate::mos::features::{
+    FeatureNeed, FeatureState, FeatureStates, UnknownFeature, is_supported,
+};
+pub use crate::mos::history::{History, HistoryEvent, HistoryRecord};
+pub use crate::mos::pointer_list::PointerList;
 pub use attributes::Attributes;
 pub use auxiliary::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
 pub use erratum::Erratum;
 pub use error::PoolError;
-pub(crate) use error_log::bookmark_of as bookmark_of_error;
-pub use error_log::{ErrorLog, ErrorLogEntry};
-pub use features::{FeatureNeed, FeatureState, FeatureStates, UnknownFeature, is_supported};
-pub use history::{History, HistoryEvent, HistoryRecord};
+pub use pending_frees::PendingFrees;
 pub use properties::{FailMode, PoolProperties, PropertySource, Stored};
 pub use rewind::RewindInfo;
 pub use scan::{ExpansionState, ScanFunction, ScanState, ScanStatus};
@@ -47,36 +48,28 @@ pub use space_store::MosStore;
 pub use status::PoolStatus;
 pub use sweep::{LeafSweep, SweepKind, SweepRecord, SweepState};
 
-pub(crate) use attributes::text;
 pub(crate) use auxiliary::read_configs as read_auxiliary_configs;
-pub(crate) use packed_list::read as read_packed_list;
 pub(crate) use sharing::entry_statistics;
 pub(crate) use space::{geometry, top_attributes};
 pub(crate) use status::Symptoms;
 pub(crate) use sweep::{TRIM_PARTIAL, TRIM_RATE, TRIM_SECURE, columns, leaf_zap};
 
 use crate::dataset::{DatasetTree, Keyring};
+use crate::mos::{MosSource, error_log};
 use rzfs_codec::checksum::Salt;
-use rzfs_dmu::{BlockError, BlockPipeline, Objset};
-use rzfs_format::bpobj::{BpobjHeader, BptreeHeader};
+use rzfs_dmu::{BlockPipeline, Objset};
+use rzfs_format::bpobj::BpobjHeader;
 use rzfs_format::config::PoolConfig;
-use rzfs_format::dsl::DslDir;
 use rzfs_format::features::Feature;
 use rzfs_format::indirect::RemovalState;
 use rzfs_format::nvlist::NvList;
-use rzfs_format::object_type::ObjectType;
-use rzfs_format::objset::ObjsetBlock;
 use rzfs_format::uberblock::Uberblock;
-use rzfs_format::zil::ZilHeader;
-use rzfs_format::{BlockPointer, FormatError, Guid, ObjectId, ObjsetId, Txg};
+use rzfs_format::{Guid, ObjectId, Txg};
 use rzfs_metaslab::PoolMetaslabs;
 use rzfs_vdev::{Health, Vdev, VdevTree};
 use space::Adjustments;
 use std::marker::PhantomData;
 use std::sync::Arc;
-
-/// The object from which everything else in the MOS is found.
-pub(crate) const OBJECT_DIRECTORY: ObjectId = ObjectId(1);
 
 /// A pool open for reading: nothing is written, ever.
 #[derive(Clone, Copy, Debug)]
@@ -130,11 +123,6 @@ impl Parts {
         Ok(self.directory.number("deflate")?.is_some_and(|deflate| deflate != 0))
     }
 
-    fn bpobj(&self, id: ObjectId) -> Result<BpobjHeader, PoolError> {
-        let object = self.mos.object(id)?;
-        BpobjHeader::decode(object.bonus(), object.order()).map_err(PoolError::corrupt(id))
-    }
-
     fn usable_space(&self) -> Result<u64, PoolError> {
         let Self { mos, directory, vdevs, .. } = self;
         let dedup = sharing::total(&sharing::dedup_tables(mos, directory, vdevs)?);
@@ -142,22 +130,13 @@ impl Parts {
         let adjustments = Adjustments {
             saved: dedup.ref_dsize.saturating_sub(dedup.dsize).saturating_add(clones.saved),
             deferred: match directory.object("sync_bplist")? {
-                Some(object) => self.bpobj(object)?.bytes,
+                Some(object) => mos.record::<BpobjHeader>(object)?.bytes,
                 None => 0,
             },
             deflate: self.deflate()?,
         };
         space::usable(mos, vdevs, &self.metaslabs()?, adjustments)
     }
-}
-
-/// Space that is still to be freed in the background (spec 01, section 8.1).
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct PendingFrees {
-    /// Blocks of destroyed snapshots.
-    pub free_list: Option<BpobjHeader>,
-    /// File systems that are being destroyed.
-    pub destroying: Option<BptreeHeader>,
 }
 
 impl<Mode> Pool<Mode> {
@@ -325,7 +304,7 @@ impl<Mode> Pool<Mode> {
     /// [`PoolError`] when its start cannot be read.
     pub fn history(&self) -> Result<Option<History>, PoolError> {
         let object = self.inner.directory.object("history")?;
-        object.map(|object| History::open(&self.inner.mos, object)).transpose()
+        Ok(object.map(|object| History::open(&self.inner.mos, object)).transpose()?)
     }
 
     /// The blocks that were found damaged, from both logs.
@@ -333,8 +312,23 @@ impl<Mode> Pool<Mode> {
     /// # Errors
     /// [`PoolError`] when the logs cannot be read.
     pub fn errors(&self) -> Result<Vec<ErrorLogEntry>, PoolError> {
-        let Parts { mos, directory, features, .. } = &*self.inner;
-        error_log::read(mos, directory, features)
+        Ok(error_log::read(&self.inner.mos, &self.inner.features)?)
+    }
+
+    /// The damaged blocks that are known: those in the logs, and those that somebody has wanted to
+    /// read since the last txg.
+    ///
+    /// # Errors
+    /// [`PoolError`] when the logs cannot be read.
+    pub fn known_errors(&self) -> Result<Vec<ErrorLogEntry>, PoolError> {
+        let mut errors = self.errors()?;
+        let unlogged = self.inner.mos.pipeline().damage().all();
+        errors.extend(unlogged.into_iter().map(|damaged| ErrorLogEntry {
+            log: ErrorLog::Last,
+            bookmark: damaged.bookmark,
+            birth: Some(damaged.birth),
+        }));
+        Ok(errors)
     }
 
     /// The last scrub or resilver; `None` when there never was one.
@@ -375,11 +369,12 @@ impl<Mode> Pool<Mode> {
         state.map_err(PoolError::corrupt(zap.id()))
     }
 
-    /// The condition of the pool that matters most.
+    /// The condition of the pool that matters most, given how much of what it has is damaged: of the
+    /// [known errors](Self::known_errors) some may be about what is there no more.
     ///
     /// # Errors
-    /// [`PoolError`] when the state of the last scan or the error logs cannot be read.
-    pub fn status(&self) -> Result<PoolStatus, PoolError> {
+    /// [`PoolError`] when the state of the last scan cannot be read.
+    pub fn status(&self, damaged: usize) -> Result<PoolStatus, PoolError> {
         let scan = self.scan()?;
         let symptoms = Symptoms {
             last_used_elsewhere: false,
@@ -389,7 +384,7 @@ impl<Mode> Pool<Mode> {
             features: Some(&self.inner.features),
             compatibility: self.inner.config.compatibility.as_deref(),
             scan: scan.as_ref(),
-            damaged_blocks: self.errors()?.len(),
+            damaged_blocks: damaged,
             erratum: self.erratum(),
         };
         Ok(symptoms.status())
@@ -486,59 +481,6 @@ impl<Mode> Pool<Mode> {
         self.inner.directory.number("creation_version")
     }
 
-    /// What is still to be freed in the background.
-    ///
-    /// # Errors
-    /// [`PoolError`] when it cannot be read.
-    pub fn pending_frees(&self) -> Result<PendingFrees, PoolError> {
-        let Parts { mos, directory, .. } = &*self.inner;
-        let mut frees = PendingFrees::default();
-        if let Some(id) = directory.object("free_bpobj")? {
-            frees.free_list = Some(self.inner.bpobj(id)?);
-        }
-        if let Some(id) = directory.object("bptree_obj")? {
-            let object = mos.object(id)?;
-            let header = BptreeHeader::decode(object.bonus(), object.order());
-            frees.destroying = Some(header.map_err(PoolError::corrupt(id))?);
-        }
-        Ok(frees)
-    }
-
-    /// Bytes that destroyed datasets still take (`freeing`).
-    ///
-    /// # Errors
-    /// [`PoolError`] when the directory that they are charged to cannot be read.
-    pub fn freeing(&self) -> Result<u64, PoolError> {
-        Ok(self.special_directory("$FREE")?.map_or(0, |dir| dir.used))
-    }
-
-    /// Bytes that can never be freed because of damage (`leaked`).
-    ///
-    /// # Errors
-    /// [`PoolError`] when the directory that they are charged to cannot be read.
-    pub fn leaked(&self) -> Result<u64, PoolError> {
-        Ok(self.special_directory("$LEAK")?.map_or(0, |dir| dir.used))
-    }
-
-    /// A directory below the root that is not a dataset.
-    fn special_directory(&self, name: &str) -> Result<Option<DslDir>, PoolError> {
-        let Some(children) = self.dsl_dir(self.inner.root_dataset)?.children else {
-            return Ok(None);
-        };
-        match Attributes::open(&self.inner.mos, children)?.object(name)? {
-            Some(object) => self.dsl_dir(object).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    fn dsl_dir(&self, id: ObjectId) -> Result<DslDir, PoolError> {
-        let object = self.inner.mos.object(id)?;
-        if object.dnode().bonus_type != ObjectType::DSL_DIR {
-            return Err(object.wrong_type(ObjectType::DSL_DIR.name()).into());
-        }
-        DslDir::decode(object.bonus(), object.order()).map_err(PoolError::corrupt(id))
-    }
-
     /// The on-disk incompatibility that the pool suffers from, if any.
     #[must_use]
     pub fn erratum(&self) -> Option<Erratum> {
@@ -552,54 +494,4 @@ impl<Mode> Pool<Mode> {
         let remembered = self.inner.config.errata.and_then(Erratum::from_number);
         remembered.filter(|erratum| *erratum != Erratum::EncryptionIvSets)
     }
-
-    /// The head datasets whose intent log holds records that were never replayed: what they would
-    /// change is not seen.
-    ///
-    /// # Errors
-    /// [`PoolError`] when the MOS cannot be searched. Datasets that cannot be read are left out.
-    pub fn unreplayed_logs(&self) -> Result<Vec<ObjsetId>, PoolError> {
-        let mut logs = Vec::new();
-        for entry in self.inner.mos.objects() {
-            let entry = entry?;
-            if entry.dnode.bonus_type != ObjectType::DSL_DATASET {
-                continue;
-            }
-            let id = ObjsetId(entry.id.0);
-            let bonus = (&entry.dnode.bonus[..], entry.dnode.order);
-            let dataset = rzfs_format::dsl::DslDataset::decode(bonus.0, bonus.1);
-            let head = dataset.ok().filter(|dataset| !dataset.is_snapshot());
-            if head.is_some_and(|head| self.has_log(id, &head.root)) {
-                logs.push(id);
-            }
-        }
-        Ok(logs)
-    }
-
-    /// Whether the objset of a head has log records. A log whose first block was set aside but
-    /// never written has none; one whose first block cannot be read now may have some.
-    fn has_log(&self, id: ObjsetId, root: &BlockPointer) -> bool {
-        if root.is_hole() {
-            return false;
-        }
-        let header = match Objset::open(&self.inner.pipeline, id, root, None) {
-            Ok(objset) => log_header(objset.block()),
-            Err(error) => {
-                tracing::warn!(objset = %id, %error, "cannot look for an intent log");
-                return false;
-            }
-        };
-        header.is_ok_and(|header| {
-            let first = || self.inner.pipeline.read_speculative(&[&header.first]).pop();
-            let is_written = |read: Result<_, BlockError>| match read {
-                Ok(_) => true,
-                Err(error) => error.is_of_devices(),
-            };
-            !header.first.is_hole() && first().is_some_and(is_written)
-        })
-    }
-}
-
-fn log_header(block: &ObjsetBlock) -> Result<ZilHeader, FormatError> {
-    ZilHeader::decode(&block.zil_header, block.order)
 }

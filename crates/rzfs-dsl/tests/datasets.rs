@@ -2,17 +2,17 @@
 
 use bytes::Bytes;
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions};
-use rzfs_dmu::{BlockInjector, DmuError, Objset, Traversal, Visitor};
+use rzfs_dmu::{BlockInjector, DmuError, Objset, Visit, Visitor};
 use rzfs_dsl::Pool;
-use rzfs_dsl::dataset::property::{Property, PropertySource, PropertyValue};
+use rzfs_dsl::dataset::property::{DatasetProperty, Property, PropertySource, PropertyValue};
 use rzfs_dsl::dataset::{Dataset, DatasetTree};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostIdentity, ImportOptions};
-use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockPointer, ObjsetId, Txg};
+use rzfs_format::{BlockPointer, Txg};
 use rzfs_testkit::ReferencePool;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 fn open(pool: &ReferencePool) -> Pool {
@@ -155,7 +155,8 @@ fn check_list(pool: &ReferencePool, tree: &DatasetTree) {
     let text = String::from_utf8(pool.text("datasets").unwrap()).unwrap();
     let root = tree.root().unwrap();
     let used = text.lines().next().unwrap().split('\t').nth(2).unwrap();
-    let gain = used.parse::<u64>().unwrap().wrapping_sub(root.number("used").unwrap());
+    let gain =
+        used.parse::<u64>().unwrap().wrapping_sub(root.number(DatasetProperty::Used).unwrap());
     // Frees that were deferred, or kept for the checkpoint, when OpenZFS was asked.
     let slack = match pool.name() {
         "g17-checkpoint" | "g20-nofeatures" | "g21-v28" | "g22-v8" => 20 << 10,
@@ -290,11 +291,12 @@ fn holds_have_their_tags_and_times() {
 struct Allocated(u64);
 
 impl Visitor for Allocated {
-    fn pointer(&mut self, _: Bookmark, pointer: &BlockPointer, _: Option<&Dnode>) {
-        self.0 += pointer.dvas().map(|dva| dva.asize()).sum::<u64>();
+    fn block(&mut self, visit: &Visit<'_>) -> ControlFlow<()> {
+        self.0 += visit.pointer.dvas().map(|dva| dva.asize()).sum::<u64>();
+        ControlFlow::Continue(())
     }
 
-    fn damage(&mut self, error: DmuError) {
+    fn damage(&mut self, error: DmuError) -> ControlFlow<()> {
         panic!("{error}");
     }
 }
@@ -306,14 +308,9 @@ fn check_written(name: &str, dataset: &str, snapshot: &str) {
     let dataset = imported.datasets().open(dataset).unwrap();
     let earlier = imported.datasets().open(snapshot).unwrap();
     let after: Txg = earlier.dsl_dataset().creation_txg;
-    let walk = Traversal {
-        pipeline: imported.pipeline(),
-        objset: ObjsetId(dataset.object().0),
-        key: None,
-        after,
-    };
+    let objset = dataset.open_objset().unwrap();
     let mut allocated = Allocated::default();
-    walk.run(&dataset.dsl_dataset().root, &mut allocated);
+    objset.traversal().born_after(after).run(objset.root(), &mut allocated);
     assert_eq!(dataset.written_since(&earlier).unwrap(), Some(allocated.0));
     let property = dataset.property(&format!("written@{snapshot}")).unwrap().unwrap();
     assert_eq!(property.value, Some(PropertyValue::Number(allocated.0)));

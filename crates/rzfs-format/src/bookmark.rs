@@ -54,7 +54,8 @@ impl BookmarkRecord {
     pub const FLAG_HAS_SUMS: u64 = 1;
     /// The snapshot is still there.
     pub const FLAG_SNAPSHOT_EXISTS: u64 = 2;
-    const FIRST_VERSION_WORDS: usize = 3;
+    /// Words of the first version.
+    pub const FIRST_VERSION_WORDS: usize = 3;
 
     /// Decodes the integers of the ZAP's value.
     pub fn decode(words: impl IntoIterator<Item = u64>) -> Result<Self, FormatError> {
@@ -104,6 +105,12 @@ impl BookmarkRecord {
             freed.uncompressed,
             self.ivset_guid.0,
         ]
+    }
+
+    /// Whether the first version cannot say all of it.
+    #[must_use]
+    pub const fn needs_second_version(&self) -> bool {
+        self.has_sums() || self.redaction.is_some() || self.ivset_guid.0 != 0
     }
 
     /// Whether the sums are valid.

@@ -35,6 +35,7 @@ pub mod nvlist;
 pub mod object_type;
 pub mod objset;
 pub mod pool_state;
+pub mod property;
 pub mod sa;
 pub mod space_map;
 pub mod uberblock;

@@ -15,6 +15,7 @@
 //! takes more than about sixteen times the memory of its packed form.
 
 mod data_type;
+mod indented;
 mod limits;
 mod name_index;
 mod native;
@@ -24,6 +25,7 @@ mod value;
 mod xdr;
 
 pub use data_type::DataType;
+pub use indented::Indented;
 pub use limits::{MAX_DECODE_DEPTH, MAX_ENCODE_DEPTH, MAX_NAME_LEN};
 pub use string::NvString;
 pub use value::{NvList, NvPair, NvValue, Uniqueness};

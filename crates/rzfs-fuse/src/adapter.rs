@@ -9,11 +9,11 @@ use crate::answer::{Answer, errno};
 use crate::attributes::{Entry, FOR_EVER, Lifetime, of_control, of_file};
 use crate::inode::{Inodes, Target};
 use crate::known::KnownFiles;
-use crate::mount_points::{MountPoint, MountPoints, Place, Way};
+use crate::mount_points::{MountPath, MountPoint, MountPoints, Place};
 use crate::xattr;
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
 use rzfs_format::{ObjectId, ObjsetId};
-use rzfs_zpl::{Attributes, ControlNode, ControlTree, FileSystem, Files, Found};
+use rzfs_zpl::{Attributes, ControlNode, ControlTree, FileSystem, Files, NameTarget, ZplError};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -50,7 +50,7 @@ impl Adapter {
 
     /// Makes the directories that a path from the root lacks. Nothing else may change names of
     /// directories meanwhile.
-    pub(crate) fn make_way(&self, path: &Path) -> io::Result<Way> {
+    pub(crate) fn make_way(&self, path: &Path) -> io::Result<MountPath> {
         let mut all = MountPoints::clone(&self.mount_points());
         let way = all.add(&self.head, path)?;
         *self.mount_points.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(all);
@@ -59,7 +59,7 @@ impl Adapter {
 
     /// Takes away what was made for a path and no other one needs; answers the uppermost
     /// directory of that.
-    pub(crate) fn take_way(&self, way: &Way) -> Option<(Place, Vec<u8>)> {
+    pub(crate) fn take_way(&self, way: &MountPath) -> Option<(Place, Vec<u8>)> {
         let mut all = self.mount_points.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut all).remove(way)
     }
@@ -131,7 +131,11 @@ impl Adapter {
     }
 
     fn snapshot(&self, objset: ObjsetId) -> Answer<Arc<FileSystem>> {
-        self.control()?.open(objset).map_err(|error| errno(&error))
+        self.control()?.open(objset).map_err(|error| match error {
+            // Whoever asks has files of it.
+            ZplError::NoSnapshot { .. } => Errno::ESTALE,
+            error => errno(&error),
+        })
     }
 
     /// The file system and object of a file that is not a directory of `.zfs`.
@@ -303,16 +307,16 @@ impl Adapter {
             Target::Live(object) => match self.mount_points().lookup(Place::Object(object), name) {
                 Some(mount_point) => Target::MountPoint(mount_point),
                 None => match self.head.lookup(object, name).map_err(|error| errno(&error))? {
-                    Found::Object(object) => Target::Live(object),
-                    Found::Control => Target::Control(ControlNode::Root),
+                    NameTarget::Object(object) => Target::Live(object),
+                    NameTarget::Control => Target::Control(ControlNode::Root),
                 },
             },
             Target::MountPoint(above) => self.look_up_mount_point(above, name)?,
             Target::Snapshot(objset, object) => {
                 let found = self.snapshot(objset)?.lookup(object, name);
                 match found.map_err(|error| errno(&error))? {
-                    Found::Object(object) => Target::Snapshot(objset, object),
-                    Found::Control => return Err(Errno::ENOENT),
+                    NameTarget::Object(object) => Target::Snapshot(objset, object),
+                    NameTarget::Control => return Err(Errno::ENOENT),
                 }
             }
             Target::Control(node) => {

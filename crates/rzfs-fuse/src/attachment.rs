@@ -8,11 +8,11 @@
 //! to it lasts, which is looked at last. Only who mounts the same superblock elsewhere can get the
 //! number of a mount of it that has ended.
 
-use crate::lack::{Lack, helper, open_device};
+use crate::lack::{MissingPrerequisite, helper, open_device};
 use crate::options::{Access, InUse, MountOptions, Restrictions};
 use crate::place::{Entry, MountPlace, PlaceError, mount_of};
 use crate::process_files::with_held_path;
-use crate::system_mounts::{MountId, SystemMount, SystemMounts};
+use crate::system_mounts::{MountId, SUBTYPE, SystemMount, SystemMounts};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, openat};
@@ -48,7 +48,7 @@ impl Detached {
         is_live: bool,
     ) -> io::Result<Option<(Self, OwnedFd)>> {
         let Some(context) = context()? else { return Ok(None) };
-        let device = open_device().map_err(Lack::of_device)?;
+        let device = open_device().map_err(MissingPrerequisite::of_device)?;
         let mount = Self::in_context(&context, device.as_fd(), options, is_live)?;
         Ok(mount.map(|mount| (mount, device)))
     }
@@ -78,7 +78,7 @@ impl Detached {
     ) -> io::Result<Option<Self>> {
         let text = [
             ("source", options.source.clone()),
-            ("subtype", "zfs".to_owned()),
+            ("subtype", SUBTYPE.to_owned()),
             ("fd", device.as_raw_fd().to_string()),
             ("rootmode", "40000".to_owned()),
             ("user_id", getuid().as_raw().to_string()),
@@ -128,19 +128,19 @@ impl Detached {
 #[derive(Debug)]
 pub(crate) struct Attached {
     at: Attachment,
-    finally: Finally,
+    finally: AtRelease,
 }
 
 /// What becomes of a mount when nobody holds it any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Finally {
+enum AtRelease {
     Unmounted,
     Left,
 }
 
 impl Attached {
     pub(crate) fn new(at: Attachment) -> Self {
-        Self { at, finally: Finally::Unmounted }
+        Self { at, finally: AtRelease::Unmounted }
     }
 
     /// Where it is.
@@ -155,13 +155,13 @@ impl Attached {
 
     /// Lets go of it, and of it alone: it stays as it is.
     pub(crate) fn leave(mut self) {
-        self.finally = Finally::Left;
+        self.finally = AtRelease::Left;
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if self.finally == Finally::Left {
+        if self.finally == AtRelease::Left {
             return;
         }
         if let Err(error) = self.at.unmount(InUse::Refuse) {
@@ -269,7 +269,7 @@ impl Attachment {
     /// # Errors
     /// Nobody can say where it is, its directory cannot be reached, or something is mounted over
     /// it: then it is in use.
-    pub(crate) fn find(&self) -> io::Result<Option<Found>> {
+    pub(crate) fn find(&self) -> io::Result<Option<CurrentMount>> {
         let directory = match &self.identity {
             None => self.directory.clone(),
             Some(identity) => match SystemMount::with_number(identity.id.number)? {
@@ -280,7 +280,7 @@ impl Attachment {
         let entry = Entry::find(&directory).map_err(into_io)?;
         match &self.identity {
             Some(identity) if entry.mount()? != identity.id => Err(Errno::BUSY.into()),
-            _ => Ok(Some(Found { entry, directory })),
+            _ => Ok(Some(CurrentMount { entry, directory })),
         }
     }
 
@@ -332,7 +332,7 @@ impl Attachment {
     }
 
     fn try_unmount(&self, in_use: InUse) -> io::Result<()> {
-        let Some(Found { entry, directory }) = self.find()? else { return Ok(()) };
+        let Some(CurrentMount { entry, directory }) = self.find()? else { return Ok(()) };
         let flags = match in_use {
             InUse::Refuse => UnmountFlags::NOFOLLOW,
             InUse::Detach => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
@@ -425,9 +425,9 @@ pub(crate) fn is_busy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy
 }
 
-/// Where a mount is now.
+/// The mount as the system shows it now, and where it is.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct CurrentMount {
     pub(crate) entry: Entry,
     directory: PathBuf,
 }
@@ -457,14 +457,14 @@ fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
         ("Resource temporarily unavailable", Errno::AGAIN),
         ("Cannot allocate memory", Errno::NOMEM),
     ];
-    let helper = helper().ok_or(Lack::Helper)?;
+    let helper = helper().ok_or(MissingPrerequisite::Helper)?;
     let mut command = Command::new(&helper);
     command.arg("-u");
     if in_use == InUse::Detach {
         command.arg("-z");
     }
     command.arg("--").arg(directory).env("LC_ALL", "C").stdin(Stdio::null());
-    let output = command.output().map_err(Lack::NoRun)?;
+    let output = command.output().map_err(MissingPrerequisite::NoRun)?;
     if output.status.success() {
         return Ok(());
     }

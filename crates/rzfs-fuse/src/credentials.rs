@@ -13,11 +13,7 @@ pub(crate) enum Capability {
 
 /// The user of a request. Who is root is taken for one with all capabilities.
 pub(crate) fn caller(request: &Request) -> Caller {
-    let privilege = match request.uid() {
-        0 => Privilege::Superuser,
-        _ => Privilege::Ordinary,
-    };
-    Caller { uid: request.uid(), gid: request.gid(), privilege }
+    Asking::of(request).caller()
 }
 
 /// The same for a request that takes a capability, which not everybody has who is root: a
@@ -49,8 +45,16 @@ impl Asking {
         Self { uid: request.uid(), gid: request.gid(), process: request.pid() }
     }
 
-    /// Whether who asks is root, or of a group. Who cannot be looked up is not. For kernels that do
-    /// not say whether who asks may leave set-group-id on a file.
+    /// The user, and the group that the request names.
+    pub(crate) fn caller(self) -> Caller {
+        let privilege = match self.uid {
+            0 => Privilege::Superuser,
+            _ => Privilege::Ordinary,
+        };
+        Caller { uid: self.uid, gid: self.gid, privilege }
+    }
+
+    /// Whether who asks is root, or of a group. Who cannot be looked up is not.
     pub(crate) fn is_root_or_in(self, group: u32) -> bool {
         let status = || std::fs::read_to_string(format!("/proc/{}/status", self.process)).ok();
         self.uid == 0

@@ -9,7 +9,7 @@ use crate::errands;
 use crate::mount::Mount;
 use crate::options::InUse;
 use crate::place::{look_at, mount_of};
-use crate::system_mounts::{MountId, SystemMount};
+use crate::system_mounts::{KIND, MountId, SystemMount};
 use rustix::fs::fstatfs;
 use rustix::io::Errno;
 use std::io;
@@ -31,14 +31,15 @@ enum Standing {
     Served,
 }
 
-/// Takes dead mounts of ZFS file systems away whose source `is_own`; answers where they were. Those
+/// Takes dead mounts of ZFS file systems away that are our `own`, by source and directory; answers
+/// where they were. Those
 /// that somebody serves stay, those on which something else is mounted, and those that this user
 /// may not touch. Of its own kind, what is in a dead one where nobody gets to it goes along.
 ///
 /// # Errors
 /// Nobody can say what is mounted.
-pub fn clear_dead_mounts(is_own: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
-    clear(|mount| is_own(&mount.source))
+pub fn clear_dead_mounts(own: impl Fn(&str, &Path) -> bool) -> io::Result<Vec<PathBuf>> {
+    clear(|mount| own(&mount.source, &mount.directory))
 }
 
 /// The same for what is left of mounts of this process that have ended: if somebody has aborted
@@ -65,7 +66,7 @@ fn clear(is_own: impl Fn(&SystemMount) -> bool) -> io::Result<Vec<PathBuf>> {
     // What is below another one, or under it in the same place, is reached when that is gone.
     loop {
         let mounts = SystemMount::all()?;
-        let is_ours = |mount: &SystemMount| mount.kind == "fuse.zfs" && is_own(mount);
+        let is_ours = |mount: &SystemMount| mount.kind == KIND && is_own(mount);
         let is_candidate = |mount: &&SystemMount| is_ours(mount) && !seen.contains(&mount.id);
         let candidate = mounts.iter().rev().find(is_candidate).cloned();
         let Some(mount) = candidate else { return Ok(cleared) };
@@ -134,7 +135,7 @@ mod tests {
             id: MountId { number, superblock: (0, 7) },
             parent,
             directory: format!("/{number}").into(),
-            kind: "fuse.zfs".to_owned(),
+            kind: KIND.to_owned(),
             source: "tank".to_owned(),
             is_read_only: false,
         }

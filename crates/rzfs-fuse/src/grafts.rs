@@ -23,7 +23,7 @@ const UPPER: u32 = 48;
 const LOWER: u64 = (1 << UPPER) - 1;
 
 /// A name in a directory of the mount, by the directory's number there.
-pub(crate) type Entrance = (INodeNo, OsString);
+pub(crate) type GraftPoint = (INodeNo, OsString);
 
 /// A file system that is grafted.
 struct Graft<F> {
@@ -32,7 +32,7 @@ struct Graft<F> {
     /// The file system and the directory that it stands for.
     place: (usize, INodeNo),
     /// How it was looked up the last time: names may have several spellings.
-    entrance: Mutex<Entrance>,
+    entrance: Mutex<GraftPoint>,
     /// How often answers have named files of it that the kernel has not forgotten.
     lookups: AtomicU64,
 }
@@ -115,7 +115,7 @@ impl<F> Grafts<F> {
     pub(crate) fn insert(
         &self,
         place: (usize, INodeNo),
-        entrance: Entrance,
+        entrance: GraftPoint,
         file_system: Arc<F>,
     ) -> Option<usize> {
         let mut state = self.write();
@@ -197,7 +197,7 @@ impl<F> Grafts<F> {
     }
 
     /// How it was looked up the last time.
-    pub(crate) fn entrance(&self, file_system: usize) -> Option<Entrance> {
+    pub(crate) fn entrance(&self, file_system: usize) -> Option<GraftPoint> {
         let state = self.read();
         let entrance = &state.graft(file_system)?.entrance;
         Some(entrance.lock().unwrap_or_else(PoisonError::into_inner).clone())

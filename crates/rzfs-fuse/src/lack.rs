@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// What is missing, in words that say what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Lack {
+pub enum MissingPrerequisite {
     /// There is no device for the requests of mounts.
     #[error(
         "/dev/fuse is not there: load the kernel's module ('modprobe fuse'), or hand the device to \
@@ -25,18 +25,18 @@ pub enum Lack {
     NoRun(io::Error),
 }
 
-impl From<Lack> for io::Error {
-    fn from(lack: Lack) -> Self {
+impl From<MissingPrerequisite> for io::Error {
+    fn from(lack: MissingPrerequisite) -> Self {
         let kind = match &lack {
-            Lack::Device | Lack::Helper => ErrorKind::NotFound,
+            MissingPrerequisite::Device | MissingPrerequisite::Helper => ErrorKind::NotFound,
             // It says nothing of the mount.
-            Lack::NoRun(_) => ErrorKind::Other,
+            MissingPrerequisite::NoRun(_) => ErrorKind::Other,
         };
         Self::new(kind, lack)
     }
 }
 
-impl Lack {
+impl MissingPrerequisite {
     /// What is missing if the device cannot be opened.
     pub(crate) fn of_device(error: Errno) -> io::Error {
         match error {

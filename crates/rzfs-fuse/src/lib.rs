@@ -50,9 +50,11 @@ mod xattr;
 pub use attachment::mounts_without_helper;
 pub use dead::{clear_aborted_mounts, clear_dead_mounts};
 pub use errands::run_errands_apart;
-pub use lack::Lack;
+pub use lack::MissingPrerequisite;
 pub use mount::{Mount, MountError};
-pub use options::{Access, InUse, LeftOut, MountOptions, Nested, Opens, Restrictions, Underneath};
+pub use options::{
+    Access, CoveredContents, InUse, LeftOut, MountOptions, Nested, Opens, Restrictions,
+};
 pub use place::{MadeDirectory, MountPlace, PlaceError};
 pub use process_files::hold_process_files;
 pub use system_mounts::SystemMounts;

@@ -2,12 +2,12 @@
 
 use crate::attachment::{Attached, Attachment, Detached, is_busy, is_connected};
 use crate::errands;
-use crate::lack::Lack;
+use crate::lack::MissingPrerequisite;
 use crate::options::{Access, InUse, LeftOut, MountOptions, Nested, Opens, Restrictions};
 use crate::place::{MountPlace, without_number};
 use crate::process_files::hold_process_files;
 use crate::session::{Server, Session};
-use crate::system_mounts::SystemMounts;
+use crate::system_mounts::{SUBTYPE, SystemMounts};
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -28,6 +28,9 @@ const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long to wait for the answers to what the kernel has written.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long nothing is answered by whoever answers nothing any more.
+const STUCK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a file system cannot be mounted or unmounted.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +53,8 @@ impl MountError {
     #[must_use]
     pub fn is_momentary(&self) -> bool {
         match self.lack() {
-            Some(Lack::NoRun(error)) => lacks_resources(error),
-            Some(Lack::Helper | Lack::Device) => false,
+            Some(MissingPrerequisite::NoRun(error)) => lacks_resources(error),
+            Some(MissingPrerequisite::Helper | MissingPrerequisite::Device) => false,
             None => lacks_resources(&self.source),
         }
     }
@@ -70,7 +73,7 @@ impl MountError {
 
     /// What the system lacks, if it is that.
     #[must_use]
-    pub fn lack(&self) -> Option<&Lack> {
+    pub fn lack(&self) -> Option<&MissingPrerequisite> {
         self.source.get_ref()?.downcast_ref()
     }
 
@@ -154,7 +157,7 @@ impl Mount {
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(options.source.clone()),
-            MountOption::Subtype("zfs".to_owned()),
+            MountOption::Subtype(SUBTYPE.to_owned()),
         ];
         config.mount_options.extend(options.restrictions.mount_options(is_live));
         if options.access == Access::Everyone {
@@ -181,10 +184,10 @@ impl Mount {
                     Ok((at, session, device, MountedBy::Ourselves, served, left_out))
                 }
                 None => {
-                    Lack::check_device()?;
+                    MissingPrerequisite::check_device()?;
                     // The helper looks where this user may mount, with this user's rights.
                     let session = fuser::Session::new(session, place.path(), &config)
-                        .map_err(Lack::of_helped)?;
+                        .map_err(MissingPrerequisite::of_helped)?;
                     cache.connect(session.notifier());
                     let device = Arc::new(session.as_fd().try_clone_to_owned()?);
                     let session = session.spawn()?;
@@ -395,6 +398,20 @@ impl Mount {
                 None => Err(io::ErrorKind::NotFound.into()),
             },
         }
+    }
+
+    /// Those of some mounts of which requests wait, and none is answered for a while, in which all
+    /// of them are watched.
+    pub fn stuck_among<'a>(mounts: impl IntoIterator<Item = &'a Self>) -> Vec<&'a Self> {
+        let waiting = |mount: &Self| mount.attached.at().waiting_requests().unwrap_or(0);
+        let mut stuck: Vec<_> =
+            mounts.into_iter().map(|mount| (mount, waiting(mount).max(1))).collect();
+        let start = Instant::now();
+        while !stuck.is_empty() && start.elapsed() < STUCK_PATIENCE {
+            stuck.retain(|(mount, before)| waiting(mount) >= *before);
+            std::thread::sleep(STUCK_PATIENCE / 100);
+        }
+        stuck.into_iter().map(|(mount, _)| mount).collect()
     }
 
     /// Takes it from all who have it, wherever that is: what they ask from now on fails with

@@ -12,7 +12,7 @@ use rustix::process::{getegid, geteuid};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::zap::Normalization;
-use rzfs_zpl::{DirCookie, DirEntry, Files, Found, ZplError};
+use rzfs_zpl::{DirCookie, DirEntry, Files, NameTarget, ZplError};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
@@ -74,7 +74,7 @@ struct Directory {
 
 /// What a path needs besides what is on disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct MountPath {
     /// The directories on it that only the mount has, the uppermost first.
     pub(crate) directories: Vec<MountPoint>,
     /// The uppermost of them that was not there before.
@@ -109,9 +109,9 @@ impl MountPoints {
     ///
     /// # Errors
     /// A directory on the way cannot be read; some may be made.
-    pub(crate) fn add(&mut self, file_system: &Files, path: &Path) -> io::Result<Way> {
+    pub(crate) fn add(&mut self, file_system: &Files, path: &Path) -> io::Result<MountPath> {
         let mut place = Place::Object(file_system.root());
-        let mut way = Way::default();
+        let mut way = MountPath::default();
         for component in path.components() {
             let Component::Normal(name) = component else { continue };
             let known = self.all.len();
@@ -133,7 +133,7 @@ impl MountPoints {
     }
 
     /// Takes the directories away that no path needs any more; answers the uppermost.
-    pub(crate) fn remove(&mut self, way: &Way) -> Option<(Place, Vec<u8>)> {
+    pub(crate) fn remove(&mut self, way: &MountPath) -> Option<(Place, Vec<u8>)> {
         let mut uppermost = None;
         for directory in &way.directories {
             let Some(one) = self.directory_mut(*directory) else { continue };
@@ -170,9 +170,9 @@ impl MountPoints {
         }
         if let Place::Object(directory) = place {
             match file_system.lookup(directory, name) {
-                Ok(Found::Object(object)) => return Ok(Some(Place::Object(object))),
+                Ok(NameTarget::Object(object)) => return Ok(Some(Place::Object(object))),
                 // Nothing can be mounted in `.zfs`; the system will say so.
-                Ok(Found::Control) => {}
+                Ok(NameTarget::Control) => {}
                 Err(ZplError::NotFound { .. }) => {}
                 Err(error) if error.errno() == ENOTDIR => return Ok(None),
                 Err(error) => return Err(io::Error::from_raw_os_error(error.errno())),
@@ -321,7 +321,7 @@ mod tests {
         let home = all.lookup(root, b"home").unwrap();
         let way = |name: &[u8]| {
             let inner = all.lookup(Place::MountPoint(home), name).unwrap();
-            Way { directories: vec![home, inner], new: None }
+            MountPath { directories: vec![home, inner], new: None }
         };
         let (ann, bob) = (way(b"ann"), way(b"bob"));
         all.directory_mut(home).unwrap().paths = 2;

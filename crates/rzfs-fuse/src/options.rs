@@ -150,7 +150,7 @@ impl MountOptions {
 
 /// What becomes of what is in a directory that is to be mounted on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Underneath {
+pub enum CoveredContents {
     /// The mount hides it.
     Hidden,
     /// It keeps the mount away.
@@ -166,7 +166,7 @@ pub struct Nested {
     /// Its `.zfs`.
     pub control: Option<ControlTree>,
     /// What becomes of what is there.
-    pub underneath: Underneath,
+    pub underneath: CoveredContents,
 }
 
 /// A file system that could not be put into another.

@@ -1,7 +1,7 @@
 //! What the system says is mounted: `/proc/self/mountinfo`.
 //!
 //! ```text
-//! 36 35 0:45 / /tank/home rw,noatime shared:7 - fuse.zfs tank/home rw,user_id=0,...
+//! 36 35 0:45 / /tank/home rw,noatime shared:7 - fuse.rzfs tank/home rw,user_id=0,...
 //! |  |  |      directory, \040 for a space      kind     source    of the superblock
 //! |  |  superblock
 //! |  parent
@@ -14,6 +14,12 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+
+/// What mounts are in FUSE: their type is `fuse.rzfs`.
+pub(crate) const SUBTYPE: &str = "rzfs";
+
+/// The type of our mounts.
+pub(crate) const KIND: &str = "fuse.rzfs";
 
 /// What tells a mount from all others, for as long as it is there: numbers are given out again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,12 +125,12 @@ mod tests {
     #[test]
     fn lines_are_understood() {
         let line =
-            br"36 35 0:45 / /tank/my\040home\134 rw,noatime shared:7 - fuse.zfs tank/my\040home ro";
+            br"36 35 0:45 / /tank/my\040home\134 rw,noatime shared:7 - fuse.rzfs tank/my\040home ro";
         let expected = SystemMount {
             id: MountId { number: 36, superblock: (0, 45) },
             parent: 35,
             directory: r"/tank/my home\".into(),
-            kind: "fuse.zfs".into(),
+            kind: KIND.into(),
             source: "tank/my home".into(),
             is_read_only: true,
         };

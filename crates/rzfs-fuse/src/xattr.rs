@@ -13,11 +13,18 @@ pub(crate) fn listing(names: Vec<Vec<u8>>, uid: u32) -> Vec<u8> {
     names.into_iter().filter(is_shown).flat_map(|name| name.into_iter().chain([0])).collect()
 }
 
-/// Refuses a namespace as a name, as the kernel does where it knows the namespaces of a file
-/// system.
+/// Refuses a namespace as a name, as the kernel does where it knows the namespaces of a file system;
+/// and names of users that begin with a namespace behind their own, as other systems, which store
+/// names of users without a prefix, would take them for something else (spec 05, section 8).
 pub(crate) fn check_name(name: &[u8]) -> Result<(), Errno> {
     const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
-    if NAMESPACES.contains(&name) { Err(Errno::EINVAL) } else { Ok(()) }
+    const NOT_OF_USERS: [&[u8]; 5] = [b"user.", b"trusted.", b"security.", b"system.", b"freebsd:"];
+    let is_reserved =
+        |rest: &[u8]| NOT_OF_USERS.iter().any(|namespace| rest.starts_with(namespace));
+    if NAMESPACES.contains(&name) || name.strip_prefix(b"user.").is_some_and(is_reserved) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
 }
 
 /// Why there is no such attribute where there are none of its kind: that is "not supported", but a

@@ -8,7 +8,7 @@ use rzfs_format::znode::Timestamp;
 use rzfs_fuse::{Mount, MountOptions};
 use rzfs_testkit::ReferencePool;
 use rzfs_zpl::{
-    ControlTree, DatasetSnapshots, DirCookie, FileCaches, FileSystem, Found, SnapshotEntry,
+    ControlTree, DatasetSnapshots, DirCookie, FileCaches, FileSystem, NameTarget, SnapshotEntry,
     SnapshotSource, ZplError,
 };
 use std::fs::{self, File};
@@ -109,7 +109,7 @@ fn directories_of_zfs_look_as_openzfs_shows_them() {
 fn inode_numbers_are_object_numbers_and_one_for_each_file() {
     let mounted = mount(&golden_image(), "g01/sa");
     let root = mounted.file_system.root();
-    let Found::Object(one) = mounted.file_system.lookup(root, b"one").unwrap() else {
+    let NameTarget::Object(one) = mounted.file_system.lookup(root, b"one").unwrap() else {
         panic!("a control directory");
     };
     let live = fs::metadata(mounted.path("one")).unwrap().ino();
@@ -152,7 +152,8 @@ fn a_listing_shows_what_is_good_before_it_fails() {
     damage_last_leaf(&image, "g01", b"fat");
 
     let mounted = mount(&image, "g01");
-    let Ok(Found::Object(fat)) = mounted.file_system.lookup(mounted.file_system.root(), b"fat")
+    let Ok(NameTarget::Object(fat)) =
+        mounted.file_system.lookup(mounted.file_system.root(), b"fat")
     else {
         panic!("no directory");
     };
@@ -185,7 +186,8 @@ fn damage_last_leaf(image: &Path, dataset: &str, name: &[u8]) {
     let pool = import(image);
     let dataset = pool.datasets().open(dataset).unwrap();
     let file_system = FileSystem::of_dataset(&dataset, pool.version()).unwrap();
-    let Found::Object(directory) = file_system.lookup(file_system.root(), name).unwrap() else {
+    let NameTarget::Object(directory) = file_system.lookup(file_system.root(), name).unwrap()
+    else {
         panic!("a control directory");
     };
     let object = file_system.objset().object(directory).unwrap();

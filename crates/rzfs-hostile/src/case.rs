@@ -14,6 +14,7 @@ use rzfs_dsl::import::{
     Clock, DeviceSource, HostCheck, ImportOptions, MissingLogs, RewindPolicy, Wait,
 };
 use rzfs_testkit::{OverlayDevice, ReferencePool};
+use rzfs_tunables::Tunables;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -250,12 +251,16 @@ fn options(injector: Option<Arc<dyn BlockInjector>>, random: &mut Random) -> Imp
         2 | 3 => RewindPolicy::Explain,
         _ => RewindPolicy::Never,
     };
+    let tunables = Tunables {
+        zfs_max_missing_tvds: random.index(2),
+        zfs_arc_max: ARC_MAX,
+        ..Tunables::default()
+    };
     ImportOptions {
         rewind,
         host_check: HostCheck::Override,
         missing_logs: MissingLogs::Ignore,
-        max_missing_tvds: random.index(2),
-        arc_max: ARC_MAX,
+        tunables,
         clock: Arc::new(NoTime::default()),
         injector,
         ..ImportOptions::default()

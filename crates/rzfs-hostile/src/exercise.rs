@@ -4,14 +4,14 @@ mod files;
 mod logs;
 
 use crate::tally::Tally;
-use rzfs::calendar::Calendar;
-use rzfs::zdb::{self, Arguments};
 use rzfs_blockdev::OpenOptions;
 use rzfs_dmu::{Object, Objset};
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::Dataset;
 use rzfs_dsl::import::{DeviceSource, Discovery, ImportOptions, ImportablePool};
 use rzfs_dsl::pool::MosStore;
+use rzfs_zdb::calendar::Calendar;
+use rzfs_zdb::{self as zdb, Arguments};
 use rzfs_zpl::{FileSystem, Volume};
 use std::error::Error;
 use std::io;
@@ -91,9 +91,10 @@ impl Exercise {
 
     fn pool(&mut self, pool: &Pool) {
         self.note(pool.properties());
-        self.note(pool.errors());
+        let damaged = pool.known_errors().map(|errors| errors.len());
+        self.note(pool.status(*damaged.as_ref().unwrap_or(&0)));
+        self.note(damaged);
         self.note(pool.scan());
-        self.note(pool.status());
         self.note(pool.root_attributes());
         self.note(pool.space());
         self.note(pool.usable_space());

@@ -76,9 +76,10 @@ pub use tunables::{LogFeature, ObsoleteFeature, SpaceFeatures, SpaceTunables};
 pub use usage::{DedupRoom, LogStatus, PoolUsage, VdevUsage};
 pub use vdevs::{Availability, Bias, VdevRole};
 
+use crate::layout::LayoutLimits;
 use crate::log::book::{LogBook, MetaslabId};
 use crate::{MetaslabError, RangeTree};
-use books::Books;
+use books::SyncBooks;
 use context::Context;
 use hold::Holds;
 use parking_lot::{Mutex, RwLock};
@@ -125,7 +126,7 @@ pub struct Allocator {
     /// By allocator and class.
     rotors: Vec<[Mutex<Rotor>; 5]>,
     /// What only the thread that syncs needs; it is taken out while a txg is synced.
-    books: Mutex<Option<Box<Books>>>,
+    books: Mutex<Option<Box<SyncBooks>>>,
     /// Frees of blocks that were born up to this txg are kept for the checkpoint; 0 for none.
     checkpoint: AtomicU64,
     /// Parts of removed vdevs that became obsolete and are not recorded.
@@ -157,7 +158,7 @@ impl Allocator {
             rotors: (0..tunables.num_allocators.max(1)).map(|_| Default::default()).collect(),
             context,
             topology: RwLock::default(),
-            books: Mutex::new(Some(Box::new(Books::new(book)))),
+            books: Mutex::new(Some(Box::new(SyncBooks::new(book)))),
             checkpoint: AtomicU64::new(0),
             obsolete: Mutex::default(),
             autotrim: Mutex::new(Autotrim::Off),
@@ -183,6 +184,12 @@ impl Allocator {
     /// The pool's features have changed; it counts from the next txg that begins to sync.
     pub fn set_features(&self, features: SpaceFeatures) {
         *self.context.features.write() = features;
+    }
+
+    /// How large the metaslabs of new vdevs are.
+    #[must_use]
+    pub const fn layout(&self) -> &LayoutLimits {
+        &self.context.tunables.layout
     }
 
     /// The pool's features, as far as they matter here.

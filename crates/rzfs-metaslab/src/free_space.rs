@@ -6,6 +6,7 @@
 //! together together; otherwise the best fit. Where a block goes is no matter of the format.
 
 use crate::range_tree::{RangeError, RangeTree, SearchLimit};
+use rzfs_tunables::Tunables;
 use std::ops::Range;
 
 /// Parameters of dynamic fit; the names are those of OpenZFS's parameters.
@@ -22,14 +23,23 @@ pub struct FitLimits {
     pub by_size_min_shift: u32,
 }
 
+impl From<&Tunables> for FitLimits {
+    fn from(tunables: &Tunables) -> Self {
+        Self {
+            alloc_threshold: tunables.metaslab_df_alloc_threshold,
+            free_percent: tunables.metaslab_df_free_pct,
+            search: SearchLimit {
+                bytes: tunables.metaslab_df_max_search,
+                segments: tunables.metaslab_min_search_count,
+            },
+            by_size_min_shift: tunables.metaslab_by_size_min_shift,
+        }
+    }
+}
+
 impl Default for FitLimits {
     fn default() -> Self {
-        Self {
-            alloc_threshold: 128 << 10,
-            free_percent: 4,
-            search: SearchLimit { bytes: 16 << 20, segments: 100 },
-            by_size_min_shift: 14,
-        }
+        Self::from(&Tunables::default())
     }
 }
 

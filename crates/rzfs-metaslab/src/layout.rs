@@ -1,6 +1,8 @@
 //! How a new vdev is cut into metaslabs, and what of a pool's space is held back
 //! (spec 06, sections 5.3 and 21.3).
 
+use rzfs_tunables::Tunables;
+
 /// What decides the size of a new vdev's metaslabs; the names are those of OpenZFS's parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LayoutLimits {
@@ -16,15 +18,21 @@ pub struct LayoutLimits {
     pub count_limit: u64,
 }
 
+impl From<&Tunables> for LayoutLimits {
+    fn from(tunables: &Tunables) -> Self {
+        Self {
+            default_count: tunables.zfs_vdev_default_ms_count,
+            default_shift: tunables.zfs_vdev_default_ms_shift,
+            min_count: tunables.zfs_vdev_min_ms_count,
+            max_shift: tunables.zfs_vdev_max_ms_shift,
+            count_limit: tunables.zfs_vdev_ms_count_limit,
+        }
+    }
+}
+
 impl Default for LayoutLimits {
     fn default() -> Self {
-        Self {
-            default_count: 200,
-            default_shift: 29,
-            min_count: 16,
-            max_shift: 34,
-            count_limit: 131_072,
-        }
+        Self::from(&Tunables::default())
     }
 }
 

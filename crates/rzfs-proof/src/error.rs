@@ -1,6 +1,5 @@
 //! Why a proof cannot be carried out.
 
-use rzfs::zdb::ZdbError;
 use rzfs_blockdev::{DeviceError, OpenError};
 use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::DatasetError;
@@ -9,6 +8,7 @@ use rzfs_dsl::live::{ChangeError, LiveError, NotCreated, NotExported, NotWritabl
 use rzfs_vdev::ConfigError;
 use rzfs_vdev::create::{OpenFailure, PlanError, SpecError};
 use rzfs_vdev::label::LabelError;
+use rzfs_zdb::ZdbError;
 use rzfs_zpl::ZplError;
 use std::sync::Arc;
 

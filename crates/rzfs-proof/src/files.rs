@@ -7,7 +7,7 @@ use rzfs_zpl::live::{
     Allocation, AttributeChange, Caller, FilePlace, LiveFileSystem, Named, NewFile, NewKind,
     RenameMode, TimeChange, WriteAt, XattrMode,
 };
-use rzfs_zpl::{DirCookie, DirEntry, Found, ZplError};
+use rzfs_zpl::{DirCookie, DirEntry, NameTarget, ZplError};
 use std::ops::ControlFlow;
 
 const ROOT: Caller = Caller::SUPERUSER;
@@ -30,8 +30,8 @@ impl Files<'_> {
         for name in path.split('/').filter(|name| !name.is_empty()) {
             let found = self.0.lookup(object, name.as_bytes());
             match found.map_err(|source| ProofError::at(path, source))? {
-                Found::Object(next) => object = next,
-                Found::Control => return Ok(object),
+                NameTarget::Object(next) => object = next,
+                NameTarget::Control => return Ok(object),
             }
         }
         Ok(object)

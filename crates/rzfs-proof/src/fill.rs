@@ -154,7 +154,7 @@ pub struct Changes {
 pub fn change(fs: &LiveFileSystem, seed: u64) -> Result<Changes, ProofError> {
     let mut random = Random::new(seed);
     let mut changes = Changes::default();
-    for (path, directory, name, file) in some_files(fs)? {
+    for NamedFile { path, directory, name, file } in some_files(fs)? {
         match change_file(fs, directory, &name, file, &mut random) {
             Ok(()) => changes.done += 1,
             Err(error) if REFUSALS.contains(&error.errno()) => {
@@ -171,10 +171,16 @@ pub fn change(fs: &LiveFileSystem, seed: u64) -> Result<Changes, ProofError> {
 /// (ENOTEMPTY), a quota is used up (EDQUOT).
 const REFUSALS: [i32; 6] = [1, 2, 20, 21, 39, 122];
 
-type Found = (String, ObjectId, Vec<u8>, ObjectId);
+/// A file, and where it was found.
+struct NamedFile {
+    path: String,
+    directory: ObjectId,
+    name: Vec<u8>,
+    file: ObjectId,
+}
 
-/// Files with their paths, directories and names; of a large tree not all.
-fn some_files(fs: &LiveFileSystem) -> Result<Vec<Found>, ProofError> {
+/// The files of a tree; of a large one not all.
+fn some_files(fs: &LiveFileSystem) -> Result<Vec<NamedFile>, ProofError> {
     let mut found = Vec::new();
     let mut directories = vec![(String::new(), fs.root())];
     while let Some((path, directory)) = directories.pop() {
@@ -189,7 +195,7 @@ fn some_files(fs: &LiveFileSystem) -> Result<Vec<Found>, ProofError> {
                 directories.push((path.clone(), file));
             }
             if found.len() < MOST_FILES {
-                found.push((path, directory, name, file));
+                found.push(NamedFile { path, directory, name, file });
             }
         }
     }

@@ -57,7 +57,7 @@ pub fn fill_and_empty(
 ) -> Result<FullPool, ProofError> {
     let mut settings = Settings { bounds: Bounds::Accounts, ..Settings::default() };
     // Otherwise each map may keep four blocks of 128 KiB, which would hide what is lost.
-    settings.pool.space.condense_block_threshold = 0;
+    settings.pool.tunables.zfs_metaslab_condense_block_threshold = 0;
     let files = PoolFiles::new(directory, pattern.pool());
     let open = pattern.open(&files, &settings)?;
     let systems: Vec<_> = pattern.file_systems(&open);

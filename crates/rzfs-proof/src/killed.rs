@@ -53,7 +53,7 @@ fn contents(writer: u64, step: u64) -> Vec<u8> {
 /// Anything but being killed.
 pub fn write_until_killed(files: &PoolFiles, journal: &Path) -> Result<(), ProofError> {
     let mut settings = Settings::default();
-    settings.pool.txg.timeout = TIMEOUT;
+    settings.pool.tunables.zfs_txg_timeout = TIMEOUT;
     let open = files.open(&settings)?;
     let (_, fs) = open.root()?;
     let steps: Vec<AtomicU64> = (0..WRITERS)

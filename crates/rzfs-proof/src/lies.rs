@@ -6,6 +6,7 @@
 
 use crate::crash::ReplayedEnvironment;
 use crate::{Files, OpenPool, PoolFiles, ProofError, Settings, Shape};
+use rzfs_clock::Clock;
 use rzfs_dmu::write::WriteInjector;
 use rzfs_dsl::import::HostIdentity;
 use rzfs_dsl::live::Environment;
@@ -104,6 +105,10 @@ impl fmt::Debug for Lying {
 }
 
 impl Environment for Lying {
+    fn clock(&self) -> Clock {
+        self.inner.clock()
+    }
+
     fn now(&self) -> u64 {
         Environment::now(&self.inner)
     }

@@ -2,14 +2,15 @@
 
 use crate::view::record;
 use crate::{ProofError, Shape};
-use rzfs_blockdev::{Access, BlockDevice, OpenOptions};
+use rzfs_blockdev::{Access, BlockDevice, FileIdentity, OpenOptions};
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_dsl::Pool;
-use rzfs_dsl::dataset::{Dataset, DatasetKind, KeyStatus};
+use rzfs_dsl::dataset::property::DatasetProperty;
+use rzfs_dsl::dataset::{Dataset, DatasetKind, DatasetTree, KeyStatus};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, HostIdentity, ImportOptions};
 use rzfs_dsl::live::{
-    AddedVdevs, Environment, HeadBudget, LiveOptions as PoolOptions, LivePool, NewDataset,
-    NewEncryption, NewPool, SectorSizes, SystemEnvironment,
+    AddedVdevs, Environment, HeadBudget, LiveOptions as PoolOptions, LivePool, NewClone,
+    NewDataset, NewEncryption, NewPool, NewSnapshots, SectorSizes, SystemEnvironment,
 };
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::nvlist::NvList;
@@ -278,6 +279,50 @@ impl OpenPool {
         self.file_systems.iter().map(|(name, fs)| Ok((name.clone(), record(&**fs)?))).collect()
     }
 
+    /// The same of all its file systems and their snapshots.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn record_all(&self) -> Result<BTreeMap<String, FileSystemManifest>, ProofError> {
+        let mut all = self.record()?;
+        record_snapshots(&self.pool.dataset_tree()?, &mut all)?;
+        Ok(all)
+    }
+
+    /// Takes a snapshot of each of its file systems.
+    ///
+    /// # Errors
+    /// As [`LivePool::take_snapshots`].
+    pub fn take_snapshots(&self, name: &str) -> Result<(), ProofError> {
+        let names = self.file_systems.keys().map(|head| format!("{head}@{name}")).collect();
+        let new = NewSnapshots { names, properties: Vec::new() };
+        Ok(self.pool.take_snapshots(&new)?)
+    }
+
+    /// Makes a file system of a snapshot.
+    ///
+    /// # Errors
+    /// As [`LivePool::clone_snapshot`].
+    pub fn clone_snapshot(&mut self, origin: &str, name: &str) -> Result<(), ProofError> {
+        let new = NewClone { origin: origin.to_owned(), properties: Vec::new() };
+        self.pool.clone_snapshot(name, &new)?;
+        let dataset = self.pool.dataset_tree()?.open(name)?;
+        self.open_file_system(&dataset)
+    }
+
+    /// Has a file system be what its last snapshot is.
+    ///
+    /// # Errors
+    /// As [`LivePool::roll_back`].
+    pub fn roll_back(&mut self, name: &str) -> Result<(), ProofError> {
+        if let Some(fs) = self.file_systems.remove(name) {
+            fs.pause_reclaiming();
+        }
+        self.pool.roll_back(name)?;
+        let dataset = self.pool.dataset_tree()?.open(name)?;
+        self.open_file_system(&dataset)
+    }
+
     /// Has everything written, and waits for it.
     ///
     /// # Errors
@@ -311,6 +356,23 @@ impl OpenPool {
     }
 }
 
+/// What users see of all snapshots of a pool.
+pub(crate) fn record_snapshots(
+    tree: &DatasetTree,
+    seen: &mut BTreeMap<String, FileSystemManifest>,
+) -> Result<(), ProofError> {
+    let root = tree.root()?;
+    for head in std::iter::once(root.clone()).chain(root.descendants()?) {
+        for snapshot in head.snapshots()? {
+            let name = snapshot.name().to_owned();
+            let fs = FileSystem::of_dataset(&snapshot, FEATURES_VERSION);
+            let fs = fs.map_err(|source| ProofError::at(&name, source))?;
+            seen.insert(name, record(&fs)?);
+        }
+    }
+    Ok(())
+}
+
 /// The vdevs that a specification names by the letters of their devices.
 fn with_devices(
     spec: VdevSpec<String>,
@@ -318,10 +380,11 @@ fn with_devices(
 ) -> Result<VdevSpec<NewDevice>, ProofError> {
     let open = |letters: Vec<String>| -> Result<Vec<NewDevice>, ProofError> {
         let device = |letter: String| {
-            let identity = devices.keys().position(|known| **known == *letter);
+            let position = devices.keys().position(|known| **known == *letter);
             let device = devices.get(&*letter).ok_or(ProofError::NoPool(letter))?;
             let (path, kind) = (device.name().to_owned(), VdevKind::File);
-            let identity = identity.map_or(0, |position| position as u128 + 1);
+            let inode = position.map_or(0, |position| position as u64 + 1);
+            let identity = FileIdentity::RegularFile { device: 0, inode };
             Ok(NewDevice {
                 path,
                 kind,
@@ -364,11 +427,11 @@ impl DatasetSpace for AnySpace {
 fn options_of(dataset: &Dataset, settings: &Settings) -> Result<LiveOptions, ZplError> {
     let reading = FileSystemOptions::of_dataset(dataset, FEATURES_VERSION)?;
     let mut options = LiveOptions::new(reading, settings.environment.random());
-    options.xattr_store = match &*dataset.text("xattr")? {
+    options.xattr_store = match &*dataset.text(DatasetProperty::Xattr)? {
         "dir" | "on" => XattrStore::Directory,
         _ => XattrStore::SystemAttribute,
     };
-    options.dnode_size = match &*dataset.text("dnodesize")? {
+    options.dnode_size = match &*dataset.text(DatasetProperty::DnodeSize)? {
         "legacy" => DnodeSize::LEGACY,
         "auto" => DnodeSize::AUTO,
         kib => kib
@@ -393,7 +456,7 @@ fn import(
     let options = ImportOptions {
         host: settings.environment.host().clone(),
         host_check: HostCheck::Override,
-        arc_max: settings.pool.arc_max,
+        tunables: settings.pool.tunables,
         ..ImportOptions::default()
     };
     let pool = Pool::import(found, &options)?;

@@ -1,9 +1,9 @@
 //! The walk over all blocks: leaks, double allocations, checksums.
 
 use crate::ProofError;
-use rzfs::calendar::Calendar;
-use rzfs::zdb::{self, Arguments, Verdict};
 use rzfs_dsl::Pool;
+use rzfs_zdb::calendar::Calendar;
+use rzfs_zdb::{self as zdb, Arguments, Verdict};
 
 /// Lines of findings that are shown to people.
 const SHOWN: usize = 20;

@@ -36,6 +36,11 @@ fn crashes_leave_datasets_as_administrators_had_them() {
 }
 
 #[test]
+fn crashes_leave_snapshots_and_clones_as_administrators_had_them() {
+    survives(Workload::Snapshots);
+}
+
+#[test]
 fn blocks_that_files_share_survive_crashes() {
     survives(Workload::Shared);
 }

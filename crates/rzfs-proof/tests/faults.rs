@@ -3,6 +3,7 @@
 
 use rzfs_blockdev::simulated::{Fault, FaultKind};
 use rzfs_blockdev::{BlockDevice, SimulatedDevice};
+use rzfs_clock::Clock;
 use rzfs_dsl::import::HostIdentity;
 use rzfs_dsl::live::Environment;
 use rzfs_proof::crash::{FaultRound, Workload};
@@ -243,6 +244,10 @@ struct Stopped {
 }
 
 impl Environment for Stopped {
+    fn clock(&self) -> Clock {
+        self.inner.clock()
+    }
+
     fn now(&self) -> u64 {
         self.inner.now()
     }

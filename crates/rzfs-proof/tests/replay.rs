@@ -10,19 +10,18 @@ use rzfs_proof::crash::Workload;
 use rzfs_proof::{OpenPool, Settings, differences, open_for_reading, walk};
 use rzfs_testkit::{FileSystemManifest, ReferencePool};
 use std::sync::Arc;
-use std::time::Duration;
 
 const POOL: &str = "g24";
 const LOGGED: &str = "g24/fs";
 const CRASHES: u64 = 20;
 const SEED: u64 = 11;
 
-/// Groups follow each other as fast as they can, and a change waits until the one before it is on
-/// disk, so that replay takes several.
+/// A change begins when nothing is dirty any more: those before it are on disk, and what it does
+/// itself comes in a later group. So replay takes many groups, whatever the threads do.
 fn settings(seed: u64) -> Settings {
     let mut settings = Workload::Single.settings(seed);
-    settings.pool.txg.timeout = Duration::ZERO;
-    settings.pool.txg.limits.max = 1;
+    settings.pool.tunables.zfs_dirty_data_max = 0;
+    settings.pool.tunables.zfs_dirty_data_max_max = 1;
     settings
 }
 

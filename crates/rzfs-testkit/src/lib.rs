@@ -14,7 +14,7 @@
 //! ```
 //!
 //! An [`OverlayDevice`] is a device that reads like another one, but for the damage that a test
-//! does to it. A [`Transcript`] is what OpenZFS's zdb printed about a pool.
+//! does to it; a [`SparseDevice`] begins empty, and can be written. A [`Transcript`] is what OpenZFS's zdb printed about a pool.
 //!
 //! # Where pools are found
 //! - Golden pools: `$RZFS_GOLDEN`, else `../shared/reference/golden` beside the repository, else
@@ -32,6 +32,7 @@
 mod manifest;
 mod overlay;
 mod pool;
+mod sparse;
 mod transcript;
 mod tree;
 mod zdb;
@@ -39,6 +40,7 @@ mod zdb;
 pub use manifest::{Entry, EntryKind, FileSystemManifest, Manifest, parse_hex};
 pub use overlay::{Damage, OverlayDevice};
 pub use pool::{ReferencePool, has_root, kernel_passes, unpack_sample, unpacked_root};
+pub use sparse::{Defect, SparseDevice};
 pub use transcript::Transcript;
 pub use tree::{Listing, MountedTree, Observed, Tree, differences, differences_but_times};
 pub use zdb::{zdb, zdb_program};

@@ -5,11 +5,13 @@
 //! of every other vdev is derived from its children when somebody asks, by [`aggregate`], so the
 //! two can never disagree.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// The state of a vdev, with the numbers of `vdev_stats`; a greater one is a healthier one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum VdevState {
     /// Not opened yet.
@@ -45,7 +47,8 @@ impl VdevState {
 }
 
 /// Why a vdev is in its state, with the numbers of `vdev_stats`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum AuxReason {
     /// No reason.
@@ -142,12 +145,18 @@ impl AuxReason {
 }
 
 /// A state and its reason.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Health {
     /// The state.
     pub state: VdevState,
     /// Why.
     pub aux: AuxReason,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self::UNKNOWN
+    }
 }
 
 impl fmt::Display for Health {

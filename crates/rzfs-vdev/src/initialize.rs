@@ -6,28 +6,28 @@ use crate::tree::VdevTree;
 use crate::trim::LeafRange;
 use bytes::Bytes;
 use rzfs_blockdev::{BlockDevice, DeviceError, IoBuffer, IoOperation};
+use rzfs_tunables::Tunables;
 use std::io;
 use std::sync::Arc;
 
-/// What is written (`zfs_initialize_value`).
-const PATTERN: u64 = 0xdead_beef_dead_beee;
-
-/// Bytes of one write (`zfs_initialize_chunk_size`).
-const CHUNK: usize = 1 << 20;
+/// What writes are whole multiples of.
+const LARGEST_SECTOR: usize = 64 << 10;
 
 /// The pattern as often as it goes into one write.
 #[derive(Clone, Debug)]
 pub struct InitialPattern(Bytes);
 
 impl InitialPattern {
-    /// Allocates it: 1 MiB.
+    /// Allocates it: 1 MiB, unless somebody has tuned that.
     ///
     /// # Errors
     /// The memory is not to be had.
-    pub fn new() -> io::Result<Self> {
-        let mut buffer = IoBuffer::zeroed(CHUNK)?;
+    pub fn new(tunables: &Tunables) -> io::Result<Self> {
+        let value = tunables.zfs_initialize_value;
+        let mut buffer =
+            IoBuffer::zeroed(tunables.zfs_initialize_chunk_size.next_multiple_of(LARGEST_SECTOR))?;
         let words = buffer.chunks_exact_mut(size_of::<u64>());
-        words.for_each(|word| word.copy_from_slice(&PATTERN.to_ne_bytes()));
+        words.for_each(|word| word.copy_from_slice(&value.to_ne_bytes()));
         Ok(Self(buffer.freeze()))
     }
 }
@@ -55,10 +55,11 @@ impl VdevTree {
             let end = range.position.saturating_add(range.len);
             let mut position = range.position;
             while position < end {
-                let room = usize::try_from(end - position).unwrap_or(CHUNK);
-                let data = pattern.0.slice(..room.min(CHUNK));
+                let most = pattern.0.len();
+                let room = usize::try_from(end - position).unwrap_or(most);
+                let data = pattern.0.slice(..room.min(most));
                 let len = data.len() as u64;
-                match write(device, position, data) {
+                match write(&device, position, data) {
                     Ok(()) => report.written = report.written.saturating_add(len),
                     Err(error) => report.failures.push(LeafFailure { leaf: range.leaf, error }),
                 }

@@ -4,12 +4,14 @@ use crate::config::VdevConfig;
 use crate::dtl::DirtyTimeLog;
 use crate::health::{AuxReason, Health, HealthCell, LeafEvent};
 use crate::unconfirmed::Unconfirmed;
+use parking_lot::{Mutex, RwLock};
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::label::LeafSize;
-use rzfs_format::{Guid, Txg};
+use rzfs_format::uberblock::Uberblock;
+use rzfs_format::{BlockPointer, Guid, Txg};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Where a [`crate::VdevTree`] gets the devices of its leaves from.
 pub trait LeafDevices {
@@ -19,6 +21,12 @@ pub trait LeafDevices {
     /// Why there is none: [`AuxReason::OpenFailed`] if it was not found,
     /// [`AuxReason::CorruptData`] if the label is another vdev's, and so on.
     fn device(&self, leaf: &VdevConfig) -> Result<Arc<dyn BlockDevice>, AuxReason>;
+
+    /// Whether there is something to be opened for a leaf, so that a device that does not answer is
+    /// closed for it.
+    fn has_candidate(&self, leaf: &VdevConfig) -> bool {
+        self.device(leaf).is_ok()
+    }
 }
 
 impl<S: std::hash::BuildHasher> LeafDevices for HashMap<Guid, Arc<dyn BlockDevice>, S> {
@@ -29,45 +37,6 @@ impl<S: std::hash::BuildHasher> LeafDevices for HashMap<Guid, Arc<dyn BlockDevic
 
 /// Distance below which a seek of a rotating disk is a short one.
 const SHORT_SEEK: u64 = 1 << 20;
-
-/// Most devices that a leaf can have one after the other while its pool is open.
-const MAX_DEVICES: usize = 16;
-
-/// The devices that a leaf has had: the last one is in use, the others are kept, as somebody may
-/// be looking at them.
-#[derive(Debug, Default)]
-struct Devices {
-    all: [OnceLock<Arc<dyn BlockDevice>>; MAX_DEVICES],
-    count: AtomicUsize,
-}
-
-impl Devices {
-    fn of(device: Option<Arc<dyn BlockDevice>>) -> Self {
-        let devices = Self::default();
-        if let Some(device) = device {
-            devices.push(device);
-        }
-        devices
-    }
-
-    fn last(&self) -> Option<&Arc<dyn BlockDevice>> {
-        let last = self.count.load(Ordering::Acquire).checked_sub(1)?;
-        self.all.get(last)?.get()
-    }
-
-    /// Has a device take the place of the last one; `false` if there were too many before.
-    fn push(&self, device: Arc<dyn BlockDevice>) -> bool {
-        let free = self.all.iter().position(|slot| slot.get().is_none());
-        let Some((index, slot)) = free.and_then(|index| Some((index, self.all.get(index)?))) else {
-            return false;
-        };
-        let is_first = slot.set(device).is_ok();
-        if is_first {
-            self.count.fetch_max(index + 1, Ordering::AcqRel);
-        }
-        is_first
-    }
-}
 
 /// What a leaf demands of its device.
 #[derive(Clone, Copy, Debug)]
@@ -91,10 +60,18 @@ impl Demands {
     }
 }
 
+/// What tells an uberblock of this process from one that another process has made for the same txg.
+#[derive(Clone, Copy, Debug)]
+struct SentUberblock {
+    txg: Txg,
+    mos: BlockPointer,
+}
+
 /// The state of a leaf that is a device.
 #[derive(Debug)]
 pub(crate) struct Leaf {
-    devices: Box<Devices>,
+    /// Whoever uses it holds it: another one may take its place meanwhile.
+    device: RwLock<Option<Arc<dyn BlockDevice>>>,
     demands: Demands,
     health: HealthCell,
     missing: DirtyTimeLog,
@@ -102,6 +79,8 @@ pub(crate) struct Leaf {
     /// Txg of the newest uberblock that is durable on it, of those that were written since the pool
     /// was opened.
     committed: AtomicU64,
+    /// The last uberblock that it was sent.
+    sent: Mutex<Option<SentUberblock>>,
     doubts: AtomicU64,
     rotational: bool,
     pending: AtomicU32,
@@ -129,12 +108,13 @@ impl Leaf {
             unconfirmed.resign();
         }
         Self {
-            devices: Box::new(Devices::of(device)),
+            device: RwLock::new(device),
             demands,
             health: HealthCell::new(Health::UNKNOWN.after(event)),
             missing: DirtyTimeLog::unloaded(config.leaf.waits_for_resilver()),
             unconfirmed,
             committed: AtomicU64::new(0),
+            sent: Mutex::default(),
             doubts: AtomicU64::new(0),
             rotational: config.hints.rotational.is_some_and(|rotational| rotational != 0),
             pending: AtomicU32::new(0),
@@ -173,25 +153,37 @@ impl Leaf {
     /// Takes another device in place of the one that it had, if it had one.
     ///
     /// # Errors
-    /// The device does not do, or there were too many before ([`AuxReason::OpenFailed`]).
+    /// The device does not do.
     pub(crate) fn take_device(&self, device: Arc<dyn BlockDevice>) -> Result<(), AuxReason> {
         self.demands.check(&*device)?;
-        if !self.devices.push(device) {
-            return Err(AuxReason::OpenFailed);
-        }
+        // Closing a file may take a while.
+        let before = self.device.write().replace(device);
+        drop(before);
         self.suspect();
         self.keeps_everything.store(false, Ordering::Relaxed);
         Ok(())
     }
 
+    /// Closes a device that does not answer any more: as long as it is open, its lock keeps
+    /// everybody from opening what has come in its place, this process included.
+    pub(crate) fn close_device(&self) {
+        let before = self.device.write().take();
+        drop(before);
+    }
+
+    /// Whether I/O may be sent to its device.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.health.get().is_usable() && self.device.read().is_some()
+    }
+
     /// The device, if I/O may be sent to it.
-    pub(crate) fn usable_device(&self) -> Option<&Arc<dyn BlockDevice>> {
-        self.devices.last().filter(|_| self.health.get().is_usable())
+    pub(crate) fn usable_device(&self) -> Option<Arc<dyn BlockDevice>> {
+        self.device().filter(|_| self.health.get().is_usable())
     }
 
     /// The device, whatever its state.
-    pub(crate) fn device(&self) -> Option<&Arc<dyn BlockDevice>> {
-        self.devices.last()
+    pub(crate) fn device(&self) -> Option<Arc<dyn BlockDevice>> {
+        self.device.read().clone()
     }
 
     pub(crate) fn health(&self) -> Health {
@@ -229,19 +221,19 @@ impl Leaf {
 
     /// Says that nobody waits for a leaf that is away.
     pub(crate) fn resign_if_away(&self) {
-        if self.usable_device().is_some() {
+        if self.is_usable() {
             return;
         }
         self.unconfirmed.resign();
         // Somebody may have opened it since.
-        if self.usable_device().is_some() {
+        if self.is_usable() {
             self.unconfirmed.reinstate();
         }
     }
 
     /// Whether discards may be sent to the device.
     pub(crate) fn can_trim(&self) -> bool {
-        self.usable_device().is_some() && !self.keeps_everything.load(Ordering::Relaxed)
+        self.is_usable() && !self.keeps_everything.load(Ordering::Relaxed)
     }
 
     /// Notes that the device cannot discard.
@@ -277,6 +269,19 @@ impl Leaf {
     /// What was written to it since its last flush.
     pub(crate) fn unconfirmed(&self) -> &Unconfirmed {
         &self.unconfirmed
+    }
+
+    /// Notes that an uberblock is about to be written to it.
+    pub(crate) fn note_sent(&self, uberblock: &Uberblock) {
+        *self.sent.lock() = Some(SentUberblock { txg: uberblock.txg, mos: uberblock.mos });
+    }
+
+    /// Whether an uberblock that was found on its device is from somebody else, who has had the
+    /// pool meanwhile: it is younger than all that was sent, or another one of the same txg.
+    pub(crate) fn is_foreign(&self, found: &Uberblock) -> bool {
+        self.sent.lock().is_some_and(|sent| {
+            found.txg > sent.txg || (found.txg == sent.txg && found.mos != sent.mos)
+        })
     }
 
     /// Notes that an uberblock is durable on it.

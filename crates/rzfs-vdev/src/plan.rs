@@ -295,7 +295,7 @@ impl VdevTree {
         let mut search =
             Search { tree: self, position, birth, steps: MAX_STEPS, found: Vec::new() };
         for node in nodes {
-            search.visit(*node, Via { stale: false, spare: false });
+            search.visit(*node, Route { stale: false, spare: false });
         }
         let mut found = search.found;
         found.sort_by_key(Candidate::rank);
@@ -313,8 +313,7 @@ impl VdevTree {
 
     /// The copy on a child that is a device: no choice, nothing to collect.
     fn only_copy(&self, child: NodeId, position: u64, birth: Option<Txg>) -> Option<LeafCopy> {
-        let leaf = self.leaf(child)?;
-        leaf.usable_device()?;
+        let leaf = self.leaf(child).filter(|leaf| leaf.is_usable())?;
         let stale = birth.is_some_and(|birth| leaf.lacks(birth));
         Some(LeafCopy { leaf: child, position, stale })
     }
@@ -345,7 +344,7 @@ impl Candidate {
 
 /// How a leaf was reached.
 #[derive(Clone, Copy)]
-struct Via {
+struct Route {
     /// Through a distributed spare that lacks the block.
     stale: bool,
     /// Through a distributed spare.
@@ -362,14 +361,14 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn visit(&mut self, id: NodeId, via: Via) {
+    fn visit(&mut self, id: NodeId, via: Route) {
         let Some(steps) = self.steps.checked_sub(1) else { return };
         self.steps = steps;
         let tree = self.tree;
         match &tree.node(id).role {
             Role::Device(leaf) => {
                 let known = self.found.iter().any(|candidate| candidate.copy.leaf == id);
-                if leaf.usable_device().is_none() || known {
+                if !leaf.is_usable() || known {
                     return;
                 }
                 let lacks = self.birth.is_some_and(|birth| leaf.lacks(birth));
@@ -393,7 +392,7 @@ impl Search<'_> {
                     device.and_then(|device| tree.node(spare.draid).children.get(device).copied());
                 if let Some(child) = child {
                     let lacks = self.birth.is_some_and(|birth| spare.missing.lacks(birth));
-                    self.visit(child, Via { stale: via.stale || lacks, spare: true });
+                    self.visit(child, Route { stale: via.stale || lacks, spare: true });
                 }
             }
             _ => {}

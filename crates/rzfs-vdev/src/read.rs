@@ -11,6 +11,8 @@
 //!    no leaf has                           ─ copies on leaves that are known to lack the block
 //!                                          ─ everything, then every combination of copies and
 //!                                            reconstructions until one has the block's checksum
+//!                                          ─ what leaves were given and have not confirmed, from
+//!                                            memory: they may have lost it
 //! ```
 //!
 //! The caller's `verify` is the only judge of what is the block. Leaves that turn out to have
@@ -27,6 +29,7 @@ mod search;
 mod task;
 
 pub(crate) use leaf_io::is_gone;
+pub(crate) use probe::answers;
 
 pub use request::{BlockRead, Finding, FindingKind, Scrubbed};
 

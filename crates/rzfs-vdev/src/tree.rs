@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use record::ConfigRecord;
 use rzfs_format::uberblock::RaidzReflow;
 use rzfs_format::{Guid, VdevId};
+use rzfs_tunables::Tunables;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
@@ -66,6 +67,12 @@ pub struct IoTunables {
     pub sync_write_max_active: usize,
     /// Most writes of a txg that a leaf has at a time (`zfs_vdev_async_write_max_active`).
     pub async_write_max_active: usize,
+    /// Bytes of writes that are kept until a flush confirms them, of all leaves together. What is
+    /// under way comes on top, and what a txg writes while a device fails that the vdev cannot do
+    /// without.
+    pub unconfirmed_max: usize,
+    /// Most discards that a leaf has at a time (`zfs_vdev_trim_max_active`).
+    pub trim_max_active: usize,
     /// Most combinations of differing copies that are tried for a block
     /// (`zfs_reconstruct_indirect_combinations_max`).
     pub reconstruct_indirect_combinations_max: u64,
@@ -74,17 +81,26 @@ pub struct IoTunables {
     pub reconstruct_parity_combinations_max: u64,
 }
 
+impl From<&Tunables> for IoTunables {
+    fn from(tunables: &Tunables) -> Self {
+        Self {
+            aggregation_limit: tunables.zfs_vdev_aggregation_limit,
+            aggregation_limit_non_rotating: tunables.zfs_vdev_aggregation_limit_non_rotating,
+            read_gap_limit: tunables.zfs_vdev_read_gap_limit,
+            sync_write_max_active: tunables.zfs_vdev_sync_write_max_active,
+            async_write_max_active: tunables.zfs_vdev_async_write_max_active,
+            unconfirmed_max: tunables.rzfs_vdev_unconfirmed_max,
+            trim_max_active: tunables.zfs_vdev_trim_max_active,
+            reconstruct_indirect_combinations_max: tunables
+                .zfs_reconstruct_indirect_combinations_max,
+            reconstruct_parity_combinations_max: tunables.rzfs_reconstruct_parity_combinations_max,
+        }
+    }
+}
+
 impl Default for IoTunables {
     fn default() -> Self {
-        Self {
-            aggregation_limit: 1 << 20,
-            aggregation_limit_non_rotating: 128 << 10,
-            read_gap_limit: 32 << 10,
-            sync_write_max_active: 10,
-            async_write_max_active: 10,
-            reconstruct_indirect_combinations_max: 4096,
-            reconstruct_parity_combinations_max: 32_768,
-        }
+        Self::from(&Tunables::default())
     }
 }
 

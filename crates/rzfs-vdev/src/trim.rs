@@ -19,11 +19,9 @@ use crate::stripe::StripeColumn;
 use crate::tree::{NodeId, Role, VdevTree};
 use rzfs_blockdev::{CompletionQueue, DeviceError, IoOperation, IoRequest};
 use rzfs_format::{Guid, VdevId, label};
+use rzfs_tunables::Tunables;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
-
-/// Discards that one leaf has at a time (`zfs_vdev_trim_max_active`).
-const MAX_ACTIVE: usize = 2;
 
 /// A range of a top-level vdev that holds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,9 +54,18 @@ pub struct TrimLimits {
     pub extent_bytes_max: u64,
 }
 
+impl From<&Tunables> for TrimLimits {
+    fn from(tunables: &Tunables) -> Self {
+        Self {
+            extent_bytes_min: tunables.zfs_trim_extent_bytes_min,
+            extent_bytes_max: tunables.zfs_trim_extent_bytes_max,
+        }
+    }
+}
+
 impl Default for TrimLimits {
     fn default() -> Self {
-        Self { extent_bytes_min: 32 << 10, extent_bytes_max: 128 << 20 }
+        Self::from(&Tunables::default())
     }
 }
 
@@ -193,7 +200,7 @@ impl VdevTree {
         let mut under_way: BTreeMap<u64, (NodeId, u64)> = BTreeMap::new();
         let mut next_token = 0;
         let mut leaves: Vec<NodeId> = waiting.keys().copied().collect();
-        leaves = leaves.repeat(MAX_ACTIVE);
+        leaves = leaves.repeat(self.tunables().trim_max_active);
         loop {
             // Each entry is a leaf that may have one more under way.
             for id in leaves.drain(..) {

@@ -17,6 +17,9 @@
 //! lacks: leaves that fail one after the other, each for a moment and with other blocks, would lack
 //! the same txg, and nothing of it could be taken for readable.
 //!
+//! Until then readers find in the device what was there before, or nothing. What is kept is there for
+//! them, too: [`Unconfirmed::recall`].
+//!
 //! A write counts as kept from before it is sent: one that is under way while a flush fails may
 //! have been lost with it. What is kept of blocks is their own shared bytes.
 //!
@@ -35,16 +38,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of all leaves of a pool that are kept before leaves are flushed, or given up, to let go of
-/// some. What is under way comes on top, and what a txg writes while a device fails that the vdev
-/// cannot do without.
-const MOST_KEPT: usize = 64 << 20;
 /// The least that a leaf keeps without being flushed.
 const LEAST_KEPT: usize = 2 << 20;
 
-/// How many bytes each of so many leaves keeps before it is flushed.
-pub(crate) fn limit_of_leaf(leaves: usize) -> usize {
-    (MOST_KEPT / leaves.max(1)).max(LEAST_KEPT)
+/// How many bytes each of so many leaves keeps before it is flushed, where all of them keep `most`.
+pub(crate) fn limit_of_leaf(leaves: usize, most: usize) -> usize {
+    (most / leaves.max(1)).max(LEAST_KEPT)
 }
 
 /// A write that may have to be done again.
@@ -248,7 +247,7 @@ pub(crate) struct Ticket(u64);
 #[derive(Debug)]
 pub(crate) enum Turn<'a> {
     /// To flush.
-    Lead(Lead<'a>),
+    FlushLead(FlushLead<'a>),
     /// To wait for somebody else.
     Wait,
     /// Nothing: it was flushed.
@@ -257,16 +256,16 @@ pub(crate) enum Turn<'a> {
 
 /// How a flush is to begin.
 #[derive(Debug)]
-pub(crate) enum Begin {
+pub(crate) enum FlushStart {
     /// With the flush itself.
     Flush,
-    /// With these writes, which do not overlap; [`Lead::written`] has to be called.
+    /// With these writes, which do not overlap; [`FlushLead::written`] has to be called.
     Rewrite(Vec<KeptWrite>),
 }
 
 /// The right to flush a leaf, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Lead<'a> {
+pub(crate) struct FlushLead<'a> {
     of: &'a Unconfirmed,
     number: u64,
     /// The suspicions that are dealt with when it succeeds.
@@ -331,6 +330,34 @@ impl Unconfirmed {
     /// Whether more than so many bytes are kept, which a flush may let go of.
     pub(crate) fn wants_flush(&self, limit: usize) -> bool {
         self.state.lock().bytes > limit
+    }
+
+    /// A range of the device as it is once the leaf has all that is kept, if some of that lies
+    /// there. `there` is what a reader has found, if anything; without, all of it has to be kept.
+    pub(crate) fn recall(&self, range: &Range<u64>, there: Option<&[u8]>) -> Option<Bytes> {
+        let lies_there =
+            |write: &&KeptWrite| write.position < range.end && range.start < write.end();
+        let kept = {
+            let state = self.state.lock();
+            latest(state.runs.iter().flat_map(|run| &run.writes).filter(lies_there))
+        };
+        if kept.is_empty() {
+            return None;
+        }
+        let length = |bytes: u64| usize::try_from(bytes).ok();
+        let mut found = vec![0; length(range.end - range.start)?];
+        if let Some(there) = there {
+            found.get_mut(..there.len())?.copy_from_slice(there);
+        }
+        let mut recalled = 0;
+        for write in kept {
+            let (start, end) = (write.position.max(range.start), write.end().min(range.end));
+            let own = length(start - write.position)?..length(end - write.position)?;
+            let place = length(start - range.start)?..length(end - range.start)?;
+            recalled += place.len();
+            found.get_mut(place)?.copy_from_slice(write.data.get(own)?);
+        }
+        (there.is_some() || recalled == found.len()).then(|| found.into())
     }
 
     /// Whether more is kept, or was written again in vain, than so many bytes. While the leaf is
@@ -475,7 +502,13 @@ impl Unconfirmed {
         state.activity = Activity::Flush;
         state.begun += 1;
         let (number, suspicions) = (state.begun, state.suspicions);
-        Turn::Lead(Lead { of: self, number, suspicions, still_owed: Vec::new(), has_ended: false })
+        Turn::FlushLead(FlushLead {
+            of: self,
+            number,
+            suspicions,
+            still_owed: Vec::new(),
+            has_ended: false,
+        })
     }
 
     /// Waits until there is something to be done for a flush.
@@ -531,19 +564,19 @@ impl State {
     }
 }
 
-impl Lead<'_> {
+impl FlushLead<'_> {
     /// Begins, or begins again after something has gone wrong.
-    pub(crate) fn begin(&mut self) -> Begin {
+    pub(crate) fn begin(&mut self) -> FlushStart {
         let state = &mut *self.of.state.lock();
         self.suspicions = state.suspicions;
         self.still_owed.clear();
         let again = state.take_again();
         if again.is_empty() {
             state.cover();
-            return Begin::Flush;
+            return FlushStart::Flush;
         }
         state.activity = Activity::Rewrite;
-        Begin::Rewrite(again)
+        FlushStart::Rewrite(again)
     }
 
     /// Says that the device has refused once more what it owed.
@@ -602,7 +635,7 @@ impl Lead<'_> {
     }
 }
 
-impl Drop for Lead<'_> {
+impl Drop for FlushLead<'_> {
     fn drop(&mut self) {
         // Somebody panics.
         if !self.has_ended {
@@ -686,322 +719,4 @@ fn latest<'w>(writes: impl Iterator<Item = &'w KeptWrite>) -> Vec<KeptWrite> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn write(position: u64, data: &'static [u8]) -> KeptWrite {
-        let (data, birth) = (Bytes::from_static(data), Some(Txg(7)));
-        KeptWrite { position, data, birth, standing: Standing::Sent }
-    }
-
-    fn lead(unconfirmed: &Unconfirmed) -> Lead<'_> {
-        match unconfirmed.turn(unconfirmed.ticket()) {
-            Turn::Lead(lead) => lead,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn flush(unconfirmed: &Unconfirmed) {
-        let mut lead = lead(unconfirmed);
-        assert!(matches!(lead.begin(), Begin::Flush));
-        lead.end(Ok(())).unwrap();
-    }
-
-    fn error() -> DeviceError {
-        let source = std::sync::Arc::new(std::io::Error::from_raw_os_error(5));
-        DeviceError { device: "disk".into(), operation: "flush", offset: 0, len: 0, source }
-    }
-
-    #[test]
-    fn what_was_written_last_is_written_again() {
-        let writes = [
-            write(0, b"aaaa"),
-            write(4, b"bbbb"),
-            write(2, b"cccc"),
-            write(20, b"dddddd"),
-            write(22, b"ee"),
-            write(30, b"f"),
-            write(30, b"gg"),
-        ];
-        let mut image = [b' '; 32];
-        for write in &writes {
-            let start = write.position as usize;
-            image[start..start + write.data.len()].copy_from_slice(&write.data);
-        }
-        let found = latest(writes.iter());
-        let mut again = [b' '; 32];
-        let mut end = 0;
-        for write in &found {
-            assert!(write.position >= end, "{found:?}");
-            end = write.end();
-            again[write.position as usize..end as usize].copy_from_slice(&write.data);
-        }
-        assert_eq!(again, image);
-    }
-
-    #[test]
-    fn a_flush_confirms_what_was_done_before_it_began() {
-        let kept = Unconfirmed::default();
-        let (first, second) = (kept.begin(), kept.begin());
-        kept.keep(first, [write(0, b"ab")]);
-        kept.keep(second, [write(2, b"cd")]);
-        kept.end(first, Refused::default());
-        assert!(kept.wants_flush(3) && !kept.wants_flush(4));
-        let mut lead = lead(&kept);
-        assert!(matches!(lead.begin(), Begin::Flush));
-        kept.end(second, Refused::default());
-        lead.end(Ok(())).unwrap();
-        assert!(kept.has_sent(), "the second was under way");
-        flush(&kept);
-        assert!(!kept.has_sent());
-    }
-
-    #[test]
-    fn a_flush_that_fails_has_everything_written_again_also_what_is_under_way() {
-        let kept = Unconfirmed::default();
-        let (done, open) = (kept.begin(), kept.begin());
-        kept.keep(done, [write(0, b"ab")]);
-        kept.end(done, Refused::default());
-        kept.keep(open, [write(2, b"cd")]);
-        let mut lead = lead(&kept);
-        assert!(matches!(lead.begin(), Begin::Flush));
-        lead.fail();
-        let Begin::Rewrite(again) = lead.begin() else { panic!("nothing is written again") };
-        assert_eq!(again.len(), 2);
-        lead.written();
-        assert!(lead.is_valid());
-        lead.end(Ok(())).unwrap();
-        kept.end(open, Refused::default());
-        flush(&kept);
-        assert!(!kept.has_sent());
-    }
-
-    #[test]
-    fn a_device_that_was_away_during_a_flush_has_not_confirmed_anything() {
-        let kept = Unconfirmed::default();
-        let run = kept.begin();
-        kept.keep(run, [write(0, b"ab")]);
-        kept.end(run, Refused::default());
-        let mut lead = lead(&kept);
-        assert!(matches!(lead.begin(), Begin::Flush));
-        kept.suspect();
-        assert!(!lead.is_valid());
-        assert!(matches!(lead.begin(), Begin::Rewrite(_)));
-        lead.written();
-        lead.end(Ok(())).unwrap();
-        assert!(!kept.has_sent());
-    }
-
-    #[test]
-    fn who_comes_during_a_flush_shares_the_next() {
-        let kept = Unconfirmed::default();
-        let first = lead(&kept);
-        let tickets = [kept.ticket(), kept.ticket()];
-        assert!(tickets.iter().all(|ticket| matches!(kept.turn(*ticket), Turn::Wait)));
-        first.end(Ok(())).unwrap();
-        let Turn::Lead(second) = kept.turn(tickets[0]) else { panic!("it is nobody's turn") };
-        assert!(second.end(Err(error())).is_err());
-        assert!(matches!(kept.turn(tickets[1]), Turn::Done(Err(_))));
-    }
-
-    #[test]
-    fn what_is_given_up_is_told_by_its_births() {
-        let kept = Unconfirmed::default();
-        let run = kept.begin();
-        kept.keep(run, [write(0, b"ab"), KeptWrite { birth: None, ..write(9, b"label") }]);
-        assert!(!kept.has_given_up(Txg(1)));
-        assert_eq!(given_up(&kept, Portion::All), [Txg(7)]);
-        assert!(kept.has_given_up(Txg(7)) && !kept.has_given_up(Txg(8)));
-        kept.end(run, Refused::default());
-        assert!(!kept.has_sent());
-    }
-
-    #[test]
-    fn failed_writes_are_not_kept() {
-        let kept = Unconfirmed::default();
-        let run = kept.begin();
-        kept.keep(run, [write(0, b"ab"), write(2, b"cd")]);
-        kept.end(run, Refused { forgotten: [0].into(), ..Refused::default() });
-        assert!(kept.exceeds(1) && !kept.exceeds(2));
-    }
-
-    /// The births of what is given up of txg 7 and before.
-    fn given_up(kept: &Unconfirmed, portion: Portion) -> Vec<Txg> {
-        let mut births = Vec::new();
-        kept.give_up(portion, Txg(7), |birth| births.push(birth));
-        births
-    }
-
-    fn owing(writes: &[KeptWrite], positions: &[u64]) -> Unconfirmed {
-        let kept = Unconfirmed::default();
-        let run = kept.begin();
-        kept.keep(run, writes.iter().cloned());
-        let owed = positions.iter().copied().collect();
-        assert!(kept.end(run, Refused { owed, ..Refused::default() }).is_empty());
-        kept
-    }
-
-    fn written_again(lead: &mut Lead<'_>) -> Vec<u64> {
-        match lead.begin() {
-            Begin::Flush => Vec::new(),
-            Begin::Rewrite(writes) => writes.iter().map(|write| write.position).collect(),
-        }
-    }
-
-    #[test]
-    fn what_is_owed_is_written_again_alone_and_confirmed_by_the_flush() {
-        let kept = owing(&[write(0, b"ab"), write(2, b"cd")], &[2]);
-        assert!(kept.owes(Txg(7)) && !kept.owes(Txg(8)));
-        let mut lead = lead(&kept);
-        assert_eq!(written_again(&mut lead), [2]);
-        lead.written();
-        lead.end(Ok(())).unwrap();
-        assert!(!kept.has_sent() && !kept.has_debts());
-    }
-
-    #[test]
-    fn what_is_refused_again_is_owed_still_and_all_else_is_confirmed() {
-        let kept = owing(&[write(0, b"ab"), write(2, b"cd")], &[0, 2]);
-        let mut flushing = lead(&kept);
-        assert_eq!(written_again(&mut flushing), [0, 2]);
-        flushing.refused(vec![KeptWrite { standing: Standing::Owed, ..write(2, b"cd") }]);
-        flushing.written();
-        flushing.end(Ok(())).unwrap();
-        assert!(kept.exceeds(1) && !kept.has_sent());
-        assert_eq!(written_again(&mut lead(&kept)), [2]);
-    }
-
-    #[test]
-    fn what_became_owed_during_a_flush_is_not_confirmed_by_it() {
-        let kept = owing(&[write(0, b"ab")], &[0]);
-        let late = kept.begin();
-        kept.keep(late, [write(2, b"cd")]);
-        let mut flushing = lead(&kept);
-        assert_eq!(written_again(&mut flushing), [0]);
-        kept.end(late, Refused { owed: [2].into(), ..Refused::default() });
-        flushing.written();
-        flushing.end(Ok(())).unwrap();
-        assert_eq!(written_again(&mut lead(&kept)), [2]);
-    }
-
-    #[test]
-    fn what_was_written_to_the_same_place_since_makes_a_debt_good() {
-        let kept = owing(&[write(0, b"ab")], &[0]);
-        let run = kept.begin();
-        kept.keep(run, [write(0, b"cd")]);
-        kept.end(run, Refused::default());
-        flush(&kept);
-        assert!(!kept.has_sent() && !kept.has_debts());
-    }
-
-    #[test]
-    fn what_is_younger_is_not_given_up() {
-        let young = KeptWrite { birth: Some(Txg(8)), ..write(2, b"cd") };
-        let kept = owing(&[write(0, b"ab"), young, write(4, b"ef")], &[0]);
-        assert_eq!(given_up(&kept, Portion::Owed), [Txg(7)]);
-        assert!(!kept.has_given_up(Txg(7)), "nobody relied on it");
-        assert_eq!(given_up(&kept, Portion::All), [Txg(7)]);
-        assert!(kept.has_given_up(Txg(7)) && kept.has_sent());
-    }
-
-    #[test]
-    fn what_is_given_up_is_owed_until_it_is_known_to_be_lacking() {
-        let kept = owing(&[write(0, b"ab")], &[0]);
-        let mut told = Vec::new();
-        kept.give_up(Portion::Owed, Txg(7), |birth| told.push((birth, kept.owes(birth))));
-        assert_eq!(told, [(Txg(7), true)]);
-        assert!(!kept.owes(Txg(7)));
-    }
-
-    #[test]
-    fn what_has_to_be_written_again_counts_as_owed_until_it_is_confirmed() {
-        let kept = Unconfirmed::default();
-        let run = kept.begin();
-        kept.keep(run, [write(0, b"ab")]);
-        assert!(!kept.has_debts());
-        let mut flushing = lead(&kept);
-        assert!(matches!(flushing.begin(), Begin::Flush));
-        flushing.fail();
-        assert!(kept.owes(Txg(7)));
-        kept.keep(run, [KeptWrite { birth: Some(Txg(8)), ..write(2, b"cd") }]);
-        assert_eq!(kept.debts(), [Txg(7), Txg(8)].into());
-        assert!(flushing.end(Err(error())).is_err());
-        kept.end(run, Refused::default());
-        let mut flushing = lead(&kept);
-        assert_eq!(written_again(&mut flushing), [0, 2]);
-        assert!(kept.owes(Txg(7)) && kept.owes(Txg(8)));
-        flushing.written();
-        flushing.end(Ok(())).unwrap();
-        assert!(!kept.has_debts() && !kept.owes(Txg(7)));
-    }
-
-    #[test]
-    fn labels_are_not_given_up_with_blocks() {
-        let kept = Unconfirmed::default();
-        let run = kept.begin();
-        kept.keep(run, [write(0, b"ab"), KeptWrite { birth: None, ..write(9, b"label") }]);
-        kept.end(run, Refused::default());
-        assert_eq!(given_up(&kept, Portion::Blocks), [Txg(7)]);
-        assert!(kept.exceeds(4) && !kept.exceeds(5));
-        kept.suspect();
-        assert_eq!(written_again(&mut lead(&kept)), [9]);
-    }
-
-    /// Whether there is a witness, and a device with this content has it.
-    fn is_witnessed(kept: &Unconfirmed, content: &[u8]) -> Option<bool> {
-        let witness = kept.witness()?;
-        let start = witness.position() as usize;
-        Some(witness.is_in(&content[start..start + witness.len()]))
-    }
-
-    #[test]
-    fn what_was_confirmed_last_is_remembered_until_its_place_is_used_again() {
-        let kept = Unconfirmed::default();
-        let label = KeptWrite { birth: None, ..write(0, b"labe") };
-        let run = kept.begin();
-        kept.keep(run, [write(4, b"aaaa"), write(8, b"bbbb"), label.clone()]);
-        kept.end(run, Refused::default());
-        assert_eq!(is_witnessed(&kept, b"labeaaaabbbb"), None);
-        flush(&kept);
-        assert_eq!(is_witnessed(&kept, b"    aaaabbbb"), Some(true));
-        assert_eq!(is_witnessed(&kept, b"labeaaaacccc"), Some(false));
-        let run = kept.begin();
-        kept.keep(run, [write(4, b"cccc"), label]);
-        kept.end(run, Refused { forgotten: [4].into(), ..Refused::default() });
-        flush(&kept);
-        assert_eq!(is_witnessed(&kept, b"    aaaabbbb"), Some(true), "labels are no witnesses");
-        let run = kept.begin();
-        kept.keep(run, [write(8, b"dddd")]);
-        assert_eq!(is_witnessed(&kept, b"    aaaabbbb"), None, "the place is being written");
-        kept.end(run, Refused::default());
-        flush(&kept);
-        assert_eq!(is_witnessed(&kept, b"    aaaadddd"), Some(true));
-        kept.discards(&(0..8));
-        assert_eq!(is_witnessed(&kept, b"    aaaadddd"), Some(true));
-        kept.discards(&(0..9));
-        assert_eq!(is_witnessed(&kept, b"    aaaadddd"), None);
-    }
-
-    #[test]
-    fn what_is_being_written_over_when_it_is_confirmed_is_no_witness() {
-        let kept = Unconfirmed::default();
-        let (done, open) = (kept.begin(), kept.begin());
-        kept.keep(done, [write(0, b"aaaa")]);
-        kept.end(done, Refused::default());
-        kept.keep(open, [write(0, b"bbbb")]);
-        flush(&kept);
-        assert_eq!(kept.witness(), None);
-    }
-
-    #[test]
-    fn what_was_not_kept_can_be_owed_all_the_same() {
-        let kept = Unconfirmed::default();
-        kept.owe([write(4, b"ef")]);
-        assert!(kept.owes(Txg(7)) && !kept.has_sent());
-        let mut flushing = lead(&kept);
-        assert_eq!(written_again(&mut flushing), [4]);
-        flushing.written();
-        flushing.end(Ok(())).unwrap();
-        assert!(!kept.has_debts());
-    }
-}
+mod tests;

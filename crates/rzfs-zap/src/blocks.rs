@@ -18,7 +18,7 @@ pub trait ZapBlocks {
     fn block_size(&self) -> usize;
 
     /// Number of blocks: the last one's number plus 1.
-    fn block_count(&self) -> u64;
+    fn block_count(&self) -> Result<u64, Self::Error>;
 
     /// The contents of a block, and the byte order in which they are. A hole is zeros.
     fn read_block(&self, id: BlockId) -> Result<(Bytes, ByteOrder), Self::Error>;
@@ -88,7 +88,7 @@ impl<B: ZapBlocks + ?Sized> ZapBlocks for &B {
         (**self).block_size()
     }
 
-    fn block_count(&self) -> u64 {
+    fn block_count(&self) -> Result<u64, Self::Error> {
         (**self).block_count()
     }
 
@@ -104,7 +104,7 @@ impl<B: ZapBlocks + ?Sized> ZapBlocks for &mut B {
         (**self).block_size()
     }
 
-    fn block_count(&self) -> u64 {
+    fn block_count(&self) -> Result<u64, Self::Error> {
         (**self).block_count()
     }
 
@@ -207,8 +207,8 @@ impl ZapBlocks for MemoryBlocks {
         self.block_size
     }
 
-    fn block_count(&self) -> u64 {
-        self.blocks.len() as u64
+    fn block_count(&self) -> Result<u64, Infallible> {
+        Ok(self.blocks.len() as u64)
     }
 
     fn read_block(&self, id: BlockId) -> Result<(Bytes, ByteOrder), Infallible> {
@@ -298,15 +298,15 @@ mod tests {
         let mut blocks = MemoryBlocks::new(4, ByteOrder::NATIVE.swapped(), Vec::new());
         blocks.modify_block(BlockId(3), |block| block.bytes.fill(7)).unwrap();
         assert_eq!(
-            (blocks.block_count(), blocks.read_block(BlockId(3)).unwrap().1),
+            (blocks.block_count().unwrap(), blocks.read_block(BlockId(3)).unwrap().1),
             (4, ByteOrder::NATIVE)
         );
         assert_eq!(blocks.read_block(BlockId(1)).unwrap().0, [0; 4][..]);
         blocks.write_block(BlockId(1), Bytes::from_static(&[1; 4])).unwrap();
         blocks.free_blocks(1..2).unwrap();
-        assert_eq!((blocks.block_count(), &blocks.blocks()[1][..]), (4, &[0; 4][..]));
+        assert_eq!((blocks.block_count().unwrap(), &blocks.blocks()[1][..]), (4, &[0; 4][..]));
         blocks.free_blocks(2..9).unwrap();
-        assert_eq!(blocks.block_count(), 2);
+        assert_eq!(blocks.block_count(), Ok(2));
         blocks.free_blocks(1..2).unwrap();
         blocks.set_block_size(6).unwrap();
         assert_eq!(blocks.blocks(), [Bytes::from_static(&[0; 6])]);

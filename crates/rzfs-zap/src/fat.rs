@@ -267,7 +267,7 @@ impl Fat {
 
 /// Reads a block that has to exist.
 fn read<B: ZapBlocks>(blocks: &B, id: BlockId) -> Result<(Bytes, ByteOrder), ZapError<B::Error>> {
-    if id.0 >= blocks.block_count() {
+    if id.0 >= blocks.block_count().map_err(ZapError::Blocks)? {
         return Err(ZapError::corrupt(id)(FormatError::invalid("ZAP", "the block is not there")));
     }
     blocks.read_block(id).map_err(ZapError::Blocks)

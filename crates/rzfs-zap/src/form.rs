@@ -19,14 +19,11 @@ pub(crate) enum Form {
 impl Form {
     pub(crate) fn open<B: ZapBlocks>(blocks: &B) -> Result<Self, ZapError<B::Error>> {
         let corrupt = ZapError::corrupt(BlockId(0));
+        let count = blocks.block_count().map_err(ZapError::Blocks)?;
         let (block, order) = blocks.read_block(BlockId(0)).map_err(ZapError::Blocks)?;
         Ok(match ZapForm::of_block(&block, order).map_err(&corrupt)? {
-            ZapForm::Micro if blocks.block_count() != 1 => {
-                return Err(corrupt(FormatError::field(
-                    "microzap",
-                    "blocks",
-                    blocks.block_count(),
-                )));
+            ZapForm::Micro if count != 1 => {
+                return Err(corrupt(FormatError::field("microzap", "blocks", count)));
             }
             ZapForm::Micro => Self::Micro(Micro::open(block, order).map_err(&corrupt)?),
             ZapForm::Fat => Self::Fat(Box::new(Fat::open(block, order).map_err(&corrupt)?)),

@@ -60,7 +60,7 @@ pub(crate) fn of_fat<B: ZapBlocks>(
 ) -> Result<FatStatistics, ZapError<B::Error>> {
     let mut statistics = FatStatistics {
         header: fat.header.clone(),
-        blocks: blocks.block_count(),
+        blocks: blocks.block_count().map_err(ZapError::Blocks)?,
         leaves_with_pointers: Histogram::default(),
         leaves_with_fives: Histogram::default(),
         leaves_with_tenths: Histogram::default(),

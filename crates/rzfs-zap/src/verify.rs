@@ -24,8 +24,9 @@ pub fn verify<B: ZapBlocks>(blocks: &B) -> Result<Vec<Violation>, B::Error> {
     let (bytes, order) = blocks.read_block(BlockId(0))?;
     match ZapForm::of_block(&bytes, order) {
         Ok(ZapForm::Micro) => {
-            if blocks.block_count() != 1 {
-                let source = FormatError::field("microzap", "blocks", blocks.block_count());
+            let count = blocks.block_count()?;
+            if count != 1 {
+                let source = FormatError::field("microzap", "blocks", count);
                 found.push(Violation::Structure { block: BlockId(0), source });
             }
             micro(&bytes, order, &mut found)

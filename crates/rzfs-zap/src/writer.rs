@@ -235,7 +235,8 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
                 .map_err(in_memory)
         })?;
         self.blocks.set_block_size(FAT_BLOCK_SIZE).map_err(ZapError::Blocks)?;
-        for id in (0..made.block_count()).map(BlockId) {
+        let Ok(count) = made.block_count();
+        for id in (0..count).map(BlockId) {
             let Ok((contents, _)) = made.read_block(id);
             self.blocks.write_block(id, contents).map_err(ZapError::Blocks)?;
         }

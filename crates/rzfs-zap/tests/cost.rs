@@ -24,7 +24,7 @@ impl ZapBlocks for Counted {
         self.blocks.block_size()
     }
 
-    fn block_count(&self) -> u64 {
+    fn block_count(&self) -> Result<u64, Infallible> {
         self.blocks.block_count()
     }
 

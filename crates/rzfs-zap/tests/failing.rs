@@ -32,8 +32,9 @@ impl ZapBlocks for Failing {
         self.blocks.block_size()
     }
 
-    fn block_count(&self) -> u64 {
-        self.blocks.block_count()
+    fn block_count(&self) -> Result<u64, Refused> {
+        let Ok(count) = self.blocks.block_count();
+        Ok(count)
     }
 
     fn read_block(&self, id: BlockId) -> Result<(Bytes, ByteOrder), Refused> {

@@ -196,6 +196,8 @@ impl ControlTree {
     /// There is no such snapshot, or it cannot be opened.
     pub fn open(&self, objset: ObjsetId) -> Result<Arc<FileSystem>, ZplError> {
         let mut open = self.open.lock();
+        // Another snapshot may have got the number of one that was destroyed.
+        open.retain(|(_, snapshot)| !snapshot.objset().is_destroyed());
         let file_system = match open.iter().position(|(id, _)| *id == objset) {
             Some(index) => open.remove(index).1,
             None => Arc::new(self.source.open(objset)?),

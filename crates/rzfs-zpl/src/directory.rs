@@ -1,6 +1,6 @@
 //! Directories: looking up names and listing them (spec 05, sections 3.2 and 3.3).
 
-use crate::entry::{CONTROL_NAME, DirCookie, DirEntry, Found, control_entry, dot_entries};
+use crate::entry::{CONTROL_NAME, DirCookie, DirEntry, NameTarget, control_entry, dot_entries};
 use crate::error::{Place, ZplError};
 use crate::file_system::FileSystem;
 use crate::options::{MAX_LONG_NAME, SnapshotDirectory};
@@ -17,23 +17,23 @@ impl<S: Source> FileSystem<S> {
     /// # Errors
     /// There is no such entry, no entry can have this name, `directory` is none, or what the
     /// entry names cannot be opened.
-    pub fn lookup(&self, directory: ObjectId, name: &[u8]) -> Result<Found, ZplError> {
+    pub fn lookup(&self, directory: ObjectId, name: &[u8]) -> Result<NameTarget, ZplError> {
         let found = self.source.with_file(directory, |node| {
             node.require_directory()?;
             Ok(match name {
-                b"." => Found::Object(directory),
-                b".." => Found::Object(self.parent(node)),
+                b"." => NameTarget::Object(directory),
+                b".." => NameTarget::Object(self.parent(node)),
                 CONTROL_NAME if directory == self.root() && self.has_control_directory() => {
-                    Found::Control
+                    NameTarget::Control
                 }
                 _ => {
                     let entry = self.entry(node, name)?;
                     let place = node.place();
-                    Found::Object(entry.ok_or(ZplError::NotFound { place })?.object)
+                    NameTarget::Object(entry.ok_or(ZplError::NotFound { place })?.object)
                 }
             })
         })?;
-        if let Found::Object(object) = found
+        if let NameTarget::Object(object) = found
             && object != directory
         {
             let kind = self.kind_of(self.place(directory), object)?;

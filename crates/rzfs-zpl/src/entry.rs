@@ -60,7 +60,7 @@ pub struct DirEntry<'a> {
 
 /// What a name leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Found {
+pub enum NameTarget {
     /// A file.
     Object(ObjectId),
     /// The directory `.zfs`.

@@ -2,7 +2,7 @@
 
 use rzfs_dmu::DmuError;
 use rzfs_dmu::intent_log::ChainEnd;
-use rzfs_dmu::txg::{NotNow, Stopped};
+use rzfs_dmu::txg::{BeginError, Stopped};
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_format::{FormatError, ObjectId, ObjsetId};
 use rzfs_zap::ZapError;
@@ -313,11 +313,11 @@ const EOPNOTSUPP: i32 = 95;
 const ERESTART: i32 = 85;
 const EDQUOT: i32 = 122;
 
-impl From<NotNow> for ZplError {
-    fn from(error: NotNow) -> Self {
+impl From<BeginError> for ZplError {
+    fn from(error: BeginError) -> Self {
         match error {
-            NotNow::Stopped(stopped) => Self::Stopped(stopped),
-            NotNow::Suspended => Self::Suspended,
+            BeginError::Stopped(stopped) => Self::Stopped(stopped),
+            BeginError::Suspended => Self::Suspended,
         }
     }
 }

@@ -3,9 +3,9 @@
 use crate::contents::{fill, segments};
 use crate::error::ZplError;
 use crate::file_system::FileSystem;
-use crate::object::FileObject;
 use crate::source::Source;
 use bytes::Bytes;
+use rzfs_dmu::SourceObject;
 use rzfs_format::ObjectId;
 
 impl<S: Source> FileSystem<S> {
@@ -45,6 +45,7 @@ impl<S: Source> FileSystem<S> {
             let len = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
             let buffer = buffer.get_mut(..len).unwrap_or_default();
             fill(file.object(), &self.streams, offset, buffer)?;
+            self.counters.count_read(len as u64);
             Ok(len)
         })
     }
@@ -62,7 +63,9 @@ impl<S: Source> FileSystem<S> {
     ) -> Result<Vec<Bytes>, ZplError> {
         self.with_readable(object, |file| {
             let rest = file.znode().size.saturating_sub(offset);
-            segments(file.object(), &self.streams, offset, len.min(rest))
+            let read = segments(file.object(), &self.streams, offset, len.min(rest))?;
+            self.counters.count_read(read.iter().map(|segment| segment.len() as u64).sum());
+            Ok(read)
         })
     }
 

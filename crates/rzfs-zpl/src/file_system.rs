@@ -5,12 +5,12 @@ use crate::fixed::Fixed;
 use crate::master::MasterNode;
 use crate::name::NameRules;
 use crate::node::Attributes;
-use crate::object::ObjectSource;
 use crate::options::{AclType, FileSystemOptions, SnapshotDirectory};
 use crate::read_ahead::Streams;
 use crate::source::Source;
-use rzfs_dmu::Objset;
-use rzfs_dsl::dataset::Dataset;
+use crate::sync::Arc;
+use rzfs_dmu::{ObjectSource, Objset};
+use rzfs_dsl::dataset::{Dataset, ObjsetCounters, ObjsetStats};
 use rzfs_format::ObjectId;
 use rzfs_format::acl::Ace;
 use rzfs_format::sa::Schema;
@@ -26,6 +26,7 @@ pub struct FileSystem<S: Source = Fixed> {
     pub(crate) master: MasterNode,
     pub(crate) name_rules: NameRules,
     pub(crate) streams: Streams,
+    pub(crate) counters: Arc<ObjsetCounters>,
 }
 
 impl FileSystem {
@@ -81,13 +82,20 @@ impl<S: Source> FileSystem<S> {
         let streams = source.option(|options| {
             Streams::new(options.read_ahead.clone(), options.caches.streams.part())
         });
-        Self { name_rules: NameRules::new(&master), streams, source, master }
+        let counters = source.option(|options| Arc::clone(&options.counters));
+        Self { name_rules: NameRules::new(&master), streams, counters, source, master }
     }
 
     /// The object set.
     #[must_use]
     pub fn objset(&self) -> &S::Objset {
         self.source.objset()
+    }
+
+    /// What was counted about it.
+    #[must_use]
+    pub fn stats(&self) -> ObjsetStats {
+        self.counters.read()
     }
 
     /// Which access control lists users see.

@@ -1,6 +1,6 @@
 //! A file system as a mount shows it: one that is only read, or one that changes.
 
-use crate::entry::{DirCookie, DirEntry, Found};
+use crate::entry::{DirCookie, DirEntry, NameTarget};
 use crate::error::{Place, ZplError};
 use crate::file_system::FileSystem;
 use crate::live::LiveFileSystem;
@@ -80,7 +80,7 @@ delegate! {
     /// # Errors
     /// There is no such entry, no entry can have this name, `directory` is none, or what the
     /// entry names cannot be opened.
-    fn lookup(directory: ObjectId, name: &[u8]) -> Result<Found, ZplError>;
+    fn lookup(directory: ObjectId, name: &[u8]) -> Result<NameTarget, ZplError>;
     /// Checks that a file can be opened for reading.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ mod xattr;
 
 pub use control::{ControlAttributes, ControlEntry, ControlTree, SnapshotEntry, SnapshotSource};
 pub use control_node::ControlNode;
-pub use entry::{DirCookie, DirEntry, Found};
+pub use entry::{DirCookie, DirEntry, NameTarget};
 pub use error::{Place, ZplError};
 pub use file_system::FileSystem;
 pub use files::Files;
@@ -56,11 +56,12 @@ pub use fixed::Fixed;
 pub use master::{CaseSensitivity, MasterNode};
 pub use node::Attributes;
 pub use options::{
-    AclType, CacheBudget, FileCaches, FileSystemOptions, SnapshotDirectory, SpaceUse, XattrUse,
+    AclType, CacheBudget, FileCaches, FileSystemOptions, SnapshotDirectory, XattrUse,
 };
 pub use quota::{QuotaOwner, QuotaUnit, stored_quota, stored_usage};
 pub use read_ahead::ReadAhead;
 pub use rzfs_dsl::accounting;
+pub use rzfs_dsl::live::SpaceUse;
 pub use snapshots::DatasetSnapshots;
 pub use source::Source;
 pub use space::Statistics;

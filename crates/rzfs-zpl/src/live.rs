@@ -61,11 +61,12 @@ pub use creation::{NewFile, NewKind};
 pub use file_system::LiveFileSystem;
 pub use new_file_system::NewFileSystem;
 pub use options::{
-    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal,
-    SyncMode, SystemClock, UnboundedSpace, WallClock, XattrStore,
+    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, Overrides, SyncMode, SystemClock,
+    UnboundedSpace, WallClock, XattrStore,
 };
 pub use renaming::{Named, RenameMode};
 pub use replay::{ReplayFailure, ReplaySummary};
+pub use rzfs_dsl::live::{SpaceDemand, SpaceRefusal};
 pub use sharing::{CopySource, FilePlace};
 pub use source::Live;
 pub use unlinked::Hold;

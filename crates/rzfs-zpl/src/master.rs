@@ -1,15 +1,23 @@
 //! The master node: where everything of a file system begins (spec 05, sections 1.2 and 1.3).
 
 use crate::error::{Place, ZplError};
-use crate::object::{FileObject, ObjectSource};
+use crate::object::{FileObject, typed_object};
+use rzfs_dmu::ObjectSource;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
+use rzfs_format::property::DatasetProperty;
 use rzfs_format::znode::ZplVersion;
 use rzfs_format::{FormatError, ObjectId};
 use rzfs_zap::{Normalization, Zap, ZapError};
 
 /// The master node's object.
 pub(crate) const MASTER_NODE: ObjectId = ObjectId(1);
+
+/// Entries of the master node that are properties.
+pub(crate) const VERSION: &str = DatasetProperty::Version.stored_name();
+pub(crate) const UTF8_ONLY: &str = DatasetProperty::Utf8Only.stored_name();
+pub(crate) const NORMALIZATION: &str = DatasetProperty::Normalization.stored_name();
+pub(crate) const CASE: &str = DatasetProperty::CaseSensitivity.stored_name();
 
 /// Whether names that differ in case are different (property `casesensitivity`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -92,10 +100,10 @@ impl MasterNode {
         if objset.is_locked() {
             return Err(ZplError::Locked { objset: id });
         }
-        let object = source.typed_object(MASTER_NODE, ObjectType::MASTER_NODE)?;
+        let object = typed_object(source, MASTER_NODE, ObjectType::MASTER_NODE)?;
         let entries = Entries { place: object.place(), zap: object.open_zap()? };
 
-        let version = entries.required("VERSION")?;
+        let version = entries.required(VERSION)?;
         let unsupported = || ZplError::Version { objset: id, version };
         let version = ZplVersion::from_number(version).map_err(|_| unsupported())?;
         if version > ZplVersion::newest_of_pool(pool_version) {
@@ -111,14 +119,14 @@ impl MasterNode {
             root: ObjectId(entries.required("ROOT")?),
             delete_queue: ObjectId(entries.required("DELETE_QUEUE")?),
             sa_master,
-            case: match entries.number("casesensitivity")?.unwrap_or(0) {
+            case: match entries.number(CASE)?.unwrap_or(0) {
                 0 => CaseSensitivity::Sensitive,
                 1 => CaseSensitivity::Insensitive,
                 2 => CaseSensitivity::Mixed,
-                other => return Err(entries.bad_value("casesensitivity", other)),
+                other => return Err(entries.bad_value(CASE, other)),
             },
             normalization: entries.normalization()?,
-            utf8_only: entries.number("utf8only")?.unwrap_or(0) != 0,
+            utf8_only: entries.number(UTF8_ONLY)?.unwrap_or(0) != 0,
             fuid_table: entries.object("FUID")?,
             shares: entries.object("SHARES")?,
         })
@@ -150,8 +158,8 @@ impl<O: FileObject> Entries<O> {
     }
 
     fn normalization(&self) -> Result<Normalization, ZplError> {
-        let value = self.number("normalization")?.unwrap_or(0);
-        Normalization::from_flags(value).map_err(|_| self.bad_value("normalization", value))
+        let value = self.number(NORMALIZATION)?.unwrap_or(0);
+        Normalization::from_flags(value).map_err(|_| self.bad_value(NORMALIZATION, value))
     }
 
     fn bad_value(&self, field: &'static str, value: u64) -> ZplError {

@@ -8,7 +8,9 @@ use crate::read_ahead::ReadAhead;
 use crate::sync::{Arc, Mutex};
 use rzfs_cache::PrefetchStreams;
 use rzfs_dmu::Object;
-use rzfs_dsl::dataset::Dataset;
+use rzfs_dsl::dataset::property::DatasetProperty;
+use rzfs_dsl::dataset::{Dataset, ObjsetCounters};
+use rzfs_dsl::live::SpaceUse;
 use rzfs_format::ObjsetId;
 use rzfs_zap::Zap;
 
@@ -51,15 +53,6 @@ pub enum XattrUse {
     On,
     /// All but that of users.
     Off,
-}
-
-/// Space as the dataset sees it, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SpaceUse {
-    /// Used by what the dataset references.
-    pub referenced: u64,
-    /// Still available to it, quotas and reservations considered.
-    pub available: u64,
 }
 
 /// Memory that caches may take, in bytes.
@@ -123,6 +116,8 @@ pub struct FileSystemOptions {
     pub max_name: usize,
     /// Space.
     pub space: SpaceUse,
+    /// What is counted about the dataset.
+    pub counters: Arc<ObjsetCounters>,
     /// Caches, which all file systems of a pool should share.
     pub caches: FileCaches,
     /// Who reads ahead; `None` = nobody.
@@ -141,6 +136,7 @@ impl Default for FileSystemOptions {
             xattrs: XattrUse::default(),
             max_name: MAX_NAME,
             space: SpaceUse::default(),
+            counters: Arc::default(),
             caches: FileCaches::default(),
             read_ahead: None,
             snapshot_of: None,
@@ -157,35 +153,35 @@ impl FileSystemOptions {
         // A snapshot has the properties of its head where it has none of its own.
         let head = dataset.head()?;
         let defaults = Self::default();
-        let record_size = u32::try_from(head.number("recordsize")?).unwrap_or(0);
+        let record_size = u32::try_from(head.number(DatasetProperty::RecordSize)?).unwrap_or(0);
         Ok(Self {
             pool_version,
             record_size: if record_size == 0 { defaults.record_size } else { record_size },
             snapshot_directory: if dataset.is_snapshot() {
                 SnapshotDirectory::Absent
             } else {
-                match &*head.text("snapdir")? {
+                match &*head.text(DatasetProperty::SnapDir)? {
                     "visible" => SnapshotDirectory::Visible,
                     "disabled" => SnapshotDirectory::Absent,
                     _ => SnapshotDirectory::Hidden,
                 }
             },
-            acl_type: match &*head.text("acltype")? {
+            acl_type: match &*head.text(DatasetProperty::AclType)? {
                 "posix" | "posixacl" => AclType::Posix,
                 "nfsv4" => AclType::Nfsv4,
                 _ => AclType::Off,
             },
-            xattrs: match &*head.text("xattr")? {
+            xattrs: match &*head.text(DatasetProperty::Xattr)? {
                 "off" => XattrUse::Off,
                 _ => XattrUse::On,
             },
-            max_name: match &*head.text("longname")? {
+            max_name: match &*head.text(DatasetProperty::LongName)? {
                 "on" => MAX_LONG_NAME,
                 _ => MAX_NAME,
             },
             space: SpaceUse {
-                referenced: dataset.number("referenced")?,
-                available: head.number("available")?,
+                referenced: dataset.number(DatasetProperty::Referenced)?,
+                available: head.number(DatasetProperty::Available)?,
             },
             snapshot_of: dataset.is_snapshot().then(|| ObjsetId(head.object().0)),
             ..defaults

@@ -2,7 +2,8 @@
 
 use crate::error::{Place, ZplError};
 use crate::master::MasterNode;
-use crate::object::{FileObject, ObjectSource};
+use crate::object::{FileObject, typed_object};
+use rzfs_dmu::ObjectSource;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::sa::{Layouts, MAX_ATTRIBUTES, MAX_LAYOUTS, Registry, Schema};
 use rzfs_format::{FormatError, ObjectId};
@@ -16,7 +17,7 @@ pub(crate) fn read<S: ObjectSource>(source: &S, master: &MasterNode) -> Result<S
     let Some(sa_master) = master.sa_master else {
         return Schema::empty().map_err(|source| corrupt(ObjectId(1), source));
     };
-    let object = source.typed_object(sa_master, ObjectType::SA_MASTER_NODE)?;
+    let object = typed_object(source, sa_master, ObjectType::SA_MASTER_NODE)?;
     let place = object.place();
     let zap = object.open_zap()?;
     let linked = |name: &str| {
@@ -27,7 +28,7 @@ pub(crate) fn read<S: ObjectSource>(source: &S, master: &MasterNode) -> Result<S
     let registered = match linked("REGISTRY")? {
         None => Vec::new(),
         Some(id) => {
-            entries(source.typed_object(id, ObjectType::SA_ATTR_REGISTRATION)?, MAX_ATTRIBUTES)?
+            entries(typed_object(source, id, ObjectType::SA_ATTR_REGISTRATION)?, MAX_ATTRIBUTES)?
         }
     };
     let numbers = registered.iter().map(|entry| (entry.name(), word(&entry.value)));
@@ -35,7 +36,7 @@ pub(crate) fn read<S: ObjectSource>(source: &S, master: &MasterNode) -> Result<S
 
     let laid_out = match linked("LAYOUTS")? {
         None => Vec::new(),
-        Some(id) => entries(source.typed_object(id, ObjectType::SA_ATTR_LAYOUTS)?, MAX_LAYOUTS)?,
+        Some(id) => entries(typed_object(source, id, ObjectType::SA_ATTR_LAYOUTS)?, MAX_LAYOUTS)?,
     };
     let arrays = laid_out.iter().map(|entry| (entry.name(), numbers_of(&entry.value)));
     let layouts = Layouts::new(arrays, &registry).map_err(|source| corrupt(sa_master, source))?;

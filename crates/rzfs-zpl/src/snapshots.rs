@@ -7,6 +7,7 @@ use crate::options::{FileCaches, FileSystemOptions};
 use crate::read_ahead::ReadAhead;
 use crate::sync::Arc;
 use rzfs_dsl::dataset::Dataset;
+use rzfs_dsl::dataset::property::DatasetProperty;
 use rzfs_format::znode::Timestamp;
 use rzfs_format::{ObjectId, ObjsetId};
 
@@ -67,7 +68,8 @@ impl SnapshotSource for DatasetSnapshots {
     }
 
     fn changed(&self) -> Result<Timestamp, ZplError> {
-        let seconds = i64::try_from(self.head.number("snapshots_changed")?).unwrap_or(0);
+        let seconds =
+            i64::try_from(self.head.number(DatasetProperty::SnapshotsChanged)?).unwrap_or(0);
         Ok(Timestamp { seconds, nanoseconds: 0 })
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::error::ZplError;
 use crate::node::{Attributes, Node};
-use crate::object::ObjectSource;
-use crate::options::{FileSystemOptions, SpaceUse};
+use crate::options::FileSystemOptions;
 use crate::quota::{QuotaOwner, QuotaUnit};
 use crate::sync::Arc;
+use rzfs_dmu::ObjectSource;
+use rzfs_dsl::live::SpaceUse;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::sa::Schema;

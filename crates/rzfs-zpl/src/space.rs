@@ -2,10 +2,10 @@
 
 use crate::error::ZplError;
 use crate::file_system::FileSystem;
-use crate::object::ObjectSource;
-use crate::options::SpaceUse;
 use crate::quota::{QuotaOwner, QuotaUnit};
 use crate::source::Source;
+use rzfs_dmu::ObjectSource;
+use rzfs_dsl::live::SpaceUse;
 use rzfs_format::ObjectId;
 use rzfs_format::znode::{FileFlags, Znode};
 

@@ -3,7 +3,7 @@
 use crate::cache::SharedCache;
 use crate::contents::{fill, segments};
 use crate::error::ZplError;
-use crate::object::ObjectSource;
+use crate::object::typed_object;
 use crate::read_ahead::{ReadAhead, Streams};
 use crate::sync::Arc;
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use rzfs_dsl::dataset::Dataset;
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
+use rzfs_format::property::DatasetProperty;
 
 /// The object that has the contents.
 pub(crate) const DATA: ObjectId = ObjectId(1);
@@ -53,9 +54,12 @@ impl Volume {
         if objset.is_locked() {
             return Err(ZplError::Locked { objset: id });
         }
-        let object = objset.typed_object(DATA, ObjectType::ZVOL)?;
-        let properties = objset.typed_object(PROPERTIES, ObjectType::ZVOL_PROP)?;
-        let size = properties.zap()?.lookup("size").map_err(|e| properties.zap_error(e))?;
+        let object = typed_object(objset, DATA, ObjectType::ZVOL)?;
+        let properties = typed_object(objset, PROPERTIES, ObjectType::ZVOL_PROP)?;
+        let size = properties
+            .zap()?
+            .lookup(DatasetProperty::VolSize.stored_name())
+            .map_err(|e| properties.zap_error(e))?;
         let size = size.and_then(|size| size.first_u64()).unwrap_or(0);
         let whole = size.is_multiple_of(u64::from(object.block_size()));
         if size == 0 || !whole || i64::try_from(size).is_err() {

@@ -3,9 +3,9 @@
 use crate::directory::dangling_at;
 use crate::error::ZplError;
 use crate::file_system::FileSystem;
-use crate::object::FileObject;
 use crate::options::{AclType, FileSystemOptions, XattrUse};
 use crate::source::Source;
+use rzfs_dmu::SourceObject;
 use rzfs_format::FormatError;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;

@@ -1,15 +1,17 @@
-//! OpenZFS pools in user space: library and commands.
+//! OpenZFS pools in user space, as a library.
 //!
 //! rzfs reads what OpenZFS wrote, of any release and on any platform, without a kernel module, and
 //! makes and writes pools that OpenZFS reads.
 //! This crate is the way in: it finds and opens pools on devices, images or anything else that is
-//! a [`blockdev::BlockDevice`], and leads to their datasets, files and objects. The `rzfs` binary
-//! is made of the same parts.
+//! a [`blockdev::BlockDevice`], and leads to their datasets, files and objects. The commands
+//! (`rzfs-cli`, `rzfs-zdb`) and the process that mounts a pool (`rzfs-server`) are made of it.
 //!
 //! ```no_run
+//! use rzfs::format::property::DatasetProperty;
+//!
 //! let pool = rzfs::PoolOptions::new().device_paths(["tank.img"]).open()?;
 //! for dataset in pool.datasets().root()?.descendants()? {
-//!     println!("{}: {} bytes", dataset.name(), dataset.number("used")?);
+//!     println!("{}: {} bytes", dataset.name(), dataset.number(DatasetProperty::Used)?);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -18,26 +20,17 @@
 #![forbid(unsafe_code)]
 
 mod added_vdevs;
-#[cfg(feature = "zdb")]
-pub mod calendar;
-pub mod control;
-#[cfg(feature = "zdb")]
-pub mod dedup_text;
 mod file;
 mod file_error;
 mod file_tree;
 mod new_pool;
-mod nvlist_text;
 mod open;
 pub mod plain_file;
-pub mod protocol;
 pub mod quantity;
-pub mod service;
+mod secret;
 pub mod setting;
 mod vdev_request;
 mod writable;
-#[cfg(feature = "zdb")]
-pub mod zdb;
 
 pub use added_vdevs::{AddError, AddedVdevs, Allowance, PlannedVdevs};
 pub use file::{Extent, File};
@@ -50,8 +43,10 @@ pub use rzfs_dmu as dmu;
 pub use rzfs_dsl as dsl;
 pub use rzfs_dsl::Pool;
 pub use rzfs_format as format;
+pub use rzfs_tunables::{self as tunables, Tunables};
 pub use rzfs_vdev as vdev;
 pub use rzfs_zap as zap;
 pub use rzfs_zpl as zpl;
+pub use secret::{MAX_SECRET, Secret};
 pub use vdev_request::VdevRequestError;
 pub use writable::{FileSystemError, WritablePool};

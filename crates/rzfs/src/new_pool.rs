@@ -17,8 +17,8 @@ mod name;
 pub use error::CreateError;
 pub use name::{PoolNameError, check_pool_name};
 
+use crate::Secret;
 use crate::WritablePool;
-use crate::protocol::Secret;
 use crate::setting::{DefaultFeatures, NewDatasetProperties, NewPoolProperties, SettingError};
 use crate::vdev_request::{VdevRequest, VdevRequestError};
 use rzfs_dsl::import::HostIdentity;
@@ -33,11 +33,12 @@ use rzfs_format::nvlist::NvList;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::znode::Timestamp;
 use rzfs_format::{Guid, Txg, VdevId};
+use rzfs_tunables::Tunables;
 use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::create::{
     DeviceOpener, LocalPools, NewDevice, NewVdevs, PlanOptions, TopLayout, VdevSpec,
 };
-use rzfs_vdev::{TreeOptions, VdevConfig, VdevTree};
+use rzfs_vdev::{IoTunables, TreeOptions, VdevConfig, VdevTree};
 use rzfs_zpl::live::NewFileSystem;
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ const FIRST_TXG: Txg = Txg(4);
 pub struct NewPool {
     name: String,
     request: VdevRequest,
-    insistence: Insistence,
+    insistence: Force,
     features: DefaultFeatures,
     properties: Vec<(String, String)>,
     root_properties: Vec<(String, String)>,
@@ -60,7 +61,7 @@ pub struct NewPool {
 
 /// Whether devices are used that seem to be in use, or do not fit together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Insistence {
+enum Force {
     #[default]
     Careful,
     /// `-f`.
@@ -100,7 +101,7 @@ impl NewPool {
     /// Uses devices that seem to hold something else, and vdevs of different redundancy (`-f`).
     #[must_use]
     pub const fn force(mut self) -> Self {
-        self.insistence = Insistence::Insisting;
+        self.insistence = Force::Insisting;
         self
     }
 
@@ -147,6 +148,13 @@ impl NewPool {
         self
     }
 
+    /// Limits, rhythms and policies of the open pool.
+    #[must_use]
+    pub const fn tunables(mut self, tunables: Tunables) -> Self {
+        self.live.tunables = tunables;
+        self
+    }
+
     /// The command that the pool's history begins with; otherwise one is made up.
     #[must_use]
     pub fn command(mut self, line: &str) -> Self {
@@ -182,8 +190,8 @@ impl NewPool {
         let (opener, devices) = self.request.open(VdevSpec::check_new_pool)?;
         let objections = devices.objections(None, &self.request.local);
         let counting = match self.insistence {
-            Insistence::Insisting => objections.overridden(),
-            Insistence::Careful => objections,
+            Force::Insisting => objections.overridden(),
+            Force::Careful => objections,
         };
         counting.into_result().map_err(VdevRequestError::from)?;
         if let Some(feature) = needed(&devices).find(|one| !properties.features.contains(one)) {
@@ -240,12 +248,15 @@ impl PlannedPool {
     pub fn create(mut self) -> Result<WritablePool, CreateError> {
         let environment = Arc::new(SystemEnvironment::new(HostIdentity::of_system()));
         let encryption = self.encryption(&*environment)?;
-        let plan = PlanOptions { ashift: self.properties.ashift, ..PlanOptions::default() };
+        let plan = PlanOptions {
+            ashift: self.properties.ashift,
+            ..PlanOptions::from(&self.new.live.tunables)
+        };
         let fail = |source| CreateError::Plan { pool: self.new.name.clone(), source };
         let mut new = self.devices.plan(&plan, &mut || environment.random()).map_err(fail)?;
         let guid = environment.guid();
         let config = self.config(guid, &*environment);
-        let vdevs = tree(&mut new, guid)?;
+        let vdevs = tree(&mut new, guid, &self.new.live.tunables)?;
         let stored = self.root.stored.iter();
         let root_properties: Vec<_> =
             stored.map(|one| (one.name.clone(), one.value.clone())).collect();
@@ -329,9 +340,10 @@ impl PlannedPool {
 }
 
 /// Makes a tree of new vdevs.
-fn tree(new: &mut NewVdevs, pool: Guid) -> Result<Arc<VdevTree>, CreateError> {
+fn tree(new: &mut NewVdevs, pool: Guid, tunables: &Tunables) -> Result<Arc<VdevTree>, CreateError> {
     let root = new.root(pool, FIRST_TXG);
-    let tree = VdevTree::open(root, &new.devices, TreeOptions::default())?;
+    let options = TreeOptions { tunables: IoTunables::from(tunables), ..TreeOptions::default() };
+    let tree = VdevTree::open(root, &new.devices, options)?;
     for (vdev, bias) in new.take_biases() {
         if let Ok(vdev) = u32::try_from(vdev) {
             tree.set_allocation_bias(VdevId(vdev), bias);

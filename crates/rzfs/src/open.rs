@@ -10,6 +10,7 @@ use rzfs_dsl::import::{
 };
 use rzfs_dsl::live::{Attendance, LiveOptions, LivePool, NotWritable, SystemEnvironment};
 use rzfs_format::pool_state::PoolState;
+use rzfs_tunables::Tunables;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -179,7 +180,14 @@ impl PoolOptions {
     /// Keeps at most this many bytes of blocks in memory.
     #[must_use]
     pub fn arc_max(mut self, bytes: u64) -> Self {
-        self.import.arc_max = bytes;
+        self.import.tunables.zfs_arc_max = bytes;
+        self
+    }
+
+    /// Limits, rhythms and policies of the pool, and of opening it.
+    #[must_use]
+    pub fn tunables(mut self, tunables: Tunables) -> Self {
+        self.import.tunables = tunables;
         self
     }
 
@@ -292,9 +300,9 @@ impl PoolOptions {
             })?,
         };
         let environment = Arc::new(SystemEnvironment::new(self.import.host.clone()));
-        let ImportOptions { arc_max, missing_logs, .. } = self.import;
+        let ImportOptions { tunables, missing_logs, .. } = self.import;
         let attendance = self.attendance;
-        let options = LiveOptions { arc_max, missing_logs, attendance, ..LiveOptions::default() };
+        let options = LiveOptions { tunables, missing_logs, attendance, ..LiveOptions::default() };
         let shared = Arc::clone(&environment);
         let live = LivePool::open(&pool, shared, &options);
         let live =

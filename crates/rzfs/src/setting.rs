@@ -1,27 +1,21 @@
 //! Properties as they are typed: which may be set, what their values may be, and what is stored
 //! for them (spec 09, sections 3.3 and 5).
-//!
-//! The tables that OpenZFS's usage prints say which properties can be set and describe their
-//! values; they are read here, so that messages and usage agree.
 
 mod dataset;
 mod encryption;
 mod owner;
 mod pool;
 mod rules;
+mod usage;
 
 pub use dataset::{DatasetSetting, NewDatasetProperties, Occasion};
 pub use encryption::EncryptionProperties;
 pub use owner::{OwnerAspect, OwnerProperty};
 pub use pool::{CacheFile, DefaultFeatures, NewPoolProperties, PoolSetting};
+pub use usage::{dataset_properties, pool_properties};
 
 use crate::quantity::SizeError;
-
-/// The properties of datasets, as `zfs` shows them after a mistake.
-pub const DATASET_PROPERTIES: &str = include_str!("setting/dataset.txt");
-
-/// The properties of pools, as `zpool` shows them after a mistake.
-pub const POOL_PROPERTIES: &str = include_str!("setting/pool.txt");
+use rzfs_format::property::PoolProperty;
 
 /// Why a property cannot be set; the messages are OpenZFS's, as far as it has them.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -173,61 +167,8 @@ pub enum SettingError {
 }
 
 fn hint(name: &str) -> &'static str {
-    match name {
-        "ashift" => ", only values between 9 and 16 are allowed.",
+    match PoolProperty::from_name(name) {
+        Some(PoolProperty::Ashift) => ", only values between 9 and 16 are allowed.",
         _ => ".",
-    }
-}
-
-/// Whether a property of a table can be set at any time; none if there is no such property.
-#[must_use]
-pub fn can_be_set(table: &str, name: &str) -> Option<bool> {
-    row(table, name).map(|row| row.can_change)
-}
-
-/// A row of the tables.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Row<'t> {
-    /// Whether it can be set at any time.
-    pub(crate) can_change: bool,
-    /// Its values in words.
-    pub(crate) values: &'t str,
-}
-
-/// The row of a property in a table.
-pub(crate) fn row<'t>(table: &'t str, name: &str) -> Option<Row<'t>> {
-    let mut lines = table.lines().filter_map(|line| line.strip_prefix('\t'));
-    lines.find_map(|line| {
-        let (first, rest) = line.split_once(' ')?;
-        let (edit, mut rest) = rest.trim_start().split_once(' ')?;
-        if first != name || !matches!(edit, "YES" | "NO") {
-            return None;
-        }
-        // The table of datasets has a column more.
-        rest = rest.trim_start();
-        for inherit in ["YES ", "NO "] {
-            rest = rest.strip_prefix(inherit).unwrap_or(rest).trim_start();
-        }
-        Some(Row { can_change: edit == "YES", values: rest })
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tables_can_be_read() {
-        let atime = row(DATASET_PROPERTIES, "atime").unwrap();
-        assert_eq!(atime, Row { can_change: true, values: "on | off" });
-        let used = row(DATASET_PROPERTIES, "used").unwrap();
-        assert_eq!(used, Row { can_change: false, values: "<size>" });
-        let failmode = row(POOL_PROPERTIES, "failmode").unwrap();
-        assert_eq!(failmode, Row { can_change: true, values: "wait | continue | panic" });
-        assert_eq!(row(DATASET_PROPERTIES, "bogus"), None);
-        assert_eq!(row(DATASET_PROPERTIES, "PROPERTY"), None);
-        for native in rzfs_dsl::dataset::property::SETTABLE {
-            assert!(row(DATASET_PROPERTIES, native.name).is_some(), "{}", native.name);
-        }
     }
 }

@@ -5,7 +5,7 @@ use rzfs_dsl::live::{Environment, LiveDataset, LivePool, NotExported};
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, replay_volume};
-use rzfs_zpl::{FileCaches, FileSystemOptions, ZplError};
+use rzfs_zpl::{FileCaches, FileSystemOptions, ReadAhead, ZplError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,8 @@ pub struct WritablePool {
     environment: Arc<dyn Environment>,
     alternate_root: Option<PathBuf>,
     caches: FileCaches,
+    /// Nobody where the system has no threads for it.
+    read_ahead: Option<Arc<ReadAhead>>,
     file_systems: Mutex<FileSystems>,
 }
 
@@ -50,8 +52,16 @@ impl fmt::Debug for WritablePool {
 impl WritablePool {
     /// A pool with no file system open.
     pub(crate) fn new(live: LivePool, environment: Arc<dyn Environment>) -> Self {
-        let (caches, file_systems) = (FileCaches::default(), Mutex::default());
-        Self { live, environment, alternate_root: None, caches, file_systems }
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        let none = |error: &_| tracing::warn!(%error, "nothing is read ahead");
+        Self {
+            live,
+            environment,
+            alternate_root: None,
+            caches: FileCaches::default(),
+            read_ahead: ReadAhead::start(threads).inspect_err(none).ok(),
+            file_systems: Mutex::default(),
+        }
     }
 
     /// The same pool, to be mounted below a directory.
@@ -70,6 +80,12 @@ impl WritablePool {
     #[must_use]
     pub fn alternate_root(&self) -> Option<&Path> {
         self.alternate_root.as_deref()
+    }
+
+    /// Who reads ahead of those who read its files in order, if there is somebody.
+    #[must_use]
+    pub const fn read_ahead(&self) -> Option<&Arc<ReadAhead>> {
+        self.read_ahead.as_ref()
     }
 
     /// The engine.
@@ -95,6 +111,7 @@ impl WritablePool {
         let pool = self.view()?;
         let dataset = pool.datasets().open(name)?;
         let mut known = self.known();
+        known.forget_superseded(dataset.object());
         if let Some(one) = known.open.get(&dataset.object()) {
             return Ok(Arc::clone(&one.files));
         }
@@ -120,6 +137,7 @@ impl WritablePool {
     ) -> Result<Arc<LiveFileSystem>, FileSystemError> {
         let mut reading = FileSystemOptions::of_dataset(dataset, pool.version())?;
         reading.caches = self.caches.clone();
+        reading.read_ahead.clone_from(&self.read_ahead);
         let options = LiveOptions::new(reading, self.environment.random());
         let files = LiveFileSystem::open_dataset(&self.live, live, options)?;
         files.drain_unlinked()?;
@@ -236,6 +254,18 @@ impl FileSystems {
         self.closed.retain(|_, files| files.strong_count() > 0);
         self.closed.insert(object, Arc::downgrade(&one.files));
         one.close();
+    }
+
+    /// Forgets one whose contents are no longer the dataset's: a rollback has given it others.
+    fn forget_superseded(&mut self, object: ObjectId) {
+        let is_superseded = |files: &LiveFileSystem| files.objset().is_superseded();
+        if self.open.get(&object).is_some_and(|one| is_superseded(&one.files)) {
+            self.open.remove(&object);
+        }
+        let closed = self.closed.get(&object).and_then(Weak::upgrade);
+        if closed.is_some_and(|files| is_superseded(&files)) {
+            self.closed.remove(&object);
+        }
     }
 
     /// One that was closed, if others still have it. Their object set keeps the dataset from being

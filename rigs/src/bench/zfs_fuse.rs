@@ -46,7 +46,7 @@ type Results = BTreeMap<(Work, Contestant), Series>;
 
 /// Measures and reports.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    process::run(&mut cargo(&["build", "--release", "--package", "rzfs", "--locked"]))?;
+    process::run(&mut cargo(&["build", "--release", "--package", "rzfs-cli", "--locked"]))?;
     let field = Field { folder: folder(arguments), zfs_fuse: zfs_fuse(arguments) };
     std::fs::create_dir_all(&field.folder)
         .map_err(|source| Failure::Start { program: field.folder.display().to_string(), source })?;

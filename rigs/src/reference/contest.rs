@@ -1,5 +1,6 @@
 //! A pool that rzfs and the kernel change in turns.
 
+use rzfs_format::property::DatasetProperty;
 use rzfs_hostile::Random;
 use rzfs_proof::{
     Files, Habit, LIMITS, OpenPool, PoolFiles, ProofError, QUOTAS, Settings, Shape, change,
@@ -233,7 +234,7 @@ impl Contest {
         let seed = self.seed + u64::from(round);
         let is_copied = matches!(self.stage, Stage::New(shape) if COPIED.contains(&shape.name));
         if is_copied {
-            settings.pool.txg.timeout = NEVER;
+            settings.pool.tunables.zfs_txg_timeout = NEVER;
         }
         let pool = match &self.stage {
             Stage::New(shape) => {
@@ -493,7 +494,7 @@ impl Contest {
 fn available(pool: &OpenPool, name: &str) -> Result<u64, ProofError> {
     // They are of the last txg.
     pool.sync()?;
-    Ok(pool.pool.dataset_tree()?.open(name)?.number("available")?)
+    Ok(pool.pool.dataset_tree()?.open(name)?.number(DatasetProperty::Available)?)
 }
 
 /// What `zfs get -Hp -o property,value` says of the limits of [`Habit::Limits`].

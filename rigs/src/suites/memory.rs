@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Writes so many GiB to random places of files with records of each size, and many files of one
 /// small block; then removes everything.
 pub(super) fn run_on(served: &Served, gib: u64) -> Result<(), Failure> {
-    let dirty = Settings::default().pool.txg.limits.max;
+    let dirty = Settings::default().pool.txg().limits.max;
     let limit = ARC_MAX + dirty + BESIDES;
     let needed = |what: &str| {
         let peak = served.used().peak_memory;

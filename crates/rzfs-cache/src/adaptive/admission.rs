@@ -7,6 +7,12 @@ use crate::hashed::Hashed;
 use crate::{BlockKey, BlockKind, Weighted};
 use std::sync::atomic::Ordering;
 
+/// What is not needed of a block that arrived, and of the room that was reserved for it.
+struct Leftover<V> {
+    room: u64,
+    block: Option<V>,
+}
+
 impl<V: Weighted> Lists<V> {
     /// Reserves room, evicting for it; says whether there is.
     fn reserve(&self, bytes: u64) -> bool {
@@ -42,10 +48,9 @@ impl<V: Weighted> Lists<V> {
             return;
         }
         let mut shard = self.shard(&key);
-        let (surplus, refused) = self.place(&mut shard, arriving);
+        let leftover = self.place(&mut shard, arriving);
         drop(shard);
-        drop(refused);
-        self.release(surplus);
+        self.dispose(leftover);
     }
 
     /// Puts a block that was read into the cache, if it may stay and there is room to be had, and
@@ -65,14 +70,13 @@ impl<V: Weighted> Lists<V> {
         // Somebody may have joined who does not merely prefetch.
         arriving.purpose = shard.end_flight(&key).unwrap_or(purpose);
         let stays = retention == Retention::Cache || arriving.purpose != Purpose::Demand;
-        let (surplus, refused) = match (reserved, stays) {
+        let leftover = match (reserved, stays) {
             (true, true) => self.place(&mut shard, arriving),
-            (true, false) => (charge, Some(arriving.value)),
-            (false, _) => (0, Some(arriving.value)),
+            (true, false) => Leftover { room: charge, block: Some(arriving.value) },
+            (false, _) => Leftover { room: 0, block: Some(arriving.value) },
         };
         drop(shard);
-        drop(refused);
-        self.release(surplus);
+        self.dispose(leftover);
         if stays && !reserved {
             self.not_enough.fetch_add(1, Ordering::Relaxed);
         }
@@ -90,21 +94,26 @@ impl<V: Weighted> Lists<V> {
         Arriving { key, kind, purpose, retention, value, weight, now: self.clock.now() }
     }
 
-    /// Puts a block for which room is reserved into a shard; gives what of the room is not needed,
-    /// and the block if it is not either.
-    fn place(&self, shard: &mut Shard<V>, arriving: Arriving<V>) -> (u64, Option<V>) {
+    /// Puts a block for which room is reserved into a shard.
+    fn place(&self, shard: &mut Shard<V>, arriving: Arriving<V>) -> Leftover<V> {
         let (weight, charge) = (arriving.weight, arriving.charge());
         match shard.insert(arriving) {
             Inserted::New(class) => {
                 self.grow_list(class, weight);
-                (0, None)
+                Leftover { room: 0, block: None }
             }
             Inserted::Returned { ghost, ghost_weight, to } => {
                 self.shrink_list(ghost, ghost_weight);
                 self.grow_list(to, weight);
-                (header_size::<V>(), None)
+                Leftover { room: header_size::<V>(), block: None }
             }
-            Inserted::Refused(value) => (charge, Some(value)),
+            Inserted::Refused(block) => Leftover { room: charge, block: Some(block) },
         }
+    }
+
+    /// Lets go of what was not needed. No shard is locked then: dropping a block takes time.
+    fn dispose(&self, Leftover { room, block }: Leftover<V>) {
+        drop(block);
+        self.release(room);
     }
 }

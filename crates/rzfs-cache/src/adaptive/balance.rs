@@ -12,9 +12,6 @@
 //! Evidence adds up in the odds, so a share is the slower the nearer it is to an end, needs the same
 //! evidence for the way back as for the way there, and never reaches an end.
 
-/// `zfs_arc_meta_balance`: how much more a ghost hit of metadata counts than one of data.
-const META_BALANCE: f64 = 500.0 / 100.0;
-
 /// Where both sides have the same, ghost hits of a hundredth of the ghosts move a share by about a
 /// hundredth.
 const GAIN: f64 = 4.0;
@@ -109,6 +106,8 @@ pub(super) struct Balance {
     pub(super) pd: Share,
     /// The recently used blocks' share of metadata.
     pub(super) pm: Share,
+    /// How much more a ghost hit of metadata counts than one of data.
+    meta_balance: f64,
 }
 
 /// How many bytes the lists may hold.
@@ -123,14 +122,18 @@ pub(super) struct Quotas {
 }
 
 impl Balance {
-    pub(super) const INITIAL: Self =
-        Self { meta: Share::QUARTER, pd: Share::HALF, pm: Share::HALF };
+    /// Where it begins; `meta_balance` is how much more a ghost hit of metadata counts than one of
+    /// data, in percent.
+    pub(super) const fn new(meta_balance: u64) -> Self {
+        let meta_balance = meta_balance as f64 / 100.0;
+        Self { meta: Share::QUARTER, pd: Share::HALF, pm: Share::HALF, meta_balance }
+    }
 
     /// Takes account of the bytes of ghost hits since the last time; `limits` are the ghosts'
     /// limits of that time.
     pub(super) fn adapt(&mut self, hits: &PerList, limits: &PerList) {
         let (metadata, data) = (hits.metadata() as f64, hits.data() as f64);
-        self.meta.follow(metadata, data / META_BALANCE, limits.total());
+        self.meta.follow(metadata, data / self.meta_balance, limits.total());
         self.pd.follow(hits.mru_data as f64, hits.mfu_data as f64, limits.data());
         self.pm.follow(hits.mru_metadata as f64, hits.mfu_metadata as f64, limits.metadata());
     }
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn shares_begin_where_openzfs_begins() {
-        let Balance { meta, pd, pm } = Balance::INITIAL;
+        let Balance { meta, pd, pm, .. } = Balance::new(500);
         assert_eq!([meta, pd, pm].map(|share| share.of(1 << 20)), [1 << 18, 1 << 19, 1 << 19]);
     }
 
@@ -183,7 +186,7 @@ mod tests {
     fn misses_of_metadata_are_dearer_than_those_of_data() {
         let limits = PerList { mru_data: GHOSTS, ..PerList::default() };
         let meta_after = |mru_metadata, mru_data| {
-            let mut balance = Balance::INITIAL;
+            let mut balance = Balance::new(500);
             balance.adapt(&PerList { mru_metadata, mru_data, ..PerList::default() }, &limits);
             balance.meta.odds - Share::QUARTER.odds
         };
@@ -199,7 +202,7 @@ mod tests {
             let per_list = |[mru_data, mru_metadata, mfu_data, mfu_metadata]: [u64; 4]| PerList {
                 mru_data, mru_metadata, mfu_data, mfu_metadata,
             };
-            let mut balance = Balance::INITIAL;
+            let mut balance = Balance::new(500);
             for (hits, limits) in rounds {
                 let before = balance;
                 balance.adapt(&per_list(hits), &per_list(limits));

@@ -17,18 +17,6 @@ pub enum Purpose {
     PrescientPrefetch,
 }
 
-impl Purpose {
-    /// For how long after a read with this purpose eviction looks for other blocks first:
-    /// `zfs_arc_min_prefetch_ms`, `zfs_arc_min_prescient_prefetch_ms`.
-    pub(super) const fn min_age(self) -> Duration {
-        match self {
-            Self::Demand => Duration::ZERO,
-            Self::PredictivePrefetch => Duration::from_millis(1000),
-            Self::PrescientPrefetch => Duration::from_millis(6000),
-        }
-    }
-}
-
 /// Whether a block stays once it was used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Retention {

@@ -14,9 +14,9 @@ pub(super) struct Evictor {
 }
 
 impl Evictor {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(meta_balance: u64) -> Self {
         let limits = PerList { mru_data: 0, mru_metadata: 0, mfu_data: 0, mfu_metadata: 0 };
-        Self { balance: Balance::INITIAL, limits, turns: [0; CLASSES] }
+        Self { balance: Balance::new(meta_balance), limits, turns: [0; CLASSES] }
     }
 
     /// The shard whose turn it is.

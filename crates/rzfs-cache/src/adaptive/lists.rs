@@ -4,11 +4,12 @@ use super::balance::Share;
 use super::entry::{CLASSES, Class, Purpose, State, header_size};
 use super::evictor::Evictor;
 use super::flight::Flight;
-use super::shard::{Change, Found, Shard};
+use super::shard::{Change, Lookup, Shard};
 use super::stats::ArcStats;
 use crate::hashed::Hashed;
-use crate::{BlockKey, BlockKind, Clock, Weighted};
+use crate::{BlockKey, BlockKind, Weighted};
 use parking_lot::{Mutex, MutexGuard};
+use rzfs_clock::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -66,15 +67,15 @@ impl<V: Weighted> Lists<V> {
         purpose: Purpose,
     ) -> Option<V> {
         match shard.find(key, purpose, || self.clock.now()) {
-            Found::Hit(value, change) => {
+            Lookup::Hit(value, change) => {
                 self.apply(change);
                 Some(value)
             }
-            Found::Ghost(Some((class, weight))) => {
+            Lookup::Ghost(Some((class, weight))) => {
                 self.ghost_hits.0[class.index()].fetch_add(weight, Ordering::Relaxed);
                 None
             }
-            Found::Ghost(None) | Found::Nothing => None,
+            Lookup::Ghost(None) | Lookup::Nothing => None,
         }
     }
 

@@ -4,10 +4,9 @@
 use super::balance::{Balance, PerList, Share};
 use super::entry::header_size;
 use super::{AdaptiveCache, ArcOptions, ArcStats, Lookup, Purpose, Retention};
-use crate::{BlockKey, BlockKind, Clock, Weighted};
+use crate::{BlockKey, BlockKind, Weighted};
 use proptest::prelude::*;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use rzfs_clock::{Clock, Passing};
 use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +59,7 @@ impl Model {
             lists: Default::default(),
             max,
             now: 0,
-            balance: Balance::INITIAL,
+            balance: Balance::new(500),
             limits: PerList::default(),
             hits: [0; 10],
             stats: ArcStats::default(),
@@ -322,11 +321,14 @@ fn block(key: u64) -> BlockKey {
 }
 
 fn run(steps: Vec<Step>) {
-    let time = Arc::new(AtomicU64::new(0));
-    let for_clock = Arc::clone(&time);
-    let clock = Clock::from_fn(move || Duration::from_millis(for_clock.load(Ordering::Relaxed)));
+    let (clock, time) = Clock::simulated(Passing::ByHand);
     let max = 200_000;
-    let cache = AdaptiveCache::with_options(ArcOptions { arc_max: max, shards: Some(1), clock });
+    let cache = AdaptiveCache::with_options(ArcOptions {
+        arc_max: max,
+        shards: Some(1),
+        clock,
+        ..ArcOptions::default()
+    });
     let mut model = Model::new(max);
     for step in steps {
         match step {
@@ -362,7 +364,7 @@ fn run(steps: Vec<Step>) {
             }
             Step::Wait(millis) => {
                 model.now += millis;
-                time.store(model.now, Ordering::Relaxed);
+                time.advance(Duration::from_millis(millis));
             }
             Step::SetMax(max) => {
                 cache.set_max(max);
@@ -402,7 +404,7 @@ fn compare(cache: &AdaptiveCache<Value>, model: &Model) {
     assert_eq!(stats.size, model.size());
     assert!(stats.size <= model.max, "{} > {}", stats.size, model.max);
     assert_eq!(stats.size, stats.data_size + stats.metadata_size + stats.hdr_size);
-    let Balance { meta, pd, pm } = model.balance;
+    let Balance { meta, pd, pm, .. } = model.balance;
     assert_eq!([stats.meta, stats.pd, stats.pm], [meta, pd, pm].map(Share::fraction));
     let expected = &model.stats;
     assert_eq!(stats.hits, expected.hits);

@@ -3,7 +3,8 @@
 use super::entry::{CLASSES, Class, Entry, Purpose, Retention, State, header_size};
 use super::flight::Flight;
 use super::stats::ArcStats;
-use crate::hashed::{Hashed, Hashless};
+use super::tunables::ArcTunables;
+use crate::hashed::{Hashed, Prehashed};
 use crate::slab::{List, Slab};
 use crate::{BlockKey, BlockKind, Weighted};
 use std::collections::HashMap;
@@ -13,14 +14,12 @@ use std::time::Duration;
 /// `ARC_MINTIME`: uses closer together than this count as one.
 const MIN_TIME: Duration = Duration::from_millis(62);
 
-/// Blocks looked at under one lock before eviction goes elsewhere (`zfs_arc_evict_batch_limit`).
-pub(super) const BATCH: usize = 10;
-
 pub(super) struct Shard<V> {
-    table: HashMap<Hashed<BlockKey>, u32, Hashless>,
+    table: HashMap<Hashed<BlockKey>, u32, Prehashed>,
     entries: Slab<Entry<V>>,
     lists: [List; CLASSES],
-    flights: HashMap<Hashed<BlockKey>, Pending<V>, Hashless>,
+    flights: HashMap<Hashed<BlockKey>, Pending<V>, Prehashed>,
+    tunables: ArcTunables,
     /// Only the counters of events are kept here.
     pub(super) stats: ArcStats,
 }
@@ -33,7 +32,7 @@ struct Pending<V> {
 }
 
 /// What a lookup has come to.
-pub(super) enum Found<V> {
+pub(super) enum Lookup<V> {
     /// The block; and what changed about the sizes of lists.
     Hit(V, Change),
     /// The block has gone; for its ghost's class and weight, if somebody misses it the first time.
@@ -88,12 +87,13 @@ pub(super) enum Inserted<V> {
 }
 
 impl<V: Weighted> Shard<V> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(tunables: ArcTunables) -> Self {
         Self {
             table: HashMap::default(),
             entries: Slab::new(),
             lists: [List::EMPTY; CLASSES],
             flights: HashMap::default(),
+            tunables,
             stats: ArcStats::default(),
         }
     }
@@ -104,22 +104,22 @@ impl<V: Weighted> Shard<V> {
         key: &Hashed<BlockKey>,
         purpose: Purpose,
         now: impl FnOnce() -> Duration,
-    ) -> Found<V> {
-        let Some(&index) = self.table.get(key) else { return Found::Nothing };
-        let Some(entry) = self.entries.get_mut(index) else { return Found::Nothing };
+    ) -> Lookup<V> {
+        let Some(&index) = self.table.get(key) else { return Lookup::Nothing };
+        let Some(entry) = self.entries.get_mut(index) else { return Lookup::Nothing };
         let Some(value) = entry.value.clone() else {
             if std::mem::replace(&mut entry.missed, true) {
-                return Found::Ghost(None);
+                return Lookup::Ghost(None);
             }
             let (class, weight) = (entry.class, entry.weight);
             match class.state {
                 State::MfuGhost => self.stats.mfu_ghost_hits += 1,
                 _ => self.stats.mru_ghost_hits += 1,
             }
-            return Found::Ghost(Some((class, weight)));
+            return Lookup::Ghost(Some((class, weight)));
         };
         self.stats.count_hit(entry.class, entry.purpose, purpose);
-        Found::Hit(value, self.touch(index, purpose, now))
+        Lookup::Hit(value, self.touch(index, purpose, now))
     }
 
     /// Notes the use of a block that is in memory.
@@ -259,11 +259,12 @@ impl<V: Weighted> Shard<V> {
         };
         let mut freed = 0;
         let mut oldest = self.lists[class.index()].back();
-        for _ in 0..BATCH {
+        for _ in 0..self.tunables.evict_batch_limit {
             let Some(index) = oldest.filter(|_| freed < bytes) else { return };
             oldest = self.entries.newer(index);
             let Some(entry) = self.entries.get_mut(index) else { return };
-            if now.is_some_and(|now| now.saturating_sub(entry.used) < entry.purpose.min_age()) {
+            let min_age = self.tunables.min_age(entry.purpose);
+            if now.is_some_and(|now| now.saturating_sub(entry.used) < min_age) {
                 self.stats.evict_skip += 1;
                 continue;
             }
@@ -281,7 +282,7 @@ impl<V: Weighted> Shard<V> {
     /// too.
     fn evict_to_nothing(&mut self, class: Class, bytes: u64, taken: &mut Vec<(V, u64)>) {
         let mut freed = 0;
-        for _ in 0..BATCH {
+        for _ in 0..self.tunables.evict_batch_limit {
             let oldest = self.lists[class.index()].back().filter(|_| freed < bytes);
             let Some(entry) = oldest.and_then(|index| self.take_out(index, class)) else { return };
             freed += entry.weight + header_size::<V>();
@@ -294,7 +295,7 @@ impl<V: Weighted> Shard<V> {
     /// batch is done; gives the number of ghosts and their weight.
     pub(super) fn forget(&mut self, class: Class, weight: u64, count: u64) -> (u64, u64) {
         let (mut gone, mut gone_weight) = (0, 0);
-        for _ in 0..BATCH {
+        for _ in 0..self.tunables.evict_batch_limit {
             let enough = gone_weight >= weight || gone >= count;
             let oldest = self.lists[class.index()].back().filter(|_| !enough);
             let Some(entry) = oldest.and_then(|index| self.take_out(index, class)) else { break };

@@ -1,9 +1,8 @@
 //! What the balance does for programs whose habits change.
 
 use super::{AdaptiveCache, ArcOptions, Lookup, Purpose};
-use crate::{BlockKey, BlockKind, Clock, Weighted};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::{BlockKey, BlockKind, Weighted};
+use rzfs_clock::{Clock, Passing, Simulation};
 use std::time::Duration;
 
 /// Blocks that the cache has room for, nearly.
@@ -22,22 +21,25 @@ impl Weighted for Block {
 /// A cache and a program that reads a block through it each millisecond.
 struct Reader {
     cache: AdaptiveCache<Block>,
-    time: Arc<AtomicU64>,
+    time: Simulation,
     chance: u64,
 }
 
 impl Reader {
     fn new() -> Self {
-        let time = Arc::new(AtomicU64::new(0));
-        let shown = Arc::clone(&time);
-        let clock = Clock::from_fn(move || Duration::from_millis(shown.load(Ordering::Relaxed)));
-        let options = ArcOptions { arc_max: ROOM * BLOCK as u64, shards: Some(1), clock };
+        let (clock, time) = Clock::simulated(Passing::ByHand);
+        let options = ArcOptions {
+            arc_max: ROOM * BLOCK as u64,
+            shards: Some(1),
+            clock,
+            ..ArcOptions::default()
+        };
         Self { cache: AdaptiveCache::with_options(options), time, chance: 14 }
     }
 
     /// Reads a block; says whether it was there.
     fn read(&self, kind: BlockKind, number: u64) -> bool {
-        self.time.fetch_add(1, Ordering::Relaxed);
+        self.time.advance(Duration::from_millis(1));
         let birth = u64::from(kind == BlockKind::Metadata);
         let key = BlockKey { vdev: 0, offset: number << 12, birth };
         match self.cache.get_or_begin(key, kind, Purpose::Demand) {

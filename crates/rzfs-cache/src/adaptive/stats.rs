@@ -2,121 +2,120 @@
 
 use super::entry::{Class, Purpose, State};
 use crate::BlockKind;
-use crate::counters::counters;
 
-counters! {
+rzfs_kstat::kstat! {
     /// Counters and sizes of an [`AdaptiveCache`](crate::AdaptiveCache) at one moment, with the
     /// names of OpenZFS's kstat `arcstats`. Sizes are in bytes, fractions in units of 2^-32.
-    pub struct ArcStats {
+    pub struct ArcStats = "arcstats" {
         /// Blocks found.
-        hits,
+        hits: Counter Count,
         /// Blocks found to be on their way.
-        iohits,
+        iohits: Counter Count,
         /// Blocks not found.
-        misses,
+        misses: Counter Count,
         /// Data found that somebody waited for.
-        demand_data_hits,
+        demand_data_hits: Counter Count,
         /// Data found on its way that somebody waited for.
-        demand_data_iohits,
+        demand_data_iohits: Counter Count,
         /// Data not found that somebody waited for.
-        demand_data_misses,
+        demand_data_misses: Counter Count,
         /// Metadata found that somebody waited for.
-        demand_metadata_hits,
+        demand_metadata_hits: Counter Count,
         /// Metadata found on its way that somebody waited for.
-        demand_metadata_iohits,
+        demand_metadata_iohits: Counter Count,
         /// Metadata not found that somebody waited for.
-        demand_metadata_misses,
+        demand_metadata_misses: Counter Count,
         /// Data that a prefetch found.
-        prefetch_data_hits,
+        prefetch_data_hits: Counter Count,
         /// Data that a prefetch found on its way.
-        prefetch_data_iohits,
+        prefetch_data_iohits: Counter Count,
         /// Data that a prefetch did not find.
-        prefetch_data_misses,
+        prefetch_data_misses: Counter Count,
         /// Metadata that a prefetch found.
-        prefetch_metadata_hits,
+        prefetch_metadata_hits: Counter Count,
         /// Metadata that a prefetch found on its way.
-        prefetch_metadata_iohits,
+        prefetch_metadata_iohits: Counter Count,
         /// Metadata that a prefetch did not find.
-        prefetch_metadata_misses,
+        prefetch_metadata_misses: Counter Count,
         /// Blocks found that had been used once lately.
-        mru_hits,
+        mru_hits: Counter Count,
         /// Blocks not found that had been evicted after one use.
-        mru_ghost_hits,
+        mru_ghost_hits: Counter Count,
         /// Blocks found that had been used more than once.
-        mfu_hits,
+        mfu_hits: Counter Count,
         /// Blocks not found that had been evicted after more than one use.
-        mfu_ghost_hits,
+        mfu_ghost_hits: Counter Count,
         /// Blocks found that were not to stay.
-        uncached_hits,
+        uncached_hits: Counter Count,
         /// Blocks evicted or removed.
-        deleted,
+        deleted: Counter Count,
         /// Blocks passed over because they were prefetched a moment ago.
-        evict_skip,
+        evict_skip: Counter Count,
         /// Blocks not kept because no room could be made.
-        evict_not_enough,
+        evict_not_enough: Counter Count,
         /// Entries, ghosts included.
-        hash_elements,
+        hash_elements: Gauge Count,
         /// Metadata's share of the cache.
-        meta,
+        meta: Gauge Fraction,
         /// The recently used blocks' share of data.
-        pd,
+        pd: Gauge Fraction,
         /// The recently used blocks' share of metadata.
-        pm,
+        pm: Gauge Fraction,
         /// Target size.
-        c,
+        c: Gauge Bytes,
         /// Largest target size.
-        c_max,
+        c_max: Gauge Bytes,
         /// All memory accounted for: values, headers, and room reserved for blocks that are being
         /// inserted.
-        size,
+        size: Gauge Bytes,
         /// Bytes of headers.
-        hdr_size,
+        hdr_size: Gauge Bytes,
         /// Bytes of cached data.
-        data_size,
+        data_size: Gauge Bytes,
         /// Bytes of cached metadata.
-        metadata_size,
+        metadata_size: Gauge Bytes,
         /// Bytes of blocks used once lately.
-        mru_size,
-        /// Of which data.
-        mru_data,
-        /// Of which metadata.
-        mru_metadata,
+        mru_size: Gauge Bytes,
+        /// Bytes of blocks of data used once lately.
+        mru_data: Gauge Bytes,
+        /// Bytes of blocks of metadata used once lately.
+        mru_metadata: Gauge Bytes,
         /// Bytes that the blocks had that were evicted after one use.
-        mru_ghost_size,
-        /// Of which data.
-        mru_ghost_data,
-        /// Of which metadata.
-        mru_ghost_metadata,
+        mru_ghost_size: Gauge Bytes,
+        /// Bytes that the blocks of data had that were evicted after one use.
+        mru_ghost_data: Gauge Bytes,
+        /// Bytes that the blocks of metadata had that were evicted after one use.
+        mru_ghost_metadata: Gauge Bytes,
         /// Bytes of blocks used more than once.
-        mfu_size,
-        /// Of which data.
-        mfu_data,
-        /// Of which metadata.
-        mfu_metadata,
+        mfu_size: Gauge Bytes,
+        /// Bytes of blocks of data used more than once.
+        mfu_data: Gauge Bytes,
+        /// Bytes of blocks of metadata used more than once.
+        mfu_metadata: Gauge Bytes,
         /// Bytes that the blocks had that were evicted after more than one use.
-        mfu_ghost_size,
-        /// Of which data.
-        mfu_ghost_data,
-        /// Of which metadata.
-        mfu_ghost_metadata,
+        mfu_ghost_size: Gauge Bytes,
+        /// Bytes that the blocks of data had that were evicted after more than one use.
+        mfu_ghost_data: Gauge Bytes,
+        /// Bytes that the blocks of metadata had that were evicted after more than one use.
+        mfu_ghost_metadata: Gauge Bytes,
         /// Bytes of blocks that are not to stay.
-        uncached_size,
-        /// Of which data.
-        uncached_data,
-        /// Of which metadata.
-        uncached_metadata,
+        uncached_size: Gauge Bytes,
+        /// Bytes of blocks of data that are not to stay.
+        uncached_data: Gauge Bytes,
+        /// Bytes of blocks of metadata that are not to stay.
+        uncached_metadata: Gauge Bytes,
         /// Blocks that a predictive prefetch has asked to be read.
-        predictive_prefetch,
+        predictive_prefetch: Counter Count,
         /// Blocks found because of a predictive prefetch.
-        demand_hit_predictive_prefetch,
+        demand_hit_predictive_prefetch: Counter Count,
         /// Blocks found on their way because of a predictive prefetch.
-        demand_iohit_predictive_prefetch,
+        demand_iohit_predictive_prefetch: Counter Count,
         /// Blocks that a prescient prefetch has asked to be read.
-        prescient_prefetch,
+        prescient_prefetch: Counter Count,
         /// Blocks found because of a prescient prefetch.
-        demand_hit_prescient_prefetch,
+        demand_hit_prescient_prefetch: Counter Count,
         /// Blocks found on their way because of a prescient prefetch.
-        demand_iohit_prescient_prefetch,
+        demand_iohit_prescient_prefetch: Counter Count,
     }
 }
 

@@ -2,30 +2,29 @@
 
 use super::access::Prefetch;
 use super::tunables::PrefetchTunables;
-use crate::counters::counters;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-counters! {
+rzfs_kstat::kstat! {
     /// Counters of predictive prefetch at one moment, with the names of OpenZFS's kstat
     /// `zfetchstats`.
-    pub struct ZfetchStats {
+    pub struct ZfetchStats = "zfetchstats", counted by pub(super) struct ZfetchCounters {
         /// Accesses that a stream expected.
-        hits,
+        hits: Counter Count,
         /// Accesses a little ahead of a stream.
-        future,
+        future: Counter Count,
         /// Jumps of a stream over small holes.
-        stride,
+        stride: Counter Count,
         /// Accesses a little behind a stream.
-        past,
+        past: Counter Count,
         /// Accesses that belonged to no stream.
-        misses,
+        misses: Counter Count,
         /// Streams that could not begin because there were too many.
-        max_streams,
+        max_streams: Counter Count,
         /// Blocks that were to be prefetched.
-        io_issued,
+        io_issued: Counter Count,
         /// Blocks that are being prefetched.
-        io_active,
+        io_active: Gauge Count,
     }
 }
 
@@ -35,14 +34,7 @@ pub struct PrefetchActivity {
     tunables: PrefetchTunables,
     /// The most bytes that may be on their way before streams stop to reach further.
     pressure: u64,
-    hits: AtomicU64,
-    future: AtomicU64,
-    stride: AtomicU64,
-    past: AtomicU64,
-    misses: AtomicU64,
-    max_streams: AtomicU64,
-    io_issued: AtomicU64,
-    active_blocks: AtomicU64,
+    counters: ZfetchCounters,
     active_bytes: AtomicU64,
 }
 
@@ -64,14 +56,7 @@ impl PrefetchActivity {
         Arc::new(Self {
             tunables,
             pressure: arc_c_max / 16,
-            hits: AtomicU64::new(0),
-            future: AtomicU64::new(0),
-            stride: AtomicU64::new(0),
-            past: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            max_streams: AtomicU64::new(0),
-            io_issued: AtomicU64::new(0),
-            active_blocks: AtomicU64::new(0),
+            counters: ZfetchCounters::default(),
             active_bytes: AtomicU64::new(0),
         })
     }
@@ -85,7 +70,7 @@ impl PrefetchActivity {
     /// Notes that blocks are being prefetched, until the result is dropped.
     #[must_use]
     pub fn begin(self: &Arc<Self>, blocks: u64, bytes: u64) -> ActivePrefetch {
-        self.active_blocks.fetch_add(blocks, Ordering::Relaxed);
+        self.counters.io_active.fetch_add(blocks, Ordering::Relaxed);
         self.active_bytes.fetch_add(bytes, Ordering::Relaxed);
         ActivePrefetch { activity: Arc::clone(self), blocks, bytes }
     }
@@ -93,27 +78,17 @@ impl PrefetchActivity {
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> ZfetchStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ZfetchStats {
-            hits: read(&self.hits),
-            future: read(&self.future),
-            stride: read(&self.stride),
-            past: read(&self.past),
-            misses: read(&self.misses),
-            max_streams: read(&self.max_streams),
-            io_issued: read(&self.io_issued),
-            io_active: read(&self.active_blocks),
-        }
+        self.counters.read()
     }
 
     pub(super) fn count(&self, event: Event) {
         let counter = match event {
-            Event::Hit => &self.hits,
-            Event::Future => &self.future,
-            Event::Stride => &self.stride,
-            Event::Past => &self.past,
-            Event::Miss => &self.misses,
-            Event::TooMany => &self.max_streams,
+            Event::Hit => &self.counters.hits,
+            Event::Future => &self.counters.future,
+            Event::Stride => &self.counters.stride,
+            Event::Past => &self.counters.past,
+            Event::Miss => &self.counters.misses,
+            Event::TooMany => &self.counters.max_streams,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -121,7 +96,7 @@ impl PrefetchActivity {
     pub(super) fn count_issued(&self, prefetch: &Prefetch) {
         let Prefetch { data, indirect } = prefetch;
         let blocks = (data.end - data.start) + (indirect.end - indirect.start);
-        self.io_issued.fetch_add(blocks, Ordering::Relaxed);
+        self.counters.io_issued.fetch_add(blocks, Ordering::Relaxed);
     }
 
     /// Whether so much is on its way that streams must not reach further.
@@ -140,7 +115,7 @@ pub struct ActivePrefetch {
 
 impl Drop for ActivePrefetch {
     fn drop(&mut self) {
-        self.activity.active_blocks.fetch_sub(self.blocks, Ordering::Relaxed);
+        self.activity.counters.io_active.fetch_sub(self.blocks, Ordering::Relaxed);
         self.activity.active_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

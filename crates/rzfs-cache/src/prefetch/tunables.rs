@@ -1,5 +1,6 @@
 //! Tunables of predictive prefetch.
 
+use rzfs_tunables::Tunables;
 use std::time::Duration;
 
 /// Tunables of predictive prefetch, with OpenZFS's names.
@@ -23,17 +24,23 @@ pub struct PrefetchTunables {
     pub zfetch_max_sec_reap: Duration,
 }
 
+impl From<&Tunables> for PrefetchTunables {
+    fn from(tunables: &Tunables) -> Self {
+        Self {
+            zfetch_max_streams: tunables.zfetch_max_streams,
+            zfetch_min_distance: tunables.zfetch_min_distance,
+            zfetch_max_distance: tunables.zfetch_max_distance,
+            zfetch_max_idistance: tunables.zfetch_max_idistance,
+            zfetch_max_reorder: tunables.zfetch_max_reorder,
+            zfetch_hole_shift: tunables.zfetch_hole_shift,
+            zfetch_min_sec_reap: tunables.zfetch_min_sec_reap,
+            zfetch_max_sec_reap: tunables.zfetch_max_sec_reap,
+        }
+    }
+}
+
 impl Default for PrefetchTunables {
     fn default() -> Self {
-        Self {
-            zfetch_max_streams: 8,
-            zfetch_min_distance: 4 << 20,
-            zfetch_max_distance: 64 << 20,
-            zfetch_max_idistance: 128 << 20,
-            zfetch_max_reorder: 16 << 20,
-            zfetch_hole_shift: 2,
-            zfetch_min_sec_reap: Duration::from_secs(1),
-            zfetch_max_sec_reap: Duration::from_secs(2),
-        }
+        Self::from(&Tunables::default())
     }
 }

@@ -46,4 +46,15 @@ impl KeyFormat {
             Self::Passphrase => "passphrase",
         }
     }
+
+    /// What of a key file's contents, or of what was typed, is the key: of text the first line.
+    #[must_use]
+    pub fn key_in(self, input: &[u8]) -> &[u8] {
+        match self {
+            Self::Raw => input,
+            Self::Hex | Self::Passphrase => {
+                input.split(|byte| *byte == b'\n').next().unwrap_or_default()
+            }
+        }
+    }
 }

@@ -8,11 +8,28 @@ use super::{KeyBytes, key_bytes};
 use rzfs_format::encryption::EncryptionSuite;
 use sha1::Sha1;
 use std::fmt;
+use zeroize::Zeroize;
 
 /// Bytes of a wrapping key, whatever the suite.
 pub(super) const SIZE: usize = 32;
 const MIN_PASSPHRASE: usize = 8;
 const MAX_PASSPHRASE: usize = 512;
+/// More of the stack than deriving a key takes, in bytes.
+const STACK: usize = 16 << 10;
+
+/// HMAC puts a passphrase that fits into a block on the stack, where it would stay.
+#[inline(never)]
+fn derive(passphrase: &[u8], salt: [u8; 8], iterations: u32, key: &mut KeyBytes<SIZE>) {
+    pbkdf2::pbkdf2_hmac::<Sha1>(passphrase, &salt, iterations, key.as_mut_slice());
+}
+
+/// Overwrites what functions that have returned have left on the stack.
+#[inline(never)]
+fn wipe_stack() {
+    let mut frame = [0_u8; STACK];
+    frame.zeroize();
+    std::hint::black_box(&frame);
+}
 
 /// Parameters of the derivation from a passphrase, from the key object; zeros for other formats.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -28,8 +45,8 @@ pub struct Pbkdf2 {
 pub struct WrappingKey(KeyBytes<SIZE>);
 
 impl WrappingKey {
-    /// The key from what the user typed or what the key file holds. A line break at the end of a
-    /// hex key or a passphrase is not part of it.
+    /// The key from what the user typed or what the key file holds: of a hex key or a passphrase the
+    /// first line.
     ///
     /// A passphrase takes time in proportion to the iterations, which an attacker who can write
     /// to the pool chooses; more than 2^32 - 1 are refused.
@@ -41,11 +58,11 @@ impl WrappingKey {
         input: &[u8],
         derivation: Pbkdf2,
     ) -> Result<Self, CryptoError> {
-        let line = input.strip_suffix(b"\n").unwrap_or(input);
+        let key = format.key_in(input);
         match format {
-            KeyFormat::Raw => Self::from_raw(input),
-            KeyFormat::Hex => Self::from_hex(line),
-            KeyFormat::Passphrase => Self::from_passphrase(line, derivation),
+            KeyFormat::Raw => Self::from_raw(key),
+            KeyFormat::Hex => Self::from_hex(key),
+            KeyFormat::Passphrase => Self::from_passphrase(key, derivation),
         }
     }
 
@@ -100,7 +117,8 @@ impl WrappingKey {
         }
         let mut key = key_bytes::<SIZE>();
         let salt = derivation.salt.to_le_bytes();
-        pbkdf2::pbkdf2_hmac::<Sha1>(passphrase, &salt, iterations, key.as_mut_slice());
+        derive(passphrase, salt, iterations, &mut key);
+        wipe_stack();
         Ok(Self(key))
     }
 

@@ -1,7 +1,7 @@
 //! Beginning transactions that change objects.
 
 use super::object::LiveObject;
-use crate::txg::{Gate, NotNow, OpenTx, Patience, Stopped, TxgEngine};
+use crate::txg::{BeginError, Gate, OpenTx, Patience, Stopped, TxgEngine};
 use std::sync::Arc;
 
 impl TxgEngine {
@@ -10,8 +10,8 @@ impl TxgEngine {
     /// that have the objects.
     ///
     /// # Errors
-    /// [`NotNow::Stopped`].
-    pub fn begin(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, NotNow> {
+    /// [`BeginError::Stopped`].
+    pub fn begin(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, BeginError> {
         self.begin_with(objects, Patience::Wait)
     }
 
@@ -19,28 +19,28 @@ impl TxgEngine {
     /// long as there is room.
     ///
     /// # Errors
-    /// [`NotNow`].
+    /// [`BeginError`].
     pub fn begin_with(
         self: &Arc<Self>,
         objects: &[&LiveObject],
         patience: Patience,
-    ) -> Result<OpenTx, NotNow> {
-        self.throttle(patience)?;
-        Ok(self.enter(gates(objects))?)
+    ) -> Result<OpenTx, BeginError> {
+        self.counted(self.throttle(patience))?;
+        Ok(self.counted(self.enter(gates(objects)))?)
     }
 
     /// Begins a transaction that frees space: it waits only while as much is dirty as may be. While
     /// the pool is suspended it changes it in memory, for as long as there is room.
     ///
     /// # Errors
-    /// [`NotNow`].
+    /// [`BeginError`].
     pub fn begin_freeing(
         self: &Arc<Self>,
         objects: &[&LiveObject],
         patience: Patience,
-    ) -> Result<OpenTx, NotNow> {
-        self.wait_to_free(patience)?;
-        Ok(self.enter(gates(objects))?)
+    ) -> Result<OpenTx, BeginError> {
+        self.counted(self.wait_to_free(patience))?;
+        Ok(self.counted(self.enter(gates(objects)))?)
     }
 
     /// Begins a transaction that others wait for: it is never delayed.
@@ -48,7 +48,7 @@ impl TxgEngine {
     /// # Errors
     /// [`Stopped`].
     pub fn begin_unthrottled(self: &Arc<Self>, objects: &[&LiveObject]) -> Result<OpenTx, Stopped> {
-        self.enter(gates(objects))
+        self.counted(self.enter(gates(objects)))
     }
 }
 

@@ -28,6 +28,11 @@ impl PendingHeaders {
         self.0.lock().get(&txg).cloned()
     }
 
+    /// Forgets them all.
+    pub(super) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
     /// Forgets the header of a txg, unless it was changed after it was written.
     pub(super) fn settle(&self, txg: Txg, written: &ZilHeader) {
         let mut pending = self.0.lock();

@@ -58,8 +58,10 @@ impl LiveObject {
         &self.objset
     }
 
+    /// Why it does not exist.
     pub(super) fn not_allocated(&self) -> DmuError {
-        DmuError::NotAllocated { objset: self.objset.id(), object: self.core.id }
+        let (objset, object) = (self.objset.id(), self.core.id);
+        self.objset.require_current().err().unwrap_or(DmuError::NotAllocated { objset, object })
     }
 
     fn outline(&self) -> Result<Outline, DmuError> {
@@ -184,7 +186,14 @@ impl LiveObject {
 
     pub(super) fn tree<'a>(&'a self, dnode: &'a Dnode) -> Tree<'a> {
         let (pipeline, objset) = (self.objset.pipeline(), self.objset.id());
-        Tree { pipeline, key: self.objset.key(), objset, object: self.core.id, dnode }
+        Tree {
+            pipeline,
+            key: self.objset.key(),
+            objset,
+            object: self.core.id,
+            dnode,
+            existence: None,
+        }
     }
 
     /// Whether a sync has put another dnode on disk.

@@ -37,9 +37,10 @@ impl LiveObjset {
     /// The object with this number; the accounting objects have their special numbers.
     ///
     /// # Errors
-    /// There is no such object, or its dnode cannot be read.
+    /// There is no such object, its dnode cannot be read, or the set is superseded.
     pub fn object(&self, id: ObjectId) -> Result<LiveObject, DmuError> {
         loop {
+            self.require_current()?;
             if let Some(core) = self.in_memory(id) {
                 return self.existing(core);
             }
@@ -101,12 +102,13 @@ impl LiveObjset {
     /// Makes a new object with a number of its own.
     ///
     /// # Errors
-    /// Dnodes cannot be read, or no number is free.
+    /// Dnodes cannot be read, no number is free, or the set is superseded.
     pub fn allocate(
         &self,
         tx: &dyn Transaction,
         new: NewObject<'_>,
     ) -> Result<LiveObject, DmuError> {
+        self.require_current()?;
         let id = self.with_numbers(|numbers, on_disk| numbers.take(on_disk, new.slots))?;
         Ok(self.insert(tx, id, new))
     }
@@ -114,13 +116,15 @@ impl LiveObjset {
     /// Makes a new object with this number; `None` if the number is taken.
     ///
     /// # Errors
-    /// Dnodes cannot be read, or the number is not one that an object can have.
+    /// Dnodes cannot be read, the number is not one that an object can have, or the set is
+    /// superseded.
     pub fn claim(
         &self,
         tx: &dyn Transaction,
         id: ObjectId,
         new: NewObject<'_>,
     ) -> Result<Option<LiveObject>, DmuError> {
+        self.require_current()?;
         let is_free =
             self.with_numbers(|numbers, on_disk| numbers.claim(on_disk, id, new.slots))?;
         Ok(is_free.then(|| self.insert(tx, id, new)))
@@ -167,6 +171,9 @@ impl LiveObjset {
         let mut objects = self.inner.objects.lock();
         objects.insert(id, Arc::downgrade(&core));
         sweep(&mut objects);
+        if self.is_superseded() {
+            core.state.write().clear();
+        }
         drop(objects);
         self.mark_dirty(tx.txg(), &core);
         LiveObject::new(self.clone(), core)

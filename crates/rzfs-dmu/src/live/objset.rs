@@ -2,6 +2,7 @@
 
 use super::log_header::PendingHeaders;
 use super::numbers::Numbers;
+use super::orphans::Orphans;
 use super::state::ObjectCore;
 use super::transaction::Transaction;
 use crate::{BlockPipeline, DmuError, Objset};
@@ -11,6 +12,7 @@ use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::zil::ZilHeader;
 use rzfs_format::{ByteOrder, ObjectId, ObjsetId, Txg};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 /// Txgs in which an object can be dirty at one time are told apart by their last bits.
@@ -33,9 +35,12 @@ pub(super) struct Inner {
     /// What is on disk.
     pub(super) synced: RwLock<Objset>,
     pub(super) objects: Mutex<HashMap<ObjectId, Weak<ObjectCore>>>,
-    dirty: [Mutex<DirtyObjects>; SLOTS],
+    pub(super) dirty: [Mutex<DirtyObjects>; SLOTS],
     pub(super) numbers: Mutex<Numbers>,
     pub(super) headers: PendingHeaders,
+    /// Whether another set has taken its place.
+    pub(super) is_superseded: AtomicBool,
+    pub(super) orphans: Orphans,
 }
 
 impl LiveObjset {
@@ -53,6 +58,8 @@ impl LiveObjset {
                 dirty: Default::default(),
                 numbers: Mutex::default(),
                 headers: PendingHeaders::default(),
+                is_superseded: AtomicBool::new(false),
+                orphans: Orphans::default(),
             }),
         }
     }

@@ -37,6 +37,12 @@ impl Placements {
         self.replaced.push(pointer);
     }
 
+    /// All blocks that were written.
+    pub(super) fn all(&self) -> impl Iterator<Item = BlockPointer> {
+        let current = self.current.values().map(|placed| placed.pointer);
+        current.chain(self.replaced.iter().copied())
+    }
+
     /// The blocks that nobody needs, given those that are synced.
     pub(super) fn unused(&self, synced: &BTreeMap<u64, DirtyBuffer>) -> Vec<BlockPointer> {
         let is_used = |block: &u64, placed: &Placed| {

@@ -110,7 +110,10 @@ impl DirtyBlock {
     fn note(&self, outcome: Outcome, pointer: BlockPointer) {
         let mut state = self.object.state_mut();
         let version = state.versions.iter_mut().find(|version| version.txg == self.txg);
-        let Some(version) = version else { return };
+        let Some(version) = version else {
+            // It is gone with the set.
+            return self.object.objset().inner.orphans.add([pointer]);
+        };
         match outcome {
             Outcome::Written => {
                 let placed = Placed { buffer: self.buffer.clone(), pointer };

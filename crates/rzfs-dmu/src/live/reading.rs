@@ -12,7 +12,7 @@
 //! planned anew.
 
 use super::object::LiveObject;
-use super::state::Found;
+use super::state::NewestBlock;
 use crate::object::fill_from_blocks;
 use crate::{Batch, Block, BlockError, BlockRequest, DmuError};
 use rzfs_cache::AccessOutcome;
@@ -93,12 +93,12 @@ impl LiveObject {
         let mut asked = blocks.start..blocks.start;
         for block in blocks {
             plan.origins.push(match state.in_memory(block) {
-                Found::Buffer(buffer) => {
+                NewestBlock::Buffer(buffer) => {
                     Origin::Dirty(Block { data: buffer.bytes(), order: ByteOrder::NATIVE })
                 }
-                Found::Clone(pointer) => Origin::Clone(pointer),
-                Found::Hole => Origin::Hole,
-                Found::OnDisk(dnode) => {
+                NewestBlock::Clone(pointer) => Origin::Clone(pointer),
+                NewestBlock::Hole => Origin::Hole,
+                NewestBlock::OnDisk(dnode) => {
                     if plan.on_disk.is_none() {
                         asked.start = block;
                         plan.on_disk = Some(dnode);

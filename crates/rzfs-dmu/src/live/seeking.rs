@@ -1,7 +1,7 @@
 //! Where data and holes are in an object as it is now, on disk or not.
 
 use super::object::LiveObject;
-use super::state::{Found, ObjectState};
+use super::state::{NewestBlock, ObjectState};
 use super::version::Version;
 use crate::DmuError;
 use crate::tree::Seek;
@@ -45,10 +45,10 @@ fn behind_hole(state: &ObjectState, block: u64) -> u64 {
 
 fn step(state: &ObjectState, seek: Seek, block: u64) -> Step {
     let is_hole = match state.in_memory(block) {
-        Found::Buffer(_) => false,
-        Found::Clone(pointer) => pointer.is_hole(),
-        Found::Hole => true,
-        Found::OnDisk(dnode) => {
+        NewestBlock::Buffer(_) => false,
+        NewestBlock::Clone(pointer) => pointer.is_hole(),
+        NewestBlock::Hole => true,
+        NewestBlock::OnDisk(dnode) => {
             let until = next_in_memory(state, block).min(next_freed(state, block));
             return Step::OnDisk { dnode, until };
         }

@@ -39,6 +39,11 @@ pub(super) struct Outline {
 }
 
 impl ObjectState {
+    /// Makes an object that does not exist of it; answers with what it was.
+    pub(super) fn clear(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
     /// The newest shape; `None` when the object does not exist.
     pub(super) fn shape(&self) -> Option<Shape> {
         match self.versions.back() {
@@ -73,28 +78,28 @@ impl ObjectState {
         })
     }
 
-    /// What memory knows about a block.
-    pub(super) fn in_memory(&self, block: u64) -> Found<'_> {
+    /// Where the newest contents of a block are.
+    pub(super) fn in_memory(&self, block: u64) -> NewestBlock<'_> {
         for version in self.versions.iter().rev() {
             if let Some(buffer) = version.blocks.get(&block) {
-                return Found::Buffer(buffer);
+                return NewestBlock::Buffer(buffer);
             }
             if let Some(pointer) = version.clones.get(&block) {
-                return Found::Clone(*pointer);
+                return NewestBlock::Clone(*pointer);
             }
             if version.freed.contains(block) || version.existence == Existence::Freed {
-                return Found::Hole;
+                return NewestBlock::Hole;
             }
         }
         match &self.synced {
-            Some(dnode) if block <= dnode.max_block_id.0 => Found::OnDisk(Arc::clone(dnode)),
-            _ => Found::Hole,
+            Some(dnode) if block <= dnode.max_block_id.0 => NewestBlock::OnDisk(Arc::clone(dnode)),
+            _ => NewestBlock::Hole,
         }
     }
 }
 
-/// What memory knows about a block.
-pub(super) enum Found<'a> {
+/// Where the newest contents of a block are.
+pub(super) enum NewestBlock<'a> {
     Buffer(&'a DirtyBuffer),
     /// A block of another object, or of another place in this one.
     Clone(BlockPointer),

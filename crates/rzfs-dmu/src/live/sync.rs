@@ -51,7 +51,7 @@ pub struct SyncedObjset {
 
 /// How a set is synced.
 #[derive(Clone, Copy)]
-struct How<'a> {
+struct SyncParts<'a> {
     tx: &'a SyncTx<'a>,
     policy: ObjsetPolicy,
     /// What is on disk.
@@ -59,7 +59,7 @@ struct How<'a> {
     sealing: Sealing<'a>,
 }
 
-impl<'a> How<'a> {
+impl<'a> SyncParts<'a> {
     const fn write_context(self) -> WriteContext<'a> {
         self.tx.write_context(self.sealing)
     }
@@ -119,8 +119,12 @@ impl LiveObjset {
         let synced = self.synced();
         let sealing = sealing_of(&synced);
         let is_encrypted = !matches!(sealing, Sealing::Plain);
-        let how =
-            How { tx, policy: ObjsetPolicy { is_encrypted, ..policy }, synced: &synced, sealing };
+        let how = SyncParts {
+            tx,
+            policy: ObjsetPolicy { is_encrypted, ..policy },
+            synced: &synced,
+            sealing,
+        };
         let mut works = self.write_objects(how, owner, dirty)?;
         match owner.write_accounting(self, tx) {
             // Who owns how much is worth less than what there is.
@@ -153,7 +157,7 @@ impl LiveObjset {
     /// Writes the blocks of objects; then their new dnodes are known.
     fn write_objects(
         &self,
-        how: How<'_>,
+        how: SyncParts<'_>,
         owner: &mut dyn SpaceOwner,
         dirty: DirtyObjects,
     ) -> Result<Vec<Work>, SyncError> {
@@ -194,7 +198,7 @@ impl LiveObjset {
     /// Writes the blocks of dnodes, and the dnodes that are in the root block into `block`.
     fn write_dnodes(
         &self,
-        how: How<'_>,
+        how: SyncParts<'_>,
         owner: &mut dyn SpaceOwner,
         works: &[Work],
         block: &mut ObjsetBlock,
@@ -265,7 +269,7 @@ impl LiveObjset {
     /// Writes the root block, with its MACs if the set is encrypted.
     fn write_root(
         &self,
-        how: How<'_>,
+        how: SyncParts<'_>,
         owner: &mut dyn SpaceOwner,
         block: &mut ObjsetBlock,
     ) -> Result<BlockPointer, SyncError> {
@@ -320,7 +324,7 @@ impl LiveObjset {
 }
 
 /// What there is to do for an object; `None` if it is not dirty in this txg.
-fn work(how: How<'_>, core: Arc<ObjectCore>, flags: DnodeFlags) -> Option<Work> {
+fn work(how: SyncParts<'_>, core: Arc<ObjectCore>, flags: DnodeFlags) -> Option<Work> {
     let state = core.state.read();
     let version = state.versions.front().filter(|version| version.txg == how.tx.txg())?;
     let old = state.synced.clone();

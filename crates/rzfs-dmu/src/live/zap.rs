@@ -47,8 +47,8 @@ impl ZapBlocks for LiveObject {
         self.data_block_size().map_or(0, |size| size as usize)
     }
 
-    fn block_count(&self) -> u64 {
-        self.max_block_id().map_or(0, |last| last.0.saturating_add(1))
+    fn block_count(&self) -> Result<u64, DmuError> {
+        Ok(self.max_block_id()?.0.saturating_add(1))
     }
 
     fn read_block(&self, id: BlockId) -> Result<(Bytes, ByteOrder), DmuError> {
@@ -80,7 +80,7 @@ impl ZapBlocks for ZapTx<'_> {
         ZapBlocks::block_size(self.object)
     }
 
-    fn block_count(&self) -> u64 {
+    fn block_count(&self) -> Result<u64, DmuError> {
         ZapBlocks::block_count(self.object)
     }
 
@@ -110,7 +110,7 @@ impl ZapBlocksMut for ZapTx<'_> {
     fn free_blocks(&mut self, blocks: Range<u64>) -> Result<(), DmuError> {
         let size = ZapBlocks::block_size(self.object) as u64;
         let count = blocks.end.saturating_sub(blocks.start);
-        let len = if blocks.end >= ZapBlocks::block_count(self.object) {
+        let len = if blocks.end >= ZapBlocks::block_count(self.object)? {
             Extent::ToEnd
         } else {
             Extent::Bytes(count.saturating_mul(size))

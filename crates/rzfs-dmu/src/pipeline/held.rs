@@ -13,8 +13,6 @@ use std::collections::{BTreeSet, HashMap};
 
 /// The largest part of the cache's limit that is held besides.
 const SHARE_OF_CACHE: u64 = 16;
-/// Bytes that are held at most: 100,000 dnodes that have been written once.
-const MOST: u64 = 50 << 20;
 
 /// Where in the MOS a block is.
 type Place = (ObjectId, Level, BlockId);
@@ -105,9 +103,10 @@ impl State {
 }
 
 impl Held {
-    /// Holds nothing yet; beside a cache with a limit of so many bytes.
-    pub(super) fn new(arc_max: u64) -> Self {
-        Self { state: RwLock::default(), limit: (arc_max / SHARE_OF_CACHE).min(MOST) }
+    /// Holds nothing yet, and never more than `most` bytes; beside a cache with a limit of
+    /// `arc_max`.
+    pub(super) fn new(arc_max: u64, most: u64) -> Self {
+        Self { state: RwLock::default(), limit: (arc_max / SHARE_OF_CACHE).min(most) }
     }
 
     /// Where a block is, if it can be one that is held.
@@ -200,7 +199,7 @@ mod tests {
     }
 
     fn held(blocks: u64) -> Held {
-        let held = Held::new(blocks * BLOCK as u64 * SHARE_OF_CACHE);
+        let held = Held::new(blocks * BLOCK as u64 * SHARE_OF_CACHE, u64::MAX);
         held.add_object(OBJECT);
         held
     }

@@ -26,10 +26,10 @@ type Decoded = Result<Block, BlockError>;
 /// end when it is dropped.
 #[derive(Default)]
 pub(super) struct Workers {
-    crew: OnceLock<Crew>,
+    workers: OnceLock<WorkerThreads>,
 }
 
-struct Crew {
+struct WorkerThreads {
     /// `None` when it is being dropped, or there is but one processor.
     batches: Option<Sender<Arc<Batch>>>,
     threads: Vec<JoinHandle<()>>,
@@ -56,12 +56,12 @@ impl Workers {
         if blocks.len() < 2 || effort < MIN_EFFORT {
             return blocks.into_iter().map(Encoded::decode).collect();
         }
-        let crew = self.crew.get_or_init(Crew::start);
-        let Some(batches) = &crew.batches else {
+        let workers = self.workers.get_or_init(WorkerThreads::start);
+        let Some(batches) = &workers.batches else {
             return blocks.into_iter().map(Encoded::decode).collect();
         };
         let batch = Arc::new(Batch::new(blocks));
-        for _ in 1..batch.blocks.len().min(crew.threads.len() + 1) {
+        for _ in 1..batch.blocks.len().min(workers.threads.len() + 1) {
             match batches.try_send(Arc::clone(&batch)) {
                 Ok(()) => {}
                 Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => break,
@@ -72,7 +72,7 @@ impl Workers {
     }
 }
 
-impl Crew {
+impl WorkerThreads {
     fn start() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let count = (processors - 1).min(MAX_WORKERS);
@@ -88,7 +88,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerThreads {
     fn drop(&mut self) {
         self.batches = None;
         for thread in self.threads.drain(..) {

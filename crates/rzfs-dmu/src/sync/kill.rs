@@ -21,17 +21,17 @@ pub(crate) fn kill_object(
     if let Some(spill) = tree.old.spill {
         tree.kill(context, &spill);
     }
-    if found == Found::Some {
+    if found == Completeness::Incomplete {
         context.accounting.lost(tree.new.used);
     }
     Ok(())
 }
 
-/// How much of a tree was found.
+/// Whether all blocks of a tree were found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Found {
-    All,
-    Some,
+enum Completeness {
+    Complete,
+    Incomplete,
 }
 
 /// Kills the blocks of `level` from `first` on, given their pointers, and all below them.
@@ -41,9 +41,9 @@ fn kill_below(
     level: u8,
     first: u64,
     pointers: &[BlockPointer],
-) -> Result<Found, SyncError> {
+) -> Result<Completeness, SyncError> {
     let shift = tree.old.pointers_shift();
-    let mut found = Found::All;
+    let mut found = Completeness::Complete;
     for (chunk, first) in pointers.chunks(AHEAD).zip((first..).step_by(AHEAD)) {
         if level > 0 {
             let wanted = chunk.iter().copied().map(Ok).collect();
@@ -69,8 +69,9 @@ fn kill_below(
                         }
                     }
                 }
-                if kill_below(context, tree, level - 1, below, &known)? == Found::Some {
-                    found = Found::Some;
+                if kill_below(context, tree, level - 1, below, &known)? == Completeness::Incomplete
+                {
+                    found = Completeness::Incomplete;
                 }
             }
         }
@@ -82,12 +83,12 @@ fn kill_below(
 }
 
 /// Gives up what cannot be found because of damage. What devices have not delivered is there.
-fn leak(error: DmuError) -> Result<Found, SyncError> {
+fn leak(error: DmuError) -> Result<Completeness, SyncError> {
     if !error.is_damage() {
         return Err(error.into());
     }
     tracing::warn!(%error, "space of an object is leaked");
-    Ok(Found::Some)
+    Ok(Completeness::Incomplete)
 }
 
 fn on_disk<'a>(tree: &'a DirtyTree, context: &'a SyncContext<'_>) -> Tree<'a> {

@@ -94,7 +94,14 @@ impl DirtyTree {
 
     pub(super) fn on_disk<'a>(&'a self, pipeline: &'a BlockPipeline) -> Tree<'a> {
         let key = self.key.as_ref();
-        Tree { pipeline, key, objset: self.objset, object: self.object, dnode: &self.old }
+        Tree {
+            pipeline,
+            key,
+            objset: self.objset,
+            object: self.object,
+            dnode: &self.old,
+            existence: None,
+        }
     }
 
     /// Whether there is anything below the dnode on disk.

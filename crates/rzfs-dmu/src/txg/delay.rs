@@ -1,5 +1,6 @@
 //! The write throttle's delay curve (spec 06, section 18).
 
+use rzfs_tunables::Tunables;
 use std::time::Duration;
 
 /// How much may be dirty (`zfs_dirty_data_*`).
@@ -15,15 +16,28 @@ pub struct DirtyLimits {
 }
 
 impl DirtyLimits {
-    /// OpenZFS's defaults for a machine with `memory` bytes of RAM.
+    /// What is not set is a part of `memory`, in bytes.
     #[must_use]
-    pub const fn of_memory(memory: u64) -> Self {
-        const MOST: u64 = 4 << 30;
-        let quarter = memory / 4;
-        let cap = if quarter < MOST { quarter } else { MOST };
-        let tenth = memory / 10;
-        let max = if tenth < cap { tenth } else { cap };
-        Self { max, sync_percent: 20, delay: DelayCurve::DEFAULT }
+    pub fn new(tunables: &Tunables, memory: u64) -> Self {
+        const USUAL_CAP: u64 = 4 << 30;
+        // With less, a group would have to be written for every few blocks.
+        const LEAST: u64 = 1 << 20;
+        let cap = match tunables.zfs_dirty_data_max_max {
+            0 => percent(memory, tunables.zfs_dirty_data_max_max_percent).min(USUAL_CAP),
+            cap => cap,
+        };
+        let max = match tunables.zfs_dirty_data_max {
+            0 => percent(memory, tunables.zfs_dirty_data_max_percent).min(cap),
+            max => max.max(LEAST),
+        };
+        let sync_percent = tunables.zfs_dirty_data_sync_percent;
+        Self { max, sync_percent, delay: DelayCurve::from(tunables) }
+    }
+
+    /// The defaults for so many bytes of memory.
+    #[must_use]
+    pub fn of_memory(memory: u64) -> Self {
+        Self::new(&Tunables::default(), memory)
     }
 
     /// Most dirty bytes of a pool that is suspended: somewhat more than otherwise, so that whoever
@@ -54,13 +68,6 @@ pub struct DelayCurve {
 }
 
 impl DelayCurve {
-    /// OpenZFS's defaults.
-    pub const DEFAULT: Self = Self {
-        min_dirty_percent: 60,
-        scale: Duration::from_micros(500),
-        max: Duration::from_millis(100),
-    };
-
     /// Time between two transactions when `dirty` of at most `limit` bytes are dirty.
     #[must_use]
     pub fn delay(&self, dirty: u64, limit: u64) -> Duration {
@@ -75,6 +82,16 @@ impl DelayCurve {
     }
 }
 
+impl From<&Tunables> for DelayCurve {
+    fn from(tunables: &Tunables) -> Self {
+        Self {
+            min_dirty_percent: tunables.zfs_delay_min_dirty_percent,
+            scale: tunables.zfs_delay_scale,
+            max: tunables.zfs_delay_max_ns,
+        }
+    }
+}
+
 const fn percent(of: u64, percent: u64) -> u64 {
     (of as u128 * percent as u128 / 100) as u64
 }
@@ -86,8 +103,8 @@ mod tests {
     #[test]
     fn delays_are_those_of_the_spec() {
         const MAX: u64 = 1000 << 20;
-        let delay =
-            |permille: u64| DelayCurve::DEFAULT.delay(MAX / 1000 * permille, MAX).as_nanos();
+        let curve = DelayCurve::from(&Tunables::default());
+        let delay = |permille: u64| curve.delay(MAX / 1000 * permille, MAX).as_nanos();
         assert_eq!([600, 700, 800].map(delay), [0, 166_666, 500_000]);
         assert_eq!(
             [900, 990, 999, 1000].map(delay),
@@ -100,5 +117,14 @@ mod tests {
         let gib = |memory: u64| DirtyLimits::of_memory(memory << 30).max;
         assert_eq!(gib(10), 1 << 30);
         assert_eq!(gib(1000), 4 << 30);
+        let of = |text: [(&str, &str); 2]| {
+            let mut tunables = Tunables::default();
+            text.into_iter().for_each(|(name, value)| tunables.set(name, value).unwrap());
+            DirtyLimits::new(&tunables, 10 << 30).max
+        };
+        let percent = ("zfs_dirty_data_max_percent", "20");
+        assert_eq!(of([percent, ("zfs_dirty_data_max_max_percent", "50")]), 2 << 30);
+        assert_eq!(of([percent, ("zfs_dirty_data_max_max", "1G")]), 1 << 30);
+        assert_eq!(of([percent, ("zfs_dirty_data_max", "9G")]), 9 << 30);
     }
 }

@@ -52,12 +52,12 @@ pub struct DedupPolicy {
     /// The checksum by which blocks are known: one that dedup tables can have.
     pub checksum: ChecksumFunction,
     /// What makes blocks with the same checksum the same.
-    pub sameness: Sameness,
+    pub sameness: DuplicateTest,
 }
 
 /// What makes blocks with the same checksum the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sameness {
+pub enum DuplicateTest {
     /// The checksum.
     Checksum,
     /// Their contents, which are compared.
@@ -250,7 +250,7 @@ mod tests {
     fn encrypted_sets_have_room_for_salt_and_iv() {
         let mos = ObjsetPolicy::mos(CompressionFunction::Lz4);
         let dedup =
-            DedupPolicy { checksum: ChecksumFunction::Sha256, sameness: Sameness::Checksum };
+            DedupPolicy { checksum: ChecksumFunction::Sha256, sameness: DuplicateTest::Checksum };
         let policy = ObjsetPolicy { is_encrypted: true, dedup: Some(dedup), ..mos };
         let of = |object_type, level| policy.block(object_type, Level(level), Part::Contents);
         let file = of(ObjectType::PLAIN_FILE_CONTENTS, 0);

@@ -49,11 +49,11 @@ pub struct FailedWrite {
 /// The writes of a sync pass, under way on threads of their own.
 pub struct WriteStream {
     queue: Sender<DeviceWrite>,
-    takers: Takers,
+    takers: QueueConsumer,
 }
 
 /// Who takes writes from the queue.
-enum Takers {
+enum QueueConsumer {
     Threads(Vec<JoinHandle<Vec<FailedWrite>>>),
     /// Whoever adds to it, as the system has no threads to give.
     Adders {
@@ -97,17 +97,19 @@ impl WriteStream {
         };
         let threads = start_up_to(THREADS, thread);
         let takers = match threads.is_empty() {
-            true => {
-                Takers::Adders { devices: Arc::clone(devices), writes, failed: Mutex::default() }
-            }
-            false => Takers::Threads(threads),
+            true => QueueConsumer::Adders {
+                devices: Arc::clone(devices),
+                writes,
+                failed: Mutex::default(),
+            },
+            false => QueueConsumer::Threads(threads),
         };
         Self { queue, takers }
     }
 
     /// Adds a write; waits only when very many are waiting already.
     pub fn push(&self, mut write: DeviceWrite) {
-        let Takers::Adders { devices, writes, failed } = &self.takers else {
+        let QueueConsumer::Adders { devices, writes, failed } = &self.takers else {
             // The receivers live until the sender is dropped.
             let _ = self.queue.send(write);
             return;
@@ -124,13 +126,13 @@ impl WriteStream {
         let Self { queue, takers } = self;
         drop(queue);
         match takers {
-            Takers::Threads(threads) => {
+            QueueConsumer::Threads(threads) => {
                 let result = |thread: JoinHandle<_>| {
                     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 };
                 threads.into_iter().flat_map(result).collect()
             }
-            Takers::Adders { devices, writes, failed } => {
+            QueueConsumer::Adders { devices, writes, failed } => {
                 let mut failed = failed.into_inner();
                 failed.extend(write_all(&*devices, &writes, |writes| writes.recv().ok()));
                 failed

@@ -13,16 +13,30 @@ use rzfs_format::block_pointer::StoredBlock;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg};
+use rzfs_tunables::Tunables;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// From this pass on, a block that was born in the same txg and keeps its size keeps its place
-/// (`zfs_sync_pass_rewrite`).
-const REWRITE_PASS: u32 = 2;
-/// From this pass on, such blocks are not compressed (`zfs_sync_pass_dont_compress`).
-const STORE_PASS: u32 = 8;
 /// Bytes of a batch for which another thread pays.
 const BYTES_PER_THREAD: usize = 256 << 10;
+
+/// From which pass of a sync on blocks are written otherwise, so that it comes to an end.
+#[derive(Clone, Copy, Debug)]
+pub struct SyncPasses {
+    /// A block that was born in the same txg and keeps its size keeps its place.
+    pub rewrite: u32,
+    /// New blocks are not compressed.
+    pub store: u32,
+}
+
+impl From<&Tunables> for SyncPasses {
+    fn from(tunables: &Tunables) -> Self {
+        Self {
+            rewrite: tunables.zfs_sync_pass_rewrite,
+            store: tunables.zfs_sync_pass_dont_compress,
+        }
+    }
+}
 
 /// A wish for space for one block.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +131,7 @@ pub struct BlockWriter {
     injector: Option<Arc<dyn WriteInjector>>,
     hole_birth: bool,
     threads: usize,
+    passes: SyncPasses,
 }
 
 impl std::fmt::Debug for BlockWriter {
@@ -138,7 +153,14 @@ impl BlockWriter {
     ) -> Self {
         let hole_birth = hole_birth == HoleBirth::Recorded;
         let (dedup, injector, threads) = (None, None, threads.max(1));
-        Self { pipeline, space, options, dedup, injector, hole_birth, threads }
+        let passes = SyncPasses::from(&Tunables::default());
+        Self { pipeline, space, options, dedup, injector, hole_birth, threads, passes }
+    }
+
+    /// The same with other passes than by default.
+    #[must_use]
+    pub fn with_passes(self, passes: SyncPasses) -> Self {
+        Self { passes, ..self }
     }
 
     /// The same with fault injection for tests, if there is an injector.
@@ -223,8 +245,11 @@ impl BlockWriter {
     ) -> Result<Change, WriteError> {
         let old = &request.old;
         let is_new = !old.is_hole() && old.physical_birth() == context.txg;
-        let effort =
-            if is_new && context.pass >= STORE_PASS { Effort::Store } else { Effort::Compress };
+        let effort = if is_new && context.pass >= self.passes.store {
+            Effort::Store
+        } else {
+            Effort::Compress
+        };
         let (policy, sealing) = (&request.policy, context.sealing);
         let data = request.data.clone();
         let data = match &self.injector {
@@ -243,7 +268,7 @@ impl BlockWriter {
                 let in_place = is_new
                     && !old.is_dedup()
                     && sealing.is_plain()
-                    && context.pass >= REWRITE_PASS
+                    && context.pass >= self.passes.rewrite
                     && old.physical_size() == stored.data.len() as u64;
                 let change = if in_place {
                     Change::Rewritten(self.rewrite(context, request, &stored)?)

@@ -7,7 +7,8 @@ mod zap;
 
 use model::{Model, Step, steps};
 use proptest::prelude::*;
-use rzfs_dmu::live::{CloneSource, Extent, NewObject};
+use rzfs_dmu::DmuError;
+use rzfs_dmu::live::{CloneSource, Extent, LiveObjset, NewObject};
 use rzfs_dmu::write::HoleBirth;
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
@@ -212,6 +213,45 @@ fn a_younger_group_sees_and_keeps_what_the_older_one_wrote() {
         world.reopened().object(object.id()).unwrap().read_bytes(0, 1024).unwrap(),
         expected
     );
+}
+
+#[test]
+fn nothing_comes_of_what_a_superseded_set_was_to_become() {
+    let mut world = World::new(ORDINARY);
+    let tx = world.engine.begin(&[]).unwrap();
+    let object = world.objset.allocate(&tx, file()).unwrap();
+    object.write(&tx, 0, &[1; 512]).unwrap();
+    drop(tx);
+    let older = world.engine.quiesce();
+    // A transaction is half done when the sets are exchanged.
+    let tx = world.engine.begin(&[&object]).unwrap();
+    object.write(&tx, 0, &[2; 512]).unwrap();
+    let new = world.objset.allocate(&tx, file()).unwrap();
+    let begun = object.begin_read(0..1).unwrap();
+    world.sync_group(older);
+    let successor = LiveObjset::open(world.reopened());
+    let old = world.objset.clone();
+    assert!(!old.is_clean());
+    old.supersede();
+    assert!(old.is_clean() && old.is_superseded() && !successor.is_superseded());
+    let errors = [
+        object.write(&tx, 512, &[3; 512]).unwrap_err(),
+        new.write(&tx, 0, &[3; 512]).unwrap_err(),
+        object.read_block(BlockId(0)).unwrap_err(),
+        old.object(object.id()).unwrap_err(),
+        old.allocate(&tx, file()).unwrap_err(),
+        old.claim(&tx, ObjectId(77), file()).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, DmuError::Superseded { .. }), "{error}");
+    }
+    // What was in memory when the read began.
+    assert_eq!(begun.finish()[0].as_ref().unwrap().data, [2; 512][..]);
+    drop(tx);
+    assert!(old.is_clean());
+    let after = successor.object(object.id()).unwrap();
+    assert_eq!(after.read_block(BlockId(0)).unwrap().data, [1; 512][..]);
+    assert!(matches!(successor.object(new.id()), Err(DmuError::NotAllocated { .. })));
 }
 
 #[test]

@@ -3,12 +3,11 @@
 use crate::world::World;
 use proptest::prelude::*;
 use rzfs_dmu::live::{Extent, NewObject};
-use rzfs_dmu::{DmuError, Traversal, Visitor};
-use rzfs_format::dnode::Dnode;
+use rzfs_dmu::{DmuError, Traversal, Visit, Visitor};
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockPointer, ObjectId, Txg};
+use rzfs_format::{BlockId, BlockPointer, Level, ObjectId};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 /// Bytes that objects can have.
 const MOST: u64 = 300_000;
@@ -213,9 +212,7 @@ impl Model {
         self.check_on_disk(world);
         let root = *world.objset.synced().root();
         let mut seen = Seen::default();
-        let pipeline = &world.pipeline;
-        let id = world.objset.id();
-        Traversal { pipeline, objset: id, key: None, after: Txg(0) }.run(&root, &mut seen);
+        Traversal::parents_first(&world.pipeline, world.objset.id()).run(&root, &mut seen);
         assert!(seen.damage.is_empty(), "{:?}", seen.damage);
         let live: Vec<_> = world.accounts.live.values().copied().collect();
         let mut found = seen.pointers;
@@ -223,6 +220,9 @@ impl Model {
         assert_eq!(found, live, "what is reachable and what the accounts say");
         for (object, (used, dnode_used)) in seen.used {
             assert_eq!(used, dnode_used, "space of object {object}");
+        }
+        for (object, (shown, blocks)) in seen.shown {
+            assert_eq!(shown, blocks, "blocks and holes of object {object}");
         }
     }
 }
@@ -232,22 +232,48 @@ struct Seen {
     pointers: Vec<BlockPointer>,
     /// By object: what its pointers add up to, and what its dnode says.
     used: BTreeMap<ObjectId, (u64, u64)>,
+    /// By object: blocks that were shown, be it in holes, and how many it has.
+    shown: BTreeMap<ObjectId, (u64, u64)>,
     damage: Vec<DmuError>,
 }
 
+impl Seen {
+    /// Takes a block of data, or a hole that may be of several: all have to come in order.
+    fn show(&mut self, visit: &Visit<'_>) {
+        let Some(dnode) = visit.dnode else { return };
+        let level = u32::from(visit.bookmark.level.0.unsigned_abs());
+        let [first, after] =
+            [0, 1].map(|next| (visit.bookmark.block.0 + next) << (level * dnode.pointers_shift()));
+        let blocks = dnode.max_block_id.0 + 1;
+        let (shown, _) = self.shown.entry(visit.bookmark.object).or_insert((0, blocks));
+        assert_eq!(*shown, first, "{}", visit.bookmark);
+        *shown = after.min(blocks);
+    }
+}
+
 impl Visitor for Seen {
-    fn pointer(&mut self, bookmark: Bookmark, pointer: &BlockPointer, dnode: Option<&Dnode>) {
-        if pointer.dvas().next().is_some() {
-            self.pointers.push(*pointer);
+    fn block(&mut self, visit: &Visit<'_>) -> ControlFlow<()> {
+        if visit.pointer.dvas().next().is_some() {
+            self.pointers.push(*visit.pointer);
         }
-        if let Some(dnode) = dnode {
-            let used = self.used.entry(bookmark.object).or_default();
-            used.0 += pointer.allocated_size();
+        if let Some(dnode) = visit.dnode {
+            let used = self.used.entry(visit.bookmark.object).or_default();
+            used.0 += visit.pointer.allocated_size();
             used.1 = dnode.used;
         }
+        if visit.bookmark.level == Level::DATA && visit.bookmark.block != BlockId::SPILL {
+            self.show(visit);
+        }
+        ControlFlow::Continue(())
     }
 
-    fn damage(&mut self, error: DmuError) {
+    fn hole(&mut self, hole: &Visit<'_>) -> ControlFlow<()> {
+        self.show(hole);
+        ControlFlow::Continue(())
+    }
+
+    fn damage(&mut self, error: DmuError) -> ControlFlow<()> {
         self.damage.push(error);
+        ControlFlow::Continue(())
     }
 }

@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 use rzfs_blockdev::{Access, BlockDevice, CompletionQueue, IoOperation, IoRequest, MemoryDevice};
+use rzfs_clock::Clock;
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
 use rzfs_dmu::sync::BlockAccounting;
@@ -158,6 +159,7 @@ impl World {
                 salt: salt.clone(),
                 dynamic_gang_headers: false,
                 arc_max: 4 << 20,
+                tunables: Default::default(),
                 injector: None,
             },
         );
@@ -175,8 +177,10 @@ impl World {
             TxgOptions {
                 limits: DirtyLimits::of_memory(1 << 30),
                 timeout: Duration::from_secs(3600),
-                max_frees: TxgOptions::MAX_FREES,
+                max_frees: 100_000,
+                history: 10,
             },
+            Clock::system(),
         );
         let objset = LiveObjset::create(&pipeline, options.id, (ObjsetType::Other, 0), None);
         let policy = ObjsetPolicy {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObject, NewObject};
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
-use rzfs_zap::{NewZap, Normalization, Zap, ZapFlags, ZapForm, verify};
+use rzfs_zap::{NewZap, Normalization, Zap, ZapError, ZapFlags, ZapForm, verify};
 
 use crate::ORDINARY;
 use crate::world::World;
@@ -108,4 +109,30 @@ fn what_syncs_is_the_zap_of_its_group() {
         assert_eq!(contents(&zap), map);
     }
     assert_eq!(contents(&object.zap().unwrap()), map);
+}
+
+#[test]
+fn a_zap_of_a_superseded_set_is_not_taken_for_damaged() {
+    let mut world = World::new(ORDINARY);
+    for new in [NewZap::new(1), NewZap::new(2).fat(ZapFlags::NONE, 4096)] {
+        let (object, mut zap) = create(&mut world, &new);
+        let tx = world.engine.begin(&[&object]).unwrap();
+        zap.writer(object.zap_blocks(&tx)).insert("name", 7).unwrap();
+        world.objset.supersede();
+        let inserted = zap.writer(object.zap_blocks(&tx)).insert("another", 8);
+        let removed = zap.writer(object.zap_blocks(&tx)).remove("name").map(drop);
+        let looked_up = match zap.form() {
+            // It is in memory as a whole.
+            ZapForm::Micro => None,
+            ZapForm::Fat => Some(zap.lookup("name").map(drop)),
+        };
+        let opened = object.zap().map(drop);
+        for outcome in [inserted, removed, opened].into_iter().chain(looked_up) {
+            let error = outcome.unwrap_err();
+            let is_told = matches!(error, ZapError::Blocks(DmuError::Superseded { .. }));
+            assert!(is_told, "{new:?}: {error}");
+        }
+        drop(tx);
+        world = World::new(ORDINARY);
+    }
 }

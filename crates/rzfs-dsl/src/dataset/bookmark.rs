@@ -1,12 +1,10 @@
 //! The bookmarks of a dataset: `pool/a#bookmark` (spec 04, section 15).
 
-use super::property::{Property, PropertySource, PropertyValue};
+use super::property::{DatasetProperty, Property, PropertySource, PropertyValue};
 use super::{Dataset, DatasetError, DatasetTree};
+use crate::mos::{bookmarks, names};
 use rzfs_format::bookmark::{BookmarkRecord, RedactionHeader};
 use rzfs_format::{Guid, ObjectId};
-
-/// The field of a dataset's object that leads to its bookmarks.
-const FIELD: &str = "com.delphix:bookmarks";
 
 /// A bookmark.
 #[derive(Clone, Debug)]
@@ -17,17 +15,6 @@ pub struct Bookmark {
 }
 
 impl Bookmark {
-    /// The properties that bookmarks can have, in the order of `zfs get all`.
-    pub const PROPERTIES: [&str; 7] = [
-        "type",
-        "creation",
-        "referenced",
-        "createtxg",
-        "guid",
-        "logicalreferenced",
-        "redact_snaps",
-    ];
-
     /// The full name: `pool/a#bookmark`.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -57,14 +44,17 @@ impl Bookmark {
     pub fn property(&self, name: &str) -> Result<Option<Property>, DatasetError> {
         use PropertyValue::{Number, Text};
         let record = &self.record;
-        let value = match name {
-            "type" => Text("bookmark".to_owned()),
-            "creation" => Number(record.creation_time),
-            "createtxg" => Number(record.creation_txg.0),
-            "guid" => Number(record.guid.0),
-            "referenced" if record.has_sums() => Number(record.referenced.used),
-            "logicalreferenced" if record.has_sums() => Number(record.referenced.uncompressed),
-            "redact_snaps" => match self.redaction_snapshots()? {
+        let Some(property) = DatasetProperty::from_name(name) else { return Ok(None) };
+        let value = match property {
+            DatasetProperty::Type => Text("bookmark".to_owned()),
+            DatasetProperty::Creation => Number(record.creation_time),
+            DatasetProperty::CreateTxg => Number(record.creation_txg.0),
+            DatasetProperty::Guid => Number(record.guid.0),
+            DatasetProperty::Referenced if record.has_sums() => Number(record.referenced.used),
+            DatasetProperty::LogicalReferenced if record.has_sums() => {
+                Number(record.referenced.uncompressed)
+            }
+            DatasetProperty::RedactSnaps => match self.redaction_snapshots()? {
                 Some(guids) => PropertyValue::of_guids(guids),
                 None => return Ok(None),
             },
@@ -77,8 +67,9 @@ impl Bookmark {
     /// All properties, in the order of `zfs get all`.
     pub fn properties(&self) -> Result<Vec<Property>, DatasetError> {
         let mut properties = Vec::new();
-        for name in Self::PROPERTIES {
-            properties.extend(self.property(name)?);
+        let all = DatasetProperty::ALL.iter();
+        for property in all.filter(|property| property.datasets().include_bookmarks()) {
+            properties.extend(self.property(property.name())?);
         }
         Ok(properties)
     }
@@ -102,7 +93,7 @@ impl Dataset {
         if self.is_snapshot() {
             return Ok(None);
         }
-        Ok(self.dataset_field(FIELD)?.map(ObjectId))
+        Ok(bookmarks::of_head(self.tree.mos(), self.object)?)
     }
 
     fn bookmark_of(&self, name: &str, record: BookmarkRecord) -> Bookmark {
@@ -112,15 +103,10 @@ impl Dataset {
 
     /// Its bookmarks, oldest first. Snapshots have none.
     pub fn bookmarks(&self) -> Result<Vec<Bookmark>, DatasetError> {
-        let mut bookmarks = Vec::new();
-        let Some(names) = self.bookmark_names()? else { return Ok(bookmarks) };
-        let object = self.tree.mos().object(names)?;
-        for entry in object.zap()?.entries() {
-            let entry = entry.map_err(|source| object.zap_error(source))?;
-            let record = BookmarkRecord::decode(entry.value.integers());
-            let record = record.map_err(|source| self.tree.corrupt(names, source))?;
-            bookmarks.push(self.bookmark_of(&String::from_utf8_lossy(entry.name()), record));
-        }
+        let Some(names) = self.bookmark_names()? else { return Ok(Vec::new()) };
+        let all = bookmarks::all(self.tree.mos(), names)?.into_iter();
+        let mut bookmarks: Vec<_> =
+            all.map(|(name, record)| self.bookmark_of(&name, record)).collect();
         bookmarks.sort_by(|a, b| {
             let txgs = a.record.creation_txg.cmp(&b.record.creation_txg);
             txgs.then_with(|| a.name.cmp(&b.name))
@@ -131,9 +117,10 @@ impl Dataset {
     /// Its bookmark with this name (the part behind the `#`).
     pub fn bookmark(&self, name: &str) -> Result<Option<Bookmark>, DatasetError> {
         let Some(names) = self.bookmark_names()? else { return Ok(None) };
-        let Some((name, value)) = self.lookup_name(names, name)? else { return Ok(None) };
-        let record = BookmarkRecord::decode(value.integers());
-        let record = record.map_err(|source| self.tree.corrupt(names, source))?;
-        Ok(Some(self.bookmark_of(&name, record)))
+        let Some((name, value)) = names::find(self.tree.mos(), (&self.dataset, names), name)?
+        else {
+            return Ok(None);
+        };
+        Ok(Some(self.bookmark_of(&name, bookmarks::record(names, &value)?)))
     }
 }

@@ -1,28 +1,21 @@
 //! Why a dataset cannot be found or opened.
 
+use crate::mos::error::MosError;
 use rzfs_codec::crypto::CryptoError;
 use rzfs_dmu::DmuError;
-use rzfs_format::{FormatError, ObjectId};
+use rzfs_format::ObjectId;
 
 /// Why a dataset cannot be found or opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DatasetError {
-    /// An object of the MOS cannot be read.
+    /// Something of the MOS, or of the dataset's own objects, cannot be read.
     #[error(transparent)]
-    Dmu(#[from] DmuError),
+    Mos(#[from] MosError),
     /// No dataset has this name.
     #[error("dataset '{name}' does not exist")]
     NotFound {
         /// The name.
         name: String,
-    },
-    /// An object of the MOS contradicts another one.
-    #[error("object {object} of the MOS: {source}")]
-    Corrupt {
-        /// The object.
-        object: ObjectId,
-        /// What is wrong with it.
-        source: FormatError,
     },
     /// A directory or snapshot is called what no dataset can be called.
     #[error("object {object} of the MOS is called {name:?}, which is no dataset's name")]
@@ -58,12 +51,12 @@ pub enum DatasetError {
         /// What the cipher says.
         source: CryptoError,
     },
-    /// A key object lacks one of its fields.
-    #[error("object {object} of the MOS: the wrapped key is incomplete")]
-    IncompleteKey {
-        /// The key object.
-        object: ObjectId,
-    },
+}
+
+impl From<DmuError> for DatasetError {
+    fn from(error: DmuError) -> Self {
+        Self::Mos(error.into())
+    }
 }
 
 impl DatasetError {
@@ -76,9 +69,9 @@ impl DatasetError {
         const EINVAL: i32 = 22;
         const EROFS: i32 = 30;
         match self {
-            Self::Dmu(source) => source.errno(),
+            Self::Mos(source) => source.errno(),
             Self::NotFound { .. } => ENOENT,
-            Self::Corrupt { .. } | Self::ImpossibleName { .. } | Self::IncompleteKey { .. } => EIO,
+            Self::ImpossibleName { .. } => EIO,
             Self::KeyNotLoaded { .. } | Self::WrongKey { .. } => EACCES,
             Self::NotEncrypted { .. } => EINVAL,
             Self::OldEncryption { .. } => EROFS,

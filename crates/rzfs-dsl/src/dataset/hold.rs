@@ -1,6 +1,7 @@
 //! Holds: tags that keep a snapshot from being destroyed (spec 04, section 16).
 
 use super::{Dataset, DatasetError};
+use crate::mos::names;
 
 /// A user's hold on a snapshot.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -14,7 +15,7 @@ pub struct Hold {
 impl Dataset {
     /// The holds on this snapshot, by tag; other datasets have none.
     pub fn holds(&self) -> Result<Vec<Hold>, DatasetError> {
-        let tags = self.tree.names(self.dataset.user_references)?;
+        let tags = names::all(self.tree.mos(), self.dataset.user_references)?;
         let mut holds: Vec<_> =
             tags.into_iter().map(|(tag, time)| Hold { tag, time: time.0 }).collect();
         holds.sort();

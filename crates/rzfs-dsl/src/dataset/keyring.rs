@@ -11,9 +11,6 @@ use rzfs_format::{Guid, ObjectId};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The field of a directory's ZAP that has its key object.
-pub(crate) const KEY_OBJECT_FIELD: &str = "com.datto:crypto_key_obj";
-
 /// The keys of a dataset that is to be made, and who wraps them.
 #[derive(Clone, Debug)]
 pub(crate) struct NewKeys {

@@ -6,105 +6,14 @@
 
 mod computed;
 mod lookup;
-mod table;
 mod value;
 
-pub use table::{Appliance, Form, Inheritance, NativeProperty, SETTABLE};
+pub use rzfs_format::property::{DatasetProperty, Inheritance};
 pub use value::{Property, PropertySource, PropertyValue};
 
 use super::{Dataset, DatasetError, DatasetKind};
 use computed::Kept;
-
-/// Native properties in the order of `zfs get all`.
-///
-/// `mounted` is missing: it is not a property of the pool but of whoever has mounted it.
-pub const NATIVE_ORDER: &[&str] = &[
-    "type",
-    "creation",
-    "used",
-    "available",
-    "referenced",
-    "compressratio",
-    "origin",
-    "quota",
-    "reservation",
-    "volsize",
-    "volblocksize",
-    "recordsize",
-    "mountpoint",
-    "sharenfs",
-    "checksum",
-    "compression",
-    "atime",
-    "devices",
-    "exec",
-    "setuid",
-    "readonly",
-    "zoned",
-    "snapdir",
-    "aclmode",
-    "aclinherit",
-    "createtxg",
-    "canmount",
-    "xattr",
-    "copies",
-    "version",
-    "utf8only",
-    "normalization",
-    "casesensitivity",
-    "vscan",
-    "nbmand",
-    "sharesmb",
-    "refquota",
-    "refreservation",
-    "guid",
-    "primarycache",
-    "secondarycache",
-    "usedbysnapshots",
-    "usedbydataset",
-    "usedbychildren",
-    "usedbyrefreservation",
-    "defer_destroy",
-    "userrefs",
-    "logbias",
-    "objsetid",
-    "dedup",
-    "mlslabel",
-    "sync",
-    "dnodesize",
-    "refcompressratio",
-    "written",
-    "clones",
-    "logicalused",
-    "logicalreferenced",
-    "volmode",
-    "filesystem_limit",
-    "snapshot_limit",
-    "filesystem_count",
-    "snapshot_count",
-    "snapdev",
-    "acltype",
-    "context",
-    "fscontext",
-    "defcontext",
-    "rootcontext",
-    "relatime",
-    "redundant_metadata",
-    "overlay",
-    "encryption",
-    "keylocation",
-    "keyformat",
-    "pbkdf2iters",
-    "encryptionroot",
-    "keystatus",
-    "special_small_blocks",
-    "redact_snaps",
-    "snapshots_changed",
-    "prefetch",
-    "volthreading",
-    "direct",
-    "longname",
-];
+use rzfs_format::property::DefaultValue;
 
 impl Dataset {
     /// A property by its full name; `None` when it does not apply to this kind of dataset or no
@@ -116,11 +25,20 @@ impl Dataset {
         if name.starts_with("written@") || name.starts_with("written#") {
             return self.written_property(name);
         }
+        DatasetProperty::from_name(name).map_or(Ok(None), |property| self.native_property(property))
+    }
+
+    /// A property of OpenZFS; `None` when it does not apply to this kind of dataset or has no
+    /// value.
+    pub fn native_property(
+        &self,
+        property: DatasetProperty,
+    ) -> Result<Option<Property>, DatasetError> {
         let kind = self.kind()?;
-        match NativeProperty::find(name) {
-            Some(native) if native.applies.to(kind) => self.settable(native, kind),
-            Some(_) => Ok(None),
-            None => self.computed(name, kind),
+        match property.datasets().include(kind) {
+            false => Ok(None),
+            true if property.is_settable() => self.settable(property, kind),
+            true => self.computed(property, kind),
         }
     }
 
@@ -128,8 +46,8 @@ impl Dataset {
     /// user properties.
     pub fn properties(&self) -> Result<Vec<Property>, DatasetError> {
         let mut properties = Vec::new();
-        for name in NATIVE_ORDER {
-            properties.extend(self.property(name)?);
+        for property in DatasetProperty::ALL {
+            properties.extend(self.native_property(*property)?);
         }
         for name in self.user_property_names()? {
             properties.push(self.user_property(&name)?);
@@ -138,8 +56,8 @@ impl Dataset {
     }
 
     /// A property whose value is a number; 0 when it has none.
-    pub fn number(&self, name: &str) -> Result<u64, DatasetError> {
-        Ok(match self.property(name)?.and_then(|property| property.value) {
+    pub fn number(&self, property: DatasetProperty) -> Result<u64, DatasetError> {
+        Ok(match self.native_property(property)?.and_then(|property| property.value) {
             Some(PropertyValue::Number(number)) => number,
             _ => 0,
         })
@@ -147,43 +65,57 @@ impl Dataset {
 
     /// The number in force of a property that is kept as a number, in the format's encoding; `None`
     /// for properties that are not.
-    pub fn stored_number(&self, name: &str) -> Result<Option<u64>, DatasetError> {
-        let Some(native) = NativeProperty::find(name) else { return Ok(None) };
-        let found = self.lookup(native.name, native.inheritance)?;
+    pub fn stored_number(&self, property: DatasetProperty) -> Result<Option<u64>, DatasetError> {
+        if !property.is_settable() {
+            return Ok(None);
+        }
+        let found = self.lookup(property.name(), property.inheritance())?;
         let stored = found.value.and_then(|(value, _)| value.first_u64());
-        Ok(stored.or_else(|| native.default_number()))
+        Ok(stored.or(property.default_number()))
     }
 
     /// A property whose value is text; empty when it has none.
-    pub fn text(&self, name: &str) -> Result<String, DatasetError> {
-        Ok(match self.property(name)?.and_then(|property| property.value) {
+    pub fn text(&self, property: DatasetProperty) -> Result<String, DatasetError> {
+        Ok(match self.native_property(property)?.and_then(|property| property.value) {
             Some(PropertyValue::Text(text)) => text,
             _ => String::new(),
         })
     }
 
-    /// A property that is kept in ZAPs, by the table.
+    /// A property that can be set.
     fn settable(
         &self,
-        native: &NativeProperty,
+        property: DatasetProperty,
         kind: DatasetKind,
     ) -> Result<Option<Property>, DatasetError> {
-        match self.kept_elsewhere(native.name, kind)? {
+        match self.kept_elsewhere(property, kind)? {
             Kept::InProperties => {}
             Kept::Elsewhere(property) => return Ok(Some(property)),
             Kept::Nowhere => return Ok(None),
         }
-        let found = self.lookup(native.name, native.inheritance)?;
-        let received = found.received.map(|value| native.form.show(&value));
-        let (value, source) = match found.value {
-            Some((value, source)) => (native.form.show(&value), source),
-            None => (native.default_value(), PropertySource::Default),
+        let values = property.values();
+        let found = self.lookup(property.name(), property.inheritance())?;
+        let received = found.received.map(|value| PropertyValue::of_stored(values, &value));
+        let (value, source) = match (found.value, property.default()) {
+            (Some((value, source)), _) => (PropertyValue::of_stored(values, &value), source),
+            (None, Some(DefaultValue::Number(number))) => {
+                (PropertyValue::of_number(values, number), PropertySource::Default)
+            }
+            (None, Some(DefaultValue::Text(text))) => {
+                (PropertyValue::Text(text.to_owned()), PropertySource::Default)
+            }
+            (None, None) => return Ok(None),
         };
-        let value = match native.name {
-            "mountpoint" => PropertyValue::Text(self.mountpoint(value, &source)),
+        let value = match property {
+            DatasetProperty::MountPoint => PropertyValue::Text(self.mountpoint(value, &source)),
             _ => value,
         };
-        Ok(Some(Property { name: native.name.to_owned(), value: Some(value), source, received }))
+        Ok(Some(Property {
+            name: property.name().to_owned(),
+            value: Some(value),
+            source,
+            received,
+        }))
     }
 
     /// Where the file system goes: below the mount point that it inherits, or at `/POOL`.

@@ -8,9 +8,10 @@
 //! the way. The dead list of X1 has all of the latter that was freed before snapshot 2; the dead
 //! lists after it have the rest, among blocks that are younger than `since`.
 
-use super::deadlist::Deadlist;
 use super::property::{Property, PropertySource, PropertyValue};
 use super::{Dataset, DatasetError};
+use crate::live::amounts::Deflation;
+use crate::mos::{MosSource, OBJECT_DIRECTORY, deadlist};
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::{FormatError, ObjectId, Txg};
 
@@ -38,6 +39,38 @@ impl Dataset {
             referenced: snapshot.dataset.referenced,
             freed_before_next: None,
         })
+    }
+
+    /// Bytes that come back when this snapshot and all after it up to `last` are destroyed; `None`
+    /// unless these are snapshots of one head in this order.
+    pub fn reclaimed_up_to(&self, last: &Dataset) -> Result<Option<u64>, DatasetError> {
+        let since = self.dataset.previous_snapshot_txg;
+        let mut bytes = 0_u64;
+        let mut id = last.object;
+        loop {
+            let (_, snapshot) = self.tree.dataset_object(id)?;
+            let Some(next) = snapshot.next_snapshot.filter(|_| snapshot.dir == self.dataset.dir)
+            else {
+                return Ok(None);
+            };
+            let (_, next) = self.tree.dataset_object(next)?;
+            if let Some(list) = next.deadlist {
+                let mos = self.tree.mos();
+                let deflate = mos.number(OBJECT_DIRECTORY, "deflate")?;
+                let vdevs = mos.pipeline().vdevs();
+                let deflation = Deflation::new(&vdevs, deflate.is_some_and(|deflate| deflate != 0));
+                let sums = deadlist::sums_of(mos, list, since..deadlist::END, deflation)?;
+                bytes = bytes.saturating_add(sums.used.unsigned_abs());
+            }
+            if id == self.object {
+                return Ok(Some(bytes));
+            }
+            let Some(previous) = snapshot.previous_snapshot else { return Ok(None) };
+            if snapshot.creation_txg <= self.dataset.creation_txg {
+                return Ok(None);
+            }
+            id = previous;
+        }
     }
 
     /// Bytes written since the snapshot before; `None` when there is none.
@@ -120,11 +153,13 @@ impl Dataset {
 
     /// Bytes on a dataset's dead list; with `up_to` only of blocks that were there by that txg.
     fn freed_in(&self, dataset: &DslDataset, up_to: Option<Txg>) -> Result<u64, DatasetError> {
-        let Some(deadlist) = dataset.deadlist else { return Ok(0) };
-        let deadlist = Deadlist::open(&self.tree, deadlist)?;
-        match up_to {
-            Some(txg) => deadlist.used_up_to(txg),
-            None => deadlist.used(),
-        }
+        let Some(id) = dataset.deadlist else { return Ok(0) };
+        let mos = self.tree.mos();
+        let Some(txg) = up_to else { return Ok(deadlist::sums(mos, id)?.used) };
+        let deflate = mos.number(OBJECT_DIRECTORY, "deflate")?;
+        let vdevs = mos.pipeline().vdevs();
+        let deflation = Deflation::new(&vdevs, deflate.is_some_and(|deflate| deflate != 0));
+        let sums = deadlist::sums_of(mos, id, Txg(0)..txg, deflation)?;
+        Ok(sums.used.unsigned_abs())
     }
 }

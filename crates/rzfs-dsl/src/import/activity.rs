@@ -10,14 +10,9 @@ use rzfs_format::Txg;
 use rzfs_format::config::LastHost;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::Uberblock;
+use rzfs_tunables::Tunables;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
-
-/// `zfs_multihost_interval`: between heartbeats.
-const LOCAL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// `zfs_multihost_import_intervals`: how many the owner may miss.
-const IMPORT_INTERVALS: u32 = 20;
 
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -49,7 +44,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn sleep(&self, time: Duration) -> Wait {
-        std::thread::sleep(time);
+        rzfs_clock::Clock::system().sleep(time);
         Wait::Elapsed
     }
 
@@ -67,6 +62,7 @@ pub(super) struct Watch<'a> {
     /// The state in the newest label.
     pub(super) state: PoolState,
     pub(super) clock: &'a dyn Clock,
+    pub(super) tunables: &'a Tunables,
 }
 
 impl Watch<'_> {
@@ -87,7 +83,7 @@ impl Watch<'_> {
         if self.host.id == 0 {
             return Err(ImportError::HostIdRequired);
         }
-        let watch = duration(best).min(LONGEST_WATCH);
+        let watch = duration(best, self.tunables).min(LONGEST_WATCH);
         let quarter = u64::try_from(watch.as_nanos() / 4).unwrap_or(u64::MAX);
         let mut left = watch + Duration::from_nanos(self.clock.random(quarter.max(1)));
         tracing::info!(seconds = left.as_secs(), "watching for activity of another host");
@@ -119,18 +115,20 @@ fn heartbeat(uberblock: &Uberblock) -> (Txg, u64, u16) {
 }
 
 /// How long the owner of a pool may be silent.
-fn duration(best: &Uberblock) -> Duration {
-    let local = LOCAL_INTERVAL * IMPORT_INTERVALS;
+fn duration(best: &Uberblock, tunables: &Tunables) -> Duration {
+    let intervals = tunables.zfs_multihost_import_intervals;
+    let own_interval = tunables.zfs_multihost_interval;
+    let local = own_interval.saturating_mul(intervals);
     let Some(multihost) = best.multihost else { return local };
     let delay = Duration::from_nanos(multihost.delay);
     let config = multihost.config;
     let interval = config.interval_ms().map(|ms| Duration::from_millis(ms.into()));
     match (interval, config.fail_intervals()) {
         (Some(interval), Some(0)) => {
-            local.max(interval.saturating_add(delay).saturating_mul(IMPORT_INTERVALS))
+            local.max(interval.saturating_add(delay).saturating_mul(intervals))
         }
         (Some(interval), Some(fail)) => interval.saturating_mul(2 * u32::from(fail)),
-        _ => local.max(LOCAL_INTERVAL.saturating_add(delay).saturating_mul(IMPORT_INTERVALS)),
+        _ => local.max(own_interval.saturating_add(delay).saturating_mul(intervals)),
     }
 }
 
@@ -176,7 +174,8 @@ mod tests {
     ) -> Result<(), ImportError> {
         let host = HostIdentity { id: host, name: None };
         let last = LastHost { id: 7, name: None };
-        Watch { host: &host, last: &last, state, clock }.run(best, look)
+        let tunables = &Tunables::default();
+        Watch { host: &host, last: &last, state, clock, tunables }.run(best, look)
     }
 
     fn watched(best: &Uberblock, host: u32, state: PoolState) -> u64 {

@@ -10,9 +10,13 @@ use super::uberblock_scan::{FoundUberblock, UberblockScan};
 use super::validation::{Rules, Stage, ValidatedLeaves};
 use super::verification;
 use crate::dataset::DatasetName;
+use crate::memory;
+use crate::mos::error::MosError;
+use crate::mos::packed_list;
+use crate::mos::{MosSource, OBJECT_DIRECTORY};
 use crate::pool::{
-    Attributes, AuxiliaryKind, AuxiliaryVdev, FeatureNeed, FeatureStates, OBJECT_DIRECTORY, Parts,
-    PoolError, RewindInfo, is_supported, read_auxiliary_configs, read_packed_list,
+    Attributes, AuxiliaryKind, AuxiliaryVdev, FeatureNeed, FeatureStates, Parts, PoolError,
+    RewindInfo, is_supported, read_auxiliary_configs,
 };
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::{BlockPipeline, Objset, PipelineOptions};
@@ -21,8 +25,8 @@ use rzfs_format::features::Feature;
 use rzfs_format::nvlist::NvList;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::{FEATURES_VERSION, Uberblock, is_supported_version};
-use rzfs_format::{FormatError, ObjsetId, Txg};
-use rzfs_vdev::{TreeOptions, VdevConfig, VdevTree};
+use rzfs_format::{ObjsetId, Txg};
+use rzfs_vdev::{IoTunables, TreeOptions, VdevConfig, VdevTree};
 use std::sync::Arc;
 
 /// What the pool is opened for.
@@ -163,13 +167,13 @@ impl<'a> Attempt<'a> {
         let max_missing_tvds = match stage {
             // Whether the pool can do without them is for the trusted configuration to say.
             Stage::Untrusted => usize::MAX,
-            Stage::Trusted => self.options.max_missing_tvds,
+            Stage::Trusted => self.options.tunables.zfs_max_missing_tvds,
         };
         let options = TreeOptions {
             version,
             reflow: uberblock.map(|uberblock| uberblock.raidz_reflow).unwrap_or_default(),
             max_missing_tvds,
-            tunables: self.options.tunables,
+            tunables: IoTunables::from(&self.options.tunables),
         };
         let tree = Arc::new(VdevTree::open(config.clone(), &leaves, options)?);
         self.seen.vdevs = Some(Arc::clone(&tree));
@@ -198,6 +202,7 @@ impl<'a> Attempt<'a> {
                 last: &label.host,
                 state: label.state,
                 clock: &*self.options.clock,
+                tunables: &self.options.tunables,
             };
             let newest = scan.best(None).map_or(uberblock, |newest| &newest.uberblock);
             watch.run(newest, || {
@@ -256,11 +261,8 @@ impl<'a> Attempt<'a> {
         let features = self.discovered.label.features_for_read.as_deref().unwrap_or_default();
         let dynamic_gang_headers =
             features.iter().any(|guid| *guid == Feature::DynamicGangHeader.guid());
-        let OpenMos { mos, directory, .. } =
-            self.open_mos(&tree, uberblock, None, dynamic_gang_headers)?;
-        let name = "config";
-        let object = directory.object(name)?.ok_or(PoolError::NoEntry { name })?;
-        let list = read_packed_list(&mos, object)?;
+        let OpenMos { mos, .. } = self.open_mos(&tree, uberblock, None, dynamic_gang_headers)?;
+        let list = packed_list::read(&mos, mos.required_object("config")?)?;
         let config = PoolConfig::from_list(&list).map_err(ImportError::Config)?;
         if config.guid != self.discovered.guid() {
             return Err(ImportError::ForeignPool { found: config.guid });
@@ -283,7 +285,8 @@ impl<'a> Attempt<'a> {
             // The MOS uses no keyed checksum; the salt is in it.
             salt: salt.cloned().unwrap_or_else(|| Salt::new([0; Salt::SIZE])),
             dynamic_gang_headers,
-            arc_max: self.options.arc_max.max(ImportOptions::MIN_ARC_MAX),
+            arc_max: memory::cache(&self.options.tunables),
+            tunables: self.options.tunables,
             injector: self.options.injector.clone(),
         };
         let pipeline = BlockPipeline::new(Arc::clone(tree), options);
@@ -314,12 +317,11 @@ impl<'a> Attempt<'a> {
         let OpenMos { pipeline, mos, directory } =
             self.open_mos(&vdevs, &uberblock, salt.as_ref(), dynamic)?;
         let removal = indirect::load_mappings(&mos, &directory, &vdevs)?;
-        let features = FeatureStates::read(&mos, &directory, uberblock.version)?;
+        let features = FeatureStates::read(&mos, uberblock.version)?;
         check_features(&features)?;
         indirect::load_allocation_biases(&mos, &vdevs)?;
         indirect::load_missing_txgs(&mos, &vdevs);
-        let name = "root_dataset";
-        let root_dataset = directory.object(name)?.ok_or(PoolError::NoEntry { name })?;
+        let root_dataset = mos.required_object("root_dataset")?;
         let checkpoint = checkpoint(&directory)?;
         let rewound = self.verify(&mos, &uberblock)?;
         // Whoever looked for the pool has its name from the labels, and answers to it.
@@ -364,7 +366,7 @@ impl<'a> Attempt<'a> {
         let unusable = vdevs.top_levels().filter(|top| !top.health().is_usable());
         let (logs, others): (Vec<_>, Vec<_>) =
             unusable.partition(|top| top.own_config().top.is_log.is_some_and(|log| log != 0));
-        if others.len() > self.options.max_missing_tvds {
+        if others.len() > self.options.tunables.zfs_max_missing_tvds {
             return Err(ImportError::MissingDevices);
         }
         if !logs.is_empty() && self.options.missing_logs == MissingLogs::Refuse {
@@ -448,16 +450,16 @@ fn salt(directory: &Attributes) -> Result<Option<Salt>, ImportError> {
     let Some(bytes) = directory.bytes(name)? else { return Ok(None) };
     match <[u8; Salt::SIZE]>::try_from(bytes) {
         Ok(key) => Ok(Some(Salt::new(key))),
-        Err(_) => Err(ImportError::Pool(PoolError::Entry {
+        Err(_) => Err(MosError::Entry {
             object: directory.id(),
             name: name.to_owned(),
             problem: "it has not 32 bytes",
-        })),
+        }
+        .into()),
     }
 }
 
 fn checkpoint(directory: &Attributes) -> Result<Option<Uberblock>, ImportError> {
     let Some(words) = directory.words("com.delphix:zpool_checkpoint")? else { return Ok(None) };
-    let corrupt = |source: FormatError| PoolError::Corrupt { object: directory.id(), source };
-    Ok(Some(Uberblock::from_words(&words).map_err(corrupt)?))
+    Ok(Some(Uberblock::from_words(&words).map_err(MosError::corrupt(directory.id()))?))
 }

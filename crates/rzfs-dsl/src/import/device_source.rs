@@ -1,12 +1,11 @@
 //! Where to look for devices, and opening what is found there (spec 01, section 9.2).
 
 use rustix::io::Errno;
-use rzfs_blockdev::{BlockDevice, FileDevice, OpenError, OpenOptions};
+use rzfs_blockdev::{BlockDevice, FileDevice, FileIdentity, OpenError, OpenOptions};
 use rzfs_format::label::LeafSize;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -76,7 +75,7 @@ pub(super) fn open(
     sources: &[DeviceSource],
     options: &OpenOptions,
 ) -> (Vec<Candidate>, Vec<OpenError>) {
-    let mut search = Search { options, candidates: Vec::new(), nodes: HashMap::new() };
+    let mut search = Search { options, candidates: Vec::new(), known: HashMap::new() };
     let mut failures = Vec::new();
     for source in sources {
         match source {
@@ -94,15 +93,7 @@ struct Search<'a> {
     options: &'a OpenOptions,
     candidates: Vec<Candidate>,
     /// Devices and files that were met, and their candidates if they are large enough.
-    nodes: HashMap<NodeIdentity, Option<usize>>,
-}
-
-/// What makes two paths lead to the same thing: for block devices the device number, for files
-/// file system and inode.
-#[derive(PartialEq, Eq, Hash)]
-enum NodeIdentity {
-    BlockDevice(u64),
-    File(u64, u64),
+    known: HashMap<FileIdentity, Option<usize>>,
 }
 
 impl Search<'_> {
@@ -125,15 +116,9 @@ impl Search<'_> {
     fn entry(&mut self, path: &Path) -> Result<(), OpenError> {
         let fail = |source: io::Error| OpenError::new(path, source);
         let metadata = fs::metadata(path).map_err(fail)?;
-        let identity = if metadata.file_type().is_block_device() {
-            NodeIdentity::BlockDevice(metadata.rdev())
-        } else if metadata.is_file() {
-            NodeIdentity::File(metadata.dev(), metadata.ino())
-        } else {
-            return Err(fail(Errno::NOTBLK.into()));
-        };
+        let identity = FileIdentity::of(&metadata).ok_or_else(|| fail(Errno::NOTBLK.into()))?;
         let name = path.to_string_lossy().into_owned();
-        if let Some(known) = self.nodes.get(&identity) {
+        if let Some(known) = self.known.get(&identity) {
             if let Some(candidate) = known.and_then(|index| self.candidates.get_mut(index)) {
                 candidate.paths.push(name);
             }
@@ -149,7 +134,7 @@ impl Search<'_> {
             self.candidates.push(candidate);
             self.candidates.len() - 1
         });
-        self.nodes.insert(identity, index);
+        self.known.insert(identity, index);
         Ok(())
     }
 }

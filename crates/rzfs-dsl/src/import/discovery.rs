@@ -6,6 +6,7 @@
 //! MOS, which is the one that counts.
 
 use super::device_source::{self, DeviceSource};
+use super::guid_change;
 use super::label_scan::{self, LabelTrust, LabelledDevice};
 use rzfs_blockdev::{OpenError, OpenOptions};
 use rzfs_format::config::{MemberLabel, PoolConfig};
@@ -156,7 +157,9 @@ impl Discovery {
     #[must_use]
     pub fn search(sources: &[DeviceSource], options: &OpenOptions) -> Self {
         let (candidates, unopened) = device_source::open(sources, options);
-        let devices = Arc::new(DeviceSet::new(label_scan::scan(candidates)));
+        let mut devices = label_scan::scan(candidates);
+        guid_change::settle(&mut devices);
+        let devices = Arc::new(DeviceSet::new(devices));
         let mut members: BTreeMap<Guid, Vec<&MemberLabel>> = BTreeMap::new();
         for device in &devices.devices {
             let verified = device.newest(LabelTrust::Verified, None);

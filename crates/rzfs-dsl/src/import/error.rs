@@ -1,5 +1,6 @@
 //! Why a pool cannot be imported.
 
+use crate::mos::error::MosError;
 use crate::pool::{PoolError, RewindInfo};
 use rzfs_dmu::DmuError;
 use rzfs_format::config::LastHost;
@@ -138,6 +139,12 @@ pub enum ImportError {
     Interrupted,
 }
 
+impl From<MosError> for ImportError {
+    fn from(error: MosError) -> Self {
+        Self::Pool(error.into())
+    }
+}
+
 impl ImportError {
     /// The errno that OpenZFS gives to its tools.
     #[must_use]
@@ -192,7 +199,9 @@ impl ImportError {
     /// Whether devices that fail or are missing may have what cannot be read.
     pub(super) fn may_come_back(&self) -> bool {
         match self {
-            Self::Mos(error) | Self::Pool(PoolError::Dmu(error)) => error.may_come_back(),
+            Self::Mos(error) | Self::Pool(PoolError::Mos(MosError::Dmu(error))) => {
+                error.may_come_back()
+            }
             Self::Damaged { on_missing, .. } => *on_missing > 0,
             _ => false,
         }

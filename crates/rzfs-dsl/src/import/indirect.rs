@@ -2,6 +2,7 @@
 //! removed vdevs, what leaves lack, what top-level vdevs are for (spec 01, section 9.7; spec 07,
 //! sections 5.3 and 13.3).
 
+use crate::mos::error::MosError;
 use crate::pool::{Attributes, MosStore, PoolError, top_attributes};
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::indirect::{BirthEntry, MappingEntry, MappingHeader, RemovalState, births_count};
@@ -53,7 +54,7 @@ fn previous(id: u64) -> Result<VdevId, FormatError> {
 fn mapping(mos: &Objset, vdev: Vdev<'_>) -> Result<IndirectMapping, PoolError> {
     let config = vdev.own_config().indirect;
     let required = |object: Option<ObjectId>, name: &'static str| {
-        object.and_then(ObjectId::non_zero).ok_or(PoolError::NoEntry { name })
+        object.and_then(ObjectId::non_zero).ok_or(MosError::NoEntry { name })
     };
     let object = mos.object(required(config.mapping, "com.delphix:indirect_object")?)?;
     let corrupt = PoolError::corrupt(object.id());

@@ -5,7 +5,7 @@ use super::host::HostIdentity;
 use super::label_scan::LabelTrust;
 use rzfs_dmu::BlockInjector;
 use rzfs_format::Txg;
-use rzfs_vdev::IoTunables;
+use rzfs_tunables::Tunables;
 use std::fmt;
 use std::sync::Arc;
 
@@ -92,30 +92,16 @@ pub struct ImportOptions {
     pub activity: ActivityCheck,
     /// What to do without the log devices.
     pub missing_logs: MissingLogs,
-    /// Top-level vdevs that may be missing (`zfs_max_missing_tvds`); blocks on them are lost.
-    pub max_missing_tvds: usize,
     /// Which labels count. Labels that do not verify are for recovery only.
     pub labels: LabelTrust,
     /// Which blocks of recent txgs have to be readable.
     pub verification: LoadVerification,
-    /// Most bytes of block contents to keep in memory (`zfs_arc_max`); less than
-    /// [`ImportOptions::MIN_ARC_MAX`] counts as that.
-    pub arc_max: u64,
-    /// Limits of reading.
-    pub tunables: IoTunables,
+    /// Limits, and how hard to try.
+    pub tunables: Tunables,
     /// Time and chance.
     pub clock: Arc<dyn Clock>,
     /// Fault injection for tests.
     pub injector: Option<Arc<dyn BlockInjector>>,
-}
-
-/// `zfs_arc_max` when nobody says otherwise: 512 MiB.
-const DEFAULT_ARC_MAX: u64 = 512 << 20;
-
-impl ImportOptions {
-    /// The least that a cache is worth having with, in bytes: room for the largest block, and as
-    /// much again for the metadata on the way to it.
-    pub const MIN_ARC_MAX: u64 = 32 << 20;
 }
 
 impl Default for ImportOptions {
@@ -129,11 +115,9 @@ impl Default for ImportOptions {
             host_check: HostCheck::default(),
             activity: ActivityCheck::default(),
             missing_logs: MissingLogs::default(),
-            max_missing_tvds: 0,
             labels: LabelTrust::Verified,
             verification: LoadVerification::default(),
-            arc_max: DEFAULT_ARC_MAX,
-            tunables: IoTunables::default(),
+            tunables: Tunables::default(),
             clock: Arc::new(SystemClock),
             injector: None,
         }

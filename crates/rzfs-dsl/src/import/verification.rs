@@ -4,12 +4,11 @@
 //! When a device lies about its cache, the newest blocks are the ones that are lost. The walk
 //! visits only what was born in the last txgs, so its cost is that of what was written then.
 
-use rzfs_dmu::{DmuError, Objset, Traversal, Visitor};
-use rzfs_format::dnode::Dnode;
+use rzfs_dmu::{DmuError, Objset, Traversal, Visit, Visitor};
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockPointer, Level, ObjectId, ObjsetId, Txg};
+use std::ops::ControlFlow;
 
 /// Transaction groups that are verified before a pool is opened.
 const RECENT_TXGS: u64 = 3;
@@ -58,8 +57,8 @@ pub(super) fn run(mos: &Objset, txg: Txg, scope: Scope) -> Damage {
         dnode_blocks: Vec::new(),
     };
     let walk = |reader: &mut Reader<'_>, objset, root: &BlockPointer| {
-        let pipeline = mos.pipeline();
-        Traversal { pipeline, objset, key: None, after: Txg(after) }.run(root, reader);
+        let traversal = Traversal::parents_first(mos.pipeline(), objset);
+        traversal.born_after(Txg(after)).run(root, reader);
         reader.flush();
     };
     walk(&mut reader, ObjsetId::MOS, mos.root());
@@ -122,19 +121,19 @@ impl Reader<'_> {
 }
 
 impl Visitor for Reader<'_> {
-    fn pointer(&mut self, bookmark: Bookmark, pointer: &BlockPointer, _dnode: Option<&Dnode>) {
+    fn block(&mut self, &Visit { bookmark, pointer, .. }: &Visit<'_>) -> ControlFlow<()> {
         if bookmark.level != Level::DATA {
             // The walk itself reads it.
-            return;
+            return ControlFlow::Continue(());
         }
         if bookmark.object == ObjectId::META_DNODE {
             if bookmark.objset == ObjsetId::MOS {
                 self.dnode_blocks.push(bookmark.block.0);
             }
-            return;
+            return ControlFlow::Continue(());
         }
         if pointer.is_embedded() {
-            return;
+            return ControlFlow::Continue(());
         }
         let kind = match pointer.object_type() {
             Ok(object_type) if !object_type.is_metadata() => Kind::Data,
@@ -146,10 +145,12 @@ impl Visitor for Reader<'_> {
         if self.batch.len() == BATCH {
             self.flush();
         }
+        ControlFlow::Continue(())
     }
 
-    fn damage(&mut self, error: DmuError) {
+    fn damage(&mut self, error: DmuError) -> ControlFlow<()> {
         tracing::warn!(%error, "metadata of a recent txg is damaged");
         self.damage.add_metadata(error.may_come_back());
+        ControlFlow::Continue(())
     }
 }

@@ -8,6 +8,8 @@
 //! A task finds everything as its txg has it, tasks before it included; so what it checked holds
 //! when it changes things.
 
+mod bookmarks;
+mod cloning;
 mod counts;
 mod creation;
 mod destruction;
@@ -16,13 +18,19 @@ mod guid;
 mod key_unloading;
 mod place;
 mod pool_property;
+mod promotion;
 mod property;
 mod property_rules;
 mod pruning;
 mod renaming;
+mod rollback;
+mod scan;
+mod snapshots;
 mod task;
 mod upgrade;
 
+pub use bookmarks::NewBookmark;
+pub use cloning::NewClone;
 pub use creation::NewDataset;
 pub(crate) use destruction::Outcome;
 pub use encryption::{KeyChange, NewEncryption, NewRoot, SuiteChoice};
@@ -31,4 +39,5 @@ pub use property::Inherit;
 pub(crate) use property::PropertyChange;
 pub use pruning::PruneLimit;
 pub(crate) use pruning::prune_dedup;
+pub use snapshots::{Destruction, NewSnapshots};
 pub(crate) use task::{TaskContext, TaskError, TaskSurroundings, Tasks};

@@ -71,11 +71,9 @@ impl<'a> Deflation<'a> {
         let mut used = 0_u64;
         if !pointer.is_embedded() {
             for dva in pointer.dvas().filter(|dva| dva.is_valid()) {
-                let ratio = self.vdevs.deflate_ratio(dva.vdev()).filter(|_| self.is_deflated);
-                used = used.saturating_add(match ratio {
-                    Some(ratio) => (dva.asize() >> 9).saturating_mul(ratio),
-                    None => dva.asize(),
-                });
+                let asize = dva.asize();
+                let deflated = self.is_deflated.then(|| self.vdevs.deflated(dva.vdev(), asize));
+                used = used.saturating_add(deflated.flatten().unwrap_or(asize));
             }
         }
         SpaceDelta {

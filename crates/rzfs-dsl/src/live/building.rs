@@ -1,8 +1,8 @@
 //! Putting a pool together, whether it was opened or made: its parts, and its threads.
 //!
 //! ```text
-//! opening, creating ──> Groundwork: MOS, space, writing ──> SyncState
-//!                                  └──────── Groundwork::build ──┘
+//! opening, creating ──> PoolCore: MOS, space, writing ──> SyncState
+//!                                  └──────── PoolCore::build ──┘
 //!                                                 └──> Building::start: the pool, its threads
 //! ```
 
@@ -13,11 +13,10 @@ use super::datasets::heads::Heads;
 use super::datasets::policy;
 use super::devices::current::PoolDevices;
 use super::devices::growth::Growth;
-use super::devices::heartbeat::{Heart, Heartbeat};
+use super::devices::heartbeat::{Heartbeat, HeartbeatControl, HeartbeatOptions};
 use super::durable::{Committed, Durable};
 use super::environment::Environment;
-use super::log::LogSurroundings;
-use super::mos::LiveMos;
+use super::log::{LogSurroundings, LogTunables, ZilCounters};
 use super::pool::LivePool;
 use super::space::accounts::Accounts;
 use super::space::dedup::DedupTables;
@@ -27,9 +26,10 @@ use super::sync::commit::Committer;
 use super::sync::group::Syncer;
 use super::sync::thread::sync_forever;
 use super::sync_state::SyncState;
-use super::view::Found;
+use super::view::PriorState;
 use super::{LiveError, LiveOptions};
 use crate::dataset::Keyring;
+use crate::mos::live::LiveMos;
 use crate::pool::{AuxiliaryVdev, FailMode};
 use parking_lot::Mutex;
 use rzfs_dmu::DeviceWaiter;
@@ -42,7 +42,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 /// What objects of a pool are read and written with.
-pub(super) struct Groundwork {
+pub(super) struct PoolCore {
     pub(super) environment: Arc<dyn Environment>,
     pub(super) mos: Arc<LiveMos>,
     pub(super) allocator: Arc<Allocator>,
@@ -55,7 +55,7 @@ pub(super) struct Groundwork {
 /// What one pool has and another has not.
 pub(super) struct Parts {
     pub(super) name: String,
-    pub(super) found: Found,
+    pub(super) found: PriorState,
     pub(super) keyring: Arc<Keyring>,
     pub(super) engine: Arc<TxgEngine>,
     pub(super) committed: Committed,
@@ -71,7 +71,7 @@ pub(super) struct Building {
     state: SyncState,
 }
 
-impl Groundwork {
+impl PoolCore {
     /// `has` tells which features the pool has enabled; `has_lz4`, whether metadata may be
     /// compressed with LZ4.
     pub(super) fn new(
@@ -85,7 +85,9 @@ impl Groundwork {
         let pipeline = Arc::clone(mos.pipeline());
         let mos = Arc::new(LiveMos::new(mos));
         let current = pipeline.current_vdevs();
-        let dedup = Arc::new(DedupTables::new(&mos, current, &environment, &allocator));
+        let tunables = &options.tunables;
+        let dedup = DedupTables::new(&mos, current, &environment, &allocator, tunables);
+        let dedup = Arc::new(dedup);
         let writer = options
             .writer(&pipeline, &allocator, has)
             .with_dedup(Arc::clone(&dedup) as Arc<dyn DedupIndex>)
@@ -107,16 +109,20 @@ impl Groundwork {
         let sharing = Sharing::new(&mos, &dedup);
         sharing.follow(&state.clones, &state.features);
         let accounts = Arc::new(Accounts::new(&allocator, sharing, &devices.vdevs()));
-        let durable = Arc::new(Durable::new(&name, committed, &accounts, &keyring));
+        let readers = Arc::default();
+        let durable = Arc::new(Durable::new(&name, committed, &accounts, &keyring, &readers));
         let suspension = Arc::new(Suspension::new(&name, &environment, &engine, fail_mode));
         let heads = Arc::new(Heads::new(&engine, &durable, &accounts, has_lz4));
         let tasks = Arc::new(Tasks::new(&engine, &suspension));
         let waiting = (&engine, &suspension);
-        let growth = Arc::new(Growth::new(&devices, &accounts, &durable, &environment, waiting));
-        let sweeps = Sweeps::new(sweeps, &devices, &allocator, &environment, &tasks);
+        let tunables = &options.tunables;
+        let growth = Growth::new(&devices, &accounts, &durable, &environment, waiting, tunables);
+        let growth = Arc::new(growth);
+        let sweeps = Sweeps::new(sweeps, &devices, &allocator, &environment, &tasks, tunables);
         let sweeps = Arc::new(sweeps);
-        let trimmer = Arc::new(Trimmer::new(&devices, &allocator, &sweeps));
-        let heart = Arc::new(Heart::new(options.heartbeat));
+        let trimmer = Arc::new(Trimmer::new(&devices, &allocator, &sweeps, tunables));
+        let heartbeat = HeartbeatOptions::from(tunables);
+        let heart = Arc::new(HeartbeatControl::new(heartbeat, environment.clock()));
         let heartbeat = Heartbeat {
             heart: Arc::clone(&heart),
             devices: Arc::clone(&devices),
@@ -131,6 +137,8 @@ impl Groundwork {
             durable: Arc::clone(&durable),
             environment: Arc::clone(&environment),
             writer: Arc::clone(&writer),
+            tunables: LogTunables::from(tunables),
+            counters: ZilCounters::default(),
         });
         let syncer = Syncer {
             committer: Committer {
@@ -146,6 +154,7 @@ impl Groundwork {
                 heads: Arc::clone(&heads),
                 accounts: Arc::clone(&accounts),
                 keyring,
+                readers,
                 heart: Arc::clone(&heart),
                 suspension: Arc::clone(&suspension),
                 has_lz4,
@@ -163,10 +172,11 @@ impl Groundwork {
             trimmer: Arc::clone(&trimmer),
             suspension: Arc::clone(&suspension),
             environment: Arc::clone(&environment),
-            async_free_blocks: options.async_free_blocks,
+            tunables: *tunables,
         };
         let pool = LivePool {
             name,
+            tunables: *tunables,
             found,
             pipeline: Arc::clone(syncer.mos.objset().pipeline()),
             environment,

@@ -131,6 +131,71 @@ pub enum ChangeError {
         /// The dataset.
         name: String,
     },
+    /// The dataset is no clone.
+    #[error("not a cloned filesystem")]
+    NotAClone {
+        /// The dataset.
+        name: String,
+    },
+    /// A clone has snapshots with the names of those that it would get.
+    #[error("conflicting snapshot{} '{}'", if conflicts.len() == 1 { "" } else { "s" }, conflicts.join("', '"))]
+    ConflictingSnapshots {
+        /// The clone.
+        name: String,
+        /// The names, without what they are of.
+        conflicts: Vec<String>,
+    },
+    /// A bookmark can be made of what is in the past of its file system only.
+    #[error("is not an ancestor of the new bookmark's dataset")]
+    NotAnAncestor {
+        /// The snapshot or bookmark.
+        name: String,
+    },
+    /// Others were made of the snapshot.
+    #[error("snapshot has dependent clones")]
+    HasClones {
+        /// The snapshot.
+        name: String,
+    },
+    /// A head can have one snapshot at a time.
+    #[error("multiple snapshots of same fs not permitted")]
+    SameHead {
+        /// The snapshot.
+        name: String,
+    },
+    /// The snapshot is held with this tag already.
+    #[error("tag already exists on this dataset")]
+    TagExists {
+        /// The snapshot.
+        name: String,
+    },
+    /// The snapshot is not held with this tag.
+    #[error("no such tag on this dataset")]
+    NoSuchTag {
+        /// The snapshot.
+        name: String,
+    },
+    /// A tag has more than 256 bytes.
+    #[error("tag too long")]
+    TagTooLong {
+        /// The snapshot.
+        name: String,
+    },
+    /// Several were to be changed together, and these cannot be.
+    #[error("{}", .0.iter().map(|(name, error)| format!("{name}: {error}")).collect::<Vec<_>>().join(", "))]
+    Each(Vec<(String, ChangeError)>),
+    /// The dataset has no snapshot of its own.
+    #[error("dataset has no snapshots")]
+    NoSnapshot {
+        /// The dataset.
+        name: String,
+    },
+    /// The dataset has bookmarks that are younger than its last snapshot.
+    #[error("more recent snapshots or bookmarks exist")]
+    NewerBookmarks {
+        /// The dataset.
+        name: String,
+    },
     /// A dataset would be below itself.
     #[error("New dataset name cannot be a descendant of current dataset name")]
     BelowItself {
@@ -331,14 +396,23 @@ impl ChangeError {
         const ZFS_ERR_ASHIFT_MISMATCH: i32 = 1054;
         match self {
             Self::NotFound { .. } | Self::NoParent { .. } | Self::NoSuchDevice => ENOENT,
-            Self::Exists { .. } | Self::HasChildren { .. } => EEXIST,
+            Self::Exists { .. }
+            | Self::HasChildren { .. }
+            | Self::HasClones { .. }
+            | Self::TagExists { .. }
+            | Self::ConflictingSnapshots { .. }
+            | Self::NewerBookmarks { .. } => EEXIST,
+            Self::Each(errors) => errors.first().map_or(EINVAL, |(_, error)| error.errno()),
+            Self::NoSnapshot { .. } | Self::NoSuchTag { .. } => ESRCH,
             Self::Busy { .. } | Self::HasSnapshots { .. } => EBUSY,
             Self::NameTooLong { .. } | Self::TooDeep { .. } | Self::PropertyNameTooLong { .. } => {
                 ENAMETOOLONG
             }
-            Self::ValueTooLong { .. } => E2BIG,
-            Self::CrossesPools { .. } => EXDEV,
+            Self::ValueTooLong { .. } | Self::TagTooLong { .. } => E2BIG,
+            Self::CrossesPools { .. } | Self::SameHead { .. } => EXDEV,
             Self::InvalidName { .. }
+            | Self::NotAClone { .. }
+            | Self::NotAnAncestor { .. }
             | Self::BelowItself { .. }
             | Self::WrongParent { .. }
             | Self::WrongKind { .. }

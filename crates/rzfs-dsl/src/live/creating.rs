@@ -2,24 +2,27 @@
 
 use super::administration::{NewEncryption, PropertyChange, TaskContext, TaskError};
 use super::background::sweep::SweepRecords;
-use super::building::{Building, Groundwork, Parts};
+use super::building::{Building, Parts, PoolCore};
 use super::change_error::{ChangeError, EncryptionProblem};
 use super::datasets::creation::{FIRST_TXG, Foundation, Maker, NewContents, create_directory};
 use super::datasets::dir::Directories;
 use super::datasets::free_lists::FreeLists;
 use super::durable::Committed;
 use super::environment::Environment;
-use super::mos::config;
-use super::mos::features::Features;
-use super::mos::history::{self, Event};
 use super::pool::LivePool;
 use super::space::allocation;
 use super::sync_state::{PoolObjects, SyncState};
-use super::view::Found;
+use super::view::PriorState;
 use super::vital;
 use super::{Attendance, LiveDataset, LiveError, LiveOptions};
 use crate::dataset::Keyring;
-use crate::pool::{AuxiliaryKind, AuxiliaryVdev, FailMode, OBJECT_DIRECTORY as DIRECTORY};
+use crate::dataset::property::DatasetProperty;
+use crate::memory;
+use crate::mos::features::Features;
+use crate::mos::history::{self, Event};
+use crate::mos::packed_list;
+use crate::mos::{OBJECT_DIRECTORY as DIRECTORY, config};
+use crate::pool::{AuxiliaryKind, AuxiliaryVdev, FailMode};
 use rzfs_codec::checksum::Salt;
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_dmu::live::{LiveObjset, SyncTx};
@@ -30,6 +33,7 @@ use rzfs_format::config::PoolConfig;
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
+use rzfs_format::property::PoolProperty;
 use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_format::{ObjsetId, Txg};
 use rzfs_metaslab::allocator::Autotrim;
@@ -112,7 +116,7 @@ impl LivePool {
         let pool = building.start(Some(first))?;
         pool.engine().wait_synced(FIRST_TXG).map_err(|Stopped| pool.why_stopped())?;
         let multihost = |(name, value): &(String, ZapValue)| {
-            name == "multihost" && value.first_u64() == Some(1)
+            name == PoolProperty::Multihost.name() && value.first_u64() == Some(1)
         };
         pool.heart.follow(new.properties.iter().any(multihost));
         let NewPool { properties, root_properties, command: (line, user), .. } = new;
@@ -167,26 +171,27 @@ fn build(
         PipelineOptions {
             salt: Salt::new(salt),
             dynamic_gang_headers: false,
-            arc_max: options.arc_max,
+            arc_max: memory::cache(&options.tunables),
+            tunables: options.tunables,
             injector: None,
         },
     );
     let synced = Txg(FIRST_TXG.get() - 1);
-    let engine = TxgEngine::new(synced, options.txg);
+    let engine = TxgEngine::new(synced, options.txg(), environment.clock());
     let mos = LiveObjset::create(&pipeline, ObjsetId::MOS, (ObjsetType::Meta, 0), None);
-    let allocator = allocation::of_new_pool(&mos, options.space).map_err(LiveError::from)?;
+    let allocator = allocation::of_new_pool(&mos, options.space()).map_err(LiveError::from)?;
     let has = |feature| new.features.contains(&feature);
     let has_lz4 = has(Feature::Lz4Compress);
     let given = (environment, options);
     let auxiliary = new.auxiliary.clone();
-    let groundwork = Groundwork::new(mos, allocator, auxiliary, given, has, has_lz4);
-    vital::hold_new(&groundwork.mos);
+    let core = PoolCore::new(mos, allocator, auxiliary, given, has, has_lz4);
+    vital::hold_new(&core.mos);
     let keyring: Arc<Keyring> = Arc::default();
     let txg = engine.quiesce();
     let (state, root) = {
-        let stream = WriteStream::start(groundwork.devices.writer());
-        let tx = SyncTx::new(&txg, 1, &groundwork.writer, &stream);
-        let founded = found(new, &groundwork, &keyring, &tx, &salt);
+        let stream = WriteStream::start(core.devices.writer());
+        let tx = SyncTx::new(&txg, 1, &core.writer, &stream);
+        let founded = found(new, &core, &keyring, &tx, &salt);
         let failed = stream.finish();
         let founded = founded?;
         if let Some(first) = failed.into_iter().next() {
@@ -194,24 +199,26 @@ fn build(
         }
         founded
     };
-    groundwork.allocator.set_features(allocation::space_features(&state.features));
-    let property = |name: &str| {
-        let found = new.properties.iter().find(|(known, _)| known == name);
+    core.allocator.set_features(allocation::space_features(&state.features));
+    let property = |property: PoolProperty| {
+        let found = new.properties.iter().find(|(name, _)| name == property.name());
         found.and_then(|(_, value)| value.first_u64())
     };
-    if property("autotrim") == Some(1) {
-        groundwork.allocator.set_autotrim(Autotrim::On);
+    if property(PoolProperty::Autotrim) == Some(1) {
+        core.allocator.set_autotrim(Autotrim::On);
     }
     let parts = Parts {
         name: new.config.name.clone(),
-        found: Found::default(),
+        found: PriorState::default(),
         keyring,
         engine,
-        committed: Committed::nothing(&groundwork.mos, new.config.version, synced),
+        committed: Committed::nothing(&core.mos, new.config.version, synced),
         sweeps: SweepRecords::default(),
-        fail_mode: property("failmode").and_then(FailMode::from_number).unwrap_or_default(),
+        fail_mode: property(PoolProperty::FailMode)
+            .and_then(FailMode::from_number)
+            .unwrap_or_default(),
     };
-    let building = groundwork.build(parts, state, options);
+    let building = core.build(parts, state, options);
     building.pool.heads.insert(root);
     Ok((building, txg))
 }
@@ -219,14 +226,14 @@ fn build(
 /// Makes the first objects (spec 01, section 11.2).
 fn found(
     new: &NewPool<'_>,
-    groundwork: &Groundwork,
+    core: &PoolCore,
     keyring: &Keyring,
     tx: &SyncTx<'_>,
     salt: &[u8; Salt::SIZE],
 ) -> Result<(SyncState, LiveDataset), NotCreated> {
-    let environment = &*groundwork.environment;
+    let environment = &*core.environment;
     let random = || environment.random();
-    let mos = groundwork.mos.in_pass(tx, &random);
+    let mos = core.mos.in_pass(tx, &random);
     create_directory(&mos)?;
     let version = new.config.version;
     let mut dirs = Directories::default();
@@ -239,12 +246,12 @@ fn found(
     }
     let mut maker = Maker { mos, dirs: &mut dirs, features: &mut features, environment };
     let key = encrypt_root(&mut maker, &foundation, &new.encryption, keyring)?;
-    let policy = ObjsetPolicy { copies: 1, ..groundwork.mos_policy() };
+    let policy = ObjsetPolicy { copies: 1, ..core.mos_policy() };
     let place = (new.config.name.as_str(), foundation.root_head);
     let root = maker.create_objset(place, new.root, policy, key)?;
     let deferred = maker.create_deferred_list()?;
     let history = history::create(&mos, normal_space(&new.vdevs))?;
-    let config_object = config::create(&mos)?;
+    let config_object = packed_list::create(&mos, "config")?;
     for kind in [AuxiliaryKind::Spare, AuxiliaryKind::Cache] {
         let vdevs = new.auxiliary.iter().filter(|vdev| vdev.kind == kind);
         config::write_auxiliary(&mos, kind, vdevs.map(|vdev| &vdev.config))?;
@@ -276,7 +283,7 @@ fn found(
     let state = SyncState {
         dirs,
         is_deflated: version >= DEFLATE_VERSION,
-        ..SyncState::new(objects, new.config.clone(), features, frees, &groundwork.dedup)
+        ..SyncState::new(objects, new.config.clone(), features, frees, &core.dedup)
     };
     Ok((state, root))
 }
@@ -299,7 +306,7 @@ fn encrypt_root(
     keyring.insert_new(dir, object, &keys);
     if let (Some(zap), Some(root)) = (maker.dirs.get(&maker.mos, dir)?.properties, &encryption.root)
     {
-        maker.mos.set(zap, "keylocation", root.location.as_str())?;
+        maker.mos.set(zap, DatasetProperty::KeyLocation.name(), root.location.as_str())?;
     }
     Ok(Some(keys.key))
 }
@@ -308,10 +315,7 @@ fn encrypt_root(
 fn normal_space(vdevs: &VdevTree) -> u64 {
     let normal = vdevs.top_levels().filter(|top| top.allocation_bias().is_none());
     normal
-        .filter_map(|top| {
-            let ratio = vdevs.deflate_ratio(top.vdev_id()?)?;
-            Some((top.asize()? >> 9).saturating_mul(ratio))
-        })
+        .filter_map(|top| vdevs.deflated(top.vdev_id()?, top.asize()?))
         .fold(0, u64::saturating_add)
 }
 

@@ -3,12 +3,11 @@
 pub(crate) mod bookmark_sums;
 pub(crate) mod budget;
 pub(crate) mod creation;
-pub(crate) mod deadlist;
 pub(crate) mod dir;
 pub(crate) mod free_lists;
+pub(crate) mod generation;
 pub(crate) mod head;
 pub(crate) mod heads;
-pub(crate) mod key_object;
 pub(crate) mod livelist;
 pub(crate) mod policy;
 pub(crate) mod settings;

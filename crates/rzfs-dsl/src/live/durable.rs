@@ -1,14 +1,14 @@
 //! What of a pool is durable.
 
-use super::mos::LiveMos;
 use super::space::accounts::Accounts;
 use super::space::limits::SpaceTier;
-use crate::dataset::{DatasetError, DatasetTree, Keyring};
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use crate::dataset::{DatasetError, DatasetTree, Keyring, Readers};
+use crate::mos::MosSource;
+use crate::mos::live::LiveMos;
 use parking_lot::RwLock;
 use rzfs_dmu::Objset;
+use rzfs_format::Txg;
 use rzfs_format::uberblock::{RaidzReflow, Uberblock};
-use rzfs_format::{FormatError, ObjectId, Txg};
 use rzfs_vdev::VdevTree;
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ pub(crate) struct Durable {
     committed: RwLock<Committed>,
     accounts: Arc<Accounts>,
     pub(super) keyring: Arc<Keyring>,
+    readers: Arc<Readers>,
 }
 
 /// What is durable.
@@ -56,9 +57,11 @@ impl Durable {
         committed: Committed,
         accounts: &Arc<Accounts>,
         keyring: &Arc<Keyring>,
+        readers: &Arc<Readers>,
     ) -> Self {
         let (accounts, keyring) = (Arc::clone(accounts), Arc::clone(keyring));
-        Self { pool: pool.to_owned(), committed: RwLock::new(committed), accounts, keyring }
+        let (committed, readers) = (RwLock::new(committed), Arc::clone(readers));
+        Self { pool: pool.to_owned(), committed, accounts, keyring, readers }
     }
 
     pub(crate) fn uberblock(&self) -> Uberblock {
@@ -92,15 +95,9 @@ impl Durable {
     /// The datasets as they are on disk. Their blocks are held while the tree exists.
     pub(crate) fn dataset_tree(&self) -> Result<DatasetTree, DatasetError> {
         let (Committed { mos, .. }, usable_space) = self.hold();
-        let directory = mos.object(DIRECTORY)?;
-        let root = directory.zap()?.lookup_u64("root_dataset".as_bytes());
-        let root = root.map_err(|source| directory.zap_error(source))?;
-        let missing = || DatasetError::Corrupt {
-            object: DIRECTORY,
-            source: FormatError::invalid("object directory", "it has no root_dataset"),
-        };
-        let root = root.and_then(|root| ObjectId(root).non_zero()).ok_or_else(missing)?;
-        let (place, keyring) = ((self.pool.clone(), root), Arc::clone(&self.keyring));
-        Ok(DatasetTree::with_keyring(mos, place, usable_space, keyring))
+        let root = mos.required_object("root_dataset")?;
+        let place = (self.pool.clone(), root);
+        let shared = (Arc::clone(&self.keyring), Arc::clone(&self.readers));
+        Ok(DatasetTree::while_changing(mos, place, usable_space, shared))
     }
 }

@@ -2,16 +2,27 @@
 
 use crate::import::HostIdentity;
 use rustix::rand::{GetRandomFlags, getrandom};
+use rzfs_clock::Clock;
 use rzfs_dmu::write::WriteInjector;
 use rzfs_format::Guid;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Time, chance and the host, so that tests can replay a pool's life.
 pub trait Environment: Send + Sync + fmt::Debug {
-    /// Seconds since 1970.
-    fn now(&self) -> u64;
+    /// The clock by which a pool does what it does from time to time. A pool asks for it once.
+    fn clock(&self) -> Clock;
+
+    /// The time since 1970.
+    fn now_exactly(&self) -> Duration {
+        self.clock().since_1970()
+    }
+
+    /// Seconds since 1970, as they are written to disk.
+    fn now(&self) -> u64 {
+        self.now_exactly().as_secs()
+    }
 
     /// A random number.
     fn random(&self) -> u64;
@@ -46,19 +57,26 @@ pub trait Environment: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug, Default)]
 pub struct SystemEnvironment {
     host: HostIdentity,
+    clock: Clock,
 }
 
 impl SystemEnvironment {
     /// The environment of a process on this host.
     #[must_use]
-    pub const fn new(host: HostIdentity) -> Self {
-        Self { host }
+    pub fn new(host: HostIdentity) -> Self {
+        Self { host, clock: Clock::system() }
+    }
+
+    /// The same with another clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 }
 
 impl Environment for SystemEnvironment {
-    fn now(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    fn clock(&self) -> Clock {
+        self.clock.clone()
     }
 
     fn random(&self) -> u64 {

@@ -1,13 +1,13 @@
 //! Why a pool cannot be changed.
 
 use crate::PoolError;
+use crate::mos::error::MosError;
 use rzfs_codec::crypto::CryptoError;
 use rzfs_dmu::sync::SyncError;
 use rzfs_dmu::{BlockError, DmuError};
 use rzfs_format::{FormatError, ObjectId, Txg};
 use rzfs_metaslab::MetaslabError;
 use rzfs_vdev::{CommitError, VdevError};
-use rzfs_zap::ZapError;
 use std::io;
 use std::sync::Arc;
 
@@ -20,14 +20,6 @@ pub enum LiveError {
     /// Something of the pool cannot be read.
     #[error(transparent)]
     Pool(Box<PoolError>),
-    /// A ZAP of the MOS cannot be changed.
-    #[error("object {object} of the MOS: {source}")]
-    Zap {
-        /// The object.
-        object: ObjectId,
-        /// Why.
-        source: Box<ZapError<DmuError>>,
-    },
     /// Blocks cannot be made.
     #[error(transparent)]
     Sync(Box<SyncError>),
@@ -92,9 +84,15 @@ boxed! {
     MetaslabError: Space
 }
 
+impl From<MosError> for LiveError {
+    fn from(error: MosError) -> Self {
+        PoolError::from(error).into()
+    }
+}
+
 impl From<DmuError> for LiveError {
     fn from(error: DmuError) -> Self {
-        PoolError::from(error).into()
+        MosError::from(error).into()
     }
 }
 
@@ -114,11 +112,6 @@ impl LiveError {
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Pool(error) => error.is_damage(),
-            Self::Zap { source, .. } => match &**source {
-                ZapError::Blocks(error) => error.is_damage(),
-                ZapError::Corrupt { .. } => true,
-                _ => false,
-            },
             Self::Read(error) => error.is_damage(),
             _ => false,
         }
@@ -126,12 +119,7 @@ impl LiveError {
 
     /// Wraps an error of the format with the object of the MOS.
     pub(crate) fn corrupt(object: ObjectId) -> impl Fn(FormatError) -> Self {
-        move |source| PoolError::Corrupt { object, source }.into()
-    }
-
-    /// Wraps an error of a ZAP with its object.
-    pub(crate) fn zap(object: ObjectId) -> impl Fn(ZapError<DmuError>) -> Self {
-        move |source| Self::Zap { object, source: Box::new(source) }
+        move |source| MosError::Corrupt { object, source }.into()
     }
 }
 

@@ -13,17 +13,22 @@
 mod chain;
 pub(crate) mod claim;
 mod contents;
+mod counters;
 mod head_log;
 mod layout;
 mod not_logged;
 mod pending;
 pub(crate) mod space;
 mod state;
+mod tunables;
 mod turns;
 mod writing;
 
 pub use contents::{LoggedContents, LoggedPart, UnreadableWrite};
+pub(crate) use counters::ZilCounters;
+pub use counters::ZilStats;
 pub use head_log::HeadLog;
 pub(crate) use head_log::LogSurroundings;
 pub use pending::{CommitScope, LogOrder, LogRecord, LoggedWrite};
 pub(crate) use state::IntentLog;
+pub(crate) use tunables::LogTunables;

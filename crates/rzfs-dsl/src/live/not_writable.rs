@@ -2,6 +2,7 @@
 
 use super::LiveError;
 use crate::dataset::DatasetError;
+use crate::mos::error::MosError;
 use crate::pool::PoolError;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::intent_log::ChainEnd;
@@ -74,6 +75,12 @@ pub enum NotWritable {
     /// The first txg cannot be written.
     #[error(transparent)]
     Live(#[from] LiveError),
+}
+
+impl From<MosError> for NotWritable {
+    fn from(error: MosError) -> Self {
+        Self::Pool(error.into())
+    }
 }
 
 impl NotWritable {

@@ -1,30 +1,30 @@
 //! Making a pool that is on disk writable (spec 01, section 9.9).
 
 use super::background::sweep::SweepRecords;
-use super::building::{Building, Groundwork, Parts};
+use super::building::{Building, Parts, PoolCore};
 use super::datasets::free_lists::FreeLists;
 use super::durable::Committed;
 use super::environment::Environment;
 use super::log::claim::LogClaims;
-use super::mos::features::Features;
-use super::mos::history::Event;
 use super::not_writable::NotWritable;
 use super::pool::LivePool;
 use super::space::allocation;
 use super::space::clone_table::CloneTables;
 use super::sync_state::{PoolObjects, SyncState};
-use super::view::Found;
+use super::view::PriorState;
 use super::vital;
 use super::{Attendance, LiveOptions};
 use crate::import::HostIdentity;
-use crate::pool::{Attributes, FeatureNeed, Pool, PoolError};
+use crate::mos::MosSource;
+use crate::mos::features::Features;
+use crate::mos::history::Event;
+use crate::pool::{FeatureNeed, Pool};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_format::config::{LastHost, PoolConfig};
-use rzfs_format::dsl::DslDir;
 use rzfs_format::features::Feature;
 use rzfs_format::pool_state::PoolState;
-use rzfs_format::{ByteOrder, ObjectId, Txg};
+use rzfs_format::{ByteOrder, Txg};
 use rzfs_metaslab::allocator::Autotrim;
 use std::sync::Arc;
 
@@ -42,12 +42,15 @@ impl LivePool {
         environment: Arc<dyn Environment>,
         options: &LiveOptions,
     ) -> Result<Self, NotWritable> {
+        let _span = tracing::debug_span!("open_for_writing", pool = pool.name()).entered();
         check(pool)?;
         let claims = LogClaims::plan(pool, options.missing_logs)?;
         let mut building = build(pool, environment, options, claims.last_birth())?;
         building.pool.found.given_up_logs = claims.given_up().to_vec();
         let LivePool { engine, accounts, heads, .. } = &building.pool;
+        let claiming = tracing::debug_span!("claim_logs").entered();
         claims.claim(engine, accounts.allocator(), heads)?;
+        drop(claiming);
         let live = building.start(None)?;
         live.heart.follow(pool.properties()?.multihost.value);
         live.sweeps.resume();
@@ -99,10 +102,10 @@ fn build(
     let vdevs = pool.vdevs();
     let directory = pool.directory();
     let properties = pool.properties()?;
-    let features = Features::open(directory, pool.version(), pool.features())?;
+    let features = Features::open(pool.mos(), pool.version(), pool.features())?;
     let mos = LiveObjset::open(pool.mos().clone());
     let space_features = allocation::space_features(&features);
-    let allocator = allocation::of_pool(pool, &mos, space_features, options.space)?;
+    let allocator = allocation::of_pool(pool, &mos, space_features, options.space())?;
     if properties.autotrim.value {
         allocator.set_autotrim(Autotrim::On);
     }
@@ -112,32 +115,31 @@ fn build(
     let has = |feature| features.is_enabled(feature);
     let has_lz4 = features.is_active(Feature::Lz4Compress);
     let given = (environment, options);
-    let groundwork = Groundwork::new(mos, allocator, auxiliary, given, has, has_lz4);
-    vital::hold(&groundwork.mos, pool);
-    groundwork.dedup.load(pool)?;
-    let name = "config";
+    let core = PoolCore::new(mos, allocator, auxiliary, given, has, has_lz4);
+    vital::hold(&core.mos, pool);
+    core.dedup.load(pool)?;
     let objects = PoolObjects {
-        config: directory.object(name)?.ok_or(PoolError::NoEntry { name })?,
+        config: pool.mos().required_object("config")?,
         history: directory.object("history")?,
-        mos_dir: special_dir(pool, "$MOS")?,
+        mos_dir: pool.special_directory("$MOS")?,
     };
     vdevs.mark_all_configs_dirty();
-    let frees = FreeLists::open(directory, special_dir(pool, "$FREE")?)?;
+    let frees = FreeLists::open(pool.mos(), pool.special_directory("$FREE")?)?;
     let state = SyncState {
         clones: CloneTables::open(pool.mos(), directory, vdevs)?,
         is_deflated: directory.number("deflate")?.is_some_and(|deflate| deflate != 0),
-        ..SyncState::new(objects, config, features, frees, &groundwork.dedup)
+        ..SyncState::new(objects, config, features, frees, &core.dedup)
     };
     let parts = Parts {
         name: pool.name().to_owned(),
-        found: Found {
+        found: PriorState {
             removal: pool.removal().cloned(),
             checkpoint: pool.checkpoint().cloned(),
             missing_logs: options.missing_logs,
             given_up_logs: Vec::new(),
         },
         keyring: Arc::clone(pool.datasets().keyring()),
-        engine: TxgEngine::new(last_txg, options.txg),
+        engine: TxgEngine::new(last_txg, options.txg(), core.environment.clock()),
         committed: Committed {
             uberblock: pool.uberblock().clone(),
             mos: pool.mos().clone(),
@@ -146,7 +148,7 @@ fn build(
         sweeps: SweepRecords::read(pool.mos(), vdevs)?,
         fail_mode: properties.failmode.value,
     };
-    Ok(groundwork.build(parts, state, options))
+    Ok(core.build(parts, state, options))
 }
 
 /// The configuration of a pool that this host opens.
@@ -157,13 +159,4 @@ fn active_config(pool: &Pool, host: &HostIdentity) -> PoolConfig {
         host: LastHost { id: host.id.into(), name: host.name.clone() },
         ..pool.pool_config().clone()
     }
-}
-
-/// The directory of a dataset that no user has, such as `$MOS`; old pools lack some.
-fn special_dir(pool: &Pool, name: &str) -> Result<Option<ObjectId>, NotWritable> {
-    let root = pool.mos().object(pool.root_dataset_dir()).map_err(PoolError::from)?;
-    let corrupt = PoolError::corrupt(root.id());
-    let root = DslDir::decode(root.bonus(), root.order()).map_err(corrupt)?;
-    let Some(children) = root.children else { return Ok(None) };
-    Ok(Attributes::open(pool.mos(), children)?.object(name)?)
 }

@@ -1,22 +1,16 @@
 //! What the owner of a pool that changes decides.
 
-use super::devices::heartbeat::HeartbeatOptions;
 use super::space::allocation::PoolSpace;
 use crate::import::MissingLogs;
+use crate::memory;
 use rzfs_dmu::BlockPipeline;
-use rzfs_dmu::txg::{DirtyLimits, TxgOptions};
-use rzfs_dmu::write::{BlockWriter, EncodeOptions, HoleBirth};
+use rzfs_dmu::txg::TxgOptions;
+use rzfs_dmu::write::{BlockWriter, EncodeOptions, HoleBirth, SyncPasses};
 use rzfs_format::features::Feature;
 use rzfs_format::units::SECTOR_SIZE;
 use rzfs_metaslab::allocator::{Allocator, SpaceTunables};
+use rzfs_tunables::Tunables;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// `zfs_txg_timeout`.
-const TXG_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// OpenZFS has no such limit on a txg's blocks, but one on its time.
-const ASYNC_FREE_BLOCKS: usize = 100_000;
 
 /// From when on somebody has a pool who can mend it while it waits for its devices.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -32,25 +26,31 @@ pub enum Attendance {
 /// What the owner of a pool that changes decides.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveOptions {
-    /// Most bytes of block contents to keep in memory (`zfs_arc_max`).
-    pub arc_max: u64,
-    /// How much may be dirty, and for how long.
-    pub txg: TxgOptions,
-    /// Parameters of allocation.
-    pub space: SpaceTunables,
+    /// Limits, rhythms, policies.
+    pub tunables: Tunables,
     /// Threads that encode blocks.
     pub threads: usize,
-    /// Blocks of destroyed datasets that are freed in one txg (`zfs_async_block_max_blocks`).
-    pub async_free_blocks: usize,
     /// What becomes of intent logs that cannot be read.
     pub missing_logs: MissingLogs,
-    /// The heartbeat of a pool with `multihost=on`.
-    pub heartbeat: HeartbeatOptions,
     /// From when on the pool waits for devices that fail.
     pub attendance: Attendance,
 }
 
 impl LiveOptions {
+    /// How much may be dirty, and for how long.
+    #[must_use]
+    pub fn txg(&self) -> TxgOptions {
+        TxgOptions::new(&self.tunables, memory::available())
+    }
+
+    /// Parameters of allocation.
+    pub(crate) fn space(&self) -> SpaceTunables {
+        SpaceTunables {
+            physical_memory: memory::available(),
+            ..SpaceTunables::from(&self.tunables)
+        }
+    }
+
     /// What makes the blocks of a pool that has these features enabled.
     pub(crate) fn writer(
         &self,
@@ -77,6 +77,7 @@ impl LiveOptions {
         };
         let space = Arc::new(PoolSpace(Arc::clone(allocator)));
         BlockWriter::new(Arc::clone(pipeline), space, options, hole_birth, self.threads)
+            .with_passes(SyncPasses::from(&self.tunables))
     }
 }
 
@@ -88,19 +89,11 @@ const fn common_divisor(mut a: u64, mut b: u64) -> u64 {
 }
 
 impl Default for LiveOptions {
-    /// OpenZFS's defaults for this machine; a cache of 512 MiB.
     fn default() -> Self {
-        let info = rustix::system::sysinfo();
-        let memory = (info.totalram as u64).saturating_mul(info.mem_unit.into());
-        let limits = DirtyLimits::of_memory(memory);
         Self {
-            arc_max: 512 << 20,
-            txg: TxgOptions { limits, timeout: TXG_TIMEOUT, max_frees: TxgOptions::MAX_FREES },
-            space: SpaceTunables { physical_memory: memory, ..SpaceTunables::default() },
+            tunables: Tunables::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            async_free_blocks: ASYNC_FREE_BLOCKS,
             missing_logs: MissingLogs::default(),
-            heartbeat: HeartbeatOptions::default(),
             attendance: Attendance::default(),
         }
     }

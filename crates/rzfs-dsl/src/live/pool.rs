@@ -1,39 +1,39 @@
 //! A pool that is open for writing.
 
-use super::administration::{
-    Inherit, KeyChange, NewDataset, Outcome, PruneLimit, Tasks, prune_dedup, unload_key,
-};
+mod administration;
+
+use super::administration::Tasks;
 use super::background::sweep::{SweepObserver, SweepOrder, Sweeps};
 use super::background::trim::Trimmer;
 use super::change_error::ChangeError;
 use super::datasets::budget::HeadBudget;
+use super::datasets::generation::Generation;
 use super::datasets::head::LiveDataset;
 use super::datasets::heads::Heads;
 use super::devices::current::PoolDevices;
-use super::devices::growth::{AddedVdevs, Growth};
-use super::devices::heartbeat::Heart;
+use super::devices::growth::Growth;
+use super::devices::heartbeat::HeartbeatControl;
 use super::durable::Durable;
 use super::environment::Environment;
 use super::error::LiveError;
 use super::log::claim::GivenUpLog;
-use super::log::{HeadLog, LogSurroundings};
-use super::mos::history::Event;
+use super::log::{HeadLog, LogSurroundings, ZilStats};
 use super::space::accounts::Accounts;
 use super::suspension::Suspension;
-use super::view::Found;
+use super::view::PriorState;
 use crate::dataset::{Dataset, DatasetError, DatasetTree};
 use crate::import::MissingLogs;
+use crate::mos::history::Event;
 use crate::pool::{FailMode, Pool, PoolError, SweepKind};
 use parking_lot::Mutex;
 use rzfs_blockdev::BlockDevice;
 use rzfs_dmu::txg::{Stopped, TxgEngine};
 use rzfs_dmu::{BlockPipeline, Objset};
-use rzfs_format::features::Feature;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{Guid, Txg};
+use rzfs_tunables::Tunables;
 use rzfs_vdev::{LeafDevices, TrimReport, VdevTree};
-use rzfs_zap::ZapValue;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ use std::thread::JoinHandle;
 /// it.
 pub struct LivePool {
     pub(super) name: String,
-    pub(super) found: Found,
+    pub(super) tunables: Tunables,
+    pub(super) found: PriorState,
     pub(super) pipeline: Arc<BlockPipeline>,
     pub(super) environment: Arc<dyn Environment>,
     pub(super) engine: Arc<TxgEngine>,
@@ -54,7 +55,7 @@ pub struct LivePool {
     pub(super) heads: Arc<Heads>,
     pub(super) tasks: Arc<Tasks>,
     pub(super) log: Arc<LogSurroundings>,
-    pub(super) heart: Arc<Heart>,
+    pub(super) heart: Arc<HeartbeatControl>,
     pub(super) sweeps: Arc<Sweeps>,
     pub(super) trimmer: Arc<Trimmer>,
     pub(super) suspension: Arc<Suspension>,
@@ -77,6 +78,12 @@ impl fmt::Debug for LivePool {
 
 /// What it is, and how it is read.
 impl LivePool {
+    /// What it was opened with.
+    #[must_use]
+    pub const fn tunables(&self) -> &Tunables {
+        &self.tunables
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -112,6 +119,12 @@ impl LivePool {
     #[must_use]
     pub const fn pipeline(&self) -> &Arc<BlockPipeline> {
         &self.pipeline
+    }
+
+    /// What was counted about its intent logs.
+    #[must_use]
+    pub fn log_stats(&self) -> ZilStats {
+        self.log.counters.read()
     }
 
     /// The last txg on disk.
@@ -195,176 +208,10 @@ impl LivePool {
         HeadBudget::new(&self.accounts, dataset)
     }
 
-    /// The intent log of a head that is open.
+    /// The intent log of a head that is open, for as long as it has these contents.
     #[must_use]
-    pub fn intent_log(&self, dataset: &Arc<LiveDataset>) -> HeadLog {
-        HeadLog::new(&self.log, dataset)
-    }
-}
-
-/// Administration of datasets. A change is on disk when a method returns.
-impl LivePool {
-    /// Makes a file system or volume, which is open for changes then.
-    ///
-    /// Limits on the number of file systems are not enforced: they do not hold for those who may
-    /// change them.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the name is taken or impossible, what is above it is no file system, or a
-    /// property cannot have its value.
-    pub fn create_dataset(
-        &self,
-        name: &str,
-        new: NewDataset,
-    ) -> Result<Arc<LiveDataset>, ChangeError> {
-        let name = name.to_owned();
-        self.tasks.administer(move |context| context.create_dataset(&name, &new))
-    }
-
-    /// Gives a file system or volume, and all below it, another name.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: there is no such dataset, the new name is taken or impossible, or what is
-    /// above it is no file system or has no room.
-    pub fn rename_dataset(&self, from: &str, to: &str) -> Result<(), ChangeError> {
-        let (from, to) = (from.to_owned(), to.to_owned());
-        self.tasks.administer(move |context| context.rename_dataset(&from, &to))
-    }
-
-    /// Destroys a file system, volume or clone that has no snapshots and nothing below it. Its
-    /// space comes back in the background, but for what damage hides.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: there is no such dataset, it is in use, or it has children or snapshots.
-    pub fn destroy_dataset(&self, name: &str) -> Result<(), ChangeError> {
-        loop {
-            let name = name.to_owned();
-            match self.tasks.administer(move |context| context.destroy_dataset(&name))? {
-                Outcome::Destroyed => return Ok(()),
-                Outcome::Later => {}
-            }
-        }
-    }
-
-    /// Sets properties of a file system, volume or snapshot: all of them, or none. What is open is
-    /// written accordingly when this returns.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: a property does not exist, does not apply or cannot have the value.
-    pub fn set_properties(
-        &self,
-        name: &str,
-        properties: &[(String, ZapValue)],
-    ) -> Result<(), ChangeError> {
-        let (name, properties) = (name.to_owned(), properties.to_vec());
-        self.tasks.administer(move |context| context.set_properties(&name, &properties))
-    }
-
-    /// Sets one property, as [`LivePool::set_properties`] does.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_property(
-        &self,
-        name: &str,
-        property: &str,
-        value: ZapValue,
-    ) -> Result<(), ChangeError> {
-        self.set_properties(name, &[(property.to_owned(), value)])
-    }
-
-    /// Takes a property's own value away.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the property does not exist, does not apply or is not inherited.
-    pub fn inherit_property(
-        &self,
-        name: &str,
-        property: &str,
-        inherit: Inherit,
-    ) -> Result<(), ChangeError> {
-        let (name, property) = (name.to_owned(), property.to_owned());
-        self.tasks.administer(move |context| context.inherit_property(&name, &property, inherit))
-    }
-
-    /// Gives an encrypted dataset another key: the keys of its blocks are wrapped anew, here and
-    /// in all datasets below that have their key from it. Their contents stay as they are.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the dataset is not encrypted or a clone, a key that is needed is not
-    /// loaded, or there is none to inherit.
-    pub fn change_key(&self, name: &str, change: KeyChange) -> Result<(), ChangeError> {
-        let name = name.to_owned();
-        self.tasks.administer(move |context| context.change_key(&name, &change))
-    }
-
-    /// Forgets the key of an encryption root. Nothing that was encrypted with it may be in use.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: it is no encryption root, its key is not loaded, or is in use.
-    pub fn unload_key(&self, name: &str) -> Result<(), ChangeError> {
-        let root = self.dataset_tree()?.open(name)?;
-        unload_key(&root, &self.heads, || self.sync_or_refuse())
-    }
-}
-
-/// Administration of the pool. A change is on disk when a method returns.
-impl LivePool {
-    /// Sets a property of the pool: a number or text, as it is stored; `bootfs` by the name of the
-    /// dataset.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: there is no such property, or it cannot have the value.
-    pub fn set_pool_property(&self, property: &str, value: ZapValue) -> Result<(), ChangeError> {
-        let property = property.to_owned();
-        self.tasks.administer(move |context| context.set_pool_property(&property, &value))
-    }
-
-    /// Enables features, and those that they depend on. Those that are enabled already stay so.
-    ///
-    /// Compression that follows from a new feature, as that of metadata with lz4, is used when the
-    /// pool is opened the next time.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the pool's version has no features, or this software does not have one of
-    /// them.
-    pub fn enable_features(&self, features: &[Feature]) -> Result<(), ChangeError> {
-        let features = features.to_vec();
-        self.tasks.administer(move |context| context.enable_features(&features))
-    }
-
-    /// Raises the pool's version; with 5000 it has features, none of which is enabled.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: the version does not exist or is not later than the pool's, or the pool is
-    /// older than version 26.
-    pub fn upgrade_version(&self, version: u64) -> Result<(), ChangeError> {
-        self.tasks.administer(move |context| context.upgrade_version(version))
-    }
-
-    /// Gives the pool another guid, so that it can be told from a copy of its devices; answers
-    /// with the new one.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: a device is missing: it would not be the pool's any more.
-    pub fn change_guid(&self) -> Result<Guid, ChangeError> {
-        self.tasks.administer(|context| context.change_guid())
-    }
-
-    /// Forgets blocks of flat dedup tables that there are once only. Returns how many.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: a table cannot be read, or the pool is suspended.
-    pub fn prune_dedup(&self, limit: PruneLimit) -> Result<u64, ChangeError> {
-        prune_dedup(&self.tasks, &self.view()?, limit, self.environment.now())
-    }
-
-    /// Adds vdevs; they are part of the pool when this returns.
-    ///
-    /// # Errors
-    /// [`ChangeError`]: they do not fit, cannot be written, or the pool is suspended.
-    pub fn add_vdevs(&self, added: AddedVdevs) -> Result<(), ChangeError> {
-        self.growth.add(added)
+    pub fn intent_log(&self, dataset: &Arc<LiveDataset>, contents: &Arc<Generation>) -> HeadLog {
+        HeadLog::new(&self.log, dataset, contents)
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod allocation;
 pub(crate) mod bptree;
 pub(crate) mod clone_table;
 pub(crate) mod dedup;
+pub(crate) mod demand;
 pub(crate) mod freer;
 pub(crate) mod ledger;
 pub(crate) mod limits;

@@ -15,7 +15,7 @@ use super::environment::Environment;
 use crate::pool::FailMode;
 use failure::Failure;
 use parking_lot::{Condvar, Mutex};
-use rzfs_dmu::txg::{TxgEngine, WhileSuspended};
+use rzfs_dmu::txg::{SuspendedPolicy, TxgEngine};
 use rzfs_dmu::{BlockError, DeviceWaiter};
 use std::sync::Arc;
 
@@ -96,8 +96,8 @@ impl Suspension {
         }
         tracing::error!(%error, pool = self.pool, "the pool is suspended");
         let meanwhile = match self.fail_mode() {
-            FailMode::Wait => WhileSuspended::Wait,
-            FailMode::Continue => WhileSuspended::Refuse,
+            FailMode::Wait => SuspendedPolicy::Wait,
+            FailMode::Continue => SuspendedPolicy::Refuse,
             FailMode::Panic => {
                 self.environment.halt(&format!("pool '{}': {error}", self.pool));
                 return Err(error);

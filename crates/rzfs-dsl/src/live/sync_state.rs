@@ -3,10 +3,10 @@
 use super::amounts::SpaceDelta;
 use super::datasets::dir::Directories;
 use super::datasets::free_lists::FreeLists;
-use super::mos::features::Features;
 use super::space::clone_table::CloneTables;
 use super::space::dedup::DedupTables;
 use super::space::freer::Leaks;
+use crate::mos::features::Features;
 use crate::pool::AuxiliaryKind;
 use rzfs_format::ObjectId;
 use rzfs_format::config::PoolConfig;

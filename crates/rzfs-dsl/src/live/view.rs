@@ -4,8 +4,9 @@ use super::devices::current::PoolDevices;
 use super::durable::{Committed, Durable};
 use super::log::claim::GivenUpLog;
 use crate::import::MissingLogs;
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
-use crate::pool::{Attributes, FeatureStates, Parts, Pool, PoolError, read_packed_list};
+use crate::mos::packed_list;
+use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY};
+use crate::pool::{Attributes, FeatureStates, Parts, Pool, PoolError};
 use rzfs_format::config::PoolConfig;
 use rzfs_format::indirect::RemovalState;
 use rzfs_format::uberblock::Uberblock;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 /// What a pool has from before it was opened for writing, and nobody changes.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Found {
+pub(crate) struct PriorState {
     pub(crate) removal: Option<RemovalState>,
     pub(crate) checkpoint: Option<Uberblock>,
     /// What becomes of intent logs that cannot be read.
@@ -24,12 +25,15 @@ pub(crate) struct Found {
 
 impl Durable {
     /// The pool as it is on disk at this moment.
-    pub(crate) fn view(&self, devices: &PoolDevices, found: &Found) -> Result<Pool, PoolError> {
+    pub(crate) fn view(
+        &self,
+        devices: &PoolDevices,
+        prior: &PriorState,
+    ) -> Result<Pool, PoolError> {
         let (Committed { uberblock, mos, vdevs }, usable_space) = self.hold();
         let directory = Attributes::open(&mos, DIRECTORY)?;
-        let entry = |name| directory.object(name)?.ok_or(PoolError::NoEntry { name });
-        let config_object = entry("config")?;
-        let config_list = read_packed_list(&mos, config_object)?;
+        let config_object = mos.required_object("config")?;
+        let config_list = packed_list::read(&mos, config_object)?;
         let corrupt = PoolError::corrupt(config_object);
         let pipeline = mos.pipeline();
         let parts = Parts {
@@ -38,12 +42,12 @@ impl Durable {
             config_list,
             vdevs,
             pipeline: Arc::clone(pipeline),
-            root_dataset: entry("root_dataset")?,
-            features: FeatureStates::read(&mos, &directory, uberblock.version)?,
+            root_dataset: mos.required_object("root_dataset")?,
+            features: FeatureStates::read(&mos, uberblock.version)?,
             salt: Some(pipeline.salt().clone()),
-            checkpoint: found.checkpoint.clone(),
+            checkpoint: prior.checkpoint.clone(),
             auxiliary: devices.auxiliary(),
-            removal: found.removal,
+            removal: prior.removal,
             rewound: None,
             keyring: Arc::clone(&self.keyring),
             uberblock,

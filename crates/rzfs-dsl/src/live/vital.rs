@@ -2,11 +2,11 @@
 //! and nothing can stand for them. Damage of what is needed for one dataset only, or of what can be
 //! written anew, is met where it is used.
 
-use super::mos::LiveMos;
-use super::mos::config::VDEV_ZAPS;
-use super::mos::features;
 use super::space::store::{LOGS, UNFLUSHED};
-use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool};
+use crate::mos::config::VDEV_ZAPS;
+use crate::mos::live::LiveMos;
+use crate::mos::{OBJECT_DIRECTORY as DIRECTORY, features};
+use crate::pool::{Attributes, Pool};
 use rzfs_format::ObjectId;
 
 /// Holds those of a new pool that have their numbers already; whoever makes others holds these.

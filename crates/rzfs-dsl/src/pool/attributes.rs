@@ -2,12 +2,11 @@
 //! (spec 01, section 6).
 
 use super::error::PoolError;
+use crate::mos::error::MosError;
+use crate::mos::{MAX_ENTRIES, one_number, text};
 use rzfs_dmu::{DmuError, Object, Objset};
 use rzfs_format::ObjectId;
 use rzfs_zap::{IntegerSize, Zap, ZapEntry, ZapError, ZapValue};
-
-/// Most entries that are read into memory at once; real lists have tens.
-pub(crate) const MAX_ENTRIES: usize = 1 << 16;
 
 /// An object of the MOS that maps names to values.
 #[derive(Debug)]
@@ -21,7 +20,7 @@ impl Attributes {
     /// Opens the object with this number.
     ///
     /// # Errors
-    /// [`PoolError::Dmu`] when it does not exist or is no ZAP.
+    /// [`PoolError::Mos`] when it does not exist or is no ZAP.
     pub fn open(mos: &Objset, id: ObjectId) -> Result<Self, PoolError> {
         let object = mos.object(id)?;
         let zap = object.zap()?;
@@ -39,13 +38,13 @@ impl Attributes {
     }
 
     fn mismatch(&self, name: &str, problem: &'static str) -> PoolError {
-        PoolError::Entry { object: self.id, name: name.to_owned(), problem }
+        MosError::Entry { object: self.id, name: name.to_owned(), problem }.into()
     }
 
     /// The value of a name as it is stored.
     ///
     /// # Errors
-    /// [`PoolError::Dmu`] when it cannot be read.
+    /// [`PoolError::Mos`] when it cannot be read.
     pub fn value(&self, name: &str) -> Result<Option<ZapValue>, PoolError> {
         self.zap.lookup(name.as_bytes()).map_err(|source| self.failure(source))
     }
@@ -56,8 +55,7 @@ impl Attributes {
     /// [`PoolError`] when it cannot be read or is something else.
     pub fn number(&self, name: &str) -> Result<Option<u64>, PoolError> {
         let Some(value) = self.value(name)? else { return Ok(None) };
-        let number = value.first_u64().filter(|_| value.len() == 1);
-        number.map(Some).ok_or_else(|| self.mismatch(name, "it is not one number"))
+        Ok(Some(one_number(self.id, name, &value)?))
     }
 
     /// The object that a name refers to; `None` for a name without value or with 0.
@@ -108,16 +106,10 @@ impl Attributes {
         for entry in self.zap.entries() {
             if entries.len() == MAX_ENTRIES {
                 let what = "entries";
-                return Err(PoolError::TooMany { object: self.id, what, limit: MAX_ENTRIES });
+                return Err(MosError::TooMany { object: self.id, what, limit: MAX_ENTRIES }.into());
             }
             entries.push(entry.map_err(|source| self.failure(source))?);
         }
         Ok(entries)
     }
-}
-
-/// The text before the first NUL; what is no UTF-8 becomes U+FFFD.
-pub(crate) fn text(bytes: &[u8]) -> String {
-    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(text).into_owned()
 }

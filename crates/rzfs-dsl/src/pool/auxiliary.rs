@@ -2,7 +2,7 @@
 
 use super::attributes::Attributes;
 use super::error::PoolError;
-use super::packed_list;
+use crate::mos::packed_list;
 use rzfs_blockdev::BlockDevice;
 use rzfs_dmu::Objset;
 use rzfs_format::FormatError;

@@ -1,7 +1,10 @@
 //! What old software has left behind.
 
+use serde::{Deserialize, Serialize};
+
 /// An on-disk incompatibility of old software that a pool suffers from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Erratum {
     /// 1: a scrub of old software left a larger state behind.
     Scrub,
@@ -14,6 +17,10 @@ pub enum Erratum {
 }
 
 impl Erratum {
+    /// All of them by number.
+    pub const ALL: [Self; 4] =
+        [Self::Scrub, Self::AsyncDestroy, Self::EncryptionFormat, Self::EncryptionIvSets];
+
     /// The number that tools show.
     #[must_use]
     pub const fn number(self) -> u64 {

@@ -1,10 +1,12 @@
 //! The properties that a pool stores (spec 01, section 7.1).
 
-use super::attributes::{Attributes, text};
+use super::attributes::Attributes;
 use super::error::PoolError;
+use crate::mos::text;
 use rzfs_dmu::Objset;
 use rzfs_format::ObjectId;
 use rzfs_format::config::PoolConfig;
+use rzfs_format::property::PoolProperty;
 
 /// A value, and whether it was set or is the default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,23 +174,24 @@ impl PoolProperties {
                 *property = Stored::of(flag, &property.value);
             }
         };
-        match name {
-            "ashift" if number == 0 || (9..=16).contains(&number) => {
+        let Some(property) = PoolProperty::from_name(name) else { return };
+        match property {
+            PoolProperty::Ashift if property.values().check(number).is_ok() => {
                 self.ashift = Stored::of(number, &0);
             }
-            "delegation" => flag_of(&mut self.delegation),
-            "autoreplace" => flag_of(&mut self.autoreplace),
-            "listsnapshots" => flag_of(&mut self.listsnapshots),
-            "autoexpand" => flag_of(&mut self.autoexpand),
-            "autotrim" => flag_of(&mut self.autotrim),
-            "multihost" => flag_of(&mut self.multihost),
-            "failmode" => {
+            PoolProperty::Delegation => flag_of(&mut self.delegation),
+            PoolProperty::AutoReplace => flag_of(&mut self.autoreplace),
+            PoolProperty::ListSnapshots => flag_of(&mut self.listsnapshots),
+            PoolProperty::AutoExpand => flag_of(&mut self.autoexpand),
+            PoolProperty::Autotrim => flag_of(&mut self.autotrim),
+            PoolProperty::Multihost => flag_of(&mut self.multihost),
+            PoolProperty::FailMode => {
                 if let Some(mode) = FailMode::from_number(number) {
                     self.failmode = Stored::of(mode, &FailMode::default());
                 }
             }
-            "bootfs" => self.bootfs = Stored::of(ObjectId(number).non_zero(), &None),
-            "dedup_table_quota" => {
+            PoolProperty::BootFs => self.bootfs = Stored::of(ObjectId(number).non_zero(), &None),
+            PoolProperty::DedupTableQuota => {
                 let quota = Some(number).filter(|number| *number != u64::MAX);
                 self.dedup_table_quota = Stored::of(quota, &None);
             }

@@ -3,11 +3,13 @@
 
 use rzfs_format::FormatError;
 use rzfs_format::Txg;
+use serde::{Deserialize, Serialize};
 
 const WHAT: &str = "scan";
 
 /// What a scan is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ScanFunction {
     /// Every block is read and checked.
     Scrub,

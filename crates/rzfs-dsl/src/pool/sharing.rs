@@ -2,20 +2,18 @@
 
 use super::attributes::Attributes;
 use super::error::PoolError;
-use rzfs_dmu::{Object, Objset};
+use crate::mos::{MosSource, dedup_log};
+use rzfs_dmu::Objset;
+use rzfs_format::ByteOrder;
 use rzfs_format::brt::{self, BrtHeader};
 use rzfs_format::checksum::ChecksumFunction;
-use rzfs_format::ddt::log::{LogHeader, LogRole, records};
+use rzfs_format::ddt::log::{LogHeader, LogRole};
 use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtStats, DdtValue};
-use rzfs_format::{BlockId, ByteOrder};
 use rzfs_vdev::VdevTree;
 use std::collections::HashMap;
 
 /// Logs of a dedup table: one takes changes while the other is moved to the ZAPs.
 const LOGS: usize = 2;
-
-/// Most changes in the logs of a table that are read into memory.
-const MAX_LOGGED: usize = 1 << 24;
 
 /// A dedup table.
 #[derive(Clone, Debug)]
@@ -48,9 +46,7 @@ pub(super) fn clone_savings(
     let mut savings = CloneSavings::default();
     for id in vdevs.top_levels().filter_map(|top| top.vdev_id()) {
         let Some(object) = directory.object(&brt::vdev_key(id))? else { continue };
-        let object = mos.object(object)?;
-        let header = BrtHeader::decode(object.bonus(), object.order());
-        let header = header.map_err(PoolError::corrupt(object.id()))?;
+        let header: BrtHeader = mos.record(object)?;
         savings.used = savings.used.saturating_add(header.used_space);
         savings.saved = savings.saved.saturating_add(header.saved_space);
     }
@@ -124,53 +120,28 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// Adds the entries in the logs of a table, which its statistics leave out. Of several
-    /// changes of an entry the last one counts.
+    /// Adds the entries in the logs of a table, which its statistics leave out.
     fn logged(&self, names: &Attributes, table: &mut DedupTable) -> Result<(), PoolError> {
         let mut logs = Vec::new();
         for index in 0..LOGS {
             let name = ddt::log_name(table.checksum, index);
             let Some(object) = names.object(&name)? else { continue };
-            let object = self.mos.object(object)?;
-            table.size_on_disk = table.size_on_disk.saturating_add(object.dnode().used);
-            let header = LogHeader::decode(object.bonus(), object.order());
-            logs.push((header.map_err(PoolError::corrupt(object.id()))?, object));
+            let used = self.mos.object(object)?.dnode().used;
+            table.size_on_disk = table.size_on_disk.saturating_add(used);
+            logs.push((self.mos.record::<LogHeader>(object)?, object));
         }
         // What is being moved is older than what is active.
         logs.sort_by_key(|(header, _)| header.role == LogRole::Active);
         let mut entries = HashMap::new();
         for (header, object) in logs {
-            self.read_log(&header, &object, table.layout, &mut entries)?;
+            dedup_log::visit(self.mos, (object, &header), table.layout, |record| {
+                let counted = entry_statistics(self.vdevs, &record.key, &record.value);
+                entries.insert(record.key, counted);
+                entries.len()
+            })?;
         }
         for (references, statistics) in entries.into_values().filter(|(count, _)| *count > 0) {
             table.histogram.record(references, &statistics);
-        }
-        Ok(())
-    }
-
-    fn read_log(
-        &self,
-        header: &LogHeader,
-        object: &Object,
-        layout: DdtLayout,
-        entries: &mut HashMap<DdtKey, (u64, DdtStats)>,
-    ) -> Result<(), PoolError> {
-        let length = header.length.min(object.dnode().extent());
-        let blocks = length.div_ceil(u64::from(object.block_size()));
-        for block in 0..blocks {
-            let block = object.read_block(BlockId(block))?;
-            for record in records(&block.data, block.order, layout) {
-                let record = record.map_err(PoolError::corrupt(object.id()))?;
-                if header.checkpoint.is_some_and(|flushed| record.key <= flushed) {
-                    continue;
-                }
-                let counted = entry_statistics(self.vdevs, &record.key, &record.value);
-                entries.insert(record.key, counted);
-                if entries.len() > MAX_LOGGED {
-                    let (what, limit) = ("logged entries of a dedup table", MAX_LOGGED);
-                    return Err(PoolError::TooMany { object: object.id(), what, limit });
-                }
-            }
         }
         Ok(())
     }
@@ -185,8 +156,7 @@ pub(crate) fn entry_statistics(
     let mut sum = DdtStats::default();
     for slot in value.used_slots() {
         let dsize = slot.dvas.iter().filter(|dva| dva.is_valid()).fold(0, |sum: u64, dva| {
-            let ratio = vdevs.deflate_ratio(dva.vdev()).unwrap_or(0);
-            sum.saturating_add((dva.asize() >> 9).saturating_mul(ratio))
+            sum.saturating_add(vdevs.deflated(dva.vdev(), dva.asize()).unwrap_or(0))
         });
         let (lsize, psize) = (key.logical_size(), key.physical_size());
         let times = |size: u64| size.saturating_mul(slot.references);

@@ -2,12 +2,13 @@
 
 use super::attributes::Attributes;
 use super::error::PoolError;
-use super::features::FeatureStates;
 use super::space_store::MosStore;
+use crate::mos::features::FeatureStates;
 use rzfs_dmu::Objset;
 use rzfs_format::features::Feature;
 use rzfs_format::units::SECTOR_SIZE;
 use rzfs_format::{ObjectId, Txg, VdevId};
+use rzfs_metaslab::layout::slop;
 use rzfs_metaslab::log::{LogMap, LoggedVdev, PoolMetaslabs, txg_of_key};
 use rzfs_metaslab::metaslab::{Metaslab, VdevGeometry, VdevMetaslabs};
 use rzfs_metaslab::space_map::SpaceMap;
@@ -163,13 +164,6 @@ pub(super) struct Adjustments {
     pub(super) deflate: bool,
 }
 
-/// Slop space is the 32nd part of the pool ...
-const SLOP_SHIFT: u32 = 5;
-/// ... but not more than this ...
-const MAX_SLOP: u64 = 128 << 30;
-/// ... nor less than this or half of the pool.
-const MIN_SLOP: u64 = 128 << 20;
-
 /// Vdevs with more metaslabs keep one for the intent log.
 const EMBEDDED_LOG_MIN_METASLABS: usize = 64;
 
@@ -184,10 +178,9 @@ pub(super) fn usable(
     for vdev in metaslabs.vdevs() {
         let id = vdev.geometry().vdev;
         let Some(top) = tree.top_level(id) else { continue };
-        let ratio = tree.deflate_ratio(id).filter(|_| adjustments.deflate);
-        let deflated = |bytes: u64| match ratio {
-            Some(ratio) => (bytes / SECTOR_SIZE).saturating_mul(ratio),
-            None => bytes,
+        let deflated = |bytes: u64| {
+            let deflated = adjustments.deflate.then(|| tree.deflated(id, bytes));
+            deflated.flatten().unwrap_or(bytes)
         };
         checkpoint = checkpoint.saturating_add(deflated(checkpointed(mos, top, vdev.geometry())?));
         match top.allocation_bias() {
@@ -214,30 +207,4 @@ fn embedded_log(vdev: &VdevMetaslabs) -> u64 {
     }
     let emptiest = vdev.metaslabs().iter().min_by_key(|metaslab| metaslab.own_allocated());
     emptiest.map_or(0, Metaslab::size)
-}
-
-/// Bytes that are kept back so that a full pool can still free something.
-fn slop(normal: u64, embedded: u64) -> u64 {
-    let slop = (normal >> SLOP_SHIFT).min(MAX_SLOP);
-    let slop = slop - embedded.min(slop / 2);
-    slop.max(MIN_SLOP.min(normal / 2))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slop_is_what_openzfs_keeps_back() {
-        const GIB: u64 = 1 << 30;
-        for (normal, embedded, expected) in [
-            (50_331_648, 0, 25_165_824),
-            (1_006_632_960, 0, 134_217_728),
-            (8_053_063_680, 0, 251_658_240),
-            (198 * GIB, GIB, 5_570_035_712),
-            (638 << 34, 1 << 34, 120_259_084_288),
-        ] {
-            assert_eq!(slop(normal, embedded), expected);
-        }
-    }
 }

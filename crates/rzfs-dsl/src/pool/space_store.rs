@@ -1,40 +1,39 @@
 //! Space maps and their arrays, as objects of the MOS.
 
 use bytes::Bytes;
-use rzfs_dmu::{Object, Objset};
+use rzfs_dmu::{ObjectSource, Objset, SourceObject};
 use rzfs_format::ObjectId;
 use rzfs_metaslab::{SpaceMapStore, StoreError, StoredObject};
 
 /// Bytes that a prefetch reads of one object.
 const PREFETCH_BYTES: u64 = 1 << 20;
+/// Bytes of a word.
+const WORD: u64 = 8;
 
-/// The MOS as the store of space accounting.
+/// The MOS as the store of space accounting: what an uberblock leads to, or, of one that changes,
+/// what is true now.
 #[derive(Clone, Debug)]
-pub struct MosStore {
-    mos: Objset,
+pub struct MosStore<S = Objset> {
+    mos: S,
 }
 
-impl MosStore {
+impl<S: ObjectSource> MosStore<S> {
     /// The store of this MOS.
     #[must_use]
-    pub fn new(mos: Objset) -> Self {
+    pub fn new(mos: S) -> Self {
         Self { mos }
-    }
-
-    fn get(&self, object: ObjectId) -> Result<Object, StoreError> {
-        self.mos.object(object).map_err(Into::into)
     }
 }
 
-impl SpaceMapStore for MosStore {
+impl<S: ObjectSource> SpaceMapStore for MosStore<S> {
     fn object(&self, object: ObjectId) -> Result<StoredObject, StoreError> {
-        let object = self.get(object)?;
+        let object = self.mos.object(object)?;
         Ok(StoredObject {
-            object_type: object.object_type(),
-            block_size: object.block_size(),
-            extent: object.dnode().extent(),
-            bonus: Bytes::copy_from_slice(object.bonus()),
-            order: object.order(),
+            object_type: object.object_type()?,
+            block_size: object.data_block_size()?,
+            extent: object.extent()?,
+            bonus: Bytes::copy_from_slice(&object.bonus()?),
+            order: object.bonus_order(),
         })
     }
 
@@ -44,16 +43,15 @@ impl SpaceMapStore for MosStore {
         first: u64,
         count: usize,
     ) -> Result<Vec<u64>, StoreError> {
-        const WORD: u64 = 8;
-        let object = self.get(object)?;
-        let block_size = u64::from(object.block_size());
+        let object = self.mos.object(object)?;
+        let block_size = u64::from(object.data_block_size()?).max(1);
         let start = first.saturating_mul(WORD);
         let end = start.saturating_add((count as u64).saturating_mul(WORD));
         let mut words = Vec::with_capacity(count);
         let blocks = start / block_size..end.div_ceil(block_size);
         let mut at = start;
         // Each block has the byte order of its own writer.
-        for block in object.read_blocks(blocks) {
+        for block in object.read_blocks(blocks, |_| ())? {
             let block = block?;
             let skip = (at % block_size) as usize;
             let take = (block_size - at % block_size).min(end - at) as usize;
@@ -67,12 +65,13 @@ impl SpaceMapStore for MosStore {
     }
 
     fn prefetch(&self, objects: &[(ObjectId, u64)]) {
-        for (object, len) in objects {
-            if let Ok(object) = self.get(*object) {
-                let len = (*len).min(PREFETCH_BYTES).min(object.dnode().extent());
-                let end = len.div_ceil(u64::from(object.block_size()));
-                drop(object.read_blocks(0..end));
-            }
-        }
+        let read = |(object, len): &(ObjectId, u64)| {
+            let object = self.mos.object(*object)?;
+            let len = (*len).min(PREFETCH_BYTES).min(object.extent()?);
+            let end = len.div_ceil(u64::from(object.data_block_size()?).max(1));
+            object.read_blocks(0..end, |_| ()).map(drop)
+        };
+        // Whoever asks for a damaged object gets the error then.
+        objects.iter().map(read).for_each(drop);
     }
 }

@@ -3,15 +3,22 @@
 
 use super::compatibility;
 use super::erratum::Erratum;
-use super::features::{FeatureNeed, FeatureStates};
+use super::properties::FailMode;
 use super::scan::{ScanFunction, ScanState, ScanStatus};
+use crate::mos::features::{FeatureNeed, FeatureStates};
 use rzfs_format::features::{Feature, Release};
 use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_vdev::{AuxReason, Health, Vdev, VdevState, VdevTree};
+use serde::{Deserialize, Serialize};
 
 /// The one condition of a pool that matters most. Worse ones come first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PoolStatus {
+    /// Devices fail that the pool cannot do without; writers wait.
+    IoFailureWait,
+    /// Devices fail that the pool cannot do without; writers get errors.
+    IoFailureContinue,
     /// Another host has the pool open.
     ActiveElsewhere,
     /// The pool is guarded by multihost and this host has no id.
@@ -67,14 +74,63 @@ pub enum PoolStatus {
     /// Features could be enabled.
     FeaturesDisabled,
     /// Nothing is to be said.
+    #[default]
     Healthy,
 }
 
 impl PoolStatus {
+    /// The condition of a pool that waits for its devices.
+    #[must_use]
+    pub const fn suspended(fail_mode: FailMode) -> Self {
+        match fail_mode {
+            FailMode::Continue => Self::IoFailureContinue,
+            FailMode::Wait | FailMode::Panic => Self::IoFailureWait,
+        }
+    }
+
+    /// Whether the pool waits for its devices.
+    #[must_use]
+    pub const fn is_suspended(self) -> bool {
+        matches!(self, Self::IoFailureWait | Self::IoFailureContinue)
+    }
+
+    /// Whether it is about the format of the pool: its version, its features, what old software
+    /// left in it.
+    #[must_use]
+    pub const fn is_about_format(self) -> bool {
+        matches!(
+            self,
+            Self::VersionOlder
+                | Self::VersionNewer
+                | Self::UnsupportedFeatures
+                | Self::UnsupportedFeaturesForWriting
+                | Self::CompatibilityError
+                | Self::IncompatibleFeatures
+                | Self::FeaturesDisabled
+                | Self::Erratum(_)
+        )
+    }
+
+    /// Whether `zpool status -x` shows a pool in this condition.
+    #[must_use]
+    pub const fn is_trouble(self) -> bool {
+        !matches!(
+            self,
+            Self::Healthy
+                | Self::Erratum(_)
+                | Self::VersionOlder
+                | Self::CompatibilityError
+                | Self::IncompatibleFeatures
+                | Self::FeaturesDisabled
+        )
+    }
+
     /// The last part of the address of OpenZFS's page about this condition; `None` without one.
     #[must_use]
     pub const fn message_id(self) -> Option<&'static str> {
         Some(match self {
+            Self::IoFailureWait => "ZFS-8000-HC",
+            Self::IoFailureContinue => "ZFS-8000-JQ",
             Self::ActiveElsewhere | Self::HostIdRequired | Self::LastUsedElsewhere => "ZFS-8000-EY",
             Self::VersionNewer => "ZFS-8000-A5",
             Self::GuidSum => "ZFS-8000-6X",

@@ -15,9 +15,11 @@ use rzfs_dmu::Objset;
 use rzfs_format::{Guid, ObjectId, label};
 use rzfs_metaslab::metaslab::{Metaslab, VdevMetaslabs};
 use rzfs_vdev::{Vdev, VdevKind};
+use serde::{Deserialize, Serialize};
 
 /// What is done with free space.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SweepKind {
     /// It is overwritten.
     Initialize,
@@ -65,7 +67,8 @@ impl SweepKind {
 }
 
 /// How a sweep stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SweepState {
     /// There never was one.
     #[default]

@@ -241,7 +241,7 @@ fn conditions_are_those_that_zpool_status_shows() {
         } else {
             PoolStatus::Healthy
         };
-        assert_eq!(pool.status().unwrap(), expected, "{}", golden.name());
+        assert_eq!(pool.status(0).unwrap(), expected, "{}", golden.name());
     }
 }
 

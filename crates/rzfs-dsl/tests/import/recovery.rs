@@ -61,7 +61,7 @@ fn redundant_pools_do_without_some_devices() {
         let discovered = without(&golden, &missing);
         let pool = import(&discovered).unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!(pool.health().to_string(), "DEGRADED", "{name}");
-        assert_eq!(pool.status().unwrap(), PoolStatus::Missing, "{name}");
+        assert_eq!(pool.status(0).unwrap(), PoolStatus::Missing, "{name}");
         assert!(pool.datasets().root().unwrap().descendants().unwrap().len() > 1, "{name}");
         assert_eq!(shown(&discovered), ("DEGRADED".to_owned(), PoolStatus::Missing), "{name}");
     }
@@ -89,7 +89,8 @@ fn too_many_missing_devices_are_an_error() {
 fn a_top_level_vdev_can_be_given_up() {
     let Some(golden) = ReferencePool::golden("g09-stripe") else { return };
     let discovered = without(&golden, &[1]);
-    let rescue = ImportOptions { max_missing_tvds: 1, ..options(&discovered) };
+    let mut rescue = options(&discovered);
+    rescue.tunables.zfs_max_missing_tvds = 1;
     let pool = Pool::import(&discovered, &rescue).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(pool.health().to_string(), "DEGRADED");
     assert_eq!(pool.datasets().root().unwrap().name(), "g09");
@@ -143,7 +144,7 @@ fn labels_with_wrong_checksums_count_only_on_request() {
     let discovered = discover_overlays(&devices);
     let pool = import(&discovered).unwrap();
     assert_eq!(pool.health().to_string(), "DEGRADED");
-    assert_eq!(pool.status().unwrap(), PoolStatus::CorruptLabel);
+    assert_eq!(pool.status(0).unwrap(), PoolStatus::CorruptLabel);
     let bad: Vec<_> = pool.vdevs().leaves().map(|leaf| leaf.health().aux).collect();
     assert_eq!(bad, [AuxReason::None, AuxReason::BadLabel, AuxReason::None]);
     let trusting = ImportOptions { labels: LabelTrust::Unverified, ..options(&discovered) };

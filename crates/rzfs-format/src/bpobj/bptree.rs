@@ -74,6 +74,12 @@ impl BptreeEntry {
     /// On-disk size in bytes; entries cross the borders of blocks.
     pub const SIZE: usize = 168;
 
+    /// The block to free next; `None` when none was freed yet.
+    #[must_use]
+    pub fn next(&self) -> Option<Bookmark> {
+        (self.resume != Bookmark::default()).then_some(self.resume)
+    }
+
     /// Decodes the entry at the start of `bytes`.
     pub fn decode(bytes: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
         let fields = Fields::new(WHAT, bytes, order);

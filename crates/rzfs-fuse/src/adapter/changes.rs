@@ -2,6 +2,7 @@
 
 use super::{Adapter, Answer, errno};
 use crate::attributes::{Entry, device_number};
+use crate::credentials::Asking;
 use crate::file_flags::Command;
 use crate::inode::Target;
 use crate::mount_points::Place;
@@ -12,12 +13,13 @@ use rzfs_zpl::live::{
     Allocation, AttributeChange, Caller, FilePlace, LiveFileSystem, Named, NewFile, NewKind,
     RenameMode, SetGroupId, WriteAt, Writing, XattrMode,
 };
-use rzfs_zpl::{Found, ZplError};
+use rzfs_zpl::{NameTarget, ZplError};
 use std::sync::Arc;
 
 /// Type bits of a mode.
 const KIND_BITS: u32 = 0o170_000;
 const PERMISSION_BITS: u32 = 0o7777;
+const SET_GROUP_ID: u32 = 0o2000;
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 /// What a new file is to be, as FUSE asks for it.
@@ -49,6 +51,24 @@ impl<'a> Creation<'a> {
         let Self { kind, mode, umask } = self;
         NewFile { kind, permissions: mode & PERMISSION_BITS, umask, caller }
     }
+}
+
+/// Who makes a file, as a member of the group that the file inherits, where that decides about
+/// set-group-id: a request names but one group.
+fn maker(
+    live: &LiveFileSystem,
+    directory: ObjectId,
+    creation: &Creation<'_>,
+    asking: Asking,
+) -> Answer<Caller> {
+    let caller = asking.caller();
+    if creation.mode & SET_GROUP_ID == 0 {
+        return Ok(caller);
+    }
+    let parent = answer(live.attributes(directory))?;
+    let is_inherited = u32::from(parent.permissions) & SET_GROUP_ID != 0;
+    let is_member = is_inherited && asking.is_root_or_in(parent.gid);
+    Ok(if is_member { Caller { gid: parent.gid, ..caller } } else { caller })
 }
 
 fn answer<T>(result: Result<T, ZplError>) -> Answer<T> {
@@ -98,7 +118,7 @@ impl Adapter {
             return Ok(());
         }
         match live.lookup(directory, name) {
-            Ok(Found::Object(object)) if mount_points.are_in(Place::Object(object)) => {
+            Ok(NameTarget::Object(object)) if mount_points.are_in(Place::Object(object)) => {
                 Err(Errno::ENOTEMPTY)
             }
             _ => Ok(()),
@@ -109,8 +129,8 @@ impl Adapter {
     pub(crate) fn number_of(&self, directory: INodeNo, name: &[u8]) -> Answer<INodeNo> {
         let (live, directory) = self.changing(directory)?;
         match answer(live.lookup(directory, name))? {
-            Found::Object(object) => self.number(Target::Live(object)),
-            Found::Control => Err(Errno::EPERM),
+            NameTarget::Object(object) => self.number(Target::Live(object)),
+            NameTarget::Control => Err(Errno::EPERM),
         }
     }
 
@@ -120,10 +140,11 @@ impl Adapter {
         directory: INodeNo,
         name: &[u8],
         creation: Creation<'_>,
-        caller: Caller,
+        asking: Asking,
     ) -> Answer<Entry> {
         let (live, directory) = self.changing(directory)?;
         self.refuse_mount_point(directory, name, Errno::EEXIST)?;
+        let caller = maker(live, directory, &creation, asking)?;
         let attributes = answer(live.create(directory, name, &creation.new_file(caller)))?;
         self.entry(Target::Live(attributes.object))
     }
@@ -133,9 +154,10 @@ impl Adapter {
         &self,
         directory: INodeNo,
         creation: Creation<'_>,
-        caller: Caller,
+        asking: Asking,
     ) -> Answer<Entry> {
         let (live, directory) = self.changing(directory)?;
+        let caller = maker(live, directory, &creation, asking)?;
         // Held until the kernel knows it.
         let hold = answer(live.create_unnamed(directory, &creation.new_file(caller)))?;
         self.entry(Target::Live(hold.object()))
@@ -271,6 +293,10 @@ impl Adapter {
 
     /// Copies a range of a file of any file system of the mount into a file of this one, as far as
     /// it goes within one request; says how far.
+    ///
+    /// When the kernel has the answer it drops the pages of the range, and with them what others have
+    /// stored through mappings into the same pages, but outside of the range. Where that can be it is
+    /// told to copy by itself (`EXDEV`), which it does through its pages.
     pub(crate) fn copy(
         &self,
         (adapter, from, from_offset): (&Self, INodeNo, u64),
@@ -281,8 +307,28 @@ impl Adapter {
         let (source, object) = adapter.file(from)?;
         let from = FilePlace { object, offset: from_offset };
         let (live, object) = self.changing(to)?;
-        let to = FilePlace { object, offset: to_offset };
-        answer(live.copy_range(to, (&source, from), len, caller))
+        let rest = answer(source.attributes(from.object))?.size.saturating_sub(from_offset);
+        let size = answer(live.attributes(object))?.size;
+        let len = whole_pages(to_offset, len.min(rest), size);
+        if len == 0 && rest > 0 {
+            return Err(Errno::EXDEV);
+        }
+        let copy = |done: u64, len| {
+            let from = FilePlace { offset: from.offset.saturating_add(done), ..from };
+            let to = FilePlace { object, offset: to_offset.saturating_add(done) };
+            answer(live.copy_range(to, (&source, from), len, caller))
+        };
+        let mut done = copy(0, len)?;
+        // A page that is begun is finished.
+        while done < len {
+            let page = page_size();
+            let rest = (page - to_offset.saturating_add(done) % page) % page;
+            match copy(done, rest.min(len - done)) {
+                Ok(more) if more > 0 => done += more,
+                Ok(_) | Err(_) => break,
+            }
+        }
+        Ok(done)
     }
 
     /// Answers a question about flags and projects, or changes them.
@@ -302,6 +348,27 @@ impl Adapter {
     }
 }
 
+fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// What is copied to the middle of a file, and ends within a page, is copied in one piece by the
+/// kernel if it is no longer than this: programs that ask once and do not look how far it went are
+/// more than blocks are worth that could be shared.
+const RAGGED: u64 = 1 << 20;
+
+/// How much of a copy to a file of this size leaves no page that is written in part: nothing where
+/// it begins within one, less where it ends within one that goes on behind it.
+fn whole_pages(offset: u64, len: u64, size: u64) -> u64 {
+    let (page, end) = (page_size(), offset.saturating_add(len));
+    match () {
+        () if !offset.is_multiple_of(page) => 0,
+        () if end >= size || end.is_multiple_of(page) => len,
+        () if len <= RAGGED => 0,
+        () => (end - end % page).saturating_sub(offset),
+    }
+}
+
 /// What `mode` of fallocate(2) asks for.
 pub(crate) const fn allocation_of(mode: i32) -> Answer<Allocation> {
     const KEEP_SIZE: i32 = 0x1;
@@ -315,5 +382,27 @@ pub(crate) const fn allocation_of(mode: i32) -> Answer<Allocation> {
         PUNCH | ZERO_KEEPING_SIZE => Ok(Allocation::Punch),
         ZERO_RANGE => Ok(Allocation::Zero),
         _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_leave_no_page_in_part() {
+        let page = page_size();
+        assert_eq!(whole_pages(0, 3 * page, 10 * page), 3 * page);
+        assert_eq!(whole_pages(page, RAGGED, 2 * RAGGED), RAGGED);
+        assert_eq!(whole_pages(page, RAGGED + 1, 2 * RAGGED), RAGGED);
+        // All of it is the kernel's.
+        assert_eq!(whole_pages(page, 3 * page + 1, 10 * page), 0);
+        assert_eq!(whole_pages(page, page - 1, 10 * page), 0);
+        assert_eq!(whole_pages(512, 3 * page, 10 * page), 0);
+        // Nothing is behind the end of the file.
+        assert_eq!(whole_pages(0, page + 7, page + 7), page + 7);
+        assert_eq!(whole_pages(0, page + 8, page + 7), page + 8);
+        assert_eq!(whole_pages(0, 7, 0), 7);
+        assert_eq!(whole_pages(0, page + 7, page + 8), 0);
     }
 }

@@ -7,6 +7,7 @@ use super::waiting::Shortening;
 use crate::adapter::Creation;
 use crate::answer::{Answer, is_suspended};
 use crate::attributes::{Entry, time_change};
+use crate::credentials::Asking;
 use crate::durability::{Durability, Promise};
 use crate::file_flags::Command;
 use fuser::{
@@ -113,11 +114,11 @@ impl Session {
         parent: INodeNo,
         name: &OsStr,
         creation: Creation<'_>,
-        caller: Caller,
+        asking: Asking,
     ) -> Answer<Entry> {
         let (index, adapter, directory) = self.inner(parent)?;
         let _kept = self.keep_shape();
-        let entry = adapter.create(directory, name.as_bytes(), creation, caller)?;
+        let entry = adapter.create(directory, name.as_bytes(), creation, asking)?;
         self.entry(index, entry)
     }
 
@@ -125,10 +126,10 @@ impl Session {
         &self,
         parent: INodeNo,
         creation: Creation<'_>,
-        caller: Caller,
+        asking: Asking,
     ) -> Answer<Entry> {
         let (index, adapter, directory) = self.inner(parent)?;
-        self.entry(index, adapter.create_unnamed(directory, creation, caller)?)
+        self.entry(index, adapter.create_unnamed(directory, creation, asking)?)
     }
 
     pub(super) fn link_file(&self, file: INodeNo, parent: INodeNo, name: &OsStr) -> Answer<Entry> {

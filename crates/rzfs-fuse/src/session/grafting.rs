@@ -11,9 +11,9 @@
 use super::places::{NotInserted, Placed};
 use super::{Session, invalid};
 use crate::adapter::Adapter;
-use crate::grafts::Entrance;
+use crate::grafts::GraftPoint;
 use crate::mount_points::{MountPoints, Place};
-use crate::options::{InUse, Nested, Underneath};
+use crate::options::{CoveredContents, InUse, Nested};
 use fuser::{Errno, FileType, INodeNo};
 use std::ffi::OsString;
 use std::io;
@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// Adds a file system; answers the name of which the kernel knows something else so far.
-    pub(super) fn insert(&self, nested: Nested) -> Result<Entrance, NotInserted> {
+    pub(super) fn insert(&self, nested: Nested) -> Result<GraftPoint, NotInserted> {
         let Nested { path, file_system, control, underneath } = nested;
         let mut places = self.places.lock();
         let is_taken = |one: &Placed| one.path.starts_with(&path);
@@ -78,7 +78,7 @@ impl Session {
             if places.iter().any(|one| one.within == within && leads_through(one)) {
                 return Err(Errno::EBUSY);
             }
-            if underneath == Underneath::Respected && !outer.is_empty(directory)? {
+            if underneath == CoveredContents::Respected && !outer.is_empty(directory)? {
                 return Err(Errno::ENOTEMPTY);
             }
             let name = relative.file_name().unwrap_or_default().to_owned();
@@ -279,7 +279,7 @@ fn wait_until(patience: Duration, is_so: impl Fn() -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mount_points::Way;
+    use crate::mount_points::MountPath;
 
     #[test]
     fn the_nearest_file_system_is_the_one_around() {
@@ -287,7 +287,7 @@ mod tests {
             path: path.into(),
             file_system: index + 1,
             within: 0,
-            way: Way::default(),
+            way: MountPath::default(),
         };
         let places: Vec<_> = ["a", "b", "a/b/c"].into_iter().enumerate().map(placed).collect();
         for (path, found) in

@@ -1,7 +1,7 @@
 //! Where file systems are grafted.
 
-use crate::grafts::Entrance;
-use crate::mount_points::Way;
+use crate::grafts::GraftPoint;
+use crate::mount_points::MountPath;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ pub(super) struct Placed {
     /// The file system that it is in.
     pub(super) within: usize,
     /// What was made for it there.
-    pub(super) way: Way,
+    pub(super) way: MountPath,
 }
 
 /// The file systems that are grafted, by their paths.
@@ -33,7 +33,7 @@ impl Places {
 #[derive(Debug)]
 pub(super) struct NotInserted {
     pub(super) error: io::Error,
-    pub(super) changed: Option<Entrance>,
+    pub(super) changed: Option<GraftPoint>,
 }
 
 impl From<io::Error> for NotInserted {

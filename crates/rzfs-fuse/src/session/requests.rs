@@ -262,10 +262,10 @@ impl fuser::Filesystem for Server {
         device: u32,
         reply: ReplyEntry,
     ) {
-        let (name, caller) = (name.to_owned(), caller(request));
+        let (name, asking) = (name.to_owned(), Asking::of(request));
         let make = move |session: &Session| {
             let creation = Creation::of_mode(mode, umask, device)?;
-            session.make(parent, &name, creation, caller)
+            session.make(parent, &name, creation, asking)
         };
         self.change(parent, make, |made| Session::named(reply, made));
     }
@@ -279,9 +279,9 @@ impl fuser::Filesystem for Server {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        let (name, caller) = (name.to_owned(), caller(request));
+        let (name, asking) = (name.to_owned(), Asking::of(request));
         let creation = Creation { kind: NewKind::Directory, mode, umask };
-        let make = move |session: &Session| session.make(parent, &name, creation, caller);
+        let make = move |session: &Session| session.make(parent, &name, creation, asking);
         self.change(parent, make, |made| Session::named(reply, made));
     }
 
@@ -293,10 +293,10 @@ impl fuser::Filesystem for Server {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let (name, target, caller) = (name.to_owned(), target.to_owned(), caller(request));
+        let (name, target, asking) = (name.to_owned(), target.to_owned(), Asking::of(request));
         let make = move |session: &Session| {
             let kind = NewKind::Symlink(target.as_os_str().as_bytes());
-            session.make(parent, &name, Creation { kind, mode: 0o777, umask: 0 }, caller)
+            session.make(parent, &name, Creation { kind, mode: 0o777, umask: 0 }, asking)
         };
         self.change(parent, make, |made| Session::named(reply, made));
     }
@@ -327,9 +327,9 @@ impl fuser::Filesystem for Server {
         _: i32,
         reply: ReplyCreate,
     ) {
-        let caller = caller(request);
+        let asking = Asking::of(request);
         let creation = Creation { kind: NewKind::Regular, mode, umask };
-        let make = move |session: &Session| session.make_unnamed(parent, creation, caller);
+        let make = move |session: &Session| session.make_unnamed(parent, creation, asking);
         self.change(parent, make, |made| match made {
             Ok(Entry { attributes, generation, lifetime }) => {
                 let (lifetime, flags) = (lifetime.attributes, FopenFlags::FOPEN_KEEP_CACHE);

@@ -12,7 +12,7 @@ pub(crate) type ArrayChanges = BTreeMap<VdevId, BTreeMap<u64, u64>>;
 
 /// What only the thread that syncs needs.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct SyncBooks {
     pub(crate) book: LogBook,
     /// The log of the txg that is syncing.
     pub(crate) log: Option<SpaceMap>,
@@ -26,7 +26,7 @@ pub(crate) struct Books {
     pub(crate) unflushed_changes: ArrayChanges,
 }
 
-impl Books {
+impl SyncBooks {
     pub(crate) const fn new(book: LogBook) -> Self {
         Self {
             book,

@@ -86,7 +86,7 @@ impl Rotor {
 
 /// What a share of a round depends on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stake {
+pub(crate) struct GroupWeight {
     /// Bytes of the group.
     pub(crate) space: u64,
     /// Those of them that are free.
@@ -105,9 +105,9 @@ pub(crate) enum Sharing {
 }
 
 /// Bytes of the turns of a round.
-pub(crate) fn turns(stakes: &[Stake], aliquot: u64, sharing: Sharing) -> Vec<u64> {
-    let by_disks = |stake: &Stake| aliquot.saturating_mul(stake.disks).max(1);
-    let weight = |stake: &Stake| {
+pub(crate) fn turns(stakes: &[GroupWeight], aliquot: u64, sharing: Sharing) -> Vec<u64> {
+    let by_disks = |stake: &GroupWeight| aliquot.saturating_mul(stake.disks).max(1);
+    let weight = |stake: &GroupWeight| {
         let free = u128::from(stake.free.min(stake.space));
         free * free / u128::from(stake.space.max(1))
     };
@@ -116,7 +116,7 @@ pub(crate) fn turns(stakes: &[Stake], aliquot: u64, sharing: Sharing) -> Vec<u64
         return stakes.iter().map(by_disks).collect();
     }
     let round = stakes.iter().map(by_disks).fold(0, u64::saturating_add);
-    let share = |stake: &Stake| u128::from(round) * weight(stake) / weights;
+    let share = |stake: &GroupWeight| u128::from(round) * weight(stake) / weights;
     // A share is at most the whole round.
     stakes.iter().map(|stake| u64::try_from(share(stake)).unwrap_or(round).max(1)).collect()
 }
@@ -134,8 +134,8 @@ mod tests {
         }
     }
 
-    const fn stake(space: u64, free: u64) -> Stake {
-        Stake { space, free, disks: 1 }
+    const fn stake(space: u64, free: u64) -> GroupWeight {
+        GroupWeight { space, free, disks: 1 }
     }
 
     /// Gives blocks of these sizes to those whose turn it is; says what each has got, and calls
@@ -195,7 +195,7 @@ mod tests {
         let (space, block) = (1 << 30, 128 << 10);
         let mut stakes =
             [stake(space, space / 2), stake(space, space), stake(2 * space, 2 * space)];
-        let used = |stake: &Stake| (stake.space - stake.free) * 1000 / stake.space;
+        let used = |stake: &GroupWeight| (stake.space - stake.free) * 1000 / stake.space;
         let mut rotor = Rotor::default();
         while stakes.iter().any(|stake| used(stake) < 950) {
             // Turns are shared out once a txg.
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn only_disks_count_where_space_does_not() {
-        let stakes = [Stake { space: 10, free: 1, disks: 4 }, stake(1000, 900)];
+        let stakes = [GroupWeight { space: 10, free: 1, disks: 4 }, stake(1000, 900)];
         assert_eq!(turns(&stakes, MIB, Sharing::ByDisks), [4 * MIB, MIB]);
         assert_eq!(turns(&[stake(10, 0); 2], MIB, Sharing::BySpace), [MIB; 2]);
         assert_eq!(turns(&[], MIB, Sharing::BySpace), [0; 0]);
@@ -225,7 +225,7 @@ mod tests {
             aliquot in any::<u64>(),
         ) {
             let stakes: Vec<_> =
-                groups.iter().map(|&(space, free, disks)| Stake { space, free, disks }).collect();
+                groups.iter().map(|&(space, free, disks)| GroupWeight { space, free, disks }).collect();
             for sharing in [Sharing::BySpace, Sharing::ByDisks] {
                 let turns = turns(&stakes, aliquot, sharing);
                 prop_assert!(turns.iter().all(|turn| *turn > 0));

@@ -2,12 +2,12 @@
 //! which metaslabs stay in memory.
 
 use super::Allocator;
-use super::books::Books;
+use super::books::SyncBooks;
 use super::group::SpaceTotals;
 use super::metaslab::FreeTree;
 use super::record::Deferral;
 use super::request::ClassKind;
-use super::rotor::{self, Sharing, Stake};
+use super::rotor::{self, GroupWeight, Sharing};
 use super::topology::{Member, Topology};
 use super::tunables::{LogFeature, SpaceTunables};
 use super::usage::{DedupRoom, LogStatus, PoolUsage, VdevUsage};
@@ -103,7 +103,7 @@ impl Allocator {
         *self.log_status.lock()
     }
 
-    pub(crate) fn publish(&self, books: &Books) {
+    pub(crate) fn publish(&self, books: &SyncBooks) {
         *self.log_status.lock() = LogStatus {
             logs: books.book.logs().count() as u64,
             blocks: books.book.blocks(),
@@ -173,7 +173,7 @@ impl Allocator {
             .map(|member| {
                 let totals = *member.group.totals.lock();
                 let disks = self.context.devices.data_disks(member.group.vdev).max(1);
-                Stake { space: totals.space, free: totals.free(), disks }
+                GroupWeight { space: totals.space, free: totals.free(), disks }
             })
             .collect();
         for (member, turn) in ring.iter().zip(rotor::turns(&stakes, aliquot, sharing)) {

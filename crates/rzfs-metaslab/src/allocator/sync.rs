@@ -2,7 +2,7 @@
 //! 19.6).
 
 use super::Allocator;
-use super::books::Books;
+use super::books::SyncBooks;
 use super::metaslab::LiveMetaslab;
 use super::record::{PassTrees, Recorded};
 use super::topology::Topology;
@@ -29,7 +29,7 @@ pub enum Activity {
 #[must_use = "a pass that is dropped means that the txg failed"]
 pub struct SyncPass<'a> {
     pub(crate) allocator: &'a Allocator,
-    pub(crate) books: Box<Books>,
+    pub(crate) books: Box<SyncBooks>,
     pub(crate) stamp: Stamp,
     pub(crate) features: SpaceFeatures,
 }
@@ -39,7 +39,7 @@ pub struct SyncPass<'a> {
 #[must_use = "a txg that is not committed failed"]
 pub struct FinishedTxg<'a> {
     allocator: &'a Allocator,
-    books: Box<Books>,
+    books: Box<SyncBooks>,
     txg: Txg,
 }
 

@@ -1,16 +1,20 @@
-//! Parameters of allocation and of keeping its books; the names are those of OpenZFS's module
-//! parameters, without their prefixes.
+//! Parameters of allocation and of keeping its books: those of the table of tunables, without the
+//! prefixes of their names.
 
 use crate::free_space::FitLimits;
+use crate::layout::LayoutLimits;
 use crate::log::book::LogLimits;
 use crate::space_map::append::{HeaderForm, MapFeatures};
 use rzfs_format::space_map::SpaceMapVersion;
+use rzfs_tunables::Tunables;
 
 /// Parameters of a pool's allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpaceTunables {
     /// `metaslab_df_*`, `metaslab_by_size_min_shift`: which part of a metaslab is taken.
     pub fit: FitLimits,
+    /// `zfs_vdev_*_ms_*`: how large the metaslabs of new vdevs are.
+    pub layout: LayoutLimits,
     /// `zfs_unflushed_log_*`: how many logs there may be.
     pub logs: LogLimits,
     /// `zfs_unflushed_max_mem_amt`: bytes of memory for changes that only logs have.
@@ -63,35 +67,43 @@ pub struct SpaceTunables {
     pub physical_memory: u64,
 }
 
-impl Default for SpaceTunables {
-    fn default() -> Self {
+/// With the memory of a machine of 8 GiB.
+impl From<&Tunables> for SpaceTunables {
+    fn from(tunables: &Tunables) -> Self {
         Self {
-            fit: FitLimits::default(),
-            logs: LogLimits::default(),
-            unflushed_max_mem_amt: 1 << 30,
-            unflushed_max_mem_ppm: 1000,
-            keep_log_spacemaps_at_export: false,
-            condense_pct: 200,
-            condense_block_threshold: 4,
-            aliquot: 1 << 20,
-            bias_enabled: true,
-            switch_threshold: 2,
-            unload_delay: 32,
-            mem_limit: 25,
-            preload_limit: 10,
-            find_max_tries: 100,
-            try_hard_before_gang: false,
-            force_ganging: (16 << 20) + 1,
-            force_ganging_pct: 3,
-            mg_noalloc_threshold: 0,
-            mg_fragmentation_threshold: 95,
-            special_class_metadata_reserve_pct: 25,
-            user_indirect_is_special: true,
-            ddt_data_is_special: true,
-            embedded_slog_min_ms: 64,
-            num_allocators: 4,
+            fit: FitLimits::from(tunables),
+            layout: LayoutLimits::from(tunables),
+            logs: LogLimits::from(tunables),
+            unflushed_max_mem_amt: tunables.zfs_unflushed_max_mem_amt,
+            unflushed_max_mem_ppm: tunables.zfs_unflushed_max_mem_ppm,
+            keep_log_spacemaps_at_export: tunables.zfs_keep_log_spacemaps_at_export,
+            condense_pct: tunables.zfs_metaslab_condense_pct,
+            condense_block_threshold: tunables.zfs_metaslab_condense_block_threshold,
+            aliquot: tunables.metaslab_aliquot,
+            bias_enabled: tunables.metaslab_bias_enabled,
+            switch_threshold: tunables.zfs_metaslab_switch_threshold,
+            unload_delay: tunables.metaslab_unload_delay,
+            mem_limit: tunables.zfs_metaslab_mem_limit,
+            preload_limit: tunables.metaslab_preload_limit,
+            find_max_tries: tunables.zfs_metaslab_find_max_tries,
+            try_hard_before_gang: tunables.zfs_metaslab_try_hard_before_gang,
+            force_ganging: tunables.metaslab_force_ganging,
+            force_ganging_pct: tunables.metaslab_force_ganging_pct,
+            mg_noalloc_threshold: tunables.zfs_mg_noalloc_threshold,
+            mg_fragmentation_threshold: tunables.zfs_mg_fragmentation_threshold,
+            special_class_metadata_reserve_pct: tunables.zfs_special_class_metadata_reserve_pct,
+            user_indirect_is_special: tunables.zfs_user_indirect_is_special,
+            ddt_data_is_special: tunables.zfs_ddt_data_is_special,
+            embedded_slog_min_ms: tunables.zfs_embedded_slog_min_ms,
+            num_allocators: tunables.spa_num_allocators,
             physical_memory: 8 << 30,
         }
+    }
+}
+
+impl Default for SpaceTunables {
+    fn default() -> Self {
+        Self::from(&Tunables::default())
     }
 }
 

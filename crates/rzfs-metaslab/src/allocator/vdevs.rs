@@ -1,6 +1,6 @@
 //! Vdevs that come, change and go.
 
-use super::books::Books;
+use super::books::SyncBooks;
 use super::group::{Group, OrderKey};
 use super::metaslab::LiveMetaslab;
 use super::request::ClassKind;
@@ -102,7 +102,7 @@ impl Allocator {
         }
         let logs = logs.iter().map(|statistics| (statistics.log, statistics.blocks));
         let book = LogBook::import(allocator.context.tunables.logs, logs, unflushed)?;
-        let mut books = Books::new(book);
+        let mut books = SyncBooks::new(book);
         books.count_memory(&topology);
         allocator.publish(&books);
         *allocator.books.lock() = Some(Box::new(books));

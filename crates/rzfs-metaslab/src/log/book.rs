@@ -19,6 +19,7 @@ use crate::MetaslabError;
 use crate::metaslab::Freshness;
 use crate::store::LogMap;
 use rzfs_format::{ObjectId, Txg, VdevId};
+use rzfs_tunables::Tunables;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -44,17 +45,26 @@ pub struct LogLimits {
     pub txg_max: u64,
     /// `zfs_min_metaslabs_to_flush`: least flushes of a txg that changes anything.
     pub flush_min: u64,
+    /// `zfs_max_log_walking`: closed logs whose sizes tell what a txg adds.
+    pub logs_averaged: usize,
+}
+
+impl From<&Tunables> for LogLimits {
+    fn from(tunables: &Tunables) -> Self {
+        Self {
+            block_percent: tunables.zfs_unflushed_log_block_pct,
+            block_min: tunables.zfs_unflushed_log_block_min,
+            block_max: tunables.zfs_unflushed_log_block_max,
+            txg_max: tunables.zfs_unflushed_log_txg_max,
+            flush_min: tunables.zfs_min_metaslabs_to_flush,
+            logs_averaged: tunables.zfs_max_log_walking,
+        }
+    }
 }
 
 impl Default for LogLimits {
     fn default() -> Self {
-        Self {
-            block_percent: 400,
-            block_min: 1000,
-            block_max: 131_072,
-            txg_max: 1000,
-            flush_min: 1,
-        }
+        Self::from(&Tunables::default())
     }
 }
 
@@ -78,9 +88,6 @@ pub struct LogBook {
     unflushed: BTreeSet<(Txg, MetaslabId)>,
     blocks: u64,
 }
-
-/// Closed logs whose sizes tell what a txg adds (`zfs_max_log_walking`).
-const LOGS_AVERAGED: usize = 5;
 
 impl LogBook {
     /// A book without logs.
@@ -215,7 +222,7 @@ impl LogBook {
     /// Blocks that a txg is expected to add: the mean of the latest complete logs before `txg`.
     #[must_use]
     pub fn incoming(&self, txg: Txg) -> u64 {
-        let latest = self.logs.range(..txg).rev().take(LOGS_AVERAGED);
+        let latest = self.logs.range(..txg).rev().take(self.limits.logs_averaged);
         let (count, blocks) = latest.fold((0_u64, 0_u64), |(count, sum), (_, log)| {
             (count + 1, sum.saturating_add(log.blocks))
         });

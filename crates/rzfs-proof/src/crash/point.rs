@@ -2,8 +2,11 @@
 
 use super::power_cut::PowerCut;
 use super::recording::{GroupEnd, Recording, Seen};
+use crate::opened::record_snapshots;
 use crate::view::{differences, record};
-use crate::{Files, OpenPool, ProofError, open_for_reading, read_dataset, walk, wrong_accounts};
+use crate::{
+    Files, OpenPool, ProofError, open_for_reading, read_dataset, walk, wrong_accounts, wrong_chains,
+};
 use bytes::Bytes;
 use rzfs_blockdev::{Access, BlockDevice, MemoryDevice};
 use rzfs_dsl::Pool;
@@ -156,7 +159,7 @@ impl CrashCase<'_> {
             }
             open.sync()?;
         }
-        let expected = open.record()?;
+        let expected = open.record_all()?;
         open.export()?;
         let pool = open_for_reading(sources, name, &settings)?;
         if let Some(finding) = compare("after going on", &expected, &see(&pool)?) {
@@ -176,7 +179,11 @@ fn file_systems(pool: &Pool) -> Result<Vec<(String, FileSystem)>, ProofError> {
 
 /// What users see of all file systems of a pool.
 fn see(pool: &Pool) -> Result<Seen, ProofError> {
-    file_systems(pool)?.into_iter().map(|(name, fs)| Ok((name, record(&fs)?))).collect()
+    let recorded = |(name, fs): (String, FileSystem)| Ok((name, record(&fs)?));
+    let seen = file_systems(pool)?.into_iter().map(recorded).collect::<Result<Seen, ProofError>>();
+    let mut seen = seen?;
+    record_snapshots(pool.datasets(), &mut seen)?;
+    Ok(seen)
 }
 
 /// What is wrong with a pool's blocks, or with the accounts of users, groups and projects.
@@ -186,6 +193,9 @@ fn see(pool: &Pool) -> Result<Seen, ProofError> {
 pub(super) fn wrong_inside(pool: &Pool) -> Result<Option<String>, ProofError> {
     if let Some(finding) = walk(pool)? {
         return Ok(Some(finding));
+    }
+    if let Some(wrong) = wrong_chains(pool)?.first() {
+        return Ok(Some(wrong.clone()));
     }
     for (name, fs) in file_systems(pool)? {
         if let Some(wrong) = wrong_accounts(&fs)?.first() {

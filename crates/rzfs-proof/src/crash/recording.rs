@@ -88,12 +88,12 @@ impl Recording {
             txg: open.pool.uberblock().txg,
             durable: simulation.now(),
             between: Between::Either,
-            seen: open.record()?,
+            seen: open.record_all()?,
             vdevs: vdevs(&open),
         };
         let mut ends = vec![first];
         match workload {
-            Workload::Datasets | Workload::Add => {
+            Workload::Datasets | Workload::Snapshots | Workload::Add => {
                 administer(&mut open, (workload, seed), &simulation, &as_blocks, &mut ends)?;
             }
             _ => play(&open, workload, &simulation, seed, &mut ends)?,
@@ -158,7 +158,7 @@ fn play(
                 engine.wait_synced(before).map(|()| simulation.now())
             });
             workload.step(fs, step, &mut random)?;
-            let seen = open.record()?;
+            let seen = open.record_all()?;
             let durable = before.join().ok().and_then(Result::ok).ok_or_else(suspended)?;
             Ok::<_, ProofError>((seen, durable))
         })?;
@@ -207,7 +207,7 @@ fn administer(
         for fs in open.file_systems.values() {
             workload.step(fs, step, &mut random)?;
         }
-        let seen = open.record()?;
+        let seen = open.record_all()?;
         open.sync()?;
         // The engine may have written all of it in an earlier group; then the last one is empty,
         // and has no uberblock.
@@ -218,7 +218,7 @@ fn administer(
         workload.administer(open, step, &mut random, devices)?;
         let txg = open.pool.uberblock().txg;
         let (durable, between) = (simulation.now(), Between::Either);
-        let (seen, vdevs) = (open.record()?, vdevs(open));
+        let (seen, vdevs) = (open.record_all()?, vdevs(open));
         ends.push(GroupEnd { first, txg, durable, between, seen, vdevs });
     }
     Ok(())

@@ -4,9 +4,9 @@ use super::environment::ReplayedEnvironment;
 use crate::fill::{change, noise, text};
 use crate::{Bounds, Encrypted, FeatureSet, Files, Habit, OpenPool, ProofError, Settings, Shape};
 use rzfs_blockdev::BlockDevice;
-use rzfs_dsl::live::LiveOptions as PoolOptions;
+use rzfs_dsl::live::{Destruction, LiveOptions as PoolOptions};
 use rzfs_hostile::Random;
-use rzfs_metaslab::log::book::LogLimits;
+use rzfs_tunables::Tunables;
 use rzfs_zpl::live::{LiveFileSystem, NewKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub enum Workload {
     NoLogs,
     /// File systems that are made, filled, renamed and destroyed.
     Datasets,
+    /// Snapshots that are taken, renamed and destroyed, rollbacks, and clones that are promoted.
+    Snapshots,
     /// Files that share blocks: copies of each other, and equal ones with `dedup=on`.
     Shared,
     /// A pool that gets more vdevs of several kinds.
@@ -55,7 +57,7 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Single,
         Self::Mirror,
         Self::Raidz2,
@@ -63,6 +65,7 @@ impl Workload {
         Self::Logs,
         Self::NoLogs,
         Self::Datasets,
+        Self::Snapshots,
         Self::Shared,
         Self::Add,
         Self::Encrypted,
@@ -88,6 +91,7 @@ impl Workload {
             Self::Logs => "logs",
             Self::NoLogs => "nologs",
             Self::Datasets => "datasets",
+            Self::Snapshots => "snapshots",
             Self::Shared => "shared",
             Self::Add => "add",
             Self::Encrypted => "encrypted",
@@ -101,6 +105,7 @@ impl Workload {
         let (vdevs, ashift, features) = match self {
             Self::Single
             | Self::Datasets
+            | Self::Snapshots
             | Self::Shared
             | Self::Add
             | Self::Encrypted
@@ -132,15 +137,17 @@ impl Workload {
     /// How its pool is opened.
     #[must_use]
     pub fn settings(self, seed: u64) -> Settings {
-        let mut pool = PoolOptions { arc_max: ARC_MAX, threads: 1, ..PoolOptions::default() };
-        pool.txg.timeout = NEVER;
+        let mut tunables =
+            Tunables { zfs_arc_max: ARC_MAX, zfs_txg_timeout: NEVER, ..Tunables::default() };
         if self.is_about_space() {
-            pool.space.logs =
-                LogLimits { block_min: 6, block_max: 12, txg_max: 4, ..LogLimits::default() };
-            pool.space.condense_block_threshold = 0;
-            pool.space.condense_pct = 110;
-            pool.space.unload_delay = 2;
+            tunables.zfs_unflushed_log_block_min = 6;
+            tunables.zfs_unflushed_log_block_max = 12;
+            tunables.zfs_unflushed_log_txg_max = 4;
+            tunables.zfs_metaslab_condense_block_threshold = 0;
+            tunables.zfs_metaslab_condense_pct = 110;
+            tunables.metaslab_unload_delay = 2;
         }
+        let pool = PoolOptions { tunables, threads: 1, ..PoolOptions::default() };
         let environment = Arc::new(ReplayedEnvironment::new(seed));
         let (bounds, keys) = (Bounds::Devices, vec![RAW_KEY.to_vec()]);
         Settings { pool, environment: environment.clone(), clock: environment, bounds, keys }
@@ -152,7 +159,11 @@ impl Workload {
 
     /// How many groups it changes something in.
     pub(super) const fn steps(self) -> u64 {
-        if self.is_about_space() { 24 } else { 10 }
+        match self {
+            Self::Logs | Self::NoLogs => 24,
+            Self::Snapshots => 16,
+            _ => 10,
+        }
     }
 
     /// Devices that its pool gets on the way.
@@ -176,6 +187,9 @@ impl Workload {
         if self == Self::Add {
             let added = ADDED.get((step / 2) as usize).filter(|_| step % 2 == 1);
             return added.map_or(Ok(()), |words| open.add_vdevs(words, devices));
+        }
+        if self == Self::Snapshots {
+            return change_snapshots(open, step, random);
         }
         let names: Vec<String> = open.file_systems.keys().cloned().collect();
         let root = names.first().cloned().unwrap_or_default();
@@ -220,6 +234,41 @@ impl Workload {
         self.shape().habit.follow(fs, step, random)?;
         change(fs, random.draw())?;
         Ok(())
+    }
+}
+
+/// Takes, renames or destroys snapshots, or does something with clones.
+fn change_snapshots(open: &mut OpenPool, step: u64, random: &mut Random) -> Result<(), ProofError> {
+    let tree = open.pool.dataset_tree()?;
+    let root = tree.root()?;
+    let heads = std::iter::once(root.clone()).chain(root.descendants()?).collect::<Vec<_>>();
+    let mut snapshots = Vec::new();
+    for head in &heads {
+        snapshots.extend(head.snapshots()?);
+    }
+    let at = random.below(snapshots.len().max(1) as u64) as usize;
+    let snapshot = snapshots.get(at).map(|one| one.name().to_owned());
+    let mut clones = heads.iter().filter(|head| matches!(head.origin(), Ok(Some(_))));
+    let clone = clones.next_back().map(|one| one.name().to_owned());
+    match (step % 8, snapshot, clone) {
+        (2, Some(origin), _) => {
+            open.clone_snapshot(&origin, &format!("{}/clone{step}", root.name()))
+        }
+        (3, Some(one), _) => {
+            let head = one.split('@').next().unwrap_or_default();
+            open.roll_back(head)
+        }
+        (5, _, Some(clone)) => Ok(open.pool.promote(&clone)?),
+        (6, Some(_), _) => {
+            let free = snapshots.iter().find(|one| one.dsl_dataset().child_count == 1);
+            let names: Vec<_> = free.iter().map(|one| one.name().to_owned()).collect();
+            Ok(open.pool.destroy_snapshots(&names, Destruction::AtOnce)?)
+        }
+        (7, Some(one), _) => {
+            open.pool.hold_snapshots(std::slice::from_ref(&one), "held")?;
+            Ok(open.pool.rename_snapshots(&[one], &format!("renamed{step}"))?)
+        }
+        _ => open.take_snapshots(&format!("s{step}")),
     }
 }
 

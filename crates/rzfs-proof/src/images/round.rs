@@ -431,9 +431,9 @@ impl Life<'_> {
                 return Ok(());
             }
             if started.elapsed() > PATIENCE {
-                let place = self.served.where_it_waits();
+                let (place, complaints) = (self.served.where_it_waits(), self.served.complaints());
                 return Err(RoundError::Found(format!(
-                    "{waiting} programs wait although everything is mended: {place}"
+                    "{waiting} programs wait although everything is mended: {place}: {complaints}"
                 )));
             }
             self.look_after(shelf)?;

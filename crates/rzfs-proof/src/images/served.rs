@@ -152,6 +152,11 @@ impl Served {
         Ok(())
     }
 
+    /// What the process has complained of.
+    pub(super) fn complaints(&self) -> String {
+        self.home.complaints()
+    }
+
     /// What the threads of the process wait for, as far as the kernel tells.
     pub(super) fn where_it_waits(&self) -> String {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));

@@ -1,7 +1,7 @@
 //! A directory with the images of a shelf, by FUSE.
 
 use super::error::RoundError;
-use super::shelf::{Answer, Presence, Shelf};
+use super::shelf::{Answer, Opening, Presence, Shelf};
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
     FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
@@ -139,14 +139,12 @@ impl Filesystem for Images {
     }
 
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let presence = self.image(inode).map(|image| self.0.presence(image));
-        match presence {
-            Ok(Some(Presence::Present)) => {
+        match self.image(inode).and_then(|image| self.0.open(image)) {
+            Ok(opening) => {
                 // What is written is to arrive, not to stay in the kernel's pages.
                 let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-                reply.opened(FileHandle(self.0.life()), flags);
+                reply.opened(FileHandle(opening.number()), flags);
             }
-            Ok(_) => reply.error(Errno::ENXIO),
             Err(error) => reply.error(told(error)),
         }
     }
@@ -163,7 +161,9 @@ impl Filesystem for Images {
         reply: ReplyData,
     ) {
         let answer = self.image(inode);
-        match answer.and_then(|image| self.0.read(handle.0, image, offset, size as usize)) {
+        match answer.and_then(|image| {
+            self.0.read(Opening::of_number(handle.0), image, offset, size as usize)
+        }) {
             Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(told(error)),
         }
@@ -182,7 +182,9 @@ impl Filesystem for Images {
         reply: ReplyWrite,
     ) {
         let answer = self.image(inode);
-        match answer.and_then(|image| self.0.write(handle.0, image, offset, bytes)) {
+        match answer
+            .and_then(|image| self.0.write(Opening::of_number(handle.0), image, offset, bytes))
+        {
             Ok(()) => reply.written(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
             Err(error) => reply.error(told(error)),
         }
@@ -194,7 +196,8 @@ impl Filesystem for Images {
     }
 
     fn fsync(&self, _: &Request, inode: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        match self.image(inode).and_then(|image| self.0.flush(handle.0, image)) {
+        match self.image(inode).and_then(|image| self.0.flush(Opening::of_number(handle.0), image))
+        {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(told(error)),
         }

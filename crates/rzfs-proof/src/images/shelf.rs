@@ -74,7 +74,8 @@ pub(super) struct Injected {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Presence {
     Present,
-    /// Its name is gone as well; whoever has it open gets ENXIO.
+    /// Its name is gone as well; whoever has it open gets ENXIO, for good: when it comes back it has
+    /// to be opened again.
     Unplugged,
     /// Every request fails with EIO.
     Dead,
@@ -89,6 +90,8 @@ struct Image {
     /// What was written since, in order.
     cached: Vec<(u64, Arc<[u8]>)>,
     presence: Presence,
+    /// How often it was unplugged.
+    unplugged: u64,
     /// Something that was in the cache is lost and no flush has told of it yet.
     owes_an_error: bool,
     injected: Vec<Injected>,
@@ -103,6 +106,7 @@ impl Image {
             durable,
             cached: Vec::new(),
             presence: Presence::Present,
+            unplugged: 0,
             owes_an_error: false,
             injected: Vec::new(),
             slow: (0, Duration::ZERO),
@@ -205,13 +209,18 @@ impl Shelf {
         self.state.lock().history.len()
     }
 
-    /// How often the power was cut.
-    pub(super) fn life(&self) -> u64 {
-        self.state.lock().life
-    }
-
     pub(super) fn presence(&self, image: usize) -> Option<Presence> {
         self.state.lock().images.get(image).map(|image| image.presence)
+    }
+
+    /// Opens an image.
+    pub(super) fn open(&self, index: usize) -> Answer<Opening> {
+        let state = self.state.lock();
+        let image = state.images.get(index).ok_or(Errno::NOENT)?;
+        match image.presence {
+            Presence::Present => Ok(Opening { life: state.life, unplugged: image.unplugged }),
+            Presence::Unplugged | Presence::Dead => Err(Errno::NXIO),
+        }
     }
 
     pub(super) fn inject(&self, image: usize, injected: Injected) {
@@ -234,6 +243,7 @@ impl Shelf {
         let mut state = self.state.lock();
         let Some(image) = state.images.get_mut(index) else { return };
         image.presence = presence;
+        image.unplugged += u64::from(presence == Presence::Unplugged);
         image.owes_an_error |= !image.cached.is_empty();
         image.lose_cache(LostPages::AreReadAgain);
         state.history.push(Event::Lost { image: index });
@@ -253,10 +263,16 @@ impl Shelf {
         (0..self.count()).for_each(|image| self.mend(image));
     }
 
-    pub(super) fn read(&self, life: u64, image: usize, offset: u64, len: usize) -> Answer<Vec<u8>> {
+    pub(super) fn read(
+        &self,
+        opening: Opening,
+        image: usize,
+        offset: u64,
+        len: usize,
+    ) -> Answer<Vec<u8>> {
         self.wait(image);
         let mut state = self.state.lock();
-        let image = state.image(life, image)?;
+        let image = state.image(opening, image)?;
         image.check_presence()?;
         if image.struck(Request::Read).is_some() {
             return Err(Errno::IO);
@@ -267,10 +283,16 @@ impl Shelf {
         Ok(bytes)
     }
 
-    pub(super) fn write(&self, life: u64, index: usize, offset: u64, bytes: &[u8]) -> Answer<()> {
+    pub(super) fn write(
+        &self,
+        opening: Opening,
+        index: usize,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Answer<()> {
         self.wait(index);
         let mut state = self.state.lock();
-        let image = state.image(life, index)?;
+        let image = state.image(opening, index)?;
         image.check_presence()?;
         if offset.saturating_add(bytes.len() as u64) > self.size {
             return Err(Errno::NOSPC);
@@ -292,10 +314,10 @@ impl Shelf {
         result
     }
 
-    pub(super) fn flush(&self, life: u64, index: usize) -> Answer<()> {
+    pub(super) fn flush(&self, opening: Opening, index: usize) -> Answer<()> {
         self.wait(index);
         let mut state = self.state.lock();
-        let image = state.image(life, index)?;
+        let image = state.image(opening, index)?;
         if let Err(gone) = image.check_presence() {
             image.owes_an_error = false;
             return Err(gone);
@@ -396,16 +418,38 @@ fn outlive(medium: &mut Medium, offset: u64, bytes: &[u8], mut random: Random) {
     }
 }
 
+/// When an image was opened: so often the power had been cut, and it had been unplugged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Opening {
+    life: u64,
+    unplugged: u64,
+}
+
+impl Opening {
+    /// As a number, and back; either count fits into half of one.
+    pub(super) const fn number(self) -> u64 {
+        self.life << 32 | self.unplugged
+    }
+
+    pub(super) const fn of_number(number: u64) -> Self {
+        Self { life: number >> 32, unplugged: number & 0xffff_ffff }
+    }
+}
+
 /// What a request is answered with.
 pub(super) type Answer<T> = Result<T, Errno>;
 
 impl State {
-    /// An image, for somebody who has opened it in this life.
-    fn image(&mut self, life: u64, image: usize) -> Answer<&mut Image> {
-        if life != self.life {
+    /// An image, for somebody who has opened it in this life, and since it was unplugged.
+    fn image(&mut self, opening: Opening, image: usize) -> Answer<&mut Image> {
+        if opening.life != self.life {
             return Err(Errno::IO);
         }
-        self.images.get_mut(image).ok_or(Errno::NOENT)
+        let image = self.images.get_mut(image).ok_or(Errno::NOENT)?;
+        match opening.unplugged == image.unplugged {
+            true => Ok(image),
+            false => Err(Errno::NXIO),
+        }
     }
 }
 
@@ -413,6 +457,7 @@ impl State {
 mod tests {
     use super::*;
 
+    const FIRST: Opening = Opening { life: 0, unplugged: 0 };
     const KEPT: [u8; SECTOR] = [1; SECTOR];
     const LOST: [u8; SECTOR] = [2; SECTOR];
 
@@ -425,9 +470,9 @@ mod tests {
 
     fn with_one_flushed_and_one_cached(honesty: Honesty) -> Shelf {
         let shelf = Shelf::new(1, 1 << 20, honesty);
-        shelf.write(0, 0, 0, &KEPT).unwrap();
-        shelf.flush(0, 0).unwrap();
-        shelf.write(0, 0, 0, &LOST).unwrap();
+        shelf.write(FIRST, 0, 0, &KEPT).unwrap();
+        shelf.flush(FIRST, 0).unwrap();
+        shelf.write(FIRST, 0, 0, &LOST).unwrap();
         shelf
     }
 
@@ -445,9 +490,9 @@ mod tests {
         for (pages, seen) in [(LostPages::StayInMemory, 2), (LostPages::AreReadAgain, 1)] {
             let shelf = with_one_flushed_and_one_cached(Honesty::KeepsItsWord);
             shelf.inject(0, Injected { fault: Fault::FlushLoses(pages), spared: 0, times: 1 });
-            assert_eq!(shelf.flush(0, 0), Err(Errno::IO));
-            assert_eq!(shelf.flush(0, 0), Ok(()));
-            assert_eq!(shelf.read(0, 0, 0, 1), Ok(vec![seen]));
+            assert_eq!(shelf.flush(FIRST, 0), Err(Errno::IO));
+            assert_eq!(shelf.flush(FIRST, 0), Ok(()));
+            assert_eq!(shelf.read(FIRST, 0, 0, 1), Ok(vec![seen]));
             assert_eq!(first_sector(&shelf, Survivors::All), 1);
         }
     }
@@ -456,10 +501,13 @@ mod tests {
     fn an_image_that_was_away_tells_of_what_its_cache_had() {
         let shelf = with_one_flushed_and_one_cached(Honesty::KeepsItsWord);
         shelf.detach(0, Presence::Unplugged);
-        assert_eq!(shelf.write(0, 0, 0, &LOST), Err(Errno::NXIO));
+        assert_eq!(shelf.write(FIRST, 0, 0, &LOST), Err(Errno::NXIO));
+        assert_eq!(shelf.open(0), Err(Errno::NXIO));
         shelf.mend(0);
-        assert_eq!(shelf.read(0, 0, 0, 1), Ok(vec![1]));
-        assert_eq!(shelf.flush(0, 0), Err(Errno::IO));
-        assert_eq!(shelf.flush(0, 0), Ok(()));
+        assert_eq!(shelf.flush(FIRST, 0), Err(Errno::NXIO));
+        let again = Opening::of_number(shelf.open(0).unwrap().number());
+        assert_eq!(shelf.read(again, 0, 0, 1), Ok(vec![1]));
+        assert_eq!(shelf.flush(again, 0), Err(Errno::IO));
+        assert_eq!(shelf.flush(again, 0), Ok(()));
     }
 }

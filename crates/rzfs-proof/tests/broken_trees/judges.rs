@@ -1,16 +1,14 @@
 //! Judges of pools that were damaged: leaks are all that may be wrong with their space.
 
-use rzfs_dmu::{DmuError, Traversal, Visitor};
+use rzfs_dmu::{DmuError, Visit, Visitor};
 use rzfs_dsl::Pool;
-use rzfs_dsl::pool::MosStore;
-use rzfs_format::dnode::Dnode;
-use rzfs_format::dsl::DslDataset;
-use rzfs_format::object_type::ObjectType;
-use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockPointer, Dva, ObjsetId, Txg};
+use rzfs_dsl::pool::{MosStore, PoolError};
+use rzfs_dsl::walk::{Part, PoolVisitor, PoolWalk};
+use rzfs_format::{BlockPointer, Dva, Level};
 use rzfs_metaslab::{Metaslab, RangeTree};
 use rzfs_proof::{Rig, walk_in_full};
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
@@ -46,35 +44,33 @@ fn are_leaks(findings: &[String]) -> bool {
 struct Places(Vec<(u32, u64, u64, BlockPointer)>);
 
 impl Visitor for Places {
-    fn pointer(&mut self, _: Bookmark, pointer: &BlockPointer, _: Option<&Dnode>) {
-        if pointer.is_embedded() || pointer.is_gang() {
-            return;
+    fn block(&mut self, &Visit { bookmark, pointer, .. }: &Visit<'_>) -> ControlFlow<()> {
+        if pointer.is_embedded() || pointer.is_gang() || bookmark.level == Level::ZIL {
+            return ControlFlow::Continue(());
         }
         let end = |dva: Dva| dva.offset() + dva.asize();
         let places = pointer.dvas().map(|dva| (dva.vdev().0, dva.offset(), end(dva), *pointer));
         self.0.extend(places);
+        ControlFlow::Continue(())
     }
 
-    fn damage(&mut self, _: DmuError) {}
+    /// What is damaged is not judged.
+    fn damage(&mut self, _: DmuError) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl PoolVisitor for Places {
+    fn broken(&mut self, error: PoolError) -> ControlFlow<()> {
+        panic!("{error}");
+    }
 }
 
 /// Blocks that lie on others, and those whose space is free. It takes no table to tell these: a
 /// block that several files have is the same for all of them.
 fn misplaced(pool: &Pool) -> Vec<String> {
     let mut places = Places::default();
-    let mut visit = |objset, root: &BlockPointer, after| {
-        Traversal { pipeline: pool.pipeline(), objset, key: None, after }.run(root, &mut places);
-    };
-    visit(ObjsetId::MOS, pool.mos().root(), Txg(0));
-    for entry in pool.mos().objects() {
-        // What is damaged is not judged.
-        let Ok(entry) = entry else { continue };
-        if entry.dnode.bonus_type != ObjectType::DSL_DATASET {
-            continue;
-        }
-        let dataset = DslDataset::decode(&entry.dnode.bonus, entry.dnode.order).unwrap();
-        visit(ObjsetId(entry.id.0), &dataset.root, dataset.previous_snapshot_txg);
-    }
+    PoolWalk::new(pool).only(&[Part::Mos, Part::Datasets]).run(&mut places);
     let Places(mut places) = places;
     assert!(places.len() > 20, "hardly anything was found");
     places.sort_by_key(|(vdev, start, end, _)| (*vdev, *start, *end));

@@ -2,6 +2,7 @@
 
 use super::{damage_object, works};
 use bytes::Bytes;
+use rzfs_clock::Clock;
 use rzfs_dmu::write::WriteInjector;
 use rzfs_dsl::import::HostIdentity;
 use rzfs_dsl::live::Environment;
@@ -56,6 +57,10 @@ struct Lying {
 }
 
 impl Environment for Lying {
+    fn clock(&self) -> Clock {
+        self.inner.clock()
+    }
+
     fn now(&self) -> u64 {
         self.inner.now()
     }

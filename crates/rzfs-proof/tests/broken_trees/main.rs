@@ -173,7 +173,7 @@ fn changes_below_a_damaged_indirect_block_are_refused_one_by_one() {
 #[test]
 fn what_a_destroyed_file_system_has_below_damage_is_counted_as_leaked() {
     let mut rig = Rig::new(Workload::Single);
-    rig.settings.pool.async_free_blocks = 1;
+    rig.settings.pool.tunables.zfs_async_block_max_blocks = 1;
     let mut open = rig.create().unwrap();
     let name = format!("{}/fs", rig.name());
     open.create_file_system(&name).unwrap();

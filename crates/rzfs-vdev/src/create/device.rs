@@ -2,11 +2,12 @@
 
 use crate::config::VdevKind;
 use crate::label::DeviceUse;
-use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenError, OpenOptions, without_number};
+use rzfs_blockdev::{
+    Access, BlockDevice, FileDevice, FileIdentity, MadeFile, OpenError, OpenOptions, without_number,
+};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ pub struct NewDevice {
     pub path: String,
     /// [`VdevKind::Disk`] or [`VdevKind::File`].
     pub kind: VdevKind,
-    /// What tells it from all others: two names of one device have the same.
-    pub identity: u128,
+    /// What tells it from all others.
+    pub identity: FileIdentity,
     /// For reading only if somebody else writes it: it is good for [`VdevSpec::objections`] only.
     ///
     /// [`VdevSpec::objections`]: super::VdevSpec::objections
@@ -68,6 +69,12 @@ pub enum OpenFailure {
     /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// Somebody has exchanged it since its name was looked up.
+    #[error("cannot use '{path}': it is another file now")]
+    Exchanged {
+        /// Its path.
+        path: String,
+    },
     /// The file cannot be made.
     #[error("cannot create '{path}': {}", without_number(source))]
     Create {
@@ -87,6 +94,14 @@ fn describe(signature: Option<&str>) -> String {
     format!(" and contains a {name} filesystem.")
 }
 
+/// The kind of vdev that a block device or regular file can be.
+const fn kind_of(identity: FileIdentity) -> VdevKind {
+    match identity {
+        FileIdentity::BlockDevice { .. } => VdevKind::Disk,
+        FileIdentity::RegularFile { .. } => VdevKind::File,
+    }
+}
+
 /// Opens devices by name, each once, and makes files that are not there.
 ///
 /// Files that it has made are removed again when it is dropped, unless [`Self::keep_files`] was
@@ -95,8 +110,8 @@ fn describe(signature: Option<&str>) -> String {
 pub struct DeviceOpener {
     options: OpenOptions,
     missing_file_size: Option<u64>,
-    made: Vec<PathBuf>,
-    opened: HashMap<u128, Arc<FileDevice>>,
+    made: Vec<MadeFile>,
+    opened: HashMap<FileIdentity, Arc<FileDevice>>,
 }
 
 impl DeviceOpener {
@@ -118,22 +133,28 @@ impl DeviceOpener {
         let fail = |source: io::Error| OpenError::new(&path, source);
         let metadata = fs::metadata(&path).map_err(fail)?;
         let text = path.to_string_lossy().into_owned();
-        let (kind, identity) = if metadata.file_type().is_block_device() {
-            (VdevKind::Disk, u128::from(metadata.rdev()) << 64)
-        } else if metadata.is_file() {
-            let (device, inode) = (u128::from(metadata.dev()), u128::from(metadata.ino()));
-            // Inodes start at 1, so no file is a device.
-            (VdevKind::File, device << 64 | inode)
-        } else {
+        let Some(identity) = FileIdentity::of(&metadata) else {
             return Err(OpenFailure::NotADevice { path: text });
         };
+        let is_other = |made: &MadeFile| made.path() == path && !made.is(identity);
+        if self.made.iter().any(is_other) {
+            return Err(OpenFailure::Exchanged { path: text });
+        }
         let known = self.opened.get(&identity).cloned();
         let device = match known {
             Some(device) => device,
-            None => self.open_path(&path, text.clone())?,
+            None => {
+                let device = self.open_path(&path, text.clone())?;
+                // Who may write the directory may have put another one there meanwhile.
+                if FileIdentity::of(&device.metadata().map_err(fail)?) != Some(identity) {
+                    return Err(OpenFailure::Exchanged { path: text });
+                }
+                device
+            }
         };
         self.opened.insert(identity, Arc::clone(&device));
-        Ok(NewDevice { path: text, kind, identity, access: device.access(), device })
+        let (kind, access) = (kind_of(identity), device.access());
+        Ok(NewDevice { path: text, kind, identity, access, device })
     }
 
     /// Keeps the files that were made.
@@ -168,17 +189,11 @@ impl DeviceOpener {
             return found.ok_or_else(|| OpenFailure::NoSuchDevice { name: name.to_owned() });
         }
         if let Some(size) = self.missing_file_size.filter(|_| !path.exists()) {
-            // Whoever may read an image may read every file in it, and lock it.
-            let mut options = fs::OpenOptions::new();
-            let file = options.write(true).create_new(true).mode(0o600).open(path);
-            let made = file.and_then(|file| {
-                self.made.push(path.to_owned());
-                file.set_len(size)
-            });
-            made.map_err(|source| OpenFailure::Create {
+            let made = MadeFile::create(path, size).map_err(|source| OpenFailure::Create {
                 path: name.to_owned(),
                 source: Arc::new(source),
             })?;
+            self.made.push(made);
         }
         Ok(path.to_owned())
     }
@@ -186,9 +201,9 @@ impl DeviceOpener {
 
 impl Drop for DeviceOpener {
     fn drop(&mut self) {
-        for path in &self.made {
+        for made in &self.made {
             // Nobody can be told; an empty file is left.
-            let _ = fs::remove_file(path);
+            let _ = made.remove();
         }
     }
 }

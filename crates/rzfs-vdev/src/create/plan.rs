@@ -13,6 +13,7 @@ use rzfs_format::nvlist::NvString;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{FormatError, Guid, ObjectId, Txg};
+use rzfs_tunables::Tunables;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -43,16 +44,22 @@ pub struct PlanOptions {
     pub first_id: u64,
 }
 
-impl Default for PlanOptions {
-    /// For a new pool.
-    fn default() -> Self {
+/// For a new pool.
+impl From<&Tunables> for PlanOptions {
+    fn from(tunables: &Tunables) -> Self {
         Self {
             ashift: 0,
-            min_auto_ashift: MIN_ASHIFT,
-            max_auto_ashift: 14,
+            min_auto_ashift: tunables.zfs_vdev_min_auto_ashift,
+            max_auto_ashift: tunables.zfs_vdev_max_auto_ashift,
             create_txg: Txg(4),
             first_id: 0,
         }
+    }
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self::from(&Tunables::default())
     }
 }
 

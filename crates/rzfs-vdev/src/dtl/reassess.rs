@@ -38,6 +38,8 @@ enum Readable {
     Usable,
     /// Those that are, but for one.
     UsableBut(NodeId),
+    /// The same when the others have got what they have not confirmed yet: it is in memory.
+    SettledBut(NodeId),
     /// All of them.
     All,
 }
@@ -46,9 +48,13 @@ impl Readable {
     fn has(self, leaf: NodeId, is_usable: bool) -> bool {
         match self {
             Self::Usable => is_usable,
-            Self::UsableBut(absent) => is_usable && leaf != absent,
+            Self::UsableBut(absent) | Self::SettledBut(absent) => is_usable && leaf != absent,
             Self::All => true,
         }
+    }
+
+    const fn counts_debts(self) -> bool {
+        !matches!(self, Self::SettledBut(_))
     }
 }
 
@@ -63,9 +69,11 @@ impl VdevTree {
         };
         let needed = match &node.role {
             Role::Device(state) => {
-                let debts = state.unconfirmed().debts();
                 let mut missing = state.missing().assumed();
-                debts.into_iter().for_each(|birth| missing.insert(birth));
+                if readable.counts_debts() {
+                    let debts = state.unconfirmed().debts();
+                    debts.into_iter().for_each(|birth| missing.insert(birth));
+                }
                 return leaf(missing, state.health().is_usable());
             }
             Role::DistributedSpare(spare) => {
@@ -88,6 +96,12 @@ impl VdevTree {
     /// Whether data would be lost to readers if this leaf could not be read (spec 07, section 5.6).
     pub(crate) fn is_needed(&self, id: NodeId) -> bool {
         !self.dirty_times(self.top_of(id), Readable::UsableBut(id)).outage.is_empty()
+    }
+
+    /// Whether data would be lost if this leaf were never there again: what the others have not
+    /// confirmed they can be sent again.
+    pub(crate) fn is_needed_for_good(&self, id: NodeId) -> bool {
+        !self.dirty_times(self.top_of(id), Readable::SettledBut(id)).outage.is_empty()
     }
 
     /// Leaves that are missed: the others of their top-level vdevs can be used without them, but

@@ -39,7 +39,7 @@ impl VdevTree {
         turn: u64,
         choice: u64,
     ) -> Result<(), HeartbeatError> {
-        let takers: Vec<Taker<'_>> = self.takers().collect();
+        let takers: Vec<Taker> = self.takers().collect();
         let count = takers.len().max(1) as u64;
         let Taker { device, ring } =
             takers.get((turn % count) as usize).ok_or(HeartbeatError::NoLeaf)?;
@@ -54,7 +54,7 @@ impl VdevTree {
     }
 
     /// The leaves that can be written.
-    fn takers(&self) -> impl Iterator<Item = Taker<'_>> {
+    fn takers(&self) -> impl Iterator<Item = Taker> {
         let tops = self.top_levels().filter(|top| self.has_labels(top.node_id()));
         tops.flat_map(move |top| {
             let ring = UberblockRing::of_ashift(u64::from(top.ashift().unwrap_or(0)));
@@ -68,7 +68,7 @@ impl VdevTree {
 }
 
 /// A leaf that takes heartbeats.
-struct Taker<'t> {
-    device: &'t Arc<dyn BlockDevice>,
+struct Taker {
+    device: Arc<dyn BlockDevice>,
     ring: UberblockRing,
 }

@@ -218,7 +218,7 @@ impl VdevTree {
             for leaf in top.leaves_below() {
                 if let Some(device) = leaf.device() {
                     let label = NewLabel::of_leaf(pool, self, leaf, create_txg)?;
-                    labels.push((label, Arc::clone(device)));
+                    labels.push((label, device));
                 }
             }
         }

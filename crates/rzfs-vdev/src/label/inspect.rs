@@ -94,11 +94,14 @@ fn is_empty(error: &DeviceError) -> bool {
 /// What a device shows of itself.
 #[derive(Debug)]
 pub(crate) struct Look {
-    /// Who uses it.
+    /// Who uses it, by its newest label.
     pub(crate) user: DeviceUse,
-    /// Txg of the newest uberblock that was committed on it, 0 if there is none. Heartbeats repeat
-    /// it without looking what else is there.
-    pub(crate) committed: Txg,
+    /// Who uses it, by the newest label that is not younger than what was committed on it: others
+    /// may be of a commit that never happened.
+    pub(crate) committed_user: DeviceUse,
+    /// The newest uberblock that was committed on it. Heartbeats repeat it without looking what else
+    /// is there.
+    pub(crate) newest: Option<Uberblock>,
     /// Whether all four labels could be read, whatever is there.
     pub(crate) is_whole: bool,
 }
@@ -106,7 +109,12 @@ pub(crate) struct Look {
 impl Look {
     /// Looks at the labels of a device.
     pub(crate) fn at(device: &dyn BlockDevice, ring: UberblockRing) -> Self {
-        let mut look = Self { user: DeviceUse::Unlabelled, committed: Txg(0), is_whole: true };
+        let mut look = Self {
+            user: DeviceUse::Unlabelled,
+            committed_user: DeviceUse::Unlabelled,
+            newest: None,
+            is_whole: true,
+        };
         let Some(size) = LeafSize::of_device(device.geometry().size) else { return look };
         let mut labels = Vec::new();
         for index in LabelIndex::ALL {
@@ -120,13 +128,23 @@ impl Look {
                 Ok(block) => {
                     let slots = decode_ring(&block, size, index, ring).map(|slot| slot.uberblock);
                     let commits = slots.filter(|uberblock| !uberblock.is_heartbeat());
-                    look.committed = commits.map(|one| one.txg).fold(look.committed, Txg::max);
+                    look.newest = commits.chain(look.newest.take()).max_by_key(|one| one.txg);
                 }
                 Err(error) => look.is_whole &= is_empty(&error),
             }
         }
         look.user = DeviceUse::from_labels(&labels);
+        let committed = look.committed();
+        labels.retain(|label| {
+            label.config.member().is_some_and(|member| member.pool.txg <= committed)
+        });
+        look.committed_user = DeviceUse::from_labels(&labels);
         look
+    }
+
+    /// Txg of the newest uberblock, 0 if there is none.
+    pub(crate) fn committed(&self) -> Txg {
+        self.newest.as_ref().map_or(Txg(0), |newest| newest.txg)
     }
 }
 

@@ -205,9 +205,8 @@ impl<'t> ConfigSync<'t> {
 
     fn usable_leaves(&self, top: Vdev<'t>) -> impl Iterator<Item = Vdev<'t>> + use<'t> {
         let tree = self.tree;
-        let is_usable = move |leaf: &Vdev<'_>| {
-            tree.leaf(leaf.node_id()).is_some_and(|l| l.usable_device().is_some())
-        };
+        let is_usable =
+            move |leaf: &Vdev<'_>| tree.leaf(leaf.node_id()).is_some_and(|l| l.is_usable());
         top.leaves_below().into_iter().filter(is_usable)
     }
 
@@ -215,6 +214,7 @@ impl<'t> ConfigSync<'t> {
     /// the uberblock must not be written.
     fn flush_blocks(&mut self, commit: &Commit<'_>) -> Result<(), CommitError> {
         let txg = commit.uberblock.txg;
+        let _span = tracing::debug_span!("flush").entered();
         match self.tree.make_durable(Durability::Txg(txg)) {
             Ok(mut failures) => {
                 self.failures.append(&mut failures);
@@ -235,6 +235,7 @@ impl<'t> ConfigSync<'t> {
         which: [usize; 2],
         committed: bool,
     ) -> Result<(), CommitError> {
+        let _span = tracing::debug_span!("labels", committed, count = labels.len()).entered();
         let mut outcomes = Vec::with_capacity(labels.len());
         for batch in labels.chunks(LEAVES_AT_ONCE) {
             let parts = batch.iter().map(|(leaf, config)| {
@@ -258,6 +259,7 @@ impl<'t> ConfigSync<'t> {
 
     /// Writes the uberblock: to all vdevs if configurations have changed, else to some.
     fn write_uberblocks(&mut self, commit: &Commit<'_>) -> Result<usize, CommitError> {
+        let _span = tracing::debug_span!("uberblock").entered();
         self.write_auxiliary_uberblocks(commit);
         let all: Vec<Vdev<'t>> =
             self.tree.top_levels().filter(|top| self.tree.has_labels(top.node_id())).collect();
@@ -289,6 +291,9 @@ impl<'t> ConfigSync<'t> {
             let part = ring.slot_offset(blocks::slot_of(commit.uberblock, ring, commit.multihost));
             let block = |offset: u64| blocks::slot(commit.uberblock, ring, offset);
             let leaves: Vec<NodeId> = self.usable_leaves(*top).map(Vdev::node_id).collect();
+            for leaf in leaves.iter().filter_map(|leaf| self.tree.leaf(*leaf)) {
+                leaf.note_sent(commit.uberblock);
+            }
             let parts =
                 leaves.into_iter().map(|leaf| (leaf, LabelParts { part, which: &ALL, block }));
             let outcomes = self.write_parts(parts);
@@ -330,13 +335,14 @@ impl<'t> ConfigSync<'t> {
         B: Fn(u64) -> std::io::Result<bytes::Bytes>,
     {
         let tree = self.tree;
+        let device = |leaf| tree.leaf(leaf)?.usable_device();
+        let parts: Vec<_> =
+            parts.filter_map(|(leaf, parts)| Some((leaf, parts, device(leaf)?))).collect();
         let mut writes = Vec::new();
         let mut owners = Vec::new();
         let mut outcomes: Vec<LeafOutcome> = Vec::new();
-        for (leaf, parts) in parts {
-            let Some(device) = tree.leaf(leaf).and_then(|state| state.usable_device()) else {
-                continue;
-            };
+        for (leaf, parts, device) in &parts {
+            let leaf = *leaf;
             let Some(size) = LeafSize::of_device(device.geometry().size) else { continue };
             let first = writes.len();
             let labels = LabelIndex::ALL.into_iter();

@@ -5,7 +5,8 @@ use crate::leaf::Leaf;
 use crate::tree::{NodeId, VdevTree};
 use bytes::Bytes;
 use rzfs_blockdev::{
-    Batch, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest, submit_awaited,
+    Batch, BlockDevice, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest,
+    submit_awaited,
 };
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -149,13 +150,13 @@ impl<'t> LeafQueue<'t> {
         id: NodeId,
         reads: &[LeafRead],
         failed: &mut Vec<(LeafRead, Outcome)>,
-    ) -> Option<Batch<'t>> {
+    ) -> Option<Batch<Arc<dyn BlockDevice>>> {
         let tree = self.tree;
         let leaf = tree.leaf(id);
         let device = leaf.and_then(Leaf::usable_device);
         let mut requests = Vec::new();
         for span in join(reads, limits(tree, leaf)) {
-            let buffer = match device {
+            let buffer = match &device {
                 Some(device) => device.buffer(span.len),
                 None => Err(ErrorKind::NotFound.into()),
             };
@@ -182,7 +183,7 @@ impl<'t> LeafQueue<'t> {
                 }
             }
         }
-        device.map(|device| (device.as_ref(), requests))
+        device.map(|device| (device, requests))
     }
 
     fn complete(
@@ -240,7 +241,7 @@ impl<'t> LeafQueue<'t> {
         for read in &reads {
             self.end(read);
             let Some(leaf) = self.tree.leaf(read.leaf) else { continue };
-            if leaf.usable_device().is_none() || error.source.kind() == ErrorKind::OutOfMemory {
+            if !leaf.is_usable() || error.source.kind() == ErrorKind::OutOfMemory {
                 continue;
             }
             if read.blame == Blame::Leaf {

@@ -3,8 +3,18 @@
 use crate::health::LeafEvent;
 use crate::leaf::Leaf;
 use crate::tree::{NodeId, VdevTree};
-use rzfs_blockdev::read_exact_at;
+use rzfs_blockdev::{BlockDevice, read_exact_at};
 use rzfs_format::label::{BOOT_ENV_OFFSET, BOOT_ENV_SIZE, LabelIndex, LeafSize};
+
+/// Whether a device answers at all.
+pub(crate) fn answers(device: &dyn BlockDevice) -> bool {
+    LeafSize::of_device(device.geometry().size).is_some_and(|size| {
+        LabelIndex::ALL.into_iter().skip(1).any(|label| {
+            let position = size.label_offset(label).saturating_add(BOOT_ENV_OFFSET);
+            read_exact_at(device, position, BOOT_ENV_SIZE).is_ok()
+        })
+    })
+}
 
 impl VdevTree {
     /// Reads the boot environment of three labels, which nobody needs. If none can be read the leaf
@@ -15,13 +25,7 @@ impl VdevTree {
         if !leaf.begin_probe() {
             return;
         }
-        let answers = LeafSize::of_device(device.geometry().size).is_some_and(|size| {
-            LabelIndex::ALL.into_iter().skip(1).any(|label| {
-                let position = size.label_offset(label).saturating_add(BOOT_ENV_OFFSET);
-                read_exact_at(device.as_ref(), position, BOOT_ENV_SIZE).is_ok()
-            })
-        });
-        if !answers {
+        if !answers(device.as_ref()) {
             let event = if self.would_lose(id, leaf) {
                 LeafEvent::ErrorsTolerated
             } else {

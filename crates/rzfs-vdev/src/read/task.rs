@@ -152,7 +152,7 @@ impl<'t> Task<'t> {
             if self.pending > 0 {
                 return Step::Waiting;
             }
-            if let Some(block) = block {
+            if let Some(block) = block.or_else(|| self.recall()) {
                 self.succeed(block);
                 if self.purpose != Purpose::Scrub || !self.next_plan() {
                     return Step::Finished(self.finish());
@@ -267,6 +267,29 @@ impl<'t> Task<'t> {
             while self.ask(index, queue) {}
         }
         if self.pending > 0 { None } else { self.search() }
+    }
+
+    /// When nothing else has helped: what leaves were given and have not confirmed, which they may
+    /// have lost.
+    fn recall(&mut self) -> Option<Bytes> {
+        if self.depth == Depth::Needed {
+            return None;
+        }
+        let mut is_any = false;
+        for (index, state) in self.columns.iter_mut().enumerate() {
+            let len = self.plan.columns.get(index).map_or(0, |column| column.len);
+            for (number, copy) in self.plan.copies(index).iter().enumerate() {
+                let Some(leaf) = self.tree.leaf(copy.leaf) else { continue };
+                let range = copy.position..copy.position.saturating_add(len as u64);
+                let there = state.versions.iter().find(|version| version.copy == number);
+                let there = there.and_then(|version| version.data.get(..len));
+                if let Some(data) = leaf.unconfirmed().recall(&range, there) {
+                    state.versions.push(Version { data, copy: number });
+                    is_any = true;
+                }
+            }
+        }
+        if is_any { self.search() } else { None }
     }
 
     fn accepts(&mut self, block: &[u8]) -> bool {
@@ -513,9 +536,8 @@ impl<'t> Task<'t> {
     fn absent_leaves(&self) -> usize {
         let top = self.tree.top_level(self.read.dva.vdev());
         let leaves = top.map(Vdev::leaves_below).unwrap_or_default();
-        let is_absent = |leaf: &&Vdev<'_>| {
-            self.tree.leaf(leaf.id).is_none_or(|leaf| leaf.usable_device().is_none())
-        };
+        let is_absent =
+            |leaf: &&Vdev<'_>| self.tree.leaf(leaf.id).is_none_or(|leaf| !leaf.is_usable());
         leaves.iter().filter(is_absent).count()
     }
 

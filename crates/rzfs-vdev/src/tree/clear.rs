@@ -5,6 +5,7 @@ use super::{NodeId, Vdev, VdevTree};
 use crate::health::{AuxReason, LeafEvent, VdevState};
 use crate::label::{DeviceUse, Look, PoolUse};
 use crate::leaf::{Leaf, LeafDevices};
+use crate::read::answers;
 use rzfs_blockdev::{BlockDevice, read_exact_at};
 use rzfs_format::label::UberblockRing;
 use rzfs_format::{Guid, Txg};
@@ -45,14 +46,23 @@ impl VdevTree {
         if vdev.health().state == VdevState::Offline {
             return;
         }
-        let is_in_use = leaf.usable_device().is_some();
+        let is_in_use = leaf.is_usable();
         let own = leaf.device().map_or(Err(AuxReason::OpenFailed), |device| {
             self.check_identity(vdev.node_id(), device.as_ref())
         });
         let returned = own.or_else(|why| {
-            let other = devices.device(&vdev.own_config());
+            let config = vdev.own_config();
+            let is_dead =
+                |device: Arc<dyn BlockDevice>| !device.is_reachable() || !answers(device.as_ref());
+            if why == AuxReason::OpenFailed
+                && leaf.device().is_some_and(is_dead)
+                && devices.has_candidate(&config)
+            {
+                leaf.close_device();
+            }
+            let other = devices.device(&config);
             let taken = other.and_then(|other| {
-                self.check_membership(&other)?;
+                self.check_membership(vdev.node_id(), &other)?;
                 self.check_identity(vdev.node_id(), other.as_ref())?;
                 leaf.take_device(other)
             });
@@ -66,7 +76,12 @@ impl VdevTree {
                 self.happen(vdev.node_id(), LeafEvent::Opened { degraded: false });
             }
             // Nothing new is known of it, but that it may have been away without anybody noticing.
-            Err(AuxReason::OpenFailed) if is_in_use => leaf.suspect(),
+            Err(AuxReason::OpenFailed) if is_in_use => {
+                leaf.suspect();
+                if leaf.device().is_none() {
+                    self.happen(vdev.node_id(), LeafEvent::Vanished);
+                }
+            }
             Err(AuxReason::OpenFailed) => {}
             Err(aux) => {
                 self.happen(vdev.node_id(), LeafEvent::OpenFailed(aux));
@@ -87,7 +102,9 @@ impl VdevTree {
 
     /// Checks that a device answers, has the leaf's labels, the last uberblock that was committed
     /// on it and the last block that was confirmed: a copy from earlier would be read as if it were
-    /// the pool's present. Where nothing was committed yet, a device in use may have no labels.
+    /// the pool's present. Nor may another process have committed to it: the pool would go on as a
+    /// mixture of what both have done. Where nothing was committed yet, a device in use may have no
+    /// labels.
     ///
     /// # Errors
     /// [`AuxReason::OpenFailed`] if it cannot be told; anything else is certain.
@@ -98,14 +115,16 @@ impl VdevTree {
         if !device.is_reachable() {
             return Err(AuxReason::OpenFailed);
         }
-        if committed == Txg(0) && leaf.usable_device().is_some() {
+        if committed == Txg(0) && leaf.is_usable() {
             return Ok(());
         }
-        let ashift = vdev.top_level().and_then(Vdev::ashift).unwrap_or(0);
-        let look = Look::at(device, UberblockRing::of_ashift(u64::from(ashift)));
+        let look = Look::at(device, ring_of(vdev));
         let has_labels = matches!(look.user, DeviceUse::Member { guid, .. } if guid == vdev.guid());
+        let is_foreign = look.newest.as_ref().is_some_and(|newest| leaf.is_foreign(newest));
         match look.is_whole {
-            _ if has_labels && look.committed >= committed => check_witness(leaf, device),
+            _ if has_labels && look.committed() >= committed && !is_foreign => {
+                check_witness(leaf, device)
+            }
             false => Err(AuxReason::OpenFailed),
             true if has_labels => Err(AuxReason::CorruptData),
             true => Err(AuxReason::BadLabel),
@@ -114,17 +133,27 @@ impl VdevTree {
 
     /// Checks that a device which was found in a leaf's place belongs to the pool. Of one in use
     /// the labels may name a guid that the pool is just getting, or say that it is being destroyed.
-    fn check_membership(&self, device: &Arc<dyn BlockDevice>) -> Result<(), AuxReason> {
-        match DeviceUse::of(device.as_ref()) {
-            DeviceUse::Member { pool, state, .. }
-                if pool.guid == self.root().guid() && state != PoolUse::Destroyed =>
-            {
-                Ok(())
-            }
-            _ if !device.is_reachable() => Err(AuxReason::OpenFailed),
-            _ => Err(AuxReason::BadLabel),
+    /// Labels with a guid that the pool never got, since the power failed meanwhile, do not count.
+    fn check_membership(&self, id: NodeId, device: &Arc<dyn BlockDevice>) -> Result<(), AuxReason> {
+        let look = Look::at(device.as_ref(), ring_of(Vdev::new(self, id)));
+        let is_own = |user: &DeviceUse| {
+            matches!(user, DeviceUse::Member { pool, state, .. }
+                if pool.guid == self.root().guid() && *state != PoolUse::Destroyed)
+        };
+        if is_own(&look.user) || is_own(&look.committed_user) {
+            Ok(())
+        } else if device.is_reachable() {
+            Err(AuxReason::BadLabel)
+        } else {
+            Err(AuxReason::OpenFailed)
         }
     }
+}
+
+/// How the uberblocks of a leaf are laid out.
+fn ring_of(leaf: Vdev<'_>) -> UberblockRing {
+    let ashift = leaf.top_level().and_then(Vdev::ashift).unwrap_or(0);
+    UberblockRing::of_ashift(u64::from(ashift))
 }
 
 /// Checks that a device has the last block that was confirmed: between two uberblocks the intent log

@@ -73,6 +73,12 @@ impl VdevTree {
         DEFLATE_BLOCK.checked_div(sectors)
     }
 
+    /// What so many allocated bytes count without parity; none if the vdev does not tell.
+    #[must_use]
+    pub fn deflated(&self, vdev: VdevId, allocated: u64) -> Option<u64> {
+        Some((allocated / SECTOR_SIZE).saturating_mul(self.deflate_ratio(vdev)?))
+    }
+
     /// Whether an address lies on one of the pool's vdevs, aligned and within its size.
     #[must_use]
     pub fn contains(&self, dva: Dva) -> bool {

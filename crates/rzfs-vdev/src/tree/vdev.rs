@@ -3,7 +3,7 @@
 use super::{NodeId, Role, VdevTree};
 use crate::config::{AllocationBias, VdevConfig, VdevKind};
 use crate::dtl::TxgSet;
-use crate::health::Health;
+use crate::health::{Health, LeafEvent};
 use crate::indirect::IndirectMapping;
 use crate::statistics::{ErrorCounts, IoCounts};
 use rzfs_blockdev::BlockDevice;
@@ -45,6 +45,26 @@ impl VdevTree {
     /// All leaves that are devices.
     pub fn leaves(&self) -> impl Iterator<Item = Vdev<'_>> {
         self.vdevs().filter(|vdev| vdev.kind().is_device())
+    }
+
+    /// Gives up leaves that are [deleted files](BlockDevice::is_deleted), as what they have goes with
+    /// the process; answers with the first one that others cannot do without.
+    pub fn give_up_deleted(&self) -> Option<Vdev<'_>> {
+        self.leaves().find(|vdev| {
+            let Some(leaf) = self.leaf(vdev.node_id()).filter(|leaf| leaf.is_usable()) else {
+                return false;
+            };
+            if !leaf.device().is_some_and(|device| device.is_deleted()) {
+                return false;
+            }
+            if self.is_needed_for_good(vdev.node_id()) {
+                return true;
+            }
+            tracing::warn!(vdev = vdev.name(), "an image was deleted, and others have what it has");
+            leaf.close_device();
+            self.happen(vdev.node_id(), LeafEvent::Vanished);
+            false
+        })
     }
 
     /// The configuration of the whole tree, as it was opened and changed since.
@@ -222,7 +242,8 @@ impl<'a> Vdev<'a> {
     }
 
     /// Whether it is a top-level vdev for the intent log.
-    pub(crate) fn is_log(self) -> bool {
+    #[must_use]
+    pub fn is_log(self) -> bool {
         self.node().is_log()
     }
 
@@ -234,7 +255,7 @@ impl<'a> Vdev<'a> {
 
     /// The device of a leaf, whatever its state.
     #[must_use]
-    pub fn device(self) -> Option<&'a Arc<dyn BlockDevice>> {
+    pub fn device(self) -> Option<Arc<dyn BlockDevice>> {
         self.tree.leaf(self.id)?.device()
     }
 

@@ -6,7 +6,9 @@ use crate::label;
 use crate::leaf::Leaf;
 use crate::read::is_gone;
 use crate::tree::{NodeId, Vdev, VdevTree};
-use crate::unconfirmed::{Begin, KeptWrite, Lead, Portion, Standing, Ticket, Turn, limit_of_leaf};
+use crate::unconfirmed::{
+    FlushLead, FlushStart, KeptWrite, Portion, Standing, Ticket, Turn, limit_of_leaf,
+};
 use rzfs_blockdev::{BlockDevice, CompletionQueue, DeviceError, IoOperation, IoRequest};
 use rzfs_format::{Txg, VdevId};
 use std::collections::BTreeSet;
@@ -191,7 +193,7 @@ impl VdevTree {
     /// work again.
     fn give_up_if_possible(&self, id: NodeId) {
         let Some(leaf) = self.leaf(id) else { return };
-        let works = leaf.usable_device().is_some() && !leaf.unconfirmed().is_suspect();
+        let works = leaf.is_usable() && !leaf.unconfirmed().is_suspect();
         let is_relied_on = !works && leaf.unconfirmed().has_sent();
         let portion = if is_relied_on { Portion::Blocks } else { Portion::Owed };
         let _giving_up = self.giving_up.lock();
@@ -232,7 +234,7 @@ impl VdevTree {
 
     /// Gives up what a leaf keeps if that is too much, or has been written again in vain too often.
     pub(crate) fn relieve(&self, id: NodeId) {
-        let limit = limit_of_leaf(self.leaves().count());
+        let limit = limit_of_leaf(self.leaves().count(), self.tunables().unconfirmed_max);
         if self.leaf(id).is_some_and(|leaf| leaf.unconfirmed().exceeds(limit)) {
             self.give_up_if_possible(id);
         }
@@ -243,11 +245,10 @@ impl VdevTree {
     pub fn settle_debts(&self) {
         let leaves =
             || self.leaves().filter_map(|leaf| Some((leaf.node_id(), self.leaf(leaf.node_id())?)));
-        let owing = leaves()
-            .filter(|(_, leaf)| leaf.usable_device().is_some() && leaf.unconfirmed().has_debts());
+        let owing = leaves().filter(|(_, leaf)| leaf.is_usable() && leaf.unconfirmed().has_debts());
         self.flush_usable(owing.map(|(id, _)| id).collect());
         for (id, leaf) in leaves() {
-            let is_away = leaf.usable_device().is_none();
+            let is_away = !leaf.is_usable();
             if !is_away && !leaf.unconfirmed().has_debts() {
                 continue;
             }
@@ -267,7 +268,7 @@ impl VdevTree {
         let (usable, away): (Vec<_>, Vec<_>) = nodes
             .iter()
             .filter_map(|id| Some((*id, self.leaf(*id)?)))
-            .partition(|(_, leaf)| leaf.usable_device().is_some());
+            .partition(|(_, leaf)| leaf.is_usable());
         let away = away.into_iter().filter(|(_, leaf)| leaf.unconfirmed().has_sent());
         let away = away.map(|(leaf, _)| Unflushed { leaf, error: self.unavailable(leaf) });
         let mut unflushed: Vec<Unflushed> = away.collect();
@@ -290,7 +291,7 @@ impl VdevTree {
         while !open.is_empty() {
             let mut mine = Vec::new();
             open.retain(|(id, leaf, ticket)| match leaf.unconfirmed().turn(*ticket) {
-                Turn::Lead(lead) => {
+                Turn::FlushLead(lead) => {
                     mine.push((*id, *leaf, lead));
                     false
                 }
@@ -314,7 +315,7 @@ impl VdevTree {
     /// Flushes leaves that are this thread's to flush, all at once.
     fn lead_flushes(
         &self,
-        leaves: Vec<(NodeId, &Leaf, Lead<'_>)>,
+        leaves: Vec<(NodeId, &Leaf, FlushLead<'_>)>,
         answers: &mut Vec<(NodeId, Result<(), DeviceError>)>,
     ) {
         let mut ready = Vec::with_capacity(leaves.len());
@@ -326,17 +327,17 @@ impl VdevTree {
                 continue;
             };
             match begin {
-                Begin::Flush => ready.push((id, device, lead)),
-                Begin::Rewrite(writes) => {
-                    let answer = self.write_again(id, device, writes, &mut lead);
-                    let answer = answer.and_then(|()| flush(device));
-                    answers.push((id, self.confirm(id, device, lead, answer)));
+                FlushStart::Flush => ready.push((id, device, lead)),
+                FlushStart::Rewrite(writes) => {
+                    let answer = self.write_again(id, &device, writes, &mut lead);
+                    let answer = answer.and_then(|()| flush(&device));
+                    answers.push((id, self.confirm(id, &device, lead, answer)));
                 }
             }
         }
-        let flushed = label::flush(ready.iter().map(|(_, device, _)| *device));
+        let flushed = label::flush(ready.iter().map(|(_, device, _)| device));
         for ((id, device, lead), answer) in ready.into_iter().zip(flushed) {
-            answers.push((id, self.confirm(id, device, lead, answer)));
+            answers.push((id, self.confirm(id, &device, lead, answer)));
         }
     }
 
@@ -346,7 +347,7 @@ impl VdevTree {
         &self,
         id: NodeId,
         device: &Arc<dyn BlockDevice>,
-        mut lead: Lead<'_>,
+        mut lead: FlushLead<'_>,
         answer: Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
         if let Err(error) = &answer {
@@ -362,12 +363,12 @@ impl VdevTree {
         } else if lead.is_valid() {
             return lead.end(answer);
         }
-        if self.leaf(id).is_none_or(|leaf| leaf.usable_device().is_none()) {
+        if self.leaf(id).is_none_or(|leaf| !leaf.is_usable()) {
             return lead.end(Err(self.unavailable(id)));
         }
         let again = match lead.begin() {
-            Begin::Flush => Ok(()),
-            Begin::Rewrite(writes) => self.write_again(id, device, writes, &mut lead),
+            FlushStart::Flush => Ok(()),
+            FlushStart::Rewrite(writes) => self.write_again(id, device, writes, &mut lead),
         };
         let mut answer = again.and_then(|()| flush(device));
         if answer.is_ok() && !lead.is_valid() {
@@ -391,7 +392,7 @@ impl VdevTree {
         id: NodeId,
         device: &Arc<dyn BlockDevice>,
         writes: Vec<KeptWrite>,
-        lead: &mut Lead<'_>,
+        lead: &mut FlushLead<'_>,
     ) -> Result<(), DeviceError> {
         let is_suspect = self.leaf(id).is_some_and(|leaf| leaf.unconfirmed().is_suspect());
         if is_suspect && let Some(aux) = self.has_become_another(id, device) {
@@ -448,7 +449,7 @@ fn flush(device: &Arc<dyn BlockDevice>) -> Result<(), DeviceError> {
 fn send_again(
     device: &Arc<dyn BlockDevice>,
     writes: Vec<KeptWrite>,
-    lead: &mut Lead<'_>,
+    lead: &mut FlushLead<'_>,
 ) -> Result<(), DeviceError> {
     let (sent, owed): (Vec<_>, Vec<_>) =
         writes.into_iter().partition(|write| write.standing == Standing::Sent);
@@ -511,10 +512,10 @@ fn write_chunk(device: &Arc<dyn BlockDevice>, chunk: &[KeptWrite]) -> Vec<Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{TreeOptions, VdevConfig, VdevKind};
+    use crate::{BlockWrite, TreeOptions, VdevConfig, VdevKind};
     use bytes::Bytes;
     use rzfs_blockdev::{Access, MemoryDevice};
-    use rzfs_format::{Guid, label::LeafSize};
+    use rzfs_format::{Dva, Guid, VdevId, label::LeafSize};
     use std::collections::HashMap;
 
     const SIZE: usize = 64 << 20;
@@ -555,5 +556,41 @@ mod tests {
         assert!(!first.missing().lacks(Txg(7)) && first.unconfirmed().owes(Txg(7)));
         assert!(tree.make_durable(Durability::Txg(Txg(7))).unwrap().is_empty());
         assert!(!first.lacks(Txg(7)), "it was written");
+    }
+
+    #[test]
+    fn a_device_that_is_closed_meanwhile_keeps_no_writer_waiting() {
+        let tree = raidz(3);
+        let leaf = tree.leaf(tree.find(Guid(100)).unwrap()).unwrap();
+        let kept = leaf.unconfirmed();
+        let run = kept.begin();
+        kept.keep(
+            run,
+            [KeptWrite {
+                position: 8 << 20,
+                data: Bytes::from(vec![7; 4096]),
+                birth: Some(Txg(6)),
+                standing: Standing::Sent,
+            }],
+        );
+        kept.end(run, crate::unconfirmed::Refused::default());
+        kept.suspect();
+        let Turn::FlushLead(mut lead) = kept.turn(kept.ticket()) else { panic!("nobody flushes") };
+        // As long as this is written again, others wait with their requests made.
+        assert!(matches!(lead.begin(), FlushStart::Rewrite(_)));
+        let written = std::thread::scope(|scope| {
+            let write = scope.spawn(|| {
+                let dva = Dva::new(VdevId(0), 16 << 20, 24 << 10, false);
+                let data = Bytes::from(vec![1; 16 << 10]);
+                tree.write(vec![BlockWrite { dva, birth: Txg(7), data }])
+            });
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            leaf.close_device();
+            lead.written();
+            lead.end(Ok(())).unwrap();
+            write.join().unwrap()
+        });
+        assert!(written.iter().all(Result::is_ok), "{written:?}");
+        assert!(leaf.lacks(Txg(7)));
     }
 }

@@ -8,7 +8,8 @@ use crate::tree::{NodeId, VdevTree};
 use crate::unconfirmed::{KeptWrite, Refused, RunId, Standing, limit_of_leaf};
 use bytes::Bytes;
 use rzfs_blockdev::{
-    Batch, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest, submit_awaited,
+    Batch, BlockDevice, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest,
+    submit_awaited,
 };
 use rzfs_format::Txg;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -164,7 +165,7 @@ impl<'t> WriteQueue<'t> {
             let positions = if is_written(write.task) { owed } else { forgotten };
             positions.insert(write.position);
         }
-        let limit = limit_of_leaf(self.tree.leaves().count());
+        let limit = limit_of_leaf(self.tree.leaves().count(), self.tree.tunables().unconfirmed_max);
         let mut full = Vec::new();
         for (id, queue) in &mut self.pending {
             let Some(leaf) = self.tree.leaf(*id) else { continue };
@@ -176,7 +177,7 @@ impl<'t> WriteQueue<'t> {
             let lacks = |write: &&LeafWrite| write.leaf == *id && lacking.contains(&write.position);
             let lacking = failed.iter().map(|(write, _)| write).filter(lacks);
             self.tree.do_without(*id, lacking.map(LeafWrite::to_keep).collect());
-            if leaf.usable_device().is_some() && leaf.unconfirmed().wants_flush(limit) {
+            if leaf.is_usable() && leaf.unconfirmed().wants_flush(limit) {
                 full.push(*id);
             }
         }
@@ -195,7 +196,7 @@ impl<'t> WriteQueue<'t> {
     }
 
     /// What a leaf is to be sent: as much as it may have at a time.
-    fn batch(&mut self, leaf: NodeId) -> Option<Batch<'t>> {
+    fn batch(&mut self, leaf: NodeId) -> Option<Batch<Arc<dyn BlockDevice>>> {
         let mut batch = Vec::new();
         let mut kept = Vec::new();
         while let Some(queue) = self.pending.get_mut(&leaf)
@@ -203,7 +204,7 @@ impl<'t> WriteQueue<'t> {
             && let Some(span) = queue.spans.pop_front()
         {
             let state = self.tree.leaf(leaf);
-            let has_device = state.and_then(Leaf::usable_device).is_some();
+            let has_device = state.is_some_and(Leaf::is_usable);
             let operation =
                 if has_device { span.operation() } else { Err(ErrorKind::NotFound.into()) };
             let may_get_it = has_device || state.is_some_and(|l| !l.unconfirmed().is_resigned());
@@ -224,7 +225,6 @@ impl<'t> WriteQueue<'t> {
                 }
             }
         }
-        // Whatever became of the leaf meanwhile, its device answers.
         let state = self.tree.leaf(leaf)?;
         if let Some(queue) = self.pending.get_mut(&leaf)
             && !kept.is_empty()
@@ -232,8 +232,24 @@ impl<'t> WriteQueue<'t> {
             let run = *queue.run.get_or_insert_with(|| state.unconfirmed().begin());
             state.unconfirmed().keep(run, kept);
         }
-        let device = state.device()?;
-        (!batch.is_empty()).then_some((device.as_ref(), batch))
+        // Whatever became of the leaf meanwhile, its device answers, or that it has none any more.
+        let device = state.device();
+        if device.is_none() {
+            self.abandon(leaf, &batch);
+        }
+        device.filter(|_| !batch.is_empty()).map(|device| (device, batch))
+    }
+
+    /// Lets requests fail that there is no device for.
+    fn abandon(&mut self, leaf: NodeId, batch: &[IoRequest]) {
+        for request in batch {
+            let Some(span) = self.in_flight.remove(&request.token) else { continue };
+            if let Some(queue) = self.pending.get_mut(&leaf) {
+                queue.active = queue.active.saturating_sub(1);
+            }
+            let error = self.error(&span, ErrorKind::NotFound.into());
+            self.fail(span, &error);
+        }
     }
 
     fn error(&self, span: &Span, source: std::io::Error) -> DeviceError {
@@ -250,7 +266,7 @@ impl<'t> WriteQueue<'t> {
     fn fail(&mut self, span: Span, error: &DeviceError) {
         let node = self.tree.node(span.leaf);
         if let Some(leaf) = self.tree.leaf(span.leaf)
-            && leaf.usable_device().is_some()
+            && leaf.is_usable()
             && error.source.kind() != ErrorKind::OutOfMemory
         {
             node.counters.count_write_error();

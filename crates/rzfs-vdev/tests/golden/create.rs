@@ -1,10 +1,10 @@
 //! New vdevs as OpenZFS makes them: from the words with which golden pools were created come the
 //! vdev trees of their labels.
 
-use crate::device::SparseDevice;
 use crate::images::ImagePool;
-use rzfs_blockdev::Access;
+use rzfs_blockdev::{Access, FileIdentity};
 use rzfs_format::Txg;
+use rzfs_testkit::SparseDevice;
 use rzfs_vdev::create::{NewDevice, PlanOptions, TopSpec, VdevSpec};
 use rzfs_vdev::{VdevConfig, VdevKind};
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ fn check(pool: &str, words: &str, size: u64, ashift: u64) {
     let device = |name: &String| NewDevice {
         path: format!("/tmp/v/{name}.img"),
         kind: VdevKind::File,
-        identity: 0,
+        identity: FileIdentity::RegularFile { device: 0, inode: 0 },
         access: Access::ReadWrite,
         device: SparseDevice::new(size),
     };

@@ -1,7 +1,6 @@
 //! Labels as OpenZFS writes them: from the configuration and the uberblock of a golden pool, on
 //! empty devices of the same sizes, come the very bytes of the pool's images.
 
-use crate::device::SparseDevice;
 use crate::images::ImagePool;
 use rzfs_blockdev::{BlockDevice, FileDevice, read_exact_at};
 use rzfs_format::config::{LabelConfig, LastHost, MemberLabel, PoolConfig};
@@ -14,6 +13,7 @@ use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{Guid, Txg};
 use rzfs_testkit::ReferencePool;
+use rzfs_testkit::SparseDevice;
 use rzfs_vdev::label::{
     AuxiliaryDevice, ClearError, ClearMode, DeviceUse, NewLabel, PoolUse, clear_labels, find_labels,
 };

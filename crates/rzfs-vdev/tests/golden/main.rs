@@ -5,9 +5,7 @@
 //! with all devices and with as many damaged ones as the redundancy allows.
 
 mod create;
-#[path = "../vdev/device.rs"]
 #[allow(dead_code, reason = "the other tests use more of it")]
-mod device;
 mod images;
 mod labels;
 

@@ -1,7 +1,8 @@
 //! From words to labelled devices.
 
-use crate::device::SparseDevice;
-use rzfs_blockdev::{Access, BlockDevice, DeviceGeometry, FileDevice, MemoryDevice, OpenOptions};
+use rzfs_blockdev::{
+    Access, BlockDevice, DeviceGeometry, FileDevice, FileIdentity, MemoryDevice, OpenOptions,
+};
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::label::LabelIndex;
 use rzfs_format::label::Multihost;
@@ -9,6 +10,7 @@ use rzfs_format::nvlist::NvList;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::{Multihost as MultihostFields, MultihostConfig, Uberblock};
 use rzfs_format::{BlockPointer, Guid, ObjectId, Txg};
+use rzfs_testkit::SparseDevice;
 use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::create::{
     DeviceOpener, LocalPools, NewDevice, NewVdevs, Objection, OpenFailure, PlanError, PlanOptions,
@@ -42,15 +44,17 @@ fn opened(spec: VdevSpec, device: &dyn Fn(&str) -> NewDevice) -> VdevSpec<NewDev
     }
 }
 
-fn name_number(name: &str) -> u128 {
-    name.bytes().fold(1, |number, byte| number << 8 | u128::from(byte))
+/// Files with different names of up to seven letters are different.
+fn identity_of(name: &str) -> FileIdentity {
+    let inode = name.bytes().fold(1, |number, byte| number << 8 | u64::from(byte));
+    FileIdentity::RegularFile { device: 0, inode }
 }
 
 /// A file of 64 MiB, or what the first letter says: `d` a disk, `l` a large file.
 fn by_letter(name: &str) -> NewDevice {
     let kind = if name.starts_with('d') { VdevKind::Disk } else { VdevKind::File };
     let size = if name.starts_with('l') { 96 * MIB } else { 64 * MIB };
-    let (path, identity) = (name.to_owned(), name_number(name));
+    let (path, identity) = (name.to_owned(), identity_of(name));
     NewDevice { path, kind, identity, access: Access::ReadWrite, device: SparseDevice::new(size) }
 }
 
@@ -379,6 +383,23 @@ fn files_that_were_made_in_vain_are_removed() {
     assert!(matches!(without.open(&path), Err(OpenFailure::Open(_))));
 }
 
+/// Whoever owns the directory may put a link to a file of somebody else there.
+#[test]
+fn files_that_were_exchanged_since_they_were_made_are_refused() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let [new, other] = ["new.img", "other.img"].map(|name| dir.path().join(name));
+    std::fs::File::create(&other).unwrap().set_len(64 * MIB).unwrap();
+    let mut opener = DeviceOpener::new(OpenOptions::new(), Some(64 * MIB));
+    let name = new.display().to_string();
+    drop(opener.open(&name).unwrap());
+    std::fs::remove_file(&new).unwrap();
+    std::os::unix::fs::symlink(&other, &new).unwrap();
+    let error = opener.open(&name).unwrap_err();
+    assert!(matches!(error, OpenFailure::Exchanged { .. }), "{error}");
+    drop(opener);
+    assert!(other.exists() && new.is_symlink(), "neither is what was made");
+}
+
 #[test]
 fn devices_of_other_pools_are_refused() {
     let new = plan("mirror a b spare s cache c", &PlanOptions::default()).unwrap();
@@ -386,7 +407,7 @@ fn devices_of_other_pools_are_refused() {
     let device = |vdev: &VdevConfig| NewDevice {
         path: "x".into(),
         kind: VdevKind::File,
-        identity: 9,
+        identity: identity_of("x"),
         access: Access::ReadWrite,
         device: Arc::clone(&new.devices[&vdev.guid]),
     };

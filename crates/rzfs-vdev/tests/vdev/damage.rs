@@ -1,11 +1,11 @@
 //! Damaged children of RAID-Z and dRAID: as many as there is parity are no loss, more never yield
 //! wrong data.
 
-use crate::device::Damage;
 use crate::pool::{Block, Layout, Pool, assert_readable, child_guid, contents, read};
 use proptest::prelude::*;
 use rzfs_format::Txg;
 use rzfs_format::uberblock::RaidzScratch;
+use rzfs_testkit::Defect;
 use rzfs_vdev::raidz::Reflow;
 use rzfs_vdev::{BlockRead, FindingKind, VdevError};
 
@@ -22,8 +22,8 @@ const LOSSES: [Loss; 3] = [Loss::Missing, Loss::Unreadable, Loss::Garbage];
 fn lose(pool: &mut Pool, child: usize, loss: Loss) {
     match loss {
         Loss::Missing => pool.missing.push(child),
-        Loss::Unreadable => pool.devices[child].damage_all(Damage::Errno(5)),
-        Loss::Garbage => pool.devices[child].damage_all(Damage::Garbage),
+        Loss::Unreadable => pool.devices[child].damage_all(Defect::Errno(5)),
+        Loss::Garbage => pool.devices[child].damage_all(Defect::Garbage),
     }
 }
 
@@ -127,7 +127,7 @@ fn silent_damage_is_counted_on_the_children_that_have_it() {
     for (parity, bad) in [(1, vec![2]), (2, vec![0, 3]), (3, vec![1, 2, 4])] {
         let (pool, blocks) = filled(&raidz(parity, parity + 4), 12, &[100_000; 4], 0);
         for child in &bad {
-            pool.devices[*child].damage_all(Damage::Garbage);
+            pool.devices[*child].damage_all(Defect::Garbage);
         }
         let tree = pool.open();
         assert_readable(&tree, &blocks);
@@ -144,7 +144,7 @@ fn silent_damage_is_counted_on_the_children_that_have_it() {
 fn a_block_that_is_lost_is_an_error_of_everybody() {
     let (pool, blocks) = filled(&raidz(1, 4), 12, &[100_000], 0);
     for child in [1, 2] {
-        pool.devices[child].damage_all(Damage::Garbage);
+        pool.devices[child].damage_all(Defect::Garbage);
     }
     let tree = pool.open();
     let Err(VdevError::Checksum { attempts, offset: 0, .. }) = read(&tree, &blocks).remove(0)
@@ -190,7 +190,7 @@ fn a_missing_child_costs_one_parity_column() {
 #[test]
 fn an_unreadable_sector_does_not_take_its_neighbours_along() {
     let (pool, blocks) = filled(&raidz(1, 3), 12, &[4096; 16], 0);
-    pool.devices[1].damage((4 << 20) + 0x2000..(4 << 20) + 0x3000, Damage::Errno(5));
+    pool.devices[1].damage((4 << 20) + 0x2000..(4 << 20) + 0x3000, Defect::Errno(5));
     let tree = pool.open();
     assert_readable(&tree, &blocks);
     assert_eq!(tree.by_guid(child_guid(1)).unwrap().errors().read, 1);
@@ -201,7 +201,7 @@ fn an_unreadable_sector_does_not_take_its_neighbours_along() {
 #[test]
 fn a_device_that_fails_everywhere_is_faulted() {
     let (pool, blocks) = filled(&raidz(1, 3), 12, &[4096; 4], 0);
-    pool.devices[1].damage_all(Damage::Errno(5));
+    pool.devices[1].damage_all(Defect::Errno(5));
     let tree = pool.open();
     assert_readable(&tree, &blocks);
     assert_eq!(tree.by_guid(child_guid(1)).unwrap().health().to_string(), "FAULTED");
@@ -214,11 +214,11 @@ fn a_device_that_fails_everywhere_is_faulted() {
 #[test]
 fn a_device_that_goes_away_is_removed() {
     let (pool, blocks) = filled(&raidz(1, 3), 12, &[4096; 4], 0);
-    pool.devices[2].damage_all(Damage::Errno(6));
+    pool.devices[2].damage_all(Defect::Errno(6));
     let tree = pool.open();
     assert_readable(&tree, &blocks);
     assert_eq!(tree.by_guid(child_guid(2)).unwrap().health().to_string(), "REMOVED");
-    pool.devices[1].damage_all(Damage::Errno(6));
+    pool.devices[1].damage_all(Defect::Errno(6));
     let errors: Vec<i32> =
         read(&tree, &blocks).into_iter().filter_map(Result::err).map(|e| e.errno()).collect();
     assert!(!errors.is_empty() && errors.iter().all(|errno| *errno == 6));
@@ -228,7 +228,7 @@ fn a_device_that_goes_away_is_removed() {
 fn a_device_that_the_pool_needs_is_kept_in_spite_of_errors() {
     let (mut pool, blocks) = filled(&raidz(1, 3), 12, &[4096; 4], 0);
     pool.missing.push(0);
-    pool.devices[1].damage_all(Damage::Errno(5));
+    pool.devices[1].damage_all(Defect::Errno(5));
     let tree = pool.open();
     assert!(read(&tree, &blocks).iter().any(Result::is_err));
     assert_eq!(tree.by_guid(child_guid(1)).unwrap().health().to_string(), "DEGRADED");
@@ -238,7 +238,7 @@ fn a_device_that_the_pool_needs_is_kept_in_spite_of_errors() {
 fn errors_that_pass_are_survived_without_redundancy() {
     let (mut pool, blocks) = filled(&raidz(1, 3), 12, &[8192], 0);
     pool.missing.push(0);
-    pool.devices[1].damage_all(Damage::Once(5));
+    pool.devices[1].damage_all(Defect::Once(5));
     let tree = pool.open();
     assert_readable(&tree, &blocks);
 }
@@ -249,7 +249,7 @@ fn a_disk_that_was_bad_before_an_expansion_counts_as_one() {
     let (pool, blocks) = filled(&narrow, 12, &[100_000, 20_000, 60_000], 0);
     // The content of the narrow vdev after its disk 2 had gone bad silently, moved sector by
     // sector to five disks.
-    pool.devices[2].damage_all(Damage::Garbage);
+    pool.devices[2].damage_all(Defect::Garbage);
     let wide = Layout::Raidz { parity: 1, children: 5, expansions: vec![Txg(100)], reflow: None };
     let expanded = Pool::new(&wide, 12);
     for sector in 0..pool.next >> 12 {
@@ -284,11 +284,11 @@ fn scrubs_find_what_reads_do_not_need() {
     };
     assert_eq!(scrub(), []);
     // Columns 7 3 | 6 5 0 2, the second sectors of the last three being filler.
-    pool.devices[5].damage((4 << 20) + 0x1000..(4 << 20) + 0x2000, Damage::Garbage);
+    pool.devices[5].damage((4 << 20) + 0x1000..(4 << 20) + 0x2000, Defect::Garbage);
     assert_eq!(scrub(), [(5, 0, true)]);
-    pool.devices[3].damage((4 << 20)..(4 << 20) + 0x200, Damage::Garbage);
+    pool.devices[3].damage((4 << 20)..(4 << 20) + 0x200, Defect::Garbage);
     assert_eq!(scrub(), [(3, 0, true), (5, 0, true)]);
-    pool.devices[2].damage_all(Damage::Errno(5));
+    pool.devices[2].damage_all(Defect::Errno(5));
     assert_eq!(scrub(), [(2, 0, false), (3, 0, true), (5, 0, true)]);
     assert_readable(&pool.open(), &blocks);
 }

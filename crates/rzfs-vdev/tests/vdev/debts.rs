@@ -1,16 +1,16 @@
 //! What leaves owe: writes that they have not taken, and get later.
 
-use crate::device::Damage;
 use crate::dirty_times::Objects;
 use crate::pool::{Block, Layout, Pool, assert_readable, child_guid, contents};
 use rzfs_format::{Txg, VdevId};
+use rzfs_testkit::Defect;
 use rzfs_vdev::{
     BlockWrite, Durability, LeafEvent, LeafFailure, NotDurable, Persistence, TxgSet, VdevTree,
 };
 
 const TXG: Txg = Txg(7);
-const EIO: Damage = Damage::Errno(5);
-const ENXIO: Damage = Damage::Errno(6);
+const EIO: Defect = Defect::Errno(5);
+const ENXIO: Defect = Defect::Errno(6);
 
 /// A pool, and what its blocks are to be: written by another one of the same layout.
 struct World {

@@ -1,9 +1,9 @@
 //! Trees that get more top-level vdevs.
 
-use crate::device::SparseDevice;
 use crate::pool::{Layout, Pool, assert_readable, contents};
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::{Guid, Txg, VdevId};
+use rzfs_testkit::SparseDevice;
 use rzfs_vdev::{ConfigError, CurrentTree, LeafEvent, Persistence, VdevConfig, VdevKind, VdevTree};
 use std::collections::HashMap;
 use std::sync::Arc;

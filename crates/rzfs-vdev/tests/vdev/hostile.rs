@@ -1,12 +1,12 @@
 //! Configurations and addresses that nobody in their right mind writes: every one is an error or
 //! a tree, and every address on a tree an error or data; nothing panics or runs away.
 
-use crate::device::SparseDevice;
 use proptest::prelude::*;
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::indirect::MappingEntry;
 use rzfs_format::uberblock::RaidzReflow;
 use rzfs_format::{Dva, Guid, Txg, VdevId};
+use rzfs_testkit::SparseDevice;
 use rzfs_vdev::config::DraidRecord;
 use rzfs_vdev::{
     AuxReason, BlockRead, ConfigProblem, IndirectMapping, LeafDevices, TreeOptions, VdevConfig,

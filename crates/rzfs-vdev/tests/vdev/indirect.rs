@@ -1,10 +1,10 @@
 //! Removed vdevs: blocks through mappings, split blocks, chains of removals.
 
-use crate::device::{Damage, SparseDevice};
 use crate::pool::{Block, DEVICE, LEAF, assert_readable, child_guid, contents, leaf_config, read};
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::indirect::{BirthEntry, MappingEntry};
 use rzfs_format::{Dva, Guid, Txg, VdevId};
+use rzfs_testkit::{Defect, SparseDevice};
 use rzfs_vdev::{IndirectMapping, TreeOptions, TxgSet, VdevConfig, VdevKind, VdevTree};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -99,15 +99,15 @@ fn each_piece_of_a_split_block_can_come_from_another_side() {
     let pool = Removed::new();
     let tree = pool.open();
     let blocks = three_blocks(&pool, &tree);
-    pool.devices[0].damage((4 << 20) + 0x20_0000..(4 << 20) + 0x20_1000, Damage::Garbage);
-    pool.devices[3].damage((4 << 20) + 0x30_0000..(4 << 20) + 0x30_3000, Damage::Garbage);
-    pool.devices[1].damage((4 << 20) + 0x50_0000..(4 << 20) + 0x50_1000, Damage::Garbage);
-    pool.devices[2].damage((4 << 20) + 0x60_0000..(4 << 20) + 0x60_1000, Damage::Garbage);
-    pool.devices[3].damage((4 << 20) + 0x40_0000..(4 << 20) + 0x40_1000, Damage::Errno(5));
+    pool.devices[0].damage((4 << 20) + 0x20_0000..(4 << 20) + 0x20_1000, Defect::Garbage);
+    pool.devices[3].damage((4 << 20) + 0x30_0000..(4 << 20) + 0x30_3000, Defect::Garbage);
+    pool.devices[1].damage((4 << 20) + 0x50_0000..(4 << 20) + 0x50_1000, Defect::Garbage);
+    pool.devices[2].damage((4 << 20) + 0x60_0000..(4 << 20) + 0x60_1000, Defect::Garbage);
+    pool.devices[3].damage((4 << 20) + 0x40_0000..(4 << 20) + 0x40_1000, Defect::Errno(5));
     for _ in 0..4 {
         assert_readable(&tree, &blocks);
     }
-    pool.devices[1].damage((4 << 20) + 0x20_0000..(4 << 20) + 0x20_1000, Damage::Garbage);
+    pool.devices[1].damage((4 << 20) + 0x20_0000..(4 << 20) + 0x20_1000, Defect::Garbage);
     let results = read(&tree, &blocks);
     assert!(results[0].is_ok() && results[2].is_ok());
     assert_eq!(results[1].as_ref().unwrap_err().errno(), 52);

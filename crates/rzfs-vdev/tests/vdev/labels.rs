@@ -1,6 +1,5 @@
 //! Labels and uberblocks on devices that fail and lose power.
 
-use crate::device::{Damage, SparseDevice};
 use bytes::Bytes;
 use rzfs_blockdev::simulated::{Fault, FaultKind, Loss};
 use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation, read_exact_at};
@@ -12,13 +11,15 @@ use rzfs_format::nvlist::{NvList, NvString};
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::{self, MultihostConfig, Uberblock};
 use rzfs_format::{BlockPointer, Dva, Guid, ObjectId, Txg, VdevId};
+use rzfs_testkit::{Defect, SparseDevice};
 use rzfs_vdev::label::{DeviceUse, find_labels};
 use rzfs_vdev::{
-    AuxReason, BlockWrite, Commit, CommitError, CommitReport, ConfigSync, Coverage, Durability,
-    Health, LeafEvent, Persistence, TreeOptions, TxgSet, VdevConfig, VdevKind, VdevState, VdevTree,
+    AuxReason, BlockRead, BlockWrite, Commit, CommitError, CommitReport, ConfigSync, Coverage,
+    Durability, Health, LeafDevices, LeafEvent, Persistence, TreeOptions, TxgSet, VdevConfig,
+    VdevKind, VdevState, VdevTree,
 };
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 const SIZE: u64 = 64 << 20;
 
@@ -92,13 +93,18 @@ fn commit_as(
     multihost: Multihost,
     first_choice: u64,
 ) -> Result<CommitReport, CommitError> {
-    ConfigSync::begin(tree).commit(&Commit {
-        pool: &pool(),
-        uberblock: &uberblock(txg),
-        multihost,
-        first_choice,
-        auxiliary: &[],
-    })
+    commit_uberblock(tree, &uberblock(txg), multihost, first_choice)
+}
+
+fn commit_uberblock(
+    tree: &VdevTree,
+    uberblock: &Uberblock,
+    multihost: Multihost,
+    first_choice: u64,
+) -> Result<CommitReport, CommitError> {
+    let pool = pool();
+    let commit = Commit { pool: &pool, uberblock, multihost, first_choice, auxiliary: &[] };
+    ConfigSync::begin(tree).commit(&commit)
 }
 
 /// Slots with a good uberblock by label, and the txgs of these.
@@ -262,7 +268,7 @@ fn one_good_leaf_is_enough_and_none_is_too_few() {
     let shared = devices.iter().map(|device| Arc::clone(device) as Arc<dyn BlockDevice>);
     let tree = tree(vec![mirror(2, &[3, 4])], (3..).zip(shared));
     tree.mark_all_configs_dirty();
-    devices[0].damage_all(Damage::Errno(5));
+    devices[0].damage_all(Defect::Errno(5));
     let report = commit(&tree, 7).unwrap();
     assert_eq!(report.uberblocks, 4);
     assert!(report.failures.iter().all(|failure| failure.leaf == Guid(3)));
@@ -280,7 +286,7 @@ fn one_good_leaf_is_enough_and_none_is_too_few() {
     assert_eq!(children[1].find_u64("faulted"), Ok(None));
 
     tree.mark_all_configs_dirty();
-    devices[1].damage_all(Damage::Errno(5));
+    devices[1].damage_all(Defect::Errno(5));
     let error = commit(&tree, 9).unwrap_err();
     assert!(matches!(error, CommitError::Labels { committed: false, .. }), "{error}");
     assert!(rings(&Healed(&devices[1]), 12).iter().flatten().all(|(_, txg)| *txg < 9));
@@ -399,6 +405,25 @@ fn a_device_that_comes_back_gets_what_it_may_have_lost() {
 }
 
 #[test]
+fn what_a_device_may_have_lost_is_read_from_memory_until_it_has_it_again() {
+    let (device, tree) = away_with_a_lost_write();
+    let dva = Dva::new(VdevId(0), 8 << 20, 4096, false);
+    let verify = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 7);
+    let read = || {
+        let read = BlockRead { dva, size: 4096, birth: Txg(7), verify: &verify };
+        tree.read(vec![read]).remove(0).map(|block| block.len())
+    };
+    device.attach();
+    assert_eq!(read().unwrap(), 4096, "nobody has noticed that it was");
+    tree.apply(Guid(3), LeafEvent::Opened { degraded: false }, Persistence::Persistent);
+    assert_eq!(read().unwrap(), 4096);
+    commit(&tree, 7).unwrap();
+    assert_keeps_the_write(&device);
+    device.lose_cache();
+    assert_eq!(read().unwrap(), 4096, "from the device");
+}
+
+#[test]
 fn a_device_that_was_away_unnoticed_gets_what_it_has_lost_when_errors_are_cleared() {
     let (device, tree) = away_with_a_lost_write();
     device.attach();
@@ -433,6 +458,28 @@ fn a_copy_from_before_the_last_commit_does_not_come_back_when_errors_are_cleared
     commit(&tree, 9).unwrap();
 }
 
+#[test]
+fn a_device_that_another_process_has_had_does_not_come_back_when_errors_are_cleared() {
+    let (device, ours) = committed();
+    device.detach();
+    assert!(commit(&ours, 8).is_err());
+    // What both have made of the same txg differs, and what only others have made is younger.
+    let other_mos = |uberblock: &mut Uberblock| uberblock.mos.words_mut()[15] = 1;
+    for (txg, change) in [(8, &other_mos as &dyn Fn(&mut Uberblock)), (9, &|_| {})] {
+        let taken = Arc::new(Simulation::new(3).device("taken", device.content()));
+        let shared: Arc<dyn BlockDevice> = Arc::clone(&taken) as _;
+        let theirs = tree(vec![top(leaf(3), 1)], [(3, Arc::clone(&shared))]);
+        theirs.mark_all_configs_dirty();
+        let mut uberblock = uberblock(txg);
+        change(&mut uberblock);
+        commit_uberblock(&theirs, &uberblock, Multihost::Off, 0).unwrap();
+        assert!(ours.clear(None, &HashMap::from([(Guid(3), shared)])));
+        let health = ours.by_guid(Guid(3)).unwrap().health();
+        assert_eq!((health.state, health.aux), (VdevState::CantOpen, AuxReason::CorruptData));
+        assert!(commit(&ours, 8).is_err());
+    }
+}
+
 /// Records of an intent log, and what they point at, are durable without an uberblock.
 #[test]
 fn a_copy_from_before_the_last_flush_does_not_come_back_when_errors_are_cleared() {
@@ -464,6 +511,76 @@ fn a_copy_from_before_the_last_flush_does_not_come_back_when_errors_are_cleared(
 }
 
 #[test]
+fn a_device_can_come_back_as_another_one_any_number_of_times() {
+    let simulation = Simulation::new(3);
+    let mut device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
+    let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+    let tree = tree(vec![top(leaf(3), 1)], [(3, shared)]);
+    tree.mark_all_configs_dirty();
+    for txg in 6..46 {
+        commit(&tree, txg).unwrap();
+        let before = Arc::downgrade(&device);
+        device.detach();
+        assert!(commit(&tree, txg + 1).is_err());
+        device = Arc::new(simulation.device("disk", device.content()));
+        let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
+        assert!(tree.clear(None, &HashMap::from([(Guid(3), shared)])));
+        assert!(before.upgrade().is_none(), "what does not answer any more is closed");
+    }
+    commit(&tree, 46).unwrap();
+}
+
+/// A file is locked by whoever has it open.
+struct Locked {
+    content: Vec<u8>,
+    before: Weak<SimulatedDevice>,
+}
+
+impl LeafDevices for Locked {
+    fn device(&self, _: &VdevConfig) -> Result<Arc<dyn BlockDevice>, AuxReason> {
+        match self.before.upgrade() {
+            Some(_) => Err(AuxReason::OpenFailed),
+            None => Ok(Arc::new(Simulation::new(3).device("disk", self.content.clone()))),
+        }
+    }
+
+    fn has_candidate(&self, _: &VdevConfig) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_device_that_answers_no_more_keeps_nobody_from_opening_it_again() {
+    let (device, tree) = committed();
+    device.detach();
+    assert!(commit(&tree, 8).is_err());
+    let place = Locked { content: device.content(), before: Arc::downgrade(&device) };
+    // Somebody else has it open still.
+    assert!(tree.clear(None, &place));
+    assert_eq!(tree.by_guid(Guid(3)).unwrap().health().state, VdevState::Removed);
+    assert!(commit(&tree, 8).is_err());
+    drop(device);
+    assert!(tree.clear(None, &place));
+    assert_eq!(tree.by_guid(Guid(3)).unwrap().health(), Health::HEALTHY);
+    commit(&tree, 8).unwrap();
+}
+
+#[test]
+fn a_device_that_answers_in_part_is_not_closed_for_what_cannot_be_opened() {
+    let (device, tree) = committed();
+    let place = Locked { content: device.content(), before: Arc::downgrade(&device) };
+    // Nobody knows what the labels say.
+    let size = LeafSize::of_device(SIZE).unwrap();
+    for label in LabelIndex::ALL {
+        let start = size.label_offset(label) + RING_OFFSET;
+        device.inject(Fault::new(FaultKind::FailRead(5)).within(start..start + RING_SIZE as u64));
+    }
+    assert!(tree.clear(None, &place));
+    assert_eq!(tree.by_guid(Guid(3)).unwrap().health(), Health::HEALTHY);
+    commit(&tree, 8).unwrap();
+}
+
+#[test]
 fn a_device_that_works_is_not_closed_when_errors_are_cleared() {
     let device = SparseDevice::new(SIZE);
     let shared: Arc<dyn BlockDevice> = Arc::clone(&device) as _;
@@ -474,7 +591,7 @@ fn a_device_that_works_is_not_closed_when_errors_are_cleared() {
     let size = LeafSize::of_device(SIZE).unwrap();
     for label in LabelIndex::ALL {
         let ring = size.label_offset(label) + RING_OFFSET;
-        device.damage(ring..ring + RING_SIZE as u64, Damage::Errno(5));
+        device.damage(ring..ring + RING_SIZE as u64, Defect::Errno(5));
     }
     assert!(tree.clear(None, &HashMap::<Guid, Arc<dyn BlockDevice>>::new()));
     assert_eq!(tree.by_guid(Guid(3)).unwrap().health().state, VdevState::Degraded);
@@ -547,6 +664,35 @@ fn a_device_is_its_pools_while_the_pool_gets_another_guid() {
     assert_eq!(tree.by_guid(Guid(3)).unwrap().health(), Health::HEALTHY);
 }
 
+/// The power failed between the labels with another guid and their uberblock; the pool was opened
+/// without the device, under the guid that it still has.
+#[test]
+fn a_device_comes_back_with_labels_of_a_guid_that_the_pool_never_got() {
+    let (device, tree) = committed();
+    tree.mark_all_configs_dirty();
+    for label in LabelIndex::ALL {
+        let ring = LeafSize::of_device(SIZE).unwrap().label_offset(label) + RING_OFFSET;
+        let fault = Fault::new(FaultKind::FailWrite(5));
+        device.inject(fault.within(ring..ring + RING_SIZE as u64));
+    }
+    let other = PoolConfig { guid: Guid(77), ..pool() };
+    let failed = ConfigSync::begin(&tree).commit(&Commit {
+        pool: &other,
+        uberblock: &uberblock(8),
+        multihost: Multihost::Off,
+        first_choice: 0,
+        auxiliary: &[],
+    });
+    assert!(failed.is_err());
+    let guids = find_labels(device.as_ref()).into_iter();
+    let guids: Vec<_> = guids.map(|label| label.config.member().unwrap().pool.guid).collect();
+    assert_eq!(guids, [Guid(77), pool().guid, Guid(77), pool().guid]);
+    let copy: Arc<dyn BlockDevice> = Arc::new(Simulation::new(4).device("copy", device.content()));
+    device.detach();
+    assert!(tree.clear(None, &HashMap::from([(Guid(3), copy)])));
+    assert_eq!(tree.by_guid(Guid(3)).unwrap().health(), Health::HEALTHY);
+}
+
 #[test]
 fn heartbeats_do_not_make_a_copy_current() {
     let (device, tree) = committed();
@@ -585,7 +731,7 @@ fn a_log_device_may_miss_its_label() {
     log.top.is_log = Some(1);
     let tree = tree(vec![top(leaf(3), 1), log], (3..).zip(shared));
     tree.mark_all_configs_dirty();
-    devices[1].damage_all(Damage::Errno(5));
+    devices[1].damage_all(Defect::Errno(5));
     assert!(!commit(&tree, 7).unwrap().failures.is_empty());
 }
 

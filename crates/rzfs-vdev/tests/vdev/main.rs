@@ -4,7 +4,6 @@
 mod create;
 mod damage;
 mod debts;
-mod device;
 mod dirty_times;
 mod fields;
 mod growth;

@@ -1,8 +1,8 @@
 //! Mirrors: which side is read, and what happens when it is the wrong one.
 
-use crate::device::Damage;
 use crate::pool::{Layout, Pool, assert_readable, child_guid, contents, read};
 use rzfs_format::Txg;
+use rzfs_testkit::Defect;
 use rzfs_vdev::{TxgSet, VdevError};
 
 fn mirror(children: usize) -> Pool {
@@ -16,7 +16,7 @@ fn a_side_that_lacks_the_block_is_read_last() {
     let tree = pool.open();
     let missing = TxgSet::from_ranges([(Txg(25), Txg(35))]);
     assert!(tree.set_missing_txgs(child_guid(0), missing));
-    pool.devices[0].damage_all(Damage::Garbage);
+    pool.devices[0].damage_all(Defect::Garbage);
     assert_readable(&tree, &blocks);
     assert!(pool.devices[0].take_reads().is_empty());
     assert!(tree.leaves().all(|leaf| leaf.errors() == Default::default()));
@@ -53,7 +53,7 @@ fn the_side_with_the_wrong_data_is_counted_and_the_other_is_read() {
     for bad in [0, 1] {
         let mut pool = mirror(2);
         let blocks: Vec<_> = (0..4).map(|seed| pool.write(contents(seed, 8192), Txg(10))).collect();
-        pool.devices[bad].damage_all(Damage::Garbage);
+        pool.devices[bad].damage_all(Defect::Garbage);
         let tree = pool.open();
         tree.set_missing_txgs(child_guid(1 - bad), TxgSet::new());
         for _ in 0..4 {
@@ -93,8 +93,8 @@ fn errors_are_told_apart() {
     let blocks = [pool.write(contents(1, 4096), Txg(10))];
     let outcome = |pool: &Pool| read(&pool.open(), &blocks).remove(0).unwrap_err();
 
-    pool.devices[0].damage_all(Damage::Garbage);
-    pool.devices[1].damage_all(Damage::Garbage);
+    pool.devices[0].damage_all(Defect::Garbage);
+    pool.devices[1].damage_all(Defect::Garbage);
     let error = outcome(&pool);
     assert!(matches!(error, VdevError::Checksum { .. }), "{error}");
     assert_eq!(error.errno(), 52);
@@ -106,7 +106,7 @@ fn errors_are_told_apart() {
     assert_eq!(error.errno(), 6);
 
     pool.missing.clear();
-    pool.devices[1].damage_all(Damage::Errno(5));
+    pool.devices[1].damage_all(Defect::Errno(5));
     let error = outcome(&pool);
     assert!(matches!(error, VdevError::Io { .. }), "{error}");
     assert_eq!(error.errno(), 5);
@@ -116,8 +116,8 @@ fn errors_are_told_apart() {
 fn all_copies_can_be_looked_at() {
     let mut pool = mirror(3);
     let block = pool.write(contents(1, 4096), Txg(10));
-    pool.devices[1].damage_all(Damage::Garbage);
-    pool.devices[2].damage_all(Damage::Errno(5));
+    pool.devices[1].damage_all(Defect::Garbage);
+    pool.devices[2].damage_all(Defect::Errno(5));
     let tree = pool.open();
     let copies = tree.read_copies(block.dva, 4096, Txg(10)).unwrap();
     assert_eq!(copies.len(), 3);
@@ -134,7 +134,7 @@ fn all_copies_can_be_looked_at() {
 fn a_tree_is_read_by_many_threads_at_once() {
     let mut pool = mirror(2);
     let blocks: Vec<_> = (0..64).map(|seed| pool.write(contents(seed, 4096), Txg(10))).collect();
-    pool.devices[0].damage((4 << 20) + 0x8000..(4 << 20) + 0x1_0000, Damage::Garbage);
+    pool.devices[0].damage((4 << 20) + 0x8000..(4 << 20) + 0x1_0000, Defect::Garbage);
     let tree = pool.open();
     std::thread::scope(|scope| {
         for _ in 0..4 {

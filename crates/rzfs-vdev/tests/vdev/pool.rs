@@ -1,11 +1,11 @@
 //! Pools of one top-level vdev, and a writer for them.
 
-use crate::device::SparseDevice;
 use crate::fields;
 use rzfs_blockdev::BlockDevice;
 use rzfs_format::label::START_SIZE;
 use rzfs_format::uberblock::RaidzReflow;
 use rzfs_format::{Dva, Guid, Txg, VdevId};
+use rzfs_testkit::SparseDevice;
 use rzfs_vdev::config::DraidRecord;
 use rzfs_vdev::draid::{DraidGeometry, DraidShape};
 use rzfs_vdev::raidz::{RaidzGeometry, Reflow};

@@ -1,11 +1,11 @@
 //! `replacing`, `spare` and distributed spares below other vdevs.
 
-use crate::device::{Damage, SparseDevice};
 use crate::pool::{
     Block, DEVICE, Layout, Pool, assert_readable, child_guid, contents, leaf_config, read,
 };
 use rzfs_format::nvlist::NvString;
 use rzfs_format::{Guid, Txg};
+use rzfs_testkit::{Defect, SparseDevice};
 use rzfs_vdev::draid::{DraidGeometry, DraidShape};
 use rzfs_vdev::{TxgSet, VdevConfig, VdevKind};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn the_copy_that_fits_the_checksum_is_found_without_parity() {
         let new = pair_up(&mut pool, 1, VdevKind::Replacing);
         copy(&pool.devices[1], &pool.devices[new], 1 << 20);
         let bad = if bad_is_old { 1 } else { new };
-        pool.devices[bad].damage_all(Damage::Garbage);
+        pool.devices[bad].damage_all(Defect::Garbage);
         pool.missing.push(3);
         let tree = pool.open();
         assert_readable(&tree, &blocks);
@@ -206,8 +206,8 @@ fn a_side_of_a_mirror_can_be_a_raidz() {
     assert_eq!(asize, Some(blocks[0].dva.asize()));
     assert_readable(&tree, &blocks);
 
-    pool.devices[0].damage_all(Damage::Garbage);
-    pool.devices[1].damage_all(Damage::Garbage);
+    pool.devices[0].damage_all(Defect::Garbage);
+    pool.devices[1].damage_all(Defect::Garbage);
     let tree = pool.open();
     assert_readable(&tree, &blocks);
     assert!((0..3).any(|child| tree.by_guid(child_guid(child)).unwrap().errors().checksum > 0));

@@ -2,10 +2,10 @@
 //! and nothing else is given back.
 
 use crate::damage::layouts;
-use crate::device::Damage;
 use crate::pool::{Layout, Pool, child_guid, contents};
 use proptest::prelude::*;
 use rzfs_format::{Txg, VdevId};
+use rzfs_testkit::Defect;
 use rzfs_vdev::{AddressProblem, BlockWrite, FreeRange, InitialPattern, TrimLimits, TxgSet};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,7 +123,7 @@ fn what_lies_around_an_initialized_range_stays() {
             FreeRange { vdev: VdevId(0), offset: middle.dva.offset(), size: middle.dva.asize() };
         let tree = pool.open();
         let ranges = tree.leaf_ranges(&range).unwrap();
-        let report = tree.initialize(&ranges, &InitialPattern::new().unwrap());
+        let report = tree.initialize(&ranges, &InitialPattern::new(&Default::default()).unwrap());
         assert!(report.failures.is_empty());
         assert_eq!(report.written, ranges.iter().map(|part| part.len).sum::<u64>());
         crate::pool::assert_readable(&tree, &blocks);
@@ -177,7 +177,7 @@ fn short_ranges_and_devices_that_cannot_are_left_alone() {
     let report = tree.trim(&[range(0, 1 << 20)], &TrimLimits::default());
     assert_eq!((report.trimmed, report.unsupported.len()), (1 << 20, 0));
 
-    pool.devices[0].damage_all(Damage::Errno(5));
+    pool.devices[0].damage_all(Defect::Errno(5));
     let report = tree.trim(&[range(0, 4 << 20)], &ALL);
     assert!(!report.failures.is_empty());
     assert!(tree.by_guid(child_guid(0)).unwrap().health().is_usable());

@@ -2,11 +2,11 @@
 //! as many children lost as there is redundancy.
 
 use crate::damage::layouts;
-use crate::device::Damage;
 use crate::pool::{Block, Layout, Pool, assert_readable, child_guid, contents};
 use bytes::Bytes;
 use proptest::prelude::*;
 use rzfs_format::Txg;
+use rzfs_testkit::Defect;
 use rzfs_vdev::{BlockWrite, Coverage, Durability, TxgSet, VdevError, VdevTree};
 
 fn write(tree: &VdevTree, blocks: &[Block]) -> Vec<Result<Coverage, VdevError>> {
@@ -66,7 +66,7 @@ proptest! {
         lost.truncate(layout.tolerates());
         for child in &lost {
             if refuses {
-                pool.devices[*child].damage_all(Damage::Errno(5));
+                pool.devices[*child].damage_all(Defect::Errno(5));
             } else {
                 pool.missing.push(*child);
             }
@@ -105,7 +105,7 @@ fn one_bad_sector_fails_only_its_own_block() {
     let blocks = blocks(&mut scratch, &[8, 8, 8], &[5, 6, 7]);
     let pool = Pool::new(&layout, 9);
     let bad = (4 << 20) + blocks[1].dva.offset() + 512;
-    pool.devices[1].damage(bad..bad + 512, Damage::Errno(5));
+    pool.devices[1].damage(bad..bad + 512, Defect::Errno(5));
     let tree = pool.open();
     let results: Vec<Coverage> = write(&tree, &blocks).into_iter().map(Result::unwrap).collect();
     assert_eq!(results, [Coverage::Full, Coverage::Partial, Coverage::Full]);

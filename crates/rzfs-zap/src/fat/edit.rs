@@ -65,7 +65,7 @@ impl Fat {
         if header.flags.0 > 7 {
             return Err(ZapError::UnknownFlags(header.flags.0));
         }
-        let mut end = blocks.block_count();
+        let mut end = blocks.block_count().map_err(ZapError::Blocks)?;
         if let PointerTable::External { blocks: count, .. } = header.table
             && header.next_table.0 != 0
         {

@@ -96,7 +96,7 @@ impl Fat {
         let free = last.saturating_add(1);
         if free < self.header.free_block.0 {
             self.header.free_block = BlockId(free);
-            let end = blocks.block_count();
+            let end = blocks.block_count().map_err(ZapError::Blocks)?;
             if free < end {
                 blocks.free_blocks(free..end).map_err(ZapError::Blocks)?;
             }

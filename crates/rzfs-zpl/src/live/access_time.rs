@@ -7,9 +7,10 @@ use super::admission::DNODE_BYTES;
 use super::file_system::LiveFileSystem;
 use super::node::LiveNode;
 use super::node::NodeState;
-use super::options::{AccessTimes, SpaceDemand};
+use super::options::AccessTimes;
 use super::values::Values;
 use crate::error::ZplError;
+use rzfs_dsl::live::SpaceDemand;
 use rzfs_format::ObjectId;
 use rzfs_format::sa::Schema;
 use rzfs_format::znode::{FileFlags, Timestamp};
@@ -23,7 +24,7 @@ impl LiveFileSystem {
     /// # Errors
     /// No file has this number.
     pub fn note_access(&self, object: ObjectId) -> Result<(), ZplError> {
-        if self.options().access_times == AccessTimes::Off || self.is_read_only() {
+        if self.options().access_times() == AccessTimes::Off || self.is_read_only() {
             return Ok(());
         }
         let node = self.node(object)?;
@@ -43,7 +44,7 @@ impl LiveFileSystem {
         if znode.flags.contains(FileFlags::IMMUTABLE) {
             return false;
         }
-        match self.options().access_times {
+        match self.options().access_times() {
             AccessTimes::Off => false,
             AccessTimes::Always => atime < now,
             AccessTimes::Relative => {

@@ -1,11 +1,12 @@
 //! What a transaction has to pass before it begins: there is room for what it writes, and its group
 //! frees no more than it can remember.
 
-use super::options::{DatasetSpace, SpaceDemand, SpaceRefusal};
+use super::options::DatasetSpace;
 use crate::error::ZplError;
 use crate::sync::Arc;
 use rzfs_dmu::live::LiveObject;
 use rzfs_dmu::txg::{OpenTx, Patience, TxgEngine};
+use rzfs_dsl::live::{SpaceDemand, SpaceRefusal};
 use rzfs_format::{ObjsetId, Txg};
 
 /// What changing a dnode writes: its block, the blocks above it, and a spill block, each with a
@@ -63,7 +64,10 @@ impl Admission<'_> {
             match self.space.admit(tx.txg(), demand) {
                 Ok(()) => return Ok(tx),
                 Err(SpaceRefusal::NoSpace) => return Err(ZplError::NoSpace { objset }),
-                Err(SpaceRefusal::Quota) => return Err(ZplError::Quota { objset }),
+                Err(SpaceRefusal::Quota) => {
+                    self.engine.count_over_quota();
+                    return Err(ZplError::Quota { objset });
+                }
                 Err(SpaceRefusal::Later) => {
                     let txg = tx.txg();
                     drop(tx);

@@ -6,16 +6,12 @@ use super::change::Touch;
 use super::contents::{MAX_SIZE, read_edges};
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
-use super::options::DatasetSpace;
+use super::options::{DatasetSpace, LiveOptions};
 use crate::error::ZplError;
 use rzfs_dmu::live::Extent;
 use rzfs_format::sa::Attribute;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
-
-/// Percentage of what a reservation asks for that has to be available
-/// (`zfs_fallocate_reserve_percent`).
-const RESERVE_PERCENT: u64 = 110;
 
 /// What becomes of a range of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -74,9 +70,9 @@ impl LiveFileSystem {
     /// somebody for whom nobody else waits.
     #[must_use]
     pub fn waits_for_accounts(&self, len: u64) -> bool {
-        let space = &self.options().space;
+        let options = self.options();
         // What is written next is not in the accounts yet, and may be much of what there is.
-        reserved(&**space, len) > available(&**space) / 2
+        reserved(&options, len) > available(&*options.space) / 2
     }
 
     /// Refuses to reserve what there is no room for; tells what has to be on disk before that is
@@ -85,8 +81,8 @@ impl LiveFileSystem {
         if accounts == Accounts::Open && self.waits_for_accounts(len) {
             return Ok(Progress::Paused { until: self.engine.open_txg(), rest: () });
         }
-        let space = &self.options().space;
-        match reserved(&**space, len) <= available(&**space) {
+        let options = self.options();
+        match reserved(&options, len) <= available(&*options.space) {
             true => Ok(Progress::Done(())),
             false => Err(ZplError::NoSpace { objset: self.objset().id() }),
         }
@@ -176,8 +172,9 @@ impl LiveFileSystem {
 }
 
 /// What has to be free for so many bytes, in hundredths of a byte.
-fn reserved(space: &dyn DatasetSpace, len: u64) -> u128 {
-    u128::from(space.with_copies(len)) * u128::from(RESERVE_PERCENT)
+fn reserved(options: &LiveOptions, len: u64) -> u128 {
+    let percent = options.fallocate_reserve_percent;
+    u128::from(options.space.with_copies(len)) * u128::from(percent)
 }
 
 /// What is free, in hundredths of a byte.

@@ -20,7 +20,7 @@
 use super::admission::{Admission, Freeing};
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
-use super::options::{Changes, LiveOptions, SpaceDemand};
+use super::options::{Changes, LiveOptions};
 use super::values::bonus_capacity;
 use super::values::{Split, Values};
 use crate::error::ZplError;
@@ -28,6 +28,7 @@ use crate::node::{Node, decode_znode};
 use crate::sync::Arc;
 use rzfs_dmu::live::{LiveObject, Transaction};
 use rzfs_dmu::txg::OpenTx;
+use rzfs_dsl::live::SpaceDemand;
 use rzfs_format::Txg;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::sa::{Attribute, Schema};
@@ -72,7 +73,7 @@ impl LiveFileSystem {
 
     /// Whether files cannot be changed.
     pub(super) fn is_read_only(&self) -> bool {
-        self.options().changes == Changes::Refused
+        self.options().changes() == Changes::Refused
     }
 
     /// Begins a transaction of an administrator, also of a file system whose files cannot be

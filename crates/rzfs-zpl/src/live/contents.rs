@@ -10,12 +10,12 @@ use super::creation::{SET_GROUP_ID, SET_USER_ID};
 use super::file_system::LiveFileSystem;
 use super::log::LoggedAttributes;
 use super::node::NodeState;
-use super::options::SpaceDemand;
 use super::quotas::Charged;
 use super::values::Values;
 use crate::error::ZplError;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};
 use rzfs_dmu::txg::Patience;
+use rzfs_dsl::live::SpaceDemand;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::zil::SetAttr;
@@ -103,6 +103,7 @@ impl LiveFileSystem {
     ) -> Result<(u64, usize), ZplError> {
         let node = self.node(object)?;
         let (offset, written) = self.write_locked(&mut node.write(), at, data, caller)?;
+        self.counters.count_write(written as u64);
         self.commit_always(object)?;
         Ok((offset, written))
     }

@@ -2,37 +2,27 @@
 
 use super::file_system::LiveFileSystem;
 use super::options::{
-    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, SpaceDemand, SpaceRefusal,
-    SyncMode, XattrStore,
+    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, SyncMode, XattrStore,
 };
 use crate::error::ZplError;
-use crate::options::{AclType, MAX_LONG_NAME, MAX_NAME, SnapshotDirectory, SpaceUse, XattrUse};
+use crate::options::{AclType, MAX_LONG_NAME, MAX_NAME, SnapshotDirectory, XattrUse};
 use crate::sync::Arc;
 use rzfs_dmu::write::ObjsetPolicy;
+use rzfs_dsl::dataset::property::DatasetProperty;
 use rzfs_dsl::live::{
-    DatasetSettings, HeadBudget, HeadSpace, LiveDataset, LivePool, SettingsObserver, SpaceClaim,
-    SpaceShortage,
+    DatasetSettings, HeadBudget, LiveDataset, LivePool, SettingsObserver, SpaceDemand,
+    SpaceRefusal, SpaceUse,
 };
 use rzfs_format::{BlockPointer, Txg};
 use std::sync::Weak;
 
 impl DatasetSpace for HeadBudget {
     fn admit(&self, txg: Txg, demand: SpaceDemand) -> Result<(), SpaceRefusal> {
-        let claim = match demand {
-            SpaceDemand::Takes(bytes) => SpaceClaim::Takes(bytes),
-            SpaceDemand::Shares { shared, written } => SpaceClaim::Shares { shared, written },
-            SpaceDemand::Frees(bytes) => SpaceClaim::Frees(bytes),
-        };
-        HeadBudget::admit(self, txg, claim).map_err(|shortage| match shortage {
-            SpaceShortage::NoSpace => SpaceRefusal::NoSpace,
-            SpaceShortage::Quota => SpaceRefusal::Quota,
-            SpaceShortage::Later => SpaceRefusal::Later,
-        })
+        HeadBudget::admit(self, txg, demand)
     }
 
     fn usage(&self) -> SpaceUse {
-        let HeadSpace { referenced, available } = self.space();
-        SpaceUse { referenced, available }
+        self.space()
     }
 
     fn with_copies(&self, bytes: u64) -> u64 {
@@ -60,12 +50,18 @@ impl LiveFileSystem {
         dataset: &Arc<LiveDataset>,
         options: LiveOptions,
     ) -> Result<Arc<Self>, ZplError> {
-        let options = LiveOptions { space: Arc::new(pool.budget(dataset)), ..options };
+        let mut options = LiveOptions {
+            space: Arc::new(pool.budget(dataset)),
+            fallocate_reserve_percent: pool.tunables().zfs_fallocate_reserve_percent,
+            ..options
+        };
+        options.reading.counters = Arc::clone(dataset.counters());
         let engine = Arc::clone(pool.engine());
-        let this = Self::open(dataset.objset().clone(), engine, options)?;
+        let contents = dataset.generation();
+        let this = Self::open(contents.objset().clone(), engine, options)?;
         this.settings_changed(&dataset.settings());
-        this.replay_log(dataset, pool.missing_logs())?;
-        this.attach_log(pool.intent_log(dataset));
+        this.replay_log((&dataset.name(), &contents), pool.missing_logs())?;
+        this.attach_log(pool.intent_log(dataset, &contents));
         let observer: Weak<Self> = Arc::downgrade(&this);
         dataset.observe(observer);
         this.settings_changed(&dataset.settings());
@@ -86,53 +82,55 @@ impl SettingsObserver for LiveFileSystem {
 
 /// Does as properties say.
 fn follow(options: &mut LiveOptions, settings: &DatasetSettings) {
-    let number = |name| settings.number(name);
-    if let Some(readonly) = number("readonly") {
+    let number = |property| settings.number(property);
+    if let Some(readonly) = number(DatasetProperty::ReadOnly) {
         options.changes = if readonly == 0 { Changes::Allowed } else { Changes::Refused };
     }
-    if let (Some(atime), Some(relatime)) = (number("atime"), number("relatime")) {
+    if let (Some(atime), Some(relatime)) =
+        (number(DatasetProperty::Atime), number(DatasetProperty::Relatime))
+    {
         options.access_times = match (atime, relatime) {
             (0, _) => AccessTimes::Off,
             (_, 0) => AccessTimes::Always,
             _ => AccessTimes::Relative,
         };
     }
-    if let Some(xattr) = number("xattr") {
+    if let Some(xattr) = number(DatasetProperty::Xattr) {
         options.reading.xattrs = if xattr == 0 { XattrUse::Off } else { XattrUse::On };
         options.xattr_store =
             if xattr == 1 { XattrStore::Directory } else { XattrStore::SystemAttribute };
     }
-    if let Some(sync) = number("sync") {
+    if let Some(sync) = number(DatasetProperty::Sync) {
         options.sync_mode = match sync {
             1 => SyncMode::Always,
             2 => SyncMode::Disabled,
             _ => SyncMode::Standard,
         };
     }
-    if let Some(size) = number("dnodesize") {
+    if let Some(size) = number(DatasetProperty::DnodeSize) {
         options.dnode_size = match u32::try_from(size) {
             Ok(0) => DnodeSize::LEGACY,
             Ok(size) => DnodeSize::of_bytes(size).unwrap_or(DnodeSize::AUTO),
             Err(_) => DnodeSize::AUTO,
         };
     }
-    if let Some(size) = number("recordsize").and_then(|size| u32::try_from(size).ok())
-        && size.is_power_of_two()
-        && (512..=16 << 20).contains(&size)
+    if let Some(size) =
+        number(DatasetProperty::RecordSize).and_then(|size| u32::try_from(size).ok())
+        && DatasetProperty::RecordSize.values().check(size.into()).is_ok()
     {
         options.reading.record_size = size;
     }
-    if let Some(acl) = number("acltype") {
+    if let Some(acl) = number(DatasetProperty::AclType) {
         options.reading.acl_type = match acl {
             1 => AclType::Posix,
             2 => AclType::Nfsv4,
             _ => AclType::Off,
         };
     }
-    if let Some(longname) = number("longname") {
+    if let Some(longname) = number(DatasetProperty::LongName) {
         options.reading.max_name = if longname == 0 { MAX_NAME } else { MAX_LONG_NAME };
     }
-    if let Some(snapdir) = number("snapdir") {
+    if let Some(snapdir) = number(DatasetProperty::SnapDir) {
         options.reading.snapshot_directory = match snapdir {
             1 => SnapshotDirectory::Visible,
             2 => SnapshotDirectory::Absent,

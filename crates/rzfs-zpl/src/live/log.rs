@@ -431,9 +431,11 @@ impl LiveFileSystem {
             return Ok(());
         }
         match self.log.get() {
-            Some(log) => Ok(log.commit(scopes, self)?),
-            None => self.sync(),
+            Some(log) => log.commit(scopes, self)?,
+            None => self.sync()?,
         }
+        // What is committed may belong to contents that are gone.
+        Ok(self.objset().require_current()?)
     }
 
     /// Makes an operation durable before it ends, where that is wanted of all, unless callers do.

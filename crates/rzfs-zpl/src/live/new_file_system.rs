@@ -6,7 +6,7 @@ use super::seed::{NodeSeed, keeps_projects};
 use super::tables::Table;
 use super::values::bonus_capacity;
 use crate::error::{Place, ZplError};
-use crate::master::{CaseSensitivity, MASTER_NODE};
+use crate::master::{CASE, CaseSensitivity, MASTER_NODE, NORMALIZATION, UTF8_ONLY, VERSION};
 use crate::object::FileObject;
 use rzfs_dmu::live::{LiveObjset, NewObject, Transaction};
 use rzfs_dsl::live::{ContentsError, NameLookup, NewContents};
@@ -92,10 +92,10 @@ impl NewFileSystem {
         }
         let normalization = Normalization { fold_case: false, ..self.normalization };
         let utf8_only = self.utf8_only || !normalization.is_none();
-        master.set(tx, "utf8only", u64::from(utf8_only))?;
-        master.set(tx, "normalization", normalization.flags())?;
-        master.set(tx, "casesensitivity", self.case.number())?;
-        master.set(tx, "VERSION", ZplVersion::SA.number())?;
+        master.set(tx, UTF8_ONLY, u64::from(utf8_only))?;
+        master.set(tx, NORMALIZATION, normalization.flags())?;
+        master.set(tx, CASE, self.case.number())?;
+        master.set(tx, VERSION, ZplVersion::SA.number())?;
 
         let kind = ObjectType::SA_MASTER_NODE;
         let sa_master = Table::create(objset, tx, kind, Some(SA_MASTER), salts.next())?;

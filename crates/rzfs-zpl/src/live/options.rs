@@ -1,12 +1,14 @@
 //! What a file system that changes is opened with: policies of its dataset, and who tells the
 //! time and watches over space.
 
-use crate::options::{FileSystemOptions, SpaceUse};
+use crate::options::FileSystemOptions;
 use crate::sync::Arc;
 use rzfs_dmu::write::ObjsetPolicy;
+use rzfs_dsl::live::{SpaceDemand, SpaceRefusal, SpaceUse};
 use rzfs_format::dnode::SLOT_SIZE;
 use rzfs_format::znode::Timestamp;
 use rzfs_format::{BlockPointer, Txg};
+use rzfs_tunables::Tunables;
 use std::fmt::Debug;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,57 +32,6 @@ impl WallClock for SystemClock {
             Err(_) => Timestamp::default(),
         }
     }
-}
-
-/// What a change does to the space that the dataset uses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SpaceDemand {
-    /// It writes up to so many bytes.
-    Takes(u64),
-    /// It gets blocks that others have, too.
-    Shares {
-        /// Up to so many bytes of them.
-        shared: u64,
-        /// Up to so many bytes are written besides.
-        written: u64,
-    },
-    /// It writes up to so many bytes and sets more than that free, or was done before: it may go
-    /// into the slop space, so that files can be removed from a full pool.
-    Frees(u64),
-}
-
-impl SpaceDemand {
-    /// The same of what was done before and is only done again: nobody may refuse it, so it may go
-    /// into the slop space, too, and quotas do not count.
-    pub(super) const fn done_before(self) -> Self {
-        match self {
-            Self::Takes(bytes) | Self::Shares { written: bytes, .. } | Self::Frees(bytes) => {
-                Self::Frees(bytes)
-            }
-        }
-    }
-
-    /// The same without bytes to be written that were admitted before.
-    pub(super) const fn less(self, bytes: u64) -> Self {
-        match self {
-            Self::Takes(all) => Self::Takes(all.saturating_sub(bytes)),
-            Self::Shares { shared, written } => {
-                Self::Shares { shared, written: written.saturating_sub(bytes) }
-            }
-            Self::Frees(all) => Self::Frees(all.saturating_sub(bytes)),
-        }
-    }
-}
-
-/// Why a change is not admitted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SpaceRefusal {
-    /// The pool is full.
-    NoSpace,
-    /// A quota of the dataset is used up.
-    Quota,
-    /// There will be room when the group is synced: the change is to be tried again then.
-    Later,
 }
 
 /// Watches over the space of a dataset.
@@ -147,6 +98,15 @@ pub enum Changes {
     Refused,
 }
 
+/// What a mount does otherwise than the properties say, for as long as it lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Overrides {
+    /// In place of property `readonly`.
+    pub changes: Option<Changes>,
+    /// In place of properties `atime` and `relatime`.
+    pub access_times: Option<AccessTimes>,
+}
+
 /// Where extended attributes are stored (property `xattr`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum XattrStore {
@@ -206,10 +166,14 @@ pub struct LiveOptions {
     pub dnode_size: DnodeSize,
     /// Whether files can be changed (property `readonly`).
     pub changes: Changes,
+    /// What the mount does otherwise.
+    pub overrides: Overrides,
     /// Tells the time.
     pub clock: Arc<dyn WallClock>,
     /// Watches over space.
     pub space: Arc<dyn DatasetSpace>,
+    /// Percentage of what a reservation asks for that has to be available.
+    pub fallocate_reserve_percent: u64,
     /// A random number, from which the salts of new directories are made.
     pub seed: u64,
 }
@@ -225,9 +189,21 @@ impl LiveOptions {
             sync_mode: SyncMode::default(),
             dnode_size: DnodeSize::LEGACY,
             changes: Changes::Allowed,
+            overrides: Overrides::default(),
             clock: Arc::new(SystemClock),
             space: Arc::new(UnboundedSpace),
+            fallocate_reserve_percent: Tunables::default().zfs_fallocate_reserve_percent,
             seed,
         }
+    }
+
+    /// Whether files can be changed.
+    pub(super) fn changes(&self) -> Changes {
+        self.overrides.changes.unwrap_or(self.changes)
+    }
+
+    /// When reading changes times of access.
+    pub(super) fn access_times(&self) -> AccessTimes {
+        self.overrides.access_times.unwrap_or(self.access_times)
     }
 }

@@ -5,11 +5,11 @@
 
 use super::admission::DNODE_BYTES;
 use super::file_system::LiveFileSystem;
-use super::options::SpaceDemand;
 use super::quotas::{Charged, Limits, slot};
 use super::tables::Table;
 use crate::error::ZplError;
 use crate::quota::{QuotaOwner, QuotaUnit, entry_name};
+use rzfs_dsl::live::SpaceDemand;
 use rzfs_format::fuid::Fuid;
 use rzfs_format::object_type::ObjectType;
 

@@ -4,6 +4,7 @@
 //! away, is tried again now and then.
 
 use crate::sync::{Arc, Condvar, Mutex};
+use rzfs_clock::{Clock, Waited};
 use rzfs_dmu::txg::TxgEngine;
 use rzfs_format::{ObjectId, Txg};
 use std::collections::VecDeque;
@@ -113,7 +114,7 @@ impl Reclaimer {
     /// Goes on with files until there are none. The file system is held only while it is used, so
     /// that it can be closed.
     fn run(&self, engine: &TxgEngine) {
-        while let Some(until) = self.next() {
+        while let Some(until) = self.next(engine.clock()) {
             match engine.wait_synced_in_background(until) {
                 Ok(()) => self.take_turn(),
                 // A pool that syncs nothing frees nothing either, until it is imported again.
@@ -123,7 +124,7 @@ impl Reclaimer {
     }
 
     /// What the next file waits for. The thread ends when there is none.
-    fn next(&self) -> Option<Txg> {
+    fn next(&self, clock: &Clock) -> Option<Txg> {
         let mut state = self.state.lock();
         while !state.is_paused && !state.is_idle() {
             if let Some((_, until)) = state.waiting.front() {
@@ -132,7 +133,7 @@ impl Reclaimer {
             let [shortest, longest] = RESTS;
             let rest = state.rest.clamp(shortest, longest);
             state.is_resting = true;
-            let is_over = self.changed.wait_for(&mut state, rest).timed_out();
+            let is_over = clock.wait_for(&self.changed, &mut state, rest) == Waited::Elapsed;
             state.is_resting = false;
             if is_over {
                 state.rest = rest.saturating_mul(2);

@@ -18,7 +18,6 @@
 use super::admission::{DNODE_BYTES, Freeing, Progress};
 use super::file_system::LiveFileSystem;
 use super::node::{LiveNode, NodeState};
-use super::options::SpaceDemand;
 use super::reclaimer::Rest;
 use super::unlinked_set::key;
 use crate::error::ZplError;
@@ -26,6 +25,7 @@ use crate::node::decode_znode;
 use crate::object::FileObject;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};
+use rzfs_dsl::live::SpaceDemand;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, FormatError, ObjectId, Txg};
 
@@ -127,7 +127,7 @@ impl LiveFileSystem {
             }
             Err(error) => return Err(error.into()),
         };
-        let Doomed { objects: goes, divisible } = self.doomed_with(live)?;
+        let ObjectsToDestroy { objects: goes, divisible } = self.doomed_with(live)?;
         let blocks = goes.iter().map(LiveObject::blocks_on_disk).fold(0, u64::saturating_add);
         let (open, room) = self.engine.room_for_frees();
         if blocks > room {
@@ -153,7 +153,7 @@ impl LiveFileSystem {
     }
 
     /// A file without names and what goes with it.
-    fn doomed_with(&self, file: LiveObject) -> Result<Doomed, ZplError> {
+    fn doomed_with(&self, file: LiveObject) -> Result<ObjectsToDestroy, ZplError> {
         let znode = decode_znode(&file, &self.source.schema.read())?;
         let state = NodeState::new(file.clone(), znode);
         let mut objects = Vec::new();
@@ -162,7 +162,7 @@ impl LiveFileSystem {
             objects.extend(self.entries_of(&directory)?);
             let divisible = objects.len();
             objects.push(directory.object().clone());
-            return Ok(Doomed { objects, divisible });
+            return Ok(ObjectsToDestroy { objects, divisible });
         }
         if state.znode().is_directory() {
             objects.extend(self.leftovers(&state)?);
@@ -170,7 +170,7 @@ impl LiveFileSystem {
         let is_needed = state.znode().flags.contains(FileFlags::XATTR);
         let divisible = objects.len() + usize::from(!is_needed);
         objects.push(file);
-        Ok(Doomed { objects, divisible })
+        Ok(ObjectsToDestroy { objects, divisible })
     }
 
     /// Destroys the objects of a file without names.
@@ -186,6 +186,7 @@ impl LiveFileSystem {
             self.streams.forget(object.id());
             self.source.nodes.remove(object.id());
         }
+        self.counters.count_freed();
         Ok(())
     }
 
@@ -237,7 +238,7 @@ fn may_pass(error: &ZplError) -> bool {
 }
 
 /// The objects that are destroyed with a file.
-struct Doomed {
+struct ObjectsToDestroy {
     objects: Vec<LiveObject>,
     /// So many of them, from the first on, may lose their blocks before: not a directory of
     /// attributes, which is needed to find these.

@@ -8,7 +8,6 @@ use super::draft::Draft;
 use super::file_system::LiveFileSystem;
 use super::names::{NameChanges, Step};
 use super::node::{LiveNode, Locked, NodeState, lock_in_order};
-use super::options::SpaceDemand;
 use super::quotas::Charged;
 use super::removal::links_after;
 use super::seed::NodeSeed;
@@ -16,6 +15,7 @@ use crate::directory::dangling_at;
 use crate::error::ZplError;
 use crate::sync::Arc;
 use rzfs_dmu::live::Transaction;
+use rzfs_dsl::live::SpaceDemand;
 use rzfs_format::dirent::{DirectoryEntry, FileKind};
 use rzfs_format::fuid::Fuid;
 use rzfs_format::sa::Attribute;
@@ -49,7 +49,7 @@ pub struct Named<'a> {
 }
 
 /// The files of a rename, found before they are locked.
-struct Found {
+struct RenamedFiles {
     source: Arc<LiveNode>,
     target: Option<Arc<LiveNode>>,
 }
@@ -113,7 +113,7 @@ impl LiveFileSystem {
         from: Named<'_>,
         target_dir: &LiveNode,
         to: Named<'_>,
-    ) -> Result<Found, ZplError> {
+    ) -> Result<RenamedFiles, ZplError> {
         let source = self.named(source_dir, from.name)?;
         let (entry, place) = {
             let state = target_dir.state().read();
@@ -124,14 +124,14 @@ impl LiveFileSystem {
             let found = self.node(entry.object);
             found.map_err(|error| dangling_at(place, entry.object, error))
         });
-        Ok(Found { source, target: target.transpose()? })
+        Ok(RenamedFiles { source, target: target.transpose()? })
     }
 
     /// Whether the names still lead to the files that are locked.
     fn is_found(
         &self,
         locked: &Locked<'_>,
-        found: &Found,
+        found: &RenamedFiles,
         from: Named<'_>,
         to: Named<'_>,
     ) -> Result<bool, ZplError> {
@@ -149,7 +149,7 @@ impl LiveFileSystem {
     /// Refuses to move a directory into itself. Nobody else moves directories meanwhile.
     fn check_inside(
         &self,
-        found: &Found,
+        found: &RenamedFiles,
         from: Named<'_>,
         to: Named<'_>,
         mode: RenameMode,
@@ -188,7 +188,7 @@ impl LiveFileSystem {
     fn check_rename(
         &self,
         locked: &Locked<'_>,
-        found: &Found,
+        found: &RenamedFiles,
         from: Named<'_>,
         to: Named<'_>,
         mode: RenameMode,
@@ -236,7 +236,7 @@ impl LiveFileSystem {
     fn rename_locked(
         &self,
         locked: &mut Locked<'_>,
-        found: &Found,
+        found: &RenamedFiles,
         from: Named<'_>,
         to: Named<'_>,
         mode: RenameMode,
@@ -331,7 +331,7 @@ impl LiveFileSystem {
     fn plan_move(
         &self,
         locked: &Locked<'_>,
-        found: &Found,
+        found: &RenamedFiles,
         from: Named<'_>,
         to: Named<'_>,
         mode: RenameMode,
@@ -414,7 +414,7 @@ impl LiveFileSystem {
     fn perform_rename(
         &self,
         locked: &mut Locked<'_>,
-        found: &Found,
+        found: &RenamedFiles,
         (from, to): (Named<'_>, Named<'_>),
         plan: Plan,
         (mode, caller): (RenameMode, Caller),

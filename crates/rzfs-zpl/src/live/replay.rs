@@ -19,13 +19,13 @@ mod records;
 pub(super) mod state;
 
 use super::file_system::LiveFileSystem;
-use super::options::{Changes, SpaceDemand};
+use super::options::Changes;
 use crate::error::ZplError;
 use crate::sync::Arc;
 use clock::ReplayClock;
 use rzfs_dmu::intent_log::owned_blocks;
 use rzfs_dsl::import::MissingLogs;
-use rzfs_dsl::live::LiveDataset;
+use rzfs_dsl::live::{Generation, SpaceDemand};
 use rzfs_format::ObjectId;
 use rzfs_format::zil::{Record, Verifier, ZilHeader};
 use state::Noting;
@@ -42,7 +42,7 @@ impl LiveFileSystem {
     /// As [`follow`]; the log is kept then.
     pub(super) fn replay_log(
         &self,
-        dataset: &LiveDataset,
+        (name, contents): (&str, &Generation),
         missing_logs: MissingLogs,
     ) -> Result<ReplaySummary, ZplError> {
         let header = self.objset().log_header()?;
@@ -51,7 +51,7 @@ impl LiveFileSystem {
             return Ok(ReplaySummary::default());
         }
         if !needs_replay(&header) {
-            self.keep_first_block(dataset, header)?;
+            self.keep_first_block(contents, header)?;
             return Ok(ReplaySummary::default());
         }
         let before = self.options();
@@ -73,13 +73,13 @@ impl LiveFileSystem {
         // Files of extended attributes are none from now on.
         self.source.nodes.all().iter().for_each(|node| self.source.nodes.remove(node.id()));
         let summary = result?;
-        summary.report(&dataset.name());
-        give_up(dataset, &header, &admission)?;
+        summary.report(name);
+        give_up(contents, &header, &admission)?;
         Ok(summary)
     }
 
     /// Makes a log without records a new one that begins with the block that it has.
-    fn keep_first_block(&self, dataset: &LiveDataset, old: ZilHeader) -> Result<(), ZplError> {
+    fn keep_first_block(&self, contents: &Generation, old: ZilHeader) -> Result<(), ZplError> {
         let mut header = ZilHeader::default();
         let mut frees = Vec::new();
         let blocks = owned_blocks(self.objset().pipeline(), self.objset().id(), &old);
@@ -97,7 +97,7 @@ impl LiveFileSystem {
             _ => frees = blocks,
         }
         let tx = self.begin_administration(&[], SpaceDemand::Frees(0))?;
-        dataset.change_log(&tx, header, &frees);
+        contents.change_log(&tx, header, &frees);
         Ok(())
     }
 

@@ -5,7 +5,6 @@ use super::caller::Caller;
 use super::change::Touch;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
-use super::options::SpaceDemand;
 use super::quotas::Charged;
 use crate::error::ZplError;
 use crate::file_system::FileSystem;
@@ -17,6 +16,7 @@ use crate::sync::Arc;
 use bytes::Bytes;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{CloneSource, LiveObject, Transaction};
+use rzfs_dsl::live::SpaceDemand;
 use rzfs_format::sa::Attribute;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
@@ -196,7 +196,9 @@ impl LiveFileSystem {
     }
 
     /// Whether blocks of another file system can be those of this one, too: it is one of this
-    /// one's snapshots. These have its key, and nobody destroys them while the pool is open.
+    /// one's snapshots. These have its key. Of one
+    /// that is destroyed meanwhile nothing is shared later than in the txg after that, and its blocks
+    /// are freed after what that txg shares was counted.
     fn shares_blocks_with_snapshot(&self, source: &FileSystem) -> bool {
         Arc::ptr_eq(self.objset().pipeline(), source.objset().pipeline())
             && source.options().snapshot_of == Some(self.objset().id())

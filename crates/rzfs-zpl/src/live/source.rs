@@ -8,11 +8,12 @@ use super::schema::LiveSchema;
 use crate::error::{Place, ZplError};
 use crate::master::MasterNode;
 use crate::node::{Attributes, decode_znode};
-use crate::options::{FileSystemOptions, SpaceUse};
+use crate::options::FileSystemOptions;
 use crate::quota::{QuotaOwner, QuotaUnit};
 use crate::source::Source;
 use crate::sync::{Arc, RwLock};
 use rzfs_dmu::live::{LiveObject, LiveObjset};
+use rzfs_dsl::live::SpaceUse;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::sa::Schema;
@@ -50,6 +51,8 @@ impl Live {
     /// The file with this number, even if it has no name any more. Extended attributes are no
     /// files for this: they are behind the lock of the file that has them.
     pub(super) fn node(&self, id: ObjectId) -> Result<Arc<LiveNode>, ZplError> {
+        // Files are remembered longer than a superseded set has them.
+        self.objset.require_current()?;
         let node = self.nodes.get_or_open(id, || self.file_state(self.objset.object(id)?))?;
         if node.is_gone() {
             let place = Place { objset: self.objset.id(), object: id };

@@ -2,7 +2,7 @@
 //! tables of system attributes.
 
 use crate::error::ZplError;
-use crate::object::{FileObject, ObjectSource};
+use crate::object::{FileObject, typed_object};
 use rzfs_dmu::live::{LiveObject, LiveObjset, NewObject, Transaction};
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
@@ -39,7 +39,7 @@ impl Table {
         id: ObjectId,
         kind: ObjectType,
     ) -> Result<Self, ZplError> {
-        let object = objset.typed_object(id, kind)?;
+        let object = typed_object(objset, id, kind)?;
         Ok(Self { zap: object.clone().open_zap()?, object })
     }
 

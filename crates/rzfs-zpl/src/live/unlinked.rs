@@ -53,7 +53,9 @@ impl LiveFileSystem {
 
     /// Puts a file into the unlinked set.
     pub(super) fn queue(&self, tx: &dyn Transaction, object: ObjectId) -> Result<(), ZplError> {
-        self.unlinked.lock().table()?.set(tx, &key(object), object.0)
+        self.unlinked.lock().table()?.set(tx, &key(object), object.0)?;
+        self.counters.count_unlinked();
+        Ok(())
     }
 
     /// Takes a file out of the unlinked set.

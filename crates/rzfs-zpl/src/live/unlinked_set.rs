@@ -2,7 +2,7 @@
 
 use super::tables::Table;
 use crate::error::ZplError;
-use crate::object::ObjectSource;
+use crate::object::typed_object;
 use rzfs_dmu::live::{LiveObject, LiveObjset};
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
@@ -23,7 +23,7 @@ pub(super) struct UnlinkedSet {
 
 impl UnlinkedSet {
     pub(super) fn open(objset: &LiveObjset, id: ObjectId) -> Result<Self, ZplError> {
-        let object = objset.typed_object(id, ObjectType::UNLINKED_SET)?;
+        let object = typed_object(objset, id, ObjectType::UNLINKED_SET)?;
         let table = match Table::open(objset, id, ObjectType::UNLINKED_SET) {
             Err(ZplError::Dmu(error)) if error.is_damage() => {
                 tracing::warn!(%error, "files without names keep their space");

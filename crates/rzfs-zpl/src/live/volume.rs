@@ -3,14 +3,13 @@
 
 use super::admission::{Admission, DNODE_BYTES, Freeing};
 use super::block_size::written_bytes;
-use super::options::SpaceDemand;
 use super::replay::{Outcome, ReplaySummary, follow, give_up, logged_data, needs_replay};
 use crate::error::{Place, ZplError};
 use crate::sync::Arc;
 use crate::volume::{DATA, Volume};
 use rzfs_dmu::live::{Extent, LiveObject, LiveObjset, Transaction};
 use rzfs_dmu::txg::Patience;
-use rzfs_dsl::live::{LiveDataset, LivePool};
+use rzfs_dsl::live::{LiveDataset, LivePool, SpaceDemand};
 use rzfs_format::BlockId;
 use rzfs_format::zil::{Body, Record, Write, ZilHeader};
 
@@ -24,7 +23,8 @@ pub fn replay_volume(
     pool: &LivePool,
     dataset: &Arc<LiveDataset>,
 ) -> Result<ReplaySummary, ZplError> {
-    let objset = dataset.objset();
+    let contents = dataset.generation();
+    let objset = contents.objset();
     let header = objset.log_header()?;
     if !needs_replay(&header) {
         return Ok(ReplaySummary::default());
@@ -47,7 +47,7 @@ pub fn replay_volume(
     let perform = |record: &Record<'_>| replay.perform(record);
     let summary = follow(objset, &header, &admission, pool.missing_logs(), perform)?;
     summary.report(&dataset.name());
-    give_up(dataset, &header, &admission)?;
+    give_up(&contents, &header, &admission)?;
     Ok(summary)
 }
 

@@ -7,14 +7,14 @@ use super::creation::Naming;
 use super::draft::Draft;
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
-use super::options::{SpaceDemand, XattrStore};
+use super::options::XattrStore;
 use super::quotas::Charged;
 use super::seed::NodeSeed;
 use super::values::{ModeChange, Values};
 use crate::error::ZplError;
 use rzfs_dmu::live::{Extent, LiveObject, Transaction};
 use rzfs_dmu::txg::OpenTx;
-use rzfs_dsl::live::LogOrder;
+use rzfs_dsl::live::{LogOrder, SpaceDemand};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::{DirectoryEntry, FileKind};
 use rzfs_format::sa::{Attribute, Schema};
@@ -327,12 +327,12 @@ struct DirectoryChange {
     directory: Target,
     /// Files that go, with the names under which they are found.
     goes: Vec<(Vec<u8>, LiveObject)>,
-    comes: Option<Comes>,
+    comes: Option<ValueTarget>,
 }
 
 /// A value that goes into a file.
 #[derive(Debug)]
-enum Comes {
+enum ValueTarget {
     /// A new one.
     New(Box<Draft>, Vec<u8>),
     /// The one that has the attribute.
@@ -374,7 +374,7 @@ impl LiveFileSystem {
             return Ok(DirectoryChange {
                 directory: Target::New(Box::new(made)),
                 goes: Vec::new(),
-                comes: Some(Comes::New(Box::new(file), value.to_vec())),
+                comes: Some(ValueTarget::New(Box::new(file), value.to_vec())),
             });
         };
         let (mut goes, mut comes) = (Vec::new(), None);
@@ -386,7 +386,7 @@ impl LiveFileSystem {
                         values.set_u64(schema, Attribute::Size, value.len() as u64);
                         self.touch(values, schema, Touch::Contents);
                     })?;
-                    comes = Some(Comes::Over(Box::new((file, over)), value.to_vec()));
+                    comes = Some(ValueTarget::Over(Box::new((file, over)), value.to_vec()));
                 }
                 None => goes.push((stored.to_vec(), file.object().clone())),
             }
@@ -394,9 +394,9 @@ impl LiveFileSystem {
         if let (Some(value), None) = (value, &comes) {
             let id = directory.object().id();
             let draft = self.xattr_file_draft(&seed, id, value)?;
-            comes = Some(Comes::New(Box::new(draft), value.to_vec()));
+            comes = Some(ValueTarget::New(Box::new(draft), value.to_vec()));
         }
-        let added = i64::from(matches!(comes, Some(Comes::New(..)))) - goes.len() as i64;
+        let added = i64::from(matches!(comes, Some(ValueTarget::New(..)))) - goes.len() as i64;
         let prepared = self.prepare(&directory, |values, schema| {
             self.change_names(&directory, values, schema, added, FileKind::Regular);
         })?;
@@ -443,7 +443,7 @@ impl LiveFileSystem {
             }
         };
         match comes {
-            Some(Comes::New(mut draft, value)) => {
+            Some(ValueTarget::New(mut draft, value)) => {
                 let file = self.make_xattr_file(&tx, &mut directory, name, &value, &mut draft)?;
                 if logs {
                     let id = directory.object().id();
@@ -451,7 +451,7 @@ impl LiveFileSystem {
                     self.log_attribute_value(&tx, file.object().id(), &value);
                 }
             }
-            Some(Comes::Over(over, value)) => {
+            Some(ValueTarget::Over(over, value)) => {
                 let (mut file, prepared) = *over;
                 file.object().free(&tx, 0, Extent::ToEnd)?;
                 self.shrink_empty(&tx, file.object(), 0)?;
@@ -500,11 +500,11 @@ impl LiveFileSystem {
         }
         objects.extend(plan.goes.iter().map(|(_, object)| object));
         match &plan.comes {
-            Some(Comes::Over(over, value)) => {
+            Some(ValueTarget::Over(over, value)) => {
                 demand += value.len() as u64;
                 objects.push(over.0.object());
             }
-            Some(Comes::New(_, value)) => demand += value.len() as u64,
+            Some(ValueTarget::New(_, value)) => demand += value.len() as u64,
             None => {}
         }
         let demand = match plan.comes {

@@ -1,12 +1,13 @@
 //! Pools with members that are gone or overwritten: as many as the redundancy allows are no loss,
 //! more are the loss of exactly the files whose blocks they had.
 
-use crate::tree::FileSystemTree;
 use crate::{check, open_dataset};
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions};
 use rzfs_dsl::Pool;
+use rzfs_dsl::dataset::property::DatasetProperty;
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, ImportOptions};
 use rzfs_format::{BlockPointer, ObjectId};
+use rzfs_proof::FileSystemTree;
 use rzfs_testkit::{Damage, OverlayDevice, ReferencePool, differences};
 use rzfs_vdev::BlockRead;
 use rzfs_zpl::FileSystem;
@@ -247,7 +248,7 @@ fn another_copy_stands_in_for_a_lost_one() {
     let pool = damaged.import(&[]);
     let mut spoiled = 0;
     for dataset in pool.datasets().root().unwrap().descendants().unwrap() {
-        if dataset.text("copies").unwrap() == "1" {
+        if dataset.text(DatasetProperty::Copies).unwrap() == "1" {
             continue;
         }
         let file_system = open_dataset(&pool, &dataset);

@@ -1,15 +1,14 @@
 //! Reads pools that OpenZFS made and compares every file with what OpenZFS showed.
 
 mod degraded;
-mod tree;
 
 use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, KeyStatus};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, ImportOptions};
+use rzfs_proof::FileSystemTree;
 use rzfs_testkit::{Manifest, ReferencePool, differences};
 use rzfs_zpl::FileSystem;
-use tree::FileSystemTree;
 
 /// Imports a reference pool.
 fn import(reference: &ReferencePool) -> Pool {

@@ -8,7 +8,7 @@ use rzfs_zpl::live::{
     Allocation, AttributeChange, Caller, LiveFileSystem, LiveOptions, Named, NewKind, RenameMode,
     WriteAt, XattrMode, XattrStore,
 };
-use rzfs_zpl::{Attributes, Found, ZplError};
+use rzfs_zpl::{Attributes, NameTarget, ZplError};
 use std::collections::BTreeMap;
 
 type Snapshot = BTreeMap<ObjectId, (File, Attributes)>;
@@ -29,7 +29,7 @@ fn snapshot(fs: &LiveFileSystem) -> Snapshot {
 
 fn object(fs: &LiveFileSystem, directory: ObjectId, name: &str) -> ObjectId {
     match fs.lookup(directory, name.as_bytes()) {
-        Ok(Found::Object(object)) => object,
+        Ok(NameTarget::Object(object)) => object,
         other => panic!("{name}: {other:?}"),
     }
 }

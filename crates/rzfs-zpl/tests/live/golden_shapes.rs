@@ -209,8 +209,8 @@ pub(crate) fn small_tree(fs: &LiveFileSystem) {
 /// `xattrs` of the scripts.
 pub(crate) fn xattrs(fs: &LiveFileSystem) {
     let object = |name: &str| match fs.lookup(fs.root(), name.as_bytes()).unwrap() {
-        rzfs_zpl::Found::Object(object) => object,
-        rzfs_zpl::Found::Control => panic!("{name}"),
+        rzfs_zpl::NameTarget::Object(object) => object,
+        rzfs_zpl::NameTarget::Control => panic!("{name}"),
     };
     let set = |file: &str, name: &str, value: &[u8]| {
         fs.set_xattr(object(file), name.as_bytes(), value, XattrMode::Any).unwrap();

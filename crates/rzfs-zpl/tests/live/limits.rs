@@ -9,7 +9,7 @@ use rzfs_zpl::live::{
     AttributeChange, Caller, DatasetSpace, Named, NewFile, NewKind, Privilege, QuotaOwner,
     QuotaUnit, RenameMode, SpaceDemand, SpaceRefusal, WriteAt, XattrMode,
 };
-use rzfs_zpl::{Found, SpaceUse};
+use rzfs_zpl::{NameTarget, SpaceUse};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -249,7 +249,7 @@ fn use_file(
     (other, link): (ObjectId, &str),
     byte: u8,
 ) -> Result<(), Box<rzfs_zpl::ZplError>> {
-    let Found::Object(object) = fs.lookup(directory, name.as_bytes())? else { return Ok(()) };
+    let NameTarget::Object(object) = fs.lookup(directory, name.as_bytes())? else { return Ok(()) };
     let hold = fs.hold(object)?;
     fs.set_xattr(object, b"user.a", &[7; 100], XattrMode::Any)?;
     fs.write(object, WriteAt::End, &[byte; 3000], Caller::SUPERUSER)?;

@@ -8,7 +8,7 @@ use rzfs_zap::Normalization;
 use rzfs_zpl::live::{
     Caller, LiveFileSystem, Named, NewFileSystem, NewKind, RenameMode, WallClock,
 };
-use rzfs_zpl::{CaseSensitivity, Found, ZplError};
+use rzfs_zpl::{CaseSensitivity, NameTarget, ZplError};
 
 fn rename(
     fs: &LiveFileSystem,
@@ -25,7 +25,7 @@ fn rename(
 
 fn found(fs: &LiveFileSystem, directory: ObjectId, name: &str) -> Option<ObjectId> {
     match fs.lookup(directory, name.as_bytes()) {
-        Ok(Found::Object(object)) => Some(object),
+        Ok(NameTarget::Object(object)) => Some(object),
         _ => None,
     }
 }
@@ -79,7 +79,7 @@ fn names_move_replace_and_change_places() {
     for object in [root, a, b, sub, one] {
         assert_eq!(on_disk.attributes(object).unwrap(), fs.attributes(object).unwrap());
     }
-    assert_eq!(on_disk.lookup(sub, b"..").unwrap(), Found::Object(b));
+    assert_eq!(on_disk.lookup(sub, b"..").unwrap(), NameTarget::Object(b));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn links_count() {
     let object = unnamed.object();
     drop(unnamed);
     pool.sync();
-    assert_eq!(pool.reopened().lookup(root, b"named").unwrap(), Found::Object(object));
+    assert_eq!(pool.reopened().lookup(root, b"named").unwrap(), NameTarget::Object(object));
     assert_eq!(fs.drain_unlinked().unwrap(), 0);
 }
 

@@ -4,7 +4,7 @@ use crate::pool::Pool;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_zpl::live::{Caller, LiveFileSystem, NewFile, NewKind, WriteAt};
-use rzfs_zpl::{Found, ZplError};
+use rzfs_zpl::{NameTarget, ZplError};
 use std::ops::ControlFlow;
 
 pub(crate) fn new_file<'a>(kind: NewKind<'a>, permissions: u32) -> NewFile<'a> {
@@ -90,11 +90,11 @@ fn files_are_made_written_read_and_removed() {
     put(&fs, file, 0, b"hello, ");
     put(&fs, file, 7, b"world");
     assert_eq!(contents(&fs, file), b"hello, world");
-    assert_eq!(fs.lookup(directory, b"file").unwrap(), Found::Object(file));
+    assert_eq!(fs.lookup(directory, b"file").unwrap(), NameTarget::Object(file));
     assert_eq!(fs.attributes(root).unwrap().links, 3);
     pool.sync();
     let on_disk = pool.reopened();
-    assert_eq!(on_disk.lookup(directory, b"file").unwrap(), Found::Object(file));
+    assert_eq!(on_disk.lookup(directory, b"file").unwrap(), NameTarget::Object(file));
     let mut bytes = [0; 20];
     assert_eq!(on_disk.read(file, 0, &mut bytes).unwrap(), 12);
     assert_eq!(on_disk.attributes(file).unwrap(), fs.attributes(file).unwrap());

@@ -5,6 +5,7 @@
 use crate::operations::{make, new_file, put};
 use crate::pool::{Accounts, StepClock};
 use parking_lot::Mutex;
+use rzfs_clock::Clock;
 use rzfs_codec::checksum::{EmbeddedVerifier, generate_embedded};
 use rzfs_dmu::live::{LiveObjset, SyncTx};
 use rzfs_dmu::txg::{DirtyLimits, TxgEngine, TxgOptions};
@@ -121,8 +122,9 @@ fn transplant(name: &str, fill: impl FnOnce(&Arc<LiveFileSystem>)) -> Option<Pat
     let pipeline = Arc::clone(pool.pipeline());
     let writer = BlockWriter::new(Arc::clone(&pipeline), space, encode, HoleBirth::Recorded, 1);
     let limits = DirtyLimits::of_memory(1 << 30);
-    let (timeout, max_frees) = (Duration::from_secs(3600), TxgOptions::MAX_FREES);
-    let engine = TxgEngine::new(pool.txg(), TxgOptions { limits, timeout, max_frees });
+    let (timeout, max_frees) = (Duration::from_secs(3600), 100_000);
+    let options = TxgOptions { limits, timeout, max_frees, history: 10 };
+    let engine = TxgEngine::new(pool.txg(), options, Clock::system());
     let id = ObjsetId(dataset.object().get());
     let objset = LiveObjset::create(&pipeline, id, (ObjsetType::Zfs, 7), None);
     let tx = engine.begin(&[]).unwrap();

@@ -6,6 +6,7 @@ use rzfs_blockdev::{
     Access, BlockDevice, CompletionQueue, DeviceError, DeviceGeometry, IoOperation, IoRequest,
     MemoryDevice,
 };
+use rzfs_clock::Clock;
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx};
 use rzfs_dmu::sync::BlockAccounting;
@@ -227,7 +228,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// A pool with a new file system in it, which is on disk.
     pub(crate) fn new(new: &NewFileSystem) -> Self {
-        Self::freeing(new, TxgOptions::MAX_FREES)
+        Self::freeing(new, 100_000)
     }
 
     /// The same; files give up so many blocks in one group.
@@ -253,6 +254,7 @@ impl Pool {
                 salt: salt.clone(),
                 dynamic_gang_headers: false,
                 arc_max: 4 << 20,
+                tunables: Default::default(),
                 injector: None,
             },
         );
@@ -272,7 +274,8 @@ impl Pool {
         );
         let limits = DirtyLimits::of_memory(1 << 30);
         let timeout = Duration::from_secs(3600);
-        let engine = TxgEngine::new(Txg(3), TxgOptions { limits, timeout, max_frees });
+        let options = TxgOptions { limits, timeout, max_frees, history: 10 };
+        let engine = TxgEngine::new(Txg(3), options, Clock::system());
         let objset =
             LiveObjset::create(&pipeline, ObjsetId(54), (ObjsetType::Zfs, ACCOUNTED), None);
         let policy = ObjsetPolicy { copies: 1, ..ObjsetPolicy::mos(CompressionFunction::Lz4) };

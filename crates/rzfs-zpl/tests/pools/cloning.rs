@@ -2,14 +2,14 @@
 //! last owner.
 
 use crate::golden::Copy;
-use crate::world::{Session, World};
 use crate::{block, make, put};
 use rzfs_dsl::live::NewDataset;
 use rzfs_format::ObjectId;
 use rzfs_format::znode::Timestamp;
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{Caller, FilePlace, LiveFileSystem, LiveOptions, NewFileSystem, NewKind};
-use rzfs_zpl::{FileSystem, FileSystemOptions, Files, Found, ZplError};
+use rzfs_zpl::{FileSystem, FileSystemOptions, Files, NameTarget, ZplError};
 use std::sync::Arc;
 
 pub(crate) const RECORD: u64 = 128 << 10;
@@ -79,7 +79,7 @@ pub(crate) fn settle(session: &Session) {
 #[test]
 fn copies_share_blocks_until_the_last_owner_is_gone() {
     for shape in ["A", "mirror A B", "raidz1 A B C"] {
-        let world = World::new(shape);
+        let world = ImagePool::new(shape);
         let session = world.create();
         let fs = dataset(&session, "made/a", &[("compression", 2.into())]);
         let other = dataset(&session, "made/b", &[("compression", 2.into())]);
@@ -139,7 +139,7 @@ fn copies_share_blocks_until_the_last_owner_is_gone() {
 #[test]
 fn copies_of_short_blocks_are_whole() {
     const LEN: u64 = 4096;
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     let fs = dataset(&session, "made/a", &[("compression", 15.into())]);
     // Bytes that nothing makes shorter, then zeros: blocks of 1 to 112 bytes are in their pointers.
@@ -177,7 +177,7 @@ fn copies_of_short_blocks_are_whole() {
 
 #[test]
 fn a_destroyed_dataset_leaves_what_others_share() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     let fs = dataset(&session, "made/a", &[]);
     let source = write(&fs, "source", 8);
@@ -200,7 +200,7 @@ fn a_destroyed_dataset_leaves_what_others_share() {
 
 #[test]
 fn ranges_are_copied_whatever_they_are() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     let fs = dataset(&session, "made/a", &[]);
     let small = dataset(&session, "made/small", &[("recordsize", 4096.into())]);
@@ -261,7 +261,7 @@ fn ranges_are_copied_whatever_they_are() {
 
 #[test]
 fn shared_blocks_count_for_quotas_but_take_no_room() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     let fs = dataset(&session, "made/a", &[("compression", 2.into())]);
     let source = write(&fs, "source", 160);
@@ -297,7 +297,7 @@ fn blocks_of_snapshots_are_shared_with_their_file_system() {
     let snapshots = view.datasets().open("g01").unwrap().snapshots().unwrap();
     let snapshot = snapshots.first().unwrap();
     let source = Files::Fixed(Arc::new(FileSystem::of_dataset(snapshot, 5000).unwrap()));
-    let Found::Object(file) = source.lookup(source.root(), b"text1m").unwrap() else {
+    let NameTarget::Object(file) = source.lookup(source.root(), b"text1m").unwrap() else {
         panic!("a file of the root directory")
     };
     let size = source.attributes(file).unwrap().size;

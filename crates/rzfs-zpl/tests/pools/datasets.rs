@@ -1,9 +1,8 @@
 //! Datasets that are made, changed and destroyed in a running pool.
 
-use crate::world::{Session, World};
 use crate::{block, make, put};
 use rzfs_blockdev::OpenOptions;
-use rzfs_dsl::dataset::property::{PropertySource, PropertyValue};
+use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource, PropertyValue};
 use rzfs_dsl::dataset::{Dataset, DatasetTree};
 use rzfs_dsl::live::{ChangeError, Inherit, LiveDataset, LiveOptions as PoolOptions, NewDataset};
 use rzfs_format::bpobj::{BptreeEntry, BptreeHeader};
@@ -11,9 +10,10 @@ use rzfs_format::features::Feature;
 use rzfs_format::units::Bookmark;
 use rzfs_format::znode::Timestamp;
 use rzfs_format::{ByteOrder, Level, ObjectId};
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewFileSystem, NewKind};
-use rzfs_zpl::{FileSystem, FileSystemOptions, Found};
+use rzfs_zpl::{FileSystem, FileSystemOptions, NameTarget};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn new(properties: &[(&str, ZapValue)]) -> NewDataset {
 fn mount(session: &Session, dataset: &LiveDataset) -> Arc<LiveFileSystem> {
     let options = LiveOptions::new(FileSystemOptions::default(), 42);
     let engine = Arc::clone(session.pool.engine());
-    LiveFileSystem::open(dataset.objset().clone(), engine, options).unwrap()
+    LiveFileSystem::open(dataset.objset(), engine, options).unwrap()
 }
 
 /// Writes a file of `blocks` blocks into a dataset.
@@ -102,16 +102,17 @@ fn wait_freed(session: &Session) {
     session.pool.sync().unwrap();
 }
 
-fn number(world: &World, name: &str, property: &str) -> (u64, PropertySource) {
+fn number(world: &ImagePool, name: &str, property: &str) -> (u64, PropertySource) {
     let pool = world.import(&OpenOptions::new());
     let dataset = pool.datasets().open(name).unwrap();
     let source = dataset.property(property).unwrap().unwrap().source;
+    let property = DatasetProperty::from_name(property).unwrap();
     (dataset.stored_number(property).unwrap().unwrap(), source)
 }
 
 #[test]
 fn datasets_are_made_and_hold_files() {
-    let world = World::new("mirror A B");
+    let world = ImagePool::new("mirror A B");
     let session = world.create();
     create(&session, "made/a", &[("compression", 16.into()), ("org.example:x", "y".into())]);
     create(&session, "made/a/b", &[("quota", (64_u64 << 20).into())]);
@@ -127,7 +128,7 @@ fn datasets_are_made_and_hold_files() {
     for (name, blocks) in [("made/a", 10), ("made/a/b", 5)] {
         let objset = pool.datasets().open(name).unwrap().open_objset().unwrap();
         let fs = FileSystem::open(objset, FileSystemOptions::default()).unwrap();
-        let Ok(Found::Object(file)) = fs.lookup(fs.root(), b"file") else { panic!("{name}") };
+        let Ok(NameTarget::Object(file)) = fs.lookup(fs.root(), b"file") else { panic!("{name}") };
         assert_eq!(fs.attributes(file).unwrap().size, blocks * (128 << 10));
     }
     let x = pool.datasets().open("made/a/b").unwrap().property("org.example:x").unwrap().unwrap();
@@ -139,7 +140,7 @@ fn datasets_are_made_and_hold_files() {
 
 #[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     create(&session, "made/a", &[]);
     create(&session, "made/a/b", &[]);
@@ -176,6 +177,10 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let inherit = pool.inherit_property("made/a", "quota", Inherit::Parent).unwrap_err();
     assert!(matches!(inherit, ChangeError::NotInheritable { .. }));
     assert_eq!(pool.uberblock().mos, before, "something was written");
+    pool.set_property("made/a", "refquota", (8_u64 << 20).into()).unwrap();
+    assert!(matches!(set("refreservation", 9 << 20), ChangeError::ReservationTooLarge { .. }));
+    pool.set_property("made/a", "refreservation", (7_u64 << 20).into()).unwrap();
+    assert!(matches!(set("refquota", 6 << 20), ChangeError::QuotaTooSmall { .. }));
     pool.destroy_dataset("made/a/b").unwrap();
     session.export();
     world.judge();
@@ -183,7 +188,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 
 #[test]
 fn destroyed_datasets_give_their_space_back() {
-    let world = World::new("raidz1 A B C");
+    let world = ImagePool::new("raidz1 A B C");
     let session = world.create();
     let before = used(&session, "made");
     create(&session, "made/a", &[("refreservation", (8_u64 << 20).into())]);
@@ -193,7 +198,7 @@ fn destroyed_datasets_give_their_space_back() {
     check_sums(&session.pool.dataset_tree().unwrap());
     session.export();
     // Nothing is freed in the background, however many txgs there are until somebody looks.
-    let session = world.open_with(&PoolOptions { async_free_blocks: 0, ..PoolOptions::default() });
+    let session = world.open_with(&freeing_slowly(0));
     session.pool.destroy_dataset("made/a/b").unwrap();
     session.pool.destroy_dataset("made/a").unwrap();
     check_sums(&session.pool.dataset_tree().unwrap());
@@ -201,7 +206,7 @@ fn destroyed_datasets_give_their_space_back() {
     session.abandon();
     world.judge_by_openzfs();
     // A few blocks in each txg, so that the walk goes on again and again, also in another process.
-    let options = PoolOptions { async_free_blocks: 7, ..PoolOptions::default() };
+    let options = freeing_slowly(7);
     let session = world.open_with(&options);
     session.pool.sync().unwrap();
     session.abandon();
@@ -216,17 +221,23 @@ fn destroyed_datasets_give_their_space_back() {
     world.judge();
 }
 
+/// A pool that frees so many blocks of destroyed datasets in one txg.
+fn freeing_slowly(blocks: usize) -> PoolOptions {
+    let mut options = PoolOptions::default();
+    options.tunables.zfs_async_block_max_blocks = blocks;
+    options
+}
+
 /// OpenZFS goes on at data blocks, and `zdb` aborts when the place is any other.
 #[test]
 fn destructions_rest_at_data_blocks() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     create(&session, "made/a", &[]);
     fill(&session, "made/a", "large", 3);
     fill(&session, "made/a", "small", 1);
     session.export();
-    let options = PoolOptions { async_free_blocks: 1, ..PoolOptions::default() };
-    let session = world.open_with(&options);
+    let session = world.open_with(&freeing_slowly(1));
     session.pool.destroy_dataset("made/a").unwrap();
     let mut places = Vec::new();
     while freeing(&session) {
@@ -242,7 +253,7 @@ fn destructions_rest_at_data_blocks() {
 
 #[test]
 fn renamed_datasets_take_everything_along() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     for name in ["made/a", "made/a/b", "made/c", "made/c/d"] {
         create(&session, name, &[]);
@@ -268,7 +279,7 @@ fn renamed_datasets_take_everything_along() {
 
 #[test]
 fn properties_act_on_open_datasets_at_once() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     create(&session, "made/a", &[]);
     create(&session, "made/a/b", &[]);
@@ -279,9 +290,9 @@ fn properties_act_on_open_datasets_at_once() {
     pool.set_property("made/a/b", "copies", 2.into()).unwrap();
     assert_ne!(open.policy(), before);
     assert_eq!(open.policy().copies, 2);
-    assert_eq!(open.settings().number("compression"), Some(2));
+    assert_eq!(open.settings().number(DatasetProperty::Compression), Some(2));
     pool.set_property("made/a/b", "redundant_metadata", 2.into()).unwrap();
-    assert_eq!(open.settings().number("redundant_metadata"), Some(2));
+    assert_eq!(open.settings().number(DatasetProperty::RedundantMetadata), Some(2));
     pool.inherit_property("made/a/b", "copies", Inherit::Parent).unwrap();
     pool.inherit_property("made/a", "compression", Inherit::Parent).unwrap();
     assert_eq!(open.policy().compression, before.compression);
@@ -302,7 +313,7 @@ fn properties_act_on_open_datasets_at_once() {
 
 #[test]
 fn pools_change_their_properties_features_and_guid() {
-    let world = World::new("mirror A B");
+    let world = ImagePool::new("mirror A B");
     let session = world.create();
     let pool = &session.pool;
     create(&session, "made/a", &[]);

@@ -1,12 +1,12 @@
 //! Datasets with `dedup`: equal blocks are written once, and freed with their last owner.
 
 use crate::cloning::{RECORD, contents, copy, dataset, settle, write};
-use crate::world::{Session, World};
 use crate::{block, make, put};
 use rzfs_dsl::live::PruneLimit;
 use rzfs_dsl::pool::Attributes;
 use rzfs_format::ddt::log::LogHeader;
 use rzfs_format::features::Feature;
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{Caller, NewKind};
 
@@ -111,7 +111,7 @@ fn equal_blocks_are_written_once() {
         [(1, &both[..]), (8 | VERIFY, &both[..]), (13 | VERIFY, &both[..]), (14, &flat[..])]
     {
         for &(shape, feature) in pools {
-            let mut world = World::new(shape);
+            let mut world = ImagePool::new(shape);
             if let Some(feature) = feature {
                 world = world.without_feature(feature);
             }
@@ -137,7 +137,7 @@ fn equal_blocks_are_written_once() {
 #[test]
 fn other_numbers_of_copies_are_other_blocks() {
     for feature in [None, Some(Feature::FastDedup)] {
-        let mut world = World::new("A");
+        let mut world = ImagePool::new("A");
         if let Some(feature) = feature {
             world = world.without_feature(feature);
         }
@@ -168,7 +168,7 @@ fn other_numbers_of_copies_are_other_blocks() {
 fn a_quota_keeps_new_blocks_out_of_the_tables() {
     const AUTO: u64 = u64::MAX;
     for shape in ["A", "A dedup B"] {
-        let world = World::new(shape);
+        let world = ImagePool::new(shape);
         let session = world.create();
         let set = |quota: u64| session.pool.set_pool_property("dedup_table_quota", quota.into());
         let fs = dataset(&session, "made/a", &properties(1));
@@ -192,7 +192,7 @@ fn a_quota_keeps_new_blocks_out_of_the_tables() {
 
 #[test]
 fn entries_that_only_a_log_has_are_found_also_after_a_crash() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     let fs = dataset(&session, "made/a", &properties(8));
     write(&fs, "first", 20);
@@ -234,7 +234,7 @@ fn entries_that_only_a_log_has_are_found_also_after_a_crash() {
 
 #[test]
 fn tables_forget_blocks_that_there_are_once() {
-    let world = World::new("mirror A B");
+    let world = ImagePool::new("mirror A B");
     let session = world.create();
     let fs = dataset(&session, "made/a", &properties(8));
     let first = write(&fs, "first", 40);

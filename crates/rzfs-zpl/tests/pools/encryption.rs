@@ -2,14 +2,13 @@
 //! those of OpenZFS.
 
 use crate::golden::Copy;
-use crate::world::{Session, World};
 use crate::{block, make, put};
 use rzfs_blockdev::OpenOptions;
 use rzfs_codec::crypto::{KeyFormat, Pbkdf2};
 use rzfs_dmu::Objset;
 use rzfs_dmu::live::LiveObjset;
-use rzfs_dmu::txg::TxgOptions;
 use rzfs_dsl::Pool;
+use rzfs_dsl::dataset::property::DatasetProperty;
 use rzfs_dsl::dataset::{KeyStatus, RootKey};
 use rzfs_dsl::live::{
     ChangeError, KeyChange, LiveOptions as PoolOptions, LivePool, NewDataset, NewEncryption,
@@ -18,13 +17,14 @@ use rzfs_dsl::live::{
 use rzfs_format::ObjectId;
 use rzfs_format::encryption::EncryptionSuite;
 use rzfs_format::znode::Timestamp;
+use rzfs_proof::{ImagePool, Session};
 use rzfs_testkit::ReferencePool;
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{
     Allocation, Caller, FilePlace, LiveFileSystem, LiveOptions, NewFileSystem, NewKind, WriteAt,
     XattrMode,
 };
-use rzfs_zpl::{FileSystem, FileSystemOptions, Files, Found, ZplError};
+use rzfs_zpl::{FileSystem, FileSystemOptions, Files, NameTarget, ZplError};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,9 @@ fn fill(fs: &LiveFileSystem, name: &str) {
 }
 
 fn check(fs: &FileSystem, name: &str) {
-    let Ok(Found::Object(file)) = fs.lookup(fs.root(), name.as_bytes()) else { panic!("{name}") };
+    let Ok(NameTarget::Object(file)) = fs.lookup(fs.root(), name.as_bytes()) else {
+        panic!("{name}")
+    };
     let mut bytes = vec![0; SECRET.len()];
     fs.read(file, 0, &mut bytes).unwrap();
     assert_eq!(bytes, SECRET);
@@ -118,7 +120,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, ChangeError>) -> String {
 }
 
 /// Whether the words are on a device as they are.
-fn is_readable(world: &World, device: &str) -> bool {
+fn is_readable(world: &ImagePool, device: &str) -> bool {
     let image = std::fs::File::open(world.image(device)).unwrap();
     let (mut buffer, mut kept) = (vec![0; 1 << 20], Vec::new());
     for offset in (0..image.metadata().unwrap().len()).step_by(1 << 20) {
@@ -135,7 +137,7 @@ fn is_readable(world: &World, device: &str) -> bool {
 #[test]
 fn file_systems_of_every_suite_are_written_and_read() {
     let raw = [7; 32];
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let Session { pool, fs } = world.create();
     drop(fs);
     for suite in EncryptionSuite::ALL {
@@ -161,7 +163,7 @@ fn file_systems_of_every_suite_are_written_and_read() {
         for (name, file) in [("", "second"), ("/below", "first")] {
             let name = format!("made/{}{name}", suite.name());
             let dataset = pool.datasets().open(&name).unwrap();
-            assert_eq!(dataset.text("encryption").unwrap(), suite.name(), "{name}");
+            assert_eq!(dataset.text(DatasetProperty::Encryption).unwrap(), suite.name(), "{name}");
             let objset = dataset.open_objset().unwrap();
             read_everything(&objset);
             check(&FileSystem::open(objset, FileSystemOptions::default()).unwrap(), file);
@@ -173,7 +175,7 @@ fn file_systems_of_every_suite_are_written_and_read() {
 
 #[test]
 fn keys_come_change_and_go() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let Session { pool, fs } = world.create();
     drop(fs);
     let suite = EncryptionSuite::Aes256Gcm;
@@ -226,7 +228,8 @@ fn keys_come_change_and_go() {
     pool.rename_dataset("made/away", "made/root/below").unwrap();
     pool.change_key("made/root/below", KeyChange::Inherit).unwrap();
     pool.change_key("made/root", KeyChange::New(root_key(&[8; 32]))).unwrap();
-    let location = pool.dataset_tree().unwrap().open("made/root").unwrap().text("keylocation");
+    let location =
+        pool.dataset_tree().unwrap().open("made/root").unwrap().text(DatasetProperty::KeyLocation);
     assert_eq!(location.unwrap(), "file:///tmp/key");
     fill(&open(&pool, "made/root/below"), "later");
     pool.export().unwrap();
@@ -251,7 +254,7 @@ fn keys_come_change_and_go() {
 
 #[test]
 fn openzfs_decrypts_what_a_passphrase_unlocks() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let Session { pool, fs } = world.create();
     drop(fs);
     for suite in [EncryptionSuite::Aes192Ccm, EncryptionSuite::Aes256Gcm] {
@@ -276,13 +279,14 @@ fn openzfs_decrypts_what_a_passphrase_unlocks() {
 /// The header of a gang is checked by what is left of its checksum beside a MAC.
 #[test]
 fn openzfs_reads_encrypted_blocks_in_pieces() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let Session { pool, fs } = world.create();
     drop(fs);
     pool.export().unwrap();
     let mut options = PoolOptions::default();
     // Blocks of 128 KiB are cut twice.
-    (options.space.force_ganging, options.space.force_ganging_pct) = (32 << 10, 100);
+    options.tunables.metaslab_force_ganging = 32 << 10;
+    options.tunables.metaslab_force_ganging_pct = 100;
     let Session { pool, fs } = world.open_with(&options);
     drop(fs);
     let name = "made/in-pieces";
@@ -308,7 +312,7 @@ fn openzfs_reads_encrypted_blocks_in_pieces() {
 #[test]
 fn blocks_of_one_key_are_shared() {
     const SHA256: u64 = 8;
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let Session { pool, fs } = world.create();
     drop(fs);
     let suite = EncryptionSuite::Aes128Gcm;
@@ -385,7 +389,7 @@ fn blocks_that_a_cipher_may_not_take_stay_what_they_are() {
     const EFBIG: i32 = 27;
     const LZ4: u64 = 15;
     const LARGE: u64 = 16 << 20;
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let Session { pool, fs } = world.create();
     drop(fs);
     for suite in [EncryptionSuite::Aes128Ccm, EncryptionSuite::Aes128Gcm] {
@@ -405,8 +409,8 @@ fn blocks_that_a_cipher_may_not_take_stay_what_they_are() {
             fs.truncate(file, if name == "file" { 3 * LARGE } else { 10 << 20 }, caller).unwrap();
             file
         });
-        put_in_blocks(&pool, live.objset(), file, 16 << 20, 3 << 24);
-        put_in_blocks(&pool, live.objset(), single, 10 << 20, 10 << 20);
+        put_in_blocks(&pool, &live.objset(), file, 16 << 20, 3 << 24);
+        put_in_blocks(&pool, &live.objset(), single, 10 << 20, 10 << 20);
         let noise = noise(1 << 20);
         let write = |file, at| {
             let written = fs.write(file, WriteAt::Offset(at), &noise, caller);
@@ -447,14 +451,14 @@ fn blocks_that_a_cipher_may_not_take_stay_what_they_are() {
 
 /// A pool that syncs only when it is told to.
 fn quiet() -> PoolOptions {
-    let options = PoolOptions::default();
-    let txg = TxgOptions { timeout: Duration::from_secs(3600), ..options.txg };
-    PoolOptions { txg, ..options }
+    let mut options = PoolOptions::default();
+    options.tunables.zfs_txg_timeout = Duration::from_secs(3600);
+    options
 }
 
 #[test]
 fn encrypted_logs_are_written_claimed_and_replayed() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let Session { pool, fs } = world.create();
     drop(fs);
     for suite in [EncryptionSuite::Aes256Ccm, EncryptionSuite::Aes256Gcm] {
@@ -498,7 +502,9 @@ fn encrypted_logs_are_written_claimed_and_replayed() {
         let dataset = pool.dataset_tree().unwrap().open(name).unwrap();
         dataset.load_key(&[3; 32]).unwrap();
         let fs = open(&pool, name);
-        let Ok(Found::Object(file)) = fs.lookup(fs.root(), b"logged") else { panic!("{name}") };
+        let Ok(NameTarget::Object(file)) = fs.lookup(fs.root(), b"logged") else {
+            panic!("{name}")
+        };
         let mut bytes = vec![0; 141];
         fs.read(file, 0, &mut bytes).unwrap();
         assert_eq!((&bytes[..SECRET.len()], &bytes[100..]), (SECRET, SECRET), "{name}");
@@ -537,7 +543,7 @@ fn encrypted_file_systems_of_openzfs_are_changed() {
         }
         let fs = open(&pool, name);
         fill(&fs, "mine");
-        if let Ok(Found::Object(old)) = fs.lookup(fs.root(), b"text200k") {
+        if let Ok(NameTarget::Object(old)) = fs.lookup(fs.root(), b"text200k") {
             put(&fs, old, 1000, b"changed");
         }
         let _ = fs.unlink(fs.root(), b"text1m");

@@ -1,11 +1,10 @@
 //! What is freed over many groups, when the machine stops in between: nothing leaks, and it goes
 //! on.
 
-use super::world::{Session, World};
 use super::{make, put};
-use rzfs_dmu::txg::TxgOptions;
 use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_format::ObjectId;
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zpl::FileSystemOptions;
 use rzfs_zpl::live::{Caller, LiveOptions, NewKind};
 use std::sync::Arc;
@@ -24,11 +23,11 @@ fn options() -> LiveOptions {
     LiveOptions::new(reading, 42)
 }
 
-fn open(world: &World) -> Session {
-    let options = PoolOptions::default();
-    let timeout = Duration::from_secs(3600);
-    let txg = TxgOptions { timeout, max_frees: PACE, ..options.txg };
-    world.open_files(self::options(), &PoolOptions { txg, ..options })
+fn open(world: &ImagePool) -> Session {
+    let mut options = PoolOptions::default();
+    options.tunables.zfs_txg_timeout = Duration::from_secs(3600);
+    options.tunables.rzfs_per_txg_frees_max = PACE;
+    world.open_files(self::options(), &options)
 }
 
 /// What a block holds, which does not compress.
@@ -42,8 +41,8 @@ fn noise(number: usize) -> Vec<u8> {
 }
 
 /// A pool with a long file.
-fn filled() -> (World, Session, ObjectId) {
-    let world = World::new("A");
+fn filled() -> (ImagePool, Session, ObjectId) {
+    let world = ImagePool::new("A");
     world.create().export();
     let session = open(&world);
     let file = make(&session.fs, session.fs.root(), "long", NewKind::Regular);

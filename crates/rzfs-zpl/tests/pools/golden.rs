@@ -12,7 +12,7 @@ use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_testkit::ReferencePool;
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewKind};
-use rzfs_zpl::{DirCookie, FileSystemOptions, Found};
+use rzfs_zpl::{DirCookie, FileSystemOptions, NameTarget};
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -114,7 +114,7 @@ fn change(pool: &LivePool, name: &str, file: &str) {
             put(&fs, new, number * (128 << 10), &block(number + round + 1));
         }
         for old in [&b"text200k"[..], b"b131073", b"b4096"] {
-            if let Ok(Found::Object(old)) = fs.lookup(fs.root(), old) {
+            if let Ok(NameTarget::Object(old)) = fs.lookup(fs.root(), old) {
                 put(&fs, old, round * 1000, b"changed");
             }
         }

@@ -2,14 +2,13 @@
 //! what a crash would leave.
 
 use super::records::contents;
-use super::world::{Session, World};
 use super::{make, put};
 use rzfs_blockdev::OpenOptions;
 use rzfs_dmu::intent_log::LogChain;
-use rzfs_dmu::txg::TxgOptions;
 use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_format::zil::{Body, RecordKind, Write, ZilFlags, ZilHeader};
 use rzfs_format::{ObjectId, ObjsetId};
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zpl::FileSystemOptions;
 use rzfs_zpl::ZplError;
 use rzfs_zpl::live::{
@@ -23,13 +22,13 @@ const ROOT: Caller = Caller::SUPERUSER;
 
 /// A pool that syncs only when it is told to.
 pub(crate) fn quiet() -> PoolOptions {
-    let options = PoolOptions::default();
-    let txg = TxgOptions { timeout: Duration::from_secs(3600), ..options.txg };
-    PoolOptions { txg, ..options }
+    let mut options = PoolOptions::default();
+    options.tunables.zfs_txg_timeout = Duration::from_secs(3600);
+    options
 }
 
 /// Opens a pool whose file system logs.
-fn open(world: &World) -> Session {
+fn open(world: &ImagePool) -> Session {
     let Session { pool, fs } = world.open_with(&quiet());
     drop(fs);
     let root = pool.dataset_tree().unwrap().root().unwrap();
@@ -40,8 +39,8 @@ fn open(world: &World) -> Session {
 }
 
 /// Opens a new pool of this shape.
-pub(crate) fn new(shape: &str) -> (World, Session) {
-    let world = World::new(shape);
+pub(crate) fn new(shape: &str) -> (ImagePool, Session) {
+    let world = ImagePool::new(shape);
     world.create().export();
     let session = open(&world);
     (world, session)
@@ -56,7 +55,7 @@ struct Logged {
 }
 
 /// The log of the root file system in a copy of a pool.
-fn log(world: &World) -> (ZilHeader, Vec<(u64, Logged)>) {
+fn log(world: &ImagePool) -> (ZilHeader, Vec<(u64, Logged)>) {
     let pool = world.import(&OpenOptions::new());
     let objset = pool.datasets().root().unwrap().open_objset().unwrap();
     let header = objset.log_header().unwrap();
@@ -100,7 +99,7 @@ fn kinds(records: &[(u64, Logged)]) -> Vec<RecordKind> {
 }
 
 /// Has a copy judged: all of its space, and what OpenZFS finds in the log.
-pub(crate) fn judge(world: &World, expected: &[&str]) {
+pub(crate) fn judge(world: &ImagePool, expected: &[&str]) {
     assert_eq!(rzfs_proof::walk(&world.import(&OpenOptions::new())).unwrap(), None);
     let Some(listing) = world.zdb(&["-iiiii", "-e"]) else { return };
     let mut rest = listing.as_str();
@@ -225,7 +224,7 @@ fn the_space_of_logs_is_accounted_for_at_any_moment() {
         // It goes on with the block that was set aside.
         let session = open(&world);
         let file = session.fs.lookup(session.fs.root(), b"first").unwrap();
-        let rzfs_zpl::Found::Object(file) = file else { panic!() };
+        let rzfs_zpl::NameTarget::Object(file) = file else { panic!() };
         let synced = session.pool.synced_txg();
         put(&session.fs, file, 0, b"once more");
         session.fs.commit(&[file]).unwrap();
@@ -277,7 +276,7 @@ fn large_commits_are_split_and_very_large_ones_go_with_the_txg() {
 fn files_of_many_threads_are_durable() {
     // Large enough that nobody waits for room, which would be for a txg.
     let directory = tempfile::tempdir().unwrap();
-    let world = World::in_directory(directory.path(), "A log B", 2 << 30);
+    let world = ImagePool::in_directory(directory.path(), "A log B", 2 << 30);
     world.create().export();
     let session = open(&world);
     let fs = &session.fs;

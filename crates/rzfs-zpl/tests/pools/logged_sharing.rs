@@ -3,26 +3,26 @@
 
 use super::cloning::{RECORD, contents, copy, write};
 use super::intent_log::{begin, judge, new, noise, quiet};
-use super::world::{Session, World};
 use super::{make, put};
 use rzfs_format::ObjectId;
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zpl::FileSystemOptions;
-use rzfs_zpl::Found;
+use rzfs_zpl::NameTarget;
 use rzfs_zpl::live::{Caller, LiveOptions, NewKind};
 
-fn replay(copy: &World) -> Session {
+fn replay(copy: &ImagePool) -> Session {
     copy.open_logged(LiveOptions::new(FileSystemOptions::default(), 42), &quiet())
 }
 
 fn named(session: &Session, name: &str) -> ObjectId {
     match session.fs.lookup(session.fs.root(), name.as_bytes()).unwrap() {
-        Found::Object(object) => object,
-        Found::Control => panic!("{name}"),
+        NameTarget::Object(object) => object,
+        NameTarget::Control => panic!("{name}"),
     }
 }
 
 /// A file on disk, and a copy of it that only the log has.
-fn copied(records: u64) -> (World, Session, ObjectId) {
+fn copied(records: u64) -> (ImagePool, Session, ObjectId) {
     let (world, session) = new("A");
     begin(&session);
     let fs = &session.fs;

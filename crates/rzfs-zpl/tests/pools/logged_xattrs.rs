@@ -2,16 +2,16 @@
 
 use super::intent_log::{begin, judge, new, noise, quiet};
 use super::make;
-use super::world::{Session, World};
 use rzfs_format::ObjectId;
 use rzfs_format::acl::{PosixAcl, PosixEntry, PosixTag};
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewKind, XattrMode, XattrStore};
-use rzfs_zpl::{AclType, FileSystemOptions, Found};
+use rzfs_zpl::{AclType, FileSystemOptions, NameTarget};
 
 fn named(session: &Session, name: &str) -> ObjectId {
     match session.fs.lookup(session.fs.root(), name.as_bytes()).unwrap() {
-        Found::Object(object) => object,
-        Found::Control => panic!("{name}"),
+        NameTarget::Object(object) => object,
+        NameTarget::Control => panic!("{name}"),
     }
 }
 
@@ -20,7 +20,7 @@ fn set(fs: &LiveFileSystem, file: ObjectId, name: &str, value: &[u8]) {
 }
 
 /// What a file has after a crash.
-fn after_a_crash(world: &World, names: &[&str]) -> Vec<Option<Vec<u8>>> {
+fn after_a_crash(world: &ImagePool, names: &[&str]) -> Vec<Option<Vec<u8>>> {
     let crash = world.copy();
     judge(&crash, &[]);
     let session = crash.open_logged(LiveOptions::new(FileSystemOptions::default(), 42), &quiet());

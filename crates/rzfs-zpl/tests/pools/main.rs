@@ -13,18 +13,16 @@ mod logged_xattrs;
 mod placed;
 mod records;
 mod replay;
+mod rollback;
+mod snapshots;
 mod space;
 mod sweeps;
-#[path = "../golden/tree.rs"]
-mod tree;
 mod volumes;
-#[allow(dead_code, reason = "the tests of rzfs-fuse use the rest")]
-mod world;
 
 use rzfs_format::ObjectId;
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zpl::live::{Caller, LiveFileSystem, NewFile, NewKind, WriteAt};
-use rzfs_zpl::{FileSystem, Found};
-use world::{Session, World};
+use rzfs_zpl::{FileSystem, NameTarget};
 
 const SHAPES: [&str; 9] = [
     "A",
@@ -78,13 +76,13 @@ fn fill(session: &Session, name: &str) {
 
 fn find(fs: &FileSystem, dir: ObjectId, name: &str) -> Option<ObjectId> {
     match fs.lookup(dir, name.as_bytes()) {
-        Ok(Found::Object(object)) => Some(object),
+        Ok(NameTarget::Object(object)) => Some(object),
         _ => None,
     }
 }
 
 /// Checks a tree that [`fill`] made.
-fn check(world: &World, name: &str) {
+fn check(world: &ImagePool, name: &str) {
     let fs = world.read();
     let dir = find(&fs, fs.root(), name).unwrap();
     for number in 0..120 {
@@ -110,7 +108,7 @@ fn check(world: &World, name: &str) {
 #[test]
 fn files_of_every_kind_of_pool_are_there_afterwards() {
     for shape in SHAPES {
-        let world = World::new(shape);
+        let world = ImagePool::new(shape);
         let session = world.create();
         fill(&session, "first");
         session.export();
@@ -127,7 +125,7 @@ fn files_of_every_kind_of_pool_are_there_afterwards() {
 
 #[test]
 fn what_was_synced_is_there_without_an_export() {
-    let world = World::new("mirror A B");
+    let world = ImagePool::new("mirror A B");
     let session = world.create();
     fill(&session, "kept");
     make(&session.fs, session.fs.root(), "lost", NewKind::Directory);
@@ -140,7 +138,7 @@ fn what_was_synced_is_there_without_an_export() {
 #[test]
 fn a_device_that_was_away_is_known_to_lack_what_was_written() {
     for shape in ["mirror A B", "raidz1 A B C"] {
-        let world = World::new(shape);
+        let world = ImagePool::new(shape);
         let session = world.create();
         fill(&session, "before");
         session.export();

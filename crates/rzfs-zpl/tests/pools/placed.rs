@@ -2,12 +2,12 @@
 //! points to them. What it looks like after a crash is looked at in copies of the images.
 
 use super::intent_log::{begin, judge, new, noise, quiet};
-use super::world::{Session, World};
 use super::{make, put};
 use rzfs_blockdev::OpenOptions;
 use rzfs_dmu::intent_log::LogChain;
 use rzfs_format::zil::{Body, RecordKind};
 use rzfs_format::{BlockPointer, ObjectId};
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zpl::FileSystemOptions;
 use rzfs_zpl::live::{Caller, LiveOptions, NewKind};
 
@@ -15,7 +15,7 @@ const RECORD: u64 = 128 << 10;
 
 /// The writes in the log of a copy: first byte, length, and where the data is if not in the
 /// record.
-fn writes(world: &World) -> Vec<(u64, u64, Option<BlockPointer>)> {
+fn writes(world: &ImagePool) -> Vec<(u64, u64, Option<BlockPointer>)> {
     let pool = world.import(&OpenOptions::new());
     let objset = pool.datasets().root().unwrap().open_objset().unwrap();
     let header = objset.log_header().unwrap();
@@ -32,7 +32,7 @@ fn writes(world: &World) -> Vec<(u64, u64, Option<BlockPointer>)> {
 
 fn contents(session: &Session, name: &str) -> Vec<u8> {
     let fs = &session.fs;
-    let rzfs_zpl::Found::Object(file) = fs.lookup(fs.root(), name.as_bytes()).unwrap() else {
+    let rzfs_zpl::NameTarget::Object(file) = fs.lookup(fs.root(), name.as_bytes()).unwrap() else {
         panic!()
     };
     let mut bytes = vec![0; fs.attributes(file).unwrap().size as usize];
@@ -41,7 +41,7 @@ fn contents(session: &Session, name: &str) -> Vec<u8> {
 }
 
 /// Opens a copy as after a crash, has its log replayed, and gives it to the judge.
-fn replayed(copy: &World, name: &str) -> Vec<u8> {
+fn replayed(copy: &ImagePool, name: &str) -> Vec<u8> {
     let session = copy.open_logged(LiveOptions::new(FileSystemOptions::default(), 42), &quiet());
     let bytes = contents(&session, name);
     session.export();
@@ -135,7 +135,7 @@ fn blocks_that_change_after_they_were_placed_are_written_anew() {
 
 #[test]
 fn where_throughput_counts_all_writes_are_placed() {
-    let world = World::new("A log B").with_property("logbias", 1);
+    let world = ImagePool::new("A log B").with_property("logbias", 1);
     world.create().export();
     let session = world.open_logged(LiveOptions::new(FileSystemOptions::default(), 42), &quiet());
     let file = begin(&session);
@@ -163,7 +163,7 @@ fn zeros_and_what_is_deduplicated_are_copied() {
     assert!(replayed(&world.copy(), "first") == [0; 1 << 18]);
     session.export();
 
-    let world = World::new("A").with_property("dedup", 1);
+    let world = ImagePool::new("A").with_property("dedup", 1);
     world.create().export();
     let session = world.open_logged(LiveOptions::new(FileSystemOptions::default(), 42), &quiet());
     let file = begin(&session);

@@ -1,6 +1,5 @@
 //! Logs of every kind of record, written into the images of pools that were not exported.
 
-use crate::world::{Session, World};
 use crate::{make, put};
 use rzfs_codec::checksum::{self, EmbeddedVerifier, Salt, generate_embedded};
 use rzfs_dsl::import::MissingLogs;
@@ -16,8 +15,9 @@ use rzfs_format::zil::{
 };
 use rzfs_format::znode::{DeviceNumber, FileFlags, Timestamp};
 use rzfs_format::{BlockPointer, ByteOrder, Dva, Level, ObjectId, ObjsetId, Txg, VdevId};
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NewKind, XattrMode, XattrStore};
-use rzfs_zpl::{FileSystemOptions, Found, ZplError};
+use rzfs_zpl::{FileSystemOptions, NameTarget, ZplError};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -115,14 +115,14 @@ impl Log {
 
 /// A pool whose root file system is about to get a log.
 pub(crate) struct Logged {
-    pub(crate) world: World,
+    pub(crate) world: ImagePool,
     pub(crate) log: Log,
 }
 
 impl Logged {
     /// Makes a pool, with what `prepare` makes in it.
     pub(crate) fn new(prepare: impl FnOnce(&LiveFileSystem)) -> Self {
-        let world = World::new("A");
+        let world = ImagePool::new("A");
         let session = world.create();
         prepare(&session.fs);
         session.pool.sync().unwrap();
@@ -133,7 +133,7 @@ impl Logged {
         let log = Log { objset, txg, records: Vec::new(), data: Vec::new() };
         let header = ZilHeader { first: log.pointer(1), ..ZilHeader::default() };
         let tx = session.pool.engine().begin_unthrottled(&[]).unwrap();
-        dataset.change_log(&tx, header, &[]);
+        dataset.generation().change_log(&tx, header, &[]);
         drop(tx);
         session.pool.sync().unwrap();
         drop(dataset);
@@ -150,7 +150,7 @@ impl Logged {
     pub(crate) fn number(&self, name: &str) -> ObjectId {
         let fs = self.world.read();
         match fs.lookup(fs.root(), name.as_bytes()) {
-            Ok(Found::Object(object)) => object,
+            Ok(NameTarget::Object(object)) => object,
             found => panic!("{name}: {found:?}"),
         }
     }
@@ -231,7 +231,7 @@ fn set_attr(object: u64, mask: u64) -> SetAttr<'static> {
 
 pub(crate) fn find(fs: &LiveFileSystem, name: &str) -> Option<ObjectId> {
     match fs.lookup(fs.root(), name.as_bytes()) {
-        Ok(Found::Object(object)) => Some(object),
+        Ok(NameTarget::Object(object)) => Some(object),
         _ => None,
     }
 }
@@ -276,7 +276,7 @@ fn files_get_the_numbers_that_they_had() {
         assert_eq!((dir.links, dir.size, find(fs, "dir")), (2, 3, Some(ObjectId(201))));
         assert_eq!(fs.attributes(ObjectId(202)).unwrap().device.minor, 11170);
         assert_eq!(fs.read_link(ObjectId(204)).unwrap(), b"target");
-        assert_eq!(fs.lookup(ObjectId(201), b"below").unwrap(), Found::Object(ObjectId(203)));
+        assert_eq!(fs.lookup(ObjectId(201), b"below").unwrap(), NameTarget::Object(ObjectId(203)));
         assert_eq!(fs.objset().object(ObjectId(208)).unwrap().slots().unwrap(), 4);
         assert_eq!(fs.attributes(fs.root()).unwrap().links, 3);
     });

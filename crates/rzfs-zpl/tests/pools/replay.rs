@@ -1,10 +1,10 @@
 //! Pools that were never exported: what is in their intent logs is there once they are opened.
 
 use crate::golden::Copy;
-use crate::tree::FileSystemTree;
 use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::import::{ImportError, MissingLogs};
 use rzfs_dsl::live::LivePool;
+use rzfs_proof::FileSystemTree;
 use rzfs_testkit::{ReferencePool, differences_but_times};
 use rzfs_zpl::live::{LiveFileSystem, LiveOptions};
 use rzfs_zpl::{FileSystem, FileSystemOptions};

@@ -1,10 +1,10 @@
 //! Pools and datasets that become full: nothing breaks, and what is removed gives room again.
 
-use crate::world::{Session, World};
 use crate::{block, make};
 use rzfs_dsl::live::NewDataset;
 use rzfs_format::ObjectId;
 use rzfs_format::znode::Timestamp;
+use rzfs_proof::{ImagePool, Session};
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{
     Caller, LiveFileSystem, LiveOptions, NewFile, NewFileSystem, NewKind, WriteAt,
@@ -51,7 +51,7 @@ fn settle(session: &Session) {
 #[test]
 fn a_full_pool_says_so_and_can_be_emptied() {
     for shape in ["A", "raidz1 A B C"] {
-        let world = World::new(shape);
+        let world = ImagePool::new(shape);
         let session = world.create();
         let fs = dataset(&session, "made/a", &[("compression", 2.into())]);
         settle(&session);
@@ -90,7 +90,7 @@ fn a_full_pool_says_so_and_can_be_emptied() {
 #[test]
 fn quotas_stop_writers_and_removal_lets_them_go_on() {
     const QUOTA: u64 = 8 << 20;
-    let world = World::new("mirror A B");
+    let world = ImagePool::new("mirror A B");
     let session = world.create();
     for (name, property) in [("made/q", "quota"), ("made/r", "refquota")] {
         let fs = dataset(&session, name, &[("compression", 2.into()), (property, QUOTA.into())]);
@@ -116,7 +116,7 @@ fn quotas_stop_writers_and_removal_lets_them_go_on() {
 
 #[test]
 fn reservations_keep_room_from_others() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     let fs = dataset(&session, "made/a", &[("compression", 2.into())]);
     let reserved = 20_u64 << 20;
@@ -137,7 +137,7 @@ fn reservations_keep_room_from_others() {
 
 #[test]
 fn an_open_file_system_does_as_its_properties_say() {
-    let world = World::new("A");
+    let world = ImagePool::new("A");
     let session = world.create();
     let fs = dataset(&session, "made/a", &[("recordsize", (16_u64 << 10).into())]);
     assert_eq!(fs.options().reading.record_size, 16 << 10);
@@ -168,7 +168,7 @@ fn an_open_file_system_does_as_its_properties_say() {
 
 #[test]
 fn freed_space_is_given_back_to_devices() {
-    let world = World::new("raidz1 A B C");
+    let world = ImagePool::new("raidz1 A B C");
     let session = world.create();
     session.pool.set_pool_property("autotrim", 1.into()).unwrap();
     let fs = dataset(&session, "made/a", &[("compression", 2.into())]);

@@ -1,10 +1,11 @@
 //! Free space that is trimmed and initialized while a pool is in use.
 
-use crate::world::{Session, World};
 use crate::{block, find, make, put};
-use rzfs_dsl::live::SweepOrder;
+use rzfs_clock::{Clock, Passing};
+use rzfs_dsl::live::{SweepOrder, SystemEnvironment};
 use rzfs_dsl::pool::{LeafSweep, SweepKind, SweepState};
 use rzfs_format::{Guid, ObjectId};
+use rzfs_proof::{ImagePool, Session};
 use rzfs_vdev::Vdev;
 use rzfs_zpl::live::{LiveFileSystem, NewKind};
 use std::os::unix::fs::MetadataExt;
@@ -37,7 +38,7 @@ fn is_complete(sweep: &LeafSweep) -> bool {
 }
 
 /// Bytes that the images take on the host.
-fn held(world: &World) -> u64 {
+fn held(world: &ImagePool) -> u64 {
     let images = std::fs::read_dir(world.directory()).unwrap();
     images.map(|image| image.unwrap().metadata().unwrap().blocks() * 512).sum()
 }
@@ -73,7 +74,7 @@ fn churn(fs: &LiveFileSystem, file: ObjectId, seed: u64, rounds: u64) -> Vec<u64
 #[test]
 fn writers_lose_nothing_while_free_space_is_swept() {
     for shape in ["A", "mirror A B", "raidz1 A B C", "draid1:2d:5c:1s A B C D E"] {
-        let world = World::new(shape);
+        let world = ImagePool::new(shape);
         let session = world.create();
         let (fs, pool) = (&session.fs, &session.pool);
         let files: Vec<ObjectId> = (0..2)
@@ -127,7 +128,7 @@ fn writers_lose_nothing_while_free_space_is_swept() {
 #[test]
 fn a_sweep_goes_on_after_a_crash_where_it_was() {
     for kind in SweepKind::ALL {
-        let world = World::new("mirror A B");
+        let world = ImagePool::new("mirror A B");
         let session = world.create();
         let slow = SweepOrder::Start { rate: Some(16 << 20) };
         let leaves = leaves(&session);
@@ -144,7 +145,9 @@ fn a_sweep_goes_on_after_a_crash_where_it_was() {
         };
         session.abandon();
         world.judge();
-        let session = world.open();
+        // It is as slow as it was, but nobody waits for that.
+        let (clock, _) = Clock::simulated(Passing::WhenIdle);
+        let session = world.open_in(SystemEnvironment::default().with_clock(clock));
         for (old, new) in before.iter().zip(sweeps(&session, kind)) {
             assert!(new.record.offset >= old.record.offset, "{old:?} {new:?}");
             assert_eq!(new.record.rate, if kind == SweepKind::Trim { 16 << 20 } else { 0 });

@@ -7,7 +7,7 @@ use rzfs_format::acl::Ace;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::znode::{DeviceNumber, FileFlags};
 use rzfs_format::{ObjectId, ObjsetId};
-use rzfs_zpl::{Attributes, ControlAttributes, ControlNode, FileSystem, Found, ZplError};
+use rzfs_zpl::{Attributes, ControlAttributes, ControlNode, FileSystem, NameTarget, ZplError};
 use std::sync::Arc;
 
 /// A file of a [`FileTree`], of whatever kind: a handle, which reads when it is asked.
@@ -218,8 +218,8 @@ impl FileNode {
                     return Ok(Target::Control(ControlNode::Snapshots));
                 }
                 Ok(match file_system.lookup(*object, name)? {
-                    Found::Object(object) => Target::File(Arc::clone(file_system), object),
-                    Found::Control => Target::Control(ControlNode::Root),
+                    NameTarget::Object(object) => Target::File(Arc::clone(file_system), object),
+                    NameTarget::Control => Target::Control(ControlNode::Root),
                 })
             }
             Target::Control(ControlNode::Root) if name == b".." => {

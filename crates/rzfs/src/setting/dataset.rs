@@ -1,11 +1,11 @@
 //! Settings of datasets.
 
-use super::encryption::{self, EncryptionProperties};
+use super::SettingError;
+use super::encryption::EncryptionProperties;
 use super::rules::{MAX_VALUE, stored};
-use super::{DATASET_PROPERTIES, SettingError, row};
 use rzfs_dsl::dataset::DatasetKind;
-use rzfs_dsl::dataset::property::{NativeProperty, SETTABLE};
 use rzfs_format::features::Feature;
+use rzfs_format::property::{DatasetProperty, Editing};
 use rzfs_format::znode::Timestamp;
 use rzfs_zap::{Normalization, ZapValue};
 use rzfs_zpl::CaseSensitivity;
@@ -13,11 +13,6 @@ use rzfs_zpl::live::NewFileSystem;
 
 /// Longest name of a property, in bytes.
 const MAX_NAME: usize = 255;
-/// Largest block without the feature for larger ones.
-const OLD_MAX_BLOCK: u64 = 128 << 10;
-
-/// Properties that a file system gets when it is made, once for all, and keeps itself.
-const OF_CONTENTS: [&str; 4] = ["casesensitivity", "normalization", "utf8only", "version"];
 
 /// When a property is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,22 +47,28 @@ impl DatasetSetting {
         if name.contains(':') {
             return user(name, word).map(|()| setting(word.into()));
         }
-        let row = row(DATASET_PROPERTIES, name);
-        let row = row.ok_or_else(|| SettingError::Unknown(name.to_owned()))?;
-        let property = native(name).ok_or_else(|| SettingError::ReadOnly(name.to_owned()))?;
-        let is_possible = row.can_change || occasion == Occasion::Creation;
-        if !is_possible || name == "version" && occasion == Occasion::Change {
+        let property = DatasetProperty::all_but_name().find(|property| property.name() == name);
+        let property = property.ok_or_else(|| SettingError::Unknown(name.to_owned()))?;
+        let is_possible = match property.description().editing {
+            Editing::Never => false,
+            Editing::AtCreation => occasion == Occasion::Creation,
+            // The version of a file system is changed by an upgrade.
+            Editing::Always => {
+                property != DatasetProperty::Version || occasion == Occasion::Creation
+            }
+        };
+        if !is_possible {
             return Err(SettingError::ReadOnly(name.to_owned()));
         }
-        if !property.applies.to(kind) {
+        if !property.datasets().include(kind) {
             return Err(SettingError::NotApplicable(name.to_owned()));
         }
-        let value = match (name, word) {
+        let value = match (property, word) {
             // A new file system has the newest version.
-            ("version", "5" | "current") => 5.into(),
-            _ => stored(DATASET_PROPERTIES, property, word)?,
+            (DatasetProperty::Version, "5" | "current") => 5.into(),
+            _ => stored(property, word)?,
         };
-        if is_only_read(name, &value) {
+        if property == DatasetProperty::Version && value.first_u64() != Some(5) {
             let (name, value) = (name.to_owned(), word.to_owned());
             return Err(SettingError::NotWritten { name, value });
         }
@@ -77,38 +78,7 @@ impl DatasetSetting {
     /// The feature without which a pool cannot have the value.
     #[must_use]
     pub fn feature(&self) -> Option<Feature> {
-        let number = self.value.first_u64()?;
-        match (self.name.as_str(), number) {
-            ("recordsize" | "special_small_blocks", OLD_MAX_BLOCK..) if number > OLD_MAX_BLOCK => {
-                Some(Feature::LargeBlocks)
-            }
-            ("dnodesize", 1..) => Some(Feature::LargeDnode),
-            ("checksum" | "dedup", stored) => match stored & 0xff {
-                11 => Some(Feature::Sha512),
-                12 => Some(Feature::Skein),
-                13 => Some(Feature::EdonR),
-                14 => Some(Feature::Blake3),
-                _ => None,
-            },
-            ("compression", 15) => Some(Feature::Lz4Compress),
-            ("compression", stored) if stored & 0x7f == 16 => Some(Feature::ZstdCompress),
-            ("longname", 1) => Some(Feature::LongName),
-            ("filesystem_limit" | "snapshot_limit", _) => Some(Feature::FilesystemLimits),
-            _ => None,
-        }
-    }
-}
-
-/// The property with this name among those that are stored.
-fn native(name: &str) -> Option<&'static NativeProperty> {
-    SETTABLE.iter().find(|property| property.name == name)
-}
-
-/// Whether this software reads what comes of a value but cannot make it.
-fn is_only_read(name: &str, value: &ZapValue) -> bool {
-    match name {
-        "version" => value.first_u64() != Some(5),
-        _ => false,
+        DatasetProperty::from_name(&self.name)?.feature(self.value.first_u64()?)
     }
 }
 
@@ -167,19 +137,21 @@ impl NewDatasetProperties {
 
     fn take(&mut self, setting: DatasetSetting) -> Result<(), SettingError> {
         let number = setting.value.first_u64().unwrap_or(0);
-        match setting.name.as_str() {
-            "casesensitivity" => {
+        match DatasetProperty::from_name(&setting.name) {
+            Some(DatasetProperty::CaseSensitivity) => {
                 self.case = Some(match number {
                     1 => CaseSensitivity::Insensitive,
                     2 => CaseSensitivity::Mixed,
                     _ => CaseSensitivity::Sensitive,
                 });
             }
-            "normalization" => self.normalization = Normalization::from_flags(number).ok(),
-            "utf8only" => self.utf8_only = Some(number != 0),
-            name if OF_CONTENTS.contains(&name) => {}
-            name if encryption::NAMES.contains(&name) => {
-                self.encryption.take(name, &setting.value)?;
+            Some(DatasetProperty::Normalization) => {
+                self.normalization = Normalization::from_flags(number).ok();
+            }
+            Some(DatasetProperty::Utf8Only) => self.utf8_only = Some(number != 0),
+            Some(DatasetProperty::Version) => {}
+            Some(property) if EncryptionProperties::ALL.contains(&property) => {
+                self.encryption.take(property, &setting.value)?;
             }
             _ => self.stored.push(setting),
         }

@@ -5,10 +5,8 @@ use rzfs_codec::crypto::{KeyFormat, Pbkdf2};
 use rzfs_dsl::dataset::{DEFAULT_ITERATIONS, MIN_ITERATIONS, RootKey, is_key_location};
 use rzfs_dsl::live::{EncryptionProblem, NewEncryption, NewRoot, SuiteChoice};
 use rzfs_format::encryption::EncryptionSuite;
+use rzfs_format::property::DatasetProperty;
 use rzfs_zap::ZapValue;
-
-/// The properties, by name.
-pub(super) const NAMES: [&str; 4] = ["encryption", "keyformat", "keylocation", "pbkdf2iters"];
 
 /// What `encryption=on` is.
 const DEFAULT_SUITE: EncryptionSuite = EncryptionSuite::Aes256Gcm;
@@ -31,14 +29,26 @@ pub struct EncryptionProperties {
 }
 
 impl EncryptionProperties {
+    /// The properties that are about encryption.
+    pub(super) const ALL: [DatasetProperty; 4] = [
+        DatasetProperty::Encryption,
+        DatasetProperty::KeyFormat,
+        DatasetProperty::KeyLocation,
+        DatasetProperty::Pbkdf2Iters,
+    ];
+
     /// Takes the value of one of the properties over, in its stored form.
     ///
     /// # Errors
     /// It cannot have the value.
-    pub(super) fn take(&mut self, name: &str, value: &ZapValue) -> Result<(), SettingError> {
+    pub(super) fn take(
+        &mut self,
+        property: DatasetProperty,
+        value: &ZapValue,
+    ) -> Result<(), SettingError> {
         let number = value.first_u64().unwrap_or(0);
-        match name {
-            "encryption" => {
+        match property {
+            DatasetProperty::Encryption => {
                 self.suite = match number {
                     ON => SuiteChoice::Suite(DEFAULT_SUITE),
                     OFF => SuiteChoice::Off,
@@ -48,10 +58,12 @@ impl EncryptionProperties {
                     },
                 };
             }
-            "keyformat" => self.format = KeyFormat::from_number(number).ok(),
-            "pbkdf2iters" if number == 0 => {}
-            "pbkdf2iters" if number < MIN_ITERATIONS => return Err(SettingError::FewIterations),
-            "pbkdf2iters" => self.iterations = Some(number),
+            DatasetProperty::KeyFormat => self.format = KeyFormat::from_number(number).ok(),
+            DatasetProperty::Pbkdf2Iters if number == 0 => {}
+            DatasetProperty::Pbkdf2Iters if number < MIN_ITERATIONS => {
+                return Err(SettingError::FewIterations);
+            }
+            DatasetProperty::Pbkdf2Iters => self.iterations = Some(number),
             _ => {
                 let bytes = value.as_bytes().unwrap_or_default();
                 let text = String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(bytes));

@@ -3,6 +3,7 @@
 
 use super::SettingError;
 use crate::quantity::parse_size;
+use rzfs_format::property::NumberFormat;
 use rzfs_zpl::{QuotaOwner, QuotaUnit};
 
 /// What such a property is about.
@@ -12,6 +13,17 @@ pub enum OwnerAspect {
     Used,
     /// What somebody may use.
     Quota,
+}
+
+impl OwnerAspect {
+    pub(super) const ALL: [Self; 2] = [Self::Used, Self::Quota];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::Quota => "quota",
+        }
+    }
 }
 
 /// A property about one user, group or project.
@@ -27,15 +39,30 @@ pub struct OwnerProperty {
     pub id: u64,
 }
 
-/// What a name begins with.
+/// What a name begins with, in the order of the usage.
 const KINDS: [(&str, QuotaOwner, QuotaUnit); 6] = [
-    ("userobj", QuotaOwner::User, QuotaUnit::Objects),
     ("user", QuotaOwner::User, QuotaUnit::Bytes),
-    ("groupobj", QuotaOwner::Group, QuotaUnit::Objects),
     ("group", QuotaOwner::Group, QuotaUnit::Bytes),
-    ("projectobj", QuotaOwner::Project, QuotaUnit::Objects),
     ("project", QuotaOwner::Project, QuotaUnit::Bytes),
+    ("userobj", QuotaOwner::User, QuotaUnit::Objects),
+    ("groupobj", QuotaOwner::Group, QuotaUnit::Objects),
+    ("projectobj", QuotaOwner::Project, QuotaUnit::Objects),
 ];
+
+/// The names of all such properties up to the `@`.
+pub(super) fn names(aspect: OwnerAspect) -> impl Iterator<Item = String> {
+    KINDS.iter().map(move |(kind, ..)| format!("{kind}{}", aspect.word()))
+}
+
+/// Takes a name apart: what it is about, whose, of what, and who that is.
+fn parts(name: &str) -> Option<(OwnerAspect, QuotaOwner, QuotaUnit, &str)> {
+    let (about, who) = name.split_once('@')?;
+    KINDS.iter().find_map(|(kind, owner, unit)| {
+        let word = about.strip_prefix(kind)?;
+        let aspect = OwnerAspect::ALL.into_iter().find(|aspect| aspect.word() == word)?;
+        Some((aspect, *owner, *unit, who))
+    })
+}
 
 impl OwnerProperty {
     /// The property of this name; `None` if it is of another kind. Names of users and groups are
@@ -44,16 +71,7 @@ impl OwnerProperty {
     /// # Errors
     /// [`SettingError::OwnerName`]: there is nobody of this name.
     pub fn parse(name: &str) -> Result<Option<Self>, SettingError> {
-        let Some((kind, who)) = name.split_once('@') else { return Ok(None) };
-        let found = KINDS.iter().find_map(|(prefix, owner, unit)| {
-            let aspect = match kind.strip_prefix(prefix)? {
-                "used" => OwnerAspect::Used,
-                "quota" => OwnerAspect::Quota,
-                _ => return None,
-            };
-            Some((aspect, *owner, *unit))
-        });
-        let Some((aspect, owner, unit)) = found else { return Ok(None) };
+        let Some((aspect, owner, unit, who)) = parts(name) else { return Ok(None) };
         let id = match who.parse() {
             Ok(id) => Some(id),
             Err(_) => match owner {
@@ -64,6 +82,20 @@ impl OwnerProperty {
         };
         let id = id.ok_or_else(|| SettingError::OwnerName(name.to_owned()))?;
         Ok(Some(Self { aspect, owner, unit, id }))
+    }
+
+    /// How people read the number of the property of this name, whoever it is about; `None` if it
+    /// is of another kind or about nobody.
+    #[must_use]
+    pub fn format(name: &str) -> Option<NumberFormat> {
+        let (aspect, _, unit, who) = parts(name)?;
+        let format = match (aspect, unit) {
+            (OwnerAspect::Used, QuotaUnit::Bytes) => NumberFormat::Bytes,
+            (OwnerAspect::Quota, QuotaUnit::Bytes) => NumberFormat::BytesOrNone,
+            (OwnerAspect::Used, QuotaUnit::Objects) => NumberFormat::Scaled,
+            (OwnerAspect::Quota, QuotaUnit::Objects) => NumberFormat::ScaledOrNone,
+        };
+        Some(format).filter(|_| !who.is_empty())
     }
 
     /// The quota that a word says; `None` is none.

@@ -1,9 +1,10 @@
 //! Settings of pools.
 
-use super::{POOL_PROPERTIES, SettingError, dataset, row};
+use super::{SettingError, dataset};
 use crate::quantity::parse_size;
 use rzfs_dsl::pool::compatibility;
 use rzfs_format::features::{Feature, Release};
+use rzfs_format::property::{Editing, PoolProperty};
 use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_zap::ZapValue;
 use serde::{Deserialize, Serialize};
@@ -108,32 +109,34 @@ impl PoolSetting {
         if let Some(feature) = name.strip_prefix("feature@") {
             return of_feature(name, feature, word);
         }
-        let row = row(POOL_PROPERTIES, name);
-        let row = row.ok_or_else(|| SettingError::Unknown(name.to_owned()))?;
-        if !row.can_change {
+        let property = PoolProperty::all_but_name().find(|property| property.name() == name);
+        let property = property.ok_or_else(|| SettingError::Unknown(name.to_owned()))?;
+        if property.description().editing == Editing::Never {
             return Err(SettingError::ReadOnly(name.to_owned()));
         }
-        Ok(match name {
-            "ashift" => stored(ashift(name, word)?.into()),
-            "version" => Self::Version(version(name, word)?),
-            "comment" => Self::Comment(text(comment(word)?)),
-            "compatibility" => {
+        Ok(match property {
+            PoolProperty::Ashift => stored(ashift(word)?.into()),
+            PoolProperty::Version => Self::Version(version(word)?),
+            PoolProperty::Comment => Self::Comment(text(comment(word)?)),
+            PoolProperty::Compatibility => {
                 compatibility::requested(Some(word))?;
                 Self::Compatibility(text(word).filter(|word| word != "off"))
             }
-            "altroot" if word.starts_with('/') => Self::AlternateRoot(word.into()),
-            "altroot" => return Err(SettingError::AlternateRoot(word.to_owned())),
-            "cachefile" => Self::CacheFile(CacheFile::parse(name, word)?),
-            "bootfs" => Self::BootFileSystem(word.to_owned()),
-            "readonly" => return Err(SettingError::ImportTime(name.to_owned())),
-            "dedup_table_quota" if word == "auto" => stored(AUTOMATIC.into()),
-            "dedup_table_quota" if word == "none" => stored(0.into()),
-            "dedup_table_quota" => stored(parse_size(word)?.into()),
-            "multihost" if word == "on" => {
+            PoolProperty::AltRoot if word.starts_with('/') => Self::AlternateRoot(word.into()),
+            PoolProperty::AltRoot => return Err(SettingError::AlternateRoot(word.to_owned())),
+            PoolProperty::CacheFile => Self::CacheFile(CacheFile::parse(name, word)?),
+            PoolProperty::BootFs => Self::BootFileSystem(word.to_owned()),
+            PoolProperty::ReadOnly => return Err(SettingError::ImportTime(name.to_owned())),
+            PoolProperty::DedupTableQuota => match word {
+                "auto" => stored(AUTOMATIC.into()),
+                "none" => stored(0.into()),
+                _ => stored(parse_size(word)?.into()),
+            },
+            PoolProperty::Multihost if word == "on" => {
                 let (name, value) = (name.to_owned(), word.to_owned());
                 return Err(SettingError::NotWritten { name, value });
             }
-            _ => stored(switch(name, word, row.values)?.into()),
+            _ => stored(number_of_word(property, word)?.into()),
         })
     }
 }
@@ -148,18 +151,23 @@ fn of_feature(name: &str, feature: &str, word: &str) -> Result<PoolSetting, Sett
     }
 }
 
-fn ashift(name: &str, word: &str) -> Result<u64, SettingError> {
-    match parse_size(word)? {
-        number if number == 0 || (9..=16).contains(&number) => Ok(number),
-        _ => Err(SettingError::PoolNumber { name: name.to_owned(), value: word.to_owned() }),
+fn ashift(word: &str) -> Result<u64, SettingError> {
+    let number = parse_size(word)?;
+    match PoolProperty::Ashift.values().check(number) {
+        Ok(()) => Ok(number),
+        Err(_) => Err(invalid_number(PoolProperty::Ashift, word)),
     }
 }
 
-fn version(name: &str, word: &str) -> Result<u64, SettingError> {
+fn version(word: &str) -> Result<u64, SettingError> {
     match parse_size(word)? {
         number if number == FEATURES_VERSION || OLD_VERSIONS.contains(&number) => Ok(number),
-        _ => Err(SettingError::PoolNumber { name: name.to_owned(), value: word.to_owned() }),
+        _ => Err(invalid_number(PoolProperty::Version, word)),
     }
+}
+
+fn invalid_number(property: PoolProperty, word: &str) -> SettingError {
+    SettingError::PoolNumber { name: property.to_string(), value: word.to_owned() }
 }
 
 fn comment(word: &str) -> Result<&str, SettingError> {
@@ -172,15 +180,10 @@ fn comment(word: &str) -> Result<&str, SettingError> {
     }
 }
 
-/// The number of a word: `off` and `on`, or what to do when a device fails.
-fn switch(name: &str, word: &str, values: &str) -> Result<u64, SettingError> {
-    let words: &[(&str, u64)] = match name {
-        "failmode" => &[("wait", 0), ("continue", 1), ("panic", 2)],
-        _ => &[("off", 0), ("on", 1)],
-    };
-    let number = words.iter().find(|(known, _)| *known == word).map(|(_, number)| *number);
-    let (name, values) = (name.to_owned(), values.to_owned());
-    number.ok_or(SettingError::Word { name, values })
+fn number_of_word(property: PoolProperty, word: &str) -> Result<u64, SettingError> {
+    let values = || property.description().usage().into_owned();
+    let unknown = || SettingError::Word { name: property.to_string(), values: values() };
+    property.values().number(word).ok_or_else(unknown)
 }
 
 /// The properties of a new pool.
@@ -240,7 +243,7 @@ impl NewPoolProperties {
         for (name, word) in pairs {
             match PoolSetting::of_words(name, word)? {
                 PoolSetting::Stored { name, value } => {
-                    if name == "ashift" {
+                    if name == PoolProperty::Ashift.name() {
                         new.ashift = value.first_u64().unwrap_or(0);
                     }
                     new.stored.push((name, value));

@@ -1,101 +1,60 @@
 //! From typed values to the numbers that are stored.
 
-use super::{SettingError, row};
+use super::SettingError;
 use crate::quantity::{nicebytes, parse_size};
-use rzfs_dsl::dataset::property::{Form, NativeProperty};
+use rzfs_format::property::{DatasetProperty, MAX_BLOCK_SIZE, MIN_BLOCK_SIZE, Values};
 use rzfs_zap::ZapValue;
 use std::borrow::Cow;
 
 /// Longest value of a property, in bytes.
 pub(super) const MAX_VALUE: usize = 8191;
-/// Largest record, and so the largest small block.
-const MAX_BLOCK: u64 = 16 << 20;
-const MIN_BLOCK: u64 = 512;
-
-/// The level of zstd is kept above the number of the function.
-const LEVEL_SHIFT: u32 = 7;
-const GZIP_1: u64 = 5;
-const GZIP: u64 = 10;
-const ZSTD: u64 = 16;
-/// The levels of `zstd-fast`: `-1` to `-10`, then tens to 100, then 500 and 1000.
-const FAST_ONES: u64 = 102;
-const FAST_TENS: u64 = 111;
-const FAST_500: u64 = 122;
-const FAST_1000: u64 = 123;
-
-/// Words that mean the same as words of the tables.
-const SYNONYMS: [(&str, &str, u64); 4] = [
-    ("xattr", "sa", 2),
-    ("acltype", "posixacl", 1),
-    ("acltype", "noacl", 0),
-    ("volmode", "geom", 1),
-];
 
 /// What is stored for a value of a property of datasets.
-pub(super) fn stored(
-    table: &str,
-    property: &NativeProperty,
-    word: &str,
-) -> Result<ZapValue, SettingError> {
-    let name = property.name;
-    let not_a_word = || {
-        let values = row(table, name).map_or_else(String::new, |row| row.values.to_owned());
-        SettingError::Word { name: name.to_owned(), values }
-    };
-    let number = match property.form {
-        Form::Text => return text(name, word).map(|text| ZapValue::from(&*text)),
-        Form::Words(words) => {
-            let synonym = SYNONYMS.iter().find(|(of, synonym, _)| *of == name && *synonym == word);
-            let known = words.iter().find(|(_, known)| *known == word);
-            // The checksum that is off by another name is not for users.
-            let known = known.filter(|(_, known)| *known != "noparity");
-            let number = synonym.map(|(_, _, number)| *number);
-            number.or(known.map(|(number, _)| *number)).ok_or_else(not_a_word)?
+pub(super) fn stored(property: DatasetProperty, word: &str) -> Result<ZapValue, SettingError> {
+    let values = property.values();
+    if values.is_text() {
+        return text(property, word).map(|text| ZapValue::from(&*text));
+    }
+    let number = match (values.number(word), values) {
+        (Some(number), _) => number,
+        (None, Values::Words(_) | Values::Compression) => {
+            let description = property.description();
+            let (name, values) = (description.name.to_owned(), description.usage().into_owned());
+            return Err(SettingError::Word { name, values });
         }
-        Form::Compression => compression(word).ok_or_else(not_a_word)?,
-        Form::Limit if word == "none" => u64::MAX,
-        Form::Limit => parse_size(word)?,
-        Form::Number => count(name, word)?,
+        (None, _) => count(property, word)?,
     };
     Ok(number.into())
 }
 
 /// Bytes or a count.
-fn count(name: &str, word: &str) -> Result<u64, SettingError> {
-    let is_limit = matches!(name, "quota" | "refquota" | "reservation" | "refreservation");
-    if is_limit && word == "none" {
-        return Ok(0);
-    }
+fn count(property: DatasetProperty, word: &str) -> Result<u64, SettingError> {
     let number = parse_size(word)?;
-    match name {
-        "quota" | "refquota" if number == 0 => {
-            return Err(SettingError::UseNone("quota/refquota".to_owned()));
-        }
-        "recordsize" | "volblocksize" if !is_block_size(number) => {
-            return Err(SettingError::PowerOfTwo {
-                name: name.to_owned(),
-                min: nicebytes(MIN_BLOCK),
-                max: nicebytes(MAX_BLOCK),
-            });
-        }
-        "special_small_blocks" if number != 0 && !is_block_size(number) => {
-            return Err(SettingError::SmallBlocks { name: name.to_owned(), value: number });
-        }
-        _ => {}
+    if number == 0 && matches!(property, DatasetProperty::Quota | DatasetProperty::RefQuota) {
+        return Err(SettingError::UseNone("quota/refquota".to_owned()));
     }
-    Ok(number)
-}
-
-const fn is_block_size(number: u64) -> bool {
-    number.is_power_of_two() && number >= MIN_BLOCK && number <= MAX_BLOCK
+    let name = property.name().to_owned();
+    match (property.values().check(number), property.values()) {
+        (Err(_), Values::BlockSizeOrZero) => Err(SettingError::SmallBlocks { name, value: number }),
+        (Err(_), _) => Err(SettingError::PowerOfTwo {
+            name,
+            min: nicebytes(MIN_BLOCK_SIZE),
+            max: nicebytes(MAX_BLOCK_SIZE),
+        }),
+        (Ok(()), _) => Ok(number),
+    }
 }
 
 /// Texts are stored as they are; some have rules.
-fn text<'w>(name: &str, word: &'w str) -> Result<Cow<'w, str>, SettingError> {
-    match name {
+fn text(property: DatasetProperty, word: &str) -> Result<Cow<'_, str>, SettingError> {
+    match property {
         _ if word.len() > MAX_VALUE => Err(SettingError::ValueTooLong),
-        "mountpoint" => mount_point(word).ok_or_else(|| SettingError::MountPoint(name.to_owned())),
-        "keylocation" => super::encryption::check_location(word).map(|()| word.into()),
+        DatasetProperty::MountPoint => {
+            mount_point(word).ok_or_else(|| SettingError::MountPoint(property.name().to_owned()))
+        }
+        DatasetProperty::KeyLocation => {
+            super::encryption::check_location(word).map(|()| word.into())
+        }
         _ => Ok(word.into()),
     }
 }
@@ -111,67 +70,12 @@ fn mount_point(word: &str) -> Option<Cow<'_, str>> {
     Some(if path.is_empty() { "/".into() } else { path.into() })
 }
 
-/// The number of a compression function with its level.
-fn compression(word: &str) -> Option<u64> {
-    let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with(['+', '0']));
-    let zstd = |level: u64| ZSTD | level << LEVEL_SHIFT;
-    Some(match word {
-        "on" => 1,
-        "off" => 2,
-        "lzjb" => 3,
-        "gzip" => GZIP,
-        "zle" => 14,
-        "lz4" => 15,
-        "zstd" => ZSTD,
-        "zstd-fast" => zstd(FAST_ONES + 1),
-        _ => {
-            if let Some(level) = word.strip_prefix("gzip-") {
-                GZIP_1 - 1 + number(level).filter(|level| (1..=9).contains(level))?
-            } else if let Some(level) = word.strip_prefix("zstd-fast-") {
-                match number(level)? {
-                    level @ 1..=10 => zstd(FAST_ONES + level),
-                    tens if tens <= 100 && tens.is_multiple_of(10) => zstd(FAST_TENS + tens / 10),
-                    500 => zstd(FAST_500),
-                    1000 => zstd(FAST_1000),
-                    _ => return None,
-                }
-            } else {
-                let level = number(word.strip_prefix("zstd-")?)?;
-                zstd(Some(level).filter(|level| (1..=19).contains(level))?)
-            }
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setting::DATASET_PROPERTIES;
-    use rzfs_dsl::dataset::property::{PropertyValue, SETTABLE};
 
     fn parse(name: &str, word: &str) -> Result<ZapValue, SettingError> {
-        let property = SETTABLE.iter().find(|property| property.name == name).unwrap();
-        stored(DATASET_PROPERTIES, property, word)
-    }
-
-    #[test]
-    fn what_is_shown_can_be_typed() {
-        for property in SETTABLE {
-            let words: Vec<&str> = match property.form {
-                Form::Words(words) => words.iter().map(|(_, word)| *word).collect(),
-                Form::Compression => "on off lzjb gzip-1 gzip gzip-9 zle lz4 zstd zstd-1 zstd-19 \
-                    zstd-fast zstd-fast-2 zstd-fast-10 zstd-fast-20 zstd-fast-100 zstd-fast-500 \
-                    zstd-fast-1000"
-                    .split_whitespace()
-                    .collect(),
-                _ => continue,
-            };
-            for word in words.into_iter().filter(|word| *word != "noparity") {
-                let number = parse(property.name, word).unwrap().first_u64().unwrap();
-                let shown = property.form.show_number(number);
-                assert_eq!(shown, PropertyValue::Text(word.to_owned()), "{}", property.name);
-            }
-        }
+        stored(DatasetProperty::from_name(name).unwrap(), word)
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Properties that are not kept in property ZAPs (spec 04, sections 12.1 and 13.1).
 
-use super::table::{CASE_SENSITIVITY, ENCRYPTION, Form, KEY_FORMAT, NORMALIZATION, UTF8_ONLY};
 use super::value::{Property, PropertySource, PropertyValue};
+use crate::dataset::limits::{HeadLimits, SpaceLimits};
 use crate::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::ObjectId;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
+use rzfs_format::property::{DatasetProperty, Storage};
 
 use PropertyValue::{Number, Text};
 
@@ -16,8 +17,8 @@ const MASTER_NODE: ObjectId = ObjectId(1);
 const VOLUME_DATA: ObjectId = ObjectId(1);
 const VOLUME_PROPERTIES: ObjectId = ObjectId(2);
 
-fn property(name: &str, value: Option<PropertyValue>, source: PropertySource) -> Property {
-    Property { name: name.to_owned(), value, source, received: None }
+fn report(property: DatasetProperty, value: PropertyValue, source: PropertySource) -> Property {
+    Property { name: property.name().to_owned(), value: Some(value), source, received: None }
 }
 
 fn text(text: impl Into<String>) -> PropertyValue {
@@ -46,113 +47,111 @@ impl Dataset {
     /// A settable property whose value is kept in other places.
     pub(super) fn kept_elsewhere(
         &self,
-        name: &str,
+        property: DatasetProperty,
         kind: DatasetKind,
     ) -> Result<Kept, DatasetError> {
         use PropertySource::{Default, Local, None as Computed};
         let kept = |value: Option<_>, source| match value {
-            Some(value) => Kept::Elsewhere(property(name, Some(value), source)),
+            Some(value) => Kept::Elsewhere(report(property, value, source)),
             None => Kept::Nowhere,
         };
-        Ok(match name {
-            "version" | "utf8only" | "normalization" | "casesensitivity" => {
-                kept(self.master_node_value(name)?, Computed)
+        Ok(match property.storage() {
+            Storage::MasterNode(field) => {
+                let number = self.master_node_field(field.as_bytes())?;
+                let shown = |number| PropertyValue::of_number(property.values(), number);
+                kept(number.map(shown), Computed)
             }
-            "volsize" => {
+            Storage::Volume(field) => {
                 let objset = self.open_locked()?;
                 if objset.objset_type() != ObjsetType::Zvol {
                     return Ok(Kept::Nowhere);
                 }
-                let size = zap_u64(&objset, VOLUME_PROPERTIES, b"size")?;
+                let size = zap_u64(&objset, VOLUME_PROPERTIES, field.as_bytes())?;
                 kept(size.map(Number), if kind == DatasetKind::Volume { Local } else { Computed })
             }
-            "volblocksize" => {
+            Storage::VolumeBlockSize => {
                 let size = u64::from(self.open_locked()?.object(VOLUME_DATA)?.block_size());
-                kept(Some(Number(size)), if size == 16384 { Default } else { Computed })
+                let is_default = property.default_number() == Some(size);
+                kept(Some(Number(size)), if is_default { Default } else { Computed })
             }
-            "encryption" => self.key_field(name, b"DSL_CRYPTO_SUITE", ENCRYPTION)?,
-            "keyformat" => self.key_field(name, b"keyformat", KEY_FORMAT)?,
-            "pbkdf2iters" => self.key_field(name, b"pbkdf2iters", Form::Number)?,
-            _ => Kept::InProperties,
+            Storage::KeyObject(field) => self.key_field(property, field.as_bytes())?,
+            Storage::Properties | Storage::Directory(_) | Storage::Computed => Kept::InProperties,
         })
     }
 
     /// A property of an encrypted dataset that its key object has.
-    fn key_field(&self, name: &str, field: &[u8], form: Form) -> Result<Kept, DatasetError> {
+    fn key_field(&self, property: DatasetProperty, field: &[u8]) -> Result<Kept, DatasetError> {
         let Some(key) = self.key_object()? else { return Ok(Kept::InProperties) };
-        let value = zap_u64(self.tree().mos(), key, field)?.unwrap_or_default();
-        let source = if (name, value) == ("pbkdf2iters", 0) {
+        let number = zap_u64(self.tree().mos(), key, field)?.unwrap_or_default();
+        let source = if (property, number) == (DatasetProperty::Pbkdf2Iters, 0) {
             PropertySource::Default
         } else {
             PropertySource::None
         };
-        Ok(Kept::Elsewhere(property(name, Some(form.show_number(value)), source)))
+        let value = PropertyValue::of_number(property.values(), number);
+        Ok(Kept::Elsewhere(report(property, value, source)))
     }
 
-    /// A field of the file system's master node as the property shows it.
-    fn master_node_value(&self, name: &str) -> Result<Option<PropertyValue>, DatasetError> {
+    /// A number in the file system's master node, 0 if it is not there; `None` if there is no
+    /// master node.
+    fn master_node_field(&self, field: &[u8]) -> Result<Option<u64>, DatasetError> {
         let objset = self.open_locked()?;
         let Ok(master) = objset.object(MASTER_NODE) else { return Ok(None) };
         if master.object_type() != ObjectType::MASTER_NODE {
             return Ok(None);
         }
-        let (key, form): (&[u8], Form) = match name {
-            "version" => (b"VERSION", Form::Number),
-            "utf8only" => (b"utf8only", UTF8_ONLY),
-            "normalization" => (b"normalization", NORMALIZATION),
-            _ => (b"casesensitivity", CASE_SENSITIVITY),
-        };
-        let value = zap_u64(&objset, MASTER_NODE, key)?.unwrap_or_default();
-        Ok(Some(form.show_number(value)))
+        Ok(Some(zap_u64(&objset, MASTER_NODE, field)?.unwrap_or_default()))
     }
 
-    /// A read-only property; `None` when there is none of this name for this kind.
+    /// A read-only property; `None` when a dataset of this kind has no value.
     pub(super) fn computed(
         &self,
-        name: &str,
+        property: DatasetProperty,
         kind: DatasetKind,
     ) -> Result<Option<Property>, DatasetError> {
         let value = match kind {
-            DatasetKind::Snapshot => self.computed_for_snapshot(name)?,
-            _ => self.computed_for_head(name, kind)?,
+            DatasetKind::Snapshot => self.computed_for_snapshot(property)?,
+            _ => self.computed_for_head(property)?,
         };
         let value = match value {
-            None => self.computed_for_all(name, kind)?,
+            None => self.computed_for_all(property, kind)?,
             some => some,
         };
-        let source = match name {
+        let source = match property {
             // These show a default where nobody ever set a limit.
-            "filesystem_count" | "snapshot_count" if value == Some(text("none")) => {
+            DatasetProperty::FilesystemCount | DatasetProperty::SnapshotCount
+                if value == Some(text("none")) =>
+            {
                 PropertySource::Default
             }
             _ => PropertySource::None,
         };
-        Ok(value.map(|value| property(name, Some(value), source)))
+        Ok(value.map(|value| report(property, value, source)))
     }
 
     fn computed_for_all(
         &self,
-        name: &str,
+        property: DatasetProperty,
         kind: DatasetKind,
     ) -> Result<Option<PropertyValue>, DatasetError> {
         let dataset = self.dsl_dataset();
-        Ok(Some(match name {
-            "type" => text(kind.name()),
-            "creation" => Number(dataset.creation_time),
-            "createtxg" => Number(dataset.creation_txg.0),
-            "guid" => Number(dataset.guid.0),
-            "objsetid" => Number(self.object().0),
-            "referenced" => Number(dataset.referenced),
-            "logicalreferenced" => Number(dataset.uncompressed),
-            "refcompressratio" => ratio(dataset.uncompressed, dataset.compressed),
-            "redact_snaps" => {
+        Ok(Some(match property {
+            DatasetProperty::Type => text(kind.name()),
+            DatasetProperty::Creation => Number(dataset.creation_time),
+            DatasetProperty::CreateTxg => Number(dataset.creation_txg.0),
+            DatasetProperty::Guid => Number(dataset.guid.0),
+            DatasetProperty::ObjsetId => Number(self.object().0),
+            DatasetProperty::Referenced => Number(dataset.referenced),
+            DatasetProperty::LogicalReferenced => Number(dataset.uncompressed),
+            DatasetProperty::RefCompressRatio => ratio(dataset.uncompressed, dataset.compressed),
+            DatasetProperty::RedactSnaps => {
                 return Ok(self.redaction_snapshots()?.map(PropertyValue::of_guids));
             }
-            "written" => return self.written().map(|bytes| bytes.map(Number)),
-            "encryptionroot" => {
+            DatasetProperty::Written => return self.written().map(|bytes| bytes.map(Number)),
+            DatasetProperty::EncryptionRoot => {
                 return Ok(self.encryption_root()?.map(|root| text(root.name())));
             }
-            "keystatus" => match self.key_status()? {
+            DatasetProperty::KeyStatus => match self.key_status()? {
                 KeyStatus::None => return Ok(None),
                 KeyStatus::Available => text("available"),
                 KeyStatus::Unavailable => text("unavailable"),
@@ -163,47 +162,48 @@ impl Dataset {
 
     fn computed_for_head(
         &self,
-        name: &str,
-        kind: DatasetKind,
+        property: DatasetProperty,
     ) -> Result<Option<PropertyValue>, DatasetError> {
         let dir = self.dsl_dir();
         let parts = dir.breakdown;
-        if name.starts_with("usedby") && dir.flags & DslDir::FLAG_USED_BREAKDOWN == 0 {
-            return Ok(None);
-        }
-        Ok(Some(match name {
-            "used" => Number(dir.used),
-            "available" => Number(self.available()?),
-            "compressratio" => ratio(dir.uncompressed, dir.compressed),
-            "logicalused" => Number(dir.uncompressed),
-            "usedbydataset" => Number(parts.head),
-            "usedbysnapshots" => Number(parts.snapshots),
-            "usedbyrefreservation" => Number(parts.refreservation),
-            "usedbychildren" => Number(parts.children.saturating_add(parts.child_reservations)),
-            "origin" => return Ok(self.origin()?.map(|origin| text(origin.name()))),
-            "filesystem_count" if kind == DatasetKind::Volume => return Ok(None),
-            "filesystem_count" | "snapshot_count" => {
-                let count = self.directory_field(&format!("com.joyent:{name}"))?;
-                count.map_or_else(|| text("none"), Number)
+        let used_by =
+            |bytes| (dir.flags & DslDir::FLAG_USED_BREAKDOWN != 0).then_some(Number(bytes));
+        Ok(Some(match property {
+            DatasetProperty::Used => Number(dir.used),
+            DatasetProperty::Available => Number(self.available()?),
+            DatasetProperty::CompressRatio => ratio(dir.uncompressed, dir.compressed),
+            DatasetProperty::LogicalUsed => Number(dir.uncompressed),
+            DatasetProperty::UsedByDataset => return Ok(used_by(parts.head)),
+            DatasetProperty::UsedBySnapshots => return Ok(used_by(parts.snapshots)),
+            DatasetProperty::UsedByRefReservation => return Ok(used_by(parts.refreservation)),
+            DatasetProperty::UsedByChildren => {
+                return Ok(used_by(parts.children.saturating_add(parts.child_reservations)));
             }
-            "snapshots_changed" => {
-                let changed = self.directory_field("com.ixsystems:snapshots_changed")?;
+            DatasetProperty::Origin => return Ok(self.origin()?.map(|origin| text(origin.name()))),
+            DatasetProperty::FilesystemCount | DatasetProperty::SnapshotCount => {
+                self.directory_field(property.stored_name())?.map_or_else(|| text("none"), Number)
+            }
+            DatasetProperty::SnapshotsChanged => {
+                let changed = self.directory_field(property.stored_name())?;
                 return Ok(changed.filter(|seconds| *seconds != 0).map(Number));
             }
             _ => return Ok(None),
         }))
     }
 
-    fn computed_for_snapshot(&self, name: &str) -> Result<Option<PropertyValue>, DatasetError> {
+    fn computed_for_snapshot(
+        &self,
+        property: DatasetProperty,
+    ) -> Result<Option<PropertyValue>, DatasetError> {
         let dataset = self.dsl_dataset();
-        Ok(Some(match name {
-            "used" => Number(dataset.unique),
-            "compressratio" => ratio(dataset.uncompressed, dataset.compressed),
-            "defer_destroy" => {
+        Ok(Some(match property {
+            DatasetProperty::Used => Number(dataset.unique),
+            DatasetProperty::CompressRatio => ratio(dataset.uncompressed, dataset.compressed),
+            DatasetProperty::DeferDestroy => {
                 text(if dataset.flags & DslDataset::FLAG_DEFER_DESTROY == 0 { "off" } else { "on" })
             }
-            "userrefs" => Number(self.holds()?.len() as u64),
-            "clones" => {
+            DatasetProperty::UserRefs => Number(self.holds()?.len() as u64),
+            DatasetProperty::Clones => {
                 let clones = self.clone_names()?;
                 return Ok((!clones.is_empty()).then(|| text(clones.join(","))));
             }
@@ -228,35 +228,20 @@ impl Dataset {
 
     /// Bytes that can still be written here (spec 04, section 12.4).
     fn available(&self) -> Result<u64, DatasetError> {
-        let dataset = self.dsl_dataset();
-        let mut space = self.directory_space()?;
-        let reserved = self.number("refreservation")?;
-        space = space.saturating_add(reserved.saturating_sub(dataset.unique));
-        let limit = self.number("refquota")?;
-        if limit != 0 {
-            space = space.min(limit.saturating_sub(dataset.referenced));
-        }
-        Ok(space)
-    }
-
-    fn directory_space(&self) -> Result<u64, DatasetError> {
-        let mut limits = Vec::new();
+        let mut chain = Vec::new();
         let mut level = Some(self.clone());
         while let Some(dataset) = level {
-            limits.push(dataset.dsl_dir().clone());
+            chain.push(SpaceLimits::of(dataset.dsl_dir()));
             level = dataset.parent()?;
         }
-        let mut space = u64::MAX;
-        for (depth, dir) in limits.iter().rev().enumerate() {
-            let mut quota = if dir.quota == 0 { u64::MAX } else { dir.quota };
-            if depth == 0 {
-                quota = quota.min(self.tree().usable_space());
-            } else {
-                space = space.saturating_add(dir.reserved.saturating_sub(dir.used));
-            }
-            space = space.min(quota.saturating_sub(dir.used));
-        }
-        Ok(space)
+        let room = SpaceLimits::available(chain.into_iter().rev(), self.tree().usable_space());
+        let head = HeadLimits {
+            referenced: self.dsl_dataset().referenced,
+            unique: self.dsl_dataset().unique,
+            refquota: self.number(DatasetProperty::RefQuota)?,
+            refreservation: self.number(DatasetProperty::RefReservation)?,
+        };
+        Ok(head.available(room))
     }
 }
 

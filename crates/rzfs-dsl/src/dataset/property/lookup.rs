@@ -1,40 +1,29 @@
 //! Finding a stored value on a dataset or its ancestors (spec 04, section 13.2).
 
-use super::table::{Inheritance, string};
-use super::value::{Property, PropertySource, PropertyValue};
+use super::Inheritance;
+use super::value::{Property, PropertySource, PropertyValue, string};
 use crate::dataset::{Dataset, DatasetError};
-use rzfs_dmu::Object;
-use rzfs_format::ObjectId;
-use rzfs_zap::{Zap, ZapValue};
+use crate::mos::MosSource;
+use crate::mos::property_values::{Origin, Owner, StoredValue};
+use rzfs_zap::ZapValue;
 
-/// What was found.
+/// The value of a property in force, and the one that a send stream brought here.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundValue {
     pub(super) value: Option<(ZapValue, PropertySource)>,
     pub(super) received: Option<ZapValue>,
 }
 
-/// The properties of one directory or snapshot.
-struct Store {
-    object: Object,
-    zap: Zap<Object>,
-}
-
-impl Store {
-    fn get(&self, name: &str, suffix: &str) -> Result<Option<ZapValue>, DatasetError> {
-        let value = self.zap.lookup(format!("{name}{suffix}").as_bytes());
-        Ok(value.map_err(|source| self.object.zap_error(source))?)
+impl From<Origin> for PropertySource {
+    fn from(origin: Origin) -> Self {
+        match origin {
+            Origin::Own => Self::Local,
+            Origin::Received => Self::Received,
+        }
     }
 }
 
 impl Dataset {
-    fn store(&self, zap: Option<ObjectId>) -> Result<Option<Store>, DatasetError> {
-        let Some(zap) = zap else { return Ok(None) };
-        let object = self.tree().mos().object(zap)?;
-        let zap = object.zap()?;
-        Ok(Some(Store { object, zap }))
-    }
-
     pub(crate) fn parent(&self) -> Result<Option<Dataset>, DatasetError> {
         match self.name().rsplit_once('/') {
             Some((parent, _)) => self.tree().open(parent).map(Some),
@@ -47,50 +36,33 @@ impl Dataset {
         &self,
         name: &str,
         inheritance: Inheritance,
-    ) -> Result<Found, DatasetError> {
-        let mut found = Found::default();
-        let mut inheriting = false;
-        if self.is_snapshot() {
-            if let Some(store) = self.store(self.dsl_dataset().properties)? {
-                found.received = store.get(name, "$recvd")?;
-                if let Some(value) = store.get(name, "")? {
-                    found.value = Some((value, PropertySource::Local));
-                    return Ok(found);
-                }
-                let hidden = store.get(name, "$inherit")?.is_some();
-                if let Some(value) = found.received.clone().filter(|_| !hidden) {
-                    found.value = Some((value, PropertySource::Received));
-                    return Ok(found);
-                }
+    ) -> Result<FoundValue, DatasetError> {
+        let mos = self.tree().mos();
+        let mut found = FoundValue::default();
+        let mut inheriting = self.is_snapshot();
+        if let Some(zap) = self.dsl_dataset().properties.filter(|_| inheriting) {
+            let stored = StoredValue::read(mos, (zap, Owner::Snapshot), name)?;
+            found.value = stored.in_force().map(|(value, origin)| (value.clone(), origin.into()));
+            found.received = stored.received;
+            if found.value.is_some() {
+                return Ok(found);
             }
-            inheriting = true;
         }
         let mut level = Some(if inheriting { self.head()? } else { self.clone() });
         while let Some(dataset) = level {
-            if inheriting && inheritance == Inheritance::Own {
+            if inheriting && inheritance != Inheritance::Inherited {
                 return Ok(found);
             }
-            if let Some(store) = dataset.store(dataset.dsl_dir().properties)? {
-                let here = || match inheriting {
-                    true => PropertySource::Inherited(dataset.name().to_owned()),
-                    false => PropertySource::Local,
-                };
-                let received = store.get(name, "$recvd")?;
+            if let Some(zap) = dataset.dsl_dir().properties {
+                let stored = StoredValue::read(mos, (zap, Owner::Directory), name)?;
+                found.value = stored.in_force().map(|(value, origin)| {
+                    let inherited = || PropertySource::Inherited(dataset.name().to_owned());
+                    (value.clone(), if inheriting { inherited() } else { origin.into() })
+                });
                 if !inheriting {
-                    found.received.clone_from(&received);
+                    found.received = stored.received;
                 }
-                let own = match store.get(name, "$iuv")? {
-                    Some(value) => Some(value),
-                    None => store.get(name, "")?,
-                };
-                if let Some(value) = own {
-                    found.value = Some((value, here()));
-                    return Ok(found);
-                }
-                let hidden = store.get(name, "$inherit")?.is_some();
-                if let Some(value) = received.filter(|_| !hidden) {
-                    let source = if inheriting { here() } else { PropertySource::Received };
-                    found.value = Some((value, source));
+                if found.value.is_some() {
                     return Ok(found);
                 }
             }
@@ -100,8 +72,8 @@ impl Dataset {
         Ok(found)
     }
 
-    /// A property that a user made up.
-    pub(super) fn user_property(&self, name: &str) -> Result<Property, DatasetError> {
+    /// A property that a user made up; it has no value where nobody has set it.
+    pub fn user_property(&self, name: &str) -> Result<Property, DatasetError> {
         let text = |value: &ZapValue| PropertyValue::Text(string(value));
         let found = self.lookup(name, Inheritance::Inherited)?;
         let (value, source) = match found.value {
@@ -122,9 +94,8 @@ impl Dataset {
             level = dataset.parent()?;
         }
         for zap in zaps {
-            let Some(store) = self.store(zap)? else { continue };
-            for entry in store.zap.entries() {
-                let entry = entry.map_err(|source| store.object.zap_error(source))?;
+            let Some(zap) = zap else { continue };
+            for entry in self.tree().mos().entries(zap)? {
                 let Some(name) =
                     entry.key.as_name().and_then(|name| std::str::from_utf8(name).ok())
                 else {

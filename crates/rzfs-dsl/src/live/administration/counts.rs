@@ -5,10 +5,12 @@
 //! counts goes up as long as there are counts.
 
 use super::{TaskContext, TaskError};
+use crate::dataset::limits::MAX_DEPTH;
 use crate::live::LiveError;
-use crate::live::mos::extensible::{is_extended, zapify};
-use crate::live::space::limits::MAX_DEPTH;
+use crate::mos::MosSource;
+use crate::mos::extensible::{is_extended, zapify};
 use rzfs_format::features::Feature;
+use rzfs_format::property::DatasetProperty;
 use rzfs_format::{FormatError, ObjectId};
 
 /// What is counted.
@@ -25,8 +27,8 @@ impl Counted {
 
     const fn field(self) -> &'static str {
         match self {
-            Self::FileSystems => "com.joyent:filesystem_count",
-            Self::Snapshots => "com.joyent:snapshot_count",
+            Self::FileSystems => DatasetProperty::FilesystemCount.stored_name(),
+            Self::Snapshots => DatasetProperty::SnapshotCount.stored_name(),
         }
     }
 }

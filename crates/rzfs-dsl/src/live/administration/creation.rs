@@ -7,7 +7,7 @@ use super::{NewEncryption, TaskContext, TaskError};
 use crate::dataset::DatasetKind;
 use crate::live::LiveDataset;
 use crate::live::change_error::ChangeError;
-use crate::live::datasets::creation::{Maker, NewContents};
+use crate::live::datasets::creation::NewContents;
 use crate::live::datasets::values::policy_of_dir;
 use crate::live::space::limits::SpaceTier;
 use rzfs_format::ObjectId;
@@ -71,6 +71,7 @@ impl TaskContext<'_> {
             for change in &changes {
                 this.check_new_value(parent.dir, change)?;
             }
+            PropertyChange::check_limits(&changes, this.available(parent.dir)?)?;
             let keys = this.keys_of_new(parent.dir, &new.encryption)?;
             let origin = this.empty_origin()?;
             this.check_around_new(parent.dir, origin)?;
@@ -79,12 +80,7 @@ impl TaskContext<'_> {
         let now = self.now();
         let dir = self.state.dirs.create(&self.mos, Some((parent.dir, last)), now)?;
         self.add_to_counts(Some(parent.dir), Counted::FileSystems, 1)?;
-        let mut maker = Maker {
-            mos: self.mos,
-            dirs: &mut self.state.dirs,
-            features: &mut self.state.features,
-            environment: &*self.pool.environment,
-        };
+        let mut maker = self.maker();
         let head = maker.create_head(dir, origin, new.contents.names())?;
         let key_object = match &keys {
             Some(keys) => Some(maker.encrypt((dir, head), keys)?),
@@ -100,12 +96,7 @@ impl TaskContext<'_> {
             self.change_property(&place, change)?;
         }
         let policy = policy_of_dir(&self.mos, &mut self.state.dirs, dir, self.pool.has_lz4)?;
-        let mut maker = Maker {
-            mos: self.mos,
-            dirs: &mut self.state.dirs,
-            features: &mut self.state.features,
-            environment: &*self.pool.environment,
-        };
+        let mut maker = self.maker();
         let key = keys.as_ref().map(|keys| Arc::clone(&keys.key));
         let live = maker.create_objset((name, head), new.contents.as_ref(), policy, key)?;
         if let Some((keys, object)) = keys.zip(key_object) {
@@ -117,7 +108,7 @@ impl TaskContext<'_> {
 
     /// Makes sure that everything around a new clone of `origin` in `parent` can be read that it
     /// follows, or is entered in.
-    fn check_around_new(
+    pub(super) fn check_around_new(
         &mut self,
         parent: ObjectId,
         origin: Option<ObjectId>,

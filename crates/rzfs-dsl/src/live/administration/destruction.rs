@@ -3,40 +3,41 @@
 use super::counts::Counted;
 use super::place::Place;
 use super::{TaskContext, TaskError};
+use crate::dataset::property::DatasetProperty;
 use crate::live::LiveError;
 use crate::live::amounts::SpaceDelta;
 use crate::live::change_error::ChangeError;
-use crate::live::datasets::deadlist;
 use crate::live::datasets::dir::SpaceClass;
 use crate::live::datasets::livelist;
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::error_log;
-use crate::live::mos::extensible::is_extended;
-use crate::live::mos::number_key;
 use crate::live::space::bptree::{self, DestroyedList};
 use crate::live::space::limits::SpaceTier;
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use crate::mos::bookmarks;
+use crate::mos::deadlist;
+use crate::mos::extensible::{field, is_extended};
+use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY, error_log, number_key};
 use rzfs_dmu::Objset;
 use rzfs_dmu::intent_log::owned_blocks;
 use rzfs_dmu::live::Transaction;
 use rzfs_format::bookmark::BookmarkRecord;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::features::Feature;
-use rzfs_format::{FormatError, ObjectId, ObjsetId};
+use rzfs_format::property::PoolProperty;
+use rzfs_format::{BlockPointer, FormatError, ObjectId, ObjsetId, Txg};
 
-/// Words of a bookmark that needs no feature but that of bookmarks.
-const BOOKMARK_V1_WORDS: usize = 3;
+/// The field of a dataset's object with the blocks that moved with a removed vdev.
+pub(super) const REMAPPED: &str = "com.delphix:remap_deadlist";
 
-/// What came of looking at a dataset that is to be destroyed.
+/// What came of looking at a dataset that is to be destroyed or rolled back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    Destroyed,
-    /// It was written in this very txg: its blocks are not on the devices yet.
+    Done,
+    /// It was written in this very txg: its blocks are not on the devices yet. Or it was closed.
     Later,
 }
 
 /// Says that something of a destroyed dataset, or about it, stays because it is damaged.
-fn left_behind(error: &LiveError) {
+pub(super) fn left_behind(error: &LiveError) {
     tracing::warn!(%error, "a destroyed dataset leaves something behind");
 }
 
@@ -64,7 +65,10 @@ impl TaskContext<'_> {
         self.free_contents(&place, &head)?;
         self.destroy_head(&place, &head)?;
         self.destroy_dir(&place)?;
-        Ok(Outcome::Destroyed)
+        if let Some(origin) = dir.origin {
+            self.destroy_origin_if_deferred(origin)?;
+        }
+        Ok(Outcome::Done)
     }
 
     fn check_destruction(&mut self, name: &str) -> Result<(Place, DslDir, DslDataset), TaskError> {
@@ -87,21 +91,29 @@ impl TaskContext<'_> {
         ) {
             self.mos.check_removal(names, last)?;
         }
-        let fields = if is_extended(&self.mos, place.head)? {
-            self.mos.lookup(place.head, "com.delphix:remap_deadlist").unless_damaged(left_behind)?
-        } else {
-            None
-        };
-        if fields.flatten().is_some() {
-            let what = "the list of remapped blocks";
-            return Err(ChangeError::Unsupported { name: name(), what }.into());
-        }
+        self.refuse_remap_deadlist(&place.name, place.head)?;
         Ok((place, dir, head))
+    }
+
+    /// Refuses what would have to change the list of blocks that moved with a removed vdev.
+    pub(super) fn refuse_remap_deadlist(
+        &mut self,
+        name: &str,
+        dataset: ObjectId,
+    ) -> Result<(), TaskError> {
+        let list = field(&self.mos, dataset, REMAPPED).unless_damaged(left_behind)?.flatten();
+        if list.is_some() {
+            let what = "the list of remapped blocks";
+            return Err(ChangeError::Unsupported { name: name.to_owned(), what }.into());
+        }
+        Ok(())
     }
 
     /// Gives back what the head reserves beyond what it has.
     fn leave_refreservation(&mut self, place: &Place, dir: &DslDir) -> Result<(), TaskError> {
-        let old = self.own_number(place.dir, "refreservation").unless_damaged(left_behind)?;
+        let old = self
+            .own_number(place.dir, DatasetProperty::RefReservation)
+            .unless_damaged(left_behind)?;
         if let Some(old) = old {
             return self.charge_refreservation(place, old, 0);
         }
@@ -112,7 +124,7 @@ impl TaskContext<'_> {
     }
 
     /// Ends the dataset's use of features (spec 04, section 3.4).
-    fn leave_features(&mut self, head: ObjectId) -> Result<(), TaskError> {
+    pub(super) fn leave_features(&mut self, head: ObjectId) -> Result<(), TaskError> {
         if !is_extended(&self.mos, head)? {
             return Ok(());
         }
@@ -174,25 +186,38 @@ impl TaskContext<'_> {
     /// Frees the blocks that only the dataset has, or has them freed in the background.
     fn free_contents(&mut self, place: &Place, head: &DslDataset) -> Result<(), TaskError> {
         let birth = head.previous_snapshot_txg;
-        let blocks = (head.root, birth);
         let id = (place.name.as_str(), place.head);
-        if !self.state.features.is_enabled(Feature::AsyncDestroy) {
+        if self.state.features.is_enabled(Feature::AsyncDestroy) {
+            self.log_dataset("destroy", id, format!("(bptree, mintxg={birth})"))?;
+        } else {
             self.log_dataset("destroy begin", id, " ".to_owned())?;
             self.log_dataset("destroy", id, format!("(synchronous, mintxg={birth})"))?;
-            let pipeline = self.mos.objset().pipeline();
-            let free = |pointer: &_| self.free(pointer);
-            let sums = bptree::free_all(pipeline, blocks, (self.deflation(), &free))?;
-            let dirs = &mut self.state.dirs;
-            return Ok(dirs.charge(&self.mos, place.dir, SpaceClass::Head, -sums)?);
         }
-        self.log_dataset("destroy", id, format!("(bptree, mintxg={birth})"))?;
         let dir = self.dir(place.dir)?;
         let sums = SpaceDelta {
             used: dir.used.cast_signed(),
             compressed: dir.compressed.cast_signed(),
             uncompressed: dir.uncompressed.cast_signed(),
         };
-        self.hand_to_freer(place.dir, sums)?;
+        self.free_tree(place.dir, (head.root, birth), sums)
+    }
+
+    /// Frees the blocks of a directory that are below a root and were born after a txg; or has them
+    /// freed in the background, from the next txg on, and `sums` charged to what is freed there.
+    pub(super) fn free_tree(
+        &mut self,
+        dir: ObjectId,
+        blocks: (BlockPointer, Txg),
+        sums: SpaceDelta,
+    ) -> Result<(), TaskError> {
+        if !self.state.features.is_enabled(Feature::AsyncDestroy) {
+            let pipeline = self.mos.objset().pipeline();
+            let free = |pointer: &_| self.free(pointer);
+            let sums = bptree::free_all(pipeline, blocks, (self.deflation(), &free))?;
+            let dirs = &mut self.state.dirs;
+            return Ok(dirs.charge(&self.mos, dir, SpaceClass::Head, -sums)?);
+        }
+        self.hand_to_freer(dir, sums)?;
         let (mos, state) = (self.mos, &mut *self.state);
         let list = &mut state.frees.destroyed;
         let added = DestroyedList::add(list, &mos, &mut state.features, blocks, sums);
@@ -225,19 +250,19 @@ impl TaskContext<'_> {
         self.destroy_extended(place.head)
     }
 
-    /// Ends the use of a head as the pool's boot file system.
-    fn leave_pool(&mut self, head: ObjectId) -> Result<(), LiveError> {
+    /// Ends the use of a head or snapshot as the pool's boot file system.
+    pub(super) fn leave_pool(&mut self, head: ObjectId) -> Result<(), LiveError> {
         let mos = self.mos;
         if let Some(properties) = mos.object_of(DIRECTORY, "pool_props")?
-            && mos.number(properties, "bootfs")? == Some(head.get())
+            && mos.number(properties, PoolProperty::BootFs.name())? == Some(head.get())
         {
-            mos.set(properties, "bootfs", 0_u64)?;
+            mos.set(properties, PoolProperty::BootFs.name(), 0_u64)?;
         }
         Ok(())
     }
 
     /// Frees the object of a dataset or directory.
-    fn destroy_extended(&mut self, id: ObjectId) -> Result<(), TaskError> {
+    pub(super) fn destroy_extended(&mut self, id: ObjectId) -> Result<(), TaskError> {
         if is_extended(&self.mos, id)? {
             self.state.features.add(&self.mos, Feature::ExtensibleDataset, -1)?;
         }
@@ -246,32 +271,33 @@ impl TaskContext<'_> {
 
     fn destroy_bookmarks(&mut self, head: ObjectId) -> Result<(), TaskError> {
         let mos = self.mos;
-        if !is_extended(&self.mos, head)? {
-            return Ok(());
-        }
-        let Some(zap) = mos.object_of(head, "com.delphix:bookmarks")? else { return Ok(()) };
+        let Some(zap) = bookmarks::of_head(&mos, head)? else { return Ok(()) };
         let entries = mos.entries(zap).unless_damaged(left_behind)?;
         for entry in entries.unwrap_or_default() {
-            let words: Vec<u64> = entry.value.integers().collect();
-            if words.len() > BOOKMARK_V1_WORDS {
+            if entry.value.len() > BookmarkRecord::FIRST_VERSION_WORDS {
                 self.state.features.add(&mos, Feature::BookmarkV2, -1)?;
             }
-            let Ok(record) = BookmarkRecord::decode(words) else { continue };
+            let Ok(record) = BookmarkRecord::decode(entry.value.integers()) else { continue };
             if record.has_sums() {
                 self.state.features.add(&mos, Feature::BookmarkWritten, -1)?;
             }
-            if let Some(list) = record.redaction {
-                let object = mos.object(list).unless_damaged(left_behind)?;
-                let has_spill = object.map(|object| object.has_spill()).transpose();
-                if has_spill.map_err(LiveError::from)? == Some(true) {
-                    self.state.features.add(&mos, Feature::RedactionListSpill, -1)?;
-                }
-                mos.destroy_or_leak(list)?;
-                self.state.features.add(&mos, Feature::RedactionBookmarks, -1)?;
-            }
+            self.free_redaction(&record)?;
         }
         mos.destroy_or_leak(zap)?;
         Ok(self.state.features.add(&mos, Feature::Bookmarks, -1)?)
+    }
+
+    /// Frees the list of what a redacted send may contain, of a bookmark that goes.
+    pub(super) fn free_redaction(&mut self, mark: &BookmarkRecord) -> Result<(), TaskError> {
+        let mos = self.mos;
+        let Some(list) = mark.redaction else { return Ok(()) };
+        let object = mos.object(list).unless_damaged(left_behind)?;
+        let has_spill = object.map(|object| object.has_spill()).transpose();
+        if has_spill.map_err(LiveError::from)? == Some(true) {
+            self.state.features.add(&mos, Feature::RedactionListSpill, -1)?;
+        }
+        mos.destroy_or_leak(list)?;
+        Ok(self.state.features.add(&mos, Feature::RedactionBookmarks, -1)?)
     }
 
     /// Destroys a directory whose head is gone.
@@ -308,31 +334,6 @@ impl TaskContext<'_> {
         self.pool.accounts.close_dir(place.dir);
         self.leave_key(place.dir).unless_damaged(left_behind)?;
         self.destroy_extended(place.dir)
-    }
-
-    /// Leads a scan that is under way past a head that goes away (spec 04, section 20.5).
-    fn leave_scan(&mut self, head: ObjectId) -> Result<(), TaskError> {
-        const STATE: usize = 1;
-        const QUEUE: usize = 2;
-        const BOOKMARK: usize = 19;
-        const SCANNING: u64 = 1;
-        let mos = self.mos;
-        let Some(scan) = mos.lookup(DIRECTORY, "scan")? else { return Ok(()) };
-        let mut words: Vec<u64> = scan.integers().collect();
-        if words.get(STATE) != Some(&SCANNING) {
-            return Ok(());
-        }
-        if let Some(queue) = words.get(QUEUE).and_then(|queue| ObjectId(*queue).non_zero()) {
-            mos.remove(queue, number_key(head.get()).as_str())?;
-        }
-        if words.get(BOOKMARK) == Some(&head.get())
-            && let Some(bookmark) = words.get_mut(BOOKMARK..BOOKMARK + 4)
-        {
-            bookmark.copy_from_slice(&[u64::MAX, 0, 0, 0]);
-            let words = rzfs_zap::ZapValue::new(rzfs_zap::IntegerSize::Eight, &words);
-            mos.set(DIRECTORY, "scan", words)?;
-        }
-        Ok(())
     }
 
     /// The snapshot of nothing, of which all new datasets are clones; `None` in old pools.

@@ -3,12 +3,13 @@
 
 use super::place::Place;
 use super::{TaskContext, TaskError};
+use crate::dataset::limits::MAX_DEPTH;
+use crate::dataset::property::DatasetProperty;
 use crate::dataset::{NewKeys, RootKey, is_key_location};
 use crate::live::LiveError;
 use crate::live::change_error::{ChangeError, EncryptionProblem};
-use crate::live::datasets::key_object;
-use crate::live::space::limits::MAX_DEPTH;
 use crate::live::space::limits::SpaceTier;
+use crate::mos::{MosSource, key_object, names, text};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::encryption::EncryptionSuite;
 use rzfs_format::features::Feature;
@@ -16,7 +17,7 @@ use rzfs_format::{FormatError, ObjectId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const KEY_LOCATION: &str = "keylocation";
+const KEY_LOCATION: &str = DatasetProperty::KeyLocation.name();
 
 /// How a new dataset is encrypted.
 #[derive(Clone, Default, Debug)]
@@ -304,6 +305,46 @@ impl TaskContext<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Has a directory be an encryption root, with the key of another one, in place of that one:
+    /// in its own tree and in those of its clones.
+    pub(super) fn rename_root(
+        &mut self,
+        (old, new): (ObjectId, ObjectId),
+        dir: ObjectId,
+        depth: usize,
+    ) -> Result<(), LiveError> {
+        let mos = self.mos;
+        if depth == MAX_DEPTH {
+            let problem = FormatError::invalid("DSL directory", "the tree is too deep");
+            return Err(LiveError::corrupt(dir)(problem));
+        }
+        let Some(key) = key_object::of_dir(&mos, dir)? else { return Ok(()) };
+        match key_object::root(&mos, key)? {
+            root if root == old => key_object::set_root(&mos, key, new)?,
+            // Clones share the key object of their origin.
+            root if root == new => {}
+            _ => return Ok(()),
+        }
+        for (_, child) in self.children(dir)? {
+            self.rename_root((old, new), child, depth + 1)?;
+        }
+        let clones = self.dir(dir)?.clones;
+        for (_, head) in names::all(&mos, clones)? {
+            let clone = self.dataset(head)?.dir;
+            self.rename_root((old, new), clone, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Has the property that says where the key is be another directory's.
+    pub(super) fn move_key_location(&mut self, from: &Place, to: &Place) -> Result<(), TaskError> {
+        let Some(zap) = self.dir(from.dir)?.properties else { return Ok(()) };
+        let location = self.mos.lookup(zap, KEY_LOCATION)?;
+        let location = location.as_ref().and_then(|value| value.as_bytes()).map(text);
+        self.set_key_location(to, location.as_deref())?;
+        self.set_key_location(from, None)
     }
 
     /// Whether a directory is a clone of a snapshot that a user made.

@@ -2,7 +2,7 @@
 
 use super::{TaskContext, TaskError};
 use crate::live::change_error::ChangeError;
-use crate::live::mos::history::Event;
+use crate::mos::history::Event;
 use rzfs_format::Guid;
 use rzfs_format::features::Feature;
 

@@ -2,11 +2,12 @@
 
 use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
-use crate::dataset::property::Inheritance;
+use crate::dataset::limits::MAX_DEPTH;
+use crate::dataset::property::{DatasetProperty, Inheritance};
 use crate::live::LiveError;
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::values::in_force;
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use crate::mos::{MosSource, names};
 use rzfs_dmu::Objset;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::objset::ObjsetType;
@@ -44,9 +45,7 @@ pub(super) fn check_new_name(name: &str) -> Result<(&str, &str), ChangeError> {
 impl TaskContext<'_> {
     /// The root directory.
     pub(super) fn root_dir(&self) -> Result<ObjectId, LiveError> {
-        let missing = || FormatError::invalid("object directory", "it has no root_dataset");
-        let root = self.mos.object_of(DIRECTORY, "root_dataset")?;
-        root.ok_or_else(missing).map_err(LiveError::corrupt(DIRECTORY))
+        self.mos.required_object("root_dataset")
     }
 
     /// A directory as it is now.
@@ -60,8 +59,13 @@ impl TaskContext<'_> {
     }
 
     /// The number in force of a property of one directory that is not inherited.
-    pub(super) fn own_number(&mut self, dir: ObjectId, name: &str) -> Result<u64, LiveError> {
-        let value = in_force(&self.mos, &mut self.state.dirs, dir, name, Inheritance::Own)?;
+    pub(super) fn own_number(
+        &mut self,
+        dir: ObjectId,
+        property: DatasetProperty,
+    ) -> Result<u64, LiveError> {
+        let dirs = &mut self.state.dirs;
+        let value = in_force(&self.mos, dirs, dir, property.name(), Inheritance::Own)?;
         Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
     }
 
@@ -71,13 +75,29 @@ impl TaskContext<'_> {
         parent: ObjectId,
         name: &str,
     ) -> Result<Option<ObjectId>, LiveError> {
-        let Some(children) = self.dir(parent)?.children else { return Ok(None) };
-        let Some(child) = self.mos.object_of(children, name)? else { return Ok(None) };
+        let children = self.dir(parent)?.children;
+        let Some(child) = names::child(&self.mos, children, name)? else { return Ok(None) };
         if self.dir(child)?.parent == Some(parent) {
             return Ok(Some(child));
         }
         let problem = FormatError::invalid("DSL directory", "its parent is another directory");
         Err(LiveError::corrupt(child)(problem))
+    }
+
+    /// The name of a directory.
+    pub(super) fn name_of(&mut self, dir: ObjectId) -> Result<String, LiveError> {
+        let mut components = Vec::new();
+        let mut level = dir;
+        while let Some(parent) = self.dir(level)?.parent.filter(|_| components.len() < MAX_DEPTH) {
+            let children = self.children(parent)?;
+            let name = children.into_iter().find(|(_, child)| *child == level);
+            let missing = || FormatError::invalid("DSL directory", "its parent does not know it");
+            components.push(name.ok_or_else(missing).map_err(LiveError::corrupt(level))?.0);
+            level = parent;
+        }
+        components.push(self.pool.name.clone());
+        components.reverse();
+        Ok(components.join("/"))
     }
 
     /// The head with this name, if there is one.
@@ -94,8 +114,9 @@ impl TaskContext<'_> {
             let Some(child) = self.child_dir(dir, component)? else { return Ok(None) };
             dir = child;
         }
-        let Some(head) = self.dir(dir)?.head_dataset else { return Ok(None) };
-        Ok(Some(Place { name: name.to_owned(), dir, head }))
+        let record = self.dir(dir)?;
+        let head = names::head(&self.mos, (dir, &record))?;
+        Ok(head.map(|(head, _)| Place { name: name.to_owned(), dir, head }))
     }
 
     /// The head with this name.
@@ -129,13 +150,8 @@ impl TaskContext<'_> {
 
     /// The names and directories right below, also those that no user sees.
     pub(super) fn children(&mut self, dir: ObjectId) -> Result<Vec<(String, ObjectId)>, LiveError> {
-        let Some(children) = self.dir(dir)?.children else { return Ok(Vec::new()) };
-        let entries = self.mos.entries(children)?;
-        let named = entries.iter().filter_map(|entry| {
-            let name = String::from_utf8_lossy(entry.name()).into_owned();
-            Some((name, ObjectId(entry.value.first_u64()?)))
-        });
-        Ok(named.collect())
+        let children = self.dir(dir)?.children;
+        names::all(&self.mos, children)
     }
 }
 

@@ -3,11 +3,13 @@
 use super::{TaskContext, TaskError};
 use crate::live::LiveError;
 use crate::live::change_error::ChangeError;
-use crate::live::mos::history::Event;
 use crate::live::space::limits::SpaceTier;
-use crate::pool::{FailMode, OBJECT_DIRECTORY as DIRECTORY, text};
+use crate::mos::history::Event;
+use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY, text};
+use crate::pool::FailMode;
 use rzfs_format::ObjectId;
 use rzfs_format::object_type::ObjectType;
+use rzfs_format::property::{PoolProperty, PoolStorage};
 use rzfs_metaslab::allocator::Autotrim;
 use rzfs_zap::ZapValue;
 
@@ -17,43 +19,35 @@ const MAX_COMMENT: usize = 32;
 const MAX_VALUE: usize = 8191;
 const MAX_NAME: usize = 255;
 
-/// Where a property of a pool is kept.
+/// A property of pools that can be set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kept {
-    /// In the ZAP of properties, as a number up to this one.
-    Number(u64),
-    /// There, as the number of a dataset.
-    Dataset,
-    /// There, as text; an empty one is not kept.
-    UserText,
-    /// In the labels.
-    Comment,
-    Compatibility,
+enum Settable {
+    /// One that a user made up; an empty text is not kept.
+    User,
+    /// A number.
+    Number(PoolProperty),
+    /// The number of a dataset, given by name.
+    Dataset(PoolProperty),
+    /// A text that labels have.
+    LabelText(PoolProperty),
 }
 
-impl Kept {
+impl Settable {
     fn of(property: &str) -> Result<Self, ChangeError> {
-        let unknown = || ChangeError::UnknownProperty { property: property.to_owned() };
-        Ok(match property {
-            "ashift" => Self::Number(16),
-            "delegation" | "autoreplace" | "listsnapshots" | "autoexpand" | "autotrim"
-            | "multihost" => Self::Number(1),
-            "failmode" => Self::Number(2),
-            "dedup_table_quota" => Self::Number(u64::MAX),
-            "bootfs" => Self::Dataset,
-            "comment" => Self::Comment,
-            "compatibility" => Self::Compatibility,
-            "size" | "capacity" | "health" | "guid" | "load_guid" | "free" | "allocated"
-            | "freeing" | "leaked" | "fragmentation" | "expandsize" | "checkpoint"
-            | "dedupratio" | "readonly" | "version" => {
-                return Err(ChangeError::ReadOnlyProperty { property: property.to_owned() });
+        let name = || property.to_owned();
+        match PoolProperty::from_name(property) {
+            Some(native) => match native.storage() {
+                PoolStorage::Properties => Ok(Self::Number(native)),
+                PoolStorage::Dataset => Ok(Self::Dataset(native)),
+                PoolStorage::Labels => Ok(Self::LabelText(native)),
+                PoolStorage::Elsewhere => Err(ChangeError::ReadOnlyProperty { property: name() }),
+            },
+            None if property.len() > MAX_NAME => {
+                Err(ChangeError::PropertyNameTooLong { property: name() })
             }
-            _ if property.len() > MAX_NAME => {
-                return Err(ChangeError::PropertyNameTooLong { property: property.to_owned() });
-            }
-            _ if property.contains(':') => Self::UserText,
-            _ => return Err(unknown()),
-        })
+            None if property.contains(':') => Ok(Self::User),
+            None => Err(ChangeError::UnknownProperty { property: name() }),
+        }
     }
 }
 
@@ -63,77 +57,85 @@ impl TaskContext<'_> {
         property: &str,
         value: &ZapValue,
     ) -> Result<(), TaskError> {
-        let kept = Kept::of(property)?;
+        let settable = Settable::of(property)?;
         self.require_space(SpaceTier::Reserved)?;
         self.check(|this| {
             let zap = this.mos.object_of(DIRECTORY, "pool_props")?;
             Ok(zap.map_or(Ok(()), |zap| this.mos.check_zap(zap))?)
         })?;
-        let invalid =
-            |problem| ChangeError::InvalidValue { property: property.to_owned(), problem };
-        let shown = match kept {
-            Kept::Number(most) => {
-                let number = value.first_u64().filter(|number| *number <= most);
-                let number = number.ok_or_else(|| invalid("has no such value"))?;
-                if property == "ashift" && (1..9).contains(&number) {
-                    return Err(invalid("must be 0 or from 9 to 16").into());
-                }
-                self.store_pool_property(property, Some(number.into()))?;
-                if property == "multihost" {
-                    if number != 0 && self.pool.environment.host().id == 0 {
-                        return Err(invalid("requires a non-zero system hostid").into());
-                    }
-                    self.pool.heart.follow(number != 0);
-                }
-                if property == "dedup_table_quota" {
-                    self.state.dedup.set_quota(Some(number).filter(|bytes| *bytes != u64::MAX));
-                }
-                if property == "failmode" {
-                    let mode = FailMode::from_number(number).unwrap_or_default();
-                    self.pool.suspension.set_fail_mode(mode);
-                }
-                if property == "autotrim" {
-                    let autotrim = if number == 0 { Autotrim::Off } else { Autotrim::On };
-                    self.pool.accounts.allocator().set_autotrim(autotrim);
-                }
-                // OpenZFS shows all numbers as signed ones.
-                number.cast_signed().to_string()
+        let shown = match settable {
+            Settable::User => {
+                let text = property_text(property, value, MAX_VALUE)?;
+                self.store_pool_property(property, given(&text).map(ZapValue::from))?;
+                text
             }
-            Kept::Dataset => {
+            Settable::Number(native) => self.set_pool_number(native, value)?,
+            Settable::Dataset(native) => {
                 let name = text(value.as_bytes().unwrap_or_default());
                 let head = match name.is_empty() {
                     true => ObjectId(0),
                     false => self.check(|this| this.head(&name))?.head,
                 };
-                self.store_pool_property(property, Some(head.get().into()))?;
+                self.store_pool_property(native.name(), Some(head.get().into()))?;
                 head.to_string()
             }
-            Kept::UserText | Kept::Comment | Kept::Compatibility => {
-                let text = text(value.as_bytes().ok_or_else(|| invalid("must be a string"))?);
-                let most = if kept == Kept::Comment { MAX_COMMENT } else { MAX_VALUE };
-                if text.len() > most {
-                    return Err(ChangeError::ValueTooLong { property: property.to_owned() }.into());
-                }
-                self.store_pool_text(kept, property, &text)?;
-                text
-            }
+            Settable::LabelText(native) => self.set_label_text(native, value)?,
         };
         let (operation, text) = ("set", format!("{property}={shown}"));
         Ok(self.log(&Event::Internal { operation, text, dataset: None })?)
     }
 
-    fn store_pool_text(&mut self, kept: Kept, name: &str, text: &str) -> Result<(), LiveError> {
-        let given = (!text.is_empty()).then(|| text.to_owned());
-        match kept {
-            Kept::Comment => self.state.config.comment = given,
-            Kept::Compatibility => {
-                self.state.config.compatibility = given.filter(|text| text != "off");
+    /// Sets a number, and has the pool act on it; answers how the history has it.
+    fn set_pool_number(
+        &mut self,
+        property: PoolProperty,
+        value: &ZapValue,
+    ) -> Result<String, TaskError> {
+        let invalid =
+            |problem| ChangeError::InvalidValue { property: property.to_string(), problem };
+        let number = value.first_u64().ok_or_else(|| invalid("has no such value"))?;
+        property.values().check(number).map_err(invalid)?;
+        let is_multihost = property == PoolProperty::Multihost && number != 0;
+        if is_multihost && self.pool.environment.host().id == 0 {
+            return Err(invalid("requires a non-zero system hostid").into());
+        }
+        self.store_pool_property(property.name(), Some(number.into()))?;
+        match property {
+            PoolProperty::Multihost => self.pool.heart.follow(number != 0),
+            PoolProperty::DedupTableQuota => {
+                self.state.dedup.set_quota(Some(number).filter(|bytes| *bytes != u64::MAX));
             }
-            _ => return self.store_pool_property(name, given.as_deref().map(ZapValue::from)),
+            PoolProperty::FailMode => {
+                let mode = FailMode::from_number(number).unwrap_or_default();
+                self.pool.suspension.set_fail_mode(mode);
+            }
+            PoolProperty::Autotrim => {
+                let autotrim = if number == 0 { Autotrim::Off } else { Autotrim::On };
+                self.pool.accounts.allocator().set_autotrim(autotrim);
+            }
+            _ => {}
+        }
+        // OpenZFS shows all numbers as signed ones.
+        Ok(number.cast_signed().to_string())
+    }
+
+    /// Sets a text that labels have.
+    fn set_label_text(
+        &mut self,
+        property: PoolProperty,
+        value: &ZapValue,
+    ) -> Result<String, TaskError> {
+        let is_comment = property == PoolProperty::Comment;
+        let most = if is_comment { MAX_COMMENT } else { MAX_VALUE };
+        let text = property_text(property.name(), value, most)?;
+        let given = given(&text).map(str::to_owned);
+        match is_comment {
+            true => self.state.config.comment = given,
+            false => self.state.config.compatibility = given.filter(|text| text != "off"),
         }
         self.state.is_config_dirty = true;
         self.vdevs.mark_all_configs_dirty();
-        Ok(())
+        Ok(text)
     }
 
     fn store_pool_property(
@@ -157,15 +159,32 @@ impl TaskContext<'_> {
     }
 }
 
+fn property_text(property: &str, value: &ZapValue, most: usize) -> Result<String, ChangeError> {
+    let property = || property.to_owned();
+    let problem = "must be a string";
+    let invalid = || ChangeError::InvalidValue { property: property(), problem };
+    let text = text(value.as_bytes().ok_or_else(invalid)?);
+    match text.len() > most {
+        true => Err(ChangeError::ValueTooLong { property: property() }),
+        false => Ok(text),
+    }
+}
+
+/// An empty text is none.
+fn given(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn properties_have_their_places() {
-        assert_eq!(Kept::of("failmode").unwrap(), Kept::Number(2));
-        assert_eq!(Kept::of("org.example:x").unwrap(), Kept::UserText);
-        assert!(matches!(Kept::of("guid"), Err(ChangeError::ReadOnlyProperty { .. })));
-        assert!(matches!(Kept::of("nonsense"), Err(ChangeError::UnknownProperty { .. })));
+    fn only_what_pools_store_can_be_set() {
+        let failmode = Settable::Number(PoolProperty::FailMode);
+        assert_eq!(Settable::of("failmode").unwrap(), failmode);
+        assert_eq!(Settable::of("org.example:x").unwrap(), Settable::User);
+        assert!(matches!(Settable::of("guid"), Err(ChangeError::ReadOnlyProperty { .. })));
+        assert!(matches!(Settable::of("nonsense"), Err(ChangeError::UnknownProperty { .. })));
     }
 }

@@ -3,19 +3,23 @@
 use super::place::Place;
 use super::property_rules::{self, Known};
 use super::{TaskContext, TaskError};
-use crate::dataset::property::{Inheritance, NativeProperty};
+use crate::dataset::property::{DatasetProperty, Inheritance};
 use crate::dataset::{DatasetKind, DatasetName};
+use crate::live::LiveError;
 use crate::live::amounts::SpaceDelta;
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::dir::SpaceClass;
 use crate::live::datasets::head::refreservation_excess;
 use crate::live::datasets::values::in_force;
 use crate::live::space::limits::SpaceTier;
-use crate::pool::text;
+use crate::mos::names;
+use crate::mos::property_values::{self, Fallback};
+use crate::mos::{MosSource, text};
 use rzfs_format::ObjectId;
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
+use rzfs_format::property::DefaultValue;
 use rzfs_zap::ZapValue;
 
 /// The version in which values that were received are kept apart.
@@ -61,12 +65,11 @@ impl PropertyChange {
 
     fn inherit(kind: DatasetKind, name: &str, inherit: Inherit) -> Result<Self, ChangeError> {
         let known = property_rules::known(kind, name)?;
-        let is_own =
-            matches!(known, Known::Native(native) if native.inheritance == Inheritance::Own);
-        if is_own && inherit == Inherit::Parent {
-            return Err(ChangeError::NotInheritable { property: name.to_owned() });
+        let change = Self { name: name.to_owned(), known, value: None, inherit };
+        if inherit == Inherit::Parent && change.inheritance() != Inheritance::Inherited {
+            return Err(ChangeError::NotInheritable { property: change.name });
         }
-        Ok(Self { name: name.to_owned(), known, value: None, inherit })
+        Ok(change)
     }
 
     /// Properties that a dataset of this kind is to have.
@@ -83,35 +86,60 @@ impl PropertyChange {
         properties: &[(String, ZapValue)],
         room: u64,
     ) -> Result<(), ChangeError> {
-        let changes = Self::of_new(DatasetKind::FileSystem, properties)?;
-        let quota = changes.iter().rfind(|change| change.limit() == Some(Limit::Quota));
-        let quota = quota.and_then(Self::number).filter(|quota| *quota != 0);
-        let most = room.min(quota.unwrap_or(room));
-        let reserves = |change: &&Self| {
-            matches!(change.limit(), Some(Limit::Reservation | Limit::RefReservation))
+        Self::check_limits(&Self::of_new(DatasetKind::FileSystem, properties)?, room)
+    }
+
+    /// Refuses reservations that a new dataset cannot have together with its quotas, where there are
+    /// `room` bytes for it.
+    pub(super) fn check_limits(changes: &[Self], room: u64) -> Result<(), ChangeError> {
+        let quota = |limit| {
+            let set = changes.iter().rfind(|change| change.limit() == Some(limit));
+            set.and_then(Self::number).filter(|quota| *quota != 0).unwrap_or(room)
         };
-        let is_too_large = |change: &&Self| change.number().is_some_and(|number| number > most);
-        match changes.iter().filter(reserves).find(is_too_large) {
+        let most = room.min(quota(Limit::Quota));
+        let is_too_large = |change: &&Self| {
+            let most = match change.limit() {
+                Some(Limit::Reservation) => most,
+                Some(Limit::RefReservation) => most.min(quota(Limit::RefQuota)),
+                _ => return false,
+            };
+            change.number().is_some_and(|number| number > most)
+        };
+        match changes.iter().find(is_too_large) {
             Some(change) => Err(ChangeError::ReservationTooLarge { property: change.name.clone() }),
             None => Ok(()),
         }
     }
 
-    fn limit(&self) -> Option<Limit> {
-        Some(match self.name.as_str() {
-            "quota" => Limit::Quota,
-            "reservation" => Limit::Reservation,
-            "refquota" => Limit::RefQuota,
-            "refreservation" => Limit::RefReservation,
-            "filesystem_limit" | "snapshot_limit" => Limit::Count,
+    const fn limit(&self) -> Option<Limit> {
+        let Known::Native(property) = self.known else { return None };
+        Some(match property {
+            DatasetProperty::Quota => Limit::Quota,
+            DatasetProperty::Reservation => Limit::Reservation,
+            DatasetProperty::RefQuota => Limit::RefQuota,
+            DatasetProperty::RefReservation => Limit::RefReservation,
+            DatasetProperty::FilesystemLimit | DatasetProperty::SnapshotLimit => Limit::Count,
             _ => return None,
         })
+    }
+
+    fn is(&self, property: DatasetProperty) -> bool {
+        self.known == Known::Native(property)
     }
 
     const fn inheritance(&self) -> Inheritance {
         match self.known {
             Known::User => Inheritance::Inherited,
-            Known::Native(native) => native.inheritance,
+            Known::Native(native) => native.inheritance(),
+        }
+    }
+
+    /// The number under the property's own name if the real one would mean nothing to old
+    /// software.
+    fn substitute(&self) -> Option<u64> {
+        match self.known {
+            Known::User => None,
+            Known::Native(native) => self.number().and_then(|it| native.values().substitute(it)),
         }
     }
 
@@ -121,7 +149,10 @@ impl PropertyChange {
 
     /// Checks that the pool has what the value needs.
     fn check_features(&self, context: &TaskContext<'_>) -> Result<(), ChangeError> {
-        let feature = self.number().and_then(|n| property_rules::needed_feature(&self.name, n));
+        let feature = match self.known {
+            Known::User => None,
+            Known::Native(native) => self.number().and_then(|number| native.feature(number)),
+        };
         match feature.filter(|feature| !context.state.features.is_enabled(*feature)) {
             Some(feature) => Err(ChangeError::FeatureDisabled { feature: feature.name() }),
             None => Ok(()),
@@ -237,7 +268,7 @@ impl TaskContext<'_> {
         together: &[PropertyChange],
     ) -> Result<(), TaskError> {
         change.check_features(self)?;
-        if change.name == "keylocation" {
+        if change.is(DatasetProperty::KeyLocation) {
             let location = change.value.as_ref().and_then(ZapValue::as_bytes).map(text);
             return self.check_key_location(place, location.as_deref());
         }
@@ -245,18 +276,20 @@ impl TaskContext<'_> {
         let new = change.number().unwrap_or(0);
         let property = change.name.clone();
         let dir = self.dir(place.dir)?;
-        let with = |name: &str, now: u64| {
-            let other = together.iter().find(|other| other.name == name);
+        let with = |property, now: u64| {
+            let other = together.iter().find(|other| other.is(property));
             other.map_or(now, |other| other.number().unwrap_or(0))
         };
         match limit {
             Limit::Quota => {
-                if new != 0 && (new < with("reservation", dir.reserved) || new < dir.used) {
+                if new != 0
+                    && (new < with(DatasetProperty::Reservation, dir.reserved) || new < dir.used)
+                {
                     return Err(ChangeError::QuotaTooSmall { property }.into());
                 }
             }
             Limit::Reservation => {
-                let quota = with("quota", dir.quota);
+                let quota = with(DatasetProperty::Quota, dir.quota);
                 let more = dir.used.max(new).saturating_sub(dir.used.max(dir.reserved));
                 let room = match dir.parent {
                     Some(parent) if more > 0 => self.available(parent)?,
@@ -268,17 +301,26 @@ impl TaskContext<'_> {
             }
             Limit::RefQuota => {
                 let head = self.dataset(place.head)?;
-                if new != 0 && new < head.referenced {
+                let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
+                let reserved = with(DatasetProperty::RefReservation, reserved);
+                if new != 0 && (new < head.referenced || new < reserved) {
                     return Err(ChangeError::QuotaTooSmall { property }.into());
                 }
             }
             Limit::RefReservation => {
                 let head = self.dataset(place.head)?;
-                let old = self.own_number(place.dir, "refreservation")?;
-                let quota = with("quota", dir.quota);
+                let old = self.own_number(place.dir, DatasetProperty::RefReservation)?;
+                let refquota = self.own_number(place.dir, DatasetProperty::RefQuota)?;
+                let quotas = [
+                    with(DatasetProperty::Quota, dir.quota),
+                    with(DatasetProperty::RefQuota, refquota),
+                ];
                 let more = refreservation_excess(new, head.unique)
                     .saturating_sub(refreservation_excess(old, head.unique));
-                if more > self.available(place.dir)? || (more > 0 && quota != 0 && new > quota) {
+                let exceeds = |quota: u64| quota != 0 && new > quota;
+                if more > self.available(place.dir)?
+                    || (more > 0 && quotas.into_iter().any(exceeds))
+                {
                     return Err(ChangeError::ReservationTooLarge { property }.into());
                 }
             }
@@ -303,7 +345,9 @@ impl TaskContext<'_> {
         change: &PropertyChange,
     ) -> Result<(), TaskError> {
         let old_refreservation = match change.limit() {
-            Some(Limit::RefReservation) => self.own_number(place.dir, &change.name)?,
+            Some(Limit::RefReservation) => {
+                self.own_number(place.dir, DatasetProperty::RefReservation)?
+            }
             _ => 0,
         };
         let zap = match self.dir(place.dir)?.properties {
@@ -317,15 +361,15 @@ impl TaskContext<'_> {
         self.store(zap, change)?;
         match change.limit() {
             Some(Limit::Quota) => {
-                let quota = self.own_number(place.dir, &change.name)?;
+                let quota = self.own_number(place.dir, DatasetProperty::Quota)?;
                 self.state.dirs.change(&self.mos, place.dir, |dir| dir.quota = quota)?;
             }
             Some(Limit::Reservation) => {
-                let reserved = self.own_number(place.dir, &change.name)?;
+                let reserved = self.own_number(place.dir, DatasetProperty::Reservation)?;
                 self.state.dirs.set_reservation(&self.mos, place.dir, reserved)?;
             }
             Some(Limit::RefReservation) => {
-                let new = self.own_number(place.dir, &change.name)?;
+                let new = self.own_number(place.dir, DatasetProperty::RefReservation)?;
                 self.charge_refreservation(place, old_refreservation, new)?;
             }
             Some(Limit::Count) if change.number().is_some_and(|limit| limit != u64::MAX) => {
@@ -354,35 +398,18 @@ impl TaskContext<'_> {
     }
 
     /// Changes a ZAP of properties.
-    fn store(&mut self, zap: ObjectId, change: &PropertyChange) -> Result<(), TaskError> {
-        let mos = self.mos;
-        let key = |suffix: &str| format!("{}{suffix}", change.name);
-        let (name, unknown, hidden) = (key(""), key("$iuv"), key("$inherit"));
-        mos.remove(zap, unknown.as_str())?;
+    fn store(&mut self, zap: ObjectId, change: &PropertyChange) -> Result<(), LiveError> {
         let Some(value) = &change.value else {
-            mos.remove(zap, name.as_str())?;
-            let hides = change.inherit == Inherit::Parent
-                && self.state.config.version >= RECEIVED_VERSION
-                && mos.lookup(zap, "$hasrecvd")?.is_some();
-            if hides {
-                mos.set(zap, hidden.as_str(), 0_u64)?;
-            } else if change.inherit == Inherit::Received {
-                mos.remove(zap, hidden.as_str())?;
-            }
-            return Ok(());
+            let successor = match change.inherit {
+                Inherit::Received => Fallback::Received,
+                Inherit::Parent if self.state.config.version < RECEIVED_VERSION => {
+                    Fallback::ParentInOldPool
+                }
+                Inherit::Parent => Fallback::Parent,
+            };
+            return property_values::unset(&self.mos, zap, &change.name, successor);
         };
-        mos.remove(zap, hidden.as_str())?;
-        let substitute = change
-            .number()
-            .and_then(|number| property_rules::shown_to_old_software(&change.name, number));
-        match substitute {
-            Some(substitute) => {
-                mos.set(zap, name.as_str(), substitute)?;
-                mos.set(zap, unknown.as_str(), value.clone())?;
-            }
-            None => mos.set(zap, name.as_str(), value.clone())?,
-        }
-        Ok(())
+        property_values::set(&self.mos, zap, &change.name, (value, change.substitute()))
     }
 
     fn log_change(&mut self, place: &Place, change: &PropertyChange) -> Result<(), TaskError> {
@@ -404,6 +431,19 @@ impl TaskContext<'_> {
         Ok(self.log_dataset(operation, (&place.name, place.head), text)?)
     }
 
+    /// Refuses properties that a new snapshot cannot have.
+    pub(super) fn check_snapshot_properties(
+        &self,
+        properties: &[(String, ZapValue)],
+    ) -> Result<(), ChangeError> {
+        if let Some((property, _)) = properties.first()
+            && self.state.config.version < SNAPSHOT_PROPERTIES_VERSION
+        {
+            return Err(ChangeError::UnknownProperty { property: property.clone() });
+        }
+        PropertyChange::of_new(DatasetKind::Snapshot, properties).map(drop)
+    }
+
     fn change_snapshot_properties(
         &mut self,
         (name, head, snapshot): (&str, &str, &str),
@@ -415,8 +455,8 @@ impl TaskContext<'_> {
                 return Err(ChangeError::WrongKind { name: name.to_owned() }.into());
             }
             let place = this.head(head)?;
-            let names = this.dataset(place.head)?.snapshot_names.ok_or_else(not_found)?;
-            let id = this.mos.object_of(names, snapshot)?.ok_or_else(not_found)?;
+            let found = names::snapshot(&this.mos, &this.dataset(place.head)?, snapshot)?;
+            let (_, id) = found.ok_or_else(not_found)?;
             let phys = this.dataset(id)?;
             let changes = changes(DatasetKind::Snapshot)?;
             for change in changes.iter().filter(|change| change.value.is_none()) {
@@ -464,10 +504,10 @@ fn stored_text(value: &ZapValue) -> String {
     }
 }
 
-fn default_text(native: &NativeProperty) -> String {
-    match (native.default_number(), native.default_value()) {
-        (Some(number), _) => number.to_string(),
-        (None, crate::dataset::property::PropertyValue::Text(text)) => text,
-        (None, crate::dataset::property::PropertyValue::Number(number)) => number.to_string(),
+fn default_text(native: DatasetProperty) -> String {
+    match native.default() {
+        Some(DefaultValue::Number(number)) => number.to_string(),
+        Some(DefaultValue::Text(text)) => text.to_owned(),
+        None => String::new(),
     }
 }

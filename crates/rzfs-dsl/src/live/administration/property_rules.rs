@@ -1,35 +1,14 @@
 //! Which values properties can have (spec 04, sections 13 and 14.1).
 
 use crate::dataset::DatasetKind;
-use crate::dataset::property::{Form, NativeProperty};
+use crate::dataset::property::DatasetProperty;
 use crate::live::change_error::ChangeError;
-use rzfs_codec::compress::ZstdLevel;
-use rzfs_format::checksum::ChecksumFunction;
-use rzfs_format::compression::CompressionFunction;
-use rzfs_format::features::Feature;
+use rzfs_format::property::Storage;
 use rzfs_zap::{IntegerSize, ZapValue};
 
 /// Most bytes of a property's name, and of its value with the NUL.
 const MAX_NAME: usize = 255;
 const MAX_VALUE: usize = 8192;
-/// Blocks of files, in bytes.
-const BLOCK_SIZES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
-/// The largest block that needs no feature, and the largest dnode.
-const OLD_MAX_BLOCK: u64 = 128 << 10;
-const OLD_DNODE: u64 = 0;
-
-/// Properties that are kept in other structures, and so are not in property ZAPs.
-const KEPT_ELSEWHERE: [&str; 9] = [
-    "volsize",
-    "volblocksize",
-    "version",
-    "utf8only",
-    "normalization",
-    "casesensitivity",
-    "encryption",
-    "keyformat",
-    "pbkdf2iters",
-];
 
 /// A property that can be kept in a ZAP of properties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +16,7 @@ pub(super) enum Known {
     /// One that a user made up.
     User,
     /// One of OpenZFS.
-    Native(&'static NativeProperty),
+    Native(DatasetProperty),
 }
 
 /// Looks a property up that is to be set on a dataset of this kind.
@@ -53,12 +32,14 @@ pub(super) fn known(kind: DatasetKind, name: &str) -> Result<Known, ChangeError>
             (true, false) => Err(ChangeError::UnknownProperty { property: property() }),
         };
     }
-    let native = NativeProperty::find(name).filter(|native| native.applies.to(kind));
+    let applies =
+        |native: &DatasetProperty| native.is_settable() && native.datasets().include(kind);
+    let native = DatasetProperty::from_name(name).filter(applies);
     let native = native.ok_or_else(|| ChangeError::UnknownProperty { property: property() })?;
-    if KEPT_ELSEWHERE.contains(&name) {
-        return Err(ChangeError::ReadOnlyProperty { property: property() });
+    match native.storage() {
+        Storage::Properties => Ok(Known::Native(native)),
+        _ => Err(ChangeError::ReadOnlyProperty { property: property() }),
     }
-    Ok(Known::Native(native))
 }
 
 /// Checks a value, whatever the pool and the dataset are.
@@ -66,7 +47,7 @@ pub(super) fn check_value(known: Known, name: &str, value: &ZapValue) -> Result<
     let invalid = |problem| ChangeError::InvalidValue { property: name.to_owned(), problem };
     let is_text = match known {
         Known::User => true,
-        Known::Native(native) => native.form == Form::Text,
+        Known::Native(native) => native.values().is_text(),
     };
     if is_text {
         let bytes = match value.as_bytes() {
@@ -84,66 +65,7 @@ pub(super) fn check_value(known: Known, name: &str, value: &ZapValue) -> Result<
     let number = value.first_u64().filter(|_| value.len() == 1);
     let number = number.ok_or_else(|| invalid("must be a number"))?;
     let Known::Native(native) = known else { return Ok(()) };
-    let is_valid = match native.form {
-        Form::Words(words) => words.iter().any(|(known, _)| *known == number),
-        Form::Compression => is_compression(number),
-        Form::Number | Form::Limit | Form::Text => true,
-    };
-    match name {
-        _ if !is_valid => Err(invalid("has no such value")),
-        "recordsize" if !number.is_power_of_two() || !BLOCK_SIZES.contains(&number) => {
-            Err(invalid("must be power of 2 from 512B to 16M"))
-        }
-        "special_small_blocks" if number > *BLOCK_SIZES.end() => {
-            Err(invalid("must be from 0 to 16M"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether a number stands for a compression function and a level that it has.
-fn is_compression(number: u64) -> bool {
-    let function = CompressionFunction::from_number((number & 0x7f) as u8);
-    match (function, number >> 7) {
-        (Ok(CompressionFunction::Inherit | CompressionFunction::Empty) | Err(_), _) => false,
-        (Ok(_), 0) => true,
-        (Ok(CompressionFunction::Zstd), level) => {
-            u8::try_from(level).ok().and_then(ZstdLevel::from_number).is_some()
-        }
-        (Ok(_), _) => false,
-    }
-}
-
-/// The feature that has to be enabled before a property can have a number.
-pub(super) fn needed_feature(name: &str, number: u64) -> Option<Feature> {
-    match name {
-        "recordsize" if number > OLD_MAX_BLOCK => Some(Feature::LargeBlocks),
-        "dnodesize" if number != OLD_DNODE => Some(Feature::LargeDnode),
-        "longname" if number != 0 => Some(Feature::LongName),
-        "filesystem_limit" | "snapshot_limit" => Some(Feature::FilesystemLimits),
-        "compression" => match CompressionFunction::from_number((number & 0x7f) as u8) {
-            Ok(CompressionFunction::Lz4) => Some(Feature::Lz4Compress),
-            Ok(CompressionFunction::Zstd) => Some(Feature::ZstdCompress),
-            _ => None,
-        },
-        "checksum" | "dedup" => match ChecksumFunction::from_number((number & 0xff) as u8) {
-            Ok(ChecksumFunction::Sha512) => Some(Feature::Sha512),
-            Ok(ChecksumFunction::Skein) => Some(Feature::Skein),
-            Ok(ChecksumFunction::EdonR) => Some(Feature::EdonR),
-            Ok(ChecksumFunction::Blake3) => Some(Feature::Blake3),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// The number under the property's own name when the real one would mean nothing to software of
-/// older pools: that goes under `NAME$iuv` (spec 04, section 13.1).
-pub(super) fn shown_to_old_software(name: &str, number: u64) -> Option<u64> {
-    match (name, number) {
-        ("redundant_metadata", 2 | 3) | ("snapdir", 2) => Some(0),
-        _ => None,
-    }
+    native.values().check(number).map_err(invalid)
 }
 
 #[cfg(test)]
@@ -189,14 +111,5 @@ mod tests {
         assert!(known(DatasetKind::Volume, "recordsize").is_err());
         assert!(known(DatasetKind::Snapshot, "compression").is_err());
         assert!(known(DatasetKind::Snapshot, "exec").is_ok());
-    }
-
-    #[test]
-    fn features_follow_from_values() {
-        assert_eq!(needed_feature("recordsize", 131_072), None);
-        assert_eq!(needed_feature("recordsize", 1 << 20), Some(Feature::LargeBlocks));
-        assert_eq!(needed_feature("compression", 16 | 3 << 7), Some(Feature::ZstdCompress));
-        assert_eq!(needed_feature("checksum", 14), Some(Feature::Blake3));
-        assert_eq!(needed_feature("checksum", 1), None);
     }
 }

@@ -4,12 +4,13 @@ use super::counts::Counted;
 use super::place::{Place, check_new_name};
 use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
+use crate::dataset::limits::MAX_DEPTH;
 use crate::live::LiveError;
 use crate::live::amounts::SpaceDelta;
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::dir::SpaceClass;
-use crate::live::space::limits::MAX_DEPTH;
 use crate::live::space::limits::SpaceTier;
+use crate::mos::MosSource;
 use rzfs_format::dsl::DslDir;
 use rzfs_format::{FormatError, ObjectId};
 
@@ -122,9 +123,9 @@ impl TaskContext<'_> {
         new_parent: ObjectId,
     ) -> Result<(), TaskError> {
         let wanted = dir.used.max(dir.reserved);
-        let above: Vec<ObjectId> = self.chain(place.dir)?;
+        let above: Vec<ObjectId> = self.dirs_above(place.dir)?;
         let mut room = u64::MAX;
-        for id in self.chain(new_parent)?.into_iter().filter(|id| !above.contains(id)) {
+        for id in self.dirs_above(new_parent)?.into_iter().filter(|id| !above.contains(id)) {
             let dir = self.dir(id)?;
             if dir.quota != 0 {
                 room = room.min(dir.quota.saturating_sub(dir.used));
@@ -137,7 +138,7 @@ impl TaskContext<'_> {
     }
 
     /// A directory and those above it.
-    fn chain(&mut self, dir: ObjectId) -> Result<Vec<ObjectId>, LiveError> {
+    pub(super) fn dirs_above(&mut self, dir: ObjectId) -> Result<Vec<ObjectId>, LiveError> {
         let mut chain = Vec::new();
         let mut level = Some(dir);
         while let Some(id) = level.filter(|_| chain.len() < MAX_DEPTH) {

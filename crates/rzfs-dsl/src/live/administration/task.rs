@@ -1,21 +1,22 @@
 //! Tasks: changes that administrators ask for, made by the thread that syncs.
 
-use crate::dataset::Keyring;
+use crate::dataset::{Keyring, Readers};
 use crate::live::LiveError;
 use crate::live::amounts::Deflation;
 use crate::live::change_error::{ChangeError, EncryptionProblem};
+use crate::live::datasets::creation::Maker;
 use crate::live::datasets::heads::Heads;
-use crate::live::devices::heartbeat::Heart;
+use crate::live::devices::heartbeat::HeartbeatControl;
 use crate::live::environment::Environment;
 use crate::live::error::{MayBeDamage, UnlessDamaged};
-use crate::live::mos::MosTx;
-use crate::live::mos::history::{self, Event, Occasion};
 use crate::live::requests::Requests;
 use crate::live::space::accounts::Accounts;
 use crate::live::space::freer::BlockFreer;
 use crate::live::space::limits::SpaceTier;
 use crate::live::suspension::Suspension;
 use crate::live::sync_state::SyncState;
+use crate::mos::history::{self, Event, Occasion};
+use crate::mos::live::MosTx;
 use rzfs_dmu::live::Transaction;
 use rzfs_dmu::txg::{Stopped, TxgEngine};
 use rzfs_format::{BlockPointer, ObjectId};
@@ -76,7 +77,9 @@ pub(crate) struct TaskSurroundings {
     pub(crate) accounts: Arc<Accounts>,
     /// The keys that are loaded.
     pub(crate) keyring: Arc<Keyring>,
-    pub(crate) heart: Arc<Heart>,
+    /// Those who read snapshots.
+    pub(crate) readers: Arc<Readers>,
+    pub(crate) heart: Arc<HeartbeatControl>,
     pub(crate) suspension: Arc<Suspension>,
     pub(crate) has_lz4: bool,
 }
@@ -140,7 +143,7 @@ impl Tasks {
     }
 }
 
-impl TaskContext<'_> {
+impl<'a> TaskContext<'a> {
     /// Does the part of a task that changes nothing: what cannot be read is a reason to refuse.
     pub(crate) fn check<T>(
         &mut self,
@@ -178,7 +181,17 @@ impl TaskContext<'_> {
         self.pool.environment.now()
     }
 
-    pub(crate) fn deflation(&self) -> Deflation<'_> {
+    /// What makes datasets.
+    pub(super) fn maker(&mut self) -> Maker<'_> {
+        Maker {
+            mos: self.mos,
+            dirs: &mut self.state.dirs,
+            features: &mut self.state.features,
+            environment: &*self.pool.environment,
+        }
+    }
+
+    pub(crate) fn deflation(&self) -> Deflation<'a> {
         Deflation::new(self.vdevs, self.state.is_deflated)
     }
 

@@ -2,9 +2,9 @@
 
 use super::{TaskContext, TaskError};
 use crate::live::change_error::ChangeError;
-use crate::live::mos::error_log;
-use crate::live::mos::history::Event;
 use crate::live::space::allocation;
+use crate::mos::error_log;
+use crate::mos::history::Event;
 use crate::pool::is_supported;
 use rzfs_format::features::Feature;
 use rzfs_format::uberblock::FEATURES_VERSION;

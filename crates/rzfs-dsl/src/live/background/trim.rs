@@ -12,11 +12,9 @@ use parking_lot::{Condvar, Mutex};
 use rzfs_format::Txg;
 use rzfs_metaslab::allocator::{Allocator, TrimBatch};
 use rzfs_metaslab::log::book::MetaslabId;
+use rzfs_tunables::Tunables;
 use rzfs_vdev::{FreeRange, TrimLimits, TrimReport};
 use std::sync::Arc;
-
-/// Txgs between two rounds of the trimmer (`zfs_trim_txg_batch`).
-const TXG_BATCH: u64 = 32;
 
 /// What the thread that trims waits for.
 #[derive(Debug, Default)]
@@ -65,6 +63,9 @@ pub(crate) struct Trimmer {
     devices: Arc<PoolDevices>,
     allocator: Arc<Allocator>,
     sweeps: Arc<Sweeps>,
+    limits: TrimLimits,
+    /// Txgs between two rounds.
+    txg_batch: u64,
 }
 
 impl Trimmer {
@@ -72,9 +73,16 @@ impl Trimmer {
         devices: &Arc<PoolDevices>,
         allocator: &Arc<Allocator>,
         sweeps: &Arc<Sweeps>,
+        tunables: &Tunables,
     ) -> Self {
-        let (devices, allocator) = (Arc::clone(devices), Arc::clone(allocator));
-        Self { signal: TrimSignal::default(), devices, allocator, sweeps: Arc::clone(sweeps) }
+        Self {
+            signal: TrimSignal::default(),
+            devices: Arc::clone(devices),
+            allocator: Arc::clone(allocator),
+            sweeps: Arc::clone(sweeps),
+            limits: TrimLimits::from(tunables),
+            txg_batch: tunables.zfs_trim_txg_batch,
+        }
     }
 
     /// Trims round by round until it is told to end.
@@ -90,7 +98,7 @@ impl Trimmer {
 
     /// A txg is durable.
     pub(crate) fn committed(&self, txg: Txg) {
-        if txg.get().is_multiple_of(TXG_BATCH) {
+        if txg.get().is_multiple_of(self.txg_batch) {
             self.signal.want(Wanted::Round);
         }
     }
@@ -102,11 +110,11 @@ impl Trimmer {
 
     /// Trims what was freed since the last round, if the pool does that.
     pub(crate) fn trim_freed(&self) -> TrimReport {
-        let limits = TrimLimits::default();
+        let limits = &self.limits;
         let mut report = TrimReport::default();
         for metaslab in self.allocator.trim_candidates() {
             if let Some(batch) = self.allocator.take_trims(metaslab, limits.extent_bytes_min) {
-                add(&mut report, self.trim_batch(&batch, &limits));
+                add(&mut report, self.trim_batch(&batch, limits));
             }
         }
         report

@@ -2,9 +2,9 @@
 
 use crate::live::LiveError;
 use crate::live::amounts::{SpaceDelta, apply};
-use crate::live::mos::MosTx;
-use crate::live::mos::extensible::is_extended;
-use crate::live::mos::features::Features;
+use crate::mos::bookmarks;
+use crate::mos::features::Features;
+use crate::mos::live::MosTx;
 use rzfs_format::bookmark::BookmarkRecord;
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId, Txg};
@@ -32,19 +32,15 @@ impl BookmarkSums {
         head: ObjectId,
         since: Txg,
     ) -> Result<Self, LiveError> {
-        if !features.is_active(Feature::BookmarkWritten) || !is_extended(mos, head)? {
+        if !features.is_active(Feature::BookmarkWritten) {
             return Ok(Self::default());
         }
-        let zap = mos.object_of(head, "com.delphix:bookmarks")?;
-        let mut bookmarks = Vec::new();
-        for entry in zap.map_or_else(|| Ok(Vec::new()), |zap| mos.entries(zap))? {
-            let record = BookmarkRecord::decode(entry.value.integers());
-            let record = record.map_err(LiveError::corrupt(zap.unwrap_or_default()))?;
-            if record.has_sums() && record.creation_txg >= since {
-                let name = String::from_utf8_lossy(entry.name()).into_owned();
-                bookmarks.push(Sums { name, record, is_dirty: false });
-            }
-        }
+        let zap = bookmarks::of_head(mos, head)?;
+        let all = zap.map_or_else(|| Ok(Vec::new()), |zap| bookmarks::all(mos, zap))?;
+        let counts = |record: &BookmarkRecord| record.has_sums() && record.creation_txg >= since;
+        let counted = all.into_iter().filter(|(_, record)| counts(record));
+        let sums = |(name, record)| Sums { name, record, is_dirty: false };
+        let bookmarks = counted.map(sums).collect();
         Ok(Self { zap, bookmarks })
     }
 

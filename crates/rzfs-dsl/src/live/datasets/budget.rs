@@ -2,7 +2,7 @@
 
 use super::head::LiveDataset;
 use crate::live::space::accounts::Accounts;
-use crate::live::space::ledger::{HeadSpace, SpaceClaim, SpaceShortage};
+use crate::live::space::demand::{SpaceDemand, SpaceRefusal, SpaceUse};
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::{BlockPointer, Txg};
 use std::sync::Arc;
@@ -23,9 +23,9 @@ impl HeadBudget {
     /// Admits a change of a txg before anything is changed; its bytes are those of the contents.
     ///
     /// # Errors
-    /// [`SpaceShortage`].
-    pub fn admit(&self, txg: Txg, claim: SpaceClaim) -> Result<(), SpaceShortage> {
-        self.accounts.admit((self.dataset.id(), self.dataset.policy().copies), txg, claim)
+    /// [`SpaceRefusal`].
+    pub fn admit(&self, txg: Txg, demand: SpaceDemand) -> Result<(), SpaceRefusal> {
+        self.accounts.admit((self.dataset.id(), self.dataset.policy().copies), txg, demand)
     }
 
     /// Bytes that contents take, with all their copies.
@@ -50,7 +50,7 @@ impl HeadBudget {
 
     /// Space of the head as it is on disk.
     #[must_use]
-    pub fn space(&self) -> HeadSpace {
+    pub fn space(&self) -> SpaceUse {
         self.accounts.space(self.dataset.id())
     }
 }

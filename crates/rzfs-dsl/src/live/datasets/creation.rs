@@ -1,18 +1,23 @@
 //! Making datasets, and the first objects of a pool (spec 04, sections 1.3, 6 and 7; spec 01,
 //! section 11.2).
 
+use crate::dataset::NewKeys;
+
 use crate::accounting::AccountingScope;
 use crate::live::LiveError;
-use crate::live::datasets::deadlist;
 use crate::live::datasets::dir::Directories;
+use crate::live::datasets::generation::Generation;
 use crate::live::datasets::head::LiveDataset;
 use crate::live::environment::Environment;
 use crate::live::error::ContentsError;
-use crate::live::mos::bpobj::{self, LIST_BLOCK};
-use crate::live::mos::extensible::activate;
-use crate::live::mos::features::Features;
-use crate::live::mos::{MosTx, number_key};
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use crate::mos::bpobj::{self, LIST_BLOCK};
+use crate::mos::deadlist;
+use crate::mos::error::MosError;
+use crate::mos::extensible::{activate, zapify};
+use crate::mos::features::Features;
+use crate::mos::key_object;
+use crate::mos::live::{INDIRECT_SHIFT, MosTx};
+use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY, number_key};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_dmu::live::{LiveObjset, NewObject, Transaction};
 use rzfs_dmu::write::ObjsetPolicy;
@@ -110,7 +115,8 @@ impl Maker<'_> {
         Ok(id)
     }
 
-    fn identities(&self) -> (u64, Guid) {
+    /// A new identity among open datasets, and one for ever.
+    pub(crate) fn identities(&self) -> (u64, Guid) {
         let fsid = std::iter::repeat_with(|| self.environment.random() & FSID_MASK);
         (fsid.into_iter().find(|fsid| *fsid != 0).unwrap_or(1), self.environment.guid())
     }
@@ -169,7 +175,7 @@ impl Maker<'_> {
 
     /// The dead list of a clone: the keys of the one of its origin's head, as far as they are
     /// older.
-    fn clone_deadlist(&mut self, origin: &DslDataset) -> Result<ObjectId, LiveError> {
+    pub(crate) fn clone_deadlist(&mut self, origin: &DslDataset) -> Result<ObjectId, LiveError> {
         let mos = self.mos;
         if !self.features.has_deadlists() {
             return deadlist::create(&mos, self.features);
@@ -206,6 +212,22 @@ impl Maker<'_> {
         };
         self.dirs.change(&mos, origin.dir, |dir| dir.clones = Some(clones))?;
         mos.insert(clones, &number_key(clone.get()), clone.get())
+    }
+
+    /// Gives a new directory and its head their key object, which is the answer.
+    pub(crate) fn encrypt(
+        &mut self,
+        (dir, head): (ObjectId, ObjectId),
+        new: &NewKeys,
+    ) -> Result<ObjectId, LiveError> {
+        let mos = self.mos;
+        let wrapped = new.key.wrap_anew(&new.root_key.wrapping, new.guid)?;
+        let root = (new.root.unwrap_or(dir), &new.root_key);
+        let object = key_object::create(&mos, &wrapped, root)?;
+        zapify(&mos, self.features, dir)?;
+        mos.insert(dir, key_object::KEY_OBJECT_FIELD, object.get())?;
+        activate(&mos, self.features, head, Feature::Encryption)?;
+        Ok(object)
     }
 
     /// Makes `$ORIGIN@$ORIGIN`, the snapshot of nothing from which all datasets descend.
@@ -271,7 +293,7 @@ impl Maker<'_> {
                 activate(&mos, self.features, head, feature)?;
             }
         }
-        Ok(LiveDataset::new((name, head), objset, policy, scope))
+        Ok(LiveDataset::new((name, head), Generation::new(objset, scope), policy))
     }
 
     fn accounting_scope(&self, objset_type: ObjsetType) -> AccountingScope {
@@ -292,7 +314,7 @@ pub(crate) fn create_directory(mos: &MosTx<'_>) -> Result<(), LiveError> {
     let new = NewObject {
         object_type: ObjectType::OBJECT_DIRECTORY,
         data_block_size: 512,
-        indirect_shift: crate::live::mos::INDIRECT_SHIFT,
+        indirect_shift: INDIRECT_SHIFT,
         bonus_type: ObjectType::NONE,
         bonus: &[],
         slots: 1,
@@ -301,6 +323,6 @@ pub(crate) fn create_directory(mos: &MosTx<'_>) -> Result<(), LiveError> {
     let object = mos.objset().claim(mos.tx(), DIRECTORY, new)?;
     let object = object.ok_or_else(taken).map_err(LiveError::corrupt(DIRECTORY))?;
     let zap = NewZap::new(mos.random());
-    object.create_zap(mos.tx(), &zap).map_err(LiveError::zap(DIRECTORY))?;
+    object.create_zap(mos.tx(), &zap).map_err(MosError::zap(DIRECTORY))?;
     Ok(())
 }

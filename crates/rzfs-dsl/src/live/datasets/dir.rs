@@ -1,26 +1,15 @@
 //! Directories of datasets and the space that they are charged for (spec 04, sections 2 and
 //! 12.2).
 
+use crate::dataset::limits::{MAX_DEPTH, SpaceLimits};
 use crate::live::LiveError;
 use crate::live::amounts::{SpaceDelta, apply};
-use crate::live::mos::{BonusRecord, MosTx};
-use crate::live::space::limits::{MAX_DEPTH, SpaceLimits};
+use crate::mos::MosSource;
+use crate::mos::live::MosTx;
 use rzfs_format::dsl::{DslDir, UsedBreakdown};
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::{ByteOrder, FormatError, ObjectId};
+use rzfs_format::{FormatError, ObjectId};
 use std::collections::BTreeMap;
-
-impl BonusRecord for DslDir {
-    const BONUS_TYPE: ObjectType = ObjectType::DSL_DIR;
-
-    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
-        Self::decode(bonus, order)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        Self::encode(self, ByteOrder::NATIVE).to_vec()
-    }
-}
 
 /// What a directory is charged for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,24 +3,20 @@
 
 use super::dir::{Directories, SpaceClass};
 use super::livelist;
-use crate::PoolError;
 use crate::live::LiveError;
 use crate::live::amounts::{Deflation, SpaceDelta};
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::MosTx;
-use crate::live::mos::bpobj::{self, Progress};
-use crate::live::mos::features::Features;
 use crate::live::space::bptree::DestroyedList;
 use crate::live::space::freer::Leaks;
-use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY};
+use crate::mos::bpobj::{self, Progress};
+use crate::mos::features::Features;
+use crate::mos::live::MosTx;
+use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY};
 use rzfs_format::bpobj::ListMark;
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId};
 
-/// Without log space maps, blocks that die from this pass on are freed with the next txg
-/// (`zfs_sync_pass_deferred_free`).
-const DEFERRED_FREE_PASS: u32 = 2;
-/// The name of the list of these.
+/// The name of the list of blocks that are freed with the next txg.
 const DEFERRED: &str = "sync_bplist";
 
 /// Moves to the directory of what is lost all space that was to be freed and cannot be found
@@ -98,17 +94,17 @@ impl FreeLists {
         }
     }
 
-    /// Frees what died in this pass, or puts it off.
+    /// Frees what died in this pass, or puts it off: without log space maps, what dies from pass
+    /// `put_off_from` on is freed with the next txg.
     pub(crate) fn free_dead(
         &mut self,
         mos: &MosTx<'_>,
         features: &Features,
-        deflation: Deflation<'_>,
+        (deflation, put_off_from): (Deflation<'_>, u32),
         free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
     ) -> Result<(), LiveError> {
         let dead = std::mem::take(&mut self.now);
-        let at_once =
-            mos.tx().pass() < DEFERRED_FREE_PASS || features.is_active(Feature::LogSpaceMap);
+        let at_once = mos.tx().pass() < put_off_from || features.is_active(Feature::LogSpaceMap);
         if at_once {
             dead.iter().try_for_each(free)?;
         } else if !dead.is_empty() {
@@ -155,6 +151,13 @@ impl FreeLists {
         let lost = leaks.take();
         let Some(dir) = self.free_dir.filter(|_| !lost.is_zero()) else { return Ok(()) };
         charge_lost(mos, dirs, dir, lost).unless_damaged(not_counted).map(drop)
+    }
+
+    /// The list of what destroyed snapshots had, for somebody who puts something on it; old pools
+    /// have none.
+    pub(crate) const fn background(&mut self) -> Option<ObjectId> {
+        self.has_background = self.background.is_some();
+        self.background
     }
 
     /// What the space is charged to that is still to be freed.
@@ -209,15 +212,14 @@ impl FreeLists {
     }
 
     /// The lists of a pool that is on disk.
-    pub(crate) fn open(
-        directory: &Attributes,
+    pub(crate) fn open<M: MosSource>(
+        mos: &M,
         free_dir: Option<ObjectId>,
-    ) -> Result<Self, PoolError> {
-        let name = DEFERRED;
-        let deferred = directory.object(name)?.ok_or(PoolError::NoEntry { name })?;
-        let destroyed = directory.object("bptree_obj")?.map(DestroyedList::open);
-        let background = directory.object("free_bpobj")?;
-        let has_livelists = directory.object("com.delphix:deleted_clones")?.is_some();
+    ) -> Result<Self, M::Error> {
+        let deferred = mos.required_object(DEFERRED)?;
+        let destroyed = mos.object_of(DIRECTORY, "bptree_obj")?.map(DestroyedList::open);
+        let background = mos.object_of(DIRECTORY, "free_bpobj")?;
+        let has_livelists = mos.object_of(DIRECTORY, "com.delphix:deleted_clones")?.is_some();
         Ok(Self { destroyed, has_livelists, ..Self::new(deferred, background, free_dir) })
     }
 }

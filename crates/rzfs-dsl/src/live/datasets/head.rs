@@ -1,26 +1,27 @@
 //! A head dataset that is being changed: its object set, and the space that it is charged for
 //! (spec 04, sections 3 and 8).
 
-use crate::accounting::{AccountingScope, UsageChanges};
-use crate::dataset::property::Inheritance;
-use crate::dataset::{Dataset, DatasetError};
+use crate::accounting::UsageChanges;
+use crate::dataset::property::{DatasetProperty, Inheritance};
+use crate::dataset::{Dataset, DatasetError, ObjsetCounters};
 use crate::live::LiveError;
 use crate::live::amounts::{Deflation, SpaceDelta, apply};
 use crate::live::datasets::bookmark_sums::BookmarkSums;
-use crate::live::datasets::deadlist;
 use crate::live::datasets::dir::{Directories, SpaceClass};
+use crate::live::datasets::generation::{Generation, Generations, Superseded};
 use crate::live::datasets::livelist::{self, LivelistChanges};
 use crate::live::datasets::policy;
 use crate::live::datasets::settings::{DatasetSettings, SettingsObserver};
 use crate::live::datasets::values::in_force;
 use crate::live::error::UnlessDamaged;
-use crate::live::log::IntentLog;
-use crate::live::log::space::{LogSpace, LogSpaceChange};
-use crate::live::mos::extensible::activate;
-use crate::live::mos::features::Features;
-use crate::live::mos::{BonusRecord, MosTx};
+use crate::live::log::space::LogSpaceChange;
 use crate::live::space::freer::Leaks;
-use parking_lot::Mutex;
+use crate::mos::MosSource;
+use crate::mos::deadlist;
+use crate::mos::extensible::activate;
+use crate::mos::features::Features;
+use crate::mos::live::MosTx;
+use parking_lot::{Mutex, RwLock};
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx, Transaction};
 use rzfs_dmu::sync::BlockAccounting;
 use rzfs_dmu::write::ObjsetPolicy;
@@ -31,10 +32,7 @@ use rzfs_format::compression::CompressionFunction;
 use rzfs_format::dnode::{Dnode, DnodeFlags};
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::features::Feature;
-use rzfs_format::object_type::ObjectType;
-use rzfs_format::objset::{ObjsetBlock, ObjsetType};
-use rzfs_format::zil::ZilHeader;
-use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
+use rzfs_format::{BlockPointer, ObjectId, Txg};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,29 +41,15 @@ use std::sync::{Arc, Weak};
 /// Blocks above this need a feature.
 const OLD_MAX_BLOCK: u64 = 128 << 10;
 
-impl BonusRecord for DslDataset {
-    const BONUS_TYPE: ObjectType = ObjectType::DSL_DATASET;
-
-    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
-        Self::decode(bonus, order)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        Self::encode(self, ByteOrder::NATIVE).to_vec()
-    }
-}
-
 /// A head dataset, as everybody sees it who changes its files.
 pub struct LiveDataset {
     id: ObjectId,
     name: Mutex<String>,
-    objset: LiveObjset,
+    generations: RwLock<Generations>,
     policy: Mutex<ObjsetPolicy>,
-    scope: AccountingScope,
     settings: Mutex<Arc<DatasetSettings>>,
     observers: Mutex<Vec<Weak<dyn SettingsObserver>>>,
-    log: IntentLog,
-    log_space: LogSpace,
+    counters: Arc<ObjsetCounters>,
     /// Whether its livelist misses blocks, as it could not be found.
     livelist_misses: AtomicBool,
 }
@@ -79,20 +63,17 @@ impl fmt::Debug for LiveDataset {
 impl LiveDataset {
     pub(crate) fn new(
         (name, id): (&str, ObjectId),
-        objset: LiveObjset,
+        contents: Generation,
         policy: ObjsetPolicy,
-        scope: AccountingScope,
     ) -> Self {
         Self {
             id,
             name: Mutex::new(name.to_owned()),
-            objset,
+            generations: RwLock::new(Generations::new(contents)),
             policy: Mutex::new(policy),
-            scope,
             settings: Mutex::default(),
             observers: Mutex::default(),
-            log: IntentLog::default(),
-            log_space: LogSpace::default(),
+            counters: Arc::default(),
             livelist_misses: AtomicBool::new(false),
         }
     }
@@ -103,22 +84,9 @@ impl LiveDataset {
         objset: Objset,
         has_lz4: bool,
     ) -> Result<Self, DatasetError> {
-        let flags = objset.block().flags;
-        let scope = match objset.objset_type() {
-            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_PROJECT_QUOTA != 0 => {
-                AccountingScope::WithProjects
-            }
-            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_OBJECT_ACCOUNTING != 0 => {
-                AccountingScope::SpaceAndObjects
-            }
-            ObjsetType::Zfs if flags & ObjsetBlock::FLAG_USER_ACCOUNTING != 0 => {
-                AccountingScope::Space
-            }
-            _ => AccountingScope::Nothing,
-        };
         let policy = policy::of_dataset(dataset, has_lz4)?;
         let place = (dataset.name(), dataset.object());
-        let open = Self::new(place, LiveObjset::open(objset), policy, scope);
+        let open = Self::new(place, Generation::open(objset), policy);
         open.follow(dataset, has_lz4)?;
         Ok(open)
     }
@@ -163,26 +131,60 @@ impl LiveDataset {
         self.id
     }
 
-    /// Its contents.
+    /// What it has at this moment. Whoever does several things with it holds on to this.
     #[must_use]
-    pub const fn objset(&self) -> &LiveObjset {
-        &self.objset
+    pub fn generation(&self) -> Arc<Generation> {
+        Arc::clone(&self.generations.read().current)
     }
 
-    pub(crate) const fn log(&self) -> &IntentLog {
-        &self.log
+    /// What is counted about it.
+    #[must_use]
+    pub const fn counters(&self) -> &Arc<ObjsetCounters> {
+        &self.counters
     }
 
-    /// Gives the dataset's intent log a new header, and frees blocks that the log had and that
-    /// this header does not lead to, both with the transaction's txg.
-    pub fn change_log(&self, tx: &dyn Transaction, header: ZilHeader, frees: &[BlockPointer]) {
-        self.log_space.free(tx.txg(), frees);
-        self.objset.set_log_header(tx, header);
+    /// The object set that it has at this moment.
+    #[must_use]
+    pub fn objset(&self) -> LiveObjset {
+        self.generations.read().current.objset().clone()
     }
 
-    /// Counts references of the intent log, whose header changes in the same txg, to blocks.
-    pub(crate) fn share_with_log(&self, tx: &dyn Transaction, blocks: &[BlockPointer]) {
-        self.log_space.share(tx.txg(), blocks);
+    /// Gives it other contents in the txg that is being synced, which has written what it changes
+    /// of the old ones; nothing of younger txgs reaches either. Only the new ones are in use from
+    /// now on.
+    pub(crate) fn replace(&self, tx: &SyncTx<'_>, contents: Objset) -> Superseded {
+        self.generations.write().replace(tx, contents)
+    }
+
+    /// Blocks of contents that it had, which a txg frees when it is synced.
+    pub(crate) fn take_orphans(&self, txg: Txg) -> Vec<BlockPointer> {
+        self.generations.write().take_orphans(txg)
+    }
+
+    /// Whether something of it is dirty in a txg.
+    pub(crate) fn is_dirty(&self, txg: Txg) -> bool {
+        self.generations.read().current.objset().is_dirty(txg)
+    }
+
+    /// Whether its key was not loaded when it was opened.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.generations.read().current.objset().is_locked()
+    }
+
+    /// Whether a txg that is on disk has left nothing to write or free.
+    pub(super) fn is_idle(&self, synced: Txg) -> bool {
+        self.generations.read().is_idle(synced)
+    }
+
+    /// Whether its intent logs have blocks that the txg being synced cannot free, or records.
+    pub(super) fn has_busy_log(&self, txg: Txg) -> bool {
+        let generations = self.generations.read();
+        generations.has_orphans() || !generations.current.log().is_idle(txg)
+    }
+
+    /// Whether somebody but the pool has it.
+    pub(super) fn is_used(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1 || self.generations.read().is_used()
     }
 
     /// How its blocks are written from the next txg on.
@@ -198,7 +200,7 @@ impl LiveDataset {
 }
 
 /// What syncing changes besides a dataset itself.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct SyncTargets<'a> {
     pub(crate) mos: MosTx<'a>,
     pub(crate) dirs: &'a mut Directories,
     pub(crate) features: &'a mut Features,
@@ -209,13 +211,15 @@ pub(crate) struct Surroundings<'a> {
     /// Nothing where the pool has no place to count them.
     pub(crate) leaks: Option<&'a Leaks>,
     pub(crate) deflation: Deflation<'a>,
+    /// Blocks of an entry of a livelist from which on a new one is begun.
+    pub(crate) livelist_max_entries: u64,
 }
 
 /// The txg of the snapshot that every pool has, of nothing.
 const FIRST_SNAPSHOT: Txg = Txg(1);
 
 /// What the blocks of one sync do to a dataset's space.
-struct HeadSpace<'a> {
+struct HeadAccounting<'a> {
     deflation: Deflation<'a>,
     previous_txg: Txg,
     born: SpaceDelta,
@@ -232,7 +236,7 @@ struct HeadSpace<'a> {
     usage: UsageChanges,
 }
 
-impl BlockAccounting for HeadSpace<'_> {
+impl BlockAccounting for HeadAccounting<'_> {
     fn born(&mut self, pointer: &BlockPointer) {
         if pointer.is_hole() {
             return;
@@ -275,7 +279,7 @@ impl BlockAccounting for HeadSpace<'_> {
     }
 }
 
-impl SpaceOwner for HeadSpace<'_> {
+impl SpaceOwner for HeadAccounting<'_> {
     fn dnode_flags(&self) -> DnodeFlags {
         self.usage.dnode_flags()
     }
@@ -309,8 +313,8 @@ fn features_of(pointer: &BlockPointer) -> impl Iterator<Item = Feature> {
 
 impl LiveDataset {
     /// Writes what is dirty in the txg, and charges for it.
-    pub(crate) fn sync(&self, around: &mut Surroundings<'_>) -> Result<(), LiveError> {
-        let mos = around.mos;
+    pub(crate) fn sync(&self, around: &mut SyncTargets<'_>) -> Result<(), LiveError> {
+        let (mos, contents) = (around.mos, self.generation());
         let mut phys: DslDataset = mos.record(self.id)?;
         let since = phys.previous_snapshot_txg;
         let bookmarks = BookmarkSums::open(&mos, around.features, self.id, since);
@@ -339,8 +343,9 @@ impl LiveDataset {
         if livelist.flatten().is_some() && origin.is_none() {
             livelist::remove(&mos, around.features, phys.dir)?;
         }
-        let livelist = origin.map(|(list, origin)| LivelistChanges::new(list, origin));
-        let mut space = HeadSpace {
+        let max_entries = around.livelist_max_entries;
+        let livelist = origin.map(|(list, origin)| LivelistChanges::new(list, origin, max_entries));
+        let mut space = HeadAccounting {
             deflation: around.deflation,
             previous_txg: phys.previous_snapshot_txg,
             born: SpaceDelta::default(),
@@ -352,13 +357,13 @@ impl LiveDataset {
             bookmarks,
             livelist,
             features: BTreeSet::new(),
-            usage: UsageChanges::new(self.scope),
+            usage: UsageChanges::new(contents.scope()),
         };
-        let Some(synced) = self.objset.sync(mos.tx(), self.policy(), &mut space)? else {
+        let Some(synced) = contents.objset().sync(mos.tx(), self.policy(), &mut space)? else {
             return Ok(());
         };
-        let HeadSpace { born, mut freed, lost, mut frees, mut shared, dead, .. } = space;
-        let HeadSpace { bookmarks, livelist, features, .. } = space;
+        let HeadAccounting { born, mut freed, lost, mut frees, mut shared, dead, .. } = space;
+        let HeadAccounting { bookmarks, livelist, features, .. } = space;
         bookmarks.write(&mos)?;
         if let Some(livelist) = livelist {
             livelist.write(&mos, around.features, phys.dir, around.deflation)?;
@@ -377,7 +382,7 @@ impl LiveDataset {
         self.bury(around, &mut phys, &dead)?;
         around.frees.append(&mut frees);
         around.shared.append(&mut shared);
-        let LogSpaceChange { mut frees, mut shared } = self.log_space.take(mos.tx().txg());
+        let LogSpaceChange { mut frees, mut shared } = contents.log_space().take(mos.tx().txg());
         around.frees.append(&mut frees);
         around.shared.append(&mut shared);
         mos.set_record(self.id, &phys)?;
@@ -389,7 +394,7 @@ impl LiveDataset {
     /// Takes over blocks that were born, and those that were freed.
     fn charge(
         &self,
-        around: &mut Surroundings<'_>,
+        around: &mut SyncTargets<'_>,
         phys: &mut DslDataset,
         born: SpaceDelta,
         freed: SpaceDelta,
@@ -411,10 +416,10 @@ impl LiveDataset {
 
     fn refreservation(
         &self,
-        around: &mut Surroundings<'_>,
+        around: &mut SyncTargets<'_>,
         dir: ObjectId,
     ) -> Result<u64, LiveError> {
-        let name = "refreservation";
+        let name = DatasetProperty::RefReservation.name();
         let value = in_force(&around.mos, around.dirs, dir, name, Inheritance::Own);
         let warn = |error: &LiveError| tracing::warn!(%error, %dir, "a reservation is not counted");
         let value = value.unless_damaged(warn)?.flatten();
@@ -425,7 +430,7 @@ impl LiveDataset {
     /// one is leaked when its last snapshot goes.
     fn bury(
         &self,
-        around: &mut Surroundings<'_>,
+        around: &mut SyncTargets<'_>,
         phys: &mut DslDataset,
         dead: &[BlockPointer],
     ) -> Result<(), LiveError> {
@@ -478,7 +483,7 @@ impl LiveDataset {
     /// Marks the dataset as a user of features.
     fn activate(
         &self,
-        around: &mut Surroundings<'_>,
+        around: &mut SyncTargets<'_>,
         features: &BTreeSet<Feature>,
     ) -> Result<(), LiveError> {
         for feature in features {
@@ -497,7 +502,7 @@ pub(crate) const fn refreservation_excess(reserved: u64, unique: u64) -> u64 {
 }
 
 /// Blocks up to this txg belong to the origin of a directory.
-fn origin_txg(around: &mut Surroundings<'_>, dir: ObjectId) -> Result<Txg, LiveError> {
+fn origin_txg(around: &mut SyncTargets<'_>, dir: ObjectId) -> Result<Txg, LiveError> {
     match around.dirs.get(&around.mos, dir)?.origin {
         Some(origin) => Ok(around.mos.record::<DslDataset>(origin)?.creation_txg),
         None => Ok(Txg(0)),

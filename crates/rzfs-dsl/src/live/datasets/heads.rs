@@ -37,10 +37,6 @@ struct OpenHeads {
     destroyed: BTreeSet<ObjectId>,
 }
 
-fn is_used(dataset: &Arc<LiveDataset>) -> bool {
-    Arc::strong_count(dataset) > 1 || dataset.objset().is_shared()
-}
-
 impl OpenHeads {
     fn insert(&mut self, dataset: LiveDataset) -> Arc<LiveDataset> {
         let dataset = Arc::new(dataset);
@@ -56,8 +52,7 @@ impl OpenHeads {
     fn close_unused(&mut self, synced: Txg) -> Vec<ObjectId> {
         let mut closed = Vec::new();
         self.open.retain(|id, dataset| {
-            let is_idle = dataset.objset().is_clean() && dataset.log().is_idle(synced);
-            let stays = is_used(dataset) || !is_idle;
+            let stays = dataset.is_used() || !dataset.is_idle(synced);
             if !stays {
                 closed.push(*id);
             }
@@ -115,7 +110,7 @@ impl Heads {
         self.close_locked(dataset.object());
         let mut heads = self.heads.lock();
         match heads.open.get(&dataset.object()) {
-            Some(open) if open.objset().is_locked() => {
+            Some(open) if open.is_locked() => {
                 return Err(DatasetError::KeyNotLoaded { root: dataset.name().to_owned() });
             }
             Some(open) => return Ok(Arc::clone(open)),
@@ -150,7 +145,7 @@ impl Heads {
     /// Has a head closed that was opened without its key, for its intent log.
     fn close_locked(&self, id: ObjectId) {
         for _ in 0..SYNCS_TO_CLOSE {
-            let is_locked = self.get(id).is_some_and(|open| open.objset().is_locked());
+            let is_locked = self.get(id).is_some_and(|open| open.is_locked());
             let sync = || self.engine.wait_synced_unless_suspended(self.engine.open_txg());
             // What cannot be synced stays open.
             if !is_locked || sync().is_err() {
@@ -176,13 +171,13 @@ impl Heads {
     /// Whether the intent log of a head has blocks that the txg being synced cannot free, or
     /// records.
     pub(crate) fn has_busy_log(&self, id: ObjectId, txg: Txg) -> bool {
-        self.heads.lock().open.get(&id).is_some_and(|dataset| !dataset.log().is_idle(txg))
+        self.heads.lock().open.get(&id).is_some_and(|dataset| dataset.has_busy_log(txg))
     }
 
     /// Takes a head away that is to be destroyed, unless somebody has it.
     pub(crate) fn retire(&self, id: ObjectId) -> bool {
         let mut heads = self.heads.lock();
-        if heads.open.get(&id).is_some_and(is_used) {
+        if heads.open.get(&id).is_some_and(LiveDataset::is_used) {
             return false;
         }
         heads.open.remove(&id);
@@ -195,7 +190,7 @@ impl Heads {
         let open = {
             let mut heads = self.heads.lock();
             heads.destroyed.clear();
-            heads.open.values().for_each(|dataset| dataset.log().settle(txg));
+            heads.open.values().for_each(|dataset| dataset.generation().log().settle(txg));
             self.accounts.close_heads(&heads.close_unused(txg));
             if changed.is_empty() {
                 return;

@@ -9,14 +9,14 @@
 
 use crate::live::LiveError;
 use crate::live::amounts::{Deflation, SpaceDelta};
-use crate::live::datasets::deadlist;
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::bpobj::{self, Progress};
-use crate::live::mos::extensible::is_extended;
-use crate::live::mos::features::Features;
-use crate::live::mos::{MosTx, number_key};
 use crate::live::space::bptree::Free;
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
+use crate::mos::bpobj::{self, Progress};
+use crate::mos::deadlist;
+use crate::mos::extensible::{is_extended, zapify};
+use crate::mos::features::Features;
+use crate::mos::live::MosTx;
+use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY, number_key};
 use rzfs_dmu::live::Transaction;
 use rzfs_format::bpobj::{BpobjHeader, ListMark, list_mark};
 use rzfs_format::features::Feature;
@@ -25,8 +25,6 @@ use std::collections::HashMap;
 
 const FIELD: &str = "com.delphix:livelist";
 const DELETED: &str = "com.delphix:deleted_clones";
-/// Blocks of an entry from which on a new one is begun (`zfs_livelist_max_entries`).
-const MAX_ENTRIES: u64 = 500_000;
 
 /// What one sync of a clone does to its livelist.
 #[derive(Debug)]
@@ -34,6 +32,7 @@ pub(crate) struct LivelistChanges {
     list: ObjectId,
     /// Blocks up to this txg are the origin's.
     origin: Txg,
+    max_entries: u64,
     born: Vec<BlockPointer>,
     died: Vec<BlockPointer>,
 }
@@ -50,6 +49,21 @@ pub(crate) fn of_dir(
     mos.object_of(dir, FIELD)
 }
 
+/// Gives the directory of a new clone an empty livelist, if the pool has any.
+pub(crate) fn create(
+    mos: &MosTx<'_>,
+    features: &mut Features,
+    dir: ObjectId,
+) -> Result<(), LiveError> {
+    if !features.is_enabled(Feature::LiveList) {
+        return Ok(());
+    }
+    let list = deadlist::create(mos, features)?;
+    zapify(mos, features, dir)?;
+    mos.insert(dir, FIELD, list.get())?;
+    features.add(mos, Feature::LiveList, 1)
+}
+
 /// Takes a directory's livelist away: its blocks are found by walking then. What is damaged of the
 /// list stays allocated.
 pub(crate) fn remove(
@@ -64,8 +78,9 @@ pub(crate) fn remove(
 }
 
 impl LivelistChanges {
-    pub(crate) const fn new(list: ObjectId, origin: Txg) -> Self {
-        Self { list, origin, born: Vec::new(), died: Vec::new() }
+    /// After `max_entries` blocks in an entry of the list a new one is begun.
+    pub(crate) const fn new(list: ObjectId, origin: Txg, max_entries: u64) -> Self {
+        Self { list, origin, max_entries, born: Vec::new(), died: Vec::new() }
     }
 
     fn is_recorded(&self, pointer: &BlockPointer) -> bool {
@@ -112,7 +127,7 @@ impl LivelistChanges {
             None => true,
             Some((_, newest)) if mos.tx().pass() == 1 => {
                 let header: BpobjHeader = mos.record(*newest)?;
-                header.entries.saturating_sub(header.freed) > MAX_ENTRIES
+                header.entries.saturating_sub(header.freed) > self.max_entries
             }
             Some(_) => false,
         };

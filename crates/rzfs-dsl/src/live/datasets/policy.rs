@@ -1,8 +1,9 @@
 //! How a dataset's blocks are written, from its properties (spec 02, sections 4.13 and 5.4).
 
+use crate::dataset::property::DatasetProperty;
 use crate::dataset::{Dataset, DatasetError};
 use rzfs_codec::compress::ZstdLevel;
-use rzfs_dmu::write::{DedupPolicy, ObjsetPolicy, RedundantMetadata, Sameness};
+use rzfs_dmu::write::{DedupPolicy, DuplicateTest, ObjsetPolicy, RedundantMetadata};
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::compression::CompressionFunction;
 
@@ -16,30 +17,32 @@ pub(crate) const fn default_compression(has_lz4: bool) -> CompressionFunction {
 
 /// The policy that a dataset's properties make.
 pub(crate) fn of_dataset(dataset: &Dataset, has_lz4: bool) -> Result<ObjsetPolicy, DatasetError> {
-    of_properties(has_lz4, |name| dataset.stored_number(name).map(Option::unwrap_or_default))
+    of_properties(has_lz4, |property| {
+        dataset.stored_number(property).map(Option::unwrap_or_default)
+    })
 }
 
 /// The policy that stored numbers make; those that no property can have count as the default.
 pub(crate) fn of_properties<E>(
     has_lz4: bool,
-    mut number: impl FnMut(&'static str) -> Result<u64, E>,
+    mut number: impl FnMut(DatasetProperty) -> Result<u64, E>,
 ) -> Result<ObjsetPolicy, E> {
     let default = default_compression(has_lz4);
-    let (compression, zstd_level) = compression(number("compression")?, default);
+    let (compression, zstd_level) = compression(number(DatasetProperty::Compression)?, default);
     Ok(ObjsetPolicy {
-        checksum: checksum(number("checksum")?),
+        checksum: checksum(number(DatasetProperty::Checksum)?),
         compression,
         zstd_level,
         metadata_compression: default,
-        copies: number("copies")?.clamp(1, 3) as u8,
-        redundant_metadata: match number("redundant_metadata")? {
+        copies: number(DatasetProperty::Copies)?.clamp(1, 3) as u8,
+        redundant_metadata: match number(DatasetProperty::RedundantMetadata)? {
             1 => RedundantMetadata::Most,
             2 => RedundantMetadata::Some,
             3 => RedundantMetadata::None,
             _ => RedundantMetadata::All,
         },
-        special_small_blocks: number("special_small_blocks")?,
-        dedup: dedup(number("dedup")?),
+        special_small_blocks: number(DatasetProperty::SpecialSmallBlocks)?,
+        dedup: dedup(number(DatasetProperty::Dedup)?),
         // The object set knows.
         is_encrypted: false,
     })
@@ -56,8 +59,8 @@ fn dedup(stored: u64) -> Option<DedupPolicy> {
         _ => return None,
     };
     let sameness = match stored & VERIFY != 0 || checksum == EdonR {
-        true => Sameness::Contents,
-        false => Sameness::Checksum,
+        true => DuplicateTest::Contents,
+        false => DuplicateTest::Checksum,
     };
     Some(DedupPolicy { checksum, sameness })
 }
@@ -100,8 +103,8 @@ mod tests {
         assert_eq!(checksum(1), ChecksumFunction::Fletcher4);
         assert_eq!(checksum(14), ChecksumFunction::Blake3);
         assert_eq!(checksum(99), ChecksumFunction::Fletcher4);
-        let strong = |checksum| Some(DedupPolicy { checksum, sameness: Sameness::Checksum });
-        let compared = |checksum| Some(DedupPolicy { checksum, sameness: Sameness::Contents });
+        let strong = |checksum| Some(DedupPolicy { checksum, sameness: DuplicateTest::Checksum });
+        let compared = |checksum| Some(DedupPolicy { checksum, sameness: DuplicateTest::Contents });
         assert_eq!((dedup(2), dedup(0), dedup(7)), (None, None, None));
         assert_eq!(dedup(1), strong(ChecksumFunction::Sha256));
         assert_eq!(dedup(0x101), compared(ChecksumFunction::Sha256));

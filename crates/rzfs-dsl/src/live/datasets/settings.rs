@@ -1,13 +1,13 @@
 //! What the properties of a dataset that is open say at this moment.
 
-use crate::dataset::property::SETTABLE;
+use crate::dataset::property::DatasetProperty;
 use crate::dataset::{Dataset, DatasetError};
 use std::collections::BTreeMap;
 
 /// The numbers of a dataset's properties in force, in the form in which they are stored.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct DatasetSettings {
-    numbers: BTreeMap<&'static str, u64>,
+    numbers: BTreeMap<DatasetProperty, u64>,
 }
 
 /// Whoever behaves as properties say. It is told about changes by the thread that syncs, for which
@@ -24,17 +24,17 @@ impl DatasetSettings {
     /// They cannot be read.
     pub fn of_dataset(dataset: &Dataset) -> Result<Self, DatasetError> {
         let mut numbers = BTreeMap::new();
-        for property in SETTABLE {
-            if let Some(number) = dataset.stored_number(property.name)? {
-                numbers.insert(property.name, number);
+        for property in DatasetProperty::ALL {
+            if let Some(number) = dataset.stored_number(*property)? {
+                numbers.insert(*property, number);
             }
         }
         Ok(Self { numbers })
     }
 
-    /// The number of a property; `None` for properties that are texts or do not exist.
+    /// The number of a property; `None` for those that are texts or cannot be set.
     #[must_use]
-    pub fn number(&self, name: &str) -> Option<u64> {
-        self.numbers.get(name).copied()
+    pub fn number(&self, property: DatasetProperty) -> Option<u64> {
+        self.numbers.get(&property).copied()
     }
 }

@@ -1,11 +1,12 @@
 //! Values of properties in force, as the syncing txg has them (spec 04, section 13.2).
 
-use crate::dataset::property::{Inheritance, NativeProperty};
+use crate::dataset::limits::MAX_DEPTH;
+use crate::dataset::property::Inheritance;
 use crate::live::LiveError;
 use crate::live::datasets::dir::Directories;
 use crate::live::datasets::policy;
-use crate::live::mos::MosTx;
-use crate::live::space::limits::MAX_DEPTH;
+use crate::mos::live::MosTx;
+use crate::mos::property_values::{Owner, StoredValue};
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::ObjectId;
 use rzfs_zap::ZapValue;
@@ -25,32 +26,18 @@ pub(crate) fn in_force(
             let dir = dirs.get(mos, current)?;
             (dir.properties, dir.parent)
         };
-        if let Some(zap) = properties
-            && let Some(value) = own_value(mos, zap, name)?
-        {
-            return Ok(Some(value));
+        if let Some(zap) = properties {
+            let stored = StoredValue::read(mos, (zap, Owner::Directory), name)?;
+            if let Some((value, _)) = stored.in_force() {
+                return Ok(Some(value.clone()));
+            }
         }
-        if inheritance == Inheritance::Own {
+        if inheritance != Inheritance::Inherited {
             break;
         }
         level = parent;
     }
     Ok(None)
-}
-
-/// The value of a property that a ZAP of properties gives.
-fn own_value(mos: &MosTx<'_>, zap: ObjectId, name: &str) -> Result<Option<ZapValue>, LiveError> {
-    let get = |suffix: &str| mos.lookup(zap, format!("{name}{suffix}").as_str());
-    if let Some(value) = get("$iuv")? {
-        return Ok(Some(value));
-    }
-    if let Some(value) = get("")? {
-        return Ok(Some(value));
-    }
-    match get("$inherit")? {
-        Some(_) => Ok(None),
-        None => get("$recvd"),
-    }
 }
 
 /// How the blocks of a directory's head are written.
@@ -60,10 +47,9 @@ pub(crate) fn policy_of_dir(
     dir: ObjectId,
     has_lz4: bool,
 ) -> Result<ObjsetPolicy, LiveError> {
-    policy::of_properties(has_lz4, |name| {
-        let Some(native) = NativeProperty::find(name) else { return Ok(0) };
-        let value = in_force(mos, dirs, dir, name, native.inheritance)?;
-        let number = value.and_then(|value| value.first_u64()).or(native.default_number());
+    policy::of_properties(has_lz4, |property| {
+        let value = in_force(mos, dirs, dir, property.name(), property.inheritance())?;
+        let number = value.and_then(|value| value.first_u64()).or(property.default_number());
         Ok(number.unwrap_or(0))
     })
 }

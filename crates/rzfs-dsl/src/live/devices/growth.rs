@@ -27,6 +27,7 @@ use rzfs_dmu::txg::TxgEngine;
 use rzfs_format::features::Feature;
 use rzfs_format::{Txg, VdevId};
 use rzfs_metaslab::allocator::Availability;
+use rzfs_tunables::Tunables;
 use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::create::{NewDevice, NewVdevs, PlanOptions, TopLayout, VdevSpec};
 use rzfs_vdev::{VdevConfig, VdevKind, VdevTree};
@@ -75,6 +76,8 @@ pub(crate) struct Growth {
     accounts: Arc<Accounts>,
     durable: Arc<Durable>,
     environment: Arc<dyn Environment>,
+    /// What new vdevs have in common.
+    options: PlanOptions,
 }
 
 impl Growth {
@@ -84,6 +87,7 @@ impl Growth {
         durable: &Arc<Durable>,
         environment: &Arc<dyn Environment>,
         (engine, suspension): (&Arc<TxgEngine>, &Arc<Suspension>),
+        tunables: &Tunables,
     ) -> Self {
         Self {
             additions: Requests::new(engine, suspension),
@@ -91,6 +95,7 @@ impl Growth {
             accounts: Arc::clone(accounts),
             durable: Arc::clone(durable),
             environment: Arc::clone(environment),
+            options: PlanOptions::from(tunables),
         }
     }
 
@@ -121,7 +126,7 @@ impl Growth {
             ashift: added.ashift,
             create_txg: txg,
             first_id: old.top_levels().count() as u64,
-            ..PlanOptions::default()
+            ..self.options
         };
         let mut new = added.devices.plan(&options, &mut || self.environment.random())?;
         if added.sectors == SectorSizes::Same {

@@ -10,28 +10,33 @@ use crate::live::durable::Durable;
 use crate::live::environment::Environment;
 use crate::live::suspension::Suspension;
 use parking_lot::{Condvar, Mutex};
+use rzfs_clock::{Clock, Waited};
 use rzfs_format::Txg;
 use rzfs_format::label::Multihost as HeartbeatSlots;
 use rzfs_format::uberblock::{Multihost, MultihostConfig, Uberblock};
+use rzfs_tunables::Tunables;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The weight of the past in the average time between heartbeats.
 const DECAY: u128 = 127;
 
 /// How often a pool with `multihost=on` shows that it is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HeartbeatOptions {
+pub(crate) struct HeartbeatOptions {
     /// In which time every leaf gets a heartbeat (`zfs_multihost_interval`).
-    pub interval: Duration,
+    interval: Duration,
     /// After how many intervals without one the pool is suspended (`zfs_multihost_fail_intervals`);
     /// 0: never.
-    pub fail_intervals: u16,
+    fail_intervals: u16,
 }
 
-impl Default for HeartbeatOptions {
-    fn default() -> Self {
-        Self { interval: Duration::from_secs(1), fail_intervals: 10 }
+impl From<&Tunables> for HeartbeatOptions {
+    fn from(tunables: &Tunables) -> Self {
+        Self {
+            interval: tunables.zfs_multihost_interval,
+            fail_intervals: tunables.zfs_multihost_fail_intervals,
+        }
     }
 }
 
@@ -52,15 +57,16 @@ impl HeartbeatOptions {
 
 /// Whether a pool has a heartbeat, and how it is.
 #[derive(Debug)]
-pub(crate) struct Heart {
+pub(crate) struct HeartbeatControl {
     options: HeartbeatOptions,
+    clock: Clock,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    rhythm: Rhythm,
+    rhythm: RunState,
     /// Beats so far.
     beats: u64,
     last: Last,
@@ -68,7 +74,7 @@ struct State {
 
 /// What the thread is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Rhythm {
+enum RunState {
     Off,
     On,
     Ended,
@@ -77,7 +83,7 @@ enum Rhythm {
 /// The last heartbeat that got through.
 #[derive(Clone, Copy, Debug)]
 struct Last {
-    at: Instant,
+    at: Duration,
     /// Average nanoseconds between two.
     delay: u64,
     /// Which number the next one has, among those of a txg and second.
@@ -86,22 +92,22 @@ struct Last {
     timestamp: u64,
 }
 
-impl Heart {
+impl HeartbeatControl {
     /// A heart that does not beat yet.
-    pub(crate) fn new(options: HeartbeatOptions) -> Self {
+    pub(crate) fn new(options: HeartbeatOptions, clock: Clock) -> Self {
         let delay = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
-        let last = Last { at: Instant::now(), delay, sequence: 1, txg: Txg(0), timestamp: 0 };
-        let state = State { rhythm: Rhythm::Off, beats: 0, last };
-        Self { options, state: Mutex::new(state), changed: Condvar::new() }
+        let last = Last { at: clock.now(), delay, sequence: 1, txg: Txg(0), timestamp: 0 };
+        let state = State { rhythm: RunState::Off, beats: 0, last };
+        Self { options, clock, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Begins or ends to beat, as the property says.
     pub(crate) fn follow(&self, multihost: bool) {
         let mut state = self.state.lock();
-        let rhythm = if multihost { Rhythm::On } else { Rhythm::Off };
-        if state.rhythm != Rhythm::Ended && state.rhythm != rhythm {
+        let rhythm = if multihost { RunState::On } else { RunState::Off };
+        if state.rhythm != RunState::Ended && state.rhythm != rhythm {
             state.rhythm = rhythm;
-            state.last.at = Instant::now();
+            state.last.at = self.clock.now();
         }
         drop(state);
         self.changed.notify_all();
@@ -109,12 +115,12 @@ impl Heart {
 
     /// Ends the thread.
     pub(crate) fn end(&self) {
-        self.state.lock().rhythm = Rhythm::Ended;
+        self.state.lock().rhythm = RunState::Ended;
         self.changed.notify_all();
     }
 
     pub(crate) fn is_on(&self) -> bool {
-        self.state.lock().rhythm == Rhythm::On
+        self.state.lock().rhythm == RunState::On
     }
 
     /// Whether the last slot of rings is kept.
@@ -126,39 +132,44 @@ impl Heart {
     pub(crate) fn of_txg(&self) -> Multihost {
         let state = self.state.lock();
         match state.rhythm {
-            Rhythm::On => Multihost { delay: state.last.delay, config: self.options.config(0) },
-            Rhythm::Off | Rhythm::Ended => Multihost { delay: 0, config: MultihostConfig(0) },
+            RunState::On => Multihost { delay: state.last.delay, config: self.options.config(0) },
+            RunState::Off | RunState::Ended => Multihost { delay: 0, config: MultihostConfig(0) },
         }
     }
 
     /// Refuses to go on when other hosts may believe that the pool is theirs.
     pub(crate) fn check(&self) -> Result<(), LiveError> {
         let state = self.state.lock();
-        let silence = state.last.at.elapsed();
+        let silence = self.since(state.last);
         match self.options.patience() {
-            Some(patience) if state.rhythm == Rhythm::On && silence > patience => {
+            Some(patience) if state.rhythm == RunState::On && silence > patience => {
                 Err(LiveError::NoHeartbeat { seconds: silence.as_secs() })
             }
             _ => Ok(()),
         }
     }
 
+    /// How long ago a heartbeat got through.
+    fn since(&self, last: Last) -> Duration {
+        self.clock.now().saturating_sub(last.at)
+    }
+
     /// Waits for the time of the next beat, one of `leaves` in an interval. Says whether there is
     /// one, or the thread is to end.
     fn wait(&self, leaves: usize) -> bool {
         let pause = self.options.interval / u32::try_from(leaves.max(1)).unwrap_or(u32::MAX);
-        let mut due = Instant::now() + pause;
+        let mut due = self.clock.now() + pause;
         let mut state = self.state.lock();
         loop {
             let rhythm = state.rhythm;
             match rhythm {
-                Rhythm::Ended => return false,
-                Rhythm::Off => {
+                RunState::Ended => return false,
+                RunState::Off => {
                     self.changed.wait(&mut state);
-                    due = Instant::now();
+                    due = self.clock.now();
                 }
-                Rhythm::On => {
-                    if self.changed.wait_until(&mut state, due).timed_out() {
+                RunState::On => {
+                    if self.clock.wait_until(&self.changed, &mut state, due) == Waited::Elapsed {
                         return true;
                     }
                 }
@@ -176,7 +187,7 @@ impl Heart {
             false => 1,
         };
         (last.txg, last.timestamp) = (committed.txg, now);
-        let gap = nanoseconds(last.at.elapsed());
+        let gap = nanoseconds(self.since(*last));
         let multihost =
             Multihost { delay: last.delay.max(gap), config: self.options.config(last.sequence) };
         (Uberblock { timestamp: now, multihost: Some(multihost), ..committed }, beats)
@@ -188,11 +199,11 @@ impl Heart {
         let least = nanoseconds(self.options.interval) / leaves.max(1) as u64;
         let mut state = self.state.lock();
         let last = &mut state.last;
-        let gap = nanoseconds(last.at.elapsed());
+        let gap = nanoseconds(self.since(*last));
         let average = (u128::from(gap) + DECAY * u128::from(last.delay)) / (DECAY + 1);
         let average = u64::try_from(average).unwrap_or(u64::MAX);
         last.delay = gap.max(average).max(least);
-        last.at = Instant::now();
+        last.at = self.clock.now();
     }
 }
 
@@ -203,7 +214,7 @@ fn nanoseconds(time: Duration) -> u64 {
 /// The thread in which a heart beats.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    pub(crate) heart: Arc<Heart>,
+    pub(crate) heart: Arc<HeartbeatControl>,
     pub(crate) devices: Arc<PoolDevices>,
     pub(crate) durable: Arc<Durable>,
     pub(crate) suspension: Arc<Suspension>,
@@ -236,6 +247,7 @@ impl Heartbeat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rzfs_clock::Passing;
     use rzfs_format::BlockPointer;
     use rzfs_format::uberblock::RaidzReflow;
 
@@ -253,10 +265,18 @@ mod tests {
         }
     }
 
-    fn heart(fail_intervals: u16) -> Heart {
-        let heart = Heart::new(HeartbeatOptions { interval: Duration::ZERO, fail_intervals });
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A heart that beats every second, as its clock says.
+    fn heart_of(fail_intervals: u16, clock: Clock) -> HeartbeatControl {
+        let heart =
+            HeartbeatControl::new(HeartbeatOptions { interval: SECOND, fail_intervals }, clock);
         heart.follow(true);
         heart
+    }
+
+    fn heart(fail_intervals: u16) -> HeartbeatControl {
+        heart_of(fail_intervals, Clock::system())
     }
 
     #[test]
@@ -273,21 +293,33 @@ mod tests {
 
     #[test]
     fn who_is_not_heard_must_not_write() {
-        // With no time between heartbeats every silence is too long.
-        let silent = heart(10);
-        std::thread::sleep(Duration::from_millis(1));
-        assert!(matches!(silent.check(), Err(LiveError::NoHeartbeat { .. })));
+        let (clock, time) = Clock::simulated(Passing::ByHand);
+        let (silent, patient) = (heart_of(10, clock.clone()), heart_of(0, clock));
+        time.advance(10 * SECOND);
+        assert!(silent.check().is_ok());
+        time.advance(SECOND);
+        assert!(matches!(silent.check(), Err(LiveError::NoHeartbeat { seconds: 11 })));
+        assert!(patient.check().is_ok());
         silent.follow(false);
         assert!(silent.check().is_ok(), "nobody listens");
-        let patient = heart(0);
-        std::thread::sleep(Duration::from_millis(1));
-        assert!(patient.check().is_ok());
+    }
+
+    #[test]
+    fn every_leaf_gets_a_heartbeat_in_an_interval() {
+        let (clock, time) = Clock::simulated(Passing::WhenIdle);
+        let heart = heart_of(10, clock);
+        for beat in 1..=20_u32 {
+            assert!(heart.wait(4));
+            assert_eq!(time.now(), SECOND / 4 * beat);
+        }
+        heart.end();
+        assert!(!heart.wait(4));
     }
 
     #[test]
     fn uberblocks_say_whether_it_beats() {
         let heart = heart(10);
-        assert_eq!(heart.of_txg().config, MultihostConfig::new(0, 0, 10));
+        assert_eq!(heart.of_txg().config, MultihostConfig::new(1000, 0, 10));
         assert_eq!(heart.slots(), HeartbeatSlots::On);
         heart.follow(false);
         assert_eq!(heart.of_txg(), Multihost { delay: 0, config: MultihostConfig(0) });
@@ -296,7 +328,8 @@ mod tests {
 
     #[test]
     fn the_average_rises_at_once_and_falls_slowly() {
-        let heart = Heart::new(HeartbeatOptions::default());
+        let heart =
+            HeartbeatControl::new(HeartbeatOptions::from(&Tunables::default()), Clock::system());
         heart.follow(true);
         heart.arrived(1);
         let after_a_quick_one = heart.of_txg().delay;

@@ -59,6 +59,8 @@ pub(super) enum ChainState {
     /// A block could not be written: what follows it cannot be found. It ends when all of its
     /// records are on disk.
     Broken,
+    /// It has ended for good with this txg: the head has other contents.
+    Over(Txg),
 }
 
 /// The chain.
@@ -121,6 +123,11 @@ impl Chain {
         trust: LogTrust,
         replaced: Option<BlockPointer>,
     ) {
+        if let ChainState::Over(end) = self.state {
+            // Anything older is what the header led to, and went with it.
+            self.orphans.extend(Some(first).filter(|first| first.logical_birth() > end));
+            return;
+        }
         self.blocks = VecDeque::from([Block::unwritten(first)]);
         self.state = ChainState::Since(since);
         self.trust = trust;
@@ -174,6 +181,24 @@ impl Chain {
         Err(ChainEnded)
     }
 
+    /// Ends it for good with `txg`, which is being synced and frees its blocks; answers with them,
+    /// unless there is no chain but what the header on disk leads to.
+    pub(super) fn end(&mut self, txg: Txg) -> Option<Vec<BlockPointer>> {
+        let before = std::mem::replace(&mut self.state, ChainState::Over(txg));
+        self.orphans.extend(self.blocks.drain(..).map(|block| block.pointer));
+        self.orphans.append(&mut self.replaced);
+        (before != ChainState::Absent).then(|| self.take_orphans(txg))
+    }
+
+    pub(super) const fn has_orphans(&self) -> bool {
+        !self.orphans.is_empty()
+    }
+
+    /// The blocks that were allocated up to `txg` and were never added.
+    pub(super) fn take_orphans(&mut self, txg: Txg) -> Vec<BlockPointer> {
+        self.orphans.extract_if(.., |block| block.logical_birth() <= txg).collect()
+    }
+
     /// Whether nothing of it will change by itself, and it has one block at most, which was
     /// allocated up to `synced`.
     pub(super) fn is_idle(&self, synced: Txg) -> bool {
@@ -186,8 +211,7 @@ impl Chain {
 
     /// What becomes of it in `txg`, which is being synced.
     pub(super) fn sync(&mut self, txg: Txg) -> ChainChange {
-        let mut change = ChainChange::default();
-        change.frees.extend(self.orphans.extract_if(.., |block| block.logical_birth() <= txg));
+        let mut change = ChainChange { first: None, frees: self.take_orphans(txg) };
         match self.state {
             ChainState::Since(since) if since <= txg => {
                 change.frees.append(&mut self.replaced);
@@ -309,6 +333,27 @@ mod tests {
         assert_eq!(chain.sync(Txg(9)).frees, [block(3, 9)]);
         assert_eq!(chain.sync(Txg(10)).frees, [block(5, 10)]);
         assert_eq!(chain.tail(), Some(block(4, 9)));
+    }
+
+    #[test]
+    fn a_chain_that_is_over_leaves_nothing() {
+        let mut chain = running();
+        chain.append(&block(2, 8), block(3, 10), Some(Txg(9))).unwrap();
+        assert_eq!(chain.end(Txg(9)).unwrap(), [block(1, 7), block(2, 8)]);
+        assert_eq!(chain.append(&block(3, 10), block(4, 10), Some(Txg(10))), Err(ChainEnded));
+        assert_eq!(chain.take_orphans(Txg(10)), [block(3, 10), block(4, 10)]);
+        assert!(!chain.has_orphans());
+    }
+
+    #[test]
+    fn a_chain_that_is_over_before_it_begins_has_its_first_block_freed() {
+        let mut chain = Chain::default();
+        assert_eq!(chain.end(Txg(9)), None);
+        // What the header led to, and what is new.
+        chain.start(block(1, 7), Txg(9), LogTrust::default(), None);
+        chain.start(block(2, 10), Txg(10), LogTrust::default(), Some(block(1, 7)));
+        assert_eq!(chain.take_orphans(Txg(10)), [block(2, 10)]);
+        assert_eq!((chain.tail(), chain.state()), (None, ChainState::Over(Txg(9))));
     }
 
     #[test]

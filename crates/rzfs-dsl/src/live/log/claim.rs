@@ -374,7 +374,7 @@ impl LogClaims {
                 KeyStatus::Unavailable => claim.dataset.open_locked()?,
                 KeyStatus::None | KeyStatus::Available => claim.dataset.open_objset()?,
             };
-            let head = heads.open_for_log(&claim.dataset, objset)?;
+            let head = heads.open_for_log(&claim.dataset, objset)?.generation();
             head.share_with_log(&tx, &claim.shared);
             head.change_log(&tx, claim.header, &claim.frees);
         }

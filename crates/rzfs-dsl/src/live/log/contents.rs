@@ -8,10 +8,12 @@
 //! What is placed is not written a second time: the txg takes the block over if it has not changed
 //! since. What cannot be placed is copied.
 
+use super::counters::ZilCounters;
 use super::head_log::HeadLog;
 use super::layout::{Ready, ReadyWrite};
 use super::not_logged::NotLogged;
 use super::pending::LoggedWrite;
+use crate::dataset::property::DatasetProperty;
 use bytes::Bytes;
 use rzfs_dmu::live::{DirtyBlock, place_blocks};
 use rzfs_dmu::write::WriteStream;
@@ -21,8 +23,6 @@ use rzfs_metaslab::allocator::ClassKind;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// Bytes from which on a write is placed (`zfs_immediate_write_sz`).
-const IMMEDIATE_BYTES: u64 = 32 << 10;
 /// Bytes of blocks that one transaction places, so that its txg is not held open for long.
 const BATCH_BYTES: usize = 32 << 20;
 /// Value of the property `logbias`.
@@ -72,8 +72,8 @@ pub trait LoggedContents {
 pub(super) enum Placing {
     /// None.
     Never,
-    /// Long ones, as far as they change half of a block at least.
-    Long,
+    /// Those of so many bytes, as far as they change half of a block at least.
+    Long(u64),
     /// All.
     Always,
 }
@@ -83,7 +83,7 @@ impl Placing {
     fn includes(self, write: &LoggedWrite, part: usize, block: usize) -> bool {
         match self {
             Self::Never => false,
-            Self::Long => write.length >= IMMEDIATE_BYTES && part.saturating_mul(2) >= block,
+            Self::Long(least) => write.length >= least && part.saturating_mul(2) >= block,
             Self::Always => true,
         }
     }
@@ -119,7 +119,7 @@ impl Parted {
     }
 
     /// Its records: `placed` are the blocks that were placed.
-    pub(super) fn records(self, placed: &Placed) -> Vec<Ready> {
+    pub(super) fn records(self, placed: &Placed, counters: &ZilCounters) -> Vec<Ready> {
         let Self { write, parts, .. } = self;
         let (mut records, mut offset) = (Vec::new(), write.offset);
         let mut copied = ReadyWrite { object: write.object, offset, data: VecDeque::new() };
@@ -134,7 +134,8 @@ impl Parted {
                     let next = offset.saturating_add(length);
                     let after =
                         ReadyWrite { object: write.object, offset: next, data: VecDeque::new() };
-                    records.extend(ready(std::mem::replace(&mut copied, after)));
+                    records.extend(ready(std::mem::replace(&mut copied, after), counters));
+                    counters.count_placed(length);
                     records.push(Ready::Encoded(record));
                 }
                 None => copied.data.push_back(match part {
@@ -144,14 +145,18 @@ impl Parted {
             }
             offset = offset.saturating_add(length);
         }
-        records.extend(ready(copied));
+        records.extend(ready(copied, counters));
         records
     }
 }
 
 /// A write whose data is copied, unless there is none.
-fn ready(write: ReadyWrite) -> Option<Ready> {
-    (!write.data.is_empty()).then_some(Ready::Write(write))
+fn ready(write: ReadyWrite, counters: &ZilCounters) -> Option<Ready> {
+    if write.data.is_empty() {
+        return None;
+    }
+    counters.count_copied(write.len() as u64);
+    Some(Ready::Write(write))
 }
 
 /// The record of a write whose data is at a pointer.
@@ -195,12 +200,12 @@ impl HeadLog {
         let has_device = self.pool.accounts.allocator().usage().class(ClassKind::Log).space > 0;
         if self.dataset.policy().dedup.is_some() {
             Placing::Never
-        } else if self.dataset.settings().number("logbias") == Some(THROUGHPUT) {
+        } else if self.dataset.settings().number(DatasetProperty::LogBias) == Some(THROUGHPUT) {
             Placing::Always
         } else if has_device {
             Placing::Never
         } else {
-            Placing::Long
+            Placing::Long(self.pool.tunables.immediate_write)
         }
     }
 

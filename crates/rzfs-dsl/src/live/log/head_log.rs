@@ -1,8 +1,11 @@
 //! The intent log of a head, for whoever changes its files.
 
+use super::counters::ZilCounters;
 use super::not_logged::NotLogged;
 use super::pending::{LogOrder, LogRecord};
 use super::state::IntentLog;
+use super::tunables::LogTunables;
+use crate::live::datasets::generation::Generation;
 use crate::live::datasets::head::LiveDataset;
 use crate::live::devices::current::PoolDevices;
 use crate::live::durable::Durable;
@@ -24,6 +27,8 @@ pub(crate) struct LogSurroundings {
     pub(crate) durable: Arc<Durable>,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) writer: Arc<BlockWriter>,
+    pub(crate) tunables: LogTunables,
+    pub(crate) counters: ZilCounters,
 }
 
 /// The intent log of a head, for whoever changes its files.
@@ -31,6 +36,7 @@ pub(crate) struct LogSurroundings {
 pub struct HeadLog {
     pub(super) pool: Arc<LogSurroundings>,
     pub(super) dataset: Arc<LiveDataset>,
+    pub(super) contents: Arc<Generation>,
 }
 
 impl fmt::Debug for HeadLog {
@@ -40,12 +46,17 @@ impl fmt::Debug for HeadLog {
 }
 
 impl HeadLog {
-    pub(crate) fn new(pool: &Arc<LogSurroundings>, dataset: &Arc<LiveDataset>) -> Self {
-        Self { pool: Arc::clone(pool), dataset: Arc::clone(dataset) }
+    pub(crate) fn new(
+        pool: &Arc<LogSurroundings>,
+        dataset: &Arc<LiveDataset>,
+        contents: &Arc<Generation>,
+    ) -> Self {
+        let (dataset, contents) = (Arc::clone(dataset), Arc::clone(contents));
+        Self { pool: Arc::clone(pool), dataset, contents }
     }
 
     pub(super) fn log(&self) -> &IntentLog {
-        self.dataset.log()
+        self.contents.log()
     }
 
     /// Adds the record of an operation, which is part of the transaction.

@@ -12,7 +12,7 @@ use rzfs_format::zil::{CHAIN_SIZE, WRITE_HEADER_SIZE, WriteHeader, stamp};
 use rzfs_format::{ByteOrder, ObjectId, Txg};
 use std::collections::VecDeque;
 
-/// Largest log block (`zil_maxblocksize`).
+/// Largest log block that there can be.
 pub(super) const MAX_BLOCK: u64 = 128 << 10;
 /// Blocks are multiples of this.
 pub(super) const UNIT: u64 = 4096;
@@ -42,7 +42,7 @@ pub(super) struct ReadyWrite {
 }
 
 impl ReadyWrite {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.data.iter().map(Bytes::len).sum()
     }
 
@@ -92,10 +92,10 @@ impl Queue {
         self.0.iter().map(|(_, record)| record.size() as u64).fold(0, u64::saturating_add)
     }
 
-    /// Whether each record can be put into a block of the largest size, if need be in pieces.
-    pub(super) fn fits_blocks(&self) -> bool {
+    /// Whether each record can be put into a block of so many bytes, if need be in pieces.
+    pub(super) fn fits_blocks(&self, max_block: u64) -> bool {
         self.0.iter().all(|(_, record)| match record {
-            Ready::Encoded(bytes) => bytes.len() as u64 <= MAX_BLOCK - CHAIN_SIZE as u64,
+            Ready::Encoded(bytes) => bytes.len().saturating_add(CHAIN_SIZE) as u64 <= max_block,
             Ready::Write(_) => true,
         })
     }
@@ -168,14 +168,14 @@ impl SizeGuess {
     }
 
     /// The size of a block for `rest` bytes of records that are known, or for the next commit if
-    /// nothing is left.
-    pub(super) fn next_size(&self, rest: u64) -> u64 {
+    /// nothing is left; `max_block` at most.
+    pub(super) fn next_size(&self, rest: u64, max_block: u64) -> u64 {
         let bytes = match rest {
             0 => self.past.iter().copied().max(),
             rest => Some(rest),
         };
         let with_chain = bytes.map(|bytes| bytes.saturating_add(CHAIN_SIZE as u64));
-        with_chain.unwrap_or(FIRST_GUESS).min(MAX_BLOCK).next_multiple_of(UNIT)
+        with_chain.unwrap_or(FIRST_GUESS).min(max_block).next_multiple_of(UNIT)
     }
 }
 
@@ -200,13 +200,13 @@ mod tests {
     #[test]
     fn sizes_follow_what_is_known() {
         let mut guess = SizeGuess::default();
-        assert_eq!(guess.next_size(0), 8192);
+        assert_eq!(guess.next_size(0, MAX_BLOCK), 8192);
         guess.note(300);
-        assert_eq!((guess.next_size(0), guess.next_size(4000)), (4096, 8192));
+        assert_eq!((guess.next_size(0, MAX_BLOCK), guess.next_size(4000, MAX_BLOCK)), (4096, 8192));
         guess.note(1 << 20);
-        assert_eq!(guess.next_size(0), MAX_BLOCK);
+        assert_eq!(guess.next_size(0, MAX_BLOCK), MAX_BLOCK);
         (0..HISTORY).for_each(|_| guess.note(300));
-        assert_eq!(guess.next_size(0), 4096);
+        assert_eq!(guess.next_size(0, MAX_BLOCK), 4096);
     }
 
     #[test]

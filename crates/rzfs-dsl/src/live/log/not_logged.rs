@@ -38,3 +38,25 @@ pub(super) enum NotLogged {
     #[error(transparent)]
     Stopped(#[from] Stopped),
 }
+
+impl NotLogged {
+    /// Whether something has failed; otherwise the txg is what records are better written with.
+    pub(super) const fn is_failure(&self) -> bool {
+        match self {
+            Self::NewChain
+            | Self::NotReplayed
+            | Self::Large { .. }
+            | Self::TooLong
+            | Self::Feature
+            | Self::NoSpace => false,
+            Self::Broken
+            | Self::Ended(_)
+            | Self::Unreadable
+            | Self::Crypto(_)
+            | Self::Header(_)
+            | Self::Write
+            | Self::Flush(_)
+            | Self::Stopped(_) => true,
+        }
+    }
+}

@@ -6,9 +6,9 @@ use super::pending::Pending;
 use super::turns::Turns;
 use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::MosTx;
-use crate::live::mos::extensible::activate;
-use crate::live::mos::features::Features;
+use crate::mos::extensible::activate;
+use crate::mos::features::Features;
+use crate::mos::live::MosTx;
 use parking_lot::Mutex;
 use rzfs_dmu::live::{LiveObjset, Transaction};
 use rzfs_format::features::Feature;
@@ -53,6 +53,22 @@ impl IntentLog {
     /// The txg of the oldest block of the chain that was written to one of these vdevs.
     pub(crate) fn oldest_written(&self, vdevs: &BTreeSet<VdevId>) -> Option<Txg> {
         self.chain.lock().oldest_written(vdevs)
+    }
+
+    /// Ends it for good with a txg that is being synced; answers with the blocks that the chain has,
+    /// unless only its header knows.
+    pub(crate) fn end(&self, txg: Txg) -> Option<Vec<BlockPointer>> {
+        self.chain.lock().end(txg)
+    }
+
+    /// Whether blocks were allocated for a chain that has ended.
+    pub(crate) fn has_orphans(&self) -> bool {
+        self.chain.lock().has_orphans()
+    }
+
+    /// The blocks that were allocated up to `txg` for a chain that has ended.
+    pub(crate) fn take_orphans(&self, txg: Txg) -> Vec<BlockPointer> {
+        self.chain.lock().take_orphans(txg)
     }
 
     /// Says that blocks of the chain may be lost.

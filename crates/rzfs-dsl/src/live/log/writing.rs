@@ -10,8 +10,9 @@
 //! points to them is written. Data is read before: a file that is being changed may wait for the
 //! txg.
 
-use super::chain::ChainState;
+use super::chain::{ChainEnded, ChainState};
 use super::contents::{LoggedContents, Parted, Placing};
+use super::counters::LogBlock;
 use super::head_log::HeadLog;
 use super::layout::{MAX_BLOCK, Queue, Ready, UNIT, fill};
 use super::not_logged::NotLogged;
@@ -29,10 +30,6 @@ use rzfs_metaslab::allocator::{AllocationRequest, ClassKind, Content, Placement}
 use rzfs_vdev::{BlockWrite, Durability, LeafFailure, Vdev, WriteClass};
 use std::collections::BTreeSet;
 
-/// More than this in log blocks is written sooner by syncing the txg, which writes it once.
-const MOST_BYTES: u64 = 8 << 20;
-/// The same with a log device.
-const MOST_BYTES_ON_LOG_DEVICE: u64 = 32 << 20;
 /// Free space of the log's own classes with which nobody asks for room in the others.
 const PLENTY: u64 = 64 << 20;
 
@@ -53,6 +50,7 @@ impl HeadLog {
         scopes: &[CommitScope],
         contents: &dyn LoggedContents,
     ) -> Result<(), Stopped> {
+        self.pool.counters.count_commit();
         self.log().turns.commit(scopes, |scopes| self.write_out(scopes, contents))
     }
 
@@ -69,6 +67,7 @@ impl HeadLog {
         }
         self.log_records(records, contents).or_else(|reason| {
             tracing::debug!(%reason, "a commit waits for its txg");
+            self.pool.counters.count_not_logged(&reason);
             let waited = self.wait_for_txg();
             if waited.is_err() {
                 // The records are gone from memory, so later commits wait for the txg as well.
@@ -98,11 +97,12 @@ impl HeadLog {
         if has_xattrs && !self.log().may_write_xattrs(self.pool.engine.synced_txg()) {
             return Err(NotLogged::Feature);
         }
+        self.pool.counters.count_writing(records.len());
         let (mut queue, mut vdevs) = self.prepare(records, contents, placing)?;
         if queue.is_empty() {
             return Ok(());
         }
-        if !queue.fits_blocks() {
+        if !queue.fits_blocks(self.pool.tunables.max_block) {
             return Err(NotLogged::TooLong);
         }
         self.check_size(queue.size())?;
@@ -154,7 +154,7 @@ impl HeadLog {
             match one {
                 Prepared::Encoded(bytes) => queue.push(txg, Ready::Encoded(bytes)),
                 Prepared::Write(write) => {
-                    let records = write.records(&placed);
+                    let records = write.records(&placed, &self.pool.counters);
                     records.into_iter().for_each(|record| queue.push(txg, record));
                 }
             }
@@ -171,7 +171,11 @@ impl HeadLog {
     /// Refuses so many bytes of records that the txg takes no longer.
     fn check_size(&self, bytes: u64) -> Result<(), NotLogged> {
         let has_device = self.pool.accounts.allocator().usage().class(ClassKind::Log).space > 0;
-        let most = if has_device { MOST_BYTES_ON_LOG_DEVICE } else { MOST_BYTES };
+        let tunables = &self.pool.tunables;
+        let most = match has_device {
+            true => tunables.commit_max_on_log_device,
+            false => tunables.commit_max,
+        };
         if bytes > most { Err(NotLogged::Large { bytes }) } else { Ok(()) }
     }
 
@@ -183,18 +187,19 @@ impl HeadLog {
             ChainState::Since(since) if since <= synced => return self.require_trust(),
             ChainState::Since(_) => return Err(NotLogged::NewChain),
             ChainState::Broken => return Err(NotLogged::Broken),
+            ChainState::Over(_) => return Err(ChainEnded.into()),
             ChainState::Absent => {}
         }
         let trust = self.pool.devices.vdevs().trust_in_logs();
-        let header = self.dataset.objset().log_header()?;
+        let header = self.contents.objset().log_header()?;
         if header.flags.has(ZilFlags::REPLAY_NEEDED) {
             return Err(NotLogged::NotReplayed);
         }
         let first = header.first;
         if is_set_aside(&header, self.form(), synced)
-            && ChainStructure::check_pointer(&first, self.dataset.objset().id()).is_ok()
+            && ChainStructure::check_pointer(&first, self.contents.objset().id()).is_ok()
         {
-            let durable = self.dataset.objset().synced();
+            let durable = self.contents.objset().synced();
             let is_durable =
                 durable.root().logical_birth() <= synced && durable.log_header()? == header;
             let since = if is_durable { synced } else { self.pool.engine.open_txg() };
@@ -203,13 +208,13 @@ impl HeadLog {
         }
         let tx = self.pool.engine.begin_unthrottled(&[])?;
         let guid = [(); 2].map(|()| self.pool.environment.random_nonzero());
-        let verifier = Verifier { guid, objset: self.dataset.objset().id(), seq: 1 };
-        let size = self.log().writing.lock().guess.next_size(0);
+        let verifier = Verifier { guid, objset: self.contents.objset().id(), seq: 1 };
+        let size = self.log().writing.lock().guess.next_size(0, self.pool.tunables.max_block);
         let pointer = self.allocate(&verifier, size, &tx)?;
         let replaced = (!first.is_hole()).then_some(first);
         self.log().chain.lock().start(pointer, tx.txg(), trust, replaced);
         let header = ZilHeader { first: pointer, ..ZilHeader::default() };
-        self.dataset.objset().set_log_header(&tx, header);
+        self.contents.objset().set_log_header(&tx, header);
         Err(NotLogged::NewChain)
     }
 
@@ -260,7 +265,7 @@ impl HeadLog {
             .map_err(|_| NotLogged::NoSpace)?;
         let dva = dvas.first().copied().unwrap_or_default();
         let pointer = verifier.pointer(self.form(), dva, size, txg);
-        match self.dataset.objset().key() {
+        match self.contents.objset().key() {
             Some(key) => {
                 let (salt, iv) = key.next_salt_and_iv()?;
                 Ok(pointer.with_crypt_bit().with_salt_and_iv(salt, iv))
@@ -283,7 +288,7 @@ impl HeadLog {
         while !queue.is_empty() {
             let tail = self.log().chain.lock().tail().ok_or(NotLogged::Broken)?;
             let filled = fill(queue, tail.logical_size(), &mut writing.seq);
-            let size = writing.guess.next_size(queue.size());
+            let size = writing.guess.next_size(queue.size(), self.pool.tunables.max_block);
             let next = self.allocate(&Verifier::of(&tail).next(), size, &tx);
             let next = next.inspect_err(|_| {
                 // Blocks before it are not written, but there are others behind them already.
@@ -291,7 +296,9 @@ impl HeadLog {
                     self.log().chain.lock().break_off();
                 }
             })?;
-            writes.push(self.encode(&tail, &next, &filled.records)?);
+            let write = self.encode(&tail, &next, &filled.records)?;
+            self.count_block(&write, filled.records.len(), tail.logical_size());
+            writes.push(write);
             self.log().chain.lock().append(&tail, next, filled.last_txg)?;
         }
         drop(writing);
@@ -305,6 +312,14 @@ impl HeadLog {
         }
         chain.note_written();
         Ok((vdevs, oldest))
+    }
+
+    fn count_block(&self, write: &BlockWrite, records: usize, allocated: u64) {
+        let (records, written) = (records as u64, write.data.len() as u64);
+        let vdevs = self.pool.devices.vdevs();
+        let is_log = vdevs.top_level(write.dva.vdev()).is_some_and(Vdev::is_log);
+        let class = if is_log { ClassKind::Log } else { ClassKind::Normal };
+        self.pool.counters.count_block(class, LogBlock { records, written, allocated });
     }
 
     /// What is stored of a block.
@@ -336,7 +351,7 @@ impl HeadLog {
         place.copy_from_slice(records);
         ChainStructure::encode(&mut data, form, next, records.len(), ByteOrder::NATIVE);
         let words = Verifier::of(block).words();
-        let verifier = match self.dataset.objset().key() {
+        let verifier = match self.contents.objset().key() {
             Some(key) => {
                 let BlockCryptParams { salt, iv, .. } = block.crypt_params();
                 let kind = ObjectType::INTENT_LOG;

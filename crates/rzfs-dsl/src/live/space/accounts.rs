@@ -1,8 +1,10 @@
 //! The space of a pool that changes: what can be allocated, what blocks share, and whom it is
 //! promised to.
 
-use super::ledger::{HeadSpace, Ledger, Room, SpaceClaim, SpaceShortage};
+use super::demand::{SpaceDemand, SpaceRefusal, SpaceUse};
+use super::ledger::{Ledger, Room};
 use super::sharing::Sharing;
+use crate::dataset::property::DatasetProperty;
 use crate::dataset::{Dataset, DatasetError};
 use crate::live::space::limits::SpaceTier;
 use parking_lot::Mutex;
@@ -72,34 +74,27 @@ impl Accounts {
         &self,
         (head, copies): (ObjectId, u8),
         txg: Txg,
-        claim: SpaceClaim,
-    ) -> Result<(), SpaceShortage> {
-        let full = |bytes| self.inflated(bytes, copies.into());
-        let claim = match claim {
-            SpaceClaim::Takes(bytes) => SpaceClaim::Takes(full(bytes)),
-            SpaceClaim::Shares { shared, written } => {
-                SpaceClaim::Shares { shared: full(shared), written: full(written) }
-            }
-            SpaceClaim::Frees(bytes) => SpaceClaim::Frees(full(bytes)),
-        };
-        self.ledger.lock().admit(head, txg, claim)
+        demand: SpaceDemand,
+    ) -> Result<(), SpaceRefusal> {
+        let demand = demand.map(|bytes| self.inflated(bytes, copies.into()));
+        self.ledger.lock().admit(head, txg, demand)
     }
 
     /// Admits blocks of intent logs, which may go where everything goes.
-    pub(crate) fn admit_log(&self, txg: Txg, bytes: u64) -> Result<(), SpaceShortage> {
+    pub(crate) fn admit_log(&self, txg: Txg, bytes: u64) -> Result<(), SpaceRefusal> {
         let bytes = self.inflated(bytes, 1);
         self.ledger.lock().admit_log(txg, bytes)
     }
 
     /// Space of a head as it is on disk.
-    pub(crate) fn space(&self, head: ObjectId) -> HeadSpace {
+    pub(crate) fn space(&self, head: ObjectId) -> SpaceUse {
         self.ledger.lock().space(head)
     }
 
     /// Opens the accounts of a head and of the directories above it.
     pub(crate) fn open(&self, dataset: &Dataset) -> Result<(), DatasetError> {
-        let number = |name| dataset.stored_number(name).map(Option::unwrap_or_default);
-        let limits = (number("refquota")?, number("refreservation")?);
+        let number = |property| dataset.stored_number(property).map(Option::unwrap_or_default);
+        let limits = (number(DatasetProperty::RefQuota)?, number(DatasetProperty::RefReservation)?);
         let mut chain = Vec::new();
         let mut level = Some(dataset.clone());
         while let Some(dataset) = level {
@@ -137,11 +132,11 @@ impl Accounts {
         let free = u128::from(normal.free()) * u128::from(usage.normal_space);
         let free = u64::try_from(free.checked_div(normal.space.into())?).unwrap_or(u64::MAX);
         let bytes = free.saturating_sub(SpaceTier::Frees.kept_back(usage.slop));
-        let shortage = match normal.deferred {
-            0 => SpaceShortage::NoSpace,
-            _ => SpaceShortage::Later,
+        let refusal = match normal.deferred {
+            0 => SpaceRefusal::NoSpace,
+            _ => SpaceRefusal::Later,
         };
-        Some(Room { bytes, shortage })
+        Some(Room { bytes, refusal })
     }
 
     /// Takes over what a txg that is on disk has made of directories and heads.

@@ -1,9 +1,8 @@
 //! The pool's space as block writing and space accounting see it: glue between block policies,
 //! vdevs, and the allocator (spec 06, section 9).
 
-use crate::live::mos::features::Features;
-use crate::live::space::store::LiveReader;
-use crate::pool::{Attributes, Pool, PoolError, geometry, top_attributes};
+use crate::mos::features::Features;
+use crate::pool::{Attributes, MosStore, Pool, PoolError, geometry, top_attributes};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dmu::write::{BlockPolicy, BlockSpace, NoSpace, SpacePart, SpaceRequest};
 use rzfs_format::features::Feature;
@@ -15,7 +14,6 @@ use rzfs_metaslab::allocator::{
     Devices, LogFeature, ObsoleteFeature, Placement, SpaceFeatures, SpacePiece, SpaceTunables,
     VdevRole, Writability,
 };
-use rzfs_metaslab::layout::LayoutLimits;
 use rzfs_metaslab::space_map::append::{HeaderForm, MapFeatures};
 use rzfs_metaslab::{MetaslabError, StoreError};
 use rzfs_vdev::config::AllocationBias;
@@ -171,7 +169,7 @@ fn options(mos: &LiveObjset, features: SpaceFeatures, tunables: SpaceTunables) -
         tunables,
         features,
         devices: Arc::new(TopLevels(vdevs)),
-        reader: Arc::new(LiveReader(mos.clone())),
+        reader: Arc::new(MosStore::new(mos.clone())),
     }
 }
 
@@ -194,7 +192,7 @@ pub(crate) fn add(
     availability: Availability,
 ) -> Result<(), MetaslabError> {
     if let Some(asize) = top.asize() {
-        let shift = LayoutLimits::default().metaslab_shift(asize);
+        let shift = allocator.layout().metaslab_shift(asize);
         vdevs.change(top.guid(), |config| config.top.metaslab_shift = Some(shift.into()));
     }
     match top.vdev_id().and_then(|id| geometry(vdevs, top, id)) {

@@ -3,16 +3,16 @@
 use crate::live::LiveError;
 use crate::live::amounts::{Deflation, SpaceDelta, apply};
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::features::Features;
-use crate::live::mos::{BonusRecord, MosTx};
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
-use rzfs_dmu::live::{LiveObject, Transaction};
-use rzfs_dmu::{BlockPipeline, DmuError, PostOrderTraversal, PostOrderVisitor};
+use crate::mos::features::Features;
+use crate::mos::live::MosTx;
+use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY};
+use rzfs_dmu::live::LiveObject;
+use rzfs_dmu::{BlockPipeline, DmuError, Traversal, Visit, Visitor};
 use rzfs_format::bpobj::{BptreeEntry, BptreeHeader};
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, ByteOrder, FormatError, Level, ObjectId, ObjsetId, Txg};
+use rzfs_format::{BlockPointer, ByteOrder, Level, ObjectId, ObjsetId, Txg};
 use std::ops::ControlFlow;
 
 const NAME: &str = "bptree_obj";
@@ -25,30 +25,14 @@ const DESTROYED: ObjsetId = ObjsetId(u64::MAX);
 /// Frees a block.
 pub(crate) type Free<'a> = &'a dyn Fn(&BlockPointer) -> Result<(), LiveError>;
 
-impl BonusRecord for BptreeHeader {
-    const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
-
-    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
-        Self::decode(bonus, order)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        Self::encode(self, ByteOrder::NATIVE).to_vec()
-    }
-}
-
 /// The list of a pool, which exists while something is on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DestroyedList {
-    object: ObjectId,
-    /// When something was put on it last: those blocks may not be on the devices yet.
-    added: Txg,
-}
+pub(crate) struct DestroyedList(ObjectId);
 
 impl DestroyedList {
     /// The list of a pool that is on disk.
     pub(crate) const fn open(object: ObjectId) -> Self {
-        Self { object, added: Txg(0) }
+        Self(object)
     }
 
     /// Puts the blocks below `root` that were born after `birth` on the list, which is made if
@@ -61,7 +45,7 @@ impl DestroyedList {
         sums: SpaceDelta,
     ) -> Result<(), LiveError> {
         let object = match list {
-            Some(list) => list.object,
+            Some(Self(object)) => *object,
             None => {
                 let empty =
                     BptreeHeader { begin: 0, end: 0, bytes: 0, compressed: 0, uncompressed: 0 };
@@ -71,15 +55,9 @@ impl DestroyedList {
                 object
             }
         };
-        *list = Some(Self { object, added: mos.tx().txg() });
-        let nowhere = Bookmark {
-            objset: ObjsetId(0),
-            object: ObjectId(0),
-            level: Level::DATA,
-            block: BlockId(0),
-        };
+        *list = Some(Self(object));
         let mut header: BptreeHeader = mos.record(object)?;
-        let entry = BptreeEntry { root, birth, resume: nowhere };
+        let entry = BptreeEntry { root, birth, resume: Bookmark::default() };
         write_entry(mos, &mos.object(object)?, header.end, &entry)?;
         header.end = header.end.saturating_add(1);
         charge(&mut header, sums);
@@ -95,10 +73,7 @@ impl DestroyedList {
         limit: usize,
         freeing: (Deflation<'_>, Free<'_>),
     ) -> Result<SpaceDelta, LiveError> {
-        let Some(Self { object: id, added }) = *list else { return Ok(SpaceDelta::default()) };
-        if added == mos.tx().txg() {
-            return Ok(SpaceDelta::default());
-        }
+        let Some(Self(id)) = *list else { return Ok(SpaceDelta::default()) };
         let lost = |error: &LiveError| tracing::warn!(%error, "destroyed datasets are lost");
         let worked_off = Self::work_off_some(id, mos, limit, freeing).unless_damaged(lost)?;
         let (freed, progress) = worked_off.unwrap_or((SpaceDelta::default(), Progress::Done));
@@ -163,8 +138,7 @@ pub(crate) fn free_all(
     (root, birth): (BlockPointer, Txg),
     (deflation, free): (Deflation<'_>, Free<'_>),
 ) -> Result<SpaceDelta, LiveError> {
-    let resume = Bookmark::root(ObjsetId(0));
-    let entry = BptreeEntry { root, birth, resume: Bookmark { level: Level::DATA, ..resume } };
+    let entry = BptreeEntry { root, birth, resume: Bookmark::default() };
     let left = usize::MAX;
     let mut part = Part { free, deflation, left, sums: SpaceDelta::default(), error: None };
     part.run(pipeline, &entry);
@@ -183,26 +157,15 @@ struct Part<'a> {
 impl Part<'_> {
     /// Frees what is left of an entry, as far as the limit allows; answers where to go on.
     fn run(&mut self, pipeline: &BlockPipeline, entry: &BptreeEntry) -> Option<Bookmark> {
-        let resume = entry.resume;
-        let is_fresh = resume.object == ObjectId(0)
-            && resume.level == Level::DATA
-            && (resume.objset, resume.block) == (ObjsetId(0), BlockId(0));
-        let walk = PostOrderTraversal {
-            pipeline,
-            objset: DESTROYED,
-            after: entry.birth,
-            resume: (!is_fresh).then_some(resume),
-        };
-        walk.run(&entry.root, self)
+        Traversal::children_first(pipeline, DESTROYED)
+            .born_after(entry.birth)
+            .resumed_at(entry.next())
+            .run(&entry.root, self)
     }
 }
 
-impl PostOrderVisitor for Part<'_> {
-    fn leave(&mut self, bookmark: Bookmark, pointer: &BlockPointer) -> ControlFlow<()> {
-        // What is above something that cannot be read now must stay.
-        if self.error.is_some() {
-            return ControlFlow::Break(());
-        }
+impl Visitor for Part<'_> {
+    fn block(&mut self, &Visit { bookmark, pointer, .. }: &Visit<'_>) -> ControlFlow<()> {
         // OpenZFS does not go on at blocks above.
         if self.left == 0 && bookmark.level == Level::DATA {
             return ControlFlow::Break(());
@@ -218,12 +181,14 @@ impl PostOrderVisitor for Part<'_> {
         ControlFlow::Continue(())
     }
 
-    fn damage(&mut self, error: DmuError) {
+    fn damage(&mut self, error: DmuError) -> ControlFlow<()> {
+        // What is above something that cannot be read now must stay.
         if !error.is_damage() {
-            self.error.get_or_insert(error.into());
-            return;
+            self.error = Some(error.into());
+            return ControlFlow::Break(());
         }
         tracing::warn!(%error, "space of a destroyed dataset is lost");
+        ControlFlow::Continue(())
     }
 }
 

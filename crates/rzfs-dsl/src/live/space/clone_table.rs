@@ -15,9 +15,11 @@ mod counters;
 use crate::PoolError;
 use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::features::Features;
-use crate::live::mos::{BonusRecord, MosTx};
-use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY};
+use crate::mos::features::Features;
+use crate::mos::live::MosTx;
+use crate::mos::record::record_of;
+use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY};
+use crate::pool::Attributes;
 use counters::{MAX_ENTRIES, count_entries, read_counters};
 use parking_lot::Mutex;
 use rzfs_dmu::Objset;
@@ -38,18 +40,6 @@ const COUNTER_BLOCK: u32 = 32 << 10;
 const ENTRY_BLOCK: usize = 4 << 10;
 /// Most counters of a vdev: 16 MiB each, they are enough for 4 PiB.
 const MAX_COUNTERS: u64 = 1 << 28;
-
-impl BonusRecord for BrtHeader {
-    const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
-
-    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
-        Self::decode(bonus, order)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        Self::encode(self, ByteOrder::NATIVE).to_vec()
-    }
-}
 
 /// What is to become of a block that somebody does not need any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,7 +124,7 @@ impl CloneTables {
             let Some(object) = directory.object(&brt::vdev_key(id))? else { continue };
             let object = mos.object(object)?;
             let corrupt = PoolError::corrupt(object.id());
-            let header = BrtHeader::decode(object.bonus(), object.order()).map_err(&corrupt)?;
+            let header: BrtHeader = record_of(&object)?;
             let stored = object.dnode().extent() / 2;
             if header.counters > stored.min(MAX_COUNTERS) {
                 let problem = FormatError::invalid("block reference table", "counters are missing");

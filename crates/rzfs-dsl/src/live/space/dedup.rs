@@ -22,19 +22,20 @@ use crate::PoolError;
 use crate::live::LiveError;
 use crate::live::environment::Environment;
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::features::Features;
-use crate::live::mos::{LiveMos, MosTx};
 use crate::live::space::bptree::Free;
+use crate::mos::features::Features;
+use crate::mos::live::{LiveMos, MosTx};
 use crate::pool::Pool;
 use parking_lot::Mutex;
 use rzfs_dmu::write::{
-    DedupCandidate, DedupIndex, DedupPlace, DedupPolicy, DedupWriter, Sameness, WriteError,
+    DedupCandidate, DedupIndex, DedupPlace, DedupPolicy, DedupWriter, DuplicateTest, WriteError,
 };
 use rzfs_format::block_pointer::Protection;
 use rzfs_format::ddt::{self, DdtKey, DdtLayout};
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, Dva, Txg};
 use rzfs_metaslab::allocator::{Allocator, DedupRoom};
+use rzfs_tunables::Tunables;
 use rzfs_vdev::CurrentTree;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,6 +57,8 @@ pub(crate) struct DedupTables {
     /// for as many as their vdevs hold.
     quota: AtomicU64,
     allocator: Arc<Allocator>,
+    /// Those of the logs of tables.
+    limits: log::LogLimits,
 }
 
 /// A quota that depends on the vdevs for dedup tables.
@@ -74,6 +77,7 @@ impl DedupTables {
         vdevs: &Arc<CurrentTree>,
         environment: &Arc<dyn Environment>,
         allocator: &Arc<Allocator>,
+        tunables: &Tunables,
     ) -> Self {
         Self {
             allocator: Arc::clone(allocator),
@@ -83,6 +87,7 @@ impl DedupTables {
             tables: Mutex::default(),
             has_flat: AtomicBool::new(false),
             quota: AtomicU64::new(AUTOMATIC),
+            limits: log::LogLimits::from(tunables),
         }
     }
 
@@ -90,7 +95,7 @@ impl DedupTables {
     pub(crate) fn load(&self, pool: &Pool) -> Result<(), PoolError> {
         let mut tables = self.tables.lock();
         for function in ddt::FUNCTIONS {
-            if let Some(table) = store::load(pool, function)? {
+            if let Some(table) = store::load(pool, function, self.limits)? {
                 tables.insert(function.number(), table);
             }
         }
@@ -147,7 +152,8 @@ impl DedupTables {
         };
         let mut tables = self.tables.lock();
         let layout = self.layout();
-        let table = tables.entry(function.number()).or_insert_with(|| Table::new(function, layout));
+        let new = || Table::new(function, layout, self.limits);
+        let table = tables.entry(function.number()).or_insert_with(new);
         let key = DdtKey::of_pointer(pointer);
         if table.entry(&self.mos, key)?.is_some() {
             return Ok(false);
@@ -240,7 +246,8 @@ impl DedupIndex for DedupTables {
         let is_full = self.is_full(&tables).unless_damaged(warn).map_err(unreadable)?;
         let is_full = is_full.unwrap_or(true);
         let function = policy.checksum;
-        let table = tables.entry(function.number()).or_insert_with(|| Table::new(function, layout));
+        let new = || Table::new(function, layout, self.limits);
+        let table = tables.entry(function.number()).or_insert_with(new);
         let key = DdtKey::of_pointer(candidate.pointer);
         let now = self.environment.now();
         let copies = usize::from(candidate.copies);
@@ -262,7 +269,7 @@ impl DedupIndex for DedupTables {
             return Ok(None);
         };
         let known = entry.used_slots().next().map(|slot| slot.pointer(function, &key));
-        if policy.sameness == Sameness::Contents
+        if policy.sameness == DuplicateTest::Contents
             && !known.is_some_and(|pointer| writer.is_same(&pointer))
         {
             return Ok(None);

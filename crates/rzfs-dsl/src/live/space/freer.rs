@@ -3,9 +3,9 @@
 use crate::live::LiveError;
 use crate::live::amounts::{Deflation, SpaceDelta};
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::MosTx;
 use crate::live::space::clone_table::{CloneTables, Release};
 use crate::live::space::dedup::DedupTables;
+use crate::mos::live::MosTx;
 use rzfs_format::BlockPointer;
 use rzfs_metaslab::allocator::SyncPass;
 use std::cell::Cell;

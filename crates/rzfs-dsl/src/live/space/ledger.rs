@@ -10,6 +10,8 @@
 //! with the least favourable layout would take it; so the pool never has to write what it has no
 //! room for. When only such promises stand against a change, it waits for them to be settled.
 
+use crate::dataset::limits::{HeadLimits, MAX_DEPTH, SpaceLimits};
+use crate::live::space::demand::{SpaceDemand, SpaceRefusal, SpaceUse};
 use crate::live::space::limits::SpaceTier;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::{ObjectId, Txg};
@@ -17,45 +19,6 @@ use std::collections::BTreeMap;
 
 /// Txgs that are open, quiescing or syncing at one time are told apart by their last bits.
 const SLOTS: usize = 4;
-/// Directories above each other.
-const MAX_DEPTH: usize = crate::live::space::limits::MAX_DEPTH;
-
-/// What a change does to the space of a dataset.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SpaceClaim {
-    /// It writes up to so many bytes.
-    Takes(u64),
-    /// It gets up to so many bytes that others have, too: they count for the dataset, but the pool
-    /// has them already.
-    Shares {
-        /// These bytes.
-        shared: u64,
-        /// What is written besides.
-        written: u64,
-    },
-    /// It writes up to so many bytes, and sets more free.
-    Frees(u64),
-}
-
-/// Why there is no room for a change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SpaceShortage {
-    /// The pool is full.
-    NoSpace,
-    /// A quota is used up.
-    Quota,
-    /// There may be room when the txgs that are under way are on disk.
-    Later,
-}
-
-/// Space of a dataset, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HeadSpace {
-    /// Used by what it references.
-    pub referenced: u64,
-    /// Still available to it.
-    pub available: u64,
-}
 
 /// Bytes asked for, by txg.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,7 +78,7 @@ pub(crate) struct Ledger {
 pub(crate) struct Room {
     pub(crate) bytes: u64,
     /// What it means when that is not enough.
-    pub(crate) shortage: SpaceShortage,
+    pub(crate) refusal: SpaceRefusal,
 }
 
 /// A limit that would be exceeded.
@@ -123,7 +86,7 @@ struct Exceeded {
     /// What there is without regard to promises.
     room: u64,
     promised: u64,
-    kind: SpaceShortage,
+    kind: SpaceRefusal,
 }
 
 impl Ledger {
@@ -190,15 +153,15 @@ impl Ledger {
         &mut self,
         head: ObjectId,
         txg: Txg,
-        claim: SpaceClaim,
-    ) -> Result<(), SpaceShortage> {
+        demand: SpaceDemand,
+    ) -> Result<(), SpaceRefusal> {
         // What is charged, and how much of it the pool has to find room for.
-        let (bytes, written, frees) = match claim {
-            SpaceClaim::Takes(bytes) => (bytes, bytes, false),
-            SpaceClaim::Shares { shared, written } => {
+        let (bytes, written, frees) = match demand {
+            SpaceDemand::Takes(bytes) => (bytes, bytes, false),
+            SpaceDemand::Shares { shared, written } => {
                 (shared.saturating_add(written), written, false)
             }
-            SpaceClaim::Frees(bytes) => (bytes, bytes, true),
+            SpaceDemand::Frees(bytes) => (bytes, bytes, true),
         };
         let Some(account) = self.heads.get(&head) else { return Ok(()) };
         let more = account.charged(bytes);
@@ -212,14 +175,14 @@ impl Ledger {
                 break;
             }
             if dir.quota != 0 && !frees {
-                check(&dir.use_of(dir.quota, SpaceShortage::Quota), charge)?;
+                check(&dir.use_of(dir.quota, SpaceRefusal::Quota), charge)?;
             }
             if dir.parent.is_none() {
                 charge = charge.min(written);
                 let tier = if frees { SpaceTier::Frees } else { SpaceTier::Normal };
                 let pool = self.usable[tier.index()];
-                check(&dir.use_of(pool, SpaceShortage::NoSpace), charge)?;
-                if let Some(Room { bytes: room, shortage: kind }) = self.room.filter(|_| !frees) {
+                check(&dir.use_of(pool, SpaceRefusal::NoSpace), charge)?;
+                if let Some(Room { bytes: room, refusal: kind }) = self.room.filter(|_| !frees) {
                     check(&Exceeded { room, promised: dir.promised.total(), kind }, charge)?;
                 }
             }
@@ -242,11 +205,11 @@ impl Ledger {
     ///
     /// # Errors
     /// There is no room for them.
-    pub(crate) fn admit_log(&mut self, txg: Txg, bytes: u64) -> Result<(), SpaceShortage> {
+    pub(crate) fn admit_log(&mut self, txg: Txg, bytes: u64) -> Result<(), SpaceRefusal> {
         let Some(root) = self.dirs.values_mut().find(|dir| dir.parent.is_none()) else {
             return Ok(());
         };
-        if let Some(Room { bytes: room, shortage: kind }) = self.room {
+        if let Some(Room { bytes: room, refusal: kind }) = self.room {
             check(&Exceeded { room, promised: root.promised.total(), kind }, bytes)?;
         }
         root.promised.add(txg, bytes);
@@ -254,8 +217,8 @@ impl Ledger {
     }
 
     /// Space of a head as it is on disk.
-    pub(crate) fn space(&self, head: ObjectId) -> HeadSpace {
-        let Some(account) = self.heads.get(&head) else { return HeadSpace::default() };
+    pub(crate) fn space(&self, head: ObjectId) -> SpaceUse {
+        let Some(account) = self.heads.get(&head) else { return SpaceUse::default() };
         let mut chain = Vec::new();
         let mut level = Some(account.dir);
         while let Some(dir) = level.and_then(|id| self.dirs.get(&id)) {
@@ -266,18 +229,22 @@ impl Ledger {
             level = dir.parent;
         }
         let pool = self.usable[SpaceTier::Normal.index()];
-        let mut available =
-            crate::live::space::limits::SpaceLimits::available(chain.into_iter().rev(), pool);
-        let reserved = account.refreservation.saturating_sub(account.unique);
-        available = available.saturating_add(reserved);
-        if account.refquota != 0 {
-            available = available.min(account.refquota.saturating_sub(account.referenced));
-        }
-        HeadSpace { referenced: account.referenced, available }
+        let room = SpaceLimits::available(chain.into_iter().rev(), pool);
+        let available = account.limits().available(room);
+        SpaceUse { referenced: account.referenced, available }
     }
 }
 
 impl HeadAccount {
+    const fn limits(&self) -> HeadLimits {
+        HeadLimits {
+            referenced: self.referenced,
+            unique: self.unique,
+            refquota: self.refquota,
+            refreservation: self.refreservation,
+        }
+    }
+
     /// What the directory is charged when the head takes so much more.
     fn charged(&self, bytes: u64) -> u64 {
         let now = self.unique.saturating_add(self.promised.total());
@@ -289,18 +256,14 @@ impl HeadAccount {
         Exceeded {
             room: self.refquota.saturating_sub(self.referenced),
             promised: self.promised.total(),
-            kind: SpaceShortage::Quota,
+            kind: SpaceRefusal::Quota,
         }
     }
 }
 
 impl DirAccount {
-    const fn limits(&self) -> crate::live::space::limits::SpaceLimits {
-        crate::live::space::limits::SpaceLimits {
-            used: self.used,
-            quota: self.quota,
-            reserved: self.reserved,
-        }
+    const fn limits(&self) -> SpaceLimits {
+        SpaceLimits { used: self.used, quota: self.quota, reserved: self.reserved }
     }
 
     /// What the directory above is charged when this one takes so much more.
@@ -310,18 +273,18 @@ impl DirAccount {
         then.max(self.reserved) - now.max(self.reserved)
     }
 
-    fn use_of(&self, limit: u64, kind: SpaceShortage) -> Exceeded {
+    fn use_of(&self, limit: u64, kind: SpaceRefusal) -> Exceeded {
         let room = limit.saturating_sub(self.used);
         Exceeded { room, promised: self.promised.total(), kind }
     }
 }
 
 /// Whether so many bytes more keep within a limit.
-fn check(limit: &Exceeded, bytes: u64) -> Result<(), SpaceShortage> {
+fn check(limit: &Exceeded, bytes: u64) -> Result<(), SpaceRefusal> {
     if bytes.saturating_add(limit.promised) <= limit.room {
         Ok(())
     } else if limit.promised > 0 {
-        Err(SpaceShortage::Later)
+        Err(SpaceRefusal::Later)
     } else {
         Err(limit.kind)
     }
@@ -348,24 +311,24 @@ mod tests {
     #[test]
     fn promises_count_until_their_txg_is_on_disk() {
         let mut ledger = ledger(&DslDir::default());
-        ledger.admit(HEAD, TXG, SpaceClaim::Takes(400)).unwrap();
-        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(200)), Err(SpaceShortage::Later));
+        ledger.admit(HEAD, TXG, SpaceDemand::Takes(400)).unwrap();
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceDemand::Takes(200)), Err(SpaceRefusal::Later));
         ledger.settle(TXG);
-        ledger.admit(HEAD, Txg(8), SpaceClaim::Takes(200)).unwrap();
+        ledger.admit(HEAD, Txg(8), SpaceDemand::Takes(200)).unwrap();
         ledger.settle(Txg(8));
-        assert_eq!(ledger.admit(HEAD, Txg(9), SpaceClaim::Takes(501)), Err(SpaceShortage::NoSpace));
-        ledger.admit(HEAD, Txg(9), SpaceClaim::Frees(501)).unwrap();
+        assert_eq!(ledger.admit(HEAD, Txg(9), SpaceDemand::Takes(501)), Err(SpaceRefusal::NoSpace));
+        ledger.admit(HEAD, Txg(9), SpaceDemand::Frees(501)).unwrap();
     }
 
     #[test]
     fn what_is_not_free_yet_is_waited_for() {
         let mut ledger = ledger(&DslDir::default());
-        ledger.set_room(Room { bytes: 100, shortage: SpaceShortage::Later });
-        ledger.admit(HEAD, TXG, SpaceClaim::Takes(60)).unwrap();
-        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(60)), Err(SpaceShortage::Later));
+        ledger.set_room(Room { bytes: 100, refusal: SpaceRefusal::Later });
+        ledger.admit(HEAD, TXG, SpaceDemand::Takes(60)).unwrap();
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceDemand::Takes(60)), Err(SpaceRefusal::Later));
         ledger.settle(TXG);
-        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(101)), Err(SpaceShortage::Later));
-        ledger.admit(HEAD, TXG, SpaceClaim::Frees(101)).unwrap();
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceDemand::Takes(101)), Err(SpaceRefusal::Later));
+        ledger.admit(HEAD, TXG, SpaceDemand::Frees(101)).unwrap();
     }
 
     #[test]
@@ -373,40 +336,40 @@ mod tests {
         let mut ledger = ledger(&DslDir::default());
         ledger.admit_log(TXG, u64::MAX).unwrap();
         ledger.settle(TXG);
-        ledger.set_room(Room { bytes: 100, shortage: SpaceShortage::NoSpace });
-        ledger.admit(HEAD, TXG, SpaceClaim::Takes(60)).unwrap();
-        assert_eq!(ledger.admit_log(TXG, 60), Err(SpaceShortage::Later));
+        ledger.set_room(Room { bytes: 100, refusal: SpaceRefusal::NoSpace });
+        ledger.admit(HEAD, TXG, SpaceDemand::Takes(60)).unwrap();
+        assert_eq!(ledger.admit_log(TXG, 60), Err(SpaceRefusal::Later));
         ledger.admit_log(TXG, 40).unwrap();
-        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(1)), Err(SpaceShortage::Later));
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceDemand::Takes(1)), Err(SpaceRefusal::Later));
         ledger.settle(TXG);
-        assert_eq!(ledger.admit_log(TXG, 101), Err(SpaceShortage::NoSpace));
+        assert_eq!(ledger.admit_log(TXG, 101), Err(SpaceRefusal::NoSpace));
     }
 
     #[test]
     fn quotas_hold_back_what_takes_but_not_what_frees() {
         let mut ledger = ledger(&DslDir { quota: 100, used: 60, ..DslDir::default() });
-        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(50)), Err(SpaceShortage::Quota));
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceDemand::Takes(50)), Err(SpaceRefusal::Quota));
         assert_eq!(ledger.space(HEAD).available, 40);
-        ledger.admit(HEAD, TXG, SpaceClaim::Frees(50)).unwrap();
+        ledger.admit(HEAD, TXG, SpaceDemand::Frees(50)).unwrap();
         ledger.set_head_limits(HEAD, 20, 0);
-        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(1)), Err(SpaceShortage::Later));
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceDemand::Takes(1)), Err(SpaceRefusal::Later));
         ledger.settle(TXG);
-        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(21)), Err(SpaceShortage::Quota));
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceDemand::Takes(21)), Err(SpaceRefusal::Quota));
         assert_eq!(ledger.space(HEAD).available, 20);
     }
 
     #[test]
     fn what_is_shared_counts_for_quotas_but_not_for_the_pool() {
-        let shares = |shared| SpaceClaim::Shares { shared, written: 10 };
+        let shares = |shared| SpaceDemand::Shares { shared, written: 10 };
         let mut ledger = ledger(&DslDir { quota: 5000, ..DslDir::default() });
         ledger.admit(HEAD, TXG, shares(4000)).unwrap();
         // The pool was asked for what is written only.
-        ledger.admit(HEAD, TXG, SpaceClaim::Takes(490)).unwrap();
-        assert_eq!(ledger.admit(HEAD, TXG, shares(1000)), Err(SpaceShortage::Later));
+        ledger.admit(HEAD, TXG, SpaceDemand::Takes(490)).unwrap();
+        assert_eq!(ledger.admit(HEAD, TXG, shares(1000)), Err(SpaceRefusal::Later));
         ledger.settle(TXG);
-        assert_eq!(ledger.admit(HEAD, TXG, shares(5000)), Err(SpaceShortage::Quota));
+        assert_eq!(ledger.admit(HEAD, TXG, shares(5000)), Err(SpaceRefusal::Quota));
         ledger.set_head_limits(HEAD, 2000, 0);
-        assert_eq!(ledger.admit(HEAD, TXG, shares(2000)), Err(SpaceShortage::Quota));
+        assert_eq!(ledger.admit(HEAD, TXG, shares(2000)), Err(SpaceRefusal::Quota));
         ledger.admit(HEAD, TXG, shares(1990)).unwrap();
     }
 
@@ -415,9 +378,9 @@ mod tests {
         let mut ledger = ledger(&DslDir { reserved: 300, used: 100, ..DslDir::default() });
         ledger.set_dir(ROOT, &DslDir { used: 1000, ..DslDir::default() });
         assert_eq!(ledger.space(HEAD).available, 200);
-        ledger.admit(HEAD, TXG, SpaceClaim::Takes(200)).unwrap();
+        ledger.admit(HEAD, TXG, SpaceDemand::Takes(200)).unwrap();
         ledger.settle(TXG);
-        assert_eq!(ledger.admit(HEAD, TXG, SpaceClaim::Takes(201)), Err(SpaceShortage::NoSpace));
+        assert_eq!(ledger.admit(HEAD, TXG, SpaceDemand::Takes(201)), Err(SpaceRefusal::NoSpace));
         ledger.set_head_limits(HEAD, 0, 50);
         assert_eq!(ledger.space(HEAD).available, 250);
     }

@@ -1,10 +1,11 @@
 //! What the threads that change files know of shared blocks.
 
 use crate::live::LiveError;
-use crate::live::mos::LiveMos;
-use crate::live::mos::features::Features;
 use crate::live::space::clone_table::{CloneTables, key_of};
 use crate::live::space::dedup::DedupTables;
+use crate::mos::MosSource;
+use crate::mos::features::Features;
+use crate::mos::live::LiveMos;
 use parking_lot::RwLock;
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId, VdevId};
@@ -60,7 +61,7 @@ impl Sharing {
         let Some(dva) = key_of(pointer) else { return Ok(()) };
         let entries = self.entries.read().get(&dva.vdev()).copied();
         if let Some(entries) = entries {
-            self.mos.lookup_words(entries, &[dva.offset()])?;
+            self.mos.lookup(entries, [dva.offset()].as_slice())?;
         }
         Ok(())
     }

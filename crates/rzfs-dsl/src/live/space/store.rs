@@ -2,14 +2,14 @@
 //! sections 5, 6.1 and 13.2).
 
 use crate::live::LiveError;
-use crate::live::mos::features::Features;
-use crate::live::mos::{MosTx, number_key};
-use crate::pool::OBJECT_DIRECTORY as DIRECTORY;
-use bytes::Bytes;
+use crate::mos::features::Features;
+use crate::mos::live::MosTx;
+use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY, number_key};
+use crate::pool::MosStore;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{Extent, LiveObject, LiveObjset, NewObject as NewDmuObject};
 use rzfs_format::features::Feature;
-use rzfs_format::{BlockId, ObjectId, Txg, VdevId};
+use rzfs_format::{ObjectId, Txg, VdevId};
 use rzfs_metaslab::log::LogMap;
 use rzfs_metaslab::{
     CountChange, CountedFeature, NewObject, SpaceDirectory, SpaceMapStore, SpaceMapStoreMut,
@@ -36,8 +36,9 @@ impl LiveStore<'_> {
         Ok(self.mos.object(object)?)
     }
 
-    fn reader(&self) -> LiveReader {
-        LiveReader(self.mos.objset().clone())
+    /// Reads the objects of space accounting as they are now, changes of the syncing txg and all.
+    fn reader(&self) -> MosStore<LiveObjset> {
+        MosStore::new(self.mos.objset().clone())
     }
 
     /// Sets or removes an entry of a top-level vdev's ZAP.
@@ -57,49 +58,6 @@ impl LiveStore<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Reads the objects of space accounting as they are now, changes of the syncing txg and all.
-#[derive(Clone, Debug)]
-pub(crate) struct LiveReader(pub(crate) LiveObjset);
-
-impl SpaceMapStore for LiveReader {
-    fn object(&self, object: ObjectId) -> Result<StoredObject, StoreError> {
-        let object = self.0.object(object)?;
-        let block_size = object.data_block_size()?;
-        let blocks = object.max_block_id()?.0.saturating_add(1);
-        Ok(StoredObject {
-            object_type: object.object_type()?,
-            block_size,
-            extent: blocks.saturating_mul(u64::from(block_size)),
-            bonus: Bytes::copy_from_slice(&object.bonus()?),
-            order: object.bonus_order(),
-        })
-    }
-
-    fn read_words(
-        &self,
-        object: ObjectId,
-        first: u64,
-        count: usize,
-    ) -> Result<Vec<u64>, StoreError> {
-        let object = self.0.object(object)?;
-        let per_block = (u64::from(object.data_block_size()?) / WORD).max(1);
-        let mut words = Vec::with_capacity(count);
-        while words.len() < count {
-            let at = first.saturating_add(words.len() as u64);
-            let block = object.read_block(BlockId(at / per_block))?;
-            let (in_block, _) = block.data.as_chunks::<8>();
-            let rest = in_block.get((at % per_block) as usize..).unwrap_or_default();
-            if rest.is_empty() {
-                break;
-            }
-            let wanted = count - words.len();
-            words.extend(rest.iter().take(wanted).map(|word| block.order.u64(*word)));
-        }
-        words.resize(count, 0);
-        Ok(words)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Making a txg the one that an import finds (spec 06, section 20).
 
 use crate::live::LiveError;
-use crate::live::devices::heartbeat::Heart;
+use crate::live::devices::heartbeat::HeartbeatControl;
 use crate::live::durable::{Committed, Durable};
 use crate::live::environment::Environment;
-use crate::live::mos::LiveMos;
 use crate::live::suspension::Suspension;
+use crate::mos::live::LiveMos;
 use rzfs_format::Txg;
 use rzfs_format::config::PoolConfig;
 use rzfs_format::uberblock::{FEATURES_VERSION, Uberblock};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) struct Committer {
     pub(crate) mos: Arc<LiveMos>,
     pub(crate) durable: Arc<Durable>,
-    pub(crate) heart: Arc<Heart>,
+    pub(crate) heart: Arc<HeartbeatControl>,
     pub(crate) suspension: Arc<Suspension>,
     pub(crate) environment: Arc<dyn Environment>,
 }

@@ -18,27 +18,31 @@ use crate::live::amounts::Deflation;
 use crate::live::background::sweep::Sweeps;
 use crate::live::background::trim::Trimmer;
 use crate::live::datasets::dir::SpaceClass;
-use crate::live::datasets::head::{LiveDataset, Surroundings};
+use crate::live::datasets::generation::Generation;
+use crate::live::datasets::head::SyncTargets;
 use crate::live::datasets::heads::Heads;
 use crate::live::devices::current::PoolDevices;
 use crate::live::devices::dirty_time::DirtyTimeStore;
 use crate::live::devices::growth::Growth;
 use crate::live::environment::Environment;
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::{LiveMos, MosTx, config, error_log};
 use crate::live::space::accounts::Accounts;
 use crate::live::space::allocation::space_features;
 use crate::live::space::freer::BlockFreer;
 use crate::live::space::store::LiveStore;
 use crate::live::suspension::Suspension;
 use crate::live::sync_state::SyncState;
+use crate::mos::live::{LiveMos, MosTx};
+use crate::mos::packed_list;
+use crate::mos::{config, error_log};
 use rzfs_dmu::live::{SyncTx, Transaction};
-use rzfs_dmu::txg::{QuiescedTxg, TxgEngine};
+use rzfs_dmu::txg::{QuiescedTxg, TxgEngine, TxgIo};
 use rzfs_dmu::write::{BlockWriter, ObjsetPolicy, WriteStream, write_again};
 use rzfs_format::config::VdevZaps;
 use rzfs_format::{BlockPointer, Txg};
 use rzfs_metaslab::allocator::{Activity, SyncPass};
-use rzfs_vdev::{ConfigSync, Durability, VdevTree};
+use rzfs_tunables::Tunables;
+use rzfs_vdev::{ConfigSync, Durability, IoCounts, VdevTree};
 use std::sync::Arc;
 
 /// Passes after which something is wrong: real txgs need fewer than ten.
@@ -53,6 +57,16 @@ fn add_to_dedup(
 ) -> Result<bool, LiveError> {
     Ok(state.dedup.add(pointer)?
         || (!state.clones.has(mos, pointer)? && state.dedup.restore(pointer)?))
+}
+
+/// What devices did between two moments.
+const fn io_since(before: IoCounts, after: IoCounts) -> TxgIo {
+    TxgIo {
+        nread: after.bytes_read.saturating_sub(before.bytes_read),
+        nwritten: after.bytes_written.saturating_sub(before.bytes_written),
+        reads: after.reads.saturating_sub(before.reads),
+        writes: after.writes.saturating_sub(before.writes),
+    }
 }
 
 /// What a pass leaves.
@@ -88,8 +102,7 @@ pub(crate) struct Syncer {
     pub(crate) suspension: Arc<Suspension>,
     pub(crate) committer: Committer,
     pub(crate) environment: Arc<dyn Environment>,
-    /// Blocks of destroyed datasets that are freed in one txg.
-    pub(crate) async_free_blocks: usize,
+    pub(crate) tunables: Tunables,
 }
 
 impl Syncer {
@@ -99,8 +112,12 @@ impl Syncer {
         state: &mut SyncState,
         txg: QuiescedTxg,
     ) -> Result<(), LiveError> {
+        let span = tracing::debug_span!("sync", txg = %txg.txg(), dirty = txg.dirty());
+        let _syncing = span.entered();
+        txg.begin_sync();
         self.growth.grow(state, txg.txg());
         let vdevs = self.devices.vdevs();
+        let io_before = vdevs.root().io();
         let mut labels = ConfigSync::begin(&vdevs);
         let mut space = self.accounts.allocator().begin_sync(txg.txg())?;
         for number in 1.. {
@@ -123,6 +140,8 @@ impl Syncer {
         self.accounts.settle(txg.txg(), state.dirs.known(), &written);
         self.heads.settle(txg.txg(), &std::mem::take(&mut state.changed));
         self.trimmer.committed(txg.txg());
+        self.mos.close_idle_zaps();
+        txg.note_io(io_since(io_before, vdevs.root().io()));
         txg.committed();
         if state.frees.has_background() {
             self.engine.request_more();
@@ -144,6 +163,7 @@ impl Syncer {
         labels: &mut ConfigSync<'_>,
         space: SyncPass<'s>,
     ) -> Result<Pass<'s>, LiveError> {
+        let _pass = tracing::debug_span!("pass", number).entered();
         let stream = WriteStream::start(self.devices.writer());
         let tx = SyncTx::new(txg, number, &self.writer, &stream);
         let result = self.change_and_write(state, &tx, labels, space);
@@ -186,6 +206,8 @@ impl Syncer {
         state.dirs.write(&mos)?;
         self.sync_mos(state, &mos, deflation)?;
         if is_first {
+            // Before tasks destroy more: until the next txg, files may come to share blocks of it.
+            self.free_background(state, &mos, deflation, &space)?;
             self.run_tasks(state, mos, (vdevs, &space))?;
         }
         self.free(state, &mos, deflation, &space)?;
@@ -236,7 +258,7 @@ impl Syncer {
     /// Whether something has to be written in another pass.
     fn is_dirty(&self, txg: Txg) -> bool {
         self.mos.objset().is_dirty(txg)
-            || self.heads.all().iter().any(|dataset| dataset.objset().is_dirty(txg))
+            || self.heads.all().iter().any(|dataset| dataset.is_dirty(txg))
     }
 
     /// Writes the configuration if something of it has changed.
@@ -263,7 +285,7 @@ impl Syncer {
         state.config.features_for_read = Some(features);
         let list = labels.tree().mos_config(&state.config, VdevZaps::Maintained);
         let list = list.map_err(corrupt)?;
-        config::write_list(mos, state.config_object, &list)
+        packed_list::write(mos, state.config_object, &list)
     }
 
     /// Writes the lists of spares and cache devices that have changed.
@@ -292,9 +314,11 @@ impl Syncer {
     fn sync_logs(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
         self.settle_logs();
         for dataset in self.heads.all() {
-            let head = (dataset.id(), dataset.objset());
-            let mut frees = dataset.log().sync(head, mos, &mut state.features)?;
+            let contents = dataset.generation();
+            let head = (dataset.id(), contents.objset());
+            let mut frees = contents.log().sync(head, mos, &mut state.features)?;
             state.frees.now.append(&mut frees);
+            state.frees.now.append(&mut dataset.take_orphans(mos.tx().txg()));
         }
         Ok(())
     }
@@ -304,16 +328,17 @@ impl Syncer {
     /// The commit itself does not wait for these devices, and comes too late to free anything.
     fn settle_logs(&self) {
         let vdevs = self.devices.vdevs();
-        let mut datasets = self.heads.all();
+        let heads = self.heads.all();
+        let mut heads: Vec<_> = heads.iter().map(|dataset| dataset.generation()).collect();
         let trust = vdevs.trust_in_logs();
-        datasets.retain(|dataset| dataset.log().goes_on_with(trust));
+        heads.retain(|head| head.log().goes_on_with(trust));
         let logs = vdevs.uncertain_logs();
-        let oldest = |dataset: &Arc<LiveDataset>| dataset.log().oldest_written(&logs);
-        datasets.retain(|dataset| oldest(dataset).is_some());
-        let Some(since) = datasets.iter().filter_map(oldest).min() else { return };
+        let oldest = |head: &Arc<Generation>| head.log().oldest_written(&logs);
+        heads.retain(|head| oldest(head).is_some());
+        let Some(since) = heads.iter().filter_map(oldest).min() else { return };
         if let Err(error) = vdevs.make_durable(Durability::Records { since, vdevs: &logs }) {
             tracing::warn!(%error, "intent logs begin anew");
-            datasets.iter().for_each(|dataset| dataset.log().break_off());
+            heads.iter().for_each(|head| head.log().break_off());
         }
     }
 
@@ -326,8 +351,8 @@ impl Syncer {
         let mut shared = Vec::new();
         let leaks = state.frees.free_dir().map(|_| &state.leaks);
         for dataset in self.heads.all() {
-            if dataset.objset().is_dirty(mos.tx().txg()) {
-                let mut around = Surroundings {
+            if dataset.is_dirty(mos.tx().txg()) {
+                let mut around = SyncTargets {
                     mos,
                     dirs: &mut state.dirs,
                     features: &mut state.features,
@@ -336,6 +361,7 @@ impl Syncer {
                     written: &mut state.written,
                     leaks,
                     deflation,
+                    livelist_max_entries: self.tunables.zfs_livelist_max_entries,
                 };
                 dataset.sync(&mut around)?;
             }
@@ -386,14 +412,25 @@ impl Syncer {
         deflation: Deflation<'_>,
         space: &SyncPass<'_>,
     ) -> Result<(), LiveError> {
+        let SyncState { frees, features, clones, dedup, leaks, .. } = state;
+        let freer = BlockFreer { mos: *mos, space, clones, dedup, deflation, leaks };
+        let free = |pointer: &BlockPointer| freer.free(pointer);
+        let put_off_from = self.tunables.zfs_sync_pass_deferred_free;
+        frees.free_dead(mos, features, (deflation, put_off_from), &free)
+    }
+
+    /// Frees some of what was destroyed in earlier txgs.
+    fn free_background(
+        &self,
+        state: &mut SyncState,
+        mos: &MosTx<'_>,
+        deflation: Deflation<'_>,
+        space: &SyncPass<'_>,
+    ) -> Result<(), LiveError> {
         let SyncState { frees, dirs, features, clones, dedup, leaks, .. } = state;
         let freer = BlockFreer { mos: *mos, space, clones, dedup, deflation, leaks };
         let free = |pointer: &BlockPointer| freer.free(pointer);
-        frees.free_dead(mos, features, deflation, &free)?;
-        if mos.tx().pass() == 1 {
-            let limit = (deflation, self.async_free_blocks);
-            frees.free_background(mos, dirs, features, limit, &free)?;
-        }
-        Ok(())
+        let limit = (deflation, self.tunables.zfs_async_block_max_blocks);
+        frees.free_background(mos, dirs, features, limit, &free)
     }
 }

@@ -7,7 +7,7 @@ use crate::live::sync_state::SyncState;
 use rzfs_dmu::Patience;
 use rzfs_dmu::txg::{QuiescedTxg, TxgEngine, Work};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest time that the syncing thread sleeps without looking whether it is to end.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
@@ -37,7 +37,7 @@ pub(crate) fn sync_forever(syncer: &Syncer, mut state: SyncState, first: Option<
 /// Waits for the next group that is to be synced; `None` if there will be none.
 fn next_group(engine: &Arc<TxgEngine>) -> Option<QuiescedTxg> {
     loop {
-        match engine.wait_for_work(Instant::now() + LONGEST_SLEEP) {
+        match engine.wait_for_work(LONGEST_SLEEP) {
             Work::Sync => return Some(engine.quiesce()),
             Work::Nothing => {}
             Work::Finished => return None,

@@ -1,12 +1,11 @@
 //! Following an intent log from its first record to its last (spec 05, section 12.2).
 
 use super::super::admission::Admission;
-use super::super::options::SpaceDemand;
 use crate::error::ZplError;
 use rzfs_dmu::intent_log::{LogChain, owned_blocks};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dsl::import::MissingLogs;
-use rzfs_dsl::live::LiveDataset;
+use rzfs_dsl::live::{Generation, SpaceDemand};
 use rzfs_format::zil::{Record, RecordKind, ZilFlags, ZilHeader};
 use std::fmt;
 
@@ -148,14 +147,14 @@ fn may_be_done_later(error: &ZplError, missing_logs: MissingLogs) -> bool {
 /// # Errors
 /// The pool takes no changes any more.
 pub(in crate::live) fn give_up(
-    dataset: &LiveDataset,
+    contents: &Generation,
     header: &ZilHeader,
     admission: &Admission<'_>,
 ) -> Result<(), ZplError> {
-    let objset = dataset.objset();
+    let objset = contents.objset();
     let frees = owned_blocks(objset.pipeline(), objset.id(), header);
     let tx = admission.begin(&[], SpaceDemand::Frees(0), |_| 0)?;
-    dataset.change_log(&tx, ZilHeader::default(), &frees);
+    contents.change_log(&tx, ZilHeader::default(), &frees);
     drop(tx);
     admission.sync()
 }

@@ -9,10 +9,12 @@ use crate::pool::{
     SweepKind, SweepRecord, SweepState, TRIM_PARTIAL, TRIM_RATE, TRIM_SECURE, leaf_zap,
 };
 use rzfs_format::Guid;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// What somebody wants of a sweep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SweepOrder {
     /// It begins, or goes on if it was suspended.
     Start {

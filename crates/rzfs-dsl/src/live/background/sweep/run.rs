@@ -1,6 +1,7 @@
 //! A sweep while its thread runs.
 
 use parking_lot::{Condvar, Mutex};
+use rzfs_clock::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
@@ -12,16 +13,18 @@ pub(super) struct Run {
     pub(super) offset: AtomicU64,
     /// What of it was stored last.
     pub(super) stored: AtomicU64,
+    pub(super) clock: Clock,
     is_stopped: Mutex<bool>,
     stopped: Condvar,
     pub(super) has_ended: AtomicBool,
 }
 
 impl Run {
-    pub(super) fn new(offset: u64) -> Arc<Self> {
+    pub(super) fn new(offset: u64, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             offset: AtomicU64::new(offset),
             stored: AtomicU64::new(offset),
+            clock,
             is_stopped: Mutex::default(),
             stopped: Condvar::new(),
             has_ended: AtomicBool::new(false),
@@ -41,7 +44,7 @@ impl Run {
     pub(super) fn wait(&self, time: Duration) -> bool {
         let mut is_stopped = self.is_stopped.lock();
         if !*is_stopped {
-            self.stopped.wait_for(&mut is_stopped, time);
+            self.clock.wait_for(&self.stopped, &mut is_stopped, time);
         }
         *is_stopped
     }

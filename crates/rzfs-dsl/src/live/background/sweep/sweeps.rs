@@ -8,13 +8,14 @@ use crate::live::administration::{TaskContext, Tasks};
 use crate::live::devices::current::PoolDevices;
 use crate::live::environment::Environment;
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::MosTx;
-use crate::live::mos::history::Event;
+use crate::mos::history::Event;
+use crate::mos::live::MosTx;
 use crate::pool::{PoolError, SweepKind, SweepRecord, SweepState, leaf_zap};
 use parking_lot::Mutex;
 use rzfs_dmu::Objset;
 use rzfs_format::Guid;
 use rzfs_metaslab::allocator::Allocator;
+use rzfs_tunables::Tunables;
 use rzfs_vdev::VdevTree;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -50,6 +51,7 @@ pub(crate) struct Sweeps {
     pub(super) allocator: Arc<Allocator>,
     pub(super) environment: Arc<dyn Environment>,
     pub(super) tasks: Arc<Tasks>,
+    tunables: Tunables,
 }
 
 impl fmt::Debug for Sweeps {
@@ -88,6 +90,7 @@ impl Sweeps {
         allocator: &Arc<Allocator>,
         environment: &Arc<dyn Environment>,
         tasks: &Arc<Tasks>,
+        tunables: &Tunables,
     ) -> Self {
         let sweep = |(id, record)| (id, Sweep { record, ..Sweep::default() });
         Self {
@@ -98,6 +101,7 @@ impl Sweeps {
             allocator: Arc::clone(allocator),
             environment: Arc::clone(environment),
             tasks: Arc::clone(tasks),
+            tunables: *tunables,
         }
     }
 
@@ -165,12 +169,13 @@ impl Sweeps {
     pub(super) fn start(self: &Arc<Self>, id: SweepId, news: SweepNews) {
         let mut all = self.all.lock();
         let sweep = all.entry(id).or_default();
-        let run = Run::new(sweep.record.offset);
+        let run = Run::new(sweep.record.offset, self.environment.clock());
         let rate = sweep.record.rate;
         let (sweeps, of_thread) = (Arc::clone(self), Arc::clone(&run));
         let work = move || {
             let surroundings = (&*sweeps.devices, &*sweeps.allocator);
-            if let Some(news) = walk::sweep(id, rate, &of_thread, surroundings) {
+            let pace = (rate, &sweeps.tunables);
+            if let Some(news) = walk::sweep(id, pace, &of_thread, surroundings) {
                 sweeps.finish(id, of_thread.offset.load(Ordering::Acquire), news);
             }
             of_thread.has_ended.store(true, Ordering::Release);

@@ -8,10 +8,11 @@ use rzfs_format::units::SECTOR_SIZE;
 use rzfs_format::{Guid, Txg, VdevId, label};
 use rzfs_metaslab::allocator::{Allocator, FreePart, TrimBatch};
 use rzfs_metaslab::log::book::MetaslabId;
+use rzfs_tunables::Tunables;
 use rzfs_vdev::{FreeRange, InitialPattern, LeafRange, TrimLimits, VdevTree};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes of a leaf that are overwritten while a metaslab rests.
 const INITIALIZE_STEP: u64 = 16 << 20;
@@ -52,7 +53,7 @@ struct Walk<'a> {
     work: Work,
     /// Bytes per second; 0 for any number.
     rate: u64,
-    started: Instant,
+    started: Duration,
     /// Bytes that were trimmed.
     done: u64,
 }
@@ -60,13 +61,13 @@ struct Walk<'a> {
 /// Sweeps a leaf to its end; tells how it ended, unless it stopped before.
 pub(super) fn sweep(
     (leaf, kind): SweepId,
-    rate: u64,
+    (rate, tunables): (u64, &Tunables),
     run: &Run,
     (devices, allocator): (&PoolDevices, &Allocator),
 ) -> Option<SweepNews> {
     let work = match kind {
-        SweepKind::Trim => Work::Trim(TrimLimits::default()),
-        SweepKind::Initialize => match InitialPattern::new() {
+        SweepKind::Trim => Work::Trim(TrimLimits::from(tunables)),
+        SweepKind::Initialize => match InitialPattern::new(tunables) {
             Ok(pattern) => Work::Initialize(pattern),
             Err(error) => {
                 tracing::warn!(%leaf, %error, "a device is not initialized");
@@ -74,7 +75,7 @@ pub(super) fn sweep(
             }
         },
     };
-    let (started, done) = (Instant::now(), 0);
+    let (started, done) = (run.clock.now(), 0);
     let mut walk = Walk { devices, allocator, run, leaf, work, rate, started, done };
     match walk.go() {
         End::Done => Some(SweepNews::Finished),
@@ -158,7 +159,7 @@ impl Walk<'_> {
             let due = due.map_or(Duration::ZERO, |micros| {
                 Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
             });
-            let early = due.saturating_sub(self.started.elapsed());
+            let early = due.saturating_sub(self.run.clock.now().saturating_sub(self.started));
             if early.is_zero() {
                 return false;
             }

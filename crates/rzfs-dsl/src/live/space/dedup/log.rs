@@ -12,42 +12,58 @@
 use crate::PoolError;
 use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::{BonusRecord, MosTx};
+use crate::memory;
+use crate::mos::live::MosTx;
+use crate::mos::{MosSource, dedup_log};
 use crate::pool::{Pool, entry_statistics};
 use rzfs_dmu::live::{Extent, Transaction};
 use rzfs_format::checksum::ChecksumFunction;
-use rzfs_format::ddt::log::{LogHeader, LogRecord, LogRole, records};
+use rzfs_format::ddt::log::{LogHeader, LogRecord, LogRole};
 use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtStats, DdtValue};
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::{BlockId, ByteOrder, FormatError, ObjectId, Txg};
+use rzfs_format::{ByteOrder, ObjectId, Txg};
+use rzfs_tunables::Tunables;
 use rzfs_vdev::VdevTree;
 use std::collections::BTreeMap;
 
-/// Txgs after which a log is moved to the ZAPs (`zfs_dedup_log_txg_max`), and in how many it is.
-const MAX_TXGS: u64 = 8;
-/// Fewest entries that are moved in a txg (`zfs_dedup_log_flush_entries_min`).
-const MIN_MOVED: usize = 200;
 /// Bytes of memory that an entry counts as.
 const ENTRY_MEMORY: u64 = 192;
 /// Least memory for the logs of a table.
 const MIN_MEMORY: u64 = 1 << 20;
-/// The part of the machine's memory that the logs of a table may take
-/// (`zfs_dedup_log_mem_max_percent`).
-const MEMORY_SHARE: u64 = 100;
-/// Most changes in the logs of a table.
-const MAX_LOGGED: usize = 1 << 24;
 /// Bytes of the blocks of logs.
 const LOG_BLOCK: u32 = 128 << 10;
 
-impl BonusRecord for LogHeader {
-    const BONUS_TYPE: ObjectType = ObjectType::UINT64_METADATA;
+/// How large the logs of a table become, and how fast they are moved to its ZAPs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogLimits {
+    /// Txgs after which a log is moved, and in how many it is.
+    txg_max: u64,
+    /// Fewest entries that are moved in a txg.
+    flush_entries_min: usize,
+    /// Entries in a log from which on it is moved whatever its age.
+    many: usize,
+}
 
-    fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError> {
-        Self::decode(bonus, order)
+impl From<&Tunables> for LogLimits {
+    fn from(tunables: &Tunables) -> Self {
+        let memory = match tunables.zfs_dedup_log_mem_max {
+            0 => (memory::available() / 100).saturating_mul(tunables.zfs_dedup_log_mem_max_percent),
+            memory => memory,
+        };
+        let many = memory.max(MIN_MEMORY) / 2 / ENTRY_MEMORY;
+        Self {
+            txg_max: tunables.zfs_dedup_log_txg_max,
+            flush_entries_min: tunables.zfs_dedup_log_flush_entries_min,
+            many: usize::try_from(many).unwrap_or(usize::MAX),
+        }
     }
+}
 
-    fn encode(&self) -> Vec<u8> {
-        Self::encode(self, ByteOrder::NATIVE).to_vec()
+impl LogLimits {
+    /// How many of so many entries are moved in a txg.
+    fn moved_of(&self, entries: usize) -> usize {
+        let txgs = usize::try_from(self.txg_max).unwrap_or(usize::MAX);
+        entries.div_ceil(txgs).max(self.flush_entries_min)
     }
 }
 
@@ -87,8 +103,7 @@ pub(super) struct TableLog {
     moved: usize,
     /// Blocks of the entries in both by number of references.
     histogram: DdtHistogram,
-    /// Entries in a log from which on it is moved whatever its age.
-    many: usize,
+    limits: LogLimits,
 }
 
 impl Log {
@@ -111,25 +126,14 @@ impl Log {
         (index, id): (usize, ObjectId),
         layout: DdtLayout,
     ) -> Result<Self, PoolError> {
-        let object = pool.mos().object(id)?;
-        let corrupt = PoolError::corrupt(id);
-        let header = LogHeader::decode(object.bonus(), object.order()).map_err(&corrupt)?;
+        let header: LogHeader = pool.mos().record(id)?;
         let mut log = Self { object: id, index, header, entries: BTreeMap::new() };
-        let length = header.length.min(object.dnode().extent());
-        for block in 0..length.div_ceil(u64::from(object.block_size()).max(1)) {
-            let block = object.read_block(BlockId(block))?;
-            for record in records(&block.data, block.order, layout) {
-                let LogRecord { key, value, stored } = record.map_err(&corrupt)?;
-                if header.checkpoint.is_some_and(|flushed| key <= flushed) {
-                    continue;
-                }
-                log.entries.insert(key, Logged { value, stored });
-                if log.entries.len() > MAX_LOGGED {
-                    let (what, limit) = ("logged entries of a dedup table", MAX_LOGGED);
-                    return Err(PoolError::TooMany { object: id, what, limit });
-                }
-            }
-        }
+        let entries = &mut log.entries;
+        dedup_log::visit(pool.mos(), (id, &header), layout, |record| {
+            let LogRecord { key, value, stored } = record;
+            entries.insert(key, Logged { value, stored });
+            entries.len()
+        })?;
         Ok(log)
     }
 
@@ -208,7 +212,7 @@ impl TableLog {
     /// Makes the logs of a new table.
     pub(super) fn create(
         mos: &MosTx<'_>,
-        layout: DdtLayout,
+        (layout, limits): (DdtLayout, LogLimits),
         names: LogNames,
     ) -> Result<Self, LiveError> {
         let first_txg = mos.tx().txg();
@@ -217,22 +221,23 @@ impl TableLog {
             Log::create(mos, names, index, header)
         };
         let (active, flushing) = (log(0, LogRole::Active)?, log(1, LogRole::Flushing)?);
-        Ok(Self::of(layout, names, active, flushing))
+        Ok(Self::of((layout, limits), names, active, flushing))
     }
 
-    fn of(layout: DdtLayout, names: LogNames, active: Log, flushing: Log) -> Self {
-        let info = rustix::system::sysinfo();
-        let memory = (info.totalram as u64).saturating_mul(info.mem_unit.into()) / MEMORY_SHARE;
-        let many = memory.max(MIN_MEMORY) / 2 / ENTRY_MEMORY;
-        let many = usize::try_from(many).unwrap_or(usize::MAX);
-        let moved = moved_of(flushing.entries.len());
-        Self { layout, names, active, flushing, moved, histogram: DdtHistogram::default(), many }
+    fn of(
+        (layout, limits): (DdtLayout, LogLimits),
+        names: LogNames,
+        active: Log,
+        flushing: Log,
+    ) -> Self {
+        let moved = limits.moved_of(flushing.entries.len());
+        Self { layout, names, active, flushing, moved, histogram: DdtHistogram::default(), limits }
     }
 
     /// The logs of a table on disk.
     pub(super) fn load(
         pool: &Pool,
-        layout: DdtLayout,
+        (layout, limits): (DdtLayout, LogLimits),
         names: LogNames,
         [first, second]: [ObjectId; 2],
     ) -> Result<Self, PoolError> {
@@ -246,7 +251,7 @@ impl TableLog {
         active.header.role = LogRole::Active;
         flushing.header.role = LogRole::Flushing;
         flushing.entries.retain(|key, _| !active.entries.contains_key(key));
-        let mut log = Self::of(layout, names, active, flushing);
+        let mut log = Self::of((layout, limits), names, active, flushing);
         let all: Vec<_> = log.flushing.entries.iter().chain(&log.active.entries).collect();
         let counted: Vec<_> = all
             .into_iter()
@@ -287,7 +292,8 @@ impl TableLog {
     /// Whether the active log is to be moved.
     fn is_due(&self, txg: Txg) -> bool {
         let age = txg.get().saturating_sub(self.active.header.first_txg.get());
-        self.active.header.length > 0 && (age >= MAX_TXGS || self.active.entries.len() >= self.many)
+        self.active.header.length > 0
+            && (age >= self.limits.txg_max || self.active.entries.len() >= self.limits.many)
     }
 
     /// Appends changes to the active log.
@@ -328,7 +334,7 @@ impl TableLog {
 
     /// Takes the entries that go to the ZAPs in this txg.
     pub(super) fn take_part(&mut self, vdevs: &VdevTree) -> Vec<(DdtKey, Logged)> {
-        let is_late = self.active.entries.len() >= self.many;
+        let is_late = self.active.entries.len() >= self.limits.many;
         let count = if is_late { usize::MAX } else { self.moved };
         let mut part = Vec::new();
         while part.len() < count
@@ -356,15 +362,10 @@ impl TableLog {
             self.active.header.role = LogRole::Active;
             self.active.header.first_txg = txg;
             self.flushing.header.role = LogRole::Flushing;
-            self.moved = moved_of(self.flushing.entries.len());
+            self.moved = self.limits.moved_of(self.flushing.entries.len());
             self.active.store_header(mos)?;
             self.flushing.store_header(mos)?;
         }
         Ok(())
     }
-}
-
-/// How many of so many entries are moved in a txg.
-fn moved_of(entries: usize) -> usize {
-    entries.div_ceil(MAX_TXGS as usize).max(MIN_MOVED)
 }

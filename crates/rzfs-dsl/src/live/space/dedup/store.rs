@@ -2,15 +2,16 @@
 //! sections 9.2 and 9.4).
 
 use super::codec;
-use super::log::{LogNames, Logged, TableLog};
+use super::log::{LogLimits, LogNames, Logged, TableLog};
 use super::table::{Entry, Home, Table};
 use crate::PoolError;
 use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
-use crate::live::mos::MosTx;
-use crate::live::mos::features::Features;
 use crate::live::space::bptree::Free;
-use crate::pool::{Attributes, OBJECT_DIRECTORY as DIRECTORY, Pool, entry_statistics};
+use crate::mos::features::Features;
+use crate::mos::live::MosTx;
+use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY};
+use crate::pool::{Attributes, Pool, entry_statistics};
 use rzfs_dmu::live::Transaction;
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::ddt::log::LogRecord;
@@ -26,13 +27,17 @@ use std::collections::BTreeSet;
 const ZAP_BLOCK: usize = 32 << 10;
 
 /// Reads what has to be known of a table; `None` if there is none.
-pub(super) fn load(pool: &Pool, checksum: ChecksumFunction) -> Result<Option<Table>, PoolError> {
+pub(super) fn load(
+    pool: &Pool,
+    checksum: ChecksumFunction,
+    limits: LogLimits,
+) -> Result<Option<Table>, PoolError> {
     let mos = pool.mos();
     let own = match pool.directory().object(&ddt::directory_name(checksum))? {
         Some(own) => Some(Attributes::open(mos, own)?),
         None => None,
     };
-    let mut table = Table::new(checksum, DdtLayout::Traditional);
+    let mut table = Table::new(checksum, DdtLayout::Traditional, limits);
     if let Some(own) = &own {
         let number = |name| Ok::<_, PoolError>(own.number(name)?.unwrap_or(0));
         let (version, flags) = (number(ddt::VERSION_KEY)?, number(ddt::FLAGS_KEY)?);
@@ -43,7 +48,7 @@ pub(super) fn load(pool: &Pool, checksum: ChecksumFunction) -> Result<Option<Tab
         table.home = Some(Home::Own { directory: own.id() });
         if let [Some(first), Some(second)] = logs {
             let names = LogNames { directory: own.id(), checksum };
-            match TableLog::load(pool, table.layout, names, [first, second]) {
+            match TableLog::load(pool, (table.layout, limits), names, [first, second]) {
                 Err(error) if error.is_damage() => {
                     tracing::warn!(%error, ?checksum, "a dedup table is not used");
                     table.is_blind = true;
@@ -306,7 +311,7 @@ impl Table {
                 mos.insert(directory, ddt::VERSION_KEY, ddt::VERSION_FDT)?;
                 mos.insert(directory, ddt::FLAGS_KEY, ddt::FLAG_FLAT | ddt::FLAG_LOG)?;
                 let names = LogNames { directory, checksum: self.checksum };
-                self.log = Some(TableLog::create(mos, self.layout, names)?);
+                self.log = Some(TableLog::create(mos, (self.layout, self.limits), names)?);
                 features.add(mos, Feature::FastDedup, 1)?;
                 Home::Own { directory }
             }

@@ -1,10 +1,10 @@
 //! One dedup table in memory: the entries that the txg that is being synced has to do with.
 
 use super::codec;
-use super::log::{Logged, TableLog};
+use super::log::{LogLimits, Logged, TableLog};
 use crate::live::LiveError;
-use crate::live::mos::LiveMos;
-use crate::pool::OBJECT_DIRECTORY;
+use crate::mos::live::LiveMos;
+use crate::mos::{MosSource, OBJECT_DIRECTORY};
 use rzfs_dmu::write::DedupPlace;
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::ddt::{DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtSlot, DdtStats, DdtValue};
@@ -65,6 +65,8 @@ pub(super) enum Home {
 pub(super) struct Table {
     pub(super) checksum: ChecksumFunction,
     pub(super) layout: DdtLayout,
+    /// Those of its logs.
+    pub(super) limits: LogLimits,
     /// `None`: nothing of it is on disk.
     pub(super) home: Option<Home>,
     pub(super) zaps: BTreeMap<DdtClass, ObjectId>,
@@ -80,10 +82,15 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) const fn new(checksum: ChecksumFunction, layout: DdtLayout) -> Self {
+    pub(super) const fn new(
+        checksum: ChecksumFunction,
+        layout: DdtLayout,
+        limits: LogLimits,
+    ) -> Self {
         Self {
             checksum,
             layout,
+            limits,
             home: None,
             zaps: BTreeMap::new(),
             histograms: BTreeMap::new(),
@@ -133,7 +140,7 @@ impl Table {
             return Ok(value.used_slots().next().map(|_| entry));
         }
         for (class, zap) in &self.zaps {
-            let Some(value) = mos.lookup_words(*zap, &key.0)? else { continue };
+            let Some(value) = mos.lookup(*zap, key.0.as_slice())? else { continue };
             let value = codec::decode(value.as_bytes().unwrap_or_default(), self.layout);
             let value = value.map_err(LiveError::corrupt(*zap))?;
             let (stored, counted) = (Some(*class), Some(value));

@@ -1,0 +1,120 @@
+//! Subcommands of OpenZFS that this software does not have yet.
+//!
+//! Whoever types one has made no mistake, and is not told that nobody knows it. What is there one
+//! day moves from here into the usage.
+
+use crate::console::Failure;
+
+/// Those of `zpool`, up to OpenZFS 2.4.
+const ZPOOL: [&str; 13] = [
+    "attach",
+    "checkpoint",
+    "condense",
+    "detach",
+    "iostat",
+    "offline",
+    "online",
+    "remove",
+    "reopen",
+    "replace",
+    "resilver",
+    "scrub",
+    "split",
+];
+
+/// Those of `zfs`, up to OpenZFS 2.4 and on any system, with their short names.
+const ZFS: [&str; 21] = [
+    "allow",
+    "diff",
+    "groupspace",
+    "jail",
+    "program",
+    "project",
+    "projectspace",
+    "receive",
+    "recv",
+    "redact",
+    "rewrite",
+    "send",
+    "share",
+    "unallow",
+    "unjail",
+    "unshare",
+    "unzone",
+    "upgrade",
+    "userspace",
+    "wait",
+    "zone",
+];
+
+/// A program of OpenZFS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Program {
+    /// `zpool`.
+    Zpool,
+    /// `zfs`.
+    Zfs,
+}
+
+impl Program {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Zpool => "zpool",
+            Self::Zfs => "zfs",
+        }
+    }
+
+    const fn absent(self) -> &'static [&'static str] {
+        match self {
+            Self::Zpool => &ZPOOL,
+            Self::Zfs => &ZFS,
+        }
+    }
+
+    /// What is said of a subcommand that is not there: OpenZFS's words and the usage, unless it is
+    /// one of OpenZFS's. The status is the same.
+    pub(crate) fn refuse(self, command: &str) -> Failure {
+        const NO_COMMAND: u8 = 2;
+        if !self.absent().contains(&command) {
+            return Failure::Usage(format!("unrecognized command '{command}'"));
+        }
+        let name = self.name();
+        let message =
+            format!("'{name} {command}' of OpenZFS is not supported by this software yet");
+        Failure::Status(message, NO_COMMAND)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{zfs, zpool};
+
+    /// What whoever reads it is told about commands.
+    fn roadmap() -> String {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/roadmap.md");
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn what_is_absent_is_not_in_the_usage() {
+        for command in ZPOOL {
+            assert_eq!(zpool::usage::of(command), "usage:\n", "zpool {command}");
+        }
+        for command in ZFS {
+            assert_eq!(zfs::usage::of(command), "usage:\n", "zfs {command}");
+        }
+    }
+
+    #[test]
+    fn the_roadmap_says_what_is_absent() {
+        let roadmap = roadmap();
+        for program in [Program::Zpool, Program::Zfs] {
+            let start = format!("- Not there of `{}`: ", program.name());
+            let (_, entry) = roadmap.split_once(&start).unwrap();
+            let entry = entry.split("\n- ").next().unwrap();
+            let words: Vec<_> = entry.split('`').skip(1).step_by(2).collect();
+            assert_eq!(words, program.absent(), "{}", program.name());
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Attributes that a copy keeps: owner, mode, extended attributes with ACLs, times.
+
+use super::destination::{Held, mode_of};
+use rustix::fs::{AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+use rzfs::format::dirent::FileKind;
+use rzfs::format::xattr::Namespace;
+use rzfs::format::znode::Timestamp;
+use rzfs::zpl::Attributes;
+use rzfs::{FileError, FileNode};
+use rzfs_blockdev::without_number;
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// What was made and gets attributes.
+pub(super) enum Made<'a> {
+    /// A file or directory that is open.
+    Open(BorrowedFd<'a>),
+    /// What cannot be opened: a link or a special file.
+    Held(Held),
+}
+
+/// An attribute that could not be kept.
+#[derive(Debug)]
+pub(super) enum NotPreserved {
+    /// It cannot be read.
+    Read(FileError),
+    /// The host does not take it.
+    Host(String, io::Error),
+}
+
+impl fmt::Display for NotPreserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "{error}"),
+            Self::Host(what, error) => write!(f, "cannot keep {what}: {}", without_number(error)),
+        }
+    }
+}
+
+/// Gives the attributes of `node` to what was made of it; returns those that could not be kept.
+/// Only root can keep owners and attributes of the namespaces `trusted` and `security`.
+pub(super) fn keep(
+    node: &FileNode,
+    attributes: &Attributes,
+    made: &Made<'_>,
+    is_root: bool,
+) -> Vec<NotPreserved> {
+    let mut unkept = Vec::new();
+    let mut note = |what: &str, kept: rustix::io::Result<()>| {
+        if let Err(error) = kept {
+            unkept.push(NotPreserved::Host(what.to_owned(), error.into()));
+        }
+    };
+    // Changing the owner takes set-id bits and capabilities, setting an ACL changes the time.
+    if is_root {
+        note("the owner", made.chown(attributes.uid, attributes.gid));
+    }
+    // Whoever has the directory around may have it give lists to what is made in it. They let nobody
+    // in as long as the mode does not.
+    let unlisted = match attributes.kind {
+        FileKind::Symlink => Ok(()),
+        kind => made.remove_lists(kind),
+    };
+    let is_unlisted = unlisted.is_ok();
+    note("access rights", unlisted);
+    if attributes.kind != FileKind::Symlink && is_unlisted {
+        let owns = rustix::process::geteuid().as_raw() == attributes.uid
+            && rustix::process::getegid().as_raw() == attributes.gid;
+        // Nobody gets the power of somebody else's set-id program.
+        let kept_bits = if is_root || owns { 0o7777 } else { 0o1777 };
+        note("the mode", made.chmod(attributes.permissions & kept_bits));
+    }
+    match xattrs(node, is_root) {
+        Err(error) => unkept.push(NotPreserved::Read(error)),
+        Ok(xattrs) => {
+            for (name, value) in xattrs {
+                let shown = format!("the attribute {}", rzfs::ShownPath(&name));
+                if let Err(error) = made.set_xattr(&name, &value) {
+                    unkept.push(NotPreserved::Host(shown, error));
+                }
+            }
+        }
+    }
+    if let Err(error) = made.set_times(attributes.atime, attributes.mtime) {
+        unkept.push(NotPreserved::Host("the times".to_owned(), error.into()));
+    }
+    unkept
+}
+
+/// Name and value of an extended attribute.
+type Xattr = (Vec<u8>, Vec<u8>);
+
+/// The extended attributes that this user may set.
+fn xattrs(node: &FileNode, is_root: bool) -> Result<Vec<Xattr>, FileError> {
+    let may_set = |name: &Vec<u8>| match Namespace::of(name) {
+        Some(Namespace::User | Namespace::PosixAcl) => true,
+        Some(Namespace::Trusted | Namespace::Security) => is_root,
+        None => false,
+    };
+    let names = node.xattr_names()?.into_iter().filter(may_set);
+    names
+        .map(|name| {
+            let value = node.xattr(&name)?;
+            Ok((name, value))
+        })
+        .collect()
+}
+
+impl Made<'_> {
+    fn chown(&self, uid: u32, gid: u32) -> rustix::io::Result<()> {
+        let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        match self {
+            Self::Open(fd) => rustix::fs::fchown(fd, uid, gid),
+            Self::Held(held) => rustix::fs::chownat(held, c"", uid, gid, AtFlags::EMPTY_PATH),
+        }
+    }
+
+    fn chmod(&self, permissions: u16) -> rustix::io::Result<()> {
+        match self {
+            Self::Open(fd) => rustix::fs::fchmod(fd, mode_of(permissions)),
+            Self::Held(held) => rustix::fs::chmod(held.path(), mode_of(permissions)),
+        }
+    }
+
+    /// Takes away the lists of access rights that it has been given when it was made.
+    fn remove_lists(&self, kind: FileKind) -> rustix::io::Result<()> {
+        let default = (kind == FileKind::Directory).then_some(c"system.posix_acl_default");
+        for list in [Some(c"system.posix_acl_access"), default].into_iter().flatten() {
+            let removed = match self {
+                Self::Open(fd) => rustix::fs::fremovexattr(fd, list),
+                Self::Held(held) => rustix::fs::removexattr(held.path(), list),
+            };
+            match removed {
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                removed => removed?,
+            }
+        }
+        Ok(())
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8]) -> io::Result<()> {
+        let attribute = CString::new(name)?;
+        match self {
+            Self::Open(fd) => {
+                rustix::fs::fsetxattr(fd, &*attribute, value, XattrFlags::empty())?;
+            }
+            Self::Held(held) => {
+                rustix::fs::setxattr(held.path(), &*attribute, value, XattrFlags::empty())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_times(&self, access: Timestamp, modification: Timestamp) -> rustix::io::Result<()> {
+        let time = |time: Timestamp| Timespec {
+            tv_sec: time.seconds,
+            tv_nsec: i64::from(time.nanoseconds.min(999_999_999)),
+        };
+        let times = Timestamps { last_access: time(access), last_modification: time(modification) };
+        match self {
+            Self::Open(fd) => rustix::fs::futimens(fd, &times),
+            Self::Held(held) => rustix::fs::utimensat(CWD, held.path(), &times, AtFlags::empty()),
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Whom a command asks: pools on devices that `-d` names, or pools that are mounted.
+
+use crate::console::{Console, Failure, Outcome};
+use crate::zpool::vdev_name::NameStyle;
+use rzfs::{Pool, PoolOptions};
+use rzfs_dsl::import::{
+    ActivityCheck, DeviceSource, ImportError, ImportFailure, ImportOptions, LoadVerification,
+    MissingLogs,
+};
+use rzfs_format::pool_state::PoolState;
+use rzfs_server::control::{ControlClient, ControlDirectory, ControlError};
+use rzfs_server::protocol::{
+    AddRequest, Answer, Change, DatasetListing, DatasetQuery, EventReport, HistoryReport,
+    HoldReport, Layout, MountReport, PoolReport, Request, StatsReport, VdevReport,
+};
+use rzfs_server::service::{self, PoolService};
+use rzfs_vdev::create::LocalPools;
+use rzfs_zdb::calendar::Calendar;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// A pool that can be asked.
+pub(crate) trait PoolClient {
+    /// Its name.
+    fn pool(&self) -> &str;
+
+    /// Asks and waits for the answer.
+    fn ask(&mut self, request: &Request) -> Result<Answer, Failure>;
+}
+
+impl PoolClient for ControlClient {
+    fn pool(&self) -> &str {
+        &self.identity().pool
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
+        Self::ask(self, request).map_err(|error| match error {
+            ControlError::Wire { pool, source } if source.is_hang_up() => {
+                Failure::Gone(format!("cannot open '{pool}': no such pool"))
+            }
+            ControlError::Refused(refusal) => Failure::Refused(refusal),
+            error => Failure::Failed(error.to_string()),
+        })
+    }
+}
+
+/// An answer of the wrong kind: the peer is not who it says.
+fn mismatch(respondent: &dyn PoolClient) -> Failure {
+    Failure::Failed(ControlError::Mismatch(respondent.pool().to_owned()).to_string())
+}
+
+/// What a pool has answered to who asks all that there are: nothing if it is let go of meanwhile.
+pub(crate) fn if_there<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match answer {
+        Err(Failure::Gone(_)) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// The answer of a pool to who asks those with these names, or all that there are if there are
+/// none: of a pool that nobody has named nothing if it is let go of meanwhile.
+pub(crate) fn if_there_or_named<T>(
+    names: &[String],
+    answer: Result<T, Failure>,
+) -> Result<Option<T>, Failure> {
+    match names {
+        [] => if_there(answer),
+        _ => answer.map(Some),
+    }
+}
+
+/// The state of a pool.
+pub(crate) fn pool_report(respondent: &mut dyn PoolClient) -> Result<PoolReport, Failure> {
+    match respondent.ask(&Request::Pool)? {
+        Answer::Pool(report) => Ok(*report),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// Datasets of a pool.
+pub(crate) fn datasets(
+    respondent: &mut dyn PoolClient,
+    query: DatasetQuery,
+) -> Result<DatasetListing, Failure> {
+    match respondent.ask(&Request::Datasets(query))? {
+        Answer::Datasets(listing) => Ok(listing),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// Who keeps snapshots from being destroyed.
+pub(crate) fn holds(
+    respondent: &mut dyn PoolClient,
+    names: Vec<String>,
+) -> Result<Vec<HoldReport>, Failure> {
+    match respondent.ask(&Request::Holds { names })? {
+        Answer::Holds(holds) => Ok(holds),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// Bytes that come back when runs of snapshots are destroyed.
+pub(crate) fn reclaimed(
+    respondent: &mut dyn PoolClient,
+    runs: Vec<(String, String)>,
+) -> Result<u64, Failure> {
+    match respondent.ask(&Request::Reclaimed { runs })? {
+        Answer::Reclaimed(bytes) => Ok(bytes),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// What was done to a pool.
+pub(crate) fn history(respondent: &mut dyn PoolClient) -> Result<Vec<HistoryReport>, Failure> {
+    match respondent.ask(&Request::History)? {
+        Answer::History(history) => Ok(history),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// Mounts of a pool.
+pub(crate) fn mounts(respondent: &mut dyn PoolClient) -> Result<Vec<MountReport>, Failure> {
+    match respondent.ask(&Request::Mounts)? {
+        Answer::Mounts(mounts) => Ok(mounts),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// All mounted pools, by name.
+pub(crate) fn mounted() -> Result<Vec<Box<dyn PoolClient>>, Failure> {
+    let clients = all_imported()?.into_iter();
+    Ok(clients.map(|client| Box::new(client) as Box<dyn PoolClient>).collect())
+}
+
+/// All pools that this user has imported, by name.
+pub(crate) fn all_imported() -> Result<Vec<ControlClient>, Failure> {
+    let clients = ControlDirectory::of_user().mounted();
+    clients.map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// The mounted pools among these, by name.
+fn mounted_as(names: &[String]) -> Result<Vec<Box<dyn PoolClient>>, Failure> {
+    let mut pools: Vec<Box<dyn PoolClient>> = Vec::new();
+    for name in names.iter().collect::<BTreeSet<_>>() {
+        pools.extend(imported(name)?.map(|client| Box::new(client) as Box<dyn PoolClient>));
+    }
+    Ok(pools)
+}
+
+/// Pools in an order in which their mounts can be ended: none is in one of a later pool.
+pub(crate) fn innermost_first(clients: Vec<ControlClient>) -> Vec<ControlClient> {
+    let outermost = |client: &mut ControlClient| {
+        let mounts = mounts(client).unwrap_or_default();
+        mounts.into_iter().map(|mount| PathBuf::from(mount.mountpoint)).min()
+    };
+    let mut placed: Vec<_> =
+        clients.into_iter().map(|mut client| (outermost(&mut client), client)).collect();
+    placed.sort_by(|(a, _), (b, _)| b.cmp(a));
+    placed.into_iter().map(|(_, client)| client).collect()
+}
+
+/// The pool with this name, if this user has it imported.
+pub(crate) fn imported(pool: &str) -> Result<Option<ControlClient>, Failure> {
+    let client = ControlDirectory::of_user().mounted_as(pool);
+    client.map_err(|error| Failure::Failed(format!("cannot open '{pool}': {error}")))
+}
+
+/// The pools with these names, or all that are imported. Of these some may be let go of meanwhile
+/// ([`if_there`]).
+pub(crate) fn required_or_all(names: &[String]) -> Result<Vec<ControlClient>, Failure> {
+    match names {
+        [] => all_imported(),
+        names => names.iter().map(|name| required(name)).collect(),
+    }
+}
+
+/// The pool with this name, which has to be imported.
+pub(crate) fn required(pool: &str) -> Result<ControlClient, Failure> {
+    let missing = || Failure::Failed(format!("cannot open '{pool}': no such pool"));
+    imported(pool)?.ok_or_else(missing)
+}
+
+/// Has an imported pool changed; what could not be done besides is answered.
+pub(crate) fn change(
+    client: &mut ControlClient,
+    change: Change,
+    command: Option<&str>,
+) -> Result<Vec<String>, Failure> {
+    let request = Request::Change { change, command: command.map(str::to_owned) };
+    match PoolClient::ask(client, &request)? {
+        Answer::Done { complaints } => Ok(complaints),
+        _ => Err(mismatch(client)),
+    }
+}
+
+/// Has an imported pool let go of its devices.
+pub(crate) fn end(client: &mut ControlClient, request: &Request) -> Outcome {
+    match PoolClient::ask(client, request)? {
+        Answer::Unmounted => Ok(()),
+        _ => Err(mismatch(client)),
+    }
+}
+
+/// What an imported pool has counted since it was opened.
+pub(crate) fn stats(client: &mut ControlClient) -> Result<StatsReport, Failure> {
+    match PoolClient::ask(client, &Request::Stats)? {
+        Answer::Stats(report) => Ok(*report),
+        _ => Err(mismatch(client)),
+    }
+}
+
+/// What happened to an imported pool since it was opened.
+pub(crate) fn events(client: &mut ControlClient) -> Result<Vec<EventReport>, Failure> {
+    match PoolClient::ask(client, &Request::Events)? {
+        Answer::Events(events) => Ok(events),
+        _ => Err(mismatch(client)),
+    }
+}
+
+/// How the vdevs of an imported pool would be with others.
+pub(crate) fn layout_with(
+    client: &mut ControlClient,
+    request: AddRequest,
+) -> Result<Layout, Failure> {
+    match PoolClient::ask(client, &Request::PlanAdd(request))? {
+        Answer::Layout(layout) => Ok(layout),
+        _ => Err(mismatch(client)),
+    }
+}
+
+/// What is known about the pools that this user has imported.
+pub(crate) fn local_pools() -> Result<LocalPools, Failure> {
+    let local = ControlDirectory::of_user().local_pools();
+    local.map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// A pool that was opened for one command.
+struct Local(PoolService);
+
+impl PoolClient for Local {
+    fn pool(&self) -> &str {
+        self.0.pool().name()
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
+        match self.0.answer(request, &[]) {
+            Answer::Failed(refusal) => Err(Failure::Refused(refusal)),
+            answer => Ok(answer),
+        }
+    }
+}
+
+/// Pools that were found, and those that were found and cannot be asked.
+pub(crate) struct Respondents {
+    /// Pools that can be asked.
+    pub(crate) pools: Vec<Box<dyn PoolClient>>,
+    /// Pools that could not be opened; that was told.
+    pub(crate) failed: Vec<String>,
+    /// Whether something could not be opened.
+    pub(crate) outcome: Outcome,
+}
+
+/// The pools on these devices, or without devices the mounted ones; with `names` only those.
+pub(crate) fn respondents(
+    devices: &[String],
+    names: &[String],
+    console: &mut Console<'_>,
+) -> Result<Respondents, Failure> {
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    if devices.is_empty() {
+        let pools = if names.is_empty() { mounted()? } else { mounted_as(names)? };
+        return Ok(Respondents { pools, failed: Vec::new(), outcome: Ok(()) });
+    }
+    let options = PoolOptions::new().device_paths(devices).force();
+    let discovery = options.discover();
+    let mut found = Respondents { pools: Vec::new(), failed: Vec::new(), outcome: Ok(()) };
+    for error in discovery.unopened() {
+        console.complain(error);
+        found.outcome = Err(Failure::Told);
+    }
+    let alive = discovery.pools().iter().filter(|pool| pool.state() != PoolState::Destroyed);
+    for pool in alive.filter(|pool| is_wanted(pool.name())) {
+        match Pool::import(pool, &import_options(options.import())) {
+            Ok(pool) => found.pools.push(Box::new(Local(PoolService::new(pool)))),
+            Err(failure) => {
+                console.complain(import_failure(&failure, Advice::IMPORT));
+                found.failed.push(pool.name().to_owned());
+                found.outcome = Err(Failure::Told);
+            }
+        }
+    }
+    found.pools.sort_by(|a, b| a.pool().cmp(b.pool()));
+    Ok(found)
+}
+
+/// Commands look at pools for a moment: recent blocks are not verified first, and nobody waits
+/// to see whether another host is writing.
+fn import_options(options: &ImportOptions) -> ImportOptions {
+    ImportOptions {
+        activity: ActivityCheck::Skip,
+        missing_logs: MissingLogs::Ignore,
+        verification: LoadVerification::None,
+        ..options.clone()
+    }
+}
+
+/// With what a command imports a pool that it has refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Advice<'a> {
+    /// The command for a pool of another system.
+    pub(crate) forced: &'a str,
+    /// The option, or the command, for a pool that lacks log devices.
+    pub(crate) without_logs: &'a str,
+}
+
+impl<'a> Advice<'a> {
+    /// `zpool import`.
+    pub(crate) const IMPORT: Self = Self { forced: "zpool import -f", without_logs: "-m" };
+
+    /// A command that has no option for missing log devices.
+    pub(crate) const fn of_forced(forced: &'a str) -> Self {
+        Self { forced, without_logs: "zpool import -m" }
+    }
+}
+
+/// What OpenZFS says about an import that failed.
+pub(crate) fn import_failure(failure: &ImportFailure, advice: Advice<'_>) -> String {
+    let name = &failure.name;
+    match failure.error.as_ref() {
+        ImportError::UnsupportedVersion { .. } => {
+            format!("cannot import '{name}': pool is formatted using an unsupported ZFS version")
+        }
+        ImportError::LastUsedElsewhere { host, timestamp } => format!(
+            "cannot import '{name}': pool was previously in use from another system.\n\
+             Last accessed by {} (hostid={:x}) at {}\n\
+             The pool can be imported, use '{}' to import the pool.",
+            host.name.as_deref().unwrap_or("<unknown>"),
+            host.id,
+            Calendar::system().ctime(*timestamp),
+            advice.forced
+        ),
+        ImportError::ActiveElsewhere { host } => format!(
+            "cannot import '{name}': pool is imported on {} (hostid: 0x{:x})\n\
+             Export the pool on the other system, then run 'zpool import'.",
+            host.name.as_deref().unwrap_or("<unknown>"),
+            host.id
+        ),
+        ImportError::HostIdRequired => format!(
+            "Cannot import '{name}': pool has the multihost property on and the\n\
+             system's hostid is not set. Set a unique hostid with the zgenhostid(8) command."
+        ),
+        ImportError::MissingLogs { logs } => {
+            let option = advice.without_logs;
+            let devices: String =
+                service::missing_logs(logs).iter().map(|log| missing_vdev(log, 0)).collect();
+            format!(
+                "The devices below are missing or corrupted, use '{option}' to import the pool \
+                 anyway:\n{devices}\n\
+                 cannot import '{name}': one or more devices is currently unavailable"
+            )
+        }
+        _ => failure.to_string(),
+    }
+}
+
+/// The lines of a log vdev that is missing, and of what is below it.
+fn missing_vdev(vdev: &VdevReport, depth: usize) -> String {
+    let (indent, class) = ("  ".repeat(depth + 2), if depth == 0 { " [log]" } else { "" });
+    let own = format!("\t{indent}{}{class}\n", NameStyle::default().name(vdev));
+    vdev.children.iter().fold(own, |lines, child| lines + &missing_vdev(child, depth + 1))
+}
+
+/// Pools that could be imported from these devices, or from where OpenZFS looks.
+pub(crate) fn importable(
+    devices: &[PathBuf],
+    console: &mut Console<'_>,
+) -> Result<Vec<PoolReport>, Failure> {
+    let options = match devices {
+        [] => PoolOptions::new().sources(DeviceSource::defaults()),
+        devices => PoolOptions::new().device_paths(devices),
+    };
+    let discovery = options.discover();
+    for error in discovery.unopened().iter().filter(|_| !devices.is_empty()) {
+        console.complain(error);
+    }
+    let examined = discovery.examine(&import_options(options.import()));
+    Ok(examined.iter().map(service::importable).collect())
+}

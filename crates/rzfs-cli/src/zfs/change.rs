@@ -1,0 +1,130 @@
+//! What the commands that change datasets have in common.
+
+use super::name::{self, pool_of};
+use crate::console::{Console, Failure, Outcome};
+use crate::source;
+use rzfs::setting::SettingError;
+use rzfs_format::property::DatasetProperty;
+use rzfs_server::control::ControlClient;
+use rzfs_server::protocol::{Change, DatasetKind, DatasetQuery, DatasetReport, Pair, Selection};
+
+/// The pool of a dataset, if it is imported.
+pub(super) fn pool(dataset: &str) -> Result<Option<ControlClient>, Failure> {
+    source::imported(pool_of(dataset))
+}
+
+/// The pool of a dataset that is to exist.
+pub(super) fn pool_with(dataset: &str) -> Result<ControlClient, Failure> {
+    pool(dataset)?.ok_or_else(|| missing(dataset))
+}
+
+pub(super) fn missing(dataset: &str) -> Failure {
+    Failure::Failed(format!("cannot open '{dataset}': dataset does not exist"))
+}
+
+/// A property and its value from `PROPERTY=VALUE`, with the full name.
+pub(super) fn pair(list: &mut Vec<Pair>, text: &str) -> Outcome {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(Failure::Usage("missing '=' for property=value argument".to_owned()));
+    };
+    let name = full_name(name);
+    if list.iter().any(|(known, _)| *known == name) {
+        return Err(Failure::Failed(SettingError::Repeated(name).to_string()));
+    }
+    list.push((name, value.to_owned()));
+    Ok(())
+}
+
+/// The full name of a property that is given by an alias.
+pub(super) fn full_name(name: &str) -> String {
+    let known = DatasetProperty::from_name_or_header(name);
+    known.map_or_else(|| name.to_owned(), |property| property.to_string())
+}
+
+/// Refuses what is no name of a file system, volume or snapshot.
+pub(super) fn check_dataset(verb: &str, dataset: &str) -> Outcome {
+    match dataset.split_once('@') {
+        Some((_, snapshot)) if !snapshot.is_empty() && !dataset.contains('#') => {
+            name::check(dataset)
+                .map_err(|error| Failure::Failed(format!("cannot {verb} '{dataset}': {error}")))
+        }
+        _ => check_head(verb, dataset),
+    }
+}
+
+/// Refuses what is no name of a file system or volume.
+pub(super) fn check_head(verb: &str, dataset: &str) -> Outcome {
+    let refused = |reason: &dyn std::fmt::Display| {
+        Err(Failure::Failed(format!("cannot {verb} '{dataset}': {reason}")))
+    };
+    if let Some(delimiter) = dataset.chars().find(|c| "@#".contains(*c)) {
+        let what = if delimiter == '@' { "snapshot" } else { "bookmark" };
+        return refused(&format_args!("{what} delimiter '{delimiter}' is not expected here"));
+    }
+    match name::check(dataset) {
+        Ok(()) => Ok(()),
+        Err(error) => refused(&error),
+    }
+}
+
+/// A dataset and what is below it, of these kinds; parents come first.
+pub(super) fn tree(
+    client: &mut ControlClient,
+    dataset: &str,
+    kinds: &[DatasetKind],
+) -> Result<Vec<DatasetReport>, Failure> {
+    query(client, dataset, (None, kinds), &[])
+}
+
+/// The same down to a depth, with properties.
+pub(super) fn query(
+    client: &mut ControlClient,
+    dataset: &str,
+    (depth, kinds): (Option<u32>, &[DatasetKind]),
+    properties: &[DatasetProperty],
+) -> Result<Vec<DatasetReport>, Failure> {
+    let names = properties.iter().map(|property| property.name().to_owned());
+    let query = DatasetQuery {
+        names: vec![dataset.to_owned()],
+        depth,
+        kinds: kinds.to_vec(),
+        properties: Selection::Named(names.collect()),
+    };
+    let listing = source::datasets(client, query)?;
+    if listing.datasets.is_empty() {
+        return Err(missing(dataset));
+    }
+    Ok(listing.datasets)
+}
+
+/// Refuses what does not exist.
+pub(super) fn require(client: &mut ControlClient, dataset: &str) -> Outcome {
+    query(client, dataset, (Some(0), &DatasetKind::ALL), &[]).map(drop)
+}
+
+/// The snapshots with a name of a dataset and of all below it.
+pub(super) fn snapshots_of_tree(
+    client: &mut ControlClient,
+    head: &str,
+    snapshot: &str,
+) -> Result<Vec<String>, Failure> {
+    let kinds = [DatasetKind::Filesystem, DatasetKind::Volume, DatasetKind::Snapshot];
+    let all = tree(client, head, &kinds)?;
+    let is_named =
+        |full: &&DatasetReport| full.name.split_once('@').is_some_and(|(_, name)| name == snapshot);
+    let found: Vec<_> = all.iter().filter(is_named).map(|full| full.name.clone()).collect();
+    if found.is_empty() { Err(missing(&format!("{head}@{snapshot}"))) } else { Ok(found) }
+}
+
+/// Has a pool changed; what could not be done besides is complained about and makes the command
+/// fail.
+pub(super) fn carry_out(
+    client: &mut ControlClient,
+    change: Change,
+    line: Option<&str>,
+    console: &mut Console<'_>,
+) -> Outcome {
+    let complaints = source::change(client, change, line)?;
+    complaints.iter().for_each(|complaint| console.complain(complaint));
+    if complaints.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}

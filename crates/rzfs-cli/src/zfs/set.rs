@@ -1,0 +1,143 @@
+//! `zfs set` and `zfs inherit` (spec 09, section 3.3).
+
+use super::change::{carry_out, check_dataset, full_name, pair, pool_with, tree};
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word, operands};
+use crate::history::command_line;
+use rzfs_format::property::{DatasetProperty, Editing, Inheritance};
+use rzfs_server::protocol::{Change, DatasetKind, Refusal, RefusalKind};
+
+const SET: Grammar = Grammar { letters: &[('u', Value::None)], names: &[] };
+const INHERIT: Grammar = Grammar { letters: &[('r', Value::None), ('S', Value::None)], names: &[] };
+
+/// Runs `zfs set`.
+pub(super) fn set(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let line = command_line("zfs set", words);
+    let words = SET.parse(words)?;
+    let operands = operands(&words);
+    let count = operands.iter().take_while(|operand| operand.contains('=')).count();
+    let (pairs, datasets) = operands.split_at(count);
+    if let Some(late) = datasets.iter().find(|operand| operand.contains('=')) {
+        return Err(Failure::Usage(format!("'{late}' is not expected behind a dataset name")));
+    }
+    if pairs.is_empty() {
+        return Err(Failure::Usage("missing property=value argument".to_owned()));
+    }
+    if datasets.is_empty() {
+        return Err(Failure::Usage("missing dataset name".to_owned()));
+    }
+    let mut properties = Vec::new();
+    for text in pairs {
+        pair(&mut properties, text)?;
+    }
+    let mut line = Some(line);
+    for_each(datasets, console, |name, console| {
+        check_dataset("open", name)?;
+        let mut client = pool_with(name)?;
+        let change = Change::Set {
+            name: name.to_owned(),
+            properties: properties.clone(),
+            leave_mounted: words.contains(&Word::Flag('u')),
+        };
+        // The history has the command once.
+        carry_out(&mut client, change, line.as_deref(), console).map_err(not_set)?;
+        line = None;
+        Ok(())
+    })
+}
+
+/// Does the same to several datasets. One that is refused keeps it from no other; the worst of
+/// what went wrong is the status.
+fn for_each(
+    datasets: &[String],
+    console: &mut Console<'_>,
+    mut act: impl FnMut(&str, &mut Console<'_>) -> Outcome,
+) -> Outcome {
+    let mut outcome = Ok(());
+    for name in datasets {
+        match act(name, console) {
+            Err(Failure::Failed(message) | Failure::Refused(Refusal { message, .. })) => {
+                console.complain(message);
+                outcome = outcome.and(Err(Failure::Told));
+            }
+            Err(Failure::Status(message, status)) => {
+                console.complain(message);
+                outcome = Err(Failure::Status(String::new(), status));
+            }
+            Err(Failure::Told) => outcome = outcome.and(Err(Failure::Told)),
+            Err(failure) => return Err(failure),
+            Ok(()) => {}
+        }
+    }
+    outcome
+}
+
+/// OpenZFS has a status of its own for properties that are not set, unless there is nothing to have
+/// them.
+fn not_set(failure: Failure) -> Failure {
+    match failure {
+        failure @ Failure::Refused(Refusal { kind: RefusalKind::Unopened, .. }) => failure,
+        failure => failure.with_status(255),
+    }
+}
+
+/// Runs `zfs inherit`.
+pub(super) fn inherit(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let line = command_line("zfs inherit", words);
+    let words = INHERIT.parse(words)?;
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let operands = operands(&words);
+    let Some((property, datasets)) = operands.split_first() else {
+        return Err(Failure::Usage("missing property argument".to_owned()));
+    };
+    if datasets.is_empty() {
+        return Err(Failure::Usage("missing dataset argument".to_owned()));
+    }
+    let property = full_name(property);
+    check_inheritable(&property, flag('S'))?;
+    let mut line = Some(line);
+    for_each(datasets, console, |name, console| {
+        check_dataset("open", name)?;
+        let mut client = pool_with(name)?;
+        let kinds = [DatasetKind::Filesystem, DatasetKind::Volume];
+        let names = match flag('r') {
+            true => tree(&mut client, name, &kinds)?.into_iter().map(|one| one.name).collect(),
+            false => vec![name.to_owned()],
+        };
+        for name in names {
+            let (property, received) = (property.clone(), flag('S'));
+            let change = Change::Inherit { name, property, received };
+            carry_out(&mut client, change, line.as_deref(), console)?;
+            line = None;
+        }
+        Ok(())
+    })
+}
+
+fn check_inheritable(name: &str, received: bool) -> Outcome {
+    if name.contains(':') {
+        return Ok(());
+    }
+    let property = DatasetProperty::all_but_name().find(|property| property.name() == name);
+    let Some(property) = property else {
+        return Err(Failure::Usage(format!("invalid property '{name}'")));
+    };
+    if property.description().editing != Editing::Always {
+        return Err(Failure::Failed(format!("{name} property is read-only")));
+    }
+    // This one goes back to its default.
+    let has_default = property == DatasetProperty::CanMount;
+    if property.inheritance() != Inheritance::Own || received || has_default {
+        return Ok(());
+    }
+    let message = format!("'{name}' property cannot be inherited");
+    Err(Failure::Failed(match property {
+        DatasetProperty::Quota
+        | DatasetProperty::RefQuota
+        | DatasetProperty::Reservation
+        | DatasetProperty::RefReservation => {
+            format!("{message}\nuse 'zfs set {name}=none' to clear")
+        }
+        _ => message,
+    }))
+}

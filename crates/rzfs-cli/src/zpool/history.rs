@@ -1,0 +1,63 @@
+//! `zpool history`: what was done to pools (spec 09, section 2).
+
+use super::selection::Selection;
+use crate::console::{Console, Outcome};
+use crate::getopt::{Grammar, Value, Word};
+use crate::source;
+use rzfs_server::protocol::{HistoryKind, HistoryReport};
+use std::collections::HashMap;
+
+const GRAMMAR: Grammar = Grammar {
+    letters: &[('i', Value::None), ('l', Value::None), ('d', Value::Devices)],
+    names: &[],
+};
+
+/// Runs `zpool history`.
+pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let words = GRAMMAR.parse(words)?;
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let selection = Selection::of(&words)?;
+    let (mut pools, outcome) = selection.respondents(console)?;
+    let users = if flag('l') { users() } else { HashMap::new() };
+    for pool in &mut pools {
+        let name = pool.pool().to_owned();
+        let Some(history) = source::if_there(source::history(pool.as_mut()))? else { continue };
+        writeln!(console.out, "History for '{name}':")?;
+        for record in history {
+            if record.kind == HistoryKind::Internal && !flag('i') {
+                continue;
+            }
+            let time = record.time.map(|seconds| console.calendar.history(seconds));
+            let time = time.as_deref().unwrap_or("unknown");
+            let origin = if flag('l') { origin(&record, &users) } else { String::new() };
+            writeln!(console.out, "{time} {}{origin}", record.text)?;
+        }
+        writeln!(console.out)?;
+    }
+    outcome
+}
+
+/// Who wrote a record, and where.
+fn origin(record: &HistoryReport, users: &HashMap<u64, String>) -> String {
+    let mut parts = Vec::new();
+    if let Some(user) = record.user {
+        let name = users.get(&user).map_or(String::new(), |name| format!(" ({name})"));
+        parts.push(format!("user {user}{name}"));
+    }
+    if let Some(host) = &record.host {
+        let zone = record.zone.as_ref().map_or(String::new(), |zone| format!(":{zone}"));
+        parts.push(format!("on {host}{zone}"));
+    }
+    if parts.is_empty() { String::new() } else { format!(" [{}]", parts.join(" ")) }
+}
+
+/// The users of this system by number.
+fn users() -> HashMap<u64, String> {
+    let table = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let user = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        Some((fields.nth(1)?.parse().ok()?, name.to_owned()))
+    };
+    table.lines().rev().filter_map(user).collect()
+}

@@ -1,0 +1,275 @@
+//! Snapshots and what is made of them, by commands on pools that are in use.
+
+use crate::workshop::Workshop;
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// A pool `tank` with a file system `tank/a`.
+fn pool() -> Workshop {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 128M -R ROOT -O compression=off tank A");
+    shop.succeed("zfs create tank/a");
+    shop
+}
+
+fn place(shop: &Workshop, name: &str) -> PathBuf {
+    shop.root().join(name)
+}
+
+fn write(shop: &Workshop, name: &str, text: &str) {
+    fs::write(place(shop, name), text).unwrap();
+}
+
+fn read(shop: &Workshop, name: &str) -> String {
+    fs::read_to_string(place(shop, name)).unwrap()
+}
+
+fn names(shop: &Workshop) -> Vec<String> {
+    let listed = shop.succeed("zfs list -Ht all -o name");
+    listed.lines().map(str::to_owned).collect()
+}
+
+fn export_and_judge(shop: &Workshop) {
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
+fn errno(error: &std::io::Error) -> Option<Errno> {
+    Errno::from_io_error(error)
+}
+
+#[test]
+fn what_was_written_is_in_the_snapshot_and_comes_back() {
+    let shop = pool();
+    write(&shop, "a/file", "before");
+    shop.succeed("zfs snapshot -r -o org.example:why=test tank@one");
+    write(&shop, "a/file", "after!");
+    write(&shop, "a/more", "more");
+    assert_eq!(read(&shop, "a/.zfs/snapshot/one/file"), "before");
+    assert!(!place(&shop, "a/.zfs/snapshot/one/more").exists());
+    assert_eq!(names(&shop), ["tank", "tank@one", "tank/a", "tank/a@one"]);
+    assert_eq!(shop.succeed("zfs get -Ho value org.example:why tank/a@one"), "test\n");
+    assert_eq!(
+        shop.refuse("zfs snapshot tank/a@two tank/a@one", 1),
+        "cannot create snapshot 'tank/a@one': dataset already exists\nno snapshots were created\n"
+    );
+    shop.succeed("zfs set org.example:why=changed tank/a@one");
+    assert_eq!(shop.succeed("zfs get -Ho value org.example:why tank/a@one"), "changed\n");
+    shop.succeed("zfs inherit org.example:why tank/a@one");
+    assert_eq!(shop.succeed("zfs get -Ho value org.example:why tank/a@one"), "-\n");
+    assert_eq!(
+        shop.refuse("zfs set quota=1M tank/a@one", 255),
+        "cannot set property for 'tank/a@one': 'quota' does not apply to datasets of this type\n"
+    );
+    let refused = shop.refuse("zfs snapshot tank/nothing@x", 2);
+    let why = "cannot open 'tank/nothing': dataset does not exist\nusage:\n";
+    assert!(refused.starts_with(why), "{refused}");
+    let open = File::open(place(&shop, "a/more")).unwrap();
+    shop.succeed("zfs rollback tank/a@one");
+    assert_eq!(read(&shop, "a/file"), "before");
+    assert!(!place(&shop, "a/more").exists());
+    let stale = open.read_at(&mut [0; 4], 0).unwrap_err();
+    assert!(matches!(errno(&stale), Some(Errno::STALE | Errno::IO | Errno::NOTCONN)), "{stale}");
+    drop(open);
+    write(&shop, "a/again", "again");
+    assert_eq!(read(&shop, "a/again"), "again");
+    let history = shop.succeed("zpool history tank");
+    assert!(history.contains("zfs rollback tank/a@one"), "{history}");
+    export_and_judge(&shop);
+    shop.succeed("zpool import -d IMAGES -R ROOT tank");
+    assert_eq!((read(&shop, "a/file"), read(&shop, "a/again")), ("before".into(), "again".into()));
+    export_and_judge(&shop);
+}
+
+#[test]
+fn later_snapshots_and_their_clones_are_in_the_way_of_a_rollback() {
+    let shop = pool();
+    for number in ["1", "2", "3"] {
+        write(&shop, "a/file", number);
+        shop.succeed(&format!("zfs snapshot tank/a@{number}"));
+    }
+    shop.succeed("zfs bookmark tank/a@3 #mark");
+    shop.succeed("zfs clone tank/a@2 tank/clone");
+    assert_eq!(read(&shop, "clone/file"), "2");
+    let refused = shop.refuse("zfs rollback tank/a@1", 1);
+    let why = "cannot rollback to 'tank/a@1': more recent snapshots or bookmarks exist\n\
+               use '-r' to force deletion of the following snapshots and bookmarks:\n";
+    assert!(refused.starts_with(why), "{refused}");
+    for name in ["tank/a@3\n", "tank/a@2\n", "tank/a#mark\n"] {
+        assert!(refused.contains(name), "{refused}");
+    }
+    assert_eq!(
+        shop.refuse("zfs rollback -r tank/a@1", 1),
+        "cannot rollback to 'tank/a@1': clones of previous snapshots exist\n\
+         use '-R' to force deletion of the following clones and dependents:\ntank/clone\n"
+    );
+    shop.succeed("zfs rollback -R tank/a@1");
+    assert_eq!(names(&shop), ["tank", "tank/a", "tank/a@1"]);
+    assert_eq!(read(&shop, "a/file"), "1");
+    export_and_judge(&shop);
+}
+
+#[test]
+fn snapshots_are_destroyed_one_by_one_in_ranges_and_later() {
+    let shop = pool();
+    for number in 1..=6 {
+        write(&shop, "a/file", &"x".repeat(number << 20));
+        shop.succeed(&format!("zfs snapshot -r tank@{number}"));
+    }
+    let told = shop.succeed("zfs destroy -nvp tank/a@1%3,5");
+    let lines: Vec<_> = told.lines().collect();
+    let destroyed = ["destroy\ttank/a@1", "destroy\ttank/a@2", "destroy\ttank/a@3"];
+    assert_eq!(lines[..3], destroyed);
+    assert_eq!(lines[3], "destroy\ttank/a@5");
+    let reclaimed: u64 = lines[4].strip_prefix("reclaim\t").unwrap().parse().unwrap();
+    assert!(reclaimed > 10 << 20, "{told}");
+    let used = |shop: &Workshop| -> u64 {
+        shop.succeed("zpool sync tank");
+        shop.succeed("zfs get -Hpo value used tank/a").trim().parse().unwrap()
+    };
+    let before = used(&shop);
+    shop.succeed("zfs destroy tank/a@1%3,5");
+    assert_eq!(before - used(&shop), reclaimed);
+    assert_eq!(
+        shop.refuse("zfs destroy tank/a@nothing", 1),
+        "could not find any snapshots to destroy; check snapshot names.\n"
+    );
+    shop.succeed("zfs hold keep tank/a@4");
+    assert_eq!(
+        shop.refuse("zfs destroy tank/a@4", 1),
+        "cannot destroy snapshot 'tank/a@4': dataset is busy\n"
+    );
+    let holds = shop.succeed("zfs holds -H tank/a@4");
+    assert!(holds.starts_with("tank/a@4\tkeep\t"), "{holds}");
+    assert_eq!(
+        shop.refuse("zfs hold keep tank/a@4", 1),
+        "cannot hold snapshot 'tank/a@4': tag already exists on this dataset\n"
+    );
+    shop.succeed("zfs destroy -d tank/a@4");
+    assert_eq!(shop.succeed("zfs get -Ho value defer_destroy tank/a@4"), "on\n");
+    shop.succeed("zfs release keep tank/a@4");
+    assert!(!names(&shop).contains(&"tank/a@4".to_owned()));
+    shop.succeed("zfs destroy -r tank@6");
+    shop.succeed("zfs rename -r tank@1 @first");
+    assert_eq!(
+        names(&shop),
+        ["tank", "tank@first", "tank@2", "tank@3", "tank@4", "tank@5", "tank/a"]
+    );
+    export_and_judge(&shop);
+}
+
+#[test]
+fn clones_go_on_alone_once_they_are_promoted() {
+    let shop = pool();
+    write(&shop, "a/file", "shared");
+    shop.succeed("zfs snapshot tank/a@s");
+    shop.succeed("zfs clone -o recordsize=16K tank/a@s tank/b");
+    write(&shop, "b/own", "own");
+    assert_eq!(shop.succeed("zfs get -Ho value origin tank/b"), "tank/a@s\n");
+    assert_eq!(
+        shop.refuse("zfs destroy tank/a@s", 1),
+        "cannot destroy 'tank/a@s': snapshot has dependent clones\n\
+         use '-R' to destroy the following datasets:\ntank/b\n"
+    );
+    assert_eq!(
+        shop.refuse("zfs destroy -r tank/a", 1),
+        "cannot destroy 'tank/a': filesystem has dependent clones\n\
+         use '-R' to destroy the following datasets:\ntank/b\n"
+    );
+    assert_eq!(
+        shop.refuse("zfs promote tank/a", 1),
+        "cannot promote 'tank/a': not a cloned filesystem\n"
+    );
+    shop.succeed("zfs promote tank/b");
+    assert_eq!(shop.succeed("zfs get -Ho value origin tank/a"), "tank/b@s\n");
+    shop.succeed("zfs destroy -r tank/a");
+    assert_eq!(names(&shop), ["tank", "tank/b", "tank/b@s"]);
+    assert_eq!((read(&shop, "b/file"), read(&shop, "b/own")), ("shared".into(), "own".into()));
+    shop.succeed("zfs snapshot tank/b@t");
+    shop.succeed("zfs clone -p tank/b@t tank/deep/down/c");
+    shop.succeed("zfs destroy -R tank/b@t");
+    assert_eq!(names(&shop), ["tank", "tank/b", "tank/b@s", "tank/deep", "tank/deep/down"]);
+    export_and_judge(&shop);
+}
+
+/// Blocks of a destroyed snapshot become others: whoever has a file of it open is told, and is not
+/// shown what others have written there.
+#[test]
+fn files_of_a_destroyed_snapshot_are_stale() {
+    let shop = pool();
+    write(&shop, "a/file", &"old ".repeat(4 << 20));
+    shop.succeed("zfs snapshot tank/a@s");
+    fs::remove_file(place(&shop, "a/file")).unwrap();
+    let mut open = File::open(place(&shop, "a/.zfs/snapshot/s/file")).unwrap();
+    let mut start = [0; 4];
+    open.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"old ");
+    shop.succeed("zfs destroy tank/a@s");
+    for number in 0..2 {
+        write(&shop, &format!("a/new{number}"), &"new ".repeat(4 << 20));
+        shop.succeed("zpool sync tank");
+    }
+    open.seek(SeekFrom::Start(14 << 20)).unwrap();
+    let error = open.read_exact(&mut start).unwrap_err();
+    assert_eq!(errno(&error), Some(Errno::STALE), "{error}");
+    drop(open);
+    assert!(!place(&shop, "a/.zfs/snapshot/s").exists());
+    let status = shop.succeed("zpool status tank");
+    assert!(status.contains("errors: No known data errors"), "{status}");
+    let errors = shop.succeed("zpool status -p tank");
+    let images = errors.lines().filter(|line| line.contains("/images/"));
+    assert!(images.into_iter().all(|line| line.contains("ONLINE       0     0     0")), "{errors}");
+    write(&shop, "a/file", "again");
+    shop.succeed("zfs snapshot tank/a@s");
+    assert_eq!(read(&shop, "a/.zfs/snapshot/s/file"), "again");
+    export_and_judge(&shop);
+}
+
+/// A clone has the key of what it is a clone of, and takes over as encryption root when it is
+/// promoted.
+#[test]
+fn clones_of_encrypted_file_systems_have_their_key() {
+    let shop = pool();
+    let key = shop.rzfs.path("key");
+    fs::write(&key, [7; 32]).unwrap();
+    let location = format!("keylocation=file://{}", key.display());
+    let encrypted = format!("-o encryption=on -o keyformat=raw -o {location}");
+    shop.succeed(&format!("zfs create {encrypted} tank/secret"));
+    shop.succeed("zfs create tank/secret/child");
+    write(&shop, "secret/file", "hidden");
+    write(&shop, "secret/child/file", "below");
+    shop.succeed("zfs snapshot -r tank/secret@s");
+    shop.succeed("zfs clone tank/secret@s tank/secret/copy");
+    write(&shop, "secret/copy/own", "own");
+    write(&shop, "secret/file", "changed");
+    shop.succeed("zfs clone tank/secret@s tank/other");
+    write(&shop, "other/own", "other");
+    assert_eq!(shop.succeed("zfs get -Ho value encryptionroot tank/other"), "tank/secret\n");
+    shop.succeed("zfs promote tank/other");
+    let roots = "zfs get -Hro value encryptionroot -t filesystem tank/secret tank/other";
+    assert_eq!(shop.succeed(roots), "tank/other\n".repeat(4));
+    assert_eq!(shop.succeed("zfs get -Ho value keylocation tank/other"), {
+        format!("{}\n", location.trim_start_matches("keylocation="))
+    });
+    export_and_judge(&shop);
+    shop.succeed("zpool import -l -d IMAGES -R ROOT tank");
+    for (name, text) in [
+        ("secret/file", "changed"),
+        ("secret/copy/file", "hidden"),
+        ("secret/copy/own", "own"),
+        ("secret/child/file", "below"),
+        ("other/file", "hidden"),
+        ("other/own", "other"),
+        ("other/.zfs/snapshot/s/file", "hidden"),
+    ] {
+        assert_eq!(read(&shop, name), text, "{name}");
+    }
+    shop.succeed("zfs rollback tank/other@s");
+    assert!(!place(&shop, "other/own").exists());
+    shop.succeed("zfs destroy -R tank/other@s");
+    assert_eq!(names(&shop), ["tank", "tank/a", "tank/other"]);
+    export_and_judge(&shop);
+}

@@ -1,0 +1,86 @@
+//! Object sets that others take the place of: a file system is rolled back, or receives, while it is
+//! in use.
+//!
+//! ```text
+//! txg        7 synced         8 is being synced                      9 open
+//! old set    versions of 7    versions of 8: written ── superseded   versions of 9: dropped
+//! new set                                            └─ opened ───── versions of 9, 10, ...
+//! ```
+//! Whoever syncs a txg exchanges the sets after it has written what the txg has changed. So all
+//! changes of this txg and of older ones have happened, and none of younger ones has, or ever will:
+//! a transaction that is half done cannot leave traces. Handles to the old set and its objects stay
+//! valid; everything that is done with them fails with [`DmuError::Superseded`].
+
+use super::objset::LiveObjset;
+use super::state::ObjectCore;
+use crate::DmuError;
+use rzfs_format::objset::ZIL_HEADER_SIZE;
+use rzfs_format::{BlockPointer, Txg};
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+
+impl LiveObjset {
+    /// Ends the set: none of its objects exists any more for whoever has a handle. Only whoever
+    /// syncs a txg may do this, when it has written what the txg has changed of the set.
+    ///
+    /// Transactions of the open txg may have allocated blocks, or still do: see
+    /// [`LiveObjset::take_orphans`].
+    pub fn supersede(&self) {
+        let inner = &*self.inner;
+        let objects = {
+            let mut objects = inner.objects.lock();
+            // What is adopted or made from now on sees it, under this lock.
+            inner.is_superseded.store(true, Ordering::Release);
+            let mut synced = inner.synced.write();
+            let mut block = synced.block().clone();
+            block.meta_dnode = None;
+            block.accounting = [None, None, None];
+            block.zil_header = [0; ZIL_HEADER_SIZE];
+            *synced = synced.rewritten(BlockPointer::HOLE, block);
+            std::mem::take(&mut *objects)
+        };
+        inner.headers.clear();
+        let dirty = inner.dirty.iter().flat_map(|dirty| std::mem::take(&mut *dirty.lock()));
+        let dirty = dirty.map(|(_, core)| core).collect::<Vec<_>>();
+        let in_memory = objects.values().filter_map(Weak::upgrade);
+        for core in in_memory.chain(dirty) {
+            inner.orphans.add(placed_blocks(&core));
+        }
+    }
+
+    /// Whether another set has taken its place.
+    #[must_use]
+    pub fn is_superseded(&self) -> bool {
+        self.inner.is_superseded.load(Ordering::Acquire)
+    }
+
+    /// Fails when another set has taken its place.
+    ///
+    /// # Errors
+    /// [`DmuError::Superseded`].
+    pub fn require_current(&self) -> Result<(), DmuError> {
+        if self.is_superseded() {
+            return Err(DmuError::Superseded { objset: self.id() });
+        }
+        Ok(())
+    }
+
+    /// Whether there are such blocks.
+    #[must_use]
+    pub fn has_orphans(&self) -> bool {
+        !self.inner.orphans.is_empty()
+    }
+
+    /// Blocks of a superseded set that were allocated up to `txg` and are nobody's: whoever syncs
+    /// that txg frees them. There may be more while somebody else has a handle.
+    #[must_use]
+    pub fn take_orphans(&self, txg: Txg) -> Vec<BlockPointer> {
+        self.inner.orphans.take(txg)
+    }
+}
+
+/// Has an object cease to exist; answers with the blocks that were placed for it.
+fn placed_blocks(core: &ObjectCore) -> Vec<BlockPointer> {
+    let was = core.state.write().clear();
+    was.versions.iter().flat_map(|version| version.placements.all()).collect()
+}

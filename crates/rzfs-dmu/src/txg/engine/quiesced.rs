@@ -1,0 +1,124 @@
+//! Groups that are synced, by the thread that does it.
+
+use super::{TxgEngine, open_span, slot};
+use crate::txg::history::{TxgIo, TxgState};
+use rzfs_format::Txg;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What the thread that syncs has to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// The open group is to be synced.
+    Sync,
+    /// Nothing yet.
+    Nothing,
+    /// Nothing ever again.
+    Finished,
+}
+
+impl TxgEngine {
+    /// For the thread that syncs: waits until there is something to do, for `longest` at most.
+    ///
+    /// A group is to be synced when it is old enough, large enough, or wanted.
+    pub fn wait_for_work(&self, longest: Duration) -> Work {
+        let deadline = self.clock.now().saturating_add(longest);
+        let mut state = self.state.lock();
+        loop {
+            let due = state.opened.saturating_add(self.options.timeout);
+            let now = self.clock.now();
+            if state.wanted >= state.open {
+                return Work::Sync;
+            }
+            if state.is_finished {
+                return Work::Finished;
+            }
+            if now >= due {
+                return Work::Sync;
+            }
+            if now >= deadline {
+                return Work::Nothing;
+            }
+            self.clock.wait_until(&self.changed, &mut state, due.min(deadline));
+        }
+    }
+
+    /// For the thread that syncs: opens the next group and waits until the transactions of this
+    /// one have left.
+    #[must_use]
+    pub fn quiesce(self: &Arc<Self>) -> QuiescedTxg {
+        let mut entries: Vec<_> = self.shards.iter().map(|shard| shard.entry.lock()).collect();
+        let mut state = self.state.lock();
+        let txg = state.open;
+        let now = self.clock.now();
+        state.open = txg.next();
+        state.opened = now;
+        let was_open = std::mem::replace(&mut state.open_span, open_span(txg.next()));
+        state.history.enter(txg, TxgState::Quiescing, now);
+        state.history.open(txg.next(), now);
+        for entry in &mut entries {
+            entry.open = state.open;
+        }
+        drop(entries);
+        // Whoever leaves has given up the lock of the shard when it takes that of the state.
+        let is_held = || self.shards.iter().any(|shard| shard.entry.lock().held[slot(txg)] != 0);
+        let quiescing = tracing::debug_span!("quiesce", %txg).entered();
+        while is_held() {
+            self.changed.wait(&mut state);
+        }
+        state.history.note_dirty(txg, self.dirty[slot(txg)].load(Ordering::Relaxed));
+        state.history.enter(txg, TxgState::Waiting, self.clock.now());
+        drop(state);
+        // Whoever reads how long it took may keep others waiting, but not with locks.
+        drop((was_open, quiescing));
+        QuiescedTxg { engine: Arc::clone(self), txg }
+    }
+}
+
+/// A group without transactions, ready to be synced.
+#[derive(Debug)]
+pub struct QuiescedTxg {
+    engine: Arc<TxgEngine>,
+    txg: Txg,
+}
+
+impl QuiescedTxg {
+    /// The group.
+    #[must_use]
+    pub const fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    pub(crate) const fn engine(&self) -> &Arc<TxgEngine> {
+        &self.engine
+    }
+
+    /// Bytes of it that are dirty.
+    #[must_use]
+    pub fn dirty(&self) -> u64 {
+        self.engine.dirty[slot(self.txg)].load(Ordering::Relaxed)
+    }
+
+    /// Says that the group is being synced from now on.
+    pub fn begin_sync(&self) {
+        let mut state = self.engine.state.lock();
+        state.history.enter(self.txg, TxgState::Syncing, self.engine.clock.now());
+    }
+
+    /// Says what devices have done since then.
+    pub fn note_io(&self, io: TxgIo) {
+        self.engine.state.lock().history.note_io(self.txg, io);
+    }
+
+    /// Says that the group is on disk: its uberblock is durable, or it had no changes.
+    pub fn committed(self) {
+        self.engine.dirty[slot(self.txg)].store(0, Ordering::Relaxed);
+        self.engine.frees[slot(self.txg)].store(0, Ordering::Relaxed);
+        let mut state = self.engine.state.lock();
+        state.synced = self.txg;
+        state.history.enter(self.txg, TxgState::Committed, self.engine.clock.now());
+        drop(state);
+        self.engine.changed.notify_all();
+    }
+}

@@ -1,0 +1,116 @@
+//! Transactions: how they enter the open group, and leave it.
+
+use super::{BeginError, Stopped, TxgEngine, slot};
+use crate::txg::gate::{Entered, Gate};
+use rzfs_format::Txg;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes of memory that a group takes for each block that dies in it: its pointer in the list of
+/// the dead, and its space among what becomes free.
+pub(super) const DEAD_BLOCK: u64 = 400;
+
+impl TxgEngine {
+    /// Enters the open group, once no transaction of an older group is in these gates.
+    pub(crate) fn enter<'a>(
+        self: &Arc<Self>,
+        gates: impl ExactSizeIterator<Item = &'a Arc<Gate>> + Clone,
+    ) -> Result<OpenTx, Stopped> {
+        let shard = self.next_shard.fetch_add(1, Ordering::Relaxed) % self.shards.len();
+        loop {
+            let mut entry = self.shards[shard].entry.lock();
+            if entry.is_stopped {
+                return Err(Stopped);
+            }
+            // The group stays open while the shard is locked.
+            let txg = entry.open;
+            let mut held = Vec::with_capacity(gates.len());
+            let busy = gates.clone().find(|gate| {
+                let entered = gate.try_enter(txg);
+                let is_busy = entered.is_none();
+                held.extend(entered);
+                is_busy
+            });
+            if let Some(gate) = busy {
+                drop((entry, held));
+                gate.wait_for_older(txg);
+                continue;
+            }
+            entry.held[slot(txg)] += 1;
+            entry.begun = entry.begun.wrapping_add(1);
+            return Ok(OpenTx { engine: Arc::clone(self), txg, shard, held });
+        }
+    }
+
+    fn leave(&self, txg: Txg, shard: usize) {
+        let mut entry = self.shards[shard].entry.lock();
+        let held = &mut entry.held[slot(txg)];
+        *held -= 1;
+        let may_be_last = *held == 0 && entry.open != txg;
+        drop(entry);
+        if may_be_last {
+            let _state = self.state.lock();
+            self.changed.notify_all();
+        }
+    }
+
+    /// Counts a transaction that does not begin, if it does not.
+    pub(crate) fn counted<T, E: Copy + Into<BeginError>>(
+        &self,
+        begun: Result<T, E>,
+    ) -> Result<T, E> {
+        begun.inspect_err(|reason| match (*reason).into() {
+            BeginError::Stopped(_) => self.counters.count_error(),
+            BeginError::Suspended => self.counters.count_suspended(),
+        })
+    }
+}
+
+/// A transaction: a guard that keeps its group from being synced.
+#[derive(Debug)]
+pub struct OpenTx {
+    engine: Arc<TxgEngine>,
+    txg: Txg,
+    shard: usize,
+    /// The objects that it may change.
+    held: Vec<Entered>,
+}
+
+impl OpenTx {
+    /// Its group.
+    #[must_use]
+    pub const fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    pub(crate) const fn engine(&self) -> &Arc<TxgEngine> {
+        &self.engine
+    }
+
+    /// Whether so many blocks on disk may die in its group besides those for which this was asked
+    /// before; if so they are counted. What cannot be divided may be more than a group's share,
+    /// but only alone.
+    #[must_use]
+    pub fn claim_frees(&self, blocks: u64) -> bool {
+        let max = self.engine.options.max_frees;
+        let more = |freed: u64| {
+            let sum = freed.saturating_add(blocks);
+            (blocks == 0 || freed == 0 || sum <= max).then_some(sum)
+        };
+        let frees = &self.engine.frees[slot(self.txg)];
+        let is_counted = frees.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        if is_counted {
+            self.engine.add_dirty(self.txg, blocks.saturating_mul(DEAD_BLOCK));
+        } else {
+            self.engine.counters.count_put_off();
+        }
+        is_counted
+    }
+}
+
+impl Drop for OpenTx {
+    fn drop(&mut self) {
+        self.held.clear();
+        self.engine.leave(self.txg, self.shard);
+    }
+}

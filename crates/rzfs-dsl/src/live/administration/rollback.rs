@@ -1,0 +1,200 @@
+//! Rolling a file system or volume back to its last snapshot (spec 04, sections 11.3 and 11.4).
+//!
+//! OpenZFS makes a clone of the snapshot, exchanges its contents with those of the head and destroys
+//! the clone, all in one txg. Here the head gets the snapshot's contents at once; on disk it comes
+//! to the same.
+//!
+//! What the head had is freed from the next txg on: until the open transactions have ended, they may
+//! let other files share blocks of it.
+
+use super::destruction::{Outcome, left_behind};
+use super::place::Place;
+use super::{TaskContext, TaskError};
+use crate::dataset::property::DatasetProperty;
+use crate::live::LiveError;
+use crate::live::amounts::SpaceDelta;
+use crate::live::change_error::ChangeError;
+use crate::live::datasets::dir::SpaceClass;
+use crate::live::datasets::livelist;
+use crate::live::error::UnlessDamaged;
+use crate::live::space::limits::SpaceTier;
+use crate::mos::extensible::{is_extended, zapify};
+use crate::mos::{MosSource, bookmarks, deadlist};
+use rzfs_dmu::Objset;
+use rzfs_dmu::live::Transaction;
+use rzfs_format::bookmark::SpaceSums;
+use rzfs_format::dsl::DslDataset;
+use rzfs_format::features::Feature;
+use rzfs_format::{FormatError, ObjectId, ObjsetId, Txg};
+use rzfs_zap::{IntegerSize, ZapValue};
+
+/// A head, and the snapshot that it is rolled back to.
+struct Rollback {
+    place: Place,
+    head: DslDataset,
+    snapshot: (ObjectId, DslDataset),
+    /// The head's dead list.
+    deadlist: ObjectId,
+    /// The space that only the head has.
+    own: SpaceDelta,
+    /// Bytes that the head lacks and the snapshot has, as far as they are not its origin's.
+    dead: u64,
+    /// Bytes that it reserves in place of what it has now.
+    reserved: u64,
+}
+
+impl TaskContext<'_> {
+    /// Gives a head that is open the contents of its last snapshot.
+    pub(crate) fn roll_back(&mut self, name: &str) -> Result<Outcome, TaskError> {
+        let rollback = self.check(|this| this.check_rollback(name))?;
+        self.require_space(SpaceTier::Frees)?;
+        let Rollback { place, head, snapshot: (id, snapshot), .. } = &rollback;
+        let Some(open) = self.pool.heads.get(place.head) else { return Ok(Outcome::Later) };
+        let txg = self.mos.tx().txg();
+        if snapshot.creation_txg == txg {
+            // Later passes of this txg would write the head's root over the snapshot's.
+            return Ok(Outcome::Later);
+        }
+        let is_readable = head.root.logical_birth() < txg;
+        if !is_readable && !self.state.features.is_enabled(Feature::AsyncDestroy) {
+            // What was written in this txg is not on the devices yet, and has to be walked through.
+            return Ok(Outcome::Later);
+        }
+        let contents = self.check(|this| {
+            let (pipeline, key) = (this.mos.objset().pipeline(), open.objset().key().cloned());
+            let objset = Objset::open(pipeline, ObjsetId(place.head.get()), &snapshot.root, key);
+            Ok(objset.map_err(LiveError::from)?)
+        })?;
+        let log = open.replace(self.mos.tx(), contents).log_blocks().map_err(LiveError::from);
+        let lost = |error: &LiveError| tracing::warn!(%error, "an intent log is lost");
+        self.state.frees.now.extend(log.unless_damaged(lost)?.unwrap_or_default());
+        self.leave_scan(place.head).unless_damaged(left_behind)?;
+        self.take_features(place.head, *id)?;
+        let removed = livelist::remove(&self.mos, &mut self.state.features, place.dir);
+        removed.unless_damaged(left_behind)?;
+        self.reset_bookmarks(&rollback).unless_damaged(
+            |error| tracing::warn!(%error, "bookmarks are wrong about what was freed"),
+        )?;
+        self.exchange_records(&rollback)?;
+        if head.root != snapshot.root {
+            let blocks = (head.root, snapshot.creation_txg);
+            self.free_tree(place.dir, blocks, rollback.own)?;
+        }
+        self.log_dataset("rollback", (name, place.head), format!("snapshot={id}"))?;
+        Ok(Outcome::Done)
+    }
+
+    fn check_rollback(&mut self, name: &str) -> Result<Rollback, TaskError> {
+        let place = self.head(name)?;
+        let head = self.dataset(place.head)?;
+        let no_snapshot = || ChangeError::NoSnapshot { name: name.to_owned() };
+        let id = head.previous_snapshot.ok_or_else(no_snapshot)?;
+        let snapshot = self.dataset(id)?;
+        if snapshot.next_snapshot != Some(place.head) {
+            return Err(no_snapshot().into());
+        }
+        if let Some(zap) = bookmarks::of_head(&self.mos, place.head)? {
+            let all = bookmarks::all(&self.mos, zap)?;
+            if all.iter().any(|(_, mark)| mark.creation_txg > snapshot.creation_txg) {
+                return Err(ChangeError::NewerBookmarks { name: name.to_owned() }.into());
+            }
+        }
+        self.refuse_remap_deadlist(&place.name, place.head)?;
+        let shares_blocks = self.state.features.is_enabled(Feature::BlockCloning);
+        if shares_blocks && !self.state.features.is_enabled(Feature::AsyncDestroy) {
+            let what = "what shares blocks and is freed at once";
+            return Err(ChangeError::Unsupported { name: name.to_owned(), what }.into());
+        }
+        let refquota = self.own_number(place.dir, DatasetProperty::RefQuota)?;
+        if refquota != 0 && snapshot.referenced > refquota {
+            return Err(ChangeError::Quota { name: name.to_owned() }.into());
+        }
+        let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
+        let reserved = reserved.min(head.unique);
+        if reserved > self.available(place.dir)? {
+            return Err(ChangeError::NoSpace.into());
+        }
+        let missing = || FormatError::invalid("DSL dataset", "it has no dead list");
+        let deadlist = head.deadlist.ok_or_else(missing).map_err(LiveError::corrupt(place.head))?;
+        let sums = deadlist::sums(&self.mos, deadlist)?;
+        let own = |head: u64, dead: u64, snapshot: u64| {
+            head.saturating_add(dead).saturating_sub(snapshot).cast_signed()
+        };
+        let own = SpaceDelta {
+            used: own(head.referenced, sums.used, snapshot.referenced),
+            compressed: own(head.compressed, sums.compressed, snapshot.compressed),
+            uncompressed: own(head.uncompressed, sums.uncompressed, snapshot.uncompressed),
+        };
+        let mut dead = sums.used;
+        if let Some(origin) = self.dir(place.dir)?.origin {
+            let txg = self.dataset(origin)?.creation_txg;
+            let of_origin = deadlist::sums_of(&self.mos, deadlist, Txg(0)..txg, self.deflation())?;
+            dead = dead.saturating_sub(of_origin.used.unsigned_abs());
+        }
+        Ok(Rollback { place, head, snapshot: (id, snapshot), deadlist, own, dead, reserved })
+    }
+
+    /// Has a head use the features that one of its snapshots uses (spec 04, section 3.4).
+    fn take_features(&mut self, head: ObjectId, snapshot: ObjectId) -> Result<(), TaskError> {
+        let mos = self.mos;
+        let uses = |dataset: ObjectId, feature: Feature| match is_extended(&mos, dataset)? {
+            true => mos.lookup(dataset, feature.guid()),
+            false => Ok(None),
+        };
+        for feature in Feature::ALL.iter().copied().filter(|feature| feature.is_per_dataset()) {
+            match (uses(head, feature)?, uses(snapshot, feature)?) {
+                (None, Some(value)) => {
+                    zapify(&mos, &mut self.state.features, head)?;
+                    mos.set(head, feature.guid(), value)?;
+                    self.state.features.add(&mos, feature, 1)?;
+                }
+                (Some(_), None) => {
+                    mos.remove(head, feature.guid())?;
+                    self.state.features.add(&mos, feature, -1)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing of what the snapshot has is freed any more: says so in its bookmarks (spec 04,
+    /// section 15.4).
+    fn reset_bookmarks(&mut self, rollback: &Rollback) -> Result<(), LiveError> {
+        let mos = self.mos;
+        let Some(zap) = bookmarks::of_head(&mos, rollback.place.head)? else { return Ok(()) };
+        let (_, snapshot) = &rollback.snapshot;
+        for (name, mut mark) in bookmarks::all(&mos, zap)? {
+            if mark.has_sums() && mark.creation_txg == snapshot.creation_txg {
+                mark.freed_before_next = SpaceSums::default();
+                mos.set(zap, name.as_str(), ZapValue::new(IntegerSize::Eight, &mark.encode()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the head have the snapshot's contents, and its directory the space of these.
+    fn exchange_records(&mut self, rollback: &Rollback) -> Result<(), TaskError> {
+        let mos = self.mos;
+        let Rollback { place, head, snapshot: (id, snapshot), .. } = rollback;
+        let deadlist = self.maker().clone_deadlist(snapshot)?;
+        deadlist::destroy(&mos, &mut self.state.features, rollback.deadlist)?;
+        let head = DslDataset {
+            root: snapshot.root,
+            referenced: snapshot.referenced,
+            compressed: snapshot.compressed,
+            uncompressed: snapshot.uncompressed,
+            unique: 0,
+            deadlist: Some(deadlist),
+            ..head.clone()
+        };
+        mos.set_record(place.head, &head)?;
+        self.state.written.insert(place.head, head);
+        mos.set_record(*id, &DslDataset { unique: 0, ..snapshot.clone() })?;
+        let dirs = &mut self.state.dirs;
+        let classes = (SpaceClass::Snapshots, SpaceClass::Head);
+        dirs.transfer(&mos, place.dir, classes, rollback.dead.cast_signed())?;
+        let more = SpaceDelta { used: rollback.reserved.cast_signed(), ..SpaceDelta::default() };
+        Ok(dirs.charge(&mos, place.dir, SpaceClass::RefReservation, more)?)
+    }
+}

@@ -1,0 +1,198 @@
+//! Snapshots: taking, renaming and destroying them, and holding them (spec 04, sections 7, 9, 11.6
+//! and 16).
+//!
+//! A head, its snapshots and its origin are a chain, in which each names the one before it and, but
+//! for the origin, the one after it:
+//! ```text
+//!            next ──>          next ──>
+//! origin ─ ─ snapshot 1 ────── snapshot 2 ────── head
+//!   <── previous     <── previous       <── previous
+//! ```
+//! What the one before had and this one has not is on this one's dead list.
+
+mod destruction;
+mod holds;
+mod renaming;
+mod taking;
+
+use super::place::Place;
+use super::{TaskContext, TaskError};
+use crate::dataset::DatasetName;
+use crate::live::LiveError;
+use crate::live::change_error::ChangeError;
+use crate::mos::extensible::{is_extended, zapify};
+use crate::mos::{MosSource, names, number_key};
+use rzfs_format::dsl::DslDataset;
+use rzfs_format::features::Feature;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::property::DatasetProperty;
+use rzfs_format::{FormatError, ObjectId};
+use rzfs_zap::{IntegerSize, ZapValue};
+use std::collections::BTreeSet;
+
+pub use destruction::Destruction;
+pub use taking::NewSnapshots;
+
+/// A snapshot with the head that it belongs to.
+#[derive(Clone, Debug)]
+pub(super) struct SnapshotPlace {
+    /// The head.
+    pub(super) of: Place,
+    /// Its own name, as it is stored.
+    pub(super) name: String,
+    pub(super) id: ObjectId,
+}
+
+impl SnapshotPlace {
+    /// `pool/file system@snapshot`.
+    pub(super) fn full_name(&self) -> String {
+        format!("{}@{}", self.of.name, self.name)
+    }
+}
+
+/// The two parts of the name of a snapshot.
+fn parts(name: &str) -> Result<(&str, &str), ChangeError> {
+    if name.len() > DatasetName::MAX_LEN {
+        return Err(ChangeError::NameTooLong { name: name.to_owned() });
+    }
+    let parsed = DatasetName::parse(name);
+    let parts = parsed.and_then(|parsed| Some((parsed.head(), parsed.snapshot()?)));
+    parts.ok_or_else(|| ChangeError::InvalidName { name: name.to_owned() })
+}
+
+impl TaskContext<'_> {
+    /// The snapshot with this name, if there is one.
+    pub(super) fn find_snapshot(&mut self, name: &str) -> Result<Option<SnapshotPlace>, TaskError> {
+        let (head, snapshot) = parts(name)?;
+        let Some(of) = self.find(head)? else { return Ok(None) };
+        let found = names::snapshot(&self.mos, &self.dataset(of.head)?, snapshot)?;
+        Ok(found.map(|(name, id)| SnapshotPlace { of, name, id }))
+    }
+
+    /// The snapshot with this name.
+    pub(super) fn snapshot(&mut self, name: &str) -> Result<SnapshotPlace, TaskError> {
+        let not_found = || ChangeError::NotFound { name: name.to_owned() };
+        Ok(self.find_snapshot(name)?.ok_or_else(not_found)?)
+    }
+
+    /// A snapshot by its object.
+    pub(super) fn snapshot_of(&mut self, id: ObjectId) -> Result<SnapshotPlace, LiveError> {
+        let dir = self.dataset(id)?.dir;
+        let missing = || FormatError::invalid("DSL dataset", "a snapshot has no head");
+        let head = self.dir(dir)?.head_dataset.ok_or_else(missing);
+        let head = head.map_err(LiveError::corrupt(id))?;
+        let snapshots = names::all(&self.mos, self.dataset(head)?.snapshot_names)?;
+        let name = snapshots.into_iter().find(|(_, snapshot)| *snapshot == id);
+        let missing = || FormatError::invalid("DSL dataset", "a snapshot has no name");
+        let (name, _) = name.ok_or_else(missing).map_err(LiveError::corrupt(id))?;
+        let of = Place { name: self.name_of(dir)?, dir, head };
+        Ok(SnapshotPlace { of, name, id })
+    }
+
+    /// Destroys the origin of a clone that was destroyed, if that was to be destroyed as soon as
+    /// nobody needs it.
+    pub(super) fn destroy_origin_if_deferred(&mut self, id: ObjectId) -> Result<(), TaskError> {
+        let is_deferred = self.dataset(id)?.flags & DslDataset::FLAG_DEFER_DESTROY != 0;
+        if !is_deferred {
+            return Ok(());
+        }
+        let place = self.snapshot_of(id)?;
+        self.destroy_if_deferred(&place)
+    }
+
+    /// Does something for each of several names: everything is refused, with the reason of each, if
+    /// one of them is.
+    pub(super) fn check_each<T>(
+        &mut self,
+        names: &[String],
+        mut check: impl FnMut(&mut Self, &str) -> Result<T, TaskError>,
+    ) -> Result<Vec<T>, TaskError> {
+        let mut checked = Vec::with_capacity(names.len());
+        let mut refused = Vec::new();
+        for name in names {
+            match self.check(|this| check(this, name)) {
+                Ok(one) => checked.push(one),
+                Err(TaskError::Refused(error)) => refused.push((name.clone(), error)),
+                Err(failed) => return Err(failed),
+            }
+        }
+        if refused.is_empty() { Ok(checked) } else { Err(ChangeError::Each(refused).into()) }
+    }
+
+    /// As [`TaskContext::check_each`], of snapshots that each are meant once.
+    fn check_snapshots(
+        &mut self,
+        names: &[String],
+        check: impl FnMut(&mut Self, &str) -> Result<Option<SnapshotPlace>, TaskError>,
+    ) -> Result<Vec<SnapshotPlace>, TaskError> {
+        let mut places: Vec<_> = self.check_each(names, check)?.into_iter().flatten().collect();
+        let mut seen = BTreeSet::new();
+        places.retain(|place| seen.insert(place.id));
+        Ok(places)
+    }
+
+    /// The ZAP of the names of a head's snapshots.
+    pub(super) fn snapshot_names(
+        &self,
+        head: (ObjectId, &DslDataset),
+    ) -> Result<ObjectId, LiveError> {
+        let missing = || FormatError::invalid("DSL dataset", "it has no map of snapshots");
+        head.1.snapshot_names.ok_or_else(missing).map_err(LiveError::corrupt(head.0))
+    }
+
+    /// Has what comes before a dataset lead to `to` from now on, where it led to `from`: as its next
+    /// one, or as one of its clones.
+    fn relink(
+        &mut self,
+        previous: ObjectId,
+        (from, to): (ObjectId, ObjectId),
+    ) -> Result<(), LiveError> {
+        let mut record = self.dataset(previous)?;
+        if record.next_snapshot == Some(from) {
+            record.next_snapshot = Some(to);
+            return self.mos.set_record(previous, &record);
+        }
+        let Some(clones) = record.next_clones else { return Ok(()) };
+        self.mos.remove(clones, number_key(from.get()).as_str())?;
+        self.mos.set(clones, &number_key(to.get()), to.get())
+    }
+
+    /// Notes when the snapshots of a directory have changed.
+    pub(super) fn note_change(&mut self, dir: ObjectId) -> Result<(), LiveError> {
+        if !self.state.features.is_enabled(Feature::ExtensibleDataset) {
+            return Ok(());
+        }
+        let now = self.pool.environment.now_exactly();
+        zapify(&self.mos, &mut self.state.features, dir)?;
+        let value = ZapValue::new(IntegerSize::Eight, &[now.as_secs(), now.subsec_nanos().into()]);
+        self.mos.set(dir, DatasetProperty::SnapshotsChanged.stored_name(), value)
+    }
+
+    /// Has a dataset use the features that another one uses (spec 04, section 3.4).
+    pub(super) fn copy_features(&mut self, from: ObjectId, to: ObjectId) -> Result<(), LiveError> {
+        let mos = self.mos;
+        if !is_extended(&mos, from)? {
+            return Ok(());
+        }
+        for feature in Feature::ALL.iter().copied().filter(|feature| feature.is_per_dataset()) {
+            if let Some(value) = mos.lookup(from, feature.guid())? {
+                zapify(&mos, &mut self.state.features, to)?;
+                mos.set(to, feature.guid(), value)?;
+                self.state.features.add(&mos, feature, 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The ZAP of holds of a snapshot, which is made if need be.
+    fn holds_of(&mut self, id: ObjectId) -> Result<ObjectId, LiveError> {
+        let mut record = self.dataset(id)?;
+        if let Some(zap) = record.user_references {
+            return Ok(zap);
+        }
+        let zap = self.mos.create_zap(ObjectType::USERREFS)?;
+        record.user_references = Some(zap);
+        self.mos.set_record(id, &record)?;
+        Ok(zap)
+    }
+}

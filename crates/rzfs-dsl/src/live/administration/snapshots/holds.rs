@@ -1,0 +1,86 @@
+//! Holds, which keep snapshots from being destroyed (spec 04, section 16).
+
+use super::SnapshotPlace;
+use crate::live::LiveError;
+use crate::live::administration::{TaskContext, TaskError};
+use crate::live::change_error::ChangeError;
+use crate::live::space::limits::SpaceTier;
+use crate::mos::MosSource;
+use rzfs_format::ObjectId;
+use rzfs_format::dsl::DslDataset;
+
+/// The version in which snapshots can be held.
+const HOLDS_VERSION: u64 = 18;
+/// Most bytes of a tag.
+const MAX_TAG: usize = 256;
+
+impl TaskContext<'_> {
+    /// Holds snapshots with a tag that none of them has yet: all of them, or none.
+    pub(crate) fn hold(&mut self, snapshots: &[String], tag: &str) -> Result<(), TaskError> {
+        let places = self.check_snapshots(snapshots, |this, name| {
+            if this.state.config.version < HOLDS_VERSION {
+                return Err(ChangeError::WrongKind { name: name.to_owned() }.into());
+            }
+            if tag.len() > MAX_TAG {
+                return Err(ChangeError::TagTooLong { name: name.to_owned() }.into());
+            }
+            let place = this.snapshot(name)?;
+            if this.has_hold(place.id, tag)? {
+                return Err(ChangeError::TagExists { name: name.to_owned() }.into());
+            }
+            Ok(Some(place))
+        })?;
+        self.require_space(SpaceTier::Normal)?;
+        let now = self.now();
+        for place in places {
+            let holds = self.holds_of(place.id)?;
+            self.mos.insert(holds, tag, now)?;
+            let text = format!("tag={tag} temp=0 refs={}", self.mos.entry_count(holds)?);
+            self.log_dataset("hold", (&place.full_name(), place.id), text)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a hold up where there is one; snapshots that were only waiting for that are destroyed.
+    pub(crate) fn release(&mut self, snapshots: &[String], tag: &str) -> Result<(), TaskError> {
+        let places = self.check_snapshots(snapshots, |this, name| {
+            let place = this.snapshot(name)?;
+            if this.has_hold(place.id, tag)? {
+                return Ok(Some(place));
+            }
+            Err(ChangeError::NoSuchTag { name: name.to_owned() }.into())
+        })?;
+        self.require_space(SpaceTier::Frees)?;
+        for place in places {
+            let holds = self.holds_of(place.id)?;
+            self.mos.remove(holds, tag)?;
+            let text = format!("tag={tag} refs={}", self.mos.entry_count(holds)?);
+            self.log_dataset("release", (&place.full_name(), place.id), text)?;
+            self.destroy_if_deferred(&place)?;
+        }
+        Ok(())
+    }
+
+    fn has_hold(&self, snapshot: ObjectId, tag: &str) -> Result<bool, LiveError> {
+        let Some(zap) = self.dataset(snapshot)?.user_references else { return Ok(false) };
+        Ok(self.mos.lookup(zap, tag)?.is_some())
+    }
+
+    /// How many holds a snapshot has.
+    pub(super) fn hold_count(&self, snapshot: &DslDataset) -> Result<u64, LiveError> {
+        snapshot.user_references.map_or(Ok(0), |zap| self.mos.entry_count(zap))
+    }
+
+    /// Destroys a snapshot that was to be destroyed as soon as nobody needs it, if nobody does.
+    pub(in crate::live::administration) fn destroy_if_deferred(
+        &mut self,
+        place: &SnapshotPlace,
+    ) -> Result<(), TaskError> {
+        let snapshot = self.dataset(place.id)?;
+        let is_wanted = snapshot.flags & DslDataset::FLAG_DEFER_DESTROY == 0;
+        if is_wanted || snapshot.child_count > 1 || self.hold_count(&snapshot)? > 0 {
+            return Ok(());
+        }
+        self.destroy_snapshot(place)
+    }
+}

@@ -1,0 +1,200 @@
+//! Taking snapshots (spec 04, section 7).
+
+use super::parts;
+use crate::dataset::property::DatasetProperty;
+use crate::live::LiveError;
+use crate::live::administration::bookmarks::IV_SET;
+use crate::live::administration::counts::Counted;
+use crate::live::administration::destruction::{Outcome, REMAPPED};
+use crate::live::administration::place::Place;
+use crate::live::administration::{TaskContext, TaskError};
+use crate::live::amounts::SpaceDelta;
+use crate::live::change_error::ChangeError;
+use crate::live::datasets::dir::SpaceClass;
+use crate::live::error::UnlessDamaged;
+use crate::live::space::limits::SpaceTier;
+use crate::mos::extensible::{is_extended, zapify};
+use crate::mos::{MosSource, deadlist, names};
+use rzfs_dmu::live::Transaction;
+use rzfs_format::dsl::DslDataset;
+use rzfs_format::features::Feature;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{FormatError, ObjectId};
+use rzfs_zap::ZapValue;
+use std::collections::BTreeSet;
+
+/// Snapshots that are to be taken together, as everything is in one txg.
+#[derive(Clone, Debug, Default)]
+pub struct NewSnapshots {
+    /// Their names, of one head at most one.
+    pub names: Vec<String>,
+    /// The properties that each of them gets, in the form in which they are stored.
+    pub properties: Vec<(String, ZapValue)>,
+}
+
+/// A snapshot that can be taken.
+struct Plan {
+    name: String,
+    place: Place,
+    head: DslDataset,
+    /// Bytes that the head reserves in place of what the snapshot keeps.
+    reserved: u64,
+    when: Outcome,
+}
+
+impl TaskContext<'_> {
+    /// Takes snapshots: all of them, or none.
+    pub(crate) fn take_snapshots(&mut self, new: &NewSnapshots) -> Result<Outcome, TaskError> {
+        let mut heads = BTreeSet::new();
+        let plans = self.check_each(&new.names, |this, name| {
+            let plan = this.check_snapshot(name)?;
+            if heads.insert(plan.place.head) {
+                Ok(plan)
+            } else {
+                Err(ChangeError::SameHead { name: name.to_owned() }.into())
+            }
+        })?;
+        self.check_snapshot_properties(&new.properties)?;
+        self.require_space(SpaceTier::Normal)?;
+        if plans.iter().any(|plan| plan.when == Outcome::Later) {
+            return Ok(Outcome::Later);
+        }
+        for plan in &plans {
+            self.take_snapshot(plan)?;
+            if !new.properties.is_empty() {
+                let name = format!("{}@{}", plan.place.name, plan.name);
+                self.set_properties(&name, &new.properties)?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn check_snapshot(&mut self, name: &str) -> Result<Plan, TaskError> {
+        let (head_name, snapshot) = parts(name)?;
+        if name.contains('%') {
+            return Err(ChangeError::InvalidName { name: name.to_owned() }.into());
+        }
+        let place = self.head(head_name)?;
+        let head = self.dataset(place.head)?;
+        if head.flags & DslDataset::FLAG_INCONSISTENT != 0 {
+            return Err(ChangeError::Busy { name: head_name.to_owned() }.into());
+        }
+        if names::snapshot(&self.mos, &head, snapshot)?.is_some() {
+            return Err(ChangeError::Exists { name: name.to_owned() }.into());
+        }
+        let names = self.snapshot_names((place.head, &head))?;
+        self.mos.check_zap(names)?;
+        self.check_counts(place.dir)?;
+        if let Some(list) = head.deadlist {
+            deadlist::sums(&self.mos, list)?;
+            if !deadlist::is_old(&self.mos, list)? {
+                self.mos.check_zap(list)?;
+            }
+        }
+        self.bookmarks_of(place.head)?;
+        head.previous_snapshot.map_or(Ok(()), |previous| self.dataset(previous).map(drop))?;
+        let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
+        let reserved = reserved.min(head.unique);
+        if reserved > self.available(place.dir)? {
+            return Err(ChangeError::NoSpace.into());
+        }
+        let txg = self.mos.tx().txg();
+        // What a task of this txg has made is not written yet, and a txg has one snapshot of a head.
+        let is_dirty = self.pool.heads.get(place.head).is_some_and(|open| open.is_dirty(txg));
+        let is_written = !head.root.is_hole() && !is_dirty && head.previous_snapshot_txg < txg;
+        let when = if is_written { Outcome::Done } else { Outcome::Later };
+        Ok(Plan { name: snapshot.to_owned(), place, head, reserved, when })
+    }
+
+    fn take_snapshot(&mut self, plan: &Plan) -> Result<(), TaskError> {
+        let Plan { name, place, head, reserved, .. } = plan;
+        let mos = self.mos;
+        self.add_to_counts(Some(place.dir), Counted::Snapshots, 1)?;
+        let (fsid, guid) = self.maker().identities();
+        let snapshot = DslDataset {
+            next_snapshot: Some(place.head),
+            snapshot_names: None,
+            child_count: 1,
+            creation_time: self.now(),
+            creation_txg: mos.tx().txg(),
+            unique: 0,
+            fsid,
+            guid,
+            ..head.clone()
+        };
+        let id = mos.create_record(ObjectType::DSL_DATASET, 512, &snapshot)?;
+        self.copy_features(place.head, id)?;
+        if let Some(previous) = head.previous_snapshot {
+            self.relink(previous, (place.head, id))?;
+        }
+        let more = SpaceDelta { used: reserved.cast_signed(), ..SpaceDelta::default() };
+        self.state.dirs.charge(&mos, place.dir, SpaceClass::RefReservation, more)?;
+        let deadlist = self.deadlist_behind(place, head)?;
+        self.move_remapped(place.head, id)?;
+        self.identify_ciphertexts(id)?;
+        let head = DslDataset {
+            previous_snapshot: Some(id),
+            previous_snapshot_txg: snapshot.creation_txg,
+            unique: 0,
+            flags: head.flags | DslDataset::FLAG_UNIQUE_ACCURATE,
+            deadlist: Some(deadlist),
+            ..head.clone()
+        };
+        mos.set_record(place.head, &head)?;
+        mos.insert(self.snapshot_names((place.head, &head))?, name, id.get())?;
+        self.state.written.insert(place.head, head);
+        self.follow_snapshot_in_scan(place.head, id)
+            .unless_damaged(|error| tracing::warn!(%error, "a scan passes over a dataset"))?;
+        self.note_change(place.dir)?;
+        let full = format!("{}@{name}", place.name);
+        Ok(self.log_dataset("snapshot", (&full, id), " ".to_owned())?)
+    }
+
+    /// The dead list of a head whose snapshot has got the one that it had: the same keys and one
+    /// more, and those that bookmarks need to know what is freed of theirs.
+    fn deadlist_behind(&mut self, place: &Place, head: &DslDataset) -> Result<ObjectId, LiveError> {
+        let mos = self.mos;
+        let features = &mut self.state.features;
+        if !features.has_deadlists() {
+            return deadlist::create(&mos, features);
+        }
+        let missing = || FormatError::invalid("DSL dataset", "it has no dead list");
+        let old = head.deadlist.ok_or_else(missing).map_err(LiveError::corrupt(place.head))?;
+        if deadlist::is_old(&mos, old)? {
+            return deadlist::of_snapshots(&mos, features, head);
+        }
+        let new = deadlist::clone_keys(&mos, features, old, deadlist::END)?;
+        let since = head.previous_snapshot_txg;
+        let mut keys = BTreeSet::from([since]);
+        let marks = self.bookmarks_of(place.head)?.into_iter().map(|(_, mark)| mark);
+        let pinned = marks.filter(|mark| mark.has_sums() && mark.creation_txg > since);
+        keys.extend(pinned.map(|mark| mark.creation_txg));
+        let features = &mut self.state.features;
+        keys.into_iter().try_for_each(|key| deadlist::add_key(&mos, features, new, key))?;
+        Ok(new)
+    }
+
+    /// Moves the list of blocks that moved with a removed vdev from a head to its new snapshot.
+    fn move_remapped(&mut self, head: ObjectId, snapshot: ObjectId) -> Result<(), LiveError> {
+        let mos = self.mos;
+        if !is_extended(&mos, head)? {
+            return Ok(());
+        }
+        let Some(list) = mos.lookup(head, REMAPPED)? else { return Ok(()) };
+        zapify(&mos, &mut self.state.features, snapshot)?;
+        mos.set(snapshot, REMAPPED, list)?;
+        mos.remove(head, REMAPPED).map(drop)
+    }
+
+    /// Gives a snapshot of an encrypted head the identity of its ciphertexts.
+    fn identify_ciphertexts(&mut self, id: ObjectId) -> Result<(), LiveError> {
+        let mos = self.mos;
+        let is_encrypted =
+            is_extended(&mos, id)? && mos.lookup(id, Feature::Encryption.guid())?.is_some();
+        if !is_encrypted || !self.state.features.is_enabled(Feature::BookmarkV2) {
+            return Ok(());
+        }
+        let (identity, _) = self.maker().identities();
+        mos.insert(id, IV_SET, identity)
+    }
+}

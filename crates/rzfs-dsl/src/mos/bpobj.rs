@@ -1,0 +1,402 @@
+//! Lists of block pointers that grow and are worked off (spec 04, section 4). They are read by
+//! [`PointerList`](super::pointer_list::PointerList).
+
+use super::error::MosError;
+use super::record::record_of;
+use crate::live::LiveError;
+use crate::live::amounts::{Deflation, SpaceDelta, apply};
+use crate::live::error::UnlessDamaged;
+use crate::mos::MosSource;
+use crate::mos::live::MosTx;
+use rzfs_dmu::SourceObject;
+use rzfs_dmu::live::{Extent, LiveObject};
+use rzfs_format::bpobj::{self, BpobjHeader, BpobjVersion, ListMark, stored_form};
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, FormatError, ObjectId};
+
+/// Bytes of a list's blocks.
+pub(crate) const LIST_BLOCK: u32 = 128 << 10;
+/// Lists within lists; real ones are two or three deep.
+const MAX_DEPTH: usize = 4096;
+const ENTRY: u64 = BlockPointer::SIZE as u64;
+/// Bytes of an object number in an array of lists.
+const NUMBER: u64 = 8;
+
+fn header_of(list: &impl SourceObject) -> Result<BpobjHeader, MosError> {
+    let header: BpobjHeader = record_of(list)?;
+    header.check_extent(list.extent()?).map_err(MosError::corrupt(list.id()))?;
+    Ok(header)
+}
+
+/// Makes an empty list.
+pub(crate) fn create(
+    mos: &MosTx<'_>,
+    version: BpobjVersion,
+    block_size: u32,
+) -> Result<ObjectId, LiveError> {
+    let empty = BpobjHeader {
+        version,
+        entries: 0,
+        bytes: 0,
+        compressed: 0,
+        uncompressed: 0,
+        subobjects: None,
+        subobject_count: 0,
+        freed: 0,
+    };
+    mos.create_record(ObjectType::BPOBJ, block_size, &empty)
+}
+
+/// Appends pointers, in the form in which lists store them.
+pub(crate) fn append(
+    mos: &MosTx<'_>,
+    id: ObjectId,
+    (pointers, mark): (&[BlockPointer], ListMark),
+    deflation: Deflation<'_>,
+) -> Result<(), LiveError> {
+    let mut header: BpobjHeader = mos.record(id)?;
+    let mut bytes = Vec::with_capacity(pointers.len() * BlockPointer::SIZE);
+    for pointer in pointers {
+        let delta = deflation.of(pointer);
+        match mark {
+            ListMark::Allocated => add(&mut header, delta),
+            ListMark::Freed => {
+                header.freed = header.freed.saturating_add(1);
+                add(&mut header, -delta);
+            }
+        }
+        let stored = stored_form(pointer, mark);
+        bytes.extend_from_slice(&stored.encode(ByteOrder::NATIVE));
+    }
+    let offset = header.entries.saturating_mul(ENTRY);
+    mos.object(id)?.write(mos.tx(), offset, &bytes)?;
+    header.entries += pointers.len() as u64;
+    mos.set_record(id, &header)
+}
+
+/// Has everything on a list be on another one, `id`: its entries, and the lists in it, are taken over
+/// where they are few, so that lists are not nested ever more deeply. Otherwise it becomes one of
+/// the lists in the other one (spec 04, section 4.2).
+pub(crate) fn enqueue(mos: &MosTx<'_>, id: ObjectId, list: ObjectId) -> Result<(), LiveError> {
+    let Some(mut list) = descend(mos, &[], list)? else { return Ok(()) };
+    if list.header.entries == 0 && list.header.subobject_count == 0 {
+        return list.destroy(mos);
+    }
+    let mut into = Open::new(mos, id)?;
+    add(&mut into.header, list.sums());
+    // What is damaged of it is met, and leaked, when it is worked off.
+    let stays = |error: &LiveError| tracing::warn!(%error, "a list of blocks is damaged");
+    if let Some((lists, moved)) = list.few_subobjects(mos).unless_damaged(stays)?.flatten() {
+        add(&mut list.header, -moved);
+        into.append_subobjects(mos, &lists)?;
+        list.header.subobjects.take().map_or(Ok(()), |array| mos.destroy_or_leak(array))?;
+        list.header.subobject_count = 0;
+        mos.set_record(list.object.id(), &list.header)?;
+    }
+    match list.few_entries().unless_damaged(stays)?.flatten() {
+        Some(entries) => {
+            into.append_entries(mos, &entries)?;
+            list.destroy(mos)?;
+        }
+        None => into.append_subobjects(mos, &[list.object.id()])?,
+    }
+    mos.set_record(id, &into.header)
+}
+
+/// Takes up to `limit` entries off a list and the lists in it, last ones first; tells whether
+/// nothing is left. What is damaged of them is dropped, and so are lists that are.
+pub(crate) fn drain(
+    mos: &MosTx<'_>,
+    id: ObjectId,
+    limit: usize,
+    deflation: Deflation<'_>,
+    mut take: impl FnMut(BlockPointer) -> Result<(), LiveError>,
+) -> Result<Progress, LiveError> {
+    let mut left = limit;
+    let mut has_lost = false;
+    // The list that is worked on, below those that it is in.
+    let mut path = vec![Open::new(mos, id)?];
+    loop {
+        let Some(open) = path.last_mut() else { return Ok(Progress::EMPTY) };
+        if open.header.entries > 0 {
+            if left == 0 {
+                break;
+            }
+            let taken = open.take_entries(left, deflation, &mut take)?;
+            left = left.saturating_sub(taken.count);
+            has_lost |= taken.has_lost;
+            path.iter_mut().for_each(|open| add(&mut open.header, -taken.sums));
+        } else if let Some(next) = open.take_subobject(&mut has_lost)? {
+            match descend(mos, &path, next)? {
+                Some(list) => path.push(list),
+                None => has_lost = true,
+            }
+        } else {
+            let Some(empty) = path.pop() else { return Ok(Progress::EMPTY) };
+            if path.is_empty() {
+                empty.reset(mos)?;
+                return Ok(Progress::Empty { has_lost });
+            }
+            empty.destroy(mos)?;
+        }
+    }
+    let mut has_more_below = false;
+    for mut open in path.into_iter().rev() {
+        // What is being worked off is still the last one of the list that it is in.
+        open.header.subobject_count += u64::from(has_more_below);
+        has_more_below = true;
+        open.truncate(mos)?;
+        mos.set_record(open.object.id(), &open.header)?;
+    }
+    Ok(Progress::More)
+}
+
+/// Frees a list and the lists in it, as far as they can be read; the blocks on them belong to
+/// others.
+pub(crate) fn destroy(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
+    let mut path: Vec<Open> = descend(mos, &[], id)?.into_iter().collect();
+    while let Some(open) = path.last_mut() {
+        if let Some(next) = open.take_subobject(&mut false)? {
+            path.extend(descend(mos, &path, next)?);
+        } else if let Some(done) = path.pop() {
+            done.destroy(mos)?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens a list that is in others; `None` where damage forbids it.
+fn descend(mos: &MosTx<'_>, path: &[Open], id: ObjectId) -> Result<Option<Open>, LiveError> {
+    let is_loop = path.len() == MAX_DEPTH || path.iter().any(|open| open.object.id() == id);
+    let list = if is_loop {
+        let loops = FormatError::invalid("bpobj", "its sub-objects are a loop");
+        Err(LiveError::corrupt(id)(loops))
+    } else {
+        Open::new(mos, id)
+    };
+    list.unless_damaged(|error| tracing::warn!(%error, "a list of blocks is lost"))
+}
+
+/// Whether a list has been worked off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// It is empty.
+    Empty {
+        /// Whether this call has dropped entries because of damage.
+        has_lost: bool,
+    },
+    /// There are entries left.
+    More,
+}
+
+impl Progress {
+    const EMPTY: Self = Self::Empty { has_lost: false };
+}
+
+/// What was taken off a list.
+#[derive(Default)]
+struct Taken {
+    count: usize,
+    sums: SpaceDelta,
+    has_lost: bool,
+}
+
+/// A list that is being worked off.
+struct Open {
+    object: LiveObject,
+    header: BpobjHeader,
+}
+
+impl Open {
+    fn new(mos: &MosTx<'_>, id: ObjectId) -> Result<Self, LiveError> {
+        let object = mos.object(id)?;
+        let header = header_of(&object)?;
+        Ok(Self { object, header })
+    }
+
+    /// Takes the last entries, those of one block at most.
+    fn take_entries(
+        &mut self,
+        limit: usize,
+        deflation: Deflation<'_>,
+        take: &mut impl FnMut(BlockPointer) -> Result<(), LiveError>,
+    ) -> Result<Taken, LiveError> {
+        let id = self.object.id();
+        let per_block = (u64::from(self.object.data_block_size()?) / ENTRY).max(1);
+        let number = (self.header.entries - 1) / per_block;
+        let in_block = self.header.entries - number * per_block;
+        let lost = |error: &LiveError| tracing::warn!(%error, "a part of a list of blocks is lost");
+        let block = self.object.read_block(BlockId(number)).map_err(LiveError::from);
+        let Some(block) = block.unless_damaged(lost)? else {
+            self.header.entries = number * per_block;
+            return Ok(Taken { has_lost: true, ..Taken::default() });
+        };
+        let in_block = usize::try_from(in_block).unwrap_or(usize::MAX);
+        let mut taken = Taken::default();
+        let pointers = bpobj::entries(&block.data, block.order).take(in_block);
+        let pointers: Vec<_> = pointers.collect();
+        for pointer in pointers.into_iter().rev().take(limit) {
+            taken.count += 1;
+            let pointer = pointer.map_err(LiveError::corrupt(id)).unless_damaged(lost)?;
+            let Some(pointer) = pointer else {
+                taken.has_lost = true;
+                continue;
+            };
+            taken.sums += deflation.of(&pointer);
+            take(pointer)?;
+        }
+        self.header.entries = self.header.entries.saturating_sub(taken.count as u64);
+        Ok(taken)
+    }
+
+    /// Takes the last of the lists in it off its array. Those that the array cannot tell any more
+    /// are passed over; `has_lost` then.
+    fn take_subobject(&mut self, has_lost: &mut bool) -> Result<Option<ObjectId>, LiveError> {
+        let lost = |error: &LiveError| tracing::warn!(%error, "lists of blocks are lost");
+        while let Some(last) = self.header.subobject_count.checked_sub(1) {
+            let Some((array, per_block)) = self.subobjects().unless_damaged(lost)?.flatten() else {
+                *has_lost = true;
+                self.header.subobject_count = 0;
+                break;
+            };
+            let number = last / per_block;
+            let block = array.read_block(BlockId(number)).map_err(LiveError::from);
+            let Some(block) = block.unless_damaged(lost)? else {
+                *has_lost = true;
+                self.header.subobject_count = number * per_block;
+                continue;
+            };
+            self.header.subobject_count = last;
+            let (words, _) = block.data.as_chunks::<8>();
+            let word = words.get((last % per_block) as usize).copied().unwrap_or_default();
+            match ObjectId(block.order.u64(word)).non_zero() {
+                Some(list) => return Ok(Some(list)),
+                None => *has_lost = true,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The array of the lists in it, and how many a block of it has.
+    fn subobjects(&self) -> Result<Option<(LiveObject, u64)>, LiveError> {
+        let Some(array) = self.header.subobjects else { return Ok(None) };
+        let array = self.object.objset().object(array)?;
+        let corrupt = LiveError::corrupt(self.object.id());
+        self.header.check_subobject_extent(array.extent()?).map_err(corrupt)?;
+        let per_block = (u64::from(array.data_block_size()?) / NUMBER).max(1);
+        Ok(Some((array, per_block)))
+    }
+
+    fn sums(&self) -> SpaceDelta {
+        sums(&self.header)
+    }
+
+    /// The lists in it with their sums, if they fit into a block.
+    fn few_subobjects(
+        &self,
+        mos: &MosTx<'_>,
+    ) -> Result<Option<(Vec<ObjectId>, SpaceDelta)>, LiveError> {
+        let mut moved = SpaceDelta::default();
+        let Some((array, per_block)) = self.subobjects()? else {
+            return Ok(Some((Vec::new(), moved)));
+        };
+        let count = self.header.subobject_count;
+        if count > per_block {
+            return Ok(None);
+        }
+        let block = array.read_block(BlockId(0))?;
+        let (words, _) = block.data.as_chunks::<8>();
+        let numbers = words.iter().map(|word| ObjectId(block.order.u64(*word)));
+        let lists: Vec<_> = numbers.take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
+        for list in &lists {
+            moved += sums(&mos.record(*list)?);
+        }
+        Ok(Some((lists, moved)))
+    }
+
+    /// Its own entries, in the form in which lists store them, if they fit into a block and nothing
+    /// else is in it.
+    fn few_entries(&self) -> Result<Option<Vec<u8>>, LiveError> {
+        let size = u64::from(self.object.data_block_size()?);
+        let count = self.header.entries;
+        if self.header.subobject_count > 0 || count > size / ENTRY {
+            return Ok(None);
+        }
+        if count == 0 {
+            return Ok(Some(Vec::new()));
+        }
+        let block = self.object.read_block(BlockId(0))?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut bytes = Vec::with_capacity(count.saturating_mul(BlockPointer::SIZE));
+        for pointer in bpobj::entries(&block.data, block.order).take(count) {
+            let pointer = pointer.map_err(LiveError::corrupt(self.object.id()))?;
+            bytes.extend_from_slice(&pointer.encode(ByteOrder::NATIVE));
+        }
+        Ok(Some(bytes))
+    }
+
+    fn append_entries(&mut self, mos: &MosTx<'_>, entries: &[u8]) -> Result<(), LiveError> {
+        self.object.write(mos.tx(), self.header.entries.saturating_mul(ENTRY), entries)?;
+        self.header.entries += entries.len() as u64 / ENTRY;
+        Ok(())
+    }
+
+    /// Puts lists in it, of which it counts the sums already.
+    fn append_subobjects(&mut self, mos: &MosTx<'_>, lists: &[ObjectId]) -> Result<(), LiveError> {
+        if lists.is_empty() {
+            return Ok(());
+        }
+        let array = match self.header.subobjects {
+            Some(array) => self.object.objset().object(array)?,
+            None => mos.create(ObjectType::BPOBJ_SUBOBJ, LIST_BLOCK, ObjectType::NONE, &[])?,
+        };
+        self.header.subobjects = Some(array.id());
+        let bytes: Vec<u8> = lists.iter().flat_map(|list| list.get().to_ne_bytes()).collect();
+        array.write(mos.tx(), self.header.subobject_count.saturating_mul(NUMBER), &bytes)?;
+        self.header.subobject_count += lists.len() as u64;
+        Ok(())
+    }
+
+    /// Frees the blocks behind its entries.
+    fn truncate(&self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        let end = self.header.entries.saturating_mul(ENTRY);
+        let freed = self.object.free(mos.tx(), end, Extent::ToEnd).map_err(LiveError::from);
+        let warn =
+            |error: &LiveError| tracing::warn!(%error, "blocks of a list stay where they are");
+        freed.unless_damaged(warn).map(drop)
+    }
+
+    /// Frees it and its array.
+    fn destroy(self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        self.header.subobjects.map_or(Ok(()), |array| mos.destroy_or_leak(array))?;
+        mos.destroy_or_leak(self.object.id())
+    }
+
+    /// Writes that the list is empty.
+    fn reset(mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
+        if let Some(array) = self.header.subobjects.take() {
+            mos.destroy_or_leak(array)?;
+        }
+        self.header.subobject_count = 0;
+        (self.header.bytes, self.header.compressed, self.header.uncompressed) = (0, 0, 0);
+        self.truncate(mos)?;
+        mos.set_record(self.object.id(), &self.header)
+    }
+}
+
+/// What a list says about all of its blocks, and those of the lists in it.
+pub(super) fn sums(header: &BpobjHeader) -> SpaceDelta {
+    SpaceDelta {
+        used: header.bytes.cast_signed(),
+        compressed: header.compressed.cast_signed(),
+        uncompressed: header.uncompressed.cast_signed(),
+    }
+}
+
+fn add(header: &mut BpobjHeader, delta: SpaceDelta) {
+    apply(&mut header.bytes, delta.used);
+    if header.version >= BpobjVersion::V1 {
+        apply(&mut header.compressed, delta.compressed);
+        apply(&mut header.uncompressed, delta.uncompressed);
+    }
+}

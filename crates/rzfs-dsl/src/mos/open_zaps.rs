@@ -1,0 +1,63 @@
+//! ZAPs that are open between one use and the next.
+
+use rzfs_format::ObjectId;
+use rzfs_zap::Zap;
+use std::collections::HashMap;
+
+/// The open ZAPs of an object set. Those that a txg has no use for are closed at its end, so that
+/// only what the pool changes again and again stays in memory.
+#[derive(Debug)]
+pub(crate) struct OpenZaps<B> {
+    zaps: HashMap<ObjectId, OpenZap<B>>,
+}
+
+#[derive(Debug)]
+struct OpenZap<B> {
+    zap: Zap<B>,
+    /// Whether it was used since idle ones were closed.
+    is_used: bool,
+}
+
+impl<B> Default for OpenZaps<B> {
+    fn default() -> Self {
+        Self { zaps: HashMap::new() }
+    }
+}
+
+impl<B> OpenZaps<B> {
+    /// Takes a ZAP out if it is open.
+    pub(crate) fn take(&mut self, id: ObjectId) -> Option<Zap<B>> {
+        self.zaps.remove(&id).map(|open| open.zap)
+    }
+
+    /// Keeps a ZAP that was used.
+    pub(crate) fn keep(&mut self, id: ObjectId, zap: Zap<B>) {
+        self.zaps.insert(id, OpenZap { zap, is_used: true });
+    }
+
+    /// Closes those that were not used since this was called last.
+    pub(crate) fn close_idle(&mut self) {
+        self.zaps.retain(|_, open| std::mem::take(&mut open.is_used));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs_zap::{MemoryBlocks, ZapBuilder};
+
+    #[test]
+    fn what_a_txg_does_not_use_is_closed_at_its_end() {
+        let zap = || Zap::open(ZapBuilder::new(7).build().unwrap()).unwrap();
+        let mut open = OpenZaps::<MemoryBlocks>::default();
+        let (busy, idle) = (ObjectId(1), ObjectId(2));
+        open.keep(busy, zap());
+        open.keep(idle, zap());
+        open.close_idle();
+        let used = open.take(busy).unwrap();
+        open.keep(busy, used);
+        open.close_idle();
+        assert!(open.take(idle).is_none());
+        assert!(open.take(busy).is_some());
+    }
+}

@@ -1,0 +1,13 @@
+//! Pools that are mounted for writing, as the kernel and OpenZFS's zdb see them.
+
+mod attributes;
+mod contents;
+mod control;
+mod durable;
+mod handles;
+mod listing;
+mod mounted;
+mod mounts;
+mod names;
+mod unnamed;
+mod users;

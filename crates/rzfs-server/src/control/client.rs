@@ -1,0 +1,226 @@
+//! Connections to mounted pools.
+
+use super::error::ControlError;
+use crate::protocol::{Answer, Identity, MAX_ANSWER, Request, WireError, receive, send};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::geteuid;
+use std::fs;
+use std::io::{BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a pool that is named may take to say who it is.
+const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a pool of another user may take to say something, and to change something: what
+/// answers there says what it likes, perhaps without an end. Changes wait for others themselves.
+const OTHERS_TIMEOUT: Duration = Duration::from_secs(60);
+const OTHERS_CHANGE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// The longest answer that is read from a pool of another user, in bytes.
+const MAX_OTHERS_ANSWER: u64 = 64 << 20;
+
+/// A connection to a mounted pool.
+#[derive(Debug)]
+pub struct ControlClient {
+    identity: Identity,
+    stream: BufReader<TimedStream>,
+    listener: Listener,
+}
+
+impl ControlClient {
+    /// Whether the process is one of the user who asks. Another one, which root asks, may be an
+    /// attacker's.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.listener == Listener::Own
+    }
+
+    /// Connects to the socket at `path`; none if nobody listens there, or not any more, or has let
+    /// go of the pool.
+    pub fn connect(path: &Path) -> Result<Option<Self>, ControlError> {
+        Self::connect_within(path, IDENTIFY_TIMEOUT)
+    }
+
+    pub(super) fn connect_within(
+        path: &Path,
+        patience: Duration,
+    ) -> Result<Option<Self>, ControlError> {
+        let name = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let fail = |source: std::io::Error| ControlError::Wire {
+            pool: name(),
+            source: WireError::Io(source),
+        };
+        let until = Instant::now() + patience;
+        let (stream, listener) = match connect_within(path, patience) {
+            Ok(connected) => connected,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(fail(error)),
+        };
+        let identity = Identity { pool: name(), guid: 0, process: 0, is_writable: false };
+        let stream = BufReader::new(TimedStream { stream, until: Some(until) });
+        let mut client = Self { identity, stream, listener };
+        match client.ask_until(&Request::Identify, Some(until)) {
+            Ok(Answer::Identity(identity)) => client.identity = identity,
+            Ok(_) => return Err(ControlError::Mismatch(client.identity.pool)),
+            Err(ControlError::Wire { source, .. }) if source.is_hang_up() => return Ok(None),
+            // It is just being let go of.
+            Err(ControlError::Refused(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        Ok(Some(client))
+    }
+
+    /// Whether the process mounts where this one sees it: in the same mount namespace, as far as
+    /// can be told.
+    #[must_use]
+    pub fn shares_mounts(&self) -> bool {
+        let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
+        let Ok(peer) = socket_peercred(&self.stream.get_ref().stream) else { return true };
+        let peer = peer.pid.as_raw_nonzero().to_string();
+        match (namespace("self"), namespace(&peer)) {
+            (Ok(own), Ok(other)) => own == other,
+            _ => true,
+        }
+    }
+
+    /// Who answers.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Asks and waits for the answer, for ever if it is a process of this user; a refusal is an
+    /// error.
+    pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
+        let patience = self.listener.patience(request);
+        self.ask_until(request, patience.map(|patience| Instant::now() + patience))
+    }
+
+    fn ask_until(
+        &mut self,
+        request: &Request,
+        until: Option<Instant>,
+    ) -> Result<Answer, ControlError> {
+        let limit = self.listener.limit();
+        self.stream.get_mut().until = until;
+        let answer = send(self.stream.get_mut(), request)
+            .and_then(|()| receive(&mut self.stream, limit))
+            .map_err(|source| ControlError::Wire { pool: self.identity.pool.clone(), source })?;
+        match answer {
+            Answer::Failed(refusal) => Err(refusal.into()),
+            answer => Ok(answer),
+        }
+    }
+}
+
+/// Whose process listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Listener {
+    /// Of the user who asks.
+    Own,
+    /// Of another one, whom root asks.
+    Other,
+}
+
+impl Listener {
+    /// How long it may take to answer; for ever if nothing is said of that.
+    const fn patience(self, request: &Request) -> Option<Duration> {
+        match (self, request) {
+            (Self::Own, _) => None,
+            (
+                Self::Other,
+                Request::Change { .. }
+                | Request::PlanAdd(_)
+                | Request::Unmount { .. }
+                | Request::Destroy { .. },
+            ) => Some(OTHERS_CHANGE_TIMEOUT),
+            (Self::Other, _) => Some(OTHERS_TIMEOUT),
+        }
+    }
+
+    /// The longest answer that is read.
+    const fn limit(self) -> u64 {
+        match self {
+            Self::Own => MAX_ANSWER,
+            Self::Other => MAX_OTHERS_ANSWER,
+        }
+    }
+}
+
+/// A stream on which everything has to happen before some moment.
+#[derive(Debug)]
+struct TimedStream {
+    stream: UnixStream,
+    until: Option<Instant>,
+}
+
+impl TimedStream {
+    /// How much time is left, if it is limited.
+    fn left(&self) -> std::io::Result<Option<Duration>> {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        match left {
+            Some(Duration::ZERO) => Err(ErrorKind::TimedOut.into()),
+            left => Ok(left),
+        }
+    }
+}
+
+impl Read for TimedStream {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for TimedStream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Whether somebody listens on a socket, also if it is somebody who answers nobody.
+#[must_use]
+pub fn is_listened_on(path: &Path) -> bool {
+    let connected = open_socket(SocketFlags::NONBLOCK)
+        .and_then(|socket| connect(&socket, &SocketAddrUnix::new(path)?));
+    matches!(connected, Ok(()) | Err(Errno::AGAIN))
+}
+
+fn open_socket(flags: SocketFlags) -> rustix::io::Result<rustix::fd::OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Connects. Where as many wait already as the listener lets wait, this waits as well. Whoever
+/// listens has to be the user whose directory the socket is in: a link there may lead to others.
+fn connect_within(path: &Path, patience: Duration) -> std::io::Result<(UnixStream, Listener)> {
+    let socket = open_socket(SocketFlags::empty())?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => {
+            let owner = path.parent().map(fs::symlink_metadata).transpose()?;
+            let listens = socket_peercred(&socket)?.uid;
+            let listener = if listens == geteuid() { Listener::Own } else { Listener::Other };
+            match owner.is_some_and(|owner| owner.uid() == listens.as_raw()) {
+                true => Ok((socket.into(), listener)),
+                false => Err(ErrorKind::ConnectionRefused.into()),
+            }
+        }
+        Err(Errno::AGAIN) => Err(ErrorKind::TimedOut.into()),
+        Err(error) => Err(error.into()),
+    }
+}

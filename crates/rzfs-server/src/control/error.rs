@@ -1,0 +1,51 @@
+//! What can go wrong between a command and a mounted pool.
+
+use crate::protocol::{Refusal, WireError};
+use rzfs_blockdev::without_number;
+use std::path::PathBuf;
+
+/// What can go wrong between a command and a mounted pool.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The directory of the sockets cannot be used.
+    #[error("control directory {path}: {}", without_number(source))]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The directory of the sockets is open to other users.
+    #[error(
+        "control directory {0}: must be a directory that only its owner, you, may enter \
+         (RZFS_RUNTIME_DIR can name the directory for another)"
+    )]
+    Unsafe(PathBuf),
+    /// The directory leaves no room for the name of a socket.
+    #[error(
+        "control directory {path}: {variable} is {excess} bytes too long for the path of a socket \
+         (RZFS_RUNTIME_DIR can name a shorter directory, which need not exist)"
+    )]
+    TooLong {
+        /// The directory.
+        path: PathBuf,
+        /// The variable that names it.
+        variable: &'static str,
+        /// How many bytes there are too many.
+        excess: usize,
+    },
+    /// The pool did not answer, or not in our language.
+    #[error("pool '{pool}': {source}")]
+    Wire {
+        /// The pool.
+        pool: String,
+        /// What happened.
+        source: WireError,
+    },
+    /// The pool answered something else than it was asked.
+    #[error("pool '{0}': the answer does not fit the question")]
+    Mismatch(String),
+    /// The pool refused.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+}

@@ -1,0 +1,166 @@
+//! The process that has a pool mounted: it answers on the pool's control socket until it is told
+//! to unmount, by request, by signal, or because somebody else ended its last mount.
+//!
+//! This is the only place with a runtime. Everything below it blocks, and runs on the runtime's
+//! blocking threads.
+
+mod allocator;
+mod background;
+mod beginning;
+mod control_socket;
+mod conversation;
+mod ending;
+mod error;
+mod mounted;
+mod reclaim;
+mod runtime;
+mod signals;
+#[cfg(test)]
+mod tests;
+
+pub use allocator::restart_tuned;
+pub use background::{Completeness, Readiness, SERVE, Verdict};
+pub(crate) use background::{Input, in_background};
+pub use error::DaemonError;
+pub(crate) use mounted::{Caller, Disposition, Ending, Mounted};
+pub(crate) use reclaim::wait_for_no_pages;
+pub(crate) use signals::let_through;
+
+use crate::control::ControlDirectory;
+use beginning::Beginning;
+use control_socket::ControlSocket;
+use conversation::{converse, say_all};
+use ending::{EndingThreads, Endings, end, leave};
+use runtime::{check_descriptors, raise_descriptor_limit, runtime};
+use signals::{LAST_PATIENCE, signals};
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::Signal;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often it is looked whether the control socket is still there.
+const SOCKET_GLANCE: Duration = Duration::from_secs(2);
+
+/// The end of a channel that notices when all mounts are gone.
+pub(crate) type MountsGone = mpsc::Receiver<Infallible>;
+
+/// Something for mounts to hold while they last, and the end that notices when all are gone.
+pub(crate) fn mounts_end() -> (Arc<mpsc::Sender<Infallible>>, MountsGone) {
+    let (sender, receiver) = mpsc::channel(1);
+    (Arc::new(sender), receiver)
+}
+
+/// A process that is ready to serve.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    socket: ControlSocket,
+    signals: [Signal; 3],
+    beginning: Beginning,
+    endings: EndingThreads,
+    // After what is registered with it.
+    runtime: Runtime,
+}
+
+impl Daemon {
+    /// Binds the control socket of a pool, and catches the signals that would end the process.
+    pub(crate) fn bind(directory: &ControlDirectory, pool: &str) -> io::Result<Self> {
+        Self::bind_with(&mut Builder::new_current_thread(), directory, pool)
+    }
+
+    fn bind_with(
+        threads: &mut Builder,
+        directory: &ControlDirectory,
+        pool: &str,
+    ) -> io::Result<Self> {
+        raise_descriptor_limit();
+        check_descriptors()?;
+        let runtime = runtime(threads.enable_all())?;
+        let endings = EndingThreads::start()?;
+        let registered = runtime.enter();
+        let socket = ControlSocket::bind(directory, pool)?;
+        let signals = signals()?;
+        drop(registered);
+        let beginning = Beginning::watch(socket.path())?;
+        Ok(Self { socket, signals, beginning, endings, runtime })
+    }
+
+    /// The pool is open, and about to be mounted: a signal has nobody wait for its devices any
+    /// more, which `relieve` does if they are waited for. Before, it ends the process.
+    pub(crate) fn mounting(&self, relieve: impl Fn() + Send + 'static) {
+        self.beginning.mounting(relieve);
+    }
+
+    /// Serves until the pool is unmounted: by request, by signal, or because everybody who had
+    /// the other end of `ended` is gone.
+    pub(crate) fn serve(
+        self,
+        mounted: Arc<impl Mounted>,
+        ended: mpsc::Receiver<Infallible>,
+    ) -> Result<(), DaemonError> {
+        let Self { socket, signals, beginning, endings, runtime } = self;
+        drop(beginning);
+        let served = runtime.block_on(run(socket, signals, mounted, endings.handles(), ended));
+        // Requests that wait for devices do not keep a process that is to end.
+        runtime.shutdown_timeout(LAST_PATIENCE);
+        endings.shut_down(LAST_PATIENCE);
+        served
+    }
+}
+
+async fn run(
+    mut socket: ControlSocket,
+    signals: [Signal; 3],
+    mounted: Arc<impl Mounted>,
+    endings: Endings,
+    mut ended: mpsc::Receiver<Infallible>,
+) -> Result<(), DaemonError> {
+    let [mut terminate, mut interrupt, mut hangup] = signals;
+    let (farewell_sender, mut farewells) = mpsc::channel(1);
+    let mut leaving = pin!(async {
+        ended.recv().await;
+        leave(&mounted, &endings).await
+    });
+    // Changes that were done while somebody ended the pool: their answers come when it has ended.
+    let mut waiting = Vec::new();
+    let mut glances = interval(SOCKET_GLANCE);
+    glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            connection = socket.accept() => match connection {
+                Ok(stream) => {
+                    let sender = farewell_sender.downgrade();
+                    let (mounted, endings) = (Arc::clone(&mounted), endings.clone());
+                    tokio::spawn(converse(stream, mounted, endings, sender));
+                }
+                Err(error) => tracing::warn!(%error, "control socket"),
+            },
+            _ = glances.tick() => socket.renew(),
+            _ = terminate.recv() => if end(&mounted, &endings).await? { return Ok(()) },
+            _ = interrupt.recv() => if end(&mounted, &endings).await? { return Ok(()) },
+            _ = hangup.recv() => if end(&mounted, &endings).await? { return Ok(()) },
+            Some(farewell) = farewells.recv() => {
+                let is_end = farewell.is_end;
+                waiting.push(farewell);
+                if is_end {
+                    // Whoever asked may mount the pool again at once, so the socket goes first.
+                    drop(socket);
+                    return say_all(waiting).await;
+                }
+            }
+            ended = leaving.as_mut() => {
+                // Perhaps that was because of a request, which is about to be answered.
+                drop(farewell_sender);
+                if waiting.is_empty() {
+                    waiting.extend(farewells.recv().await);
+                }
+                drop(socket);
+                return ended.and(say_all(waiting).await);
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The socket on which a daemon is asked.
+
+use crate::control::{ControlDirectory, is_listened_on};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use tokio::net::{UnixListener, UnixStream};
+
+/// The control socket of a pool.
+#[derive(Debug)]
+pub(super) struct ControlSocket {
+    pool: String,
+    /// Where it may be made anew.
+    directory: ControlDirectory,
+    bound: BoundSocket,
+}
+
+/// A socket in a directory.
+#[derive(Debug)]
+struct BoundSocket {
+    path: PathBuf,
+    /// What has the path as long as nobody takes it away.
+    file: Option<FileId>,
+    listener: UnixListener,
+}
+
+/// Device and inode number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct FileId(u64, u64);
+
+impl FileId {
+    /// Of what has a path, a link too.
+    fn at(path: &Path) -> Option<Self> {
+        let metadata = std::fs::symlink_metadata(path).ok()?;
+        Some(Self(metadata.dev(), metadata.ino()))
+    }
+}
+
+impl BoundSocket {
+    /// Binds the socket. One that a dead process left is replaced; one that somebody listens on
+    /// is an error of kind `AddrInUse`.
+    fn bind(path: &Path) -> io::Result<Self> {
+        if is_listened_on(path) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        Ok(Self { path: path.to_owned(), file: FileId::at(path), listener })
+    }
+
+    /// Whether those who know the path get here.
+    fn is_there(&self) -> bool {
+        self.file.is_some() && FileId::at(&self.path) == self.file
+    }
+}
+
+impl Drop for BoundSocket {
+    fn drop(&mut self) {
+        if self.is_there() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl ControlSocket {
+    pub(super) fn bind(directory: &ControlDirectory, pool: &str) -> io::Result<Self> {
+        let bound = BoundSocket::bind(&directory.socket(pool))?;
+        Ok(Self { pool: pool.to_owned(), directory: directory.clone(), bound })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.bound.path
+    }
+
+    /// The next connection.
+    pub(super) async fn accept(&self) -> io::Result<UnixStream> {
+        self.bound.listener.accept().await.map(|(stream, _)| stream)
+    }
+
+    /// Makes it anew if somebody has taken it away: who logs out loses the directory of the
+    /// session, and the process would be asked nothing any more.
+    pub(super) fn renew(&mut self) {
+        if self.bound.is_there() {
+            return;
+        }
+        for path in self.directory.renewed_sockets(&self.pool) {
+            match BoundSocket::bind(&path) {
+                Ok(bound) => {
+                    tracing::info!(path = %path.display(), "the control socket was made anew");
+                    self.bound = bound;
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, path = %path.display(), "control socket"),
+            }
+        }
+    }
+}

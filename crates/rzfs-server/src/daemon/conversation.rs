@@ -1,0 +1,183 @@
+//! Requests of a connection, and their answers.
+
+use super::ending::Endings;
+use super::error::DaemonError;
+use super::mounted::{Caller, Ending, Mounted};
+use super::signals::GLANCE;
+use crate::protocol::{Answer, Incoming, MAX_REQUEST, Refusal, Request, WireError, encode};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+/// The last answer, to whoever asked for the end, or for a change with which it came.
+#[derive(Debug)]
+pub(super) struct FinalReply {
+    to: OwnedWriteHalf,
+    answer: Answer,
+    /// Whether the end was asked for.
+    pub(super) is_end: bool,
+}
+
+/// Says all of them.
+///
+/// # Errors
+/// Something is lost.
+pub(super) async fn say_all(farewells: Vec<FinalReply>) -> Result<(), DaemonError> {
+    let mut said = Ok(());
+    for farewell in farewells {
+        said = said.and(farewell.say().await);
+    }
+    said
+}
+
+impl FinalReply {
+    /// Says it.
+    ///
+    /// # Errors
+    /// It is that something is lost.
+    async fn say(mut self) -> Result<(), DaemonError> {
+        if let Ok(line) = encode(&self.answer) {
+            // Whoever asked may be gone.
+            let _ = self.to.write_all(&line).await;
+        }
+        match self.answer {
+            Answer::Failed(refusal) => Err(DaemonError::Ended(refusal)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Answers the requests of one connection.
+pub(super) async fn converse(
+    stream: UnixStream,
+    mounted: Arc<impl Mounted>,
+    endings: Endings,
+    farewells: mpsc::WeakSender<FinalReply>,
+) {
+    let owner = rustix::process::geteuid().as_raw();
+    let caller = match stream.peer_cred() {
+        Ok(peer) if peer.uid() == 0 || peer.uid() == owner => Caller { user: peer.uid() },
+        Ok(peer) => {
+            tracing::warn!(uid = peer.uid(), "control socket: refused");
+            return;
+        }
+        Err(error) => {
+            tracing::warn!(%error, "control socket: no credentials");
+            return;
+        }
+    };
+    let (mut reader, mut writer) = stream.into_split();
+    let mut incoming = Incoming::default();
+    while let Some(request) = next_request(&mut reader, &mut incoming).await {
+        // For as long as somebody has this, the process waits for the farewell: also when a change
+        // ends the last mount.
+        let ending = match &request {
+            Ok(Request::Unmount { .. } | Request::Destroy { .. } | Request::Change { .. }) => {
+                farewells.upgrade()
+            }
+            _ => None,
+        };
+        let asks_for_end =
+            matches!(&request, Ok(Request::Unmount { .. } | Request::Destroy { .. }));
+        let answer = match request {
+            Ok(request) if is_long(&request) => tokio::select! {
+                answer = carry_out(request, caller, &mounted, &endings) => answer,
+                // What waits for its turn is not begun for nobody.
+                () = hung_up(&reader) => return,
+            },
+            Ok(request) => carry_out(request, caller, &mounted, &endings).await,
+            Err(error) => Some(refused(error)),
+        };
+        // Who is hung up on knows that the process is about to go.
+        let Some(answer) = answer else { return };
+        // A change that was waiting when somebody else ended the pool is not what has ended it.
+        let has_ended = asks_for_end || matches!(&answer, Answer::Done { .. });
+        if let Some(ending) = ending.as_ref().filter(|_| has_ended && mounted.is_over()) {
+            // If the other end is gone, so is the process.
+            let farewell = FinalReply { to: writer, answer, is_end: asks_for_end };
+            let _ = ending.send(farewell).await;
+            return;
+        }
+        let line = encode(&answer).or_else(|error| encode(&refused(error)));
+        match line {
+            Ok(line) if writer.write_all(&line).await.is_ok() => {}
+            _ => return,
+        }
+    }
+}
+
+/// Whether the answer may be as long as the pool has datasets or a history.
+const fn is_long(request: &Request) -> bool {
+    matches!(request, Request::Datasets(_) | Request::History)
+}
+
+/// Long answers that are made at the same time: each is in memory as a whole.
+pub(super) static LONG_ANSWERS: Semaphore = Semaphore::const_new(4);
+
+/// Waits until the peer is gone.
+async fn hung_up(reader: &OwnedReadHalf) {
+    while reader.ready(Interest::READABLE).await.is_ok_and(|ready| !ready.is_read_closed()) {
+        // It goes on writing.
+        sleep(GLANCE).await;
+    }
+}
+
+/// The next request; none when the peer has no more.
+async fn next_request(
+    reader: &mut OwnedReadHalf,
+    incoming: &mut Incoming,
+) -> Option<Result<Request, WireError>> {
+    loop {
+        if let Some(request) = incoming.next_message() {
+            return Some(request);
+        }
+        let Some(room) = incoming.room() else {
+            // What follows is not the beginning of a request.
+            *incoming = Incoming::default();
+            return Some(Err(WireError::TooLong(MAX_REQUEST)));
+        };
+        match reader.read(room).await {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => incoming.fill(count),
+        }
+    }
+}
+
+async fn carry_out(
+    request: Request,
+    caller: Caller,
+    mounted: &Arc<impl Mounted>,
+    endings: &Endings,
+) -> Option<Answer> {
+    if let Some(ending) = Ending::of_request(&request, caller) {
+        return Some(match endings.start(mounted, ending).await {
+            Ok(Ok(())) => Answer::Unmounted,
+            Ok(Err(refusal)) => Answer::Failed(refusal),
+            Err(panicked) => refused(panicked),
+        });
+    }
+    let mounted = Arc::clone(mounted);
+    // Whoever ends a pool asks first who it is.
+    if matches!(request, Request::Identify) {
+        return mounted.answer(request, caller);
+    }
+    let turn = match is_long(&request) {
+        true => LONG_ANSWERS.acquire().await.ok(),
+        false => None,
+    };
+    let answer = move || {
+        // Also if nobody waits for it any more.
+        let _turn = turn;
+        mounted.answer(request, caller)
+    };
+    let answer = spawn_blocking(answer).await;
+    answer.unwrap_or_else(|panicked| Some(refused(panicked)))
+}
+
+fn refused(error: impl std::fmt::Display) -> Answer {
+    Answer::Failed(Refusal::new(error.to_string()))
+}

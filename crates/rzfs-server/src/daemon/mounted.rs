@@ -1,0 +1,79 @@
+//! What a daemon serves, who asks for it, and how it ends.
+
+use crate::protocol::{Answer, Refusal, Request};
+
+/// What a daemon serves.
+pub(crate) trait Mounted: Send + Sync + 'static {
+    /// Answers everything but [`Request::Unmount`] and [`Request::Destroy`]; [`Request::Identify`]
+    /// without waiting for anything. Nothing when there is no pool any more to be asked about.
+    fn answer(&self, request: Request, caller: Caller) -> Option<Answer>;
+
+    /// Ends all mounts, and lets go of the pool.
+    fn end(&self, ending: Ending) -> Result<(), Refusal>;
+
+    /// Whether the pool is let go of: nothing is to be asked any more.
+    fn is_over(&self) -> bool;
+
+    /// Whether the pool waits for its devices.
+    fn is_waiting(&self) -> bool;
+}
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Caller {
+    /// The user.
+    pub(crate) user: u32,
+}
+
+/// How a daemon ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Ending {
+    pub(crate) manner: Disposition,
+    /// Mounts that are in use are detached.
+    pub(crate) force: bool,
+    /// The line for the pool's history, if somebody asked for it, and the user.
+    pub(crate) command: Option<(String, u64)>,
+}
+
+/// What becomes of the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Disposition {
+    /// Others may have it.
+    Release,
+    /// It is marked as destroyed.
+    Destroy,
+}
+
+impl Disposition {
+    /// The command that asks for it.
+    pub(crate) const fn verb(self) -> &'static str {
+        match self {
+            Self::Release => "export",
+            Self::Destroy => "destroy",
+        }
+    }
+}
+
+impl Ending {
+    /// The pool is let go of, though no command has asked for it.
+    pub(crate) const FORCED: Self = Self::released(true);
+    /// The same if nothing is in use.
+    pub(super) const UNFORCED: Self = Self::released(false);
+
+    const fn released(force: bool) -> Self {
+        Self { manner: Disposition::Release, force, command: None }
+    }
+
+    /// What a request asks for, if it asks for the end.
+    pub(super) fn of_request(request: &Request, caller: Caller) -> Option<Self> {
+        let (manner, force, command) = match request {
+            Request::Unmount { force, command } => (Disposition::Release, *force, command.clone()),
+            Request::Destroy { force, command } => {
+                (Disposition::Destroy, *force, Some(command.clone()))
+            }
+            _ => return None,
+        };
+        let command = command.map(|line| (line, caller.user.into()));
+        Some(Self { manner, force, command })
+    }
+}

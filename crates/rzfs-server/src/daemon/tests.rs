@@ -1,0 +1,210 @@
+//! A daemon that serves a pool which does what a test wants.
+
+use super::conversation::LONG_ANSWERS;
+use super::signals::GLANCE;
+use super::*;
+use crate::control::{ControlClient, ControlError};
+use crate::protocol::{Answer, Identity, Refusal, Request};
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+#[derive(Default)]
+struct Fake {
+    busy: AtomicBool,
+    over: AtomicBool,
+    /// Nobody ends it who does not force it.
+    lingers: AtomicBool,
+    /// Somebody waits for the end: whoever asks for events, or ends what lingers.
+    waits: AtomicBool,
+}
+
+impl Fake {
+    fn wait_for_end(&self) {
+        self.waits.store(true, Ordering::Relaxed);
+        while !self.over.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // Whoever has ended it is answered first.
+        thread::sleep(GLANCE);
+    }
+}
+
+impl Mounted for Fake {
+    fn answer(&self, request: Request, _: Caller) -> Option<Answer> {
+        if matches!(request, Request::Events) {
+            self.wait_for_end();
+        }
+        if matches!(request, Request::Pool) {
+            return None;
+        }
+        Some(Answer::Identity(Identity {
+            pool: "tank".into(),
+            guid: 5,
+            process: 6,
+            is_writable: true,
+        }))
+    }
+
+    fn end(&self, ending: Ending) -> Result<(), Refusal> {
+        if self.busy.load(Ordering::Relaxed) && !ending.force {
+            return Err(Refusal::new("cannot unmount '/x': pool or dataset is busy"));
+        }
+        if self.lingers.load(Ordering::Relaxed) && !ending.force {
+            self.wait_for_end();
+        }
+        self.over.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_waiting(&self) -> bool {
+        false
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+struct Running {
+    _directory: tempfile::TempDir,
+    control: ControlDirectory,
+    fake: Arc<Fake>,
+    while_mounted: Arc<mpsc::Sender<Infallible>>,
+    server: thread::JoinHandle<Result<(), DaemonError>>,
+}
+
+fn start(fake: Fake) -> Running {
+    let directory = tempfile::tempdir().unwrap();
+    let control = ControlDirectory::at(directory.path().join("run"));
+    control.prepare().unwrap();
+    let (while_mounted, ended) = mounts_end();
+    let (fake, shared) = (Arc::new(fake), &control);
+    // The system has no more threads.
+    let mut threads = Builder::new_current_thread();
+    let daemon = Daemon::bind_with(threads.max_blocking_threads(1), shared, "tank").unwrap();
+    let served = Arc::clone(&fake);
+    let server = thread::spawn(move || daemon.serve(served, ended));
+    Running { _directory: directory, control, fake, while_mounted, server }
+}
+
+#[test]
+fn a_pool_answers_until_it_is_unmounted() {
+    let running = start(Fake::default());
+    let [mut first, mut second] =
+        [(); 2].map(|()| running.control.mounted().unwrap().pop().unwrap());
+    assert_eq!(first.identity().guid, 5);
+    assert!(matches!(second.ask(&Request::Mounts), Ok(Answer::Identity(_))));
+    assert_eq!(
+        first.ask(&Request::Unmount { force: false, command: None }).unwrap(),
+        Answer::Unmounted
+    );
+    running.server.join().unwrap().unwrap();
+    assert!(running.control.mounted().unwrap().is_empty());
+    assert!(!running.control.socket("tank").exists());
+}
+
+#[test]
+fn who_asks_about_a_pool_that_is_gone_is_hung_up_on() {
+    let running = start(Fake::default());
+    let mut client = running.control.mounted().unwrap().pop().unwrap();
+    match client.ask(&Request::Pool) {
+        Err(ControlError::Wire { source, .. }) => assert!(source.is_hang_up(), "{source}"),
+        other => panic!("{other:?}"),
+    }
+    drop(running.while_mounted);
+    running.server.join().unwrap().unwrap();
+}
+
+#[test]
+fn long_answers_wait_for_their_turn_and_nobody_waits_for_them() {
+    let running = start(Fake::default());
+    let turns: Vec<_> = std::iter::from_fn(|| LONG_ANSWERS.try_acquire().ok()).collect();
+    assert!(!turns.is_empty());
+    let connect = || running.control.mounted().unwrap().pop().unwrap();
+    let ask = |mut client: ControlClient| thread::spawn(move || client.ask(&Request::History));
+    let waiting = ask(connect());
+    // Others are answered meanwhile.
+    assert!(connect().ask(&Request::Mounts).is_ok());
+    assert!(!waiting.is_finished());
+    drop(turns);
+    assert!(waiting.join().unwrap().is_ok());
+    drop(running.while_mounted);
+    running.server.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_busy_pool_goes_on() {
+    let running = start(Fake { busy: true.into(), ..Fake::default() });
+    let mut client = running.control.mounted().unwrap().pop().unwrap();
+    match client.ask(&Request::Unmount { force: false, command: None }) {
+        Err(ControlError::Refused(refusal)) => {
+            assert_eq!(refusal.message, "cannot unmount '/x': pool or dataset is busy");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(client.ask(&Request::Identify), Ok(Answer::Identity(_))));
+    client.ask(&Request::Unmount { force: true, command: None }).unwrap();
+    running.server.join().unwrap().unwrap();
+}
+
+fn end_what_is_waited_for(running: Running) {
+    while !running.fake.waits.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut client = running.control.mounted_as("tank").unwrap().unwrap();
+    assert_eq!(
+        client.ask(&Request::Unmount { force: true, command: None }).unwrap(),
+        Answer::Unmounted
+    );
+    running.server.join().unwrap().unwrap();
+}
+
+#[test]
+fn an_end_does_not_wait_behind_a_request_that_waits() {
+    let running = start(Fake::default());
+    let mut waiting = running.control.mounted().unwrap().pop().unwrap();
+    let waiting = thread::spawn(move || drop(waiting.ask(&Request::Events)));
+    end_what_is_waited_for(running);
+    waiting.join().unwrap();
+}
+
+#[test]
+fn an_end_by_force_does_not_wait_behind_one_that_waits() {
+    let running = start(Fake { lingers: true.into(), ..Fake::default() });
+    let mut client = running.control.mounted_as("tank").unwrap().unwrap();
+    let waiting =
+        thread::spawn(move || client.ask(&Request::Unmount { force: false, command: None }));
+    end_what_is_waited_for(running);
+    drop(waiting.join().unwrap());
+    // Nor behind the one that follows the last mount.
+    let mut running = start(Fake { lingers: true.into(), ..Fake::default() });
+    drop(std::mem::replace(&mut running.while_mounted, mounts_end().0));
+    end_what_is_waited_for(running);
+}
+
+#[test]
+fn the_last_unmount_by_somebody_else_ends_the_daemon() {
+    let running = start(Fake::default());
+    drop(running.while_mounted);
+    running.server.join().unwrap().unwrap();
+}
+
+#[test]
+fn nonsense_is_answered_with_a_refusal() {
+    let running = start(Fake::default());
+    let path = running.control.socket("tank");
+    let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    stream.write_all(b"hello\n{\"version\":99,\"body\":1}\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.contains("malformed") && text.contains("version 99"), "{text}");
+    assert!(Daemon::bind(&running.control, "tank").is_err(), "the socket is taken");
+    ControlClient::connect(&path)
+        .unwrap()
+        .unwrap()
+        .ask(&Request::Unmount { force: false, command: None })
+        .unwrap();
+    running.server.join().unwrap().unwrap();
+}

@@ -1,0 +1,105 @@
+//! Carrying out what commands have changed of a pool.
+
+mod datasets;
+mod keys;
+mod mounts;
+mod pool;
+mod problem;
+mod properties;
+mod snapshots;
+mod sweep;
+
+pub(super) use mounts::{Ended, all_taken_back as taken_back, end_all as end_mounts};
+pub(super) use pool::{ByPath, plan_add, set_on};
+pub(super) use sweep::observe as observe_sweeps;
+
+use super::open::Open;
+use super::refusal::{SUSPENDED, refusal};
+use crate::daemon::Caller;
+use crate::protocol::{Change, Refusal};
+use rzfs_dsl::live::Event;
+
+/// What cannot be done, in OpenZFS's words, while the pool waits for its devices: ending mounts and
+/// making them again would wait too, or stop halfway. All else is refused where it is to be
+/// written.
+fn needs_devices(change: &Change, pool: &str) -> Option<String> {
+    let (verb, name) = match change {
+        Change::Destroy { names, .. } => ("destroy", names.first()?.as_str()),
+        Change::Rename { from, .. } => ("rename", from.as_str()),
+        Change::Rollback { name } => ("rollback", name.as_str()),
+        Change::Set { name, .. } => ("set property for", name.as_str()),
+        Change::Inherit { name, .. } => ("inherit property for", name.as_str()),
+        Change::Mount { name, .. } => ("mount", name.as_str()),
+        Change::MountAll { .. } => ("mount", pool),
+        Change::Remount { name, .. } => ("remount", name.as_str()),
+        Change::Unmount { target, force: false } => ("unmount", target.as_str()),
+        Change::UnmountAll { force: false } => ("unmount", pool),
+        Change::Sync => ("sync", pool),
+        _ => return None,
+    };
+    Some(format!("cannot {verb} '{name}'"))
+}
+
+/// Carries out a change, and remembers it in the pool's history; tells what could not be done
+/// besides.
+pub(super) fn carry_out(
+    open: &Open,
+    change: Change,
+    command: Option<String>,
+    caller: Caller,
+) -> Result<Vec<String>, Refusal> {
+    if open.is_suspended()
+        && let Some(what) = needs_devices(&change, &open.name())
+    {
+        return Err(refusal(what, SUSPENDED));
+    }
+    let complaints = match change {
+        Change::Create(new) => datasets::create(open, &new),
+        Change::Destroy { names, force } => datasets::destroy(open, &names, force),
+        Change::Snapshot { names, properties } => snapshots::take(open, names, &properties),
+        Change::DestroySnapshots { names, defer } => snapshots::destroy(open, &names, defer),
+        Change::RenameSnapshots { names, to } => snapshots::rename(open, &names, &to),
+        Change::Rollback { name } => snapshots::roll_back(open, &name),
+        Change::Clone(new) => snapshots::clone(open, new),
+        Change::Promote { name } => snapshots::promote(open, &name),
+        Change::Hold { names, tag } => snapshots::hold(open, &names, &tag),
+        Change::Release { names, tag } => snapshots::release(open, &names, &tag),
+        Change::Bookmark { source, name } => snapshots::bookmark(open, source, &name),
+        Change::DestroyBookmark { name } => snapshots::destroy_bookmark(open, name),
+        Change::Rename { from, to, ancestors, force, leave_mounted } => {
+            let renaming = datasets::Renaming { from, to, ancestors, force, leave_mounted };
+            datasets::rename(open, &renaming)
+        }
+        Change::Set { name, properties, leave_mounted } => {
+            properties::set(open, &name, &properties, leave_mounted)
+        }
+        Change::Inherit { name, property, received } => {
+            properties::inherit(open, &name, &property, received)
+        }
+        Change::Mount { name, manner } => mounts::mount(open, &name, manner),
+        Change::MountAll { manner } => mounts::mount_all(open, &manner),
+        Change::Remount { name, temporary } => mounts::remount(open, &name, temporary),
+        Change::Unmount { target, force } => mounts::unmount(open, &target, force),
+        Change::UnmountAll { force } => mounts::unmount_all(open, force),
+        Change::LoadKey { name, key, purpose } => keys::load(open, &name, &key, purpose),
+        Change::UnloadKey { name } => keys::unload(open, &name),
+        Change::ChangeKey { name, request } => keys::change(open, &name, &request),
+        Change::SetPool { property } => pool::set(open, &property),
+        Change::Add(request) => pool::add(open, &request),
+        Change::Upgrade => pool::upgrade(open),
+        Change::Clear { vdev } => pool::clear(open, vdev.as_deref()),
+        Change::Sweep(request) => sweep::sweep(open, &request),
+        Change::PruneDedup(limit) => pool::prune_dedup(open, limit),
+        Change::PrefetchDedup => pool::prefetch_dedup(open),
+        Change::Reguid => pool::reguid(open),
+        Change::Sync => pool::sync(open),
+    }?;
+    // What was done to a suspended pool is not in its history.
+    let remembered = command.filter(|_| !open.is_suspended()).zip(open.writable().ok());
+    if let Some((line, pool)) = remembered {
+        open.events.note("history_event", [("history_command", line.clone())]);
+        let event = Event::Command { line, user: caller.user.into() };
+        pool.live().log(event).map_err(|_| refusal(pool.name(), SUSPENDED))?;
+    }
+    Ok(complaints)
+}

@@ -1,0 +1,383 @@
+//! Mounts of a pool that stays imported.
+//!
+//! ```text
+//! unmount        what is named and what is below it: all of it, or nothing
+//! the change     of properties or names
+//! settle         what was mounted, where it belongs now, and what has got a place
+//! ```
+//! When a step is refused, what was mounted before is mounted where it was.
+
+use super::super::mounter::{Nesting, Planned};
+use super::super::plan::{Candidate, LEGACY, MountsAfterChange, PlannedMount, Site, aftermath};
+use super::super::table::{MountTable, Unmounted};
+use crate::mount::open::Open;
+use crate::mount::refusal::{refusal, unopened};
+use crate::protocol::{MountManner, Refusal, RefusalKind, Temporary};
+use crate::request::Choice;
+use rzfs_dsl::dataset::property::DatasetProperty;
+use rzfs_dsl::dataset::{DatasetError, DatasetKind, KeyStatus};
+use rzfs_fuse::{CoveredContents, InUse, MountError};
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+pub(super) fn in_use(force: bool) -> InUse {
+    if force { InUse::Detach } else { InUse::Refuse }
+}
+
+/// `zfs mount NAME`, or mount(8) with a directory.
+pub(super) fn mount(open: &Open, name: &str, manner: MountManner) -> Result<Vec<String>, Refusal> {
+    let cannot = |reason: &str| refusal(format_args!("cannot mount '{name}'"), reason);
+    let view = open.view().map_err(|error| unopened(name, error))?;
+    let fail = |error: DatasetError| match error {
+        DatasetError::NotFound { .. } => unopened(name, "dataset does not exist"),
+        error => unopened(name, error),
+    };
+    let dataset = view.datasets().open(name).map_err(fail)?;
+    if dataset.kind().map_err(fail)? != DatasetKind::FileSystem {
+        return Err(unopened(name, "operation not applicable to datasets of this type"));
+    }
+    let mountpoint = dataset.text(DatasetProperty::MountPoint).map_err(fail)?;
+    match (&*mountpoint, &manner.directory) {
+        (LEGACY, Some(_)) => {}
+        (LEGACY, None) => {
+            let reason = "legacy mountpoint\nuse mount(8) to mount this filesystem";
+            return Err(cannot(reason));
+        }
+        (_, Some(directory)) => {
+            let directory = directory.display();
+            let message = format!(
+                "filesystem '{name}' cannot be mounted using 'mount': its mountpoint is \
+                 '{mountpoint}', not 'legacy'\n\
+                 'zfs mount {name}' mounts it there, 'zfs set mountpoint={directory} {name}' here"
+            );
+            return Err(Refusal::new(message));
+        }
+        ("none", None) => return Err(cannot("no mountpoint set")),
+        _ => {}
+    }
+    if dataset.text(DatasetProperty::CanMount).map_err(fail)? == "off" {
+        return Err(cannot("'canmount' property is set to 'off'"));
+    }
+    if dataset.key_status().map_err(fail)? == KeyStatus::Unavailable {
+        return Err(cannot("encryption key not loaded"));
+    }
+    let mut table = open.table()?;
+    open.forget_finished(&mut table);
+    if table.of_dataset(name).is_some() {
+        return Err(cannot("filesystem already mounted"));
+    }
+    let planned = match manner.directory.clone() {
+        Some(directory) => {
+            let plan = PlannedMount::new(name.to_owned(), directory, CoveredContents::Hidden);
+            Ok(vec![(dataset, PlannedMount { site: Site::Named, ..plan })])
+        }
+        None => open.planned(Some(&[name.to_owned()].into()), Choice::All),
+    };
+    let planned = planned.map_err(fail)?;
+    match carry_out(open, &mut table, in_manner(planned, &manner)).as_slice() {
+        [] => Ok(Vec::new()),
+        complaints => Err(Refusal::new(complaints.join("\n"))),
+    }
+}
+
+/// `zfs mount -a`.
+pub(super) fn mount_all(open: &Open, manner: &MountManner) -> Result<Vec<String>, Refusal> {
+    let mut table = open.table()?;
+    open.forget_finished(&mut table);
+    let planned = match open.planned(None, Choice::Automatic) {
+        Ok(planned) => planned,
+        Err(error) => return Err(Refusal::new(error.to_string())),
+    };
+    Ok(carry_out(open, &mut table, in_manner(planned, manner)))
+}
+
+/// Plans as a command asks for them.
+fn in_manner(mut planned: Vec<Planned>, manner: &MountManner) -> Vec<Planned> {
+    for (_, plan) in &mut planned {
+        plan.temporary = manner.temporary.or(plan.temporary);
+        if manner.overlay {
+            plan.underneath = CoveredContents::Hidden;
+        }
+    }
+    planned
+}
+
+/// `mount -o remount`.
+pub(super) fn remount(
+    open: &Open,
+    name: &str,
+    temporary: Temporary,
+) -> Result<Vec<String>, Refusal> {
+    let cannot = |reason: &dyn Display| refusal(format_args!("cannot remount '{name}'"), reason);
+    let view = open.view().map_err(|error| cannot(&error))?;
+    let mut table = open.table()?;
+    open.forget_finished(&mut table);
+    let mount = table.of_datasets_mut(&[name.to_owned()].into()).next();
+    let mount = mount.ok_or_else(|| cannot(&"not currently mounted"))?;
+    if mount.dataset != name {
+        let shared = format!("it shares the mount of '{}'", mount.dataset);
+        return Err(cannot(&shared));
+    }
+    let dataset = view.datasets().open(name).map_err(|error| cannot(&error))?;
+    let remounted = open.mounter().remount(mount, &dataset, temporary);
+    remounted.map_err(|error| match error.downcast_ref::<MountError>() {
+        Some(error) => cannot(&error.reason()),
+        None => cannot(&error),
+    })?;
+    if temporary.readonly == Some(true)
+        && let Ok(pool) = open.writable()
+    {
+        // Whoever makes a file system read-only goes on to copy its devices, or to cut the power.
+        pool.sync().map_err(|error| cannot(&error))?;
+    }
+    Ok(Vec::new())
+}
+
+/// `zfs unmount NAME|DIRECTORY`.
+pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<String>, Refusal> {
+    let mut table = open.table()?;
+    open.forget_finished(&mut table);
+    let reports = table.reports();
+    let place = Path::new(target).canonicalize().unwrap_or_else(|_| PathBuf::from(target));
+    let is_meant = |one: &&crate::protocol::MountReport| {
+        one.dataset == target || Path::new(&one.mountpoint) == place
+    };
+    let Some(mount) = reports.iter().find(is_meant) else {
+        let found = open.view().map(|view| view.datasets().open(target));
+        if !target.starts_with('/') && matches!(found, Ok(Err(DatasetError::NotFound { .. }))) {
+            return Err(unopened(target, "dataset does not exist"));
+        }
+        let message = format!("cannot unmount '{target}': not currently mounted");
+        return Err(Refusal::new(message));
+    };
+    let is_below = |name: &str| {
+        let rest = name.strip_prefix(&mount.dataset);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let (above, place) = (&mount.mountpoint, Path::new(&mount.mountpoint));
+    let is_inside = |other: &&crate::protocol::MountReport| {
+        other.mountpoint != *above && Path::new(&other.mountpoint).starts_with(place)
+    };
+    if reports.iter().filter(is_inside).any(|other| !is_below(&other.dataset)) {
+        let message = format!("cannot unmount '{above}': pool or dataset is busy");
+        return Err(Refusal::of_kind(RefusalKind::StillMounted, message));
+    }
+    let ended = end(open, &mut table, &[mount.dataset.clone()].into(), in_use(force))?;
+    // What shared the mount goes on without it; what is below it does not.
+    let others = ended.iter().filter(|plan| !is_below(&plan.dataset)).cloned().collect();
+    match mount_again(open, &mut table, others).as_slice() {
+        [] => Ok(Vec::new()),
+        lost => Err(taken_back(open, &mut table, ended, Refusal::new(lost.join("\n")))),
+    }
+}
+
+/// `zfs unmount -a`: whatever is not in use.
+pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refusal> {
+    let mut table = open.table()?;
+    open.forget_finished(&mut table);
+    let (ended, refused) = table.unmount_each(in_use(force));
+    open.close_file_systems(&table, ended.iter().map(|plan| plan.dataset.as_str()));
+    match refused.is_empty() {
+        true => Ok(Vec::new()),
+        false => Err(Refusal::new(refused.join("\n"))),
+    }
+}
+
+/// All mounts of a pool, ended.
+pub(in crate::mount) struct Ended {
+    /// What was mounted, and where.
+    pub(in crate::mount) plans: Vec<PlannedMount>,
+    /// Mounts that stay though nobody will serve them; only where ends are forced.
+    pub(in crate::mount) stuck: Vec<String>,
+}
+
+/// Ends all mounts, or none; tells what was where. Those that somebody has elsewhere are in use:
+/// whoever has them would be left without a pool.
+pub(in crate::mount) fn end_all(
+    open: &Open,
+    in_use: InUse,
+    pool_is_busy: impl FnOnce() -> Refusal,
+) -> Result<Ended, Refusal> {
+    let mut table = open.table_at_the_end();
+    open.forget_finished(&mut table);
+    if in_use == InUse::Refuse && table.is_had_elsewhere() {
+        return Err(pool_is_busy());
+    }
+    let mut unmounted = table.unmount_all(in_use);
+    if in_use == InUse::Refuse && unmounted.refused.is_none() && !unmounted.elsewhere.is_empty() {
+        unmounted.refused = Some(pool_is_busy());
+    }
+    let stuck = std::mem::take(&mut unmounted.stuck);
+    let plans = all_or_none(open, &mut table, unmounted)?;
+    // Whoever wants to mount something meanwhile would have it without a server.
+    table.close();
+    Ok(Ended { plans, stuck })
+}
+
+/// Mounts again what [`end_all`] has ended for something that is refused.
+pub(in crate::mount) fn all_taken_back(
+    open: &Open,
+    ended: Vec<PlannedMount>,
+    refusal: Refusal,
+) -> Refusal {
+    let mut table = open.table_at_the_end();
+    table.reopen();
+    taken_back(open, &mut table, ended, refusal)
+}
+
+/// Ends the mounts of these file systems and those below them, or none; tells what was where.
+pub(super) fn end(
+    open: &Open,
+    table: &mut MountTable,
+    names: &BTreeSet<String>,
+    in_use: InUse,
+) -> Result<Vec<PlannedMount>, Refusal> {
+    let unmounted = table.unmount(names, in_use);
+    all_or_none(open, table, unmounted)
+}
+
+fn all_or_none(
+    open: &Open,
+    table: &mut MountTable,
+    unmounted: Unmounted,
+) -> Result<Vec<PlannedMount>, Refusal> {
+    let Unmounted { ended, refused, .. } = unmounted;
+    open.close_file_systems(table, ended.iter().map(|plan| plan.dataset.as_str()));
+    match refused {
+        None => Ok(ended),
+        Some(refusal) => Err(taken_back(open, table, ended, refusal)),
+    }
+}
+
+/// Mounts again what has ended for something that is refused.
+pub(super) fn taken_back(
+    open: &Open,
+    table: &mut MountTable,
+    ended: Vec<PlannedMount>,
+    refusal: Refusal,
+) -> Refusal {
+    let complaints = mount_again(open, table, ended);
+    let Refusal { kind, message } = refusal;
+    let lines: Vec<_> = std::iter::once(message).chain(complaints).collect();
+    Refusal::of_kind(kind, lines.join("\n"))
+}
+
+/// Mounts file systems where they were; tells what could not be mounted.
+pub(super) fn mount_again(
+    open: &Open,
+    table: &mut MountTable,
+    ended: Vec<PlannedMount>,
+) -> Vec<String> {
+    match open.reopened(ended) {
+        Ok(planned) => carry_out(open, table, planned),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+/// Mounts what is to be mounted after a change; tells what could not be mounted.
+pub(super) fn settle(
+    open: &Open,
+    table: &mut MountTable,
+    before: &[Candidate],
+    ended: Vec<PlannedMount>,
+    renamed: impl Fn(&str) -> String,
+) -> Vec<String> {
+    let planned = || {
+        let MountsAfterChange { kept, placed } =
+            aftermath(before, &open.candidates()?, ended, renamed);
+        let mut planned = open.reopened(kept)?;
+        planned.extend(open.places(&placed)?);
+        Ok::<_, DatasetError>(planned)
+    };
+    match planned() {
+        Ok(planned) => carry_out(open, table, planned),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+/// Mounts file systems; tells what could not be mounted.
+pub(super) fn mount_more(
+    open: &Open,
+    table: &mut MountTable,
+    names: &BTreeSet<String>,
+    choice: Choice,
+) -> Vec<String> {
+    match open.planned(Some(names), choice) {
+        Ok(planned) => carry_out(open, table, planned),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+/// Mounts what is not mounted yet; tells what could not be mounted.
+///
+/// What is mounted below a new mount would be hidden by it, and a mount that a new file system is
+/// to share may have to be made otherwise: such mounts make way, and are made again with the new
+/// ones. If one of them is
+/// in use the new ones that it is in the way of are left out; if one cannot be made again they are
+/// taken back.
+fn carry_out(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> Vec<String> {
+    planned.retain(|(dataset, _)| table.of_dataset(dataset.name()).is_none());
+    if table.is_closed() {
+        let told = |(dataset, _): &Planned| {
+            format!("cannot mount '{}': its pool is being let go of", dataset.name())
+        };
+        return planned.iter().map(told).collect();
+    }
+    let names = planned.iter().flat_map(|one| in_the_way(open, table, one)).collect();
+    let mut complaints = Vec::new();
+    let made_way = match end(open, table, &names, InUse::Refuse) {
+        Ok(ended) => ended,
+        Err(refusal) => {
+            complaints.push(refusal.message);
+            planned.retain(|one| in_the_way(open, table, one).is_empty());
+            Vec::new()
+        }
+    };
+    let new = planned.iter().map(|(_, plan)| plan.dataset.clone()).collect();
+    match open.reopened(made_way.clone()) {
+        Ok(again) => planned.extend(again),
+        Err(error) => complaints.push(error.to_string()),
+    }
+    complaints.extend(make(open, table, planned));
+    complaints.extend(bring_back(open, table, made_way, &new));
+    complaints
+}
+
+/// What has to be mounted after, or together with, a planned mount.
+fn in_the_way(open: &Open, table: &MountTable, (dataset, plan): &Planned) -> BTreeSet<String> {
+    let shared = match open.mounter().nesting() {
+        Nesting::Mounts => None,
+        Nesting::Grafts => table.around(&plan.mountpoint),
+    };
+    let shared = shared.filter(|outer| !open.mounter().fits(dataset, outer));
+    let shared = shared.map(|outer| outer.dataset.clone());
+    table.below(&plan.mountpoint).chain(shared).collect()
+}
+
+/// What has `made_way` for `new` mounts, and could not be mounted with them, is mounted without
+/// them.
+fn bring_back(
+    open: &Open,
+    table: &mut MountTable,
+    made_way: Vec<PlannedMount>,
+    new: &BTreeSet<String>,
+) -> Vec<String> {
+    let is_mounted = |plan: &PlannedMount| table.of_dataset(&plan.dataset).is_some();
+    if made_way.iter().all(is_mounted) {
+        return Vec::new();
+    }
+    let Unmounted { ended, .. } = table.unmount(new, InUse::Refuse);
+    open.close_file_systems(table, ended.iter().map(|plan| plan.dataset.as_str()));
+    let missing = made_way.into_iter().filter(|plan| table.of_dataset(&plan.dataset).is_none());
+    match open.reopened(missing.collect()) {
+        Ok(missing) => make(open, table, missing),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+fn make(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> Vec<String> {
+    planned.sort_by(|(_, a), (_, b)| a.order(b));
+    let failures = open.mounter().mount_all(&planned, table);
+    failures.iter().map(ToString::to_string).collect()
+}

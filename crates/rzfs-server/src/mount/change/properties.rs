@@ -1,0 +1,307 @@
+//! Changes of the properties of datasets.
+
+use super::super::mounter::{Nesting, OPEN_PROPERTY};
+use super::super::table::MountTable;
+use super::mounts::{end, mount_again, settle, taken_back};
+use super::problem::{Problem, reason};
+use crate::mount::dataset_mount::DatasetMount;
+use crate::mount::open::Open;
+use crate::mount::refusal::{refusal, unopened};
+use crate::protocol::{Pair, Refusal, Temporary};
+use rzfs::setting::{DatasetSetting, Occasion, OwnerProperty, SettingError};
+use rzfs::{Pool, WritablePool};
+use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource};
+use rzfs_dsl::dataset::{Dataset, DatasetKind};
+use rzfs_dsl::live::{ChangeError, Inherit};
+use rzfs_fuse::InUse;
+use std::collections::BTreeSet;
+
+/// What OpenZFS says of a property that is stored but not in force.
+const NOT_REMOUNTED: &str = "property may be set but unable to remount filesystem";
+
+/// `zfs set`.
+pub(super) fn set(
+    open: &Open,
+    name: &str,
+    properties: &[Pair],
+    leave_mounted: bool,
+) -> Result<Vec<String>, Refusal> {
+    let cannot = |error: &dyn std::fmt::Display| {
+        refusal(format_args!("cannot set property for '{name}'"), error)
+    };
+    let pool = open.writable().map_err(|error| cannot(&error))?;
+    let view = pool.view().map_err(|error| cannot(&error))?;
+    let dataset = view.datasets().open(name);
+    let dataset = dataset.map_err(|error| unopened(name, reason(&error)))?;
+    let (quotas, others) = quotas(&dataset, properties).map_err(|error| cannot(&error))?;
+    let settings = settings(&view, &dataset, &others).map_err(|error| cannot(&error))?;
+    set_quotas(pool, name, &quotas).map_err(|error| cannot(&error))?;
+    if settings.is_empty() {
+        return Ok(Vec::new());
+    }
+    let pairs = others.iter().map(|(name, word)| (name.as_str(), word.as_str()));
+    let effect = match (leave_mounted, Effect::of(pairs)) {
+        (true, Effect { lists, settled, .. }) => Effect { lists, settled, ..Effect::default() },
+        (false, effect) => effect,
+    };
+    let action = || pool.live().set_properties(name, &settings);
+    changed(open, name, effect, action, &cannot)
+}
+
+/// A quota, and who has it; `None` for none.
+type Quota = (OwnerProperty, Option<u64>);
+
+/// Takes the quotas of users, groups and projects out of properties.
+fn quotas(dataset: &Dataset, properties: &[Pair]) -> Result<(Vec<Quota>, Vec<Pair>), Problem> {
+    let (mut quotas, mut others) = (Vec::new(), Vec::new());
+    for (name, word) in properties {
+        match OwnerProperty::parse(name)? {
+            Some(_) if dataset.kind()? != DatasetKind::FileSystem => {
+                return Err(SettingError::NotApplicable(name.clone()).into());
+            }
+            Some(property) => quotas.push((property, property.parse_quota(name, word)?)),
+            None => others.push((name.clone(), word.clone())),
+        }
+    }
+    Ok((quotas, others))
+}
+
+/// Sets quotas; they are on disk when this returns.
+fn set_quotas(
+    pool: &WritablePool,
+    name: &str,
+    quotas: &[Quota],
+) -> Result<(), Box<dyn std::error::Error>> {
+    if quotas.is_empty() {
+        return Ok(());
+    }
+    let file_system = pool.file_system(name)?;
+    for (property, quota) in quotas {
+        file_system.set_quota(property.owner, property.unit, property.id, *quota)?;
+    }
+    Ok(pool.sync()?)
+}
+
+fn settings(
+    pool: &Pool,
+    dataset: &Dataset,
+    properties: &[Pair],
+) -> Result<Vec<(String, rzfs::zap::ZapValue)>, Problem> {
+    let kind = dataset.kind()?;
+    let mut settings = Vec::with_capacity(properties.len());
+    for (name, word) in properties {
+        let setting = DatasetSetting::parse(name, word, kind, Occasion::Change)?;
+        if setting.feature().is_some_and(|feature| !pool.features().state(feature).is_enabled()) {
+            return Err(SettingError::NeedsUpgrade.into());
+        }
+        settings.push((setting.name, setting.value));
+    }
+    Ok(settings)
+}
+
+/// `zfs inherit`.
+pub(super) fn inherit(
+    open: &Open,
+    name: &str,
+    property: &str,
+    received: bool,
+) -> Result<Vec<String>, Refusal> {
+    let cannot = |error: &dyn std::fmt::Display| {
+        refusal(format_args!("cannot inherit {property} for '{name}'"), error)
+    };
+    let pool = open.writable().map_err(|error| cannot(&error))?;
+    let inherit = if received { Inherit::Received } else { Inherit::Parent };
+    let action = || pool.live().inherit_property(name, property, inherit);
+    let mut effect = Effect::of([(property, "")]);
+    if effect.moves {
+        effect.place = inherited_mount_point(open, name);
+    }
+    changed(open, name, effect, action, &cannot)
+}
+
+/// The mount point that a file system has from the one above.
+fn inherited_mount_point(open: &Open, name: &str) -> Option<String> {
+    let (above, own) = name.rsplit_once('/')?;
+    let above = open.view().ok()?.datasets().open(above).ok()?;
+    let mountpoint = above.text(DatasetProperty::MountPoint).ok()?;
+    mountpoint.starts_with('/').then(|| format!("{mountpoint}/{own}"))
+}
+
+/// What a change of properties means for mounts.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct Effect {
+    /// The mount point may be another one for whoever inherits it.
+    moves: bool,
+    /// The mount point that it gets itself.
+    place: Option<String>,
+    /// The file system may not be mounted any more.
+    goes: bool,
+    /// Mounts have to be made anew.
+    anew: bool,
+    /// Mounts can follow, or have to be made anew.
+    follows: bool,
+    /// What the file system sees to itself is to be shown by the mount.
+    shows: bool,
+    /// Root directories may have a `.zfs` or not.
+    lists: bool,
+    /// What mounts did otherwise than these say was meant for their values before.
+    settled: Vec<DatasetProperty>,
+}
+
+impl Effect {
+    /// Of setting these properties to these values.
+    fn of<'a>(changes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut effect = Self::default();
+        for (name, value) in changes {
+            let property = DatasetProperty::from_name(name);
+            match property {
+                Some(DatasetProperty::MountPoint) => {
+                    effect.moves = true;
+                    effect.place = value.starts_with('/').then(|| value.to_owned());
+                }
+                Some(DatasetProperty::CanMount) if value == "off" => effect.goes = true,
+                Some(DatasetProperty::AclType) => effect.anew = true,
+                None if name == OPEN_PROPERTY => effect.anew = true,
+                Some(
+                    DatasetProperty::ReadOnly
+                    | DatasetProperty::Devices
+                    | DatasetProperty::Exec
+                    | DatasetProperty::SetUid,
+                ) => effect.follows = true,
+                Some(DatasetProperty::Atime | DatasetProperty::Relatime) => effect.shows = true,
+                Some(DatasetProperty::SnapDir) => effect.lists = true,
+                _ => {}
+            }
+            let settled = property.filter(|property| Temporary::PROPERTIES.contains(property));
+            effect.settled.extend(settled);
+        }
+        effect
+    }
+}
+
+/// Changes properties, and what is mounted with them. What is in use does not move: then nothing
+/// is changed. What only has to be mounted in another way is told when it is in use.
+fn changed(
+    open: &Open,
+    name: &str,
+    effect: Effect,
+    action: impl FnOnce() -> Result<(), ChangeError>,
+    cannot: &dyn Fn(&dyn std::fmt::Display) -> Refusal,
+) -> Result<Vec<String>, Refusal> {
+    if effect == Effect::default() {
+        return action().map(|()| Vec::new()).map_err(|error| cannot(&error));
+    }
+    let mut table = open.table()?;
+    open.forget_finished(&mut table);
+    let before = open.candidates().map_err(|error| cannot(&error))?;
+    let mut moving = BTreeSet::new();
+    if effect.moves {
+        moving = inheriting(open, &table, DatasetProperty::MountPoint, name)
+            .map_err(|error| cannot(&error))?;
+    }
+    if let Some(mountpoint) = &effect.place {
+        // Whoever is below the new place has to make way as well.
+        moving.extend(open.below_mount_point(&table, mountpoint));
+    }
+    if effect.goes {
+        moving.insert(name.to_owned());
+    }
+    let mut ended = end(open, &mut table, &moving, InUse::Refuse)?;
+    let mut complaints = Vec::new();
+    if effect.anew {
+        let shared = |name: &String| table.of_dataset(name).map(|one| one.dataset.clone());
+        let anew = mounted_below(&table, name).iter().filter_map(shared).collect();
+        match end(open, &mut table, &anew, InUse::Refuse) {
+            Ok(more) => ended.extend(more),
+            Err(_) => complaints.push(NOT_REMOUNTED.to_owned()),
+        }
+    }
+    if let Err(error) = action() {
+        return Err(taken_back(open, &mut table, ended, cannot(&error)));
+    }
+    for property in effect.settled {
+        let inheriting = inheriting(open, &table, property, name);
+        let names = inheriting.map_err(|error| cannot(&error))?;
+        table.of_datasets_mut(&names).for_each(|mount| mount.settle(property));
+    }
+    if effect.moves || effect.goes || effect.anew {
+        let missing = settle(open, &mut table, &before, ended, str::to_owned);
+        if !missing.is_empty() {
+            complaints.extend(missing);
+            complaints.push(NOT_REMOUNTED.to_owned());
+        }
+    }
+    if effect.lists {
+        let names = mounted_below(&table, name);
+        let mounts = names.iter().filter_map(|name| table.of_dataset(name));
+        mounts.for_each(|one| one.mount.show_snapshot_directories());
+    }
+    if effect.follows || effect.shows {
+        let names = mounted_below(&table, name);
+        let behind = not_followed(open, &mut table, &names);
+        if effect.follows && !behind.is_empty() {
+            // Ordinary users have their mounts made anew. Root's stay: while one is not there, those
+            // who write by path would write into the directory below.
+            let ended = match open.mounter().nesting() {
+                Nesting::Mounts => None,
+                Nesting::Grafts => end(open, &mut table, &behind, InUse::Refuse).ok(),
+            };
+            match ended {
+                Some(ended) => complaints.extend(mount_again(open, &mut table, ended)),
+                None => complaints.push(NOT_REMOUNTED.to_owned()),
+            }
+        }
+    }
+    Ok(complaints)
+}
+
+fn is_below(name: &str, above: &str) -> bool {
+    name.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What is mounted of a file system and those below it.
+fn mounted_below(table: &MountTable, name: &str) -> BTreeSet<String> {
+    let mounted = table.reports().into_iter().map(|one| one.dataset);
+    mounted.filter(|other| is_below(other, name)).collect()
+}
+
+/// Those of them that have another value of a property when `name` has.
+fn inheriting(
+    open: &Open,
+    table: &MountTable,
+    property: DatasetProperty,
+    name: &str,
+) -> Result<BTreeSet<String>, Box<dyn std::error::Error>> {
+    let view = open.view()?;
+    let mut inheriting = BTreeSet::new();
+    for mounted in mounted_below(table, name) {
+        let dataset = view.datasets().open(&mounted)?;
+        let source = dataset.native_property(property)?.map(|property| property.source);
+        let is_own = match source {
+            Some(PropertySource::Local | PropertySource::Received) => mounted != name,
+            Some(PropertySource::Inherited(from)) => from != name && is_below(&from, name),
+            _ => false,
+        };
+        if !is_own {
+            inheriting.insert(mounted);
+        }
+    }
+    Ok(inheriting)
+}
+
+/// Has mounts follow the properties of their file systems; answers the outermost ones of those that
+/// cannot.
+fn not_followed(open: &Open, table: &mut MountTable, names: &BTreeSet<String>) -> BTreeSet<String> {
+    let follow = |mount: &mut DatasetMount| -> Option<()> {
+        let view = open.view().ok()?;
+        let all = mount.datasets().map(|name| view.datasets().open(name));
+        let all = all.collect::<Result<Vec<_>, _>>().ok()?;
+        let (outermost, others) = all.split_first()?;
+        open.mounter().follow(mount, outermost, others).ok()
+    };
+    let behind = table.of_datasets_mut(names).filter_map(|mount| match follow(mount) {
+        Some(()) => None,
+        None => Some(mount.dataset.clone()),
+    });
+    behind.collect()
+}

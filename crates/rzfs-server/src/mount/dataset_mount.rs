@@ -1,0 +1,125 @@
+//! A mounted file system, with those that share its mount.
+
+use super::plan::{PlannedMount, Site};
+use super::still_mounted::refusal;
+use crate::protocol::{Refusal, Temporary};
+use rzfs_dsl::dataset::property::DatasetProperty;
+use rzfs_fuse::{
+    CoveredContents, InUse, MadeDirectory, Mount, MountError, Nested, Restrictions, SystemMounts,
+};
+use std::path::{Path, PathBuf};
+
+/// A mounted file system.
+#[derive(Debug)]
+pub(super) struct DatasetMount {
+    pub(super) dataset: String,
+    /// Where it was planned to be; where it is, without links, the mount knows.
+    pub(super) mountpoint: PathBuf,
+    pub(super) mount: Mount,
+    /// What it does not let happen.
+    pub(super) restrictions: Restrictions,
+    /// Who has said where it goes.
+    pub(super) site: Site,
+    /// What it does otherwise than properties say.
+    pub(super) temporary: Temporary,
+    /// The datasets that share the mount, and where in it they are; those above come before those
+    /// below.
+    pub(super) grafted: Vec<(String, PathBuf)>,
+    /// The directory if it was made for the mount.
+    pub(super) made: Option<MadeDirectory>,
+}
+
+impl DatasetMount {
+    /// The file systems that it has.
+    pub(super) fn datasets(&self) -> impl Iterator<Item = &str> {
+        let grafted = self.grafted.iter().map(|(name, _)| name.as_str());
+        std::iter::once(self.dataset.as_str()).chain(grafted)
+    }
+
+    /// What was planned for them. They hide already what they would hide.
+    pub(super) fn plans(&self) -> Vec<PlannedMount> {
+        let (site, temporary) = (self.site, self.temporary);
+        let plan = |dataset: &str, mountpoint| {
+            PlannedMount::new(dataset.to_owned(), mountpoint, CoveredContents::Hidden)
+        };
+        let own = PlannedMount { site, temporary, ..plan(&self.dataset, self.mountpoint.clone()) };
+        let grafted = self.grafted.iter();
+        let grafted = grafted.map(|(name, path)| plan(name, self.mountpoint.join(path)));
+        std::iter::once(own).chain(grafted).collect()
+    }
+
+    pub(super) fn directory(&self) -> PathBuf {
+        self.mount.directory().to_owned()
+    }
+
+    /// Its file systems, and where they are.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&str, PathBuf)> {
+        let grafted = self.grafted.iter();
+        let grafted = grafted.map(|(name, path)| (name.as_str(), self.directory().join(path)));
+        std::iter::once((self.dataset.as_str(), self.directory())).chain(grafted)
+    }
+
+    /// Does as a property says from now on.
+    pub(super) fn settle(&mut self, property: DatasetProperty) {
+        self.temporary = self.temporary.filtered(|other, _| other != property);
+    }
+
+    /// Has it let other things happen than so far, also while it is in use.
+    pub(super) fn restrict(&mut self, restrictions: Restrictions) -> Result<(), MountError> {
+        match self.mount.restrict(restrictions) {
+            // The system refuses it to ordinary users even if nothing changes.
+            Err(_) if self.restrictions == restrictions => {}
+            restricted => restricted?,
+        }
+        self.restrictions = restrictions;
+        Ok(())
+    }
+
+    /// Adds a file system to those that share it, which goes on being used.
+    pub(super) fn graft(&mut self, dataset: &str, nested: Nested) -> Result<(), MountError> {
+        let path = nested.path.clone();
+        self.mount.graft(nested)?;
+        self.grafted.push((dataset.to_owned(), path));
+        self.grafted.sort_by_key(|(_, path)| path.components().count());
+        Ok(())
+    }
+
+    /// Takes away what shares it in directories of which something is so, the deepest first, until
+    /// one is in use.
+    pub(super) fn ungraft_those(
+        &mut self,
+        which: impl Fn(&Path) -> bool,
+        in_use: InUse,
+        ended: &mut Vec<PlannedMount>,
+    ) -> Result<(), Refusal> {
+        for graft in (0..self.grafted.len()).rev() {
+            let path = self.grafted.get(graft).map(|(_, path)| self.directory().join(path));
+            if path.is_some_and(|path| which(&path)) {
+                ended.extend(self.ungraft(graft, in_use)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one of those away that share it; answers where it was planned to be.
+    pub(super) fn ungraft(
+        &mut self,
+        graft: usize,
+        in_use: InUse,
+    ) -> Result<Option<PlannedMount>, Refusal> {
+        let Some((_, path)) = self.grafted.get(graft) else { return Ok(None) };
+        self.mount.ungraft(path, in_use).map_err(|error| refusal(&error))?;
+        let (dataset, path) = self.grafted.remove(graft);
+        let mountpoint = self.mountpoint.join(path);
+        Ok(Some(PlannedMount::new(dataset, mountpoint, CoveredContents::Hidden)))
+    }
+
+    /// Whether somebody else has unmounted it. If nobody knows what is mounted it has to have
+    /// ended.
+    pub(super) fn was_unmounted(&self, mounts: Option<&SystemMounts>) -> bool {
+        match mounts {
+            Some(mounts) => self.mount.was_unmounted(mounts),
+            None => self.mount.is_finished(),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Images that somebody removes while their pool is open.
+
+use rzfs::WritablePool;
+use rzfs_blockdev::without_controls;
+use std::fmt;
+
+/// An image that has no name any more, and that its pool needs. The pool goes on with it, and it is
+/// gone with the process.
+#[derive(Debug)]
+pub(super) struct DeletedImage(String);
+
+impl DeletedImage {
+    /// The first one of a pool. Those that it can do without are given up. What was written so far is
+    /// in the image afterwards, unless the pool is suspended.
+    pub(super) fn of(pool: &WritablePool) -> Option<Self> {
+        let vdevs = pool.live().vdevs();
+        let leaf = vdevs.give_up_deleted()?;
+        if !pool.live().is_suspended()
+            && let Err(error) = pool.sync()
+        {
+            tracing::warn!(%error, "a deleted image lacks what was written last");
+        }
+        // Lines of its own are not a name's to begin.
+        let shown = without_controls(leaf.name().as_bytes(), b"");
+        Some(Self(String::from_utf8_lossy(&shown).into_owned()))
+    }
+}
+
+impl fmt::Display for DeletedImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let process = std::process::id();
+        write!(
+            f,
+            "{0} was deleted while the pool is using it\n\
+             What the pool has is in the deleted file until it is exported. While nobody writes, \
+             copy that ('ls -l /proc/{process}/fd | grep deleted' shows it), then use \
+             'zpool export -f' and import the copy.",
+            self.0
+        )
+    }
+}

@@ -1,0 +1,111 @@
+//! Letting go of a pool.
+
+use super::change::ByPath;
+use super::contents::Contents;
+use super::deleted::DeletedImage;
+use super::open::Open;
+use super::refusal::SUSPENDED;
+use crate::daemon::{Disposition, Ending};
+use crate::protocol::Refusal;
+use rzfs_dsl::live::Event;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long somebody may still use a pool that is about to be exported.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Open {
+    /// Refuses an end that would be written where nothing is.
+    pub(super) fn check_manner(&self, manner: Disposition) -> Result<(), Refusal> {
+        match manner {
+            Disposition::Release => Ok(()),
+            Disposition::Destroy => self.writable_to(manner.verb()).map(|_| ()),
+        }
+    }
+
+    /// Has nobody wait any more for devices of a suspended pool: if they have not been mended, what
+    /// was not written is lost.
+    pub(super) fn end_waiting(&self, ending: &Ending) -> Result<(), Refusal> {
+        let Some(pool) = self.contents.writable().filter(|pool| pool.live().is_suspended()) else {
+            return Ok(());
+        };
+        if !ending.force {
+            return Err(not_ended(ending.manner, pool.name(), SUSPENDED));
+        }
+        if pool.live().clear_with(None, &ByPath::outside_of(self)).is_err() {
+            pool.live().give_up_waiting();
+        }
+        Ok(())
+    }
+
+    /// Refuses to let go of images that would vanish with what is written in them.
+    pub(super) fn check_images(&self, ending: &Ending) -> Result<(), Refusal> {
+        let Some(pool) = self.contents.writable() else { return Ok(()) };
+        match (ending.manner, DeletedImage::of(pool)) {
+            (Disposition::Release, Some(deleted)) if !ending.force => {
+                Err(not_ended(ending.manner, pool.name(), &deleted.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is not written yet, for as long as the pool can still be kept if that fails.
+    pub(super) fn write_everything(&self, manner: Disposition) -> Result<(), Refusal> {
+        let Some(pool) = self.contents.writable() else { return Ok(()) };
+        match pool.sync() {
+            Err(_) if pool.live().is_suspended() => Err(not_ended(manner, pool.name(), SUSPENDED)),
+            // A pool that has failed for good is let go of.
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets go of the pool.
+    pub(super) fn close(self, Ending { manner, command, .. }: Ending) -> Result<(), Refusal> {
+        let Contents::Writing(mut pool, _) = self.contents else { return Ok(()) };
+        if let Some((line, user)) = command {
+            // A pool that is suspended cannot be let go of in order either, which is told below.
+            let _ = pool.live().log(Event::Command { line, user });
+        }
+        let name = pool.name().to_owned();
+        let start = Instant::now();
+        // Somebody may be looking a snapshot up.
+        let pool = loop {
+            match Arc::try_unwrap(pool) {
+                Ok(pool) => break pool,
+                Err(shared) if start.elapsed() < PATIENCE => pool = shared,
+                Err(_) => return Err(not_ended(manner, &name, "pool is busy")),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let ended = match manner {
+            Disposition::Release => pool.export(),
+            Disposition::Destroy => pool.destroy(),
+        };
+        ended.map_err(|error| {
+            let refusal = not_ended(manner, &name, &error.to_string());
+            let message = format!(
+                "{}\nThe pool was let go of as a crash would leave it; 'zpool import -f {name}' \
+                 imports its last state on disk.",
+                refusal.message
+            );
+            Refusal { message, ..refusal }
+        })
+    }
+}
+
+/// A pool that stays.
+pub(super) fn not_ended(manner: Disposition, pool: &str, reason: &str) -> Refusal {
+    Refusal::new(format!("cannot {} '{pool}': {reason}", manner.verb()))
+}
+
+/// A pool that stays, as somebody has a file system of it whose mount has ended here.
+pub(super) fn had_elsewhere(manner: Disposition, pool: &str) -> Refusal {
+    let Refusal { message, .. } = not_ended(manner, pool, "pool is busy");
+    let verb = manner.verb();
+    let advice = format!(
+        "Others have it: a container or another mount namespace, a bind mount, or who was in it when \
+         it was unmounted ('grep {pool} /proc/*/mountinfo'). 'zpool {verb} -f {pool}' takes it from \
+         them."
+    );
+    Refusal::new(format!("{message}\n{advice}"))
+}

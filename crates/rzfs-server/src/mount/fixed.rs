@@ -1,0 +1,33 @@
+//! The file systems of a pool that is only read, for those who ask what is done to them.
+
+use crate::protocol::ObjsetName;
+use rzfs_dsl::dataset::{Dataset, ObjsetStats};
+use rzfs_zpl::FileSystem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// File systems that are only read, as long as somebody has them.
+#[derive(Debug, Default)]
+pub(super) struct FixedFileSystems(Mutex<Known>);
+
+type Known = Vec<(ObjsetName, Weak<FileSystem>)>;
+
+impl FixedFileSystems {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, dataset: &Dataset, files: &Arc<FileSystem>) {
+        let name = ObjsetName { id: dataset.object().get(), name: dataset.name().to_owned() };
+        let mut all = self.known();
+        all.retain(|(_, files)| files.strong_count() > 0);
+        all.push((name, Arc::downgrade(files)));
+    }
+
+    /// What was counted about them.
+    pub(super) fn stats(&self) -> Vec<(ObjsetName, ObjsetStats)> {
+        let stats = |(name, files): &(ObjsetName, Weak<FileSystem>)| {
+            Some((name.clone(), files.upgrade()?.stats()))
+        };
+        self.known().iter().filter_map(stats).collect()
+    }
+}

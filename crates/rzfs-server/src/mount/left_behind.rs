@@ -1,0 +1,46 @@
+//! Mounts that have ended here, and that somebody still has.
+
+use rzfs_fuse::{MadeDirectory, Mount};
+use rzfs_zpl::live::LiveFileSystem;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+/// A mount that has ended here, and that somebody still has: who was in it when it was detached, a
+/// bind mount, another namespace. Or the last changes made through it are still being written.
+#[derive(Debug)]
+pub(super) struct LeftBehind {
+    pub(super) mount: Option<Mount>,
+    pub(super) directory: PathBuf,
+    /// The directory if it was made for the mount. It goes last: with it, what is mounted there in
+    /// other namespaces would go, too.
+    pub(super) made: Option<MadeDirectory>,
+    /// The file systems in it that change.
+    pub(super) files: Vec<Weak<LiveFileSystem>>,
+}
+
+impl LeftBehind {
+    pub(super) fn had(&self, files: &Arc<LiveFileSystem>) -> bool {
+        self.files.iter().any(|one| std::ptr::eq(one.as_ptr(), Arc::as_ptr(files)))
+    }
+
+    /// Whether somebody can still change this file system through it.
+    pub(super) fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
+        self.had(files) && self.is_reachable()
+    }
+
+    pub(super) fn is_reachable(&self) -> bool {
+        self.mount.as_ref().is_some_and(Mount::is_reachable)
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.mount.as_ref().is_none_or(Mount::is_finished)
+    }
+}
+
+impl Drop for LeftBehind {
+    fn drop(&mut self) {
+        if let Some(mount) = self.mount.take() {
+            mount.abandon();
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A pool that this process has open, and its mounts.
+
+use super::change::{self, Ended};
+use super::contents::{Contents, Lifetime};
+use super::ending::{PATIENCE, had_elsewhere, not_ended};
+use super::events::Events;
+use super::mounter::{Mounter, Plans};
+use super::open::{Open, locked};
+use super::plan::{Placement, PlannedMount};
+use super::table::MountTable;
+use crate::daemon::{Caller, Completeness, Disposition, Ending, Mounted};
+use crate::error::{NotMounted, ServeError};
+use crate::protocol::{Answer, Refusal, Request};
+use crate::request::MountOptions;
+use crate::starter::{Notice, Starter};
+use rzfs_fuse::InUse;
+use std::any::Any;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A pool that this process has open.
+///
+/// Requests that take long (they unmount, or wait for a device) hold nothing that others need:
+/// whoever asks for the state of the pool, has it go on, or ends it, does not wait for them.
+#[derive(Debug)]
+pub(super) struct MountedPool {
+    completeness: Completeness,
+    /// Nothing when it is closed, or about to be. Locked for a moment only.
+    open: Mutex<Option<Arc<Open>>>,
+    /// Held by whoever ends it.
+    ending: Mutex<()>,
+    is_over: AtomicBool,
+}
+
+impl MountedPool {
+    /// Mounts what is planned. The starter hears of what cannot be mounted; if that is everything
+    /// and nothing else keeps the pool, it is an error.
+    pub(super) fn mount(
+        contents: Contents,
+        planned: &Plans,
+        how: (&MountOptions, &Placement, Lifetime),
+        while_mounted: Arc<dyn Any + Send + Sync>,
+        starter: &mut dyn Starter,
+    ) -> Result<Self, ServeError> {
+        let (_, placement, lifetime) = how;
+        let view = contents.view()?;
+        let events = Arc::new(Events::new(view.name(), view.guid().get()));
+        let writable = contents.writable();
+        if let Some(pool) = writable {
+            change::observe_sweeps(pool, &events);
+        }
+        let mounter = Mounter::new(view.version(), writable, how, &while_mounted)?;
+        clear_dead_mounts(view.name());
+        let mut table = MountTable::default();
+        let failures = mounter.mount_all(&planned.mounts, &mut table);
+        for failure in &failures {
+            starter.hear(Notice::NotMounted(failure));
+        }
+        if *placement == (Placement::Properties { root: None })
+            && failures.iter().any(NotMounted::is_denied)
+        {
+            starter.hear(Notice::MountPointsDenied);
+        }
+        if let Some(pool) = writable {
+            pool.replay_volumes();
+        }
+        let completeness = match failures.is_empty() {
+            true => planned.completeness,
+            false => Completeness::Partial,
+        };
+        let nothing = table.is_empty() && lifetime == Lifetime::Mounts;
+        let stays = (lifetime == Lifetime::Import).then_some(while_mounted);
+        let open = Open::new(contents, (mounter, table), events, stays);
+        let open = Mutex::new(Some(open));
+        let (ending, is_over) = (Mutex::default(), AtomicBool::new(false));
+        let this = Self { completeness, open, ending, is_over };
+        let attended = match nothing {
+            true => Err(ServeError::NothingMounted),
+            false => this.current().map_or(Ok(()), |open| open.contents.attend()),
+        };
+        if attended.is_err() {
+            this.end(Ending::FORCED)?;
+        }
+        attended.map(|()| this)
+    }
+
+    /// Whether everything is mounted that was planned.
+    pub(super) const fn completeness(&self) -> Completeness {
+        self.completeness
+    }
+
+    /// Notes an event.
+    pub(super) fn note(&self, name: &str) {
+        if let Some(open) = self.current() {
+            open.events.note(name, []);
+        }
+    }
+
+    fn current(&self) -> Option<Arc<Open>> {
+        locked(&self.open).clone()
+    }
+
+    /// Ends all mounts, and tells what was where; nothing when the pool is let go of already.
+    fn end_mounts(&self, ending: &Ending) -> Result<Option<Ended>, Refusal> {
+        let Some(open) = self.current() else { return Ok(None) };
+        open.end_waiting(ending)?;
+        if !ending.force {
+            // What is refused now has changed nothing.
+            open.write_everything(ending.manner)?;
+        }
+        let in_use = if ending.force { InUse::Detach } else { InUse::Refuse };
+        let is_busy = || had_elsewhere(ending.manner, &open.contents.name());
+        change::end_mounts(&open, in_use, is_busy).map(Some)
+    }
+
+    fn write_everything(&self, manner: Disposition) -> Result<(), Refusal> {
+        self.current().map_or(Ok(()), |open| open.write_everything(manner))
+    }
+
+    /// Mounts again what has ended for something that is refused.
+    fn taken_back(&self, ended: Vec<PlannedMount>, refusal: Refusal) -> Refusal {
+        match self.current() {
+            Some(open) => change::taken_back(&open, ended, refusal),
+            None => refusal,
+        }
+    }
+
+    /// As [`MountedPool::take`]; if somebody does not let go of the pool everything is written at
+    /// least.
+    fn take_or_write(&self, manner: Disposition) -> Result<Option<Open>, Refusal> {
+        let taken = self.take(manner);
+        if taken.is_err() {
+            self.write_everything(manner)?;
+        }
+        taken
+    }
+
+    /// Takes the pool from all who answer for it, and waits for those who do at this moment.
+    fn take(&self, manner: Disposition) -> Result<Option<Open>, Refusal> {
+        let Some(mut open) = locked(&self.open).take() else { return Ok(None) };
+        let start = Instant::now();
+        loop {
+            match Arc::try_unwrap(open) {
+                Ok(open) => return Ok(Some(open)),
+                Err(shared) if start.elapsed() < PATIENCE => open = shared,
+                Err(shared) => {
+                    let name = shared.contents.name();
+                    *locked(&self.open) = Some(shared);
+                    return Err(not_ended(manner, &name, "pool is busy"));
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// How a pool has ended of which mounts stay that nobody serves any more.
+fn with_stuck(ended: Result<(), Refusal>, stuck: Vec<String>) -> Result<(), Refusal> {
+    if stuck.is_empty() {
+        return ended;
+    }
+    let lines: Vec<_> = stuck.into_iter().chain(ended.err().map(|one| one.message)).collect();
+    Err(Refusal::new(lines.join("\n")))
+}
+
+/// Takes mounts away that a process has left which had the pool before and was killed: whoever gets
+/// there is told "Transport endpoint is not connected".
+pub(super) fn clear_dead_mounts(pool: &str) {
+    let is_own = |source: &str, _: &Path| {
+        let rest = source.strip_prefix(pool);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
+    };
+    let cleared = rzfs_fuse::clear_dead_mounts(is_own).unwrap_or_else(|error| {
+        tracing::warn!(%error, "dead mounts stay");
+        Vec::new()
+    });
+    for directory in cleared {
+        tracing::info!(directory = %directory.display(), "a dead mount was taken away");
+    }
+}
+
+impl Mounted for MountedPool {
+    fn answer(&self, request: Request, caller: Caller) -> Option<Answer> {
+        let open = self.current()?;
+        Some(match request {
+            Request::Events => Answer::Events(open.events.all()),
+            Request::ClearEvents => Answer::Cleared(open.events.clear()),
+            Request::Stats => Answer::Stats(Box::new(open.stats())),
+            Request::Change { change, command } => {
+                let _kept = open.mounter().keep();
+                match change::carry_out(&open, change, command, caller) {
+                    Ok(complaints) => Answer::Done { complaints },
+                    Err(refusal) => Answer::Failed(refusal),
+                }
+            }
+            Request::PlanAdd(request) => match change::plan_add(&open, &request) {
+                Ok(layout) => Answer::Layout(layout),
+                Err(refusal) => Answer::Failed(refusal),
+            },
+            request => open.inform(&request),
+        })
+    }
+
+    fn end(&self, ending: Ending) -> Result<(), Refusal> {
+        // Whoever is ending it already may wait for its devices.
+        if let Some(open) = self.current() {
+            open.check_manner(ending.manner)?;
+            open.check_images(&ending)?;
+            open.end_waiting(&ending)?;
+        }
+        let _turn = locked(&self.ending);
+        // Mounts may be made again.
+        let _kept = self.current().map(|open| open.mounter().keep());
+        let Some(Ended { plans: ended, stuck }) = self.end_mounts(&ending)? else {
+            return Ok(());
+        };
+        if ending.force
+            && let Some(open) = self.current()
+        {
+            open.table_at_the_end().cut_off_stuck();
+        }
+        let taken = match ending.force {
+            true => self.take_or_write(ending.manner),
+            false => self.write_everything(ending.manner).and_then(|()| self.take(ending.manner)),
+        };
+        // Who forces it does not wait for those who do not come to an end.
+        self.is_over.store(taken.is_ok() || ending.force, Ordering::Release);
+        if ending.force {
+            // What is refused from now on does not keep the process.
+            let kept = self.current();
+            let open = taken.as_ref().ok().and_then(Option::as_ref).or(kept.as_deref());
+            if let Some(open) = open {
+                open.table_at_the_end().remove_directories();
+            }
+        }
+        match taken {
+            Ok(open) => {
+                let forced = open.as_ref().filter(|_| ending.force);
+                let forced = forced.map(|open| open.name());
+                let closed = open.map_or(Ok(()), |open| open.close(ending));
+                if let Some(name) = forced {
+                    // What others had mounted in one whose connection was aborted kept it.
+                    clear_dead_mounts(&name);
+                }
+                with_stuck(closed, stuck)
+            }
+            Err(refusal) if ending.force => with_stuck(Err(refusal), stuck),
+            Err(refusal) => Err(self.taken_back(ended, refusal)),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.current().is_some_and(|open| open.is_suspended())
+    }
+}

@@ -1,0 +1,142 @@
+//! What mounts do not let happen, by properties and by what is said for a mount alone.
+
+use super::{Mounter, Nesting};
+use crate::mount::contents::Lifetime;
+use crate::mount::dataset_mount::DatasetMount;
+use crate::protocol::Temporary;
+use crate::request::Access;
+use rzfs_dsl::dataset::property::DatasetProperty;
+use rzfs_dsl::dataset::{Dataset, DatasetError};
+use rzfs_fuse::Restrictions;
+use rzfs_zpl::live::{AccessTimes, Changes, Overrides};
+use std::error::Error;
+
+impl Mounter {
+    /// What a mount does not let happen. The outermost of several file systems decides, but for
+    /// changes, as what is only read refuses them itself, and for what any of them does not trust.
+    pub(in crate::mount) fn restrictions<'a>(
+        &self,
+        (outermost, temporary): (&Dataset, Temporary),
+        others: impl IntoIterator<Item = &'a Dataset>,
+    ) -> Result<Restrictions, DatasetError> {
+        let mut restrictions = self.restrictions_of(outermost, temporary)?;
+        for other in others {
+            let other = self.restrictions_of(other, temporary)?;
+            restrictions.read_only &= other.read_only;
+            restrictions.no_devices |= other.no_devices;
+            restrictions.no_set_id |= other.no_set_id;
+        }
+        Ok(restrictions)
+    }
+
+    pub(super) fn restrictions_of(
+        &self,
+        dataset: &Dataset,
+        temporary: Temporary,
+    ) -> Result<Restrictions, DatasetError> {
+        let is_on = |property| self.is_on(property, dataset, temporary);
+        Ok(Restrictions {
+            read_only: is_on(DatasetProperty::ReadOnly)?,
+            no_devices: !is_on(DatasetProperty::Devices)?,
+            no_set_id: !is_on(DatasetProperty::SetUid)?,
+            no_execution: !is_on(DatasetProperty::Exec)?,
+            no_access_times: !is_on(DatasetProperty::Atime)?,
+        })
+    }
+
+    /// Whether a property of a file system is on in its mount.
+    ///
+    /// A pool that is imported is trusted as its properties say; one that is only mounted may come
+    /// from anywhere.
+    fn is_on(
+        &self,
+        property: DatasetProperty,
+        dataset: &Dataset,
+        temporary: Temporary,
+    ) -> Result<bool, DatasetError> {
+        let is_trusted =
+            self.lifetime == Lifetime::Import && self.options.access == Access::ReadWrite;
+        match (property, temporary.value(property)) {
+            (DatasetProperty::ReadOnly, _) if dataset.is_snapshot() => Ok(true),
+            (_, Some(is_on)) => Ok(is_on),
+            (DatasetProperty::Devices | DatasetProperty::SetUid, None) if !is_trusted => Ok(false),
+            (property, None) => Ok(dataset.text(property)? == "on"),
+        }
+    }
+
+    /// What a file system does in place of its properties.
+    pub(super) fn overrides(
+        &self,
+        dataset: &Dataset,
+        temporary: Temporary,
+    ) -> Result<Overrides, DatasetError> {
+        let changes = |read_only| if read_only { Changes::Refused } else { Changes::Allowed };
+        let access_times = match temporary {
+            Temporary { atime: None, relatime: None, .. } => None,
+            _ if !self.is_on(DatasetProperty::Atime, dataset, temporary)? => Some(AccessTimes::Off),
+            _ if !self.is_on(DatasetProperty::Relatime, dataset, temporary)? => {
+                Some(AccessTimes::Always)
+            }
+            _ => Some(AccessTimes::Relative),
+        };
+        Ok(Overrides { changes: temporary.readonly.map(changes), access_times })
+    }
+
+    /// Has a mount do what properties, and what it does otherwise, say by now; also while it is
+    /// used.
+    pub(in crate::mount) fn follow<'a>(
+        &self,
+        mount: &mut DatasetMount,
+        outermost: &Dataset,
+        others: impl IntoIterator<Item = &'a Dataset>,
+    ) -> Result<(), Box<dyn Error>> {
+        let restrictions = self.restrictions((outermost, mount.temporary), others)?;
+        let overrides = self.overrides(outermost, mount.temporary)?;
+        let files = mount.mount.live_file_systems();
+        let override_properties = || {
+            let outermost = files.first().into_iter();
+            outermost.for_each(|live| live.change_options(|all| all.overrides = overrides));
+        };
+        // What the kernel has of changes is written before nothing can be changed any more.
+        if !restrictions.read_only {
+            override_properties();
+        }
+        let restricted = mount.restrict(restrictions);
+        // Files that are open for writing keep the mount as it is, not the file system.
+        override_properties();
+        Ok(restricted?)
+    }
+
+    /// Has a mount do more, or less, otherwise than properties say. Who remounts repeats what the
+    /// mount does already, which is left to the properties.
+    pub(in crate::mount) fn remount(
+        &self,
+        mount: &mut DatasetMount,
+        dataset: &Dataset,
+        mut asked: Temporary,
+    ) -> Result<(), Box<dyn Error>> {
+        if self.nesting == Nesting::Grafts {
+            return Err("the system lets only root remount".into());
+        }
+        if asked.readonly == Some(false) && (dataset.is_snapshot() || self.writable.is_none()) {
+            let what = if dataset.is_snapshot() { "snapshot" } else { "pool" };
+            return Err(format!("{what} is read-only").into());
+        }
+        if mount.restrictions.read_only {
+            // Times of access are not kept there, which is repeated as well.
+            asked.atime = asked.atime.filter(|is_on| *is_on);
+        }
+        let before = mount.temporary;
+        let is_so = |property, is_on| {
+            self.is_on(property, dataset, before).is_ok_and(|is_now| is_now == is_on)
+        };
+        mount.temporary = asked.filtered(|property, is_on| !is_so(property, is_on)).or(before);
+        let followed = self.follow(mount, dataset, []);
+        if followed.is_err() {
+            mount.temporary = before;
+            // The mount is as it was.
+            self.follow(mount, dataset, [])?;
+        }
+        followed
+    }
+}

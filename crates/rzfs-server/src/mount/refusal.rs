@@ -1,0 +1,17 @@
+//! What is said when something is not done.
+
+use crate::protocol::{Refusal, RefusalKind};
+use std::fmt::Display;
+
+/// What is said of a pool that waits for its devices.
+pub(super) const SUSPENDED: &str = "pool I/O is currently suspended";
+
+/// `WHAT: REASON`.
+pub(super) fn refusal(what: impl Display, reason: impl Display) -> Refusal {
+    Refusal::new(format!("{what}: {reason}"))
+}
+
+/// The same of a dataset that cannot be opened.
+pub(super) fn unopened(name: &str, reason: impl Display) -> Refusal {
+    Refusal::of_kind(RefusalKind::Unopened, format!("cannot open '{name}': {reason}"))
+}

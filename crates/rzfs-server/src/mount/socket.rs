@@ -1,0 +1,87 @@
+//! The control socket of a pool that is going to be served.
+
+use crate::control::{ControlClient, ControlDirectory, is_listened_on};
+use crate::daemon::Daemon;
+use crate::error::ServeError;
+use crate::protocol::{Answer, Request};
+use rzfs_format::Guid;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long a pool that is mounted again may take to be let go of, whose last mount was ended a moment
+/// ago.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The socket of a pool that is not served yet.
+pub(super) struct FreeSocket {
+    directory: ControlDirectory,
+    pool: String,
+}
+
+impl FreeSocket {
+    /// The socket of a pool with this name, unless one is served.
+    pub(super) fn of_pool(pool: &str) -> Result<Self, ServeError> {
+        let socket = Self::checked(pool)?;
+        match socket.is_listened_on() {
+            true => Err(socket.taken()),
+            false => Ok(socket),
+        }
+    }
+
+    /// The same; a pool whose last mount has ended may still be let go of, which is waited for.
+    pub(super) fn of_pool_after_mounts(pool: &str) -> Result<Self, ServeError> {
+        let socket = Self::checked(pool)?;
+        let since = Instant::now();
+        while socket.is_listened_on() {
+            if socket.has_mounts() || since.elapsed() > FAREWELL {
+                return Err(socket.taken());
+            }
+            std::thread::sleep(FAREWELL / 100);
+        }
+        Ok(socket)
+    }
+
+    fn checked(pool: &str) -> Result<Self, ServeError> {
+        let directory = ControlDirectory::of_user();
+        directory.check_length(pool).and_then(|()| directory.prepare())?;
+        Ok(Self { directory, pool: pool.to_owned() })
+    }
+
+    fn taken(&self) -> ServeError {
+        ServeError::NameTaken(self.pool.clone())
+    }
+
+    fn is_listened_on(&self) -> bool {
+        self.directory.sockets(&self.pool).any(|path| is_listened_on(&path))
+    }
+
+    /// Whether the pool that listens has mounts, as far as it answers.
+    fn has_mounts(&self) -> bool {
+        let Ok(Some(mut client)) = self.directory.mounted_as(&self.pool) else { return false };
+        matches!(client.ask(&Request::Mounts), Ok(Answer::Mounts(mounts)) if !mounts.is_empty())
+    }
+
+    /// Refuses a pool that is imported for writing under any name: its devices are claimed, but
+    /// perhaps not those that were found now.
+    pub(super) fn for_writing(self, guid: Guid) -> Result<Self, ServeError> {
+        // Where one of them does not answer now, the claims of the devices have to do.
+        let imported = ControlDirectory::of_user().mounted().unwrap_or_default();
+        let same = imported.iter().map(ControlClient::identity);
+        match same.clone().find(|one| one.guid == guid.get() && one.is_writable) {
+            Some(one) => Err(ServeError::Imported {
+                pool: self.pool,
+                process: one.process,
+                name: one.pool.clone(),
+            }),
+            None => Ok(self),
+        }
+    }
+
+    /// Binds it. From here on a signal ends the mounts instead of the process.
+    pub(super) fn bind(self) -> Result<Daemon, ServeError> {
+        Daemon::bind(&self.directory, &self.pool).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => self.taken(),
+            _ => ServeError::Socket(error),
+        })
+    }
+}

@@ -1,0 +1,479 @@
+//! The mounts of a pool.
+
+use super::dataset_mount::DatasetMount;
+use super::left_behind::LeftBehind;
+use super::plan::PlannedMount;
+use super::still_mounted::{is_stuck, left, refusal};
+use crate::protocol::{MountReport, Refusal};
+use rzfs_fuse::{InUse, MadeDirectory, Mount, MountError, MountOptions, MountPlace, SystemMounts};
+use rzfs_zpl::Files;
+use rzfs_zpl::live::LiveFileSystem;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long to wait until nobody can get at a mount any more, and for its last answers if it was
+/// detached.
+const DETACHED_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long to wait until what was changed through a mount is written.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What came of ending mounts.
+#[derive(Debug, Default)]
+pub(super) struct Unmounted {
+    /// What was mounted, and where.
+    pub(super) ended: Vec<PlannedMount>,
+    /// Where mounts were that somebody still has: in a bind mount, or another namespace.
+    pub(super) elsewhere: Vec<PathBuf>,
+    /// Mounts that nobody can end, which stay without a server; why, and what to do, line by line.
+    pub(super) stuck: Vec<String>,
+    /// Why not all of them have ended.
+    pub(super) refused: Option<Refusal>,
+}
+
+impl Unmounted {
+    fn add(&mut self, End { plans, elsewhere }: End) {
+        self.ended.extend(plans);
+        self.elsewhere.extend(elsewhere);
+    }
+}
+
+/// How a mount has ended.
+#[derive(Default)]
+struct End {
+    plans: Vec<PlannedMount>,
+    /// Where it was, if somebody still has it.
+    elsewhere: Option<PathBuf>,
+}
+
+/// What is not mounted any more.
+#[derive(Debug)]
+pub(super) struct Forgotten {
+    /// The file systems whose mounts somebody else has ended.
+    pub(super) names: BTreeSet<String>,
+    /// Those of mounts that nobody has any more, and that are not mounted again.
+    pub(super) files: Vec<Arc<LiveFileSystem>>,
+}
+
+/// All mounts of a pool, in the order of mounting.
+#[derive(Debug, Default)]
+pub(super) struct MountTable {
+    mounts: Vec<DatasetMount>,
+    left_behind: Vec<LeftBehind>,
+    door: Admission,
+}
+
+/// Whether anything is mounted any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Admission {
+    #[default]
+    Open,
+    /// All mounts have ended, as the pool is about to be let go of.
+    Closed,
+}
+
+impl MountTable {
+    pub(super) fn add(&mut self, mut mount: DatasetMount) {
+        let directory = mount.directory();
+        for earlier in self.left_behind.iter_mut().filter(|one| one.directory == directory) {
+            mount.made = mount.made.take().or(earlier.made.take());
+        }
+        self.mounts.push(mount);
+    }
+
+    /// Nothing is mounted any more.
+    pub(super) fn close(&mut self) {
+        self.door = Admission::Closed;
+    }
+
+    /// The pool stays after all.
+    pub(super) fn reopen(&mut self) {
+        self.door = Admission::Open;
+    }
+
+    /// Whether the pool is about to be let go of.
+    pub(super) fn is_closed(&self) -> bool {
+        self.door == Admission::Closed
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.alive().next().is_none()
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &DatasetMount> {
+        self.mounts.iter().filter(|one| !one.mount.is_finished())
+    }
+
+    /// Where file systems are mounted, but for those that somebody else has unmounted.
+    pub(super) fn reports(&self) -> Vec<MountReport> {
+        let mut reports = Vec::new();
+        let mounts = system_mounts();
+        for one in self.alive().filter(|one| !one.was_unmounted(mounts.as_ref())) {
+            let report = |dataset: &str, directory: &Path| MountReport {
+                dataset: dataset.to_owned(),
+                mountpoint: directory.to_string_lossy().into_owned(),
+                temporary: one.temporary,
+            };
+            let directory = one.mount.directory();
+            reports.push(report(&one.dataset, directory));
+            let grafted = one.grafted.iter();
+            reports.extend(grafted.map(|(name, path)| report(name, &directory.join(path))));
+        }
+        reports
+    }
+
+    /// The mount that has a file system.
+    pub(super) fn of_dataset(&self, name: &str) -> Option<&DatasetMount> {
+        self.alive().find(|one| one.datasets().any(|dataset| dataset == name))
+    }
+
+    /// The mounts that have some of these file systems, to be changed.
+    pub(super) fn of_datasets_mut(
+        &mut self,
+        names: &BTreeSet<String>,
+    ) -> impl Iterator<Item = &mut DatasetMount> {
+        let alive = self.mounts.iter_mut().filter(|one| !one.mount.is_finished());
+        alive.filter(|one| one.datasets().any(|name| names.contains(name)))
+    }
+
+    /// The nearest mount around the place of a planned one.
+    pub(super) fn around(&self, planned: &Path) -> Option<&DatasetMount> {
+        let around = self.alive().filter(|one| planned.starts_with(&one.mountpoint));
+        around.max_by_key(|one| one.mountpoint.components().count())
+    }
+
+    /// The same, to be changed.
+    pub(super) fn around_mut(&mut self, planned: &Path) -> Option<&mut DatasetMount> {
+        let alive = self.mounts.iter_mut().filter(|one| !one.mount.is_finished());
+        let around = alive.filter(|one| planned.starts_with(&one.mountpoint));
+        around.max_by_key(|one| one.mountpoint.components().count())
+    }
+
+    /// The file systems that are mounted below the place of a planned one.
+    pub(super) fn below(&self, planned: &Path) -> impl Iterator<Item = String> {
+        let is_below = move |plan: &PlannedMount| {
+            plan.mountpoint != planned && plan.mountpoint.starts_with(planned)
+        };
+        let plans = self.alive().flat_map(DatasetMount::plans);
+        plans.filter(is_below).map(|plan| plan.dataset)
+    }
+
+    /// Ends the mounts of these file systems, and those below them, the deepest first, until one is
+    /// in use: whole mounts, or what shares them.
+    pub(super) fn unmount(&mut self, names: &BTreeSet<String>, in_use: InUse) -> Unmounted {
+        let places: Vec<PathBuf> = self
+            .alive()
+            .flat_map(DatasetMount::places)
+            .filter(|(name, _)| names.contains(*name))
+            .map(|(_, place)| place)
+            .collect();
+        let is_affected = |directory: &Path| places.iter().any(|one| directory.starts_with(one));
+        let mut unmounted = Unmounted::default();
+        // The last one mounted is the deepest.
+        for position in (0..self.mounts.len()).rev() {
+            let refused = match self.mounts.get_mut(position) {
+                Some(one) if is_affected(&one.directory()) => {
+                    let ended = self.end(position, in_use);
+                    ended.map(|end| unmounted.add(end)).map_err(|error| refusal(&error))
+                }
+                Some(one) => one.ungraft_those(is_affected, in_use, &mut unmounted.ended),
+                None => Ok(()),
+            };
+            if let Err(refusal) = refused {
+                unmounted.refused = Some(refusal);
+                break;
+            }
+        }
+        unmounted
+    }
+
+    /// Ends all mounts, the deepest first, until one is in use. Who detaches what is in use does
+    /// not want to keep what this process cannot unmount either: that is left.
+    pub(super) fn unmount_all(&mut self, in_use: InUse) -> Unmounted {
+        let mut unmounted = Unmounted::default();
+        let mut stuck: Vec<MountError> = Vec::new();
+        for position in (0..self.mounts.len()).rev() {
+            match self.end(position, in_use) {
+                Ok(end) => unmounted.add(end),
+                Err(error) if in_use == InUse::Detach && is_stuck(&error, &stuck) => {
+                    stuck.push(error);
+                }
+                Err(error) => {
+                    unmounted.refused = Some(refusal(&error));
+                    return unmounted;
+                }
+            }
+        }
+        unmounted.stuck = stuck.iter().map(|error| left(error, &stuck)).collect();
+        // No others are there any more.
+        for one in std::mem::take(&mut self.mounts) {
+            self.leave(one);
+        }
+        unmounted
+    }
+
+    /// Ends all mounts that are not in use, the deepest first; tells what has ended, and why the
+    /// others have not.
+    pub(super) fn unmount_each(&mut self, in_use: InUse) -> (Vec<PlannedMount>, Vec<String>) {
+        let (mut ended, mut refused) = (Vec::new(), Vec::new());
+        for position in (0..self.mounts.len()).rev() {
+            match self.end(position, in_use) {
+                Ok(End { plans, .. }) => ended.extend(plans),
+                Err(error) => {
+                    refused.push(refusal(&error).message);
+                    let Some(one) = self.mounts.get_mut(position) else { continue };
+                    for graft in (0..one.grafted.len()).rev() {
+                        match one.ungraft(graft, in_use) {
+                            Ok(plan) => ended.extend(plan),
+                            Err(refusal) => refused.push(refusal.message),
+                        }
+                    }
+                }
+            }
+        }
+        (ended, refused)
+    }
+
+    /// Leaves a mount that cannot be unmounted; all that was changed through it is written.
+    fn leave(&mut self, one: DatasetMount) {
+        one.mount.write_back();
+        let directory = one.directory();
+        let files = one.mount.live_file_systems().iter().map(Arc::downgrade).collect();
+        let mount = Some(one.mount);
+        self.left_behind.push(LeftBehind { mount, directory, made: None, files });
+    }
+
+    fn end(&mut self, position: usize, in_use: InUse) -> Result<End, MountError> {
+        let Some(one) = self.mounts.get(position) else { return Ok(End::default()) };
+        one.mount.request_unmount(in_use)?;
+        let one = self.mounts.remove(position);
+        let plans = one.plans();
+        let patience = match in_use {
+            InUse::Refuse => PATIENCE,
+            InUse::Detach => DETACHED_PATIENCE,
+        };
+        let elsewhere = self.finish(one, DETACHED_PATIENCE, patience);
+        Ok(End { plans, elsewhere })
+    }
+
+    /// Gives file systems other names.
+    pub(super) fn rename(&mut self, renamed: impl Fn(&str) -> Option<String>) {
+        for one in &mut self.mounts {
+            let grafted = one.grafted.iter_mut().map(|(name, _)| name);
+            for name in std::iter::once(&mut one.dataset).chain(grafted) {
+                if let Some(new) = renamed(name) {
+                    *name = new;
+                }
+            }
+        }
+    }
+
+    /// Forgets mounts that somebody else has ended; tells which file systems they had.
+    pub(super) fn forget_finished(&mut self) -> Forgotten {
+        let mounts = system_mounts();
+        let (ended, alive) = std::mem::take(&mut self.mounts)
+            .into_iter()
+            .partition::<Vec<_>, _>(|one| one.was_unmounted(mounts.as_ref()));
+        self.mounts = alive;
+        let names: BTreeSet<_> =
+            ended.iter().flat_map(|one| one.datasets().map(str::to_owned)).collect();
+        clear_aborted(&ended);
+        // One moment for all of them.
+        waited(DETACHED_PATIENCE, || ended.iter().all(|one| !one.mount.is_reachable()));
+        for one in ended {
+            self.finish(one, Duration::ZERO, Duration::ZERO);
+        }
+        let (gone, left) = std::mem::take(&mut self.left_behind)
+            .into_iter()
+            .partition::<Vec<_>, _>(|one| !one.is_reachable() && one.is_finished());
+        self.left_behind = left;
+        self.remove_all(gone.iter().filter_map(|one| one.made.clone()).collect());
+        let files = gone.iter().flat_map(|one| &one.files).filter_map(Weak::upgrade);
+        let files = files.filter(|files| !self.is_mounted(files) && !self.is_left_with(files));
+        Forgotten { names, files: files.collect() }
+    }
+
+    /// Has a mount of this file system that has ended here, and that somebody still has, be in a
+    /// place: whoever has it, and who comes to it here, change the same files, of which the
+    /// kernel must not know two stories. Nothing where that cannot be done.
+    pub(super) fn attach_again(
+        &mut self,
+        file_system: &Files,
+        place: &MountPlace,
+        options: &MountOptions,
+    ) -> Option<Mount> {
+        let attach = |one: &mut LeftBehind| {
+            let mount = one.mount.as_mut()?;
+            if !mount.is_reachable() || !mount.serves(file_system, options) {
+                return None;
+            }
+            let attached = mount.attach_again(place, options);
+            let tell = |error: &_| tracing::debug!(%error, "there will be two of it");
+            attached.inspect_err(tell).ok()?;
+            // That may have changed while nothing was mounted here.
+            mount.show_snapshot_directories();
+            // Somewhere it is still where it was, perhaps.
+            one.made = one.made.take().filter(|made| made.path() == place.path());
+            one.mount.take()
+        };
+        self.left_behind.iter_mut().find_map(attach)
+    }
+
+    fn is_mounted(&self, files: &Arc<LiveFileSystem>) -> bool {
+        let mut all = self.alive().flat_map(|one| one.mount.live_file_systems());
+        all.any(|one| Arc::ptr_eq(&one, files))
+    }
+
+    /// Whether somebody has a mount of this file system that has ended here.
+    pub(super) fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
+        self.left_behind.iter().any(|one| one.is_left_with(files))
+    }
+
+    /// The mounts of a file system that have ended here, and that somebody has.
+    fn left_with(&self, files: &Arc<LiveFileSystem>) -> impl Iterator<Item = &Mount> {
+        let all = self.left_behind.iter().filter(|one| one.is_left_with(files));
+        all.filter_map(|one| one.mount.as_ref())
+    }
+
+    /// Takes a file system from all who have it though its mounts have ended here, as far as the
+    /// system allows that.
+    pub(super) fn cut_off(&self, files: &Arc<LiveFileSystem>) {
+        self.left_with(files).for_each(cut_off);
+    }
+
+    /// The same for those who have it in another way than it is mounted by now: the kernel would
+    /// go on there with the permissions that it knew. What they have changed is written.
+    pub(super) fn cut_off_others(&self, file_system: &Files, options: &MountOptions) {
+        let Some(live) = file_system.live() else { return };
+        for mount in self.left_with(live).filter(|mount| !mount.serves(file_system, options)) {
+            mount.write_back();
+            cut_off(mount);
+        }
+    }
+
+    /// Takes file systems from all who wait for an answer of mounts that have ended here, and get
+    /// none: this process would wait for them, as the kernel holds its memory back until their
+    /// pages are written.
+    pub(super) fn cut_off_stuck(&self) {
+        let mounts = self.left_behind.iter().filter_map(|one| one.mount.as_ref());
+        let reachable = mounts.filter(|mount| mount.is_reachable());
+        Mount::stuck_among(reachable).into_iter().for_each(cut_off);
+    }
+
+    /// Whether somebody has a mount that has ended here.
+    pub(super) fn is_had_elsewhere(&self) -> bool {
+        self.left_behind.iter().any(LeftBehind::is_reachable)
+    }
+
+    /// Waits until those mounts of these file systems are done that somebody had after they had
+    /// ended here, and nobody has any more; no longer than something is so.
+    pub(super) fn wait_for_last_users(
+        &self,
+        files: &[Arc<LiveFileSystem>],
+        while_so: impl Fn() -> bool,
+    ) {
+        let all = self.left_behind.iter().filter(|one| files.iter().any(|files| one.had(files)));
+        let all: Vec<_> = all.collect();
+        let is_done = |one: &&LeftBehind| one.is_finished() || one.is_reachable();
+        waited(PATIENCE, || all.iter().all(is_done) || !while_so());
+    }
+
+    /// Removes the directories that were made for mounts which have ended here, also if somebody
+    /// has these in other namespaces: nothing will answer there any more.
+    pub(super) fn remove_directories(&mut self) {
+        let made = self.left_behind.iter_mut().filter_map(|one| one.made.take());
+        for made in deepest_first(made.collect()) {
+            remove(&made);
+        }
+    }
+
+    /// Waits until nobody can get at a mount any more that has ended here, then for its last
+    /// answers, and removes the directory if it was made for the mount. Tells where it was if
+    /// somebody still has it.
+    fn finish(
+        &mut self,
+        one: DatasetMount,
+        until_nobodys: Duration,
+        patience: Duration,
+    ) -> Option<PathBuf> {
+        let directory = one.directory();
+        let DatasetMount { mount, mut made, .. } = one;
+        let is_nobodys = waited(until_nobodys, || !mount.is_reachable());
+        if is_nobodys && let Some(made) = made.take() {
+            self.remove(made);
+        }
+        let place = (!is_nobodys).then(|| directory.clone());
+        match is_nobodys && waited(patience, || mount.is_finished()) {
+            true => mount.abandon(),
+            false => {
+                let files = mount.live_file_systems().iter().map(Arc::downgrade).collect();
+                let mount = Some(mount);
+                self.left_behind.push(LeftBehind { mount, directory, made, files });
+            }
+        }
+        place
+    }
+
+    /// Removes a directory that was made for a mount, unless somebody has an earlier one that was
+    /// there.
+    fn remove(&mut self, made: MadeDirectory) {
+        let mut earlier = self.left_behind.iter_mut();
+        match earlier.find(|one| one.directory == made.path() && one.is_reachable()) {
+            Some(earlier) => earlier.made = Some(made),
+            None => remove(&made),
+        }
+    }
+
+    /// The same for several.
+    fn remove_all(&mut self, made: Vec<MadeDirectory>) {
+        deepest_first(made).into_iter().for_each(|made| self.remove(made));
+    }
+}
+
+/// Directories in an order in which each is empty when those before it have gone.
+fn deepest_first(mut made: Vec<MadeDirectory>) -> Vec<MadeDirectory> {
+    made.sort_by_key(|made| std::cmp::Reverse(made.path().components().count()));
+    made
+}
+
+/// Takes away what is left of mounts whose connection somebody has aborted.
+fn clear_aborted(ended: &[DatasetMount]) {
+    if let Err(error) = rzfs_fuse::clear_aborted_mounts(ended.iter().map(|one| &one.mount)) {
+        tracing::warn!(%error, "dead mounts stay");
+    }
+}
+
+fn cut_off(mount: &Mount) {
+    if let Err(error) = mount.cut_off() {
+        tracing::warn!("{error}");
+    }
+}
+
+fn remove(made: &MadeDirectory) {
+    if let Err(error) = made.remove() {
+        // Somebody may have put something there.
+        tracing::debug!(%error, "a directory that was made for a mount stays");
+    }
+}
+
+/// What is mounted now, as far as that can be known.
+fn system_mounts() -> Option<SystemMounts> {
+    let tell = |error: &_| tracing::warn!(%error, "nobody knows what is mounted");
+    SystemMounts::now().inspect_err(tell).ok()
+}
+
+/// Whether something is so before patience ends.
+fn waited(patience: Duration, is_so: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if is_so() {
+            return true;
+        }
+        if start.elapsed() >= patience {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

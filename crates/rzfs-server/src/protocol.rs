@@ -1,0 +1,208 @@
+//! What commands ask a running pool, and what it answers.
+//!
+//! The same types serve the control socket of a mounted pool, a pool opened in process, and the
+//! tests. On the socket a message is one line of JSON: an [`Envelope`] around a [`Request`] goes
+//! in, an envelope around an [`Answer`] comes back; a connection carries any number of pairs, in
+//! turn. A peer that speaks another [`VERSION`] is told so and sent away.
+//!
+//! Answers are plain data: numbers in bytes, seconds and counts, names as ZFS gives them. How they
+//! are laid out is the business of whoever prints them.
+
+mod change;
+mod dataset;
+mod history;
+mod layout;
+mod pool;
+mod stats;
+mod sweep;
+mod temporary;
+mod wire;
+
+pub use change::{
+    AddRequest, Change, EventDetail, EventReport, KeyRequest, MountManner, NewClone, NewFileSystem,
+    Pair, PruneLimit, Purpose,
+};
+pub use dataset::{
+    DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, HoldReport,
+    MountReport, PropertyReport, PropertySource, PropertyValue, Selection,
+};
+pub use history::{HistoryKind, HistoryReport};
+pub use layout::{Layout, LayoutLine};
+pub use pool::{
+    CheckpointReport, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
+    RemovalReport, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
+};
+pub use stats::{KstatKind, KstatReport, ObjsetName, StatsReport, TxgReport};
+pub use sweep::{Erasure, SweepReport, SweepRequest};
+pub use temporary::Temporary;
+pub use wire::{Incoming, MAX_ANSWER, MAX_REQUEST, WireError, decode, encode, receive, send};
+
+// What messages say in the engine's own words.
+pub use rzfs_dsl::live::SweepOrder;
+pub use rzfs_dsl::pool::{Erratum, PoolStatus, ScanFunction, SweepKind, SweepState};
+pub use rzfs_vdev::Health;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of requests and answers; it changes whenever an older peer would misunderstand.
+pub const VERSION: u32 = 8;
+
+/// A message and the version of the language that it is in.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Envelope<T> {
+    /// [`VERSION`] of the sender.
+    pub version: u32,
+    /// The message.
+    pub body: T,
+}
+
+impl<T> Envelope<T> {
+    /// Wraps a message in this version.
+    pub const fn new(body: T) -> Self {
+        Self { version: VERSION, body }
+    }
+}
+
+/// A question to one pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Name and guid of the pool; answered without I/O.
+    Identify,
+    /// State, vdevs and properties of the pool.
+    Pool,
+    /// What was done to the pool.
+    History,
+    /// Properties of datasets.
+    Datasets(DatasetQuery),
+    /// Who keeps these snapshots from being destroyed.
+    Holds {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// How much comes back when runs of snapshots are destroyed.
+    Reclaimed {
+        /// The first and the last one of each, of one head.
+        runs: Vec<(String, String)>,
+    },
+    /// Where file systems of the pool are mounted.
+    Mounts,
+    /// What happened to the pool since it was opened, the oldest event first.
+    Events,
+    /// Forget these events.
+    ClearEvents,
+    /// What was counted since the pool was opened; answered without I/O.
+    Stats,
+    /// Change the pool; the answer comes when the change is on disk.
+    Change {
+        /// What is to change.
+        change: Change,
+        /// The line that the pool's history gets, if it is to get one.
+        command: Option<String>,
+    },
+    /// How the vdevs would be if some were added; nothing is changed.
+    PlanAdd(AddRequest),
+    /// End all mounts and let go of the devices; a pool that is open for writing is exported. The
+    /// answer comes when that is done.
+    Unmount {
+        /// Detach mounts that are in use as well.
+        force: bool,
+        /// The line that the pool's history gets, if it is to get one.
+        command: Option<String>,
+    },
+    /// As [`Request::Unmount`], but the pool is marked as destroyed.
+    Destroy {
+        /// Detach mounts that are in use as well.
+        force: bool,
+        /// The line that the pool's history gets.
+        command: String,
+    },
+}
+
+/// What a pool answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// To [`Request::Identify`].
+    Identity(Identity),
+    /// To [`Request::Pool`].
+    Pool(Box<PoolReport>),
+    /// To [`Request::History`], the oldest record first.
+    History(Vec<HistoryReport>),
+    /// To [`Request::Datasets`].
+    Datasets(DatasetListing),
+    /// To [`Request::Holds`], in the order of the names.
+    Holds(Vec<HoldReport>),
+    /// To [`Request::Reclaimed`]: bytes.
+    Reclaimed(u64),
+    /// To [`Request::Mounts`], in the order of mounting.
+    Mounts(Vec<MountReport>),
+    /// To [`Request::Events`], the oldest event first.
+    Events(Vec<EventReport>),
+    /// To [`Request::ClearEvents`]: how many were forgotten.
+    Cleared(u64),
+    /// To [`Request::Stats`].
+    Stats(Box<StatsReport>),
+    /// To [`Request::Change`]: it is done. What could not be done besides is told line by line:
+    /// mounts that were not made.
+    Done {
+        /// The complaints.
+        complaints: Vec<String>,
+    },
+    /// To [`Request::PlanAdd`].
+    Layout(Layout),
+    /// To [`Request::Unmount`] and [`Request::Destroy`]: the devices are closed.
+    Unmounted,
+    /// The request could not be carried out.
+    Failed(Refusal),
+}
+
+/// Who answers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Identity {
+    /// Name of the pool.
+    pub pool: String,
+    /// Guid of the pool.
+    pub guid: u64,
+    /// Process that has it open.
+    pub process: u32,
+    /// Whether it is open for writing.
+    #[serde(default)]
+    pub is_writable: bool,
+}
+
+/// Why a request was not carried out, in words for the user.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// What commands go by.
+    pub kind: RefusalKind,
+    /// The object and the reason, as OpenZFS words it: `cannot unmount '/x': pool or dataset is
+    /// busy`.
+    pub message: String,
+}
+
+/// What commands go by when a request was not carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalKind {
+    /// The dataset that was named cannot be opened; there may be none.
+    Unopened,
+    /// A mount cannot be ended.
+    StillMounted,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+impl Refusal {
+    /// One for a reason of which commands make nothing.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::of_kind(RefusalKind::Other, message)
+    }
+
+    /// One for a reason of this kind.
+    pub fn of_kind(kind: RefusalKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}

@@ -1,0 +1,64 @@
+//! A pool that is to be made.
+
+use crate::control::ControlDirectory;
+use crate::error::ServeError;
+use rzfs::{NewPool, PlannedPool, Secret, Tunables};
+use serde::{Deserialize, Serialize};
+
+/// A pool that is to be made, and imported until it is exported.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CreateRequest {
+    /// Its name.
+    pub pool: String,
+    /// Words that describe its vdevs.
+    pub vdevs: Vec<String>,
+    /// Whether devices are taken that seem to be in use.
+    pub force: bool,
+    /// Whether no features are enabled but those that properties name.
+    pub without_features: bool,
+    /// Properties of the pool.
+    pub properties: Vec<(String, String)>,
+    /// Properties of its root file system.
+    pub root_properties: Vec<(String, String)>,
+    /// Bytes of files that are missing and are to be made.
+    pub size: Option<u64>,
+    /// What of it is tuned.
+    pub tunables: Tunables,
+    /// The key of the root file system.
+    pub key: Option<Secret>,
+    /// The line for the pool's history.
+    pub command: String,
+}
+
+impl CreateRequest {
+    /// Checks everything and opens the devices.
+    ///
+    /// # Errors
+    /// [`ServeError::Create`], or other pools of this user cannot be asked which devices they have.
+    pub fn plan(&self) -> Result<PlannedPool, ServeError> {
+        let mut new = NewPool::new(&self.pool)
+            .vdevs(&self.vdevs)
+            .local_pools(ControlDirectory::of_user().local_pools()?)
+            .tunables(self.tunables)
+            .command(&self.command);
+        if self.force {
+            new = new.force();
+        }
+        if self.without_features {
+            new = new.without_features();
+        }
+        if let Some(size) = self.size {
+            new = new.missing_file_size(size);
+        }
+        if let Some(key) = &self.key {
+            new = new.root_key(key.clone());
+        }
+        for (name, value) in &self.properties {
+            new = new.property(name, value);
+        }
+        for (name, value) in &self.root_properties {
+            new = new.root_property(name, value);
+        }
+        Ok(new.plan()?)
+    }
+}

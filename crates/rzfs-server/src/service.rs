@@ -1,0 +1,128 @@
+//! Answers about an open pool: the one place that turns a pool into the plain data of the
+//! [`crate::protocol`].
+
+mod damage;
+mod datasets;
+mod history;
+mod importable;
+mod layout;
+mod opening;
+mod pool;
+mod properties;
+mod stats;
+mod vdevs;
+
+pub use importable::importable;
+pub use opening::{Access, Opening};
+pub use stats::{of_pool, of_writable};
+
+use crate::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request, VdevReport};
+use rzfs::setting::CacheFile;
+use rzfs_dsl::pool::FailMode;
+use rzfs_dsl::{Pool, PoolError};
+use rzfs_vdev::{VdevConfig, VdevTree};
+
+/// The log vdevs without which a pool is not imported.
+#[must_use]
+pub fn missing_logs(logs: &[VdevConfig]) -> Vec<VdevReport> {
+    logs.iter().map(vdevs::missing_log).collect()
+}
+
+/// A pool whose devices do not let it be read: what was last said of it, with its condition, if it
+/// is suspended, and its vdevs as they are now.
+#[must_use]
+pub fn renewed(last: PoolReport, vdevs: &VdevTree, suspended: Option<FailMode>) -> PoolReport {
+    pool::renewed(last, vdevs, suspended)
+}
+
+/// Answers requests about one pool.
+#[derive(Debug)]
+pub struct PoolService {
+    pool: Pool,
+    opening: Opening,
+}
+
+impl PoolService {
+    /// The service for a pool that is open for reading.
+    #[must_use]
+    pub fn new(pool: Pool) -> Self {
+        let opening = Opening::now(pool.guid(), Access::ReadOnly);
+        Self { pool, opening }
+    }
+
+    /// The service for one view of a pool that changes.
+    #[must_use]
+    pub const fn of_view(pool: Pool, opening: Opening) -> Self {
+        Self { pool, opening }
+    }
+
+    /// The same, of a pool of which property `cachefile` says this.
+    #[must_use]
+    pub fn with_cache_file(mut self, file: Option<CacheFile>) -> Self {
+        self.opening.cache_file = file;
+        self
+    }
+
+    /// The pool.
+    #[must_use]
+    pub const fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Answers a request; `mounts` are the pool's mounts at this moment. What changes something is
+    /// refused: that is the business of whoever has the pool open for writing.
+    #[must_use]
+    pub fn answer(&self, request: &Request, mounts: &[MountReport]) -> Answer {
+        match request {
+            Request::Identify => Answer::Identity(Identity {
+                pool: self.pool.name().to_owned(),
+                guid: self.pool.guid().get(),
+                process: std::process::id(),
+                is_writable: self.opening.access == Access::ReadWrite,
+            }),
+            Request::Pool => match pool::report(&self.pool, &self.opening, mounts) {
+                Ok(report) => Answer::Pool(Box::new(report)),
+                Err(error) => self.failed(&error),
+            },
+            Request::History => match history::report(&self.pool) {
+                Ok(history) => Answer::History(history),
+                Err(error) => self.failed(&error),
+            },
+            Request::Datasets(query) => {
+                let mut listing = datasets::list(self.pool.datasets(), query, mounts);
+                if let Some(root) = &self.opening.alternate_root {
+                    datasets::move_mount_points(&mut listing, root);
+                }
+                datasets::show_temporary(&mut listing, mounts, self.opening.access);
+                Answer::Datasets(listing)
+            }
+            Request::Holds { names } => match datasets::holds(self.pool.datasets(), names) {
+                Ok(holds) => Answer::Holds(holds),
+                Err(refusal) => Answer::Failed(refusal),
+            },
+            Request::Reclaimed { runs } => match datasets::reclaimed(self.pool.datasets(), runs) {
+                Ok(bytes) => Answer::Reclaimed(bytes),
+                Err(refusal) => Answer::Failed(refusal),
+            },
+            Request::Mounts => Answer::Mounts(mounts.to_vec()),
+            Request::Events => Answer::Events(Vec::new()),
+            Request::ClearEvents => Answer::Cleared(0),
+            Request::Stats => Answer::Stats(Box::new(stats::of_pool(&self.pool, []))),
+            Request::Unmount { .. } => Answer::Failed(Refusal::new(format!(
+                "cannot unmount '{}': not currently mounted",
+                self.pool.name()
+            ))),
+            Request::Change { .. } | Request::PlanAdd(_) | Request::Destroy { .. } => {
+                Answer::Failed(Refusal::new(format!(
+                    "cannot change '{}': pool is read-only",
+                    self.pool.name()
+                )))
+            }
+        }
+    }
+
+    fn failed(&self, error: &PoolError) -> Answer {
+        let message = format!("cannot read pool '{}': {error}", self.pool.name());
+        Answer::Failed(Refusal::new(message))
+    }
+}

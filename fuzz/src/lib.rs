@@ -1,0 +1,4 @@
+//! What fuzz targets share.
+#![forbid(unsafe_code)]
+
+pub mod words;
