@@ -127,7 +127,7 @@ struct State {
     /// The group that syncs waits for its devices.
     suspended: Option<SuspendedPolicy>,
     /// No further group will be synced.
-    has_failed: bool,
+    is_over: bool,
     /// The thread that syncs is to end.
     is_finished: bool,
     history: History,
@@ -165,7 +165,7 @@ impl TxgEngine {
                 wanted: synced,
                 last_wakeup: now,
                 suspended: None,
-                has_failed: false,
+                is_over: false,
                 is_finished: false,
                 history: History::new(options.history, open, now),
             }),
@@ -271,7 +271,7 @@ impl TxgEngine {
     /// told.
     pub fn fail(&self) {
         self.stop();
-        self.state.lock().has_failed = true;
+        self.state.lock().is_over = true;
         self.changed.notify_all();
     }
 

@@ -32,6 +32,9 @@ impl TxgEngine {
                 return Work::Sync;
             }
             if state.is_finished {
+                // Whoever comes to wait from now on would wait for ever.
+                state.is_over = true;
+                self.changed.notify_all();
                 return Work::Finished;
             }
             if now >= due {

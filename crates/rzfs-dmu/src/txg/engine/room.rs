@@ -61,7 +61,7 @@ impl TxgEngine {
         let mut has_waited = false;
         loop {
             let suspended = state.suspended;
-            if state.has_failed || suspended == Some(SuspendedPolicy::Refuse) {
+            if state.is_over || suspended == Some(SuspendedPolicy::Refuse) {
                 return Err(Stopped.into());
             }
             if has_room(self.dirty_total(), suspended) {

@@ -5,6 +5,8 @@ use rzfs_clock::Passing;
 use std::sync::atomic::AtomicBool;
 
 const LONG: Duration = Duration::from_secs(3600);
+/// Only a hang takes so long.
+const LONGEST: Duration = Duration::from_secs(60);
 
 fn engine(max: u64) -> Arc<TxgEngine> {
     let limits = DirtyLimits { max, ..DirtyLimits::of_memory(1 << 30) };
@@ -138,6 +140,18 @@ fn waiters_are_told_when_nothing_is_synced_any_more() {
         assert_eq!(waiter.join().unwrap(), Err(Stopped));
         assert_eq!(writer.join().unwrap(), Err(Stopped.into()));
     });
+}
+
+#[test]
+fn whoever_waits_for_a_group_after_the_last_one_is_told() {
+    let engine = engine(1000);
+    let tx = engine.begin(&[]).unwrap();
+    engine.finish();
+    assert_eq!(engine.wait_for_work(LONG), Work::Finished);
+    let (told, answer) = std::sync::mpsc::channel();
+    let (txg, waiting) = (tx.txg(), Arc::clone(&engine));
+    std::thread::spawn(move || told.send(waiting.wait_synced(txg)));
+    assert_eq!(answer.recv_timeout(LONGEST), Ok(Err(Stopped)));
 }
 
 #[test]

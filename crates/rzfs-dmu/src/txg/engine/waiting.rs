@@ -26,7 +26,7 @@ impl TxgEngine {
     #[must_use]
     pub fn lets_wait(&self) -> bool {
         let state = self.state.lock();
-        state.suspended == Some(SuspendedPolicy::Wait) && !state.has_failed
+        state.suspended == Some(SuspendedPolicy::Wait) && !state.is_over
     }
 
     /// Waits until a group is on disk, also while the pool is suspended if transactions wait then.
@@ -76,7 +76,7 @@ impl TxgEngine {
         state.wanted = state.wanted.max(txg);
         self.changed.notify_all();
         while state.synced < txg {
-            if state.has_failed {
+            if state.is_over {
                 return Err(Stopped.into());
             }
             if let Some(error) = state.suspended.and_then(&give_up) {
@@ -90,7 +90,7 @@ impl TxgEngine {
     /// Waits as long as [`TxgEngine::lets_wait`].
     pub fn wait_while_suspended(&self) {
         let mut state = self.state.lock();
-        while state.suspended == Some(SuspendedPolicy::Wait) && !state.has_failed {
+        while state.suspended == Some(SuspendedPolicy::Wait) && !state.is_over {
             self.changed.wait(&mut state);
         }
     }
