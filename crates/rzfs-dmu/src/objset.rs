@@ -151,6 +151,17 @@ impl Objset {
         self.inner.existence.has_ended()
     }
 
+    /// Fails when it was destroyed since it was opened.
+    ///
+    /// # Errors
+    /// [`DmuError::Superseded`].
+    pub fn require_current(&self) -> Result<(), DmuError> {
+        if self.is_destroyed() {
+            return Err(DmuError::Superseded { objset: self.id() });
+        }
+        Ok(())
+    }
+
     pub(crate) fn existence(&self) -> &Existence {
         &self.inner.existence
     }

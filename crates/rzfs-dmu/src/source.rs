@@ -76,6 +76,11 @@ pub trait SourceObject: ZapBlocks<Error = DmuError> + Sized {
     fn clone_sources(&self, blocks: Range<u64>) -> Result<Vec<CloneSource>, DmuError>;
     /// Another object of the same set.
     fn sibling(&self, id: ObjectId) -> Result<Self, DmuError>;
+    /// Fails when its set was destroyed, or another one has taken its place.
+    ///
+    /// # Errors
+    /// [`DmuError::Superseded`].
+    fn require_current(&self) -> Result<(), DmuError>;
 
     /// The error for an object that is not what its user took it for.
     fn is_not(&self, found: ObjectType, wanted: &'static str) -> DmuError {
@@ -211,6 +216,10 @@ impl SourceObject for Object {
     fn sibling(&self, id: ObjectId) -> Result<Self, DmuError> {
         self.objset().object(id)
     }
+
+    fn require_current(&self) -> Result<(), DmuError> {
+        self.objset().require_current()
+    }
 }
 
 impl SourceObject for LiveObject {
@@ -299,5 +308,9 @@ impl SourceObject for LiveObject {
 
     fn sibling(&self, id: ObjectId) -> Result<Self, DmuError> {
         self.objset().object(id)
+    }
+
+    fn require_current(&self) -> Result<(), DmuError> {
+        self.objset().require_current()
     }
 }

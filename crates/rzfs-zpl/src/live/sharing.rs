@@ -94,6 +94,14 @@ pub(super) struct SharedRange<'a> {
     pub(super) sources: &'a [CloneSource],
 }
 
+/// How a file gets blocks.
+struct Putting<C> {
+    demand: SpaceDemand,
+    caller: Caller,
+    /// Fails when the blocks may be nobody's any more.
+    owned: C,
+}
+
 impl SharedRange<'_> {
     fn first(&self) -> BlockId {
         BlockId(self.offset / self.block_size.max(1))
@@ -196,9 +204,9 @@ impl LiveFileSystem {
     }
 
     /// Whether blocks of another file system can be those of this one, too: it is one of this
-    /// one's snapshots. These have its key. Of one
-    /// that is destroyed meanwhile nothing is shared later than in the txg after that, and its blocks
-    /// are freed after what that txg shares was counted.
+    /// one's snapshots. These have its key. Of one that is destroyed meanwhile nothing is shared
+    /// later than in the txg after that, and its blocks are freed after what that txg shares was
+    /// counted.
     fn shares_blocks_with_snapshot(&self, source: &FileSystem) -> bool {
         Arc::ptr_eq(self.objset().pipeline(), source.objset().pipeline())
             && source.options().snapshot_of == Some(self.objset().id())
@@ -257,23 +265,26 @@ impl LiveFileSystem {
         }
         self.check_bytes(&Charged::of(state.znode()))?;
         let shared = SharedRange { offset: to.offset, len, block_size, sources: &sources };
-        self.share_locked(state, &shared, caller)?;
+        self.share_locked(state, &shared, caller, || source.require_current())?;
         Ok(len)
     }
 
-    /// Makes blocks those of a file that is locked: everything is checked already.
+    /// Makes blocks those of a file that is locked: everything is checked already, but whether
+    /// somebody still owns them when the transaction has begun, which `owned` says.
     pub(super) fn share_locked(
         &self,
         state: &mut NodeState,
         shared: &SharedRange<'_>,
         caller: Caller,
+        owned: impl FnOnce() -> Result<(), DmuError>,
     ) -> Result<(), ZplError> {
         let (first, count) = (shared.first(), shared.sources.len() as u64);
         let demand = SpaceDemand::Shares {
             shared: shared.block_size.saturating_mul(count),
             written: DNODE_BYTES + CLONE_METADATA,
         };
-        self.put_locked(state, shared, demand, caller, |target, tx| {
+        let how = Putting { demand, caller, owned };
+        self.put_locked(state, shared, how, |target, tx| {
             target.clone_blocks(tx, first, shared.sources)
         })
     }
@@ -288,18 +299,16 @@ impl LiveFileSystem {
     ) -> Result<(), ZplError> {
         let offset = shared.offset;
         let demand = SpaceDemand::Takes(DNODE_BYTES + contents.len() as u64);
-        self.put_locked(state, shared, demand, caller, |target, tx| {
-            target.write(tx, offset, contents)
-        })
+        let how = Putting { demand, caller, owned: || Ok(()) };
+        self.put_locked(state, shared, how, |target, tx| target.write(tx, offset, contents))
     }
 
     /// Has a file that is locked get blocks, which `put` puts into it, and all that goes with them.
-    fn put_locked(
+    fn put_locked<C: FnOnce() -> Result<(), DmuError>>(
         &self,
         state: &mut NodeState,
         shared: &SharedRange<'_>,
-        demand: SpaceDemand,
-        caller: Caller,
+        Putting { demand, caller, owned }: Putting<C>,
         put: impl FnOnce(&LiveObject, &dyn Transaction) -> Result<(), DmuError>,
     ) -> Result<(), ZplError> {
         let SharedRange { offset, len, block_size, sources } = *shared;
@@ -319,6 +328,8 @@ impl LiveFileSystem {
         let first = shared.first();
         target.check_blocks(first..BlockId(first.0.saturating_add(sources.len() as u64)))?;
         let tx = self.begin(&[&target], demand)?;
+        // It may have waited for several txgs, and what was destroyed in the first may be free now.
+        owned()?;
         if grows {
             target.set_data_block_size(&tx, u32::try_from(block_size).unwrap_or(u32::MAX))?;
         }

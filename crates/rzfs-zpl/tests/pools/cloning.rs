@@ -3,7 +3,8 @@
 
 use crate::golden::Copy;
 use crate::{block, make, put};
-use rzfs_dsl::live::NewDataset;
+use rzfs_dsl::live::LiveOptions as PoolOptions;
+use rzfs_dsl::live::{Destruction, NewDataset, NewSnapshots};
 use rzfs_format::ObjectId;
 use rzfs_format::znode::Timestamp;
 use rzfs_proof::{ImagePool, Session};
@@ -11,6 +12,7 @@ use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{Caller, FilePlace, LiveFileSystem, LiveOptions, NewFileSystem, NewKind};
 use rzfs_zpl::{FileSystem, FileSystemOptions, Files, NameTarget, ZplError};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) const RECORD: u64 = 128 << 10;
 
@@ -284,6 +286,77 @@ fn shared_blocks_count_for_quotas_but_take_no_room() {
     let (used, saved) = savings(&session);
     assert!(saved >= 8 * used && used >= 160 * RECORD, "{used} {saved}");
     drop((fs, bounded));
+    session.export();
+    world.judge();
+}
+
+/// Says that something is over, also when it fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How often a snapshot is destroyed while it is copied from.
+const ROUNDS: u64 = 4;
+/// Threads that are ahead of the copy.
+const WRITERS: u64 = 16;
+
+/// A copy of a file that only a snapshot has waits for its turn, as others write all the time, and
+/// the snapshot is destroyed meanwhile: the blocks are shared in time, or not at all.
+#[test]
+fn what_is_copied_from_a_snapshot_that_goes_is_whole_or_not_there() {
+    let world = ImagePool::new("A");
+    world.create().export();
+    let mut options = PoolOptions::default();
+    // Nothing may be dirty when a change begins: each has a txg of its own.
+    options.tunables.zfs_dirty_data_max_max = 1;
+    let session = world.open_files(LiveOptions::new(FileSystemOptions::default(), 42), &options);
+    let pool = &session.pool;
+    let fs = &*dataset(&session, "made/child", &[]);
+    let files: Vec<_> = (0..WRITERS).map(|n| write(fs, &format!("busy{n}"), 1)).collect();
+    let (mut copies, is_over) = (Vec::new(), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for file in files {
+            scope.spawn(move || {
+                let mut number = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    number += 1;
+                    put(fs, file, 0, &block(number));
+                }
+            });
+        }
+        let _end = End(is_over);
+        for round in 0..ROUNDS {
+            let name = format!("file{round}");
+            let file = write(fs, &name, 3);
+            let expected = contents(fs, file);
+            pool.sync().unwrap();
+            let snapshot = format!("made/child@{round}");
+            let new = NewSnapshots { names: vec![snapshot.clone()], ..NewSnapshots::default() };
+            pool.take_snapshots(&new).unwrap();
+            fs.unlink(fs.root(), name.as_bytes()).unwrap();
+            while fs.objset().object(file).is_ok() {
+                pool.sync().unwrap();
+            }
+            let dataset = pool.dataset_tree().unwrap().open(&snapshot).unwrap();
+            let source = Files::Fixed(Arc::new(FileSystem::of_dataset(&dataset, 5000).unwrap()));
+            let target = make(fs, fs.root(), &format!("copy{round}"), NewKind::Regular);
+            let place = |object| FilePlace { object, offset: 0 };
+            let copying = scope.spawn(move || {
+                let len = 3 * RECORD;
+                fs.copy_range(place(target), (&source, place(file)), len, Caller::SUPERUSER)
+            });
+            pool.destroy_snapshots(&[snapshot], Destruction::AtOnce).unwrap();
+            copies.push((target, copying.join().unwrap().unwrap_or(0), expected));
+        }
+    });
+    settle(&session);
+    for (target, copied, expected) in copies {
+        assert!(contents(fs, target) == expected[..copied as usize]);
+    }
     session.export();
     world.judge();
 }

@@ -116,7 +116,8 @@ impl LiveFileSystem {
             block_size: clone.block_size,
             sources: &sources,
         };
-        self.share_locked(&mut state, &shared, Caller::SUPERUSER)
+        // The log has owned them since it was written.
+        self.share_locked(&mut state, &shared, Caller::SUPERUSER, || Ok(()))
     }
 
     /// Shares blocks one by one, and copies those whose references cannot be counted. What cannot
@@ -139,7 +140,7 @@ impl LiveFileSystem {
             let one = SharedRange { offset, len, block_size, sources };
             let pointer = source.pointer();
             if self.options().space.can_count(&pointer) {
-                self.share_locked(state, &one, Caller::SUPERUSER)?;
+                self.share_locked(state, &one, Caller::SUPERUSER, || Ok(()))?;
             } else {
                 match logged_block(self.objset(), object, &pointer, Level::DATA) {
                     Ok(data) => self.copy_locked(state, &one, &data, Caller::SUPERUSER)?,
