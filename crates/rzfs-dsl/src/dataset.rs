@@ -19,6 +19,7 @@ mod name;
 pub mod property;
 mod readers;
 mod root_key;
+mod surroundings;
 mod written;
 
 pub use bookmark::Bookmark;
@@ -42,7 +43,8 @@ use rzfs_dmu::{Existence, Object, Objset};
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
+pub(crate) use surroundings::{Surroundings, UsableSpace};
 
 /// All datasets of a pool.
 ///
@@ -52,18 +54,13 @@ pub struct DatasetTree {
     inner: Arc<Inner>,
 }
 
-/// Bytes that a pool has for datasets: computed when somebody asks, since it takes the space maps
-/// of all metaslabs.
-type UsableSpace = LazyLock<u64, Box<dyn FnOnce() -> u64 + Send>>;
-
 #[derive(Debug)]
 struct Inner {
     mos: Objset,
     pool: String,
     root: ObjectId,
     usable_space: UsableSpace,
-    keyring: Arc<Keyring>,
-    readers: Arc<Readers>,
+    surroundings: Surroundings,
 }
 
 impl DatasetTree {
@@ -74,36 +71,26 @@ impl DatasetTree {
         mos: Objset,
         pool: String,
         root: ObjectId,
-        usable_space: impl FnOnce() -> u64 + Send + 'static,
+        usable_space: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Self {
-        Self::with_keyring(mos, (pool, root), usable_space, Arc::default())
+        let usable_space = UsableSpace::new(usable_space);
+        Self::within(mos, (pool, root), usable_space, Surroundings::default())
     }
 
-    /// The same with keys that others load and use, too.
-    pub(crate) fn with_keyring(
+    /// The same with keys that others load and use, too, and snapshots that they may destroy.
+    pub(crate) fn within(
         mos: Objset,
         (pool, root): (String, ObjectId),
-        usable_space: impl FnOnce() -> u64 + Send + 'static,
-        keyring: Arc<Keyring>,
+        usable_space: UsableSpace,
+        surroundings: Surroundings,
     ) -> Self {
-        Self::while_changing(mos, (pool, root), usable_space, (keyring, Arc::default()))
-    }
-
-    /// The same with snapshots that others may destroy, who say so to `readers`.
-    pub(crate) fn while_changing(
-        mos: Objset,
-        (pool, root): (String, ObjectId),
-        usable_space: impl FnOnce() -> u64 + Send + 'static,
-        (keyring, readers): (Arc<Keyring>, Arc<Readers>),
-    ) -> Self {
-        let usable_space: UsableSpace = LazyLock::new(Box::new(usable_space));
-        Self { inner: Arc::new(Inner { mos, pool, root, usable_space, keyring, readers }) }
+        Self { inner: Arc::new(Inner { mos, pool, root, usable_space, surroundings }) }
     }
 
     /// Bytes that the pool has for datasets, used or not (spec 04, section 12.5).
     #[must_use]
     pub fn usable_space(&self) -> u64 {
-        *self.inner.usable_space
+        self.inner.usable_space.get()
     }
 
     /// The meta object set.
@@ -113,7 +100,7 @@ impl DatasetTree {
     }
 
     pub(crate) fn keyring(&self) -> &Arc<Keyring> {
-        &self.inner.keyring
+        &self.inner.surroundings.keyring
     }
 
     /// The root file system.
@@ -418,7 +405,7 @@ impl Dataset {
     fn open_with(&self, key: Option<Arc<DatasetKey>>) -> Result<Objset, DatasetError> {
         let (id, root) = (ObjsetId(self.object.0), &self.dataset.root);
         let existence = match self.is_snapshot() {
-            true => self.tree.inner.readers.enter(self.object),
+            true => self.tree.inner.surroundings.view.enter(self.object),
             false => Existence::default(),
         };
         Ok(Objset::open_while(self.tree.mos().pipeline(), id, root, key, existence)?)

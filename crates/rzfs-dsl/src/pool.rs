@@ -54,7 +54,7 @@ pub(crate) use space::{geometry, top_attributes};
 pub(crate) use status::Symptoms;
 pub(crate) use sweep::{TRIM_PARTIAL, TRIM_RATE, TRIM_SECURE, columns, leaf_zap};
 
-use crate::dataset::{DatasetTree, Keyring};
+use crate::dataset::{DatasetTree, Surroundings, UsableSpace};
 use crate::mos::{MosSource, error_log};
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::{BlockPipeline, Objset};
@@ -111,7 +111,6 @@ pub(crate) struct Parts {
     pub(crate) auxiliary: Vec<AuxiliaryVdev>,
     pub(crate) removal: Option<RemovalState>,
     pub(crate) rewound: Option<RewindInfo>,
-    pub(crate) keyring: Arc<Keyring>,
 }
 
 impl Parts {
@@ -147,25 +146,22 @@ impl<Mode> Pool<Mode> {
             let space = shared.usable_space();
             space.inspect_err(|error| tracing::warn!(%error, "no space can be told")).unwrap_or(0)
         };
-        Self::of_shared(inner, usable_space)
+        Self::of_shared(inner, UsableSpace::new(usable_space), Surroundings::default())
     }
 
-    /// A pool of which somebody else knows how much space it has.
-    pub(crate) fn with_space(
+    /// A pool that others have open, too, who know how much space it has.
+    pub(crate) fn within(
         parts: Parts,
-        usable_space: impl Fn() -> u64 + Send + Sync + 'static,
+        usable_space: UsableSpace,
+        surroundings: Surroundings,
     ) -> Self {
-        Self::of_shared(Arc::new(parts), usable_space)
+        Self::of_shared(Arc::new(parts), usable_space, surroundings)
     }
 
-    fn of_shared(
-        inner: Arc<Parts>,
-        usable_space: impl Fn() -> u64 + Send + Sync + 'static,
-    ) -> Self {
+    fn of_shared(inner: Arc<Parts>, usable_space: UsableSpace, surroundings: Surroundings) -> Self {
         let (mos, name) = (inner.mos.clone(), inner.name.clone());
         let place = (name, inner.root_dataset);
-        let keyring = Arc::clone(&inner.keyring);
-        let datasets = DatasetTree::with_keyring(mos, place, usable_space, keyring);
+        let datasets = DatasetTree::within(mos, place, usable_space, surroundings);
         Self { inner, datasets, mode: PhantomData }
     }
 

@@ -1,28 +1,110 @@
 //! The snapshots that somebody reads while the pool changes.
+//!
+//! ```text
+//! txg            7 durable                8 durable
+//! destruction        └── end(s, 8)            │
+//! view of 7      enter(s): told at once       │ enter(s): told at once
+//! view of 8                                   └ enter(s): the next one that has this number
+//! ```
+//! Who looks at a txg may open what a later one has destroyed. So what was destroyed is remembered
+//! as long as somebody looks at an older txg, or may come to.
 
 use parking_lot::Mutex;
 use rzfs_dmu::Existence;
-use rzfs_format::ObjectId;
-use std::collections::HashMap;
+use rzfs_format::{ObjectId, Txg};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// The snapshots of a pool that somebody reads, so that whoever destroys one can say so to them.
 #[derive(Debug, Default)]
-pub(crate) struct Readers(Mutex<HashMap<ObjectId, Existence>>);
+pub(crate) struct Readers(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many look at each txg.
+    views: BTreeMap<Txg, usize>,
+    /// The youngest txg that somebody has looked at: nobody comes to look at an older one.
+    newest: Txg,
+    snapshots: HashMap<ObjectId, Snapshot>,
+}
+
+/// A snapshot that somebody has read.
+#[derive(Debug, Default)]
+struct Snapshot {
+    existence: Existence,
+    /// The txg that has destroyed it.
+    destroyed: Option<Txg>,
+}
+
+impl State {
+    /// Forgets what nobody needs any more, now and then.
+    fn tidy(&mut self) {
+        if self.snapshots.len() < self.snapshots.capacity() {
+            return;
+        }
+        let oldest = self.views.keys().next().map_or(self.newest, |txg| self.newest.min(*txg));
+        self.snapshots.retain(|_, snapshot| match snapshot.destroyed {
+            Some(txg) => txg > oldest,
+            None => snapshot.existence.is_shared(),
+        });
+    }
+}
 
 impl Readers {
-    /// What tells those who open a snapshot now when it is destroyed.
-    pub(super) fn enter(&self, snapshot: ObjectId) -> Existence {
-        let mut read = self.0.lock();
-        if read.len() == read.capacity() {
-            read.retain(|_, existence| existence.is_shared());
-        }
-        read.entry(snapshot).or_default().clone()
+    /// A look at a txg that is durable: the last one, or one that somebody looks at already.
+    pub(crate) fn view(self: &Arc<Self>, txg: Txg) -> View {
+        let mut state = self.0.lock();
+        *state.views.entry(txg).or_default() += 1;
+        state.newest = state.newest.max(txg);
+        View { readers: Arc::clone(self), txg }
     }
 
-    /// Tells those who read a snapshot that it is gone.
-    pub(crate) fn end(&self, snapshot: ObjectId) {
-        if let Some(existence) = self.0.lock().remove(&snapshot) {
-            existence.end();
+    /// Tells those who read a snapshot, and those who open it later in an older txg, that it is
+    /// gone with this one.
+    pub(crate) fn end(&self, snapshot: ObjectId, txg: Txg) {
+        let mut state = self.0.lock();
+        state.tidy();
+        let snapshot = state.snapshots.entry(snapshot).or_default();
+        snapshot.existence.end();
+        snapshot.destroyed = Some(txg);
+    }
+}
+
+/// A look at a txg.
+#[derive(Debug)]
+pub(crate) struct View {
+    readers: Arc<Readers>,
+    txg: Txg,
+}
+
+impl View {
+    /// What tells those who open a snapshot of this txg now when it is destroyed.
+    pub(super) fn enter(&self, snapshot: ObjectId) -> Existence {
+        let mut state = self.readers.0.lock();
+        state.tidy();
+        let found = state.snapshots.entry(snapshot).or_default();
+        if found.destroyed.is_some_and(|destroyed| destroyed <= self.txg) {
+            *found = Snapshot::default();
+        }
+        found.existence.clone()
+    }
+}
+
+/// Of a pool that nobody changes.
+impl Default for View {
+    fn default() -> Self {
+        Arc::<Readers>::default().view(Txg(0))
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let mut state = self.readers.0.lock();
+        if let Some(count) = state.views.get_mut(&self.txg) {
+            *count -= 1;
+            if *count == 0 {
+                state.views.remove(&self.txg);
+            }
         }
     }
 }
@@ -31,21 +113,45 @@ impl Readers {
 mod tests {
     use super::*;
 
+    const ID: ObjectId = ObjectId(7);
+
     #[test]
     fn readers_of_a_snapshot_are_told_and_those_of_the_next_one_with_its_number_are_not() {
-        let readers = Readers::default();
-        let id = ObjectId(7);
-        let (first, second) = (readers.enter(id), readers.enter(id));
-        let other = readers.enter(ObjectId(8));
-        readers.end(id);
+        let readers = Arc::new(Readers::default());
+        let view = readers.view(Txg(10));
+        let (first, second) = (view.enter(ID), view.enter(ID));
+        let other = view.enter(ObjectId(8));
+        readers.end(ID, Txg(11));
         assert!(first.has_ended() && second.has_ended() && !other.has_ended());
-        assert!(!readers.enter(id).has_ended());
+        let next = readers.view(Txg(11)).enter(ID);
+        assert!(!next.has_ended());
+        readers.end(ID, Txg(12));
+        assert!(next.has_ended());
     }
 
     #[test]
-    fn what_nobody_reads_any_more_is_forgotten() {
-        let readers = Readers::default();
-        (0..10_000).for_each(|id| drop(readers.enter(ObjectId(id))));
-        assert!(readers.0.lock().len() < 100);
+    fn who_opens_a_snapshot_that_a_txg_destroys_before_that_is_durable_is_told() {
+        let readers = Arc::new(Readers::default());
+        let early = readers.view(Txg(10));
+        readers.end(ID, Txg(11));
+        assert!(early.enter(ID).has_ended());
+        let late = readers.view(Txg(10));
+        drop(early);
+        // However many others come and go.
+        (100..10_000).for_each(|id| drop(late.enter(ObjectId(id))));
+        assert!(late.enter(ID).has_ended());
+    }
+
+    #[test]
+    fn what_nobody_needs_any_more_is_forgotten() {
+        let readers = Arc::new(Readers::default());
+        for txg in 1..10_000 {
+            let view = readers.view(Txg(txg));
+            drop(view.enter(ObjectId(txg)));
+            readers.end(ObjectId(txg), Txg(txg + 1));
+            drop(view.enter(ObjectId(20_000 + txg)));
+        }
+        let state = readers.0.lock();
+        assert!(state.snapshots.len() < 100 && state.views.is_empty(), "{}", state.snapshots.len());
     }
 }

@@ -346,7 +346,6 @@ impl<'a> Attempt<'a> {
             checkpoint,
             removal,
             rewound,
-            keyring: Arc::default(),
         })
     }
 

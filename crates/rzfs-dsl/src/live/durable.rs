@@ -2,7 +2,7 @@
 
 use super::space::accounts::Accounts;
 use super::space::limits::SpaceTier;
-use crate::dataset::{DatasetError, DatasetTree, Keyring, Readers};
+use crate::dataset::{DatasetError, DatasetTree, Keyring, Readers, Surroundings, UsableSpace};
 use crate::mos::MosSource;
 use crate::mos::live::LiveMos;
 use parking_lot::RwLock;
@@ -78,26 +78,36 @@ impl Durable {
         *self.committed.write() = committed;
     }
 
-    /// What is durable now, and a function that tells the space of the pool, used or not: while it
-    /// exists, blocks of this txg are not used again.
-    pub(crate) fn hold(&self) -> (Committed, impl Fn() -> u64 + Send + Sync + use<>) {
+    /// What is durable now: while it is held, blocks of this txg are not used again.
+    pub(crate) fn hold(&self) -> Held {
         // A txg gives blocks back only after its uberblock has been put here.
         let committed = self.committed.read();
-        let hold = self.accounts.allocator().hold(committed.uberblock.txg);
+        let txg = committed.uberblock.txg;
+        let hold = self.accounts.allocator().hold(txg);
         let accounts = Arc::clone(&self.accounts);
-        let usable_space = move || {
+        let usable_space = UsableSpace::new(move || {
             let _held = &hold;
             accounts.usable_space(SpaceTier::Normal)
-        };
-        (committed.clone(), usable_space)
+        });
+        let keyring = Arc::clone(&self.keyring);
+        let surroundings = Surroundings::new(keyring, self.readers.view(txg));
+        Held { committed: committed.clone(), usable_space, surroundings }
     }
 
     /// The datasets as they are on disk. Their blocks are held while the tree exists.
     pub(crate) fn dataset_tree(&self) -> Result<DatasetTree, DatasetError> {
-        let (Committed { mos, .. }, usable_space) = self.hold();
+        let Held { committed, usable_space, surroundings } = self.hold();
+        let mos = committed.mos;
         let root = mos.required_object("root_dataset")?;
         let place = (self.pool.clone(), root);
-        let shared = (Arc::clone(&self.keyring), Arc::clone(&self.readers));
-        Ok(DatasetTree::while_changing(mos, place, usable_space, shared))
+        Ok(DatasetTree::within(mos, place, usable_space, surroundings))
     }
+}
+
+/// What is durable, held for whoever looks at it.
+pub(crate) struct Held {
+    pub(crate) committed: Committed,
+    /// Holds it.
+    pub(crate) usable_space: UsableSpace,
+    pub(crate) surroundings: Surroundings,
 }

@@ -1,7 +1,7 @@
 //! Reading a pool that changes: its state as of the last durable uberblock.
 
 use super::devices::current::PoolDevices;
-use super::durable::{Committed, Durable};
+use super::durable::{Committed, Durable, Held};
 use super::log::claim::GivenUpLog;
 use crate::import::MissingLogs;
 use crate::mos::packed_list;
@@ -30,7 +30,8 @@ impl Durable {
         devices: &PoolDevices,
         prior: &PriorState,
     ) -> Result<Pool, PoolError> {
-        let (Committed { uberblock, mos, vdevs }, usable_space) = self.hold();
+        let Held { committed, usable_space, surroundings } = self.hold();
+        let Committed { uberblock, mos, vdevs } = committed;
         let directory = Attributes::open(&mos, DIRECTORY)?;
         let config_object = mos.required_object("config")?;
         let config_list = packed_list::read(&mos, config_object)?;
@@ -49,11 +50,10 @@ impl Durable {
             auxiliary: devices.auxiliary(),
             removal: prior.removal,
             rewound: None,
-            keyring: Arc::clone(&self.keyring),
             uberblock,
             mos,
             directory,
         };
-        Ok(Pool::with_space(parts, usable_space))
+        Ok(Pool::within(parts, usable_space, surroundings))
     }
 }

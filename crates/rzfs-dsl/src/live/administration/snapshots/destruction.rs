@@ -17,6 +17,7 @@ use crate::live::error::UnlessDamaged;
 use crate::live::space::limits::SpaceTier;
 use crate::mos::pointer_list::PointerList;
 use crate::mos::{MosSource, bookmarks, deadlist, names, number_key};
+use rzfs_dmu::live::Transaction;
 use rzfs_format::bookmark::BookmarkRecord;
 use rzfs_format::bpobj::ListMark;
 use rzfs_format::dsl::DslDataset;
@@ -127,7 +128,7 @@ impl TaskContext<'_> {
         let (id, dir) = (place.id, place.of.dir);
         self.log_dataset("destroy", (&place.full_name(), id), " ".to_owned())?;
         // Nothing that is only the snapshot's is freed before the next txg.
-        self.pool.readers.end(id);
+        self.pool.readers.end(id, mos.tx().txg());
         let mut chain = self.chain_of(id, self.dataset(id)?)?;
         self.leave_snapshot_in_scan(id, chain.next.0).unless_damaged(left_behind)?;
         let key_stays = self.leave_bookmarks(place, &chain).unless_damaged(left_behind)?;
