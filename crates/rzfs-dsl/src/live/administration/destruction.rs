@@ -66,7 +66,7 @@ impl TaskContext<'_> {
         self.destroy_head(&place, &head)?;
         self.destroy_dir(&place)?;
         if let Some(origin) = dir.origin {
-            self.destroy_origin_if_deferred(origin)?;
+            self.destroy_if_deferred(origin, |this| this.snapshot_of(origin))?;
         }
         Ok(Outcome::Done)
     }

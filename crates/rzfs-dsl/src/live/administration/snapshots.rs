@@ -89,17 +89,6 @@ impl TaskContext<'_> {
         Ok(SnapshotPlace { of, name, id })
     }
 
-    /// Destroys the origin of a clone that was destroyed, if that was to be destroyed as soon as
-    /// nobody needs it.
-    pub(super) fn destroy_origin_if_deferred(&mut self, id: ObjectId) -> Result<(), TaskError> {
-        let is_deferred = self.dataset(id)?.flags & DslDataset::FLAG_DEFER_DESTROY != 0;
-        if !is_deferred {
-            return Ok(());
-        }
-        let place = self.snapshot_of(id)?;
-        self.destroy_if_deferred(&place)
-    }
-
     /// Does something for each of several names: everything is refused, with the reason of each, if
     /// one of them is.
     pub(super) fn check_each<T>(

@@ -88,7 +88,7 @@ impl TaskContext<'_> {
     }
 
     /// Makes sure that everything around a snapshot can be read that its end changes.
-    fn check_chain(
+    pub(super) fn check_chain(
         &mut self,
         place: &SnapshotPlace,
         snapshot: &DslDataset,

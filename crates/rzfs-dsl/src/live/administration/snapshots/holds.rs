@@ -56,7 +56,7 @@ impl TaskContext<'_> {
             self.mos.remove(holds, tag)?;
             let text = format!("tag={tag} refs={}", self.mos.entry_count(holds)?);
             self.log_dataset("release", (&place.full_name(), place.id), text)?;
-            self.destroy_if_deferred(&place)?;
+            self.destroy_if_deferred(place.id, |_| Ok(place))?;
         }
         Ok(())
     }
@@ -72,15 +72,30 @@ impl TaskContext<'_> {
     }
 
     /// Destroys a snapshot that was to be destroyed as soon as nobody needs it, if nobody does.
+    /// Where damage is in the way it stays: nobody is there who could be refused.
     pub(in crate::live::administration) fn destroy_if_deferred(
         &mut self,
-        place: &SnapshotPlace,
+        id: ObjectId,
+        place: impl FnOnce(&mut Self) -> Result<SnapshotPlace, LiveError>,
     ) -> Result<(), TaskError> {
-        let snapshot = self.dataset(place.id)?;
-        let is_wanted = snapshot.flags & DslDataset::FLAG_DEFER_DESTROY == 0;
-        if is_wanted || snapshot.child_count > 1 || self.hold_count(&snapshot)? > 0 {
-            return Ok(());
+        let ready = self.check(|this| {
+            let snapshot = this.dataset(id)?;
+            let is_wanted = snapshot.flags & DslDataset::FLAG_DEFER_DESTROY == 0;
+            if is_wanted || snapshot.child_count > 1 || this.hold_count(&snapshot)? > 0 {
+                return Ok(None);
+            }
+            let place = place(this)?;
+            this.check_chain(&place, &snapshot)?;
+            Ok(Some(place))
+        });
+        match ready {
+            Ok(Some(place)) => self.destroy_snapshot(&place),
+            Ok(None) => Ok(()),
+            Err(TaskError::Refused(error)) => {
+                tracing::warn!(%error, snapshot = %id, "a snapshot that nobody needs stays");
+                Ok(())
+            }
+            Err(failed) => Err(failed),
         }
-        self.destroy_snapshot(place)
     }
 }
