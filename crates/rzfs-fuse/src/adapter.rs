@@ -7,7 +7,7 @@ pub(crate) use changes::{Creation, allocation_of};
 
 use crate::answer::{Answer, errno};
 use crate::attributes::{Entry, FOR_EVER, Lifetime, of_control, of_file};
-use crate::inode::{Inodes, Target};
+use crate::inode::{Inodes, SnapshotId, Target};
 use crate::known::KnownFiles;
 use crate::mount_points::{MountPath, MountPoint, MountPoints, Place};
 use crate::xattr;
@@ -130,7 +130,8 @@ impl Adapter {
         self.control.as_ref().ok_or(Errno::ENOENT)
     }
 
-    fn snapshot(&self, objset: ObjsetId) -> Answer<Arc<FileSystem>> {
+    /// The snapshot that has this number now.
+    fn snapshot_now(&self, objset: ObjsetId) -> Answer<Arc<FileSystem>> {
         self.control()?.open(objset).map_err(|error| match error {
             // Whoever asks has files of it.
             ZplError::NoSnapshot { .. } => Errno::ESTALE,
@@ -138,11 +139,16 @@ impl Adapter {
         })
     }
 
+    fn snapshot(&self, id: SnapshotId) -> Answer<Arc<FileSystem>> {
+        let snapshot = self.snapshot_now(id.objset)?;
+        if SnapshotId::of(&snapshot) == id { Ok(snapshot) } else { Err(Errno::ESTALE) }
+    }
+
     /// The file system and object of a file that is not a directory of `.zfs`.
     pub(crate) fn file(&self, inode: INodeNo) -> Answer<(Files, ObjectId)> {
         match self.target(inode)? {
             Target::Live(object) => Ok((self.head.clone(), object)),
-            Target::Snapshot(objset, object) => Ok((self.snapshot(objset)?.into(), object)),
+            Target::Snapshot(id, object) => Ok((self.snapshot(id)?.into(), object)),
             Target::Control(_) | Target::MountPoint(_) => Err(Errno::EISDIR),
         }
     }
@@ -151,7 +157,8 @@ impl Adapter {
     fn resolve(&self, node: ControlNode) -> Answer<Target> {
         match node {
             ControlNode::Snapshot(objset) => {
-                Ok(Target::Snapshot(objset, self.snapshot(objset)?.root()))
+                let snapshot = self.snapshot_now(objset)?;
+                Ok(Target::Snapshot(SnapshotId::of(&snapshot), snapshot.root()))
             }
             _ => Ok(Target::Control(node)),
         }
@@ -170,9 +177,9 @@ impl Adapter {
                 let attributes = self.head.attributes(object).map_err(|error| errno(&error))?;
                 Ok(of(self.head.objset(), &attributes))
             }
-            Target::Snapshot(objset, object) => {
-                let attributes = self.snapshot(objset)?.attributes(object);
-                Ok(of(objset, &attributes.map_err(|error| errno(&error))?))
+            Target::Snapshot(id, object) => {
+                let attributes = self.snapshot(id)?.attributes(object);
+                Ok(of(id.objset, &attributes.map_err(|error| errno(&error))?))
             }
             Target::Control(node) => {
                 let attributes = self.control()?.attributes(node).map_err(|error| errno(&error))?;
@@ -199,7 +206,7 @@ impl Adapter {
             }
             // Snapshots come, go and are renamed behind the kernel's back.
             Target::Control(_) => Lifetime::NONE,
-            Target::Snapshot(objset, object) if self.is_snapshot_root(objset, object) => {
+            Target::Snapshot(id, object) if self.is_snapshot_root(id, object) => {
                 Lifetime { name: Duration::ZERO, ..Lifetime::FOR_EVER }
             }
             Target::MountPoint(_) => Lifetime { name: self.name_lifetime(), ..Lifetime::FOR_EVER },
@@ -207,8 +214,8 @@ impl Adapter {
         }
     }
 
-    fn is_snapshot_root(&self, objset: ObjsetId, object: ObjectId) -> bool {
-        self.snapshot(objset).is_ok_and(|snapshot| snapshot.root() == object)
+    fn is_snapshot_root(&self, id: SnapshotId, object: ObjectId) -> bool {
+        self.snapshot(id).is_ok_and(|snapshot| snapshot.root() == object)
     }
 
     /// How long the kernel may rely on it that a name leads to a file, or to none: not at all
@@ -288,9 +295,7 @@ impl Adapter {
         let target = self.target(inode)?;
         let named = match target {
             Target::Live(object) => self.head.require_named(object),
-            Target::Snapshot(objset, object) => {
-                Files::from(self.snapshot(objset)?).require_named(object)
-            }
+            Target::Snapshot(id, object) => Files::from(self.snapshot(id)?).require_named(object),
             Target::Control(_) | Target::MountPoint(_) => Ok(()),
         };
         match named.map_err(|error| errno(&error)) {
@@ -312,10 +317,10 @@ impl Adapter {
                 },
             },
             Target::MountPoint(above) => self.look_up_mount_point(above, name)?,
-            Target::Snapshot(objset, object) => {
-                let found = self.snapshot(objset)?.lookup(object, name);
+            Target::Snapshot(id, object) => {
+                let found = self.snapshot(id)?.lookup(object, name);
                 match found.map_err(|error| errno(&error))? {
-                    NameTarget::Object(object) => Target::Snapshot(objset, object),
+                    NameTarget::Object(object) => Target::Snapshot(id, object),
                     NameTarget::Control => return Err(Errno::ENOENT),
                 }
             }

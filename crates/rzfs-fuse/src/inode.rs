@@ -11,11 +11,26 @@
 
 use crate::mount_points::MountPoint;
 use fuser::INodeNo;
-use rzfs_format::{ObjectId, ObjsetId};
-use rzfs_zpl::ControlNode;
+use rzfs_format::{ObjectId, ObjsetId, Txg};
+use rzfs_zpl::{ControlNode, FileSystem};
 use std::sync::{Mutex, PoisonError};
 
 const OBJECT_BITS: u32 = 48;
+
+/// A snapshot, told apart from another one that has its number when it is gone: snapshots of one
+/// number that were written in one txg hold the same files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SnapshotId {
+    pub(crate) objset: ObjsetId,
+    written: Txg,
+}
+
+impl SnapshotId {
+    pub(crate) fn of(snapshot: &FileSystem) -> Self {
+        let objset = snapshot.objset();
+        Self { objset: objset.id(), written: objset.root().logical_birth() }
+    }
+}
 
 /// What an inode number stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +40,7 @@ pub(crate) enum Target {
     /// A directory of `.zfs`.
     Control(ControlNode),
     /// A file of a snapshot.
-    Snapshot(ObjsetId, ObjectId),
+    Snapshot(SnapshotId, ObjectId),
     /// A directory of the mount alone.
     MountPoint(MountPoint),
 }
@@ -45,7 +60,7 @@ impl Target {
 pub(crate) struct Inodes {
     root: ObjectId,
     /// Snapshots that were looked into; the position + 1 is the number.
-    snapshots: Mutex<Vec<ObjsetId>>,
+    snapshots: Mutex<Vec<SnapshotId>>,
 }
 
 impl Inodes {
@@ -63,7 +78,7 @@ impl Inodes {
             0 => Some(Target::of_number(object)),
             number => {
                 let snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-                snapshots.get(number - 1).map(|objset| Target::Snapshot(*objset, object))
+                snapshots.get(number - 1).map(|id| Target::Snapshot(*id, object))
             }
         }
     }
@@ -75,11 +90,11 @@ impl Inodes {
             Target::Live(object) => object.0,
             Target::Control(node) => node.inode().0,
             Target::MountPoint(mount_point) => mount_point.inode().0,
-            Target::Snapshot(objset, object) => {
+            Target::Snapshot(id, object) => {
                 let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-                let index = snapshots.iter().position(|known| *known == objset);
+                let index = snapshots.iter().position(|known| *known == id);
                 let index = index.unwrap_or_else(|| {
-                    snapshots.push(objset);
+                    snapshots.push(id);
                     snapshots.len() - 1
                 });
                 u64::from(u16::try_from(index + 1).ok()?) << OBJECT_BITS | object.0
@@ -103,13 +118,14 @@ mod tests {
     #[test]
     fn numbers_lead_back_to_what_they_were_given_for() {
         let inodes = Inodes::new(ObjectId(34));
+        let snapshot = |objset, written| SnapshotId { objset, written: Txg(written) };
         for target in [
             Target::Live(ObjectId(34)),
             Target::Live(ObjectId(128)),
             Target::Control(ControlNode::Root),
             Target::Control(ControlNode::Snapshot(ObjsetId(95))),
-            Target::Snapshot(ObjsetId(95), ObjectId(34)),
-            Target::Snapshot(ObjsetId(96), ObjectId(34)),
+            Target::Snapshot(snapshot(ObjsetId(95), 10), ObjectId(34)),
+            Target::Snapshot(snapshot(ObjsetId(96), 10), ObjectId(34)),
         ] {
             let number = inodes.number(target).unwrap();
             assert_eq!(inodes.target(number), Some(target));
@@ -117,5 +133,23 @@ mod tests {
         assert_eq!(inodes.number(Target::Live(ObjectId(34))), Some(INodeNo::ROOT));
         assert_eq!(inodes.shown(Target::Live(ObjectId(34))), Some(INodeNo(34)));
         assert_eq!(inodes.target(INodeNo(3 << 48 | 34)), None);
+    }
+
+    #[test]
+    fn the_next_snapshot_of_a_number_has_other_files() {
+        let inodes = Inodes::new(ObjectId(34));
+        let of = |written| {
+            let id = SnapshotId { objset: ObjsetId(95), written: Txg(written) };
+            (
+                Target::Snapshot(id, ObjectId(128)),
+                inodes.number(Target::Snapshot(id, ObjectId(128))),
+            )
+        };
+        let ((gone, old), (there, new)) = (of(10), of(20));
+        assert_ne!(old, new);
+        assert_eq!(
+            (inodes.target(old.unwrap()), inodes.target(new.unwrap())),
+            (Some(gone), Some(there))
+        );
     }
 }

@@ -82,9 +82,7 @@ impl Adapter {
                 return self.list_mount_point(mount_point, from, visit);
             }
             Target::Live(object) => return self.list_live(object, from, visit),
-            Target::Snapshot(objset, object) => {
-                self.snapshot(objset)?.read_dir(object, from, visit)
-            }
+            Target::Snapshot(id, object) => self.snapshot(id)?.read_dir(object, from, visit),
             Target::Control(node) => self.control()?.read_dir(node, from, visit),
         };
         listed.map_err(|error| errno(&error))
@@ -93,7 +91,7 @@ impl Adapter {
     /// What an entry of `directory` names.
     fn entry_target(&self, directory: Target, object: ObjectId) -> Target {
         match directory {
-            Target::Snapshot(objset, _) => Target::Snapshot(objset, object),
+            Target::Snapshot(id, _) => Target::Snapshot(id, object),
             _ => Target::of_number(object),
         }
     }
@@ -168,7 +166,7 @@ impl Adapter {
             .collect();
         match self.target(directory)? {
             Target::Live(_) => self.head.prefetch_attributes(&objects),
-            Target::Snapshot(objset, _) => self.snapshot(objset)?.prefetch_attributes(&objects),
+            Target::Snapshot(id, _) => self.snapshot(id)?.prefetch_attributes(&objects),
             Target::Control(_) | Target::MountPoint(_) => {}
         }
         Ok(())

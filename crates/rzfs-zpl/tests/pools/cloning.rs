@@ -347,10 +347,11 @@ fn what_is_copied_from_a_snapshot_that_goes_is_whole_or_not_there() {
             let place = |object| FilePlace { object, offset: 0 };
             let copying = scope.spawn(move || {
                 let len = 3 * RECORD;
-                fs.copy_range(place(target), (&source, place(file)), len, Caller::SUPERUSER)
+                let from = (&source, place(file));
+                fs.copy_range(place(target), from, len, Caller::SUPERUSER).unwrap_or(0)
             });
             pool.destroy_snapshots(&[snapshot], Destruction::AtOnce).unwrap();
-            copies.push((target, copying.join().unwrap().unwrap_or(0), expected));
+            copies.push((target, copying.join().unwrap(), expected));
         }
     });
     settle(&session);
