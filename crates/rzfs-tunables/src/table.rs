@@ -286,6 +286,9 @@ tunables! {
     "Files" {
         /// The part of what fallocate asks for that has to be available.
         zfs_fallocate_reserve_percent: u64 = 110, Percent, 0..=10_000;
+        /// Whether root, and who has the pool open, take, rename and destroy snapshots with mkdir,
+        /// rename and rmdir in .zfs/snapshot.
+        zfs_admin_snapshot: bool = 0, Flag, 0..=1;
     }
 
     "Import" {

@@ -31,6 +31,28 @@ pub struct SnapshotEntry {
     pub created: Timestamp,
 }
 
+/// A change of the snapshots of a file system. Names are the parts behind the `@`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SnapshotChange<'a> {
+    /// One is taken.
+    Take {
+        /// Its name.
+        name: &'a [u8],
+    },
+    /// One gets another name.
+    Rename {
+        /// Its name.
+        from: &'a [u8],
+        /// The new one.
+        to: &'a [u8],
+    },
+    /// One is destroyed.
+    Destroy {
+        /// Its name.
+        name: &'a [u8],
+    },
+}
+
 /// Where a control tree gets its snapshots from.
 pub trait SnapshotSource: Send + Sync {
     /// All snapshots.
@@ -41,6 +63,15 @@ pub trait SnapshotSource: Send + Sync {
     fn open(&self, objset: ObjsetId) -> Result<FileSystem, ZplError>;
     /// When a snapshot was taken or destroyed last; zero when that never was.
     fn changed(&self) -> Result<Timestamp, ZplError>;
+
+    /// Changes the snapshots for the user `uid`, which may wait for a transaction group.
+    ///
+    /// # Errors
+    /// They are not changed in this way, this user may not, or the change is impossible.
+    fn change(&self, change: SnapshotChange<'_>, uid: u32) -> Result<(), ZplError> {
+        let _ = (change, uid);
+        Err(ZplError::SnapshotsFixed)
+    }
 }
 
 /// The attributes of a directory of the control tree. Owner and group are 0.
@@ -57,8 +88,8 @@ pub struct ControlAttributes {
 }
 
 impl ControlAttributes {
-    /// The permission bits of every directory of the control tree, as OpenZFS shows them. Nothing
-    /// can be written there all the same.
+    /// The permission bits of every directory of the control tree, as OpenZFS shows them. They do
+    /// not say who may change anything there.
     pub const PERMISSIONS: u16 = 0o777;
 }
 
@@ -188,6 +219,14 @@ impl ControlTree {
             }
         }
         Ok(())
+    }
+
+    /// Changes the snapshots for the user `uid`.
+    ///
+    /// # Errors
+    /// As [`SnapshotSource::change`].
+    pub fn change(&self, change: SnapshotChange<'_>, uid: u32) -> Result<(), ZplError> {
+        self.source.change(change, uid)
     }
 
     /// The file system of a snapshot; it stays open for a while.

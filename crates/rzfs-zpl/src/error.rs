@@ -4,6 +4,7 @@ use rzfs_dmu::DmuError;
 use rzfs_dmu::intent_log::ChainEnd;
 use rzfs_dmu::txg::{BeginError, Stopped};
 use rzfs_dsl::dataset::DatasetError;
+use rzfs_dsl::live::ChangeError;
 use rzfs_format::{FormatError, ObjectId, ObjsetId};
 use rzfs_zap::ZapError;
 
@@ -264,6 +265,12 @@ pub enum ZplError {
         /// What is not.
         what: &'static str,
     },
+    /// Snapshots are not changed by changing the directory that shows them.
+    #[error("snapshots are not changed in .zfs/snapshot (zfs_admin_snapshot)")]
+    SnapshotsFixed,
+    /// A change of snapshots was refused.
+    #[error(transparent)]
+    Snapshots(Box<ChangeError>),
     /// The file system is read-only (property `readonly`).
     #[error("objset {objset} is read-only")]
     ReadOnly {
@@ -330,7 +337,11 @@ impl ZplError {
         match self {
             Self::Dmu(error) => error.errno(),
             Self::Dataset(error) => error.errno(),
-            Self::Locked { .. } | Self::Quarantined { .. } | Self::NotOwner { .. } => EACCES,
+            Self::Locked { .. }
+            | Self::Quarantined { .. }
+            | Self::NotOwner { .. }
+            | Self::SnapshotsFixed => EACCES,
+            Self::Snapshots(error) => error.errno(),
             Self::Version { .. } | Self::XattrNamespace { .. } => EOPNOTSUPP,
             Self::MasterEntry { .. } | Self::NotFound { .. } | Self::NoSnapshot { .. } => ENOENT,
             Self::Corrupt { .. } | Self::DanglingEntry { .. } | Self::UnreadableLog { .. } => EIO,

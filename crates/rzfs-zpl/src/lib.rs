@@ -46,7 +46,9 @@ mod sync;
 mod volume;
 mod xattr;
 
-pub use control::{ControlAttributes, ControlEntry, ControlTree, SnapshotEntry, SnapshotSource};
+pub use control::{
+    ControlAttributes, ControlEntry, ControlTree, SnapshotChange, SnapshotEntry, SnapshotSource,
+};
 pub use control_node::ControlNode;
 pub use entry::{DirCookie, DirEntry, NameTarget};
 pub use error::{Place, ZplError};

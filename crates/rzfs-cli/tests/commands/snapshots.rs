@@ -2,10 +2,12 @@
 
 use crate::workshop::Workshop;
 use rustix::io::Errno;
-use std::fs::{self, File};
+use rustix::process::getuid;
+use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
+use std::process::Command;
 
 /// A pool `tank` with a file system `tank/a`.
 fn pool() -> Workshop {
@@ -81,6 +83,55 @@ fn what_was_written_is_in_the_snapshot_and_comes_back() {
     export_and_judge(&shop);
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     assert_eq!((read(&shop, "a/file"), read(&shop, "a/again")), ("before".into(), "again".into()));
+    export_and_judge(&shop);
+}
+
+#[test]
+fn snapshots_are_directories_where_that_is_allowed() {
+    let shop = pool();
+    let at = |name: &str| place(&shop, &format!("a/.zfs/snapshot/{name}"));
+    let refused = |result: std::io::Result<()>| errno(&result.unwrap_err());
+    write(&shop, "a/file", "before");
+    shop.succeed("zfs snapshot tank/a@there");
+    let made = fs::create_dir(at("one"));
+    assert_eq!(refused(made), Some(Errno::ACCESS));
+    assert_eq!(refused(fs::remove_dir(at("there"))), Some(Errno::ACCESS));
+    assert_eq!(refused(fs::rename(at("there"), at("two"))), Some(Errno::ACCESS));
+    shop.succeed("zpool export tank");
+    shop.succeed("zpool import -o zfs_admin_snapshot=1 -d IMAGES -R ROOT tank");
+    fs::create_dir(at("one")).unwrap();
+    write(&shop, "a/file", "after!");
+    assert_eq!(read(&shop, "a/.zfs/snapshot/one/file"), "before");
+    assert_eq!(refused(fs::create_dir(at("one"))), Some(Errno::EXIST));
+    assert_eq!(refused(fs::create_dir(at("%"))), Some(Errno::INVAL));
+    assert_eq!(refused(fs::write(at("file"), "")), Some(Errno::PERM));
+    assert_eq!(refused(fs::create_dir(at("one/directory"))), Some(Errno::ROFS));
+    assert_eq!(refused(fs::rename(at("one"), at("there"))), Some(Errno::EXIST));
+    assert_eq!(refused(fs::rename(at("one"), place(&shop, "a/one"))), Some(Errno::XDEV));
+    fs::rename(at("one"), at("two")).unwrap();
+    assert_eq!(names(&shop), ["tank", "tank/a", "tank/a@there", "tank/a@two"]);
+    assert_eq!(read(&shop, "a/.zfs/snapshot/two/file"), "before");
+    if getuid().is_root() {
+        // Others may look, and no more.
+        fs::set_permissions(shop.root().parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
+        let as_nobody = |program: &str, path: PathBuf| {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]).arg(path);
+            command.output().unwrap()
+        };
+        assert!(as_nobody("ls", at("two")).status.success());
+        for (program, name) in [("mkdir", "three"), ("rmdir", "two")] {
+            let said = String::from_utf8(as_nobody(program, at(name)).stderr).unwrap();
+            assert!(said.contains("Operation not permitted"), "{said}");
+        }
+    }
+    shop.succeed("zfs hold tag tank/a@two");
+    assert_eq!(refused(fs::remove_dir(at("two"))), Some(Errno::BUSY));
+    shop.succeed("zfs release tag tank/a@two");
+    for name in ["two", "there"] {
+        fs::remove_dir(at(name)).unwrap();
+    }
+    assert_eq!(names(&shop), ["tank", "tank/a"]);
     export_and_judge(&shop);
 }
 

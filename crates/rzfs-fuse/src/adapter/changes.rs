@@ -13,7 +13,7 @@ use rzfs_zpl::live::{
     Allocation, AttributeChange, Caller, FilePlace, LiveFileSystem, Named, NewFile, NewKind,
     RenameMode, SetGroupId, WriteAt, Writing, XattrMode,
 };
-use rzfs_zpl::{NameTarget, ZplError};
+use rzfs_zpl::{ControlNode, NameTarget, SnapshotChange, ZplError};
 use std::sync::Arc;
 
 /// Type bits of a mode.
@@ -132,6 +132,20 @@ impl Adapter {
             NameTarget::Object(object) => self.number(Target::Live(object)),
             NameTarget::Control => Err(Errno::EPERM),
         }
+    }
+
+    /// Whether a directory is the one that shows the snapshots.
+    pub(crate) fn shows_snapshots(&self, directory: INodeNo) -> bool {
+        matches!(self.target(directory), Ok(Target::Control(ControlNode::Snapshots)))
+    }
+
+    /// Changes the snapshots.
+    pub(crate) fn change_snapshots(
+        &self,
+        change: SnapshotChange<'_>,
+        caller: Caller,
+    ) -> Answer<()> {
+        answer(self.control()?.change(change, caller.uid))
     }
 
     /// Makes a file.

@@ -15,6 +15,7 @@ use fuser::{
     ReplyWrite, TimeOrNow,
 };
 use rzfs_format::ObjectId;
+use rzfs_zpl::SnapshotChange;
 use rzfs_zpl::live::{Allocation, AttributeChange, Caller, LiveFileSystem, Privilege};
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -120,6 +121,52 @@ impl Session {
         let _kept = self.keep_shape();
         let entry = adapter.create(directory, name.as_bytes(), creation, asking)?;
         self.entry(index, entry)
+    }
+
+    /// Whether names in a directory are those of snapshots.
+    pub(super) fn shows_snapshots(&self, directory: INodeNo) -> bool {
+        let inner = self.inner(directory);
+        inner.is_ok_and(|(_, adapter, directory)| adapter.shows_snapshots(directory))
+    }
+
+    pub(super) fn take_snapshot(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        caller: Caller,
+    ) -> Answer<Entry> {
+        let (_, adapter, _) = self.inner(parent)?;
+        adapter.change_snapshots(SnapshotChange::Take { name: name.as_bytes() }, caller)?;
+        self.look_up(parent, name)
+    }
+
+    pub(super) fn destroy_snapshot(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        caller: Caller,
+    ) -> Answer<()> {
+        let (_, adapter, _) = self.inner(parent)?;
+        adapter.change_snapshots(SnapshotChange::Destroy { name: name.as_bytes() }, caller)
+    }
+
+    pub(super) fn rename_snapshot(
+        &self,
+        (from, name): (INodeNo, &OsStr),
+        (to, new_name): (INodeNo, &OsStr),
+        flags: RenameFlags,
+        caller: Caller,
+    ) -> Answer<()> {
+        let ((index, adapter, source), (other, _, target)) = (self.inner(from)?, self.inner(to)?);
+        if index != other || source != target {
+            return Err(Errno::EXDEV);
+        }
+        // A snapshot is never replaced.
+        if !flags.difference(RenameFlags::RENAME_NOREPLACE).is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        let (from, to) = (name.as_bytes(), new_name.as_bytes());
+        adapter.change_snapshots(SnapshotChange::Rename { from, to }, caller)
     }
 
     pub(super) fn make_unnamed(

@@ -280,6 +280,11 @@ impl fuser::Filesystem for Server {
         reply: ReplyEntry,
     ) {
         let (name, asking) = (name.to_owned(), Asking::of(request));
+        if self.session.shows_snapshots(parent) {
+            let caller = asking.caller();
+            let take = move |session: &Session| session.take_snapshot(parent, &name, caller);
+            return self.change_apart(parent, take, |taken| Session::named(reply, taken));
+        }
         let creation = Creation { kind: NewKind::Directory, mode, umask };
         let make = move |session: &Session| session.make(parent, &name, creation, asking);
         self.change(parent, make, |made| Session::named(reply, made));
@@ -351,8 +356,13 @@ impl fuser::Filesystem for Server {
         self.change(parent, remove, |removed| done(reply, removed));
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
+        if self.session.shows_snapshots(parent) {
+            let caller = caller(request);
+            let destroy = move |session: &Session| session.destroy_snapshot(parent, &name, caller);
+            return self.change_apart(parent, destroy, |destroyed| done(reply, destroyed));
+        }
         let remove = move |session: &Session| session.remove_directory(parent, &name);
         self.change(parent, remove, |removed| done(reply, removed));
     }
@@ -368,6 +378,12 @@ impl fuser::Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let (name, new_name, caller) = (name.to_owned(), new_name.to_owned(), caller(request));
+        if self.session.shows_snapshots(parent) {
+            let rename = move |session: &Session| {
+                session.rename_snapshot((parent, &name), (new_parent, &new_name), flags, caller)
+            };
+            return self.change_apart(parent, rename, |renamed| done(reply, renamed));
+        }
         let rename = move |session: &Session| {
             session.move_name((parent, &name), (new_parent, &new_name), flags, caller)
         };

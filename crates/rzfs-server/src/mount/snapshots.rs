@@ -2,9 +2,13 @@
 
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
+use rzfs_dsl::live::{Destruction, NewSnapshots};
 use rzfs_format::znode::Timestamp;
 use rzfs_format::{ObjectId, ObjsetId};
-use rzfs_zpl::{DatasetSnapshots, FileCaches, FileSystem, SnapshotEntry, SnapshotSource, ZplError};
+use rzfs_zpl::{
+    ControlNode, DatasetSnapshots, FileCaches, FileSystem, Place, SnapshotChange, SnapshotEntry,
+    SnapshotSource, ZplError,
+};
 use std::sync::Weak;
 
 /// The snapshots of a head, looked up in the pool as it is at the time.
@@ -27,8 +31,12 @@ impl LiveSnapshots {
         Self { pool, head: head.object(), pool_version, caches }
     }
 
+    const fn objset(&self) -> ObjsetId {
+        ObjsetId(self.head.0)
+    }
+
     fn now(&self) -> Result<DatasetSnapshots, Box<ZplError>> {
-        let gone = || ZplError::NoSnapshot { objset: ObjsetId(self.head.get()) };
+        let gone = || ZplError::NoSnapshot { objset: self.objset() };
         let pool = self.pool.upgrade().ok_or_else(gone)?;
         let unreadable = |error: DatasetError| Box::new(ZplError::from(error));
         let datasets = pool.live().dataset_tree().map_err(unreadable)?;
@@ -53,5 +61,35 @@ impl SnapshotSource for LiveSnapshots {
 
     fn changed(&self) -> Result<Timestamp, ZplError> {
         self.now().map_err(|error| *error)?.changed()
+    }
+
+    fn change(&self, change: SnapshotChange<'_>, uid: u32) -> Result<(), ZplError> {
+        let gone = || ZplError::NoSnapshot { objset: self.objset() };
+        let pool = self.pool.upgrade().ok_or_else(gone)?;
+        let live = pool.live();
+        if !live.tunables().zfs_admin_snapshot {
+            return Err(ZplError::SnapshotsFixed);
+        }
+        // Root, and whoever has the pool open, may ask the same of its process.
+        if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+            let place = Place { objset: self.objset(), object: ControlNode::Snapshots.inode() };
+            return Err(ZplError::NotPermitted { place });
+        }
+        let head = live.dataset_tree()?.by_object(self.head)?;
+        // What is not UTF-8 is no name of a snapshot, and becomes none.
+        let full = |name: &[u8]| format!("{}@{}", head.name(), String::from_utf8_lossy(name));
+        match change {
+            SnapshotChange::Take { name } => {
+                let names = vec![full(name)];
+                live.take_snapshots(&NewSnapshots { names, ..NewSnapshots::default() })
+            }
+            SnapshotChange::Rename { from, to } => {
+                live.rename_snapshots(&[full(from)], &String::from_utf8_lossy(to))
+            }
+            SnapshotChange::Destroy { name } => {
+                live.destroy_snapshots(&[full(name)], Destruction::AtOnce)
+            }
+        }
+        .map_err(|error| ZplError::Snapshots(Box::new(error)))
     }
 }
