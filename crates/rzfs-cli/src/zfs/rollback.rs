@@ -68,6 +68,6 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     for change in changes {
         source::change(&mut client, change, None)?;
     }
-    let change = Change::Rollback { name: head.to_owned() };
+    let change = Change::Rollback { snapshot: full.clone() };
     carry_out(&mut client, change, Some(&line), console)
 }

@@ -190,9 +190,9 @@ pub enum ChangeError {
         /// The dataset.
         name: String,
     },
-    /// The dataset has bookmarks that are younger than its last snapshot.
+    /// The dataset has snapshots or bookmarks that are younger than what it is to be rolled back to.
     #[error("more recent snapshots or bookmarks exist")]
-    NewerBookmarks {
+    MoreRecent {
         /// The dataset.
         name: String,
     },
@@ -401,7 +401,7 @@ impl ChangeError {
             | Self::HasClones { .. }
             | Self::TagExists { .. }
             | Self::ConflictingSnapshots { .. }
-            | Self::NewerBookmarks { .. } => EEXIST,
+            | Self::MoreRecent { .. } => EEXIST,
             Self::Each(errors) => errors.first().map_or(EINVAL, |(_, error)| error.errno()),
             Self::NoSnapshot { .. } | Self::NoSuchTag { .. } => ESRCH,
             Self::Busy { .. } | Self::HasSnapshots { .. } => EBUSY,

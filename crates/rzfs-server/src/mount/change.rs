@@ -26,7 +26,7 @@ fn needs_devices(change: &Change, pool: &str) -> Option<String> {
     let (verb, name) = match change {
         Change::Destroy { names, .. } => ("destroy", names.first()?.as_str()),
         Change::Rename { from, .. } => ("rename", from.as_str()),
-        Change::Rollback { name } => ("rollback", name.as_str()),
+        Change::Rollback { snapshot } => ("rollback", snapshot.split('@').next()?),
         Change::Set { name, .. } => ("set property for", name.as_str()),
         Change::Inherit { name, .. } => ("inherit property for", name.as_str()),
         Change::Mount { name, .. } => ("mount", name.as_str()),
@@ -59,7 +59,7 @@ pub(super) fn carry_out(
         Change::Snapshot { names, properties } => snapshots::take(open, names, &properties),
         Change::DestroySnapshots { names, defer } => snapshots::destroy(open, &names, defer),
         Change::RenameSnapshots { names, to } => snapshots::rename(open, &names, &to),
-        Change::Rollback { name } => snapshots::roll_back(open, &name),
+        Change::Rollback { snapshot } => snapshots::roll_back(open, &snapshot),
         Change::Clone(new) => snapshots::clone(open, new),
         Change::Promote { name } => snapshots::promote(open, &name),
         Change::Hold { names, tag } => snapshots::hold(open, &names, &tag),

@@ -45,8 +45,8 @@ pub enum Change {
     },
     /// A file system or volume becomes again what its last snapshot is.
     Rollback {
-        /// The dataset.
-        name: String,
+        /// The snapshot; it is refused if there is a younger one.
+        snapshot: String,
     },
     /// A file system or volume is made of a snapshot.
     Clone(NewClone),

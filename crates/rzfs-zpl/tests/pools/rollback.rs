@@ -5,7 +5,7 @@
 
 use crate::golden::Copy;
 use crate::{block, make, put};
-use rzfs_dsl::live::LivePool;
+use rzfs_dsl::live::{LivePool, NewSnapshots};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_zpl::live::{Caller, LiveFileSystem, LiveOptions, NewFile, NewKind, WriteAt};
@@ -152,6 +152,14 @@ fn what_has_no_snapshot_of_its_own_is_not_rolled_back() {
     let pool = copy.open();
     assert_eq!(pool.roll_back("g01/clone").unwrap_err().errno(), 3);
     assert_eq!(pool.roll_back("g01/nowhere").unwrap_err().errno(), 2);
+    assert_eq!(pool.roll_back("g01/sa@nowhere").unwrap_err().errno(), 2);
+    // Whoever names a snapshot gets none that somebody has taken since.
+    let names = vec!["g01/sa@since".to_owned()];
+    let before = tree(&**open(&pool, "g01/sa"));
+    pool.take_snapshots(&NewSnapshots { names, ..NewSnapshots::default() }).unwrap();
+    assert_eq!(pool.roll_back("g01/sa@s1").unwrap_err().errno(), 17);
+    assert!(tree(&**open(&pool, "g01/sa")) == before);
+    pool.roll_back("g01/sa@since").unwrap();
     pool.export().unwrap();
     copy.judge();
 }

@@ -44,7 +44,8 @@ struct Rollback {
 }
 
 impl TaskContext<'_> {
-    /// Gives a head that is open the contents of its last snapshot.
+    /// Gives a head that is open the contents of its last snapshot, which has to be the one that is
+    /// named, if one is.
     pub(crate) fn roll_back(&mut self, name: &str) -> Result<Outcome, TaskError> {
         let rollback = self.check(|this| this.check_rollback(name))?;
         self.require_space(SpaceTier::Frees)?;
@@ -80,13 +81,25 @@ impl TaskContext<'_> {
             let blocks = (head.root, snapshot.creation_txg);
             self.free_tree(place.dir, blocks, rollback.own)?;
         }
-        self.log_dataset("rollback", (name, place.head), format!("snapshot={id}"))?;
+        let of = (place.name.as_str(), place.head);
+        self.log_dataset("rollback", of, format!("snapshot={id}"))?;
         Ok(Outcome::Done)
     }
 
     fn check_rollback(&mut self, name: &str) -> Result<Rollback, TaskError> {
+        let (name, target) = match name.split_once('@') {
+            Some((head, target)) => (head, Some(target)),
+            None => (name, None),
+        };
         let place = self.head(name)?;
         let head = self.dataset(place.head)?;
+        if let Some(target) = target {
+            let target = self.snapshot(&format!("{name}@{target}"))?;
+            if head.previous_snapshot != Some(target.id) {
+                // Others may have taken one since somebody looked.
+                return Err(ChangeError::MoreRecent { name: name.to_owned() }.into());
+            }
+        }
         let no_snapshot = || ChangeError::NoSnapshot { name: name.to_owned() };
         let id = head.previous_snapshot.ok_or_else(no_snapshot)?;
         let snapshot = self.dataset(id)?;
@@ -96,7 +109,7 @@ impl TaskContext<'_> {
         if let Some(zap) = bookmarks::of_head(&self.mos, place.head)? {
             let all = bookmarks::all(&self.mos, zap)?;
             if all.iter().any(|(_, mark)| mark.creation_txg > snapshot.creation_txg) {
-                return Err(ChangeError::NewerBookmarks { name: name.to_owned() }.into());
+                return Err(ChangeError::MoreRecent { name: name.to_owned() }.into());
             }
         }
         self.refuse_remap_deadlist(&place.name, place.head)?;

@@ -58,16 +58,19 @@ impl LivePool {
     }
 
     /// Gives a file system or volume the contents of its last snapshot, also while it is in use: what
-    /// was changed since is gone. Its file system has to be [opened](LivePool::open_dataset) anew;
+    /// was changed since is gone. Whoever names that (`pool/file system@snapshot`) can be sure that it
+    /// is this one. Its file system has to be [opened](LivePool::open_dataset) anew;
     /// one that was opened before fails with
     /// [`DmuError::Superseded`](rzfs_dmu::DmuError::Superseded).
     ///
     /// # Errors
-    /// [`ChangeError`]: there is no such dataset, it has no snapshot or a younger bookmark, its key
+    /// [`ChangeError`]: there is no such dataset, it has no snapshot, or a younger one than the one that
+    /// is named, or a younger bookmark, its key
     /// is not loaded, or there is no room for what it reserves.
     pub fn roll_back(&self, name: &str) -> Result<(), ChangeError> {
         loop {
-            let head = self.dataset_tree()?.open(name)?;
+            let head = name.split('@').next().unwrap_or_default();
+            let head = self.dataset_tree()?.open(head)?;
             // It stays open until it is done.
             let _head = self.heads.open(&head)?;
             let name = name.to_owned();

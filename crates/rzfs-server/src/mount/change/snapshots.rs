@@ -174,7 +174,8 @@ pub(super) fn promote(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
 }
 
 /// `zfs rollback` to the last snapshot. Whoever has files of what it was finds them stale.
-pub(super) fn roll_back(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
+pub(super) fn roll_back(open: &Open, snapshot: &str) -> Result<Vec<String>, Refusal> {
+    let name = snapshot.split('@').next().unwrap_or_default();
     let cannot = |error: &dyn Display| refusal(format_args!("cannot rollback '{name}'"), error);
     let pool = open.writable().map_err(|error| cannot(&error))?;
     let mut table = open.table()?;
@@ -185,7 +186,7 @@ pub(super) fn roll_back(open: &Open, name: &str) -> Result<Vec<String>, Refusal>
         affected.extend(table.below(Path::new(&report.mountpoint)));
     }
     let ended = end(open, &mut table, &affected, InUse::Detach)?;
-    if let Err(error) = pool.live().roll_back(name) {
+    if let Err(error) = pool.live().roll_back(snapshot) {
         return Err(taken_back(open, &mut table, ended, cannot(&error)));
     }
     Ok(mount_again(open, &mut table, ended))
