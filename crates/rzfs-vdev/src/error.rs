@@ -56,6 +56,16 @@ pub enum VdevError {
         /// Leaves that could not be asked: they may have what is missing.
         absent: usize,
     },
+    /// The block has gone while it was read, and another one is in its place.
+    #[error("{name} ({guid}): offset {offset:#x}: the block has gone while it was read")]
+    Overtaken {
+        /// Name of the top-level vdev.
+        name: Arc<str>,
+        /// Its guid.
+        guid: Guid,
+        /// Offset on it.
+        offset: u64,
+    },
     /// Devices fail, and without them the block cannot be had.
     #[error("{name} ({guid}): {source}")]
     Io {
@@ -73,7 +83,7 @@ impl VdevError {
     #[must_use]
     pub const fn errno(&self) -> i32 {
         match self {
-            Self::Address { .. } | Self::Io { .. } => EIO,
+            Self::Address { .. } | Self::Io { .. } | Self::Overtaken { .. } => EIO,
             Self::Unavailable { .. } => ENXIO,
             Self::Checksum { .. } => ECKSUM,
         }

@@ -23,7 +23,7 @@
 //!     dva: Dva::new(VdevId(0), 0x4000, 0x1000, false),
 //!     size: 0x200,
 //!     birth: Txg(4),
-//!     verify: &|_| true,
+//!     verify: &|_: &[u8]| true,
 //! };
 //! let error = tree.read(vec![read]).remove(0).unwrap_err();
 //! assert_eq!(error.errno(), 6);
@@ -59,7 +59,7 @@ pub use indirect::{IndirectMapping, MappingError};
 pub use initialize::{InitialPattern, InitializeReport};
 pub use label::{Commit, CommitError, CommitReport, ConfigSync};
 pub use leaf::LeafDevices;
-pub use read::{BlockRead, CopyRead, Finding, FindingKind, Scrubbed};
+pub use read::{BlockRead, CopyRead, Finding, FindingKind, Scrubbed, Verify};
 pub use statistics::{ErrorCounts, IoCounts};
 pub use tree::{CurrentTree, IoTunables, Persistence, TreeOptions, Vdev, VdevTree};
 pub use trim::{FreeRange, LeafRange, TrimLimits, TrimReport};

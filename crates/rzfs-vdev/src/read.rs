@@ -16,7 +16,8 @@
 //! ```
 //!
 //! The caller's `verify` is the only judge of what is the block. Leaves that turn out to have
-//! delivered something else have a checksum error counted.
+//! delivered something else have a checksum error counted, unless the block has gone meanwhile: then
+//! what is in its place is right, and nothing is counted or tried any more.
 //!
 //! Memory: a batch needs at most the columns of its blocks, with parity, and the blocks; a block
 //! that has to be reconstructed needs all its copies besides. Blocks are at most 16 MiB.
@@ -31,7 +32,7 @@ mod task;
 pub(crate) use leaf_io::is_gone;
 pub(crate) use probe::answers;
 
-pub use request::{BlockRead, Finding, FindingKind, Scrubbed};
+pub use request::{BlockRead, Finding, FindingKind, Scrubbed, Verify};
 
 use crate::error::{AddressProblem, VdevError};
 use crate::plan::LeafCopy;
@@ -84,7 +85,7 @@ impl VdevTree {
     /// # Errors
     /// When the address is bad or too many devices are missing.
     pub fn read_unverified(&self, dva: Dva, size: u64, birth: Txg) -> Result<Bytes, VdevError> {
-        let outcomes = self.read(vec![BlockRead { dva, size, birth, verify: &|_| true }]);
+        let outcomes = self.read(vec![BlockRead { dva, size, birth, verify: &|_: &[u8]| true }]);
         outcomes.into_iter().next().unwrap_or_else(|| {
             let problem = AddressProblem::Size;
             Err(VdevError::Address { vdev: dva.vdev(), dva, size, problem })

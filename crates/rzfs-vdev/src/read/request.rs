@@ -15,8 +15,27 @@ pub struct BlockRead<'a> {
     pub size: u64,
     /// Physical birth: decides about the width of RAID-Z and who lacks the block.
     pub birth: Txg,
-    /// Whether these `size` bytes are the block.
-    pub verify: &'a (dyn Fn(&[u8]) -> bool + Sync),
+    /// What the block is.
+    pub verify: &'a dyn Verify,
+}
+
+/// The one judge of what a block is; a function of bytes is one for a block that stays.
+pub trait Verify: Sync {
+    /// Whether these bytes, as many as were asked for, are the block.
+    fn is_block(&self, data: &[u8]) -> bool;
+
+    /// Whether the block is to be there still. Only who has found something else asks, before
+    /// anybody is blamed for it: its space may have been given to another block since it was asked
+    /// for.
+    fn is_expected(&self) -> bool {
+        true
+    }
+}
+
+impl<F: Fn(&[u8]) -> bool + Sync> Verify for F {
+    fn is_block(&self, data: &[u8]) -> bool {
+        self(data)
+    }
 }
 
 impl fmt::Debug for BlockRead<'_> {

@@ -88,6 +88,8 @@ pub(super) struct Task<'t> {
     faults: Vec<Fault>,
     /// Whether this is the second try after device errors.
     retrying: bool,
+    /// Whether the block has gone, and others may be where it was.
+    is_overtaken: bool,
     /// The block.
     found: Option<Bytes>,
     /// What was wrong in the plans that are done.
@@ -119,6 +121,7 @@ impl<'t> Task<'t> {
             attempts: 0,
             faults: Vec::new(),
             retrying: false,
+            is_overtaken: false,
             found: None,
             findings: Vec::new(),
         })
@@ -154,9 +157,11 @@ impl<'t> Task<'t> {
             }
             if let Some(block) = block.or_else(|| self.recall()) {
                 self.succeed(block);
-                if self.purpose != Purpose::Scrub || !self.next_plan() {
+                if self.purpose != Purpose::Scrub || self.is_overtaken || !self.next_plan() {
                     return Step::Finished(self.finish());
                 }
+            } else if self.has_been_overtaken() {
+                return Step::Finished(self.finish());
             } else if self.depth == Depth::Needed {
                 self.depth = Depth::All;
             } else if !self.faults.is_empty() && !self.retrying {
@@ -295,7 +300,14 @@ impl<'t> Task<'t> {
     fn accepts(&mut self, block: &[u8]) -> bool {
         self.attempts += 1;
         let size = self.read.size as usize;
-        block.get(..size).is_some_and(|block| (self.read.verify)(block))
+        block.get(..size).is_some_and(|block| self.read.verify.is_block(block))
+    }
+
+    /// Whether something else than the block was found because the block has gone meanwhile.
+    /// Whoever is given its space has been given it before what is there now was written.
+    fn has_been_overtaken(&mut self) -> bool {
+        self.is_overtaken |= self.attempts > 0 && !self.read.verify.is_expected();
+        self.is_overtaken
     }
 
     /// Tries the copy that was read last.
@@ -417,7 +429,11 @@ impl<'t> Task<'t> {
         self.findings.extend(self.unreadable());
         if self.depth == Depth::All {
             let wrong = self.wrong_versions(&block);
-            self.findings.extend(wrong);
+            if !wrong.is_empty() && !self.has_been_overtaken() {
+                self.blame(wrong.iter().map(|(copy, _)| copy));
+                let wrong: Vec<Finding> = wrong.into_iter().map(|it| self.finding(it)).collect();
+                self.findings.extend(wrong);
+            }
         }
         let size = (self.read.size as usize).min(block.len());
         self.found.get_or_insert(block.slice(..size));
@@ -433,9 +449,9 @@ impl<'t> Task<'t> {
         self.faults.iter().map(finding).collect()
     }
 
-    /// Compares everything that was read with what it should be; counts an error on every leaf
-    /// that has something else, unless it is known to lack the block.
-    fn wrong_versions(&self, block: &[u8]) -> Vec<Finding> {
+    /// Compares everything that was read with what it should be: the copies that are something
+    /// else, with their lengths.
+    fn wrong_versions(&self, block: &[u8]) -> Vec<(LeafCopy, usize)> {
         let mut wrong = Vec::new();
         for stripe in &self.plan.stripes {
             for index in stripe.data_columns() {
@@ -456,14 +472,16 @@ impl<'t> Task<'t> {
                 }
             }
         }
-        self.blame(wrong.iter().map(|(copy, _)| copy));
-        let finding = |(copy, len): (LeafCopy, usize)| Finding {
+        wrong
+    }
+
+    fn finding(&self, (copy, len): (LeafCopy, usize)) -> Finding {
+        Finding {
             leaf: self.tree.node(copy.leaf).guid,
             position: copy.position,
             len,
             kind: FindingKind::Wrong,
-        };
-        wrong.into_iter().map(finding).collect()
+        }
     }
 
     /// Adds the versions of a column that are not right, with their lengths.
@@ -511,7 +529,9 @@ impl<'t> Task<'t> {
         let top = self.tree.node(self.tree.top_node(dva.vdev()).unwrap_or(NodeId::ROOT));
         let (name, guid, offset) = (top.name.clone(), top.guid, dva.offset());
         let fault = self.faults.iter().find(|fault| !is_gone(&fault.error));
-        let error = if let Some(Fault { leaf, error, .. }) = fault {
+        let error = if self.is_overtaken {
+            VdevError::Overtaken { name, guid, offset }
+        } else if let Some(Fault { leaf, error, .. }) = fault {
             let leaf = self.tree.node(*leaf);
             let (name, guid) = (leaf.name.clone(), leaf.guid);
             VdevError::Io { name, guid, source: error.clone() }

@@ -7,7 +7,8 @@ use rzfs_format::Txg;
 use rzfs_format::uberblock::RaidzScratch;
 use rzfs_testkit::Defect;
 use rzfs_vdev::raidz::Reflow;
-use rzfs_vdev::{BlockRead, FindingKind, VdevError};
+use rzfs_vdev::{BlockRead, FindingKind, VdevError, VdevTree, Verify};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What happens to a child.
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +162,86 @@ fn a_block_that_is_lost_is_an_error_of_everybody() {
     let read = BlockRead { dva, size: 100_000, birth: Txg(10), verify: &verify };
     assert!(tree.read_speculative(vec![read]).remove(0).is_err());
     assert!(tree.leaves().all(|leaf| leaf.errors().checksum == 1));
+}
+
+/// A block whose space is given to another one while it is read.
+struct Passing<'a> {
+    data: &'a [u8],
+    /// How often the block is still there when somebody asks.
+    stays: usize,
+    asked: AtomicUsize,
+    tried: AtomicUsize,
+}
+
+impl Verify for Passing<'_> {
+    fn is_block(&self, data: &[u8]) -> bool {
+        self.tried.fetch_add(1, Ordering::Relaxed);
+        data == self.data
+    }
+
+    fn is_expected(&self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed) < self.stays
+    }
+}
+
+/// Reads a block that stays so long, with how often it was tried and asked for.
+fn read_passing(
+    tree: &VdevTree,
+    block: &Block,
+    stays: usize,
+) -> (Result<Vec<u8>, VdevError>, usize, usize) {
+    let (asked, tried) = Default::default();
+    let passing = Passing { data: &block.data, stays, asked, tried };
+    let Block { dva, birth, .. } = *block;
+    let size = block.data.len() as u64;
+    let result = tree.read(vec![BlockRead { dva, size, birth, verify: &passing }]).remove(0);
+    let [tried, asked] = [passing.tried, passing.asked].map(AtomicUsize::into_inner);
+    (result.map(|data| data.to_vec()), tried, asked)
+}
+
+fn checksum_errors(tree: &VdevTree, layout: &Layout) -> u64 {
+    let leaves = (0..layout.children()).map(|child| tree.by_guid(child_guid(child)).unwrap());
+    leaves.chain(tree.top_levels()).map(|vdev| vdev.errors().checksum).sum()
+}
+
+#[test]
+fn a_block_that_has_gone_is_an_error_of_nobody_and_not_looked_for() {
+    for layout in [Layout::Mirror { children: 3 }, raidz(1, 4), raidz(3, 7)] {
+        let (pool, blocks) = filled(&layout, 12, &[50_000], 0);
+        let tree = pool.open();
+        let (found, _, asked) = read_passing(&tree, &blocks[0], 0);
+        assert!(found.unwrap() == blocks[0].data && asked == 0, "nothing costs who finds it");
+        pool.devices.iter().for_each(|device| device.damage_all(Defect::Garbage));
+        let (found, tried, asked) = read_passing(&tree, &blocks[0], 0);
+        assert!(matches!(found, Err(VdevError::Overtaken { .. })), "{layout:?}: {found:?}");
+        assert_eq!((tried, asked), (1, 1), "{layout:?}");
+        // It goes while it is looked for.
+        let (found, tried, _) = read_passing(&tree, &blocks[0], 1);
+        assert!(matches!(found, Err(VdevError::Overtaken { .. })), "{layout:?}: {found:?}");
+        assert!(tried > 1);
+        assert_eq!(checksum_errors(&tree, &layout), 0, "{layout:?}");
+        // What is wrong with a block that stays is counted once on everybody who has it.
+        let (found, ..) = read_passing(&tree, &blocks[0], usize::MAX);
+        assert!(matches!(found, Err(VdevError::Checksum { .. })), "{layout:?}: {found:?}");
+        assert_eq!(checksum_errors(&tree, &layout), layout.children() as u64 + 1, "{layout:?}");
+    }
+}
+
+#[test]
+fn what_is_left_of_a_block_that_goes_does_not_speak_against_its_successor() {
+    let layout = Layout::Mirror { children: 2 };
+    let (pool, blocks) = filled(&layout, 12, &[50_000], 0);
+    let tree = pool.open();
+    assert_readable(&tree, &blocks);
+    let read = pool.devices.iter().position(|device| !device.take_reads().is_empty());
+    // The next read takes the same side first: its copy has been replaced, the other one not yet.
+    pool.devices[read.unwrap()].damage_all(Defect::Garbage);
+    for (stays, errors) in [(1, 0), (usize::MAX, 1)] {
+        let (found, tried, _) = read_passing(&tree, &blocks[0], stays);
+        assert!(found.unwrap() == blocks[0].data);
+        assert!(tried > 1, "the other side was read first");
+        assert_eq!(checksum_errors(&tree, &layout), errors);
+    }
 }
 
 #[test]

@@ -129,13 +129,13 @@ fn exercise(tree: &VdevTree, dvas: &[Dva], size: u64, birth: Txg) {
     }
     let reads =
         |verify| dvas.iter().map(move |dva| BlockRead { dva: *dva, size, birth, verify }).collect();
-    for result in tree.read(reads(&|_| true)) {
+    for result in tree.read(reads(&|_: &[u8]| true)) {
         assert!(result.is_err() || result.is_ok_and(|data| data.len() as u64 == size));
     }
-    for result in tree.read(reads(&|_| false)) {
+    for result in tree.read(reads(&|_: &[u8]| false)) {
         assert!(result.is_err());
     }
-    for scrubbed in tree.scrub(reads(&|_| true)) {
+    for scrubbed in tree.scrub(reads(&|_: &[u8]| true)) {
         assert!(scrubbed.data.is_err() || scrubbed.findings.is_empty());
     }
     assert_eq!(tree.config(), tree.root().config());

@@ -164,7 +164,7 @@ fn places(
         dva,
         size: pointer.physical_size(),
         birth: pointer.physical_birth(),
-        verify: &|_| true,
+        verify: &|_: &[u8]| true,
     };
     drop(pool.vdevs().scrub(pointer.dvas().take(copies).map(read).collect()));
     let reads = members.iter().enumerate().flat_map(|(index, member)| {
