@@ -123,10 +123,26 @@ impl Quotas {
         unit: QuotaUnit,
         id: u64,
     ) -> Result<u64, ZplError> {
-        let synced = objset.synced();
+        loop {
+            let synced = objset.synced();
+            match self.used_as_of(&synced, owner, unit, id) {
+                // A sync has replaced it meanwhile, and its blocks may have become others.
+                Err(_) if *objset.synced().root() != *synced.root() => {}
+                used => return used,
+            }
+        }
+    }
+
+    fn used_as_of(
+        &self,
+        synced: &Objset,
+        owner: QuotaOwner,
+        unit: QuotaUnit,
+        id: u64,
+    ) -> Result<u64, ZplError> {
         let mut used = self.used.lock();
         if used.as_ref().is_none_or(|used| used.root != *synced.root()) {
-            *used = Some(Used::open(&synced)?);
+            *used = Some(Used::open(synced)?);
         }
         let zap = used.as_ref().and_then(|used| used.zaps.get(index(owner))?.as_ref());
         let Some(zap) = zap else { return Ok(0) };
