@@ -27,7 +27,8 @@ pub struct Damage {
 impl Damage {
     /// Remembers a block that was wanted and cannot be read, if that is because of damage.
     pub(crate) fn note(&self, bookmark: Bookmark, pointer: &BlockPointer, error: &BlockError) {
-        if matches!(error, BlockError::KeyNotLoaded | BlockError::Redacted) {
+        if matches!(error, BlockError::KeyNotLoaded | BlockError::Redacted | BlockError::Overtaken)
+        {
             return;
         }
         let mut blocks = self.blocks.lock();

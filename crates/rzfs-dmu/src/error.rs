@@ -15,7 +15,10 @@ pub enum BlockError {
     Pointer(#[from] FormatError),
     /// No copy could be read, or none has the right checksum; the last copy's error is given.
     #[error(transparent)]
-    Device(#[from] VdevError),
+    Device(VdevError),
+    /// Another block has taken its place while it was read.
+    #[error("the block was replaced while it was read")]
+    Overtaken,
     /// No copy is on a vdev of this pool.
     #[error("no copy is on a device of this pool")]
     NoCopy,
@@ -63,7 +66,8 @@ impl BlockError {
     /// and no device is missing that may have it.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
-        !matches!(self, Self::KeyNotLoaded | Self::Redacted) && !self.may_come_back()
+        !matches!(self, Self::KeyNotLoaded | Self::Redacted | Self::Overtaken)
+            && !self.may_come_back()
     }
 
     /// Whether devices answer, but not with the block: it is damaged, or was never written.
@@ -78,6 +82,15 @@ impl BlockError {
         match self {
             Self::KeyNotLoaded => EACCES,
             _ => EIO,
+        }
+    }
+}
+
+impl From<VdevError> for BlockError {
+    fn from(error: VdevError) -> Self {
+        match error {
+            VdevError::Overtaken { .. } => Self::Overtaken,
+            error => Self::Device(error),
         }
     }
 }

@@ -4,13 +4,14 @@
 //! members' data in order is the leader's data.
 
 use crate::BlockError;
+use crate::in_force::InForce;
 use crate::stored::{Expectation, StoredBlocks};
 use bytes::{Bytes, BytesMut};
 use rzfs_codec::checksum::{self, EmbeddedVerifier, verify_embedded};
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::compression::CompressionFunction;
-use rzfs_format::{BlockPointer, Dva, gang};
-use rzfs_vdev::BlockRead;
+use rzfs_format::{BlockPointer, ByteOrder, Dva, gang};
+use rzfs_vdev::{BlockRead, VdevError, Verify};
 
 /// Members are smaller than their parent, so a tree is never deeper than halving 16 MiB down to a
 /// sector could make it.
@@ -21,12 +22,18 @@ impl StoredBlocks {
     fn read_verified(
         &self,
         pointers: &[&BlockPointer],
-        expectation: Expectation,
+        expectation: Expectation<'_>,
     ) -> Vec<Result<Bytes, BlockError>> {
         self.patiently(pointers, |pointers| {
             let (gangs, whole): (Vec<_>, Vec<_>) = pointers.iter().partition(|bp| bp.is_gang());
-            let reader = GangReader { stored: self, expectation };
-            let mut gangs = gangs.into_iter().map(|leader| reader.read(leader));
+            let mut gangs = gangs.into_iter().map(|leader| {
+                let gang = Gang { leader, expectation };
+                let expectation = match expectation {
+                    Expectation::While(_) => Expectation::While(&gang),
+                    other => other,
+                };
+                GangReader { stored: self, expectation }.read(leader)
+            });
             let mut whole = self.try_to_read(&whole, expectation).into_iter();
             let next = |bp: &&BlockPointer| if bp.is_gang() { gangs.next() } else { whole.next() };
             pointers.iter().map(next).map(|it| it.unwrap_or(Err(BlockError::NoCopy))).collect()
@@ -37,7 +44,7 @@ impl StoredBlocks {
     pub(crate) fn read_injected(
         &self,
         pointers: &[&BlockPointer],
-        expectation: Expectation,
+        expectation: Expectation<'_>,
     ) -> Vec<Result<Bytes, BlockError>> {
         let mut results = self.read_verified(pointers, expectation);
         if self.injector.is_some() {
@@ -60,10 +67,46 @@ impl StoredBlocks {
     }
 }
 
+/// The blocks of a gang, which are in force as their leader is.
+struct Gang<'a> {
+    leader: &'a BlockPointer,
+    expectation: Expectation<'a>,
+}
+
+impl InForce for Gang<'_> {
+    fn is_in_force(&self, _: &BlockPointer) -> bool {
+        self.expectation.is_in_force(self.leader)
+    }
+}
+
+/// What the checksum in a gang header says about it.
+struct ChecksummedHeader<'a> {
+    parent: &'a BlockPointer,
+    verifier: EmbeddedVerifier,
+    expectation: Expectation<'a>,
+}
+
+impl ChecksummedHeader<'_> {
+    /// Its byte order, if it is the header.
+    fn order(&self, data: &[u8]) -> Option<ByteOrder> {
+        verify_embedded(ChecksumFunction::GangHeader, data, self.verifier).ok()
+    }
+}
+
+impl Verify for ChecksummedHeader<'_> {
+    fn is_block(&self, data: &[u8]) -> bool {
+        self.order(data).is_some()
+    }
+
+    fn is_expected(&self) -> bool {
+        self.expectation.is_in_force(self.parent)
+    }
+}
+
 /// Reads whole gang trees.
 struct GangReader<'a> {
     stored: &'a StoredBlocks,
-    expectation: Expectation,
+    expectation: Expectation<'a>,
 }
 
 impl GangReader<'_> {
@@ -134,8 +177,7 @@ impl GangReader<'_> {
             // Which size a header has is known only when it is read: the last try counts.
             let expectation =
                 if sizes.is_empty() { self.expectation } else { Expectation::Possible };
-            let verify =
-                |data: &[u8]| verify_embedded(ChecksumFunction::GangHeader, data, verifier).is_ok();
+            let verify = ChecksummedHeader { parent, verifier, expectation };
             let mut copies = self.stored.copies(parent);
             while let Some(dva) = copies.pop() {
                 let read = BlockRead {
@@ -146,12 +188,12 @@ impl GangReader<'_> {
                 };
                 match self.stored.read_copies(vec![read], expectation).pop() {
                     Some(Ok(header)) => {
-                        let order =
-                            verify_embedded(ChecksumFunction::GangHeader, &header, verifier)
-                                .map_err(|_| BlockError::Gang { at: dva, problem: "bad header" })?;
+                        let bad = BlockError::Gang { at: dva, problem: "bad header" };
+                        let order = verify.order(&header).ok_or(bad)?;
                         let header = self.stored.injected(parent, header);
                         return Ok(gang::members(&header, order)?);
                     }
+                    Some(Err(VdevError::Overtaken { .. })) => return Err(BlockError::Overtaken),
                     // As long as one may be had when its devices work again, nothing is lost.
                     Some(Err(error)) if last.is_damage() => last = error.into(),
                     Some(Err(_)) => {}

@@ -18,6 +18,7 @@ mod error;
 mod existence;
 mod gang;
 mod in_flight;
+mod in_force;
 mod injector;
 pub mod intent_log;
 pub mod live;

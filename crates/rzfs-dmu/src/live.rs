@@ -24,6 +24,7 @@ mod numbers;
 mod object;
 mod objects;
 mod objset;
+mod on_disk;
 mod orphans;
 mod placements;
 mod placing;

@@ -88,6 +88,7 @@ impl Object {
             object: self.id,
             dnode: &self.dnode,
             existence: Some(self.objset.existence()),
+            owner: &self.objset,
         }
     }
 

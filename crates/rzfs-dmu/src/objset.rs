@@ -3,6 +3,7 @@
 mod holding;
 mod objects;
 
+use crate::in_force::InForce;
 use crate::tree::{Seek, Tree, Visited};
 use crate::{Block, BlockPipeline, BlockRequest, DmuError, Existence, Traversal};
 use rzfs_codec::crypto::DatasetKey;
@@ -13,6 +14,7 @@ use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockPointer, FormatError, ObjectId, ObjsetId};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Dnode blocks that an iteration reads together.
 const BLOCKS_AHEAD: u64 = 32;
@@ -33,6 +35,15 @@ struct Inner {
     block: ObjsetBlock,
     key: Option<Arc<DatasetKey>>,
     existence: Existence,
+    /// Whether a sync has put another one in its place, so that the space of what only this one has
+    /// may be given to others.
+    is_replaced: AtomicBool,
+}
+
+impl InForce for Objset {
+    fn is_in_force(&self, _: &BlockPointer) -> bool {
+        !self.is_replaced() && !self.inner.existence.has_ended()
+    }
 }
 
 /// An object that an iteration found.
@@ -76,7 +87,15 @@ impl Objset {
             pipeline.read(request).map_err(|source| DmuError::Block { bookmark, source })?;
         let block = ObjsetBlock::decode(&data, order).map_err(corrupt)?;
         let pipeline = Arc::clone(pipeline);
-        Ok(Self { inner: Arc::new(Inner { pipeline, id, root: *root, block, key, existence }) })
+        Ok(Self::new(Inner {
+            pipeline,
+            id,
+            root: *root,
+            block,
+            key,
+            existence,
+            is_replaced: AtomicBool::new(false),
+        }))
     }
 
     /// An object set that is not on disk.
@@ -88,15 +107,37 @@ impl Objset {
     ) -> Self {
         let pipeline = Arc::clone(pipeline);
         let (root, existence) = (BlockPointer::HOLE, Existence::default());
-        Self { inner: Arc::new(Inner { pipeline, id, root, block, key, existence }) }
+        let is_replaced = AtomicBool::new(false);
+        Self::new(Inner { pipeline, id, root, block, key, existence, is_replaced })
     }
 
     /// The set after its root block was written.
     pub(crate) fn rewritten(&self, root: BlockPointer, block: ObjsetBlock) -> Self {
         let Inner { pipeline, id, key, existence, .. } = &*self.inner;
         let (pipeline, id, key) = (Arc::clone(pipeline), *id, key.clone());
-        let existence = existence.clone();
-        Self { inner: Arc::new(Inner { pipeline, id, root, block, key, existence }) }
+        let (existence, is_replaced) = (existence.clone(), AtomicBool::new(false));
+        Self::new(Inner { pipeline, id, root, block, key, existence, is_replaced })
+    }
+
+    fn new(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The set as it is now, for those who keep its blocks from being used again whatever takes its
+    /// place.
+    #[must_use]
+    pub fn kept(&self) -> Self {
+        self.rewritten(self.inner.root, self.inner.block.clone())
+    }
+
+    /// Says that another one has taken its place on disk.
+    pub(crate) fn set_replaced(&self) {
+        self.inner.is_replaced.store(true, Ordering::Release);
+    }
+
+    /// Whether another one has taken its place on disk.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.inner.is_replaced.load(Ordering::Acquire)
     }
 
     /// Its number.
@@ -192,6 +233,7 @@ impl Objset {
             object: ObjectId::META_DNODE,
             dnode: self.inner.block.meta_dnode.as_ref()?,
             existence: Some(&self.inner.existence),
+            owner: self,
         })
     }
 

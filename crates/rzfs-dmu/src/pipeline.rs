@@ -21,6 +21,7 @@ mod workers;
 pub use batch::Batch;
 
 use crate::in_flight::InFlight;
+use crate::in_force::InForce;
 use crate::injector::BlockInjector;
 use crate::patience::{DeviceWaiter, Waiter};
 use crate::stored::{Expectation, StoredBlocks};
@@ -171,6 +172,15 @@ impl BlockPipeline {
     /// are verified.
     pub fn read_stored(&self, pointers: &[&BlockPointer]) -> Vec<Result<Bytes, BlockError>> {
         self.stored.read_injected(pointers, Expectation::Present)
+    }
+
+    /// The same of blocks that may be replaced meanwhile.
+    pub(crate) fn read_while(
+        &self,
+        pointers: &[&BlockPointer],
+        owner: &dyn InForce,
+    ) -> Vec<Result<Bytes, BlockError>> {
+        self.stored.read_injected(pointers, Expectation::While(owner))
     }
 
     /// The same of blocks that need not be there, like the next one of an intent log: no device

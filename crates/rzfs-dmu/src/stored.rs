@@ -3,21 +3,52 @@
 
 use crate::BlockError;
 use crate::in_flight::InFlight;
+use crate::in_force::InForce;
 use crate::injector::BlockInjector;
 use crate::patience::Waiter;
 use bytes::Bytes;
 use rzfs_codec::checksum::{self, Salt};
 use rzfs_format::{BlockPointer, Dva};
-use rzfs_vdev::{BlockRead, CurrentTree, VdevError};
+use rzfs_vdev::{BlockRead, CurrentTree, VdevError, Verify};
 use std::sync::Arc;
 
 /// Whether the blocks that are read have to be there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Expectation {
+#[derive(Clone, Copy)]
+pub(crate) enum Expectation<'a> {
     /// Somebody wrote them: a device that does not have them has made an error.
     Present,
+    /// The same, as long as they are in force: what is there afterwards is not what was wanted, and
+    /// nobody's error.
+    While(&'a dyn InForce),
     /// They may never have been written, or be wanted by nobody: nothing is counted.
     Possible,
+}
+
+impl Expectation<'_> {
+    /// Whether what was found instead of a block is an error.
+    pub(crate) fn is_in_force(self, pointer: &BlockPointer) -> bool {
+        match self {
+            Self::While(owner) => owner.is_in_force(pointer),
+            Self::Present | Self::Possible => true,
+        }
+    }
+}
+
+/// What the checksum in a pointer says about its block.
+struct Checksummed<'a> {
+    pointer: &'a BlockPointer,
+    salt: &'a Salt,
+    expectation: Expectation<'a>,
+}
+
+impl Verify for Checksummed<'_> {
+    fn is_block(&self, data: &[u8]) -> bool {
+        checksum::verify(self.pointer, data, self.salt).is_ok()
+    }
+
+    fn is_expected(&self) -> bool {
+        self.expectation.is_in_force(self.pointer)
+    }
 }
 
 /// The blocks of one pool, compressed and encrypted as they are.
@@ -66,21 +97,20 @@ impl StoredBlocks {
     pub(crate) fn try_to_read(
         &self,
         pointers: &[&BlockPointer],
-        expectation: Expectation,
+        expectation: Expectation<'_>,
     ) -> Vec<Result<Bytes, BlockError>> {
         let mut results: Vec<Result<Bytes, BlockError>> =
             pointers.iter().map(|_| Err(BlockError::NoCopy)).collect();
         let mut copies: Vec<Vec<Dva>> = pointers.iter().map(|bp| self.copies(bp)).collect();
-        let verifiers: Vec<_> = pointers
-            .iter()
-            .map(|bp| move |data: &[u8]| checksum::verify(bp, data, &self.salt).is_ok())
-            .collect();
+        let salt = &self.salt;
+        let verifiers: Vec<_> =
+            pointers.iter().map(|pointer| Checksummed { pointer, salt, expectation }).collect();
         loop {
             let mut batch = Vec::new();
             let mut indices = Vec::new();
             for (index, (bp, verify)) in pointers.iter().zip(&verifiers).enumerate() {
-                let failed = results.get(index).is_some_and(Result::is_err);
-                let Some(copies) = copies.get_mut(index).filter(|_| failed) else {
+                let is_missing = results.get(index).is_some_and(is_missing);
+                let Some(copies) = copies.get_mut(index).filter(|_| is_missing) else {
                     continue;
                 };
                 if let Some(dva) = copies.pop() {
@@ -97,7 +127,7 @@ impl StoredBlocks {
                 return results;
             }
             for (index, result) in indices.into_iter().zip(self.read_copies(batch, expectation)) {
-                let result = result.map_err(BlockError::Device);
+                let result = result.map_err(BlockError::from);
                 if let Some(slot) = results.get_mut(index)
                     && is_news(slot, &result)
                 {
@@ -111,7 +141,7 @@ impl StoredBlocks {
     pub(crate) fn read_copies(
         &self,
         reads: Vec<BlockRead<'_>>,
-        expectation: Expectation,
+        expectation: Expectation<'_>,
     ) -> Vec<Result<Bytes, VdevError>> {
         let in_flight = |read: &BlockRead<'_>| self.in_flight.get(read.dva, read.birth, read.size);
         let mut results: Vec<_> = reads.iter().map(|read| in_flight(read).map(Ok)).collect();
@@ -120,7 +150,7 @@ impl StoredBlocks {
         let rest: Vec<_> = rest.filter(|(_, known)| !known).map(|(read, _)| read).collect();
         let vdevs = self.vdevs.get();
         let read = match expectation {
-            Expectation::Present => vdevs.read(rest),
+            Expectation::Present | Expectation::While(_) => vdevs.read(rest),
             Expectation::Possible => vdevs.read_speculative(rest),
         };
         let mut read = read.into_iter();
@@ -135,6 +165,11 @@ impl StoredBlocks {
         copies.reverse();
         copies
     }
+}
+
+/// Whether another copy may have the block.
+fn is_missing(result: &Result<Bytes, BlockError>) -> bool {
+    !matches!(result, Ok(_) | Err(BlockError::Overtaken))
 }
 
 /// Whether what came of another copy says more than what is known: as long as one copy may be had

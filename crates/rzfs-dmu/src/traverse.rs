@@ -24,6 +24,7 @@
 
 mod place;
 
+use crate::in_force::Always;
 use crate::tree::{Tree, identity, repeated};
 use crate::{Block, BlockPipeline, BlockRequest, DmuError};
 use place::{Order, Progress, Rest};
@@ -204,6 +205,7 @@ impl<'a> Traversal<'a> {
             object: id,
             dnode,
             existence: None,
+            owner: &Always,
         };
         let top = dnode.levels - 1;
         let pointers = tree.pointers(top, 0..dnode.pointers.len() as u64);

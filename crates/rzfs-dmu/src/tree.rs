@@ -3,6 +3,7 @@
 //! Nothing here trusts a pointer: a child has to have the type, level and size that its dnode
 //! says, else it is corrupt, and only what hangs below it is lost.
 
+use crate::in_force::{InForce, Never};
 use crate::{Batch, Block, BlockError, BlockPipeline, BlockRequest, DmuError, Existence};
 use rzfs_cache::AccessOutcome;
 use rzfs_codec::crypto::DatasetKey;
@@ -23,6 +24,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) dnode: &'a Dnode,
     /// Whether the object set is still there, if that can end.
     pub(crate) existence: Option<&'a Existence>,
+    /// Who knows whether its blocks are still the object's.
+    pub(crate) owner: &'a dyn InForce,
 }
 
 /// What a search along an object looks for.
@@ -69,6 +72,7 @@ pub(crate) struct Damage {
 
 /// Blocks of a tree that are being read.
 pub(crate) struct TreeRead<'a> {
+    tree: Tree<'a>,
     /// Why a block has no pointer, or none for a hole, or where it belongs.
     parts: Vec<Result<Option<Bookmark>, DmuError>>,
     /// Those that are no holes.
@@ -83,13 +87,14 @@ impl TreeRead<'_> {
 
     /// The blocks; `None` is a hole.
     pub(crate) fn finish(self) -> Vec<Result<Option<Block>, DmuError>> {
-        let mut blocks = self.batch.finish().into_iter();
+        let Self { tree, parts, batch } = self;
+        let mut blocks = batch.finish_while(tree.owner).into_iter();
         let finished = |part: Result<Option<Bookmark>, DmuError>| {
             let Some(bookmark) = part? else { return Ok(None) };
             let block = blocks.next().unwrap_or(Err(BlockError::NoCopy));
-            block.map(Some).map_err(|source| DmuError::Block { bookmark, source })
+            block.map(Some).map_err(|source| tree.failure(bookmark, source))
         };
-        self.parts.into_iter().map(finished).collect()
+        parts.into_iter().map(finished).collect()
     }
 }
 
@@ -117,6 +122,11 @@ impl<'a> Tree<'a> {
         }
     }
 
+    /// Why a block cannot be read: that of a set that has gone may be another one.
+    fn failure(&self, bookmark: Bookmark, source: BlockError) -> DmuError {
+        self.check_existence().err().unwrap_or(DmuError::Block { bookmark, source })
+    }
+
     /// The spill block.
     pub(crate) fn spill(&self) -> Result<Option<Block>, DmuError> {
         let Some(pointer) = self.dnode.spill.as_ref().filter(|pointer| !pointer.is_hole()) else {
@@ -124,8 +134,10 @@ impl<'a> Tree<'a> {
         };
         let bookmark = Bookmark { block: BlockId::SPILL, ..self.bookmark(0, 0) };
         self.check_existence()?;
-        let block = self.pipeline.read(BlockRequest { pointer, bookmark, key: self.key });
-        block.map(Some).map_err(|source| DmuError::Block { bookmark, source })
+        let request = BlockRequest { pointer, bookmark, key: self.key };
+        let read = self.pipeline.begin(&[request]).finish_while(self.owner).pop();
+        let block = read.unwrap_or(Err(BlockError::NoCopy));
+        block.map(Some).map_err(|source| self.failure(bookmark, source))
     }
 
     /// The pointers to the blocks `range` of `level`; what lies beyond the tree is holes.
@@ -215,7 +227,8 @@ impl<'a> Tree<'a> {
         let part = |(pointer, bookmark): (PointerResult, Bookmark)| {
             pointer.map(|pointer| (!pointer.is_hole()).then_some(bookmark))
         };
-        TreeRead { parts: pointers.into_iter().zip(bookmarks).map(part).collect(), batch }
+        let parts = pointers.into_iter().zip(bookmarks).map(part).collect();
+        TreeRead { tree: *self, parts, batch }
     }
 
     /// Requests for those blocks that are there.
@@ -236,7 +249,8 @@ impl<'a> Tree<'a> {
         if self.check_existence().is_err() {
             return;
         }
-        let pointers = self.pointers(level, range.clone());
+        // What is above them is not wanted either: nothing counts that keeps it from being read.
+        let pointers = Tree { owner: &Never, ..*self }.pointers(level, range.clone());
         let bookmarks: Vec<Bookmark> = range.map(|id| self.bookmark(level, id)).collect();
         self.pipeline.prefetch(&self.requests(&bookmarks, &pointers));
     }

@@ -37,12 +37,11 @@ impl LiveObject {
     /// An indirect block cannot be read.
     pub fn last_piece(&self, range: Range<BlockId>, most: u64) -> Result<Piece, DmuError> {
         loop {
-            let Some(dnode) = self.state().synced.clone() else {
+            let Some(on_disk) = self.synced() else {
                 return Ok(Piece { first: range.start, blocks: 0 });
             };
-            match last_piece(&self.tree(&dnode), &range, most) {
-                // What was on disk may have been replaced meanwhile, and its space reused.
-                Err(_) if self.is_replaced(&dnode) => {}
+            match last_piece(&on_disk.tree(), &range, most) {
+                Err(_) if on_disk.is_replaced() => {}
                 result => return result,
             }
         }

@@ -6,12 +6,10 @@ use super::state::{ObjectCore, ObjectState, Outline};
 use super::transaction::Transaction;
 use super::version::{Existence, SpillChange, Version};
 use crate::contents::dirty_cost;
-use crate::tree::Tree;
 use crate::txg::Gate;
 use crate::{Block, DmuError, Object};
 use bytes::Bytes;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
-use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, ByteOrder, Level, ObjectId, Txg};
@@ -184,24 +182,6 @@ impl LiveObject {
         self.core.state.read().synced.as_ref().map_or(0, |dnode| dnode.used)
     }
 
-    pub(super) fn tree<'a>(&'a self, dnode: &'a Dnode) -> Tree<'a> {
-        let (pipeline, objset) = (self.objset.pipeline(), self.objset.id());
-        Tree {
-            pipeline,
-            key: self.objset.key(),
-            objset,
-            object: self.core.id,
-            dnode,
-            existence: None,
-        }
-    }
-
-    /// Whether a sync has put another dnode on disk.
-    pub(super) fn is_replaced(&self, dnode: &Arc<Dnode>) -> bool {
-        let state = self.core.state.read();
-        !state.synced.as_ref().is_some_and(|synced| Arc::ptr_eq(synced, dnode))
-    }
-
     /// Changes the object in a transaction: `change` gets the version of its txg.
     pub(super) fn modify<R>(
         &self,
@@ -239,11 +219,9 @@ impl LiveObject {
     /// It cannot be read.
     pub(super) fn check_above(&self, blocks: Range<u64>, limit: u64) -> Result<(), DmuError> {
         loop {
-            let synced = self.core.state.read().synced.clone();
-            let Some(dnode) = synced else { return Ok(()) };
-            match self.tree(&dnode).check_above(blocks.clone(), limit) {
-                // What was on disk may have been replaced meanwhile, and its space reused.
-                Err(_) if self.is_replaced(&dnode) => {}
+            let Some(on_disk) = self.synced() else { return Ok(()) };
+            match on_disk.tree().check_above(blocks.clone(), limit) {
+                Err(_) if on_disk.is_replaced() => {}
                 result => return result,
             }
         }
@@ -491,20 +469,27 @@ impl LiveObject {
     /// # Errors
     /// It cannot be read, or the object does not exist.
     pub fn spill(&self) -> Result<Option<Block>, DmuError> {
-        let dnode = {
-            let state = self.core.state.read();
-            let changes = state.versions.iter().rev().map(|version| &version.spill);
-            match changes.into_iter().find(|spill| !matches!(spill, SpillChange::Kept)) {
-                Some(SpillChange::Written(buffer)) => {
-                    let block = Block { data: buffer.bytes(), order: ByteOrder::NATIVE };
-                    return Ok(Some(block));
+        loop {
+            let dnode = {
+                let state = self.core.state.read();
+                state.outline().ok_or_else(|| self.not_allocated())?;
+                let changes = state.versions.iter().rev().map(|version| &version.spill);
+                match changes.into_iter().find(|spill| !matches!(spill, SpillChange::Kept)) {
+                    Some(SpillChange::Written(buffer)) => {
+                        let block = Block { data: buffer.bytes(), order: ByteOrder::NATIVE };
+                        return Ok(Some(block));
+                    }
+                    Some(_) => return Ok(None),
+                    None => state.synced.clone(),
                 }
-                Some(_) => return Ok(None),
-                None => state.synced.clone(),
+            };
+            let Some(dnode) = dnode else { return Ok(None) };
+            let on_disk = self.with_dnode(dnode);
+            match on_disk.tree().spill() {
+                Err(_) if on_disk.is_replaced() => {}
+                spill => return spill,
             }
-        };
-        let Some(dnode) = dnode else { return Ok(None) };
-        self.tree(&dnode).spill()
+        }
     }
 
     /// Writes the spill block; `contents` is padded to whole sectors.

@@ -133,10 +133,18 @@ impl LiveObjset {
     /// Lets `choose` look for numbers: what is on disk together with what is taken. A number that
     /// is written counts as taken until whoever syncs has the lock, so only what is on disk once
     /// the lock is held is sure to have those that do not count any more.
-    fn with_numbers<R>(&self, choose: impl FnOnce(&mut Numbers, &Objset) -> R) -> R {
+    fn with_numbers<R>(
+        &self,
+        choose: impl Fn(&mut Numbers, &Objset) -> Result<R, DmuError>,
+    ) -> Result<R, DmuError> {
         let mut numbers = self.inner.numbers.lock();
-        let on_disk = self.synced();
-        choose(&mut numbers, &on_disk)
+        loop {
+            let on_disk = self.synced();
+            match choose(&mut numbers, &on_disk) {
+                Err(_) if on_disk.is_replaced() => {}
+                chosen => return chosen,
+            }
+        }
     }
 
     /// Makes an accounting object, whose dnode is in the set's root block.

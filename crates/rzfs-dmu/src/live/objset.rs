@@ -48,6 +48,8 @@ impl LiveObjset {
     #[must_use]
     pub fn open(synced: Objset) -> Self {
         let (pipeline, id) = (Arc::clone(synced.pipeline()), synced.id());
+        // Whoever else has it need not care what takes its place here.
+        let synced = synced.kept();
         Self {
             inner: Arc::new(Inner {
                 pipeline,
@@ -111,10 +113,19 @@ impl LiveObjset {
         self.synced().is_locked()
     }
 
-    /// The set as it is on disk.
+    /// The set as it is on disk. What another one replaces of it may be overtaken while it is read,
+    /// which is nobody's error; whoever keeps its blocks from being used again reads one that is
+    /// [kept](Objset::kept).
     #[must_use]
     pub fn synced(&self) -> Objset {
         self.inner.synced.read().clone()
+    }
+
+    /// Says what is on disk from now on.
+    pub(super) fn replace_synced(&self, with: impl FnOnce(&Objset) -> Objset) {
+        let mut synced = self.inner.synced.write();
+        let new = with(&synced);
+        std::mem::replace(&mut *synced, new).set_replaced();
     }
 
     /// Whether something of it is dirty in a txg.

@@ -8,19 +8,19 @@
 //! finish            contents                         again, where the disk was overtaken
 //! ```
 //! A block on disk may be replaced by a sync, and its space reused, between the plan and the end of
-//! reading. That shows as an error of a dnode that is not the current one; then the block is
-//! planned anew.
+//! reading. Then it is something else that is read, or an error of what is not in force any more:
+//! nobody is blamed for that ([`InForce`]), and the block is planned anew.
 
 use super::object::LiveObject;
+use super::on_disk::OnDisk;
 use super::state::NewestBlock;
+use crate::in_force::InForce;
 use crate::object::fill_from_blocks;
 use crate::{Batch, Block, BlockError, BlockRequest, DmuError};
 use rzfs_cache::AccessOutcome;
-use rzfs_format::dnode::Dnode;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, ByteOrder, Level};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Where the contents of a block are at one moment.
 pub(super) enum Origin {
@@ -45,33 +45,58 @@ impl Origin {
 }
 
 /// Where the contents of consecutive blocks are.
-pub(super) struct Plan {
+pub(super) struct Plan<'a> {
+    object: &'a LiveObject,
+    first: u64,
     pub(super) origins: Vec<Origin>,
     block_size: usize,
     /// What [`Origin::OnDisk`] is about.
-    on_disk: Option<Arc<Dnode>>,
+    on_disk: Option<OnDisk<'a>>,
+}
+
+impl Plan<'_> {
+    /// Whether what a sync has moved since does not concern a block.
+    fn is_valid_for(&self, block: u64, origin: &Origin) -> bool {
+        match origin {
+            Origin::Dirty(_) | Origin::Hole => true,
+            // As soon as it is on disk the disk tells how long it stays.
+            Origin::Clone(pointer) => self.object.state().is_clone(block, pointer),
+            Origin::OnDisk(_) => !self.on_disk.as_ref().is_some_and(OnDisk::is_replaced),
+        }
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (u64, &Origin)> {
+        (self.first..).zip(&self.origins)
+    }
+}
+
+impl InForce for Plan<'_> {
+    fn is_in_force(&self, pointer: &BlockPointer) -> bool {
+        let is_valid = |(block, origin)| self.is_valid_for(block, origin);
+        self.numbered().filter(|(_, origin)| origin.pointer() == Some(pointer)).any(is_valid)
+    }
 }
 
 impl LiveObject {
     /// Where blocks are at this moment. It stays true while the caller keeps others from changing
     /// the object, but for what a sync moves.
-    pub(super) fn plan(&self, blocks: Range<u64>) -> Result<Plan, DmuError> {
+    pub(super) fn plan(&self, blocks: Range<u64>) -> Result<Plan<'_>, DmuError> {
         loop {
             let plan = self.plan_once(blocks.clone())?;
             let has_failed = |origin: &Origin| matches!(origin, Origin::OnDisk(Err(_)));
             let is_outdated = plan.origins.iter().any(has_failed)
-                && plan.on_disk.as_ref().is_some_and(|dnode| self.is_replaced(dnode));
+                && plan.on_disk.as_ref().is_some_and(OnDisk::is_replaced);
             if !is_outdated {
                 return Ok(plan);
             }
         }
     }
 
-    fn plan_once(&self, blocks: Range<u64>) -> Result<Plan, DmuError> {
+    fn plan_once(&self, blocks: Range<u64>) -> Result<Plan<'_>, DmuError> {
         let (mut plan, on_disk) = self.plan_in_memory(blocks.clone())?;
-        if let Some(dnode) = &plan.on_disk {
+        if let Some(synced) = &plan.on_disk {
             let skipped = (on_disk.start - blocks.start) as usize;
-            let pointers = self.tree(dnode).pointers(0, on_disk);
+            let pointers = synced.tree().pointers(0, on_disk);
             for (origin, pointer) in plan.origins.iter_mut().skip(skipped).zip(pointers) {
                 if let Origin::OnDisk(unknown) = origin {
                     *unknown = pointer;
@@ -82,10 +107,12 @@ impl LiveObject {
     }
 
     /// The part of a plan that needs no disk, and the range in which the disk is to be asked.
-    fn plan_in_memory(&self, blocks: Range<u64>) -> Result<(Plan, Range<u64>), DmuError> {
+    fn plan_in_memory(&self, blocks: Range<u64>) -> Result<(Plan<'_>, Range<u64>), DmuError> {
         let state = self.state();
         let outline = state.outline().ok_or_else(|| self.not_allocated())?;
         let mut plan = Plan {
+            object: self,
+            first: blocks.start,
             origins: Vec::with_capacity(blocks.end.saturating_sub(blocks.start) as usize),
             block_size: outline.data_block_size as usize,
             on_disk: None,
@@ -101,7 +128,7 @@ impl LiveObject {
                 NewestBlock::OnDisk(dnode) => {
                     if plan.on_disk.is_none() {
                         asked.start = block;
-                        plan.on_disk = Some(dnode);
+                        plan.on_disk = Some(self.with_dnode(dnode));
                     }
                     asked.end = block.saturating_add(1);
                     Origin::OnDisk(Ok(BlockPointer::HOLE))
@@ -116,20 +143,19 @@ impl LiveObject {
     /// # Errors
     /// The object does not exist any more.
     pub fn begin_read(&self, blocks: Range<u64>) -> Result<LiveRead<'_>, DmuError> {
-        let first = blocks.start;
         let plan = self.plan(blocks)?;
         let key = self.objset().key();
         let request = |(block, origin): (u64, &'_ Origin)| {
             let pointer = *origin.pointer()?;
             Some((pointer, self.data_bookmark(block)))
         };
-        let wanted: Vec<_> = (first..).zip(&plan.origins).filter_map(request).collect();
+        let wanted: Vec<_> = plan.numbered().filter_map(request).collect();
         let requests: Vec<_> = wanted
             .iter()
             .map(|(pointer, bookmark)| BlockRequest { pointer, bookmark: *bookmark, key })
             .collect();
         let batch = self.objset().pipeline().begin(&requests);
-        Ok(LiveRead { object: self, first, plan, batch })
+        Ok(LiveRead { plan, batch })
     }
 
     /// Reads a data block as it is now; holes and blocks beyond the end are zeros.
@@ -171,9 +197,7 @@ impl LiveObject {
 /// waited for them yet.
 #[must_use = "others wait for its blocks"]
 pub struct LiveRead<'a> {
-    object: &'a LiveObject,
-    first: u64,
-    plan: Plan,
+    plan: Plan<'a>,
     /// Those that are on disk.
     batch: Batch<'a>,
 }
@@ -189,32 +213,27 @@ impl LiveRead<'_> {
     /// Waits for the blocks; holes and blocks beyond the end are zeros.
     #[must_use]
     pub fn finish(self) -> Vec<Result<Block, DmuError>> {
-        let Self { object, first, plan, batch } = self;
-        let mut read = batch.finish().into_iter();
+        let Self { plan, batch } = self;
+        let mut read = batch.finish_while(&plan).into_iter();
         let mut next = |block: u64| {
-            let bookmark = object.data_bookmark(block);
+            let bookmark = plan.object.data_bookmark(block);
             let contents = read.next().unwrap_or(Err(BlockError::NoCopy));
             contents.map_err(|source| DmuError::Block { bookmark, source })
         };
-        let contents: Vec<(bool, Result<Block, DmuError>)> = (first..)
-            .zip(plan.origins)
-            .map(|(block, origin)| {
-                let is_on_disk = matches!(origin, Origin::OnDisk(_));
-                let has_pointer = origin.pointer().is_some();
-                let contents = match origin {
-                    Origin::Dirty(contents) => Ok(contents),
-                    Origin::OnDisk(Err(error)) => Err(error),
-                    _ if has_pointer => next(block),
-                    _ => Ok(Block::zeros(plan.block_size)),
-                };
-                (is_on_disk, contents)
-            })
-            .collect();
-        let is_replaced = plan.on_disk.is_some_and(|dnode| object.is_replaced(&dnode));
-        let settle = |(block, (is_on_disk, contents))| match contents {
-            Err(_) if is_on_disk && is_replaced => object.read_block(BlockId(block)),
-            contents => contents,
+        let contents = |(block, origin): (u64, &Origin)| {
+            let contents = match origin {
+                Origin::Dirty(contents) => Ok(contents.clone()),
+                Origin::OnDisk(Err(error)) => Err(error.clone()),
+                _ if origin.pointer().is_some() => next(block),
+                _ => Ok(Block::zeros(plan.block_size)),
+            };
+            match contents {
+                Err(_) if !plan.is_valid_for(block, origin) => {
+                    plan.object.read_block(BlockId(block))
+                }
+                contents => contents,
+            }
         };
-        (first..).zip(contents).map(settle).collect()
+        plan.numbered().map(contents).collect()
     }
 }

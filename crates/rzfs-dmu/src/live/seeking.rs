@@ -97,13 +97,14 @@ impl LiveObject {
                     }
                 }
             };
-            let found = match self.tree(&dnode).seek(seek, block) {
-                // What was on disk has been replaced meanwhile, and its space reused.
-                Err(_) if self.is_replaced(&dnode) => continue,
+            let on_disk = self.with_dnode(dnode);
+            let end = on_disk.dnode().max_block_id.0.saturating_add(1);
+            let found = match on_disk.tree().seek(seek, block) {
+                Err(_) if on_disk.is_replaced() => continue,
                 Err(damage) => return Err(damage.error),
-                Ok(found) => found.unwrap_or(dnode.max_block_id.0.saturating_add(1)),
+                Ok(found) => found.unwrap_or(end),
             };
-            if found < until && found <= dnode.max_block_id.0 {
+            if found < until && found < end {
                 return Ok(Some(found.saturating_mul(block_size).max(offset)));
             }
             block = found.min(until);

@@ -78,6 +78,11 @@ impl ObjectState {
         })
     }
 
+    /// Whether a txg that is not on disk has made this block one that exists already.
+    pub(super) fn is_clone(&self, block: u64, pointer: &BlockPointer) -> bool {
+        self.versions.iter().any(|version| version.clones.get(&block) == Some(pointer))
+    }
+
     /// Where the newest contents of a block are.
     pub(super) fn in_memory(&self, block: u64) -> NewestBlock<'_> {
         for version in self.versions.iter().rev() {

@@ -31,12 +31,13 @@ impl LiveObjset {
             let mut objects = inner.objects.lock();
             // What is adopted or made from now on sees it, under this lock.
             inner.is_superseded.store(true, Ordering::Release);
-            let mut synced = inner.synced.write();
-            let mut block = synced.block().clone();
-            block.meta_dnode = None;
-            block.accounting = [None, None, None];
-            block.zil_header = [0; ZIL_HEADER_SIZE];
-            *synced = synced.rewritten(BlockPointer::HOLE, block);
+            self.replace_synced(|synced| {
+                let mut block = synced.block().clone();
+                block.meta_dnode = None;
+                block.accounting = [None, None, None];
+                block.zil_header = [0; ZIL_HEADER_SIZE];
+                synced.rewritten(BlockPointer::HOLE, block)
+            });
             std::mem::take(&mut *objects)
         };
         inner.headers.clear();

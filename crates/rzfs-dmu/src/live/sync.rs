@@ -146,7 +146,7 @@ impl LiveObjset {
             self.write_dnodes(how, owner, &works, &mut block)?;
         }
         let root = self.write_root(how, owner, &mut block)?;
-        *self.inner.synced.write() = synced.rewritten(root, block);
+        self.replace_synced(|synced| synced.rewritten(root, block));
         if let Some(header) = &header {
             self.inner.headers.settle(tx.txg(), header);
         }

@@ -3,6 +3,7 @@
 
 use super::decode::{Encoded, decompress, is_dnode_block};
 use super::{BlockPipeline, BlockRequest, block_key};
+use crate::in_force::{Always, InForce, Never};
 use crate::{Block, BlockError};
 use rzfs_cache::{AccessOutcome, Arrival, BlockKind, Lookup, Purpose, Ticket};
 use rzfs_codec::crypto::DatasetKey;
@@ -56,15 +57,21 @@ impl Batch<'_> {
     /// Reads what is missing and waits for what others are reading; the results are in the order
     /// of the requests.
     #[must_use]
-    pub fn finish(mut self) -> Vec<Result<Block, BlockError>> {
-        self.read_missing();
+    pub fn finish(self) -> Vec<Result<Block, BlockError>> {
+        self.finish_while(&Always)
+    }
+
+    /// The same of blocks that may be replaced meanwhile: those are nobody's errors.
+    #[must_use]
+    pub(crate) fn finish_while(mut self, owner: &dyn InForce) -> Vec<Result<Block, BlockError>> {
+        self.read_missing(owner);
         let pipeline = self.pipeline;
         let done = |block: Pending| match block {
             Pending::Done(result) => result,
-            Pending::Missing(wanted, _) => pipeline.read_alone(wanted),
+            Pending::Missing(wanted, _) => pipeline.read_alone(wanted, owner),
             Pending::Awaited(wanted, arrival) => {
                 let arrived = arrival.wait().filter(|block| block.can_be_of(&wanted.pointer));
-                arrived.map_or_else(|| pipeline.read_alone(wanted), Ok)
+                arrived.map_or_else(|| pipeline.read_alone(wanted, owner), Ok)
             }
         };
         self.blocks.into_iter().map(done).collect()
@@ -72,11 +79,11 @@ impl Batch<'_> {
 
     /// Reads what is missing, for the cache; what others are reading is left to them.
     fn fetch(mut self) {
-        self.read_missing();
+        self.read_missing(&Never);
     }
 
     /// Reads and decodes what nobody else is reading, and hands it to those who wait.
-    fn read_missing(&mut self) {
+    fn read_missing(&mut self, owner: &dyn InForce) {
         let mut missing = Vec::new();
         for (index, block) in self.blocks.iter_mut().enumerate() {
             if let Pending::Missing(wanted, ticket) = block {
@@ -88,7 +95,7 @@ impl Batch<'_> {
         let stored = match self.purpose {
             // Whoever wants it then tries again, and counts.
             Purpose::PredictivePrefetch => self.pipeline.read_speculative(&pointers),
-            _ => self.pipeline.read_stored(&pointers),
+            _ => self.pipeline.read_while(&pointers, owner),
         };
         let (mut indices, mut encoded) = (Vec::new(), Vec::new());
         for ((index, wanted, ticket), stored) in missing.into_iter().zip(stored) {
@@ -98,21 +105,21 @@ impl Batch<'_> {
                     encoded.push(self.pipeline.encoded(wanted, stored, ticket));
                 }
                 // The ticket is dropped: whoever waits tries for itself.
-                Err(error) => self.set(index, Err(error)),
+                Err(error) => self.set(index, Err(error), owner),
             }
         }
         let decoded = self.pipeline.workers.decode(encoded);
         for (index, decoded) in indices.into_iter().zip(decoded) {
-            self.set(index, decoded);
+            self.set(index, decoded, owner);
         }
     }
 
-    fn set(&mut self, index: usize, result: Result<Block, BlockError>) {
+    fn set(&mut self, index: usize, result: Result<Block, BlockError>, owner: &dyn InForce) {
         let Some(block) = self.blocks.get_mut(index) else { return };
         if let (Pending::Missing(wanted, _), Err(error)) = (&*block, &result)
             && self.purpose == Purpose::Demand
         {
-            self.pipeline.damage.note(wanted.bookmark, &wanted.pointer, error);
+            self.pipeline.note_damage(wanted.bookmark, &wanted.pointer, error, owner);
         }
         *block = Pending::Done(result);
     }
@@ -170,11 +177,24 @@ impl BlockPipeline {
     }
 
     /// Reads one block past the cache.
-    fn read_alone(&self, wanted: Wanted) -> Result<Block, BlockError> {
+    fn read_alone(&self, wanted: Wanted, owner: &dyn InForce) -> Result<Block, BlockError> {
         let (bookmark, pointer) = (wanted.bookmark, wanted.pointer);
-        let stored = self.read_stored(&[&pointer]).pop().unwrap_or(Err(BlockError::NoCopy));
+        let stored = self.read_while(&[&pointer], owner).pop().unwrap_or(Err(BlockError::NoCopy));
         let block = stored.and_then(|stored| self.encoded(wanted, stored, None).decode());
-        block.inspect_err(|error| self.damage.note(bookmark, &pointer, error))
+        block.inspect_err(|error| self.note_damage(bookmark, &pointer, error, owner))
+    }
+
+    /// Remembers a block that cannot be read, if it is one that has to be there.
+    fn note_damage(
+        &self,
+        bookmark: Bookmark,
+        pointer: &BlockPointer,
+        error: &BlockError,
+        owner: &dyn InForce,
+    ) {
+        if owner.is_in_force(pointer) {
+            self.damage.note(bookmark, pointer, error);
+        }
     }
 
     fn encoded(

@@ -1,6 +1,7 @@
 //! The tree of one object while it is synced: what it was, and what becomes of it.
 
 use super::SyncContext;
+use crate::in_force::Always;
 use crate::tree::{Seek, Tree};
 use crate::write::{BlockPolicy, Change, Part};
 use crate::{BlockPipeline, DmuError, Objset};
@@ -101,6 +102,8 @@ impl DirtyTree {
             object: self.object,
             dnode: &self.old,
             existence: None,
+            // Nobody else replaces what it has.
+            owner: &Always,
         }
     }
 

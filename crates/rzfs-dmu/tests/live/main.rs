@@ -1,7 +1,9 @@
 //! Live object sets against a naive model: what was written is read back at once, after it is
 //! synced, and from disk; and the trees, fills, space and accounts on disk agree with each other.
 
+mod gate;
 mod model;
+mod overtaken;
 mod world;
 mod zap;
 

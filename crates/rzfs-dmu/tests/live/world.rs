@@ -1,5 +1,7 @@
 //! A pool that consists of one device in memory and one object set.
 
+use crate::gate::GatedDevice;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use rzfs_blockdev::{Access, BlockDevice, CompletionQueue, IoOperation, IoRequest, MemoryDevice};
 use rzfs_clock::Clock;
@@ -63,21 +65,29 @@ struct Disk {
     turn: Mutex<()>,
 }
 
-impl DeviceWriter for Disk {
-    fn write(&self, writes: Vec<DeviceWrite>) -> Vec<Result<(), VdevError>> {
-        let _turn = self.turn.lock();
+impl Disk {
+    fn put(&self, writes: impl Iterator<Item = (Dva, Bytes)>) -> usize {
         let completions = CompletionQueue::new();
-        let count = writes.len();
-        let request = |write: DeviceWrite| IoRequest {
+        let request = |(dva, data): (Dva, Bytes)| IoRequest {
             token: 0,
-            offset: DATA_START + write.dva.offset(),
-            operation: IoOperation::Write(write.data),
+            offset: DATA_START + dva.offset(),
+            operation: IoOperation::Write(data),
         };
-        self.device.submit(writes.into_iter().map(request).collect(), &completions);
+        let requests: Vec<IoRequest> = writes.map(request).collect();
+        let count = requests.len();
+        self.device.submit(requests, &completions);
         for _ in 0..count {
             completions.wait().result.unwrap();
         }
-        vec![Ok(()); count]
+        count
+    }
+}
+
+impl DeviceWriter for Disk {
+    fn write(&self, writes: Vec<DeviceWrite>) -> Vec<Result<(), VdevError>> {
+        let _turn = self.turn.lock();
+        let writes = writes.into_iter().map(|write| (write.dva, write.data));
+        vec![Ok(()); self.put(writes)]
     }
 }
 
@@ -127,6 +137,8 @@ pub(crate) struct World {
     pub(crate) objset: LiveObjset,
     pub(crate) accounts: Accounts,
     pub(crate) policy: ObjsetPolicy,
+    /// What the vdev reads from.
+    gate: Arc<GatedDevice>,
     writer: BlockWriter,
     disk: Arc<Disk>,
 }
@@ -150,7 +162,8 @@ impl World {
         leaf.top.ashift = Some(9);
         leaf.top.asize = Some(asize);
         let root = VdevConfig::new(VdevKind::Root, Guid(1)).with_children([leaf]);
-        let devices = HashMap::from([(Guid(2), Arc::clone(&device))]);
+        let gate = Arc::new(GatedDevice::new(Arc::clone(&device)));
+        let devices = HashMap::from([(Guid(2), Arc::clone(&gate) as Arc<dyn BlockDevice>)]);
         let vdevs = VdevTree::open(root, &devices, TreeOptions::default()).unwrap();
         let salt = Salt::new([0; 32]);
         let pipeline = BlockPipeline::new(
@@ -189,7 +202,8 @@ impl World {
             ..ObjsetPolicy::mos(CompressionFunction::Lz4)
         };
         let disk = Arc::new(Disk { device, turn: Mutex::new(()) });
-        Self { engine, pipeline, objset, accounts: Accounts::default(), policy, writer, disk }
+        let accounts = Accounts::default();
+        Self { engine, pipeline, objset, accounts, policy, gate, writer, disk }
     }
 
     /// Syncs the open group; `between` may change things in syncing context before each of some
@@ -236,6 +250,51 @@ impl World {
         self.objset.sync(&tx, self.policy, &mut self.accounts).unwrap();
         assert!(stream.finish().is_empty());
         txg.committed();
+    }
+
+    /// Writes something else over a block.
+    pub(crate) fn overwrite(&self, pointer: &BlockPointer) {
+        let other = |dva: Dva| (dva, vec![0x5a; dva.asize() as usize].into());
+        self.disk.put(pointer.dvas().map(other));
+    }
+
+    /// Changes something on disk, and then uses the space of all that has gone by that again.
+    pub(crate) fn replace(&mut self, change: impl FnOnce(&mut Self)) {
+        let before = self.accounts.live.clone();
+        change(self);
+        let gone = before.iter().filter(|(dva, _)| !self.accounts.live.contains_key(*dva));
+        gone.for_each(|(_, pointer)| self.overwrite(pointer));
+        self.pipeline.cache().clear();
+    }
+
+    /// Has somebody read while what is on disk is replaced: after he has found out where things
+    /// are, as his read of the block at `held` has not come back by then.
+    pub(crate) fn replace_while<R: Send>(
+        &mut self,
+        held: &BlockPointer,
+        read: impl FnOnce() -> R + Send,
+        change: impl FnOnce(&mut Self),
+    ) -> R {
+        self.pipeline.cache().clear();
+        let gate = self.close_gate(held);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(read);
+            gate.wait_for_reader();
+            self.replace(change);
+            gate.open();
+            reader.join().unwrap()
+        })
+    }
+
+    /// Has the next read of a block wait at the gate.
+    pub(crate) fn close_gate(&self, held: &BlockPointer) -> Arc<GatedDevice> {
+        self.gate.close(DATA_START + held.dvas().next().unwrap().offset());
+        Arc::clone(&self.gate)
+    }
+
+    /// Checksum errors that were counted.
+    pub(crate) fn checksum_errors(&self) -> u64 {
+        self.pipeline.vdevs().leaves().map(|leaf| leaf.errors().checksum).sum()
     }
 
     /// The set as somebody sees it who opens it from disk, past all caches.

@@ -34,7 +34,7 @@ pub(crate) struct Committed {
 impl Committed {
     /// What a pool has that was not written yet.
     pub(crate) fn nothing(mos: &LiveMos, version: u64, txg: Txg) -> Self {
-        let mos = mos.objset().synced();
+        let mos = mos.objset().synced().kept();
         let uberblock = Uberblock {
             version,
             txg,

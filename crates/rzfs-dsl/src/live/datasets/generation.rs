@@ -117,7 +117,8 @@ impl Generations {
         let new = Arc::new(Generation::open(objset));
         new.objset.set_log_header(tx, ZilHeader::default());
         let old = std::mem::replace(&mut self.current, new);
-        let objset = old.objset.synced();
+        // Nobody but this txg frees what it has.
+        let objset = old.objset.synced().kept();
         old.objset.supersede();
         let log = old.log.end(tx.txg());
         self.superseded.push(old);

@@ -36,7 +36,7 @@ impl Committer {
         labels: &mut ConfigSync<'_>,
     ) -> Result<(), LiveError> {
         self.heart.check()?;
-        let mos = self.mos.objset().synced();
+        let mos = self.mos.objset().synced().kept();
         let before = self.durable.uberblock();
         let uberblock = Uberblock {
             version: config.version,
