@@ -1,7 +1,7 @@
 //! `zfs destroy` (spec 09, section 3.5).
 
 use super::change::{carry_out, check_head, missing, pool_with, query, require};
-use super::dependents::{NEEDED, dependents};
+use super::dependents::{Doomed, NEEDED};
 use super::name;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
@@ -117,17 +117,17 @@ fn destroy_tree(request: &Request, name: &str, console: &mut Console<'_>) -> Out
             below().collect::<Vec<_>>().join("\n")
         )));
     }
-    let dependents = dependents(&mut client, &all)?;
-    if !dependents.is_empty() && !request.flag('R') {
+    let doomed = Doomed::of(&mut client, &all)?;
+    if !doomed.dependents.is_empty() && !request.flag('R') {
         return Err(Failure::Failed(format!(
             "cannot destroy '{name}': filesystem has dependent clones\n\
              use '-R' to destroy the following datasets:\n{}",
-            dependents.join("\n")
+            doomed.dependents.join("\n")
         )));
     }
-    // The root of a pool stays. What is below others, or was made of them, goes first.
-    let doomed = all.iter().map(|one| &one.name).filter(|one| !is_pool || *one != name);
-    let names: Vec<String> = doomed.chain(&dependents).rev().cloned().collect();
+    let mut names = doomed.into_order()?;
+    // The root of a pool stays.
+    names.retain(|one| !is_pool || one != name);
     request.tell(&names, console)?;
     if request.flag('n') {
         return Ok(());
@@ -179,7 +179,8 @@ fn destroy_snapshots(
         let message = "could not find any snapshots to destroy; check snapshot names.";
         return Err(Failure::Failed(message.to_owned()));
     }
-    let clones = dependents(&mut client, doomed.iter().copied())?;
+    let with_clones = Doomed::of(&mut client, doomed.iter().copied())?;
+    let clones = &with_clones.dependents;
     let doomed: Vec<String> = doomed.iter().map(|one| one.name.clone()).collect();
     if !clones.is_empty() && !request.flag('R') && !request.flag('d') {
         let name = format!("{head}@{snapshots}");
@@ -189,8 +190,10 @@ fn destroy_snapshots(
             clones.join("\n")
         )));
     }
-    let clones = if request.flag('R') { clones } else { Vec::new() };
-    request.tell(clones.iter().rev().chain(&doomed), console)?;
+    // Only without clones a snapshot can be destroyed later.
+    let takes_clones = !clones.is_empty() && request.flag('R');
+    let names = if takes_clones { with_clones.into_order()? } else { doomed };
+    request.tell(&names, console)?;
     if request.flag('v') {
         let reclaimed = source::reclaimed(&mut client, runs)?;
         match (request.flag('p'), request.flag('n')) {
@@ -206,11 +209,10 @@ fn destroy_snapshots(
     if request.flag('n') {
         return Ok(());
     }
-    if !clones.is_empty() {
-        let names = clones.into_iter().rev().collect();
-        source::change(&mut client, Change::Destroy { names, force: request.flag('f') }, None)?;
-    }
-    let change = Change::DestroySnapshots { names: doomed, defer: request.flag('d') };
+    let change = match takes_clones {
+        true => Change::Destroy { names, force: request.flag('f') },
+        false => Change::DestroySnapshots { names, defer: request.flag('d') },
+    };
     carry_out(&mut client, change, Some(&request.line), console)
 }
 

@@ -1,13 +1,13 @@
 //! `zfs rollback` (spec 09, section 4).
 
 use super::change::{carry_out, check_head, missing, pool_with, query};
-use super::dependents::{NEEDED, dependents};
+use super::dependents::{Doomed, NEEDED};
 use super::name;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::source;
-use rzfs_server::protocol::{Change, DatasetKind};
+use rzfs_server::protocol::{Change, DatasetKind, DatasetReport};
 
 const GRAMMAR: Grammar =
     Grammar { letters: &[('r', Value::None), ('R', Value::None), ('f', Value::None)], names: &[] };
@@ -44,7 +44,10 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             names().collect::<Vec<_>>().join("\n")
         )));
     }
-    let clones = dependents(&mut client, later.iter().copied())?;
+    let (bookmarks, snapshots): (Vec<&DatasetReport>, Vec<_>) =
+        later.iter().copied().partition(|one| one.kind == DatasetKind::Bookmark);
+    let doomed = Doomed::of(&mut client, snapshots)?;
+    let clones = &doomed.dependents;
     if !clones.is_empty() && !flag('R') {
         return Err(Failure::Failed(format!(
             "cannot rollback to '{full}': clones of previous snapshots exist\n\
@@ -52,21 +55,17 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             clones.join("\n")
         )));
     }
-    let (snapshots, bookmarks): (Vec<&str>, Vec<&str>) =
-        names().partition(|name| name.contains('@'));
-    let owned = |name: &str| name.to_owned();
-    let mut changes = Vec::new();
-    if !clones.is_empty() {
-        let names = clones.into_iter().rev().collect();
-        changes.push(Change::Destroy { names, force: flag('f') });
-    }
-    changes.extend(bookmarks.iter().map(|name| Change::DestroyBookmark { name: owned(name) }));
-    if !snapshots.is_empty() {
-        let names = snapshots.into_iter().map(owned).collect();
-        changes.push(Change::DestroySnapshots { names, defer: false });
-    }
-    for change in changes {
+    let has_clones = !clones.is_empty();
+    let names = doomed.into_order()?;
+    if !names.is_empty() {
+        let change = match has_clones {
+            true => Change::Destroy { names, force: flag('f') },
+            false => Change::DestroySnapshots { names, defer: false },
+        };
         source::change(&mut client, change, None)?;
+    }
+    for mark in bookmarks {
+        source::change(&mut client, Change::DestroyBookmark { name: mark.name.clone() }, None)?;
     }
     let change = Change::Rollback { snapshot: full.clone() };
     carry_out(&mut client, change, Some(&line), console)

@@ -136,6 +136,32 @@ fn snapshots_are_directories_where_that_is_allowed() {
 }
 
 #[test]
+fn clones_are_destroyed_before_what_they_were_made_of_wherever_they_are() {
+    let shop = pool();
+    shop.succeed("zfs create -p tank/t/zz");
+    shop.succeed("zfs snapshot tank/t/zz@s");
+    shop.succeed("zfs clone tank/t/zz@s tank/t/aa");
+    shop.succeed("zfs snapshot tank/t@s");
+    shop.succeed("zfs clone tank/t@s tank/c1");
+    shop.succeed("zfs snapshot tank/c1@x");
+    shop.succeed("zfs clone tank/c1@x tank/t/sub");
+    shop.succeed("zfs destroy -R tank/t");
+    assert_eq!(names(&shop), ["tank", "tank/a"]);
+    // A file system that is a clone of what lies in it.
+    shop.succeed("zfs create tank/p");
+    shop.succeed("zfs snapshot tank/p@s");
+    shop.succeed("zfs clone tank/p@s tank/p/c");
+    shop.succeed("zfs promote tank/p/c");
+    let all = names(&shop);
+    assert_eq!(
+        shop.refuse("zfs destroy -R tank/p", 1),
+        "cannot determine dependent datasets: recursive dependency at 'tank/p'\n"
+    );
+    assert_eq!(names(&shop), all);
+    export_and_judge(&shop);
+}
+
+#[test]
 fn later_snapshots_and_their_clones_are_in_the_way_of_a_rollback() {
     let shop = pool();
     for number in ["1", "2", "3"] {
