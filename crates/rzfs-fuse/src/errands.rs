@@ -137,11 +137,22 @@ pub(crate) fn attempt<T: Send + 'static>(
     patience: Duration,
     act: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let Some(runner) = RUNNER.get() else { return Some(act()) };
     let (done, outcome) = mpsc::channel();
     // Whoever has waited may be gone.
-    runner.submit(Box::new(move |_| drop(done.send(act())))).ok()?;
+    begin(move || drop(done.send(act())));
     outcome.recv_timeout(patience).ok()
+}
+
+/// Has something done that nobody waits for. Where it cannot be done it is dropped.
+pub(crate) fn begin(act: impl FnOnce() + Send + 'static) {
+    let begun = match RUNNER.get() {
+        Some(runner) => runner.submit(Box::new(move |_| act())),
+        // Better a thread that shares what is open than one that somebody waits for.
+        None => thread::Builder::new().name("errand".to_owned()).spawn(act).map(drop),
+    };
+    if let Err(error) = begun {
+        tracing::warn!(%error, "no thread for what leads into a mount");
+    }
 }
 
 impl Runner {

@@ -42,6 +42,7 @@ mod mount_points;
 mod options;
 mod place;
 mod process_files;
+mod removals;
 mod session;
 mod system_mounts;
 mod wakefulness;
@@ -57,5 +58,6 @@ pub use options::{
 };
 pub use place::{MadeDirectory, MountPlace, PlaceError};
 pub use process_files::hold_process_files;
+pub use removals::Removals;
 pub use system_mounts::SystemMounts;
 pub use wakefulness::{LATENCY_DEVICE, Wakefulness};

@@ -206,31 +206,36 @@ impl MadeDirectory {
         &self.path
     }
 
-    /// Removes it if it is empty and still there: who has put another one there keeps that.
+    /// The file system that it is in.
+    pub(crate) const fn file_system(&self) -> FileSystemNumber {
+        self.identity.device
+    }
+
+    /// Removes it if it is empty and still there: who has put another one there keeps that. For
+    /// threads that may wait, as [`errands`] has them.
     ///
     /// # Errors
     /// [`PlaceError`]: among others it is not empty, another one is there, or there is a link on
     /// the way by now.
-    pub fn remove(&self) -> Result<(), PlaceError> {
-        let Self { path, identity } = self.clone();
-        let removed = errands::act(move || {
-            let (parent, name) = parent_and_name(&path)?;
-            let parent = look_at(parent)?;
-            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-            let found = statx(&parent, name, flags, StatxFlags::INO).map_err(system(&path))?;
-            match Identity::of(&found) == Some(identity) {
-                true => unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(system(&path)),
-                false => Err(system(&path)(Errno::STALE)),
-            }
-        });
-        removed.map_err(|source| PlaceError::System { path: self.path.clone(), source })?
+    pub(crate) fn remove_here(&self) -> Result<(), PlaceError> {
+        let (parent, name) = parent_and_name(&self.path)?;
+        let parent = look_at(parent)?;
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let found = statx(&parent, name, flags, StatxFlags::INO).map_err(system(&self.path))?;
+        match Identity::of(&found) == Some(self.identity) {
+            true => unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(system(&self.path)),
+            false => Err(system(&self.path)(Errno::STALE)),
+        }
     }
 }
+
+/// Major and minor number of a file system.
+pub(crate) type FileSystemNumber = (u32, u32);
 
 /// Which directory it is, whatever its name is by now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Identity {
-    device: (u32, u32),
+    device: FileSystemNumber,
     inode: u64,
 }
 
@@ -483,11 +488,11 @@ mod tests {
         let found = world.within("a/b").unwrap();
         assert!(found.made().is_none() && found.is_empty().unwrap());
         assert!(!world.within("a").unwrap().is_empty().unwrap());
-        made.made().unwrap().remove().unwrap();
+        made.made().unwrap().remove_here().unwrap();
         assert!(!world.path("base/a/b").exists());
         let kept = world.on_host("outside/kept").unwrap().made().unwrap();
         let led = MadeDirectory { path: world.path("base/absolute/kept"), ..kept };
-        led.remove().unwrap_err();
+        led.remove_here().unwrap_err();
         assert!(world.path("outside/kept").exists());
         assert!(MountPlace::named(&world.path("named/x")).unwrap().made().is_some());
         let named = MountPlace::named(&world.path("base/crooked")).unwrap();
@@ -500,11 +505,11 @@ mod tests {
         let made = world.within("made").unwrap().made().unwrap();
         fs::rename(world.path("base/made"), world.path("base/moved")).unwrap();
         fs::create_dir(world.path("base/made")).unwrap();
-        made.remove().unwrap_err();
+        made.remove_here().unwrap_err();
         assert!(world.path("base/made").exists(), "somebody else has made it");
         fs::remove_dir(world.path("base/made")).unwrap();
         fs::rename(world.path("base/moved"), world.path("base/made")).unwrap();
-        made.remove().unwrap();
+        made.remove_here().unwrap();
         assert!(!world.path("base/made").exists());
     }
 

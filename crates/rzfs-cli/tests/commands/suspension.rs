@@ -2,6 +2,7 @@
 
 mod deleted;
 mod ending;
+mod forced;
 mod logs;
 mod reports;
 mod requests;

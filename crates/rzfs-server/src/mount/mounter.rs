@@ -28,6 +28,7 @@ use std::any::Any;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// The environment variable with the device that keeps processors awake while many requests come,
 /// in place of [`LATENCY_DEVICE`]; an empty one lets them sleep.
@@ -36,6 +37,9 @@ const LATENCY_VARIABLE: &str = "RZFS_LATENCY_DEVICE";
 /// The property that has opening files checked, with the value `checked`: the kernel asks before
 /// every file is opened, or before none.
 pub(super) const OPEN_PROPERTY: &str = "rzfs:open";
+
+/// How long to wait for the removal of a directory that is to be mounted on again.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A file system and where it goes.
 pub(super) type Planned = (Dataset, PlannedMount);
@@ -183,7 +187,14 @@ impl Mounter {
         failures: &mut Vec<NotMounted>,
     ) -> Result<DatasetMount, NotMounted> {
         let name = dataset.name();
-        let place = self.place(plan, table).map_err(NotMounted::at_place(name))?;
+        let mut place = self.place(plan, table).map_err(NotMounted::at_place(name))?;
+        if table.removals().has(place.path()) {
+            if !table.removals().settle(place.path(), REMOVAL_PATIENCE) {
+                let reason = "the directory of its last mount is about to be removed";
+                return Err(NotMounted::as_of(name)(reason));
+            }
+            place = self.place(plan, table).map_err(NotMounted::at_place(name))?;
+        }
         let is_respected = plan.underneath == CoveredContents::Respected;
         if is_respected && !place.is_empty().map_err(NotMounted::at_place(name))? {
             return Err(NotMounted::NotEmpty(plan.mountpoint.clone()));

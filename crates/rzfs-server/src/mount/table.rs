@@ -5,7 +5,9 @@ use super::left_behind::LeftBehind;
 use super::plan::PlannedMount;
 use super::still_mounted::{is_stuck, left, refusal};
 use crate::protocol::{MountReport, Refusal};
-use rzfs_fuse::{InUse, MadeDirectory, Mount, MountError, MountOptions, MountPlace, SystemMounts};
+use rzfs_fuse::{
+    InUse, MadeDirectory, Mount, MountError, MountOptions, MountPlace, Removals, SystemMounts,
+};
 use rzfs_zpl::Files;
 use rzfs_zpl::live::LiveFileSystem;
 use std::collections::BTreeSet;
@@ -19,6 +21,12 @@ const DETACHED_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long to wait until what was changed through a mount is written.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long it may take until directories are removed that were made for mounts; those may be in
+/// a mount of a pool that waits for its devices.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(30);
+/// The same where nothing may be waited for.
+const FORCED_REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What came of ending mounts.
 #[derive(Debug, Default)]
@@ -62,7 +70,19 @@ pub(super) struct Forgotten {
 pub(super) struct MountTable {
     mounts: Vec<DatasetMount>,
     left_behind: Vec<LeftBehind>,
+    removals: Removals,
     door: Admission,
+}
+
+/// How long to wait for a mount that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// Until nobody can get at it any more.
+    until_nobodys: Duration,
+    /// Until the directory that was made for it is removed.
+    removal: Duration,
+    /// For its last answers.
+    answers: Duration,
 }
 
 /// Whether anything is mounted any more.
@@ -251,10 +271,18 @@ impl MountTable {
         let one = self.mounts.remove(position);
         let plans = one.plans();
         let patience = match in_use {
-            InUse::Refuse => PATIENCE,
-            InUse::Detach => DETACHED_PATIENCE,
+            InUse::Refuse => Patience {
+                until_nobodys: DETACHED_PATIENCE,
+                removal: REMOVAL_PATIENCE,
+                answers: PATIENCE,
+            },
+            InUse::Detach => Patience {
+                until_nobodys: DETACHED_PATIENCE,
+                removal: FORCED_REMOVAL_PATIENCE,
+                answers: DETACHED_PATIENCE,
+            },
         };
-        let elsewhere = self.finish(one, DETACHED_PATIENCE, patience);
+        let elsewhere = self.finish(one, patience);
         Ok(End { plans, elsewhere })
     }
 
@@ -282,8 +310,13 @@ impl MountTable {
         clear_aborted(&ended);
         // One moment for all of them.
         waited(DETACHED_PATIENCE, || ended.iter().all(|one| !one.mount.is_reachable()));
+        let patience = Patience {
+            until_nobodys: Duration::ZERO,
+            removal: FORCED_REMOVAL_PATIENCE,
+            answers: Duration::ZERO,
+        };
         for one in ended {
-            self.finish(one, Duration::ZERO, Duration::ZERO);
+            self.finish(one, patience);
         }
         let (gone, left) = std::mem::take(&mut self.left_behind)
             .into_iter()
@@ -385,27 +418,22 @@ impl MountTable {
     pub(super) fn remove_directories(&mut self) {
         let made = self.left_behind.iter_mut().filter_map(|one| one.made.take());
         for made in deepest_first(made.collect()) {
-            remove(&made);
+            self.removals.remove(made, FORCED_REMOVAL_PATIENCE);
         }
     }
 
     /// Waits until nobody can get at a mount any more that has ended here, then for its last
     /// answers, and removes the directory if it was made for the mount. Tells where it was if
     /// somebody still has it.
-    fn finish(
-        &mut self,
-        one: DatasetMount,
-        until_nobodys: Duration,
-        patience: Duration,
-    ) -> Option<PathBuf> {
+    fn finish(&mut self, one: DatasetMount, patience: Patience) -> Option<PathBuf> {
         let directory = one.directory();
         let DatasetMount { mount, mut made, .. } = one;
-        let is_nobodys = waited(until_nobodys, || !mount.is_reachable());
+        let is_nobodys = waited(patience.until_nobodys, || !mount.is_reachable());
         if is_nobodys && let Some(made) = made.take() {
-            self.remove(made);
+            self.remove(made, patience.removal);
         }
         let place = (!is_nobodys).then(|| directory.clone());
-        match is_nobodys && waited(patience, || mount.is_finished()) {
+        match is_nobodys && waited(patience.answers, || mount.is_finished()) {
             true => mount.abandon(),
             false => {
                 let files = mount.live_file_systems().iter().map(Arc::downgrade).collect();
@@ -418,17 +446,24 @@ impl MountTable {
 
     /// Removes a directory that was made for a mount, unless somebody has an earlier one that was
     /// there.
-    fn remove(&mut self, made: MadeDirectory) {
+    fn remove(&mut self, made: MadeDirectory, patience: Duration) {
         let mut earlier = self.left_behind.iter_mut();
         match earlier.find(|one| one.directory == made.path() && one.is_reachable()) {
             Some(earlier) => earlier.made = Some(made),
-            None => remove(&made),
+            None => self.removals.remove(made, patience),
         }
     }
 
-    /// The same for several.
+    /// The same for several that nobody has asked to be removed.
     fn remove_all(&mut self, made: Vec<MadeDirectory>) {
-        deepest_first(made).into_iter().for_each(|made| self.remove(made));
+        for made in deepest_first(made) {
+            self.remove(made, FORCED_REMOVAL_PATIENCE);
+        }
+    }
+
+    /// Directories of earlier mounts that are about to be removed.
+    pub(super) const fn removals(&mut self) -> &mut Removals {
+        &mut self.removals
     }
 }
 
@@ -448,13 +483,6 @@ fn clear_aborted(ended: &[DatasetMount]) {
 fn cut_off(mount: &Mount) {
     if let Err(error) = mount.cut_off() {
         tracing::warn!("{error}");
-    }
-}
-
-fn remove(made: &MadeDirectory) {
-    if let Err(error) = made.remove() {
-        // Somebody may have put something there.
-        tracing::debug!(%error, "a directory that was made for a mount stays");
     }
 }
 
