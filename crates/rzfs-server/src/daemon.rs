@@ -30,7 +30,7 @@ use crate::control::ControlDirectory;
 use beginning::Beginning;
 use control_socket::ControlSocket;
 use conversation::{converse, say_all};
-use ending::{EndingThreads, Endings, end, leave};
+use ending::{AskedBySignal, EndingThreads, Endings, leave};
 use runtime::{check_descriptors, raise_descriptor_limit, runtime};
 use signals::{LAST_PATIENCE, signals};
 use std::convert::Infallible;
@@ -127,6 +127,7 @@ async fn run(
     });
     // Changes that were done while somebody ended the pool: their answers come when it has ended.
     let mut waiting = Vec::new();
+    let mut asked_by_signal = AskedBySignal::default();
     let mut glances = interval(SOCKET_GLANCE);
     glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -140,19 +141,22 @@ async fn run(
                 Err(error) => tracing::warn!(%error, "control socket"),
             },
             _ = glances.tick() => socket.renew(),
-            _ = terminate.recv() => if end(&mounted, &endings).await? { return Ok(()) },
-            _ = interrupt.recv() => if end(&mounted, &endings).await? { return Ok(()) },
-            _ = hangup.recv() => if end(&mounted, &endings).await? { return Ok(()) },
+            _ = terminate.recv() => asked_by_signal.begin(&mounted, &endings),
+            _ = interrupt.recv() => asked_by_signal.begin(&mounted, &endings),
+            _ = hangup.recv() => asked_by_signal.begin(&mounted, &endings),
+            ended = asked_by_signal.outcome(mounted.as_ref()) => if ended? { return Ok(()) },
             Some(farewell) = farewells.recv() => {
                 let is_end = farewell.is_end;
                 waiting.push(farewell);
                 if is_end {
                     // Whoever asked may mount the pool again at once, so the socket goes first.
                     drop(socket);
-                    return say_all(waiting).await;
+                    let ended = asked_by_signal.finish(mounted.as_ref()).await;
+                    return ended.and(say_all(waiting).await);
                 }
             }
             ended = leaving.as_mut() => {
+                let ended = asked_by_signal.finish(mounted.as_ref()).await.and(ended);
                 // Perhaps that was because of a request, which is about to be answered.
                 drop(farewell_sender);
                 if waiting.is_empty() {

@@ -15,6 +15,7 @@ mod open;
 mod opening;
 mod plan;
 mod refusal;
+mod relief;
 mod snapshots;
 mod socket;
 mod still_mounted;

@@ -64,23 +64,55 @@ pub(super) async fn leave(
 ) -> Result<(), DaemonError> {
     while endings.start(mounted, Ending::UNFORCED).await?.is_err() {
         if !mounted.is_waiting() {
-            return end(mounted, endings).await.map(drop);
+            let ended = endings.start(mounted, Ending::FORCED).await?;
+            return has_ended(mounted.as_ref(), ended).map(drop);
         }
         tokio::time::sleep(GLANCE).await;
     }
     Ok(())
 }
 
-/// Unmounts where nobody is there to try again: what is in use is detached. Tells whether it is
-/// unmounted.
+/// The end that signals ask for, where nobody is there to try again: what is in use is detached.
+/// Others are answered meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct AskedBySignal(Option<JoinHandle<Result<(), Refusal>>>);
+
+impl AskedBySignal {
+    /// Begins it, unless it is under way.
+    pub(super) fn begin(&mut self, mounted: &Arc<impl Mounted>, endings: &Endings) {
+        self.0.get_or_insert_with(|| endings.start(mounted, Ending::FORCED));
+    }
+
+    /// Waits for what comes of it, for ever as long as it has not begun; tells whether the pool is
+    /// unmounted. It may be dropped while it waits.
+    ///
+    /// # Errors
+    /// The pool is let go of, but something is lost.
+    pub(super) async fn outcome(&mut self, mounted: &impl Mounted) -> Result<bool, DaemonError> {
+        let Some(under_way) = &mut self.0 else { return std::future::pending().await };
+        let ended = under_way.await;
+        self.0 = None;
+        has_ended(mounted, ended?)
+    }
+
+    /// The same if it has begun.
+    ///
+    /// # Errors
+    /// As [`Self::outcome`].
+    pub(super) async fn finish(&mut self, mounted: &impl Mounted) -> Result<(), DaemonError> {
+        match self.0 {
+            Some(_) => self.outcome(mounted).await.map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a pool is unmounted by an end that was forced.
 ///
 /// # Errors
 /// The pool is let go of, but something is lost.
-pub(super) async fn end(
-    mounted: &Arc<impl Mounted>,
-    endings: &Endings,
-) -> Result<bool, DaemonError> {
-    match endings.start(mounted, Ending::FORCED).await? {
+fn has_ended(mounted: &impl Mounted, ended: Result<(), Refusal>) -> Result<bool, DaemonError> {
+    match ended {
         Ok(()) => Ok(true),
         Err(refusal) if mounted.is_over() => Err(DaemonError::Ended(refusal)),
         Err(refusal) => {

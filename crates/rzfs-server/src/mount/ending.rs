@@ -5,6 +5,7 @@ use super::contents::Contents;
 use super::deleted::DeletedImage;
 use super::open::Open;
 use super::refusal::SUSPENDED;
+use super::relief::Relief;
 use crate::daemon::{Disposition, Ending};
 use crate::protocol::Refusal;
 use rzfs_dsl::live::Event;
@@ -23,19 +24,19 @@ impl Open {
         }
     }
 
-    /// Has nobody wait any more for devices of a suspended pool: if they have not been mended, what
-    /// was not written is lost.
-    pub(super) fn end_waiting(&self, ending: &Ending) -> Result<(), Refusal> {
-        let Some(pool) = self.contents.writable().filter(|pool| pool.live().is_suspended()) else {
-            return Ok(());
-        };
-        if !ending.force {
-            return Err(not_ended(ending.manner, pool.name(), SUSPENDED));
+    /// Refuses an end that would wait for devices of a suspended pool, unless it is forced.
+    pub(super) fn check_devices(&self, ending: &Ending) -> Result<(), Refusal> {
+        match self.is_suspended() && !ending.force {
+            true => Err(not_ended(ending.manner, &self.name(), SUSPENDED)),
+            false => Ok(()),
         }
-        if pool.live().clear_with(None, &ByPath::outside_of(self)).is_err() {
-            pool.live().give_up_waiting();
-        }
-        Ok(())
+    }
+
+    /// Has nobody wait for devices as long as an end that is forced goes on: if they have not been
+    /// mended, what was not written is lost.
+    pub(super) fn relieve(&self, ending: &Ending) -> Option<Relief> {
+        let pool = self.contents.writable().filter(|_| ending.force)?;
+        Some(Relief::begin(pool, Arc::new(ByPath::outside_of(self))))
     }
 
     /// Refuses to let go of images that would vanish with what is written in them.

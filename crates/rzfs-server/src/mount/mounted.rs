@@ -105,7 +105,7 @@ impl MountedPool {
     /// Ends all mounts, and tells what was where; nothing when the pool is let go of already.
     fn end_mounts(&self, ending: &Ending) -> Result<Option<Ended>, Refusal> {
         let Some(open) = self.current() else { return Ok(None) };
-        open.end_waiting(ending)?;
+        open.check_devices(ending)?;
         if !ending.force {
             // What is refused now has changed nothing.
             open.write_everything(ending.manner)?;
@@ -204,12 +204,14 @@ impl Mounted for MountedPool {
     }
 
     fn end(&self, ending: Ending) -> Result<(), Refusal> {
-        // Whoever is ending it already may wait for its devices.
-        if let Some(open) = self.current() {
+        let open = self.current();
+        if let Some(open) = &open {
             open.check_manner(ending.manner)?;
             open.check_images(&ending)?;
-            open.end_waiting(&ending)?;
+            open.check_devices(&ending)?;
         }
+        // Whoever is ending it already may wait for its devices, or do so later.
+        let _relief = open.and_then(|open| open.relieve(&ending));
         let _turn = locked(&self.ending);
         // Mounts may be made again.
         let _kept = self.current().map(|open| open.mounter().keep());

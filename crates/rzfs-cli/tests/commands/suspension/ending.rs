@@ -78,3 +78,28 @@ fn a_process_whose_devices_fail_while_it_mounts_ends() {
     assert!(!is_mounted(&root));
     host.recover(&shop);
 }
+
+/// Nothing fails before the signal comes: the device is an image in a file system whose process is
+/// stopped, and killed later.
+#[test]
+fn a_process_that_is_to_end_answers_meanwhile_and_ends_when_its_device_fails_then() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 300M -R ROOT host A");
+    let image = shop.rzfs.path("root/host/inner");
+    shop.succeed(&format!("zpool create --size 128M -R ROOT tank {}", image.display()));
+    shop.succeed("zfs create tank/inner");
+    let [host, tank] =
+        ["host", "tank"].map(|pool| Pid::from_raw(shop.rzfs.daemon(pool) as i32).unwrap());
+    let root = shop.root();
+    fs::write(root.join("late"), vec![7; 4 << 20]).unwrap();
+    kill_process(host, Signal::STOP).unwrap();
+    kill_process(tank, Signal::TERM).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let listed = prompt(&shop, "zpool list -Ho name tank");
+    kill_process(host, Signal::KILL).unwrap();
+    assert_eq!((listed.status, listed.out.as_str(), listed.err.as_str()), (0, "tank\n", ""));
+    wait_until("the process is gone", || shop.run("zpool list -Ho name").out.is_empty());
+    assert!(!is_mounted(&root) && !is_mounted(&root.join("inner")));
+    let host = shop.rzfs.path("root/host");
+    assert!(Command::new("umount").arg("-l").arg(&host).status().unwrap().success());
+}
