@@ -11,6 +11,7 @@
 //! one commit was written share the next one.
 
 use crate::answer::{Answer, errno};
+use crate::panics::outlive;
 use fuser::Errno;
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::LiveFileSystem;
@@ -79,8 +80,8 @@ fn answer_all(waiting: &Receiver<Waiting>) {
             }
             together.push(next);
         }
-        answer(together);
-        answer(other.into_iter().collect());
+        outlive(|| answer(together));
+        outlive(|| answer(other.into_iter().collect()));
     }
 }
 

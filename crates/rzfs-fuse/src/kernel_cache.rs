@@ -16,6 +16,7 @@
 //! requests need slots of those that the kernel has in flight, so not all slots may be held by
 //! writes whose answers wait.
 
+use crate::panics::outlive;
 use fuser::{INodeNo, Notifier};
 use std::ffi::OsStr;
 use std::io;
@@ -108,7 +109,7 @@ impl PageDropper {
             for Stale { inode, offset, len, afterwards } in receiver {
                 let (offset, len) = (i64::try_from(offset), i64::try_from(len));
                 cache.forget(inode, offset.unwrap_or(i64::MAX), len.unwrap_or(i64::MAX));
-                afterwards();
+                outlive(afterwards);
                 waiting.fetch_sub(1, Ordering::AcqRel);
             }
         };

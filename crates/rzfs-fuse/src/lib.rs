@@ -40,6 +40,7 @@ mod lack;
 mod mount;
 mod mount_points;
 mod options;
+mod panics;
 mod place;
 mod process_files;
 mod removals;

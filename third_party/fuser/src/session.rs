@@ -559,7 +559,7 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
                                 req.reply::<ReplyEmpty>().ok();
                                 return Ok(());
                             } else {
-                                req.dispatch(self)
+                                self.dispatch(req)
                             }
                         }
                         // Quit loop on illegal request
@@ -573,6 +573,19 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
                 }
                 Err(nix::errno::Errno::ENODEV) => return Ok(()),
                 Err(err) => return Err(err.into()),
+            }
+        }
+    }
+
+    /// Dispatches a request. If the file system panics whoever asked gets `EIO`, as the reply is
+    /// dropped, and the next requests are answered.
+    fn dispatch(&self, req: RequestWithSender<'_>) {
+        let unique = req.request.unique();
+        let dispatch = std::panic::AssertUnwindSafe(|| req.dispatch(self));
+        if std::panic::catch_unwind(dispatch).is_err() {
+            error!("Panic in operation {}", unique.0);
+            if let Some(filesystem) = &self.filesystem.fs {
+                filesystem.panicked(unique.0);
             }
         }
     }

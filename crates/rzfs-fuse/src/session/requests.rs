@@ -37,6 +37,10 @@ impl fuser::Filesystem for Server {
         self.session.close();
     }
 
+    fn panicked(&self, request: u64) {
+        tracing::error!(request, "answering it has panicked; whoever asked got EIO");
+    }
+
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.session.look_up(parent, name) {
             // That there is no such file can be remembered too; number 0 says it.

@@ -9,5 +9,6 @@ mod listing;
 mod mounted;
 mod mounts;
 mod names;
+mod panics;
 mod unnamed;
 mod users;
