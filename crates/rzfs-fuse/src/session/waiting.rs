@@ -9,17 +9,23 @@
 //! them again, in their order. When the mount has ended nobody waits for an answer any more:
 //! whoever asked was told so by the kernel, and what is kept is dropped, but for pages of mappings.
 //! Of these the kernel may have told the program that they are written.
+//!
+//! Trying one again may take for ever, as a device neither answers nor fails: after a while the
+//! others are tried without it.
 
 use super::Session;
 use super::told::Told;
 use crate::answer::{Answer, is_suspended};
+use crate::panics::outlive;
 use fuser::{Errno, INodeNo};
 use rzfs_zpl::live::LiveFileSystem;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::{ControlFlow, Deref};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// Bytes of all writes that mounts of this process keep, but for a little of each.
 const MOST_KEPT: usize = 64 << 20;
@@ -27,6 +33,10 @@ const MOST_KEPT: usize = 64 << 20;
 const MOST_KEPT_WHOLE: usize = 512 << 20;
 /// Bytes of writes that are kept: of all mounts together, as they share the memory.
 static KEPT: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+/// How long a request may be tried until the others are tried without it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Requests of a mount that may be tried for longer than that.
+const MOST_LATE: usize = 8;
 /// What is kept of a write in any case: the writer comes back for the rest.
 const ALWAYS_KEPT: usize = 4 << 10;
 
@@ -51,12 +61,33 @@ pub(super) enum Waits {
     Anyway,
 }
 
+/// What a request waits for.
+trait Suspendable: Send + Sync {
+    /// Waits as long as that is suspended.
+    fn wait_while_suspended(&self);
+}
+
+impl Suspendable for LiveFileSystem {
+    fn wait_while_suspended(&self) {
+        Self::wait_while_suspended(self);
+    }
+}
+
 /// A request that waits.
 struct Waiting {
-    file_system: Arc<LiveFileSystem>,
+    file_system: Arc<dyn Suspendable>,
     waits: Waits,
     /// Tries it again, and answers unless the pool is suspended still.
     retry: Box<dyn FnMut() -> ControlFlow<()> + Send>,
+}
+
+impl Waiting {
+    /// Tries it again; answers it if that was too early.
+    fn attempt(mut self) -> Option<Self> {
+        let mut is_early = false;
+        outlive(|| is_early = (self.retry)().is_continue());
+        is_early.then_some(self)
+    }
 }
 
 /// The requests of a mount that wait for a suspended pool.
@@ -115,7 +146,7 @@ impl Queue {
     }
 
     /// The file system of the oldest request, once there is one; nothing when none will come.
-    fn oldest(&self) -> Option<Arc<LiveFileSystem>> {
+    fn oldest(&self) -> Option<Arc<dyn Suspendable>> {
         let mut state = self.state();
         loop {
             if let Some(oldest) = state.waiting.front() {
@@ -129,17 +160,107 @@ impl Queue {
     }
 
     /// Tries one request after the other again, until it is over.
-    fn try_all(&self) {
+    fn try_all(self: &Arc<Self>, patience: Duration) {
+        let mut attempts = Attempts::new(Arc::clone(self), patience);
         while let Some(file_system) = self.oldest() {
             file_system.wait_while_suspended();
             drop(file_system);
             let oldest = self.state().waiting.pop_front();
-            let Some(mut oldest) = oldest else { continue };
-            if (oldest.retry)().is_continue() {
-                let mut state = self.state();
-                if state.takes(&oldest) {
-                    state.waiting.push_front(oldest);
+            if let Some(oldest) = oldest {
+                attempts.attempt(oldest);
+            }
+        }
+    }
+
+    /// Tries a request until it is done, where nobody else does so any more.
+    fn finish(&self, request: Waiting) {
+        let mut early = Some(request);
+        while let Some(request) = early.take().filter(|one| self.state().takes(one)) {
+            request.file_system.wait_while_suspended();
+            early = request.attempt();
+        }
+    }
+
+    /// Keeps a request that was tried too early.
+    fn give_back(&self, request: Waiting) {
+        let mut state = self.state();
+        if state.takes(&request) {
+            state.waiting.push_front(request);
+        }
+    }
+}
+
+/// Where requests are tried: by a thread that is left alone with one that takes too long.
+struct Attempts {
+    queue: Arc<Queue>,
+    patience: Duration,
+    thread: Option<AttemptingThread>,
+    /// Threads that were left alone have a reference each.
+    late: Arc<()>,
+}
+
+/// A thread that tries what it gets. It ends with the value, when it is done.
+struct AttemptingThread {
+    requests: Sender<Waiting>,
+    /// What was tried, if that was too early.
+    tried: Receiver<Option<Waiting>>,
+}
+
+impl Attempts {
+    fn new(queue: Arc<Queue>, patience: Duration) -> Self {
+        Self { queue, patience, thread: None, late: Arc::new(()) }
+    }
+
+    fn attempt(&mut self, request: Waiting) {
+        let request = match &self.thread {
+            Some(thread) => thread.requests.send(request).map_err(|refused| refused.0),
+            None => Err(request),
+        };
+        if let Err(request) = request {
+            match self.start() {
+                Ok(thread) => {
+                    // It has just begun, and waits for one.
+                    let _ = thread.requests.send(request);
+                    self.thread = Some(thread);
                 }
+                Err(error) => {
+                    tracing::debug!(%error, "no thread for requests that waited");
+                    return request.attempt().into_iter().for_each(|one| self.queue.give_back(one));
+                }
+            }
+        }
+        self.wait();
+    }
+
+    fn start(&self) -> io::Result<AttemptingThread> {
+        let (requests, waiting) = mpsc::channel::<Waiting>();
+        let (hand_back, tried) = mpsc::channel();
+        let (queue, late) = (Arc::clone(&self.queue), Arc::clone(&self.late));
+        let work = move || {
+            let _late = late;
+            for request in waiting {
+                if let Err(alone) = hand_back.send(request.attempt()) {
+                    return alone.0.into_iter().for_each(|request| queue.finish(request));
+                }
+            }
+        };
+        std::thread::Builder::new().name("rzfs-retry".to_owned()).spawn(work)?;
+        Ok(AttemptingThread { requests, tried })
+    }
+
+    /// Waits until the request is tried, but not for too long.
+    fn wait(&mut self) {
+        let Some(thread) = &self.thread else { return };
+        // Its own reference is one, ours another.
+        let tried = match Arc::strong_count(&self.late) > MOST_LATE + 1 {
+            true => thread.tried.recv().map_err(RecvTimeoutError::from),
+            false => thread.tried.recv_timeout(self.patience),
+        };
+        match tried {
+            Ok(early) => early.into_iter().for_each(|request| self.queue.give_back(request)),
+            Err(_) => {
+                tracing::warn!("a request takes long that has waited for its pool");
+                self.thread = None;
             }
         }
     }
@@ -157,7 +278,7 @@ impl WaitingRoom {
         let queue = Arc::new(Queue::default());
         let shared = Arc::clone(&queue);
         let thread = std::thread::Builder::new().name("rzfs-suspended".to_owned());
-        thread.spawn(move || shared.try_all())?;
+        thread.spawn(move || shared.try_all(PATIENCE))?;
         Ok(Self { queue, kept: Arc::clone(&KEPT) })
     }
 }
@@ -302,7 +423,8 @@ impl Server {
                 ControlFlow::Break(())
             }
         });
-        room.queue.add(Waiting { file_system: Arc::clone(live), waits, retry });
+        let file_system = Arc::<LiveFileSystem>::clone(live);
+        room.queue.add(Waiting { file_system, waits, retry });
     }
 
     /// Keeps the data of a write that waits, if there is room.
@@ -317,6 +439,45 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Something that goes on.
+    struct Running;
+
+    impl Suspendable for Running {
+        fn wait_while_suspended(&self) {}
+    }
+
+    fn request(retry: impl FnMut() -> ControlFlow<()> + Send + 'static) -> Waiting {
+        let (file_system, waits) = (Arc::new(Running), Waits::UntilUnmounted);
+        Waiting { file_system, waits, retry: Box::new(retry) }
+    }
+
+    #[test]
+    fn nobody_waits_behind_requests_that_hang_or_panic() {
+        let queue = Arc::new(Queue::default());
+        let (release, hangs) = mpsc::channel::<()>();
+        queue.add(request(move || {
+            let _ = hangs.recv();
+            ControlFlow::Break(())
+        }));
+        queue.add(request(|| panic!("on purpose")));
+        let (say, answered) = mpsc::channel();
+        let mut is_early = true;
+        queue.add(request(move || {
+            if std::mem::take(&mut is_early) {
+                return ControlFlow::Continue(());
+            }
+            say.send(()).unwrap();
+            ControlFlow::Break(())
+        }));
+        let shared = Arc::clone(&queue);
+        let trying = std::thread::spawn(move || shared.try_all(Duration::from_millis(50)));
+        // Only what hangs takes longer.
+        answered.recv_timeout(Duration::from_secs(60)).unwrap();
+        queue.end();
+        trying.join().unwrap();
+        drop(release);
+    }
 
     #[test]
     fn writes_are_shortened_when_much_is_kept_but_for_those_of_pages() {
