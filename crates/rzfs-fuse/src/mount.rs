@@ -225,20 +225,19 @@ impl Mount {
         graft().map_err(|source| failure("mount", &directory, source))
     }
 
-    /// Takes a file system out of the mount again: what was grafted at a path. Who is in it when it
-    /// is detached gets `ESTALE` from now on.
+    /// Takes a file system out of the mount again: what was grafted at a path.
     ///
     /// # Errors
     /// [`MountError`]: it is in use, see [`MountError::is_in_use`], or another one is in it.
-    pub fn ungraft(&self, path: &Path, in_use: InUse) -> Result<(), MountError> {
+    pub fn ungraft(&self, path: &Path) -> Result<(), MountError> {
         let directory = self.directory().join(path);
         let ungraft = || {
-            if in_use == InUse::Refuse && self.attached.at().carries(path)? {
+            if self.attached.at().carries(path)? {
                 return Err(io::ErrorKind::ResourceBusy.into());
             }
             // All of it has gone with the mount.
             let Some(session) = self.served.upgrade() else { return Ok(()) };
-            session.ungraft(path, in_use)
+            session.ungraft(path)
         };
         ungraft().map_err(|source| {
             // Who is in there has lost its name, until somebody looks it up.
@@ -246,6 +245,15 @@ impl Mount {
             errands::attempt(LOOK_UP_PATIENCE, move || drop(std::fs::symlink_metadata(place)));
             failure("unmount", &directory, source)
         })
+    }
+
+    /// Takes file systems out of the mount again: what was grafted at these paths, the deepest
+    /// first. Who is in one of them gets `ESTALE` from now on.
+    pub fn ungraft_by_force(&self, paths: &[PathBuf]) {
+        // All of it has gone with the mount if nobody serves it.
+        if let Some(session) = self.served.upgrade() {
+            session.ungraft_by_force(paths);
+        }
     }
 
     /// Whether a file system that has lists of access rights, or has none, can be added: whether

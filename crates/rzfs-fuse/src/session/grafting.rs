@@ -13,13 +13,13 @@ use super::{Session, invalid};
 use crate::adapter::Adapter;
 use crate::grafts::GraftPoint;
 use crate::mount_points::{MountPoints, Place};
-use crate::options::{CoveredContents, InUse, Nested};
+use crate::options::{CoveredContents, Nested};
 use fuser::{Errno, FileType, INodeNo};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,9 @@ const ROUND: Duration = Duration::from_millis(20);
 const KERNEL_PATIENCE: Duration = Duration::from_secs(10);
 /// The same where nothing may be waited for.
 const FORCED_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Threads that tell the kernel of file systems at the same time.
+const MOST_TELLERS: usize = 64;
 
 impl Session {
     /// Has a file system stand for a directory of the mount.
@@ -125,37 +128,51 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a file system out of the mount.
+    /// Takes a file system out of the mount that nobody uses.
     ///
     /// # Errors
-    /// It is in use, unless that does not matter, or another one is in it.
-    pub(crate) fn ungraft(self: &Arc<Self>, path: &Path, in_use: InUse) -> io::Result<()> {
+    /// It is in use, or another one is in it.
+    pub(crate) fn ungraft(self: &Arc<Self>, path: &Path) -> io::Result<()> {
         let placed = self.places.lock().iter().find(|one| one.path == path).cloned();
         let Some(placed) = placed else { return Ok(()) };
-        let adapter = match in_use {
-            InUse::Refuse => self.take_unused(placed.file_system),
-            InUse::Detach => Ok(self.take_anyway(placed.file_system)),
-        }?;
-        let gone = {
-            let mut places = self.places.lock();
-            places.retain(|one| one.path != path);
-            let outer = self.file_system(placed.within).ok();
-            outer.and_then(|outer| {
-                let gone = outer.take_way(&placed.way)?;
-                self.entrance_of(placed.within, &outer, gone)
-            })
-        };
-        if let Some((directory, name)) = gone {
+        let adapter = self.take_unused(placed.file_system)?;
+        if let Some((directory, name)) = self.give_up_place(&placed) {
             self.tell_kernel(KERNEL_PATIENCE, move |session| {
                 session.cache.forget_name(directory, &name);
             });
         }
-        if let Some(adapter) = adapter {
-            // Requests that came before may not be answered yet.
-            wait_until(PATIENCE, || Arc::strong_count(&adapter) == 1);
-            adapter.close();
-        }
+        self.close_taken(adapter.into_iter().collect());
         Ok(())
+    }
+
+    /// Takes file systems out of the mount, whoever uses them: all of them in the time of one.
+    /// Those within others come first.
+    pub(crate) fn ungraft_by_force(self: &Arc<Self>, paths: &[PathBuf]) {
+        let placed: Vec<Placed> = {
+            let places = self.places.lock();
+            let at = |path: &PathBuf| places.iter().find(|one| one.path == *path).cloned();
+            paths.iter().filter_map(at).collect()
+        };
+        let taken = self.take_anyway(&placed);
+        let gone: Vec<_> = placed.iter().filter_map(|one| self.give_up_place(one)).collect();
+        self.tell_kernel_of_each(FORCED_PATIENCE, gone, |session, (directory, name)| {
+            session.cache.forget_name(directory, &name);
+        });
+        self.close_taken(taken);
+    }
+
+    /// Forgets where a file system was; answers the name that was there for it alone.
+    fn give_up_place(&self, placed: &Placed) -> Option<GraftPoint> {
+        self.places.lock().retain(|one| one.path != placed.path);
+        let outer = self.file_system(placed.within).ok()?;
+        let gone = outer.take_way(&placed.way)?;
+        self.entrance_of(placed.within, &outer, gone)
+    }
+
+    fn close_taken(&self, taken: Vec<Arc<Adapter>>) {
+        // Requests that came before may not be answered yet.
+        wait_until(PATIENCE, || taken.iter().all(|adapter| Arc::strong_count(adapter) == 1));
+        taken.iter().for_each(|adapter| adapter.close());
     }
 
     /// Takes a file system that nobody uses.
@@ -182,26 +199,31 @@ impl Session {
         }
     }
 
-    /// Takes a file system, whoever uses it.
-    fn take_anyway(self: &Arc<Self>, file_system: usize) -> Option<Arc<Adapter>> {
-        let entrance = self.grafts.entrance(file_system);
-        let known = self.grafts.get(file_system).map(|adapter| adapter.known_numbers());
-        let known = known.unwrap_or_default().into_iter();
-        let known: Vec<_> =
-            known.filter_map(|inner| self.grafts.outer(file_system, inner)).collect();
-        let forget = |known: Vec<INodeNo>| {
-            move |session: &Self| known.iter().for_each(|one| session.cache.forget_contents(*one))
+    /// Takes file systems, whoever uses them.
+    fn take_anyway(self: &Arc<Self>, placed: &[Placed]) -> Vec<Arc<Adapter>> {
+        let known = |one: &Placed| {
+            let file_system = one.file_system;
+            let adapter = self.grafts.get(file_system);
+            let known = adapter.map(|adapter| adapter.known_numbers()).unwrap_or_default();
+            let outer = |inner| self.grafts.outer(file_system, inner);
+            (self.grafts.entrance(file_system), known.into_iter().filter_map(outer).collect())
+        };
+        let known: Vec<(Option<GraftPoint>, Vec<INodeNo>)> = placed.iter().map(known).collect();
+        let forget = |session: &Self, known: Vec<INodeNo>| {
+            known.iter().for_each(|one| session.cache.forget_contents(*one));
         };
         // What is changed in mappings is written as long as it can be.
-        self.tell_kernel(FORCED_PATIENCE, forget(known.clone()));
-        let adapter = self.grafts.remove_anyway(file_system);
-        self.tell_kernel(FORCED_PATIENCE, move |session| {
+        let contents = known.iter().map(|(_, known)| known.clone()).collect();
+        self.tell_kernel_of_each(FORCED_PATIENCE, contents, forget);
+        let remove = |one: &Placed| self.grafts.remove_anyway(one.file_system);
+        let taken = placed.iter().filter_map(remove).collect();
+        self.tell_kernel_of_each(FORCED_PATIENCE, known, move |session, (entrance, known)| {
             if let Some((directory, name)) = entrance {
                 session.cache.forget_name(directory, &name);
             }
-            forget(known)(session);
+            forget(session, known);
         });
-        adapter
+        taken
     }
 
     /// The mount's number and the name of a directory that only the mount has.
@@ -220,19 +242,41 @@ impl Session {
     fn tell_kernel(
         self: &Arc<Self>,
         patience: Duration,
-        tell: impl FnOnce(&Self) + Send + 'static,
+        tell: impl Fn(&Self) + Send + Sync + 'static,
     ) {
-        let session = Arc::downgrade(self);
-        let (done, is_done) = mpsc::channel();
-        let work = move || {
-            if let Some(session) = session.upgrade() {
-                tell(&session);
-            }
-            // The receiver may have lost its patience.
-            let _ = done.send(());
-        };
-        let told = std::thread::Builder::new().name("rzfs-grafts".to_owned()).spawn(work);
-        if told.is_err() || is_done.recv_timeout(patience).is_err() {
+        self.tell_kernel_of_each(patience, vec![()], move |session, ()| tell(session));
+    }
+
+    /// The same for several subjects, none of which waits for another one unless there are many.
+    fn tell_kernel_of_each<S: Send + 'static>(
+        self: &Arc<Self>,
+        patience: Duration,
+        mut subjects: Vec<S>,
+        tell: impl Fn(&Self, S) + Send + Sync + 'static,
+    ) {
+        let (tell, start) = (Arc::new(tell), Instant::now());
+        let (done, are_done) = mpsc::channel::<()>();
+        let each = subjects.len().div_ceil(MOST_TELLERS).max(1);
+        let mut is_told = true;
+        while !subjects.is_empty() {
+            let some = subjects.split_off(subjects.len().saturating_sub(each));
+            let (session, tell, done) = (Arc::downgrade(self), Arc::clone(&tell), done.clone());
+            let work = move || {
+                for subject in some {
+                    if let Some(session) = session.upgrade() {
+                        tell(&session, subject);
+                    }
+                }
+                // All are done when nobody has it any more.
+                drop(done);
+            };
+            let thread = std::thread::Builder::new().name("rzfs-grafts".to_owned()).spawn(work);
+            is_told &= thread.is_ok();
+        }
+        drop(done);
+        let patience = patience.saturating_sub(start.elapsed());
+        is_told &= are_done.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected);
+        if !is_told {
             tracing::warn!("the kernel does not know yet what has become of a file system");
         }
     }

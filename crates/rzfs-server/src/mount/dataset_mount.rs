@@ -92,26 +92,37 @@ impl DatasetMount {
         in_use: InUse,
         ended: &mut Vec<PlannedMount>,
     ) -> Result<(), Refusal> {
+        let directory = self.directory();
+        let is_meant = |(_, path): &(String, PathBuf)| which(&directory.join(path));
+        if in_use == InUse::Detach {
+            let (taken, kept) =
+                std::mem::take(&mut self.grafted).into_iter().partition::<Vec<_>, _>(is_meant);
+            self.grafted = kept;
+            let paths: Vec<_> = taken.iter().rev().map(|(_, path)| path.clone()).collect();
+            self.mount.ungraft_by_force(&paths);
+            ended.extend(taken.into_iter().rev().map(|graft| self.plan_of(graft)));
+            return Ok(());
+        }
         for graft in (0..self.grafted.len()).rev() {
-            let path = self.grafted.get(graft).map(|(_, path)| self.directory().join(path));
-            if path.is_some_and(|path| which(&path)) {
-                ended.extend(self.ungraft(graft, in_use)?);
+            if self.grafted.get(graft).is_some_and(is_meant) {
+                ended.extend(self.ungraft(graft)?);
             }
         }
         Ok(())
     }
 
-    /// Takes one of those away that share it; answers where it was planned to be.
-    pub(super) fn ungraft(
-        &mut self,
-        graft: usize,
-        in_use: InUse,
-    ) -> Result<Option<PlannedMount>, Refusal> {
+    /// Takes one of those away that share it, unless it is in use; answers where it was planned to
+    /// be.
+    pub(super) fn ungraft(&mut self, graft: usize) -> Result<Option<PlannedMount>, Refusal> {
         let Some((_, path)) = self.grafted.get(graft) else { return Ok(None) };
-        self.mount.ungraft(path, in_use).map_err(|error| refusal(&error))?;
-        let (dataset, path) = self.grafted.remove(graft);
-        let mountpoint = self.mountpoint.join(path);
-        Ok(Some(PlannedMount::new(dataset, mountpoint, CoveredContents::Hidden)))
+        self.mount.ungraft(path).map_err(|error| refusal(&error))?;
+        let graft = self.grafted.remove(graft);
+        Ok(Some(self.plan_of(graft)))
+    }
+
+    /// Where one of those that share it was planned to be.
+    fn plan_of(&self, (dataset, path): (String, PathBuf)) -> PlannedMount {
+        PlannedMount::new(dataset, self.mountpoint.join(path), CoveredContents::Hidden)
     }
 
     /// Whether somebody else has unmounted it. If nobody knows what is mounted it has to have

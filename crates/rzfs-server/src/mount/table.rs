@@ -244,8 +244,13 @@ impl MountTable {
                 Err(error) => {
                     refused.push(refusal(&error).message);
                     let Some(one) = self.mounts.get_mut(position) else { continue };
+                    if in_use == InUse::Detach {
+                        let taken = one.ungraft_those(|_| true, in_use, &mut ended);
+                        refused.extend(taken.err().map(|refusal| refusal.message));
+                        continue;
+                    }
                     for graft in (0..one.grafted.len()).rev() {
-                        match one.ungraft(graft, in_use) {
+                        match one.ungraft(graft) {
                             Ok(plan) => ended.extend(plan),
                             Err(refusal) => refused.push(refusal.message),
                         }

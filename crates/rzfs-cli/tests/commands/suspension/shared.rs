@@ -24,6 +24,11 @@ struct Shared {
 impl Shared {
     /// Nothing where nobody may mount what runs full.
     fn new() -> Option<Self> {
+        Self::prepared(|_| ())
+    }
+
+    /// The same, for a pool in which something is done before.
+    fn prepared(prepare: impl FnOnce(&Ordinary)) -> Option<Self> {
         let user = Ordinary::without_pool();
         let images = user.rzfs.path("images");
         fs::create_dir(&images).unwrap();
@@ -34,6 +39,7 @@ impl Shared {
         user.succeed(&format!("mount {image} {}", user.path("m")));
         user.succeed("zfs create z/c");
         user.shell("echo kept > $M/kept && echo inside > $M/c/kept");
+        prepare(&user);
         user.succeed("zpool sync z");
         let mut this = Self { user, host, image, writers: Vec::new() };
         this.write("head -c 64M /dev/zero > $M/c/large");
@@ -172,6 +178,28 @@ fn a_file_system_is_taken_from_a_shared_mount_while_the_pool_is_suspended() {
     shared.wait_for_writers();
     shared.user.succeed("zfs mount z/c");
     assert_eq!(shared.user.shell("cat $M/c/kept"), "inside\n");
+    shared.user.succeed("umount z");
+}
+
+/// The kernel does not let go of what is in a directory in which somebody makes a file.
+#[test]
+fn many_file_systems_are_taken_from_a_shared_mount_as_fast_as_one() {
+    const INSIDE: usize = 8;
+    let prepared = Shared::prepared(|user| {
+        user.succeed("zfs set sync=always z/c");
+        (0..INSIDE).for_each(|number| drop(user.succeed(&format!("zfs create z/c/in{number}"))));
+    });
+    let Some(mut shared) = prepared else { return };
+    let unmounted = shared.command("zfs unmount -f z/c");
+    assert_eq!((unmounted.status, unmounted.err.as_str()), (0, ""), "{unmounted:?}");
+    assert_eq!(shared.command("zfs mount").out.lines().count(), 1);
+    shared.mend();
+    shared.wait_for_writers();
+    shared.user.succeed("zfs mount -a");
+    assert_eq!(
+        shared.user.shell("cat $M/c/kept; ls -d $M/c/in* | wc -l"),
+        format!("inside\n{INSIDE}\n")
+    );
     shared.user.succeed("umount z");
 }
 
