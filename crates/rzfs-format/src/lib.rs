@@ -38,6 +38,7 @@ pub mod pool_state;
 pub mod property;
 pub mod sa;
 pub mod space_map;
+pub mod stream;
 pub mod uberblock;
 pub mod units;
 pub mod xattr;
