@@ -4,7 +4,7 @@
 //! `seeds/TARGET` comes from the golden pools, `artifacts/TARGET` has the inputs of findings.
 
 use rzfs_hostile::{Seeds, Subject};
-use rzfs_testkit::ReferencePool;
+use rzfs_testkit::{GoldenStream, ReferencePool};
 use std::collections::VecDeque;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -115,25 +115,42 @@ fn targets() -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Writes what the golden pools give; files are named for their contents.
+/// Writes what the golden pools and streams give; files are named for their contents.
 fn write_seeds(dir: &Path) -> Result<(), Failure> {
+    let dir = dir.join("seeds");
     let (mut count, mut bytes) = (0, 0);
+    let mut write = |seeds: &Seeds| {
+        write_files(&dir, seeds).map(|(more, longer)| {
+            (count, bytes) = (count + more, bytes + longer);
+        })
+    };
     for pool in ReferencePool::all_golden() {
         let subject = Subject::open(&pool).map_err(Failure::file(pool.dir()))?;
-        for (target, seeds) in Seeds::of(&subject).iter() {
-            let dir = dir.join("seeds").join(target);
-            fs::create_dir_all(&dir).map_err(Failure::file(&dir))?;
-            for seed in seeds {
-                let mut hasher = DefaultHasher::new();
-                seed.hash(&mut hasher);
-                let file = dir.join(format!("{:016x}", hasher.finish()));
-                fs::write(&file, seed).map_err(Failure::file(&file))?;
-                (count, bytes) = (count + 1, bytes + seed.len());
-            }
+        write(&Seeds::of(&subject))?;
+    }
+    for stream in GoldenStream::all() {
+        let stream = stream.bytes().map_err(Failure::file(Path::new(stream.name())))?;
+        write(&Seeds::of_stream(&stream))?;
+    }
+    println!("{count} seeds, {bytes} bytes, in {}", dir.display());
+    Ok(())
+}
+
+/// Writes seeds, and answers how many files and bytes there were.
+fn write_files(dir: &Path, seeds: &Seeds) -> Result<(usize, usize), Failure> {
+    let (mut count, mut bytes) = (0, 0);
+    for (target, seeds) in seeds.iter() {
+        let dir = dir.join(target);
+        fs::create_dir_all(&dir).map_err(Failure::file(&dir))?;
+        for seed in seeds {
+            let mut hasher = DefaultHasher::new();
+            seed.hash(&mut hasher);
+            let file = dir.join(format!("{:016x}", hasher.finish()));
+            fs::write(&file, seed).map_err(Failure::file(&file))?;
+            (count, bytes) = (count + 1, bytes + seed.len());
         }
     }
-    println!("{count} seeds, {bytes} bytes, in {}", dir.join("seeds").display());
-    Ok(())
+    Ok((count, bytes))
 }
 
 fn start(dir: &Path, target: String, seconds: u64) -> Result<Run, Failure> {

@@ -66,6 +66,18 @@ impl Seeds {
         seeds
     }
 
+    /// The seeds that a send stream gives: its beginning, read in each of the ways that
+    /// `send_stream` knows.
+    #[must_use]
+    pub fn of_stream(stream: &[u8]) -> Self {
+        let mut seeds = Self::default();
+        let beginning = stream.get(..MAX_SIZE - 1).unwrap_or(stream);
+        for how in 0..4 {
+            seeds.add("send_stream", &[&[how], beginning].concat());
+        }
+        seeds
+    }
+
     /// The targets and their seeds.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[Vec<u8>])> {
         self.by_target.iter().map(|(target, seeds)| (*target, seeds.as_slice()))

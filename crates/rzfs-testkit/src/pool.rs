@@ -267,7 +267,7 @@ fn repository() -> PathBuf {
     crate_dir.ancestors().nth(2).unwrap_or(crate_dir).to_path_buf()
 }
 
-fn golden_dir() -> Option<PathBuf> {
+pub(crate) fn golden_dir() -> Option<PathBuf> {
     reference_dir("RZFS_GOLDEN", "golden", Some("tests/golden"))
 }
 
@@ -308,7 +308,7 @@ fn is_image_of(file: &str, pool: &str) -> bool {
     }
 }
 
-fn names_in(dir: &Path) -> Vec<String> {
+pub(crate) fn names_in(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(dir)
         .into_iter()
         .flatten()
@@ -360,7 +360,7 @@ fn copy_sparse(input: &mut impl Read, output: &mut File) -> io::Result<u64> {
     }
 }
 
-fn gunzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn gunzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let bad = || io::Error::new(io::ErrorKind::InvalidData, "not a gzip file");
     let trailer = bytes.last_chunk::<4>().ok_or_else(bad)?;
     let mut out = vec![0; u32::from_le_bytes(*trailer) as usize];

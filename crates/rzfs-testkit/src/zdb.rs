@@ -33,23 +33,24 @@ pub fn zdb<W: AsRef<OsStr>>(arguments: impl IntoIterator<Item = W>) -> Option<St
 #[must_use]
 pub fn zdb_program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let program = PROGRAM.get_or_init(installed).as_deref();
+    let program = PROGRAM.get_or_init(|| installed("zdb")).as_deref();
     if program.is_none() {
         absent("zdb of OpenZFS: not there");
     }
     program
 }
 
-fn installed() -> Option<PathBuf> {
+/// Where a program of OpenZFS is.
+pub(crate) fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path);
     directories
         .chain(BESIDE_THE_PATH.map(PathBuf::from))
-        .map(|directory| directory.join("zdb"))
-        .find(|program| is_of_openzfs(program))
+        .map(|directory| directory.join(name))
+        .find(|program| is_of_openzfs(program, name))
 }
 
-/// `zdb` may be a link to `rzfs`, which would judge itself.
-fn is_of_openzfs(program: &Path) -> bool {
-    program.canonicalize().is_ok_and(|found| found.file_name() == Some(OsStr::new("zdb")))
+/// It may be a link to `rzfs`, which would judge itself.
+fn is_of_openzfs(program: &Path, name: &str) -> bool {
+    program.canonicalize().is_ok_and(|found| found.file_name() == Some(OsStr::new(name)))
 }

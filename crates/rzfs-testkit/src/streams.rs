@@ -1,0 +1,81 @@
+//! Send streams that OpenZFS made, and its `zstream`, which judges others.
+
+use crate::pool::{absent, golden_dir, gunzip, names_in};
+use crate::zdb::installed;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The folder of streams among the golden pools.
+const FOLDER: &str = "g30-streams";
+const SUFFIX: &str = ".zsend.gz";
+/// Streams in the larger set.
+const GOLDEN_STREAMS: usize = 13;
+
+/// A send stream that OpenZFS made.
+#[derive(Clone, Debug)]
+pub struct GoldenStream {
+    name: String,
+    file: PathBuf,
+}
+
+impl GoldenStream {
+    /// Every golden stream, in the order of names.
+    ///
+    /// # Panics
+    /// When some are missing and `CI=true`.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let folder = golden_dir().map(|dir| dir.join(FOLDER)).unwrap_or_default();
+        let streams: Vec<_> = names_in(&folder)
+            .iter()
+            .filter_map(|file| {
+                let name = file.strip_suffix(SUFFIX)?.to_owned();
+                Some(Self { name, file: folder.join(file) })
+            })
+            .collect();
+        if streams.len() < GOLDEN_STREAMS {
+            absent("some golden streams: not there");
+        }
+        streams
+    }
+
+    /// What was sent, and how: `full-c`, `enc-raw`, ...
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The stream.
+    ///
+    /// # Errors
+    /// It cannot be read or decompressed.
+    pub fn bytes(&self) -> io::Result<Vec<u8>> {
+        gunzip(&fs::read(&self.file)?)
+    }
+
+    /// The last lines of what `zstream dump` said about it.
+    ///
+    /// # Errors
+    /// They are not there.
+    pub fn dump_tail(&self) -> io::Result<String> {
+        let mut file = self.file.clone().into_os_string();
+        file.push(".dump");
+        fs::read_to_string(file)
+    }
+}
+
+/// Where OpenZFS's `zstream` is; `None`, with a message, on a machine that does not have it.
+///
+/// # Panics
+/// When it is not installed and `CI=true`.
+#[must_use]
+pub fn zstream_program() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| installed("zstream")).as_deref();
+    if program.is_none() {
+        absent("zstream of OpenZFS: not there");
+    }
+    program
+}
