@@ -1,4 +1,4 @@
-//! Send streams of OpenZFS: a reader that trusts nothing, and a writer (spec 08).
+//! Send streams of OpenZFS: a reader that trusts nothing, a writer, resume tokens (spec 08).
 //!
 //! ```text
 //! bytes -> StreamReader  header, running checksum, Nesting, Rules -> Record, payload
@@ -35,10 +35,12 @@ mod nesting;
 mod reader;
 mod rules;
 mod running;
+mod token;
 mod writer;
 
 pub use error::{Place, Problem, StreamError};
 pub use nesting::Nesting;
 pub use reader::{Checksums, ReadOptions, StreamReader};
 pub use rules::{Limits, MAX_NVLIST, MAX_PAYLOAD, Rules};
+pub use token::{ResumeToken, TokenError};
 pub use writer::StreamWriter;
