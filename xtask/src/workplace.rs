@@ -55,7 +55,7 @@ impl Workplace {
 fn programs(rzfs: &Rzfs, scratch: &Path) -> Result<OsString, Failure> {
     let directory = scratch.join("bin");
     fs::create_dir(&directory).map_err(Failure::file(&directory))?;
-    for name in ["rzfs", "zpool", "zfs", "zdb"] {
+    for name in ["rzfs", "zpool", "zfs", "zdb", "zstream"] {
         let link = directory.join(name);
         symlink(&rzfs.binary, &link).map_err(Failure::file(&link))?;
     }

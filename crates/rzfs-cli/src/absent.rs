@@ -47,6 +47,9 @@ const ZFS: [&str; 21] = [
     "zone",
 ];
 
+/// Those of `zstream`, up to OpenZFS 2.4.
+const ZSTREAM: [&str; 5] = ["decompress", "drop_record", "raw", "recompress", "redup"];
+
 /// A program of OpenZFS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Program {
@@ -54,6 +57,8 @@ pub(crate) enum Program {
     Zpool,
     /// `zfs`.
     Zfs,
+    /// `zstream`.
+    Zstream,
 }
 
 impl Program {
@@ -61,6 +66,7 @@ impl Program {
         match self {
             Self::Zpool => "zpool",
             Self::Zfs => "zfs",
+            Self::Zstream => "zstream",
         }
     }
 
@@ -68,6 +74,7 @@ impl Program {
         match self {
             Self::Zpool => &ZPOOL,
             Self::Zfs => &ZFS,
+            Self::Zstream => &ZSTREAM,
         }
     }
 
@@ -109,7 +116,7 @@ mod tests {
     #[test]
     fn the_roadmap_says_what_is_absent() {
         let roadmap = roadmap();
-        for program in [Program::Zpool, Program::Zfs] {
+        for program in [Program::Zpool, Program::Zfs, Program::Zstream] {
             let start = format!("- Not there of `{}`: ", program.name());
             let (_, entry) = roadmap.split_once(&start).unwrap();
             let entry = entry.split("\n- ").next().unwrap();

@@ -1,4 +1,4 @@
-//! The command line of rzfs itself. What follows `zpool`, `zfs` and `zdb` is theirs.
+//! The command line of rzfs itself. What follows `zpool`, `zfs`, `zdb` and `zstream` is theirs.
 
 use crate::console::Failure;
 use crate::files::arguments::{CpArguments, FindArguments, LsArguments, TargetsArguments};
@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// OpenZFS's zdb: what is on disk, down to objects and blocks.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Zdb(Words),
+    /// OpenZFS's zstream: what is in send streams and resume tokens.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Zstream(Words),
     /// The helper of mount(8).
     #[command(name = MOUNT_HELPER, hide = true, disable_help_flag = true)]
     MountHelper(Words),

@@ -1,5 +1,5 @@
-//! The `rzfs` command, which is `zpool`, `zfs` and `zdb` as well: through a link with one of these
-//! names, or as the first word. As `mount.rzfs` it is the helper of mount(8).
+//! The `rzfs` command, which is `zpool`, `zfs`, `zdb` and `zstream` as well: through a link with one
+//! of these names, or as the first word. As `mount.rzfs` it is the helper of mount(8).
 #![forbid(unsafe_code)]
 
 mod absent;
@@ -25,6 +25,7 @@ mod umount;
 mod version;
 mod zfs;
 mod zpool;
+mod zstream;
 
 use arguments::{Arguments, Command, MOUNT_HELPER, Words};
 use clap::Parser;
@@ -44,7 +45,10 @@ use tracing_subscriber::fmt::format::FmtSpan;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Programs that the binary is when it is called by their names.
-const PROGRAMS: [&str; 3] = ["zpool", "zfs", "zdb"];
+const PROGRAMS: [&str; 4] = ["zpool", "zfs", "zdb", "zstream"];
+
+/// What OpenZFS calls `zstream dump` besides.
+const DUMP: &str = "zstreamdump";
 
 /// Names by which mount(8) calls it.
 const HELPERS: [&str; 2] = ["mount.rzfs", "mount.fuse.rzfs"];
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Command::Ls(_) | Command::Cat(_) | Command::Stat(_) | Command::Find(_) => {
             sandbox::enter(Duty::Reading);
         }
+        Command::Zstream(_) => sandbox::enter(Duty::Reading),
         Command::Cp(_) => sandbox::enter(Duty::Copying),
         _ => {}
     }
@@ -84,6 +89,7 @@ fn main() -> ExitCode {
         Command::Tunables(tunables) => tunables_list::run(&tunables, &mut console),
         Command::Zpool(words) => with_text(words, &mut console, zpool::run),
         Command::Zfs(words) => with_text(words, &mut console, zfs::run),
+        Command::Zstream(words) => with_text(words, &mut console, zstream::run),
         Command::Zdb(words) => return zdb(words.raw().into_iter()),
         Command::MountHelper(words) => with_text(words, &mut console, |words, console| {
             mount_helper::run(words, arguments.verbose, console)
@@ -129,6 +135,8 @@ fn with_subcommand(mut words: Vec<OsString>) -> Vec<OsString> {
     let name = words.first().and_then(|word| Path::new(word).file_name()).and_then(OsStr::to_str);
     if let Some(program) = PROGRAMS.into_iter().find(|program| name == Some(program)) {
         words.splice(..1, ["rzfs".into(), program.into()]);
+    } else if name == Some(DUMP) {
+        words.splice(..1, ["rzfs".into(), "zstream".into(), "dump".into()]);
     } else if HELPERS.into_iter().any(|helper| name == Some(helper)) || is_call_of_fuse(&words) {
         words.splice(..1, ["rzfs".into(), MOUNT_HELPER.into()]);
     }
@@ -174,6 +182,8 @@ mod tests {
         assert_eq!(with_subcommand(words("zfs")), words("rzfs zfs"));
         assert_eq!(with_subcommand(words("zdb -v m")), words("rzfs zdb -v m"));
         assert_eq!(with_subcommand(words("rzfs zfs list")), words("rzfs zfs list"));
+        assert_eq!(with_subcommand(words("zstream token 1-")), words("rzfs zstream token 1-"));
+        assert_eq!(with_subcommand(words("zstreamdump -v")), words("rzfs zstream dump -v"));
         let helper = words("rzfs mount-helper a.img /mnt -o ro");
         for called in ["/sbin/mount.rzfs", "mount.fuse.rzfs", "/bin/rzfs"] {
             assert_eq!(with_subcommand(words(&format!("{called} a.img /mnt -o ro"))), helper);

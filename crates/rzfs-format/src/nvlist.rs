@@ -20,6 +20,7 @@ mod limits;
 mod name_index;
 mod native;
 mod packed;
+mod printed;
 mod string;
 mod value;
 mod xdr;
@@ -27,6 +28,7 @@ mod xdr;
 pub use data_type::DataType;
 pub use indented::Indented;
 pub use limits::{MAX_DECODE_DEPTH, MAX_ENCODE_DEPTH, MAX_NAME_LEN};
+pub use printed::Printed;
 pub use string::NvString;
 pub use value::{NvList, NvPair, NvValue, Uniqueness};
 

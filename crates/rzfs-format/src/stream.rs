@@ -10,8 +10,8 @@
 //!
 //! All numbers are in the sender's byte order, which the magic number of the first BEGIN tells
 //! ([`byte_order`]). A record is decoded as it is: numbers that the format does not allow stay what
-//! they are, so that a debugger can show them, and whoever applies a record checks it first (spec
-//! 08, section 11).
+//! they are, so that a debugger can show them, and whoever applies a record checks it first
+//! (spec 08, section 11).
 
 mod field;
 mod flags;

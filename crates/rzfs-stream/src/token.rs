@@ -1,5 +1,5 @@
-//! Resume tokens: where an interrupted receive stopped, as a text that `zfs send -t` takes (spec
-//! 08, section 8.2).
+//! Resume tokens: where an interrupted receive stopped, as a text that `zfs send -t` takes
+//! (spec 08, section 8.2).
 //!
 //! ```text
 //! 1-885856a9b-b8-789c6360...
