@@ -103,7 +103,8 @@ impl<R: Read> StreamReader<R> {
     }
 
     /// Reads the next record's header, whose checksum proves that the current record's payload is
-    /// what the sender wrote. Whoever applies a payload calls this first.
+    /// what the sender wrote. Whoever applies a payload reads it, and then calls this first; what
+    /// was not read by then is skipped.
     ///
     /// # Errors
     /// As [`StreamReader::next_record`], which it anticipates.

@@ -7,7 +7,10 @@ use rzfs_format::stream::{
     StreamKind, StreamName, VersionInfo, Write, stamp,
 };
 use rzfs_format::{ByteOrder, Guid, ObjectId};
-use rzfs_stream::{Nesting, Problem, ReadOptions, StreamError, StreamReader, StreamWriter};
+use rzfs_stream::{
+    Checksums, Nesting, Problem, ReadOptions, Rules, StreamError, StreamReader, StreamWriter,
+};
+use rzfs_testkit::GoldenStream;
 use std::io::{self, Read};
 
 const ORDER: ByteOrder = ByteOrder::Little;
@@ -245,4 +248,67 @@ fn sinks_may_take_a_part() {
     }
     assert_eq!(wide.place().offset, 3 * RECORD_SIZE as u64 + 1024);
     assert_eq!(narrow.into_inner().0, wide.into_inner());
+}
+
+/// Numbers that look random and are always the same.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % below
+    }
+}
+
+/// What a fuzzer does, for a moment: fields of real records get wild values, and nobody looks at
+/// checksums.
+#[test]
+fn wild_fields_are_refused_or_harmless() {
+    let Some(golden) = GoldenStream::all().into_iter().find(|it| it.name() == "enc-raw-incr")
+    else {
+        return;
+    };
+    let stream = golden.bytes().unwrap();
+    let mut reader = StreamReader::new(stream.as_slice(), ReadOptions::default());
+    let mut starts = Vec::new();
+    while reader.next_record().unwrap().is_some() {
+        starts.push(reader.place().offset as usize);
+    }
+    let mut numbers = Numbers(1);
+    let (mut refused, mut harmless) = (0, 0);
+    for round in 0..2000 {
+        let mut stream = stream.clone();
+        for _ in 0..=numbers.next(3) {
+            let at = starts[numbers.next(starts.len())] + numbers.next(128);
+            let wild = [0, 1, 0x7f, 0x80, 0xff][numbers.next(5)];
+            stream[at..at + 1 + numbers.next(8)].fill(wild);
+        }
+        let rules = if round % 2 == 0 { Rules::default() } else { Rules::Framing };
+        let options = ReadOptions { rules, checksums: Checksums::Ignored };
+        let mut reader = StreamReader::new(stream.as_slice(), options);
+        let mut writer = StreamWriter::new(io::sink(), ORDER);
+        let mut payload = Vec::new();
+        let end = loop {
+            match reader.next_record() {
+                Ok(Some(record)) => {
+                    if let Err(error) = reader.read_payload_to(&mut payload) {
+                        break Err(error);
+                    }
+                    writer.write(&record, &payload).unwrap();
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        assert!(payload.capacity() <= 2 << 20, "{}", payload.capacity());
+        match end {
+            Ok(()) => harmless += 1,
+            Err(error) => {
+                assert!(error.place.offset <= stream.len() as u64, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 100 && harmless > 100, "{refused} refused, {harmless} harmless");
 }
