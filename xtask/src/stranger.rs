@@ -34,7 +34,7 @@ impl Stranger {
 const VARIABLES: [&str; 4] = ["CI", "RZFS_GOLDEN", "RZFS_OPENZFS_IMAGES", "RZFS_GOLDEN_UNPACKED"];
 
 /// Sources of tests that depend on reference pools and judges have one of these words,
-const POOLS: [&str; 3] = ["ReferencePool", "rzfs_testkit::zdb", "reference("];
+const POOLS: [&str; 4] = ["ReferencePool", "GoldenStream", "rzfs_testkit::zdb", "reference("];
 /// and those of tests that mount one of these.
 const MOUNTS: [&str; 3] = ["CARGO_BIN_EXE_rzfs", "rzfs_fuse::", "fusermount3"];
 
