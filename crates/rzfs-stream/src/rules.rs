@@ -239,7 +239,7 @@ impl Judge {
         let checksum = ChecksumFunction::from_number(object.checksum);
         self.require(checksum.is_ok(), "checksum", object.checksum)?;
         let compression = CompressionFunction::from_number(object.compression);
-        self.require(compression.is_ok(), "compression", object.compression)?;
+        self.require(compression.is_ok(), "compression function", object.compression)?;
         let spills = object.flags.contains(ObjectFlags::SPILL);
         let told = self.substream.flags.contains(BeginFlags::SPILL_BLOCK);
         self.needs(!spills || told, "a spill block in a stream without the flag for it")?;
@@ -296,7 +296,7 @@ impl Judge {
         self.extent(write.offset, write.logical_size)?;
         self.at_most("compressed size", write.compressed_size, self.limits.max_block)?;
         let compression = CompressionFunction::from_number(write.compression)
-            .map_err(|_| self.wrong("compression", write.compression))?;
+            .map_err(|_| self.wrong("compression function", write.compression))?;
         if self.substream.is_raw() {
             let right = write.compressed_size != 0;
             self.require(right, "compressed size", write.compressed_size)?;
@@ -341,10 +341,10 @@ impl Judge {
         if self.substream.is_raw() {
             self.require((1..=spill.length).contains(&size), "compressed size", size)?;
             let known = CompressionFunction::from_number(compression).is_ok();
-            self.require(known, "compression", compression)
+            self.require(known, "compression function", compression)
         } else {
             self.require(size == 0, "compressed size", size)?;
-            self.require(compression == 0, "compression", compression)
+            self.require(compression == 0, "compression function", compression)
         }
     }
 
@@ -362,7 +362,7 @@ impl Judge {
         self.at_most("physical size", physical.into(), MAX_EMBEDDED.into())?;
         self.at_most("logical size", logical.into(), write.length)?;
         let function = CompressionFunction::from_number(write.compression)
-            .map_err(|_| self.wrong("compression", write.compression))?;
+            .map_err(|_| self.wrong("compression function", write.compression))?;
         let right = match function {
             CompressionFunction::Off => logical == physical,
             _ => logical >= physical,

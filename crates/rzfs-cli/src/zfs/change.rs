@@ -6,7 +6,9 @@ use crate::source;
 use rzfs::setting::SettingError;
 use rzfs_format::property::DatasetProperty;
 use rzfs_server::control::ControlClient;
-use rzfs_server::protocol::{Change, DatasetKind, DatasetQuery, DatasetReport, Pair, Selection};
+use rzfs_server::protocol::{
+    Change, DatasetKind, DatasetQuery, DatasetReport, Pair, Refusal, Selection,
+};
 
 /// The pool of a dataset, if it is imported.
 pub(super) fn pool(dataset: &str) -> Result<Option<ControlClient>, Failure> {
@@ -127,4 +129,30 @@ pub(super) fn carry_out(
     let complaints = source::change(client, change, line)?;
     complaints.iter().for_each(|complaint| console.complain(complaint));
     if complaints.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// Does the same to several datasets. One that is refused keeps it from no other; the worst of
+/// what went wrong is the status.
+pub(super) fn for_each(
+    datasets: &[String],
+    console: &mut Console<'_>,
+    mut act: impl FnMut(&str, &mut Console<'_>) -> Outcome,
+) -> Outcome {
+    let mut outcome = Ok(());
+    for name in datasets {
+        match act(name, console) {
+            Err(Failure::Failed(message) | Failure::Refused(Refusal { message, .. })) => {
+                console.complain(message);
+                outcome = outcome.and(Err(Failure::Told));
+            }
+            Err(Failure::Status(message, status)) => {
+                console.complain(message);
+                outcome = Err(Failure::Status(String::new(), status));
+            }
+            Err(Failure::Told) => outcome = outcome.and(Err(Failure::Told)),
+            Err(failure) => return Err(failure),
+            Ok(()) => {}
+        }
+    }
+    outcome
 }

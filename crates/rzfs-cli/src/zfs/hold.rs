@@ -1,40 +1,32 @@
 //! `zfs hold`, `holds` and `release` (spec 09, sections 3.5 and 4).
 
-use super::change::{carry_out, check_head, pool_with, snapshots_of_tree};
-use super::name::{self, pool_of};
+use super::change::{carry_out, check_head, for_each, pool_with, snapshots_of_tree};
+use super::name;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::source;
 use crate::table::{Column, Layout, Table};
+use rzfs_server::control::ControlClient;
 use rzfs_server::protocol::Change;
-use std::collections::BTreeMap;
 
 const CHANGE: Grammar = Grammar { letters: &[('r', Value::None)], names: &[] };
 const LIST: Grammar =
     Grammar { letters: &[('r', Value::None), ('H', Value::None), ('p', Value::None)], names: &[] };
 
-/// Snapshots by their pools.
-type ByPool = BTreeMap<String, Vec<String>>;
-
-/// The snapshots that are meant, also those with the same names below.
-fn snapshots(names: &[String], recursive: bool) -> Result<ByPool, Failure> {
-    let mut by_pool = ByPool::new();
-    for full in names {
-        let Some((head, snapshot)) = full.split_once('@') else {
-            let message = format!("'{full}' is not a snapshot");
-            return Err(Failure::Failed(message));
-        };
-        check_head("open", head)?;
-        name::check(full)
-            .map_err(|error| Failure::Failed(format!("cannot open '{full}': {error}")))?;
-        let of_pool = by_pool.entry(pool_of(full).to_owned()).or_default();
-        match recursive {
-            false => of_pool.push(full.clone()),
-            true => of_pool.extend(snapshots_of_tree(&mut pool_with(full)?, head, snapshot)?),
-        }
-    }
-    Ok(by_pool)
+/// The snapshot that is meant, and those with its name below, and their pool.
+fn snapshots(full: &str, recursive: bool) -> Result<(ControlClient, Vec<String>), Failure> {
+    let Some((head, snapshot)) = full.split_once('@') else {
+        return Err(Failure::Failed(format!("'{full}' is not a snapshot")));
+    };
+    check_head("open", head)?;
+    name::check(full).map_err(|error| Failure::Failed(format!("cannot open '{full}': {error}")))?;
+    let mut client = pool_with(full)?;
+    let names = match recursive {
+        false => vec![full.to_owned()],
+        true => snapshots_of_tree(&mut client, head, snapshot)?,
+    };
+    Ok((client, names))
 }
 
 /// Runs `zfs hold`.
@@ -64,11 +56,14 @@ fn changed(
     if tag.starts_with('.') {
         return Err(Failure::Usage("tag may not start with '.'".to_owned()));
     }
-    for (pool, names) in snapshots(names, words.contains(&Word::Flag('r')))? {
-        let mut client = pool_with(&pool)?;
-        carry_out(&mut client, change(names, tag.clone()), Some(line), console)?;
-    }
-    Ok(())
+    let mut line = Some(line);
+    for_each(names, console, |full, console| {
+        let (mut client, names) = snapshots(full, words.contains(&Word::Flag('r')))?;
+        // The history has the command once.
+        carry_out(&mut client, change(names, tag.clone()), line, console)?;
+        line = None;
+        Ok(())
+    })
 }
 
 /// Runs `zfs holds`.
@@ -80,18 +75,20 @@ pub(super) fn holds(words: &[String], console: &mut Console<'_>) -> Outcome {
         return Err(Failure::Usage("incorrect number of arguments".to_owned()));
     }
     let mut table = Table::new(["NAME", "TAG", "TIMESTAMP"].map(Column::text).into());
-    for (pool, names) in snapshots(&operands, flag('r'))? {
-        for hold in source::holds(&mut pool_with(&pool)?, names)? {
+    let outcome = for_each(&operands, console, |full, console| {
+        let (mut client, names) = snapshots(full, flag('r'))?;
+        for hold in source::holds(&mut client, names)? {
             let created = match flag('p') {
                 true => hold.created.to_string(),
                 false => console.calendar.creation(hold.created),
             };
             table.push(vec![hold.snapshot, hold.tag, created]);
         }
-    }
+        Ok(())
+    });
     let layout = if flag('H') { Layout::Scripted } else { Layout::Human };
     if !table.is_empty() {
         table.print(layout, console.out)?;
     }
-    Ok(())
+    outcome
 }

@@ -1,6 +1,6 @@
 //! `zfs set` and `zfs inherit` (spec 09, section 3.3).
 
-use super::change::{carry_out, check_dataset, full_name, pair, pool_with, tree};
+use super::change::{carry_out, check_dataset, for_each, full_name, pair, pool_with, tree};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
@@ -44,32 +44,6 @@ pub(super) fn set(words: &[String], console: &mut Console<'_>) -> Outcome {
         line = None;
         Ok(())
     })
-}
-
-/// Does the same to several datasets. One that is refused keeps it from no other; the worst of
-/// what went wrong is the status.
-fn for_each(
-    datasets: &[String],
-    console: &mut Console<'_>,
-    mut act: impl FnMut(&str, &mut Console<'_>) -> Outcome,
-) -> Outcome {
-    let mut outcome = Ok(());
-    for name in datasets {
-        match act(name, console) {
-            Err(Failure::Failed(message) | Failure::Refused(Refusal { message, .. })) => {
-                console.complain(message);
-                outcome = outcome.and(Err(Failure::Told));
-            }
-            Err(Failure::Status(message, status)) => {
-                console.complain(message);
-                outcome = Err(Failure::Status(String::new(), status));
-            }
-            Err(Failure::Told) => outcome = outcome.and(Err(Failure::Told)),
-            Err(failure) => return Err(failure),
-            Ok(()) => {}
-        }
-    }
-    outcome
 }
 
 /// OpenZFS has a status of its own for properties that are not set, unless there is nothing to have

@@ -225,6 +225,11 @@ fn snapshots_are_destroyed_one_by_one_in_ranges_and_later() {
         shop.refuse("zfs hold keep tank/a@4", 1),
         "cannot hold snapshot 'tank/a@4': tag already exists on this dataset\n"
     );
+    let refused = shop.refuse("zfs hold also tank/a@4 tank/a@none tank/a@6", 1);
+    assert_eq!(refused.lines().count(), 1, "{refused}");
+    let holds = shop.run("zfs holds -H tank/a@4 tank/a@none tank/a@6");
+    assert_eq!((holds.status, holds.out.lines().count()), (1, 3), "{holds:?}");
+    shop.succeed("zfs release also tank/a@4 tank/a@6");
     shop.succeed("zfs destroy -d tank/a@4");
     assert_eq!(shop.succeed("zfs get -Ho value defer_destroy tank/a@4"), "on\n");
     shop.succeed("zfs release keep tank/a@4");

@@ -4,17 +4,19 @@ use super::ChangeError;
 use super::suspension::Suspension;
 use parking_lot::Mutex;
 use rzfs_dmu::txg::{OpenTx, Stopped, TxgEngine};
+use rzfs_format::Txg;
 use std::sync::Arc;
 
 /// What came of a request, once the syncing thread has dealt with it.
 pub(crate) type Answer<T> = Arc<Mutex<Option<Result<T, ChangeError>>>>;
 
-/// Requests of one kind that wait for the next txg.
+/// Requests of one kind that wait for their txg: the one that was open when they were handed in, so
+/// that they see everything that was done before.
 #[derive(Debug)]
 pub(crate) struct Requests<R> {
     engine: Arc<TxgEngine>,
     suspension: Arc<Suspension>,
-    waiting: Mutex<Vec<R>>,
+    waiting: Mutex<Vec<(Txg, R)>>,
 }
 
 impl<R> Requests<R> {
@@ -37,7 +39,7 @@ impl<R> Requests<R> {
         // The transaction keeps the group open until the request is in its list.
         let tx: OpenTx = self.engine.begin_unthrottled(&[]).map_err(|_| suspended())?;
         let txg = tx.txg();
-        self.waiting.lock().push(request);
+        self.waiting.lock().push((txg, request));
         drop(tx);
         self.engine.wait_synced_unless_suspended(txg).map_err(|_| suspended())?;
         let answer = answer.lock().take();
@@ -50,13 +52,47 @@ impl<R> Requests<R> {
     /// [`Stopped`]: the pool takes no changes any more.
     pub(crate) fn post(&self, request: R) -> Result<(), Stopped> {
         let tx = self.engine.begin_unthrottled(&[])?;
-        self.waiting.lock().push(request);
+        self.waiting.lock().push((tx.txg(), request));
         self.engine.request(tx.txg());
         Ok(())
     }
 
-    /// The requests since this was last asked.
-    pub(crate) fn take(&self) -> Vec<R> {
-        std::mem::take(&mut *self.waiting.lock())
+    /// The requests of a txg, in the order in which they were handed in. Those of the next one may be
+    /// there already.
+    pub(crate) fn take(&self, txg: Txg) -> Vec<R> {
+        let mut waiting = self.waiting.lock();
+        let (due, later) =
+            std::mem::take(&mut *waiting).into_iter().partition(|(of, _)| *of <= txg);
+        *waiting = later;
+        let due: Vec<(Txg, R)> = due;
+        due.into_iter().map(|(_, request)| request).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::HostIdentity;
+    use crate::live::{Environment, SystemEnvironment};
+    use crate::pool::FailMode;
+    use rzfs_clock::Clock;
+    use rzfs_dmu::txg::TxgOptions;
+    use rzfs_tunables::Tunables;
+
+    #[test]
+    fn requests_of_the_open_group_do_not_go_with_the_one_that_is_synced() {
+        let options = TxgOptions::new(&Tunables::default(), 1 << 30);
+        let engine = TxgEngine::new(Txg(7), options, Clock::system());
+        let host = HostIdentity { id: 1, name: None };
+        let environment = Arc::new(SystemEnvironment::new(host)) as Arc<dyn Environment>;
+        let suspension = Suspension::new("pool", &environment, &engine, FailMode::Wait);
+        let requests = Requests::new(&engine, &Arc::new(suspension));
+        requests.post("early").unwrap();
+        let quiesced = engine.quiesce();
+        requests.post("late").unwrap();
+        assert_eq!(requests.take(quiesced.txg()), ["early"]);
+        assert_eq!(requests.take(quiesced.txg()), [""; 0]);
+        quiesced.committed();
+        assert_eq!(requests.take(engine.quiesce().txg()), ["late"]);
     }
 }

@@ -19,7 +19,7 @@ use crate::mos::history::{self, Event, Occasion};
 use crate::mos::live::MosTx;
 use rzfs_dmu::live::Transaction;
 use rzfs_dmu::txg::{Stopped, TxgEngine};
-use rzfs_format::{BlockPointer, ObjectId};
+use rzfs_format::{BlockPointer, ObjectId, Txg};
 use rzfs_metaslab::allocator::SyncPass;
 use rzfs_vdev::VdevTree;
 use std::fmt;
@@ -137,9 +137,9 @@ impl Tasks {
         self.0.post(task)
     }
 
-    /// The tasks since this was last asked.
-    pub(crate) fn take(&self) -> Vec<Task> {
-        self.0.take()
+    /// The tasks of a txg.
+    pub(crate) fn take(&self, txg: Txg) -> Vec<Task> {
+        self.0.take(txg)
     }
 }
 

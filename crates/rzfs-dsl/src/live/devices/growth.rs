@@ -109,7 +109,7 @@ impl Growth {
 
     /// Grows by what was asked for, before the first pass of a txg.
     pub(crate) fn grow(&self, state: &mut SyncState, txg: Txg) {
-        for Addition { added, answer } in self.additions.take() {
+        for Addition { added, answer } in self.additions.take(txg) {
             *answer.lock() = Some(self.take_in(state, txg, &added));
         }
     }

@@ -248,7 +248,7 @@ impl Syncer {
         mos: MosTx<'_>,
         (vdevs, space): (&VdevTree, &SyncPass<'_>),
     ) -> Result<(), LiveError> {
-        let tasks = self.tasks.take();
+        let tasks = self.tasks.take(mos.tx().txg());
         self.sweeps.store(&mos, vdevs)?;
         let pool = &self.surroundings;
         let mut context = TaskContext { pool, vdevs, state, mos, space };
