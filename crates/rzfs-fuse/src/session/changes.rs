@@ -158,10 +158,11 @@ impl Session {
         caller: Caller,
     ) -> Answer<()> {
         let ((index, adapter, source), (other, _, target)) = (self.inner(from)?, self.inner(to)?);
+        // A snapshot stays where it is.
         if index != other || source != target {
-            return Err(Errno::EXDEV);
+            return Err(Errno::EPERM);
         }
-        // A snapshot is never replaced.
+        // Nor is one replaced.
         if !flags.difference(RenameFlags::RENAME_NOREPLACE).is_empty() {
             return Err(Errno::EINVAL);
         }

@@ -205,6 +205,10 @@ const CONTROL: [(&str, &str); 2] = [(".zfs", "snapshot"), (".zfs/snapshot", "mon
 const MONDAY: &str = ".zfs/snapshot/monday";
 const DIARY: &str = ".zfs/snapshot/monday/diary";
 
+/// What would change snapshots, where there is nobody who may.
+const OF_SNAPSHOTS: [(&str, &str); 3] =
+    [("mkdir", "EACCES"), ("rename-within", "EACCES"), ("rmdir", "EACCES")];
+
 /// What a directory is not opened for.
 const OF_DIRECTORIES: [(&str, &str); 3] =
     [("truncate", "EISDIR"), ("write", "EISDIR"), ("allocate", "EISDIR")];
@@ -219,7 +223,11 @@ fn root_changes_nothing_in_zfs() {
     let flags = [("flags", "ENOTTY|EPERM"), ("project", "ENOTTY|EPERM")];
     for (directory, entry) in CONTROL {
         let unlink = [("unlink", "EISDIR")];
-        garden.refuses(ROOT, "names", &[directory, entry], "EPERM", &unlink);
+        let names = match entry {
+            "monday" => [&unlink[..], &OF_SNAPSHOTS].concat(),
+            _ => unlink.to_vec(),
+        };
+        garden.refuses(ROOT, "names", &[directory, entry], "EPERM", &names);
         let others = [&OF_DIRECTORIES[..], &flags].concat();
         garden.refuses(ROOT, "attributes", &[directory], "EPERM", &others);
     }
@@ -243,7 +251,7 @@ fn users_change_nothing_in_zfs() {
         let unlink = ("unlink", "EISDIR");
         let names = match entry {
             // Its own directory would change too.
-            "monday" => vec![unlink, ("rename-out", "EACCES")],
+            "monday" => [&[unlink, ("rename-out", "EACCES")][..], &OF_SNAPSHOTS].concat(),
             _ => vec![unlink],
         };
         garden.refuses(NOBODY, "names", &[directory, entry], "EPERM", &names);
