@@ -97,7 +97,7 @@ fn administer(pool: &LivePool) -> Vec<(&'static str, Result<(), ChangeError>)> {
         ("release", pool.release_snapshots(&snapshots("g01/sa@new"), "tag")),
         ("rename of a snapshot", pool.rename_snapshots(&snapshots("g01@new"), "newer")),
         ("bookmark", bookmark("g01/sa@s1", "g01/sa#new")),
-        ("destroy a bookmark", pool.destroy_bookmarks(&snapshots("g01/sa#new"))),
+        ("bookmark destruction", pool.destroy_bookmarks(&snapshots("g01/sa#new"))),
         ("clone", clone("g01/cloned", "g01/clone@new")),
         ("promotion", pool.promote("g01/cloned")),
         ("rollback", pool.roll_back("g01/sa")),
