@@ -40,18 +40,25 @@ impl Request {
         self.flag('r') || self.flag('R')
     }
 
+    /// Whether it is told what is destroyed: whoever wants to parse that wants it.
+    fn tells(&self) -> bool {
+        self.flag('v') || self.flag('p')
+    }
+
     /// Tells what is destroyed, or would be.
     fn tell<'n>(
         &self,
         names: impl IntoIterator<Item = &'n String>,
         console: &mut Console<'_>,
     ) -> Outcome {
+        if !self.tells() {
+            return Ok(());
+        }
         for name in names {
-            match (self.flag('p'), self.flag('n'), self.flag('v')) {
-                (true, _, true) => writeln!(console.out, "destroy\t{name}")?,
-                (false, true, true) => writeln!(console.out, "would destroy {name}")?,
-                (false, false, true) => writeln!(console.out, "will destroy {name}")?,
-                (_, _, false) => {}
+            match (self.flag('p'), self.flag('n')) {
+                (true, _) => writeln!(console.out, "destroy\t{name}")?,
+                (false, true) => writeln!(console.out, "would destroy {name}")?,
+                (false, false) => writeln!(console.out, "will destroy {name}")?,
             }
         }
         Ok(())
@@ -194,7 +201,7 @@ fn destroy_snapshots(
     let takes_clones = !clones.is_empty() && request.flag('R');
     let names = if takes_clones { with_clones.into_order()? } else { doomed };
     request.tell(&names, console)?;
-    if request.flag('v') {
+    if request.tells() {
         let reclaimed = source::reclaimed(&mut client, runs)?;
         match (request.flag('p'), request.flag('n')) {
             (true, _) => writeln!(console.out, "reclaim\t{}", reclaimed)?,

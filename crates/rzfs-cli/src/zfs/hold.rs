@@ -31,39 +31,71 @@ fn snapshots(full: &str, recursive: bool) -> Result<(ControlClient, Vec<String>)
 
 /// Runs `zfs hold`.
 pub(super) fn hold(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let request = Request::understand(words)?;
+    if request.tag.starts_with('.') {
+        return Err(Failure::Usage("tag may not start with '.'".to_owned()));
+    }
     let line = command_line("zfs hold", words);
-    changed(words, &line, console, |names, tag| Change::Hold { names, tag })
+    let change = |_: &mut _, names, tag| Ok(Change::Hold { names, tag });
+    request.carry_out(&line, console, change)
 }
 
 /// Runs `zfs release`.
 pub(super) fn release(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let request = Request::understand(words)?;
     let line = command_line("zfs release", words);
-    changed(words, &line, console, |names, tag| Change::Release { names, tag })
+    request.carry_out(&line, console, |client, mut names, tag| {
+        // Of a tree, those that have the tag are meant; if none has it, the refusal says so.
+        if let [_, _, ..] = names.as_slice() {
+            let holds = source::holds(client, names.clone())?;
+            let mut held = holds.into_iter().filter(|hold| hold.tag == tag).peekable();
+            if held.peek().is_some() {
+                names = held.map(|hold| hold.snapshot).collect();
+            } else {
+                names.truncate(1);
+            }
+        }
+        Ok(Change::Release { names, tag })
+    })
 }
 
-fn changed(
-    words: &[String],
-    line: &str,
-    console: &mut Console<'_>,
-    change: impl Fn(Vec<String>, String) -> Change,
-) -> Outcome {
-    let words = CHANGE.parse(words)?;
-    let operands = operands(&words);
-    let (tag, names) = match operands.split_first() {
-        Some((tag, names)) if !names.is_empty() => (tag, names),
-        _ => return Err(Failure::Usage("incorrect number of arguments".to_owned())),
-    };
-    if tag.starts_with('.') {
-        return Err(Failure::Usage("tag may not start with '.'".to_owned()));
+/// What the words of `hold` and `release` mean.
+struct Request {
+    tag: String,
+    snapshots: Vec<String>,
+    is_recursive: bool,
+}
+
+impl Request {
+    fn understand(words: &[String]) -> Result<Self, Failure> {
+        let words = CHANGE.parse(words)?;
+        match operands(&words).split_first() {
+            Some((tag, snapshots)) if !snapshots.is_empty() => Ok(Self {
+                tag: tag.clone(),
+                snapshots: snapshots.to_vec(),
+                is_recursive: words.contains(&Word::Flag('r')),
+            }),
+            _ => Err(Failure::Usage("incorrect number of arguments".to_owned())),
+        }
     }
-    let mut line = Some(line);
-    for_each(names, console, |full, console| {
-        let (mut client, names) = snapshots(full, words.contains(&Word::Flag('r')))?;
-        // The history has the command once.
-        carry_out(&mut client, change(names, tag.clone()), line, console)?;
-        line = None;
-        Ok(())
-    })
+
+    /// Makes a change for each operand.
+    fn carry_out(
+        &self,
+        line: &str,
+        console: &mut Console<'_>,
+        change: impl Fn(&mut ControlClient, Vec<String>, String) -> Result<Change, Failure>,
+    ) -> Outcome {
+        let mut line = Some(line);
+        for_each(&self.snapshots, console, |full, console| {
+            let (mut client, names) = snapshots(full, self.is_recursive)?;
+            let change = change(&mut client, names, self.tag.clone())?;
+            // The history has the command once.
+            carry_out(&mut client, change, line, console)?;
+            line = None;
+            Ok(())
+        })
+    }
 }
 
 /// Runs `zfs holds`.

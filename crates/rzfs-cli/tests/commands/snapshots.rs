@@ -197,6 +197,7 @@ fn snapshots_are_destroyed_one_by_one_in_ranges_and_later() {
         shop.succeed(&format!("zfs snapshot -r tank@{number}"));
     }
     let told = shop.succeed("zfs destroy -nvp tank/a@1%3,5");
+    assert_eq!(told, shop.succeed("zfs destroy -np tank/a@1%3,5"), "-p tells by itself");
     let lines: Vec<_> = told.lines().collect();
     let destroyed = ["destroy\ttank/a@1", "destroy\ttank/a@2", "destroy\ttank/a@3"];
     assert_eq!(lines[..3], destroyed);
@@ -217,7 +218,8 @@ fn snapshots_are_destroyed_one_by_one_in_ranges_and_later() {
     shop.succeed("zfs hold keep tank/a@4");
     assert_eq!(
         shop.refuse("zfs destroy tank/a@4", 1),
-        "cannot destroy snapshot 'tank/a@4': dataset is busy\n"
+        "cannot destroy snapshot tank/a@4: it's being held. \
+         Run 'zfs holds -r tank/a@4' to see holders.\n"
     );
     let holds = shop.succeed("zfs holds -H tank/a@4");
     assert!(holds.starts_with("tank/a@4\tkeep\t"), "{holds}");
@@ -234,6 +236,18 @@ fn snapshots_are_destroyed_one_by_one_in_ranges_and_later() {
     assert_eq!(shop.succeed("zfs get -Ho value defer_destroy tank/a@4"), "on\n");
     shop.succeed("zfs release keep tank/a@4");
     assert!(!names(&shop).contains(&"tank/a@4".to_owned()));
+    shop.succeed("zfs hold some tank/a@6");
+    shop.succeed("zfs release -r some tank@6");
+    assert_eq!(
+        shop.refuse("zfs release -r some tank@6", 1),
+        "cannot release hold from snapshot 'tank@6': no such tag on this dataset\n"
+    );
+    let reserved = shop.refuse("zfs hold .reserved tank@6", 2);
+    assert!(reserved.starts_with("tag may not start with '.'\n"), "{reserved}");
+    assert_eq!(
+        shop.refuse("zfs release .reserved tank@6", 1),
+        "cannot release hold from snapshot 'tank@6': no such tag on this dataset\n"
+    );
     shop.succeed("zfs destroy -r tank@6");
     shop.succeed("zfs rename -r tank@1 @first");
     assert_eq!(
@@ -353,5 +367,32 @@ fn clones_of_encrypted_file_systems_have_their_key() {
     assert!(!place(&shop, "other/own").exists());
     shop.succeed("zfs destroy -R tank/other@s");
     assert_eq!(names(&shop), ["tank", "tank/a", "tank/other"]);
+    export_and_judge(&shop);
+}
+
+/// Where a clone has become the parent of its origin, each is found by way of the other.
+#[test]
+fn an_encrypted_clone_is_promoted_that_its_origin_lies_in() {
+    let shop = pool();
+    let key = shop.rzfs.path("key");
+    fs::write(&key, [7; 32]).unwrap();
+    let location = format!("-o keylocation=file://{}", key.display());
+    let encrypted = format!("-o encryption=on -o keyformat=raw {location}");
+    shop.succeed(&format!("zfs create {encrypted} tank/secret"));
+    write(&shop, "secret/file", "hidden");
+    shop.succeed("zfs snapshot tank/secret@s");
+    shop.succeed("zfs clone tank/secret@s tank/copy");
+    shop.succeed("zfs rename tank/secret tank/copy/secret");
+    shop.succeed("zfs promote tank/copy");
+    let roots = "zfs get -Hro value encryptionroot -t filesystem tank/copy";
+    assert_eq!(shop.succeed(roots), "tank/copy\n".repeat(2));
+    write(&shop, "copy/own", "own");
+    export_and_judge(&shop);
+    shop.succeed("zpool import -l -d IMAGES -R ROOT tank");
+    for (name, text) in
+        [("copy/file", "hidden"), ("copy/own", "own"), ("copy/secret/file", "hidden")]
+    {
+        assert_eq!(read(&shop, name), text, "{name}");
+    }
     export_and_judge(&shop);
 }

@@ -119,6 +119,12 @@ pub enum ChangeError {
         /// The dataset.
         name: String,
     },
+    /// Somebody holds the snapshot.
+    #[error("it's being held. Run 'zfs holds -r {name}' to see holders.")]
+    Held {
+        /// The snapshot.
+        name: String,
+    },
     /// There are datasets below.
     #[error("filesystem has children")]
     HasChildren {
@@ -404,7 +410,7 @@ impl ChangeError {
             | Self::MoreRecent { .. } => EEXIST,
             Self::Each(errors) => errors.first().map_or(EINVAL, |(_, error)| error.errno()),
             Self::NoSnapshot { .. } | Self::NoSuchTag { .. } => ESRCH,
-            Self::Busy { .. } | Self::HasSnapshots { .. } => EBUSY,
+            Self::Busy { .. } | Self::Held { .. } | Self::HasSnapshots { .. } => EBUSY,
             Self::NameTooLong { .. } | Self::TooDeep { .. } | Self::PropertyNameTooLong { .. } => {
                 ENAMETOOLONG
             }

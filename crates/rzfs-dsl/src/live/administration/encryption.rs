@@ -3,7 +3,6 @@
 
 use super::place::Place;
 use super::{TaskContext, TaskError};
-use crate::dataset::limits::MAX_DEPTH;
 use crate::dataset::property::DatasetProperty;
 use crate::dataset::{NewKeys, RootKey, is_key_location};
 use crate::live::LiveError;
@@ -89,11 +88,9 @@ impl NewEncryption {
 struct Rewrapping {
     /// The root that they have so far.
     old: ObjectId,
-    old_key: RootKey,
     new: ObjectId,
     new_key: RootKey,
-    seen: BTreeSet<ObjectId>,
-    /// Found so far, with their unwrapped keys.
+    /// The key objects, with their unwrapped keys.
     found: Vec<(ObjectId, DatasetKey, rzfs_format::Guid)>,
 }
 
@@ -262,80 +259,43 @@ impl TaskContext<'_> {
                 (root, loaded(root).ok_or(EncryptionProblem::ParentKeyNotLoaded)?)
             }
         };
-        let (seen, found) = (BTreeSet::new(), Vec::new());
-        let mut rewrapping = Rewrapping { old, old_key, new, new_key, seen, found };
-        self.collect_keys(&mut rewrapping, place.dir, 0)?;
-        let properties = self.dir(place.dir)?.properties;
-        let changed = rewrapping.found.iter().map(|(object, ..)| *object).chain(properties);
-        changed.into_iter().try_for_each(|zap| mos.check_zap(zap))?;
-        Ok((place, rewrapping))
-    }
-
-    /// Unwraps the keys of a directory and all below it that have their key from the old root.
-    /// Those below clones belong to it, wherever the clones are.
-    fn collect_keys(
-        &mut self,
-        rewrapping: &mut Rewrapping,
-        dir: ObjectId,
-        depth: usize,
-    ) -> Result<(), TaskError> {
-        let mos = self.mos;
-        if depth == MAX_DEPTH {
-            let problem = FormatError::invalid("DSL directory", "the tree is too deep");
-            return Err(LiveError::corrupt(dir)(problem).into());
-        }
-        let Some(key) = key_object::of_dir(&mos, dir)? else { return Ok(()) };
-        if key_object::root(&mos, key)? != rewrapping.old || !rewrapping.seen.insert(dir) {
-            return Ok(());
-        }
-        if rewrapping.found.iter().all(|(object, ..)| *object != key) {
+        let mut found = Vec::new();
+        for key in self.keys_below(place.dir, old)? {
             let wrapped = key_object::wrapped(&mos, key)?;
-            let unwrapped = DatasetKey::unwrap(&rewrapping.old_key.wrapping, &wrapped);
-            let unwrapped = unwrapped.map_err(EncryptionProblem::Key)?;
-            rewrapping.found.push((key, unwrapped, wrapped.guid));
+            let unwrapped = DatasetKey::unwrap(&old_key.wrapping, &wrapped);
+            found.push((key, unwrapped.map_err(EncryptionProblem::Key)?, wrapped.guid));
         }
-        for (_, child) in self.children(dir)? {
-            self.collect_keys(rewrapping, child, depth + 1)?;
-        }
-        if let Some(clones) = self.dir(dir)?.clones {
-            for entry in mos.entries(clones)? {
-                let Some(head) = entry.value.first_u64() else { continue };
-                let clone = self.dataset(ObjectId(head))?.dir;
-                self.collect_keys(rewrapping, clone, depth + 1)?;
-            }
-        }
-        Ok(())
+        let properties = self.dir(place.dir)?.properties;
+        let changed = found.iter().map(|(object, ..)| *object).chain(properties);
+        changed.into_iter().try_for_each(|zap| mos.check_zap(zap))?;
+        Ok((place, Rewrapping { old, new, new_key, found }))
     }
 
-    /// Has a directory be an encryption root, with the key of another one, in place of that one:
-    /// in its own tree and in those of its clones.
-    pub(super) fn rename_root(
+    /// The key objects of a directory and of those below it, as far down as they have their key from
+    /// one encryption root. Those below clones belong to it, wherever the clones are.
+    pub(super) fn keys_below(
         &mut self,
-        (old, new): (ObjectId, ObjectId),
         dir: ObjectId,
-        depth: usize,
-    ) -> Result<(), LiveError> {
+        root: ObjectId,
+    ) -> Result<BTreeSet<ObjectId>, LiveError> {
         let mos = self.mos;
-        if depth == MAX_DEPTH {
-            let problem = FormatError::invalid("DSL directory", "the tree is too deep");
-            return Err(LiveError::corrupt(dir)(problem));
+        let mut keys = BTreeSet::new();
+        // A clone may lie below its origin, and in a damaged pool a directory below itself.
+        let mut seen = BTreeSet::from([dir]);
+        let mut next = vec![dir];
+        while let Some(dir) = next.pop() {
+            let Some(key) = key_object::of_dir(&mos, dir)? else { continue };
+            if key_object::root(&mos, key)? != root {
+                continue;
+            }
+            keys.insert(key);
+            let mut around: Vec<_> = self.children(dir)?.into_iter().map(|(_, dir)| dir).collect();
+            for (_, head) in names::all(&mos, self.dir(dir)?.clones)? {
+                around.push(self.dataset(head)?.dir);
+            }
+            next.extend(around.into_iter().filter(|dir| seen.insert(*dir)));
         }
-        let Some(key) = key_object::of_dir(&mos, dir)? else { return Ok(()) };
-        match key_object::root(&mos, key)? {
-            root if root == old => key_object::set_root(&mos, key, new)?,
-            // Clones share the key object of their origin.
-            root if root == new => {}
-            _ => return Ok(()),
-        }
-        for (_, child) in self.children(dir)? {
-            self.rename_root((old, new), child, depth + 1)?;
-        }
-        let clones = self.dir(dir)?.clones;
-        for (_, head) in names::all(&mos, clones)? {
-            let clone = self.dataset(head)?.dir;
-            self.rename_root((old, new), clone, depth + 1)?;
-        }
-        Ok(())
+        Ok(keys)
     }
 
     /// Has the property that says where the key is be another directory's.

@@ -20,6 +20,7 @@ use crate::mos::{bookmarks, deadlist, key_object, names, number_key};
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{FormatError, ObjectId, Txg};
+use std::collections::BTreeSet;
 
 /// A head or snapshot of a chain.
 type Member = (ObjectId, DslDataset);
@@ -43,6 +44,8 @@ struct Promotion {
     /// What is charged to snapshots of the two directories from now on.
     clone_snapshots: u64,
     origin_snapshots: u64,
+    /// The key objects whose encryption root gives its place up.
+    keys_of_root: BTreeSet<ObjectId>,
 }
 
 impl TaskContext<'_> {
@@ -87,7 +90,7 @@ impl TaskContext<'_> {
         let clone_snapshots = self.dead_since(shared_members.chain(&of_clone), since)?;
         let branch = shared.first().map_or(Txg(0), |(_, (_, origin))| origin.creation_txg);
         let origin_snapshots = self.dead_since(of_origin.iter(), branch)?;
-        self.check_keys(&clone, &above, &origin_dir)?;
+        let keys_of_root = self.check_keys(&clone, &above, &origin_dir)?;
         self.check_room_for(&above, &clone, moved.used.unsigned_abs())?;
         for (_, (_, member)) in &shared {
             member.next_clones.map_or(Ok(()), |clones| self.mos.check_zap(clones))?;
@@ -109,11 +112,11 @@ impl TaskContext<'_> {
             origin_dir,
             shared,
             of_clone,
-
             moved,
             unique,
             clone_snapshots,
             origin_snapshots,
+            keys_of_root,
         })
     }
 
@@ -234,17 +237,26 @@ impl TaskContext<'_> {
     }
 
     /// Refuses when the two would not have the same encryption root any more, unless it is the one
-    /// that gives its place up.
+    /// that gives its place up: then its key objects are returned.
     fn check_keys(
         &mut self,
         clone: &Place,
         origin: &Place,
         origin_dir: &DslDir,
-    ) -> Result<(), TaskError> {
+    ) -> Result<BTreeSet<ObjectId>, TaskError> {
         let mos = self.mos;
-        let Some(key) = key_object::of_dir(&mos, origin.dir)? else { return Ok(()) };
+        let Some(key) = key_object::of_dir(&mos, origin.dir)? else { return Ok(BTreeSet::new()) };
         if key_object::root(&mos, key)? == origin.dir {
-            return Ok(());
+            // A clone of a clone is its encryption root until it is promoted itself.
+            let is_user_clone =
+                origin_dir.origin.is_some() && origin_dir.origin != self.empty_origin()?;
+            let keys = if is_user_clone {
+                BTreeSet::new()
+            } else {
+                self.keys_below(origin.dir, origin.dir)?
+            };
+            keys.iter().try_for_each(|key| mos.check_zap(*key))?;
+            return Ok(keys);
         }
         let root_above = |dir: Option<ObjectId>| -> Result<Option<ObjectId>, LiveError> {
             let key = dir.map(|dir| key_object::of_dir(&mos, dir)).transpose()?.flatten();
@@ -252,7 +264,7 @@ impl TaskContext<'_> {
         };
         let clone_parent = self.dir(clone.dir)?.parent;
         if root_above(clone_parent)? == root_above(origin_dir.parent)? {
-            return Ok(());
+            return Ok(BTreeSet::new());
         }
         Err(ChangeError::OtherEncryptionRoot { name: clone.name.clone() }.into())
     }
@@ -277,16 +289,14 @@ impl TaskContext<'_> {
 
     /// Has the clone be the encryption root if what it was a clone of is.
     fn hand_root_over(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
-        let Promotion { clone, origin, origin_dir, .. } = promotion;
-        let mos = self.mos;
-        let Some(key) = key_object::of_dir(&mos, origin.dir)? else { return Ok(()) };
-        let is_user_clone =
-            origin_dir.origin.is_some() && origin_dir.origin != self.empty_origin()?;
-        if key_object::root(&mos, key)? != origin.dir || is_user_clone {
+        let Promotion { clone, origin, keys_of_root, .. } = promotion;
+        if keys_of_root.is_empty() {
             return Ok(());
         }
         self.move_key_location(origin, clone)?;
-        self.rename_root((origin.dir, clone.dir), origin.dir, 0)?;
+        for key in keys_of_root {
+            key_object::set_root(&self.mos, *key, clone.dir)?;
+        }
         let keyring = &self.pool.keyring;
         if let Some(loaded) = keyring.root_key(origin.dir) {
             keyring.forget_root(origin.dir);

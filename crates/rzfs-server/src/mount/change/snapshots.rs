@@ -18,11 +18,21 @@ use std::path::Path;
 
 /// The refusal of several, each in a line of its own, that begins with `what`; and `end` last.
 fn each(what: &str, error: ChangeError, end: Option<&str>) -> Refusal {
+    each_named(what, |name| format!("'{name}'"), error, end)
+}
+
+/// The same, with the names written as asked.
+fn each_named(
+    what: &str,
+    name: impl Fn(String) -> String,
+    error: ChangeError,
+    end: Option<&str>,
+) -> Refusal {
     let lines = match error {
         ChangeError::Each(errors) => errors,
         error => return refusal(what, error),
     };
-    let lines = lines.into_iter().map(|(name, error)| format!("{what} '{name}': {error}"));
+    let lines = lines.into_iter().map(|(of, error)| format!("{what} {}: {error}", name(of)));
     Refusal::new(lines.chain(end.map(str::to_owned)).collect::<Vec<_>>().join("\n"))
 }
 
@@ -64,7 +74,8 @@ pub(super) fn destroy(open: &Open, names: &[String], defer: bool) -> Result<Vec<
     let pool = open.writable_to("destroy snapshots of")?;
     let when = if defer { Destruction::Deferred } else { Destruction::AtOnce };
     let destroyed = pool.live().destroy_snapshots(names, when);
-    destroyed.map_err(|error| each("cannot destroy snapshot", error, None))?;
+    let what = "cannot destroy snapshot";
+    destroyed.map_err(|error| each_named(what, |name| name, error, None))?;
     Ok(Vec::new())
 }
 

@@ -63,7 +63,7 @@ impl TaskContext<'_> {
             let snapshot = this.dataset(place.id)?;
             if destruction == Destruction::AtOnce {
                 if this.hold_count(&snapshot)? > 0 {
-                    return Err(ChangeError::Busy { name: name.to_owned() }.into());
+                    return Err(ChangeError::Held { name: name.to_owned() }.into());
                 }
                 if snapshot.child_count > 1 {
                     return Err(ChangeError::HasClones { name: name.to_owned() }.into());
