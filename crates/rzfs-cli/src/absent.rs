@@ -23,9 +23,8 @@ const ZPOOL: [&str; 13] = [
 ];
 
 /// Those of `zfs`, up to OpenZFS 2.4 and on any system, with their short names.
-const ZFS: [&str; 21] = [
+const ZFS: [&str; 20] = [
     "allow",
-    "diff",
     "groupspace",
     "jail",
     "program",

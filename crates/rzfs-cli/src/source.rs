@@ -10,8 +10,8 @@ use rzfs_dsl::import::{
 use rzfs_format::pool_state::PoolState;
 use rzfs_server::control::{ControlClient, ControlDirectory, ControlError};
 use rzfs_server::protocol::{
-    AddRequest, Answer, Change, DatasetListing, DatasetQuery, EventReport, HistoryReport,
-    HoldReport, Layout, MountReport, PoolReport, Request, StatsReport, VdevReport,
+    AddRequest, Answer, Change, DatasetListing, DatasetQuery, DiffPart, DiffQuery, EventReport,
+    HistoryReport, HoldReport, Layout, MountReport, PoolReport, Request, StatsReport, VdevReport,
 };
 use rzfs_server::service::{self, PoolService};
 use rzfs_vdev::create::LocalPools;
@@ -95,6 +95,17 @@ pub(crate) fn holds(
 ) -> Result<Vec<HoldReport>, Failure> {
     match respondent.ask(&Request::Holds { names })? {
         Answer::Holds(holds) => Ok(holds),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// Files that are not what they were.
+pub(crate) fn differences(
+    respondent: &mut dyn PoolClient,
+    query: DiffQuery,
+) -> Result<DiffPart, Failure> {
+    match respondent.ask(&Request::Differences(query))? {
+        Answer::Differences(part) => Ok(part),
         _ => Err(mismatch(respondent)),
     }
 }

@@ -7,6 +7,7 @@ mod column;
 mod create;
 mod dependents;
 mod destroy;
+mod diff;
 pub(crate) mod get;
 mod hold;
 mod json;
@@ -43,6 +44,7 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "clone" => clone::run(rest, console),
         "promote" => clone::promote(rest, console),
         "bookmark" => bookmark::run(rest, console),
+        "diff" => diff::run(rest, console),
         "hold" => hold::hold(rest, console),
         "holds" => hold::holds(rest, console),
         "release" => hold::release(rest, console),

@@ -41,7 +41,7 @@ pub use error::{BlockError, DmuError};
 pub use existence::Existence;
 pub use injector::BlockInjector;
 pub use object::{Object, ObjectRead};
-pub use objset::{DnodeEntry, Objset};
+pub use objset::{DnodeEntry, Objset, ObjsetChanges};
 pub use patience::{DeviceWaiter, Patience, PatienceGuard};
 pub use pipeline::{Batch, BlockPipeline, BlockRequest, PipelineOptions};
 pub use source::{ObjectSource, SourceObject};

@@ -1,7 +1,10 @@
 //! Object sets: numbered collections of objects (spec 03, sections 1 and 2.2).
 
+mod changes;
 mod holding;
 mod objects;
+
+pub use changes::ObjsetChanges;
 
 use crate::in_force::InForce;
 use crate::tree::{Seek, Tree, Visited};

@@ -311,7 +311,8 @@ impl<'a> Tree<'a> {
         block.checked_shl(shift).filter(|below| below >> shift == block)
     }
 
-    fn damage(&self, level: u8, block: u64, error: DmuError) -> Box<Damage> {
+    /// The damage of what is below a block.
+    pub(crate) fn damage(&self, level: u8, block: u64, error: DmuError) -> Box<Damage> {
         let end = self.first_below(level, block + 1).unwrap_or(u64::MAX);
         Box::new(Damage { error, end })
     }

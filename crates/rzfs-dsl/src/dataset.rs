@@ -379,6 +379,28 @@ impl Dataset {
         self.tree.head(name.to_owned(), self.directory_object())
     }
 
+    /// Whether a snapshot is an earlier state of this dataset: of itself, or of what it is a clone of.
+    ///
+    /// # Errors
+    /// A snapshot in between cannot be read.
+    pub fn goes_back_to(&self, snapshot: &Dataset) -> Result<bool, DatasetError> {
+        let since = snapshot.dataset.creation_txg;
+        let (mut previous, mut before) = (self.dataset.previous_snapshot, None);
+        while let Some(id) = previous {
+            if id == snapshot.object {
+                return Ok(true);
+            }
+            let (_, dataset) = self.tree.dataset_object(id)?;
+            // In damaged pools snapshots may follow each other in a circle.
+            let is_in_order = before.is_none_or(|before| dataset.creation_txg < before);
+            if dataset.creation_txg < since || !is_in_order {
+                return Ok(false);
+            }
+            (previous, before) = (dataset.previous_snapshot, Some(dataset.creation_txg));
+        }
+        Ok(false)
+    }
+
     /// The snapshot that it was cloned from; `None` when it is no clone.
     pub fn origin(&self) -> Result<Option<Dataset>, DatasetError> {
         let Some(origin) = self.directory.dir.origin else { return Ok(None) };

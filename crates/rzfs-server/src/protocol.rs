@@ -10,6 +10,7 @@
 
 mod change;
 mod dataset;
+mod diff;
 mod history;
 mod layout;
 mod pool;
@@ -26,6 +27,7 @@ pub use dataset::{
     DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, HoldReport,
     MountReport, PropertyReport, PropertySource, PropertyValue, Selection,
 };
+pub use diff::{DiffChange, DiffEntry, DiffPart, DiffPath, DiffQuery};
 pub use history::{HistoryKind, HistoryReport};
 pub use layout::{Layout, LayoutLine};
 pub use pool::{
@@ -85,6 +87,8 @@ pub enum Request {
         /// The first and the last one of each, of one head.
         runs: Vec<(String, String)>,
     },
+    /// Which files are not what they were.
+    Differences(DiffQuery),
     /// Where file systems of the pool are mounted.
     Mounts,
     /// What happened to the pool since it was opened, the oldest event first.
@@ -135,6 +139,8 @@ pub enum Answer {
     Holds(Vec<HoldReport>),
     /// To [`Request::Reclaimed`]: bytes.
     Reclaimed(u64),
+    /// To [`Request::Differences`].
+    Differences(DiffPart),
     /// To [`Request::Mounts`], in the order of mounting.
     Mounts(Vec<MountReport>),
     /// To [`Request::Events`], the oldest event first.

@@ -3,6 +3,7 @@
 
 mod damage;
 mod datasets;
+mod diff;
 mod history;
 mod importable;
 mod layout;
@@ -102,6 +103,10 @@ impl PoolService {
             },
             Request::Reclaimed { runs } => match datasets::reclaimed(self.pool.datasets(), runs) {
                 Ok(bytes) => Answer::Reclaimed(bytes),
+                Err(refusal) => Answer::Failed(refusal),
+            },
+            Request::Differences(query) => match diff::part(&self.pool, query, mounts) {
+                Ok(part) => Answer::Differences(part),
                 Err(refusal) => Answer::Failed(refusal),
             },
             Request::Mounts => Answer::Mounts(mounts.to_vec()),

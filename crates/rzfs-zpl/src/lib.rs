@@ -22,6 +22,7 @@ mod cache;
 mod contents;
 mod control;
 mod control_node;
+mod diff;
 mod directory;
 mod entry;
 mod error;
@@ -50,6 +51,7 @@ pub use control::{
     ControlAttributes, ControlEntry, ControlTree, SnapshotChange, SnapshotEntry, SnapshotSource,
 };
 pub use control_node::ControlNode;
+pub use diff::{Difference, Differences, FileChange};
 pub use entry::{DirCookie, DirEntry, NameTarget};
 pub use error::{Place, ZplError};
 pub use file_system::FileSystem;

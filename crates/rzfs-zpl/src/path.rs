@@ -1,15 +1,143 @@
-//! Paths of files that are known by their numbers, for messages.
+//! Paths of files that are known by their numbers.
 
-use crate::entry::DirCookie;
+use crate::entry::{DirCookie, NameTarget};
 use crate::error::ZplError;
 use crate::file_system::FileSystem;
 use crate::source::Source;
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 /// Directories above each other beyond this number are damage.
 const MAX_DEPTH: usize = 4096;
+/// The longest path, in bytes: what is nested more deeply is as good as in no directory.
+const MAX_PATH: usize = 1 << 20;
+
+/// The directory of a file, and its name there.
+type Entry = (ObjectId, Vec<u8>);
+
+/// Where files are found: the paths of many, for which each directory is searched once.
+#[derive(Default)]
+pub(crate) struct Paths {
+    root: ObjectId,
+    names: HashMap<ObjectId, Entry>,
+}
+
+impl Paths {
+    /// Looks for files, and for the directories above them. Of a file that has several names it is the
+    /// one that it had `before`, if it still has that.
+    ///
+    /// # Errors
+    /// There is no such file, or a directory cannot be read.
+    pub(crate) fn of<S: Source>(
+        files: &FileSystem<S>,
+        wanted: impl IntoIterator<Item = ObjectId>,
+        before: &Self,
+    ) -> Result<Self, ZplError> {
+        let mut paths = Self { root: files.root(), names: HashMap::new() };
+        let mut level = BTreeSet::new();
+        for file in wanted {
+            let links = files.source.with_file(file, |file| Ok(file.znode().links))?;
+            let known = before.names.get(&file).filter(|_| links > 1);
+            match known {
+                Some(entry) if is_there(files, file, entry)? => {
+                    level.insert(entry.0);
+                    paths.names.insert(file, entry.clone());
+                }
+                _ => {
+                    level.insert(file);
+                }
+            }
+        }
+        for _ in 0..MAX_DEPTH {
+            level.retain(|file| *file != paths.root && !paths.names.contains_key(file));
+            let mut directories: BTreeMap<ObjectId, BTreeSet<ObjectId>> = BTreeMap::new();
+            for file in &level {
+                let parent = files.source.with_file(*file, |file| Ok(file.znode().parent))?;
+                directories.entry(parent).or_default().insert(*file);
+            }
+            if directories.is_empty() {
+                break;
+            }
+            level.clear();
+            for (directory, children) in directories {
+                if paths.search(files, directory, children)? {
+                    level.insert(directory);
+                }
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Looks for the names of files in a directory; false if there is none.
+    fn search<S: Source>(
+        &mut self,
+        files: &FileSystem<S>,
+        directory: ObjectId,
+        mut children: BTreeSet<ObjectId>,
+    ) -> Result<bool, ZplError> {
+        if !is_directory(files, directory)? {
+            return Ok(false);
+        }
+        let mut is_found = false;
+        files.read_dir(directory, DirCookie::START, |entry| {
+            let is_link_to_directory = matches!(entry.name, b"." | b"..");
+            if !is_link_to_directory && children.remove(&entry.object) {
+                self.names.insert(entry.object, (directory, entry.name.to_vec()));
+                is_found = true;
+            }
+            if children.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(is_found)
+    }
+
+    /// The path of a file from the root on, which is `/`; `None` if it is in no directory.
+    pub(crate) fn path(&self, file: ObjectId) -> Option<Vec<u8>> {
+        let mut parts: Vec<&[u8]> = Vec::new();
+        let (mut at, mut len) = (file, 0);
+        while at != self.root {
+            let (directory, name) = self.names.get(&at)?;
+            len += name.len() + 1;
+            if parts.len() >= MAX_DEPTH || len > MAX_PATH {
+                return None;
+            }
+            parts.push(name);
+            at = *directory;
+        }
+        if parts.is_empty() {
+            return Some(b"/".to_vec());
+        }
+        parts.push(b"");
+        parts.reverse();
+        Some(parts.join(&b'/'))
+    }
+}
+
+/// Whether there is a directory with this number: that of a removed file may be gone, too.
+fn is_directory<S: Source>(files: &FileSystem<S>, directory: ObjectId) -> Result<bool, ZplError> {
+    match files.source.kind(directory) {
+        Ok(kind) => Ok(kind == FileKind::Directory),
+        Err(error) if error.is_missing() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a file has this name.
+fn is_there<S: Source>(
+    files: &FileSystem<S>,
+    file: ObjectId,
+    (directory, name): &Entry,
+) -> Result<bool, ZplError> {
+    if !is_directory(files, *directory)? {
+        return Ok(false);
+    }
+    match files.lookup(*directory, name) {
+        Ok(found) => Ok(found == NameTarget::Object(file)),
+        Err(error) if error.is_missing() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
 
 impl<S: Source> FileSystem<S> {
     /// The path of a file from the root on, which is `/`; `None` if it is in no directory, as
@@ -19,36 +147,6 @@ impl<S: Source> FileSystem<S> {
     /// # Errors
     /// There is no such file, or a directory cannot be read.
     pub fn path(&self, file: ObjectId) -> Result<Option<Vec<u8>>, ZplError> {
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        let mut child = file;
-        while child != self.root() {
-            let parent = self.source.with_file(child, |file| Ok(file.znode().parent))?;
-            let is_directory = self.source.kind(parent)? == FileKind::Directory;
-            if names.len() >= MAX_DEPTH || !is_directory {
-                return Ok(None);
-            }
-            let Some(name) = self.name_in(parent, child)? else { return Ok(None) };
-            names.push(name);
-            child = parent;
-        }
-        if names.is_empty() {
-            return Ok(Some(b"/".to_vec()));
-        }
-        names.push(Vec::new());
-        names.reverse();
-        Ok(Some(names.join(&b'/')))
-    }
-
-    /// The first name of a file in a directory.
-    fn name_in(&self, directory: ObjectId, file: ObjectId) -> Result<Option<Vec<u8>>, ZplError> {
-        let mut found = None;
-        self.read_dir(directory, DirCookie::START, |entry| {
-            if entry.object != file || matches!(entry.name, b"." | b"..") {
-                return ControlFlow::Continue(());
-            }
-            found = Some(entry.name.to_vec());
-            ControlFlow::Break(())
-        })?;
-        Ok(found)
+        Ok(Paths::of(self, [file], &Paths::default())?.path(file))
     }
 }

@@ -3,7 +3,7 @@
 use rzfs::setting::dataset_properties;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 28] = [
+const COMMANDS: [(&str, &str); 29] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     ("create", "\tcreate [-Pnpuv] [-o property=value] ... <filesystem>\n"),
@@ -46,6 +46,7 @@ const COMMANDS: [(&str, &str); 28] = [
     ("hold", "\thold [-r] <tag> <snapshot> ...\n"),
     ("holds", "\tholds [-rHp] <snapshot> ...\n"),
     ("release", "\trelease [-r] <tag> <snapshot> ...\n"),
+    ("diff", "\tdiff [-FHht] <snapshot> [snapshot|filesystem]\n"),
     ("", ""),
     ("load-key", "\tload-key [-rn] [-L <keylocation>] <-a | filesystem|volume>\n"),
     ("unload-key", "\tunload-key [-r] <-a | filesystem|volume>\n"),

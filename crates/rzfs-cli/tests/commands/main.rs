@@ -3,6 +3,7 @@
 
 mod damage;
 mod dedup;
+mod diff;
 mod directories;
 mod encryption;
 mod failures;

@@ -1,0 +1,126 @@
+//! What differs between two states of a file system, as `zfs diff` shows it.
+
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// A question for a part of what differs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DiffQuery {
+    /// The earlier snapshot.
+    pub from: String,
+    /// The later one, or the file system.
+    pub to: String,
+    /// The first object to be looked at: 0, or what the part before says.
+    pub first: u64,
+}
+
+/// A part of what differs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DiffPart {
+    /// Where the file system is mounted.
+    pub mountpoint: Option<String>,
+    /// The files.
+    pub entries: Vec<DiffEntry>,
+    /// Where the next part begins, if there may be one.
+    pub next: Option<u64>,
+}
+
+/// A file that is not what it was.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DiffEntry {
+    /// The character that `-F` shows.
+    pub kind: char,
+    /// When it was changed: seconds of the epoch and nanoseconds.
+    pub changed: (i64, u32),
+    /// What has become of it.
+    pub change: DiffChange,
+}
+
+/// What has become of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiffChange {
+    /// It is gone.
+    Removed(DiffPath),
+    /// It is new.
+    Added(DiffPath),
+    /// Contents or attributes are others.
+    Modified {
+        /// Its path.
+        path: DiffPath,
+        /// How many links more it has.
+        links: i64,
+    },
+    /// It has another path.
+    Renamed {
+        /// The one before.
+        from: DiffPath,
+        /// The one now.
+        to: DiffPath,
+    },
+}
+
+/// A path from the root of the file system on, as `zfs diff` shows it: what is not printed, and
+/// `\`, is `\` and four octal digits.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DiffPath(String);
+
+impl DiffPath {
+    /// The path of these bytes.
+    #[must_use]
+    pub fn new(path: &[u8]) -> Self {
+        let mut text = String::with_capacity(path.len());
+        for byte in path {
+            match byte {
+                b'\\' | 0..=b' ' | 0x7f.. => {
+                    let _ = write!(text, "\\{byte:04o}");
+                }
+                byte => text.push(char::from(*byte)),
+            }
+        }
+        Self(text)
+    }
+
+    /// As it is shown.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The bytes that it was made of.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (mut bytes, mut rest) = (Vec::with_capacity(self.0.len()), self.0.as_bytes());
+        while let Some((first, after)) = rest.split_first() {
+            let escaped = after.get(..4).filter(|_| *first == b'\\');
+            let code = escaped.and_then(|digits| std::str::from_utf8(digits).ok());
+            match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+                Some(byte) => {
+                    bytes.push(byte);
+                    rest = after.get(4..).unwrap_or_default();
+                }
+                None => {
+                    bytes.push(*first);
+                    rest = after;
+                }
+            }
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shown_and_understood_again() {
+        let path = DiffPath::new(b"/a b\tc\\d\xff~\x7f");
+        assert_eq!(path.as_str(), "/a\\0040b\\0011c\\0134d\\0377~\\0177");
+        for byte in 0..=255 {
+            let bytes = [b'/', byte, b'0', b'0', b'4', b'0'];
+            assert_eq!(DiffPath::new(&bytes).to_bytes(), bytes);
+        }
+    }
+}
