@@ -296,6 +296,13 @@ impl Dataset {
         self.dataset.is_snapshot()
     }
 
+    /// Whether it is being received, or was not received to its end: it is neither mounted nor
+    /// changed.
+    #[must_use]
+    pub const fn is_inconsistent(&self) -> bool {
+        self.dataset.is_inconsistent()
+    }
+
     /// What it is; looks into its objset.
     pub fn kind(&self) -> Result<DatasetKind, DatasetError> {
         if self.is_snapshot() {

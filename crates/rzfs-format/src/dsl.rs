@@ -278,6 +278,13 @@ impl DslDataset {
     pub const fn is_snapshot(&self) -> bool {
         self.snapshot_names.is_none()
     }
+
+    /// Whether it lacks some of what it is to have: it is being received, or was not received to its
+    /// end.
+    #[must_use]
+    pub const fn is_inconsistent(&self) -> bool {
+        self.flags & Self::FLAG_INCONSISTENT != 0
+    }
 }
 
 #[cfg(test)]

@@ -162,7 +162,7 @@ impl OpenPool {
             command: (format!("zpool create {} {}", shape.name, shape.vdevs), 0),
         };
         let pool = LivePool::create(new_pool, Arc::clone(environment), &settings.pool)?;
-        let mut open = Self::of_pool(pool, settings)?;
+        let mut open = Self::of_live(pool, settings)?;
         shape.encrypted.fill(&mut open, settings)?;
         shape.habit.prepare(&open)?;
         Ok(open)
@@ -177,14 +177,18 @@ impl OpenPool {
         name: &str,
         settings: &Settings,
     ) -> Result<Self, ProofError> {
-        Self::of_pool(open_pool(sources, name, settings)?, settings)
+        Self::of_live(open_pool(sources, name, settings)?, settings)
     }
 
-    fn of_pool(pool: LivePool, settings: &Settings) -> Result<Self, ProofError> {
+    /// Opens the file systems of a pool that is open.
+    ///
+    /// # Errors
+    /// [`ProofError`].
+    pub fn of_live(pool: LivePool, settings: &Settings) -> Result<Self, ProofError> {
         let root = pool.dataset_tree()?.root()?;
         let mut this = Self { pool, file_systems: BTreeMap::new(), settings: settings.clone() };
         for dataset in root.descendants()? {
-            if dataset.key_status()? == KeyStatus::Unavailable {
+            if dataset.is_inconsistent() || dataset.key_status()? == KeyStatus::Unavailable {
                 continue;
             }
             match dataset.kind()? {

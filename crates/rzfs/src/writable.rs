@@ -163,7 +163,7 @@ impl WritablePool {
     }
 
     fn replay_if_volume(&self, dataset: &Dataset) -> Result<(), FileSystemError> {
-        let is_volume = dataset.kind()? == DatasetKind::Volume;
+        let is_volume = !dataset.is_inconsistent() && dataset.kind()? == DatasetKind::Volume;
         if is_volume && dataset.key_status()? != KeyStatus::Unavailable {
             replay_volume(&self.live, &self.live.open_dataset(dataset)?)?;
         }

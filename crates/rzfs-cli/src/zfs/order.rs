@@ -88,6 +88,7 @@ mod tests {
             name: name.into(),
             kind,
             created,
+            inconsistent: false,
             properties: used.map(property).into_iter().collect(),
         }
     }

@@ -1,4 +1,5 @@
-//! `zfs snapshot` (spec 09, sections 3 and 4).
+//! `zfs snapshot` (spec 09, sections 3 and 4). With `-r` what was not received to its end is passed
+//! over.
 
 use super::change::{carry_out, check_head, pair, pool_with, tree};
 use super::name::{self, pool_of};
@@ -51,7 +52,8 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
                     let (head, snapshot) = full.split_once('@').unwrap_or((full, ""));
                     let kinds = [DatasetKind::Filesystem, DatasetKind::Volume];
                     let heads = tree(&mut client, head, &kinds)?;
-                    all.extend(heads.iter().map(|head| format!("{}@{snapshot}", head.name)));
+                    let whole = heads.iter().filter(|head| !head.inconsistent);
+                    all.extend(whole.map(|head| format!("{}@{snapshot}", head.name)));
                 }
                 all
             }

@@ -37,6 +37,12 @@ pub enum DatasetError {
         /// The dataset.
         name: String,
     },
+    /// The dataset is being received, or was not received to its end.
+    #[error("'{name}' was not received to its end")]
+    Inconsistent {
+        /// The dataset.
+        name: String,
+    },
     /// A key was offered for a dataset that is not encrypted.
     #[error("'{name}' is not encrypted")]
     NotEncrypted {
@@ -66,6 +72,7 @@ impl DatasetError {
         const ENOENT: i32 = 2;
         const EIO: i32 = 5;
         const EACCES: i32 = 13;
+        const EBUSY: i32 = 16;
         const EINVAL: i32 = 22;
         const EROFS: i32 = 30;
         match self {
@@ -73,6 +80,7 @@ impl DatasetError {
             Self::NotFound { .. } => ENOENT,
             Self::ImpossibleName { .. } => EIO,
             Self::KeyNotLoaded { .. } | Self::WrongKey { .. } => EACCES,
+            Self::Inconsistent { .. } => EBUSY,
             Self::NotEncrypted { .. } => EINVAL,
             Self::OldEncryption { .. } => EROFS,
         }

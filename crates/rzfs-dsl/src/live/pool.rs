@@ -9,7 +9,7 @@ use super::change_error::ChangeError;
 use super::datasets::budget::HeadBudget;
 use super::datasets::generation::Generation;
 use super::datasets::head::LiveDataset;
-use super::datasets::heads::Heads;
+use super::datasets::heads::{Admission, Heads};
 use super::devices::current::PoolDevices;
 use super::devices::growth::Growth;
 use super::devices::heartbeat::HeartbeatControl;
@@ -197,9 +197,18 @@ impl LivePool {
     /// Opens a head for changes.
     ///
     /// # Errors
-    /// [`DatasetError`]: it cannot be read, or is a snapshot.
+    /// [`DatasetError`]: it cannot be read, is a snapshot, or was not received to its end.
     pub fn open_dataset(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
-        self.heads.open(dataset)
+        self.heads.open(dataset, Admission::Consistent)
+    }
+
+    /// Opens a head for changes, also one that was not received to its end: for whoever receives
+    /// the rest.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: it cannot be read, or is a snapshot.
+    pub fn open_incomplete(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
+        self.heads.open(dataset, Admission::Incomplete)
     }
 
     /// The budget of a head that is open.

@@ -4,11 +4,13 @@
 mod administration;
 mod clones;
 mod dedup;
+mod forged;
 mod judges;
 mod lists;
 mod open;
 mod space;
 mod unlinked;
+mod unreceived;
 
 use judges::only_leaks;
 use rzfs_blockdev::BlockDevice;

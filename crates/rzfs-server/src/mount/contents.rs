@@ -139,11 +139,12 @@ impl Contents {
     }
 }
 
-/// The file systems of a pool and what decides about their mounts.
+/// The file systems of a pool and what decides about their mounts; what was not received to its end
+/// is none of them.
 pub(super) fn candidates(datasets: &DatasetTree) -> Result<Vec<Candidate>, DatasetError> {
     let mut candidates = Vec::new();
     for dataset in datasets.root()?.descendants()? {
-        if dataset.kind()? == DatasetKind::FileSystem {
+        if !dataset.is_inconsistent() && dataset.kind()? == DatasetKind::FileSystem {
             candidates.push(Candidate {
                 name: dataset.name().to_owned(),
                 canmount: dataset.text(DatasetProperty::CanMount)?,

@@ -85,6 +85,9 @@ pub struct DatasetReport {
     pub kind: DatasetKind,
     /// Txg of its creation.
     pub created: u64,
+    /// Whether it is being received, or was not received to its end.
+    #[serde(default)]
+    pub inconsistent: bool,
     /// The properties that were asked for and apply.
     pub properties: Vec<PropertyReport>,
 }

@@ -62,6 +62,11 @@ pub(super) fn mount(open: &Open, name: &str, manner: MountManner) -> Result<Vec<
     if dataset.key_status().map_err(fail)? == KeyStatus::Unavailable {
         return Err(cannot("encryption key not loaded"));
     }
+    if dataset.is_inconsistent() {
+        let reason = "Contains partially-completed state from \"zfs receive -s\", which can be \
+                      resumed with \"zfs send -t\"";
+        return Err(cannot(reason));
+    }
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     if table.of_dataset(name).is_some() {

@@ -76,7 +76,7 @@ impl TaskContext<'_> {
         }
         let place = self.head(head_name)?;
         let head = self.dataset(place.head)?;
-        if head.flags & DslDataset::FLAG_INCONSISTENT != 0 {
+        if head.is_inconsistent() {
             return Err(ChangeError::Busy { name: head_name.to_owned() }.into());
         }
         if names::snapshot(&self.mos, &head, snapshot)?.is_some() {
