@@ -18,13 +18,22 @@ use rzfs_format::{BlockId, BlockPointer, ByteOrder, FormatError, ObjectId};
 pub(crate) const LIST_BLOCK: u32 = 128 << 10;
 /// Lists within lists; real ones are two or three deep.
 const MAX_DEPTH: usize = 4096;
+/// Lists in a list that are looked at when it is destroyed; what comes after them is leaked.
+const MOST_DESTROYED: usize = 1 << 20;
+/// Entries of a list: more than any pool has blocks, and so few that their places are numbers.
+const MOST_ENTRIES: u64 = 1 << 48;
 const ENTRY: u64 = BlockPointer::SIZE as u64;
 /// Bytes of an object number in an array of lists.
 const NUMBER: u64 = 8;
 
 fn header_of(list: &impl SourceObject) -> Result<BpobjHeader, MosError> {
     let header: BpobjHeader = record_of(list)?;
-    header.check_extent(list.extent()?).map_err(MosError::corrupt(list.id()))?;
+    let corrupt = MosError::corrupt(list.id());
+    header.check_extent(list.extent()?).map_err(&corrupt)?;
+    if header.entries.max(header.subobject_count) > MOST_ENTRIES {
+        let problem = FormatError::invalid("bpobj", "it has more entries than there can be");
+        return Err(corrupt(problem));
+    }
     Ok(header)
 }
 
@@ -54,7 +63,8 @@ pub(crate) fn append(
     (pointers, mark): (&[BlockPointer], ListMark),
     deflation: Deflation<'_>,
 ) -> Result<(), LiveError> {
-    let mut header: BpobjHeader = mos.record(id)?;
+    let object = mos.object(id)?;
+    let mut header = header_of(&object)?;
     let mut bytes = Vec::with_capacity(pointers.len() * BlockPointer::SIZE);
     for pointer in pointers {
         let delta = deflation.of(pointer);
@@ -69,7 +79,7 @@ pub(crate) fn append(
         bytes.extend_from_slice(&stored.encode(ByteOrder::NATIVE));
     }
     let offset = header.entries.saturating_mul(ENTRY);
-    mos.object(id)?.write(mos.tx(), offset, &bytes)?;
+    object.write(mos.tx(), offset, &bytes)?;
     header.entries += pointers.len() as u64;
     mos.set_record(id, &header)
 }
@@ -104,7 +114,8 @@ pub(crate) fn enqueue(mos: &MosTx<'_>, id: ObjectId, list: ObjectId) -> Result<(
 }
 
 /// Takes up to `limit` entries off a list and the lists in it, last ones first; tells whether
-/// nothing is left. What is damaged of them is dropped, and so are lists that are.
+/// nothing is left. What is damaged of them is dropped, and so are lists that are; both count as
+/// entries.
 pub(crate) fn drain(
     mos: &MosTx<'_>,
     id: ObjectId,
@@ -118,26 +129,36 @@ pub(crate) fn drain(
     let mut path = vec![Open::new(mos, id)?];
     loop {
         let Some(open) = path.last_mut() else { return Ok(Progress::EMPTY) };
+        if left == 0 && !open.header.is_empty() {
+            break;
+        }
         if open.header.entries > 0 {
-            if left == 0 {
-                break;
-            }
             let taken = open.take_entries(left, deflation, &mut take)?;
-            left = left.saturating_sub(taken.count);
+            left = left.saturating_sub(taken.count.max(1));
             has_lost |= taken.has_lost;
             path.iter_mut().for_each(|open| add(&mut open.header, -taken.sums));
-        } else if let Some(next) = open.take_subobject(&mut has_lost)? {
-            match descend(mos, &path, next)? {
-                Some(list) => path.push(list),
-                None => has_lost = true,
+            continue;
+        }
+        match open.take_subobject()? {
+            Subobject::List(next) => {
+                left = left.saturating_sub(1);
+                match descend(mos, &path, next)? {
+                    Some(list) => path.push(list),
+                    None => has_lost = true,
+                }
             }
-        } else {
-            let Some(empty) = path.pop() else { return Ok(Progress::EMPTY) };
-            if path.is_empty() {
-                empty.reset(mos)?;
-                return Ok(Progress::Empty { has_lost });
+            Subobject::Lost => {
+                left = left.saturating_sub(1);
+                has_lost = true;
             }
-            empty.destroy(mos)?;
+            Subobject::None => {
+                let Some(empty) = path.pop() else { return Ok(Progress::EMPTY) };
+                if path.is_empty() {
+                    empty.reset(mos)?;
+                    return Ok(Progress::Empty { has_lost });
+                }
+                empty.destroy(mos)?;
+            }
         }
     }
     let mut has_more_below = false;
@@ -155,14 +176,30 @@ pub(crate) fn drain(
 /// others.
 pub(crate) fn destroy(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
     let mut path: Vec<Open> = descend(mos, &[], id)?.into_iter().collect();
-    while let Some(open) = path.last_mut() {
-        if let Some(next) = open.take_subobject(&mut false)? {
-            path.extend(descend(mos, &path, next)?);
-        } else if let Some(done) = path.pop() {
-            done.destroy(mos)?;
+    for _ in 0..MOST_DESTROYED {
+        let Some(open) = path.last_mut() else { return Ok(()) };
+        match open.take_subobject()? {
+            Subobject::List(next) => path.extend(descend(mos, &path, next)?),
+            Subobject::Lost => {}
+            Subobject::None => path.pop().map_or(Ok(()), |done| done.destroy(mos))?,
         }
     }
+    tracing::warn!(list = %id, "lists of blocks are leaked: there are too many in one");
     Ok(())
+}
+
+/// Bytes of an object up to the last one before `end` that is in no hole.
+fn data_end(object: &LiveObject, end: u64) -> Result<u64, LiveError> {
+    // From `high` to `end` is a hole.
+    let (mut low, mut high) = (0, end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match object.next_data(middle)?.filter(|data| *data < high) {
+            Some(data) => low = data.saturating_add(1),
+            None => high = middle,
+        }
+    }
+    Ok(high)
 }
 
 /// Opens a list that is in others; `None` where damage forbids it.
@@ -175,6 +212,14 @@ fn descend(mos: &MosTx<'_>, path: &[Open], id: ObjectId) -> Result<Option<Open>,
         Open::new(mos, id)
     };
     list.unless_damaged(|error| tracing::warn!(%error, "a list of blocks is lost"))
+}
+
+/// How many of `count` things of `size` bytes at the beginning of an object there are before the hole
+/// that follows, if one does. What damage hides counts as if it was there.
+fn before_hole(object: &LiveObject, (count, size): (u64, u64)) -> Result<u64, LiveError> {
+    let unknown = |error: &LiveError| tracing::warn!(%error, "a list may be shorter");
+    let end = data_end(object, count.saturating_mul(size)).unless_damaged(unknown)?;
+    Ok(end.map_or(count, |end| end.div_ceil(size)))
 }
 
 /// Whether a list has been worked off.
@@ -201,6 +246,15 @@ struct Taken {
     has_lost: bool,
 }
 
+/// What the end of an array of lists has.
+enum Subobject {
+    List(ObjectId),
+    /// Something that leads to no list, because of damage.
+    Lost,
+    /// Nothing: there are no more.
+    None,
+}
+
 /// A list that is being worked off.
 struct Open {
     object: LiveObject,
@@ -214,7 +268,8 @@ impl Open {
         Ok(Self { object, header })
     }
 
-    /// Takes the last entries, those of one block at most.
+    /// Takes the last entries, those of one block at most. Holes are passed over, however long they
+    /// are.
     fn take_entries(
         &mut self,
         limit: usize,
@@ -245,36 +300,39 @@ impl Open {
             taken.sums += deflation.of(&pointer);
             take(pointer)?;
         }
-        self.header.entries = self.header.entries.saturating_sub(taken.count as u64);
+        let left = self.header.entries.saturating_sub(taken.count as u64);
+        self.header.entries = match taken.has_lost {
+            true => before_hole(&self.object, (left, ENTRY))?,
+            false => left,
+        };
         Ok(taken)
     }
 
-    /// Takes the last of the lists in it off its array. Those that the array cannot tell any more
-    /// are passed over; `has_lost` then.
-    fn take_subobject(&mut self, has_lost: &mut bool) -> Result<Option<ObjectId>, LiveError> {
+    /// Takes the last of the lists in it off its array. Holes in that are passed over, however long
+    /// they are.
+    fn take_subobject(&mut self) -> Result<Subobject, LiveError> {
         let lost = |error: &LiveError| tracing::warn!(%error, "lists of blocks are lost");
-        while let Some(last) = self.header.subobject_count.checked_sub(1) {
-            let Some((array, per_block)) = self.subobjects().unless_damaged(lost)?.flatten() else {
-                *has_lost = true;
-                self.header.subobject_count = 0;
-                break;
-            };
-            let number = last / per_block;
-            let block = array.read_block(BlockId(number)).map_err(LiveError::from);
-            let Some(block) = block.unless_damaged(lost)? else {
-                *has_lost = true;
-                self.header.subobject_count = number * per_block;
-                continue;
-            };
-            self.header.subobject_count = last;
-            let (words, _) = block.data.as_chunks::<8>();
-            let word = words.get((last % per_block) as usize).copied().unwrap_or_default();
-            match ObjectId(block.order.u64(word)).non_zero() {
-                Some(list) => return Ok(Some(list)),
-                None => *has_lost = true,
-            }
-        }
-        Ok(None)
+        let Some(last) = self.header.subobject_count.checked_sub(1) else {
+            return Ok(Subobject::None);
+        };
+        let Some((array, per_block)) = self.subobjects().unless_damaged(lost)?.flatten() else {
+            self.header.subobject_count = 0;
+            return Ok(Subobject::Lost);
+        };
+        let number = last / per_block;
+        let block = array.read_block(BlockId(number)).map_err(LiveError::from);
+        let Some(block) = block.unless_damaged(lost)? else {
+            self.header.subobject_count = number * per_block;
+            return Ok(Subobject::Lost);
+        };
+        let (words, _) = block.data.as_chunks::<8>();
+        let word = words.get((last % per_block) as usize).copied().unwrap_or_default();
+        let list = ObjectId(block.order.u64(word)).non_zero();
+        self.header.subobject_count = match list {
+            Some(_) => last,
+            None => before_hole(&array, (last, NUMBER))?,
+        };
+        Ok(list.map_or(Subobject::Lost, Subobject::List))
     }
 
     /// The array of the lists in it, and how many a block of it has.

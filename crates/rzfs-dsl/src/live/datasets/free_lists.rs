@@ -115,16 +115,16 @@ impl FreeLists {
         Ok(())
     }
 
-    /// Frees what earlier txgs put off.
+    /// Frees what earlier txgs put off, up to `limit` blocks of it.
     pub(crate) fn free_deferred(
         &mut self,
         mos: &MosTx<'_>,
         features: &Features,
-        deflation: Deflation<'_>,
+        (deflation, limit): (Deflation<'_>, usize),
         free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
     ) -> Result<(), LiveError> {
         let take = |pointer: BlockPointer| free(&pointer);
-        let drained = bpobj::drain(mos, self.deferred, usize::MAX, deflation, take);
+        let drained = bpobj::drain(mos, self.deferred, limit, deflation, take);
         let warn = |error: &LiveError| tracing::warn!(%error, "blocks are not freed");
         match drained.unless_damaged(warn)? {
             Some(Progress::Empty { has_lost: false } | Progress::More) => Ok(()),

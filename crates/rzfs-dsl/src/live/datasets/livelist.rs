@@ -24,6 +24,9 @@ use rzfs_format::{BlockPointer, ObjectId, Txg, VdevId};
 use std::collections::HashMap;
 
 const FIELD: &str = "com.delphix:livelist";
+/// Most entries of one part of a livelist. Another one is begun after `zfs_livelist_max_entries` of
+/// them and what one txg adds; all are in memory at once.
+const MOST_ENTRIES: usize = 1 << 22;
 const DELETED: &str = "com.delphix:deleted_clones";
 
 /// What one sync of a clone does to its livelist.
@@ -188,7 +191,8 @@ pub(crate) fn delete_some(
 }
 
 /// The blocks of a list that were born and have not died since: none when a part of the list is
-/// damaged, as the deaths of others may be in it. The list is empty then.
+/// damaged, as the deaths of others may be in it, or when it is longer than any that is written.
+/// What is left of the list is of no use then.
 fn survivors(
     mos: &MosTx<'_>,
     list: ObjectId,
@@ -197,7 +201,7 @@ fn survivors(
     let mut died: HashMap<(VdevId, u64), u64> = HashMap::new();
     let mut alive = Vec::new();
     // From the last record to the first, so deaths come before their births.
-    let progress = bpobj::drain(mos, list, usize::MAX, deflation, |pointer| {
+    let progress = bpobj::drain(mos, list, MOST_ENTRIES, deflation, |pointer| {
         let Some(dva) = pointer.dvas().find(|dva| dva.is_valid()) else { return Ok(()) };
         let place = (dva.vdev(), dva.offset());
         match (list_mark(&pointer), died.get_mut(&place)) {
@@ -207,7 +211,7 @@ fn survivors(
         }
         Ok(())
     })?;
-    if let Progress::Empty { has_lost: true } = progress {
+    if progress != (Progress::Empty { has_lost: false }) {
         tracing::warn!(%list, "the blocks of a destroyed clone are lost");
         alive.clear();
     }

@@ -5,9 +5,10 @@ use crate::live::amounts::{Deflation, SpaceDelta, apply};
 use crate::live::error::UnlessDamaged;
 use crate::mos::features::Features;
 use crate::mos::live::MosTx;
+use crate::mos::record::record_of;
 use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY};
 use rzfs_dmu::live::LiveObject;
-use rzfs_dmu::{BlockPipeline, DmuError, Traversal, Visit, Visitor};
+use rzfs_dmu::{BlockPipeline, DmuError, SourceObject, Traversal, Visit, Visitor};
 use rzfs_format::bpobj::{BptreeEntry, BptreeHeader};
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
@@ -56,9 +57,10 @@ impl DestroyedList {
             }
         };
         *list = Some(Self(object));
-        let mut header: BptreeHeader = mos.record(object)?;
+        let place = mos.object(object)?;
+        let mut header = header_of(&place)?;
         let entry = BptreeEntry { root, birth, resume: Bookmark::default() };
-        write_entry(mos, &mos.object(object)?, header.end, &entry)?;
+        write_entry(mos, &place, header.end, &entry)?;
         header.end = header.end.saturating_add(1);
         charge(&mut header, sums);
         mos.set_record(object, &header)
@@ -94,13 +96,15 @@ impl DestroyedList {
     ) -> Result<(SpaceDelta, Progress), LiveError> {
         let lost = |error: &LiveError| tracing::warn!(%error, "a destroyed dataset is lost");
         let object = mos.object(id)?;
-        let mut header: BptreeHeader = mos.record(id)?;
+        let mut header = header_of(&object)?;
         let mut freed = SpaceDelta::default();
         let mut left = limit;
         while header.begin < header.end && left > 0 {
             let entry = read_entry(&object, header.begin).unless_damaged(lost)?;
-            let Some(mut entry) = entry else {
-                header.begin += 1;
+            let Some(mut entry) = entry.filter(|entry| !entry.root.is_hole()) else {
+                let next = behind_hole(&object, &header).unless_damaged(lost)?;
+                header.begin = next.unwrap_or(header.begin + 1);
+                left -= 1;
                 continue;
             };
             let mut part = Part { free, deflation, left, sums: SpaceDelta::default(), error: None };
@@ -108,7 +112,8 @@ impl DestroyedList {
             if let Some(error) = part.error {
                 return Err(error);
             }
-            left = part.left;
+            // Whatever an entry leads to, it was looked at.
+            left = part.left.min(left - 1);
             charge(&mut header, -part.sums);
             freed += part.sums;
             match next {
@@ -190,6 +195,19 @@ impl Visitor for Part<'_> {
         tracing::warn!(%error, "space of a destroyed dataset is lost");
         ControlFlow::Continue(())
     }
+}
+
+fn header_of(list: &LiveObject) -> Result<BptreeHeader, LiveError> {
+    let header: BptreeHeader = record_of(list)?;
+    header.check_extent(list.extent()?).map_err(LiveError::corrupt(list.id()))?;
+    Ok(header)
+}
+
+/// The first entry behind the first one that is not in the hole that this one may begin with.
+fn behind_hole(list: &LiveObject, header: &BptreeHeader) -> Result<u64, LiveError> {
+    let next = header.begin.saturating_add(1);
+    let data = list.next_data(next.saturating_mul(ENTRY))?.map(|data| data / ENTRY);
+    Ok(data.unwrap_or(header.end).clamp(next, header.end))
 }
 
 fn charge(header: &mut BptreeHeader, sums: SpaceDelta) {

@@ -228,7 +228,8 @@ impl Syncer {
             let SyncState { clones, dedup, frees, features, leaks, .. } = &mut *state;
             let freer = BlockFreer { mos, space: &space, clones, dedup, deflation, leaks };
             let free = |pointer: &BlockPointer| freer.free(pointer);
-            frees.free_deferred(&mos, features, deflation, &free)?;
+            let limit = (deflation, self.tunables.zfs_async_block_max_blocks);
+            frees.free_deferred(&mos, features, limit, &free)?;
         }
         let SyncState { clones, dedup, frees, dirs, features, leaks, .. } = &mut *state;
         let freer = BlockFreer { mos, space: &space, clones, dedup, deflation, leaks };
