@@ -13,9 +13,9 @@ use rzfs_format::compression::CompressionFunction;
 use rzfs_format::{BlockPointer, ByteOrder, Dva, gang};
 use rzfs_vdev::{BlockRead, VdevError, Verify};
 
-/// Members are smaller than their parent, so a tree is never deeper than halving 16 MiB down to a
-/// sector could make it.
-const MAX_DEPTH: u32 = 16;
+/// Gang headers above each other in one tree. Members are smaller than their parent, so a tree is never
+/// deeper than halving 16 MiB down to a sector could make it.
+pub const MAX_GANG_DEPTH: u32 = 16;
 
 impl StoredBlocks {
     /// What is stored under these pointers, by the right checksums.
@@ -62,8 +62,7 @@ impl StoredBlocks {
         &self,
         leader: &BlockPointer,
     ) -> Result<Vec<BlockPointer>, BlockError> {
-        let first = leader.dvas().next().ok_or(BlockError::NoCopy)?;
-        GangReader { stored: self, expectation: Expectation::Present }.header(leader, first)
+        GangReader { stored: self, expectation: Expectation::Present }.members(leader)
     }
 }
 
@@ -113,7 +112,7 @@ impl GangReader<'_> {
     /// The stored bytes of the block that `leader` points to.
     fn read(&self, leader: &BlockPointer) -> Result<Bytes, BlockError> {
         let mut data = BytesMut::new();
-        self.append(leader, MAX_DEPTH, &mut data)?;
+        self.append(leader, MAX_GANG_DEPTH, &mut data)?;
         let data = data.freeze();
         let at = leader.dvas().next().unwrap_or_default();
         if checksum::verify(leader, &data, &self.stored.salt).is_err() {
@@ -132,8 +131,26 @@ impl GangReader<'_> {
         data: &mut BytesMut,
     ) -> Result<(), BlockError> {
         let at = parent.dvas().next().ok_or(BlockError::NoCopy)?;
+        let too_deep = BlockError::Gang { at, problem: "the tree is too deep" };
+        let depth = depth.checked_sub(1).ok_or(too_deep)?;
+        let members = self.members(parent)?;
+        // Leaves of one header are read together.
+        let leaves: Vec<&BlockPointer> = members.iter().filter(|bp| !bp.is_gang()).collect();
+        let mut leaves = self.stored.read_verified(&leaves, self.expectation).into_iter();
+        for member in &members {
+            if member.is_gang() {
+                self.append(member, depth, data)?;
+            } else {
+                data.extend_from_slice(&leaves.next().unwrap_or(Err(BlockError::NoCopy))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The members of a gang header, which are what its parent is made of.
+    fn members(&self, parent: &BlockPointer) -> Result<Vec<BlockPointer>, BlockError> {
+        let at = parent.dvas().next().ok_or(BlockError::NoCopy)?;
         let fail = |problem| BlockError::Gang { at, problem };
-        let depth = depth.checked_sub(1).ok_or(fail("the tree is too deep"))?;
         let members = self.header(parent, at)?;
         let total = members.iter().map(BlockPointer::physical_size).fold(0, u64::saturating_add);
         if total != parent.physical_size() {
@@ -149,20 +166,10 @@ impl GangReader<'_> {
                 return Err(fail("a member cannot belong to it"));
             }
         }
-        // Leaves of one header are read together.
-        let leaves: Vec<&BlockPointer> = members.iter().filter(|bp| !bp.is_gang()).collect();
-        let mut leaves = self.stored.read_verified(&leaves, self.expectation).into_iter();
-        for member in &members {
-            if member.is_gang() {
-                self.append(member, depth, data)?;
-            } else {
-                data.extend_from_slice(&leaves.next().unwrap_or(Err(BlockError::NoCopy))?);
-            }
-        }
-        Ok(())
+        Ok(members)
     }
 
-    /// The members of a gang header. Every copy's verifier is made from the first address.
+    /// What a gang header says. Every copy's verifier is made from the first address.
     fn header(&self, parent: &BlockPointer, first: Dva) -> Result<Vec<BlockPointer>, BlockError> {
         let verifier =
             EmbeddedVerifier::of_gang(first, parent.physical_birth(), parent.protection());

@@ -39,6 +39,7 @@ pub use block::Block;
 pub use damage::{Damage, DamagedBlock};
 pub use error::{BlockError, DmuError};
 pub use existence::Existence;
+pub use gang::MAX_GANG_DEPTH;
 pub use injector::BlockInjector;
 pub use object::{Object, ObjectRead};
 pub use objset::{DnodeEntry, Objset, ObjsetChanges};

@@ -193,7 +193,9 @@ impl BlockPipeline {
     /// of a gang block; its data come from reading the leader.
     ///
     /// # Errors
-    /// [`BlockError`] when no copy of the header can be read or the header is damaged.
+    /// [`BlockError`] when no copy of the header can be read, or it is damaged or contradicts its
+    /// parent. Whoever follows members that are gangs again stops at
+    /// [`MAX_GANG_DEPTH`](crate::MAX_GANG_DEPTH).
     pub fn gang_members(&self, parent: &BlockPointer) -> Result<Vec<BlockPointer>, BlockError> {
         self.stored.gang_members(parent)
     }

@@ -43,7 +43,8 @@ impl Rig {
         Self { workload, name, settings, devices: contents.map(device).collect() }
     }
 
-    /// The pool `name` that OpenZFS has made, on one device; `None` where there is no such image.
+    /// The pool `name` that OpenZFS has made, on up to three devices; `None` where there are no such
+    /// images.
     ///
     /// # Errors
     /// The image cannot be read.
@@ -52,7 +53,7 @@ impl Rig {
         let images = golden.images().map_err(ProofError::Image)?;
         let contents: Result<Vec<_>, _> = images.into_iter().map(std::fs::read).collect();
         let contents = contents.map_err(ProofError::Image)?;
-        let rig = Self::with_contents(Workload::Single, ["A"].into_iter().zip(contents));
+        let rig = Self::with_contents(Workload::Single, ["A", "B", "C"].into_iter().zip(contents));
         Ok(Some(Self { name, ..rig }))
     }
 

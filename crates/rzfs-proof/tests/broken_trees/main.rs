@@ -5,6 +5,7 @@ mod administration;
 mod clones;
 mod dedup;
 mod forged;
+mod gangs;
 mod holes;
 mod judges;
 mod lists;

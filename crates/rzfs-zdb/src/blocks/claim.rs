@@ -4,7 +4,7 @@
 //! the end is leaked: allocated, but no block's.
 
 use rzfs_dmu::threads::start_up_to;
-use rzfs_dmu::{BlockError, BlockPipeline};
+use rzfs_dmu::{BlockError, BlockPipeline, MAX_GANG_DEPTH};
 use rzfs_dsl::pool::{MosStore, Pool};
 use rzfs_format::{BlockPointer, Dva, VdevId};
 use rzfs_metaslab::{MetaslabError, RangeError, RangeTree, VdevGeometry};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Gang trees and chains of removed vdevs deeper than this are damage.
+/// Chains of removed vdevs deeper than this are damage.
 const MAX_DEPTH: u32 = 64;
 
 /// Why the space of a block cannot be claimed.
@@ -93,7 +93,7 @@ impl<'a> Claims<'a> {
 
     /// Takes all copies of a block.
     pub(super) fn claim(&mut self, pointer: &BlockPointer) -> Result<(), ClaimError> {
-        self.claim_below(pointer, MAX_DEPTH)
+        self.claim_below(pointer, MAX_GANG_DEPTH)
     }
 
     fn claim_below(&mut self, pointer: &BlockPointer, depth: u32) -> Result<(), ClaimError> {

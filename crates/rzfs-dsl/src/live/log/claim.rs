@@ -11,9 +11,9 @@ use crate::live::LiveError;
 use crate::live::datasets::heads::Heads;
 use crate::live::not_writable::NotWritable;
 use crate::pool::{FeatureState, Pool};
-use rzfs_dmu::BlockError;
 use rzfs_dmu::intent_log::{ChainEnd, LogBlock, LogChain, OwnedBlocks, owned_blocks};
 use rzfs_dmu::txg::TxgEngine;
+use rzfs_dmu::{BlockError, MAX_GANG_DEPTH};
 use rzfs_format::features::Feature;
 use rzfs_format::zil::{Record, ZilFlags, ZilHeader};
 use rzfs_format::{BlockPointer, Dva, ObjsetId, Txg};
@@ -25,8 +25,6 @@ use std::sync::Arc;
 /// Txgs by which a log can be ahead of its pool. Only a pool that was frozen for a test is ahead
 /// by more than three.
 const MAX_AHEAD: u64 = 1 << 32;
-/// Levels of gang headers that are followed.
-const MAX_GANG_DEPTH: u32 = 16;
 
 /// What becomes of the logs of a pool in its first txg.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use crate::live::error::UnlessDamaged;
 use crate::live::space::clone_table::{CloneTables, Release};
 use crate::live::space::dedup::DedupTables;
 use crate::mos::live::MosTx;
+use rzfs_dmu::{BlockError, MAX_GANG_DEPTH};
 use rzfs_format::BlockPointer;
 use rzfs_metaslab::allocator::SyncPass;
 use std::cell::Cell;
@@ -65,21 +66,34 @@ impl BlockFreer<'_> {
         let dsize = || self.deflation.of(pointer).used.unsigned_abs();
         match self.clones.release(&self.mos, pointer, dsize)? {
             Release::Kept => Ok(()),
-            Release::Free => self.free_space(pointer),
+            Release::Free => self.free_space(pointer, MAX_GANG_DEPTH),
         }
     }
 
-    /// Gives the space of a block back. What a gang header hides that cannot be read is lost: it
-    /// stays allocated.
-    fn free_space(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
+    /// Gives the space of a block back. What a gang header hides that cannot be read, or that cannot
+    /// be its, is lost: it stays allocated.
+    fn free_space(&self, pointer: &BlockPointer, gangs: u32) -> Result<(), LiveError> {
         if pointer.is_gang() {
-            let members = self.mos.objset().pipeline().gang_members(pointer);
-            let members = members.map_err(LiveError::from).unless_damaged(|error| {
+            let members = self.gang_members(pointer, gangs).unless_damaged(|error| {
                 tracing::warn!(%error, ?pointer, "parts of a gang block are lost");
                 self.leaks.add(self.deflation.of(pointer));
             })?;
-            members.iter().flatten().try_for_each(|member| self.free_space(member))?;
+            let below = gangs.saturating_sub(1);
+            members.iter().flatten().try_for_each(|member| self.free_space(member, below))?;
         }
         Ok(self.space.free_block(pointer)?)
+    }
+
+    /// The members of a gang of which `gangs` may be above each other.
+    fn gang_members(
+        &self,
+        pointer: &BlockPointer,
+        gangs: u32,
+    ) -> Result<Vec<BlockPointer>, LiveError> {
+        if gangs == 0 {
+            let at = pointer.dvas().next().unwrap_or_default();
+            return Err(BlockError::Gang { at, problem: "the tree is too deep" }.into());
+        }
+        Ok(self.mos.objset().pipeline().gang_members(pointer)?)
     }
 }
