@@ -43,6 +43,7 @@ use rzfs_dmu::{Existence, Object, Objset};
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 pub(crate) use surroundings::{Surroundings, UsableSpace};
 
@@ -330,16 +331,19 @@ impl Dataset {
         Ok(children)
     }
 
-    /// It and everything below it but snapshots, parents before children, by name.
+    /// It and everything below it but snapshots, parents before children, by name. What is below a
+    /// directory is found once, even if that has several names.
     pub fn descendants(&self) -> Result<Vec<Dataset>, DatasetError> {
         let mut found = Vec::new();
+        let mut seen = BTreeSet::new();
         let mut pending = vec![(0, self.clone())];
         while let Some((depth, dataset)) = pending.pop() {
             if depth == MAX_DEPTH {
                 let problem = FormatError::invalid("DSL directory", "the tree is too deep");
                 return Err(self.tree.corrupt(dataset.directory_object(), problem));
             }
-            let children = dataset.children()?;
+            let is_first = seen.insert(dataset.directory_object());
+            let children = if is_first { dataset.children()? } else { Vec::new() };
             pending.extend(children.into_iter().rev().map(|child| (depth + 1, child)));
             found.push(dataset);
         }

@@ -208,6 +208,20 @@ fn no_damaged_object_of_a_pool_suspends_it_when_it_is_administered() {
     assert_eq!(problems_of_each(&rig, objects), [""; 0]);
 }
 
+/// The same with many snapshots, so that dead lists have blocks of their own, too.
+pub(crate) fn with_many_snapshots() -> Option<Rig> {
+    let rig = with_large_tables()?;
+    let pool = rig.open_pool().unwrap();
+    let new = |name: String| NewSnapshots { names: vec![name], ..NewSnapshots::default() };
+    for number in 0..SNAPSHOTS {
+        pool.take_snapshots(&new(format!("{SNAPPED}@{number}"))).unwrap();
+        pool.take_snapshots(&new(format!("{CLONE}@{number}"))).unwrap();
+    }
+    pool.export().unwrap();
+    let_time_pass(&rig);
+    Some(rig)
+}
+
 /// Nobody is there who could be refused when a snapshot goes that has only waited for its clone.
 #[test]
 fn nor_does_it_when_a_snapshot_goes_by_itself() {

@@ -13,6 +13,7 @@ mod open;
 mod space;
 mod unlinked;
 mod unreceived;
+mod ways_round;
 
 use judges::only_leaks;
 use rzfs_blockdev::BlockDevice;

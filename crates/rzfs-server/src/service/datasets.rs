@@ -7,7 +7,8 @@ use crate::protocol::{
 };
 use rzfs::setting::{OwnerAspect, OwnerProperty};
 use rzfs_dsl::dataset::property::{self, DatasetProperty, Property};
-use rzfs_dsl::dataset::{self, Bookmark, Dataset, DatasetError, DatasetTree};
+use rzfs_dsl::dataset::{self, Bookmark, Dataset, DatasetError, DatasetName, DatasetTree};
+use rzfs_format::ObjectId;
 use rzfs_format::objset::ObjsetType;
 use rzfs_zpl::{stored_quota, stored_usage};
 use std::collections::BTreeSet;
@@ -19,8 +20,8 @@ pub(super) fn list(
     query: &DatasetQuery,
     mounts: &[MountReport],
 ) -> DatasetListing {
-    let mut walk =
-        Walk { tree, query, mounts, seen: BTreeSet::new(), listing: DatasetListing::default() };
+    let (seen, listing) = (BTreeSet::new(), DatasetListing::default());
+    let mut walk = Walk { tree, query, mounts, seen, entered: BTreeSet::new(), listing };
     if query.names.is_empty() {
         match tree.root() {
             Ok(root) => walk.head(&root, query.depth),
@@ -109,11 +110,15 @@ struct Walk<'a> {
     query: &'a DatasetQuery,
     mounts: &'a [MountReport],
     seen: BTreeSet<String>,
+    /// Directories whose children are listed: each once, whatever names it has.
+    entered: BTreeSet<ObjectId>,
     listing: DatasetListing,
 }
 
 impl Walk<'_> {
     fn named(&mut self, name: &str) {
+        // What another name has led to may be wanted from here to a greater depth.
+        self.entered.clear();
         if name.contains('#') {
             match self.tree.open_bookmark(name) {
                 Ok(bookmark) => self.bookmark(&bookmark),
@@ -151,6 +156,11 @@ impl Walk<'_> {
                 Ok(bookmarks) => bookmarks.iter().for_each(|bookmark| self.bookmark(bookmark)),
                 Err(error) => self.fail(dataset.name(), &error),
             }
+        }
+        // A name that is too long has more above it than there can be.
+        let is_possible = dataset.name().len() <= DatasetName::MAX_LEN;
+        if !is_possible || !self.entered.insert(dataset.directory_object()) {
+            return;
         }
         match dataset.children() {
             Ok(children) => {

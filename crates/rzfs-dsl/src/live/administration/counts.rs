@@ -12,6 +12,7 @@ use crate::mos::extensible::{is_extended, zapify};
 use rzfs_format::features::Feature;
 use rzfs_format::property::DatasetProperty;
 use rzfs_format::{FormatError, ObjectId};
+use std::collections::BTreeSet;
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,13 @@ impl Counted {
             Self::Snapshots => DatasetProperty::SnapshotCount.stored_name(),
         }
     }
+}
+
+/// Directories that are counted.
+#[derive(Default)]
+struct Counting {
+    seen: BTreeSet<ObjectId>,
+    counted: Vec<(ObjectId, [u64; 2])>,
 }
 
 impl TaskContext<'_> {
@@ -79,7 +87,7 @@ impl TaskContext<'_> {
 
     /// Makes sure that what is below a directory can be counted.
     pub(super) fn check_counting(&mut self, dir: ObjectId) -> Result<(), LiveError> {
-        self.count_below(dir, &mut Vec::new(), 0).map(drop)
+        self.count_below(dir, &mut Counting::default(), 0).map(drop)
     }
 
     /// Gives a new directory counts, if the pool has any.
@@ -97,9 +105,9 @@ impl TaskContext<'_> {
         if !self.state.features.is_active(Feature::FilesystemLimits) {
             self.state.features.add(&self.mos, Feature::FilesystemLimits, 1)?;
         }
-        let mut counted = Vec::new();
-        self.count_below(dir, &mut counted, 0)?;
-        for (dir, counts) in counted {
+        let mut counting = Counting::default();
+        self.count_below(dir, &mut counting, 0)?;
+        for (dir, counts) in counting.counted {
             for (what, count) in Counted::ALL.into_iter().zip(counts) {
                 self.set_count(dir, what, count)?;
             }
@@ -108,13 +116,16 @@ impl TaskContext<'_> {
     }
 
     /// The numbers of file systems and snapshots; directories that have counts are not looked
-    /// into, the others are put into `counted` with theirs.
+    /// into, the others are among those counted with theirs, each once, whatever names it has.
     fn count_below(
         &mut self,
         dir: ObjectId,
-        counted: &mut Vec<(ObjectId, [u64; 2])>,
+        counting: &mut Counting,
         depth: usize,
     ) -> Result<[u64; 2], LiveError> {
+        if !counting.seen.insert(dir) {
+            return Ok([0, 0]);
+        }
         let known = [self.count(dir, Counted::FileSystems)?, self.count(dir, Counted::Snapshots)?];
         if let [Some(file_systems), Some(snapshots)] = known {
             return Ok([file_systems, snapshots]);
@@ -128,7 +139,7 @@ impl TaskContext<'_> {
             if name.starts_with('$') {
                 continue;
             }
-            let [file_systems, snapshots] = self.count_below(child, counted, depth + 1)?;
+            let [file_systems, snapshots] = self.count_below(child, counting, depth + 1)?;
             counts[0] = counts[0].saturating_add(file_systems).saturating_add(1);
             counts[1] = counts[1].saturating_add(snapshots);
         }
@@ -140,7 +151,7 @@ impl TaskContext<'_> {
         if let Some(names) = names {
             counts[1] = counts[1].saturating_add(self.mos.entries(names)?.len() as u64);
         }
-        counted.push((dir, counts));
+        counting.counted.push((dir, counts));
         Ok(counts)
     }
 }

@@ -88,7 +88,11 @@ impl TaskContext<'_> {
     pub(super) fn name_of(&mut self, dir: ObjectId) -> Result<String, LiveError> {
         let mut components = Vec::new();
         let mut level = dir;
-        while let Some(parent) = self.dir(level)?.parent.filter(|_| components.len() < MAX_DEPTH) {
+        while let Some(parent) = self.dir(level)?.parent {
+            if components.len() == MAX_DEPTH {
+                let problem = FormatError::invalid("DSL directory", "its parents are a loop");
+                return Err(LiveError::corrupt(dir)(problem));
+            }
             let children = self.children(parent)?;
             let name = children.into_iter().find(|(_, child)| *child == level);
             let missing = || FormatError::invalid("DSL directory", "its parent does not know it");

@@ -120,7 +120,8 @@ impl TaskContext<'_> {
         })
     }
 
-    /// A dataset and those before it, up to one that is not among them.
+    /// A dataset and those before it, up to one that is not among them. All but the first are
+    /// snapshots, each older than the one that follows it.
     pub(super) fn chain(
         &self,
         from: ObjectId,
@@ -130,16 +131,20 @@ impl TaskContext<'_> {
         let mut next = Some(from);
         while let Some(id) = next.filter(|id| Some(*id) != end) {
             let dataset = self.dataset(id)?;
-            if chain.last().is_some_and(|(_, later)| {
-                later.is_snapshot() && dataset.creation_txg >= later.creation_txg
-            }) {
+            if let Some((_, later)) = chain.last()
+                && (!dataset.is_snapshot() || !follows(later, &dataset))
+            {
                 let problem = FormatError::invalid("DSL dataset", "snapshots are not in order");
                 return Err(LiveError::corrupt(id)(problem));
             }
             next = dataset.previous_snapshot;
             chain.push((id, dataset));
         }
-        Ok(chain)
+        if next == end {
+            return Ok(chain);
+        }
+        let problem = FormatError::invalid("DSL dataset", "it does not lead to its origin");
+        Err(LiveError::corrupt(from)(problem))
     }
 
     /// Snapshots with their names.
@@ -427,6 +432,11 @@ impl TaskContext<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a head or snapshot can be what follows a snapshot.
+fn follows(later: &DslDataset, snapshot: &DslDataset) -> bool {
+    !later.is_snapshot() || snapshot.creation_txg < later.creation_txg
 }
 
 fn sums_of(dataset: &DslDataset) -> SpaceDelta {

@@ -13,6 +13,7 @@ use crate::live::space::limits::SpaceTier;
 use crate::mos::MosSource;
 use rzfs_format::dsl::DslDir;
 use rzfs_format::{FormatError, ObjectId};
+use std::collections::BTreeSet;
 
 /// A rename that was checked.
 struct Move<'a> {
@@ -68,7 +69,7 @@ impl TaskContext<'_> {
         }
         self.check_key_of_moved(from, place.dir, new_parent)?;
         let nesting = to.matches('/').count();
-        self.check_names_below(place.dir, to.len(), nesting, 0)?;
+        self.check_names_below(place.dir, (to.len(), nesting), 0, &mut BTreeSet::new())?;
         if old_parent != new_parent {
             self.check_room(&place, &dir, new_parent)?;
             self.check_counts(old_parent)?;
@@ -80,14 +81,18 @@ impl TaskContext<'_> {
         Ok(Move { place, dir, old_parent, new_parent, last })
     }
 
-    /// Checks that nothing below gets too long a name, or too deep a place.
+    /// Checks that nothing below gets too long a name, or too deep a place. A directory is looked
+    /// into once, whatever names it has.
     fn check_names_below(
         &mut self,
         dir: ObjectId,
-        len: usize,
-        nesting: usize,
+        (len, nesting): (usize, usize),
         depth: usize,
+        seen: &mut BTreeSet<ObjectId>,
     ) -> Result<(), TaskError> {
+        if !seen.insert(dir) {
+            return Ok(());
+        }
         if depth == MAX_DEPTH {
             let problem = FormatError::invalid("DSL directory", "the tree is too deep");
             return Err(LiveError::corrupt(dir)(problem).into());
@@ -110,7 +115,8 @@ impl TaskContext<'_> {
             if nesting + 1 >= super::place::MAX_NESTING {
                 return Err(ChangeError::TooDeep { name }.into());
             }
-            self.check_names_below(child, len + 1 + name.len(), nesting + 1, depth + 1)?;
+            let place = (len + 1 + name.len(), nesting + 1);
+            self.check_names_below(child, place, depth + 1, seen)?;
         }
         Ok(())
     }

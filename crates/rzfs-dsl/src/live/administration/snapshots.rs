@@ -66,7 +66,13 @@ impl TaskContext<'_> {
         let (head, snapshot) = parts(name)?;
         let Some(of) = self.find(head)? else { return Ok(None) };
         let found = names::snapshot(&self.mos, &self.dataset(of.head)?, snapshot)?;
-        Ok(found.map(|(name, id)| SnapshotPlace { of, name, id }))
+        let Some((name, id)) = found else { return Ok(None) };
+        let dataset = self.dataset(id)?;
+        if !dataset.is_snapshot() || dataset.dir != of.dir {
+            let problem = FormatError::invalid("DSL dataset", "it is not a snapshot of its head");
+            return Err(LiveError::corrupt(id)(problem).into());
+        }
+        Ok(Some(SnapshotPlace { of, name, id }))
     }
 
     /// The snapshot with this name.

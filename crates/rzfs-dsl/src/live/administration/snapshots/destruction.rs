@@ -4,7 +4,6 @@
 //! snapshot's own, become one.
 
 use super::SnapshotPlace;
-use crate::dataset::limits::MAX_DEPTH;
 use crate::dataset::property::DatasetProperty;
 use crate::live::LiveError;
 use crate::live::administration::counts::Counted;
@@ -23,6 +22,7 @@ use rzfs_format::bpobj::ListMark;
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::{BlockPointer, FormatError, ObjectId, Txg};
 use rzfs_zap::{IntegerSize, ZapValue};
+use std::collections::BTreeSet;
 
 /// What becomes of a snapshot that somebody needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -288,7 +288,7 @@ impl TaskContext<'_> {
         if !self.state.features.has_deadlists() {
             return Ok(());
         }
-        for head in head.into_iter().chain(self.clones_since(dir, key, 0)?) {
+        for head in head.into_iter().chain(self.clones_since(dir, key)?) {
             let list = self.dataset(head)?.deadlist;
             list.map_or(Ok(()), |list| self.drop_key(list, key))?;
         }
@@ -304,23 +304,18 @@ impl TaskContext<'_> {
     }
 
     /// The heads of all clones of the snapshots of a directory, and of their clones, that have come
-    /// into being after a txg.
-    fn clones_since(
-        &mut self,
-        dir: ObjectId,
-        txg: Txg,
-        depth: usize,
-    ) -> Result<Vec<ObjectId>, LiveError> {
-        let Some(clones) = self.dir(dir)?.clones.filter(|_| depth < MAX_DEPTH) else {
-            return Ok(Vec::new());
-        };
-        let mut found = Vec::new();
-        for (_, clone) in names::all(&self.mos, Some(clones))? {
-            let of_clone = self.dataset(clone)?.dir;
-            let Some(origin) = self.dir(of_clone)?.origin else { continue };
-            if self.dataset(origin)?.creation_txg > txg {
-                found.push(clone);
-                found.extend(self.clones_since(of_clone, txg, depth + 1)?);
+    /// into being after a txg: each once.
+    fn clones_since(&mut self, dir: ObjectId, txg: Txg) -> Result<BTreeSet<ObjectId>, LiveError> {
+        let mut found = BTreeSet::new();
+        let mut pending = vec![dir];
+        while let Some(dir) = pending.pop() {
+            let Some(clones) = self.dir(dir)?.clones else { continue };
+            for (_, clone) in names::all(&self.mos, Some(clones))? {
+                let of_clone = self.dataset(clone)?.dir;
+                let Some(origin) = self.dir(of_clone)?.origin else { continue };
+                if self.dataset(origin)?.creation_txg > txg && found.insert(clone) {
+                    pending.push(of_clone);
+                }
             }
         }
         Ok(found)

@@ -101,6 +101,10 @@ impl TaskContext<'_> {
         let txg = self.mos.tx().txg();
         // What a task of this txg has made is not written yet, and a txg has one snapshot of a head.
         let is_dirty = self.pool.heads.get(place.head).is_some_and(|open| open.is_dirty(txg));
+        if head.previous_snapshot_txg > txg || (head.root.is_hole() && !is_dirty) {
+            let problem = FormatError::invalid("DSL dataset", "no snapshot can follow");
+            return Err(LiveError::corrupt(place.head)(problem).into());
+        }
         let is_written = !head.root.is_hole() && !is_dirty && head.previous_snapshot_txg < txg;
         let when = if is_written { Outcome::Done } else { Outcome::Later };
         Ok(Plan { name: snapshot.to_owned(), place, head, reserved, when })
