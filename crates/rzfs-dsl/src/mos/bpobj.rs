@@ -56,6 +56,11 @@ pub(crate) fn create(
     mos.create_record(ObjectType::BPOBJ, block_size, &empty)
 }
 
+/// Makes sure that an object is a list that can hold what it says it has.
+pub(crate) fn check(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
+    Open::new(mos, id).map(drop)
+}
+
 /// Appends pointers, in the form in which lists store them.
 pub(crate) fn append(
     mos: &MosTx<'_>,

@@ -21,8 +21,11 @@ use rzfs_format::dsl::DslDataset;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockPointer, ByteOrder, FormatError, ObjectId, Txg};
 use rzfs_zap::NewZap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+/// Blocks of a single list that are put behind keys together.
+const BATCH: usize = 4096;
 
 /// Whether a dead list is a single list, as in pools before version 26.
 pub(crate) fn is_old<M: MosSource>(mos: &M, id: ObjectId) -> Result<bool, M::Error> {
@@ -49,6 +52,65 @@ pub(crate) fn keys<M: MosSource>(
     Ok(keys)
 }
 
+/// Visits the blocks on a dead list that is a single list.
+fn visit_single<M: MosSource>(
+    mos: &M,
+    id: ObjectId,
+    mut visit: impl FnMut(BlockPointer) -> Result<(), M::Error>,
+) -> Result<(), M::Error> {
+    for list in PointerList::with_sublists(mos.object(id)?) {
+        for pointer in list.map_err(MosError::from)?.entries_from(0) {
+            visit(pointer.map_err(MosError::from)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that a dead list can be worked with in whichever way: all that is read for that is
+/// there, and what it should be.
+pub(crate) fn check(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
+    sums(mos, id)?;
+    if is_old(mos, id)? {
+        return visit_single(mos, id, |_| Ok(()));
+    }
+    mos.check_zap(id)?;
+    let lists: BTreeSet<ObjectId> = keys(mos, id)?.into_values().collect();
+    lists.into_iter().try_for_each(|list| bpobj::check(mos, list))
+}
+
+/// Makes sure that what two dead lists, which were [checked](check), have up to `since` can become one:
+/// that of a snapshot, `own`, and that of what follows it.
+pub(crate) fn check_merge(
+    mos: &MosTx<'_>,
+    (list, own): (ObjectId, ObjectId),
+    since: Txg,
+) -> Result<(), LiveError> {
+    let is_single = is_old(mos, list)?;
+    let (from, into) = if is_single { (list, own) } else { (own, list) };
+    if is_old(mos, into)? {
+        return Ok(());
+    }
+    // What follows the snapshot loses its later keys before.
+    let end = if is_single { END } else { since };
+    let first = keys(mos, into)?.into_keys().next().filter(|first| *first < end);
+    let misplaced = || LiveError::corrupt(into)(older_than_all());
+    if !is_old(mos, from)? {
+        let lowest = keys(mos, from)?.into_keys().next();
+        let has_places = lowest.is_none_or(|lowest| first.is_some_and(|first| first <= lowest));
+        return if has_places { Ok(()) } else { Err(misplaced()) };
+    }
+    visit_single(mos, from, |pointer| {
+        let birth = pointer.logical_birth();
+        let is_freed = is_single && birth > since;
+        let has_place = is_freed || first.is_some_and(|first| first < birth);
+        if has_place { Ok(()) } else { Err(misplaced()) }
+    })
+}
+
+fn older_than_all() -> FormatError {
+    FormatError::invalid("dead list", "a block is older than all its keys")
+}
+
 /// Sums over all blocks on a dead list.
 pub(crate) fn sums<M: MosSource>(mos: &M, id: ObjectId) -> Result<DeadlistHeader, M::Error> {
     if !is_old(mos, id)? {
@@ -68,15 +130,13 @@ pub(crate) fn sums_of<M: MosSource>(
 ) -> Result<SpaceDelta, M::Error> {
     let mut sums = SpaceDelta::default();
     if is_old(mos, id)? {
-        for list in PointerList::with_sublists(mos.object(id)?) {
-            for pointer in list.map_err(MosError::from)?.entries_from(0) {
-                let pointer = pointer.map_err(MosError::from)?;
-                let birth = pointer.logical_birth();
-                if births.start < birth && birth <= births.end {
-                    sums += deflation.of(&pointer);
-                }
+        visit_single(mos, id, |pointer| {
+            let birth = pointer.logical_birth();
+            if births.start < birth && birth <= births.end {
+                sums += deflation.of(&pointer);
             }
-        }
+            Ok(())
+        })?;
         return Ok(sums);
     }
     if births.is_empty() {
@@ -101,43 +161,52 @@ pub(crate) fn create(mos: &MosTx<'_>, features: &Features) -> Result<ObjectId, L
     mos.create_zap_with(ObjectType::DEADLIST, ObjectType::DEADLIST_HDR, &bonus, &new)
 }
 
-/// Adds a key with an empty list.
+/// Adds a key with an empty list, unless there is one with this key.
 pub(crate) fn add_key(
     mos: &MosTx<'_>,
     features: &mut Features,
     id: ObjectId,
     key: Txg,
 ) -> Result<(), LiveError> {
+    let name = number_key(key.get());
+    if mos.lookup(id, name.as_str())?.is_some() {
+        return Ok(());
+    }
     let list = features.empty_list(mos)?;
-    mos.insert(id, &number_key(key.get()), list.get())
+    mos.insert(id, &name, list.get())
 }
 
-/// Makes a dead list with the keys of another that are below `end`, all with empty lists.
-pub(crate) fn clone_keys(
+/// Makes a dead list with keys, all with empty lists.
+pub(crate) fn with_keys(
     mos: &MosTx<'_>,
     features: &mut Features,
-    of: ObjectId,
-    end: Txg,
+    keys: &BTreeSet<Txg>,
 ) -> Result<ObjectId, LiveError> {
     let id = create(mos, features)?;
-    for key in keys(mos, of)?.into_keys().filter(|key| *key < end) {
-        add_key(mos, features, id, key)?;
-    }
+    keys.iter().try_for_each(|key| add_key(mos, features, id, *key))?;
     Ok(id)
 }
 
-/// Makes a dead list for what follows a snapshot, with the keys that its chain of snapshots asks
-/// for: where the dead lists before it are single lists.
-pub(crate) fn of_snapshots(
+/// The keys of a dead list for what begins as a dataset is, `of` being the dead list that tells
+/// them: those below `end`, or where it is a single list those that the chain of snapshots asks for.
+pub(crate) fn keys_behind(
     mos: &MosTx<'_>,
-    features: &mut Features,
-    snapshot: &DslDataset,
-) -> Result<ObjectId, LiveError> {
-    let id = create(mos, features)?;
-    let mut current = snapshot.clone();
+    of: ObjectId,
+    dataset: &DslDataset,
+    end: Txg,
+) -> Result<BTreeSet<Txg>, LiveError> {
+    if is_old(mos, of)? {
+        return keys_of_chain(mos, dataset);
+    }
+    Ok(keys(mos, of)?.into_keys().filter(|key| *key < end).collect())
+}
+
+fn keys_of_chain(mos: &MosTx<'_>, dataset: &DslDataset) -> Result<BTreeSet<Txg>, LiveError> {
+    let mut keys = BTreeSet::new();
+    let mut current = dataset.clone();
     loop {
-        add_key(mos, features, id, current.previous_snapshot_txg)?;
-        let Some(previous) = current.previous_snapshot else { return Ok(id) };
+        keys.insert(current.previous_snapshot_txg);
+        let Some(previous) = current.previous_snapshot else { return Ok(keys) };
         let earlier: DslDataset = mos.record(previous)?;
         if earlier.previous_snapshot_txg >= current.previous_snapshot_txg {
             let problem = FormatError::invalid("DSL dataset", "snapshots are not in order");
@@ -189,8 +258,7 @@ pub(crate) fn insert(
     for pointer in pointers {
         let birth = pointer.logical_birth();
         let Some((key, _)) = keys.range(..birth).next_back() else {
-            let problem = FormatError::invalid("dead list", "a block is older than all its keys");
-            return Err(LiveError::corrupt(id)(problem));
+            return Err(LiveError::corrupt(id)(older_than_all()));
         };
         by_key.entry(*key).or_default().push(*pointer);
     }
@@ -231,14 +299,28 @@ pub(crate) fn remove_key(
     join(mos, features, (id, *before, *into), list)
 }
 
-/// Takes over all blocks of another dead list, which is gone then. Behind which keys they were
-/// there is told by the keys here, of which there may be fewer.
+/// Takes over all blocks of another dead list, which is gone then. Behind which keys they are here is
+/// told by the keys there, of which there may be more; or by their births, where that is a single
+/// list, from before the pool was upgraded. Both were [checked](check_merge).
 pub(crate) fn merge(
     mos: &MosTx<'_>,
     features: &mut Features,
-    id: ObjectId,
-    other: ObjectId,
+    (id, other): (ObjectId, ObjectId),
+    deflation: Deflation<'_>,
 ) -> Result<(), LiveError> {
+    if is_old(mos, other)? {
+        let mut batch = Vec::with_capacity(BATCH);
+        visit_single(mos, other, |pointer| {
+            batch.push(pointer);
+            if batch.len() < BATCH {
+                return Ok(());
+            }
+            let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
+            insert(mos, features, id, (&full, ListMark::Allocated), deflation)
+        })?;
+        insert(mos, features, id, (&batch, ListMark::Allocated), deflation)?;
+        return bpobj::destroy(mos, other);
+    }
     let mut header: DeadlistHeader = mos.record(id)?;
     let mut own = keys(mos, id)?;
     for (key, list) in keys(mos, other)? {
@@ -246,8 +328,7 @@ pub(crate) fn merge(
         add(&mut header, bpobj::sums(&sums));
         let Some((key, into)) = own.range(..=key).next_back().map(|(key, list)| (*key, *list))
         else {
-            let problem = FormatError::invalid("dead list", "a block is older than all its keys");
-            return Err(LiveError::corrupt(id)(problem));
+            return Err(LiveError::corrupt(id)(older_than_all()));
         };
         if features.is_empty_list(into) {
             own.insert(key, list);

@@ -33,6 +33,11 @@ pub(crate) fn field<M: MosSource>(
     Ok(Some(value.first_u64().ok_or_else(no_number)?))
 }
 
+/// Makes sure that the fields beyond the record of a directory or dataset can be changed.
+pub(crate) fn check_fields(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
+    if is_extended(mos, id)? { mos.check_zap(id) } else { Ok(()) }
+}
+
 /// Makes the blocks of a directory's or dataset's object a ZAP, unless they are one (spec 04,
 /// section 2.2).
 pub(crate) fn zapify(

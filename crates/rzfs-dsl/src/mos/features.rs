@@ -407,7 +407,7 @@ impl Features {
             && let Some(id) = self.empty_list.take()
         {
             mos.remove(DIRECTORY, EMPTY_LIST)?;
-            mos.destroy(id)?;
+            mos.destroy_or_leak(id)?;
         }
         Ok(())
     }

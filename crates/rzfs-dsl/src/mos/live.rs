@@ -1,16 +1,16 @@
 //! The MOS as the syncing txg has it, and as a sync pass changes it.
 
-use super::MosSource;
 use super::error::MosError;
 use super::open_zaps::OpenZaps;
 use super::record::BonusRecord;
+use super::{MosSource, OBJECT_DIRECTORY};
 use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
 use parking_lot::Mutex;
 use rzfs_dmu::live::{LiveObject, LiveObjset, NewObject, SyncTx, ZapTx};
 use rzfs_dmu::{DmuError, SourceObject};
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::{BlockId, ObjectId};
+use rzfs_format::{BlockId, FormatError, ObjectId};
 use rzfs_zap::{KeyRef, NewZap, Zap, ZapError, ZapValue, ZapWriter};
 
 /// log2 of the size of indirect blocks that are not said to be smaller.
@@ -208,8 +208,12 @@ impl<'a> MosTx<'a> {
         Ok(())
     }
 
-    /// Frees an object, of whichever kind.
+    /// Frees an object, of whichever kind but the one from which all others are found.
     pub(crate) fn destroy(&self, id: ObjectId) -> Result<(), LiveError> {
+        if id == OBJECT_DIRECTORY {
+            let problem = FormatError::invalid("object directory", "something is said to own it");
+            return Err(LiveError::corrupt(id)(problem));
+        }
         self.mos.zaps.lock().take(id);
         self.mos.objset.synced().release(id);
         Ok(self.object(id)?.destroy(self.tx)?)
@@ -259,7 +263,8 @@ impl<'a> MosTx<'a> {
         self.lookup(zap, key).map(drop)
     }
 
-    /// Makes sure that a ZAP can be changed in whichever place: all its blocks can be read.
+    /// Makes sure that a ZAP can be changed in whichever place: all its blocks and entries can be
+    /// read.
     pub(crate) fn check_zap(&self, zap: ObjectId) -> Result<(), LiveError> {
         let object = self.object(zap)?;
         let size = u64::from(object.data_block_size()?).max(1);
@@ -269,7 +274,7 @@ impl<'a> MosTx<'a> {
             object.read_block(BlockId(block))?;
             from = block.saturating_add(1).saturating_mul(size);
         }
-        Ok(())
+        self.with_zap(zap, |open| open.entries().try_for_each(|entry| entry.map(drop)))
     }
 
     /// Removes a key; tells whether it was there.

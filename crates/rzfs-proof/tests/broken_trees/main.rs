@@ -13,6 +13,8 @@ mod open;
 mod space;
 mod unlinked;
 mod unreceived;
+mod upgraded;
+mod values;
 mod ways_round;
 
 use judges::only_leaks;

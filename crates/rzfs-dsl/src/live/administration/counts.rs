@@ -8,7 +8,7 @@ use super::{TaskContext, TaskError};
 use crate::dataset::limits::MAX_DEPTH;
 use crate::live::LiveError;
 use crate::mos::MosSource;
-use crate::mos::extensible::{is_extended, zapify};
+use crate::mos::extensible::{check_fields, is_extended, zapify};
 use rzfs_format::features::Feature;
 use rzfs_format::property::DatasetProperty;
 use rzfs_format::{FormatError, ObjectId};
@@ -77,6 +77,7 @@ impl TaskContext<'_> {
         let mut level = Some(from);
         for _ in 0..MAX_DEPTH {
             let Some(dir) = level else { break };
+            check_fields(&self.mos, dir)?;
             for what in Counted::ALL {
                 self.count(dir, what)?;
             }

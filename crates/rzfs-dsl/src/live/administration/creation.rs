@@ -5,13 +5,14 @@ use super::place::{Place, check_new_name};
 use super::property::PropertyChange;
 use super::{NewEncryption, TaskContext, TaskError};
 use crate::dataset::DatasetKind;
-use crate::live::LiveDataset;
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::creation::NewContents;
 use crate::live::datasets::values::policy_of_dir;
 use crate::live::space::limits::SpaceTier;
-use rzfs_format::ObjectId;
+use crate::live::{LiveDataset, LiveError};
+use crate::mos::extensible::check_fields;
 use rzfs_format::objset::ObjsetType;
+use rzfs_format::{FormatError, ObjectId};
 use rzfs_zap::ZapValue;
 use std::fmt;
 use std::sync::Arc;
@@ -116,15 +117,14 @@ impl TaskContext<'_> {
         let mos = self.mos;
         self.check_counts(parent)?;
         policy_of_dir(&mos, &mut self.state.dirs, parent, self.pool.has_lz4)?;
-        let mut tables = vec![self.dir(parent)?.children];
+        let missing = || FormatError::invalid("DSL directory", "it has no map of children");
+        let children = self.dir(parent)?.children.ok_or_else(missing);
+        let mut tables = vec![Some(children.map_err(LiveError::corrupt(parent))?)];
         if let Some(id) = origin {
             let origin = self.dataset(id)?;
             tables.extend([origin.next_clones, self.clones_of(id)?]);
-            if let Some(head) = self.dir(origin.dir)?.head_dataset {
-                tables.push(
-                    self.dataset(head)?.deadlist.filter(|_| self.state.features.has_deadlists()),
-                );
-            }
+            check_fields(&mos, id)?;
+            self.maker().keys_of_clone(&origin)?;
         }
         Ok(tables.into_iter().flatten().try_for_each(|table| mos.check_zap(table))?)
     }

@@ -261,12 +261,13 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Frees the object of a dataset or directory.
+    /// Frees the object of a dataset or directory, unless that is damaged: it may have been said to be
+    /// one of its own tables.
     pub(super) fn destroy_extended(&mut self, id: ObjectId) -> Result<(), TaskError> {
-        if is_extended(&self.mos, id)? {
+        if is_extended(&self.mos, id).unless_damaged(left_behind)? == Some(true) {
             self.state.features.add(&self.mos, Feature::ExtensibleDataset, -1)?;
         }
-        Ok(self.mos.destroy(id)?)
+        Ok(self.mos.destroy_or_leak(id)?)
     }
 
     fn destroy_bookmarks(&mut self, head: ObjectId) -> Result<(), TaskError> {

@@ -16,6 +16,7 @@ use crate::live::change_error::ChangeError;
 use crate::live::datasets::dir::SpaceClass;
 use crate::live::datasets::livelist;
 use crate::live::space::limits::SpaceTier;
+use crate::mos::extensible::check_fields;
 use crate::mos::{bookmarks, deadlist, key_object, names, number_key};
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::object_type::ObjectType;
@@ -37,6 +38,8 @@ struct Promotion {
     shared: Vec<(String, Member)>,
     /// The clone and its own snapshots, the youngest first.
     of_clone: Vec<Member>,
+    /// The heads of the other clones of what changes hands.
+    moved_clones: Vec<ObjectId>,
     /// The space of everything that changes hands.
     moved: SpaceDelta,
     /// What only the origin has from now on.
@@ -80,6 +83,10 @@ impl TaskContext<'_> {
         let of_origin = self.chain(above.head, Some(origin))?;
         let members = self.chain(origin, origin_dir.origin)?;
         let shared = self.named(&above, members)?;
+        if shared.is_empty() || of_clone.is_empty() {
+            let problem = FormatError::invalid("DSL dataset", "its origin is none");
+            return Err(LiveError::corrupt(clone.head)(problem).into());
+        }
         self.check_names((&clone, &above), &shared)?;
         let (moved, unique) = self.moved_space(&origin_dir, &shared, &of_clone)?;
         let since = match origin_dir.origin {
@@ -92,19 +99,27 @@ impl TaskContext<'_> {
         let origin_snapshots = self.dead_since(of_origin.iter(), branch)?;
         let keys_of_root = self.check_keys(&clone, &above, &origin_dir)?;
         self.check_room_for(&above, &clone, moved.used.unsigned_abs())?;
+        let mos = self.mos;
         for (_, (_, member)) in &shared {
-            member.next_clones.map_or(Ok(()), |clones| self.mos.check_zap(clones))?;
+            member.next_clones.map_or(Ok(()), |clones| mos.check_zap(clones))?;
         }
-        if let Some(marks) = bookmarks::of_head(&self.mos, above.head)? {
-            self.mos.check_zap(marks)?;
-        }
+        let list = of_clone.last().and_then(|(_, oldest)| oldest.deadlist);
+        list.map_or(Ok(()), |list| deadlist::check(&mos, list))?;
         for of in [&clone, &above] {
             self.check_counts(of.dir)?;
+            check_fields(&mos, of.head)?;
+            livelist::of_dir(&mos, &self.state.features, of.dir)?;
             let head = self.dataset(of.head)?;
-            let tables = [head.snapshot_names, self.dir(of.dir)?.clones];
-            tables.into_iter().flatten().try_for_each(|table| self.mos.check_zap(table))?;
+            let marks = bookmarks::of_head(&mos, of.head)?;
+            let names = self.snapshot_names((of.head, &head))?;
+            let tables = [Some(names), self.dir(of.dir)?.clones, marks];
+            tables.into_iter().flatten().try_for_each(|table| mos.check_zap(table))?;
             self.refuse_remap_deadlist(&of.name, of.head)?;
         }
+        if let Some(origin) = origin_dir.origin {
+            self.clones_of(origin)?.map_or(Ok(()), |clones| mos.check_zap(clones))?;
+        }
+        let moved_clones = self.moved_clones(&above, &shared)?;
         Ok(Promotion {
             clone,
             clone_dir,
@@ -112,6 +127,7 @@ impl TaskContext<'_> {
             origin_dir,
             shared,
             of_clone,
+            moved_clones,
             moved,
             unique,
             clone_snapshots,
@@ -320,7 +336,7 @@ impl TaskContext<'_> {
         if let Some(branches) = record.next_clones {
             mos.remove(branches, number_key(oldest.get()).as_str())?;
             if let Some(next) = origin.next_snapshot {
-                mos.insert(branches, &number_key(next.get()), next.get())?;
+                mos.set(branches, &number_key(next.get()), next.get())?;
             }
         }
         record.next_snapshot = Some(*oldest);
@@ -332,9 +348,28 @@ impl TaskContext<'_> {
         Ok(dirs.change(&mos, promotion.origin.dir, |dir| dir.origin = Some(*id))?)
     }
 
+    /// The heads of the clones of snapshots that change hands; the one that gives its place up is
+    /// not among them.
+    fn moved_clones(
+        &mut self,
+        origin: &Place,
+        shared: &[(String, Member)],
+    ) -> Result<Vec<ObjectId>, LiveError> {
+        let mut moved = Vec::new();
+        for (index, (_, (_, member))) in shared.iter().enumerate() {
+            for (_, branch) in names::all(&self.mos, member.next_clones)? {
+                let dir = self.dataset(branch)?.dir;
+                if index > 0 || dir != origin.dir {
+                    moved.extend(self.dir(dir)?.head_dataset);
+                }
+            }
+        }
+        Ok(moved)
+    }
+
     /// Enters the two, and the clones of what changes hands, where they are clones of from now on.
     fn exchange_clones(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
-        let Promotion { clone, origin, origin_dir, shared, .. } = promotion;
+        let Promotion { clone, origin, origin_dir, moved_clones, .. } = promotion;
         if !self.state.features.has_deadlists() {
             return Ok(());
         }
@@ -345,18 +380,9 @@ impl TaskContext<'_> {
             self.enter_clones(above, clone.head)?;
         }
         self.enter_clones(clone.dir, origin.head)?;
-        for (index, (_, (id, _))) in shared.iter().enumerate() {
-            let Some(branches) = self.dataset(*id)?.next_clones else { continue };
-            for (_, branch) in names::all(&self.mos, Some(branches))? {
-                let dir = self.dataset(branch)?.dir;
-                // The one that gave its place up is entered above.
-                if index == 0 && dir == origin.dir {
-                    continue;
-                }
-                let Some(head) = self.dir(dir)?.head_dataset else { continue };
-                self.leave_clones(origin.dir, head)?;
-                self.enter_clones(clone.dir, head)?;
-            }
+        for head in moved_clones.iter().filter(|head| **head != clone.head) {
+            self.leave_clones(origin.dir, *head)?;
+            self.enter_clones(clone.dir, *head)?;
         }
         Ok(())
     }

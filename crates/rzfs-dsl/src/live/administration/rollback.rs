@@ -18,7 +18,7 @@ use crate::live::datasets::dir::SpaceClass;
 use crate::live::datasets::livelist;
 use crate::live::error::UnlessDamaged;
 use crate::live::space::limits::SpaceTier;
-use crate::mos::extensible::{is_extended, zapify};
+use crate::mos::extensible::{check_fields, is_extended, zapify};
 use crate::mos::{MosSource, bookmarks, deadlist};
 use rzfs_dmu::Objset;
 use rzfs_dmu::live::Transaction;
@@ -130,6 +130,11 @@ impl TaskContext<'_> {
         let missing = || FormatError::invalid("DSL dataset", "it has no dead list");
         let deadlist = head.deadlist.ok_or_else(missing).map_err(LiveError::corrupt(place.head))?;
         let sums = deadlist::sums(&self.mos, deadlist)?;
+        for fields in [place.head, place.dir, id] {
+            check_fields(&self.mos, fields)?;
+        }
+        livelist::of_dir(&self.mos, &self.state.features, place.dir)?;
+        self.maker().keys_of_clone(&snapshot)?;
         let own = |head: u64, dead: u64, snapshot: u64| {
             head.saturating_add(dead).saturating_sub(snapshot).cast_signed()
         };

@@ -27,6 +27,7 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
 use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId, Txg};
 use rzfs_zap::{NewZap, Normalization};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The first txg of a pool; what is made in it says that it was made in txg 1.
@@ -173,12 +174,21 @@ impl Maker<'_> {
         Ok(id)
     }
 
-    /// The dead list of a clone: the keys of the one of its origin's head, as far as they are
-    /// older.
+    /// The dead list of a clone.
     pub(crate) fn clone_deadlist(&mut self, origin: &DslDataset) -> Result<ObjectId, LiveError> {
+        let keys = self.keys_of_clone(origin)?;
+        deadlist::with_keys(&self.mos, self.features, &keys)
+    }
+
+    /// The keys of that: those of the dead list of its origin's head, as far as they are older; none
+    /// where dead lists have none.
+    pub(crate) fn keys_of_clone(
+        &mut self,
+        origin: &DslDataset,
+    ) -> Result<BTreeSet<Txg>, LiveError> {
         let mos = self.mos;
         if !self.features.has_deadlists() {
-            return deadlist::create(&mos, self.features);
+            return Ok(BTreeSet::new());
         }
         let head = self.dirs.get(&mos, origin.dir)?.head_dataset;
         let list = match head {
@@ -187,10 +197,7 @@ impl Maker<'_> {
         };
         let missing = || FormatError::invalid("DSL dataset", "it has no dead list");
         let list = list.ok_or_else(missing).map_err(LiveError::corrupt(origin.dir))?;
-        if deadlist::is_old(&mos, list)? {
-            return deadlist::of_snapshots(&mos, self.features, origin);
-        }
-        deadlist::clone_keys(&mos, self.features, list, origin.creation_txg)
+        deadlist::keys_behind(&mos, list, origin, origin.creation_txg)
     }
 
     /// Enters a clone in its origin and in the directory of that.
@@ -201,7 +208,7 @@ impl Maker<'_> {
             None => mos.create_zap(ObjectType::NEXT_CLONES)?,
         };
         origin.next_clones = Some(next_clones);
-        mos.insert(next_clones, &number_key(clone.get()), clone.get())?;
+        mos.set(next_clones, &number_key(clone.get()), clone.get())?;
         if !self.features.has_deadlists() {
             // Directories of older pools do not list clones.
             return Ok(());
@@ -211,7 +218,7 @@ impl Maker<'_> {
             None => mos.create_zap(ObjectType::DSL_CLONES)?,
         };
         self.dirs.change(&mos, origin.dir, |dir| dir.clones = Some(clones))?;
-        mos.insert(clones, &number_key(clone.get()), clone.get())
+        mos.set(clones, &number_key(clone.get()), clone.get())
     }
 
     /// Gives a new directory and its head their key object, which is the answer.

@@ -14,6 +14,7 @@ use crate::live::change_error::ChangeError;
 use crate::live::datasets::dir::SpaceClass;
 use crate::live::error::UnlessDamaged;
 use crate::live::space::limits::SpaceTier;
+use crate::mos::extensible::check_fields;
 use crate::mos::pointer_list::PointerList;
 use crate::mos::{MosSource, bookmarks, deadlist, names, number_key};
 use rzfs_dmu::live::Transaction;
@@ -61,8 +62,9 @@ impl TaskContext<'_> {
         let places = self.check_snapshots(snapshots, |this, name| {
             let Some(place) = this.find_snapshot(name)? else { return Ok(None) };
             let snapshot = this.dataset(place.id)?;
+            let holds = this.hold_count(&snapshot)?;
             if destruction == Destruction::AtOnce {
-                if this.hold_count(&snapshot)? > 0 {
+                if holds > 0 {
                     return Err(ChangeError::Held { name: name.to_owned() }.into());
                 }
                 if snapshot.child_count > 1 {
@@ -96,13 +98,12 @@ impl TaskContext<'_> {
         let mos = self.mos;
         let Chain { previous, next, .. } = self.chain_of(place.id, snapshot.clone())?;
         let previous = previous.as_ref().map(|(_, previous)| previous);
-        let lists = [Some(snapshot), Some(&next.1)].into_iter().flatten();
-        for list in lists.filter_map(|dataset| dataset.deadlist) {
-            deadlist::sums(&mos, list)?;
-            if !deadlist::is_old(&mos, list)? {
-                mos.check_zap(list)?;
-            }
+        let lists = [snapshot.deadlist, next.1.deadlist];
+        lists.into_iter().flatten().try_for_each(|list| deadlist::check(&mos, list))?;
+        if let [Some(own), Some(list)] = lists {
+            deadlist::check_merge(&mos, (list, own), snapshot.previous_snapshot_txg)?;
         }
+        [place.id, place.of.head].into_iter().try_for_each(|id| check_fields(&mos, id))?;
         previous
             .and_then(|previous| previous.next_clones)
             .map_or(Ok(()), |it| mos.check_zap(it))?;
@@ -119,7 +120,12 @@ impl TaskContext<'_> {
         let previous = snapshot.previous_snapshot.map(with_id).transpose()?;
         let missing = || FormatError::invalid("DSL dataset", "nothing follows a snapshot");
         let next = snapshot.next_snapshot.ok_or_else(missing).map_err(LiveError::corrupt(id))?;
-        Ok(Chain { id, snapshot, previous, next: with_id(next)? })
+        let next = with_id(next)?;
+        if next.1.previous_snapshot != Some(id) {
+            let problem = FormatError::invalid("DSL dataset", "it does not follow its snapshot");
+            return Err(LiveError::corrupt(next.0)(problem));
+        }
+        Ok(Chain { id, snapshot, previous, next })
     }
 
     /// Destroys a snapshot that nobody needs.
@@ -211,7 +217,8 @@ impl TaskContext<'_> {
         }
         let features = &mut self.state.features;
         let freed = deadlist::move_to_list(&mos, features, list, since, free_list)?;
-        deadlist::merge(&mos, features, list, own)?;
+        let deflation = self.deflation();
+        deadlist::merge(&mos, &mut self.state.features, (list, own), deflation)?;
         let dirs = &mut self.state.dirs;
         dirs.charge(&mos, place.of.dir, SpaceClass::Snapshots, -freed)?;
         if let Some(free_dir) = self.state.frees.free_dir() {

@@ -13,13 +13,13 @@ use crate::live::change_error::ChangeError;
 use crate::live::datasets::dir::SpaceClass;
 use crate::live::error::UnlessDamaged;
 use crate::live::space::limits::SpaceTier;
-use crate::mos::extensible::{is_extended, zapify};
+use crate::mos::extensible::{check_fields, is_extended, zapify};
 use crate::mos::{MosSource, deadlist, names};
 use rzfs_dmu::live::Transaction;
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::features::Feature;
 use rzfs_format::object_type::ObjectType;
-use rzfs_format::{FormatError, ObjectId};
+use rzfs_format::{FormatError, ObjectId, Txg};
 use rzfs_zap::ZapValue;
 use std::collections::BTreeSet;
 
@@ -85,14 +85,12 @@ impl TaskContext<'_> {
         let names = self.snapshot_names((place.head, &head))?;
         self.mos.check_zap(names)?;
         self.check_counts(place.dir)?;
-        if let Some(list) = head.deadlist {
-            deadlist::sums(&self.mos, list)?;
-            if !deadlist::is_old(&self.mos, list)? {
-                self.mos.check_zap(list)?;
-            }
+        check_fields(&self.mos, place.head)?;
+        self.keys_behind(&place, &head)?;
+        if let Some(previous) = head.previous_snapshot {
+            let clones = self.dataset(previous)?.next_clones;
+            clones.map_or(Ok(()), |clones| self.mos.check_zap(clones))?;
         }
-        self.bookmarks_of(place.head)?;
-        head.previous_snapshot.map_or(Ok(()), |previous| self.dataset(previous).map(drop))?;
         let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
         let reserved = reserved.min(head.unique);
         if reserved > self.available(place.dir)? {
@@ -118,6 +116,9 @@ impl TaskContext<'_> {
         let snapshot = DslDataset {
             next_snapshot: Some(place.head),
             snapshot_names: None,
+            next_clones: None,
+            properties: None,
+            user_references: None,
             child_count: 1,
             creation_time: self.now(),
             creation_txg: mos.tx().txg(),
@@ -154,28 +155,33 @@ impl TaskContext<'_> {
         Ok(self.log_dataset("snapshot", (&full, id), " ".to_owned())?)
     }
 
-    /// The dead list of a head whose snapshot has got the one that it had: the same keys and one
-    /// more, and those that bookmarks need to know what is freed of theirs.
+    /// The dead list of a head whose snapshot has got the one that it had.
     fn deadlist_behind(&mut self, place: &Place, head: &DslDataset) -> Result<ObjectId, LiveError> {
+        let keys = self.keys_behind(place, head)?;
+        deadlist::with_keys(&self.mos, &mut self.state.features, &keys)
+    }
+
+    /// The keys of that: the same and one more, and those that bookmarks need to know what is freed
+    /// of theirs; none where dead lists have none.
+    fn keys_behind(
+        &mut self,
+        place: &Place,
+        head: &DslDataset,
+    ) -> Result<BTreeSet<Txg>, LiveError> {
         let mos = self.mos;
-        let features = &mut self.state.features;
-        if !features.has_deadlists() {
-            return deadlist::create(&mos, features);
+        if !self.state.features.has_deadlists() {
+            return Ok(BTreeSet::new());
         }
         let missing = || FormatError::invalid("DSL dataset", "it has no dead list");
         let old = head.deadlist.ok_or_else(missing).map_err(LiveError::corrupt(place.head))?;
-        if deadlist::is_old(&mos, old)? {
-            return deadlist::of_snapshots(&mos, features, head);
-        }
-        let new = deadlist::clone_keys(&mos, features, old, deadlist::END)?;
+        deadlist::sums(&mos, old)?;
+        let mut keys = deadlist::keys_behind(&mos, old, head, deadlist::END)?;
         let since = head.previous_snapshot_txg;
-        let mut keys = BTreeSet::from([since]);
+        keys.insert(since);
         let marks = self.bookmarks_of(place.head)?.into_iter().map(|(_, mark)| mark);
         let pinned = marks.filter(|mark| mark.has_sums() && mark.creation_txg > since);
         keys.extend(pinned.map(|mark| mark.creation_txg));
-        let features = &mut self.state.features;
-        keys.into_iter().try_for_each(|key| deadlist::add_key(&mos, features, new, key))?;
-        Ok(new)
+        Ok(keys)
     }
 
     /// Moves the list of blocks that moved with a removed vdev from a head to its new snapshot.
