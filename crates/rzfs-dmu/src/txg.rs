@@ -24,4 +24,4 @@ pub use history::{TxgIo, TxgRecord, TxgState, TxgStats};
 
 pub use engine::quiesced::{QuiescedTxg, Work};
 pub use engine::transaction::OpenTx;
-pub use engine::{BeginError, Patience, Stopped, SuspendedPolicy, TxgEngine, TxgOptions};
+pub use engine::{BeginError, Patience, Stopped, SuspendedPolicy, Torn, TxgEngine, TxgOptions};

@@ -69,6 +69,15 @@ pub enum Patience {
 #[error("the pool is being exported or is suspended")]
 pub struct Stopped;
 
+/// A transaction was broken off, by a panic: what it has changed already is half of what it was to
+/// change, so its group is never synced, nor any after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a change in txg {txg} was broken off by a mistake in this software")]
+pub struct Torn {
+    /// The group.
+    pub txg: Txg,
+}
+
 /// Why a transaction does not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BeginError {
@@ -126,6 +135,8 @@ struct State {
     last_wakeup: Duration,
     /// The group that syncs waits for its devices.
     suspended: Option<SuspendedPolicy>,
+    /// The oldest group of which a transaction was broken off.
+    torn: Option<Torn>,
     /// No further group will be synced.
     is_over: bool,
     /// The thread that syncs is to end.
@@ -165,6 +176,7 @@ impl TxgEngine {
                 wanted: synced,
                 last_wakeup: now,
                 suspended: None,
+                torn: None,
                 is_over: false,
                 is_finished: false,
                 history: History::new(options.history, open, now),
@@ -273,6 +285,16 @@ impl TxgEngine {
         self.stop();
         self.state.lock().is_over = true;
         self.changed.notify_all();
+    }
+
+    /// Says that a transaction of a group that has not quiesced was broken off.
+    fn tear(&self, txg: Txg) {
+        let mut state = self.state.lock();
+        if state.torn.is_none_or(|torn| torn.txg > txg) {
+            state.torn = Some(Torn { txg });
+        }
+        drop(state);
+        self.fail();
     }
 
     /// Says that nothing is to be synced any more, and refuses transactions. What is wanted

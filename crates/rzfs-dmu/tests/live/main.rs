@@ -138,7 +138,7 @@ fn a_log_header_is_written_by_its_txg_alone() {
     world.objset.set_log_header(&tx, header(1));
     assert!(world.objset.is_dirty(tx.txg()) && !world.objset.is_clean());
     drop(tx);
-    let older = world.engine.quiesce();
+    let older = world.engine.quiesce().unwrap();
     let tx = world.engine.begin(&[]).unwrap();
     world.objset.set_log_header(&tx, header(2));
     drop(tx);
@@ -193,7 +193,7 @@ fn a_younger_group_sees_and_keeps_what_the_older_one_wrote() {
     let object = world.objset.allocate(&tx, file()).unwrap();
     object.write(&tx, 0, &[1; 1024]).unwrap();
     drop(tx);
-    let older = world.engine.quiesce();
+    let older = world.engine.quiesce().unwrap();
     let tx = world.engine.begin(&[&object]).unwrap();
     assert!(tx.txg() > older.txg());
     object.write(&tx, 256, &[2; 512]).unwrap();
@@ -224,7 +224,7 @@ fn nothing_comes_of_what_a_superseded_set_was_to_become() {
     let object = world.objset.allocate(&tx, file()).unwrap();
     object.write(&tx, 0, &[1; 512]).unwrap();
     drop(tx);
-    let older = world.engine.quiesce();
+    let older = world.engine.quiesce().unwrap();
     // A transaction is half done when the sets are exchanged.
     let tx = world.engine.begin(&[&object]).unwrap();
     object.write(&tx, 0, &[2; 512]).unwrap();

@@ -278,7 +278,7 @@ fn numbers_are_looked_for_anew_when_what_is_on_disk_was_replaced() {
     let second = world.objset.synced().meta_object().unwrap().pointers(0, 1..2).remove(0).unwrap();
     world.overwrite(&second);
     write(&world, &object, 0, 9);
-    let group = world.engine.quiesce();
+    let group = world.engine.quiesce().unwrap();
     let (engine, objset) = (world.engine.clone(), world.objset.clone());
     let before = *objset.synced().root();
     world.pipeline.cache().clear();

@@ -209,7 +209,7 @@ impl World {
     /// Syncs the open group; `between` may change things in syncing context before each of some
     /// more passes.
     pub(crate) fn sync(&mut self, passes: u32, mut between: impl FnMut(&LiveObjset, &SyncTx<'_>)) {
-        let txg = self.engine.quiesce();
+        let txg = self.engine.quiesce().unwrap();
         for pass in 1..=passes {
             let stream = self.stream();
             let tx = SyncTx::new(&txg, pass, &self.writer, &stream);
@@ -230,7 +230,7 @@ impl World {
     /// Syncs the open group, and looks at the set before any of its blocks are on the device, past
     /// the cache.
     pub(crate) fn sync_slowly(&mut self, look: impl FnOnce(&LiveObjset)) {
-        let txg = self.engine.quiesce();
+        let txg = self.engine.quiesce().unwrap();
         let disk = Arc::clone(&self.disk);
         let turn = disk.turn.lock();
         let stream = self.stream();

@@ -101,7 +101,7 @@ fn what_syncs_is_the_zap_of_its_group() {
         };
     add(&world, &mut zap, &mut map, 0..300);
     for round in 1..6 {
-        let older = world.engine.quiesce();
+        let older = world.engine.quiesce().unwrap();
         let frozen = map.clone();
         add(&world, &mut zap, &mut map, round * 300..(round + 1) * 300);
         world.sync_group(older);

@@ -187,7 +187,7 @@ fn build(
     let core = PoolCore::new(mos, allocator, auxiliary, given, has, has_lz4);
     vital::hold_new(&core.mos);
     let keyring: Arc<Keyring> = Arc::default();
-    let txg = engine.quiesce();
+    let txg = engine.quiesce().map_err(LiveError::from)?;
     let (state, root) = {
         let stream = WriteStream::start(core.devices.writer());
         let tx = SyncTx::new(&txg, 1, &core.writer, &stream);

@@ -4,6 +4,7 @@ use crate::PoolError;
 use crate::mos::error::MosError;
 use rzfs_codec::crypto::CryptoError;
 use rzfs_dmu::sync::SyncError;
+use rzfs_dmu::txg::Torn;
 use rzfs_dmu::{BlockError, DmuError};
 use rzfs_format::{FormatError, ObjectId, Txg};
 use rzfs_metaslab::MetaslabError;
@@ -50,6 +51,9 @@ pub enum LiveError {
     /// The thread that writes txgs has ended by a mistake in this software.
     #[error("the thread that writes has panicked")]
     Panicked,
+    /// A change has ended by a mistake in this software before it was done.
+    #[error(transparent)]
+    Torn(#[from] Torn),
     /// The system starts no thread for the pool.
     #[error("no thread can be started: {0}")]
     Thread(#[source] io::Error),

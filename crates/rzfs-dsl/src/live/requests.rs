@@ -88,11 +88,11 @@ mod tests {
         let suspension = Suspension::new("pool", &environment, &engine, FailMode::Wait);
         let requests = Requests::new(&engine, &Arc::new(suspension));
         requests.post("early").unwrap();
-        let quiesced = engine.quiesce();
+        let quiesced = engine.quiesce().unwrap();
         requests.post("late").unwrap();
         assert_eq!(requests.take(quiesced.txg()), ["early"]);
         assert_eq!(requests.take(quiesced.txg()), [""; 0]);
         quiesced.committed();
-        assert_eq!(requests.take(engine.quiesce().txg()), ["late"]);
+        assert_eq!(requests.take(engine.quiesce().unwrap().txg()), ["late"]);
     }
 }

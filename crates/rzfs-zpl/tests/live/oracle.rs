@@ -134,7 +134,7 @@ fn transplant(name: &str, fill: impl FnOnce(&Arc<LiveFileSystem>)) -> Option<Pat
     let fs = LiveFileSystem::open(objset.clone(), Arc::clone(&engine), options).unwrap();
     fill(&fs);
 
-    let txg = engine.quiesce();
+    let txg = engine.quiesce().unwrap();
     let stream = WriteStream::start(&disk);
     let tx = SyncTx::new(&txg, 1, &writer, &stream);
     let mos_policy = ObjsetPolicy::mos(CompressionFunction::Lz4);

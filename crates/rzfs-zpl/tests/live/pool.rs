@@ -300,7 +300,7 @@ impl Pool {
     /// Writes the open group to disk.
     pub(crate) fn sync(&self) {
         let mut accounts = self.accounts.lock();
-        let txg = self.engine.quiesce();
+        let txg = self.engine.quiesce().unwrap();
         let stream = WriteStream::start(&self.disk);
         let tx = SyncTx::new(&txg, 1, &self.writer, &stream);
         self.objset.sync(&tx, self.policy, &mut *accounts).unwrap();

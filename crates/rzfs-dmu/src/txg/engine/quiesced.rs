@@ -1,6 +1,6 @@
 //! Groups that are synced, by the thread that does it.
 
-use super::{TxgEngine, open_span, slot};
+use super::{Torn, TxgEngine, open_span, slot};
 use crate::txg::history::{TxgIo, TxgState};
 use rzfs_format::Txg;
 use std::sync::Arc;
@@ -21,14 +21,15 @@ pub enum Work {
 impl TxgEngine {
     /// For the thread that syncs: waits until there is something to do, for `longest` at most.
     ///
-    /// A group is to be synced when it is old enough, large enough, or wanted.
+    /// A group is to be synced when it is old enough, large enough, or wanted. One that is [`Torn`]
+    /// is not, of which [`TxgEngine::quiesce`] tells.
     pub fn wait_for_work(&self, longest: Duration) -> Work {
         let deadline = self.clock.now().saturating_add(longest);
         let mut state = self.state.lock();
         loop {
             let due = state.opened.saturating_add(self.options.timeout);
             let now = self.clock.now();
-            if state.wanted >= state.open {
+            if state.wanted >= state.open || state.torn.is_some() {
                 return Work::Sync;
             }
             if state.is_finished {
@@ -49,8 +50,10 @@ impl TxgEngine {
 
     /// For the thread that syncs: opens the next group and waits until the transactions of this
     /// one have left.
-    #[must_use]
-    pub fn quiesce(self: &Arc<Self>) -> QuiescedTxg {
+    ///
+    /// # Errors
+    /// One of them, or of an older group's, was broken off.
+    pub fn quiesce(self: &Arc<Self>) -> Result<QuiescedTxg, Torn> {
         let mut entries: Vec<_> = self.shards.iter().map(|shard| shard.entry.lock()).collect();
         let mut state = self.state.lock();
         let txg = state.open;
@@ -70,12 +73,16 @@ impl TxgEngine {
         while is_held() {
             self.changed.wait(&mut state);
         }
+        // Also a younger one may be torn by now, which is not this group's concern.
+        if let Some(torn) = state.torn.filter(|torn| torn.txg <= txg) {
+            return Err(torn);
+        }
         state.history.note_dirty(txg, self.dirty[slot(txg)].load(Ordering::Relaxed));
         state.history.enter(txg, TxgState::Waiting, self.clock.now());
         drop(state);
         // Whoever reads how long it took may keep others waiting, but not with locks.
         drop((was_open, quiescing));
-        QuiescedTxg { engine: Arc::clone(self), txg }
+        Ok(QuiescedTxg { engine: Arc::clone(self), txg })
     }
 }
 

@@ -22,7 +22,7 @@ fn a_group_frees_no_more_than_its_share() {
     assert!(tx.claim_frees(7) && !tx.claim_frees(4) && tx.claim_frees(3) && tx.claim_frees(0));
     assert_eq!(engine.room_for_frees(), (Txg(8), 0));
     drop(tx);
-    let quiesced = engine.quiesce();
+    let quiesced = engine.quiesce().unwrap();
     assert_eq!(engine.room_for_frees(), (Txg(9), 10));
     let tx = engine.begin_freeing(&[], Patience::Wait).unwrap();
     assert!(tx.claim_frees(11), "what cannot be divided");
@@ -41,7 +41,7 @@ fn removals_wait_while_all_that_may_be_dirty_is() {
     std::thread::scope(|scope| {
         let remover = scope.spawn(|| engine.begin_freeing(&[], Patience::Wait).unwrap().txg());
         assert_eq!(engine.wait_for_work(LONG), Work::Sync);
-        let quiesced = engine.quiesce();
+        let quiesced = engine.quiesce().unwrap();
         assert!(!remover.is_finished());
         quiesced.committed();
         assert_eq!(remover.join().unwrap(), Txg(9));
@@ -56,7 +56,7 @@ fn a_group_quiesces_when_its_transactions_have_left() {
     let left = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let syncing = scope.spawn(|| {
-            let quiesced = engine.quiesce();
+            let quiesced = engine.quiesce().unwrap();
             assert!(left.load(Ordering::SeqCst), "quiesced with a transaction inside");
             quiesced
         });
@@ -83,7 +83,7 @@ fn writers_wait_when_too_much_is_dirty() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| engine.begin(&[]).unwrap().txg());
         assert_eq!(engine.wait_for_work(LONG), Work::Sync, "dirty data asks for a sync");
-        let quiesced = engine.quiesce();
+        let quiesced = engine.quiesce().unwrap();
         assert_eq!(quiesced.txg(), Txg(8));
         assert!(!writer.is_finished());
         quiesced.committed();
@@ -119,7 +119,7 @@ fn waiters_get_their_group() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| engine.wait_synced(txg));
         assert_eq!(engine.wait_for_work(LONG), Work::Sync);
-        engine.quiesce().committed();
+        engine.quiesce().unwrap().committed();
         assert_eq!(waiter.join().unwrap(), Ok(()));
     });
     assert_eq!(engine.wait_for_work(Duration::ZERO), Work::Nothing);
@@ -174,7 +174,7 @@ fn nobody_waits_for_ever_while_a_pool_is_suspended() {
         assert!(engine.is_suspended() && !writer.is_finished() && !waiter.is_finished());
         engine.resume();
         assert_eq!(writer.join().unwrap(), Ok(txg));
-        engine.quiesce().committed();
+        engine.quiesce().unwrap().committed();
         assert_eq!(waiter.join().unwrap(), Ok(()));
     });
     engine.suspend(SuspendedPolicy::Wait);
@@ -201,7 +201,7 @@ fn whoever_holds_locks_goes_on_in_memory_while_a_pool_is_suspended_and_leaves_wh
     let refused = Err(BeginError::Suspended);
     assert_eq!((begin(), remove()), (refused, refused));
     engine.resume();
-    engine.quiesce().committed();
+    engine.quiesce().unwrap().committed();
     assert_eq!((begin(), remove()), (Ok(txg.next()), Ok(txg.next())));
 }
 
@@ -227,7 +227,7 @@ fn a_group_is_synced_when_it_is_old_enough() {
     assert_eq!(engine.wait_for_work(Duration::ZERO), Work::Nothing);
     time.advance(Duration::from_secs(1));
     assert_eq!(engine.wait_for_work(Duration::ZERO), Work::Sync);
-    engine.quiesce().committed();
+    engine.quiesce().unwrap().committed();
     assert_eq!(engine.wait_for_work(Duration::ZERO), Work::Nothing, "the next one is new");
 }
 
@@ -269,11 +269,64 @@ fn transactions_of_many_threads_see_groups_in_order() {
         }
         let syncer = scope.spawn(|| {
             while !done.load(Ordering::SeqCst) {
-                engine.quiesce().committed();
+                engine.quiesce().unwrap().committed();
             }
         });
         std::thread::sleep(Duration::from_millis(50));
         done.store(true, Ordering::SeqCst);
         syncer.join().unwrap();
     });
+}
+
+/// Has a transaction of the open group end by a panic.
+fn panic_in_transaction(engine: &Arc<TxgEngine>) -> Txg {
+    let tx = engine.begin(&[]).unwrap();
+    let txg = tx.txg();
+    let work = std::panic::AssertUnwindSafe(|| {
+        let _tx = tx;
+        panic!("on purpose");
+    });
+    std::panic::catch_unwind(work).unwrap_err();
+    txg
+}
+
+#[test]
+fn a_group_with_a_transaction_that_was_broken_off_is_not_synced() {
+    let engine = engine(1 << 20);
+    let txg = panic_in_transaction(&engine);
+    assert_eq!(engine.begin(&[]).unwrap_err(), Stopped.into());
+    assert_eq!(engine.wait_synced(txg), Err(Stopped));
+    assert_eq!(engine.wait_for_work(Duration::ZERO), Work::Sync, "whoever syncs is to be told");
+    assert_eq!(engine.quiesce().unwrap_err(), Torn { txg });
+    assert_eq!(engine.quiesce().unwrap_err(), Torn { txg }, "nor is any after it");
+}
+
+#[test]
+fn a_group_is_synced_that_is_older_than_what_was_broken_off() {
+    let engine = engine(1 << 20);
+    drop(engine.begin(&[]).unwrap());
+    let older = engine.quiesce().unwrap();
+    let txg = panic_in_transaction(&engine);
+    assert_eq!(txg, older.txg().next());
+    older.committed();
+    assert_eq!(engine.wait_synced(Txg(8)), Ok(()));
+    assert_eq!(engine.quiesce().unwrap_err(), Torn { txg });
+}
+
+#[test]
+fn transactions_of_who_tidies_up_after_a_panic_are_whole() {
+    struct Tidy(Arc<TxgEngine>);
+    impl Drop for Tidy {
+        fn drop(&mut self) {
+            drop(self.0.begin(&[]).unwrap());
+        }
+    }
+    let engine = engine(1 << 20);
+    let tidy = Tidy(Arc::clone(&engine));
+    let work = std::panic::AssertUnwindSafe(|| {
+        let _tidy = tidy;
+        panic!("on purpose");
+    });
+    std::panic::catch_unwind(work).unwrap_err();
+    engine.quiesce().unwrap().committed();
 }

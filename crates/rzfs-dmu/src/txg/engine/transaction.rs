@@ -38,7 +38,8 @@ impl TxgEngine {
             }
             entry.held[slot(txg)] += 1;
             entry.begun = entry.begun.wrapping_add(1);
-            return Ok(OpenTx { engine: Arc::clone(self), txg, shard, held });
+            let began_unwinding = std::thread::panicking();
+            return Ok(OpenTx { engine: Arc::clone(self), txg, shard, held, began_unwinding });
         }
     }
 
@@ -66,7 +67,8 @@ impl TxgEngine {
     }
 }
 
-/// A transaction: a guard that keeps its group from being synced.
+/// A transaction: a guard that keeps its group from being synced. It ends when it is dropped; if a
+/// panic does that, the group is [`Torn`](super::Torn).
 #[derive(Debug)]
 pub struct OpenTx {
     engine: Arc<TxgEngine>,
@@ -74,6 +76,8 @@ pub struct OpenTx {
     shard: usize,
     /// The objects that it may change.
     held: Vec<Entered>,
+    /// Whether a panic was under way already, which is not about this transaction.
+    began_unwinding: bool,
 }
 
 impl OpenTx {
@@ -110,6 +114,10 @@ impl OpenTx {
 
 impl Drop for OpenTx {
     fn drop(&mut self) {
+        // Before the group can quiesce, or others see what was left half done.
+        if std::thread::panicking() && !self.began_unwinding {
+            self.engine.tear(self.txg);
+        }
         self.held.clear();
         self.engine.leave(self.txg, self.shard);
     }

@@ -5,7 +5,7 @@ use crate::live::LiveError;
 use crate::live::suspension::Suspension;
 use crate::live::sync_state::SyncState;
 use rzfs_dmu::Patience;
-use rzfs_dmu::txg::{QuiescedTxg, TxgEngine, Work};
+use rzfs_dmu::txg::{QuiescedTxg, Torn, TxgEngine, Work};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,19 +28,20 @@ pub(crate) fn sync_forever(syncer: &Syncer, mut state: SyncState, first: Option<
     let _guard = FailOnPanic(&syncer.suspension);
     // A txg cannot be given up.
     let _patience = Patience::Endless.enter();
-    let mut groups = first.into_iter().chain(std::iter::from_fn(|| next_group(&syncer.engine)));
-    if let Err(error) = groups.try_for_each(|txg| syncer.sync_group(&mut state, txg)) {
+    let first = first.into_iter().map(Ok);
+    let mut groups = first.chain(std::iter::from_fn(|| next_group(&syncer.engine).transpose()));
+    if let Err(error) = groups.try_for_each(|txg| syncer.sync_group(&mut state, txg?)) {
         syncer.suspension.fail(error);
     }
 }
 
 /// Waits for the next group that is to be synced; `None` if there will be none.
-fn next_group(engine: &Arc<TxgEngine>) -> Option<QuiescedTxg> {
+fn next_group(engine: &Arc<TxgEngine>) -> Result<Option<QuiescedTxg>, Torn> {
     loop {
         match engine.wait_for_work(LONGEST_SLEEP) {
-            Work::Sync => return Some(engine.quiesce()),
+            Work::Sync => return engine.quiesce().map(Some),
             Work::Nothing => {}
-            Work::Finished => return None,
+            Work::Finished => return Ok(None),
         }
     }
 }
