@@ -172,6 +172,13 @@ impl<V: Weighted> AdaptiveCache<V> {
         self.lists.admit(key, kind, value);
     }
 
+    /// Puts a block into the cache that was written anew, in place of what its key stood for. Who
+    /// is reading that has it for itself and for those who have joined already.
+    pub fn replace(&self, key: BlockKey, kind: BlockKind, value: V) {
+        let key = hashed(key);
+        self.lists.replace(key, kind, value);
+    }
+
     /// Whether the block is in memory; does not count as a use.
     #[must_use]
     pub fn contains(&self, key: &BlockKey) -> bool {
@@ -186,9 +193,7 @@ impl<V: Weighted> AdaptiveCache<V> {
         let Some(entry) = shard.remove(&key) else { return };
         self.lists.shrink_list(entry.class, entry.weight);
         drop(shard);
-        let held = if entry.value.is_some() { entry.weight } else { 0 };
-        drop(entry);
-        self.lists.release(held + header_size::<V>());
+        self.lists.forget(entry);
     }
 
     /// Forgets all blocks and ghosts. Blocks that are being read still arrive.

@@ -174,6 +174,32 @@ fn a_prefetch_that_somebody_joins_is_a_demand() {
     assert_eq!(cache.stats().mfu_data, 1);
 }
 
+#[test]
+fn what_a_key_stood_for_before_it_was_written_anew_is_not_found_any_more() {
+    let (old, new) = (Bytes::from_static(b"old"), Bytes::from_static(b"new"));
+    let cache = AdaptiveCache::new(1 << 20);
+    let begin = || cache.get_or_begin(key(1), BlockKind::Metadata, Purpose::Demand);
+    let Lookup::Miss(ticket) = begin() else { panic!("the cache is empty") };
+    let Lookup::Pending(joined) = begin() else { panic!("the block is on its way") };
+    cache.replace(key(1), BlockKind::Metadata, new.clone());
+    assert!(matches!(begin(), Lookup::Hit(found) if found == new));
+    // Not even when there was no room for the new one for long.
+    cache.remove(&key(1));
+    let Lookup::Miss(later) = begin() else { panic!("nobody reads the new one") };
+    ticket.complete(old.clone());
+    assert_eq!(joined.wait(), Some(old), "that was what they wanted");
+    assert_eq!(cache.get(&key(1)), None);
+    let Lookup::Pending(joined) = begin() else { panic!("somebody reads the new one") };
+    later.complete(new.clone());
+    assert_eq!((joined.wait(), cache.get(&key(1))), (Some(new.clone()), Some(new.clone())));
+    // One that is there makes way.
+    let newest = Bytes::from_static(b"newest");
+    cache.replace(key(1), BlockKind::Metadata, newest.clone());
+    assert_eq!(cache.get(&key(1)), Some(newest));
+    cache.remove(&key(1));
+    assert_eq!(cache.stats().size, 0);
+}
+
 /// A value that is counted while it lives.
 #[derive(Clone)]
 struct Counted(Arc<Weight>);

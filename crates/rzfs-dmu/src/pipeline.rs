@@ -222,8 +222,7 @@ impl BlockPipeline {
         self.held.wrote(bookmark, pointer, &block);
         let Some(key) = block_key(pointer) else { return };
         let kind = if is_metadata { BlockKind::Metadata } else { BlockKind::Data };
-        self.cache.remove(&key);
-        self.cache.insert(key, kind, block);
+        self.cache.replace(key, kind, block);
     }
 }
 

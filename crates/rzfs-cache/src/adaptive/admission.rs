@@ -1,10 +1,12 @@
 //! Putting blocks into the cache: room is reserved first, and made where there is none.
 
-use super::entry::{Purpose, Retention, header_size};
+use super::entry::{Entry, Purpose, Retention, header_size};
+use super::flight::Flight;
 use super::lists::Lists;
 use super::shard::{Arriving, Inserted, Shard};
 use crate::hashed::Hashed;
 use crate::{BlockKey, BlockKind, Weighted};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What is not needed of a block that arrived, and of the room that was reserved for it.
@@ -53,11 +55,43 @@ impl<V: Weighted> Lists<V> {
         self.dispose(leftover);
     }
 
+    /// Puts a block into the cache in place of what its key stood for, which is not found any more
+    /// from that moment on: also if there is no room for the block, or the other one is on its way.
+    pub(super) fn replace(&self, key: Hashed<BlockKey>, kind: BlockKind, value: V) {
+        let arriving = self.arriving(key, kind, Purpose::Demand, Retention::Cache, value);
+        let reserved = self.reserve(arriving.charge());
+        let mut shard = self.shard(&key);
+        shard.disown_flight(&key);
+        let before = shard.remove(&key);
+        if let Some(entry) = &before {
+            self.shrink_list(entry.class, entry.weight);
+        }
+        let leftover = match reserved {
+            true => self.place(&mut shard, arriving),
+            false => Leftover { room: 0, block: Some(arriving.value) },
+        };
+        drop(shard);
+        self.dispose(leftover);
+        if let Some(before) = before {
+            self.forget(before);
+        }
+        if !reserved {
+            self.not_enough.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back the room of an entry that was taken out.
+    pub(super) fn forget(&self, entry: Entry<V>) {
+        let held = if entry.value.is_some() { entry.weight } else { 0 };
+        drop(entry);
+        self.release(held + header_size::<V>());
+    }
+
     /// Puts a block that was read into the cache, if it may stay and there is room to be had, and
-    /// ends its flight, both in one step.
+    /// ends its flight, both in one step. It may not if its key stands for another one since.
     pub(super) fn land(
         &self,
-        key: Hashed<BlockKey>,
+        (key, flight): (Hashed<BlockKey>, &Arc<Flight<V>>),
         kind: BlockKind,
         purpose: Purpose,
         retention: Retention,
@@ -68,8 +102,10 @@ impl<V: Weighted> Lists<V> {
         let reserved = self.reserve(charge);
         let mut shard = self.shard(&key);
         // Somebody may have joined who does not merely prefetch.
-        arriving.purpose = shard.end_flight(&key).unwrap_or(purpose);
-        let stays = retention == Retention::Cache || arriving.purpose != Purpose::Demand;
+        let wanted = shard.end_flight(&key, flight);
+        arriving.purpose = wanted.unwrap_or(purpose);
+        let may_stay = retention == Retention::Cache || arriving.purpose != Purpose::Demand;
+        let stays = wanted.is_some() && may_stay;
         let leftover = match (reserved, stays) {
             (true, true) => self.place(&mut shard, arriving),
             (true, false) => Leftover { room: charge, block: Some(arriving.value) },

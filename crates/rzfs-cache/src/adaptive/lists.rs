@@ -101,7 +101,7 @@ impl<V: Weighted> Lists<V> {
 
     /// Forgets a flight that came to nothing.
     pub(super) fn end_flight(&self, key: &Hashed<BlockKey>, flight: &Arc<Flight<V>>) {
-        self.shard(key).end_this_flight(key, flight);
+        self.shard(key).end_flight(key, flight);
     }
 
     pub(super) fn stats(&self) -> ArcStats {

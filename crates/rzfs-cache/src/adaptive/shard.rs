@@ -178,16 +178,21 @@ impl<V: Weighted> Shard<V> {
         Err(flight)
     }
 
-    /// Forgets a flight; says why its block is wanted, by now.
-    pub(super) fn end_flight(&mut self, key: &Hashed<BlockKey>) -> Option<Purpose> {
-        self.flights.remove(key).map(|pending| pending.purpose)
+    /// Forgets a flight if it is this one; says why its block is wanted, by now. Nothing if what it
+    /// brings is not what the key stands for any more.
+    pub(super) fn end_flight(
+        &mut self,
+        key: &Hashed<BlockKey>,
+        flight: &Arc<Flight<V>>,
+    ) -> Option<Purpose> {
+        let purpose = self.flights.get(key).filter(|it| Arc::ptr_eq(&it.flight, flight))?.purpose;
+        self.flights.remove(key);
+        Some(purpose)
     }
 
-    /// Forgets a flight if it is this one.
-    pub(super) fn end_this_flight(&mut self, key: &Hashed<BlockKey>, flight: &Arc<Flight<V>>) {
-        if self.flights.get(key).is_some_and(|pending| Arc::ptr_eq(&pending.flight, flight)) {
-            self.flights.remove(key);
-        }
+    /// Lets nobody join a flight any more, whose block the key does not stand for.
+    pub(super) fn disown_flight(&mut self, key: &Hashed<BlockKey>) {
+        self.flights.remove(key);
     }
 
     /// Whether the block is in memory.

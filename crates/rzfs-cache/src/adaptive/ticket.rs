@@ -48,7 +48,13 @@ impl<V: Weighted> Ticket<V> {
     /// Hands the block to all who wait and, as `retention` says, puts it into the cache.
     pub fn complete_with(self, value: V, retention: Retention) {
         // From when the block is in the cache nobody joins the flight; who has, gets it here.
-        self.cache.land(self.key, self.kind, self.purpose, retention, value.clone());
+        self.cache.land(
+            (self.key, &self.flight),
+            self.kind,
+            self.purpose,
+            retention,
+            value.clone(),
+        );
         self.flight.end(Some(value));
     }
 }
