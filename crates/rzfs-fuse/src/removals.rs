@@ -22,7 +22,7 @@ impl Removals {
     /// Removes a directory if it is empty and still there. If that takes longer than `patience`, or
     /// an earlier one in the same file system is not removed yet, nobody waits for it.
     pub fn remove(&mut self, made: MadeDirectory, patience: Duration) {
-        self.0.retain_mut(|one| !one.is_done(Duration::ZERO));
+        self.drop_done();
         let held_up = self.0.iter_mut().find(|one| one.file_system == made.file_system());
         if let Some(remover) = held_up {
             return remover.add(made);
@@ -35,9 +35,14 @@ impl Removals {
         }
     }
 
-    /// Whether a directory is about to be removed.
+    fn drop_done(&mut self) {
+        self.0.retain_mut(|one| !one.is_done(Duration::ZERO));
+    }
+
+    /// Whether a directory is about to be removed still.
     #[must_use]
-    pub fn has(&self, directory: &Path) -> bool {
+    pub fn has(&mut self, directory: &Path) -> bool {
+        self.drop_done();
         self.0.iter().any(|one| one.has(directory))
     }
 
@@ -134,7 +139,11 @@ mod tests {
             made.remove_here().unwrap();
             say.send(()).unwrap();
         }
-        assert!(removals.settle(outer.path(), LONG) && !removals.has(outer.path()));
+        while removals.has(outer.path()) {
+            // Nobody else has to ask first.
+            std::thread::yield_now();
+        }
+        assert!(removals.settle(outer.path(), LONG));
         assert!(fs::symlink_metadata(outer.path()).is_err());
         // The next one has nobody before it.
         let next = MountPlace::within(&base, Path::new("next")).unwrap().made().unwrap();

@@ -202,7 +202,8 @@ struct Attempts {
 /// A thread that tries what it gets. It ends with the value, when it is done.
 struct AttemptingThread {
     requests: Sender<Waiting>,
-    /// What was tried, if that was too early.
+    /// What was tried, if that was too early. The thread keeps it until somebody has taken it from
+    /// here: when nobody does any more, it is not lost.
     tried: Receiver<Option<Waiting>>,
 }
 
@@ -234,7 +235,7 @@ impl Attempts {
 
     fn start(&self) -> io::Result<AttemptingThread> {
         let (requests, waiting) = mpsc::channel::<Waiting>();
-        let (hand_back, tried) = mpsc::channel();
+        let (hand_back, tried) = mpsc::sync_channel(0);
         let (queue, late) = (Arc::clone(&self.queue), Arc::clone(&self.late));
         let work = move || {
             let _late = late;
@@ -477,6 +478,30 @@ mod tests {
         queue.end();
         trying.join().unwrap();
         drop(release);
+    }
+
+    #[test]
+    fn a_request_is_not_lost_when_patience_ends_just_as_it_was_tried() {
+        let queue = Arc::new(Queue::default());
+        for _ in 0..100 {
+            let attempts = Attempts::new(Arc::clone(&queue), Duration::ZERO);
+            let thread = attempts.start().unwrap();
+            let (tried, is_tried) = mpsc::channel();
+            let mut is_early = true;
+            let retry = move || {
+                tried.send(()).unwrap();
+                match std::mem::take(&mut is_early) {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            };
+            assert!(thread.requests.send(request(retry)).is_ok());
+            is_tried.recv().unwrap();
+            // Before, while or after it is handed back, nobody waits for that any more.
+            std::thread::yield_now();
+            drop(thread);
+            assert_eq!(is_tried.recv(), Ok(()), "it is tried again");
+        }
     }
 
     #[test]
