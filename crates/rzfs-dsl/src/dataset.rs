@@ -36,7 +36,7 @@ use crate::mos::names;
 use crate::mos::record::record_of;
 pub(crate) use keyring::{Keyring, NewKeys};
 use limits::MAX_DEPTH;
-pub(crate) use readers::Readers;
+pub(crate) use readers::{Readers, SnapshotIdentity};
 pub use root_key::{DEFAULT_ITERATIONS, MIN_ITERATIONS, RootKey, is_key_location};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_dmu::{Existence, Object, Objset};
@@ -438,7 +438,10 @@ impl Dataset {
     fn open_with(&self, key: Option<Arc<DatasetKey>>) -> Result<Objset, DatasetError> {
         let (id, root) = (ObjsetId(self.object.0), &self.dataset.root);
         let existence = match self.is_snapshot() {
-            true => self.tree.inner.surroundings.view.enter(self.object),
+            true => self.tree.inner.surroundings.view.enter(SnapshotIdentity {
+                object: self.object,
+                created: self.dataset.creation_txg,
+            }),
             false => Existence::default(),
         };
         Ok(Objset::open_while(self.tree.mos().pipeline(), id, root, key, existence)?)

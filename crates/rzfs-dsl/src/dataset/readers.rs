@@ -4,8 +4,9 @@
 //! txg            7 durable                8 durable
 //! destruction        └── end(s, 8)            │
 //! view of 7      enter(s): told at once       │ enter(s): told at once
-//! view of 8                                   └ enter(s): the next one that has this number
+//! view of 8                                   └ enter(t): the next one that has this number
 //! ```
+//! Numbers are given out again, so a snapshot is known by the txg of its creation besides.
 //! Who looks at a txg may open what a later one has destroyed. So what was destroyed is remembered
 //! as long as somebody looks at an older txg, or may come to.
 
@@ -25,7 +26,14 @@ struct State {
     views: BTreeMap<Txg, usize>,
     /// The youngest txg that somebody has looked at: nobody comes to look at an older one.
     newest: Txg,
-    snapshots: HashMap<ObjectId, Snapshot>,
+    snapshots: HashMap<SnapshotIdentity, Snapshot>,
+}
+
+/// Which snapshot of all that have or had its number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct SnapshotIdentity {
+    pub(crate) object: ObjectId,
+    pub(crate) created: Txg,
 }
 
 /// A snapshot that somebody has read.
@@ -61,7 +69,7 @@ impl Readers {
 
     /// Tells those who read a snapshot, and those who open it later in an older txg, that it is
     /// gone with this one.
-    pub(crate) fn end(&self, snapshot: ObjectId, txg: Txg) {
+    pub(crate) fn end(&self, snapshot: SnapshotIdentity, txg: Txg) {
         let mut state = self.0.lock();
         state.tidy();
         let snapshot = state.snapshots.entry(snapshot).or_default();
@@ -79,14 +87,10 @@ pub(crate) struct View {
 
 impl View {
     /// What tells those who open a snapshot of this txg now when it is destroyed.
-    pub(super) fn enter(&self, snapshot: ObjectId) -> Existence {
+    pub(super) fn enter(&self, snapshot: SnapshotIdentity) -> Existence {
         let mut state = self.readers.0.lock();
         state.tidy();
-        let found = state.snapshots.entry(snapshot).or_default();
-        if found.destroyed.is_some_and(|destroyed| destroyed <= self.txg) {
-            *found = Snapshot::default();
-        }
-        found.existence.clone()
+        state.snapshots.entry(snapshot).or_default().existence.clone()
     }
 }
 
@@ -113,19 +117,28 @@ impl Drop for View {
 mod tests {
     use super::*;
 
-    const ID: ObjectId = ObjectId(7);
+    const ID: SnapshotIdentity = identity(7);
+    /// The next one with its number.
+    const NEXT: SnapshotIdentity = SnapshotIdentity { created: Txg(11), ..ID };
+
+    const fn identity(object: u64) -> SnapshotIdentity {
+        SnapshotIdentity { object: ObjectId(object), created: Txg(1) }
+    }
 
     #[test]
     fn readers_of_a_snapshot_are_told_and_those_of_the_next_one_with_its_number_are_not() {
         let readers = Arc::new(Readers::default());
         let view = readers.view(Txg(10));
         let (first, second) = (view.enter(ID), view.enter(ID));
-        let other = view.enter(ObjectId(8));
+        let other = view.enter(identity(8));
         readers.end(ID, Txg(11));
         assert!(first.has_ended() && second.has_ended() && !other.has_ended());
-        let next = readers.view(Txg(11)).enter(ID);
+        let next = readers.view(Txg(11)).enter(NEXT);
         assert!(!next.has_ended());
-        readers.end(ID, Txg(12));
+        // Who looks at the older txg still finds the first one there.
+        assert!(view.enter(ID).has_ended());
+        assert!(!next.has_ended() && !readers.view(Txg(11)).enter(NEXT).has_ended());
+        readers.end(NEXT, Txg(12));
         assert!(next.has_ended());
     }
 
@@ -138,7 +151,7 @@ mod tests {
         let late = readers.view(Txg(10));
         drop(early);
         // However many others come and go.
-        (100..10_000).for_each(|id| drop(late.enter(ObjectId(id))));
+        (100..10_000).for_each(|id| drop(late.enter(identity(id))));
         assert!(late.enter(ID).has_ended());
     }
 
@@ -147,9 +160,9 @@ mod tests {
         let readers = Arc::new(Readers::default());
         for txg in 1..10_000 {
             let view = readers.view(Txg(txg));
-            drop(view.enter(ObjectId(txg)));
-            readers.end(ObjectId(txg), Txg(txg + 1));
-            drop(view.enter(ObjectId(20_000 + txg)));
+            drop(view.enter(identity(txg)));
+            readers.end(identity(txg), Txg(txg + 1));
+            drop(view.enter(identity(20_000 + txg)));
         }
         let state = readers.0.lock();
         assert!(state.snapshots.len() < 100 && state.views.is_empty(), "{}", state.snapshots.len());

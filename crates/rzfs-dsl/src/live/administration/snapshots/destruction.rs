@@ -4,6 +4,7 @@
 //! snapshot's own, become one.
 
 use super::SnapshotPlace;
+use crate::dataset::SnapshotIdentity;
 use crate::dataset::property::DatasetProperty;
 use crate::live::LiveError;
 use crate::live::administration::counts::Counted;
@@ -134,8 +135,10 @@ impl TaskContext<'_> {
         let (id, dir) = (place.id, place.of.dir);
         self.log_dataset("destroy", (&place.full_name(), id), " ".to_owned())?;
         // Nothing that is only the snapshot's is freed before the next txg.
-        self.pool.readers.end(id, mos.tx().txg());
-        let mut chain = self.chain_of(id, self.dataset(id)?)?;
+        let snapshot = self.dataset(id)?;
+        let identity = SnapshotIdentity { object: id, created: snapshot.creation_txg };
+        self.pool.readers.end(identity, mos.tx().txg());
+        let mut chain = self.chain_of(id, snapshot)?;
         self.leave_snapshot_in_scan(id, chain.next.0).unless_damaged(left_behind)?;
         let key_stays = self.leave_bookmarks(place, &chain).unless_damaged(left_behind)?;
         self.leave_features(id).unless_damaged(left_behind)?;
