@@ -96,6 +96,17 @@ impl SystemMounts {
         Ok(Self(all.into_iter().map(|mount| (mount.id.number, mount)).collect()))
     }
 
+    /// The superblocks in which file systems and snapshots of a pool are mounted: their major and
+    /// minor numbers.
+    pub fn superblocks_of(&self, pool: &str) -> impl Iterator<Item = (u32, u32)> {
+        let of_pool = move |mount: &&SystemMount| {
+            let rest = mount.source.strip_prefix(pool);
+            mount.kind == KIND
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
+        };
+        self.0.values().filter(of_pool).map(|mount| mount.id.superblock)
+    }
+
     pub(crate) fn with_number(&self, number: u64) -> Option<&SystemMount> {
         self.0.get(&number)
     }
@@ -138,6 +149,25 @@ mod tests {
         assert_eq!(SystemMount::parse(b""), None);
         assert_eq!(SystemMount::parse(b"36 35 0:45 / /x rw -"), None);
         assert_eq!(unescaped(br"a\0401\9\04"), br"a 1\9\04");
+    }
+
+    #[test]
+    fn superblocks_are_told_by_pool() {
+        let line = |number: u32, kind, source| {
+            let line = format!("{number} 1 0:{number} / /x rw - {kind} {source} rw");
+            SystemMount::parse(line.as_bytes()).unwrap()
+        };
+        let all = [
+            line(40, KIND, "tank"),
+            line(41, KIND, "tank/home"),
+            line(42, KIND, "tank@then"),
+            line(43, KIND, "tanker"),
+            line(44, "fuse.other", "tank"),
+        ];
+        let mounts = SystemMounts(all.into_iter().map(|one| (one.id.number, one)).collect());
+        let mut found: Vec<_> = mounts.superblocks_of("tank").collect();
+        found.sort_unstable();
+        assert_eq!(found, [(0, 40), (0, 41), (0, 42)]);
     }
 
     #[test]

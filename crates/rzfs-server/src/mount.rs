@@ -13,6 +13,7 @@ mod mounted;
 mod mounter;
 mod open;
 mod opening;
+mod own_file_systems;
 mod plan;
 mod refusal;
 mod relief;

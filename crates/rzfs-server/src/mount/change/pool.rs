@@ -2,9 +2,9 @@
 
 use crate::mount::deleted::DeletedImage;
 use crate::mount::open::Open;
+use crate::mount::own_file_systems::{Destination, OwnFileSystems};
 use crate::mount::refusal::refusal;
 use crate::protocol::{AddRequest, Layout, Pair, PruneLimit, Refusal};
-use rustix::fs::{AtFlags, CWD, Statx, StatxAttributes, StatxFlags, statx};
 use rzfs::setting::PoolSetting;
 use rzfs::{AddError, AddedVdevs, Allowance, PlannedVdevs, WritablePool};
 use rzfs_blockdev::{Access as BlockAccess, BlockDevice, FileDevice, OpenOptions};
@@ -60,7 +60,7 @@ pub(in crate::mount) fn set_on(
 /// `zpool add`.
 pub(super) fn add(open: &Open, request: &AddRequest) -> Result<Vec<String>, Refusal> {
     let pool = open.writable_to("add to")?;
-    planned(open, pool, request)?.add_to(pool).map_err(not_added)?;
+    planned(pool, request)?.add_to(pool).map_err(not_added)?;
     open.events.note("vdev_add", []);
     Ok(Vec::new())
 }
@@ -68,7 +68,7 @@ pub(super) fn add(open: &Open, request: &AddRequest) -> Result<Vec<String>, Refu
 /// `zpool add -n`.
 pub(in crate::mount) fn plan_add(open: &Open, request: &AddRequest) -> Result<Layout, Refusal> {
     let pool = open.writable_to("add to")?;
-    let plan = planned(open, pool, request)?;
+    let plan = planned(pool, request)?;
     let view = open.view().map_err(|error| not_added(error.into()))?;
     Ok(Layout::of_growth(&view, plan.devices()))
 }
@@ -78,13 +78,10 @@ fn not_added(error: AddError) -> Refusal {
 }
 
 /// Checks vdevs that are to be added, and opens their devices.
-fn planned(
-    open: &Open,
-    pool: &WritablePool,
-    request: &AddRequest,
-) -> Result<PlannedVdevs, Refusal> {
-    let own = OwnFileSystems::of(open);
-    if let Some(path) = request.vdevs.iter().find(|word| own.have(Path::new(word))) {
+fn planned(pool: &WritablePool, request: &AddRequest) -> Result<PlannedVdevs, Refusal> {
+    let own = OwnFileSystems::of(pool.name());
+    let is_inside = |word: &&String| own.destination(Path::new(word)) == Destination::Inside;
+    if let Some(path) = request.vdevs.iter().find(is_inside) {
         let what = format_args!("cannot add to '{}'", pool.name());
         return Err(refusal(what, format_args!("{path} is in a file system of this pool")));
     }
@@ -162,61 +159,26 @@ pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refu
     Ok(Vec::new())
 }
 
-/// The file systems that a pool has mounted, by the numbers that files in them have. A device in
-/// one of them would wait for itself for ever, and so would the end of the process.
-#[derive(Debug)]
-struct OwnFileSystems(Vec<(u32, u32)>);
-
-impl OwnFileSystems {
-    fn of(open: &Open) -> Self {
-        let mounts = open.reports();
-        Self(mounts.iter().filter_map(|one| mounted_at(Path::new(&one.mountpoint))).collect())
-    }
-
-    /// Whether a file is there, or would be made there.
-    fn have(&self, path: &Path) -> bool {
-        let around = || path.parent().and_then(file_system_of);
-        path.is_absolute()
-            && file_system_of(path).or_else(around).is_some_and(|number| self.0.contains(&number))
-    }
-}
-
-/// The number of the file system that a file is in.
-fn file_system_of(path: &Path) -> Option<(u32, u32)> {
-    known_of(path).map(|file| (file.stx_dev_major, file.stx_dev_minor))
-}
-
-/// The number of the file system without a device that is mounted at a directory: where a mount was
-/// that somebody else has ended there is none.
-fn mounted_at(directory: &Path) -> Option<(u32, u32)> {
-    let root = known_of(directory)?;
-    let is_mount = root.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-    (is_mount && root.stx_dev_major == 0).then_some((root.stx_dev_major, root.stx_dev_minor))
-}
-
-/// What the kernel knows of a file, without asking a file system that may not answer.
-fn known_of(path: &Path) -> Option<Statx> {
-    statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty()).ok()
-}
-
 /// Opens devices where they were last, unless that is in a file system of the pool itself.
 #[derive(Debug)]
 pub(in crate::mount) struct ByPath(OwnFileSystems);
 
 impl ByPath {
     pub(in crate::mount) fn outside_of(open: &Open) -> Self {
-        Self(OwnFileSystems::of(open))
+        Self(OwnFileSystems::of(&open.name()))
     }
 
-    fn place<'l>(&self, leaf: &'l VdevConfig) -> Option<&'l Path> {
+    /// Where a device was last, and whether something is there now.
+    fn place<'l>(&self, leaf: &'l VdevConfig) -> Option<(&'l Path, Destination)> {
         let path = Path::new(OsStr::from_bytes(leaf.hints.path.as_ref()?.as_bytes()));
-        (!self.0.have(path)).then_some(path)
+        let destination = self.0.destination(path);
+        (destination != Destination::Inside).then_some((path, destination))
     }
 }
 
 impl LeafDevices for ByPath {
     fn device(&self, leaf: &VdevConfig) -> Result<Arc<dyn BlockDevice>, AuxReason> {
-        let path = self.place(leaf).ok_or(AuxReason::OpenFailed)?;
+        let (path, _) = self.place(leaf).ok_or(AuxReason::OpenFailed)?;
         let options = OpenOptions::new().access(BlockAccess::ReadWrite);
         match FileDevice::open(path, &options) {
             Ok(device) => Ok(Arc::new(device)),
@@ -228,7 +190,7 @@ impl LeafDevices for ByPath {
     }
 
     fn has_candidate(&self, leaf: &VdevConfig) -> bool {
-        self.place(leaf).is_some_and(|path| known_of(path).is_some())
+        self.place(leaf).is_some_and(|(_, destination)| destination == Destination::Elsewhere)
     }
 }
 
