@@ -46,4 +46,4 @@ pub use objset::{DnodeEntry, Objset, ObjsetChanges};
 pub use patience::{DeviceWaiter, Patience, PatienceGuard};
 pub use pipeline::{Batch, BlockPipeline, BlockRequest, PipelineOptions};
 pub use source::{ObjectSource, SourceObject};
-pub use traverse::{Traversal, Visit, Visitor};
+pub use traverse::{DnodeSlot, Traversal, Visit, Visitor};

@@ -8,7 +8,8 @@ pub use changes::ObjsetChanges;
 
 use crate::in_force::InForce;
 use crate::tree::{Seek, Tree, Visited};
-use crate::{Block, BlockPipeline, BlockRequest, DmuError, Existence, Traversal};
+use crate::{Block, BlockError, BlockPipeline, BlockRequest, DmuError, Existence, Traversal};
+use bytes::Bytes;
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_format::dnode::{self, Dnode, SLOT_SIZE};
 use rzfs_format::objset::{ObjsetBlock, ObjsetType};
@@ -226,6 +227,39 @@ impl Objset {
     pub fn traversal(&self) -> Traversal<'_> {
         let Inner { pipeline, id, key, .. } = &*self.inner;
         Traversal::parents_first(pipeline, *id).with_key(key.as_ref())
+    }
+
+    /// Reads blocks of this set past the cache: what the cache has is taken from it, and nothing is
+    /// put there. Results are in the order of the blocks.
+    pub fn read_past_cache(
+        &self,
+        blocks: &[(BlockPointer, Bookmark)],
+    ) -> Vec<Result<Block, DmuError>> {
+        let key = self.inner.key.as_ref();
+        let requests: Vec<BlockRequest<'_>> = blocks
+            .iter()
+            .map(|(pointer, bookmark)| BlockRequest { pointer, bookmark: *bookmark, key })
+            .collect();
+        let read = self.inner.pipeline.read_past_cache(&requests, self);
+        let result = |(read, (_, bookmark)): (Result<_, BlockError>, &(_, Bookmark))| {
+            read.map_err(|source| self.block_error(*bookmark, source))
+        };
+        read.into_iter().zip(blocks).map(result).collect()
+    }
+
+    /// Reads blocks of this set as they are stored, compressed and encrypted, past the cache.
+    pub fn read_stored(&self, blocks: &[(BlockPointer, Bookmark)]) -> Vec<Result<Bytes, DmuError>> {
+        let pointers: Vec<&BlockPointer> = blocks.iter().map(|(pointer, _)| pointer).collect();
+        let read = self.inner.pipeline.read_while(&pointers, self);
+        let result = |(read, (_, bookmark)): (Result<_, BlockError>, &(_, Bookmark))| {
+            read.map_err(|source| self.block_error(*bookmark, source))
+        };
+        read.into_iter().zip(blocks).map(result).collect()
+    }
+
+    /// Why a block cannot be read: that of a set that has gone may be another one.
+    fn block_error(&self, bookmark: Bookmark, source: BlockError) -> DmuError {
+        self.require_current().err().unwrap_or(DmuError::Block { bookmark, source })
     }
 
     fn meta_tree(&self) -> Option<Tree<'_>> {

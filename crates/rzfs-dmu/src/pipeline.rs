@@ -16,6 +16,7 @@
 mod batch;
 mod decode;
 mod held;
+mod passing;
 mod workers;
 
 pub use batch::Batch;

@@ -51,14 +51,32 @@ pub struct Visit<'a> {
     pub dnode: Option<&'a Dnode>,
 }
 
+/// A slot of a dnode block at which a dnode starts, or could: those inside of a large one are none.
+#[derive(Clone, Copy, Debug)]
+pub struct DnodeSlot<'a> {
+    /// The object whose dnode it is, or would be.
+    pub object: ObjectId,
+    /// Its dnode; `None` when the slot is free.
+    pub dnode: Option<&'a Dnode>,
+    /// The dnode as it is stored, in the byte order of the block; 512 bytes of a free one.
+    pub bytes: &'a [u8],
+}
+
 /// What a traversal reports to. When a method breaks off, the walk ends, and the next one can
 /// begin with what it was called for.
 pub trait Visitor {
     /// A block pointer that is not a hole.
     fn block(&mut self, visit: &Visit<'_>) -> ControlFlow<()>;
 
-    /// A hole, at the level at which it begins; none is behind the last block of its object. One
-    /// without a birth txg was always there, or nobody knows since when.
+    /// A slot of a block of dnodes, before the blocks of the object in it. Whatever the age of a
+    /// dnode, it is seen with its block.
+    fn slot(&mut self, _slot: &DnodeSlot<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    /// A hole, at the level at which it begins; none is behind the last block of its object, unless
+    /// the walk shows those too. One without a birth txg was always there, or nobody knows since
+    /// when.
     fn hole(&mut self, _hole: &Visit<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -79,7 +97,17 @@ pub struct Traversal<'a> {
     key: Option<&'a Arc<DatasetKey>>,
     after: Txg,
     up_to: Txg,
+    extent: Extent,
     progress: Progress,
+}
+
+/// How far along an object holes are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Extent {
+    /// To its last block.
+    LastBlock,
+    /// To the end of what its tree can address.
+    Tree,
 }
 
 impl<'a> Traversal<'a> {
@@ -97,7 +125,15 @@ impl<'a> Traversal<'a> {
 
     const fn new(pipeline: &'a BlockPipeline, objset: ObjsetId, order: Order) -> Self {
         let progress = Progress { order, next: None };
-        Self { pipeline, objset, key: None, after: Txg(0), up_to: Txg(u64::MAX), progress }
+        Self {
+            pipeline,
+            objset,
+            key: None,
+            after: Txg(0),
+            up_to: Txg(u64::MAX),
+            extent: Extent::LastBlock,
+            progress,
+        }
     }
 
     /// Verifies the MACs of an encrypted set. All pointers are seen without its key, too.
@@ -118,6 +154,13 @@ impl<'a> Traversal<'a> {
     #[must_use]
     pub const fn born_up_to(mut self, txg: Txg) -> Self {
         self.up_to = txg;
+        self
+    }
+
+    /// Shows holes behind the last blocks of objects, too, as far as there are pointers.
+    #[must_use]
+    pub const fn with_holes_past_the_end(mut self) -> Self {
+        self.extent = Extent::Tree;
         self
     }
 
@@ -230,8 +273,12 @@ impl<'a> Traversal<'a> {
     fn is_shown(&self, hole: &BlockPointer, tree: &Tree<'_>, level: u8, block: u64) -> bool {
         let birth = hole.logical_birth();
         let is_born = birth == Txg(0) || (birth > self.after && birth <= self.up_to);
+        let last = match self.extent {
+            Extent::LastBlock => tree.dnode.max_block_id.0,
+            Extent::Tree => u64::MAX,
+        };
         let first = tree.first_below(level, block);
-        is_born && first.is_some_and(|first| first <= tree.dnode.max_block_id.0)
+        is_born && first.is_some_and(|first| first <= last)
     }
 
     /// Visits the blocks of `level` from `first` on, and what is below them.
@@ -342,8 +389,17 @@ impl<'a> Traversal<'a> {
                 continue;
             }
             match dnode {
-                Ok(None) => {}
-                Ok(Some(dnode)) => self.object(object, &dnode, state)?,
+                Ok(dnode) => {
+                    let first = self.progress.first_of(self.objset, object);
+                    let count = dnode.as_ref().map_or(1, |dnode| usize::from(dnode.slots));
+                    let bytes = contents.data.get(slot * SLOT_SIZE..(slot + count) * SLOT_SIZE);
+                    let bytes = bytes.unwrap_or_default();
+                    let shown = DnodeSlot { object, dnode: dnode.as_ref(), bytes };
+                    flow(state.visitor.slot(&shown), first)?;
+                    if let Some(dnode) = &dnode {
+                        self.object(object, dnode, state)?;
+                    }
+                }
                 Err(source) => {
                     let error = DmuError::Dnode { objset: self.objset, object, source };
                     state.damage(self.progress.first_of(self.objset, object), error)?;

@@ -8,6 +8,7 @@
 //! the contents (spec 04, sections 1 to 3). A [`Dataset`] is one head or one snapshot together
 //! with its directory.
 
+mod ancestry;
 mod bookmark;
 mod counters;
 mod error;

@@ -36,10 +36,10 @@ enum Pending {
 
 /// A block that is not in the cache.
 #[derive(Clone)]
-struct Wanted {
-    pointer: BlockPointer,
-    bookmark: Bookmark,
-    key: Option<Arc<DatasetKey>>,
+pub(super) struct Wanted {
+    pub(super) pointer: BlockPointer,
+    pub(super) bookmark: Bookmark,
+    pub(super) key: Option<Arc<DatasetKey>>,
 }
 
 impl Batch<'_> {
@@ -185,7 +185,7 @@ impl BlockPipeline {
     }
 
     /// Remembers a block that cannot be read, if it is one that has to be there.
-    fn note_damage(
+    pub(super) fn note_damage(
         &self,
         bookmark: Bookmark,
         pointer: &BlockPointer,
@@ -197,7 +197,7 @@ impl BlockPipeline {
         }
     }
 
-    fn encoded(
+    pub(super) fn encoded(
         &self,
         wanted: Wanted,
         stored: bytes::Bytes,
@@ -215,7 +215,7 @@ impl BlockPipeline {
 }
 
 /// A hole, embedded data, or why the block cannot be read.
-fn without_device(request: &BlockRequest<'_>) -> Result<Option<Block>, BlockError> {
+pub(super) fn without_device(request: &BlockRequest<'_>) -> Result<Option<Block>, BlockError> {
     let bp = request.pointer;
     bp.validate()?;
     match bp.kind() {

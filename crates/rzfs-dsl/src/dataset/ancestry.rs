@@ -1,0 +1,30 @@
+//! The snapshots that a dataset came from.
+
+use super::{Dataset, DatasetError};
+use rzfs_format::dsl::DslDataset;
+use rzfs_format::{FormatError, ObjectId};
+
+impl Dataset {
+    /// The snapshots before it, newest first, with their object numbers; behind the first one of a clone
+    /// comes its origin. The first of all is that of `$ORIGIN`, where the pool has one.
+    pub fn earlier_snapshots(
+        &self,
+    ) -> impl Iterator<Item = Result<(ObjectId, DslDataset), DatasetError>> + '_ {
+        let mut next = self.dataset.previous_snapshot;
+        let mut limit = self.dataset.previous_snapshot_txg;
+        std::iter::from_fn(move || {
+            let object = next.take()?;
+            let dataset = match self.tree.dataset_object(object) {
+                Ok((_, dataset)) => dataset,
+                Err(error) => return Some(Err(error)),
+            };
+            if dataset.creation_txg > limit || dataset.previous_snapshot_txg >= dataset.creation_txg
+            {
+                let problem = FormatError::invalid("DSL dataset", "snapshots are not in order");
+                return Some(Err(self.tree.corrupt(object, problem)));
+            }
+            (next, limit) = (dataset.previous_snapshot, dataset.previous_snapshot_txg);
+            Some(Ok((object, dataset)))
+        })
+    }
+}

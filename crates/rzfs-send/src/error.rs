@@ -1,0 +1,94 @@
+//! Why a snapshot cannot be sent.
+
+use rzfs_dmu::DmuError;
+use rzfs_dsl::dataset::DatasetError;
+use rzfs_format::FormatError;
+use rzfs_format::units::Bookmark;
+use rzfs_stream::{Problem, StreamError};
+
+const EIO: i32 = 5;
+const EXDEV: i32 = 18;
+const EINVAL: i32 = 22;
+const ENOTSUP: i32 = 95;
+
+/// Why a snapshot cannot be sent, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// What is to be sent is no snapshot.
+    #[error("{name} is not a snapshot")]
+    NotASnapshot {
+        /// Its name.
+        name: String,
+    },
+    /// The source of the increment is not where the snapshot came from.
+    #[error("{from} is not an earlier snapshot of {name}")]
+    NotEarlier {
+        /// The snapshot.
+        name: String,
+        /// The source.
+        from: String,
+    },
+    /// A redacted dataset, or a redaction bookmark as the source.
+    #[error("{name} is redacted, which is not sent")]
+    Redacted {
+        /// The dataset or bookmark.
+        name: String,
+    },
+    /// Large microzaps can only be sent in large blocks.
+    #[error("{name} has large microzaps, which takes large blocks")]
+    LargeMicrozap {
+        /// The snapshot.
+        name: String,
+    },
+    /// The object set cannot be sent: it is no file system and no volume.
+    #[error("{name} is neither a file system nor a volume")]
+    Kind {
+        /// The snapshot.
+        name: String,
+    },
+    /// A block was written by a machine of the other byte order and would have to be swapped.
+    #[error("block {bookmark} has a foreign byte order, which is not sent")]
+    ForeignOrder {
+        /// The block.
+        bookmark: Bookmark,
+    },
+    /// A pointer makes no sense.
+    #[error("block {bookmark}: {source}")]
+    Pointer {
+        /// The block.
+        bookmark: Bookmark,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// The dataset cannot be opened.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// Something of the snapshot cannot be read.
+    #[error(transparent)]
+    Read(#[from] DmuError),
+    /// The stream cannot be written.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+}
+
+impl SendError {
+    /// The errno that a caller of ZFS expects.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotASnapshot { .. } => EINVAL,
+            Self::NotEarlier { .. } => EXDEV,
+            Self::Redacted { .. }
+            | Self::LargeMicrozap { .. }
+            | Self::Kind { .. }
+            | Self::ForeignOrder { .. } => ENOTSUP,
+            Self::Pointer { .. } => EIO,
+            Self::Dataset(error) => error.errno(),
+            Self::Read(error) => error.errno(),
+            Self::Stream(StreamError { problem: Problem::Io(error), .. }) => {
+                error.raw_os_error().unwrap_or(EIO)
+            }
+            Self::Stream(_) => EIO,
+        }
+    }
+}

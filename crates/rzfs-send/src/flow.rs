@@ -1,0 +1,109 @@
+//! Walking, reading and writing at the same time.
+//!
+//! What is between two threads is bounded, so a slow sink stops the reader, and that the walk. Whoever
+//! ends, ends the others: one that hands batches on finds nobody who takes them, one that takes them
+//! nobody who brings more.
+
+use crate::SendError;
+use crate::batch::{Batch, Payload, Piece, ReadBatch};
+use crate::records::{Records, SMALL_BLOCK, Terms};
+use rzfs_dmu::Objset;
+use rzfs_format::stream::{Record, Write as WriteRecord};
+use rzfs_stream::StreamWriter;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+/// Batches that wait between two threads.
+const AHEAD: usize = 1;
+
+/// Writes all records of an object set.
+pub(crate) fn write<W: Write>(
+    objset: &Objset,
+    terms: Terms,
+    writer: &mut StreamWriter<W>,
+) -> Result<(), SendError> {
+    let (found, to_read) = sync_channel(AHEAD);
+    let (read, to_write) = sync_channel(AHEAD);
+    thread::scope(|scope| {
+        let walk = scope.spawn(move || walk(objset, terms, &found));
+        scope.spawn(move || read_all(objset, &to_read, &read));
+        // It goes with its end of the queue, on which the others wait.
+        let written =
+            (move || to_write.iter().try_for_each(|batch| write_batch(&terms, batch, writer)))();
+        let walked = walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        written.and(walked)
+    })
+}
+
+/// Finds out what there is to send.
+fn walk(objset: &Objset, terms: Terms, found: &SyncSender<Batch>) -> Result<(), SendError> {
+    let send = |batch| match found.send(batch) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    };
+    let mut records = Records::new(terms, send);
+    let traversal = objset.traversal().born_after(terms.after).with_holes_past_the_end();
+    let _ = traversal.run(objset.root(), &mut records);
+    records.finish()?;
+    // The walk itself does not ask.
+    Ok(objset.require_current()?)
+}
+
+/// Reads the blocks of batches.
+fn read_all(objset: &Objset, to_read: &Receiver<Batch>, read: &SyncSender<ReadBatch>) {
+    for batch in to_read {
+        let contents = objset.read_past_cache(&batch.contents);
+        let stored = objset.read_stored(&batch.stored);
+        if read.send(ReadBatch { batch, contents, stored }).is_err() {
+            return;
+        }
+    }
+}
+
+fn write_batch<W: Write>(
+    terms: &Terms,
+    read: ReadBatch,
+    writer: &mut StreamWriter<W>,
+) -> Result<(), SendError> {
+    let ReadBatch { batch, contents, stored } = read;
+    for Piece { record, payload } in batch.pieces {
+        match payload {
+            Payload::Inline(range) => {
+                writer.write(&record, batch.inline.get(range).unwrap_or_default())?;
+            }
+            Payload::Stored(index) => match stored.get(index) {
+                Some(Ok(stored)) => writer.write(&record, stored)?,
+                Some(Err(error)) => return Err(error.clone().into()),
+                None => {}
+            },
+            Payload::Contents(index) => match contents.get(index) {
+                Some(Ok(block)) => write_contents(terms, record, &block.data, writer)?,
+                Some(Err(error)) => return Err(error.clone().into()),
+                None => {}
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Writes a block, as several if it is too large for the stream.
+fn write_contents<W: Write>(
+    terms: &Terms,
+    record: Record,
+    contents: &[u8],
+    writer: &mut StreamWriter<W>,
+) -> Result<(), SendError> {
+    let Record::Write(whole) = record else { return Ok(writer.write(&record, contents)?) };
+    if terms.is_whole(whole.logical_size) {
+        return Ok(writer.write(&record, contents)?);
+    }
+    let mut offset = whole.offset;
+    for part in contents.chunks(SMALL_BLOCK as usize) {
+        let part_of_it = WriteRecord { offset, logical_size: part.len() as u64, ..whole };
+        writer.write(&Record::Write(part_of_it), part)?;
+        offset = offset.saturating_add(part.len() as u64);
+    }
+    Ok(())
+}

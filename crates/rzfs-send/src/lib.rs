@@ -1,0 +1,23 @@
+//! Sending snapshots: full and incremental streams (spec 08, section 7).
+//!
+//! ```text
+//! Traversal ──> Records ══batches══> reader ══batches══> StreamWriter ──> sink
+//!  pointers,     records,            blocks, past         checksums
+//!  dnodes        blocks to read      the cache
+//! ```
+//! The three run at the same time, each a few batches ahead of the next, so that devices have
+//! something to do while the sink is slow and while the walk reads indirect blocks.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod error;
+mod flow;
+mod form;
+mod records;
+mod send;
+mod source;
+
+pub use error::SendError;
+pub use form::Form;
+pub use send::{Send, Sent};
+pub use source::Source;

@@ -1,0 +1,358 @@
+//! From a walk over an object set to the records of a stream (spec 08, sections 7.1 and 7.2).
+//!
+//! ```text
+//! block of dnodes   for each slot: OBJECT, FREE behind its last block, [SPILL, if it is old]
+//!                                  or FREEOBJECTS
+//! data block        WRITE, WRITE_EMBEDDED or SPILL
+//! hole              FREE; among the dnodes FREEOBJECTS
+//! ```
+//! FREE and FREEOBJECTS that adjoin each other become one.
+
+use crate::batch::Batch;
+use crate::{Form, SendError};
+use rzfs_dmu::{DmuError, DnodeSlot, Visit, Visitor};
+use rzfs_format::block_pointer::PointerKind;
+use rzfs_format::checksum::ChecksumFunction;
+use rzfs_format::compression::CompressionFunction;
+use rzfs_format::dnode::{Dnode, SLOT_SIZE};
+use rzfs_format::object_type::{ByteSwapClass, ObjectType};
+use rzfs_format::stream::{
+    FreeObjects, FreeRange, Object, ObjectFlags, Record, Spill, SpillFlags, StreamFeatures, Write,
+    WriteEmbedded, WriteFlags,
+};
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, Guid, Level, ObjectId, ObjsetId, Txg};
+use std::ops::ControlFlow;
+
+/// The largest block that every receiver takes, in bytes.
+pub(crate) const SMALL_BLOCK: u64 = 128 << 10;
+/// Units of the sizes in [`Write::key_properties`].
+const SECTOR: u64 = 512;
+
+/// What records have to say of the stream that they belong to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) objset: ObjsetId,
+    pub(crate) to_guid: Guid,
+    /// What is not younger is with the receiver.
+    pub(crate) after: Txg,
+    pub(crate) features: StreamFeatures,
+    pub(crate) form: Form,
+    /// The first object number that no dnode block reaches.
+    pub(crate) end: ObjectId,
+}
+
+impl Terms {
+    /// Whether blocks of this size go whole into the stream.
+    pub(crate) const fn is_whole(&self, size: u64) -> bool {
+        size <= SMALL_BLOCK || self.features.contains(StreamFeatures::LARGE_BLOCKS)
+    }
+}
+
+/// A visitor that makes records of what it sees, and hands them on in batches.
+pub(crate) struct Records<Sink> {
+    terms: Terms,
+    batch: Batch,
+    /// What is free and may become longer.
+    free: Option<Free>,
+    sink: Sink,
+    error: Option<SendError>,
+}
+
+/// What is free.
+#[derive(Clone, Copy)]
+enum Free {
+    Range { object: ObjectId, offset: u64, length: u64 },
+    Objects { first: u64, count: u64 },
+}
+
+impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
+    pub(crate) fn new(terms: Terms, sink: Sink) -> Self {
+        Self { terms, batch: Batch::default(), free: None, sink, error: None }
+    }
+
+    /// Hands on what is left.
+    pub(crate) fn finish(mut self) -> Result<(), SendError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        self.push_free();
+        // Whoever does not want it knows why.
+        let _ = (self.sink)(self.batch);
+        Ok(())
+    }
+
+    fn push_free(&mut self) {
+        let to_guid = self.terms.to_guid;
+        let record = match self.free.take() {
+            None => return,
+            Some(Free::Range { object, offset, length }) => {
+                Record::Free(FreeRange { object, offset, length, to_guid })
+            }
+            Some(Free::Objects { first, count }) => {
+                Record::FreeObjects(FreeObjects { first: ObjectId(first), count, to_guid })
+            }
+        };
+        self.batch.push(record, &[]);
+    }
+
+    /// The batch, for a record that follows what is free.
+    fn next(&mut self) -> &mut Batch {
+        self.push_free();
+        &mut self.batch
+    }
+
+    fn fail(&mut self, error: SendError) -> ControlFlow<()> {
+        self.error = Some(error);
+        ControlFlow::Break(())
+    }
+
+    /// Hands the batch on when it is full.
+    fn flow(&mut self) -> ControlFlow<()> {
+        if self.batch.is_full() {
+            (self.sink)(std::mem::take(&mut self.batch))
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn free_objects(&mut self, first: u64, count: u64) {
+        let end = first.saturating_add(count).min(self.terms.end.0);
+        if first >= end {
+            return;
+        }
+        if let Some(Free::Objects { first: known, count }) = &mut self.free
+            && *known + *count == first
+        {
+            *count = end - *known;
+            return;
+        }
+        self.push_free();
+        self.free = Some(Free::Objects { first, count: end - first });
+    }
+
+    fn free_range(&mut self, object: ObjectId, offset: u64, length: u64) {
+        if let Some(Free::Range { object: known, offset: from, length: so_far }) = &mut self.free
+            && *known == object
+            && from.checked_add(*so_far) == Some(offset)
+            && length != FreeRange::TO_THE_END
+        {
+            *so_far += length;
+            return;
+        }
+        self.push_free();
+        self.free = Some(Free::Range { object, offset, length });
+        if length == FreeRange::TO_THE_END {
+            self.push_free();
+        }
+    }
+
+    fn object(&mut self, object: ObjectId, dnode: &Dnode) -> Result<(), SendError> {
+        let to_guid = self.terms.to_guid;
+        let bookmark =
+            Bookmark { objset: self.terms.objset, object, level: Level::DATA, block: BlockId(0) };
+        let is_swapped = dnode.order != ByteOrder::NATIVE
+            && dnode.bonus_type.byte_swap_class() != ByteSwapClass::Uint8;
+        if is_swapped && !dnode.bonus.is_empty() {
+            return Err(SendError::ForeignOrder { bookmark });
+        }
+        let spill = dnode.spill.as_ref().filter(|spill| !spill.is_hole());
+        let block_size = u64::from(dnode.data_block_size);
+        let shown = if self.terms.is_whole(block_size) { block_size } else { SMALL_BLOCK };
+        let record = Object {
+            object,
+            object_type: dnode.object_type.number().into(),
+            bonus_type: dnode.bonus_type.number().into(),
+            block_size: shown as u32,
+            bonus_length: dnode.bonus.len() as u32,
+            checksum: dnode.checksum,
+            compression: dnode.compress,
+            slots: dnode.slots,
+            flags: if dnode.spill.is_some() { ObjectFlags::SPILL } else { ObjectFlags::NONE },
+            to_guid,
+            ..Object::default()
+        };
+        self.next().push(Record::Object(record), &dnode.bonus);
+        let behind = dnode.max_block_id.0.checked_add(1);
+        if let Some(offset) = behind.and_then(|blocks| blocks.checked_mul(block_size)) {
+            self.free_range(object, offset, FreeRange::TO_THE_END);
+        }
+        match spill {
+            Some(spill) if spill.logical_birth() <= self.terms.after => {
+                let bookmark = Bookmark { block: BlockId::SPILL, ..bookmark };
+                self.spill(bookmark, spill, SpillFlags::UNMODIFIED)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn spill(
+        &mut self,
+        bookmark: Bookmark,
+        pointer: &BlockPointer,
+        flags: SpillFlags,
+    ) -> Result<(), SendError> {
+        if pointer.order() != ByteOrder::NATIVE {
+            return Err(SendError::ForeignOrder { bookmark });
+        }
+        let (object, length) = (bookmark.object, pointer.logical_size());
+        let record =
+            Spill { object, length, to_guid: self.terms.to_guid, flags, ..Spill::default() };
+        self.next().push_contents(Record::Spill(record), (*pointer, bookmark));
+        Ok(())
+    }
+
+    fn data(
+        &mut self,
+        bookmark: Bookmark,
+        dnode: &Dnode,
+        pointer: &BlockPointer,
+    ) -> Result<(), SendError> {
+        let wrong = |source| SendError::Pointer { bookmark, source };
+        let size = u64::from(dnode.data_block_size);
+        // A pointer's block is as long as its object's blocks; a walk has checked that.
+        let Some(offset) = bookmark.block.0.checked_mul(size) else { return Ok(()) };
+        let (object, to_guid) = (bookmark.object, self.terms.to_guid);
+        let (compression, kind) = (pointer.compression().map_err(wrong)?, dnode.object_type);
+        let is_embedded = pointer.kind() == PointerKind::Embedded;
+        if is_embedded && self.is_sent_embedded(compression) {
+            let (payload, length) = pointer.embedded_payload();
+            let record = WriteEmbedded {
+                object,
+                offset,
+                length: pointer.logical_size(),
+                to_guid,
+                compression: compression.number(),
+                embedded_type: 0,
+                logical_size: pointer.logical_size() as u32,
+                physical_size: length as u32,
+            };
+            let payload = payload.get(..length).unwrap_or_default();
+            self.next().push(Record::WriteEmbedded(record), payload);
+            return Ok(());
+        }
+        let is_foreign = pointer.order() != ByteOrder::NATIVE;
+        if is_foreign && kind.byte_swap_class() != ByteSwapClass::Uint8 {
+            return Err(SendError::ForeignOrder { bookmark });
+        }
+        let mut record = Write {
+            object,
+            object_type: kind.number().into(),
+            offset,
+            logical_size: size,
+            to_guid,
+            checksum: ChecksumFunction::Off.number(),
+            ..Write::default()
+        };
+        // Only of what is in the stream as it was written the checksum means something.
+        let is_whole = self.terms.is_whole(size);
+        if is_whole && !is_embedded && !pointer.has_crypt_bit() {
+            let function = pointer.checksum_function().map_err(wrong)?;
+            record.checksum = function.number();
+            record.key_checksum = pointer.checksum();
+            record.key_properties = key_properties(pointer, compression);
+            if function.is_dedup_safe() {
+                record.flags = WriteFlags::CHECKSUM_DEDUP;
+            }
+            let is_compressed = self.terms.form.compressed
+                && compression != CompressionFunction::Off
+                && !is_foreign
+                && !kind.is_metadata();
+            if is_compressed {
+                record.compression = compression.number();
+                record.compressed_size = pointer.physical_size();
+                self.next().push_stored(Record::Write(record), (*pointer, bookmark));
+                return Ok(());
+            }
+        }
+        self.next().push_contents(Record::Write(record), (*pointer, bookmark));
+        Ok(())
+    }
+
+    fn is_sent_embedded(&self, compression: CompressionFunction) -> bool {
+        let has = |feature| self.terms.features.contains(feature);
+        has(StreamFeatures::EMBED_DATA)
+            && match compression {
+                CompressionFunction::Lz4 => has(StreamFeatures::LZ4),
+                CompressionFunction::Zstd => has(StreamFeatures::ZSTD),
+                _ => true,
+            }
+    }
+}
+
+/// Sizes and compression of a pointer, packed (spec 08, section 2.4).
+fn key_properties(pointer: &BlockPointer, compression: CompressionFunction) -> u64 {
+    let sectors = |bytes: u64| (bytes / SECTOR).saturating_sub(1) & 0xffff;
+    sectors(pointer.logical_size())
+        | sectors(pointer.physical_size()) << 16
+        | u64::from(compression.number()) << 32
+        | u64::from(pointer.has_crypt_bit()) << 39
+}
+
+impl<Sink: FnMut(Batch) -> ControlFlow<()>> Visitor for Records<Sink> {
+    fn block(&mut self, visit: &Visit<'_>) -> ControlFlow<()> {
+        let Visit { bookmark, pointer, dnode } = *visit;
+        let is_of_object =
+            bookmark.object != ObjectId::META_DNODE && bookmark.object < ObjectId::END;
+        let Some(dnode) = dnode.filter(|_| is_of_object && bookmark.level == Level::DATA) else {
+            return ControlFlow::Continue(());
+        };
+        let sent = match bookmark.block {
+            BlockId::SPILL => self.spill(bookmark, pointer, SpillFlags::NONE),
+            _ => self.data(bookmark, dnode, pointer),
+        };
+        match sent {
+            Ok(()) => self.flow(),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn slot(&mut self, slot: &DnodeSlot<'_>) -> ControlFlow<()> {
+        let sent = match slot.dnode {
+            _ if slot.object == ObjectId::META_DNODE => Ok(()),
+            None => {
+                self.free_objects(slot.object.0, 1);
+                Ok(())
+            }
+            Some(dnode) => self.object(slot.object, dnode),
+        };
+        match sent {
+            Ok(()) => self.flow(),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn hole(&mut self, hole: &Visit<'_>) -> ControlFlow<()> {
+        let (bookmark, Some(dnode)) = (hole.bookmark, hole.dnode) else {
+            return ControlFlow::Continue(());
+        };
+        let level = u32::from(bookmark.level.0.max(0).unsigned_abs());
+        let shift = level * dnode.pointers_shift();
+        let blocks = |block: u64| block.checked_shl(shift).filter(|all| all >> shift == block);
+        let unit = u64::from(dnode.data_block_size);
+        let Some(first) = blocks(bookmark.block.0) else { return ControlFlow::Continue(()) };
+        let count = blocks(1);
+        if bookmark.object == ObjectId::META_DNODE {
+            let slots = unit / SLOT_SIZE as u64;
+            let count = count.map_or(u64::MAX, |count| count.saturating_mul(slots));
+            self.free_objects(first.saturating_mul(slots), count);
+        } else if bookmark.object < ObjectId::END && is_sent(dnode, first) {
+            let Some(offset) = first.checked_mul(unit) else { return ControlFlow::Continue(()) };
+            let length = count.and_then(|count| count.checked_mul(unit));
+            let length = length.filter(|length| offset.checked_add(*length).is_some());
+            let length = length.unwrap_or(FreeRange::TO_THE_END);
+            self.free_range(bookmark.object, offset, length);
+        }
+        self.flow()
+    }
+
+    fn damage(&mut self, error: DmuError) -> ControlFlow<()> {
+        self.fail(SendError::Read(error))
+    }
+}
+
+/// Whether a hole that begins with this block is told: one behind the end of a file is not.
+fn is_sent(dnode: &Dnode, first: u64) -> bool {
+    let kind: ObjectType = dnode.object_type;
+    kind.is_metadata() || first <= dnode.max_block_id.0
+}

@@ -1,0 +1,177 @@
+//! A snapshot that is to be sent.
+
+use crate::flow;
+use crate::records::Terms;
+use crate::source::{Source, Start};
+use crate::{Form, SendError};
+use rzfs_dmu::Objset;
+use rzfs_dsl::dataset::Dataset;
+use rzfs_dsl::dataset::property::PropertyValue;
+use rzfs_dsl::pool::FeatureStates;
+use rzfs_format::dnode::SLOT_SIZE;
+use rzfs_format::dsl::DslDataset;
+use rzfs_format::features::Feature;
+use rzfs_format::objset::ObjsetType;
+use rzfs_format::property::DatasetProperty;
+use rzfs_format::stream::{
+    Begin, BeginFlags, MAGIC, Record, StreamFeatures, StreamKind, StreamName, VersionInfo,
+};
+use rzfs_format::znode::ZplVersion;
+use rzfs_format::{ByteOrder, ObjectId};
+use rzfs_stream::{StreamError, StreamWriter};
+use std::io::Write;
+
+/// One snapshot that is to be sent, with its BEGIN.
+#[derive(Debug)]
+pub struct Send {
+    objset: Objset,
+    begin: Begin,
+    terms: Terms,
+}
+
+/// How much was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// Records, with BEGIN and END.
+    pub records: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Send {
+    /// A stream of `snapshot`: all of it, or what is new since `source`. `features` are those of its
+    /// pool.
+    ///
+    /// # Errors
+    /// It is no snapshot, or not one that can be sent in this form; the source is not in its past;
+    /// something cannot be read; its key is not loaded.
+    pub fn new(
+        snapshot: &Dataset,
+        source: Option<&Source>,
+        form: Form,
+        features: &FeatureStates,
+    ) -> Result<Self, SendError> {
+        let name = || snapshot.name().to_owned();
+        if !snapshot.is_snapshot() {
+            return Err(SendError::NotASnapshot { name: name() });
+        }
+        if snapshot.redaction_snapshots()?.is_some() {
+            return Err(SendError::Redacted { name: name() });
+        }
+        let start = source.map(|source| source.start_of(snapshot)).transpose()?;
+        let objset = snapshot.open_objset()?;
+        let kind = match objset.objset_type() {
+            ObjsetType::Zfs | ObjsetType::Zvol => objset.objset_type(),
+            _ => return Err(SendError::Kind { name: name() }),
+        };
+        let features = stream_features(snapshot, kind, form, features)?;
+        let start = start.unwrap_or_default();
+        let dataset = snapshot.dsl_dataset();
+        let begin = Begin {
+            magic: MAGIC,
+            version: VersionInfo::new(StreamKind::Substream, features),
+            creation_time: dataset.creation_time,
+            objset_type: kind.number() as u32,
+            flags: begin_flags(dataset, &start),
+            to_guid: dataset.guid,
+            from_guid: start.guid,
+            to_name: StreamName::new(snapshot.name().as_bytes())
+                .map_err(|_| SendError::Kind { name: name() })?,
+            ..Begin::default()
+        };
+        let meta = objset.block().meta_dnode.as_ref();
+        let slots = meta.map_or(0, |meta| meta.extent() / SLOT_SIZE as u64);
+        let terms = Terms {
+            objset: objset.id(),
+            to_guid: dataset.guid,
+            after: start.txg,
+            features,
+            form,
+            end: ObjectId(slots.min(ObjectId::END.0)),
+        };
+        Ok(Self { objset, begin, terms })
+    }
+
+    /// The head of the stream.
+    #[must_use]
+    pub const fn begin(&self) -> &Begin {
+        &self.begin
+    }
+
+    /// Writes the stream to a sink, which gets every record with one call; a buffer before it joins
+    /// the small ones.
+    ///
+    /// # Errors
+    /// Something cannot be read; the sink fails; the snapshot was destroyed. What was written then
+    /// has no end.
+    pub fn write_to(&self, sink: impl Write) -> Result<Sent, SendError> {
+        let mut writer = StreamWriter::new(sink, ByteOrder::NATIVE);
+        self.write_stream(&mut writer)?;
+        let place = writer.place();
+        let flushed = writer.into_inner().flush();
+        flushed.map_err(|error| StreamError { place, problem: error.into() })?;
+        Ok(Sent { records: place.record, bytes: place.offset })
+    }
+
+    /// Writes the stream as a part of what a writer writes.
+    ///
+    /// # Errors
+    /// As [`Send::write_to`].
+    pub fn write_stream<W: Write>(&self, writer: &mut StreamWriter<W>) -> Result<(), SendError> {
+        writer.write(&Record::Begin(self.begin), &[])?;
+        flow::write(&self.objset, self.terms, writer)?;
+        writer.end(self.terms.to_guid)?;
+        Ok(())
+    }
+}
+
+fn begin_flags(dataset: &DslDataset, start: &Start) -> BeginFlags {
+    let mut flags = BeginFlags::FREERECORDS.with(BeginFlags::SPILL_BLOCK);
+    if start.is_in_origin {
+        flags = flags.with(BeginFlags::CLONE);
+    }
+    if dataset.flags & DslDataset::FLAG_CASE_INSENSITIVE != 0 {
+        flags = flags.with(BeginFlags::CI_DATA);
+    }
+    flags
+}
+
+/// What it takes to receive the stream (spec 08, section 3.2).
+fn stream_features(
+    snapshot: &Dataset,
+    kind: ObjsetType,
+    form: Form,
+    pool: &FeatureStates,
+) -> Result<StreamFeatures, SendError> {
+    let uses =
+        |feature: Feature| Ok::<_, SendError>(snapshot.dataset_field(feature.guid())?.is_some());
+    let mut features = StreamFeatures::NONE;
+    let mut add = |is_needed: bool, feature: StreamFeatures| {
+        if is_needed {
+            features = features.with(feature);
+        }
+    };
+    if kind == ObjsetType::Zfs {
+        let version = snapshot.property(DatasetProperty::Version.name())?;
+        let has_spills = version.and_then(|version| version.value).is_some_and(|version| {
+            matches!(version, PropertyValue::Number(number) if number >= ZplVersion::SA.number())
+        });
+        add(has_spills, StreamFeatures::SA_SPILL);
+    }
+    let embeds = form.embedded && pool.is_active(Feature::EmbeddedData);
+    let large = form.large_blocks && uses(Feature::LargeBlocks)?;
+    add(embeds, StreamFeatures::EMBED_DATA);
+    add(form.compressed, StreamFeatures::COMPRESSED);
+    add((embeds || form.compressed) && pool.is_active(Feature::Lz4Compress), StreamFeatures::LZ4);
+    add(form.compressed && uses(Feature::ZstdCompress)?, StreamFeatures::ZSTD);
+    add(large, StreamFeatures::LARGE_BLOCKS);
+    add(uses(Feature::LargeDnode)?, StreamFeatures::LARGE_DNODE);
+    add(uses(Feature::LongName)?, StreamFeatures::LONGNAME);
+    if uses(Feature::LargeMicroZap)? {
+        if !large {
+            return Err(SendError::LargeMicrozap { name: snapshot.name().to_owned() });
+        }
+        add(true, StreamFeatures::LARGE_MICROZAP);
+    }
+    Ok(features)
+}

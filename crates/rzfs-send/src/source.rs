@@ -1,0 +1,90 @@
+//! What an increment starts from.
+
+use crate::SendError;
+use rzfs_dsl::dataset::{Bookmark, Dataset};
+use rzfs_format::{Guid, ObjectId, Txg};
+
+/// What an increment starts from: the receiver has it already.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A snapshot.
+    Snapshot(Dataset),
+    /// A bookmark, whose snapshot may be gone.
+    Bookmark {
+        /// The bookmark.
+        bookmark: Bookmark,
+        /// The file system or volume that has it.
+        head: Dataset,
+    },
+}
+
+/// A source that was found in the past of what is to be sent.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Start {
+    pub(crate) guid: Guid,
+    /// What was born later is sent.
+    pub(crate) txg: Txg,
+    /// Whether it belongs to another file system, from which this one was cloned.
+    pub(crate) is_in_origin: bool,
+}
+
+impl Source {
+    fn name(&self) -> &str {
+        match self {
+            Self::Snapshot(snapshot) => snapshot.name(),
+            Self::Bookmark { bookmark, .. } => bookmark.name(),
+        }
+    }
+
+    /// Looks it up in the past of a snapshot (spec 08, section 7.4).
+    pub(crate) fn start_of(&self, snapshot: &Dataset) -> Result<Start, SendError> {
+        let not_earlier = || SendError::NotEarlier {
+            name: snapshot.name().to_owned(),
+            from: self.name().to_owned(),
+        };
+        let directory = snapshot.directory_object();
+        match self {
+            Self::Snapshot(from) => {
+                let wanted = from.dsl_dataset().creation_txg;
+                for earlier in snapshot.earlier_snapshots() {
+                    let (object, dataset) = earlier?;
+                    if dataset.creation_txg < wanted {
+                        break;
+                    }
+                    if object == from.object() {
+                        let (guid, txg) = (dataset.guid, dataset.creation_txg);
+                        return Ok(Start { guid, txg, is_in_origin: dataset.dir != directory });
+                    }
+                }
+                Err(not_earlier())
+            }
+            Self::Bookmark { bookmark, head } => {
+                let record = bookmark.record();
+                if record.redaction.is_some() {
+                    return Err(SendError::Redacted { name: bookmark.name().to_owned() });
+                }
+                let txg = record.creation_txg;
+                let start = |dir: ObjectId| Start {
+                    guid: record.guid,
+                    txg,
+                    is_in_origin: dir != directory,
+                };
+                let bookmarked = head.directory_object();
+                if bookmarked == directory {
+                    let is_earlier = txg < snapshot.dsl_dataset().creation_txg;
+                    return if is_earlier { Ok(start(directory)) } else { Err(not_earlier()) };
+                }
+                for earlier in snapshot.earlier_snapshots() {
+                    let (_, dataset) = earlier?;
+                    if dataset.creation_txg < txg {
+                        break;
+                    }
+                    if dataset.dir == bookmarked {
+                        return Ok(start(bookmarked));
+                    }
+                }
+                Err(not_earlier())
+            }
+        }
+    }
+}
