@@ -4,15 +4,21 @@
 //! what a full stream has of what is younger.
 
 use rzfs_blockdev::OpenOptions;
+use rzfs_cache::BlockKey;
+use rzfs_dmu::{DmuError, Visit, Visitor};
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::Dataset;
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, ImportOptions, LoadVerification};
 use rzfs_format::BlockId;
-use rzfs_format::stream::Record;
-use rzfs_send::{Form, Send};
-use rzfs_stream::{ReadOptions, StreamReader};
+use rzfs_format::stream::{ObjectFlags, Record};
+use rzfs_send::{Form, Send, SendError, Source};
+use rzfs_stream::{Problem, ReadOptions, StreamError, StreamReader};
 use rzfs_testkit::{ReferencePool, zdb_program};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Many shapes of files, dnodes, names, versions; one whose logs were not replayed.
 const POOLS: [&str; 12] = [
@@ -108,26 +114,262 @@ fn difference(ours: &[u8], theirs: &[u8]) -> Option<String> {
     }
 }
 
+/// One stream of the many to compare.
+struct Job<'a> {
+    golden: &'a ReferencePool,
+    pool: &'a Pool,
+    snapshot: Dataset,
+    letters: &'static str,
+}
+
+impl Job<'_> {
+    /// How our stream differs; nothing without a judge.
+    fn difference(&self) -> Option<String> {
+        let theirs = zdb_backup(self.golden, &self.snapshot, self.letters)?;
+        let ours = sent(self.pool, &self.snapshot, None, self.letters);
+        let difference = difference(&ours, &theirs)?;
+        Some(format!("{} -{}: {difference}", self.snapshot.name(), self.letters))
+    }
+}
+
+fn sent(pool: &Pool, snapshot: &Dataset, source: Option<&Source>, letters: &str) -> Vec<u8> {
+    let mut stream = Vec::new();
+    let send = Send::new(snapshot, source, form(letters), pool.features()).unwrap();
+    let sent = send.write_to(&mut stream).unwrap();
+    assert_eq!(sent.bytes, stream.len() as u64);
+    stream
+}
+
+/// Each run of zdb waits for some seconds, so many run at a time.
 #[test]
 fn full_streams_are_those_of_openzfs_byte_for_byte() {
-    for name in POOLS {
-        let Some(golden) = ReferencePool::golden(name) else { continue };
-        let pool = import(&golden);
-        for snapshot in snapshots(&pool).into_iter().take(6) {
-            for letters in ["", "e", "c", "L", "eLc"] {
-                let Some(theirs) = zdb_backup(&golden, &snapshot, letters) else { return };
-                let mut ours = Vec::new();
-                let send = Send::new(&snapshot, None, form(letters), pool.features()).unwrap();
-                let sent = send.write_to(&mut ours).unwrap();
-                assert_eq!(sent.bytes, ours.len() as u64);
-                let difference = difference(&ours, &theirs);
-                assert!(
-                    difference.is_none(),
-                    "{} -{letters}: {}",
-                    snapshot.name(),
-                    difference.unwrap()
-                );
-            }
+    let goldens: Vec<_> = POOLS.into_iter().filter_map(ReferencePool::golden).collect();
+    let pools: Vec<_> = goldens.iter().map(|golden| (golden, import(golden))).collect();
+    let mut jobs = Vec::new();
+    for (golden, pool) in &pools {
+        let is_first = golden.name() == POOLS[0];
+        let (count, forms): (_, &[&str]) =
+            if is_first { (6, &["", "e", "c", "L", "eLc"]) } else { (2, &["", "eLc"]) };
+        for snapshot in snapshots(pool).into_iter().take(count) {
+            jobs.extend(forms.iter().map(|letters| Job {
+                golden,
+                pool,
+                snapshot: snapshot.clone(),
+                letters,
+            }));
         }
+    }
+    let next = AtomicUsize::new(0);
+    let differences: Vec<String> = std::thread::scope(|scope| {
+        let work = || {
+            let next = || jobs.get(next.fetch_add(1, Ordering::Relaxed));
+            std::iter::from_fn(next).filter_map(Job::difference).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..16).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// An object as a receiver has it.
+#[derive(Clone, PartialEq, Debug)]
+struct Received {
+    shape: (u32, u32, u32, u8),
+    bonus: Vec<u8>,
+    spill: Option<Vec<u8>>,
+    /// Bytes of blocks by their offsets; what is missing is zeros.
+    blocks: BTreeMap<u64, Vec<u8>>,
+}
+
+/// What a receiver has, after streams that were sent without options.
+#[derive(Clone, Default, PartialEq, Debug)]
+struct Receiver(BTreeMap<u64, Received>);
+
+impl Receiver {
+    fn receive(&mut self, stream: &[u8]) {
+        let mut reader = StreamReader::new(stream, ReadOptions::default());
+        let mut payload = Vec::new();
+        while let Some(record) = reader.next_record().unwrap() {
+            reader.read_payload_to(&mut payload).unwrap();
+            self.apply(&record, &payload);
+        }
+    }
+
+    fn apply(&mut self, record: &Record, payload: &[u8]) {
+        match record {
+            Record::Begin(_) | Record::End(_) => {}
+            Record::Object(it) => {
+                let shape = (it.object_type, it.bonus_type, it.block_size, it.slots);
+                let old = self.0.remove(&it.object.0).filter(|old| old.shape == shape);
+                let has_spill = it.flags.contains(ObjectFlags::SPILL);
+                let (spill, blocks) = old.map(|old| (old.spill, old.blocks)).unwrap_or_default();
+                let spill = spill.filter(|_| has_spill);
+                let bonus = payload.to_vec();
+                self.0.insert(it.object.0, Received { shape, bonus, spill, blocks });
+            }
+            Record::FreeObjects(it) => {
+                self.0.retain(|id, _| *id < it.first.0 || *id - it.first.0 >= it.count);
+            }
+            Record::Free(it) => {
+                let blocks = &mut self.0.get_mut(&it.object.0).unwrap().blocks;
+                blocks.retain(|offset, _| *offset < it.offset || *offset - it.offset >= it.length);
+            }
+            Record::Write(it) => {
+                let blocks = &mut self.0.get_mut(&it.object.0).unwrap().blocks;
+                blocks.insert(it.offset, payload.to_vec());
+            }
+            Record::Spill(it) => {
+                self.0.get_mut(&it.object.0).unwrap().spill = Some(payload.to_vec());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Snapshots of one head that follow each other, some of each pool.
+fn pairs(pool: &Pool, count: usize) -> Vec<(Dataset, Dataset)> {
+    let heads = pool.datasets().root().unwrap().descendants().unwrap();
+    let mut pairs = Vec::new();
+    for head in heads {
+        let all = head.snapshots().unwrap();
+        pairs.extend(all.windows(2).map(|pair| (pair[0].clone(), pair[1].clone())));
+    }
+    pairs.truncate(count);
+    pairs
+}
+
+#[test]
+fn a_full_stream_and_an_increment_are_the_later_snapshot() {
+    let mut compared = 0;
+    for golden in ["g01-default", "g23-many"] {
+        let Some(golden) = ReferencePool::golden(golden) else { continue };
+        let pool = import(&golden);
+        for (from, to) in pairs(&pool, 12) {
+            let source = Source::Snapshot(from.clone());
+            let increment = sent(&pool, &to, Some(&source), "");
+            let (mut stepwise, mut at_once) = (Receiver::default(), Receiver::default());
+            stepwise.receive(&sent(&pool, &from, None, ""));
+            at_once.receive(&sent(&pool, &to, None, ""));
+            let is_changed = stepwise != at_once;
+            stepwise.receive(&increment);
+            assert!(stepwise == at_once, "{} to {}", from.name(), to.name());
+            compared += usize::from(is_changed);
+        }
+        assert!(compared > 0, "{}: nothing has changed", golden.name());
+    }
+}
+
+#[test]
+fn an_increment_has_only_what_is_new() {
+    let Some(golden) = ReferencePool::golden("g01-default") else { return };
+    let pool = import(&golden);
+    let open = |name: &str| pool.datasets().open(name).unwrap();
+    let (from, to) = (open("g01/sa@s1"), open("g01/sa@s2"));
+    let full = sent(&pool, &to, None, "");
+    let increment = sent(&pool, &to, Some(&Source::Snapshot(from)), "");
+    assert!(increment.len() * 4 < full.len(), "{} of {}", increment.len(), full.len());
+}
+
+#[test]
+fn an_increment_from_a_bookmark_is_that_from_its_snapshot() {
+    let Some(golden) = ReferencePool::golden("g01-default") else { return };
+    let pool = import(&golden);
+    let open = |name: &str| pool.datasets().open(name).unwrap();
+    let bookmark = pool.datasets().open_bookmark("g01/sa#b1").unwrap();
+    let bookmark = Source::Bookmark { bookmark, head: open("g01/sa") };
+    let snapshot = Source::Snapshot(open("g01/sa@s1"));
+    let to = open("g01/sa@s2");
+    assert!(sent(&pool, &to, Some(&bookmark), "") == sent(&pool, &to, Some(&snapshot), ""));
+}
+
+#[test]
+fn what_is_not_earlier_is_no_source() {
+    let Some(golden) = ReferencePool::golden("g01-default") else { return };
+    let pool = import(&golden);
+    let open = |name: &str| pool.datasets().open(name).unwrap();
+    let bookmark = pool.datasets().open_bookmark("g01/sa#b1").unwrap();
+    let bookmark = Source::Bookmark { bookmark, head: open("g01/sa") };
+    let refused = [
+        ("g01/sa@s1", Source::Snapshot(open("g01/sa@s2"))),
+        ("g01/sa@s1", Source::Snapshot(open("g01/sa@s1"))),
+        ("g01/sa@s2", Source::Snapshot(open("g01/xdir@s1"))),
+        ("g01/sa@s1", bookmark.clone()),
+        ("g01/ldn@s1", bookmark),
+    ];
+    for (to, from) in refused {
+        let error = Send::new(&open(to), Some(&from), Form::default(), pool.features());
+        let error = error.unwrap_err();
+        assert!(matches!(error, SendError::NotEarlier { .. }), "{to}: {error}");
+        assert_eq!(error.errno(), 18);
+    }
+    let head = Send::new(&open("g01/sa"), None, Form::default(), pool.features()).unwrap_err();
+    assert!(matches!(head, SendError::NotASnapshot { .. }), "{head}");
+}
+
+/// A sink that takes so many bytes and no more.
+struct Short(usize);
+
+impl Write for Short {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sink_that_goes_away_ends_the_stream_wherever_it_is() {
+    let Some(golden) = ReferencePool::golden("g01-default") else { return };
+    let pool = import(&golden);
+    let snapshot = pool.datasets().open("g01/sa@s1").unwrap();
+    let send = Send::new(&snapshot, None, Form::default(), pool.features()).unwrap();
+    let whole = sent(&pool, &snapshot, None, "").len();
+    for room in [0, 311, 312, 5000, whole / 2, whole - 1] {
+        let error = send.write_to(Short(room)).unwrap_err();
+        let SendError::Stream(StreamError { problem: Problem::Io(error), .. }) = error else {
+            panic!("{error}");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+}
+
+#[test]
+fn blocks_of_files_do_not_come_into_the_cache() {
+    let Some(golden) = ReferencePool::golden("g01-default") else { return };
+    let pool = import(&golden);
+    let snapshot = pool.datasets().open("g01/sa@s1").unwrap();
+    let objset = snapshot.open_objset().unwrap();
+    let stream = sent(&pool, &snapshot, None, "");
+    let mut blocks = Blocks::default();
+    let _ = objset.traversal().run(objset.root(), &mut blocks);
+    assert!(!blocks.0.is_empty() && stream.len() > 1 << 20);
+    for key in blocks.0 {
+        assert!(!pool.pipeline().cache().contains(&key), "{key:?}");
+    }
+}
+
+/// The identities of all blocks of files.
+#[derive(Default)]
+struct Blocks(Vec<BlockKey>);
+
+impl Visitor for Blocks {
+    fn block(&mut self, visit: &Visit<'_>) -> ControlFlow<()> {
+        let is_data = visit.pointer.object_type().is_ok_and(|kind| !kind.is_metadata());
+        if let (true, 0, Some(dva)) = (is_data, visit.bookmark.level.0, visit.pointer.dvas().next())
+        {
+            self.0.push(BlockKey {
+                vdev: dva.vdev().get(),
+                offset: dva.offset(),
+                birth: visit.pointer.physical_birth().get(),
+            });
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn damage(&mut self, error: DmuError) -> ControlFlow<()> {
+        panic!("{error}");
     }
 }
