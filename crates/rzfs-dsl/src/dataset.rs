@@ -332,6 +332,15 @@ impl Dataset {
         Ok(children)
     }
 
+    /// What is being received into it, or was when that was interrupted, and has not its place yet.
+    pub fn received_into(&self) -> Result<Option<Dataset>, DatasetError> {
+        let name = "%recv";
+        let child = names::child(self.tree.mos(), self.directory.dir.children, name)?;
+        let Some(directory) = child.filter(|_| !self.is_snapshot()) else { return Ok(None) };
+        self.tree.checked_child(self.directory_object(), directory)?;
+        self.tree.head(format!("{}/{name}", self.name), directory).map(Some)
+    }
+
     /// It and everything below it but snapshots, parents before children, by name. What is below a
     /// directory is found once, even if that has several names.
     pub fn descendants(&self) -> Result<Vec<Dataset>, DatasetError> {
@@ -391,28 +400,6 @@ impl Dataset {
         self.tree.head(name.to_owned(), self.directory_object())
     }
 
-    /// Whether a snapshot is an earlier state of this dataset: of itself, or of what it is a clone of.
-    ///
-    /// # Errors
-    /// A snapshot in between cannot be read.
-    pub fn goes_back_to(&self, snapshot: &Dataset) -> Result<bool, DatasetError> {
-        let since = snapshot.dataset.creation_txg;
-        let (mut previous, mut before) = (self.dataset.previous_snapshot, None);
-        while let Some(id) = previous {
-            if id == snapshot.object {
-                return Ok(true);
-            }
-            let (_, dataset) = self.tree.dataset_object(id)?;
-            // In damaged pools snapshots may follow each other in a circle.
-            let is_in_order = before.is_none_or(|before| dataset.creation_txg < before);
-            if dataset.creation_txg < since || !is_in_order {
-                return Ok(false);
-            }
-            (previous, before) = (dataset.previous_snapshot, Some(dataset.creation_txg));
-        }
-        Ok(false)
-    }
-
     /// The snapshot that it was cloned from; `None` when it is no clone.
     pub fn origin(&self) -> Result<Option<Dataset>, DatasetError> {
         let Some(origin) = self.directory.dir.origin else { return Ok(None) };
@@ -429,6 +416,17 @@ impl Dataset {
     /// [`DatasetError::KeyNotLoaded`] when it is encrypted and its key is not loaded.
     pub fn open_objset(&self) -> Result<Objset, DatasetError> {
         self.open_with(self.loaded_key()?)
+    }
+
+    /// Fails when it has not got everything yet that it is to receive: nobody is to use it.
+    ///
+    /// # Errors
+    /// [`DatasetError::Inconsistent`].
+    pub fn require_consistent(&self) -> Result<(), DatasetError> {
+        if self.is_inconsistent() {
+            return Err(DatasetError::Inconsistent { name: self.name.clone() });
+        }
+        Ok(())
     }
 
     /// The contents as far as no key is needed: what is encrypted stays unreadable.

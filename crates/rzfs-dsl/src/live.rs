@@ -49,11 +49,11 @@ mod vital;
 
 pub use crate::mos::history::Event;
 pub use administration::{
-    Destruction, Inherit, KeyChange, NewBookmark, NewClone, NewDataset, NewEncryption, NewRoot,
-    NewSnapshots, PruneLimit, SuiteChoice,
+    Destruction, Inherit, KeyChange, LocalChanges, NewBookmark, NewClone, NewDataset,
+    NewEncryption, NewReceive, NewRoot, NewSnapshots, PruneLimit, SuiteChoice,
 };
 pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
-pub use change_error::{ChangeError, EncryptionProblem};
+pub use change_error::{ChangeError, EncryptionProblem, ReceiveProblem};
 pub use creating::{NewPool, NotCreated, check_root_properties};
 pub use datasets::budget::HeadBudget;
 pub use datasets::creation::{NameLookup, NewContents};
@@ -70,5 +70,5 @@ pub use log::{
 };
 pub use not_writable::NotWritable;
 pub use options::{Attendance, LiveOptions};
-pub use pool::{LivePool, NotExported};
+pub use pool::{LivePool, NotExported, Receiving};
 pub use space::demand::{SpaceDemand, SpaceRefusal, SpaceUse};

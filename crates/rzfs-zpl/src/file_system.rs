@@ -48,6 +48,7 @@ impl FileSystem {
     /// # Errors
     /// As [`FileSystem::open`], or the dataset cannot be read.
     pub fn of_dataset(dataset: &Dataset, pool_version: u64) -> Result<Self, ZplError> {
+        dataset.require_consistent()?;
         let options = FileSystemOptions::of_dataset(dataset, pool_version)?;
         Self::open(dataset.open_objset()?, options)
     }

@@ -114,6 +114,15 @@ impl LiveObject {
         Ok(self.outline()?.slots)
     }
 
+    /// Block pointers of its dnode.
+    ///
+    /// # Errors
+    /// The object does not exist any more.
+    pub fn pointer_count(&self) -> Result<u8, DmuError> {
+        let shape = self.core.state.read().shape();
+        Ok(shape.ok_or_else(|| self.not_allocated())?.pointer_count)
+    }
+
     /// Whether it has a spill block.
     ///
     /// # Errors

@@ -5,6 +5,21 @@ use rzfs_format::dsl::DslDataset;
 use rzfs_format::{FormatError, ObjectId};
 
 impl Dataset {
+    /// Whether a snapshot is an earlier state of this dataset: of itself, or of what it is a clone of.
+    ///
+    /// # Errors
+    /// A snapshot in between cannot be read.
+    pub fn goes_back_to(&self, snapshot: &Self) -> Result<bool, DatasetError> {
+        let since = snapshot.dataset.creation_txg;
+        for earlier in self.earlier_snapshots() {
+            let (object, dataset) = earlier?;
+            if object == snapshot.object || dataset.creation_txg <= since {
+                return Ok(object == snapshot.object);
+            }
+        }
+        Ok(false)
+    }
+
     /// The snapshots before it, newest first, with their object numbers; behind the first one of a clone
     /// comes its origin. The first of all is that of `$ORIGIN`, where the pool has one.
     pub fn earlier_snapshots(

@@ -66,6 +66,72 @@ impl EncryptionProblem {
     }
 }
 
+/// Why a stream is not received, in OpenZFS's words.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReceiveProblem {
+    /// The target does not have the snapshot that the stream says the changes of.
+    #[error("most recent snapshot of {target} does not\nmatch incremental source")]
+    NoSource {
+        /// The target.
+        target: String,
+    },
+    /// The target has changes that the stream does not know.
+    #[error("destination {target} has been modified\nsince most recent snapshot")]
+    Modified {
+        /// The target.
+        target: String,
+    },
+    /// The pool does not have a feature that the stream has.
+    #[error("pool must be upgraded to receive this stream.")]
+    PoolTooOld {
+        /// The feature's name.
+        feature: &'static str,
+    },
+    /// The source has large blocks, which the stream would split.
+    #[error("incremental send stream requires -L (--large-block), to match previous receive.")]
+    LargeBlocks,
+    /// What has snapshots is not overwritten.
+    #[error("destination has snapshots (eg. {example})\nmust destroy them to overwrite it")]
+    TargetHasSnapshots {
+        /// One of them.
+        example: String,
+    },
+    /// What is a clone is not overwritten.
+    #[error("destination '{target}' is a clone\nmust destroy it to overwrite it")]
+    TargetIsClone {
+        /// The target.
+        target: String,
+    },
+    /// What is encrypted is not overwritten.
+    #[error(
+        "zfs receive -F cannot be used to destroy an encrypted filesystem or overwrite an \
+         unencrypted one with an encrypted one"
+    )]
+    TargetIsEncrypted {
+        /// The target.
+        target: String,
+    },
+}
+
+impl ReceiveProblem {
+    const fn errno(&self) -> i32 {
+        const EEXIST: i32 = 17;
+        const ENODEV: i32 = 19;
+        const EINVAL: i32 = 22;
+        const ETXTBSY: i32 = 26;
+        const ENOTSUP: i32 = 95;
+        const ZFS_ERR_STREAM_LARGE_BLOCK_MISMATCH: i32 = 1041;
+        match self {
+            Self::NoSource { .. } => ENODEV,
+            Self::Modified { .. } => ETXTBSY,
+            Self::PoolTooOld { .. } => ENOTSUP,
+            Self::LargeBlocks => ZFS_ERR_STREAM_LARGE_BLOCK_MISMATCH,
+            Self::TargetHasSnapshots { .. } => EEXIST,
+            Self::TargetIsClone { .. } | Self::TargetIsEncrypted { .. } => EINVAL,
+        }
+    }
+}
+
 /// Why a change that an administrator asked for was not made. Nothing has changed then.
 ///
 /// The texts are OpenZFS's reasons: what follows `cannot create 'NAME': `.
@@ -353,6 +419,9 @@ pub enum ChangeError {
     /// Encryption does not allow it.
     #[error("{0}")]
     Encryption(EncryptionProblem),
+    /// A stream does not fit.
+    #[error("{0}")]
+    Receive(ReceiveProblem),
     /// The dataset has its key from what is above it, and would not have it any more.
     #[error("cannot move encrypted child outside of its encryption root")]
     OtherEncryptionRoot {
@@ -443,6 +512,7 @@ impl ChangeError {
             Self::SectorSize => ZFS_ERR_ASHIFT_MISMATCH,
             Self::Quota { .. } => EDQUOT,
             Self::Encryption(problem) => problem.errno(),
+            Self::Receive(problem) => problem.errno(),
             Self::OtherEncryptionRoot { .. } => EACCES,
             Self::KeyInUse { .. } => EBUSY,
             Self::Unreadable(source) => source.errno(),
@@ -471,6 +541,12 @@ impl From<PoolError> for ChangeError {
 impl From<EncryptionProblem> for ChangeError {
     fn from(problem: EncryptionProblem) -> Self {
         Self::Encryption(problem)
+    }
+}
+
+impl From<ReceiveProblem> for ChangeError {
+    fn from(problem: ReceiveProblem) -> Self {
+        Self::Receive(problem)
     }
 }
 

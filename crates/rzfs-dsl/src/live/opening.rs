@@ -58,6 +58,7 @@ impl LivePool {
         let text = format!("pool version {}; software rzfs", pool.version());
         let event = Event::Internal { operation, text, dataset: None };
         live.log(event).map_err(|_| live.why_stopped())?;
+        live.clear_interrupted_receives();
         if options.attendance == Attendance::WhenOpen {
             live.attend();
         }

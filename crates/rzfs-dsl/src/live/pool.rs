@@ -1,6 +1,9 @@
 //! A pool that is open for writing.
 
 mod administration;
+mod receiving;
+
+pub use receiving::Receiving;
 
 use super::administration::Tasks;
 use super::background::sweep::{SweepObserver, SweepOrder, Sweeps};
@@ -9,7 +12,7 @@ use super::change_error::ChangeError;
 use super::datasets::budget::HeadBudget;
 use super::datasets::generation::Generation;
 use super::datasets::head::LiveDataset;
-use super::datasets::heads::{Admission, Heads};
+use super::datasets::heads::Heads;
 use super::devices::current::PoolDevices;
 use super::devices::growth::Growth;
 use super::devices::heartbeat::HeartbeatControl;
@@ -199,16 +202,7 @@ impl LivePool {
     /// # Errors
     /// [`DatasetError`]: it cannot be read, is a snapshot, or was not received to its end.
     pub fn open_dataset(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
-        self.heads.open(dataset, Admission::Consistent)
-    }
-
-    /// Opens a head for changes, also one that was not received to its end: for whoever receives
-    /// the rest.
-    ///
-    /// # Errors
-    /// [`DatasetError`]: it cannot be read, or is a snapshot.
-    pub fn open_incomplete(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
-        self.heads.open(dataset, Admission::Incomplete)
+        self.heads.open(dataset)
     }
 
     /// The budget of a head that is open.

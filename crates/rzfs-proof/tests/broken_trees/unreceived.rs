@@ -10,7 +10,7 @@ const FLAGS: usize = 0x78;
 const EBUSY: i32 = 16;
 
 #[test]
-fn a_head_that_was_not_received_to_its_end_is_opened_by_who_receives_it_only() {
+fn a_head_that_was_not_received_to_its_end_is_not_opened() {
     let Some(rig) = with_snapshots() else { return };
     let head = rig.read().unwrap().datasets().open(SNAPPED).unwrap();
     let flags = head.dsl_dataset().flags | DslDataset::FLAG_INCONSISTENT;
@@ -21,10 +21,6 @@ fn a_head_that_was_not_received_to_its_end_is_opened_by_who_receives_it_only() {
     assert_eq!(refused.errno(), EBUSY);
     assert_eq!(pool.roll_back(SNAPPED).unwrap_err().errno(), EBUSY);
     assert!(pool.take_snapshots(&snapshot_called("g01/sa@new")).is_err());
-    let open = pool.open_incomplete(&head).unwrap();
-    // Nor is it anybody else's while somebody has it.
-    assert_eq!(pool.open_dataset(&head).unwrap_err().errno(), EBUSY);
-    drop(open);
     pool.destroy_dataset("g01/clone").unwrap();
     goes_on(pool);
 }

@@ -1,6 +1,6 @@
 //! Making clones of snapshots (spec 04, section 11.1).
 
-use super::counts::Counted;
+use super::counts::{Counted, is_counted};
 use super::destruction::Outcome;
 use super::place::{Place, check_new_name};
 use super::property::PropertyChange;
@@ -54,7 +54,17 @@ impl TaskContext<'_> {
         new: &NewClone,
         key: Option<Arc<DatasetKey>>,
     ) -> Result<Outcome, TaskError> {
-        let (parent, last) = check_new_name(name)?;
+        self.clone_below(check_new_name(name)?, new, key)
+    }
+
+    /// The same of a name that is known to be possible, in its parts.
+    pub(super) fn clone_below(
+        &mut self,
+        (parent, last): (&str, &str),
+        new: &NewClone,
+        key: Option<Arc<DatasetKey>>,
+    ) -> Result<Outcome, TaskError> {
+        let name = &format!("{parent}/{last}");
         self.require_space(SpaceTier::Normal)?;
         let Plan { parent, origin, snapshot, changes, key_object } =
             self.check(|this| this.check_clone(name, (parent, last), new))?;
@@ -63,7 +73,9 @@ impl TaskContext<'_> {
         }
         let (mos, now) = (self.mos, self.now());
         let dir = self.state.dirs.create(&mos, Some((parent.dir, last)), now)?;
-        self.add_to_counts(Some(parent.dir), Counted::FileSystems, 1)?;
+        if is_counted(last) {
+            self.add_to_counts(Some(parent.dir), Counted::FileSystems, 1)?;
+        }
         // How names are looked up it has from its origin.
         let names = NameLookup::CaseSensitive;
         let head = self.maker().create_head(dir, Some(origin.id), names)?;
@@ -75,7 +87,7 @@ impl TaskContext<'_> {
         self.start_counting_new(dir)?;
         let text = format!("origin={} ({})", origin.full_name(), origin.id);
         self.log_dataset("clone", (name, head), text)?;
-        let place = Place { name: name.to_owned(), dir, head };
+        let place = Place { name: name.clone(), dir, head };
         for change in &changes {
             self.change_property(&place, change)?;
         }
@@ -86,7 +98,7 @@ impl TaskContext<'_> {
         contents.objset().set_log_header(mos.tx(), ZilHeader::default());
         let policy = policy_of_dir(&mos, &mut self.state.dirs, dir, self.pool.has_lz4)?;
         self.pool.heads.insert(LiveDataset::new((name, head), contents, policy));
-        self.state.changed.push(name.to_owned());
+        self.state.changed.push(name.clone());
         Ok(Outcome::Done)
     }
 

@@ -41,6 +41,11 @@ struct Counting {
     counted: Vec<(ObjectId, [u64; 2])>,
 }
 
+/// Whether a directory with this name is counted: not the pool's own ones, nor what is being received.
+pub(super) fn is_counted(name: &str) -> bool {
+    !name.starts_with(['$', '%'])
+}
+
 impl TaskContext<'_> {
     /// A count of a directory, if it is kept.
     pub(super) fn count(&self, dir: ObjectId, what: Counted) -> Result<Option<u64>, LiveError> {
@@ -55,7 +60,8 @@ impl TaskContext<'_> {
         self.mos.set(dir, what.field(), count)
     }
 
-    /// Counts more or less from a directory upwards.
+    /// Counts more or less from a directory upwards. What is being received into a file system that
+    /// is there counts for nothing: [`is_counted`].
     pub(super) fn add_to_counts(
         &mut self,
         from: Option<ObjectId>,
@@ -137,7 +143,7 @@ impl TaskContext<'_> {
         }
         let mut counts = [0_u64; 2];
         for (name, child) in self.children(dir)? {
-            if name.starts_with('$') {
+            if !is_counted(&name) {
                 continue;
             }
             let [file_systems, snapshots] = self.count_below(child, counting, depth + 1)?;

@@ -1,6 +1,6 @@
 //! Making datasets (spec 04, section 6).
 
-use super::counts::Counted;
+use super::counts::{Counted, is_counted};
 use super::place::{Place, check_new_name};
 use super::property::PropertyChange;
 use super::{NewEncryption, TaskContext, TaskError};
@@ -57,7 +57,16 @@ impl TaskContext<'_> {
         name: &str,
         new: &NewDataset,
     ) -> Result<Arc<LiveDataset>, TaskError> {
-        let (parent_name, last) = check_new_name(name)?;
+        self.create_below(check_new_name(name)?, new)
+    }
+
+    /// The same of a name that is known to be possible, in its parts.
+    pub(super) fn create_below(
+        &mut self,
+        (parent_name, last): (&str, &str),
+        new: &NewDataset,
+    ) -> Result<Arc<LiveDataset>, TaskError> {
+        let name = &format!("{parent_name}/{last}");
         let kind = match new.contents.objset_type() {
             ObjsetType::Zvol => DatasetKind::Volume,
             _ => DatasetKind::FileSystem,
@@ -67,7 +76,7 @@ impl TaskContext<'_> {
         let (parent, keys, origin) = self.check(|this| {
             let parent = this.parent_of_new(name, parent_name)?;
             if this.child_dir(parent.dir, last)?.is_some() {
-                return Err(ChangeError::Exists { name: name.to_owned() }.into());
+                return Err(ChangeError::Exists { name: name.clone() }.into());
             }
             for change in &changes {
                 this.check_new_value(parent.dir, change)?;
@@ -80,14 +89,16 @@ impl TaskContext<'_> {
         })?;
         let now = self.now();
         let dir = self.state.dirs.create(&self.mos, Some((parent.dir, last)), now)?;
-        self.add_to_counts(Some(parent.dir), Counted::FileSystems, 1)?;
+        if is_counted(last) {
+            self.add_to_counts(Some(parent.dir), Counted::FileSystems, 1)?;
+        }
         let mut maker = self.maker();
         let head = maker.create_head(dir, origin, new.contents.names())?;
         let key_object = match &keys {
             Some(keys) => Some(maker.encrypt((dir, head), keys)?),
             None => None,
         };
-        let place = Place { name: name.to_owned(), dir, head };
+        let place = Place { name: name.clone(), dir, head };
         self.start_counting_new(dir)?;
         self.log_dataset("create", (name, head), " ".to_owned())?;
         if let Some(root) = new.encryption.root.as_ref().filter(|_| keys.is_some()) {
@@ -103,7 +114,7 @@ impl TaskContext<'_> {
         if let Some((keys, object)) = keys.zip(key_object) {
             self.pool.keyring.insert_new(dir, object, &keys);
         }
-        self.state.changed.push(name.to_owned());
+        self.state.changed.push(name.clone());
         Ok(self.pool.heads.insert(live))
     }
 

@@ -1,6 +1,6 @@
 //! Destroying file systems, volumes and clones (spec 04, sections 9.3 to 9.5).
 
-use super::counts::Counted;
+use super::counts::{Counted, is_counted};
 use super::place::Place;
 use super::{TaskContext, TaskError};
 use crate::dataset::property::DatasetProperty;
@@ -43,38 +43,54 @@ pub(super) fn left_behind(error: &LiveError) {
 
 impl TaskContext<'_> {
     pub(crate) fn destroy_dataset(&mut self, name: &str) -> Result<Outcome, TaskError> {
-        let (place, dir, head) = self.check(|this| this.check_destruction(name))?;
+        let place = self.check(|this| this.head(name))?;
+        self.destroy_place(&place)
+    }
+
+    /// Destroys a head that was found.
+    pub(super) fn destroy_place(&mut self, place: &Place) -> Result<Outcome, TaskError> {
+        let (dir, head) = self.check(|this| this.check_destruction(place))?;
         self.require_space(SpaceTier::Frees)?;
         let txg = self.mos.tx().txg();
         if head.root.logical_birth() == txg || self.pool.heads.has_busy_log(place.head, txg) {
             return Ok(Outcome::Later);
         }
         if !self.pool.heads.retire(place.head) {
-            return Err(ChangeError::Busy { name: name.to_owned() }.into());
+            return Err(ChangeError::Busy { name: place.name.clone() }.into());
         }
-        self.leave_refreservation(&place, &dir)?;
+        self.free_log(place, &head)?;
+        self.destroy_retired(place, &dir, &head)?;
+        Ok(Outcome::Done)
+    }
+
+    /// Destroys a head that nobody has open, and whose intent log is freed.
+    pub(super) fn destroy_retired(
+        &mut self,
+        place: &Place,
+        dir: &DslDir,
+        head: &DslDataset,
+    ) -> Result<(), TaskError> {
+        self.leave_refreservation(place, dir)?;
         self.leave_features(place.head).unless_damaged(left_behind)?;
         self.leave_scan(place.head).unless_damaged(left_behind)?;
-        self.leave_origin(&place, &dir, &head)?;
+        self.leave_origin(place, dir, head)?;
         let removed = livelist::remove(&self.mos, &mut self.state.features, place.dir);
         removed.unless_damaged(left_behind)?;
         if let Some(list) = head.deadlist {
             deadlist::destroy(&self.mos, &mut self.state.features, list)?;
         }
-        self.free_log(&place, &head)?;
-        self.free_contents(&place, &head)?;
-        self.destroy_head(&place, &head)?;
-        self.destroy_dir(&place)?;
+        self.free_contents(place, head)?;
+        self.destroy_head(place, head)?;
+        self.destroy_dir(place)?;
         if let Some(origin) = dir.origin {
             self.destroy_if_deferred(origin, |this| this.snapshot_of(origin))?;
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 
-    fn check_destruction(&mut self, name: &str) -> Result<(Place, DslDir, DslDataset), TaskError> {
-        let place = self.head(name)?;
+    fn check_destruction(&mut self, place: &Place) -> Result<(DslDir, DslDataset), TaskError> {
         let (dir, head) = (self.dir(place.dir)?, self.dataset(place.head)?);
-        let name = || name.to_owned();
+        let name = || place.name.clone();
         if dir.parent.is_none() {
             return Err(ChangeError::Busy { name: name() }.into());
         }
@@ -92,7 +108,7 @@ impl TaskContext<'_> {
             self.mos.check_removal(names, last)?;
         }
         self.refuse_remap_deadlist(&place.name, place.head)?;
-        Ok((place, dir, head))
+        Ok((dir, head))
     }
 
     /// Refuses what would have to change the list of blocks that moved with a removed vdev.
@@ -307,8 +323,10 @@ impl TaskContext<'_> {
         self.state.dirs.change(&mos, place.dir, |dir| dir.head_dataset = None)?;
         self.state.dirs.set_reservation(&mos, place.dir, 0)?;
         let dir = self.dir(place.dir)?;
-        let counted = self.add_to_counts(dir.parent, Counted::FileSystems, -1);
-        counted.unless_damaged(left_behind)?;
+        if place.name.rsplit('/').next().is_some_and(is_counted) {
+            let counted = self.add_to_counts(dir.parent, Counted::FileSystems, -1);
+            counted.unless_damaged(left_behind)?;
+        }
         if dir.used != 0 {
             let problem = FormatError::invalid("DSL directory", "it uses space without a dataset");
             tracing::warn!(dir = %place.dir, used = dir.used, %problem, "space is lost");

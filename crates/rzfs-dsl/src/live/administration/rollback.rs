@@ -153,7 +153,11 @@ impl TaskContext<'_> {
     }
 
     /// Has a head use the features that one of its snapshots uses (spec 04, section 3.4).
-    fn take_features(&mut self, head: ObjectId, snapshot: ObjectId) -> Result<(), TaskError> {
+    pub(super) fn take_features(
+        &mut self,
+        head: ObjectId,
+        snapshot: ObjectId,
+    ) -> Result<(), TaskError> {
         let mos = self.mos;
         let uses = |dataset: ObjectId, feature: Feature| match is_extended(&mos, dataset)? {
             true => mos.lookup(dataset, feature.guid()),

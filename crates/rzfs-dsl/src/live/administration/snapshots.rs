@@ -32,6 +32,7 @@ use std::collections::BTreeSet;
 
 pub use destruction::Destruction;
 pub use taking::NewSnapshots;
+pub(super) use taking::SnapshotPlan;
 
 /// A snapshot with the head that it belongs to.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ impl SnapshotPlace {
 }
 
 /// The two parts of the name of a snapshot.
-fn parts(name: &str) -> Result<(&str, &str), ChangeError> {
+pub(super) fn parts(name: &str) -> Result<(&str, &str), ChangeError> {
     if name.len() > DatasetName::MAX_LEN {
         return Err(ChangeError::NameTooLong { name: name.to_owned() });
     }

@@ -3,7 +3,7 @@
 use crate::dataset::{Keyring, Readers};
 use crate::live::LiveError;
 use crate::live::amounts::Deflation;
-use crate::live::change_error::{ChangeError, EncryptionProblem};
+use crate::live::change_error::{ChangeError, EncryptionProblem, ReceiveProblem};
 use crate::live::datasets::creation::Maker;
 use crate::live::datasets::heads::Heads;
 use crate::live::devices::heartbeat::HeartbeatControl;
@@ -57,6 +57,12 @@ impl MayBeDamage for TaskError {
 
 impl From<EncryptionProblem> for TaskError {
     fn from(problem: EncryptionProblem) -> Self {
+        Self::Refused(problem.into())
+    }
+}
+
+impl From<ReceiveProblem> for TaskError {
+    fn from(problem: ReceiveProblem) -> Self {
         Self::Refused(problem.into())
     }
 }

@@ -112,10 +112,12 @@ impl Generations {
     }
 
     /// Exchanges the contents in the txg that is being synced, which has written what it changes
-    /// of the old ones.
+    /// of the old ones. New ones that have no intent log are not dirty in it.
     pub(super) fn replace(&mut self, tx: &SyncTx<'_>, objset: Objset) -> Superseded {
         let new = Arc::new(Generation::open(objset));
-        new.objset.set_log_header(tx, ZilHeader::default());
+        if new.objset.log_header().ok() != Some(ZilHeader::default()) {
+            new.objset.set_log_header(tx, ZilHeader::default());
+        }
         let old = std::mem::replace(&mut self.current, new);
         // Nobody but this txg frees what it has.
         let objset = old.objset.synced().kept();

@@ -19,27 +19,6 @@ use std::sync::Arc;
 /// Txgs after which a head that nobody uses is closed: its log may need some.
 pub(crate) const SYNCS_TO_CLOSE: usize = 3;
 
-/// Which heads are opened for changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Admission {
-    /// Those that have all of what they are to have.
-    Consistent,
-    /// Also one that is being received, for the sake of that.
-    Incomplete,
-}
-
-impl Admission {
-    /// Refuses a head that is not admitted.
-    fn check(self, dataset: &Dataset) -> Result<(), DatasetError> {
-        match self {
-            Self::Consistent if dataset.is_inconsistent() => {
-                Err(DatasetError::Inconsistent { name: dataset.name().to_owned() })
-            }
-            Self::Consistent | Self::Incomplete => Ok(()),
-        }
-    }
-}
-
 /// The heads that are open, and how others are opened.
 #[derive(Debug)]
 pub(crate) struct Heads {
@@ -126,13 +105,10 @@ impl Heads {
     /// Opens a head for changes.
     ///
     /// # Errors
-    /// [`DatasetError`]: it cannot be read, is a snapshot, or is not admitted.
-    pub(crate) fn open(
-        &self,
-        dataset: &Dataset,
-        admission: Admission,
-    ) -> Result<Arc<LiveDataset>, DatasetError> {
-        admission.check(dataset)?;
+    /// [`DatasetError`]: it cannot be read, is a snapshot, or has not got everything yet that it is to
+    /// receive.
+    pub(crate) fn open(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
+        dataset.require_consistent()?;
         self.close_locked(dataset.object());
         let mut heads = self.heads.lock();
         match heads.open.get(&dataset.object()) {
@@ -148,7 +124,7 @@ impl Heads {
         if current.object() != dataset.object() || is_destroyed {
             return Err(DatasetError::NotFound { name: dataset.name().to_owned() });
         }
-        admission.check(&current)?;
+        current.require_consistent()?;
         let objset = current.open_objset()?;
         if objset.key().is_some_and(|key| key.version() == CryptoVersion::Zero) {
             return Err(DatasetError::OldEncryption { name: dataset.name().to_owned() });

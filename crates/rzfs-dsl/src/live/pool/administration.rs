@@ -7,7 +7,6 @@ use crate::live::administration::{
 };
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::head::LiveDataset;
-use crate::live::datasets::heads::Admission;
 use crate::live::devices::growth::AddedVdevs;
 use rzfs_format::Guid;
 use rzfs_format::features::Feature;
@@ -73,7 +72,7 @@ impl LivePool {
             let head = name.split('@').next().unwrap_or_default();
             let head = self.dataset_tree()?.open(head)?;
             // It stays open until it is done.
-            let _head = self.heads.open(&head, Admission::Consistent)?;
+            let _head = self.heads.open(&head)?;
             let name = name.to_owned();
             match self.tasks.administer(move |context| context.roll_back(&name))? {
                 Outcome::Done => return Ok(()),

@@ -33,13 +33,13 @@ pub struct NewSnapshots {
 }
 
 /// A snapshot that can be taken.
-struct Plan {
-    name: String,
-    place: Place,
-    head: DslDataset,
+pub(in crate::live::administration) struct SnapshotPlan {
+    pub(in crate::live::administration) name: String,
+    pub(in crate::live::administration) place: Place,
+    pub(in crate::live::administration) head: DslDataset,
     /// Bytes that the head reserves in place of what the snapshot keeps.
-    reserved: u64,
-    when: Outcome,
+    pub(in crate::live::administration) reserved: u64,
+    pub(in crate::live::administration) when: Outcome,
 }
 
 impl TaskContext<'_> {
@@ -69,7 +69,7 @@ impl TaskContext<'_> {
         Ok(Outcome::Done)
     }
 
-    fn check_snapshot(&mut self, name: &str) -> Result<Plan, TaskError> {
+    fn check_snapshot(&mut self, name: &str) -> Result<SnapshotPlan, TaskError> {
         let (head_name, snapshot) = parts(name)?;
         if name.contains('%') {
             return Err(ChangeError::InvalidName { name: name.to_owned() }.into());
@@ -79,8 +79,19 @@ impl TaskContext<'_> {
         if head.is_inconsistent() {
             return Err(ChangeError::Busy { name: head_name.to_owned() }.into());
         }
+        self.plan_snapshot(place, head, snapshot)
+    }
+
+    /// Makes sure that a head, also one that is being received, can get a snapshot.
+    pub(in crate::live::administration) fn plan_snapshot(
+        &mut self,
+        place: Place,
+        head: DslDataset,
+        snapshot: &str,
+    ) -> Result<SnapshotPlan, TaskError> {
         if names::snapshot(&self.mos, &head, snapshot)?.is_some() {
-            return Err(ChangeError::Exists { name: name.to_owned() }.into());
+            let name = format!("{}@{snapshot}", place.name);
+            return Err(ChangeError::Exists { name }.into());
         }
         let names = self.snapshot_names((place.head, &head))?;
         self.mos.check_zap(names)?;
@@ -105,11 +116,15 @@ impl TaskContext<'_> {
         }
         let is_written = !head.root.is_hole() && !is_dirty && head.previous_snapshot_txg < txg;
         let when = if is_written { Outcome::Done } else { Outcome::Later };
-        Ok(Plan { name: snapshot.to_owned(), place, head, reserved, when })
+        Ok(SnapshotPlan { name: snapshot.to_owned(), place, head, reserved, when })
     }
 
-    fn take_snapshot(&mut self, plan: &Plan) -> Result<(), TaskError> {
-        let Plan { name, place, head, reserved, .. } = plan;
+    /// Takes a snapshot; tells which object it is.
+    pub(in crate::live::administration) fn take_snapshot(
+        &mut self,
+        plan: &SnapshotPlan,
+    ) -> Result<ObjectId, TaskError> {
+        let SnapshotPlan { name, place, head, reserved, .. } = plan;
         let mos = self.mos;
         self.add_to_counts(Some(place.dir), Counted::Snapshots, 1)?;
         let (fsid, guid) = self.maker().identities();
@@ -152,7 +167,8 @@ impl TaskContext<'_> {
             .unless_damaged(|error| tracing::warn!(%error, "a scan passes over a dataset"))?;
         self.note_change(place.dir)?;
         let full = format!("{}@{name}", place.name);
-        Ok(self.log_dataset("snapshot", (&full, id), " ".to_owned())?)
+        self.log_dataset("snapshot", (&full, id), " ".to_owned())?;
+        Ok(id)
     }
 
     /// The dead list of a head whose snapshot has got the one that it had.

@@ -1,0 +1,142 @@
+//! Receiving a snapshot into a running pool.
+
+use super::LivePool;
+use crate::dataset::{Dataset, DatasetError, DatasetTree};
+use crate::live::administration::{Begun, Destination, NewReceive, Outcome};
+use crate::live::change_error::ChangeError;
+use crate::live::datasets::head::LiveDataset;
+use std::sync::Arc;
+
+/// A snapshot that is being received. Whoever has it writes what the stream says into
+/// [`Receiving::dataset`], and then [ends](LivePool::end_receive) or
+/// [abandons](LivePool::abandon_receive) it; what is only dropped is destroyed when the pool is
+/// opened the next time.
+#[derive(Debug)]
+pub struct Receiving {
+    begun: Begun,
+    dataset: Arc<LiveDataset>,
+}
+
+impl Receiving {
+    /// What is written into: nobody else sees it.
+    #[must_use]
+    pub const fn dataset(&self) -> &Arc<LiveDataset> {
+        &self.dataset
+    }
+}
+
+impl LivePool {
+    /// Begins to receive a snapshot: into a new file system or volume, or, where there is one, beside
+    /// it until everything is there. A file system that is there stays in use, as it is.
+    ///
+    /// # Errors
+    /// [`ChangeError`], [`ChangeError::Receive`] above all: the stream does not fit what is there.
+    pub fn begin_receive(&self, new: &NewReceive) -> Result<Receiving, ChangeError> {
+        loop {
+            let source = new.origin.as_deref().unwrap_or(&new.target);
+            let key = match self.dataset_tree()?.open(source) {
+                Ok(dataset) if new.source.is_some() => dataset.loaded_key()?,
+                Ok(_) | Err(DatasetError::NotFound { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+            let (new, heads) = (new.clone(), Arc::clone(&self.heads));
+            let begun = self.tasks.administer(move |context| {
+                let begun = context.begin_receive(&new, key)?;
+                // It stays open from here on, whoever closes what nobody uses.
+                Ok(begun.and_then(|begun| heads.get(begun.head).map(|head| (begun, head))))
+            })?;
+            if let Some((begun, dataset)) = begun {
+                return Ok(Receiving { begun, dataset });
+            }
+        }
+    }
+
+    /// Ends a receive of which everything is written: the target has the contents and the snapshot,
+    /// all at once. A file system in use has to be [opened](LivePool::open_dataset) anew then, as
+    /// after a [rollback](LivePool::roll_back).
+    ///
+    /// # Errors
+    /// [`ChangeError`]: the target was changed or destroyed meanwhile, or there is no room. What was
+    /// received is destroyed then.
+    pub fn end_receive(&self, receiving: Receiving) -> Result<(), ChangeError> {
+        let Receiving { begun, dataset } = receiving;
+        drop(dataset);
+        let ended = self.try_end(&begun);
+        if ended.is_err() {
+            self.abandon(&begun).unwrap_or_else(|error| {
+                tracing::warn!(%error, target = begun.new.target, "what was received is left behind");
+            });
+        }
+        ended
+    }
+
+    fn try_end(&self, begun: &Begun) -> Result<(), ChangeError> {
+        loop {
+            // It stays open until it is done.
+            let _head = match begun.destination {
+                Destination::New => None,
+                Destination::Existing { head } => {
+                    Some(self.heads.open(&self.dataset_tree()?.by_object(head)?)?)
+                }
+            };
+            let begun = begun.clone();
+            match self.tasks.administer(move |context| context.end_receive(&begun))? {
+                Outcome::Done => return Ok(()),
+                Outcome::Later => {}
+            }
+        }
+    }
+
+    /// Destroys what was received so far; the target is as it was before.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: it is gone already, or the pool is suspended.
+    pub fn abandon_receive(&self, receiving: Receiving) -> Result<(), ChangeError> {
+        let Receiving { begun, dataset } = receiving;
+        drop(dataset);
+        self.abandon(&begun)
+    }
+
+    fn abandon(&self, begun: &Begun) -> Result<(), ChangeError> {
+        loop {
+            let begun = begun.clone();
+            match self.tasks.administer(move |context| context.abandon_receive(&begun))? {
+                Outcome::Done => return Ok(()),
+                Outcome::Later => {}
+            }
+        }
+    }
+
+    /// Destroys what was being received when the pool was left, unless it can be resumed (spec 08,
+    /// section 9.2). What cannot be destroyed stays as it is: nobody mounts it.
+    pub(in crate::live) fn clear_interrupted_receives(&self) {
+        let left = |error: &dyn std::fmt::Display| {
+            tracing::warn!(%error, "an interrupted receive is left behind");
+        };
+        let interrupted = match self.dataset_tree().and_then(|tree| interrupted(&tree)) {
+            Ok(interrupted) => interrupted,
+            Err(error) => return left(&error),
+        };
+        for name in interrupted {
+            self.destroy_dataset(&name).unwrap_or_else(|error| left(&error));
+        }
+    }
+}
+
+/// The names of all heads that have not got everything and cannot be resumed.
+fn interrupted(tree: &DatasetTree) -> Result<Vec<String>, DatasetError> {
+    let mut names = Vec::new();
+    for dataset in tree.root()?.descendants()? {
+        let received = dataset.received_into()?;
+        for dataset in received.into_iter().chain([dataset]) {
+            if dataset.dsl_dataset().is_inconsistent() && !is_resumable(&dataset)? {
+                names.push(dataset.name().to_owned());
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn is_resumable(dataset: &Dataset) -> Result<bool, DatasetError> {
+    Ok(dataset.dataset_field("com.delphix:resume_toguid")?.is_some())
+}
