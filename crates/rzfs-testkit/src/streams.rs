@@ -1,5 +1,6 @@
 //! Send streams that OpenZFS made, and its `zstream`, which judges others.
 
+use crate::manifest::Manifest;
 use crate::pool::{absent, golden_dir, gunzip, names_in};
 use crate::zdb::installed;
 use std::fs;
@@ -53,6 +54,16 @@ impl GoldenStream {
     /// It cannot be read or decompressed.
     pub fn bytes(&self) -> io::Result<Vec<u8>> {
         gunzip(&fs::read(&self.file)?)
+    }
+
+    /// What the file systems have that streams were made of.
+    ///
+    /// # Errors
+    /// The manifest is not there, or none.
+    pub fn manifest(&self) -> io::Result<Manifest> {
+        let file = self.file.with_file_name("manifest.gz");
+        let text = gunzip(&fs::read(file)?)?;
+        Manifest::parse(&text).map_err(io::Error::other)
     }
 
     /// The last lines of what `zstream dump` said about it.

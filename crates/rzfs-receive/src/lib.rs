@@ -1,0 +1,17 @@
+//! Receiving send streams into a pool (spec 08, section 9).
+//!
+//! ```text
+//! bytes ─> StreamReader ─> Record, confirmed payload ─> Applier ─> LiveObjset of a hidden head
+//!                                                                    │ the stream's end
+//!                          LivePool::begin_receive ─> Receiving      ▼
+//!                                        the target has it ─ LivePool::end_receive
+//! ```
+#![forbid(unsafe_code)]
+
+mod applier;
+mod error;
+mod incoming;
+mod version;
+
+pub use error::{ReceiveError, RecordProblem, Unsupported};
+pub use incoming::{Incoming, ReceiveOrder, Received};

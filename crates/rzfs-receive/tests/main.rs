@@ -1,0 +1,67 @@
+//! Streams that OpenZFS made are received into pools, whole, cut and changed by somebody hostile;
+//! OpenZFS's zdb finds the pools flawless afterwards.
+
+mod broken;
+mod golden;
+mod hostile;
+mod objects;
+
+use rzfs_dsl::dataset::DatasetTree;
+use rzfs_dsl::live::{LivePool, LocalChanges};
+use rzfs_proof::FileSystemTree;
+use rzfs_receive::{Incoming, ReceiveError, ReceiveOrder, Received};
+use rzfs_testkit::{GoldenStream, differences};
+use rzfs_zpl::FileSystem;
+use std::io::Read;
+
+const TARGET: &str = "made/got";
+
+/// A golden stream by its name; `None` where there are none.
+fn golden(name: &str) -> Option<GoldenStream> {
+    GoldenStream::all().into_iter().find(|stream| stream.name() == name)
+}
+
+fn receive_as(
+    pool: &LivePool,
+    stream: impl Read,
+    changes: LocalChanges,
+) -> Result<Received, ReceiveError> {
+    let target = TARGET.to_owned();
+    let order = ReceiveOrder { target, snapshot: None, origin: None, changes };
+    Incoming::open(stream)?.receive(pool, &order)
+}
+
+fn receive(pool: &LivePool, stream: impl Read) -> Result<Received, ReceiveError> {
+    receive_as(pool, stream, LocalChanges::Kept)
+}
+
+/// Every dataset and snapshot, also those that nobody is to see, with what tells whether it has
+/// changed.
+fn state(pool: &LivePool) -> Vec<String> {
+    fn add(tree: &DatasetTree, name: &str, found: &mut Vec<String>) {
+        let dataset = tree.open(name).unwrap();
+        let record = dataset.dsl_dataset();
+        found.push(format!("{name} {:x} {:?} {}", record.guid.0, record.root, record.flags));
+        for snapshot in dataset.snapshots().unwrap() {
+            let record = snapshot.dsl_dataset();
+            found.push(format!("{} {:x} {:?}", snapshot.name(), record.guid.0, record.root));
+        }
+        if let Some(received) = dataset.received_into().unwrap() {
+            found.push(received.name().to_owned());
+        }
+        for child in dataset.children().unwrap() {
+            add(tree, child.name(), found);
+        }
+    }
+    let mut found = Vec::new();
+    add(&pool.dataset_tree().unwrap(), pool.name(), &mut found);
+    found
+}
+
+/// What a dataset or snapshot has otherwise than a snapshot in the manifest of a stream.
+fn wrong_files(pool: &LivePool, name: &str, stream: &GoldenStream, sent: &str) -> Vec<String> {
+    let manifest = stream.manifest().unwrap();
+    let dataset = pool.dataset_tree().unwrap().open(name).unwrap();
+    let fs = FileSystem::of_dataset(&dataset, 5000).unwrap();
+    differences(manifest.get(sent).unwrap(), &FileSystemTree(&fs))
+}

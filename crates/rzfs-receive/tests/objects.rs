@@ -1,0 +1,242 @@
+//! Objects that are made anew, change their shape, and are freed.
+
+use crate::{TARGET, golden, receive, receive_as, state};
+use rzfs_dmu::Objset;
+use rzfs_dsl::live::{LivePool, LocalChanges};
+use rzfs_format::stream::{
+    Begin, BeginFlags, FreeObjects, FreeRange, MAGIC, Object, ObjectFlags, Record, Spill,
+    StreamFeatures, StreamKind, StreamName, VersionInfo, Write,
+};
+use rzfs_format::{BlockId, ByteOrder, Guid, ObjectId};
+use rzfs_proof::ImagePool;
+use rzfs_receive::{ReceiveError, RecordProblem};
+use rzfs_stream::StreamWriter;
+
+/// Bytes that mean nothing to anybody, as a type of objects and of bonuses.
+const BYTES: u32 = 0x80;
+/// System attributes, as a type of bonuses.
+const ATTRIBUTES: u32 = 44;
+/// A file of the golden stream that has a spill block.
+const SPILLING: u64 = 129;
+const BLOCK: u64 = 128 << 10;
+
+/// A stream of what has changed since a snapshot.
+struct Stream {
+    records: Vec<(Record, Vec<u8>)>,
+    guid: Guid,
+}
+
+impl Stream {
+    fn new(name: &str, from: Guid, guid: u64) -> Self {
+        let features = StreamFeatures::SA_SPILL.with(StreamFeatures::LARGE_DNODE);
+        let begin = Begin {
+            magic: MAGIC,
+            version: VersionInfo::new(StreamKind::Substream, features),
+            creation_time: 1,
+            objset_type: 2,
+            flags: BeginFlags::FREERECORDS.with(BeginFlags::SPILL_BLOCK),
+            to_guid: Guid(guid),
+            from_guid: from,
+            to_name: StreamName::new(format!("sent/from@{name}").as_bytes()).unwrap(),
+            ..Begin::default()
+        };
+        Self { records: vec![(Record::Begin(begin), Vec::new())], guid: Guid(guid) }
+    }
+
+    fn object(mut self, object: u64, block_size: u64, slots: u8, bonus: &[u8]) -> Self {
+        let record = Object {
+            object: ObjectId(object),
+            object_type: BYTES,
+            bonus_type: if bonus.is_empty() { 0 } else { BYTES },
+            block_size: block_size as u32,
+            bonus_length: bonus.len() as u32,
+            slots,
+            ..Object::default()
+        };
+        let mut payload = bonus.to_vec();
+        payload.resize(bonus.len().next_multiple_of(8), 0);
+        self.records.push((Record::Object(record), payload));
+        self
+    }
+
+    /// The same of an object that has a spill block, as only those with system attributes can.
+    fn spilling(mut self) -> Self {
+        if let Some((Record::Object(object), _)) = self.records.last_mut() {
+            object.flags = ObjectFlags::SPILL;
+            object.bonus_type = ATTRIBUTES;
+        }
+        self
+    }
+
+    fn write(mut self, object: u64, offset: u64, contents: &[u8]) -> Self {
+        let record = Write {
+            object: ObjectId(object),
+            object_type: BYTES,
+            offset,
+            logical_size: contents.len() as u64,
+            ..Write::default()
+        };
+        self.records.push((Record::Write(record), contents.to_vec()));
+        self
+    }
+
+    fn spill(mut self, object: u64, contents: &[u8]) -> Self {
+        let length = contents.len() as u64;
+        let record = Spill { object: ObjectId(object), length, ..Spill::default() };
+        self.records.push((Record::Spill(record), contents.to_vec()));
+        self
+    }
+
+    fn free(mut self, object: u64, offset: u64, length: u64) -> Self {
+        let record = FreeRange { object: ObjectId(object), offset, length, ..FreeRange::default() };
+        self.records.push((Record::Free(record), Vec::new()));
+        self
+    }
+
+    fn free_objects(mut self, first: u64, count: u64) -> Self {
+        let record = FreeObjects { first: ObjectId(first), count, ..FreeObjects::default() };
+        self.records.push((Record::FreeObjects(record), Vec::new()));
+        self
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = StreamWriter::new(&mut bytes, ByteOrder::NATIVE);
+        for (record, payload) in &self.records {
+            writer.write(record, payload).unwrap();
+        }
+        writer.end(self.guid).unwrap();
+        bytes
+    }
+}
+
+fn contents(pool: &LivePool, name: &str) -> Objset {
+    pool.dataset_tree().unwrap().open(name).unwrap().open_objset().unwrap()
+}
+
+fn block(objset: &Objset, object: u64, block: u64) -> Vec<u8> {
+    objset.object(ObjectId(object)).unwrap().read_block(BlockId(block)).unwrap().data.to_vec()
+}
+
+/// A pool with what the golden stream has, and the identity of its snapshot.
+fn base() -> Option<(ImagePool, LivePool, Guid)> {
+    let full = golden("full")?;
+    let world = ImagePool::new("A");
+    let pool = world.create_pool();
+    receive(&pool, full.bytes().unwrap().as_slice()).unwrap();
+    let tree = pool.dataset_tree().unwrap();
+    let guid = tree.open("made/got@1").unwrap().dsl_dataset().guid;
+    Some((world, pool, guid))
+}
+
+#[test]
+fn objects_are_made_anew_change_their_shape_and_are_freed() {
+    let Some((world, pool, guid)) = base() else { return };
+    let (attributes, spill) = {
+        let spilling = contents(&pool, "made/got@1").object(ObjectId(SPILLING)).unwrap();
+        (spilling.bonus().to_vec(), spilling.spill().unwrap().unwrap().data.to_vec())
+    };
+    let large = |number: u8| vec![number; BLOCK as usize];
+    let mut first = Stream::new("x", guid, 77).object(1000, BLOCK, 1, &[]);
+    for number in 0..9 {
+        first = first.write(1000, u64::from(number) * BLOCK, &large(number + 1));
+    }
+    let first = first
+        .object(1001, 512, 1, &[1; 64])
+        .write(1001, 0, &[21; 512])
+        .object(1002, 1536, 2, &[2; 300])
+        .write(1002, 0, &[22; 1536])
+        .object(1004, 512, 1, &attributes)
+        .spilling()
+        .spill(1004, &spill)
+        .object(1005, BLOCK, 1, &[])
+        .write(1005, 0, &large(55))
+        .write(1005, 3 * BLOCK, &large(56));
+    receive(&pool, first.bytes().as_slice()).unwrap();
+    let second = Stream::new("y", Guid(77), 78)
+        // Blocks of another size: another file.
+        .object(1000, 4096, 1, &[])
+        .write(1000, 0, &[61; 4096])
+        .write(1000, 40_960, &[62; 4096])
+        // A dnode that takes the place of the one behind it.
+        .object(1001, 512, 2, &[3; 400])
+        .write(1001, 0, &[63; 512])
+        // Without the spill block.
+        .object(1004, 512, 1, &[5; 192])
+        .object(1005, BLOCK, 1, &[])
+        .free(1005, BLOCK - 512, 3 * BLOCK)
+        .free_objects(1006, u64::MAX - 1006);
+    receive(&pool, second.bytes().as_slice()).unwrap();
+    for (place, is_later) in [("made/got@x", false), ("made/got@y", true), (TARGET, true)] {
+        let objset = contents(&pool, place);
+        let object = |id| objset.object(ObjectId(id));
+        if is_later {
+            assert_eq!(object(1000).unwrap().dnode().data_block_size, 4096);
+            assert_eq!(block(&objset, 1000, 0), [61; 4096]);
+            assert_eq!(block(&objset, 1000, 1), [0; 4096]);
+            assert_eq!(block(&objset, 1000, 10), [62; 4096]);
+            assert_eq!(object(1001).unwrap().dnode().slots, 2);
+            assert_eq!(object(1001).unwrap().bonus(), [3; 400]);
+            assert_eq!(block(&objset, 1001, 0), [63; 512]);
+            assert!(object(1002).is_err());
+            assert!(object(1004).unwrap().spill().unwrap().is_none());
+            assert_eq!(object(1004).unwrap().bonus(), [5; 192]);
+            let cut = block(&objset, 1005, 0);
+            assert!(cut[..cut.len() - 512].iter().all(|byte| *byte == 55));
+            assert!(cut[cut.len() - 512..].iter().all(|byte| *byte == 0));
+            let cut = block(&objset, 1005, 3);
+            assert!(cut[..cut.len() - 512].iter().all(|byte| *byte == 0));
+            assert!(cut[cut.len() - 512..].iter().all(|byte| *byte == 56));
+        } else {
+            assert_eq!(block(&objset, 1000, 8), large(9));
+            assert_eq!(object(1001).unwrap().bonus(), [1; 64]);
+            assert_eq!(block(&objset, 1002, 0), [22; 1536]);
+            assert_eq!(object(1004).unwrap().spill().unwrap().unwrap().data[..], spill);
+            assert_eq!(block(&objset, 1005, 3), large(56));
+        }
+    }
+    // A number is used again in the stream that frees it.
+    let third = Stream::new("z", Guid(78), 79)
+        .free_objects(1000, 2)
+        .object(1000, 512, 1, &[])
+        .write(1000, 0, &[71; 512])
+        .object(1002, 512, 1, &[])
+        .free_objects(1002, 1);
+    receive(&pool, third.bytes().as_slice()).unwrap();
+    let objset = contents(&pool, TARGET);
+    assert_eq!(block(&objset, 1000, 0), [71; 512]);
+    assert!(objset.object(ObjectId(1001)).is_err() && objset.object(ObjectId(1002)).is_err());
+    pool.export().unwrap();
+    world.judge_chains();
+}
+
+#[test]
+fn records_that_do_not_fit_what_is_there_are_refused() {
+    let Some((_world, pool, guid)) = base() else { return };
+    let before = state(&pool);
+    let new = || Stream::new("x", guid, 77);
+    let id = ObjectId;
+    for (stream, problem) in [
+        (new().write(1000, 0, &[1; 512]), RecordProblem::NoObject { object: id(1000) }),
+        (new().free(1000, 0, 512), RecordProblem::NoObject { object: id(1000) }),
+        (
+            new().object(1000, 512, 2, &[]).object(1001, 512, 1, &[]),
+            RecordProblem::Taken { object: id(1001) },
+        ),
+        (
+            new().object(1000, 1536, 1, &[]).write(1000, 1536, &[1; 1536]),
+            RecordProblem::OddBlocks { object: id(1000) },
+        ),
+        (
+            new().object(1000, 512, 1, &[0; 300]).spilling().spill(1000, &[1; 512]),
+            RecordProblem::NoRoom { object: id(1000) },
+        ),
+    ] {
+        let received = receive_as(&pool, stream.bytes().as_slice(), LocalChanges::GivenUp);
+        let ReceiveError::Record { problem: found, .. } = received.unwrap_err() else {
+            panic!("not {problem}")
+        };
+        assert_eq!(found, problem);
+        assert_eq!(state(&pool), before);
+    }
+}
