@@ -29,9 +29,7 @@ pub(crate) fn write<W: Write>(
     thread::scope(|scope| {
         let walk = scope.spawn(move || walk(objset, terms, &found));
         scope.spawn(move || read_all(objset, &to_read, &read));
-        // It goes with its end of the queue, on which the others wait.
-        let written =
-            (move || to_write.iter().try_for_each(|batch| write_batch(&terms, batch, writer)))();
+        let written = write_all(&terms, to_write, writer);
         let walked = walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         written.and(walked)
     })
@@ -60,6 +58,15 @@ fn read_all(objset: &Objset, to_read: &Receiver<Batch>, read: &SyncSender<ReadBa
             return;
         }
     }
+}
+
+/// Writes batches. Its end of the queue, on which the others wait, goes with it.
+fn write_all<W: Write>(
+    terms: &Terms,
+    to_write: Receiver<ReadBatch>,
+    writer: &mut StreamWriter<W>,
+) -> Result<(), SendError> {
+    to_write.into_iter().try_for_each(|batch| write_batch(terms, batch, writer))
 }
 
 fn write_batch<W: Write>(

@@ -5,7 +5,7 @@ use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
-use rzfs_zpl::{Difference, FileChange, FileSystem, ZplError};
+use rzfs_zpl::{Difference, FileChange, FileSystem};
 use std::fmt::Display;
 
 /// Answers a question for a part of what differs.
@@ -24,11 +24,10 @@ pub(super) fn part(
     if !to.goes_back_to(&from).map_err(unread)? {
         return Err(cannot(&"\n   Not an earlier snapshot from the same fs"));
     }
-    let files = |of: &Dataset| FileSystem::of_dataset(of, pool.version());
-    let differences = || -> Result<_, ZplError> {
-        files(&to)?.differences_since(&files(&from)?, ObjectId(query.first))
-    };
-    let found = differences().map_err(|error| cannot(&error))?;
+    let files =
+        |of: &Dataset| FileSystem::of_dataset(of, pool.version()).map_err(|error| cannot(&error));
+    let found = files(&to)?.differences_since(&files(&from)?, ObjectId(query.first));
+    let found = found.map_err(|error| cannot(&error))?;
     let head = query.to.split('@').next().unwrap_or_default();
     let mount = mounts.iter().find(|mount| mount.dataset == head);
     Ok(DiffPart {
