@@ -23,7 +23,7 @@ const ZPOOL: [&str; 13] = [
 ];
 
 /// Those of `zfs`, up to OpenZFS 2.4 and on any system, with their short names.
-const ZFS: [&str; 20] = [
+const ZFS: [&str; 19] = [
     "allow",
     "groupspace",
     "jail",
@@ -34,7 +34,6 @@ const ZFS: [&str; 20] = [
     "recv",
     "redact",
     "rewrite",
-    "send",
     "share",
     "unallow",
     "unjail",

@@ -11,12 +11,14 @@ use rzfs_format::pool_state::PoolState;
 use rzfs_server::control::{ControlClient, ControlDirectory, ControlError};
 use rzfs_server::protocol::{
     AddRequest, Answer, Change, DatasetListing, DatasetQuery, DiffPart, DiffQuery, EventReport,
-    HistoryReport, HoldReport, Layout, MountReport, PoolReport, Request, StatsReport, VdevReport,
+    HistoryReport, HoldReport, Layout, MountReport, PoolReport, Request, SendRequest, StatsReport,
+    VdevReport,
 };
 use rzfs_server::service::{self, PoolService};
 use rzfs_vdev::create::LocalPools;
 use rzfs_zdb::calendar::Calendar;
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// A pool that can be asked.
@@ -26,6 +28,20 @@ pub(crate) trait PoolClient {
 
     /// Asks and waits for the answer.
     fn ask(&mut self, request: &Request) -> Result<Answer, Failure>;
+
+    /// Sends a snapshot.
+    fn send_snapshot(self: Box<Self>, request: &SendRequest, to: &mut dyn Write) -> Outcome;
+}
+
+/// What the error of a process that has a pool means for a command.
+fn failure(error: ControlError) -> Failure {
+    match error {
+        ControlError::Wire { pool, source } if source.is_hang_up() => {
+            Failure::Gone(format!("cannot open '{pool}': no such pool"))
+        }
+        ControlError::Refused(refusal) => Failure::Refused(refusal),
+        error => Failure::Failed(error.to_string()),
+    }
 }
 
 impl PoolClient for ControlClient {
@@ -34,13 +50,11 @@ impl PoolClient for ControlClient {
     }
 
     fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {
-        Self::ask(self, request).map_err(|error| match error {
-            ControlError::Wire { pool, source } if source.is_hang_up() => {
-                Failure::Gone(format!("cannot open '{pool}': no such pool"))
-            }
-            ControlError::Refused(refusal) => Failure::Refused(refusal),
-            error => Failure::Failed(error.to_string()),
-        })
+        Self::ask(self, request).map_err(failure)
+    }
+
+    fn send_snapshot(self: Box<Self>, request: &SendRequest, to: &mut dyn Write) -> Outcome {
+        (*self).send_snapshot(request, to).map_err(failure)?.map_err(Failure::Output)
     }
 }
 
@@ -257,6 +271,13 @@ impl PoolClient for Local {
         match self.0.answer(request, &[]) {
             Answer::Failed(refusal) => Err(Failure::Refused(refusal)),
             answer => Ok(answer),
+        }
+    }
+
+    fn send_snapshot(self: Box<Self>, request: &SendRequest, to: &mut dyn Write) -> Outcome {
+        match self.0.sending(request).map_err(Failure::Refused)?.write_to(to) {
+            Answer::Failed(refusal) => Err(Failure::Refused(refusal)),
+            _ => Ok(to.flush()?),
         }
     }
 }

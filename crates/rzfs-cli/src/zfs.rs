@@ -19,6 +19,7 @@ mod order;
 mod query;
 mod rename;
 mod rollback;
+mod send;
 mod set;
 mod snapshot;
 mod unmount;
@@ -48,6 +49,7 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "hold" => hold::hold(rest, console),
         "holds" => hold::holds(rest, console),
         "release" => hold::release(rest, console),
+        "send" => send::run(rest, console),
         "set" => set::set(rest, console),
         "inherit" => set::inherit(rest, console),
         "mount" => mount::run(rest, console),

@@ -14,6 +14,7 @@ mod diff;
 mod history;
 mod layout;
 mod pool;
+mod sending;
 mod stats;
 mod sweep;
 mod temporary;
@@ -34,6 +35,7 @@ pub use pool::{
     CheckpointReport, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
     RemovalReport, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
 };
+pub use sending::{PART_HEADER, PartWriter, SendRequest};
 pub use stats::{KstatKind, KstatReport, ObjsetName, StatsReport, TxgReport};
 pub use sweep::{Erasure, SweepReport, SweepRequest};
 pub use temporary::Temporary;
@@ -89,6 +91,8 @@ pub enum Request {
     },
     /// Which files are not what they were.
     Differences(DiffQuery),
+    /// Send a snapshot: the stream comes in parts, and what is said of it last.
+    Send(SendRequest),
     /// Where file systems of the pool are mounted.
     Mounts,
     /// What happened to the pool since it was opened, the oldest event first.

@@ -10,14 +10,18 @@ mod layout;
 mod opening;
 mod pool;
 mod properties;
+mod sending;
 mod stats;
 mod vdevs;
 
 pub use importable::importable;
 pub use opening::{Access, Opening};
+pub use sending::Sending;
 pub use stats::{of_pool, of_writable};
 
-use crate::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request, VdevReport};
+use crate::protocol::{
+    Answer, Identity, MountReport, PoolReport, Refusal, Request, SendRequest, VdevReport,
+};
 use rzfs::setting::CacheFile;
 use rzfs_dsl::pool::FailMode;
 use rzfs_dsl::{Pool, PoolError};
@@ -117,6 +121,8 @@ impl PoolService {
                 "cannot unmount '{}': not currently mounted",
                 self.pool.name()
             ))),
+            // What is sent is no answer.
+            Request::Send(_) => Answer::Failed(Refusal::new("cannot send: not as an answer")),
             Request::Change { .. } | Request::PlanAdd(_) | Request::Destroy { .. } => {
                 Answer::Failed(Refusal::new(format!(
                     "cannot change '{}': pool is read-only",
@@ -124,6 +130,14 @@ impl PoolService {
                 )))
             }
         }
+    }
+
+    /// A snapshot that can be sent.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be sent as asked.
+    pub fn sending(&self, request: &SendRequest) -> Result<Sending, Refusal> {
+        Sending::open(&self.pool, request)
     }
 
     fn failed(&self, error: &PoolError) -> Answer {

@@ -3,7 +3,7 @@
 use rzfs::setting::dataset_properties;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 29] = [
+const COMMANDS: [(&str, &str); 31] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     ("create", "\tcreate [-Pnpuv] [-o property=value] ... <filesystem>\n"),
@@ -42,6 +42,8 @@ const COMMANDS: [(&str, &str); 29] = [
     ("", ""),
     ("mount", "\tmount [-j]\n\tmount [-Oflv] [-o opts] <-a | filesystem>\n"),
     ("unmount", "\tunmount [-f] <-a | filesystem|mountpoint>\n"),
+    ("", ""),
+    ("send", "\tsend [-Lec] [-i snapshot|bookmark] <snapshot>\n"),
     ("", ""),
     ("hold", "\thold [-r] <tag> <snapshot> ...\n"),
     ("holds", "\tholds [-rHp] <snapshot> ...\n"),

@@ -1,7 +1,9 @@
 //! Connections to mounted pools.
 
 use super::error::ControlError;
-use crate::protocol::{Answer, Identity, MAX_ANSWER, Request, WireError, receive, send};
+use crate::protocol::{
+    Answer, Identity, MAX_ANSWER, PART_HEADER, Request, SendRequest, WireError, receive, send,
+};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -20,6 +22,9 @@ const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 /// answers there says what it likes, perhaps without an end. Changes wait for others themselves.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(60);
 const OTHERS_CHANGE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// Bytes of a stream that are copied together.
+const COPIED: usize = 256 << 10;
 
 /// The longest answer that is read from a pool of another user, in bytes.
 const MAX_OTHERS_ANSWER: u64 = 64 << 20;
@@ -105,6 +110,55 @@ impl ControlClient {
         self.ask_until(request, patience.map(|patience| Instant::now() + patience))
     }
 
+    /// Has a snapshot sent to `to`. That nothing can be written there is told apart from what the
+    /// pool says.
+    pub fn send_snapshot(
+        mut self,
+        request: &SendRequest,
+        to: &mut dyn Write,
+    ) -> Result<std::io::Result<()>, ControlError> {
+        let pool = self.identity.pool.clone();
+        let failed = |source| ControlError::Wire { pool: pool.clone(), source };
+        let request = Request::Send(request.clone());
+        self.renew_patience(&request);
+        send(self.stream.get_mut(), &request).map_err(failed)?;
+        let mut buffer = vec![0; COPIED];
+        loop {
+            self.renew_patience(&request);
+            let mut header = [0; PART_HEADER];
+            let read = self.stream.read_exact(&mut header);
+            read.map_err(|error| failed(hang_up(error)))?;
+            let mut left = u32::from_le_bytes(header) as usize;
+            if left == 0 {
+                break;
+            }
+            while left > 0 {
+                let room = buffer.get_mut(..left.min(COPIED)).unwrap_or_default();
+                let count = match self.stream.read(room) {
+                    Ok(0) => return Err(failed(WireError::Closed)),
+                    Ok(count) => count,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(failed(error.into())),
+                };
+                if let Err(error) = to.write_all(room.get(..count).unwrap_or_default()) {
+                    return Ok(Err(error));
+                }
+                left -= count;
+            }
+        }
+        let answer = receive(&mut self.stream, self.listener.limit()).map_err(failed)?;
+        match answer {
+            Answer::Done { .. } => Ok(to.flush()),
+            Answer::Failed(refusal) => Err(refusal.into()),
+            _ => Err(ControlError::Mismatch(pool)),
+        }
+    }
+
+    fn renew_patience(&mut self, request: &Request) {
+        let patience = self.listener.patience(request);
+        self.stream.get_mut().until = patience.map(|patience| Instant::now() + patience);
+    }
+
     fn ask_until(
         &mut self,
         request: &Request,
@@ -119,6 +173,14 @@ impl ControlClient {
             Answer::Failed(refusal) => Err(refusal.into()),
             answer => Ok(answer),
         }
+    }
+}
+
+/// What has ended before its end.
+fn hang_up(error: std::io::Error) -> WireError {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => WireError::Closed,
+        _ => error.into(),
     }
 }
 

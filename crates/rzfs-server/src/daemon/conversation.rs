@@ -4,7 +4,10 @@ use super::ending::Endings;
 use super::error::DaemonError;
 use super::mounted::{Caller, Ending, Mounted};
 use super::signals::GLANCE;
-use crate::protocol::{Answer, Incoming, MAX_REQUEST, Refusal, Request, WireError, encode};
+use crate::protocol::{
+    Answer, Incoming, MAX_REQUEST, PartWriter, Refusal, Request, SendRequest, WireError, encode,
+};
+use std::io::{self, BufWriter, IntoInnerError, Write};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
@@ -12,6 +15,9 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
+
+/// The longest part of a stream, in bytes.
+const PART: usize = 256 << 10;
 
 /// The last answer, to whoever asked for the end, or for a change with which it came.
 #[derive(Debug)]
@@ -73,6 +79,10 @@ pub(super) async fn converse(
     let (mut reader, mut writer) = stream.into_split();
     let mut incoming = Incoming::default();
     while let Some(request) = next_request(&mut reader, &mut incoming).await {
+        let request = match request {
+            Ok(Request::Send(request)) => return send(request, (reader, writer), mounted),
+            request => request,
+        };
         // For as long as somebody has this, the process waits for the farewell: also when a change
         // ends the last mount.
         let ending = match &request {
@@ -108,6 +118,28 @@ pub(super) async fn converse(
             _ => return,
         }
     }
+}
+
+/// Sends a snapshot, in a thread of its own: it takes as long as the peer does, for which nobody
+/// waits, and ends when the peer is gone.
+fn send(
+    request: SendRequest,
+    (reader, writer): (OwnedReadHalf, OwnedWriteHalf),
+    mounted: Arc<impl Mounted>,
+) {
+    let work = move || -> io::Result<()> {
+        let stream = reader.reunite(writer).map_err(io::Error::other)?.into_std()?;
+        stream.set_nonblocking(false)?;
+        let mut parts = BufWriter::with_capacity(PART, PartWriter::new(stream));
+        // Who is hung up on knows that the process is about to go.
+        let Some(answer) = mounted.send(&request, &mut parts) else { return Ok(()) };
+        let mut stream = parts.into_inner().map_err(IntoInnerError::into_error)?.finish()?;
+        let line = encode(&answer).or_else(|error| encode(&refused(error)));
+        stream.write_all(&line.map_err(io::Error::other)?)
+    };
+    let work = || work().unwrap_or_else(|error| tracing::debug!(%error, "a stream was broken off"));
+    let sent = std::thread::Builder::new().name("send".to_owned()).spawn(work);
+    sent.map_or_else(|error| tracing::warn!(%error, "nothing is sent"), drop);
 }
 
 /// Whether the answer may be as long as the pool has datasets or a history.

@@ -1,12 +1,17 @@
 //! What a daemon serves, who asks for it, and how it ends.
 
-use crate::protocol::{Answer, Refusal, Request};
+use crate::protocol::{Answer, Refusal, Request, SendRequest};
+use std::io::Write;
 
 /// What a daemon serves.
 pub(crate) trait Mounted: Send + Sync + 'static {
     /// Answers everything but [`Request::Unmount`] and [`Request::Destroy`]; [`Request::Identify`]
     /// without waiting for anything. Nothing when there is no pool any more to be asked about.
     fn answer(&self, request: Request, caller: Caller) -> Option<Answer>;
+
+    /// Sends a snapshot, and answers whether it was sent to its end. Nobody who ends the pool waits
+    /// for that.
+    fn send(&self, request: &SendRequest, to: &mut dyn Write) -> Option<Answer>;
 
     /// Ends all mounts, and lets go of the pool.
     fn end(&self, ending: Ending) -> Result<(), Refusal>;

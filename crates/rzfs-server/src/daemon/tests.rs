@@ -4,7 +4,7 @@ use super::conversation::LONG_ANSWERS;
 use super::signals::GLANCE;
 use super::*;
 use crate::control::{ControlClient, ControlError};
-use crate::protocol::{Answer, Identity, Refusal, Request};
+use crate::protocol::{Answer, Identity, Refusal, Request, SendRequest};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -44,6 +44,13 @@ impl Mounted for Fake {
             process: 6,
             is_writable: true,
         }))
+    }
+
+    fn send(&self, _: &SendRequest, to: &mut dyn Write) -> Option<Answer> {
+        Some(match to.write_all(&[7; 1 << 20]) {
+            Ok(()) => Answer::Done { complaints: Vec::new() },
+            Err(error) => Answer::Failed(Refusal::new(error.to_string())),
+        })
     }
 
     fn end(&self, ending: Ending) -> Result<(), Refusal> {

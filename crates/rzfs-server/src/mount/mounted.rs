@@ -10,11 +10,12 @@ use super::plan::{Placement, PlannedMount};
 use super::table::MountTable;
 use crate::daemon::{Caller, Completeness, Disposition, Ending, Mounted};
 use crate::error::{NotMounted, ServeError};
-use crate::protocol::{Answer, Refusal, Request};
+use crate::protocol::{Answer, Refusal, Request, SendRequest};
 use crate::request::MountOptions;
 use crate::starter::{Notice, Starter};
 use rzfs_fuse::InUse;
 use std::any::Any;
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -200,6 +201,15 @@ impl Mounted for MountedPool {
                 Err(refusal) => Answer::Failed(refusal),
             },
             request => open.inform(&request),
+        })
+    }
+
+    fn send(&self, request: &SendRequest, to: &mut dyn Write) -> Option<Answer> {
+        // The pool is not kept while it is sent.
+        let sending = self.current()?.sending(request);
+        Some(match sending {
+            Ok(sending) => sending.write_to(to),
+            Err(refusal) => Answer::Failed(refusal),
         })
     }
 

@@ -7,9 +7,11 @@ use super::mounter::{Mounter, Planned};
 use super::plan::{Candidate, PlannedMount, plan};
 use super::refusal::SUSPENDED;
 use super::table::{Forgotten, MountTable};
-use crate::protocol::{Answer, Identity, MountReport, PoolReport, Refusal, Request, StatsReport};
+use crate::protocol::{
+    Answer, Identity, MountReport, PoolReport, Refusal, Request, SendRequest, StatsReport,
+};
 use crate::request::Choice;
-use crate::service::{self, Opening, PoolService};
+use crate::service::{self, Opening, PoolService, Sending};
 use rzfs::setting::CacheFile;
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::PoolError;
@@ -196,6 +198,17 @@ impl Open {
             (Request::Pool, Contents::Writing(pool, opening)) => self.report(pool, opening),
             (request, Contents::Writing(pool, opening)) => self.look(pool, opening, request),
             (request, Contents::Reading(service)) => service.answer(request, &self.reports()),
+        }
+    }
+
+    /// A snapshot that can be sent.
+    pub(super) fn sending(&self, request: &SendRequest) -> Result<Sending, Refusal> {
+        match &self.contents {
+            Contents::Writing(pool, opening) => {
+                let view = pool.view().map_err(|error| Refusal::new(error.to_string()))?;
+                PoolService::of_view(view, opening.clone()).sending(request)
+            }
+            Contents::Reading(service) => service.sending(request),
         }
     }
 

@@ -1,0 +1,81 @@
+//! `zfs send` (spec 08, section 8).
+
+use super::name;
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word, operands};
+use crate::source;
+use rzfs_server::protocol::SendRequest;
+use std::fs::File;
+
+const GRAMMAR: Grammar = Grammar {
+    letters: &[
+        ('L', Value::None),
+        ('e', Value::None),
+        ('c', Value::None),
+        ('i', Value::Required),
+        ('d', Value::Devices),
+    ],
+    names: &[("large-block", 'L'), ("embed", 'e'), ("compressed", 'c')],
+};
+
+/// Runs `zfs send`.
+pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let words = GRAMMAR.parse(words)?;
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let snapshot = match operands(&words).as_slice() {
+        [] => return Err(Failure::Usage("missing snapshot argument".to_owned())),
+        [snapshot] => snapshot.clone(),
+        _ => return Err(Failure::Usage("too many arguments".to_owned())),
+    };
+    let Some((head, _)) = snapshot.split_once('@') else {
+        let problem = "only snapshots are sent";
+        return Err(Failure::Failed(format!("cannot send '{snapshot}': {problem}")));
+    };
+    let from = words.iter().rev().find_map(|word| match word {
+        Word::Option('i', from) => Some(source_of(head, from)),
+        _ => None,
+    });
+    for one in from.iter().chain([&snapshot]) {
+        name::check(one)
+            .map_err(|error| Failure::Failed(format!("cannot open '{one}': {error}")))?;
+    }
+    let stdout = rustix::stdio::stdout();
+    if rustix::termios::isatty(stdout) {
+        return Err(Failure::Failed(
+            "Error: Stream can not be written to a terminal.\nYou must redirect standard output."
+                .to_owned(),
+        ));
+    }
+    let devices: Vec<String> = words
+        .iter()
+        .filter_map(|word| match word {
+            Word::Device(device) => Some(device.clone()),
+            _ => None,
+        })
+        .collect();
+    let pool = name::pool_of(&snapshot).to_owned();
+    let found = source::respondents(&devices, std::slice::from_ref(&pool), console)?;
+    let Some(client) = found.pools.into_iter().next() else {
+        let missing = format!("cannot open '{snapshot}': dataset does not exist");
+        return found.outcome.and(Err(Failure::Failed(missing)));
+    };
+    // Past the buffer of a line that standard output has.
+    let mut to = File::from(rustix::io::dup(stdout).map_err(std::io::Error::from)?);
+    let request = SendRequest {
+        snapshot,
+        from,
+        large_blocks: flag('L'),
+        embedded: flag('e'),
+        compressed: flag('c'),
+    };
+    client.send_snapshot(&request, &mut to)
+}
+
+/// The whole name of what an increment starts from: of what is sent if no other file system is named.
+fn source_of(head: &str, from: &str) -> String {
+    match from.find(['@', '#']) {
+        Some(0) => format!("{head}{from}"),
+        Some(_) => from.to_owned(),
+        None => format!("{head}@{from}"),
+    }
+}

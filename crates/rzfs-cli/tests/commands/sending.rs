@@ -1,0 +1,139 @@
+//! `zfs send` of pools that are in use, and of images.
+
+use crate::workshop::Workshop;
+use rzfs_format::stream::Record;
+use rzfs_stream::{ReadOptions, StreamReader};
+use std::fs::{self, File};
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+fn pool() -> Workshop {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 256M -R ROOT -O compression=lz4 tank A");
+    shop.succeed("zfs create tank/a");
+    shop
+}
+
+/// The command of a line.
+fn command(shop: &Workshop, line: &str) -> Command {
+    let mut command = shop.rzfs.command();
+    command.args(line.split(' ').map(|word| match word {
+        "IMAGES" => shop.rzfs.path("images").to_str().unwrap().to_owned(),
+        word => word.to_owned(),
+    }));
+    command
+}
+
+/// What a command writes to standard output.
+fn stream(shop: &Workshop, line: &str) -> Vec<u8> {
+    let output = command(shop, line).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{line}: {said}");
+    output.stdout
+}
+
+/// The records of a stream that is whole, but for BEGIN and END; and the bytes of their payloads.
+fn records(stream: &[u8]) -> (Vec<Record>, usize) {
+    let mut reader = StreamReader::new(stream, ReadOptions::default());
+    let (mut records, mut payload, mut bytes) = (Vec::new(), Vec::new(), 0);
+    while let Some(record) = reader.next_record().unwrap() {
+        reader.read_payload_to(&mut payload).unwrap();
+        bytes += payload.len();
+        records.push(record);
+    }
+    assert!(matches!(records.first(), Some(Record::Begin(_))));
+    assert!(matches!(records.pop(), Some(Record::End(_))));
+    records.remove(0);
+    (records, bytes)
+}
+
+#[test]
+fn a_snapshot_is_sent_whole_or_what_is_new() {
+    let shop = pool();
+    let at = |name: &str| shop.root().join("a").join(name);
+    fs::write(at("first"), "words and words ".repeat(100_000)).unwrap();
+    shop.succeed("zfs snapshot tank/a@s1");
+    shop.succeed("zfs bookmark tank/a@s1 tank/a#b1");
+    fs::write(at("second"), "new words ".repeat(1000)).unwrap();
+    shop.succeed("zfs snapshot tank/a@s2");
+    let full = stream(&shop, "zfs send tank/a@s1");
+    let (all, bytes) = records(&full);
+    assert!(bytes > 1_600_000 && all.iter().any(|one| matches!(one, Record::Write(_))), "{bytes}");
+    let small = stream(&shop, "zfs send -Lec tank/a@s1");
+    assert!(records(&small).1 < bytes / 4, "as it is compressed");
+    assert_eq!(small, stream(&shop, "zfs send --large-block --embed --compressed tank/a@s1"));
+    let increment = stream(&shop, "zfs send -i @s1 tank/a@s2");
+    let (_, new) = records(&increment);
+    assert!((10_000..200_000).contains(&new), "{new}");
+    for source in ["s1", "tank/a@s1", "#b1", "tank/a#b1"] {
+        let same = stream(&shop, &format!("zfs send -i {source} tank/a@s2"));
+        assert_eq!(same, increment, "{source}");
+    }
+    for (line, status, why) in [
+        ("tank/a@none", 1, "cannot open 'tank/a@none': dataset does not exist\n"),
+        ("nobody@none", 1, "cannot open 'nobody@none': dataset does not exist\n"),
+        ("tank/a", 1, "cannot send 'tank/a': only snapshots are sent\n"),
+        (
+            "-i @s2 tank/a@s1",
+            1,
+            "warning: cannot send 'tank/a@s1': not an earlier snapshot from the same fs\n",
+        ),
+        (
+            "-i @none tank/a@s2",
+            1,
+            "warning: cannot send 'tank/a@s2': incremental source (@none) does not exist\n",
+        ),
+    ] {
+        assert_eq!(shop.refuse(&format!("zfs send {line}"), status), why, "{line}");
+    }
+    let usage = shop.refuse("zfs send -R tank/a@s1", 2);
+    assert!(usage.starts_with("invalid option 'R'\n"), "{usage}");
+    shop.succeed("zpool export tank");
+    assert_eq!(stream(&shop, "zfs send tank/a@s1 -d IMAGES"), full);
+    assert_eq!(stream(&shop, "zfs send -i @s1 tank/a@s2 -d IMAGES"), increment);
+    shop.judge();
+}
+
+/// A receiver that stops reading keeps nobody: neither other commands nor the end of the pool.
+#[test]
+fn a_stream_that_nobody_reads_holds_nothing_up() {
+    let shop = pool();
+    let noise: Vec<u8> =
+        (0..8_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    fs::write(shop.root().join("a/noise"), &noise).unwrap();
+    shop.succeed("zfs snapshot tank/a@s");
+    let send = || {
+        let mut command = command(&shop, "zfs send tank/a@s");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut gone = send();
+    let mut start = [0; 1000];
+    gone.stdout.take().unwrap().read_exact(&mut start).unwrap();
+    assert!(!gone.wait().unwrap().success(), "nobody has read it");
+    let mut killed = send();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let mut slow = send();
+    slow.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
+    fs::write(shop.root().join("a/other"), "written meanwhile").unwrap();
+    shop.succeed("zfs snapshot tank/a@later");
+    assert!(shop.succeed("zfs list -Ht snapshot -o name").contains("tank/a@later"));
+    shop.succeed("zpool export tank");
+    let mut rest = Vec::new();
+    slow.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
+    assert!(!slow.wait().unwrap().success(), "a stream without an end is no success");
+    shop.judge();
+}
+
+#[test]
+fn a_terminal_gets_no_stream() {
+    let shop = pool();
+    shop.succeed("zfs snapshot tank/a@s");
+    let terminal = File::options().read(true).write(true).open("/dev/ptmx").unwrap();
+    let output = command(&shop, "zfs send tank/a@s").stdout(terminal).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "Error: Stream can not be written to a terminal.\nYou must redirect standard output.\n"
+    );
+}
