@@ -94,13 +94,54 @@ fn a_snapshot_is_sent_whole_or_what_is_new() {
     shop.judge();
 }
 
+/// Bytes that no compression makes fewer.
+fn noise(len: u32) -> Vec<u8> {
+    (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+/// Blocks of a destroyed snapshot become others: they are not sent as if they were its own.
+#[test]
+fn a_snapshot_that_is_destroyed_while_it_is_sent_has_no_end() {
+    let shop = pool();
+    fs::write(shop.root().join("a/noise"), noise(80 << 20)).unwrap();
+    shop.succeed("zfs snapshot tank/a@s");
+    fs::remove_file(shop.root().join("a/noise")).unwrap();
+    let mut command = command(&shop, "zfs send tank/a@s");
+    let mut send = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut sent = vec![0; 1000];
+    let mut stream = send.stdout.take().unwrap();
+    stream.read_exact(&mut sent).unwrap();
+    shop.succeed("zfs destroy tank/a@s");
+    for name in ["a/new", "a/newer"] {
+        fs::write(shop.root().join(name), vec![b'n'; 20 << 20]).unwrap();
+        shop.succeed("zpool sync tank");
+    }
+    stream.read_to_end(&mut sent).unwrap();
+    let output = send.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "warning: cannot send 'tank/a@s': it was destroyed meanwhile\n"
+    );
+    let mut reader = StreamReader::new(sent.as_slice(), ReadOptions::default());
+    let mut payload = Vec::new();
+    let ended = loop {
+        match reader.next_record() {
+            Ok(Some(Record::End(_))) => break true,
+            Ok(Some(_)) if reader.read_payload_to(&mut payload).is_ok() => {}
+            _ => break false,
+        }
+    };
+    assert!(!ended, "a stream that is not whole has no END");
+    shop.succeed("zpool export tank");
+    shop.judge();
+}
+
 /// A receiver that stops reading keeps nobody: neither other commands nor the end of the pool.
 #[test]
 fn a_stream_that_nobody_reads_holds_nothing_up() {
     let shop = pool();
-    let noise: Vec<u8> =
-        (0..8_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    fs::write(shop.root().join("a/noise"), &noise).unwrap();
+    fs::write(shop.root().join("a/noise"), noise(8 << 20)).unwrap();
     shop.succeed("zfs snapshot tank/a@s");
     let send = || {
         let mut command = command(&shop, "zfs send tank/a@s");

@@ -1,6 +1,7 @@
 //! Sending snapshots.
 
 use crate::protocol::{Answer, Refusal, SendRequest};
+use rzfs_dmu::DmuError;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_send::{Form, Send, SendError, Source};
@@ -73,6 +74,9 @@ fn failed(request: &SendRequest, error: &SendError) -> Refusal {
         }
         SendError::Dataset(DatasetError::KeyNotLoaded { .. }) => {
             refused(request, &"dataset key must be loaded")
+        }
+        SendError::Read(DmuError::Superseded { .. }) => {
+            refused(request, &"it was destroyed meanwhile")
         }
         error => refused(request, error),
     }
