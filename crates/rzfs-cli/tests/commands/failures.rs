@@ -394,7 +394,7 @@ fn commands_that_are_not_there_yet_are_no_typing_errors() {
         "zpool scrub tank",
         "zpool iostat 1",
         "zpool replace -Z",
-        "zfs send tank@a",
+        "zfs redact tank@a",
         "zfs recv tank",
         "zfs zone",
     ] {
