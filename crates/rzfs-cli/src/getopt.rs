@@ -150,6 +150,15 @@ pub(crate) fn operands(words: &[Word]) -> Vec<String> {
     words.iter().filter_map(operand).collect()
 }
 
+/// The devices that `-d` names.
+pub(crate) fn devices(words: &[Word]) -> Vec<String> {
+    let device = |word: &Word| match word {
+        Word::Device(device) => Some(device.clone()),
+        _ => None,
+    };
+    words.iter().filter_map(device).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use super::name;
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word, operands};
+use crate::getopt::{Grammar, Value, Word, devices, operands};
 use crate::source::{self, PoolClient};
 use rzfs_server::protocol::{
     Answer, Change, DiffChange, DiffEntry, DiffPath, DiffQuery, Identity, Request,
@@ -55,15 +55,8 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         name::check(one)
             .map_err(|error| Failure::Failed(format!("cannot open '{one}': {error}")))?;
     }
-    let devices: Vec<String> = words
-        .iter()
-        .filter_map(|word| match word {
-            Word::Device(device) => Some(device.clone()),
-            _ => None,
-        })
-        .collect();
     let pool = name::pool_of(&from).to_owned();
-    let found = source::respondents(&devices, std::slice::from_ref(&pool), console)?;
+    let found = source::respondents(&devices(&words), std::slice::from_ref(&pool), console)?;
     let Some(mut client) = found.pools.into_iter().next() else {
         return found
             .outcome

@@ -3,7 +3,7 @@
 use super::name;
 use super::query::text;
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word, operands};
+use crate::getopt::{Grammar, Value, Word, devices, operands};
 use crate::json::{Envelope, object};
 use crate::mount_options::Sorted;
 use crate::source::{self, PoolClient};
@@ -48,13 +48,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         [name] if !words.contains(&Word::Flag('a')) => Some(name),
         _ => return Err(Failure::Usage("too many arguments".to_owned())),
     };
-    let devices: Vec<_> = words
-        .iter()
-        .filter_map(|word| match word {
-            Word::Device(device) => Some(device.clone()),
-            _ => None,
-        })
-        .collect();
+    let devices = devices(&words);
     let keys = if words.contains(&Word::Flag('l')) { Keys::Load } else { Keys::AsTheyAre };
     let options = words.iter().filter_map(|word| match word {
         Word::Option(_, options) => Some(options.as_str()),

@@ -2,7 +2,7 @@
 
 use super::name;
 use crate::console::{Console, Failure, Outcome};
-use crate::getopt::{Grammar, Value, Word, operands};
+use crate::getopt::{Grammar, Value, Word, devices, operands};
 use crate::source;
 use rzfs_server::protocol::SendRequest;
 use std::fs::File;
@@ -89,15 +89,8 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
                 .to_owned(),
         ));
     }
-    let devices: Vec<String> = words
-        .iter()
-        .filter_map(|word| match word {
-            Word::Device(device) => Some(device.clone()),
-            _ => None,
-        })
-        .collect();
     let pool = name::pool_of(&snapshot).to_owned();
-    let found = source::respondents(&devices, std::slice::from_ref(&pool), console)?;
+    let found = source::respondents(&devices(&words), std::slice::from_ref(&pool), console)?;
     let Some(client) = found.pools.into_iter().next() else {
         let missing = format!("cannot open '{snapshot}': dataset does not exist");
         return found.outcome.and(Err(Failure::Failed(missing)));
