@@ -23,15 +23,13 @@ const ZPOOL: [&str; 13] = [
 ];
 
 /// Those of `zfs`, up to OpenZFS 2.4 and on any system, with their short names.
-const ZFS: [&str; 19] = [
+const ZFS: [&str; 17] = [
     "allow",
     "groupspace",
     "jail",
     "program",
     "project",
     "projectspace",
-    "receive",
-    "recv",
     "redact",
     "rewrite",
     "share",

@@ -11,14 +11,14 @@ use rzfs_format::pool_state::PoolState;
 use rzfs_server::control::{ControlClient, ControlDirectory, ControlError};
 use rzfs_server::protocol::{
     AddRequest, Answer, Change, DatasetListing, DatasetQuery, DiffPart, DiffQuery, EventReport,
-    HistoryReport, HoldReport, Layout, MountReport, PoolReport, Request, SendRequest, StatsReport,
-    VdevReport,
+    HistoryReport, HoldReport, Layout, MountReport, PoolReport, ReceiveReport, ReceiveRequest,
+    Request, SendRequest, StatsReport, VdevReport,
 };
 use rzfs_server::service::{self, PoolService};
 use rzfs_vdev::create::LocalPools;
 use rzfs_zdb::calendar::Calendar;
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 
 /// A pool that can be asked.
@@ -251,6 +251,17 @@ pub(crate) fn layout_with(
         Answer::Layout(layout) => Ok(layout),
         _ => Err(mismatch(client)),
     }
+}
+
+/// Has an imported pool receive a snapshot from `from`; `hear` is told what it is. Tells the bytes of the
+/// stream, unless nothing is received; what could not be done besides is told to the user.
+pub(crate) fn receive_snapshot(
+    client: ControlClient,
+    request: &ReceiveRequest,
+    from: impl Read + Send + 'static,
+    hear: impl FnMut(&ReceiveReport),
+) -> Result<Option<(u64, Vec<String>)>, Failure> {
+    client.receive_snapshot(request, from, hear).map_err(failure)
 }
 
 /// What is known about the pools that this user has imported.

@@ -17,6 +17,7 @@ mod mount;
 pub(crate) mod name;
 mod order;
 mod query;
+mod receive;
 mod rename;
 mod rollback;
 mod send;
@@ -50,6 +51,7 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "holds" => hold::holds(rest, console),
         "release" => hold::release(rest, console),
         "send" => send::run(rest, console),
+        "receive" | "recv" => receive::run(rest, console),
         "set" => set::set(rest, console),
         "inherit" => set::inherit(rest, console),
         "mount" => mount::run(rest, console),

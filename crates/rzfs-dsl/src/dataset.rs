@@ -37,6 +37,7 @@ use crate::mos::names;
 use crate::mos::record::record_of;
 pub(crate) use keyring::{Keyring, NewKeys};
 use limits::MAX_DEPTH;
+pub use readers::KeptSnapshot;
 pub(crate) use readers::{Readers, SnapshotIdentity};
 pub use root_key::{DEFAULT_ITERATIONS, MIN_ITERATIONS, RootKey, is_key_location};
 use rzfs_codec::crypto::DatasetKey;
@@ -437,13 +438,20 @@ impl Dataset {
     fn open_with(&self, key: Option<Arc<DatasetKey>>) -> Result<Objset, DatasetError> {
         let (id, root) = (ObjsetId(self.object.0), &self.dataset.root);
         let existence = match self.is_snapshot() {
-            true => self.tree.inner.surroundings.view.enter(SnapshotIdentity {
-                object: self.object,
-                created: self.dataset.creation_txg,
-            }),
+            true => self.tree.inner.surroundings.view.enter(self.snapshot_identity()),
             false => Existence::default(),
         };
         Ok(Objset::open_while(self.tree.mos().pipeline(), id, root, key, existence)?)
+    }
+
+    /// Has nobody destroy this snapshot, unless that has begun; of what is no snapshot it says nothing.
+    #[must_use]
+    pub fn keep(&self) -> KeptSnapshot {
+        self.tree.inner.surroundings.view.keep(self.snapshot_identity())
+    }
+
+    fn snapshot_identity(&self) -> SnapshotIdentity {
+        SnapshotIdentity { object: self.object, created: self.dataset.creation_txg }
     }
 
     /// A field of its directory's ZAP, like `com.joyent:snapshot_count`; `None` when the

@@ -9,6 +9,7 @@ use rzfs_format::objset::ObjsetType;
 use rzfs_format::stream::{Begin, BeginFlags, Record, StreamFeatures, StreamKind};
 use rzfs_format::{ByteOrder, Guid};
 use rzfs_stream::{Problem, ReadOptions, StreamError, StreamReader};
+use rzfs_zap::ZapValue;
 use std::io::Read;
 
 /// The objset type of volumes, as streams number it.
@@ -39,6 +40,8 @@ pub struct ReceiveOrder {
     /// The snapshot of which a target that is not there becomes a clone; `None`: the one that the
     /// stream says, if it says so.
     pub origin: Option<String>,
+    /// Properties, as they are stored, of a target that is not there.
+    pub properties: Vec<(String, ZapValue)>,
     /// What becomes of the target's own changes.
     pub changes: LocalChanges,
 }
@@ -50,6 +53,45 @@ pub struct Received {
     pub snapshot: String,
     /// Bytes of the stream behind its first record.
     pub bytes: u64,
+}
+
+/// A stream that has arrived as a whole, and that its target does not have yet. If it is dropped, the
+/// target stays as it is.
+#[derive(Debug)]
+pub struct Arrived<'p> {
+    pool: &'p LivePool,
+    /// Nothing once it has come to its end.
+    receiving: Option<Receiving>,
+    received: Received,
+}
+
+impl Arrived<'_> {
+    /// Lets the target have it: the contents and the snapshot, all at once. A file system in use has to
+    /// be [opened](LivePool::open_dataset) anew then.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: the target is as it was before.
+    pub fn end(mut self) -> Result<Received, ChangeError> {
+        if let Some(receiving) = self.receiving.take() {
+            self.pool.end_receive(receiving)?;
+        }
+        Ok(self.received.clone())
+    }
+}
+
+impl Drop for Arrived<'_> {
+    fn drop(&mut self) {
+        if let Some(receiving) = self.receiving.take() {
+            abandon(self.pool, receiving, &self.received.snapshot);
+        }
+    }
+}
+
+/// Destroys what has arrived of a snapshot that its target will not have.
+fn abandon(pool: &LivePool, receiving: Receiving, snapshot: &str) {
+    pool.abandon_receive(receiving).unwrap_or_else(|error| {
+        tracing::warn!(%error, snapshot, "what was received is left behind");
+    });
 }
 
 /// A stream whose beginning was read.
@@ -101,41 +143,58 @@ impl<R: Read> Incoming<R> {
         (self.begin.from_guid != Guid(0)).then_some(self.begin.from_guid)
     }
 
-    /// The name of the sent snapshot, behind the `@`.
+    /// The file system or volume that was sent, as the sender names it, and the name of the snapshot
+    /// behind the `@`.
     ///
     /// # Errors
-    /// It is no name.
-    pub fn snapshot_name(&self) -> Result<String, ReceiveError> {
+    /// These are no names.
+    pub fn sent(&self) -> Result<(String, String), ReceiveError> {
         let name = self.begin.to_name.to_text();
-        let name = name.split_once('@').map(|(_, snapshot)| snapshot.to_owned());
-        let invalid =
-            || ChangeError::InvalidName { name: self.begin.to_name.to_text().into_owned() };
-        Ok(name.ok_or_else(invalid)?)
+        let parts = name.split_once('@').map(|(head, last)| (head.to_owned(), last.to_owned()));
+        let invalid = || ChangeError::InvalidName { name: name.clone().into_owned() };
+        Ok(parts.ok_or_else(invalid)?)
     }
 
-    /// Receives the stream. Its source is read to the end of the stream and no further.
+    /// Receives the stream and lets the target have it. Its source is read to the end of the stream and
+    /// no further.
     ///
     /// # Errors
     /// [`ReceiveError`]: the target is as it was before.
-    pub fn receive(
+    pub fn receive(self, pool: &LivePool, order: &ReceiveOrder) -> Result<Received, ReceiveError> {
+        Ok(self.arrive(pool, order)?.end()?)
+    }
+
+    /// Receives the stream; nobody sees what of it is there. Its source is read to the end of the stream
+    /// and no further.
+    ///
+    /// # Errors
+    /// [`ReceiveError`]: the target is as it was before.
+    pub fn arrive<'p>(
         mut self,
-        pool: &LivePool,
+        pool: &'p LivePool,
         order: &ReceiveOrder,
-    ) -> Result<Received, ReceiveError> {
+    ) -> Result<Arrived<'p>, ReceiveError> {
         let new = self.judge(pool, order)?;
-        let snapshot = format!("{}@{}", new.target, new.snapshot);
         let receiving = pool.begin_receive(&new)?;
+        let snapshot = format!("{}@{}", new.target, new.snapshot);
         match self.apply(pool, &new, &receiving) {
             Ok(bytes) => {
-                pool.end_receive(receiving)?;
-                Ok(Received { snapshot, bytes })
+                let received = Received { snapshot, bytes };
+                Ok(Arrived { pool, receiving: Some(receiving), received })
             }
             Err(error) => {
-                pool.abandon_receive(receiving).unwrap_or_else(|error| {
-                    tracing::warn!(%error, target = new.target, "what was received is left behind");
-                });
+                abandon(pool, receiving, &snapshot);
                 Err(error)
             }
+        }
+    }
+
+    /// What the sent dataset holds.
+    #[must_use]
+    pub const fn objset_type(&self) -> ObjsetType {
+        match self.begin.objset_type {
+            VOLUME => ObjsetType::Zvol,
+            _ => ObjsetType::Zfs,
         }
     }
 
@@ -158,22 +217,20 @@ impl<R: Read> Incoming<R> {
             target: order.target.clone(),
             snapshot: match &order.snapshot {
                 Some(name) => name.clone(),
-                None => self.snapshot_name()?,
+                None => self.sent()?.1,
             },
             guid: begin.to_guid,
             creation_time: begin.creation_time,
             source,
             origin,
-            objset_type: match begin.objset_type {
-                VOLUME => ObjsetType::Zvol,
-                _ => ObjsetType::Zfs,
-            },
+            objset_type: self.objset_type(),
             names: match begin.flags.contains(BeginFlags::CI_DATA) {
                 true => NameLookup::CaseInsensitive,
                 false => NameLookup::CaseSensitive,
             },
             needs: of(&NEEDED),
             uses: of(&USED),
+            properties: order.properties.clone(),
             changes: order.changes,
         })
     }

@@ -5,8 +5,8 @@ use crate::records::Terms;
 use crate::source::{Source, Start};
 use crate::{Form, SendError};
 use rzfs_dmu::Objset;
-use rzfs_dsl::dataset::Dataset;
 use rzfs_dsl::dataset::property::PropertyValue;
+use rzfs_dsl::dataset::{Dataset, KeptSnapshot};
 use rzfs_dsl::pool::FeatureStates;
 use rzfs_format::dnode::SLOT_SIZE;
 use rzfs_format::dsl::DslDataset;
@@ -21,12 +21,13 @@ use rzfs_format::{ByteOrder, ObjectId};
 use rzfs_stream::{StreamError, StreamWriter};
 use std::io::Write;
 
-/// One snapshot that is to be sent, with its BEGIN.
+/// One snapshot that is to be sent, with its BEGIN. As long as this exists, nobody destroys it.
 #[derive(Debug)]
 pub struct Send {
     objset: Objset,
     begin: Begin,
     terms: Terms,
+    _kept: KeptSnapshot,
 }
 
 /// How much was sent.
@@ -59,6 +60,7 @@ impl Send {
             return Err(SendError::Redacted { name: name() });
         }
         let start = source.map(|source| source.start_of(snapshot)).transpose()?;
+        let kept = snapshot.keep();
         let objset = snapshot.open_objset()?;
         let kind = match objset.objset_type() {
             ObjsetType::Zfs | ObjsetType::Zvol => objset.objset_type(),
@@ -89,7 +91,7 @@ impl Send {
             form,
             end: ObjectId(slots.min(ObjectId::END.0)),
         };
-        Ok(Self { objset, begin, terms })
+        Ok(Self { objset, begin, terms, _kept: kept })
     }
 
     /// The head of the stream.

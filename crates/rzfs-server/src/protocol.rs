@@ -13,7 +13,9 @@ mod dataset;
 mod diff;
 mod history;
 mod layout;
+mod parts;
 mod pool;
+mod receiving;
 mod sending;
 mod stats;
 mod sweep;
@@ -31,11 +33,13 @@ pub use dataset::{
 pub use diff::{DiffChange, DiffEntry, DiffPart, DiffPath, DiffQuery};
 pub use history::{HistoryKind, HistoryReport};
 pub use layout::{Layout, LayoutLine};
+pub use parts::{PART, PartReader, PartWriter};
 pub use pool::{
     CheckpointReport, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
     RemovalReport, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
 };
-pub use sending::{PART_HEADER, PartWriter, SendRequest};
+pub use receiving::{ReceiveReport, ReceiveRequest, ReceiveTarget};
+pub use sending::SendRequest;
 pub use stats::{KstatKind, KstatReport, ObjsetName, StatsReport, TxgReport};
 pub use sweep::{Erasure, SweepReport, SweepRequest};
 pub use temporary::Temporary;
@@ -49,7 +53,7 @@ pub use rzfs_vdev::Health;
 use serde::{Deserialize, Serialize};
 
 /// Version of requests and answers; it changes whenever an older peer would misunderstand.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// A message and the version of the language that it is in.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -93,6 +97,9 @@ pub enum Request {
     Differences(DiffQuery),
     /// Send a snapshot: the stream comes in parts, and what is said of it last.
     Send(SendRequest),
+    /// Receive a snapshot: the stream follows in parts. The answers are [`Answer::Receiving`], as soon as
+    /// its beginning is read, and what is said of it last.
+    Receive(ReceiveRequest),
     /// Where file systems of the pool are mounted.
     Mounts,
     /// What happened to the pool since it was opened, the oldest event first.
@@ -145,6 +152,15 @@ pub enum Answer {
     Reclaimed(u64),
     /// To [`Request::Differences`].
     Differences(DiffPart),
+    /// To [`Request::Receive`]: what the stream is.
+    Receiving(ReceiveReport),
+    /// To [`Request::Receive`]: it is there.
+    Received {
+        /// Bytes of the stream behind its first record.
+        bytes: u64,
+        /// What could not be done besides: mounts that were not made.
+        complaints: Vec<String>,
+    },
     /// To [`Request::Mounts`], in the order of mounting.
     Mounts(Vec<MountReport>),
     /// To [`Request::Events`], the oldest event first.

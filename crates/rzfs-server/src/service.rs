@@ -123,12 +123,13 @@ impl PoolService {
             ))),
             // What is sent is no answer.
             Request::Send(_) => Answer::Failed(Refusal::new("cannot send: not as an answer")),
-            Request::Change { .. } | Request::PlanAdd(_) | Request::Destroy { .. } => {
-                Answer::Failed(Refusal::new(format!(
-                    "cannot change '{}': pool is read-only",
-                    self.pool.name()
-                )))
-            }
+            Request::Change { .. }
+            | Request::PlanAdd(_)
+            | Request::Receive(_)
+            | Request::Destroy { .. } => Answer::Failed(Refusal::new(format!(
+                "cannot change '{}': pool is read-only",
+                self.pool.name()
+            ))),
         }
     }
 

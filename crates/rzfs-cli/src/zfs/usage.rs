@@ -3,7 +3,7 @@
 use rzfs::setting::dataset_properties;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 31] = [
+const COMMANDS: [(&str, &str); 32] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     ("create", "\tcreate [-Pnpuv] [-o property=value] ... <filesystem>\n"),
@@ -44,6 +44,13 @@ const COMMANDS: [(&str, &str); 31] = [
     ("unmount", "\tunmount [-f] <-a | filesystem|mountpoint>\n"),
     ("", ""),
     ("send", "\tsend [-Lec] [-i snapshot|bookmark] <snapshot>\n"),
+    (
+        "receive",
+        "\treceive [-vMnFhu] [-o <property>=<value>] ... [-x <property>] ...\n\
+         \t    <filesystem|volume|snapshot>\n\
+         \treceive [-vMnFhu] [-o <property>=<value>] ... [-x <property>] ...\n\
+         \t    [-d | -e] <filesystem>\n",
+    ),
     ("", ""),
     ("hold", "\thold [-r] <tag> <snapshot> ...\n"),
     ("holds", "\tholds [-rHp] <snapshot> ...\n"),
@@ -81,6 +88,7 @@ pub(crate) fn all() -> String {
 pub(crate) fn of(command: &str) -> String {
     let command = match command {
         "umount" => "unmount",
+        "recv" => "receive",
         "snap" => "snapshot",
         command => command,
     };

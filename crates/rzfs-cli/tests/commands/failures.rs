@@ -395,7 +395,7 @@ fn commands_that_are_not_there_yet_are_no_typing_errors() {
         "zpool iostat 1",
         "zpool replace -Z",
         "zfs redact tank@a",
-        "zfs recv tank",
+        "zfs allow tank",
         "zfs zone",
     ] {
         let command = line.split(' ').take(2).collect::<Vec<_>>().join(" ");

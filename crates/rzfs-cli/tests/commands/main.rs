@@ -17,6 +17,7 @@ mod ordinary;
 mod places;
 mod pool_properties;
 mod properties;
+mod receiving;
 mod sending;
 mod several_pools;
 mod snapshots;

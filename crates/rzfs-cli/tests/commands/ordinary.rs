@@ -1123,3 +1123,24 @@ fn a_device_is_initialized_as_soon_as_a_thread_can_be_started_for_it() {
     });
     user.succeed("umount z");
 }
+
+/// The mode of a file comes last: before, lists of access rights would not say yet who is let in, and
+/// its owner could not give attributes to one that may not be written.
+#[test]
+fn copies_of_files_that_may_not_be_written_keep_their_attributes() {
+    if !has_python() {
+        return;
+    }
+    let user = Ordinary::new();
+    let (image, made, copy) = (user.path("z.img"), user.path("m/f"), user.path("copy"));
+    let attribute = |file: &str, what: &str| {
+        let script = format!("{PYTHON} -c 'import os; {what}' {file}");
+        user.shell(&script.replace("FILE", &format!("\"{file}\"")))
+    };
+    attribute(&made, "open(FILE, \"w\").close(); os.setxattr(FILE, \"user.note\", b\"told\")");
+    user.shell(&format!("chmod 400 {made}"));
+    user.succeed("umount z");
+    user.succeed(&format!("cp -a -q -d {image} z:/f {copy}"));
+    assert_eq!(attribute(&copy, "print(os.getxattr(FILE, \"user.note\"))"), "b'told'\n");
+    assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o7777, 0o400);
+}

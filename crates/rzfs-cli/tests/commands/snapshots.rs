@@ -227,6 +227,11 @@ fn snapshots_are_destroyed_one_by_one_in_ranges_and_later() {
         shop.refuse("zfs hold keep tank/a@4", 1),
         "cannot hold snapshot 'tank/a@4': tag already exists on this dataset\n"
     );
+    assert_eq!(
+        shop.refuse_words(&["zfs", "hold", "", "tank/a@4"], 1),
+        "cannot hold snapshot 'tank/a@4': invalid tag\n"
+    );
+    assert_eq!(shop.succeed("zpool list -Ho health tank"), "ONLINE\n");
     let refused = shop.refuse("zfs hold also tank/a@4 tank/a@none tank/a@6", 1);
     assert_eq!(refused.lines().count(), 1, "{refused}");
     let holds = shop.run("zfs holds -H tank/a@4 tank/a@none tank/a@6");

@@ -44,7 +44,15 @@ impl Workshop {
     }
 
     pub(crate) fn refuse(&self, line: &str, status: i32) -> String {
-        let outcome = self.run(line);
+        self.refuse_outcome(line, &self.run(line), status)
+    }
+
+    /// The same of words that no line has: empty ones.
+    pub(crate) fn refuse_words(&self, words: &[&str], status: i32) -> String {
+        self.refuse_outcome(&words.join(" "), &self.rzfs.run(words), status)
+    }
+
+    fn refuse_outcome(&self, line: &str, outcome: &Outcome, status: i32) -> String {
         assert_eq!((outcome.status, outcome.out.as_str()), (status, ""), "{line}: {outcome:?}");
         let images = format!("{}/", self.rzfs.path("images").display());
         outcome.err.replace(&images, "")

@@ -42,6 +42,8 @@ struct Snapshot {
     existence: Existence,
     /// The txg that has destroyed it.
     destroyed: Option<Txg>,
+    /// How many need all of it to the end.
+    keepers: usize,
 }
 
 impl State {
@@ -53,7 +55,7 @@ impl State {
         let oldest = self.views.keys().next().map_or(self.newest, |txg| self.newest.min(*txg));
         self.snapshots.retain(|_, snapshot| match snapshot.destroyed {
             Some(txg) => txg > oldest,
-            None => snapshot.existence.is_shared(),
+            None => snapshot.keepers > 0 || snapshot.existence.is_shared(),
         });
     }
 }
@@ -65,6 +67,11 @@ impl Readers {
         *state.views.entry(txg).or_default() += 1;
         state.newest = state.newest.max(txg);
         View { readers: Arc::clone(self), txg }
+    }
+
+    /// Whether somebody needs all of a snapshot to the end.
+    pub(crate) fn is_kept(&self, snapshot: SnapshotIdentity) -> bool {
+        self.0.lock().snapshots.get(&snapshot).is_some_and(|snapshot| snapshot.keepers > 0)
     }
 
     /// Tells those who read a snapshot, and those who open it later in an older txg, that it is
@@ -91,6 +98,28 @@ impl View {
         let mut state = self.readers.0.lock();
         state.tidy();
         state.snapshots.entry(snapshot).or_default().existence.clone()
+    }
+
+    /// Has nobody destroy a snapshot of this txg, unless that has begun.
+    pub(super) fn keep(&self, snapshot: SnapshotIdentity) -> KeptSnapshot {
+        let readers = Arc::clone(&self.readers);
+        readers.0.lock().snapshots.entry(snapshot).or_default().keepers += 1;
+        KeptSnapshot { readers, snapshot }
+    }
+}
+
+/// A snapshot that nobody destroys as long as somebody has this, as it is needed to its end.
+#[derive(Debug)]
+pub struct KeptSnapshot {
+    readers: Arc<Readers>,
+    snapshot: SnapshotIdentity,
+}
+
+impl Drop for KeptSnapshot {
+    fn drop(&mut self) {
+        if let Some(snapshot) = self.readers.0.lock().snapshots.get_mut(&self.snapshot) {
+            snapshot.keepers = snapshot.keepers.saturating_sub(1);
+        }
     }
 }
 
@@ -153,6 +182,21 @@ mod tests {
         // However many others come and go.
         (100..10_000).for_each(|id| drop(late.enter(identity(id))));
         assert!(late.enter(ID).has_ended());
+    }
+
+    #[test]
+    fn a_snapshot_is_kept_as_long_as_one_of_many_needs_it() {
+        let readers = Arc::new(Readers::default());
+        let view = readers.view(Txg(10));
+        let (first, second) = (view.keep(ID), view.keep(ID));
+        drop(view);
+        // However many others come and go.
+        let view = readers.view(Txg(10));
+        (100..10_000).for_each(|id| drop(view.enter(identity(id))));
+        drop(first);
+        assert!(readers.is_kept(ID) && !readers.is_kept(NEXT) && !readers.is_kept(identity(8)));
+        drop(second);
+        assert!(!readers.is_kept(ID));
     }
 
     #[test]

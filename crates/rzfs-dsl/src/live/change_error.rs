@@ -253,6 +253,12 @@ pub enum ChangeError {
         /// The snapshot.
         name: String,
     },
+    /// A tag is empty, or no text.
+    #[error("invalid tag")]
+    InvalidTag {
+        /// The snapshot.
+        name: String,
+    },
     /// Several were to be changed together, and these cannot be.
     #[error("{}", .0.iter().map(|(name, error)| format!("{name}: {error}")).collect::<Vec<_>>().join(", "))]
     Each(Vec<(String, ChangeError)>),
@@ -486,6 +492,7 @@ impl ChangeError {
             Self::ValueTooLong { .. } | Self::TagTooLong { .. } => E2BIG,
             Self::CrossesPools { .. } | Self::SameHead { .. } => EXDEV,
             Self::InvalidName { .. }
+            | Self::InvalidTag { .. }
             | Self::NotAClone { .. }
             | Self::NotAnAncestor { .. }
             | Self::BelowItself { .. }

@@ -27,7 +27,8 @@ fn receive_as(
     changes: LocalChanges,
 ) -> Result<Received, ReceiveError> {
     let target = TARGET.to_owned();
-    let order = ReceiveOrder { target, snapshot: None, origin: None, changes };
+    let order =
+        ReceiveOrder { target, snapshot: None, origin: None, properties: Vec::new(), changes };
     Incoming::open(stream)?.receive(pool, &order)
 }
 

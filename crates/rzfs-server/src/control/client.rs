@@ -2,14 +2,16 @@
 
 use super::error::ControlError;
 use crate::protocol::{
-    Answer, Identity, MAX_ANSWER, PART_HEADER, Request, SendRequest, WireError, receive, send,
+    Answer, Identity, MAX_ANSWER, PART, PartReader, PartWriter, ReceiveReport, ReceiveRequest,
+    Request, SendRequest, WireError, receive, send,
 };
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::geteuid;
 use std::fs;
-use std::io::{BufReader, ErrorKind, Read, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, IntoInnerError, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -22,9 +24,6 @@ const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 /// answers there says what it likes, perhaps without an end. Changes wait for others themselves.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(60);
 const OTHERS_CHANGE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-
-/// Bytes of a stream that are copied together.
-const COPIED: usize = 256 << 10;
 
 /// The longest answer that is read from a pool of another user, in bytes.
 const MAX_OTHERS_ANSWER: u64 = 64 << 20;
@@ -71,9 +70,9 @@ impl ControlClient {
             Err(error) => return Err(fail(error)),
         };
         let identity = Identity { pool: name(), guid: 0, process: 0, is_writable: false };
-        let stream = BufReader::new(TimedStream { stream, until: Some(until) });
+        let stream = BufReader::new(TimedStream { stream, limit: Limit::Until(until) });
         let mut client = Self { identity, stream, listener };
-        match client.ask_until(&Request::Identify, Some(until)) {
+        match client.ask_within(&Request::Identify, Limit::Until(until)) {
             Ok(Answer::Identity(identity)) => client.identity = identity,
             Ok(_) => return Err(ControlError::Mismatch(client.identity.pool)),
             Err(ControlError::Wire { source, .. }) if source.is_hang_up() => return Ok(None),
@@ -107,7 +106,8 @@ impl ControlClient {
     /// error.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
         let patience = self.listener.patience(request);
-        self.ask_until(request, patience.map(|patience| Instant::now() + patience))
+        let until = patience.map(|patience| Limit::Until(Instant::now() + patience));
+        self.ask_within(request, until.unwrap_or(Limit::None))
     }
 
     /// Has a snapshot sent to `to`. That nothing can be written there is told apart from what the
@@ -120,59 +120,91 @@ impl ControlClient {
         let pool = self.identity.pool.clone();
         let failed = |source| ControlError::Wire { pool: pool.clone(), source };
         let request = Request::Send(request.clone());
-        self.renew_patience(&request);
+        self.stream.get_mut().limit = self.listener.patience(&request).into();
         send(self.stream.get_mut(), &request).map_err(failed)?;
-        let mut buffer = vec![0; COPIED];
+        let mut parts = PartReader::new(&mut self.stream);
+        let mut buffer = vec![0; PART];
         loop {
-            self.renew_patience(&request);
-            let mut header = [0; PART_HEADER];
-            let read = self.stream.read_exact(&mut header);
-            read.map_err(|error| failed(hang_up(error)))?;
-            let mut left = u32::from_le_bytes(header) as usize;
-            if left == 0 {
-                break;
-            }
-            while left > 0 {
-                let room = buffer.get_mut(..left.min(COPIED)).unwrap_or_default();
-                let count = match self.stream.read(room) {
-                    Ok(0) => return Err(failed(WireError::Closed)),
-                    Ok(count) => count,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                    Err(error) => return Err(failed(error.into())),
-                };
-                if let Err(error) = to.write_all(room.get(..count).unwrap_or_default()) {
-                    return Ok(Err(error));
-                }
-                left -= count;
+            let count = match parts.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(failed(hang_up(error))),
+            };
+            if let Err(error) = to.write_all(buffer.get(..count).unwrap_or_default()) {
+                return Ok(Err(error));
             }
         }
-        let answer = receive(&mut self.stream, self.listener.limit()).map_err(failed)?;
-        match answer {
+        match self.next_answer()? {
             Answer::Done { .. } => Ok(to.flush()),
-            Answer::Failed(refusal) => Err(refusal.into()),
             _ => Err(ControlError::Mismatch(pool)),
         }
     }
 
-    fn renew_patience(&mut self, request: &Request) {
-        let patience = self.listener.patience(request);
-        self.stream.get_mut().until = patience.map(|patience| Instant::now() + patience);
+    /// Has a snapshot received whose stream comes from `from`; `hear` is told what it is as soon as
+    /// that is known. Tells the bytes, and what could not be done besides; nothing of a dry run.
+    ///
+    /// The stream is passed on by a thread of its own: what the pool says may come before its end. It
+    /// ends with the stream, or with the process.
+    pub fn receive_snapshot(
+        mut self,
+        request: &ReceiveRequest,
+        from: impl Read + Send + 'static,
+        mut hear: impl FnMut(&ReceiveReport),
+    ) -> Result<Option<(u64, Vec<String>)>, ControlError> {
+        let pool = self.identity.pool.clone();
+        let failed = |source| ControlError::Wire { pool: pool.clone(), source };
+        // A stream takes as long as whoever sends it does.
+        self.stream.get_mut().limit = Limit::None;
+        send(self.stream.get_mut(), &Request::Receive(request.clone())).map_err(failed)?;
+        let to = self.stream.get_ref().stream.try_clone();
+        let to = to.map_err(|error| failed(error.into()))?;
+        let passing = std::thread::Builder::new().name("stream".to_owned());
+        let passing = passing.spawn(move || pass_on(from, &to));
+        passing.map_err(|error| failed(error.into()))?;
+        loop {
+            match self.next_answer()? {
+                Answer::Receiving(report) => {
+                    hear(&report);
+                    if request.dry_run {
+                        return Ok(None);
+                    }
+                }
+                Answer::Received { bytes, complaints } => return Ok(Some((bytes, complaints))),
+                _ => return Err(ControlError::Mismatch(pool)),
+            }
+        }
     }
 
-    fn ask_until(
-        &mut self,
-        request: &Request,
-        until: Option<Instant>,
-    ) -> Result<Answer, ControlError> {
-        let limit = self.listener.limit();
-        self.stream.get_mut().until = until;
-        let answer = send(self.stream.get_mut(), request)
-            .and_then(|()| receive(&mut self.stream, limit))
-            .map_err(|source| ControlError::Wire { pool: self.identity.pool.clone(), source })?;
-        match answer {
+    /// The next answer to what was asked; a refusal is an error.
+    fn next_answer(&mut self) -> Result<Answer, ControlError> {
+        let answer = receive(&mut self.stream, self.listener.limit());
+        let failed = |source| ControlError::Wire { pool: self.identity.pool.clone(), source };
+        match answer.map_err(failed)? {
             Answer::Failed(refusal) => Err(refusal.into()),
             answer => Ok(answer),
         }
+    }
+
+    fn ask_within(&mut self, request: &Request, limit: Limit) -> Result<Answer, ControlError> {
+        self.stream.get_mut().limit = limit;
+        let sent = send(self.stream.get_mut(), request);
+        sent.map_err(|source| ControlError::Wire { pool: self.identity.pool.clone(), source })?;
+        self.next_answer()
+    }
+}
+
+/// Passes a stream on in parts. A stream that cannot be read has no end for the peer, and one that
+/// the peer does not read any more is not read either: it has said why.
+fn pass_on(mut from: impl Read, to: &UnixStream) {
+    let mut parts = BufWriter::with_capacity(PART, PartWriter::new(to));
+    let passed = std::io::copy(&mut from, &mut parts)
+        .and_then(|_| parts.into_inner().map_err(IntoInnerError::into_error))
+        .and_then(|parts| parts.finish().map(drop));
+    if let Err(error) = passed {
+        tracing::debug!(%error, "a stream was broken off");
+        // The peer may be gone.
+        let _ = to.shutdown(Shutdown::Write);
     }
 }
 
@@ -218,17 +250,38 @@ impl Listener {
     }
 }
 
-/// A stream on which everything has to happen before some moment.
+/// How long reading and writing may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Limit {
+    /// For ever.
+    None,
+    /// All of it until this moment.
+    Until(Instant),
+    /// So long each time: what is passed on takes as long as others do.
+    EachTime(Duration),
+}
+
+impl From<Option<Duration>> for Limit {
+    fn from(patience: Option<Duration>) -> Self {
+        patience.map_or(Self::None, Self::EachTime)
+    }
+}
+
+/// A stream on which nobody waits for longer than that.
 #[derive(Debug)]
 struct TimedStream {
     stream: UnixStream,
-    until: Option<Instant>,
+    limit: Limit,
 }
 
 impl TimedStream {
     /// How much time is left, if it is limited.
     fn left(&self) -> std::io::Result<Option<Duration>> {
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = match self.limit {
+            Limit::None => None,
+            Limit::Until(until) => Some(until.saturating_duration_since(Instant::now())),
+            Limit::EachTime(patience) => Some(patience),
+        };
         match left {
             Some(Duration::ZERO) => Err(ErrorKind::TimedOut.into()),
             left => Ok(left),

@@ -2,12 +2,14 @@
 
 use super::ending::Endings;
 use super::error::DaemonError;
+use super::line::Line;
 use super::mounted::{Caller, Ending, Mounted};
 use super::signals::GLANCE;
 use crate::protocol::{
-    Answer, Incoming, MAX_REQUEST, PartWriter, Refusal, Request, SendRequest, WireError, encode,
+    Answer, Incoming, MAX_REQUEST, PART, PartReader, PartWriter, ReceiveRequest, Refusal, Request,
+    SendRequest, WireError, encode,
 };
-use std::io::{self, BufWriter, IntoInnerError, Write};
+use std::io::{self, BufReader, BufWriter, IntoInnerError, Read};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
@@ -15,9 +17,6 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-
-/// The longest part of a stream, in bytes.
-const PART: usize = 256 << 10;
 
 /// The last answer, to whoever asked for the end, or for a change with which it came.
 #[derive(Debug)]
@@ -81,6 +80,10 @@ pub(super) async fn converse(
     while let Some(request) = next_request(&mut reader, &mut incoming).await {
         let request = match request {
             Ok(Request::Send(request)) => return send(request, (reader, writer), mounted),
+            Ok(Request::Receive(request)) => {
+                let stream = ((reader, writer), incoming.rest().to_vec());
+                return receive(request, caller, stream, mounted);
+            }
             request => request,
         };
         // For as long as somebody has this, the process waits for the farewell: also when a change
@@ -120,26 +123,49 @@ pub(super) async fn converse(
     }
 }
 
-/// Sends a snapshot, in a thread of its own: it takes as long as the peer does, for which nobody
-/// waits, and ends when the peer is gone.
-fn send(
-    request: SendRequest,
-    (reader, writer): (OwnedReadHalf, OwnedWriteHalf),
-    mounted: Arc<impl Mounted>,
-) {
+/// The two directions of a connection.
+type Halves = (OwnedReadHalf, OwnedWriteHalf);
+
+/// Has a thread of its own pass a stream: it takes as long as the peer does, for which nobody waits,
+/// and ends when the peer is gone.
+fn pass(halves: Halves, work: impl FnOnce(&Line) -> io::Result<()> + Send + 'static) {
     let work = move || -> io::Result<()> {
+        let (reader, writer) = halves;
         let stream = reader.reunite(writer).map_err(io::Error::other)?.into_std()?;
         stream.set_nonblocking(false)?;
-        let mut parts = BufWriter::with_capacity(PART, PartWriter::new(stream));
-        // Who is hung up on knows that the process is about to go.
-        let Some(answer) = mounted.send(&request, &mut parts) else { return Ok(()) };
-        let mut stream = parts.into_inner().map_err(IntoInnerError::into_error)?.finish()?;
-        let line = encode(&answer).or_else(|error| encode(&refused(error)));
-        stream.write_all(&line.map_err(io::Error::other)?)
+        work(&Line::new(stream))
     };
     let work = || work().unwrap_or_else(|error| tracing::debug!(%error, "a stream was broken off"));
-    let sent = std::thread::Builder::new().name("send".to_owned()).spawn(work);
-    sent.map_or_else(|error| tracing::warn!(%error, "nothing is sent"), drop);
+    let passing = std::thread::Builder::new().name("stream".to_owned()).spawn(work);
+    passing.map_or_else(|error| tracing::warn!(%error, "no stream passes"), drop);
+}
+
+/// Sends a snapshot.
+fn send(request: SendRequest, halves: Halves, mounted: Arc<impl Mounted>) {
+    pass(halves, move |line| {
+        let mut parts = BufWriter::with_capacity(PART, PartWriter::new(line.stream()));
+        // Who is hung up on knows that the process is about to go.
+        let Some(answer) = mounted.send(&request, &mut parts, line) else { return Ok(()) };
+        parts.into_inner().map_err(IntoInnerError::into_error)?.finish()?;
+        line.say(&answer)
+    });
+}
+
+/// Receives a snapshot, whose stream begins with `first`.
+fn receive(
+    request: ReceiveRequest,
+    caller: Caller,
+    (halves, first): (Halves, Vec<u8>),
+    mounted: Arc<impl Mounted>,
+) {
+    pass(halves, move |line| {
+        let parts = PartReader::new(Read::chain(first.as_slice(), line.stream()));
+        let mut parts = BufReader::with_capacity(PART, parts);
+        match mounted.receive(&request, caller, &mut parts, line) {
+            Some(answer) => line.say(&answer),
+            None => Ok(()),
+        }
+    });
 }
 
 /// Whether the answer may be as long as the pool has datasets or a history.
@@ -210,6 +236,6 @@ async fn carry_out(
     answer.unwrap_or_else(|panicked| Some(refused(panicked)))
 }
 
-fn refused(error: impl std::fmt::Display) -> Answer {
+pub(super) fn refused(error: impl std::fmt::Display) -> Answer {
     Answer::Failed(Refusal::new(error.to_string()))
 }

@@ -1,17 +1,28 @@
 //! What a daemon serves, who asks for it, and how it ends.
 
-use crate::protocol::{Answer, Refusal, Request, SendRequest};
-use std::io::Write;
+use super::line::Line;
+use crate::protocol::{Answer, ReceiveRequest, Refusal, Request, SendRequest};
+use std::io::{Read, Write};
 
 /// What a daemon serves.
 pub(crate) trait Mounted: Send + Sync + 'static {
-    /// Answers everything but [`Request::Unmount`] and [`Request::Destroy`]; [`Request::Identify`]
+    /// Answers everything but what the others are for; [`Request::Identify`]
     /// without waiting for anything. Nothing when there is no pool any more to be asked about.
     fn answer(&self, request: Request, caller: Caller) -> Option<Answer>;
 
-    /// Sends a snapshot, and answers whether it was sent to its end. Nobody who ends the pool waits
-    /// for that.
-    fn send(&self, request: &SendRequest, to: &mut dyn Write) -> Option<Answer>;
+    /// Sends a snapshot, and answers whether it was sent to its end. Whoever takes the pool away by
+    /// force breaks the line off.
+    fn send(&self, request: &SendRequest, to: &mut dyn Write, line: &Line) -> Option<Answer>;
+
+    /// Receives a snapshot: says on the line what it is, and answers whether it is there. Whoever takes
+    /// the pool away by force breaks the line off.
+    fn receive(
+        &self,
+        request: &ReceiveRequest,
+        caller: Caller,
+        from: &mut dyn Read,
+        line: &Line,
+    ) -> Option<Answer>;
 
     /// Ends all mounts, and lets go of the pool.
     fn end(&self, ending: Ending) -> Result<(), Refusal>;

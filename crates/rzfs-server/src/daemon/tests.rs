@@ -4,7 +4,9 @@ use super::conversation::LONG_ANSWERS;
 use super::signals::GLANCE;
 use super::*;
 use crate::control::{ControlClient, ControlError};
-use crate::protocol::{Answer, Identity, Refusal, Request, SendRequest};
+use crate::protocol::{
+    Answer, Identity, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, Request, SendRequest,
+};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -46,9 +48,30 @@ impl Mounted for Fake {
         }))
     }
 
-    fn send(&self, _: &SendRequest, to: &mut dyn Write) -> Option<Answer> {
+    fn send(&self, _: &SendRequest, to: &mut dyn Write, _: &Line) -> Option<Answer> {
         Some(match to.write_all(&[7; 1 << 20]) {
             Ok(()) => Answer::Done { complaints: Vec::new() },
+            Err(error) => Answer::Failed(Refusal::new(error.to_string())),
+        })
+    }
+
+    fn receive(
+        &self,
+        request: &ReceiveRequest,
+        _: Caller,
+        from: &mut dyn Read,
+        line: &Line,
+    ) -> Option<Answer> {
+        let snapshot = request.target.dataset().to_owned();
+        let report = ReceiveReport { sent: "a@b".into(), snapshot, is_incremental: false };
+        line.say(&Answer::Receiving(report)).unwrap();
+        // Whoever gives nothing back is not waited for.
+        let result = match request.force {
+            true => Err(std::io::Error::other("not this one")),
+            false => std::io::copy(from, &mut std::io::sink()),
+        };
+        Some(match result {
+            Ok(bytes) => Answer::Received { bytes, complaints: Vec::new() },
             Err(error) => Answer::Failed(Refusal::new(error.to_string())),
         })
     }
@@ -136,6 +159,40 @@ fn long_answers_wait_for_their_turn_and_nobody_waits_for_them() {
     assert!(!waiting.is_finished());
     drop(turns);
     assert!(waiting.join().unwrap().is_ok());
+    drop(running.while_mounted);
+    running.server.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_stream_is_passed_on_until_the_pool_has_said_what_becomes_of_it() {
+    let running = start(Fake::default());
+    let connect = || running.control.mounted().unwrap().pop().unwrap();
+    let mut request = ReceiveRequest {
+        target: ReceiveTarget::Dataset("tank/a".into()),
+        origin: None,
+        properties: Vec::new(),
+        force: false,
+        leave_unmounted: false,
+        dry_run: false,
+        command: "zfs receive tank/a".into(),
+    };
+    let mut heard = Vec::new();
+    // So much that it has to be read while it is written.
+    let stream: &[u8] = vec![3; 5 << 20].leak();
+    let received =
+        connect().receive_snapshot(&request, stream, |report| heard.push(report.clone()));
+    assert_eq!(received.unwrap(), Some((5 << 20, Vec::new())));
+    assert_eq!(heard[0].snapshot, "tank/a");
+    request.force = true;
+    let endless = std::io::repeat(3);
+    match connect().receive_snapshot(&request, endless, |_| ()) {
+        Err(ControlError::Refused(refusal)) => assert_eq!(refusal.message, "not this one"),
+        other => panic!("{other:?}"),
+    }
+    request.dry_run = true;
+    let (silent, _writer) = std::os::unix::net::UnixStream::pair().unwrap();
+    let received = connect().receive_snapshot(&request, silent, |_| ());
+    assert_eq!(received.unwrap(), None, "nobody waits for the stream");
     drop(running.while_mounted);
     running.server.join().unwrap().unwrap();
 }

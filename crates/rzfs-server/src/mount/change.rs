@@ -6,11 +6,13 @@ mod mounts;
 mod pool;
 mod problem;
 mod properties;
+mod receiving;
 mod snapshots;
 mod sweep;
 
 pub(super) use mounts::{Ended, all_taken_back as taken_back, end_all as end_mounts};
 pub(super) use pool::{ByPath, plan_add, set_on};
+pub(super) use receiving::Arrival;
 pub(super) use sweep::observe as observe_sweeps;
 
 use super::open::Open;
@@ -94,12 +96,17 @@ pub(super) fn carry_out(
         Change::Reguid => pool::reguid(open),
         Change::Sync => pool::sync(open),
     }?;
-    // What was done to a suspended pool is not in its history.
+    remember(open, command, caller)?;
+    Ok(complaints)
+}
+
+/// Remembers a command in the pool's history; not what was done to a suspended pool.
+fn remember(open: &Open, command: Option<String>, caller: Caller) -> Result<(), Refusal> {
     let remembered = command.filter(|_| !open.is_suspended()).zip(open.writable().ok());
     if let Some((line, pool)) = remembered {
         open.events.note("history_event", [("history_command", line.clone())]);
         let event = Event::Command { line, user: caller.user.into() };
         pool.live().log(event).map_err(|_| refusal(pool.name(), SUSPENDED))?;
     }
-    Ok(complaints)
+    Ok(())
 }

@@ -32,6 +32,21 @@ impl Open {
         }
     }
 
+    /// Refuses to let go of a pool that is sent, or that receives, unless that is broken off.
+    pub(super) fn check_passages(&self, ending: &Ending) -> Result<(), Refusal> {
+        match self.passages.is_empty() {
+            true => Ok(()),
+            false if ending.force => {
+                self.passages.break_off();
+                Ok(())
+            }
+            false => {
+                let reason = "pool is busy\nA snapshot is being sent or received.";
+                Err(not_ended(ending.manner, &self.name(), reason))
+            }
+        }
+    }
+
     /// Has nobody wait for devices as long as an end that is forced goes on: if they have not been
     /// mended, what was not written is lost.
     pub(super) fn relieve(&self, ending: &Ending) -> Option<Relief> {

@@ -1,21 +1,23 @@
 //! A pool that this process has open, and its mounts.
 
-use super::change::{self, Ended};
+use super::change::{self, Arrival, Ended};
 use super::contents::{Contents, Lifetime};
 use super::ending::{PATIENCE, had_elsewhere, not_ended};
 use super::events::Events;
+use super::locked::locked;
 use super::mounter::{Mounter, Plans};
-use super::open::{Open, locked};
+use super::open::Open;
 use super::plan::{Placement, PlannedMount};
+use super::refusal::refusal;
 use super::table::MountTable;
-use crate::daemon::{Caller, Completeness, Disposition, Ending, Mounted};
+use crate::daemon::{Caller, Completeness, Disposition, Ending, Line, Mounted};
 use crate::error::{NotMounted, ServeError};
-use crate::protocol::{Answer, Refusal, Request, SendRequest};
+use crate::protocol::{Answer, ReceiveReport, ReceiveRequest, Refusal, Request, SendRequest};
 use crate::request::MountOptions;
 use crate::starter::{Notice, Starter};
 use rzfs_fuse::InUse;
 use std::any::Any;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -204,11 +206,43 @@ impl Mounted for MountedPool {
         })
     }
 
-    fn send(&self, request: &SendRequest, to: &mut dyn Write) -> Option<Answer> {
-        // The pool is not kept while it is sent.
-        let sending = self.current()?.sending(request);
+    fn send(&self, request: &SendRequest, to: &mut dyn Write, line: &Line) -> Option<Answer> {
+        let open = self.current()?;
+        let sending = open.sending(request);
+        let _passage = open.passages.begin(line);
+        // Whoever takes the pool away does not wait for it.
+        drop(open);
         Some(match sending {
             Ok(sending) => sending.write_to(to),
+            Err(refusal) => Answer::Failed(refusal),
+        })
+    }
+
+    fn receive(
+        &self,
+        request: &ReceiveRequest,
+        caller: Caller,
+        from: &mut dyn Read,
+        line: &Line,
+    ) -> Option<Answer> {
+        let open = self.current()?;
+        let pool = match open.writable() {
+            Ok(pool) => Arc::clone(pool),
+            Err(reason) => return Some(Answer::Failed(refusal("cannot receive", reason))),
+        };
+        let _passage = open.passages.begin(line);
+        drop(open);
+        let hear = |report: ReceiveReport| line.say(&Answer::Receiving(report));
+        let arrival = match Arrival::receive(&pool, request, from, hear) {
+            Ok(Some(arrival)) => arrival,
+            // Nothing was asked for but what it is.
+            Ok(None) => return None,
+            Err(refusal) => return Some(Answer::Failed(refusal)),
+        };
+        let open = self.current()?;
+        let _kept = open.mounter().keep();
+        Some(match arrival.end(&open, request, caller) {
+            Ok((bytes, complaints)) => Answer::Received { bytes, complaints },
             Err(refusal) => Answer::Failed(refusal),
         })
     }
@@ -219,6 +253,7 @@ impl Mounted for MountedPool {
             open.check_manner(ending.manner)?;
             open.check_images(&ending)?;
             open.check_devices(&ending)?;
+            open.check_passages(&ending)?;
         }
         // Whoever is ending it already may wait for its devices, or do so later.
         let _relief = open.and_then(|open| open.relieve(&ending));

@@ -2,8 +2,10 @@
 
 use super::contents::{Contents, candidates};
 use super::events::Events;
+use super::locked::locked;
 use super::lookers::{Inspectors, NotStarted};
 use super::mounter::{Mounter, Planned};
+use super::passages::Passages;
 use super::plan::{Candidate, PlannedMount, plan};
 use super::refusal::SUSPENDED;
 use super::table::{Forgotten, MountTable};
@@ -20,7 +22,7 @@ use rzfs_dsl::pool::FailMode;
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, mpsc};
 use std::time::Duration;
 
 /// How long devices may take to say how their pool is.
@@ -39,6 +41,7 @@ pub(super) struct Open {
     /// fail.
     last_report: Mutex<Option<PoolReport>>,
     lookers: Inspectors,
+    pub(super) passages: Passages,
     pub(super) events: Arc<Events>,
     /// What makes the process go on without mounts.
     _stays: Option<Arc<dyn Any + Send + Sync>>,
@@ -56,11 +59,6 @@ fn fail_mode(pool: &WritablePool) -> Option<FailMode> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("pool is read-only")]
 pub(super) struct ReadOnly;
-
-/// What a mutex protects, whatever became of who had it before.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The mounts of a pool, to be changed.
 pub(super) struct Table<'a> {
@@ -105,6 +103,7 @@ impl Open {
             cache_file: Mutex::default(),
             last_report: Mutex::default(),
             lookers: Inspectors::default(),
+            passages: Passages::default(),
             events,
             _stays: stays,
         });

@@ -140,6 +140,12 @@ impl Incoming {
         self.filled -= end;
         Some(request)
     }
+
+    /// What has arrived behind the last request.
+    #[must_use]
+    pub fn rest(&self) -> &[u8] {
+        self.bytes.get(..self.filled).unwrap_or_default()
+    }
 }
 
 /// Writes a message and flushes it.

@@ -8,8 +8,8 @@ use rzfs_send::{Form, Send, SendError, Source};
 use std::fmt::Display;
 use std::io::Write;
 
-/// A snapshot that can be sent. It holds nothing of the pool: if the snapshot is destroyed, or the pool
-/// let go of, the stream has no end.
+/// A snapshot that can be sent, and that nobody destroys meanwhile. It holds nothing else of the pool:
+/// if that is let go of by force, the stream has no end.
 #[derive(Debug)]
 pub struct Sending {
     request: SendRequest,

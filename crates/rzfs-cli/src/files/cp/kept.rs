@@ -49,14 +49,12 @@ pub(super) fn keep(
     is_root: bool,
 ) -> Vec<NotPreserved> {
     let mut unkept = Vec::new();
-    let mut note = |what: &str, kept: rustix::io::Result<()>| {
-        if let Err(error) = kept {
-            unkept.push(NotPreserved::Host(what.to_owned(), error.into()));
-        }
+    let unkept_by_host = |what: &str, kept: rustix::io::Result<()>| {
+        kept.err().map(|error| NotPreserved::Host(what.to_owned(), error.into()))
     };
     // Changing the owner takes set-id bits and capabilities, setting an ACL changes the time.
     if is_root {
-        note("the owner", made.chown(attributes.uid, attributes.gid));
+        unkept.extend(unkept_by_host("the owner", made.chown(attributes.uid, attributes.gid)));
     }
     // Whoever has the directory around may have it give lists to what is made in it. They let nobody
     // in as long as the mode does not.
@@ -65,14 +63,7 @@ pub(super) fn keep(
         kind => made.remove_lists(kind),
     };
     let is_unlisted = unlisted.is_ok();
-    note("access rights", unlisted);
-    if attributes.kind != FileKind::Symlink && is_unlisted {
-        let owns = rustix::process::geteuid().as_raw() == attributes.uid
-            && rustix::process::getegid().as_raw() == attributes.gid;
-        // Nobody gets the power of somebody else's set-id program.
-        let kept_bits = if is_root || owns { 0o7777 } else { 0o1777 };
-        note("the mode", made.chmod(attributes.permissions & kept_bits));
-    }
+    unkept.extend(unkept_by_host("access rights", unlisted));
     match xattrs(node, is_root) {
         Err(error) => unkept.push(NotPreserved::Read(error)),
         Ok(xattrs) => {
@@ -84,9 +75,16 @@ pub(super) fn keep(
             }
         }
     }
-    if let Err(error) = made.set_times(attributes.atime, attributes.mtime) {
-        unkept.push(NotPreserved::Host("the times".to_owned(), error.into()));
+    // After the lists: until there is one, the bits of the group are those that a list masks.
+    if attributes.kind != FileKind::Symlink && is_unlisted {
+        let owns = rustix::process::geteuid().as_raw() == attributes.uid
+            && rustix::process::getegid().as_raw() == attributes.gid;
+        // Nobody gets the power of somebody else's set-id program.
+        let kept_bits = if is_root || owns { 0o7777 } else { 0o1777 };
+        unkept.extend(unkept_by_host("the mode", made.chmod(attributes.permissions & kept_bits)));
     }
+    let times = made.set_times(attributes.atime, attributes.mtime);
+    unkept.extend(unkept_by_host("the times", times));
     unkept
 }
 

@@ -1,5 +1,6 @@
 //! Setting properties of the pool (spec 01, section 7.1).
 
+use super::property_rules::is_user_property;
 use super::{TaskContext, TaskError};
 use crate::live::LiveError;
 use crate::live::change_error::ChangeError;
@@ -45,7 +46,7 @@ impl Settable {
             None if property.len() > MAX_NAME => {
                 Err(ChangeError::PropertyNameTooLong { property: name() })
             }
-            None if property.contains(':') => Ok(Self::User),
+            None if is_user_property(property) => Ok(Self::User),
             None => Err(ChangeError::UnknownProperty { property: name() }),
         }
     }

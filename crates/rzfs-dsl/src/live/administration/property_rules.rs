@@ -19,14 +19,18 @@ pub(super) enum Known {
     Native(DatasetProperty),
 }
 
+/// Whether users may give a property this name.
+pub(super) fn is_user_property(name: &str) -> bool {
+    let is_valid =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.:".contains(&byte);
+    name.contains(':') && name.bytes().all(is_valid)
+}
+
 /// Looks a property up that is to be set on a dataset of this kind.
 pub(super) fn known(kind: DatasetKind, name: &str) -> Result<Known, ChangeError> {
     let property = || name.to_owned();
     if name.contains(':') {
-        let is_valid = name.bytes().all(|byte| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.:".contains(&byte)
-        });
-        return match (name.len() <= MAX_NAME, is_valid) {
+        return match (name.len() <= MAX_NAME, is_user_property(name)) {
             (false, _) => Err(ChangeError::PropertyNameTooLong { property: property() }),
             (true, true) => Ok(Known::User),
             (true, false) => Err(ChangeError::UnknownProperty { property: property() }),

@@ -34,6 +34,7 @@ use rzfs_format::bookmark::SpaceSums;
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::features::Feature;
 use rzfs_format::objset::ObjsetType;
+use rzfs_format::zil::ZilHeader;
 use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId, Txg};
 use rzfs_zap::{IntegerSize, ZapValue};
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub struct NewReceive {
     pub needs: Vec<Feature>,
     /// Features that the dataset uses, whatever its blocks are.
     pub uses: Vec<Feature>,
+    /// Properties, as they are stored, of a target that is not there.
+    pub properties: Vec<(String, ZapValue)>,
     /// What becomes of the target's own changes.
     pub changes: LocalChanges,
 }
@@ -114,7 +117,9 @@ impl NewContents for Nothing {
         self.names
     }
 
-    fn populate(&self, _: &LiveObjset, _: &dyn Transaction) -> Result<(), ContentsError> {
+    fn populate(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), ContentsError> {
+        // So it has a root block, which says what it is.
+        objset.set_log_header(tx, ZilHeader::default());
         Ok(())
     }
 }
@@ -169,15 +174,19 @@ impl TaskContext<'_> {
             Some(place) => self.check(|this| this.check_target(new, place))?,
             None => self.check(|this| this.check_new_target(new))?,
         };
+        let properties = match destination {
+            Destination::New => new.properties.clone(),
+            Destination::Existing { .. } => Vec::new(),
+        };
         if let Some(origin) = origin {
-            let new = NewClone { origin, properties: Vec::new() };
+            let new = NewClone { origin, properties };
             if self.clone_below((parent, last), &new, key)? == Outcome::Later {
                 return Ok(None);
             }
         } else {
             let (objset_type, names) = (new.objset_type, new.names);
             let contents = Arc::new(Nothing { objset_type, names });
-            self.create_below((parent, last), &NewDataset::new(contents, Vec::new()))?;
+            self.create_below((parent, last), &NewDataset::new(contents, properties))?;
         }
         let missing = || FormatError::invalid("DSL directory", "it has no head");
         let parent =
@@ -237,14 +246,14 @@ impl TaskContext<'_> {
         if self.objset_type(place.head)? != new.objset_type {
             return Err(ChangeError::WrongKind { name: target() }.into());
         }
+        let Some(source) = new.source else {
+            return self.check_overwriting(new, place, &head).map(|()| None);
+        };
         if names::snapshot(&self.mos, &head, &new.snapshot)?.is_some() {
             return Err(
                 ChangeError::Exists { name: format!("{}@{}", new.target, new.snapshot) }.into()
             );
         }
-        let Some(source) = new.source else {
-            return self.check_overwriting(new, place, &head).map(|()| None);
-        };
         let no_source = || TaskError::from(ReceiveProblem::NoSource { target: target() });
         let mut next = head.previous_snapshot;
         let mut before = head.previous_snapshot_txg.next();

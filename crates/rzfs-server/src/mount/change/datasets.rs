@@ -3,6 +3,7 @@
 use super::super::table::MountTable;
 use super::mounts::{end, in_use, mount_again, mount_more, settle, taken_back};
 use super::problem::{Problem, reason};
+use super::snapshots::not_destroyed;
 use crate::mount::open::Open;
 use crate::mount::refusal::{refusal, unopened};
 use crate::protocol::{self, Pair, Refusal};
@@ -147,14 +148,17 @@ pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<
     for some in names.chunk_by(|one, next| one.contains('@') && next.contains('@')) {
         let name = some.first().map_or("", String::as_str);
         let destroyed = match name.contains('@') {
-            true => pool.live().destroy_snapshots(some, Destruction::AtOnce),
+            true => {
+                let destroyed = pool.live().destroy_snapshots(some, Destruction::AtOnce);
+                destroyed.map_err(not_destroyed)
+            }
             false => {
                 pool.close_file_system(name);
-                pool.live().destroy_dataset(name)
+                pool.live().destroy_dataset(name).map_err(|error| cannot(name, &error))
             }
         };
-        if let Err(error) = destroyed {
-            return Err(taken_back(open, &mut table, ended, cannot(name, &error)));
+        if let Err(refused) = destroyed {
+            return Err(taken_back(open, &mut table, ended, refused));
         }
         ended.retain(|one| one.dataset != *name);
     }

@@ -37,7 +37,7 @@ fn each_named(
 }
 
 /// Understands properties for a dataset of this kind.
-fn stored(
+pub(super) fn stored(
     pool: &Pool,
     kind: DatasetKind,
     properties: &[Pair],
@@ -73,10 +73,13 @@ pub(super) fn take(
 pub(super) fn destroy(open: &Open, names: &[String], defer: bool) -> Result<Vec<String>, Refusal> {
     let pool = open.writable_to("destroy snapshots of")?;
     let when = if defer { Destruction::Deferred } else { Destruction::AtOnce };
-    let destroyed = pool.live().destroy_snapshots(names, when);
-    let what = "cannot destroy snapshot";
-    destroyed.map_err(|error| each_named(what, |name| name, error, None))?;
+    pool.live().destroy_snapshots(names, when).map_err(not_destroyed)?;
     Ok(Vec::new())
+}
+
+/// Why snapshots are not destroyed.
+pub(super) fn not_destroyed(error: ChangeError) -> Refusal {
+    each_named("cannot destroy snapshot", |name| name, error, None)
 }
 
 /// `zfs rename` of snapshots.

@@ -45,6 +45,10 @@ struct Chain {
     next: (ObjectId, DslDataset),
 }
 
+const fn identity(id: ObjectId, snapshot: &DslDataset) -> SnapshotIdentity {
+    SnapshotIdentity { object: id, created: snapshot.creation_txg }
+}
+
 impl Chain {
     /// Whether what is before belongs to another head, of which this one is a clone.
     fn is_after_branch(&self) -> bool {
@@ -63,6 +67,9 @@ impl TaskContext<'_> {
         let places = self.check_snapshots(snapshots, |this, name| {
             let Some(place) = this.find_snapshot(name)? else { return Ok(None) };
             let snapshot = this.dataset(place.id)?;
+            if this.pool.readers.is_kept(identity(place.id, &snapshot)) {
+                return Err(ChangeError::Busy { name: name.to_owned() }.into());
+            }
             let holds = this.hold_count(&snapshot)?;
             if destruction == Destruction::AtOnce {
                 if holds > 0 {
@@ -136,8 +143,7 @@ impl TaskContext<'_> {
         self.log_dataset("destroy", (&place.full_name(), id), " ".to_owned())?;
         // Nothing that is only the snapshot's is freed before the next txg.
         let snapshot = self.dataset(id)?;
-        let identity = SnapshotIdentity { object: id, created: snapshot.creation_txg };
-        self.pool.readers.end(identity, mos.tx().txg());
+        self.pool.readers.end(identity(id, &snapshot), mos.tx().txg());
         let mut chain = self.chain_of(id, snapshot)?;
         self.leave_snapshot_in_scan(id, chain.next.0).unless_damaged(left_behind)?;
         let key_stays = self.leave_bookmarks(place, &chain).unless_damaged(left_behind)?;

@@ -24,6 +24,9 @@ impl TaskContext<'_> {
             if tag.len() > MAX_TAG {
                 return Err(ChangeError::TagTooLong { name: name.to_owned() }.into());
             }
+            if tag.is_empty() || tag.contains('\0') {
+                return Err(ChangeError::InvalidTag { name: name.to_owned() }.into());
+            }
             let place = this.snapshot(name)?;
             if this.has_hold(place.id, tag)? {
                 return Err(ChangeError::TagExists { name: name.to_owned() }.into());

@@ -1,0 +1,144 @@
+//! `zfs receive` (spec 08, section 9).
+
+use super::change::pair;
+use super::name;
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::{Grammar, Value, Word, operands};
+use crate::history::command_line;
+use crate::quantity::nicebytes;
+use crate::source;
+use rzfs_format::property::DatasetProperty;
+use rzfs_server::protocol::{ReceiveReport, ReceiveRequest, ReceiveTarget};
+use std::fs::File;
+use std::time::Instant;
+
+const GRAMMAR: Grammar = Grammar {
+    letters: &[
+        ('d', Value::None),
+        ('e', Value::None),
+        ('F', Value::None),
+        ('n', Value::None),
+        ('o', Value::Required),
+        ('u', Value::None),
+        ('v', Value::None),
+        ('A', Value::None),
+        ('M', Value::None),
+        ('c', Value::None),
+        ('h', Value::None),
+        ('s', Value::None),
+        ('x', Value::Required),
+    ],
+    names: &[],
+};
+
+/// Options that are understood and not there yet: what would become of the stream without them is not
+/// what was asked for.
+const ABSENT: &str = "Acs";
+
+/// Runs `zfs receive`.
+pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let command = command_line("zfs receive", words);
+    let words = GRAMMAR.parse(words)?;
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let absent = words.iter().find_map(|word| match word {
+        Word::Flag(letter) | Word::Option(letter, _) => ABSENT.contains(*letter).then_some(*letter),
+        _ => None,
+    });
+    if let Some(letter) = absent {
+        let told =
+            format!("'zfs receive -{letter}' of OpenZFS is not supported by this software yet");
+        return Err(Failure::Status(told, 2));
+    }
+    let target = match operands(&words).as_slice() {
+        [] => return Err(Failure::Usage("missing snapshot argument".to_owned())),
+        [target] => target.clone(),
+        _ => return Err(Failure::Usage("too many arguments".to_owned())),
+    };
+    let mut properties = Vec::new();
+    for word in &words {
+        match word {
+            Word::Option('o', setting) => pair(&mut properties, setting)?,
+            // A stream without properties has none that could be left out.
+            Word::Option('x', name) => check_property(name)?,
+            _ => {}
+        }
+    }
+    let origin = properties.iter().position(|(name, _)| name == DatasetProperty::Origin.name());
+    let origin = origin.map(|at| properties.remove(at).1);
+    let bad = |name: &str, error| Failure::Failed(format!("cannot receive: '{name}': {error}"));
+    for one in origin.iter().chain([&target]) {
+        name::check(one).map_err(|error| bad(one, error))?;
+    }
+    let target = match (flag('d'), flag('e')) {
+        (true, true) => {
+            return Err(Failure::Usage("invalid option combination: -d and -e".to_owned()));
+        }
+        (true, false) | (false, true) if target.contains('@') => {
+            return Err(Failure::Failed("cannot receive: snapshot name specified".to_owned()));
+        }
+        (true, false) => ReceiveTarget::Path(target),
+        (false, true) => ReceiveTarget::LastName(target),
+        (false, false) if target.contains('@') => ReceiveTarget::Snapshot(target),
+        (false, false) => ReceiveTarget::Dataset(target),
+    };
+    let stdin = rustix::stdio::stdin();
+    if rustix::termios::isatty(stdin) {
+        return Err(Failure::Failed(
+            "Error: Backup stream can not be read from a terminal.\nYou must redirect standard input."
+                .to_owned(),
+        ));
+    }
+    // Past the buffer that standard input has.
+    let from = File::from(rustix::io::dup(stdin).map_err(std::io::Error::from)?);
+    let client = source::required(name::pool_of(target.dataset()))?;
+    let request = ReceiveRequest {
+        target,
+        origin,
+        properties,
+        force: flag('F'),
+        leave_unmounted: flag('u'),
+        dry_run: flag('n'),
+        command,
+    };
+    let is_verbose = flag('v') || flag('n');
+    let begun = Instant::now();
+    let mut shown = Ok(());
+    let received = source::receive_snapshot(client, &request, from, |report| {
+        if is_verbose {
+            shown = writeln!(console.out, "{}", what(report, request.dry_run))
+                .and_then(|()| console.out.flush());
+        }
+    })?;
+    shown?;
+    let Some((bytes, complaints)) = received else { return Ok(()) };
+    if is_verbose {
+        let seconds = begun.elapsed().as_secs_f64();
+        let rate = rate(bytes, seconds);
+        let (bytes, rate) = (nicebytes(bytes), nicebytes(rate));
+        writeln!(console.out, "received {bytes} stream in {seconds:.2} seconds ({rate}/sec)")?;
+    }
+    complaints.iter().for_each(|complaint| console.complain(complaint));
+    if complaints.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// Refuses what is no property of a dataset.
+fn check_property(name: &str) -> Outcome {
+    let is_user = name.contains(':');
+    match is_user || DatasetProperty::from_name_or_header(name).is_some() {
+        true => Ok(()),
+        false => Err(Failure::Failed(format!("cannot receive: invalid property '{name}'"))),
+    }
+}
+
+/// What is received, or would be.
+fn what(report: &ReceiveReport, dry_run: bool) -> String {
+    let verb = if dry_run { "would receive" } else { "receiving" };
+    let kind = if report.is_incremental { "incremental" } else { "full" };
+    format!("{verb} {kind} stream of {} into {}", report.sent, report.snapshot)
+}
+
+/// Bytes a second.
+fn rate(bytes: u64, seconds: f64) -> u64 {
+    const SHORTEST: f64 = 0.001;
+    (bytes as f64 / seconds.max(SHORTEST)) as u64
+}

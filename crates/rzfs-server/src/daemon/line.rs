@@ -1,0 +1,39 @@
+//! Connections on which streams of snapshots pass.
+
+use super::conversation::refused;
+use crate::protocol::{Answer, encode};
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// A connection on which a stream passes, also for whoever ends the pool meanwhile.
+#[derive(Clone, Debug)]
+pub(crate) struct Line(Arc<UnixStream>);
+
+impl Line {
+    pub(super) fn new(stream: UnixStream) -> Self {
+        Self(Arc::new(stream))
+    }
+
+    pub(super) fn stream(&self) -> &UnixStream {
+        &self.0
+    }
+
+    /// Says something to the peer, who does not have to listen.
+    pub(crate) fn say(&self, answer: &Answer) -> io::Result<()> {
+        let line = encode(answer).or_else(|error| encode(&refused(error)));
+        self.stream().write_all(&line.map_err(io::Error::other)?)
+    }
+
+    /// Ends the stream, and whatever waits for the peer.
+    pub(crate) fn break_off(&self) {
+        // The peer may be gone.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+
+    /// Whether both are the same connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}

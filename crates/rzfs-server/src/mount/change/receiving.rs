@@ -1,0 +1,239 @@
+//! Receiving snapshots.
+
+use super::datasets::create_above;
+use super::mounts::{end, mount_again, mount_more, taken_back};
+use super::snapshots::stored;
+use super::{properties, remember};
+use crate::daemon::Caller;
+use crate::mount::open::Open;
+use crate::mount::refusal::refusal;
+use crate::protocol::{ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal};
+use crate::request::Choice;
+use rzfs::WritablePool;
+use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};
+use rzfs_dsl::live::{ChangeError, LocalChanges};
+use rzfs_format::Guid;
+use rzfs_format::objset::ObjsetType;
+use rzfs_fuse::InUse;
+use rzfs_receive::{Arrived, Incoming, ReceiveError, ReceiveOrder};
+use rzfs_stream::Problem;
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// A snapshot that has arrived, and that its target does not have yet.
+#[derive(Debug)]
+pub(in crate::mount) struct Arrival<'p> {
+    arrived: Arrived<'p>,
+    kind: StreamKind,
+    target: String,
+    /// Whether there was no such dataset before.
+    is_new: bool,
+    /// What was made above it.
+    made: Vec<String>,
+}
+
+/// What a stream is, as messages say it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum StreamKind {
+    Full,
+    Incremental,
+}
+
+impl StreamKind {
+    /// The refusal of such a stream.
+    fn refused(self, target: &str, error: &ReceiveError) -> Refusal {
+        let what = match self {
+            Self::Full => "cannot receive new filesystem stream",
+            Self::Incremental => "cannot receive incremental stream",
+        };
+        match error {
+            ReceiveError::Change(ChangeError::Exists { name }) if name.contains('@') => {
+                let reason = "destination already exists";
+                refusal(format_args!("cannot restore to {name}"), reason)
+            }
+            ReceiveError::Change(ChangeError::Exists { name }) => {
+                let reason = "must specify -F to overwrite it";
+                refusal(what, format_args!("destination '{name}' exists\n{reason}"))
+            }
+            ReceiveError::Change(ChangeError::NotFound { name }) if name == target => {
+                refusal(what, format_args!("destination '{target}' does not exist"))
+            }
+            ReceiveError::Change(error) => refusal(what, error),
+            error => refusal(what, words(error)),
+        }
+    }
+}
+
+/// What is wrong with a stream: first in OpenZFS's words, which scripts look for.
+fn words(error: &ReceiveError) -> String {
+    let known = match error {
+        ReceiveError::Stream(error) => match &error.problem {
+            Problem::Checksum { .. } | Problem::EndChecksum { .. } => "checksum mismatch",
+            Problem::NoEnd | Problem::Truncated { .. } => "incomplete stream",
+            Problem::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                "incomplete stream"
+            }
+            Problem::Empty => return "failed to read from stream".to_owned(),
+            Problem::Magic => return "invalid stream (bad magic number)".to_owned(),
+            Problem::Deprecated { .. } | Problem::UnknownFeatures { .. } => {
+                return error.to_string();
+            }
+            _ => "invalid backup stream",
+        },
+        ReceiveError::Record { .. } => "invalid backup stream",
+        error => return error.to_string(),
+    };
+    format!("{known}\n{error}")
+}
+
+fn cannot(reason: impl Display) -> Refusal {
+    refusal("cannot receive", reason)
+}
+
+impl<'p> Arrival<'p> {
+    /// Receives a stream from its beginning to its end; `hear` is told what it is. `None`: that was all
+    /// that was asked for.
+    pub(in crate::mount) fn receive(
+        pool: &'p WritablePool,
+        request: &ReceiveRequest,
+        from: &mut dyn Read,
+        hear: impl FnOnce(ReceiveReport) -> io::Result<()>,
+    ) -> Result<Option<Self>, Refusal> {
+        let incoming = Incoming::open(from).map_err(|error| cannot(words(&error)))?;
+        let tree = pool.live().dataset_tree().map_err(cannot)?;
+        let (mut order, is_new) = order(&tree, request, &incoming)?;
+        drop(tree);
+        if is_new {
+            let kind = match incoming.objset_type() {
+                ObjsetType::Zvol => DatasetKind::Volume,
+                _ => DatasetKind::FileSystem,
+            };
+            let view = pool.view().map_err(cannot)?;
+            order.properties = stored(&view, kind, &request.properties).map_err(cannot)?;
+        }
+        let target = order.target.clone();
+        let (head, last) = incoming.sent().map_err(|error| cannot(words(&error)))?;
+        let kind = match incoming.source() {
+            Some(_) => StreamKind::Incremental,
+            None => StreamKind::Full,
+        };
+        let snapshot = order.snapshot.as_ref().unwrap_or(&last);
+        let heard = hear(ReceiveReport {
+            sent: format!("{head}@{last}"),
+            snapshot: format!("{target}@{snapshot}"),
+            is_incremental: kind == StreamKind::Incremental,
+        });
+        if heard.is_err() || request.dry_run {
+            return Ok(None);
+        }
+        let mut made = Vec::new();
+        if is_new && matches!(request.target, ReceiveTarget::Path(_)) {
+            create_above(pool, &target, &mut made).map_err(cannot)?;
+        }
+        let arrived = incoming.arrive(pool.live(), &order);
+        let arrived = arrived.map_err(|error| kind.refused(&target, &error))?;
+        Ok(Some(Self { arrived, kind, target, is_new, made }))
+    }
+
+    /// Lets the target have it, which is mounted as it was, or as a new file system is; tells the bytes
+    /// of the stream, and what could not be done besides.
+    pub(in crate::mount) fn end(
+        self,
+        open: &Open,
+        request: &ReceiveRequest,
+        caller: Caller,
+    ) -> Result<(u64, Vec<String>), Refusal> {
+        let Self { arrived, kind, target, is_new, made } = self;
+        let mut table = open.table()?;
+        open.forget_finished(&mut table);
+        let mounted = table.reports().into_iter().find(|report| report.dataset == target);
+        let mut affected = BTreeSet::from([target.clone()]);
+        if let Some(report) = &mounted {
+            affected.extend(table.below(Path::new(&report.mountpoint)));
+        }
+        // Whoever has files of what it was finds them stale.
+        let ended = end(open, &mut table, &affected, InUse::Detach)?;
+        let received = match arrived.end() {
+            Ok(received) => received,
+            Err(error) => {
+                let refused = kind.refused(&target, &error.into());
+                return Err(taken_back(open, &mut table, ended, refused));
+            }
+        };
+        let mut complaints = mount_again(open, &mut table, ended);
+        if is_new && !request.leave_unmounted {
+            let new = made.into_iter().chain([target.clone()]).collect();
+            complaints.extend(mount_more(open, &mut table, &new, Choice::Automatic));
+        }
+        drop(table);
+        if !is_new && !request.properties.is_empty() {
+            let set = properties::set(open, &target, &request.properties, false)?;
+            complaints.extend(set);
+        }
+        remember(open, Some(request.command.clone()), caller)?;
+        Ok((received.bytes, complaints))
+    }
+}
+
+/// Where a stream goes to, and whether that has to be made.
+fn order<R: Read>(
+    tree: &DatasetTree,
+    request: &ReceiveRequest,
+    incoming: &Incoming<R>,
+) -> Result<(ReceiveOrder, bool), Refusal> {
+    let (sent, _) = incoming.sent().map_err(|error| cannot(words(&error)))?;
+    let below = |parent: &str, rest: Option<&str>| match rest {
+        Some(rest) => format!("{parent}/{rest}"),
+        None => parent.to_owned(),
+    };
+    let (target, snapshot) = match &request.target {
+        ReceiveTarget::Dataset(name) => (name.clone(), None),
+        ReceiveTarget::Snapshot(name) => match name.split_once('@') {
+            Some((head, last)) => (head.to_owned(), Some(last.to_owned())),
+            None => (name.clone(), None),
+        },
+        ReceiveTarget::Path(parent) => {
+            (below(parent, sent.split_once('/').map(|(_, rest)| rest)), None)
+        }
+        ReceiveTarget::LastName(parent) => (below(parent, sent.rsplit('/').next()), None),
+    };
+    let found = |name: &str| match tree.open(name) {
+        Ok(dataset) => Ok(Some(dataset)),
+        Err(DatasetError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(cannot(error)),
+    };
+    let mut order = ReceiveOrder {
+        target,
+        snapshot,
+        origin: request.origin.clone(),
+        properties: Vec::new(),
+        changes: if request.force { LocalChanges::GivenUp } else { LocalChanges::Kept },
+    };
+    if found(&order.target)?.is_some() {
+        return Ok((order, false));
+    }
+    if let ReceiveTarget::Path(parent) | ReceiveTarget::LastName(parent) = &request.target {
+        let parent = found(parent)?
+            .ok_or_else(|| cannot(format_args!("specified fs ({parent}) does not exist")))?;
+        // It may have another name by now.
+        if let Some(source) = incoming.source()
+            && let Some(renamed) = with_snapshot(&parent, source).map_err(cannot)?
+        {
+            order.target = renamed;
+            return Ok((order, false));
+        }
+    }
+    Ok((order, true))
+}
+
+/// The name of what has a snapshot with this identity, of a file system and all below it.
+fn with_snapshot(parent: &Dataset, guid: Guid) -> Result<Option<String>, DatasetError> {
+    for dataset in parent.descendants()? {
+        if dataset.snapshots()?.iter().any(|snapshot| snapshot.dsl_dataset().guid == guid) {
+            return Ok(Some(dataset.name().to_owned()));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,59 @@
+//! What is asked for when a snapshot is received, and what is said of it.
+
+use super::Pair;
+use serde::{Deserialize, Serialize};
+
+/// Where a stream goes to, by names that it has itself: `pool/a/b@snapshot`, say.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReceiveTarget {
+    /// To this file system or volume, under the name of the snapshot that the stream says.
+    Dataset(String),
+    /// To this snapshot.
+    Snapshot(String),
+    /// Below this file system, with all names but that of the pool: `a/b`.
+    Path(String),
+    /// Below this file system, with the last name: `b`.
+    LastName(String),
+}
+
+impl ReceiveTarget {
+    /// The dataset that was named, without a snapshot.
+    #[must_use]
+    pub fn dataset(&self) -> &str {
+        match self {
+            Self::Dataset(name) | Self::Path(name) | Self::LastName(name) => name,
+            Self::Snapshot(name) => name.split('@').next().unwrap_or_default(),
+        }
+    }
+}
+
+/// What is to be received.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReceiveRequest {
+    /// Where it goes to.
+    pub target: ReceiveTarget,
+    /// The snapshot of which a target that is not there becomes a clone.
+    pub origin: Option<String>,
+    /// Properties that the target gets.
+    pub properties: Vec<Pair>,
+    /// Changes of the target are given up, and snapshots that are younger than the stream's source.
+    pub force: bool,
+    /// What is made is not mounted.
+    pub leave_unmounted: bool,
+    /// Nothing is received: it is only said what would be.
+    pub dry_run: bool,
+    /// The line that the pool's history gets.
+    pub command: String,
+}
+
+/// What is received, said when the beginning of the stream has been read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReceiveReport {
+    /// The snapshot as the stream names it.
+    pub sent: String,
+    /// The snapshot that it becomes here.
+    pub snapshot: String,
+    /// Whether the stream has only what has changed.
+    pub is_incremental: bool,
+}
