@@ -236,6 +236,6 @@ async fn carry_out(
     answer.unwrap_or_else(|panicked| Some(refused(panicked)))
 }
 
-pub(super) fn refused(error: impl std::fmt::Display) -> Answer {
+fn refused(error: impl std::fmt::Display) -> Answer {
     Answer::Failed(Refusal::new(error.to_string()))
 }

@@ -1,7 +1,6 @@
 //! Connections on which streams of snapshots pass.
 
-use super::conversation::refused;
-use crate::protocol::{Answer, encode};
+use crate::protocol::{Answer, Refusal, encode};
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -22,7 +21,8 @@ impl Line {
 
     /// Says something to the peer, who does not have to listen.
     pub(crate) fn say(&self, answer: &Answer) -> io::Result<()> {
-        let line = encode(answer).or_else(|error| encode(&refused(error)));
+        let refused = |error| encode(&Answer::Failed(Refusal::new(format!("{error}"))));
+        let line = encode(answer).or_else(refused);
         self.stream().write_all(&line.map_err(io::Error::other)?)
     }
 

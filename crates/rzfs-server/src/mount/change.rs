@@ -7,6 +7,7 @@ mod pool;
 mod problem;
 mod properties;
 mod receiving;
+mod several;
 mod snapshots;
 mod sweep;
 

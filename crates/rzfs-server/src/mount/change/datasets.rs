@@ -3,7 +3,7 @@
 use super::super::table::MountTable;
 use super::mounts::{end, in_use, mount_again, mount_more, settle, taken_back};
 use super::problem::{Problem, reason};
-use super::snapshots::not_destroyed;
+use super::several::not_destroyed;
 use crate::mount::open::Open;
 use crate::mount::refusal::{refusal, unopened};
 use crate::protocol::{self, Pair, Refusal};

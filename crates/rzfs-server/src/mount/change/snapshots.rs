@@ -2,6 +2,7 @@
 
 use super::mounts::{end, mount_again, mount_more, taken_back};
 use super::problem::{Problem, reason};
+use super::several::{each, not_destroyed};
 use crate::mount::open::Open;
 use crate::mount::refusal::{refusal, unopened};
 use crate::protocol::{NewClone, Pair, Refusal};
@@ -15,26 +16,6 @@ use rzfs_fuse::InUse;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::Path;
-
-/// The refusal of several, each in a line of its own, that begins with `what`; and `end` last.
-fn each(what: &str, error: ChangeError, end: Option<&str>) -> Refusal {
-    each_named(what, |name| format!("'{name}'"), error, end)
-}
-
-/// The same, with the names written as asked.
-fn each_named(
-    what: &str,
-    name: impl Fn(String) -> String,
-    error: ChangeError,
-    end: Option<&str>,
-) -> Refusal {
-    let lines = match error {
-        ChangeError::Each(errors) => errors,
-        error => return refusal(what, error),
-    };
-    let lines = lines.into_iter().map(|(of, error)| format!("{what} {}: {error}", name(of)));
-    Refusal::new(lines.chain(end.map(str::to_owned)).collect::<Vec<_>>().join("\n"))
-}
 
 /// Understands properties for a dataset of this kind.
 pub(super) fn stored(
@@ -75,11 +56,6 @@ pub(super) fn destroy(open: &Open, names: &[String], defer: bool) -> Result<Vec<
     let when = if defer { Destruction::Deferred } else { Destruction::AtOnce };
     pool.live().destroy_snapshots(names, when).map_err(not_destroyed)?;
     Ok(Vec::new())
-}
-
-/// Why snapshots are not destroyed.
-pub(super) fn not_destroyed(error: ChangeError) -> Refusal {
-    each_named("cannot destroy snapshot", |name| name, error, None)
 }
 
 /// `zfs rename` of snapshots.
