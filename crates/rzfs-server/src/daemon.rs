@@ -24,7 +24,7 @@ pub use background::{Completeness, Readiness, SERVE, Verdict};
 pub(crate) use background::{Input, in_background};
 pub use error::DaemonError;
 pub(crate) use line::Line;
-pub(crate) use mounted::{Caller, Disposition, Ending, Mounted};
+pub(crate) use mounted::{Activity, Caller, Disposition, Ending, Mounted};
 pub(crate) use reclaim::wait_for_no_pages;
 pub(crate) use signals::let_through;
 
@@ -32,7 +32,7 @@ use crate::control::ControlDirectory;
 use beginning::Beginning;
 use control_socket::ControlSocket;
 use conversation::{converse, say_all};
-use ending::{AskedBySignal, EndingThreads, Endings, leave};
+use ending::{AskedBySignal, EndingThreads, Endings, SILENCE, leave};
 use runtime::{check_descriptors, raise_descriptor_limit, runtime};
 use signals::{LAST_PATIENCE, signals};
 use std::convert::Infallible;
@@ -71,18 +71,19 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Binds the control socket of a pool, and catches the signals that would end the process.
     pub(crate) fn bind(directory: &ControlDirectory, pool: &str) -> io::Result<Self> {
-        Self::bind_with(&mut Builder::new_current_thread(), directory, pool)
+        Self::bind_with(&mut Builder::new_current_thread(), SILENCE, directory, pool)
     }
 
     fn bind_with(
         threads: &mut Builder,
+        patience: Duration,
         directory: &ControlDirectory,
         pool: &str,
     ) -> io::Result<Self> {
         raise_descriptor_limit();
         check_descriptors()?;
         let runtime = runtime(threads.enable_all())?;
-        let endings = EndingThreads::start()?;
+        let endings = EndingThreads::start(patience)?;
         let registered = runtime.enter();
         let socket = ControlSocket::bind(directory, pool)?;
         let signals = signals()?;

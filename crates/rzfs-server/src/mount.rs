@@ -83,7 +83,9 @@ pub fn serve(
     let served = ready(completeness)
         .map_err(DaemonError::from)
         .and_then(|()| daemon.serve(Arc::clone(&mounted), ended));
-    if let Err(error) = &served {
+    if let Err(error) = &served
+        && !mounted.is_over()
+    {
         // Nobody may be there to read what is written below.
         tracing::error!(%error, "the pool is let go of");
         // Nobody can end the mounts any more.

@@ -1,15 +1,16 @@
 //! Letting go of the pool.
 
 use super::error::DaemonError;
-use super::mounted::{Ending, Mounted};
+use super::mounted::{Activity, Ending, Mounted};
 use super::runtime::runtime;
 use super::signals::GLANCE;
 use crate::protocol::Refusal;
 use std::io;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 /// The threads that let go of the pool. Those of the runtime may be few, and all of them may wait
 /// for devices; so may an end that nobody forces, and one that is forced has it wait no more.
@@ -17,17 +18,23 @@ use tokio::task::JoinHandle;
 pub(super) struct EndingThreads {
     unforced: Runtime,
     forced: Runtime,
+    patience: Duration,
 }
 
+/// How long devices may do nothing while a pool is let go of by force: one that has a bad sector may
+/// take a minute over it.
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
+
 impl EndingThreads {
-    pub(super) fn start() -> io::Result<Self> {
+    /// Threads that give a pool up by force when its devices do nothing for so long.
+    pub(super) fn start(patience: Duration) -> io::Result<Self> {
         let one = || runtime(Builder::new_current_thread().max_blocking_threads(1));
-        Ok(Self { unforced: one()?, forced: one()? })
+        Ok(Self { unforced: one()?, forced: one()?, patience })
     }
 
     pub(super) fn handles(&self) -> Endings {
         let [unforced, forced] = [&self.unforced, &self.forced].map(|one| one.handle().clone());
-        Endings { unforced, forced }
+        Endings { unforced, forced, patience: self.patience }
     }
 
     pub(super) fn shut_down(self, patience: Duration) {
@@ -41,19 +48,48 @@ impl EndingThreads {
 pub(super) struct Endings {
     unforced: Handle,
     forced: Handle,
+    patience: Duration,
 }
 
 impl Endings {
-    /// Ends the mounts of a pool without waiting for anybody's request.
+    /// Ends the mounts of a pool without waiting for anybody's request. By force it does not wait
+    /// either for devices that neither answer nor fail: the threads that do so end with the process.
     pub(super) fn start(
         &self,
         mounted: &Arc<impl Mounted>,
         ending: Ending,
     ) -> JoinHandle<Result<(), Refusal>> {
-        let mounted = Arc::clone(mounted);
-        let thread = if ending.force { &self.forced } else { &self.unforced };
-        thread.spawn_blocking(move || mounted.end(ending))
+        let (force, manner) = (ending.force, ending.manner);
+        let thread = if force { &self.forced } else { &self.unforced };
+        let activity = mounted.activity().filter(|_| force);
+        let ended = {
+            let mounted = Arc::clone(mounted);
+            thread.spawn_blocking(move || mounted.end(ending))
+        };
+        let Some(activity) = activity else { return ended };
+        let (mounted, patience) = (Arc::clone(mounted), self.patience);
+        tokio::spawn(async move {
+            tokio::select! {
+                ended = ended => match ended.map_err(JoinError::try_into_panic) {
+                    Ok(ended) => ended,
+                    Err(Ok(panic)) => resume_unwind(panic),
+                    Err(Err(_)) => Ok(()),
+                },
+                () = silence(activity, patience) => Err(mounted.give_up(manner)),
+            }
+        })
     }
+}
+
+/// Waits until devices have done nothing for so long; for ever if they are let go of before.
+async fn silence(activity: Activity, patience: Duration) {
+    while let Some(before) = activity() {
+        tokio::time::sleep(patience).await;
+        if activity() == Some(before) {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Lets go of a pool of which nothing is mounted any more; not while it waits for its devices, as

@@ -27,12 +27,22 @@ pub(crate) trait Mounted: Send + Sync + 'static {
     /// Ends all mounts, and lets go of the pool.
     fn end(&self, ending: Ending) -> Result<(), Refusal>;
 
+    /// What tells whether its devices do something; nothing where that does not matter.
+    fn activity(&self) -> Option<Activity>;
+
+    /// Has the pool let go of as a crash would leave it, as its devices neither answer nor fail; says
+    /// so. Whoever is ending it goes on waiting.
+    fn give_up(&self, manner: Disposition) -> Refusal;
+
     /// Whether the pool is let go of: nothing is to be asked any more.
     fn is_over(&self) -> bool;
 
     /// Whether the pool waits for its devices.
     fn is_waiting(&self) -> bool;
 }
+
+/// A number that changes whenever a device has done something; nothing when they are let go of.
+pub(crate) type Activity = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,6 +17,8 @@ struct Fake {
     over: AtomicBool,
     /// Nobody ends it who does not force it.
     lingers: AtomicBool,
+    /// Its devices do nothing any more, and who ends it waits for them.
+    falls_silent: AtomicBool,
     /// Somebody waits for the end: whoever asks for events, or ends what lingers.
     waits: AtomicBool,
 }
@@ -83,8 +85,24 @@ impl Mounted for Fake {
         if self.lingers.load(Ordering::Relaxed) && !ending.force {
             self.wait_for_end();
         }
+        if self.falls_silent.load(Ordering::Relaxed) {
+            loop {
+                thread::park();
+            }
+        }
         self.over.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn activity(&self) -> Option<Activity> {
+        let begun = std::time::Instant::now();
+        let quiet = self.falls_silent.load(Ordering::Relaxed);
+        Some(Box::new(move || Some(if quiet { 7 } else { begun.elapsed().as_micros() as u64 })))
+    }
+
+    fn give_up(&self, _: Disposition) -> Refusal {
+        self.over.store(true, Ordering::Relaxed);
+        Refusal::new("given up")
     }
 
     fn is_waiting(&self) -> bool {
@@ -112,7 +130,9 @@ fn start(fake: Fake) -> Running {
     let (fake, shared) = (Arc::new(fake), &control);
     // The system has no more threads.
     let mut threads = Builder::new_current_thread();
-    let daemon = Daemon::bind_with(threads.max_blocking_threads(1), shared, "tank").unwrap();
+    let patience = Duration::from_millis(100);
+    let threads = threads.max_blocking_threads(1);
+    let daemon = Daemon::bind_with(threads, patience, shared, "tank").unwrap();
     let served = Arc::clone(&fake);
     let server = thread::spawn(move || daemon.serve(served, ended));
     Running { _directory: directory, control, fake, while_mounted, server }
@@ -210,6 +230,17 @@ fn a_busy_pool_goes_on() {
     assert!(matches!(client.ask(&Request::Identify), Ok(Answer::Identity(_))));
     client.ask(&Request::Unmount { force: true, command: None }).unwrap();
     running.server.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_pool_whose_devices_do_nothing_is_given_up_by_force() {
+    let running = start(Fake { falls_silent: true.into(), ..Fake::default() });
+    let mut client = running.control.mounted().unwrap().pop().unwrap();
+    match client.ask(&Request::Unmount { force: true, command: None }) {
+        Err(ControlError::Refused(refusal)) => assert_eq!(refusal.message, "given up"),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(running.server.join().unwrap(), Err(DaemonError::Ended(_))));
 }
 
 fn end_what_is_waited_for(running: Running) {

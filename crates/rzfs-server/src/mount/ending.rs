@@ -97,16 +97,17 @@ impl Open {
             Disposition::Release => pool.export(),
             Disposition::Destroy => pool.destroy(),
         };
-        ended.map_err(|error| {
-            let refusal = not_ended(manner, &name, &error.to_string());
-            let message = format!(
-                "{}\nThe pool was let go of as a crash would leave it; 'zpool import -f {name}' \
-                 imports its last state on disk.",
-                refusal.message
-            );
-            Refusal { message, ..refusal }
-        })
+        ended.map_err(|error| given_up(manner, &name, &error.to_string()))
     }
+}
+
+/// A pool that is let go of, but not as it was to be.
+pub(super) fn given_up(manner: Disposition, pool: &str, reason: &str) -> Refusal {
+    let Refusal { message, .. } = not_ended(manner, pool, reason);
+    Refusal::new(format!(
+        "{message}\nThe pool was let go of as a crash would leave it; 'zpool import -f {pool}' imports \
+         its last state on disk."
+    ))
 }
 
 /// A pool that stays.

@@ -2,7 +2,7 @@
 
 use super::change::{self, Arrival, Ended};
 use super::contents::{Contents, Lifetime};
-use super::ending::{PATIENCE, had_elsewhere, not_ended};
+use super::ending::{PATIENCE, given_up, had_elsewhere, not_ended};
 use super::events::Events;
 use super::locked::locked;
 use super::mounter::{Mounter, Plans};
@@ -10,12 +10,13 @@ use super::open::Open;
 use super::plan::{Placement, PlannedMount};
 use super::refusal::refusal;
 use super::table::MountTable;
-use crate::daemon::{Caller, Completeness, Disposition, Ending, Line, Mounted};
+use crate::daemon::{Activity, Caller, Completeness, Disposition, Ending, Line, Mounted};
 use crate::error::{NotMounted, ServeError};
 use crate::protocol::{Answer, ReceiveReport, ReceiveRequest, Refusal, Request, SendRequest};
 use crate::request::MountOptions;
 use crate::starter::{Notice, Starter};
 use rzfs_fuse::InUse;
+use rzfs_vdev::IoCounts;
 use std::any::Any;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 /// whoever asks for the state of the pool, has it go on, or ends it, does not wait for them.
 #[derive(Debug)]
 pub(super) struct MountedPool {
+    name: String,
     completeness: Completeness,
     /// Nothing when it is closed, or about to be. Locked for a moment only.
     open: Mutex<Option<Arc<Open>>>,
@@ -78,7 +80,7 @@ impl MountedPool {
         let open = Open::new(contents, (mounter, table), events, stays);
         let open = Mutex::new(Some(open));
         let (ending, is_over) = (Mutex::default(), AtomicBool::new(false));
-        let this = Self { completeness, open, ending, is_over };
+        let this = Self { name: view.name().to_owned(), completeness, open, ending, is_over };
         let attended = match nothing {
             true => Err(ServeError::NothingMounted),
             false => this.current().map_or(Ok(()), |open| open.contents.attend()),
@@ -296,6 +298,19 @@ impl Mounted for MountedPool {
             Err(refusal) if ending.force => with_stuck(Err(refusal), stuck),
             Err(refusal) => Err(self.taken_back(ended, refusal)),
         }
+    }
+
+    fn activity(&self) -> Option<Activity> {
+        let vdevs = Arc::downgrade(&self.current()?.contents.writable()?.live().vdevs());
+        Some(Box::new(move || {
+            let IoCounts { reads, writes, .. } = vdevs.upgrade()?.root().io();
+            Some(reads.wrapping_add(writes))
+        }))
+    }
+
+    fn give_up(&self, manner: Disposition) -> Refusal {
+        self.is_over.store(true, Ordering::Release);
+        given_up(manner, &self.name, "its devices do not answer")
     }
 
     fn is_over(&self) -> bool {
