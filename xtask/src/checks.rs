@@ -3,7 +3,7 @@
 use crate::{demo, docs_check, import_cycles, setup};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use xtask::process::{self, Failure, cargo};
+use xtask::process::{self, Failure, Finished, cargo};
 use xtask::rig;
 
 /// What `cargo xtask test` is asked.
@@ -89,10 +89,12 @@ fn short_tests() -> Result<(), Failure> {
     process::run(&mut tests)
 }
 
-/// All tests, whatever fails.
+/// All tests, whatever fails. Those that mostly wait do so beside the others.
 fn all_tests() -> Result<(), Failure> {
     // A test runs them; cargo builds them only where it is told no targets.
     process::run(&mut cargo(&["build", "--workspace", "--locked", "--examples"]))?;
+    // Nobody waits for what somebody else builds.
+    process::run(&mut tests(&["--no-run"]))?;
     let mut busy = tests(&["--lib", "--bins"]);
     for target in targets(&metadata()?, &[], &WAITING_TARGETS) {
         busy.args(["--test", &target]);
@@ -102,7 +104,12 @@ fn all_tests() -> Result<(), Failure> {
     for target in WAITING_TARGETS {
         waiting.args(["--test", target]);
     }
-    let outcomes = [busy, waiting, tests(&["--doc"])].map(|mut tests| process::run(&mut tests));
+    let outcomes = std::thread::scope(|scope| {
+        let beside = scope.spawn(move || process::finished(&mut waiting));
+        let busy = process::run(&mut busy);
+        let waited = beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        [busy, waited.and_then(Finished::tell), process::run(&mut tests(&["--doc"]))]
+    });
     outcomes.into_iter().collect()
 }
 

@@ -1,6 +1,7 @@
 //! Running other programs.
 
 use std::ffi::OsStr;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output};
 
@@ -19,7 +20,7 @@ pub enum Failure {
         /// Its command line.
         program: String,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A program has failed, and has said why.
     #[error("{program}: {status}")]
@@ -35,7 +36,7 @@ pub enum Failure {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Programs are missing.
     #[error("missing tools: install these Debian packages: {0}")]
@@ -53,7 +54,7 @@ pub enum Failure {
 
 impl Failure {
     /// A failure to use this file.
-    pub fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { path, source }
     }
@@ -120,6 +121,38 @@ pub fn output(command: &mut Command) -> Result<String, Failure> {
 pub fn outcome(command: &mut Command) -> Result<Output, Failure> {
     let program = words(command);
     command.output().map_err(|source| Failure::Start { program, source })
+}
+
+/// A program that has run while others were heard.
+#[derive(Debug)]
+pub struct Finished {
+    program: String,
+    output: Output,
+}
+
+/// Runs a program to its end, and keeps what it writes.
+///
+/// # Errors
+/// The program cannot be started.
+pub fn finished(command: &mut Command) -> Result<Finished, Failure> {
+    Ok(Finished { program: words(command), output: outcome(command)? })
+}
+
+impl Finished {
+    /// Writes what it has written; another status than 0 is a failure.
+    ///
+    /// # Errors
+    /// It has failed, or nothing can be written.
+    pub fn tell(self) -> Result<(), Failure> {
+        let Self { program, output } = self;
+        let written = io::stderr().write_all(&output.stderr);
+        let written = written.and_then(|()| io::stdout().write_all(&output.stdout));
+        match (written, output.status) {
+            (Err(source), _) => Err(Failure::Start { program, source }),
+            (Ok(()), status) if status.success() => Ok(()),
+            (Ok(()), status) => Err(Failure::Status { program, status }),
+        }
+    }
 }
 
 /// The command line, for messages.
