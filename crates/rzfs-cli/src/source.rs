@@ -135,6 +135,17 @@ pub(crate) fn reclaimed(
     }
 }
 
+/// Bytes of the stream of a snapshot.
+pub(crate) fn stream_size(
+    respondent: &mut dyn PoolClient,
+    request: &SendRequest,
+) -> Result<u64, Failure> {
+    match respondent.ask(&Request::StreamSize(request.clone()))? {
+        Answer::StreamSize(bytes) => Ok(bytes),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
 /// What was done to a pool.
 pub(crate) fn history(respondent: &mut dyn PoolClient) -> Result<Vec<HistoryReport>, Failure> {
     match respondent.ask(&Request::History)? {

@@ -8,7 +8,7 @@ use crate::SendError;
 use crate::batch::{Batch, Payload, Piece, ReadBatch};
 use crate::records::{Records, SMALL_BLOCK, Terms};
 use rzfs_dmu::Objset;
-use rzfs_format::stream::{Record, Write as WriteRecord};
+use rzfs_format::stream::{RECORD_SIZE, Record, Write as WriteRecord};
 use rzfs_stream::StreamWriter;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -27,7 +27,11 @@ pub(crate) fn write<W: Write>(
     let (found, to_read) = sync_channel(AHEAD);
     let (read, to_write) = sync_channel(AHEAD);
     thread::scope(|scope| {
-        let walk = scope.spawn(move || walk(objset, terms, &found));
+        let send = move |batch| match found.send(batch) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        };
+        let walk = scope.spawn(move || walk(objset, terms, send));
         scope.spawn(move || read_all(objset, &to_read, &read));
         let written = write_all(&terms, to_write, writer);
         let walked = walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -35,13 +39,37 @@ pub(crate) fn write<W: Write>(
     })
 }
 
-/// Finds out what there is to send.
-fn walk(objset: &Objset, terms: Terms, found: &SyncSender<Batch>) -> Result<(), SendError> {
-    let send = |batch| match found.send(batch) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(_) => ControlFlow::Break(()),
+/// Bytes of all records of an object set, from a walk that reads no contents.
+pub(crate) fn measure(objset: &Objset, terms: Terms) -> Result<u64, SendError> {
+    let mut bytes = 0_u64;
+    walk(objset, terms, |batch| {
+        bytes = bytes.saturating_add(size_of(&terms, &batch));
+        ControlFlow::Continue(())
+    })?;
+    Ok(bytes)
+}
+
+/// Bytes of a batch in the stream.
+fn size_of(terms: &Terms, batch: &Batch) -> u64 {
+    let stored: u64 = batch.stored.iter().map(|(pointer, _)| pointer.physical_size()).sum();
+    let contents: u64 = batch.contents.iter().map(|(pointer, _)| pointer.logical_size()).sum();
+    let parts = |piece: &Piece| match (&piece.payload, &piece.record) {
+        (Payload::Contents(_), Record::Write(whole)) if !terms.is_whole(whole.logical_size) => {
+            whole.logical_size.div_ceil(SMALL_BLOCK)
+        }
+        _ => 1,
     };
-    let mut records = Records::new(terms, send);
+    let records: u64 = batch.pieces.iter().map(parts).sum();
+    records * RECORD_SIZE as u64 + batch.inline.len() as u64 + stored + contents
+}
+
+/// Finds out what there is to send, for as long as somebody wants to have it.
+fn walk(
+    objset: &Objset,
+    terms: Terms,
+    found: impl FnMut(Batch) -> ControlFlow<()>,
+) -> Result<(), SendError> {
+    let mut records = Records::new(terms, found);
     let traversal = objset.traversal().born_after(terms.after).with_holes_past_the_end();
     let _ = traversal.run(objset.root(), &mut records);
     records.finish()?;

@@ -14,7 +14,8 @@ use rzfs_format::features::Feature;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::property::DatasetProperty;
 use rzfs_format::stream::{
-    Begin, BeginFlags, MAGIC, Record, StreamFeatures, StreamKind, StreamName, VersionInfo,
+    Begin, BeginFlags, MAGIC, RECORD_SIZE, Record, StreamFeatures, StreamKind, StreamName,
+    VersionInfo,
 };
 use rzfs_format::znode::ZplVersion;
 use rzfs_format::{ByteOrder, ObjectId};
@@ -98,6 +99,15 @@ impl Send {
     #[must_use]
     pub const fn begin(&self) -> &Begin {
         &self.begin
+    }
+
+    /// Bytes of the stream, from a walk that reads no contents.
+    ///
+    /// # Errors
+    /// Something cannot be read.
+    pub fn size(&self) -> Result<u64, SendError> {
+        let ends = 2 * RECORD_SIZE as u64;
+        Ok(ends.saturating_add(flow::measure(&self.objset, self.terms)?))
     }
 
     /// Writes the stream to a sink, which gets every record with one call; a buffer before it joins

@@ -124,6 +124,7 @@ fn sent(pool: &Pool, snapshot: &Dataset, source: Option<&Source>, letters: &str)
     let send = Send::new(snapshot, source, form(letters), pool.features()).unwrap();
     let sent = send.write_to(&mut stream).unwrap();
     assert_eq!(sent.bytes, stream.len() as u64);
+    assert_eq!(send.size().unwrap(), sent.bytes, "it is known before");
     stream
 }
 

@@ -97,6 +97,8 @@ pub enum Request {
     Differences(DiffQuery),
     /// Send a snapshot: the stream comes in parts, and what is said of it last.
     Send(SendRequest),
+    /// How long that stream is.
+    StreamSize(SendRequest),
     /// Receive a snapshot: the stream follows in parts. The answers are [`Answer::Receiving`], as soon as
     /// its beginning is read, and what is said of it last.
     Receive(ReceiveRequest),
@@ -152,6 +154,8 @@ pub enum Answer {
     Reclaimed(u64),
     /// To [`Request::Differences`].
     Differences(DiffPart),
+    /// To [`Request::StreamSize`]: bytes.
+    StreamSize(u64),
     /// To [`Request::Receive`]: what the stream is.
     Receiving(ReceiveReport),
     /// To [`Request::Receive`]: it is there.

@@ -121,6 +121,12 @@ impl PoolService {
                 "cannot unmount '{}': not currently mounted",
                 self.pool.name()
             ))),
+            Request::StreamSize(request) => {
+                match self.sending(request).and_then(|sending| sending.size()) {
+                    Ok(bytes) => Answer::StreamSize(bytes),
+                    Err(refusal) => Answer::Failed(refusal),
+                }
+            }
             // What is sent is no answer.
             Request::Send(_) => Answer::Failed(Refusal::new("cannot send: not as an answer")),
             Request::Change { .. }

@@ -51,6 +51,12 @@ impl Calendar {
         self.format(seconds, "%a %b %e %H:%M:%S %Z %Y")
     }
 
+    /// Progress of `zfs send -v`: `02:15:22`.
+    #[must_use]
+    pub fn time_of_day(&self, seconds: u64) -> String {
+        self.format(seconds, "%H:%M:%S")
+    }
+
     /// Access and modification times in `rzfs ls` and `rzfs stat`.
     #[must_use]
     pub fn file_time(&self, seconds: i64, nanoseconds: u32) -> String {

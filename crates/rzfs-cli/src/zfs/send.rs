@@ -1,9 +1,12 @@
 //! `zfs send` (spec 08, section 8).
 
+mod progress;
+
 use super::name;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, devices, operands};
 use crate::source;
+use progress::{Reported, Style};
 use rzfs_server::protocol::SendRequest;
 use std::fs::File;
 
@@ -51,7 +54,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Options that are understood and not there yet: a stream without what they ask for would be
 /// mistaken for one with it.
-const ABSENT: &str = "DIPRSVXbhnpstvw";
+const ABSENT: &str = "IRSVXbhpstw";
 
 /// Runs `zfs send`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
@@ -82,8 +85,14 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         name::check(one)
             .map_err(|error| Failure::Failed(format!("cannot open '{one}': {error}")))?;
     }
+    if flag('D') {
+        console.complain(
+            "WARNING: deduplicated send is no longer supported.  A regular,\n\
+             non-deduplicated stream will be generated.\n",
+        );
+    }
     let stdout = rustix::stdio::stdout();
-    if rustix::termios::isatty(stdout) {
+    if !flag('n') && rustix::termios::isatty(stdout) {
         return Err(Failure::Failed(
             "Error: Stream can not be written to a terminal.\nYou must redirect standard output."
                 .to_owned(),
@@ -91,12 +100,10 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
     let pool = name::pool_of(&snapshot).to_owned();
     let found = source::respondents(&devices(&words), std::slice::from_ref(&pool), console)?;
-    let Some(client) = found.pools.into_iter().next() else {
+    let Some(mut client) = found.pools.into_iter().next() else {
         let missing = format!("cannot open '{snapshot}': dataset does not exist");
         return found.outcome.and(Err(Failure::Failed(missing)));
     };
-    // Past the buffer of a line that standard output has.
-    let mut to = File::from(rustix::io::dup(stdout).map_err(std::io::Error::from)?);
     let request = SendRequest {
         snapshot,
         from,
@@ -104,6 +111,29 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         embedded: flag('e'),
         compressed: flag('c'),
     };
+    let verbosity = words.iter().filter(|word| **word == Word::Flag('v')).count();
+    let style = match flag('P') {
+        true => Style::Parsable,
+        false => Style::Human,
+    };
+    let is_verbose = verbosity > 0 || flag('P');
+    if is_verbose || flag('n') {
+        // Whoever wants to send nothing is told, too, that it cannot be sent.
+        let bytes = source::stream_size(client.as_mut(), &request)?;
+        let told = if flag('n') { &mut *console.out } else { &mut *console.err };
+        if is_verbose {
+            write!(told, "{}", style.announcement(&request, bytes))?;
+        }
+    }
+    if flag('n') {
+        return Ok(());
+    }
+    // Past the buffer of a line that standard output has.
+    let mut to = File::from(rustix::io::dup(stdout).map_err(std::io::Error::from)?);
+    if verbosity == 0 {
+        return client.send_snapshot(&request, &mut to);
+    }
+    let mut to = Reported::new(to, style, &request.snapshot, console.calendar.clone());
     client.send_snapshot(&request, &mut to)
 }
 

@@ -86,6 +86,25 @@ fn a_snapshot_is_sent_whole_or_what_is_new() {
     ] {
         assert_eq!(shop.refuse(&format!("zfs send {line}"), status), why, "{line}");
     }
+    let len = full.len();
+    assert_eq!(
+        shop.succeed("zfs send -nvP tank/a@s1"),
+        format!("full\ttank/a@s1\t{len}\nsize\t{len}\n")
+    );
+    let len = increment.len();
+    assert_eq!(
+        shop.succeed("zfs send -nP -i s1 tank/a@s2"),
+        format!("incremental\ttank/a@s1\ttank/a@s2\t{len}\nsize\t{len}\n")
+    );
+    let told = shop.succeed("zfs send -nv -i #b1 tank/a@s2");
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].starts_with("send from tank/a#b1 to tank/a@s2 estimated size is "), "{told}");
+    assert!(lines.len() == 2 && lines[1].starts_with("total estimated size is "), "{told}");
+    assert_eq!(shop.succeed("zfs send -n tank/a@s1"), "");
+    let output = command(&shop, "zfs send -vL tank/a@s1").output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.starts_with("full send of tank/a@s1 estimated size is "), "{told}");
+    assert_eq!(output.stdout, full);
     for absent in ["-R", "--replicate", "-LR"] {
         assert_eq!(
             shop.refuse(&format!("zfs send {absent} tank/a@s1"), 2),

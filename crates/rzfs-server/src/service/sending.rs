@@ -52,6 +52,11 @@ impl Sending {
         Ok(Self { request: request.clone(), send: send.map_err(|error| failed(request, &error))? })
     }
 
+    /// Bytes of the stream.
+    pub(super) fn size(&self) -> Result<u64, Refusal> {
+        self.send.size().map_err(|error| failed(&self.request, &error))
+    }
+
     /// Writes the stream, and answers whether it is whole.
     pub fn write_to(&self, to: &mut dyn Write) -> Answer {
         match self.send.write_to(to) {

@@ -1,0 +1,91 @@
+//! What `zfs send -v` tells of a stream (spec 08, section 7.6).
+
+use crate::quantity::nicebytes;
+use rzfs_server::protocol::SendRequest;
+use rzfs_zdb::calendar::Calendar;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often progress is told.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// For whom it is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Style {
+    /// For people.
+    Human,
+    /// For programs.
+    Parsable,
+}
+
+impl Style {
+    /// What the stream is, and how long.
+    pub(super) fn announcement(self, request: &SendRequest, bytes: u64) -> String {
+        let SendRequest { snapshot, from, .. } = request;
+        match (self, from) {
+            (Self::Parsable, None) => format!("full\t{snapshot}\t{bytes}\nsize\t{bytes}\n"),
+            (Self::Parsable, Some(from)) => {
+                format!("incremental\t{from}\t{snapshot}\t{bytes}\nsize\t{bytes}\n")
+            }
+            (Self::Human, from) => {
+                let what = match from {
+                    None => format!("full send of {snapshot}"),
+                    Some(from) => format!("send from {from} to {snapshot}"),
+                };
+                let size = nicebytes(bytes);
+                format!("{what} estimated size is {size}\ntotal estimated size is {size}\n")
+            }
+        }
+    }
+
+    /// How far it has come.
+    fn line(self, time: &str, bytes: u64, snapshot: &str) -> String {
+        match self {
+            Self::Human => format!("{time}   {:>5}   {snapshot}", nicebytes(bytes)),
+            Self::Parsable => format!("{time}\t{bytes}\t{snapshot}"),
+        }
+    }
+}
+
+/// A writer of a stream, while a thread tells every second how far it has come.
+pub(super) struct Reported<W> {
+    to: W,
+    written: Arc<AtomicU64>,
+    _until: Sender<()>,
+}
+
+impl<W: Write> Reported<W> {
+    pub(super) fn new(to: W, style: Style, snapshot: &str, calendar: Calendar) -> Self {
+        let (until, ended) = channel();
+        let written = Arc::new(AtomicU64::new(0));
+        let (count, snapshot) = (Arc::clone(&written), snapshot.to_owned());
+        let report = move || {
+            if style == Style::Human {
+                eprintln!("TIME        SENT   SNAPSHOT {snapshot}");
+            }
+            while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let time = calendar.time_of_day(now.as_secs());
+                eprintln!("{}", style.line(&time, count.load(Ordering::Relaxed), &snapshot));
+            }
+        };
+        // Without a thread nothing is told, and all is sent.
+        let _ = std::thread::Builder::new().name("progress".to_owned()).spawn(report);
+        Self { to, written, _until: until }
+    }
+}
+
+impl<W: Write> Write for Reported<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.to.write(bytes)?;
+        self.written.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
