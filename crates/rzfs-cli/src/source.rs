@@ -8,11 +8,11 @@ use rzfs_dsl::import::{
     MissingLogs,
 };
 use rzfs_format::pool_state::PoolState;
-use rzfs_server::control::{ControlClient, ControlDirectory, ControlError};
+use rzfs_server::control::{ControlClient, ControlDirectory, ControlError, ReceiveProgress};
 use rzfs_server::protocol::{
     AddRequest, Answer, Change, DatasetListing, DatasetQuery, DiffPart, DiffQuery, EventReport,
-    HistoryReport, HoldReport, Layout, MountReport, PoolReport, ReceiveReport, ReceiveRequest,
-    Request, SendRequest, StatsReport, VdevReport,
+    HistoryReport, HoldReport, Layout, MountReport, PoolReport, ReceiveRequest, Request,
+    SendRequest, StatsReport, StreamSize, VdevReport,
 };
 use rzfs_server::service::{self, PoolService};
 use rzfs_vdev::create::LocalPools;
@@ -135,13 +135,13 @@ pub(crate) fn reclaimed(
     }
 }
 
-/// Bytes of the stream of a snapshot.
-pub(crate) fn stream_size(
+/// How long the stream of a snapshot is, or each of its streams.
+pub(crate) fn stream_sizes(
     respondent: &mut dyn PoolClient,
     request: &SendRequest,
-) -> Result<u64, Failure> {
-    match respondent.ask(&Request::StreamSize(request.clone()))? {
-        Answer::StreamSize(bytes) => Ok(bytes),
+) -> Result<Vec<StreamSize>, Failure> {
+    match respondent.ask(&Request::StreamSizes(request.clone()))? {
+        Answer::StreamSizes(sizes) => Ok(sizes),
         _ => Err(mismatch(respondent)),
     }
 }
@@ -264,15 +264,14 @@ pub(crate) fn layout_with(
     }
 }
 
-/// Has an imported pool receive a snapshot from `from`; `hear` is told what it is. Tells the bytes of the
-/// stream, unless nothing is received; what could not be done besides is told to the user.
-pub(crate) fn receive_snapshot(
+/// Has an imported pool receive snapshots from `from`; `hear` is told what comes and has come.
+pub(crate) fn receive_snapshots(
     client: ControlClient,
     request: &ReceiveRequest,
     from: impl Read + Send + 'static,
-    hear: impl FnMut(&ReceiveReport),
-) -> Result<Option<(u64, Vec<String>)>, Failure> {
-    client.receive_snapshot(request, from, hear).map_err(failure)
+    hear: impl FnMut(ReceiveProgress),
+) -> Outcome {
+    client.receive_snapshots(request, from, hear).map_err(failure)
 }
 
 /// What is known about the pools that this user has imported.

@@ -10,8 +10,10 @@ use rzfs_stream::{Place, Problem, StreamError};
 /// A kind of stream that this software does not receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unsupported {
-    /// A package of several snapshots, or with properties.
-    #[error("packages of streams (zfs send -R, -I, -p) are not received")]
+    /// A package with properties, or of a whole tree.
+    #[error(
+        "packages with properties or of whole trees (zfs send -R, -p, -b, -h) are not received"
+    )]
     Package,
     /// Blocks as they are encrypted.
     #[error("raw streams of encrypted datasets are not received")]

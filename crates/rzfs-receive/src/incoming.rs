@@ -8,7 +8,7 @@ use rzfs_format::features::Feature;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::stream::{Begin, BeginFlags, Record, StreamFeatures, StreamKind};
 use rzfs_format::{ByteOrder, Guid};
-use rzfs_stream::{Problem, ReadOptions, StreamError, StreamReader};
+use rzfs_stream::{Nesting, Problem, ReadOptions, StreamError, StreamReader};
 use rzfs_zap::ZapValue;
 use std::io::Read;
 
@@ -94,27 +94,74 @@ fn abandon(pool: &LivePool, receiving: Receiving, snapshot: &str) {
     });
 }
 
+/// What comes from a source: the stream of one snapshot, or a package of several.
+#[derive(Debug)]
+pub struct Streams<R> {
+    reader: StreamReader<R>,
+    /// The beginning of a stream that stands alone.
+    alone: Option<Begin>,
+    is_package: bool,
+}
+
+impl<R: Read> Streams<R> {
+    /// Reads the beginning.
+    ///
+    /// # Errors
+    /// It is no stream, or a package of a kind that is not received.
+    pub fn open(source: R) -> Result<Self, ReceiveError> {
+        let mut reader = StreamReader::new(source, ReadOptions::default());
+        let begin = match reader.next_record()? {
+            Some(Record::Begin(begin)) => begin,
+            _ => return Err(StreamError { place: reader.place(), problem: Problem::Empty }.into()),
+        };
+        if begin.version.kind() == Some(StreamKind::Substream) {
+            return Ok(Self { reader, alone: Some(begin), is_package: false });
+        }
+        if reader.payload_length() > 0 {
+            return Err(Unsupported::Package.into());
+        }
+        // The end of its head.
+        reader.next_record()?;
+        Ok(Self { reader, alone: None, is_package: true })
+    }
+
+    /// Whether there may be several streams.
+    #[must_use]
+    pub const fn is_package(&self) -> bool {
+        self.is_package
+    }
+
+    /// The next stream; `None` after the last one. What was not read of the one before is skipped, and
+    /// verified all the same.
+    ///
+    /// # Errors
+    /// It cannot be read, or is of a kind that is not received.
+    pub fn next_stream(&mut self) -> Result<Option<Incoming<'_, R>>, ReceiveError> {
+        let begin = match self.alone.take() {
+            Some(begin) => begin,
+            None => {
+                while self.reader.nesting().is_in_substream() {
+                    self.reader.next_record()?;
+                }
+                match self.reader.next_record()? {
+                    Some(Record::Begin(begin)) => begin,
+                    _ => return Ok(None),
+                }
+            }
+        };
+        Incoming::new(&mut self.reader, begin).map(Some)
+    }
+}
+
 /// A stream whose beginning was read.
 #[derive(Debug)]
-pub struct Incoming<R> {
-    reader: StreamReader<R>,
+pub struct Incoming<'s, R> {
+    reader: &'s mut StreamReader<R>,
     begin: Begin,
 }
 
-impl<R: Read> Incoming<R> {
-    /// Reads the beginning of a stream.
-    ///
-    /// # Errors
-    /// It is no stream, or one of a kind that is not received.
-    pub fn open(source: R) -> Result<Self, ReceiveError> {
-        let mut reader = StreamReader::new(source, ReadOptions::default());
-        let empty = |place| StreamError { place, problem: Problem::Empty };
-        let Some(Record::Begin(begin)) = reader.next_record()? else {
-            return Err(empty(reader.place()).into());
-        };
-        if begin.version.kind() != Some(StreamKind::Substream) {
-            return Err(Unsupported::Package.into());
-        }
+impl<'s, R: Read> Incoming<'s, R> {
+    fn new(reader: &'s mut StreamReader<R>, begin: Begin) -> Result<Self, ReceiveError> {
         let features = begin.version.features();
         for (feature, unsupported) in [
             (StreamFeatures::RAW, Unsupported::Raw),
@@ -247,13 +294,16 @@ impl<R: Read> Incoming<R> {
             tells_spills: self.begin.flags.contains(BeginFlags::SPILL_BLOCK),
         };
         let mut applier = Applier::new(pool, receiving, traits);
+        let begun = self.reader.place().offset;
         let mut payload = Vec::new();
         while let Some(record) = self.reader.next_record()? {
             let place = self.reader.place();
             if let Record::End(_) = record {
                 // Nothing but this record's own checksum is behind it.
-                self.reader.confirm()?;
-                return Ok(place.offset);
+                if self.reader.nesting() == Nesting::Done {
+                    self.reader.confirm()?;
+                }
+                return Ok(place.offset.saturating_sub(begun));
             }
             if self.reader.payload_length() > 0 {
                 self.reader.read_payload_to(&mut payload)?;

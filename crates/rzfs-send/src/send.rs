@@ -18,7 +18,7 @@ use rzfs_format::stream::{
     VersionInfo,
 };
 use rzfs_format::znode::ZplVersion;
-use rzfs_format::{ByteOrder, ObjectId};
+use rzfs_format::{ByteOrder, Guid, ObjectId};
 use rzfs_stream::{StreamError, StreamWriter};
 use std::io::Write;
 
@@ -119,10 +119,26 @@ impl Send {
     pub fn write_to(&self, sink: impl Write) -> Result<Sent, SendError> {
         let mut writer = StreamWriter::new(sink, ByteOrder::NATIVE);
         self.write_stream(&mut writer)?;
-        let place = writer.place();
-        let flushed = writer.into_inner().flush();
-        flushed.map_err(|error| StreamError { place, problem: error.into() })?;
-        Ok(Sent { records: place.record, bytes: place.offset })
+        finish(writer)
+    }
+
+    /// Writes several streams, the last one of which is the newest, as a package without properties.
+    ///
+    /// # Errors
+    /// As [`Send::write_to`].
+    pub fn write_package(sends: &[Self], sink: impl Write) -> Result<Sent, SendError> {
+        let mut writer = StreamWriter::new(sink, ByteOrder::NATIVE);
+        let head = Begin {
+            magic: MAGIC,
+            version: VersionInfo::new(StreamKind::Package, StreamFeatures::NONE),
+            to_name: sends.last().map_or_else(StreamName::default, |send| send.begin.to_name),
+            ..Begin::default()
+        };
+        writer.write(&Record::Begin(head), &[])?;
+        writer.end(Guid(0))?;
+        sends.iter().try_for_each(|send| send.write_stream(&mut writer))?;
+        writer.end(Guid(0))?;
+        finish(writer)
     }
 
     /// Writes the stream as a part of what a writer writes.
@@ -135,6 +151,14 @@ impl Send {
         writer.end(self.terms.to_guid)?;
         Ok(())
     }
+}
+
+/// Has the sink write what it keeps.
+fn finish<W: Write>(writer: StreamWriter<W>) -> Result<Sent, SendError> {
+    let place = writer.place();
+    let flushed = writer.into_inner().flush();
+    flushed.map_err(|error| StreamError { place, problem: error.into() })?;
+    Ok(Sent { records: place.record, bytes: place.offset })
 }
 
 fn begin_flags(dataset: &DslDataset, start: &Start) -> BeginFlags {

@@ -22,7 +22,7 @@ mod ownership;
 #[cfg(test)]
 mod tests;
 
-pub use client::{ControlClient, is_listened_on};
+pub use client::{ControlClient, ReceiveProgress, is_listened_on};
 pub use error::ControlError;
 
 use namespace::UserNamespace;

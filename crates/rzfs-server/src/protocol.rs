@@ -38,8 +38,8 @@ pub use pool::{
     CheckpointReport, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
     RemovalReport, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
 };
-pub use receiving::{ReceiveReport, ReceiveRequest, ReceiveTarget};
-pub use sending::SendRequest;
+pub use receiving::{ReceiveReport, ReceiveRequest, ReceiveTarget, StreamExtent};
+pub use sending::{SendRequest, Steps, StreamSize};
 pub use stats::{KstatKind, KstatReport, ObjsetName, StatsReport, TxgReport};
 pub use sweep::{Erasure, SweepReport, SweepRequest};
 pub use temporary::Temporary;
@@ -97,10 +97,11 @@ pub enum Request {
     Differences(DiffQuery),
     /// Send a snapshot: the stream comes in parts, and what is said of it last.
     Send(SendRequest),
-    /// How long that stream is.
-    StreamSize(SendRequest),
-    /// Receive a snapshot: the stream follows in parts. The answers are [`Answer::Receiving`], as soon as
-    /// its beginning is read, and what is said of it last.
+    /// How long that stream is, or each of its streams.
+    StreamSizes(SendRequest),
+    /// Receive a snapshot, or several: the stream follows in parts. The answers are, for each,
+    /// [`Answer::Receiving`] as soon as its beginning is read and [`Answer::Received`]; and at last
+    /// [`Answer::Done`].
     Receive(ReceiveRequest),
     /// Where file systems of the pool are mounted.
     Mounts,
@@ -154,8 +155,8 @@ pub enum Answer {
     Reclaimed(u64),
     /// To [`Request::Differences`].
     Differences(DiffPart),
-    /// To [`Request::StreamSize`]: bytes.
-    StreamSize(u64),
+    /// To [`Request::StreamSizes`], in their order.
+    StreamSizes(Vec<StreamSize>),
     /// To [`Request::Receive`]: what the stream is.
     Receiving(ReceiveReport),
     /// To [`Request::Receive`]: it is there.

@@ -121,9 +121,9 @@ impl PoolService {
                 "cannot unmount '{}': not currently mounted",
                 self.pool.name()
             ))),
-            Request::StreamSize(request) => {
-                match self.sending(request).and_then(|sending| sending.size()) {
-                    Ok(bytes) => Answer::StreamSize(bytes),
+            Request::StreamSizes(request) => {
+                match self.sending(request).and_then(|sending| sending.sizes()) {
+                    Ok(sizes) => Answer::StreamSizes(sizes),
                     Err(refusal) => Answer::Failed(refusal),
                 }
             }

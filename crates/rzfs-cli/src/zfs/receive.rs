@@ -8,7 +8,8 @@ use crate::history::command_line;
 use crate::quantity::nicebytes;
 use crate::source;
 use rzfs_format::property::DatasetProperty;
-use rzfs_server::protocol::{ReceiveReport, ReceiveRequest, ReceiveTarget};
+use rzfs_server::control::ReceiveProgress;
+use rzfs_server::protocol::{ReceiveReport, ReceiveRequest, ReceiveTarget, StreamExtent};
 use std::fs::File;
 use std::time::Instant;
 
@@ -100,25 +101,58 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         dry_run: flag('n'),
         command,
     };
-    let is_verbose = flag('v') || flag('n');
-    let begun = Instant::now();
-    let mut shown = Ok(());
-    let received = source::receive_snapshot(client, &request, from, |report| {
-        if is_verbose {
-            shown = writeln!(console.out, "{}", what(report, request.dry_run))
-                .and_then(|()| console.out.flush());
+    let mut told = Told {
+        console,
+        request: &request,
+        is_verbose: flag('v') || flag('n'),
+        begun: Instant::now(),
+        outcome: Ok(()),
+    };
+    let received =
+        source::receive_snapshots(client, &request, from, |progress| told.hear(progress));
+    received.and(told.outcome)
+}
+
+/// What the user is told meanwhile.
+struct Told<'a, 'c> {
+    console: &'a mut Console<'c>,
+    request: &'a ReceiveRequest,
+    is_verbose: bool,
+    /// When the last stream began.
+    begun: Instant,
+    outcome: Outcome,
+}
+
+impl Told<'_, '_> {
+    fn hear(&mut self, progress: ReceiveProgress) {
+        match progress {
+            ReceiveProgress::Begun(report) => {
+                self.begun = Instant::now();
+                self.tell(&what(&report, self.request.dry_run));
+            }
+            ReceiveProgress::Ended { bytes, complaints } => {
+                let seconds = self.begun.elapsed().as_secs_f64();
+                let rate = nicebytes(rate(bytes, seconds));
+                let bytes = nicebytes(bytes);
+                self.tell(&format!("received {bytes} stream in {seconds:.2} seconds ({rate}/sec)"));
+                for complaint in complaints {
+                    self.console.complain(complaint);
+                    self.outcome = Err(Failure::Told);
+                }
+            }
         }
-    })?;
-    shown?;
-    let Some((bytes, complaints)) = received else { return Ok(()) };
-    if is_verbose {
-        let seconds = begun.elapsed().as_secs_f64();
-        let rate = rate(bytes, seconds);
-        let (bytes, rate) = (nicebytes(bytes), nicebytes(rate));
-        writeln!(console.out, "received {bytes} stream in {seconds:.2} seconds ({rate}/sec)")?;
     }
-    complaints.iter().for_each(|complaint| console.complain(complaint));
-    if complaints.is_empty() { Ok(()) } else { Err(Failure::Told) }
+
+    fn tell(&mut self, line: &str) {
+        let out = &mut *self.console.out;
+        let written = match self.is_verbose {
+            true => writeln!(out, "{line}").and_then(|()| out.flush()),
+            false => Ok(()),
+        };
+        if let Err(error) = written {
+            self.outcome = Err(error.into());
+        }
+    }
 }
 
 /// Refuses what is no property of a dataset.
@@ -133,7 +167,13 @@ fn check_property(name: &str) -> Outcome {
 /// What is received, or would be.
 fn what(report: &ReceiveReport, dry_run: bool) -> String {
     let verb = if dry_run { "would receive" } else { "receiving" };
-    let kind = if report.is_incremental { "incremental" } else { "full" };
+    let kind = match report.extent {
+        StreamExtent::Full => "full",
+        StreamExtent::Incremental => "incremental",
+        StreamExtent::Known => {
+            return format!("snap {} already exists; ignoring", report.snapshot);
+        }
+    };
     format!("{verb} {kind} stream of {} into {}", report.sent, report.snapshot)
 }
 

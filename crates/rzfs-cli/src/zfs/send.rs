@@ -7,7 +7,7 @@ use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, devices, operands};
 use crate::source;
 use progress::{Reported, Style};
-use rzfs_server::protocol::SendRequest;
+use rzfs_server::protocol::{SendRequest, Steps};
 use std::fs::File;
 
 const GRAMMAR: Grammar = Grammar {
@@ -54,7 +54,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Options that are understood and not there yet: a stream without what they ask for would be
 /// mistaken for one with it.
-const ABSENT: &str = "IRSVXbhpstw";
+const ABSENT: &str = "RSVXbhpstw";
 
 /// Runs `zfs send`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
@@ -77,10 +77,12 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         let problem = "only snapshots are sent";
         return Err(Failure::Failed(format!("cannot send '{snapshot}': {problem}")));
     };
-    let from = words.iter().rev().find_map(|word| match word {
-        Word::Option('i', from) => Some(source_of(head, from)),
-        _ => None,
-    });
+    let (mut from, mut steps) = (None, Steps::One);
+    for word in &words {
+        let Word::Option(letter @ ('i' | 'I'), source) = word else { continue };
+        from = Some(source_of(head, source));
+        steps = if *letter == 'I' { Steps::Each } else { Steps::One };
+    }
     for one in from.iter().chain([&snapshot]) {
         name::check(one)
             .map_err(|error| Failure::Failed(format!("cannot open '{one}': {error}")))?;
@@ -107,6 +109,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let request = SendRequest {
         snapshot,
         from,
+        steps,
         large_blocks: flag('L'),
         embedded: flag('e'),
         compressed: flag('c'),
@@ -119,10 +122,10 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let is_verbose = verbosity > 0 || flag('P');
     if is_verbose || flag('n') {
         // Whoever wants to send nothing is told, too, that it cannot be sent.
-        let bytes = source::stream_size(client.as_mut(), &request)?;
+        let sizes = source::stream_sizes(client.as_mut(), &request)?;
         let told = if flag('n') { &mut *console.out } else { &mut *console.err };
         if is_verbose {
-            write!(told, "{}", style.announcement(&request, bytes))?;
+            write!(told, "{}", style.announcement(steps, &sizes))?;
         }
     }
     if flag('n') {

@@ -43,7 +43,7 @@ const COMMANDS: [(&str, &str); 32] = [
     ("mount", "\tmount [-j]\n\tmount [-Oflv] [-o opts] <-a | filesystem>\n"),
     ("unmount", "\tunmount [-f] <-a | filesystem|mountpoint>\n"),
     ("", ""),
-    ("send", "\tsend [-DLPcenv] [-i snapshot|bookmark] <snapshot>\n"),
+    ("send", "\tsend [-DLPcenv] [-i snapshot|bookmark | -I snapshot] <snapshot>\n"),
     (
         "receive",
         "\treceive [-vMnFhu] [-o <property>=<value>] ... [-x <property>] ...\n\

@@ -268,6 +268,64 @@ fn targets_are_named_in_four_ways_and_get_properties() {
     exported_and_judged(&shop);
 }
 
+#[test]
+fn all_snapshots_between_two_are_received_and_those_that_are_there_are_passed_over() {
+    let shop = pools();
+    let at = from(&shop);
+    for number in 1..=4 {
+        fs::write(at.join(format!("file{number}")), "words ".repeat(number * 5000)).unwrap();
+        shop.succeed(&format!("zfs snapshot from/a/b@s{number}"));
+    }
+    receives(&shop, "-o atime=off tank/copy", &sent(&shop, "from/a/b@s1"));
+    let few = sent(&shop, "-I @s1 from/a/b@s2");
+    let all = sent(&shop, "-I s1 from/a/b@s4");
+    let would = receives(&shop, "-n tank/copy", &all);
+    let line = |n| format!("would receive incremental stream of from/a/b@s{n} into tank/copy@s{n}");
+    assert_eq!(would.lines().map(str::to_owned).collect::<Vec<_>>(), [line(2), line(3), line(4)]);
+    receives(&shop, "tank/copy", &few);
+    let said = receives(&shop, "-v tank/copy", &all);
+    let lines: Vec<_> = said.lines().filter(|line| !line.starts_with("received ")).collect();
+    assert_eq!(
+        lines,
+        [
+            "snap tank/copy@s2 already exists; ignoring",
+            "receiving incremental stream of from/a/b@s3 into tank/copy@s3",
+            "receiving incremental stream of from/a/b@s4 into tank/copy@s4",
+        ]
+    );
+    let copy = shop.root().join("copy");
+    assert_eq!(tree(&copy), tree(&at));
+    for name in ["s2", "s3", "s4"] {
+        let snapshot = Path::new(".zfs/snapshot").join(name);
+        assert_eq!(tree(&copy.join(&snapshot)), tree(&at.join(&snapshot)), "{name}");
+    }
+    let sizes = shop.succeed("zfs send -nP -I @s2 from/a/b@s4");
+    let lines: Vec<Vec<&str>> = sizes.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(lines[0][..3], ["incremental", "s2", "from/a/b@s3"]);
+    assert_eq!(lines[1][..3], ["incremental", "s3", "from/a/b@s4"]);
+    let total: u64 = lines[2][1].parse().unwrap();
+    // And the head and the end of the package.
+    let len = sent(&shop, "-I @s2 from/a/b@s4").metadata().unwrap().len();
+    assert_eq!(total + 3 * 312, len);
+    let named = receive(&shop, "tank/other@name", &all);
+    let why = "cannot receive: cannot specify snapshot name for multi-snapshot stream\n";
+    assert_eq!((named.status, named.err.as_str()), (1, why));
+    // What is cut off has come as far as whole snapshots did.
+    receives(&shop, "-o atime=off tank/cut", &sent(&shop, "from/a/b@s1"));
+    let mut bytes = Vec::new();
+    let mut stream = all.try_clone().unwrap();
+    stream.rewind().unwrap();
+    stream.read_to_end(&mut bytes).unwrap();
+    let mut cut = tempfile::tempfile().unwrap();
+    cut.write_all(&bytes[..bytes.len() - 1000]).unwrap();
+    let outcome = receive(&shop, "tank/cut", &cut);
+    let why = "cannot receive incremental stream: incomplete stream\n";
+    assert!(outcome.status == 1 && outcome.err.starts_with(why), "{outcome:?}");
+    let names = shop.succeed("zfs list -Hro name -t snapshot tank/cut");
+    assert_eq!(names, "tank/cut@s1\ntank/cut@s2\ntank/cut@s3\n");
+    exported_and_judged(&shop);
+}
+
 /// A sender that goes away, or says nothing, leaves nothing behind, and keeps nobody who uses force.
 #[test]
 fn a_stream_without_an_end_leaves_nothing() {

@@ -5,7 +5,7 @@ use rzfs_dsl::dataset::DatasetError;
 use rzfs_dsl::live::{ChangeError, LivePool, LocalChanges, NewSnapshots, ReceiveProblem};
 use rzfs_format::Guid;
 use rzfs_proof::ImagePool;
-use rzfs_receive::{Incoming, ReceiveError, Unsupported};
+use rzfs_receive::{ReceiveError, Streams, Unsupported};
 use rzfs_zpl::live::{Caller, LiveFileSystem, LiveOptions, NewFile, NewKind, WriteAt};
 use rzfs_zpl::{FileSystem, FileSystemOptions};
 use std::sync::Arc;
@@ -51,7 +51,8 @@ fn full_streams_give_the_files_that_were_sent() {
             let tree = pool.dataset_tree().unwrap();
             let record = tree.open("made/got@1").unwrap().dsl_dataset().clone();
             assert_eq!(record.guid, Guid(0x3882_7b92_37a2_a103));
-            let sent = Incoming::open(bytes.as_slice()).unwrap().begin().creation_time;
+            let mut streams = Streams::open(bytes.as_slice()).unwrap();
+            let sent = streams.next_stream().unwrap().unwrap().begin().creation_time;
             assert_eq!(record.creation_time, sent);
         }
         // It is a file system like any other.
@@ -63,7 +64,11 @@ fn full_streams_give_the_files_that_were_sent() {
 
 #[test]
 fn increments_go_on_from_what_is_there_while_it_is_in_use() {
-    for (name, changes) in [("incr", LocalChanges::Kept), ("frombook", LocalChanges::GivenUp)] {
+    for (name, changes) in [
+        ("incr", LocalChanges::Kept),
+        ("frombook", LocalChanges::GivenUp),
+        ("incr-I", LocalChanges::Kept),
+    ] {
         let (Some(full), Some(increment)) = (golden("full"), golden(name)) else { return };
         let world = ImagePool::new("A");
         let pool = world.create_pool();

@@ -9,7 +9,7 @@ mod objects;
 use rzfs_dsl::dataset::DatasetTree;
 use rzfs_dsl::live::{LivePool, LocalChanges};
 use rzfs_proof::FileSystemTree;
-use rzfs_receive::{Incoming, ReceiveError, ReceiveOrder, Received};
+use rzfs_receive::{ReceiveError, ReceiveOrder, Received, Streams, Unsupported};
 use rzfs_testkit::{GoldenStream, differences};
 use rzfs_zpl::FileSystem;
 use std::io::Read;
@@ -29,7 +29,12 @@ fn receive_as(
     let target = TARGET.to_owned();
     let order =
         ReceiveOrder { target, snapshot: None, origin: None, properties: Vec::new(), changes };
-    Incoming::open(stream)?.receive(pool, &order)
+    let mut streams = Streams::open(stream)?;
+    let mut received = Err(Unsupported::Package.into());
+    while let Some(incoming) = streams.next_stream()? {
+        received = Ok(incoming.receive(pool, &order)?);
+    }
+    received
 }
 
 fn receive(pool: &LivePool, stream: impl Read) -> Result<Received, ReceiveError> {

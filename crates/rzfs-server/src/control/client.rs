@@ -141,17 +141,17 @@ impl ControlClient {
         }
     }
 
-    /// Has a snapshot received whose stream comes from `from`; `hear` is told what it is as soon as
-    /// that is known. Tells the bytes, and what could not be done besides; nothing of a dry run.
+    /// Has snapshots received whose stream comes from `from`; `hear` is told what comes, and what has
+    /// come.
     ///
     /// The stream is passed on by a thread of its own: what the pool says may come before its end. It
     /// ends with the stream, or with the process.
-    pub fn receive_snapshot(
+    pub fn receive_snapshots(
         mut self,
         request: &ReceiveRequest,
         from: impl Read + Send + 'static,
-        mut hear: impl FnMut(&ReceiveReport),
-    ) -> Result<Option<(u64, Vec<String>)>, ControlError> {
+        mut hear: impl FnMut(ReceiveProgress),
+    ) -> Result<(), ControlError> {
         let pool = self.identity.pool.clone();
         let failed = |source| ControlError::Wire { pool: pool.clone(), source };
         // A stream takes as long as whoever sends it does.
@@ -164,13 +164,11 @@ impl ControlClient {
         passing.map_err(|error| failed(error.into()))?;
         loop {
             match self.next_answer()? {
-                Answer::Receiving(report) => {
-                    hear(&report);
-                    if request.dry_run {
-                        return Ok(None);
-                    }
+                Answer::Receiving(report) => hear(ReceiveProgress::Begun(report)),
+                Answer::Received { bytes, complaints } => {
+                    hear(ReceiveProgress::Ended { bytes, complaints });
                 }
-                Answer::Received { bytes, complaints } => return Ok(Some((bytes, complaints))),
+                Answer::Done { .. } => return Ok(()),
                 _ => return Err(ControlError::Mismatch(pool)),
             }
         }
@@ -192,6 +190,20 @@ impl ControlClient {
         sent.map_err(|source| ControlError::Wire { pool: self.identity.pool.clone(), source })?;
         self.next_answer()
     }
+}
+
+/// What a pool says while it receives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReceiveProgress {
+    /// This comes.
+    Begun(ReceiveReport),
+    /// It is there.
+    Ended {
+        /// Bytes of the stream behind its first record.
+        bytes: u64,
+        /// What could not be done besides.
+        complaints: Vec<String>,
+    },
 }
 
 /// Passes a stream on in parts. A stream that cannot be read has no end for the peer, and one that

@@ -3,9 +3,10 @@
 use super::conversation::LONG_ANSWERS;
 use super::signals::GLANCE;
 use super::*;
-use crate::control::{ControlClient, ControlError};
+use crate::control::{ControlClient, ControlError, ReceiveProgress};
 use crate::protocol::{
     Answer, Identity, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, Request, SendRequest,
+    StreamExtent,
 };
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +66,7 @@ impl Mounted for Fake {
         line: &Line,
     ) -> Option<Answer> {
         let snapshot = request.target.dataset().to_owned();
-        let report = ReceiveReport { sent: "a@b".into(), snapshot, is_incremental: false };
+        let report = ReceiveReport { sent: "a@b".into(), snapshot, extent: StreamExtent::Full };
         line.say(&Answer::Receiving(report)).unwrap();
         // Whoever gives nothing back is not waited for.
         let result = match request.force {
@@ -73,7 +74,10 @@ impl Mounted for Fake {
             false => std::io::copy(from, &mut std::io::sink()),
         };
         Some(match result {
-            Ok(bytes) => Answer::Received { bytes, complaints: Vec::new() },
+            Ok(bytes) => {
+                line.say(&Answer::Received { bytes, complaints: Vec::new() }).unwrap();
+                Answer::Done { complaints: Vec::new() }
+            }
             Err(error) => Answer::Failed(Refusal::new(error.to_string())),
         })
     }
@@ -199,20 +203,19 @@ fn a_stream_is_passed_on_until_the_pool_has_said_what_becomes_of_it() {
     let mut heard = Vec::new();
     // So much that it has to be read while it is written.
     let stream: &[u8] = vec![3; 5 << 20].leak();
-    let received =
-        connect().receive_snapshot(&request, stream, |report| heard.push(report.clone()));
-    assert_eq!(received.unwrap(), Some((5 << 20, Vec::new())));
-    assert_eq!(heard[0].snapshot, "tank/a");
+    let received = connect().receive_snapshots(&request, stream, |progress| heard.push(progress));
+    received.unwrap();
+    let [ReceiveProgress::Begun(report), ReceiveProgress::Ended { bytes, .. }] = heard.as_slice()
+    else {
+        panic!("{heard:?}");
+    };
+    assert_eq!((report.snapshot.as_str(), *bytes), ("tank/a", 5 << 20));
     request.force = true;
     let endless = std::io::repeat(3);
-    match connect().receive_snapshot(&request, endless, |_| ()) {
+    match connect().receive_snapshots(&request, endless, |_| ()) {
         Err(ControlError::Refused(refusal)) => assert_eq!(refusal.message, "not this one"),
         other => panic!("{other:?}"),
     }
-    request.dry_run = true;
-    let (silent, _writer) = std::os::unix::net::UnixStream::pair().unwrap();
-    let received = connect().receive_snapshot(&request, silent, |_| ());
-    assert_eq!(received.unwrap(), None, "nobody waits for the stream");
     drop(running.while_mounted);
     running.server.join().unwrap().unwrap();
 }

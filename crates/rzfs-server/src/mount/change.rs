@@ -13,7 +13,7 @@ mod sweep;
 
 pub(super) use mounts::{Ended, all_taken_back as taken_back, end_all as end_mounts};
 pub(super) use pool::{ByPath, plan_add, set_on};
-pub(super) use receiving::Arrival;
+pub(super) use receiving::{next_arrival, open_streams};
 pub(super) use sweep::observe as observe_sweeps;
 
 use super::open::Open;
@@ -102,7 +102,11 @@ pub(super) fn carry_out(
 }
 
 /// Remembers a command in the pool's history; not what was done to a suspended pool.
-fn remember(open: &Open, command: Option<String>, caller: Caller) -> Result<(), Refusal> {
+pub(super) fn remember(
+    open: &Open,
+    command: Option<String>,
+    caller: Caller,
+) -> Result<(), Refusal> {
     let remembered = command.filter(|_| !open.is_suspended()).zip(open.writable().ok());
     if let Some((line, pool)) = remembered {
         open.events.note("history_event", [("history_command", line.clone())]);

@@ -1,6 +1,6 @@
 //! A pool that this process has open, and its mounts.
 
-use super::change::{self, Arrival, Ended};
+use super::change::{self, Ended};
 use super::contents::{Contents, Lifetime};
 use super::ending::{PATIENCE, given_up, had_elsewhere, not_ended};
 use super::events::Events;
@@ -12,9 +12,10 @@ use super::refusal::refusal;
 use super::table::MountTable;
 use crate::daemon::{Activity, Caller, Completeness, Disposition, Ending, Line, Mounted};
 use crate::error::{NotMounted, ServeError};
-use crate::protocol::{Answer, ReceiveReport, ReceiveRequest, Refusal, Request, SendRequest};
+use crate::protocol::{Answer, ReceiveRequest, Refusal, Request, SendRequest};
 use crate::request::MountOptions;
 use crate::starter::{Notice, Starter};
+use rzfs::WritablePool;
 use rzfs_fuse::InUse;
 use rzfs_vdev::IoCounts;
 use std::any::Any;
@@ -122,6 +123,38 @@ impl MountedPool {
 
     fn write_everything(&self, manner: Disposition) -> Result<(), Refusal> {
         self.current().map_or(Ok(()), |open| open.write_everything(manner))
+    }
+
+    /// Receives what comes; nothing if the pool is let go of meanwhile.
+    fn receive_all(
+        &self,
+        pool: &WritablePool,
+        request: &ReceiveRequest,
+        from: &mut dyn Read,
+        line: &Line,
+    ) -> Option<Result<(), Refusal>> {
+        let hear = |report| line.say(&Answer::Receiving(report));
+        let mut streams = match change::open_streams(request, from) {
+            Ok(streams) => streams,
+            Err(refusal) => return Some(Err(refusal)),
+        };
+        loop {
+            let arrival = match change::next_arrival(pool, request, &mut streams, hear) {
+                Ok(Some(arrival)) => arrival,
+                Ok(None) => return Some(Ok(())),
+                Err(refusal) => return Some(Err(refusal)),
+            };
+            let open = self.current()?;
+            let _kept = open.mounter().keep();
+            let said = match arrival.end(&open, request) {
+                Ok((bytes, complaints)) => line.say(&Answer::Received { bytes, complaints }),
+                Err(refusal) => return Some(Err(refusal)),
+            };
+            if said.is_err() {
+                // Nobody is there who would send more.
+                return Some(Ok(()));
+            }
+        }
     }
 
     /// Mounts again what has ended for something that is refused.
@@ -234,19 +267,16 @@ impl Mounted for MountedPool {
         };
         let _passage = open.passages.begin(line);
         drop(open);
-        let hear = |report: ReceiveReport| line.say(&Answer::Receiving(report));
-        let arrival = match Arrival::receive(&pool, request, from, hear) {
-            Ok(Some(arrival)) => arrival,
-            // Nothing was asked for but what it is.
-            Ok(None) => return None,
-            Err(refusal) => return Some(Answer::Failed(refusal)),
-        };
-        let open = self.current()?;
-        let _kept = open.mounter().keep();
-        Some(match arrival.end(&open, request, caller) {
-            Ok((bytes, complaints)) => Answer::Received { bytes, complaints },
-            Err(refusal) => Answer::Failed(refusal),
-        })
+        let said = self.receive_all(&pool, request, from, line)?;
+        Some(
+            match said.and_then(|()| {
+                let command = (!request.dry_run).then(|| request.command.clone());
+                self.current().map_or(Ok(()), |open| change::remember(&open, command, caller))
+            }) {
+                Ok(()) => Answer::Done { complaints: Vec::new() },
+                Err(refusal) => Answer::Failed(refusal),
+            },
+        )
     }
 
     fn end(&self, ending: Ending) -> Result<(), Refusal> {

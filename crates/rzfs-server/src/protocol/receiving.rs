@@ -41,7 +41,7 @@ pub struct ReceiveRequest {
     pub force: bool,
     /// What is made is not mounted.
     pub leave_unmounted: bool,
-    /// Nothing is received: it is only said what would be.
+    /// Nothing is received: it is only said what would be. The stream is read all the same.
     pub dry_run: bool,
     /// The line that the pool's history gets.
     pub command: String,
@@ -54,6 +54,18 @@ pub struct ReceiveReport {
     pub sent: String,
     /// The snapshot that it becomes here.
     pub snapshot: String,
-    /// Whether the stream has only what has changed.
-    pub is_incremental: bool,
+    /// What the stream has of it.
+    pub extent: StreamExtent,
+}
+
+/// What a stream has of its snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StreamExtent {
+    /// All.
+    Full,
+    /// What has changed.
+    Incremental,
+    /// The snapshot is there already: the stream, one of a package, is passed over.
+    Known,
 }

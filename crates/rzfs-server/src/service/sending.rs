@@ -1,6 +1,6 @@
 //! Sending snapshots.
 
-use crate::protocol::{Answer, Refusal, SendRequest};
+use crate::protocol::{Answer, Refusal, SendRequest, Steps, StreamSize};
 use rzfs_dmu::DmuError;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
@@ -8,12 +8,14 @@ use rzfs_send::{Form, Send, SendError, Source};
 use std::fmt::Display;
 use std::io::Write;
 
-/// A snapshot that can be sent, and that nobody destroys meanwhile. It holds nothing else of the pool:
-/// if that is let go of by force, the stream has no end.
+/// Snapshots that can be sent, and that nobody destroys meanwhile. Nothing else is held of the pool: if
+/// that is let go of by force, the stream has no end.
 #[derive(Debug)]
 pub struct Sending {
     request: SendRequest,
-    send: Send,
+    sends: Vec<Send>,
+    /// From what to what each of them is.
+    steps: Vec<(Option<String>, String)>,
 }
 
 impl Sending {
@@ -42,28 +44,67 @@ impl Sending {
                 error => refused(request, &error),
             })
         });
-        let source = source.transpose()?;
+        let mut source = source.transpose()?;
+        let targets = match (request.steps, &source) {
+            (Steps::One, _) | (Steps::Each, None) => vec![snapshot],
+            (Steps::Each, Some(Source::Snapshot(from))) => {
+                between(from, snapshot).map_err(|error| refused(request, &error))?
+            }
+            (Steps::Each, Some(Source::Bookmark { .. })) => {
+                return Err(refused(
+                    request,
+                    &"intermediate snapshots of a bookmark are not known",
+                ));
+            }
+        };
         let form = Form {
             large_blocks: request.large_blocks,
             embedded: request.embedded,
             compressed: request.compressed,
         };
-        let send = Send::new(&snapshot, source.as_ref(), form, pool.features());
-        Ok(Self { request: request.clone(), send: send.map_err(|error| failed(request, &error))? })
+        let (mut sends, mut steps) = (Vec::new(), Vec::new());
+        let mut from = request.from.clone();
+        for target in targets {
+            let send = Send::new(&target, source.as_ref(), form, pool.features());
+            sends.push(send.map_err(|error| failed(request, &error))?);
+            let name = target.name().to_owned();
+            steps.push((from.replace(name.clone()), name));
+            source = Some(Source::Snapshot(target));
+        }
+        Ok(Self { request: request.clone(), sends, steps })
     }
 
-    /// Bytes of the stream.
-    pub(super) fn size(&self) -> Result<u64, Refusal> {
-        self.send.size().map_err(|error| failed(&self.request, &error))
+    /// How long the streams are.
+    pub(super) fn sizes(&self) -> Result<Vec<StreamSize>, Refusal> {
+        let sizes = self.sends.iter().zip(&self.steps).map(|(send, (from, snapshot))| {
+            let bytes = send.size().map_err(|error| failed(&self.request, &error))?;
+            Ok(StreamSize { snapshot: snapshot.clone(), from: from.clone(), bytes })
+        });
+        sizes.collect()
     }
 
     /// Writes the stream, and answers whether it is whole.
     pub fn write_to(&self, to: &mut dyn Write) -> Answer {
-        match self.send.write_to(to) {
+        let written = match (self.request.steps, self.sends.as_slice()) {
+            (Steps::One, [send]) => send.write_to(to),
+            (_, sends) => Send::write_package(sends, to),
+        };
+        match written {
             Ok(_) => Answer::Done { complaints: Vec::new() },
             Err(error) => Answer::Failed(failed(&self.request, &error)),
         }
     }
+}
+
+/// The snapshots of a head behind one of its past, up to another one, the oldest first.
+fn between(from: &Dataset, to: Dataset) -> Result<Vec<Dataset>, DatasetError> {
+    let created = |one: &Dataset| one.dsl_dataset().creation_txg;
+    let (after, until) = (created(from), created(&to));
+    let mut between = to.head()?.snapshots()?;
+    between.retain(|one| created(one) > after && created(one) < until);
+    between.sort_by_key(created);
+    between.push(to);
+    Ok(between)
 }
 
 /// The source of an increment, as people say it: without the file system that is sent.

@@ -1,7 +1,7 @@
 //! What `zfs send -v` tells of a stream (spec 08, section 7.6).
 
 use crate::quantity::nicebytes;
-use rzfs_server::protocol::SendRequest;
+use rzfs_server::protocol::{Steps, StreamSize};
 use rzfs_zdb::calendar::Calendar;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -22,21 +22,35 @@ pub(super) enum Style {
 }
 
 impl Style {
-    /// What the stream is, and how long.
-    pub(super) fn announcement(self, request: &SendRequest, bytes: u64) -> String {
-        let SendRequest { snapshot, from, .. } = request;
+    /// What the streams are, and how long.
+    pub(super) fn announcement(self, steps: Steps, sizes: &[StreamSize]) -> String {
+        let total: u64 = sizes.iter().map(|size| size.bytes).sum();
+        let lines = sizes.iter().map(|size| self.announced(steps, size));
+        let total = match self {
+            Self::Parsable => format!("size\t{total}\n"),
+            Self::Human => format!("total estimated size is {}\n", nicebytes(total)),
+        };
+        lines.chain([total]).collect()
+    }
+
+    fn announced(self, steps: Steps, size: &StreamSize) -> String {
+        let StreamSize { snapshot, from, bytes } = size;
+        // Of steps the source has its short name.
+        let at = |from: &'_ str| from.find('@').filter(|_| steps == Steps::Each).unwrap_or(0);
         match (self, from) {
-            (Self::Parsable, None) => format!("full\t{snapshot}\t{bytes}\nsize\t{bytes}\n"),
+            (Self::Parsable, None) => format!("full\t{snapshot}\t{bytes}\n"),
             (Self::Parsable, Some(from)) => {
-                format!("incremental\t{from}\t{snapshot}\t{bytes}\nsize\t{bytes}\n")
+                let from = from.get(at(from)..).unwrap_or(from).trim_start_matches('@');
+                format!("incremental\t{from}\t{snapshot}\t{bytes}\n")
             }
             (Self::Human, from) => {
                 let what = match from {
                     None => format!("full send of {snapshot}"),
-                    Some(from) => format!("send from {from} to {snapshot}"),
+                    Some(from) => {
+                        format!("send from {} to {snapshot}", from.get(at(from)..).unwrap_or(from))
+                    }
                 };
-                let size = nicebytes(bytes);
-                format!("{what} estimated size is {size}\ntotal estimated size is {size}\n")
+                format!("{what} estimated size is {}\n", nicebytes(*bytes))
             }
         }
     }

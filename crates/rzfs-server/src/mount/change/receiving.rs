@@ -2,12 +2,11 @@
 
 use super::datasets::create_above;
 use super::mounts::{end, mount_again, mount_more, taken_back};
+use super::properties;
 use super::snapshots::stored;
-use super::{properties, remember};
-use crate::daemon::Caller;
 use crate::mount::open::Open;
 use crate::mount::refusal::refusal;
-use crate::protocol::{ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal};
+use crate::protocol::{ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, StreamExtent};
 use crate::request::Choice;
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};
@@ -15,7 +14,7 @@ use rzfs_dsl::live::{ChangeError, LocalChanges};
 use rzfs_format::Guid;
 use rzfs_format::objset::ObjsetType;
 use rzfs_fuse::InUse;
-use rzfs_receive::{Arrived, Incoming, ReceiveError, ReceiveOrder};
+use rzfs_receive::{Arrived, Incoming, ReceiveError, ReceiveOrder, Streams};
 use rzfs_stream::Problem;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -26,7 +25,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub(in crate::mount) struct Arrival<'p> {
     arrived: Arrived<'p>,
-    kind: StreamKind,
+    is_full: bool,
     target: String,
     /// Whether there was no such dataset before.
     is_new: bool,
@@ -34,35 +33,26 @@ pub(in crate::mount) struct Arrival<'p> {
     made: Vec<String>,
 }
 
-/// What a stream is, as messages say it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum StreamKind {
-    Full,
-    Incremental,
-}
-
-impl StreamKind {
-    /// The refusal of such a stream.
-    fn refused(self, target: &str, error: &ReceiveError) -> Refusal {
-        let what = match self {
-            Self::Full => "cannot receive new filesystem stream",
-            Self::Incremental => "cannot receive incremental stream",
-        };
-        match error {
-            ReceiveError::Change(ChangeError::Exists { name }) if name.contains('@') => {
-                let reason = "destination already exists";
-                refusal(format_args!("cannot restore to {name}"), reason)
-            }
-            ReceiveError::Change(ChangeError::Exists { name }) => {
-                let reason = "must specify -F to overwrite it";
-                refusal(what, format_args!("destination '{name}' exists\n{reason}"))
-            }
-            ReceiveError::Change(ChangeError::NotFound { name }) if name == target => {
-                refusal(what, format_args!("destination '{target}' does not exist"))
-            }
-            ReceiveError::Change(error) => refusal(what, error),
-            error => refusal(what, words(error)),
+/// The refusal of a stream.
+fn refused(is_full: bool, target: &str, error: &ReceiveError) -> Refusal {
+    let what = match is_full {
+        true => "cannot receive new filesystem stream",
+        false => "cannot receive incremental stream",
+    };
+    match error {
+        ReceiveError::Change(ChangeError::Exists { name }) if name.contains('@') => {
+            let reason = "destination already exists";
+            refusal(format_args!("cannot restore to {name}"), reason)
         }
+        ReceiveError::Change(ChangeError::Exists { name }) => {
+            let reason = "must specify -F to overwrite it";
+            refusal(what, format_args!("destination '{name}' exists\n{reason}"))
+        }
+        ReceiveError::Change(ChangeError::NotFound { name }) if name == target => {
+            refusal(what, format_args!("destination '{target}' does not exist"))
+        }
+        ReceiveError::Change(error) => refusal(what, error),
+        error => refusal(what, words(error)),
     }
 }
 
@@ -92,19 +82,48 @@ fn cannot(reason: impl Display) -> Refusal {
     refusal("cannot receive", reason)
 }
 
-impl<'p> Arrival<'p> {
-    /// Receives a stream from its beginning to its end; `hear` is told what it is. `None`: that was all
-    /// that was asked for.
-    pub(in crate::mount) fn receive(
-        pool: &'p WritablePool,
-        request: &ReceiveRequest,
-        from: &mut dyn Read,
-        hear: impl FnOnce(ReceiveReport) -> io::Result<()>,
-    ) -> Result<Option<Self>, Refusal> {
-        let incoming = Incoming::open(from).map_err(|error| cannot(words(&error)))?;
+/// Begins to read what is to be received.
+pub(in crate::mount) fn open_streams<'f>(
+    request: &ReceiveRequest,
+    from: &'f mut dyn Read,
+) -> Result<Streams<&'f mut dyn Read>, Refusal> {
+    let streams = Streams::open(from).map_err(|error| cannot(words(&error)))?;
+    if streams.is_package() && matches!(request.target, ReceiveTarget::Snapshot(_)) {
+        return Err(cannot("cannot specify snapshot name for multi-snapshot stream"));
+    }
+    Ok(streams)
+}
+
+/// Receives the next snapshot that its target does not have yet; `hear` is told what comes. `None`: that
+/// was all, or nobody listens.
+pub(in crate::mount) fn next_arrival<'p>(
+    pool: &'p WritablePool,
+    request: &ReceiveRequest,
+    streams: &mut Streams<&mut dyn Read>,
+    mut hear: impl FnMut(ReceiveReport) -> io::Result<()>,
+) -> Result<Option<Arrival<'p>>, Refusal> {
+    let is_package = streams.is_package();
+    loop {
+        let next = streams.next_stream().map_err(|error| cannot(words(&error)))?;
+        let Some(incoming) = next else { return Ok(None) };
         let tree = pool.live().dataset_tree().map_err(cannot)?;
-        let (mut order, is_new) = order(&tree, request, &incoming)?;
+        let Order { mut order, is_new, extent } = order(&tree, request, &incoming, is_package)?;
         drop(tree);
+        let (head, last) = incoming.sent().map_err(|error| cannot(words(&error)))?;
+        let snapshot = order.snapshot.as_ref().unwrap_or(&last);
+        let heard = hear(ReceiveReport {
+            sent: format!("{head}@{last}"),
+            snapshot: format!("{}@{snapshot}", order.target),
+            extent,
+        });
+        if heard.is_err() {
+            return Ok(None);
+        }
+        if request.dry_run || extent == StreamExtent::Known {
+            continue;
+        }
+        let target = order.target.clone();
+        let mut made = Vec::new();
         if is_new {
             let kind = match incoming.objset_type() {
                 ObjsetType::Zvol => DatasetKind::Volume,
@@ -112,40 +131,26 @@ impl<'p> Arrival<'p> {
             };
             let view = pool.view().map_err(cannot)?;
             order.properties = stored(&view, kind, &request.properties).map_err(cannot)?;
+            if matches!(request.target, ReceiveTarget::Path(_)) {
+                create_above(pool, &target, &mut made).map_err(cannot)?;
+            }
         }
-        let target = order.target.clone();
-        let (head, last) = incoming.sent().map_err(|error| cannot(words(&error)))?;
-        let kind = match incoming.source() {
-            Some(_) => StreamKind::Incremental,
-            None => StreamKind::Full,
-        };
-        let snapshot = order.snapshot.as_ref().unwrap_or(&last);
-        let heard = hear(ReceiveReport {
-            sent: format!("{head}@{last}"),
-            snapshot: format!("{target}@{snapshot}"),
-            is_incremental: kind == StreamKind::Incremental,
-        });
-        if heard.is_err() || request.dry_run {
-            return Ok(None);
-        }
-        let mut made = Vec::new();
-        if is_new && matches!(request.target, ReceiveTarget::Path(_)) {
-            create_above(pool, &target, &mut made).map_err(cannot)?;
-        }
+        let is_full = extent == StreamExtent::Full;
         let arrived = incoming.arrive(pool.live(), &order);
-        let arrived = arrived.map_err(|error| kind.refused(&target, &error))?;
-        Ok(Some(Self { arrived, kind, target, is_new, made }))
+        let arrived = arrived.map_err(|error| refused(is_full, &target, &error))?;
+        return Ok(Some(Arrival { arrived, is_full, target, is_new, made }));
     }
+}
 
+impl Arrival<'_> {
     /// Lets the target have it, which is mounted as it was, or as a new file system is; tells the bytes
     /// of the stream, and what could not be done besides.
     pub(in crate::mount) fn end(
         self,
         open: &Open,
         request: &ReceiveRequest,
-        caller: Caller,
     ) -> Result<(u64, Vec<String>), Refusal> {
-        let Self { arrived, kind, target, is_new, made } = self;
+        let Self { arrived, is_full, target, is_new, made } = self;
         let mut table = open.table()?;
         open.forget_finished(&mut table);
         let mounted = table.reports().into_iter().find(|report| report.dataset == target);
@@ -158,7 +163,7 @@ impl<'p> Arrival<'p> {
         let received = match arrived.end() {
             Ok(received) => received,
             Err(error) => {
-                let refused = kind.refused(&target, &error.into());
+                let refused = refused(is_full, &target, &error.into());
                 return Err(taken_back(open, &mut table, ended, refused));
             }
         };
@@ -172,17 +177,24 @@ impl<'p> Arrival<'p> {
             let set = properties::set(open, &target, &request.properties, false)?;
             complaints.extend(set);
         }
-        remember(open, Some(request.command.clone()), caller)?;
         Ok((received.bytes, complaints))
     }
 }
 
-/// Where a stream goes to, and whether that has to be made.
+/// Where a stream goes to.
+struct Order {
+    order: ReceiveOrder,
+    /// Whether that has to be made.
+    is_new: bool,
+    extent: StreamExtent,
+}
+
 fn order<R: Read>(
     tree: &DatasetTree,
     request: &ReceiveRequest,
-    incoming: &Incoming<R>,
-) -> Result<(ReceiveOrder, bool), Refusal> {
+    incoming: &Incoming<'_, R>,
+    is_package: bool,
+) -> Result<Order, Refusal> {
     let (sent, _) = incoming.sent().map_err(|error| cannot(words(&error)))?;
     let below = |parent: &str, rest: Option<&str>| match rest {
         Some(rest) => format!("{parent}/{rest}"),
@@ -211,8 +223,15 @@ fn order<R: Read>(
         properties: Vec::new(),
         changes: if request.force { LocalChanges::GivenUp } else { LocalChanges::Kept },
     };
-    if found(&order.target)?.is_some() {
-        return Ok((order, false));
+    let extent = match incoming.source() {
+        Some(_) => StreamExtent::Incremental,
+        None => StreamExtent::Full,
+    };
+    if let Some(target) = found(&order.target)? {
+        let is_known =
+            is_package && has_snapshot(&target, incoming.begin().to_guid).map_err(cannot)?;
+        let extent = if is_known { StreamExtent::Known } else { extent };
+        return Ok(Order { order, is_new: false, extent });
     }
     if let ReceiveTarget::Path(parent) | ReceiveTarget::LastName(parent) = &request.target {
         let parent = found(parent)?
@@ -222,16 +241,20 @@ fn order<R: Read>(
             && let Some(renamed) = with_snapshot(&parent, source).map_err(cannot)?
         {
             order.target = renamed;
-            return Ok((order, false));
+            return Ok(Order { order, is_new: false, extent });
         }
     }
-    Ok((order, true))
+    Ok(Order { order, is_new: true, extent })
+}
+
+fn has_snapshot(dataset: &Dataset, guid: Guid) -> Result<bool, DatasetError> {
+    Ok(dataset.snapshots()?.iter().any(|snapshot| snapshot.dsl_dataset().guid == guid))
 }
 
 /// The name of what has a snapshot with this identity, of a file system and all below it.
 fn with_snapshot(parent: &Dataset, guid: Guid) -> Result<Option<String>, DatasetError> {
     for dataset in parent.descendants()? {
-        if dataset.snapshots()?.iter().any(|snapshot| snapshot.dsl_dataset().guid == guid) {
+        if has_snapshot(&dataset, guid)? {
             return Ok(Some(dataset.name().to_owned()));
         }
     }
