@@ -64,10 +64,10 @@ fn full_streams_give_the_files_that_were_sent() {
 
 #[test]
 fn increments_go_on_from_what_is_there_while_it_is_in_use() {
-    for (name, changes) in [
-        ("incr", LocalChanges::Kept),
-        ("frombook", LocalChanges::GivenUp),
-        ("incr-I", LocalChanges::Kept),
+    for (name, changes, last) in [
+        ("incr", LocalChanges::Kept, 2),
+        ("frombook", LocalChanges::GivenUp, 2),
+        ("incr-I", LocalChanges::Kept, 3),
     ] {
         let (Some(full), Some(increment)) = (golden("full"), golden(name)) else { return };
         let world = ImagePool::new("A");
@@ -80,10 +80,9 @@ fn increments_go_on_from_what_is_there_while_it_is_in_use() {
         assert_eq!(mounted.attributes(root).unwrap_err().errno(), ESTALE);
         drop(mounted);
         open(&pool).attributes(root).unwrap();
-        for (place, sent) in
-            [(TARGET, "g30/a@2"), ("made/got@2", "g30/a@2"), ("made/got@1", "g30/a@1")]
-        {
-            let wrong = wrong_files(&pool, place, &increment, sent);
+        let snapshots = (1..=last).map(|number| (format!("{TARGET}@{number}"), number));
+        for (place, number) in snapshots.chain([(TARGET.to_owned(), last)]) {
+            let wrong = wrong_files(&pool, &place, &increment, &format!("g30/a@{number}"));
             assert_eq!(wrong, Vec::<String>::new(), "{name}: {place}");
         }
         assert!(
