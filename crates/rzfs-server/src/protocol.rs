@@ -30,7 +30,7 @@ pub use dataset::{
     DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, HoldReport,
     MountReport, PropertyReport, PropertySource, PropertyValue, Selection,
 };
-pub use diff::{DiffChange, DiffEntry, DiffPart, DiffPath, DiffQuery};
+pub use diff::{DiffChange, DiffEntry, DiffPart, DiffPath, DiffQuery, UnnamedFile};
 pub use history::{HistoryKind, HistoryReport};
 pub use layout::{Layout, LayoutLine};
 pub use parts::{PART, PartReader, PartWriter};

@@ -7,7 +7,7 @@
 use crate::error::ZplError;
 use crate::file_system::FileSystem;
 use crate::node::Attributes;
-use crate::path::Paths;
+use crate::path::{FilePath, Paths};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::znode::Timestamp;
@@ -50,11 +50,31 @@ pub enum FileChange {
     },
 }
 
+/// A file with a path that is too long ([`FilePath::TooLong`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooDeep {
+    /// Its number.
+    pub object: ObjectId,
+    /// In which of the states.
+    pub state: DiffState,
+}
+
+/// One of two states that are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiffState {
+    /// The older one.
+    Before,
+    /// The younger one.
+    After,
+}
+
 /// A part of what differs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Differences {
     /// The files, in the order of their numbers.
     pub files: Vec<Difference>,
+    /// The first of those that are not among them, as their paths are too long.
+    pub too_deep: Option<TooDeep>,
     /// From which object on there may be more.
     pub next: Option<ObjectId>,
 }
@@ -63,6 +83,15 @@ pub struct Differences {
 struct Found {
     attributes: Attributes,
     path: Vec<u8>,
+}
+
+/// What a state has with a number.
+enum Searched {
+    /// Nothing, or no file that is in a directory.
+    Nothing,
+    File(Found),
+    /// A file whose path is too long.
+    TooDeep,
 }
 
 impl FileSystem {
@@ -90,20 +119,33 @@ impl FileSystem {
         }
         let (before, known) = older.found(&objects, &Paths::default())?;
         let (after, _) = self.found(&objects, &known)?;
-        let mut files = Vec::new();
-        for (before, after) in before.into_iter().zip(after) {
-            differ(before, after, &mut files);
+        let mut differences = Differences { files: Vec::new(), too_deep: None, next };
+        for ((before, after), object) in before.into_iter().zip(after).zip(objects) {
+            let mut lack = |state| {
+                differences.too_deep.get_or_insert(TooDeep { object, state });
+            };
+            let (before, after) = match (before, after) {
+                (_, Searched::TooDeep) => {
+                    lack(DiffState::After);
+                    continue;
+                }
+                (Searched::TooDeep, _) => {
+                    lack(DiffState::Before);
+                    continue;
+                }
+                (before, after) => (before.file(), after.file()),
+            };
+            differ(before, after, &mut differences.files);
         }
-        Ok(Differences { files, next })
+        Ok(differences)
     }
 
-    /// Those of these objects that are files with a path, and where they are; `before` is where they
-    /// were.
+    /// What these objects are, and where they are; `before` is where they were.
     fn found(
         &self,
         objects: &[ObjectId],
         before: &Paths,
-    ) -> Result<(Vec<Option<Found>>, Paths), ZplError> {
+    ) -> Result<(Vec<Searched>, Paths), ZplError> {
         self.prefetch_attributes(objects);
         let mut attributes = Vec::with_capacity(objects.len());
         for object in objects {
@@ -117,11 +159,23 @@ impl FileSystem {
         let files = attributes.iter().flatten().map(|file| file.object);
         let paths = Paths::of(self, files, before)?;
         let found = attributes.into_iter().map(|file| {
-            let attributes = file?;
-            let path = paths.path(attributes.object)?;
-            Some(Found { attributes, path })
+            let Some(attributes) = file else { return Searched::Nothing };
+            match paths.path(attributes.object) {
+                FilePath::At(path) => Searched::File(Found { attributes, path }),
+                FilePath::Nowhere => Searched::Nothing,
+                FilePath::TooLong => Searched::TooDeep,
+            }
         });
         Ok((found.collect(), paths))
+    }
+}
+
+impl Searched {
+    fn file(self) -> Option<Found> {
+        match self {
+            Self::File(found) => Some(found),
+            Self::Nothing | Self::TooDeep => None,
+        }
     }
 }
 

@@ -51,7 +51,7 @@ pub use control::{
     ControlAttributes, ControlEntry, ControlTree, SnapshotChange, SnapshotEntry, SnapshotSource,
 };
 pub use control_node::ControlNode;
-pub use diff::{Difference, Differences, FileChange};
+pub use diff::{DiffState, Difference, Differences, FileChange, TooDeep};
 pub use entry::{DirCookie, DirEntry, NameTarget};
 pub use error::{Place, ZplError};
 pub use file_system::FileSystem;
@@ -62,6 +62,7 @@ pub use node::Attributes;
 pub use options::{
     AclType, CacheBudget, FileCaches, FileSystemOptions, SnapshotDirectory, XattrUse,
 };
+pub use path::FilePath;
 pub use quota::{QuotaOwner, QuotaUnit, stored_quota, stored_usage};
 pub use read_ahead::ReadAhead;
 pub use rzfs_dsl::accounting;

@@ -9,10 +9,21 @@ use rzfs_format::dirent::FileKind;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-/// Directories above each other beyond this number are damage.
-const MAX_DEPTH: usize = 4096;
-/// The longest path, in bytes: what is nested more deeply is as good as in no directory.
-const MAX_PATH: usize = 1 << 20;
+/// The longest path, in bytes: many times what the system takes at once.
+const MAX_PATH: usize = 1 << 16;
+/// Most directories above each other that a path of this length has room for.
+const MAX_DEPTH: usize = MAX_PATH / 2;
+
+/// The path of a file from the root on, which is `/`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FilePath {
+    /// It is this one.
+    At(Vec<u8>),
+    /// It is in no directory, as extended attributes and removed files are.
+    Nowhere,
+    /// It is longer than 64 KiB.
+    TooLong,
+}
 
 /// The directory of a file, and its name there.
 type Entry = (ObjectId, Vec<u8>);
@@ -22,6 +33,8 @@ type Entry = (ObjectId, Vec<u8>);
 pub(crate) struct Paths {
     root: ObjectId,
     names: HashMap<ObjectId, Entry>,
+    /// Directories whose names were not looked for, as what is in them is too deep.
+    beyond: BTreeSet<ObjectId>,
 }
 
 impl Paths {
@@ -35,7 +48,7 @@ impl Paths {
         wanted: impl IntoIterator<Item = ObjectId>,
         before: &Self,
     ) -> Result<Self, ZplError> {
-        let mut paths = Self { root: files.root(), names: HashMap::new() };
+        let mut paths = Self { root: files.root(), ..Self::default() };
         let mut level = BTreeSet::new();
         for file in wanted {
             let links = files.source.with_file(file, |file| Ok(file.znode().links))?;
@@ -50,23 +63,24 @@ impl Paths {
                 }
             }
         }
-        for _ in 0..MAX_DEPTH {
+        for _ in 0..=MAX_DEPTH {
             level.retain(|file| *file != paths.root && !paths.names.contains_key(file));
             let mut directories: BTreeMap<ObjectId, BTreeSet<ObjectId>> = BTreeMap::new();
             for file in &level {
                 let parent = files.source.with_file(*file, |file| Ok(file.znode().parent))?;
                 directories.entry(parent).or_default().insert(*file);
             }
+            level.clear();
             if directories.is_empty() {
                 break;
             }
-            level.clear();
             for (directory, children) in directories {
                 if paths.search(files, directory, children)? {
                     level.insert(directory);
                 }
             }
         }
+        paths.beyond = level;
         Ok(paths)
     }
 
@@ -92,25 +106,28 @@ impl Paths {
         Ok(is_found)
     }
 
-    /// The path of a file from the root on, which is `/`; `None` if it is in no directory.
-    pub(crate) fn path(&self, file: ObjectId) -> Option<Vec<u8>> {
+    /// Where a file is.
+    pub(crate) fn path(&self, file: ObjectId) -> FilePath {
         let mut parts: Vec<&[u8]> = Vec::new();
         let (mut at, mut len) = (file, 0);
         while at != self.root {
-            let (directory, name) = self.names.get(&at)?;
+            let Some((directory, name)) = self.names.get(&at) else {
+                let is_beyond = self.beyond.contains(&at);
+                return if is_beyond { FilePath::TooLong } else { FilePath::Nowhere };
+            };
             len += name.len() + 1;
-            if parts.len() >= MAX_DEPTH || len > MAX_PATH {
-                return None;
+            if len > MAX_PATH {
+                return FilePath::TooLong;
             }
             parts.push(name);
             at = *directory;
         }
         if parts.is_empty() {
-            return Some(b"/".to_vec());
+            return FilePath::At(b"/".to_vec());
         }
         parts.push(b"");
         parts.reverse();
-        Some(parts.join(&b'/'))
+        FilePath::At(parts.join(&b'/'))
     }
 }
 
@@ -140,13 +157,12 @@ fn is_there<S: Source>(
 }
 
 impl<S: Source> FileSystem<S> {
-    /// The path of a file from the root on, which is `/`; `None` if it is in no directory, as
-    /// extended attributes and removed files are. Of a file with several names it is one of them.
-    /// Its directories are searched.
+    /// The path of a file. Of a file with several names it is one of them. Its directories are
+    /// searched.
     ///
     /// # Errors
     /// There is no such file, or a directory cannot be read.
-    pub fn path(&self, file: ObjectId) -> Result<Option<Vec<u8>>, ZplError> {
+    pub fn path(&self, file: ObjectId) -> Result<FilePath, ZplError> {
         Ok(Paths::of(self, [file], &Paths::default())?.path(file))
     }
 }

@@ -5,7 +5,7 @@ use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, devices, operands};
 use crate::source::{self, PoolClient};
 use rzfs_server::protocol::{
-    Answer, Change, DiffChange, DiffEntry, DiffPath, DiffQuery, Identity, Request,
+    Answer, Change, DiffChange, DiffEntry, DiffPath, DiffQuery, Identity, Request, UnnamedFile,
 };
 use std::io::{self, Write};
 
@@ -66,7 +66,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         write_back(client.as_mut())?;
     }
     let mut format = Format { words, mountpoint: String::new() };
-    let mut first = Some(0);
+    let (mut first, mut too_deep) = (Some(0), None);
     while let Some(next) = first {
         let query = DiffQuery { from: from.clone(), to: to.clone(), first: next };
         let part = source::differences(client.as_mut(), query)?;
@@ -77,8 +77,16 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         }
         // A pool that answers nonsense would be asked for ever.
         first = part.next.filter(|after| *after > next);
+        too_deep = too_deep.or(part.too_deep);
     }
-    Ok(())
+    // One is enough to know that the list lacks something.
+    match too_deep {
+        None => Ok(()),
+        Some(UnnamedFile { object, dataset }) => {
+            let what = format!("object {object} in {dataset}: path too long");
+            Err(Failure::Failed(format!("Unable to determine path or stats for {what}")))
+        }
+    }
 }
 
 /// Has everything on disk that was written so far: what is there is compared.

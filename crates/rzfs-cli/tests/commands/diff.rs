@@ -1,7 +1,8 @@
 //! `zfs diff`: files that are not what they were.
 
 use crate::workshop::Workshop;
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, mknodat, open, openat};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes};
@@ -114,6 +115,44 @@ fn each_kind_of_change_has_its_line() {
     from_image.sort_unstable();
     assert_eq!(from_image, expected);
     shop.judge();
+}
+
+/// Makes a directory in `outermost`, one in that, and so on; the innermost one.
+fn nested(outermost: &Path, name: &str, levels: usize) -> OwnedFd {
+    let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    let mut directory = open(outermost, flags, Mode::empty()).unwrap();
+    for _ in 0..levels {
+        mkdirat(&directory, name, Mode::RWXU).unwrap();
+        directory = openat(&directory, name, flags, Mode::empty()).unwrap();
+    }
+    directory
+}
+
+#[test]
+fn what_is_deep_is_named_and_what_is_too_deep_is_told() {
+    let shop = pool();
+    let place = shop.root().join("a");
+    let (deep, long) = (nested(&place, "d", 4200), "n".repeat(200));
+    let too_deep = nested(&place, &long, 340);
+    shop.succeed("zfs snapshot tank/a@s1");
+    let make = |directory: &OwnedFd| {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        openat(directory, "new", flags, Mode::RWXU).unwrap()
+    };
+    drop(make(&deep));
+    let path = "/d".repeat(4200);
+    let new = [format!("+\t{path}/new"), format!("M\t{path}")];
+    assert_eq!(lines(&shop, "zfs diff tank/a@s1"), new);
+    drop(make(&too_deep));
+    drop((deep, too_deep));
+    let diff = shop.run("zfs diff -H tank/a@s1");
+    assert_eq!((diff.status, diff.out.lines().count()), (1, 2), "{}", diff.err);
+    let (words, object) = ("Unable to determine path or stats for object ", diff.err.as_str());
+    let object = object.strip_prefix(words).and_then(|rest| rest.split_once(' '));
+    let (object, rest) = object.unwrap_or_else(|| panic!("{}", diff.err));
+    assert!(object.parse::<u64>().is_ok(), "{}", diff.err);
+    assert_eq!(rest, "in tank/a: path too long\n");
+    shop.succeed("zpool export tank");
 }
 
 /// A file in a snapshot.

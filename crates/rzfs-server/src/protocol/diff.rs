@@ -21,8 +21,19 @@ pub struct DiffPart {
     pub mountpoint: Option<String>,
     /// The files.
     pub entries: Vec<DiffEntry>,
+    /// The first of the files that are not among them, as their paths are too long.
+    pub too_deep: Option<UnnamedFile>,
     /// Where the next part begins, if there may be one.
     pub next: Option<u64>,
+}
+
+/// A file without a path that could be told.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UnnamedFile {
+    /// Its number.
+    pub object: u64,
+    /// The snapshot or file system that it is in.
+    pub dataset: String,
 }
 
 /// A file that is not what it was.

@@ -5,7 +5,7 @@ use rzfs_dsl::dataset::Dataset;
 use rzfs_dsl::pool::ErrorLogEntry;
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::{ObjectId, ObjsetId};
-use rzfs_zpl::FileSystem;
+use rzfs_zpl::{FilePath, FileSystem};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names of the files that the error log is about, as `zpool status -v` shows them.
@@ -66,8 +66,8 @@ impl<'a> Place<'a> {
     }
 
     fn name(&self, entry: &ErrorLogEntry) -> String {
-        let path = self.files.as_ref().and_then(|it| it.path(entry.bookmark.object).ok().flatten());
-        let Some(path) = path else {
+        let path = self.files.as_ref().and_then(|it| it.path(entry.bookmark.object).ok());
+        let Some(FilePath::At(path)) = path else {
             return format!("{}:{}", self.dataset.name(), number(entry));
         };
         let path = String::from_utf8_lossy(&path);

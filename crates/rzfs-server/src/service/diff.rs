@@ -1,11 +1,13 @@
 //! What differs between two states of a file system.
 
-use crate::protocol::{DiffChange, DiffEntry, DiffPart, DiffPath, DiffQuery, MountReport, Refusal};
+use crate::protocol::{
+    DiffChange, DiffEntry, DiffPart, DiffPath, DiffQuery, MountReport, Refusal, UnnamedFile,
+};
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
-use rzfs_zpl::{Difference, FileChange, FileSystem};
+use rzfs_zpl::{DiffState, Difference, FileChange, FileSystem, TooDeep};
 use std::fmt::Display;
 
 /// Answers a question for a part of what differs.
@@ -33,6 +35,13 @@ pub(super) fn part(
     Ok(DiffPart {
         mountpoint: mount.map(|mount| mount.mountpoint.clone()),
         entries: found.files.iter().map(entry).collect(),
+        too_deep: found.too_deep.map(|TooDeep { object, state }| UnnamedFile {
+            object: object.get(),
+            dataset: match state {
+                DiffState::Before => query.from.clone(),
+                DiffState::After => query.to.clone(),
+            },
+        }),
         next: found.next.map(ObjectId::get),
     })
 }
