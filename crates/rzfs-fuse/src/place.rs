@@ -100,22 +100,30 @@ pub struct MountPlace {
     directory: OwnedFd,
     path: PathBuf,
     is_made: bool,
+    /// What was made to make it in, the innermost one first.
+    above: Vec<(PathBuf, Identity)>,
 }
 
 impl MountPlace {
-    /// The directory that a user has named, made if it is missing; links are followed.
+    /// The directory that a user has named, made if it is missing, with those above it; links are
+    /// followed.
     ///
     /// # Errors
     /// [`PlaceError`]
     pub fn named(path: &Path) -> Result<Self, PlaceError> {
         let fail = |source: io::Error| PlaceError::System { path: path.to_owned(), source };
         let is_made = !path.try_exists().map_err(fail)?;
+        let missing_above = if is_made { missing_above(path) } else { 0 };
         if is_made {
             let mut builder = std::fs::DirBuilder::new();
             builder.recursive(true).mode(0o755).create(path).map_err(fail)?;
         }
         let path = path.canonicalize().map_err(fail)?;
-        Self { is_made, ..walk(Links::Never, path, Missing::Refuse)? }.unless_of_processes()
+        let above = path.ancestors().skip(1).take(missing_above);
+        let above = above.map_while(|above| Some((above.to_owned(), Identity::at(above)?)));
+        let above = above.collect();
+        let place = walk(Links::Never, path, Missing::Refuse)?;
+        Self { is_made, above, ..place }.unless_of_processes()
     }
 
     /// The directory that a pool names on this system, made if it is missing. Links are followed
@@ -160,7 +168,8 @@ impl MountPlace {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let found = statx(&self.directory, c"", flags, StatxFlags::INO);
         let identity = found.ok().filter(|_| self.is_made).and_then(|found| Identity::of(&found));
-        identity.map(|identity| MadeDirectory { path: self.path.clone(), identity })
+        let (path, above) = (self.path.clone(), self.above.clone());
+        identity.map(|identity| MadeDirectory { path, identity, above })
     }
 
     /// Whether there is nothing in it.
@@ -192,11 +201,23 @@ impl MountPlace {
     }
 }
 
+/// How many directories right above a missing one are missing, too. Where the way goes up in
+/// between, nobody counts what is made on it.
+fn missing_above(path: &Path) -> usize {
+    if path.components().any(|component| component == Component::ParentDir) {
+        return 0;
+    }
+    let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+    above.take_while(|above| !above.exists()).count()
+}
+
 /// A directory that was made for a mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MadeDirectory {
     path: PathBuf,
     identity: Identity,
+    /// What was made to make it in, the innermost one first.
+    above: Vec<(PathBuf, Identity)>,
 }
 
 impl MadeDirectory {
@@ -211,21 +232,35 @@ impl MadeDirectory {
         self.identity.device
     }
 
-    /// Removes it if it is empty and still there: who has put another one there keeps that. For
-    /// threads that may wait, as [`errands`] has them.
+    /// Removes it if it is empty and still there: who has put another one there keeps that. What was
+    /// made to make it in goes after it on the same terms. For threads that may wait, as [`errands`]
+    /// has them.
     ///
     /// # Errors
     /// [`PlaceError`]: among others it is not empty, another one is there, or there is a link on
     /// the way by now.
     pub(crate) fn remove_here(&self) -> Result<(), PlaceError> {
-        let (parent, name) = parent_and_name(&self.path)?;
-        let parent = look_at(parent)?;
-        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        let found = statx(&parent, name, flags, StatxFlags::INO).map_err(system(&self.path))?;
-        match Identity::of(&found) == Some(self.identity) {
-            true => unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(system(&self.path)),
-            false => Err(system(&self.path)(Errno::STALE)),
+        remove(&self.path, self.identity)?;
+        for (path, identity) in &self.above {
+            if let Err(error) = remove(path, *identity) {
+                // Somebody may have put something there.
+                tracing::debug!(%error, "a directory that was made above a mount stays");
+                break;
+            }
         }
+        Ok(())
+    }
+}
+
+/// Removes an empty directory if it is this one.
+fn remove(path: &Path, identity: Identity) -> Result<(), PlaceError> {
+    let (parent, name) = parent_and_name(path)?;
+    let parent = look_at(parent)?;
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let found = statx(&parent, name, flags, StatxFlags::INO).map_err(system(path))?;
+    match Identity::of(&found) == Some(identity) {
+        true => unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(system(path)),
+        false => Err(system(path)(Errno::STALE)),
     }
 }
 
@@ -240,6 +275,12 @@ struct Identity {
 }
 
 impl Identity {
+    /// Of what is at a path, be it a link.
+    fn at(path: &Path) -> Option<Self> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        statx(rustix::fs::CWD, path, flags, StatxFlags::INO).ok().as_ref().and_then(Self::of)
+    }
+
     fn of(found: &Statx) -> Option<Self> {
         let is_known = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::INO);
         let device = (found.stx_dev_major, found.stx_dev_minor);
@@ -321,11 +362,17 @@ enum Missing {
 fn walk(links: Links, path: PathBuf, missing: Missing) -> Result<MountPlace, PlaceError> {
     let named = path.clone();
     let found = errands::open(move || {
-        let MountPlace { directory, path, is_made } = Walk::begin(links)?.along(&path, missing)?;
+        let place = Walk::begin(links)?.along(&path, missing)?;
+        let MountPlace { directory, path, is_made, .. } = place;
         Ok((directory, (path, is_made)))
     });
     let found = found.map_err(|source| PlaceError::System { path: named, source })?;
-    found.map(|(directory, (path, is_made))| MountPlace { directory, path, is_made })
+    found.map(|(directory, (path, is_made))| MountPlace {
+        directory,
+        path,
+        is_made,
+        above: Vec::new(),
+    })
 }
 
 /// A way from the root directory on. Names are opened one by one in directories that are open, so
@@ -361,7 +408,8 @@ impl Walk {
                 rest = whole;
             }
         }
-        Ok(MountPlace { directory: self.here, path: self.path, is_made: self.is_made })
+        let Self { here: directory, path, is_made, .. } = self;
+        Ok(MountPlace { directory, path, is_made, above: Vec::new() })
     }
 
     fn up(&mut self) -> Result<(), PlaceError> {
@@ -494,7 +542,19 @@ mod tests {
         let led = MadeDirectory { path: world.path("base/absolute/kept"), ..kept };
         led.remove_here().unwrap_err();
         assert!(world.path("outside/kept").exists());
-        assert!(MountPlace::named(&world.path("named/x")).unwrap().made().is_some());
+        let named = |name| MountPlace::named(&world.path(name)).unwrap().made();
+        let innermost = named("named/x/y").unwrap();
+        assert_eq!(named("named/x/y"), None);
+        innermost.remove_here().unwrap();
+        assert!(!world.path("named").exists(), "nor was what it was made in there");
+        let (one, other) = (named("named/x/y").unwrap(), named("named/z").unwrap());
+        one.remove_here().unwrap();
+        assert!(!world.path("named/x").exists() && world.path("named/z").exists());
+        other.remove_here().unwrap();
+        assert!(world.path("named").exists(), "this one was not made for it");
+        let crooked = named("base/new/../there/x").unwrap();
+        crooked.remove_here().unwrap();
+        assert!(world.path("base/there").exists(), "nobody knows what was made on the way");
         let named = MountPlace::named(&world.path("base/crooked")).unwrap();
         assert_eq!((named.path(), named.made()), (&*world.path("outside"), None));
     }

@@ -349,6 +349,31 @@ fn only_the_directory_that_was_made_for_a_mount_is_removed_after_it() {
 }
 
 #[test]
+fn all_directories_that_were_made_for_a_mount_are_removed_after_it() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export tank A");
+    let place = shop.rzfs.path("m");
+    fs::create_dir(&place).unwrap();
+    let innermost = place.join("d/x/y");
+    for kept in [None, Some("d/x"), Some("d")] {
+        shop.succeed(&format!("mount A {}", innermost.display()));
+        assert!(is_mounted(&innermost));
+        let file = kept.map(|directory| place.join(directory).join("kept"));
+        file.iter().for_each(|file| fs::write(file, "").unwrap());
+        shop.succeed("umount tank");
+        assert!(!innermost.exists());
+        for directory in ["d", "d/x"] {
+            let has_file = kept.is_some_and(|kept| Path::new(kept).starts_with(directory));
+            assert_eq!(place.join(directory).exists(), has_file, "{directory}: {kept:?}");
+        }
+        if file.is_some() {
+            fs::remove_dir_all(place.join("d")).unwrap();
+        }
+    }
+    assert!(place.exists());
+}
+
+#[test]
 fn who_ends_a_pool_is_told_that_a_container_has_it() {
     if !has_root("only root has namespaces of mounts that others see nothing of") {
         return;
