@@ -3,6 +3,7 @@
 use crate::wakefulness::Wakefulness;
 use fuser::MountOption;
 use rustix::mount::MountFlags;
+use rustix::process::geteuid;
 use rzfs_zpl::{ControlTree, Files};
 use std::any::Any;
 use std::io;
@@ -76,10 +77,15 @@ impl Default for Restrictions {
 impl Restrictions {
     /// The options of a mount that can be changed, as far as it is up to its file systems.
     pub(crate) fn mount_options(self, is_live: bool) -> Vec<MountOption> {
-        let mut options = vec![
-            if self.no_devices { MountOption::NoDev } else { MountOption::Dev },
-            if self.no_set_id { MountOption::NoSuid } else { MountOption::Suid },
-        ];
+        // Where a helper mounts for other users it leaves these off by itself, and says so if they
+        // are asked for.
+        let is_root = geteuid().is_root();
+        let allowed = |option| is_root.then_some(option);
+        let devices =
+            if self.no_devices { Some(MountOption::NoDev) } else { allowed(MountOption::Dev) };
+        let set_id =
+            if self.no_set_id { Some(MountOption::NoSuid) } else { allowed(MountOption::Suid) };
+        let mut options: Vec<MountOption> = devices.into_iter().chain(set_id).collect();
         if self.no_execution {
             options.push(MountOption::NoExec);
         }

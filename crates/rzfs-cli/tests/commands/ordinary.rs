@@ -775,6 +775,24 @@ fn where_something_is_missing(user: &Ordinary, script: &str) -> Outcome {
 }
 
 #[test]
+fn the_helper_is_asked_for_nothing_that_it_would_not_do() {
+    let user = Ordinary::without_pool();
+    let (helper, asked, image) = (user.path("helper"), user.path("asked"), user.path("z.img"));
+    let script = format!("#!/bin/sh\necho \"$@\" >> {asked}\nexec fusermount3 \"$@\"\n");
+    fs::write(&helper, script).unwrap();
+    fs::set_permissions(&helper, fs::Permissions::from_mode(0o755)).unwrap();
+    let rzfs = format!("FUSERMOUNT_PATH={helper} {}", user.path("rzfs"));
+    user.shell(&format!("{rzfs} zpool create --size 96M -R $M z {image}"));
+    user.succeed("zpool export z");
+    user.shell(&format!("{rzfs} zpool import -d {image} -R $M z"));
+    user.succeed("zpool export z");
+    let asked = fs::read_to_string(asked).unwrap();
+    let options: Vec<&str> = asked.split([' ', ',', '\n']).collect();
+    assert_eq!(options.iter().filter(|word| **word == "fsname=z").count(), 2, "{asked}");
+    assert!(!options.iter().any(|word| ["dev", "suid"].contains(word)), "{asked}");
+}
+
+#[test]
 fn who_cannot_mount_is_told_what_is_missing() {
     if !has_root("only root has a tree of mounts of its own") {
         return;
