@@ -383,7 +383,7 @@ impl Drop for LivePool {
 
 /// A pool could not be exported.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the pool is suspended: {}", reason.as_ref().map_or_else(String::new, ToString::to_string))]
+#[error("the pool is suspended{}", reason.as_ref().map_or_else(String::new, |r| format!(": {r}")))]
 pub struct NotExported {
     /// What went wrong with it.
     pub reason: Option<Arc<LiveError>>,

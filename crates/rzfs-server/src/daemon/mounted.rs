@@ -78,6 +78,14 @@ impl Disposition {
             Self::Destroy => "destroy",
         }
     }
+
+    /// What the pool is then.
+    pub(crate) const fn past_participle(self) -> &'static str {
+        match self {
+            Self::Release => "exported",
+            Self::Destroy => "destroyed",
+        }
+    }
 }
 
 impl Ending {

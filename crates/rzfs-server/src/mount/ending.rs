@@ -103,10 +103,10 @@ impl Open {
 
 /// A pool that is let go of, but not as it was to be.
 pub(super) fn given_up(manner: Disposition, pool: &str, reason: &str) -> Refusal {
-    let Refusal { message, .. } = not_ended(manner, pool, reason);
     Refusal::new(format!(
-        "{message}\nThe pool was let go of as a crash would leave it; 'zpool import -f {pool}' imports \
-         its last state on disk."
+        "the pool '{pool}' was let go of but not {}, and what was not written is lost: {reason}\n\
+         'zpool import -f {pool}' imports its last state on disk.",
+        manner.past_participle()
     ))
 }
 

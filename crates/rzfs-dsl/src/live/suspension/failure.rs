@@ -30,7 +30,11 @@ impl Failure {
 
     /// Writing has ended. What goes wrong afterwards follows from the first reason, which stays.
     pub(crate) fn end(&mut self, reason: LiveError) {
-        self.ended.get_or_insert_with(|| Arc::new(reason));
+        self.ended.get_or_insert_with(|| match reason {
+            // Nobody waits any more for what failed: that is the reason.
+            LiveError::Suspended { reason: Some(first) } => first,
+            reason => Arc::new(reason),
+        });
     }
 }
 
@@ -55,6 +59,15 @@ mod tests {
         assert_eq!(reason(&failure), expected);
         failure.resume();
         assert_eq!(reason(&failure), expected, "it is not mended");
+    }
+
+    #[test]
+    fn who_gives_up_waiting_names_what_was_waited_for() {
+        let mut failure = Failure::default();
+        let first = Arc::new(LiveError::NoHeartbeat { seconds: 7 });
+        failure.wait(Arc::clone(&first));
+        failure.end(LiveError::Suspended { reason: Some(Arc::clone(&first)) });
+        assert_eq!(reason(&failure), first.to_string());
     }
 
     #[test]
