@@ -145,6 +145,7 @@ fn roots(words: &[Word], usage: &str) -> Result<Vec<(ControlClient, Vec<KeyRepor
 
 /// Runs `zfs load-key`.
 pub(super) fn load(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let line = command_line("zfs load-key", words);
     let words = LOAD.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let location = words.iter().find_map(|word| match word {
@@ -160,11 +161,16 @@ pub(super) fn load(words: &[String], console: &mut Console<'_>) -> Outcome {
     let (mut tried, mut done) = (0, 0);
     let mut outcome = Ok(());
     for (mut client, reports) in roots(&words, "missing dataset argument")? {
+        // The history of each pool has the command once, unless it changes nothing.
+        let mut line = Some(&*line).filter(|_| purpose == Purpose::Change);
         let skipped = |report: &&KeyReport| several && report.is_loaded && !flag('n');
         for report in reports.iter().filter(|report| !skipped(report)) {
             tried += 1;
-            match load_one(&mut client, report, location.as_deref(), purpose) {
-                Ok(()) => done += 1,
+            match load_one(&mut client, report, location.as_deref(), (purpose, line)) {
+                Ok(()) => {
+                    done += 1;
+                    line = None;
+                }
                 Err(failure) if !several => return Err(failure),
                 Err(failure) => outcome = Err(complain(failure, console)?),
             }
@@ -186,7 +192,7 @@ fn load_one(
     client: &mut ControlClient,
     report: &KeyReport,
     location: Option<&str>,
-    purpose: Purpose,
+    (purpose, line): (Purpose, Option<&str>),
 ) -> Outcome {
     let KeyReport { name, root, .. } = report;
     let error = |reason: &dyn std::fmt::Display| Err(failed("load", reason));
@@ -209,7 +215,7 @@ fn load_one(
     let key = key_input::get(name, format, location, Occasion::Known);
     let key = key.map_err(|reason| failed("load", reason))?;
     let change = Change::LoadKey { name: name.clone(), key, purpose };
-    source::change(client, change, None).map(drop).map_err(|failure| failure.with_status(FAILED))
+    source::change(client, change, line).map(drop).map_err(|failure| failure.with_status(FAILED))
 }
 
 /// Loads the key of a file system that is to be mounted, if it lacks one.
@@ -223,7 +229,7 @@ pub(super) fn load_for_mount(client: &mut ControlClient, name: &str) -> Outcome 
     }
     let root = report.root.clone();
     match reports(client, &root, Some(0))?.first() {
-        Some(root) => load_one(client, root, None, Purpose::Change),
+        Some(root) => load_one(client, root, None, (Purpose::Change, None)),
         None => Ok(()),
     }
 }
@@ -235,7 +241,7 @@ pub(super) fn load_all_for_mount(client: &mut ControlClient, console: &mut Conso
     let found = reports(client, &pool, None)?;
     let mut outcome = Ok(());
     for report in found.iter().filter(|report| report.is_root() && !report.is_loaded) {
-        if let Err(failure) = load_one(client, report, None, Purpose::Change) {
+        if let Err(failure) = load_one(client, report, None, (Purpose::Change, None)) {
             outcome = Err(complain(failure, console)?);
         }
     }
@@ -244,6 +250,7 @@ pub(super) fn load_all_for_mount(client: &mut ControlClient, console: &mut Conso
 
 /// Runs `zfs unload-key`.
 pub(super) fn unload(words: &[String], console: &mut Console<'_>) -> Outcome {
+    let line = command_line("zfs unload-key", words);
     let words = UNLOAD.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let several = flag('r') || flag('a');
@@ -253,13 +260,17 @@ pub(super) fn unload(words: &[String], console: &mut Console<'_>) -> Outcome {
         if several {
             reports.retain(|report| report.is_loaded);
         }
+        let mut line = Some(&*line);
         for report in reports {
             tried += 1;
             let change = Change::UnloadKey { name: report.name };
-            match source::change(&mut client, change, None)
+            match source::change(&mut client, change, line)
                 .map_err(|failure| failure.with_status(FAILED))
             {
-                Ok(_) => done += 1,
+                Ok(_) => {
+                    done += 1;
+                    line = None;
+                }
                 Err(failure) if !several => return Err(failure),
                 Err(failure) => outcome = Err(complain(failure, console)?),
             }

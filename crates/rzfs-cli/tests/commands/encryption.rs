@@ -84,6 +84,11 @@ fn file_systems_are_locked_and_unlocked() {
     assert_eq!(shop.succeed("zfs load-key -a"), "1 / 1 key(s) successfully loaded\n");
     shop.succeed("zfs mount -a");
     assert_eq!(fs::read_to_string(place.join("below/file")).unwrap(), SECRET);
+    let history = shop.succeed("zpool history tank");
+    let commands = history.lines().filter_map(|line| line.split_once(" zfs "));
+    let of_keys: Vec<&str> =
+        commands.map(|(_, command)| command).filter(|command| command.contains("-key")).collect();
+    assert_eq!(of_keys, ["unload-key tank/secret", "load-key -a"]);
     shop.succeed("zpool export tank");
     shop.judge();
     let image = fs::read(shop.image("A")).unwrap();
