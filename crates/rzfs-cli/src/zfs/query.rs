@@ -161,8 +161,10 @@ impl Query {
             self.ask(respondent, vec![name.clone()], kinds, depth).map_err(text)
         };
         let listing = ask(respondent.as_mut(), kinds.clone())?;
-        // A name that exists but is of another kind cannot be listed.
-        if listing.datasets.is_empty() && listing.failures.is_empty() && depth == Some(0) {
+        // A name that exists but is of another kind cannot be listed, unless it stands for what is
+        // below it: as deep as somebody says, be that not at all.
+        let is_itself = self.depth == Depth::Unsaid && depth == Some(0);
+        if listing.datasets.is_empty() && listing.failures.is_empty() && is_itself {
             return Err("operation not applicable to datasets of this type".to_owned());
         }
         Ok(listing)

@@ -70,6 +70,9 @@ fn rename_snapshots(
     name::check(&format!("{head}@{new}"))
         .map_err(|error| Failure::Failed(format!("cannot create '{head}@{new}': {error}")))?;
     let mut client = pool_with(head)?;
+    if new == snapshot {
+        return require(&mut client, &full);
+    }
     let names = match recursive {
         true => snapshots_of_tree(&mut client, head, snapshot)?,
         false => {

@@ -75,8 +75,11 @@ pub(super) fn inherit(words: &[String], console: &mut Console<'_>) -> Outcome {
         let mut client = pool_with(name)?;
         let kinds = [DatasetKind::Filesystem, DatasetKind::Volume];
         let names = match flag('r') {
-            true => tree(&mut client, name, &kinds)?.into_iter().map(|one| one.name).collect(),
-            false => vec![name.to_owned()],
+            // Nothing is below a snapshot.
+            true if !name.contains('@') => {
+                tree(&mut client, name, &kinds)?.into_iter().map(|one| one.name).collect()
+            }
+            _ => vec![name.to_owned()],
         };
         for name in names {
             let (property, received) = (property.clone(), flag('S'));

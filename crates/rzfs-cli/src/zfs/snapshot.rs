@@ -1,7 +1,7 @@
 //! `zfs snapshot` (spec 09, sections 3 and 4). With `-r` what was not received to its end is passed
 //! over.
 
-use super::change::{carry_out, check_head, pair, pool_with, tree};
+use super::change::{carry_out, check_head, pair, tree};
 use super::name::{self, pool_of};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
@@ -42,7 +42,10 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         by_pool.entry(pool_of(&full).to_owned()).or_default().push(full);
     }
     for (pool, names) in by_pool {
-        let mut client = pool_with(&pool)?;
+        let Some(mut client) = source::imported(&pool)? else {
+            let heads = names.iter().map(|full| full.split('@').next().unwrap_or(full));
+            return Err(unopened(heads.min().unwrap_or(&pool), "dataset does not exist"));
+        };
         check_heads(&mut client, &names)?;
         let names = match recursive {
             false => names,
@@ -76,8 +79,11 @@ fn check_heads(client: &mut ControlClient, names: &[String]) -> Outcome {
     };
     match source::datasets(client, query)?.failures.first() {
         None => Ok(()),
-        Some(DatasetFailure { name, reason }) => {
-            Err(Failure::Usage(format!("cannot open '{name}': {reason}")))
-        }
+        Some(DatasetFailure { name, reason }) => Err(unopened(name, reason)),
     }
+}
+
+/// A mistake in the command line, as OpenZFS has it.
+fn unopened(head: &str, reason: &str) -> Failure {
+    Failure::Usage(format!("cannot open '{head}': {reason}"))
 }

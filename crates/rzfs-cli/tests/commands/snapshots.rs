@@ -60,15 +60,20 @@ fn what_was_written_is_in_the_snapshot_and_comes_back() {
     );
     shop.succeed("zfs set org.example:why=changed tank/a@one");
     assert_eq!(shop.succeed("zfs get -Ho value org.example:why tank/a@one"), "changed\n");
-    shop.succeed("zfs inherit org.example:why tank/a@one");
-    assert_eq!(shop.succeed("zfs get -Ho value org.example:why tank/a@one"), "-\n");
+    for line in ["zfs inherit", "zfs inherit -r"] {
+        shop.succeed("zfs set org.example:why=changed tank/a@one");
+        shop.succeed(&format!("{line} org.example:why tank/a@one"));
+        assert_eq!(shop.succeed("zfs get -Ho value org.example:why tank/a@one"), "-\n");
+    }
     assert_eq!(
         shop.refuse("zfs set quota=1M tank/a@one", 255),
         "cannot set property for 'tank/a@one': 'quota' does not apply to datasets of this type\n"
     );
-    let refused = shop.refuse("zfs snapshot tank/nothing@x", 2);
-    let why = "cannot open 'tank/nothing': dataset does not exist\nusage:\n";
-    assert!(refused.starts_with(why), "{refused}");
+    for missing in ["tank/nothing", "nopool"] {
+        let refused = shop.refuse(&format!("zfs snapshot {missing}@x"), 2);
+        let why = format!("cannot open '{missing}': dataset does not exist\nusage:\n");
+        assert!(refused.starts_with(&why), "{refused}");
+    }
     let open = File::open(place(&shop, "a/more")).unwrap();
     shop.succeed("zfs rollback tank/a@one");
     assert_eq!(read(&shop, "a/file"), "before");
@@ -83,6 +88,29 @@ fn what_was_written_is_in_the_snapshot_and_comes_back() {
     export_and_judge(&shop);
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     assert_eq!((read(&shop, "a/file"), read(&shop, "a/again")), ("before".into(), "again".into()));
+    export_and_judge(&shop);
+}
+
+#[test]
+fn snapshots_and_bookmarks_are_named_as_openzfs_does() {
+    let shop = pool();
+    shop.succeed("zfs snapshot tank/a@one");
+    // Who says how deep wants what is below, which may be nothing.
+    let nothing = shop.run("zfs list -t snapshot -d 0 tank/a");
+    let told = (nothing.status, &*nothing.out, &*nothing.err);
+    assert_eq!(told, (0, "", "no datasets available\n"));
+    assert_eq!(shop.succeed("zfs list -H -t snapshot -d 0 tank/a"), "");
+    assert_eq!(shop.succeed("zfs get -H -t snapshot -d 0 name tank/a"), "");
+    shop.refuse("zfs list -t snapshot -d 0 tank/none", 1);
+    for line in ["zfs rename", "zfs rename -r"] {
+        shop.succeed(&format!("{line} tank/a@one tank/a@one"));
+        shop.succeed(&format!("{line} tank/a@one one"));
+        let missing = shop.refuse(&format!("{line} tank/a@none tank/a@none"), 1);
+        assert_eq!(missing, "cannot open 'tank/a@none': dataset does not exist\n");
+    }
+    assert_eq!(names(&shop), ["tank", "tank/a", "tank/a@one"]);
+    shop.succeed("zfs bookmark tank/a@one tank/a#mark");
+    assert_eq!(shop.succeed("zfs get -Ho value name tank/a#mark"), "tank/a#mark\n");
     export_and_judge(&shop);
 }
 

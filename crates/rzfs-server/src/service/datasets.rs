@@ -242,10 +242,17 @@ impl Walk<'_> {
             return;
         }
         let properties = match &self.query.properties {
-            Selection::All => bookmark.properties(),
+            Selection::All => {
+                bookmark.properties().map(|all| all.into_iter().map(report).collect())
+            }
             Selection::Named(names) => {
-                let properties = names.iter().map(|name| bookmark.property(name));
-                properties.filter_map(Result::transpose).collect()
+                let named = |name: &String| match DatasetProperty::from_name(name) {
+                    Some(property @ DatasetProperty::Name) => {
+                        Ok(Some(computed(property, text(bookmark.name()))))
+                    }
+                    _ => bookmark.property(name).map(|property| property.map(report)),
+                };
+                names.iter().map(named).filter_map(Result::transpose).collect()
             }
         };
         match properties {
@@ -254,7 +261,7 @@ impl Walk<'_> {
                 kind: DatasetKind::Bookmark,
                 created: bookmark.record().creation_txg.get(),
                 inconsistent: false,
-                properties: properties.into_iter().map(report).collect(),
+                properties,
             }),
             Err(error) => self.fail(bookmark.name(), &error),
         }
