@@ -16,6 +16,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// What to do about the directory where a new pool belongs.
+const OTHER_MOUNT_POINT: &str = "use '-m' option to provide a different default";
+
 /// Why a pool is not served, or was not served to a good end.
 ///
 /// Commands have words of their own for much of this: they know what they were asked for.
@@ -28,10 +31,10 @@ pub enum ServeError {
     #[error(transparent)]
     Create(#[from] CreateError),
     /// There is something in the directory where a new pool belongs.
-    #[error("mountpoint '{}' exists and is not empty", .0.display())]
+    #[error("mountpoint '{}' exists and is not empty\n{OTHER_MOUNT_POINT}", .0.display())]
     MountPointInUse(PathBuf),
     /// The directory where a new pool belongs cannot be read.
-    #[error("mountpoint '{}' : {}", path.display(), without_number(source))]
+    #[error("mountpoint '{}' : {}\n{OTHER_MOUNT_POINT}", path.display(), without_number(source))]
     MountPoint {
         /// The directory.
         path: PathBuf,

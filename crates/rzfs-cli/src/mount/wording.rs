@@ -60,9 +60,6 @@ impl Wording {
             ServeError::NothingToMount { pool, reason } => {
                 format!("{error} {}", self.why_nothing(pool, reason))
             }
-            ServeError::MountPointInUse(_) | ServeError::MountPoint { .. } => {
-                format!("{error}\nuse '-m' option to provide a different default")
-            }
             error => error.to_string(),
         }
     }

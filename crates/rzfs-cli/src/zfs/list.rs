@@ -56,7 +56,8 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         precision: if exact { Precision::Exact } else { Precision::Rounded },
     };
     let (datasets, outcome) = query.run(console)?;
-    if datasets.is_empty() && outcome.is_ok() {
+    let is_for_people = !flag('H') && !flag('j');
+    if datasets.is_empty() && outcome.is_ok() && is_for_people {
         console.complain("no datasets available");
     }
     if flag('j') {

@@ -7,6 +7,7 @@ use crate::source;
 use crate::source::{required, required_or_all};
 use rzfs::setting::PoolSetting;
 use rzfs_format::features::{Feature, Release};
+use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_server::protocol::{Change, PropertyValue};
 
 const NONE: Grammar = Grammar { letters: &[], names: &[] };
@@ -95,16 +96,27 @@ pub(super) fn upgrade(words: &[String], console: &mut Console<'_>) -> Outcome {
     writeln!(console.out, "This system supports ZFS pool feature flags.\n")?;
     for client in &mut required_or_all(&names)? {
         let name = client.identity().pool.clone();
+        let before = source::if_there_or_named(&names, source::pool_report(client))?;
+        let Some(version) = before.map(|report| report.version) else { continue };
         let enabled = source::change(client, Change::Upgrade, Some(&line));
         let Some(enabled) = source::if_there_or_named(&names, enabled)? else { continue };
-        if enabled.is_empty() {
+        let gets_flags = version < FEATURES_VERSION;
+        if enabled.is_empty() && !gets_flags {
             writeln!(
                 console.out,
                 "Pool '{name}' already has all supported and requested features enabled."
             )?;
             continue;
         }
-        writeln!(console.out, "Enabled the following features on '{name}':")?;
+        if gets_flags {
+            writeln!(
+                console.out,
+                "Successfully upgraded '{name}' from version {version} to feature flags."
+            )?;
+        }
+        if !enabled.is_empty() {
+            writeln!(console.out, "Enabled the following features on '{name}':")?;
+        }
         for feature in enabled {
             writeln!(console.out, "  {feature}")?;
         }

@@ -52,6 +52,8 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     match purpose {
         Purpose::DryRun => {
             let plan = plan(&request, console)?;
+            let checked = request.check_mount_point(&plan);
+            checked.map_err(|error| Failure::Failed(error.to_string()))?;
             let name = plan.name();
             writeln!(console.out, "would create '{name}' with the following layout:\n")?;
             layout::print(&Layout::of_plan(name, plan.devices()), console.out)?;

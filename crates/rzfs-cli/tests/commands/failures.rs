@@ -171,11 +171,13 @@ fn without_pools_commands_say_so() {
         ("zpool status", "no pools available\n"),
         ("zpool list -H", ""),
         ("zfs list", "no datasets available\n"),
+        ("zfs list -H", ""),
         ("zfs mount", ""),
     ] {
         let outcome = rzfs.run(line.split(' '));
         assert_eq!((outcome.status, outcome.out + &outcome.err), (0, words.to_owned()), "{line}");
     }
+    assert_eq!(rzfs.run(["zfs", "list", "-j"]).err, "");
     let empty = rzfs.path("empty");
     std::fs::create_dir(&empty).unwrap();
     let outcome = rzfs.run(["zpool", "import", "-d", empty.to_str().unwrap()]);
@@ -202,12 +204,20 @@ fn names_that_no_pool_has_are_an_error_and_not_waited_for() {
 #[test]
 fn pools_with_the_longest_names_are_served() {
     let shop = Workshop::new();
-    let [one, other] = ["a", "b"].map(|end| "n".repeat(252) + end);
+    let [one, other] = ["a", "b"].map(|end| "n".repeat(238) + end);
     shop.succeed(&format!("zpool create --size 96M -R ROOT {one} A"));
     shop.succeed(&format!("zpool create --size 96M -R ROOT {other} B"));
     assert_eq!(shop.succeed("zpool list -Ho name"), format!("{one}\n{other}\n"));
     assert_eq!(shop.succeed(&format!("zpool list -Ho name {other}")), format!("{other}\n"));
     shop.succeed(&format!("zpool export {one}"));
+    let longer = "n".repeat(240);
+    for line in [
+        format!("zpool create --size 96M -R ROOT {longer} C"),
+        format!("zpool import -d IMAGES -R ROOT {one} {longer}"),
+    ] {
+        let refused = shop.refuse(&line, 1);
+        assert!(refused.contains(&format!("'{longer}': name is too long\n")), "{refused}");
+    }
     shop.succeed(&format!("zpool import -d IMAGES -R ROOT {one}"));
     let taken = shop.refuse(&format!("zpool create --size 96M {one} C"), 1);
     assert!(taken.ends_with("pool already exists\n"), "{taken}");

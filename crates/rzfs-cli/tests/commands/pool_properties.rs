@@ -101,6 +101,27 @@ fn what_cannot_be_done_to_a_pool_that_is_only_read_is_named() {
 }
 
 #[test]
+fn an_upgrade_to_feature_flags_is_told() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -o version=28 -R ROOT tank A");
+    let told = shop.succeed("zpool upgrade tank");
+    let beginning = "This system supports ZFS pool feature flags.\n\n\
+                     Successfully upgraded 'tank' from version 28 to feature flags.\n\
+                     Enabled the following features on 'tank':\n  async_destroy\n";
+    assert!(told.starts_with(beginning) && told.ends_with("\n\n"), "{told}");
+    let told = shop.succeed("zpool upgrade tank");
+    assert!(told.contains("\n\nPool 'tank' already has all supported"), "{told}");
+    shop.succeed("zpool export tank");
+    shop.judge();
+    shop.succeed("zpool create --size 96M -o version=28 -o compatibility=legacy -R ROOT tank B");
+    let told = shop.succeed("zpool upgrade tank");
+    let all = "This system supports ZFS pool feature flags.\n\n\
+               Successfully upgraded 'tank' from version 28 to feature flags.\n\n";
+    assert_eq!(told, all);
+    shop.succeed("zpool export tank");
+}
+
+#[test]
 fn properties_of_users_are_set_and_read() {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 96M -m none tank A");

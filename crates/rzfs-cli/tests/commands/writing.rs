@@ -187,4 +187,8 @@ fn a_dry_run_shows_the_layout() {
                     \t    B\n\t    C\n\tlogs\n\t  D\n\tcache\n\t  E\n\tspares\n\t  F\n";
     assert_eq!(out.replace(&images, ""), expected);
     assert_eq!(fs::read_dir(shop.rzfs.path("images")).unwrap().count(), 0, "nothing is left");
+    fs::write(shop.image("A"), "in the way").unwrap();
+    let refused = shop.refuse("zpool create --size 96M -m IMAGES tank B", 1);
+    assert!(refused.contains("exists and is not empty\n"), "{refused}");
+    assert_eq!(shop.refuse("zpool create -n --size 96M -m IMAGES tank B", 1), refused);
 }

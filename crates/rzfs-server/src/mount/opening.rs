@@ -15,13 +15,11 @@ use crate::request::{
 };
 use crate::starter::{Notice, Starter};
 use rzfs::setting::PoolSetting;
-use rzfs::{PlannedPool, Pool, PoolOptions};
+use rzfs::{Pool, PoolOptions};
 use rzfs_dsl::import::{DeviceSource, Discovery};
 use rzfs_dsl::live::{Attendance, Event};
-use rzfs_format::property::DatasetProperty;
 use rzfs_fuse::CoveredContents;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A pool that is open, and the socket on which it will be answered for.
 pub(super) struct Opened {
@@ -98,7 +96,7 @@ pub(super) fn create(
     }
     let socket = FreeSocket::of_pool(plan.name())?;
     clear_dead_mounts(plan.name());
-    check_mount_point(request, &plan)?;
+    request.check_mount_point(&plan)?;
     let daemon = socket.bind()?;
     let root = plan.properties().alternate_root.clone();
     let cache_file = plan.properties().cache_file.clone();
@@ -191,29 +189,6 @@ fn opened(
             }
             Ok(Contents::writing(pool)?)
         }
-    }
-}
-
-/// Refuses a new pool whose root file system would be mounted on something.
-fn check_mount_point(request: &CreateRequest, plan: &PlannedPool) -> Result<(), ServeError> {
-    let is_mount_point = |(name, _): &&(String, String)| name == DatasetProperty::MountPoint.name();
-    let chosen = request.root_properties.iter().rev().find(is_mount_point);
-    let default = format!("/{}", request.pool);
-    let path = chosen.map_or(default.as_str(), |(_, path)| path);
-    if matches!(path, "none" | "legacy") {
-        return Ok(());
-    }
-    let root = plan.properties().alternate_root.as_deref();
-    let path = match root {
-        Some(root) => root.join(path.trim_start_matches('/')),
-        None => Path::new(path).to_owned(),
-    };
-    match std::fs::read_dir(&path).map(|mut entries| entries.next()) {
-        Ok(None) => Ok(()),
-        // What is missing is made.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Ok(Some(_)) => Err(ServeError::MountPointInUse(path)),
-        Err(source) => Err(ServeError::MountPoint { path, source }),
     }
 }
 

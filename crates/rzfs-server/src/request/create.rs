@@ -3,7 +3,10 @@
 use crate::control::ControlDirectory;
 use crate::error::ServeError;
 use rzfs::{NewPool, PlannedPool, Secret, Tunables};
+use rzfs_format::property::DatasetProperty;
 use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
 
 /// A pool that is to be made, and imported until it is exported.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -60,5 +63,32 @@ impl CreateRequest {
             new = new.root_property(name, value);
         }
         Ok(new.plan()?)
+    }
+
+    /// Refuses a new pool whose root file system would be mounted on something.
+    ///
+    /// # Errors
+    /// [`ServeError::MountPointInUse`], [`ServeError::MountPoint`].
+    pub fn check_mount_point(&self, plan: &PlannedPool) -> Result<(), ServeError> {
+        let is_mount_point =
+            |(name, _): &&(String, String)| name == DatasetProperty::MountPoint.name();
+        let chosen = self.root_properties.iter().rev().find(is_mount_point);
+        let default = format!("/{}", self.pool);
+        let path = chosen.map_or(default.as_str(), |(_, path)| path);
+        if matches!(path, "none" | "legacy") {
+            return Ok(());
+        }
+        let root = plan.properties().alternate_root.as_deref();
+        let path = match root {
+            Some(root) => root.join(path.trim_start_matches('/')),
+            None => Path::new(path).to_owned(),
+        };
+        match std::fs::read_dir(&path).map(|mut entries| entries.next()) {
+            Ok(None) => Ok(()),
+            // What is missing is made.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Ok(Some(_)) => Err(ServeError::MountPointInUse(path)),
+            Err(source) => Err(ServeError::MountPoint { path, source }),
+        }
     }
 }

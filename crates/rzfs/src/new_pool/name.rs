@@ -1,7 +1,8 @@
 //! What a pool may be called (spec 09, section 1.2).
 
-/// The longest name: that of its root dataset with the shortest of a snapshot's behind it.
-const MAX_LENGTH: usize = 255 - 2;
+/// The longest name of a new pool, in bytes. OpenZFS keeps the rest of the 255 bytes of a dataset's
+/// name for what is in every pool by itself. Pools that have longer names can be imported.
+const MAX_LENGTH: usize = 239;
 
 /// Words that begin a group of vdevs.
 const RESERVED: [&str; 4] = ["mirror", "raidz", "draid", "spare"];
@@ -12,7 +13,7 @@ pub enum PoolNameError {
     /// It names a dataset below a pool.
     #[error("invalid character '/' in pool name\nuse 'zfs create' to create a dataset")]
     Dataset,
-    /// It has more than 253 bytes.
+    /// It has more than 239 bytes.
     #[error("name is too long\npool name may have been omitted")]
     TooLong,
     /// It begins with something else.
@@ -60,7 +61,7 @@ mod tests {
             let text = check_pool_name(name).unwrap_err().to_string();
             text.lines().next().unwrap_or_default().to_owned()
         };
-        for good in ["tank", "a b", "t:1", "logs", "x".repeat(253).as_str()] {
+        for good in ["tank", "a b", "t:1", "logs", "x".repeat(239).as_str()] {
             assert_eq!(check_pool_name(good), Ok(()), "{good}");
         }
         assert_eq!(reason("9s"), "name must begin with a letter");
@@ -70,6 +71,6 @@ mod tests {
         }
         assert_eq!(reason("a^b"), "invalid character '^' in pool name");
         assert_eq!(reason("a/b"), "invalid character '/' in pool name");
-        assert_eq!(reason(&"x".repeat(254)), "name is too long");
+        assert_eq!(reason(&"x".repeat(240)), "name is too long");
     }
 }
